@@ -1,0 +1,347 @@
+// The caching allocator. Start with `allocate` and `deallocate` at the end.
+#include <stave/backends/cpu/allocator.h>
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define STAVE_PLAIN_MALLOC 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define STAVE_PLAIN_MALLOC 1
+#endif
+#endif
+
+namespace stave_cpu {
+
+using stave::Backend;
+using stave::MemoryStats;
+using stave::Storage;
+
+namespace {
+
+#ifdef STAVE_PLAIN_MALLOC
+constexpr bool caching = false;
+#else
+constexpr bool caching = true;
+#endif
+
+constexpr std::size_t line = 64;
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+constexpr std::size_t header_bytes = line;
+static_assert(sizeof(Storage) <= header_bytes && std::is_trivially_destructible_v<Storage>);
+
+// ---- memory from the system --------------------------------------------------------------------------------
+
+/// Null if there is none. Huge pages spare the TLB, and the first touch of fresh memory costs a fault per 2 MiB.
+void* map_huge(std::size_t bytes) noexcept {
+  std::size_t mapped = bytes + huge_page;
+  void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  auto start = reinterpret_cast<std::uintptr_t>(raw);
+  std::uintptr_t aligned = (start + huge_page - 1) & ~(huge_page - 1);
+  if (aligned > start) munmap(raw, aligned - start);
+  std::uintptr_t end = start + mapped, used = aligned + bytes;
+  if (end > used) munmap(reinterpret_cast<void*>(used), end - used);
+  madvise(reinterpret_cast<void*>(aligned), bytes, MADV_HUGEPAGE);
+  return reinterpret_cast<void*>(aligned);
+}
+void* take_from_system(std::size_t bytes) noexcept {
+  if (caching && bytes >= huge_page) return map_huge(bytes);
+  void* data = nullptr;
+  return posix_memalign(&data, line, bytes) == 0 ? data : nullptr;
+}
+void give_to_system(void* data, std::size_t bytes) noexcept {
+  if (caching && bytes >= huge_page) munmap(data, bytes);
+  else std::free(data);
+}
+
+// ---- size classes ------------------------------------------------------------------------------------------
+
+constexpr std::size_t small_payload = 1024;
+constexpr int small_classes = static_cast<int>(small_payload / line) + 1;  // of 0, 64, ..., 1024 bytes of payload
+
+constexpr std::size_t page = 4096;
+constexpr int large_classes = 8 * 50;
+/// Eight sizes for each power of two; whole pages where they come from mmap.
+struct LargeClass {
+  int index;
+  std::size_t bytes;
+};
+LargeClass large_class(std::size_t bytes) {
+  int power = std::bit_width(bytes - 1);  // 2^(power - 1) < bytes <= 2^power
+  std::size_t step = std::size_t{1} << (power - 4);
+  std::size_t steps = (bytes + step - 1) / step;  // 9 ... 16
+  return {8 * power + static_cast<int>(steps) - 9, steps * step};
+}
+static_assert((std::size_t{1} << 21 >> 4) % page == 0);
+
+struct FreeBlock {
+  FreeBlock* next;
+};
+struct FreeList {
+  FreeBlock* first = nullptr;
+  std::uint32_t count = 0;
+  void push(void* block) noexcept {
+    first = ::new (block) FreeBlock{first};
+    ++count;
+  }
+  void* pop() noexcept {
+    FreeBlock* block = first;
+    first = block->next;
+    --count;
+    return block;
+  }
+};
+
+// ---- what a thread has, and what all share -----------------------------------------------------------------
+
+/// A thread's lists and counts. Trivially destructible: it outlives every destructor that may still free a tensor.
+struct Pool {
+  enum class State : std::uint8_t { fresh, open, closed };
+  State state = State::fresh;
+  FreeList lists[small_classes];
+  // What this thread allocated less what it freed since it last told the process, and the most that was. Only this
+  // thread writes them, so that they cost plain moves.
+  std::atomic<std::int64_t> pending{0}, most_pending{0};
+  Pool* next = nullptr;  // among the open pools
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local Pool thread_pool;
+
+struct Shared {
+  std::mutex mutex;  // of all below but the atomics
+  FreeList small[small_classes];
+  FreeList large[large_classes];
+  std::size_t cached_large = 0;
+  Pool* pools = nullptr;
+  std::atomic<std::int64_t> live{0}, peak{0};
+};
+constinit Shared shared;
+
+constexpr std::int64_t most_untold = 64 << 10;  // by which other threads' view of live_bytes may lag
+constexpr std::uint32_t most_kept = 512;        // blocks in a thread's list before half goes to the others
+constexpr std::int64_t always_cached = std::int64_t{256} << 20;
+
+void raise_peak(std::int64_t candidate) noexcept {
+  std::int64_t peak = shared.peak.load(std::memory_order_relaxed);
+  while (candidate > peak && !shared.peak.compare_exchange_weak(peak, candidate, std::memory_order_relaxed)) {
+  }
+}
+/// Tells the process what the thread counted, and `bytes` more.
+void tell(Pool& pool, std::int64_t bytes) noexcept {
+  std::int64_t pending = pool.pending.load(std::memory_order_relaxed);
+  std::int64_t before = shared.live.fetch_add(pending + bytes, std::memory_order_relaxed);
+  raise_peak(before + std::max(pool.most_pending.load(std::memory_order_relaxed), pending + bytes));
+  pool.pending.store(0, std::memory_order_relaxed);
+  pool.most_pending.store(0, std::memory_order_relaxed);
+}
+void count(Pool& pool, std::int64_t bytes) noexcept {
+  std::int64_t pending = pool.pending.load(std::memory_order_relaxed) + bytes;
+  if (pending > most_untold || pending < -most_untold || pool.state != Pool::State::open) return tell(pool, bytes);
+  pool.pending.store(pending, std::memory_order_relaxed);
+  if (pending > pool.most_pending.load(std::memory_order_relaxed))
+    pool.most_pending.store(pending, std::memory_order_relaxed);
+}
+
+/// Under the mutex: the lists go to the others, the pool is no longer known.
+void close(Pool& pool) noexcept {
+  for (int c = 0; c < small_classes; ++c)
+    while (pool.lists[c].count) shared.small[c].push(pool.lists[c].pop());
+  Pool** link = &shared.pools;
+  while (*link && *link != &pool) link = &(*link)->next;
+  if (*link) *link = pool.next;
+  pool.state = Pool::State::closed;
+}
+/// Closes the pool when its thread ends.
+struct ThreadExit {
+  ThreadExit() noexcept {
+    std::lock_guard lock(shared.mutex);
+    thread_pool.next = shared.pools;
+    shared.pools = &thread_pool;
+    thread_pool.state = Pool::State::open;
+  }
+  ~ThreadExit() {
+    tell(thread_pool, 0);
+    std::lock_guard lock(shared.mutex);
+    close(thread_pool);
+  }
+  void touch() const noexcept {}
+};
+void open(Pool& pool) noexcept {
+  if (pool.state != Pool::State::fresh) return;
+  thread_local ThreadExit exit;
+  exit.touch();
+}
+
+// ---- small blocks: header and payload in one ---------------------------------------------------------------
+
+std::size_t small_bytes(int c) { return header_bytes + static_cast<std::size_t>(c) * line; }
+
+/// A block from the others' lists, some more for this thread's, or a new one. Null if there is no memory.
+[[gnu::noinline]] void* small_miss(Pool& pool, int c) noexcept {
+  open(pool);
+  {
+    std::lock_guard lock(shared.mutex);
+    FreeList& theirs = shared.small[c];
+    if (theirs.count) {
+      void* block = theirs.pop();
+      for (std::uint32_t i = 0; i < 64 && theirs.count && pool.state == Pool::State::open; ++i)
+        pool.lists[c].push(theirs.pop());
+      return block;
+    }
+  }
+  return take_from_system(small_bytes(c));
+}
+void* take_small(Pool& pool, int c) {
+  if (pool.lists[c].count) [[likely]]
+    return pool.lists[c].pop();
+  if (void* block = small_miss(pool, c)) return block;
+  release_cached_memory();
+  if (void* block = small_miss(pool, c)) return block;
+  throw std::bad_alloc();
+}
+/// The thread has too many, or is ending.
+[[gnu::noinline]] void share_small(Pool& pool, int c, void* block) noexcept {
+  open(pool);
+  if (pool.state == Pool::State::open && pool.lists[c].count < most_kept) return pool.lists[c].push(block);
+  std::lock_guard lock(shared.mutex);
+  shared.small[c].push(block);
+  while (pool.lists[c].count > most_kept / 2) shared.small[c].push(pool.lists[c].pop());
+}
+void give_small(Pool& pool, int c, void* block) noexcept {
+  if (!caching) return std::free(block);
+  if (pool.state == Pool::State::open && pool.lists[c].count < most_kept) [[likely]]
+    return pool.lists[c].push(block);
+  share_small(pool, c, block);
+}
+
+// ---- large payloads ----------------------------------------------------------------------------------------
+
+void* take_large(LargeClass size) {
+  {
+    std::lock_guard lock(shared.mutex);
+    if (shared.large[size.index].count) {
+      shared.cached_large -= size.bytes;
+      return shared.large[size.index].pop();
+    }
+  }
+  if (void* data = take_from_system(size.bytes)) return data;
+  release_cached_memory();
+  if (void* data = take_from_system(size.bytes)) return data;
+  throw std::bad_alloc();
+}
+/// Kept, unless the cache would hold more than tensors ever did.
+void give_large(void* data, LargeClass size) noexcept {
+  auto limit = static_cast<std::size_t>(std::max(always_cached, shared.peak.load(std::memory_order_relaxed)));
+  {
+    std::lock_guard lock(shared.mutex);
+    if (shared.cached_large + size.bytes <= limit) {
+      shared.cached_large += size.bytes;
+      return shared.large[size.index].push(data);
+    }
+  }
+  give_to_system(data, size.bytes);
+}
+
+Storage* make_storage(void* block, Backend* owner, void* data, std::size_t bytes, std::size_t capacity) {
+  Storage* storage = ::new (block) Storage;
+  storage->owner = owner;
+  storage->data = data;
+  storage->bytes = bytes;
+  storage->capacity = capacity;
+  return storage;
+}
+
+/// For sanitizers: payload and header apart, the payload of exactly the size that was asked for.
+Storage* allocate_plain(Backend* owner, std::size_t bytes) {
+  void* data = take_from_system(std::max<std::size_t>(bytes, 1));
+  void* block = data ? take_from_system(header_bytes) : nullptr;
+  if (!block) {
+    std::free(data);
+    throw std::bad_alloc();
+  }
+  return make_storage(block, owner, data, bytes, bytes);
+}
+
+}  // namespace
+
+Storage* allocate(Backend* owner, std::size_t bytes) {
+  Pool& pool = thread_pool;
+  if (bytes > std::size_t{1} << 46) throw std::bad_alloc();
+  Storage* storage;
+  if (!caching) {
+    open(pool);
+    storage = allocate_plain(owner, bytes);
+  } else if (bytes <= small_payload) {
+    int c = std::max(1, static_cast<int>((bytes + line - 1) / line));
+    char* block = static_cast<char*>(take_small(pool, c));
+    storage = make_storage(block, owner, block + header_bytes, bytes, static_cast<std::size_t>(c) * line);
+  } else {
+    LargeClass size = large_class(bytes);
+    void* block = take_small(pool, 0);
+    void* data;
+    try {
+      data = take_large(size);
+    } catch (...) {
+      give_small(pool, 0, block);
+      throw;
+    }
+    storage = make_storage(block, owner, data, bytes, size.bytes);
+  }
+  count(pool, static_cast<std::int64_t>(bytes));
+  return storage;
+}
+
+void deallocate(Storage* storage) noexcept {
+  Pool& pool = thread_pool;
+  count(pool, -static_cast<std::int64_t>(storage->bytes));
+  char* block = reinterpret_cast<char*>(storage);
+  if (!caching) {
+    std::free(storage->data);
+    std::free(block);
+  } else if (storage->data == block + header_bytes) {
+    give_small(pool, static_cast<int>(storage->capacity / line), block);
+  } else {
+    give_large(storage->data, large_class(storage->capacity));
+    give_small(pool, 0, block);
+  }
+}
+
+MemoryStats memory_stats() {
+  tell(thread_pool, 0);
+  std::lock_guard lock(shared.mutex);
+  std::int64_t live = shared.live.load(std::memory_order_relaxed);
+  std::size_t cached = shared.cached_large;
+  for (int c = 0; c < small_classes; ++c) cached += (thread_pool.lists[c].count + shared.small[c].count) * small_bytes(c);
+  for (const Pool* pool = shared.pools; pool; pool = pool->next) live += pool->pending.load(std::memory_order_relaxed);
+  raise_peak(live);
+  return {static_cast<std::size_t>(live), static_cast<std::size_t>(shared.peak.load(std::memory_order_relaxed)), cached};
+}
+
+void reset_peak_memory() {
+  std::size_t live = memory_stats().live_bytes;
+  shared.peak.store(static_cast<std::int64_t>(live), std::memory_order_relaxed);
+}
+
+void release_cached_memory() {
+  std::lock_guard lock(shared.mutex);
+  for (int c = 0; c < small_classes; ++c) {
+    while (thread_pool.lists[c].count) give_to_system(thread_pool.lists[c].pop(), small_bytes(c));
+    while (shared.small[c].count) give_to_system(shared.small[c].pop(), small_bytes(c));
+  }
+  for (int index = 0; index < large_classes; ++index) {
+    std::size_t power = static_cast<std::size_t>(index) / 8, steps = static_cast<std::size_t>(index) % 8 + 9;
+    while (shared.large[index].count)
+      give_to_system(shared.large[index].pop(), power >= 4 ? steps << (power - 4) : 0);
+  }
+  shared.cached_large = 0;
+}
+
+}  // namespace stave_cpu

@@ -1,0 +1,117 @@
+// From an operation to its driver. Start with CpuBackend::run.
+#include <stave/backends/cpu/cpu_backend.h>
+
+#include <string>
+
+#include <stave/backends/cpu/allocator.h>
+#include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/elementwise.h>
+#include <stave/backends/cpu/index.h>
+#include <stave/backends/cpu/layout.h>
+#include <stave/backends/cpu/matmul.h>
+#include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/random.h>
+#include <stave/backends/cpu/reduce.h>
+#include <stave/core/error.h>
+
+namespace stave_cpu {
+
+using stave::Attributes;
+using stave::Storage;
+using stave::View;
+
+namespace {
+
+constexpr const char* op_names[] = {
+#define X(name) #name,
+    STAVE_ALL_OPS(X)
+#undef X
+};
+
+#define X(name) +1
+constexpr int elementwise_count = 0 STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X);
+#undef X
+static_assert(static_cast<int>(OpId::full) == elementwise_count, "elementwise operations come first in all_ops.h");
+
+[[noreturn]] void no_kernel(OpId op, std::string_view why) {
+  throw stave::Error(std::string("cpu: ") + op_names[static_cast<int>(op)] + ": " + std::string(why));
+}
+
+/// Transcendental functions cost several times what memory does: less of them pays for a second thread.
+Index grain_of(OpId op) {
+  switch (op) {
+    case OpId::exp: case OpId::expm1: case OpId::log: case OpId::log1p: case OpId::sin: case OpId::cos: case OpId::tan:
+    case OpId::tanh: case OpId::sigmoid: case OpId::erf: case OpId::erfinv: case OpId::softplus: case OpId::remainder:
+    case OpId::pow:
+      return cheap_grain / 4;
+    default:
+      return cheap_grain;
+  }
+}
+
+template <class A>
+const A& as(const Attributes* attributes) {
+  return *static_cast<const A*>(attributes);
+}
+
+void run_other(OpId op, const Attributes* attributes, std::span<const View> in, const View& out) {
+  const Kernels& table = kernels();
+  int id = static_cast<int>(op), dtype = in.empty() ? 0 : static_cast<int>(in[0].dtype);
+  switch (op) {
+    case OpId::full: return run_full(as<stave::FullAttributes>(attributes), out);
+    case OpId::iota: return run_iota(as<stave::IotaAttributes>(attributes), out);
+    case OpId::astype:
+      return run_elementwise(table.convert[dtype][static_cast<int>(out.dtype)], in, out, cheap_grain);
+    case OpId::where: return run_elementwise(table.where[static_cast<int>(out.dtype)], in, out, cheap_grain);
+    case OpId::copy: case OpId::stop_gradient: case OpId::reshape: return run_copy(in[0], out);
+    case OpId::sum: case OpId::prod: case OpId::max: case OpId::min: case OpId::all: case OpId::any:
+      if (!table.reduce[id][dtype].row) no_kernel(op, std::string("no kernel for ") + name_of(in[0].dtype));
+      return run_reduce(table.reduce[id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
+    case OpId::argmax: case OpId::argmin:
+      return run_arg_reduce(table.arg_reduce[id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
+    case OpId::pad: return run_pad(as<stave::PadAttributes>(attributes), in[0], out);
+    case OpId::concat: return run_concat(as<stave::AxisAttributes>(attributes).axis, in, out);
+    case OpId::gather: return run_gather(as<stave::GatherAttributes>(attributes).batch_dims, in[0], in[1], out);
+    case OpId::scatter_add:
+      return run_scatter_add(as<stave::GatherAttributes>(attributes).batch_dims, in[0], in[1], in[2], out);
+    case OpId::matmul: return run_matmul(in[0], in[1], out);
+    case OpId::fold_in: return run_fold_in(in[0], in[1], out);
+    case OpId::random_bits: return run_random_bits(in[0], out);
+    case OpId::random_uniform: return run_random_uniform(as<stave::UniformAttributes>(attributes), in[0], out);
+    case OpId::random_permutation: return run_random_permutation(in[0], out);
+    default: no_kernel(op, "a view or an unknown operation has no kernel");
+  }
+}
+
+}  // namespace
+
+void CpuBackend::run(OpId op, const Attributes* attributes, std::span<const View> inputs, std::span<const View> outputs) {
+  if (static_cast<int>(op) >= elementwise_count) return run_other(op, attributes, inputs, outputs[0]);
+  BlockKernel kernel = kernels().elementwise[static_cast<int>(op)][static_cast<int>(inputs[0].dtype)];
+  if (!kernel) no_kernel(op, std::string("no kernel for ") + name_of(inputs[0].dtype));
+  run_elementwise(kernel, inputs, outputs[0], grain_of(op));
+}
+
+Storage* CpuBackend::allocate(std::size_t bytes) { return stave_cpu::allocate(this, bytes); }
+void CpuBackend::deallocate(Storage* storage) noexcept { stave_cpu::deallocate(storage); }
+stave::MemoryStats CpuBackend::memory_stats() const { return stave_cpu::memory_stats(); }
+void CpuBackend::reset_peak_memory() { stave_cpu::reset_peak_memory(); }
+void CpuBackend::release_cached_memory() { stave_cpu::release_cached_memory(); }
+
+}  // namespace stave_cpu
+
+namespace stave {
+
+namespace {
+/// Never destroyed: tensors may be globals, freed after everything else.
+union Immortal {
+  stave_cpu::CpuBackend backend;
+  constexpr Immortal() : backend() {}
+  ~Immortal() {}
+};
+constinit Immortal immortal;
+}  // namespace
+
+Backend& cpu_backend() { return immortal.backend; }
+
+}  // namespace stave

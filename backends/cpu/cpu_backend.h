@@ -1,0 +1,21 @@
+// The CPU backend: where an operation finds its driver.
+#pragma once
+
+#include <stave/core/backend.h>
+
+namespace stave_cpu {
+
+class CpuBackend final : public stave::Backend {
+ public:
+  constexpr CpuBackend() = default;
+  const char* name() const override { return "cpu"; }
+  stave::Storage* allocate(std::size_t bytes) override;
+  void deallocate(stave::Storage* storage) noexcept override;
+  void run(stave::OpId op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
+           std::span<const stave::View> outputs) override;
+  stave::MemoryStats memory_stats() const override;
+  void reset_peak_memory() override;
+  void release_cached_memory() override;
+};
+
+}  // namespace stave_cpu

@@ -1,0 +1,171 @@
+// Three ways through, from the fastest: all operands contiguous; those or one repeated value; strided tiles.
+#include <stave/backends/cpu/elementwise.h>
+
+#include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/strided.h>
+
+namespace stave_cpu {
+
+using stave::size_of;
+using stave::View;
+
+namespace {
+
+constexpr int most_inputs = most_operands - 1;
+constexpr Index block = 1024;  // elements that a buffer holds: 8 KiB at most, well inside the first cache
+
+/// Operand 0 is the output, the others are the inputs.
+struct Operands {
+  int count = 1;
+  char* data[most_operands];
+  Index size[most_operands];
+  bool repeated[most_operands] = {};  // one value for all elements
+};
+
+bool is_repeated(std::span<const Index> shape, std::span<const Index> strides) {
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    if (strides[i] != 0 && shape[i] != 1) return false;
+  return true;
+}
+
+void run_contiguous(BlockKernel kernel, const Operands& operands, Index n, Index grain) {
+  parallel_for(n, grain, [&](Index first, Index last) {
+    const void* in[most_inputs];
+    for (int k = 1; k < operands.count; ++k) in[k - 1] = operands.data[k] + first * operands.size[k];
+    kernel(operands.data[0] + first * operands.size[0], in, last - first);
+  });
+}
+
+void run_repeated(BlockKernel kernel, const Operands& operands, Index n, Index grain) {
+  parallel_for(n, grain, [&](Index first, Index last) {
+    alignas(64) char buffers[most_inputs][block * 8];
+    const void* in[most_inputs];
+    for (int k = 1; k < operands.count; ++k)
+      if (operands.repeated[k]) {
+        fill_elements(buffers[k - 1], operands.data[k], std::min(block, last - first), operands.size[k]);
+        in[k - 1] = buffers[k - 1];
+      }
+    for (Index i = first; i < last; i += block) {
+      for (int k = 1; k < operands.count; ++k)
+        if (!operands.repeated[k]) in[k - 1] = operands.data[k] + i * operands.size[k];
+      kernel(operands.data[0] + i * operands.size[0], in, std::min(block, last - i));
+    }
+  });
+}
+
+/// One loop over tiles. An input is read in place where its rows are dense, else copied into a buffer; an output whose
+/// rows are too short for one call each is computed into a buffer too.
+class TiledLoop {
+ public:
+  TiledLoop(BlockKernel kernel, const Operands& operands, const Axes& axes)
+      : kernel_(kernel), operands_(operands), axes_(axes), inner_(static_cast<int>(axes.size()) - 1) {
+    row_axis_ = dense_axis(axes, 1, operands.count, operands.size);
+    bool transposing = row_axis_ >= 0;
+    columns_ = std::min<Index>(axes.back().length, transposing ? 64 : block);
+    if (!transposing) row_axis_ = companion_axis();
+    if (row_axis_ >= 0) rows_ = std::min(axes[static_cast<std::size_t>(row_axis_)].length, block / columns_);
+    whole_ = rows_ == 1 || (columns_ == axes.back().length && row_step(0) == columns_ * operands.size[0]);
+    by_rows_ = !whole_ && columns_ >= 32;
+  }
+
+  void run(Index grain) const {
+    TileWalk tiles(axes_, operands_.count, row_axis_, rows_, columns_);
+    parallel_for(tiles.count(), std::max<Index>(1, grain / (rows_ * columns_)), [&](Index first, Index last) {
+      TileWalk walk = tiles;
+      Buffers buffers;
+      walk.seek(first);
+      for (Index t = first; t < last; ++t, walk.next()) run_tile(walk, buffers);
+    });
+  }
+
+ private:
+  struct Buffers {
+    alignas(64) char bytes[most_operands][block * 8];
+    const char* holds[most_operands] = {};  // the repeated value that fills a buffer
+  };
+  /// The other axis of a tile: the neighbour, or the longest one where a tile would be too small to pay for itself.
+  int companion_axis() const {
+    int axis = inner_ - 1;
+    auto length = [&](int a) { return axes_[static_cast<std::size_t>(a)].length; };
+    if (axis < 0 || length(axis) * columns_ >= 128) return axis;
+    for (int a = 0; a < inner_; ++a)
+      if (length(a) > length(axis)) axis = a;
+    return axis;
+  }
+  Index row_step(int k) const { return row_axis_ < 0 ? 0 : axes_[static_cast<std::size_t>(row_axis_)].step[k]; }
+  Index column_step(int k) const { return axes_.back().step[k]; }
+
+  /// Where operand k's rows are to be read, and in `row_step` how far apart.
+  const char* rows_of(int k, const TileWalk& walk, Buffers& buffers, Index& step) const {
+    const char* at = operands_.data[k] + walk.offset(k);
+    Index size = operands_.size[k], rows = walk.rows(), columns = walk.columns();
+    bool dense = column_step(k) == size;
+    if (dense && (by_rows_ || rows == 1 || row_step(k) == columns * size)) {
+      step = row_step(k);
+      return at;
+    }
+    char* buffer = buffers.bytes[k];
+    step = columns * size;
+    if (column_step(k) == 0 && (row_step(k) == 0 || rows == 1)) {
+      if (buffers.holds[k] != at) fill_elements(buffer, at, rows_ * columns_, size);
+      buffers.holds[k] = at;
+    } else {
+      copy_tile(buffer, step, size, at, row_step(k), column_step(k), rows, columns, size);
+      buffers.holds[k] = nullptr;
+    }
+    return buffer;
+  }
+
+  void run_tile(const TileWalk& walk, Buffers& buffers) const {
+    const void* in[most_inputs];
+    Index step[most_inputs];
+    for (int k = 1; k < operands_.count; ++k) in[k - 1] = rows_of(k, walk, buffers, step[k - 1]);
+    char* out = operands_.data[0] + walk.offset(0);
+    Index rows = walk.rows(), columns = walk.columns(), size = operands_.size[0];
+    if (whole_) return kernel_(out, in, rows * columns);
+    if (!by_rows_) {
+      kernel_(buffers.bytes[0], in, rows * columns);
+      return copy_tile(out, row_step(0), size, buffers.bytes[0], columns * size, size, rows, columns, size);
+    }
+    for (Index r = 0; r < rows; ++r) {
+      kernel_(out + r * row_step(0), in, columns);
+      for (int k = 1; k < operands_.count; ++k) in[k - 1] = static_cast<const char*>(in[k - 1]) + step[k - 1];
+    }
+  }
+
+  BlockKernel kernel_;
+  const Operands& operands_;
+  const Axes& axes_;
+  int inner_, row_axis_;
+  Index rows_ = 1, columns_ = 1;
+  bool whole_, by_rows_;  // the output's tile is contiguous; its rows are long enough for one call each
+};
+
+}  // namespace
+
+void run_elementwise(BlockKernel kernel, std::span<const View> inputs, const View& out, Index grain) {
+  Operands operands;
+  operands.data[0] = static_cast<char*>(out.data);
+  operands.size[0] = static_cast<Index>(size_of(out.dtype));
+  bool all_contiguous = true, simple = true;
+  for (const View& input : inputs) {
+    int k = operands.count++;
+    operands.data[k] = static_cast<char*>(input.data);
+    operands.size[k] = static_cast<Index>(size_of(input.dtype));
+    if (is_contiguous(out.shape, input.strides)) continue;
+    all_contiguous = false;
+    operands.repeated[k] = is_repeated(out.shape, input.strides);
+    simple &= operands.repeated[k];
+  }
+  Index n = element_count(out.shape);
+  if (n == 0) return;
+  if (all_contiguous) return run_contiguous(kernel, operands, n, grain);
+  if (simple) return run_repeated(kernel, operands, n, grain);
+
+  const Index* strides[most_operands] = {out.strides.data()};
+  for (std::size_t k = 0; k < inputs.size(); ++k) strides[k + 1] = inputs[k].strides.data();
+  Axes axes = merged_axes(out.shape, std::span<const Index* const>(strides, inputs.size() + 1), operands.size);
+  TiledLoop(kernel, operands, axes).run(grain);
+}
+
+}  // namespace stave_cpu

@@ -1,0 +1,13 @@
+// The driver of elementwise kernels: any number of strided inputs, one contiguous output.
+#pragma once
+
+#include <stave/backends/cpu/kernels/kernels.h>
+#include <stave/core/backend.h>
+
+namespace stave_cpu {
+
+/// out = kernel(inputs...) elementwise, in parts of at least about `grain` elements for each thread. The inputs have the
+/// output's shape, and at most three dtypes among them.
+void run_elementwise(BlockKernel kernel, std::span<const stave::View> inputs, const stave::View& out, Index grain);
+
+}  // namespace stave_cpu

@@ -1,0 +1,174 @@
+// gather and scatter_add.
+//
+// All index tuples become byte offsets first, checked on the way, so that an error leaves the output untouched. Then
+// slices are copied (in parallel) or added (in the order of the updates, so that the rounding of duplicates is fixed).
+#include <stave/backends/cpu/index.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+
+#include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/strided.h>
+#include <stave/core/fail.h>
+
+namespace stave_cpu {
+
+using stave::Dtype;
+using stave::View;
+
+namespace {
+
+/// The parts of the shapes: x is [batch, indexed, rest], indices [batch, at, k], the result [batch, at, rest].
+struct Layout {
+  std::size_t batch, at, k, rest;
+  Layout(int batch_dims, const View& x, const View& indices)
+      : batch(static_cast<std::size_t>(batch_dims)),
+        at(indices.shape.size() - batch - 1),
+        k(static_cast<std::size_t>(indices.shape.back())),
+        rest(x.shape.size() - batch - k) {}
+};
+
+std::int64_t read_index(const char* at, Dtype dtype) {
+  switch (dtype) {
+    case Dtype::int64: return *reinterpret_cast<const std::int64_t*>(at);
+    case Dtype::int32: return *reinterpret_cast<const std::int32_t*>(at);
+    case Dtype::uint32: return *reinterpret_cast<const std::uint32_t*>(at);
+    default: return *reinterpret_cast<const std::uint8_t*>(at);
+  }
+}
+
+/// Where each slice starts in x: one byte offset for each element of [batch, at].
+class Offsets {
+ public:
+  Offsets(const char* operation, const Layout& layout, const View& x, const View& indices, std::span<const Index> x_strides)
+      : operation_(operation), layout_(layout), x_(x), indices_(indices), x_strides_(x_strides) {
+    count_ = element_count(indices.shape.first(layout.batch + layout.at));
+    values_ = std::make_unique_for_overwrite<Index[]>(static_cast<std::size_t>(count_));
+    make_axes();
+    std::atomic<Index> bad{count_};
+    TileWalk walk(axes_, 2, -1, 1, 1);
+    parallel_for(count_, cheap_grain / 4, [&](Index first, Index last) {
+      Index at = fill(walk, first, last), lowest = bad.load();
+      while (at < lowest && !bad.compare_exchange_weak(lowest, at)) {
+      }
+    });
+    if (bad < count_) refuse(walk, bad);
+  }
+  Index count() const { return count_; }
+  Index operator[](Index i) const { return values_[static_cast<std::size_t>(i)]; }
+
+ private:
+  /// Over [batch, at]: operand 0 walks the indices, operand 1 x (along the batch axes only).
+  void make_axes() {
+    Index size = static_cast<Index>(stave::size_of(indices_.dtype)), x_size = static_cast<Index>(stave::size_of(x_.dtype));
+    stave::Shape x_steps(layout_.batch + layout_.at, Index{0});
+    for (std::size_t i = 0; i < layout_.batch; ++i) x_steps[i] = x_strides_[i];
+    const Index* strides[] = {indices_.strides.data(), x_steps.data()};
+    Index sizes[] = {size, x_size};
+    axes_ = merged_axes(indices_.shape.first(layout_.batch + layout_.at), strides, sizes);
+  }
+  Index index_at(const TileWalk& walk, std::size_t j) const {
+    Index step = indices_.strides.back() * static_cast<Index>(stave::size_of(indices_.dtype));
+    return read_index(static_cast<const char*>(indices_.data) + walk.offset(0) + static_cast<Index>(j) * step,
+                      indices_.dtype);
+  }
+  /// The first element with an index out of range, or count().
+  Index fill(TileWalk walk, Index first, Index last) {
+    Index x_size = static_cast<Index>(stave::size_of(x_.dtype));
+    walk.seek(first);
+    for (Index i = first; i < last; ++i, walk.next()) {
+      Index offset = walk.offset(1);
+      for (std::size_t j = 0; j < layout_.k; ++j) {
+        Index index = index_at(walk, j), length = x_.shape[layout_.batch + j];
+        if (index < -length || index >= length) return i;
+        offset += (index < 0 ? index + length : index) * x_strides_[layout_.batch + j] * x_size;
+      }
+      values_[static_cast<std::size_t>(i)] = offset;
+    }
+    return count_;
+  }
+  [[noreturn]] void refuse(TileWalk walk, Index at) const {
+    walk.seek(at);
+    std::size_t j = 0;
+    for (;; ++j) {
+      Index index = index_at(walk, j), length = x_.shape[layout_.batch + j];
+      if (index < -length || index >= length)
+        stave_detail::fail<stave::IndexError>("{}: index {} is out of range for axis {} with size {}", operation_, index,
+                                              layout_.batch + j, length);
+    }
+  }
+
+  const char* operation_;
+  const Layout& layout_;
+  const View &x_, &indices_;
+  std::span<const Index> x_strides_;
+  Axes axes_;
+  Index count_ = 0;
+  std::unique_ptr<Index[]> values_;
+};
+
+/// The part of a shape or of strides that belongs to one slice.
+std::span<const Index> rest_of(std::span<const Index> all, const Layout& layout) { return all.last(layout.rest); }
+
+}  // namespace
+
+void run_gather(int batch_dims, const View& x, const View& indices, const View& out) {
+  Layout layout(batch_dims, x, indices);
+  Offsets offsets("gather", layout, x, indices, x.strides);
+  Index size = static_cast<Index>(stave::size_of(x.dtype));
+  std::span<const Index> shape = rest_of(x.shape, layout), strides = rest_of(x.strides, layout);
+  Index elements = element_count(shape), bytes = elements * size;
+  if (elements == 0 || offsets.count() == 0) return;
+  const char* from = static_cast<const char*>(x.data);
+  char* to = static_cast<char*>(out.data);
+  bool dense = is_contiguous(shape, strides);
+  parallel_for(offsets.count(), std::max<Index>(1, cheap_grain / 4 / elements), [&](Index first, Index last) {
+    if (elements == 1) {
+      for (Index i = first; i < last; ++i) copy_tile(to + i * size, 0, size, from + offsets[i], 0, size, 1, 1, size);
+    } else if (dense) {
+      for (Index i = first; i < last; ++i) std::memcpy(to + i * bytes, from + offsets[i], static_cast<std::size_t>(bytes));
+    } else {
+      for (Index i = first; i < last; ++i)
+        copy_strided({to + i * bytes, rest_of(out.strides, layout)}, {const_cast<char*>(from) + offsets[i], strides}, shape,
+                     size);
+    }
+  });
+}
+
+void run_scatter_add(int batch_dims, const View& x, const View& indices, const View& updates, const View& out) {
+  Layout layout(batch_dims, x, indices);
+  Offsets offsets("scatter_add", layout, x, indices, out.strides);
+  Index size = static_cast<Index>(stave::size_of(x.dtype));
+  char* to = static_cast<char*>(out.data);
+  if (out.data != x.data) copy_strided({to, out.strides}, {static_cast<char*>(x.data), x.strides}, x.shape, size);
+
+  std::span<const Index> shape = rest_of(x.shape, layout);
+  Index elements = element_count(shape);
+  if (elements == 0 || offsets.count() == 0) return;
+  // Slices of the output are contiguous. Those of the updates are read in place, or gathered one by one.
+  std::size_t lead = layout.batch + layout.at;
+  const Index* strides[] = {updates.strides.data()};
+  Axes axes = merged_axes(updates.shape.first(lead), strides, &size);
+  std::span<const Index> update_strides = rest_of(updates.strides, layout);
+  bool dense = is_contiguous(shape, update_strides);
+  auto add = kernels().elementwise[static_cast<int>(OpId::add)][static_cast<int>(x.dtype)];
+  std::unique_ptr<char[]> slice;
+  if (!dense) slice = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(elements * size));
+  TileWalk walk(axes, 1, -1, 1, 1);
+  walk.seek(0);
+  for (Index i = 0; i < offsets.count(); ++i, walk.next()) {
+    char* update = static_cast<char*>(updates.data) + walk.offset(0);
+    if (!dense) {
+      stave::Strides dense_strides = stave::contiguous_strides(stave::Shape(shape));
+      copy_strided({slice.get(), dense_strides}, {update, update_strides}, shape, size);
+      update = slice.get();
+    }
+    const void* in[] = {to + offsets[i], update};
+    add(to + offsets[i], in, elements);
+  }
+}
+
+}  // namespace stave_cpu

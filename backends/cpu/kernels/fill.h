@@ -1,0 +1,17 @@
+// Each file of kernels fills its part of the table.
+#pragma once
+
+#include <stave/backends/cpu/kernels/isa.h>
+#include <stave/backends/cpu/kernels/kernels.h>
+
+namespace STAVE_KERNELS {
+
+void fill_unary(stave_cpu::Kernels& table);
+void fill_binary(stave_cpu::Kernels& table);
+void fill_convert(stave_cpu::Kernels& table);
+void fill_reduce(stave_cpu::Kernels& table);
+void fill_arg_reduce(stave_cpu::Kernels& table);
+void fill_matmul(stave_cpu::Kernels& table);
+void fill_random(stave_cpu::Kernels& table);
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,82 @@
+// The table of kernels that one instruction set exports, and nothing else: plain function pointers over contiguous data.
+//
+// A kernel knows neither shapes nor threads. The drivers in backends/cpu collapse dimensions, gather strided operands
+// into short contiguous blocks, and split the work; a null entry means that the operation does not admit the dtype.
+#pragma once
+
+#include <cstdint>
+
+#include <stave/core/dtype.h>
+#include <stave/core/ops/all_ops.h>
+
+
+namespace stave_cpu {
+
+using stave::Dtype;
+using stave::dtype_count;
+using Index = std::int64_t;  // stave::Index, without the headers of core/shape.h
+using stave::op_count;
+using stave::OpId;
+
+/// out[i] = f(in[0][i], in[1][i], ...) for i < n. `out` may be one of the inputs.
+using BlockKernel = void (*)(void* out, const void* const* in, Index n);
+
+/// A reduction's kernels for one operation and dtype. An accumulator holds one value for each of `n` columns, wider
+/// than the dtype where accuracy asks for it, as `planes` arrays of n values of `plane_bytes` one after the other.
+struct Reduction {
+  int planes, plane_bytes;
+  /// The neutral element in n columns.
+  void (*start)(void* accumulator, Index n);
+  /// One column: accumulator += in[0], ..., in[n - 1].
+  void (*row)(const void* in, Index n, void* accumulator);
+  /// n columns: accumulator[c] += in[r * stride + c], for r < rows.
+  void (*columns)(const void* in, Index rows, Index stride, Index n, void* accumulator);
+  /// accumulator[c] += other[c].
+  void (*merge)(void* accumulator, const void* other, Index n);
+  /// The result of n columns, in the dtype.
+  void (*finish)(const void* accumulator, Index n, void* out);
+};
+
+/// argmax and argmin. NaN is the extreme, and the first occurrence wins.
+struct ArgReduction {
+  /// The extreme of in[0 .. n) and where it first stands; `value` gets one element.
+  Index (*row)(const void* in, Index n, void* value);
+  /// Whether `a` comes before `b` whatever their positions: strictly more extreme.
+  bool (*beats)(const void* a, const void* b);
+  /// columns c < n: where in[c] beats best[c], best[c] = in[c] and where[c] = position.
+  void (*columns)(const void* in, Index n, Index position, void* best, Index* where);
+};
+
+struct Kernels {
+  const char* isa;
+  BlockKernel elementwise[op_count][dtype_count];     // unary and binary operations
+  BlockKernel convert[dtype_count][dtype_count];      // [from][to]
+  BlockKernel where[dtype_count];                     // in: condition, x, y
+  Reduction reduce[op_count][dtype_count];            // sum prod max min all any
+  ArgReduction arg_reduce[op_count][dtype_count];     // argmax argmin
+  /// out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small and integer matmuls.
+  void (*multiply_add[dtype_count])(void* out, const void* a, const void* b, Index n);
+  /// [m, k] x [k, n] for m, k, n <= 16 and row-major operands with the given distances between rows.
+  void (*tiny_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n, Index a_stride,
+                                   Index b_stride);
+  /// out[i] = the word of `key` at 64-bit counter first + i: both halves of Threefry-2x32, exclusive or.
+  void (*random_bits)(std::uint32_t* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n);
+  /// The same with both halves kept, high word first.
+  void (*random_words)(std::uint64_t* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n);
+  /// Floats in [low, high) from the same counters, as UniformAttributes defines them.
+  void (*random_uniform[dtype_count])(void* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n,
+                                      double low, double high);
+};
+
+}  // namespace stave_cpu
+
+// Each instruction set fills in a table: kernels/table.cpp.
+namespace stave_kernels_baseline {
+void fill_table(stave_cpu::Kernels& table);
+}
+namespace stave_kernels_avx2 {
+void fill_table(stave_cpu::Kernels& table);
+}
+namespace stave_kernels_avx512 {
+void fill_table(stave_cpu::Kernels& table);
+}

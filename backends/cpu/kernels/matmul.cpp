@@ -1,0 +1,65 @@
+// The inner loops of the matmuls that BLAS does not do: integer ones, and tiny ones, where a call to BLAS costs more
+// than the arithmetic.
+#include <stave/backends/cpu/kernels/fill.h>
+#include <stave/backends/cpu/kernels/vec.h>
+
+namespace STAVE_KERNELS {
+
+using stave_cpu::Dtype;
+using stave_cpu::Index;
+
+template <class T>
+void multiply_add(void* out, const void* a, const void* b, Index n) {
+  using V = Vec<T>;
+  T* to = static_cast<T*>(out);
+  const T* from = static_cast<const T*>(b);
+  T factor = *static_cast<const T*>(a);
+  Index j = 0;
+  for (; j + V::lanes <= n; j += V::lanes) (V::load(to + j) + V(factor) * V::load(from + j)).store(to + j);
+  for (; j < n; ++j) to[j] = (V(to[j]) + V(factor) * V(from[j]))[0];
+}
+
+/// Rows of b, padded to whole vectors of `width` registers, times each row of a.
+template <class T, int width>
+STAVE_INLINE void tiny_rows(T* out, const T* a, const T* b, Index m, Index k, Index n, Index a_stride, Index b_stride) {
+  using V = Vec<T>;
+  T padded[16][V::lanes * width];
+  for (Index p = 0; p < k; ++p)
+    for (Index j = 0; j < n; ++j) padded[p][j] = b[p * b_stride + j];
+  for (Index p = 0; p < k; ++p)
+    for (Index j = n; j < V::lanes * width; ++j) padded[p][j] = 0;
+  for (Index i = 0; i < m; ++i) {
+    V sums[width];
+    for (V& sum : sums) sum = V(0);
+    for (Index p = 0; p < k; ++p)
+      for (int w = 0; w < width; ++w) sums[w] = sums[w] + V(a[i * a_stride + p]) * V::load(padded[p] + w * V::lanes);
+    T row[V::lanes * width];
+    for (int w = 0; w < width; ++w) sums[w].store(row + w * V::lanes);
+    for (Index j = 0; j < n; ++j) out[i * n + j] = row[j];
+  }
+}
+template <class T>
+void tiny_matmul(void* out, const void* a, const void* b, Index m, Index k, Index n, Index a_stride, Index b_stride) {
+  constexpr int most = Vec<T>::lanes >= 16 ? 1 : 16 / Vec<T>::lanes;
+  auto* to = static_cast<T*>(out);
+  auto *left = static_cast<const T*>(a), *right = static_cast<const T*>(b);
+  if (n <= Vec<T>::lanes) tiny_rows<T, 1>(to, left, right, m, k, n, a_stride, b_stride);
+  else tiny_rows<T, most>(to, left, right, m, k, n, a_stride, b_stride);
+}
+
+template <class T>
+void fill_type(stave_cpu::Kernels& table, Dtype dtype) {
+  table.multiply_add[static_cast<int>(dtype)] = multiply_add<T>;
+  table.tiny_matmul[static_cast<int>(dtype)] = tiny_matmul<T>;
+}
+
+void fill_matmul(stave_cpu::Kernels& table) {
+  fill_type<std::uint8_t>(table, Dtype::uint8);
+  fill_type<std::uint32_t>(table, Dtype::uint32);
+  fill_type<std::int32_t>(table, Dtype::int32);
+  fill_type<std::int64_t>(table, Dtype::int64);
+  fill_type<float>(table, Dtype::float32);
+  fill_type<double>(table, Dtype::float64);
+}
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,260 @@
+// Reductions of contiguous rows, and of rows into columns.
+//
+// Accuracy: float32 accumulates in double. float64 sums are compensated: groups of eight are added as a tree, and what
+// rounding the running sum loses (Knuth's TwoSum) is summed beside it. Both are about as fast as memory delivers, and
+// neither depends on how the work was split by more than the last bit of that wider sum.
+#include <stave/backends/cpu/kernels/fill.h>
+#include <stave/backends/cpu/kernels/vec.h>
+
+namespace STAVE_KERNELS {
+
+using stave_cpu::Dtype;
+using stave_cpu::Index;
+using stave_cpu::OpId;
+using stave_cpu::Reduction;
+
+// ---- how two values combine --------------------------------------------------------------------------------
+
+template <class T>
+STAVE_INLINE T lowest() {
+  if constexpr (is_real<T>) return static_cast<T>(-__builtin_inf());
+  else if constexpr (static_cast<T>(-1) > 0) return 0;
+  else return static_cast<T>(static_cast<std::uint64_t>(1) << (8 * sizeof(T) - 1));
+}
+template <class T>
+STAVE_INLINE T highest() {
+  if constexpr (is_real<T>) return static_cast<T>(__builtin_inf());
+  else return static_cast<T>(~lowest<T>());
+}
+
+struct SumOf {
+  template <class T>
+  static STAVE_INLINE T neutral() { return 0; }
+  template <class V>
+  static STAVE_INLINE V both(V a, V b) { return static_cast<V>(a + b); }
+};
+struct ProdOf {
+  template <class T>
+  static STAVE_INLINE T neutral() { return 1; }
+  template <class V>
+  static STAVE_INLINE V both(V a, V b) { return static_cast<V>(a * b); }
+};
+struct MaxOf {
+  template <class T>
+  static STAVE_INLINE T neutral() { return lowest<T>(); }
+  template <class V>
+  static STAVE_INLINE V both(V a, V b) { return select((a > b) | (a != a), a, b); }  // NaN stays
+};
+struct MinOf {
+  template <class T>
+  static STAVE_INLINE T neutral() { return highest<T>(); }
+  template <class V>
+  static STAVE_INLINE V both(V a, V b) { return select((a < b) | (a != a), a, b); }
+};
+struct AllOf : MinOf {
+  template <class T>
+  static STAVE_INLINE T neutral() { return 1; }
+};
+struct AnyOf : MaxOf {
+  template <class T>
+  static STAVE_INLINE T neutral() { return 0; }
+};
+
+// ---- reading as the accumulator's type ---------------------------------------------------------------------
+
+template <class T, class A>
+STAVE_INLINE Vec<A> load_as(const T* from) {
+  if constexpr (sizeof(T) == sizeof(A)) {
+    return Vec<A>::load(from);
+  } else {  // float as double: half a register of input
+    typedef T Half __attribute__((vector_size(STAVE_VECTOR_BYTES / 2), aligned(alignof(T)), may_alias));
+    return {__builtin_convertvector(*reinterpret_cast<const Half*>(from), typename Vec<A>::Raw)};
+  }
+}
+template <class C, class A>
+STAVE_INLINE A fold(Vec<A> v) {
+  A lanes[Vec<A>::lanes];
+  v.store(lanes);
+  for (int half = Vec<A>::lanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lanes[i] = C::both(lanes[i], lanes[i + half]);
+  return lanes[0];
+}
+
+// ---- plain accumulators: one value of type A for each column -----------------------------------------------
+
+template <class C, class T, class A>
+struct Plain {
+  using V = Vec<A>;
+
+  static void start(void* accumulator, Index n) {
+    A* sums = static_cast<A*>(accumulator);
+    for (Index c = 0; c < n; ++c) sums[c] = C::template neutral<A>();
+  }
+
+  static void row(const void* in, Index n, void* accumulator) {
+    constexpr int ways = 8;  // hides the latency of the combining instruction
+    const T* x = static_cast<const T*>(in);
+    A total = *static_cast<A*>(accumulator);
+    Index i = 0;
+    if (n >= V::lanes) {
+      V sums[ways];
+      for (V& sum : sums) sum = V(C::template neutral<A>());
+      for (; i + ways * V::lanes <= n; i += ways * V::lanes)
+        for (int w = 0; w < ways; ++w) sums[w] = C::both(sums[w], load_as<T, A>(x + i + w * V::lanes));
+      for (; i + V::lanes <= n; i += V::lanes) sums[0] = C::both(sums[0], load_as<T, A>(x + i));
+      for (int half = ways / 2; half > 0; half /= 2)
+        for (int w = 0; w < half; ++w) sums[w] = C::both(sums[w], sums[w + half]);
+      total = C::both(total, fold<C, A>(sums[0]));
+    }
+    for (; i < n; ++i) total = C::both(total, static_cast<A>(x[i]));
+    *static_cast<A*>(accumulator) = total;
+  }
+
+  template <int rows>
+  static STAVE_INLINE void add_rows(const T* x, Index stride, Index n, A* sums) {
+    Index c = 0;
+    for (; c + V::lanes <= n; c += V::lanes) {
+      V sum = V::load(sums + c);
+      for (int r = 0; r < rows; ++r) sum = C::both(sum, load_as<T, A>(x + r * stride + c));
+      sum.store(sums + c);
+    }
+    for (; c < n; ++c)
+      for (int r = 0; r < rows; ++r) sums[c] = C::both(sums[c], static_cast<A>(x[r * stride + c]));
+  }
+  static void columns(const void* in, Index rows, Index stride, Index n, void* accumulator) {
+    const T* x = static_cast<const T*>(in);
+    A* sums = static_cast<A*>(accumulator);
+    Index r = 0;
+    for (; r + 8 <= rows; r += 8) add_rows<8>(x + r * stride, stride, n, sums);
+    for (; r < rows; ++r) add_rows<1>(x + r * stride, stride, n, sums);
+  }
+
+  static void merge(void* accumulator, const void* other, Index n) {
+    A* sums = static_cast<A*>(accumulator);
+    for (Index c = 0; c < n; ++c) sums[c] = C::both(sums[c], static_cast<const A*>(other)[c]);
+  }
+  static void finish(const void* accumulator, Index n, void* out) {
+    for (Index c = 0; c < n; ++c) static_cast<T*>(out)[c] = static_cast<T>(static_cast<const A*>(accumulator)[c]);
+  }
+};
+
+// ---- the compensated sum of doubles: n running sums, then n sums of what rounding lost ---------------------
+
+struct Compensated {
+  using V = Vec<double>;
+
+  /// sum + lost = a + b exactly (Knuth).
+  template <class X>
+  static STAVE_INLINE void add(X& sum, X& lost, X x) {
+    X total = sum + x;
+    X given = total - sum;
+    lost = lost + ((sum - (total - given)) + (x - given));
+    sum = total;
+  }
+  static STAVE_INLINE V tree(const double* x, Index stride) {
+    V pairs[4];
+    for (int i = 0; i < 4; ++i) pairs[i] = V::load(x + 2 * i * stride) + V::load(x + (2 * i + 1) * stride);
+    return (pairs[0] + pairs[1]) + (pairs[2] + pairs[3]);
+  }
+
+  static void start(void* accumulator, Index n) {
+    __builtin_memset(accumulator, 0, static_cast<std::size_t>(2 * n) * sizeof(double));
+  }
+
+  static void row(const void* in, Index n, void* accumulator) {
+    const double* x = static_cast<const double*>(in);
+    double* sums = static_cast<double*>(accumulator);
+    double sum = sums[0], lost = sums[1];
+    Index i = 0;
+    if (n >= V::lanes) {
+      V wide(0), wide_lost(0);
+      for (; i + 8 * V::lanes <= n; i += 8 * V::lanes) add(wide, wide_lost, tree(x + i, V::lanes));
+      for (; i + V::lanes <= n; i += V::lanes) add(wide, wide_lost, V::load(x + i));
+      for (int lane = 0; lane < V::lanes; ++lane) add(sum, lost, wide[lane]);
+      lost += fold<SumOf, double>(wide_lost);
+    }
+    for (; i < n; ++i) add(sum, lost, x[i]);
+    sums[0] = sum;
+    sums[1] = lost;
+  }
+
+  static STAVE_INLINE void add_at(double* sums, double* lost, V x) {
+    V sum = V::load(sums), rest = V::load(lost);
+    add(sum, rest, x);
+    sum.store(sums);
+    rest.store(lost);
+  }
+  static void columns(const void* in, Index rows, Index stride, Index n, void* accumulator) {
+    const double* x = static_cast<const double*>(in);
+    double *sums = static_cast<double*>(accumulator), *lost = sums + n;
+    Index whole = n - n % V::lanes;
+    Index r = 0;
+    for (; r + 8 <= rows; r += 8)
+      for (Index c = 0; c < whole; c += V::lanes) add_at(sums + c, lost + c, tree(x + r * stride + c, stride));
+    for (; r < rows; ++r)
+      for (Index c = 0; c < whole; c += V::lanes) add_at(sums + c, lost + c, V::load(x + r * stride + c));
+    for (Index row = 0; row < rows; ++row)
+      for (Index c = whole; c < n; ++c) add(sums[c], lost[c], x[row * stride + c]);
+  }
+
+  static void merge(void* accumulator, const void* other, Index n) {
+    double *sums = static_cast<double*>(accumulator), *lost = sums + n;
+    const double* more = static_cast<const double*>(other);
+    for (Index c = 0; c < n; ++c) {
+      add(sums[c], lost[c], more[c]);
+      lost[c] += more[n + c];
+    }
+  }
+  static void finish(const void* accumulator, Index n, void* out) {
+    const double *sums = static_cast<const double*>(accumulator), *lost = sums + n;
+    // What an infinite sum lost is NaN: it has no correction.
+    for (Index c = 0; c < n; ++c) {
+      bool finite = __builtin_isfinite(sums[c]) != 0;
+      static_cast<double*>(out)[c] = finite ? sums[c] + lost[c] : sums[c];
+    }
+  }
+};
+
+// ---- the table ---------------------------------------------------------------------------------------------
+
+template <class R>
+Reduction reduction(int planes, std::size_t plane_bytes) {
+  return {planes, static_cast<int>(plane_bytes), R::start, R::row, R::columns, R::merge, R::finish};
+}
+template <class C, class T, class A = T>
+void set(Reduction* row, Dtype dtype) {
+  row[static_cast<int>(dtype)] = reduction<Plain<C, T, A>>(1, sizeof(A));
+}
+/// Sums and products of signed integers are those of unsigned ones, bit by bit.
+template <class C>
+void fill_arithmetic(Reduction* row) {
+  set<C, std::uint8_t>(row, Dtype::uint8);
+  set<C, std::uint32_t>(row, Dtype::uint32);
+  set<C, std::uint32_t>(row, Dtype::int32);
+  set<C, std::uint64_t>(row, Dtype::int64);
+  set<C, float, double>(row, Dtype::float32);
+  set<C, double>(row, Dtype::float64);
+}
+template <class C>
+void fill_extreme(Reduction* row) {
+  set<C, std::uint8_t>(row, Dtype::bool_);
+  set<C, std::uint8_t>(row, Dtype::uint8);
+  set<C, std::uint32_t>(row, Dtype::uint32);
+  set<C, std::int32_t>(row, Dtype::int32);
+  set<C, std::int64_t>(row, Dtype::int64);
+  set<C, float>(row, Dtype::float32);
+  set<C, double>(row, Dtype::float64);
+}
+
+void fill_reduce(stave_cpu::Kernels& table) {
+  auto row = [&](OpId op) { return table.reduce[static_cast<int>(op)]; };
+  fill_arithmetic<SumOf>(row(OpId::sum));
+  row(OpId::sum)[static_cast<int>(Dtype::float64)] = reduction<Compensated>(2, sizeof(double));
+  fill_arithmetic<ProdOf>(row(OpId::prod));
+  fill_extreme<MaxOf>(row(OpId::max));
+  fill_extreme<MinOf>(row(OpId::min));
+  set<AllOf, std::uint8_t>(row(OpId::all), Dtype::bool_);
+  set<AnyOf, std::uint8_t>(row(OpId::any), Dtype::bool_);
+}
+
+}  // namespace STAVE_KERNELS

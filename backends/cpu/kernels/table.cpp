@@ -1,0 +1,20 @@
+// What one instruction set exports.
+#include <stave/backends/cpu/kernels/fill.h>
+
+#define STAVE_QUOTE_AGAIN(x) #x
+#define STAVE_QUOTE(x) STAVE_QUOTE_AGAIN(x)
+
+namespace STAVE_KERNELS {
+
+void fill_table(stave_cpu::Kernels& table) {
+  table.isa = STAVE_QUOTE(STAVE_ISA);
+  fill_unary(table);
+  fill_binary(table);
+  fill_convert(table);
+  fill_reduce(table);
+  fill_arg_reduce(table);
+  fill_matmul(table);
+  fill_random(table);
+}
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,153 @@
+// Vec<T>: a SIMD register of T as a value type, over the vector extensions of GCC and Clang.
+//
+// It is what elementwise operations see as their `T` (core/ops/elementwise_ops.h): arithmetic that wraps for integers,
+// comparisons that give a Mask, select(mask, a, b), and the functions of vec_math.h. bool is a byte of 0 or 1.
+#pragma once
+
+#include <stave/backends/cpu/kernels/isa.h>
+
+// Vectors by value are an ABI question only between functions that are not inlined, and these all are.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace STAVE_KERNELS {
+
+template <class T>
+struct LaneOf {
+  using Type = T;
+  using Signed = T;
+  using Unsigned = T;
+};
+template <>
+struct LaneOf<bool> {
+  using Type = std::uint8_t;
+  using Signed = std::int8_t;
+  using Unsigned = std::uint8_t;
+};
+template <>
+struct LaneOf<std::uint8_t> : LaneOf<bool> {};
+template <>
+struct LaneOf<std::uint32_t> {
+  using Type = std::uint32_t;
+  using Signed = std::int32_t;
+  using Unsigned = std::uint32_t;
+};
+template <>
+struct LaneOf<std::int32_t> : LaneOf<std::uint32_t> {
+  using Type = std::int32_t;
+};
+template <>
+struct LaneOf<float> : LaneOf<std::uint32_t> {
+  using Type = float;
+};
+template <>
+struct LaneOf<std::int64_t> {
+  using Type = std::int64_t;
+  using Signed = std::int64_t;
+  using Unsigned = std::uint64_t;
+};
+template <>
+struct LaneOf<std::uint64_t> : LaneOf<std::int64_t> {
+  using Type = std::uint64_t;
+};
+template <>
+struct LaneOf<double> : LaneOf<std::int64_t> {
+  using Type = double;
+};
+
+template <class T>
+inline constexpr bool is_real = false;
+template <>
+inline constexpr bool is_real<float> = true;
+template <>
+inline constexpr bool is_real<double> = true;
+
+/// The result of a comparison: all bits of a lane, or none.
+template <class T>
+struct Mask {
+  using Lane = typename LaneOf<T>::Signed;
+  typedef Lane Raw __attribute__((vector_size(STAVE_VECTOR_BYTES)));
+  Raw bits;
+  friend STAVE_INLINE Mask operator&(Mask a, Mask b) { return {a.bits & b.bits}; }
+  friend STAVE_INLINE Mask operator|(Mask a, Mask b) { return {a.bits | b.bits}; }
+  friend STAVE_INLINE Mask operator^(Mask a, Mask b) { return {a.bits ^ b.bits}; }
+  friend STAVE_INLINE Mask operator~(Mask a) { return {~a.bits}; }
+};
+
+template <class T>
+struct Vec {
+  using Lane = typename LaneOf<T>::Type;
+  using UnsignedLane = typename LaneOf<T>::Unsigned;
+  static constexpr int lanes = static_cast<int>(STAVE_VECTOR_BYTES / sizeof(Lane));
+  typedef Lane Raw __attribute__((vector_size(STAVE_VECTOR_BYTES)));
+  typedef UnsignedLane Unsigned __attribute__((vector_size(STAVE_VECTOR_BYTES)));
+  typedef Lane Unaligned __attribute__((vector_size(STAVE_VECTOR_BYTES), aligned(alignof(Lane)), may_alias));
+  using MaskRaw = typename Mask<T>::Raw;
+
+  Raw raw;
+
+  Vec() = default;
+  STAVE_INLINE Vec(Raw r) : raw(r) {}
+  /// Every lane is `value`. (x - 0 is x for every x, -0 and NaN too; x + 0 is not.)
+  template <class N>
+    requires(__is_same(N, int) || __is_same(N, double) || __is_same(N, Lane))
+  STAVE_INLINE explicit Vec(N value) : raw(static_cast<Lane>(value) - Raw{}) {}
+
+  static STAVE_INLINE Vec load(const void* from) { return {static_cast<Raw>(*static_cast<const Unaligned*>(from))}; }
+  STAVE_INLINE void store(void* to) const { *static_cast<Unaligned*>(to) = raw; }
+  STAVE_INLINE Lane operator[](int lane) const { return raw[lane]; }
+
+  // Integers wrap: computed unsigned, where overflow is defined.
+  static STAVE_INLINE Unsigned wrapping(Vec v) { return reinterpret_cast<Unsigned>(v.raw); }
+  friend STAVE_INLINE Vec operator+(Vec a, Vec b) {
+    if constexpr (is_real<T>) return {a.raw + b.raw};
+    else return {reinterpret_cast<Raw>(wrapping(a) + wrapping(b))};
+  }
+  friend STAVE_INLINE Vec operator-(Vec a, Vec b) {
+    if constexpr (is_real<T>) return {a.raw - b.raw};
+    else return {reinterpret_cast<Raw>(wrapping(a) - wrapping(b))};
+  }
+  friend STAVE_INLINE Vec operator*(Vec a, Vec b) {
+    if constexpr (is_real<T>) return {a.raw * b.raw};
+    else return {reinterpret_cast<Raw>(wrapping(a) * wrapping(b))};
+  }
+  friend STAVE_INLINE Vec operator/(Vec a, Vec b) { return {a.raw / b.raw}; }
+  friend STAVE_INLINE Vec operator-(Vec a) {
+    if constexpr (is_real<T>) return {-a.raw};
+    else return {reinterpret_cast<Raw>(Unsigned{} - wrapping(a))};
+  }
+
+  friend STAVE_INLINE Mask<T> operator==(Vec a, Vec b) { return {reinterpret_cast<MaskRaw>(a.raw == b.raw)}; }
+  friend STAVE_INLINE Mask<T> operator!=(Vec a, Vec b) { return {reinterpret_cast<MaskRaw>(a.raw != b.raw)}; }
+  friend STAVE_INLINE Mask<T> operator<(Vec a, Vec b) { return {reinterpret_cast<MaskRaw>(a.raw < b.raw)}; }
+  friend STAVE_INLINE Mask<T> operator<=(Vec a, Vec b) { return {reinterpret_cast<MaskRaw>(a.raw <= b.raw)}; }
+  friend STAVE_INLINE Mask<T> operator>(Vec a, Vec b) { return {reinterpret_cast<MaskRaw>(a.raw > b.raw)}; }
+  friend STAVE_INLINE Mask<T> operator>=(Vec a, Vec b) { return {reinterpret_cast<MaskRaw>(a.raw >= b.raw)}; }
+
+  friend STAVE_INLINE Vec select(Mask<T> mask, Vec a, Vec b) { return {mask.bits ? a.raw : b.raw}; }
+};
+
+/// One value at a time, so that a formula over Vec reads a scalar too.
+template <class T>
+STAVE_INLINE T select(bool condition, T a, T b) {
+  return condition ? a : b;
+}
+
+template <class T>
+STAVE_INLINE bool any(Mask<T> mask) {
+  typedef long long Words __attribute__((vector_size(STAVE_VECTOR_BYTES)));
+  Words words = reinterpret_cast<Words>(mask.bits);
+  long long all = 0;
+  for (int i = 0; i < static_cast<int>(STAVE_VECTOR_BYTES / 8); ++i) all |= words[i];
+  return all != 0;
+}
+
+/// A mask as bytes of 0 and 1, one for each lane.
+template <class T>
+STAVE_INLINE void store_booleans(Mask<T> mask, void* to) {
+  constexpr int lanes = Vec<T>::lanes;
+  typedef std::int8_t Bytes __attribute__((vector_size(lanes)));
+  Bytes bytes = __builtin_convertvector(mask.bits, Bytes) & static_cast<std::int8_t>(1);
+  __builtin_memcpy(to, &bytes, static_cast<std::size_t>(lanes));
+}
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,281 @@
+// The functions that elementwise operations call, on Vec<T>: found by argument-dependent lookup.
+//
+// Transcendental functions are SLEEF's, with a bound of 1.0 ulp, named by instruction set to skip SLEEF's own dispatcher.
+// Of its variants we take the deterministic ones (finz, cinz): the others choose a path by the whole vector, so that
+// sin(x) could depend on the neighbours of x, and a vmap'ed program could differ from the loop in the last bit.
+// Measured against quadruple precision in tests/cpu_backend_test.cpp; where SLEEF is off, the fix stands beside the call.
+#pragma once
+
+#include <immintrin.h>
+#include <sleef.h>
+
+#include <stave/backends/cpu/kernels/vec.h>
+
+namespace STAVE_KERNELS {
+
+using F32 = Vec<float>;
+using F64 = Vec<double>;
+
+#define STAVE_SLEEF_baseline(f, type) Sleef_cinz_##f##type##_u10sse2
+#define STAVE_SLEEF_avx2(f, type) Sleef_finz_##f##type##_u10avx2
+#define STAVE_SLEEF_avx512(f, type) Sleef_finz_##f##type##_u10avx512f
+#define STAVE_LANES_F32_baseline f4
+#define STAVE_LANES_F32_avx2 f8
+#define STAVE_LANES_F32_avx512 f16
+#define STAVE_LANES_F64_baseline d2
+#define STAVE_LANES_F64_avx2 d4
+#define STAVE_LANES_F64_avx512 d8
+#define STAVE_SLEEF_CALL(f, type) STAVE_JOIN(STAVE_SLEEF_, STAVE_ISA)(f, type)
+#define STAVE_SLEEF_JOIN(f, type) STAVE_SLEEF_CALL(f, type)
+#define STAVE_SLEEF_F32(f) STAVE_SLEEF_JOIN(f, STAVE_JOIN(STAVE_LANES_F32_, STAVE_ISA))
+#define STAVE_SLEEF_F64(f) STAVE_SLEEF_JOIN(f, STAVE_JOIN(STAVE_LANES_F64_, STAVE_ISA))
+
+// ---- rounding and signs -----------------------------------------------------------------------------------
+
+template <class T>
+STAVE_INLINE Vec<T> bits_and(Vec<T> a, Mask<T> mask) {
+  return {reinterpret_cast<typename Vec<T>::Raw>(reinterpret_cast<typename Mask<T>::Raw>(a.raw) & mask.bits)};
+}
+template <class T>
+STAVE_INLINE Mask<T> sign_bit() {
+  return {reinterpret_cast<typename Mask<T>::Raw>(Vec<T>(-0.0).raw)};
+}
+template <class T>
+  requires is_real<T>
+STAVE_INLINE Vec<T> abs(Vec<T> x) {
+  return bits_and(x, ~sign_bit<T>());
+}
+/// |magnitude| with the sign of `sign`.
+template <class T>
+STAVE_INLINE Vec<T> copysign(Vec<T> magnitude, Vec<T> sign) {
+  auto bits = reinterpret_cast<typename Mask<T>::Raw>(abs(magnitude).raw) |
+              (reinterpret_cast<typename Mask<T>::Raw>(sign.raw) & sign_bit<T>().bits);
+  return {reinterpret_cast<typename Vec<T>::Raw>(bits)};
+}
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> abs(Vec<T> x) {
+  return select(x < Vec<T>(0), -x, x);
+}
+
+#if defined(__AVX512F__)
+// The forms with a full mask compile to the plain instructions, without GCC 12's false warnings about their sources.
+STAVE_INLINE F32 sqrt(F32 x) { return {_mm512_maskz_sqrt_ps(0xffff, x.raw)}; }
+STAVE_INLINE F64 sqrt(F64 x) { return {_mm512_maskz_sqrt_pd(0xff, x.raw)}; }
+STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.raw, b.raw, c.raw)}; }
+STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) { return {_mm512_fmadd_pd(a.raw, b.raw, c.raw)}; }
+#define STAVE_ROUNDING(name, mode)                                                        \
+  STAVE_INLINE F32 name(F32 x) { return {_mm512_maskz_roundscale_ps(0xffff, x.raw, mode | _MM_FROUND_NO_EXC)}; } \
+  STAVE_INLINE F64 name(F64 x) { return {_mm512_maskz_roundscale_pd(0xff, x.raw, mode | _MM_FROUND_NO_EXC)}; }
+#elif defined(__AVX2__)
+STAVE_INLINE F32 sqrt(F32 x) { return {_mm256_sqrt_ps(x.raw)}; }
+STAVE_INLINE F64 sqrt(F64 x) { return {_mm256_sqrt_pd(x.raw)}; }
+STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm256_fmadd_ps(a.raw, b.raw, c.raw)}; }
+STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) { return {_mm256_fmadd_pd(a.raw, b.raw, c.raw)}; }
+#define STAVE_ROUNDING(name, mode)                                                        \
+  STAVE_INLINE F32 name(F32 x) { return {_mm256_round_ps(x.raw, mode | _MM_FROUND_NO_EXC)}; } \
+  STAVE_INLINE F64 name(F64 x) { return {_mm256_round_pd(x.raw, mode | _MM_FROUND_NO_EXC)}; }
+#else
+STAVE_INLINE F32 sqrt(F32 x) { return {_mm_sqrt_ps(x.raw)}; }
+STAVE_INLINE F64 sqrt(F64 x) { return {_mm_sqrt_pd(x.raw)}; }
+#endif
+
+#if defined(STAVE_ROUNDING)
+#define STAVE_HAVE_FMA 1
+STAVE_ROUNDING(floor, _MM_FROUND_TO_NEG_INF)
+STAVE_ROUNDING(ceil, _MM_FROUND_TO_POS_INF)
+STAVE_ROUNDING(rint, _MM_FROUND_TO_NEAREST_INT)
+STAVE_ROUNDING(trunc, _MM_FROUND_TO_ZERO)
+#else
+// SSE2 has no rounding instruction: adding 2^23 (2^52) leaves no bits for a fraction. Larger numbers are integers.
+template <class T>
+  requires is_real<T>
+STAVE_INLINE Vec<T> rint(Vec<T> x) {
+  Vec<T> magic(sizeof(T) == 4 ? 0x1p23 : 0x1p52);
+  Vec<T> rounded = copysign((abs(x) + magic) - magic, x);
+  return select(abs(x) < magic, rounded, x);
+}
+template <class T>
+  requires is_real<T>
+STAVE_INLINE Vec<T> floor(Vec<T> x) {
+  Vec<T> r = rint(x);
+  return select(r > x, r - Vec<T>(1), r);
+}
+template <class T>
+  requires is_real<T>
+STAVE_INLINE Vec<T> ceil(Vec<T> x) {
+  Vec<T> r = rint(x);
+  return copysign(select(r < x, r + Vec<T>(1), r), x);
+}
+#endif
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> floor(Vec<T> x) { return x; }
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> ceil(Vec<T> x) { return x; }
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> rint(Vec<T> x) { return x; }
+
+template <class T>
+STAVE_INLINE Mask<T> isinf(Vec<T> x) {
+  if constexpr (is_real<T>) return abs(x) == Vec<T>(__builtin_inf());
+  else return x != x;
+}
+template <class T>
+STAVE_INLINE Mask<T> isfinite(Vec<T> x) {
+  if constexpr (is_real<T>) return abs(x) < Vec<T>(__builtin_inf());
+  else return x == x;
+}
+
+// ---- exponentials, logarithms, trigonometry, erf ----------------------------------------------------------
+
+#define STAVE_FROM_SLEEF(name)                                                \
+  STAVE_INLINE F32 name(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(name)(x.raw))}; } \
+  STAVE_INLINE F64 name(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(name)(x.raw))}; }
+STAVE_FROM_SLEEF(exp)
+STAVE_FROM_SLEEF(expm1)
+STAVE_FROM_SLEEF(log)
+STAVE_FROM_SLEEF(sin)
+STAVE_FROM_SLEEF(cos)
+STAVE_FROM_SLEEF(tan)
+STAVE_FROM_SLEEF(tanh)
+STAVE_FROM_SLEEF(erf)
+
+STAVE_INLINE F32 log1p(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(log1p)(x.raw))}; }
+STAVE_INLINE F64 log1p(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(log1p)(x.raw))}; }
+STAVE_INLINE F32 pow(F32 x, F32 y) { return {F32::Raw(STAVE_SLEEF_F32(pow)(x.raw, y.raw))}; }
+STAVE_INLINE F64 pow(F64 x, F64 y) { return {F64::Raw(STAVE_SLEEF_F64(pow)(x.raw, y.raw))}; }
+
+// ---- erfinv -----------------------------------------------------------------------------------------------
+// Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011): x times a polynomial in
+// w = -log(1 - x^2), with the coefficients that XLA uses too.
+
+/// c[0] x^(n-1) + ... + c[n-1]
+template <class T, int n>
+STAVE_INLINE Vec<T> polynomial(Vec<T> x, const T (&c)[n]) {
+  Vec<T> sum(c[0]);
+  for (int i = 1; i < n; ++i) sum = sum * x + Vec<T>(c[i]);
+  return sum;
+}
+/// -log(1 - x^2). Near 1 the square would lose what matters, and 1 - |x| is exact.
+template <class T>
+STAVE_INLINE Vec<T> erfinv_argument(Vec<T> x) {
+  Vec<T> one(1);
+  return -select(abs(x) < Vec<T>(0.5), log1p(-(x * x)), log((one - abs(x)) * (one + abs(x))));
+}
+/// ±inf at ±1 and NaN outside.
+template <class T>
+STAVE_INLINE Vec<T> erfinv_ends(Vec<T> x, Vec<T> inside) {
+  Vec<T> infinity(__builtin_inf());
+  Vec<T> outside = select(abs(x) == Vec<T>(1), copysign(infinity, x), infinity - infinity);
+  return select(abs(x) < Vec<T>(1), inside, outside);
+}
+inline constexpr float erfinv_f32_central[] = {2.81022636e-08f, 3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f,
+                                               0.00021858087f, -0.00125372503f, -0.00417768164f, 0.246640727f,
+                                               1.50140941f};
+inline constexpr float erfinv_f32_tail[] = {-0.000200214257f, 0.000100950558f, 0.00134934322f, -0.00367342844f,
+                                            0.00573950773f, -0.0076224613f, 0.00943887047f, 1.00167406f,
+                                            2.83297682f};
+STAVE_INLINE F32 erfinv(F32 x) {
+  F32 w = erfinv_argument(x);
+  F32 central = polynomial(w - F32(2.5), erfinv_f32_central);
+  F32 tail = polynomial(sqrt(w) - F32(3), erfinv_f32_tail);
+  return erfinv_ends(x, x * select(w < F32(5), central, tail));
+}
+inline constexpr double erfinv_f64_central[] = {
+    -3.6444120640178196996e-21, -1.685059138182016589e-19,  1.2858480715256400167e-18,  1.115787767802518096e-17,
+    -1.333171662854620906e-16,  2.0972767875968561637e-17,  6.6376381343583238325e-15,  -4.0545662729752068639e-14,
+    -8.1519341976054721522e-14, 2.6335093153082322977e-12,  -1.2975133253453532498e-11, -5.4154120542946279317e-11,
+    1.051212273321532285e-09,   -4.1126339803469836976e-09, -2.9070369957882005086e-08, 4.2347877827932403518e-07,
+    -1.3654692000834678645e-06, -1.3882523362786468719e-05, 0.0001867342080340571352,   -0.00074070253416626697512,
+    -0.0060336708714301490533,  0.24015818242558961693,     1.6536545626831027356};
+inline constexpr double erfinv_f64_middle[] = {
+    2.2137376921775787049e-09, 9.0756561938885390979e-08,  -2.7517406297064545428e-07, 1.8239629214389227755e-08,
+    1.5027403968909827627e-06, -4.013867526981545969e-06,  2.9234449089955446044e-06,  1.2475304481671778723e-05,
+    -4.7318229009055733981e-05, 6.8284851459573175448e-05, 2.4031110387097893999e-05,  -0.0003550375203628474796,
+    0.00095328937973738049703, -0.0016882755560235047313,  0.0024914420961078508066,   -0.0037512085075692412107,
+    0.005370914553590063617,   1.0052589676941592334,      3.0838856104922207635};
+inline constexpr double erfinv_f64_tail[] = {
+    -2.7109920616438573243e-11, -2.5556418169965252055e-10, 1.5076572693500548083e-09,  -3.7894654401267369937e-09,
+    7.6157012080783393804e-09,  -1.4960026627149240478e-08, 2.9147953450901080826e-08,  -6.7711997758452339498e-08,
+    2.2900482228026654717e-07,  -9.9298272942317002539e-07, 4.5260625972231537039e-06,  -1.9681778105531670567e-05,
+    7.5995277030017761139e-05,  -0.00021503011930044477347, -0.00013871931833623122026, 1.0103004648645343977,
+    4.8499064014085844221};
+STAVE_INLINE F64 erfinv(F64 x) {
+  F64 w = erfinv_argument(x);
+  F64 central = polynomial(w - F64(3.125), erfinv_f64_central);
+  F64 middle = polynomial(sqrt(w) - F64(3.25), erfinv_f64_middle);
+  F64 tail = polynomial(sqrt(w) - F64(5), erfinv_f64_tail);
+  return erfinv_ends(x, x * select(w < F64(6.25), central, select(w < F64(16), middle, tail)));
+}
+
+// ---- remainder --------------------------------------------------------------------------------------------
+
+STAVE_INLINE float fmod_of(float a, float b) { return __builtin_fmodf(a, b); }
+STAVE_INLINE double fmod_of(double a, double b) { return __builtin_fmod(a, b); }
+
+template <class T>
+STAVE_INLINE Vec<T> fmod_by_lanes(Vec<T> a, Vec<T> b) {
+  Vec<T> r = a;
+  for (int i = 0; i < Vec<T>::lanes; ++i) r.raw[i] = fmod_of(a.raw[i], b.raw[i]);
+  return r;
+}
+/// C's fmod, exact. Where the quotient is below 2^22, a - trunc(a / b) b is exact with one rounding, and the quotient
+/// is too large by one at most, when a / b rounded up to an integer.
+template <class T>
+STAVE_INLINE Vec<T> fmod(Vec<T> a, Vec<T> b) {
+#ifdef STAVE_HAVE_FMA
+  Vec<T> quotient = a / b;
+  Mask<T> small = (abs(quotient) < Vec<T>(0x1p22)) & isfinite(b);
+  if (any(~small)) return fmod_by_lanes(a, b);
+  Vec<T> r = fma(-trunc(quotient), b, a);
+  Mask<T> crossed = ((r < Vec<T>(0)) & (a > Vec<T>(0))) | ((r > Vec<T>(0)) & (a < Vec<T>(0)));
+  return select(crossed, r + copysign(b, a), r);
+#else
+  return fmod_by_lanes(a, b);
+#endif
+}
+/// Python's %: the sign of b; a zero too has it.
+template <class T>
+  requires is_real<T>
+STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
+  Vec<T> zero(0), r = fmod(a, b);
+  Vec<T> moved = select((r < zero) ^ (b < zero), r + b, r);
+  return select(r == zero, copysign(zero, b), moved);
+}
+/// For integers. By 0 the answer is 0; INT_MIN % -1 would trap, and anything % -1 is 0 as it is % 1.
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
+  using V = Vec<T>;
+  V zero(0);
+  V safe = select((b == zero) | (b == V(-1)), V(1), b);
+  if constexpr (static_cast<T>(-1) > 0) safe = select(b == zero, V(1), b);
+  V r{a.raw % safe.raw};
+  return select((r != zero) & ((r < zero) ^ (safe < zero)), r + safe, r);
+}
+
+// ---- integer pow ------------------------------------------------------------------------------------------
+
+/// Repeated squaring, wrapping. A negative exponent gives the truncated 1 / a^|b|: 0, but for a = 1 and -1.
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> pow(Vec<T> a, Vec<T> b) {
+  using V = Vec<T>;
+  using Unsigned = typename V::Unsigned;
+  V zero(0), one(1), result(1), base = a;
+  Unsigned rest = reinterpret_cast<Unsigned>(b.raw);
+  for (V left = b; any(left != zero); left = V(reinterpret_cast<typename V::Raw>(rest))) {
+    V odd{reinterpret_cast<typename V::Raw>(rest & reinterpret_cast<Unsigned>(one.raw))};
+    result = select(odd != zero, result * base, result);
+    base = base * base;
+    rest = rest >> 1;
+  }
+  if constexpr (static_cast<T>(-1) > 0) return result;
+  // The parity of b is that of its bits, so `result` is already right for 1 and -1: squares of them are 1.
+  return select((b < zero) & (a != one) & (a != V(-1)), zero, result);
+}
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,83 @@
+// Creation, copies, pad and concat: all but iota are fills and strided copies.
+#include <stave/backends/cpu/layout.h>
+
+#include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/strided.h>
+
+namespace stave_cpu {
+
+using stave::Dtype;
+using stave::Strides;
+using stave::View;
+
+namespace {
+
+Index size_of(const View& view) { return static_cast<Index>(stave::size_of(view.dtype)); }
+char* bytes_of(const View& view) { return static_cast<char*>(view.data); }
+
+void fill(const View& out, const void* value) {
+  Index size = size_of(out);
+  parallel_for(element_count(out.shape), cheap_grain,
+               [&](Index first, Index last) { fill_elements(bytes_of(out) + first * size, value, last - first, size); });
+}
+
+/// Fills with a number, given both ways: bool as 0 or 1.
+void fill_number(const View& out, double value, std::int64_t integer) {
+  stave::visit_dtype(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T element = std::is_floating_point_v<T> ? static_cast<T>(value)
+                : std::is_same_v<T, bool>   ? static_cast<T>(integer != 0)
+                                            : static_cast<T>(integer);
+    fill(out, &element);
+  });
+}
+
+}  // namespace
+
+void run_full(const stave::FullAttributes& attributes, const View& out) {
+  fill_number(out, attributes.value, attributes.integer);
+}
+
+void run_iota(const stave::IotaAttributes& attributes, const View& out) {
+  stave::visit_dtype(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;  // int64 that wraps
+    auto wide = [](double x) {
+      if constexpr (std::is_floating_point_v<T>) return x;
+      else return static_cast<Wide>(static_cast<std::int64_t>(x));
+    };
+    Wide start = wide(attributes.start), step = wide(attributes.step);
+    T* to = static_cast<T*>(out.data);
+    parallel_for(attributes.length, cheap_grain, [&](Index first, Index last) {
+      for (Index i = first; i < last; ++i) to[i] = static_cast<T>(start + static_cast<Wide>(i) * step);
+    });
+  });
+}
+
+void run_copy(const View& in, const View& out) {
+  stave::Shape shape(in.shape);
+  Strides dense = stave::contiguous_strides(shape);
+  copy_strided({bytes_of(out), dense}, {bytes_of(in), in.strides}, in.shape, size_of(in));
+}
+
+void run_pad(const stave::PadAttributes& attributes, const View& in, const View& out) {
+  fill_number(out, attributes.value, is_float(out.dtype) ? 0 : static_cast<std::int64_t>(attributes.value));
+  Strides strides(out.strides);
+  Index start = 0;
+  for (std::size_t i = 0; i < strides.size(); ++i) {
+    start += attributes.starts[i] * strides[i];
+    strides[i] *= attributes.steps[i];
+  }
+  copy_strided({bytes_of(out) + start * size_of(out), strides}, {bytes_of(in), in.strides}, in.shape, size_of(in));
+}
+
+void run_concat(int axis, std::span<const View> inputs, const View& out) {
+  auto along = static_cast<std::size_t>(axis);
+  char* to = bytes_of(out);
+  for (const View& in : inputs) {
+    copy_strided({to, out.strides}, {bytes_of(in), in.strides}, in.shape, size_of(in));
+    to += in.shape[along] * out.strides[along] * size_of(in);
+  }
+}
+
+}  // namespace stave_cpu

@@ -1,0 +1,13 @@
+// Random numbers: Threefry-2x32 under given keys (core/ops/attributes.h says which number is which).
+#pragma once
+
+#include <stave/core/backend.h>
+
+namespace stave_cpu {
+
+void run_fold_in(const stave::View& keys, const stave::View& data, const stave::View& out);
+void run_random_bits(const stave::View& keys, const stave::View& out);
+void run_random_uniform(const stave::UniformAttributes& attributes, const stave::View& keys, const stave::View& out);
+void run_random_permutation(const stave::View& keys, const stave::View& out);
+
+}  // namespace stave_cpu

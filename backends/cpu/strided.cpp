@@ -1,0 +1,219 @@
+// Merging axes, walking tiles, copying them.
+#include <stave/backends/cpu/strided.h>
+
+#include <cstring>
+
+#include <stave/backends/cpu/parallel.h>
+
+namespace stave_cpu {
+
+bool is_contiguous(std::span<const Index> shape, std::span<const Index> strides) {
+  Index expected = 1;
+  bool dense = true;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == 0) return true;
+    dense &= shape[i] == 1 || strides[i] == expected;
+    expected *= shape[i];
+  }
+  return dense;
+}
+
+Index element_count(std::span<const Index> shape) {
+  Index n = 1;
+  for (Index length : shape) n *= length;
+  return n;
+}
+
+Axes merged_axes(std::span<const Index> shape, std::span<const Index* const> strides, const Index* sizes) {
+  Axes axes;
+  int operands = static_cast<int>(strides.size());
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1) continue;
+    Axis axis;
+    axis.length = shape[i];
+    for (int k = 0; k < operands; ++k) axis.step[k] = strides[static_cast<std::size_t>(k)][i] * sizes[k];
+    if (axis.length == 0) return Axes(1, axis);
+    bool merges = !axes.empty();
+    for (int k = 0; merges && k < operands; ++k) merges = axes.back().step[k] == axis.step[k] * axis.length;
+    if (merges) {
+      axis.length *= axes.back().length;
+      axes.back() = axis;
+    } else {
+      axes.push_back(axis);
+    }
+  }
+  return axes;
+}
+
+int dense_axis(const Axes& axes, int first, int operands, const Index* sizes) {
+  int inner = static_cast<int>(axes.size()) - 1;
+  for (int k = first; k < operands; ++k) {
+    Index along = axes.back().step[k];
+    if (along == 0 || along == sizes[k]) continue;
+    int densest = inner;
+    auto distance = [&](int axis) {
+      Index step = axes[static_cast<std::size_t>(axis)].step[k];
+      return step < 0 ? -step : step;
+    };
+    for (int a = 0; a < inner; ++a)
+      if (distance(a) != 0 && distance(a) < distance(densest)) densest = a;
+    if (densest != inner) return densest;
+  }
+  return -1;
+}
+
+// ---- TileWalk ----------------------------------------------------------------------------------------------
+
+void TileWalk::push(const Axis& axis, Index tile) {
+  Digit digit;
+  digit.position = 0;
+  digit.count = (axis.length + tile - 1) / tile;
+  digit.tile = tile;
+  digit.length = axis.length;
+  for (int k = 0; k < most_operands; ++k) digit.step[k] = axis.step[k] * tile;
+  count_ *= digit.count;
+  digits_.push_back(digit);
+}
+
+TileWalk::TileWalk(const Axes& axes, int operands, int row_axis, Index rows, Index columns) : operands_(operands) {
+  int inner = static_cast<int>(axes.size()) - 1;
+  for (int a = 0; a < inner; ++a)
+    if (a != row_axis) push(axes[static_cast<std::size_t>(a)], 1);
+  row_digit_ = static_cast<int>(digits_.size());
+  push(row_axis < 0 ? Axis{} : axes[static_cast<std::size_t>(row_axis)], rows);
+  column_digit_ = row_digit_ + 1;
+  push(inner < 0 ? Axis{} : axes.back(), columns);
+}
+
+void TileWalk::seek(Index tile) {
+  for (int k = 0; k < operands_; ++k) offset_[k] = 0;
+  for (std::size_t d = digits_.size(); d-- > 0;) {
+    Digit& digit = digits_[d];
+    digit.position = tile % digit.count;
+    tile /= digit.count;
+    for (int k = 0; k < operands_; ++k) offset_[k] += digit.position * digit.step[k];
+  }
+}
+
+void TileWalk::next() {
+  for (std::size_t d = digits_.size(); d-- > 0;) {
+    Digit& digit = digits_[d];
+    if (++digit.position < digit.count) {
+      for (int k = 0; k < operands_; ++k) offset_[k] += digit.step[k];
+      return;
+    }
+    for (int k = 0; k < operands_; ++k) offset_[k] -= (digit.count - 1) * digit.step[k];
+    digit.position = 0;
+  }
+}
+
+// ---- copying -----------------------------------------------------------------------------------------------
+
+namespace {
+
+template <class T>
+void fill_with(void* dst, const void* value, Index n) {
+  T v, *to = static_cast<T*>(dst);
+  std::memcpy(&v, value, sizeof v);
+  for (Index i = 0; i < n; ++i) to[i] = v;
+}
+
+template <class T>
+T& at(char* p, Index offset) {
+  return *reinterpret_cast<T*>(p + offset);
+}
+template <class T>
+const T& at(const char* p, Index offset) {
+  return *reinterpret_cast<const T*>(p + offset);
+}
+
+/// Four by four, in registers: what makes a transposing copy cheap.
+template <class T>
+void transpose_four(char* dst, Index dst_row, const char* src, Index src_column) {
+  typedef T Four __attribute__((vector_size(4 * sizeof(T))));
+  Four c[4];
+  for (int i = 0; i < 4; ++i) std::memcpy(&c[i], src + i * src_column, sizeof(Four));
+  Four low01 = __builtin_shufflevector(c[0], c[1], 0, 4, 1, 5), low23 = __builtin_shufflevector(c[2], c[3], 0, 4, 1, 5);
+  Four high01 = __builtin_shufflevector(c[0], c[1], 2, 6, 3, 7), high23 = __builtin_shufflevector(c[2], c[3], 2, 6, 3, 7);
+  Four rows[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                  __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
+                  __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  for (int i = 0; i < 4; ++i) std::memcpy(dst + i * dst_row, &rows[i], sizeof(Four));
+}
+
+/// Source columns are dense (src_row == size), destination rows are.
+template <class T>
+void transpose_tile(char* dst, Index dst_row, const char* src, Index src_column, Index rows, Index columns) {
+  constexpr Index size = sizeof(T);
+  Index whole_rows = rows & ~Index{3}, whole_columns = columns & ~Index{3};
+  for (Index c = 0; c < whole_columns; c += 4)
+    for (Index r = 0; r < whole_rows; r += 4)
+      transpose_four<T>(dst + r * dst_row + c * size, dst_row, src + c * src_column + r * size, src_column);
+  for (Index c = 0; c < columns; ++c)
+    for (Index r = c < whole_columns ? whole_rows : 0; r < rows; ++r)
+      at<T>(dst, r * dst_row + c * size) = at<T>(src, c * src_column + r * size);
+}
+
+template <class T>
+void copy_elements(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column,
+                   Index rows, Index columns) {
+  constexpr Index size = sizeof(T);
+  if (dst_column == size && src_row == size && src_column != size && rows >= 4 && columns >= 4)
+    return transpose_tile<T>(dst, dst_row, src, src_column, rows, columns);
+  for (Index r = 0; r < rows; ++r, dst += dst_row, src += src_row) {
+    if (dst_column == size && src_column == size && columns > 16)
+      std::memcpy(dst, src, static_cast<std::size_t>(columns * size));
+    else if (dst_column == size && src_column == 0 && columns > 4)
+      fill_with<T>(dst, src, columns);
+    else if (dst_column == size)
+      for (Index c = 0; c < columns; ++c) at<T>(dst, c * size) = at<T>(src, c * src_column);
+    else
+      for (Index c = 0; c < columns; ++c) at<T>(dst, c * dst_column) = at<T>(src, c * src_column);
+  }
+}
+
+}  // namespace
+
+void fill_elements(void* dst, const void* value, Index n, Index size) {
+  if (size == 1) fill_with<std::uint8_t>(dst, value, n);
+  else if (size == 4) fill_with<std::uint32_t>(dst, value, n);
+  else fill_with<std::uint64_t>(dst, value, n);
+}
+
+void copy_tile(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column, Index rows,
+               Index columns, Index size) {
+  if (size == 1) copy_elements<std::uint8_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns);
+  else if (size == 4) copy_elements<std::uint32_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns);
+  else copy_elements<std::uint64_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns);
+}
+
+void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index size) {
+  const Index* strides[] = {dst.strides.data(), src.strides.data()};
+  Index sizes[] = {size, size};
+  Axes axes = merged_axes(shape, strides, sizes);
+  if (axes.empty()) return void(std::memcpy(dst.data, src.data, static_cast<std::size_t>(size)));
+  if (axes.back().length == 0) return;
+
+  int inner = static_cast<int>(axes.size()) - 1;
+  int row_axis = dense_axis(axes, 0, 2, sizes);
+  Index columns = axes.back().length, rows = 1;
+  if (row_axis >= 0) {  // transposing: whole cache lines of both, and no more than the first cache holds
+    columns = std::min<Index>(columns, 64);
+    rows = std::min<Index>(axes[static_cast<std::size_t>(row_axis)].length, 64);
+  } else {
+    columns = std::min<Index>(columns, 16384);
+    row_axis = inner - 1;
+    if (row_axis >= 0) rows = std::min(axes[static_cast<std::size_t>(row_axis)].length, std::max<Index>(1, 16384 / columns));
+  }
+  auto step = [&](int axis, int k) { return axis < 0 ? 0 : axes[static_cast<std::size_t>(axis)].step[k]; };
+  TileWalk tiles(axes, 2, row_axis, rows, columns);
+  parallel_for(tiles.count(), std::max<Index>(1, cheap_grain / (rows * columns)), [&](Index first, Index last) {
+    TileWalk walk = tiles;
+    walk.seek(first);
+    for (Index t = first; t < last; ++t, walk.next())
+      copy_tile(dst.data + walk.offset(0), step(row_axis, 0), step(inner, 0), src.data + walk.offset(1), step(row_axis, 1),
+                step(inner, 1), walk.rows(), walk.columns(), size);
+  });
+}
+
+}  // namespace stave_cpu

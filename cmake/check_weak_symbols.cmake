@@ -1,0 +1,14 @@
+# cmake -DNM=nm -DISA=avx2 -DOBJECTS="a.o;b.o" -P check_weak_symbols.cmake
+#
+# Fails, and names them, if kernel objects define weak symbols that code compiled for another processor may share. What
+# mentions a type or function of the kernels' own namespace has a name of its own, and is harmless; so is the pointer to the
+# exception personality that the compiler emits (DW.ref).
+execute_process(COMMAND "${NM}" --demangle --defined-only ${OBJECTS}
+  OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL "[0-9a-f]+ [WVu] [^\n]+" weak "${symbols}")
+list(FILTER weak EXCLUDE REGEX "stave_kernels_${ISA}::|DW\\.ref\\.")
+if(weak)
+  list(REMOVE_DUPLICATES weak)
+  list(JOIN weak "\n  " weak)
+  message(FATAL_ERROR "Weak symbols outside stave_kernels_${ISA}, which the whole program could end up calling:\n  ${weak}")
+endif()

@@ -1,0 +1,75 @@
+# Sourced by examples/run.sh, tests/run.sh and .ci/run: installs what Stave needs and this machine lacks, and says so.
+# A machine that has everything is asked nothing and changes nothing; the network is not touched.
+#
+#   require_packages [package...]    the packages below, and these
+#   quietly MESSAGE command...       runs a command; its output is shown only if it fails
+
+# What a build with tests needs, by the names of Debian 12 and Ubuntu 24.04.
+stave_packages=(g++ cmake ninja-build pkg-config libtbb-dev libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev
+  libgtest-dev libgmock-dev)
+
+# Packages are recognised by what they bring, so that a newer CMake or a library built by hand will do.
+stave_has_package() {
+  case $1 in
+    g++) command -v "${CXX:-c++}" ;;
+    ninja-build) command -v ninja ;;
+    libtbb-dev) stave_has_header tbb/parallel_for.h ;;
+    libopenblas-pthread-dev) pkg-config --exists openblas ;;
+    liblapacke-dev) stave_has_header lapacke.h ;;
+    libfmt-dev) stave_has_header fmt/format.h ;;
+    libsleef-dev) stave_has_header sleef.h ;;
+    libgtest-dev) stave_has_header gtest/gtest.h ;;
+    libgmock-dev) stave_has_header gmock/gmock.h ;;
+    libbenchmark-dev) stave_has_header benchmark/benchmark.h ;;
+    *) command -v "$1" ;;  # the package is named as its program
+  esac >/dev/null 2>&1
+}
+
+stave_has_header() {
+  printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$1" | "${CXX:-c++}" -x c++ -E -
+}
+
+require_packages() {
+  local package missing=()
+  for package in "${stave_packages[@]}" "$@"; do
+    stave_has_package "$package" || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+
+  command -v apt-get >/dev/null || stave_cannot_install "there is no apt-get; install what corresponds to: ${missing[*]}"
+
+  local by_hand="apt-get update && apt-get install --no-install-recommends ${missing[*]}" as_root=()
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || stave_cannot_install "this takes root:"$'\n'"  su -c '$by_hand'"
+    by_hand="sudo sh -c '$by_hand'"
+    # Without a terminal nobody can type a password: sudo then works at once or not at all.
+    as_root=(sudo)
+    [[ -t 0 ]] || as_root+=(-n)
+    "${as_root[@]}" true || stave_cannot_install "this takes root:"$'\n'"  $by_hand"
+  fi
+  # Nobody is there to answer questions, nothing may be removed, and no service needs a restart for a header.
+  as_root+=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1)
+  local lock=(-o DPkg::Lock::Timeout=300)  # a fresh machine may be updating itself
+  # A repository that cannot be read may be one that is not needed: only the installation decides.
+  quietly "Reading the lists of packages" "${as_root[@]}" apt-get update "${lock[@]}" || true
+  quietly "Installing ${missing[*]}" \
+    "${as_root[@]}" apt-get install --yes --no-install-recommends --no-remove "${lock[@]}" "${missing[@]}" ||
+    stave_cannot_install "apt-get failed. Is there a network, and on Ubuntu the component universe? By hand:"$'\n'"  $by_hand"
+}
+
+stave_cannot_install() {
+  echo "Stave needs packages that are not installed, and $1" >&2
+  exit 1
+}
+
+# Messages go to stderr: stdout is for the program that is run in the end.
+quietly() {
+  local message=$1 log status=0
+  shift
+  log=$(mktemp)
+  echo "$message ..." >&2
+  "$@" >"$log" 2>&1 || status=$?
+  ((status == 0)) || cat -- "$log" >&2
+  rm -f -- "$log"
+  return "$status"
+}

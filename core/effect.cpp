@@ -1,0 +1,85 @@
+#include <stave/core/effect.h>
+
+#include <atomic>
+#include <vector>
+
+#include <stave/core/fail.h>
+
+#if defined(__GNUG__)
+#include <cxxabi.h>
+
+#include <cstdlib>
+#endif
+
+namespace stave {
+
+InstallationId next_installation_id() noexcept {
+  // Ids are drawn in blocks: a transform in a tight loop should not wait for a cache line that all threads want.
+  constexpr InstallationId block = 1024;
+  static std::atomic<InstallationId> next_block{1};
+  static constinit thread_local InstallationId next = 0, end = 0;
+  if (next == end) {
+    next = next_block.fetch_add(block, std::memory_order_relaxed);
+    end = next + block;
+  }
+  return next++;
+}
+
+namespace {
+
+std::string describe(const Frame& frame) {
+  return frame.handler ? frame.handler->describe() : frame.label;
+}
+
+// Frames from inside out: the outermost interception began at the top of the whole stack; each inner one, and the present
+// frames, go on below the frame that its predecessor answers at.
+void list_frames(const Interception* interception, std::vector<const Frame*>& frames) {
+  if (!interception) return;
+  list_frames(interception->outer, frames);
+  for (const Frame* frame = interception->performer; frame; frame = frame->below) {
+    frames.push_back(frame);
+    if (frame == interception->handling) break;
+  }
+}
+
+std::vector<const Frame*> frames_from_inside_out() {
+  std::vector<const Frame*> frames;
+  list_frames(stave_detail::current.interception, frames);
+  for (const Frame* frame = stave_detail::current.top; frame; frame = frame->below) frames.push_back(frame);
+  return frames;
+}
+
+}  // namespace
+
+std::string current_handlers() {
+  std::string list;
+  for (const Frame* frame : frames_from_inside_out()) list += (list.empty() ? "" : ", ") + describe(*frame);
+  return list;
+}
+
+std::string error_context() {
+  std::string context;
+  for (const Frame* frame : frames_from_inside_out())
+    context += (context.empty() ? "\n  inside " : ", inside ") + describe(*frame);
+  return context;
+}
+
+}  // namespace stave
+
+namespace stave_detail {
+
+constinit thread_local Current current{nullptr, nullptr};
+
+void throw_unhandled(const std::type_info& effect) {
+  std::string name = effect.name();
+#if defined(__GNUG__)
+  int status = 0;
+  if (char* demangled = abi::__cxa_demangle(effect.name(), nullptr, nullptr, &status)) {
+    name = demangled;
+    std::free(demangled);
+  }
+#endif
+  fail<TransformError>("perform: no handler for the effect {}, and it has no unhandled() to fall back on", name);
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,30 @@
+// A non-owning reference to something callable: two words, no allocation. The callee must outlive the reference.
+#pragma once
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace stave {
+
+template <class Signature>
+class FunctionRef;
+
+template <class R, class... A>
+class FunctionRef<R(A...)> {
+ public:
+  template <class F>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, A...>)
+  FunctionRef(F&& callee) noexcept
+      : object_(const_cast<void*>(static_cast<const volatile void*>(std::addressof(callee)))),
+        call_([](void* object, A... args) -> R {
+          return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<A>(args)...);
+        }) {}
+  R operator()(A... args) const { return call_(object_, std::forward<A>(args)...); }
+
+ private:
+  void* object_;
+  R (*call_)(void*, A...);
+};
+
+}  // namespace stave

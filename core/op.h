@@ -1,0 +1,173 @@
+// An operation: one immutable record of all that is known of it. A Call is one use of it, the effect that handlers see.
+//
+// Rules are written with public operations, which go to the handlers below the one that runs the rule; so derivatives of
+// any order, and any nesting, follow. What can be derived from a declared structure needs no rule:
+//   linear        JVP: the operation itself on the tangents
+//   bilinear      JVP: op(da, b) + op(a, db)
+//   elementwise   batching: the operation itself, operands aligned
+// A rule that is absent makes the transform throw, naming the operation, the transform and what to do.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include <stave/core/effect.h>
+#include <stave/core/ops/all_ops.h>
+#include <stave/core/ops/attributes.h>
+#include <stave/core/tensor.h>
+
+namespace stave {
+
+/// What an operation infers of one output, before it runs.
+struct Abstract {
+  Shape shape;
+  Dtype dtype;
+};
+
+using Inputs = SmallVector<Tensor, 3>;
+
+/// What an operation yields; of the many with one output, that one.
+struct Outputs : SmallVector<Tensor, 1> {
+  using SmallVector::SmallVector;
+  Outputs(Tensor output) { push_back(std::move(output)); }
+};
+
+struct Op;
+
+/// A tensor operation being performed.
+struct Call {
+  using Result = Outputs;
+
+  /// Validates, and infers the outputs.
+  Call(const Op& op, Inputs inputs, AttributesPtr attributes = nullptr);
+
+  const Op& op() const noexcept { return *op_; }
+  std::span<const Tensor> inputs() const noexcept { return inputs_; }
+  const Tensor& input(std::size_t i) const noexcept { return inputs_[i]; }
+  const Attributes* attributes() const noexcept { return attributes_.get(); }
+  const AttributesPtr& attributes_ptr() const noexcept { return attributes_; }
+  template <class A>
+  const A& as() const noexcept {
+    return static_cast<const A&>(*attributes_);
+  }
+  /// What each output will be.
+  std::span<const Abstract> abstract_outputs() const noexcept { return outputs_; }
+  /// This call with other inputs: validated and inferred anew.
+  Call with_inputs(Inputs inputs) const { return Call(*op_, std::move(inputs), attributes_); }
+
+  // For the backend: takes an input's buffer for the result where nobody else can see it.
+  Inputs& mutable_inputs() noexcept { return inputs_; }
+
+ private:
+  const Op* op_;
+  Inputs inputs_;
+  AttributesPtr attributes_;
+  SmallVector<Abstract, 1> outputs_;
+};
+
+/// Performs an operation: the innermost handler of operations answers; without one, the backend of the inputs' device.
+/// Passed on as an rvalue, the call may give its inputs' buffers to the result; as an lvalue it stays as it is.
+Outputs perform(Call&& call);
+inline Outputs perform(const Call& call) {
+  return perform(Call(call));
+}
+
+/// Performs an operation that has one output.
+Tensor apply(const Op& op, Inputs inputs, AttributesPtr attributes = nullptr);
+
+/// A handler of tensor operations.
+///   struct CountOps : Handler {
+///     int n = 0;
+///     Outputs handle(Call& call) override { ++n; return perform(std::move(call)); }
+///   };
+using Handler = Handles<Call>;
+
+/// What a JVP rule is given: primal inputs and outputs, and the tangents of the inputs that have one.
+struct JvpContext {
+  const Call& call;
+  std::span<const Tensor> outputs;
+  std::span<const Tensor> tangents;  // undefined: zero
+
+  const Tensor& in(std::size_t i) const { return call.input(i); }
+  const Tensor& out(std::size_t i = 0) const { return outputs[i]; }
+  bool has(std::size_t i) const { return tangents[i].defined(); }
+  /// The tangent of input i, zeros if it has none.
+  Tensor tangent(std::size_t i) const;
+};
+
+/// What a VJP rule is given: saved inputs and outputs (those that Op::reads names; of the others shape and dtype), and the
+/// cotangents of the outputs.
+struct VjpContext {
+  const Op& op;
+  const Attributes* attributes;
+  std::span<const Tensor> inputs;   // undefined where not saved
+  std::span<const Tensor> outputs;  // undefined where not saved
+  std::span<const Abstract> input_abstracts;
+  std::span<const Tensor> cotangents;  // undefined: zero
+
+  const Tensor& in(std::size_t i) const { return inputs[i]; }
+  const Tensor& out(std::size_t i = 0) const { return outputs[i]; }
+  const Tensor& ct(std::size_t i = 0) const { return cotangents[i]; }
+  const Shape& shape(std::size_t i) const { return input_abstracts[i].shape; }
+  Dtype dtype(std::size_t i) const { return input_abstracts[i].dtype; }
+  template <class A>
+  const A& as() const noexcept {
+    return static_cast<const A&>(*attributes);
+  }
+};
+
+/// What a batching rule is given: inputs of which some carry the batch as axis 0.
+struct BatchContext {
+  const Call& call;                   // the logical call, of one lane
+  std::span<const Tensor> inputs;     // physical
+  std::span<const bool> batched;      // input i has the batch as its axis 0
+  Index size;                         // lanes
+
+  const Tensor& in(std::size_t i) const { return inputs[i]; }
+  /// Input i with the batch as its axis 0: broadcast (a view) if it has none.
+  Tensor batched_in(std::size_t i) const;
+  template <class A>
+  const A& as() const noexcept {
+    return call.as<A>();
+  }
+  const AttributesPtr& attributes() const noexcept { return call.attributes_ptr(); }
+};
+
+/// What the VJP rule looks at, so that a tape keeps nothing else alive. A mask of inputs, and the outputs.
+struct Saves {
+  unsigned inputs = ~0u;
+  bool outputs = false;
+};
+
+enum class Derivative : std::uint8_t {
+  rules,     // by the JVP and VJP rules
+  linear,    // jointly linear in the inputs of `linear_in`
+  bilinear,  // linear in each of its two inputs
+  zero       // piecewise constant, or of integers: no tangent, no cotangent
+};
+
+struct Op {
+  OpId id;
+  const char* name;
+  /// The only place that validates: throws, or gives the outputs' shapes and dtypes.
+  void (*infer)(const Call&, SmallVector<Abstract, 1>& outputs);
+  Derivative derivative = Derivative::rules;
+  unsigned linear_in = ~0u;
+  bool elementwise = false;
+  Saves saves = {};
+  /// The tangents of the outputs.
+  Outputs (*jvp)(const JvpContext&) = nullptr;
+  /// The cotangent of one input.
+  Tensor (*vjp)(const VjpContext&, int input) = nullptr;
+  /// The outputs of all lanes, each with the batch as axis 0.
+  Outputs (*batch)(const BatchContext&) = nullptr;
+  /// The output as a view of the input, where that is possible; else an undefined tensor, and the backend computes.
+  Tensor (*view)(const Call&) = nullptr;
+};
+
+// Every operation's record: op_sin, op_matmul, ...
+#define X(name) extern const Op op_##name;
+STAVE_ALL_OPS(X)
+#undef X
+
+}  // namespace stave

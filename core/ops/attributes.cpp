@@ -1,0 +1,34 @@
+#include <stave/core/ops/attributes.h>
+
+#include <algorithm>
+
+#include <stave/core/fail.h>
+
+namespace stave {
+
+using fmt::format;
+
+std::string FullAttributes::str() const {
+  const std::string number = is_float(dtype) ? format("{}", value) : format("{}", integer);
+  return format("shape={} dtype={} value={}", shape, dtype, number);
+}
+std::string IotaAttributes::str() const {
+  return format("length={} dtype={} start={} step={}", length, dtype, start, step);
+}
+std::string DtypeAttributes::str() const { return format("dtype={}", dtype); }
+std::string ReduceAttributes::str() const { return format("axes={}{}", axes, keepdims ? " keepdims" : ""); }
+std::string ShapeAttributes::str() const { return shape.str(); }
+std::string SliceAttributes::str() const {
+  const bool unit = std::all_of(steps.begin(), steps.end(), [](Index step) { return step == 1; });
+  return format("starts={} lengths={}{}", starts, lengths, unit ? "" : format(" steps={}", steps));
+}
+std::string PadAttributes::str() const {
+  const bool unit = std::all_of(steps.begin(), steps.end(), [](Index step) { return step == 1; });
+  return format("shape={} starts={}{} value={}", shape, starts, unit ? "" : format(" steps={}", steps), value);
+}
+std::string AxisAttributes::str() const { return format("axis={}", axis); }
+std::string GatherAttributes::str() const { return format("batch_dims={}{}", batch_dims, from_end ? "" : " not_from_end"); }
+std::string RandomAttributes::str() const { return format("shape={}", shape); }
+std::string UniformAttributes::str() const { return format("shape={} dtype={} low={} high={}", shape, dtype, low, high); }
+
+}  // namespace stave

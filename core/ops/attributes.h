@@ -1,0 +1,130 @@
+// The attributes of operations: what a call carries beside its tensors. Immutable, shared, typed by operation.
+// Axes and indices here are normalised: not negative, in range, sorted where order has no meaning.
+#pragma once
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include <stave/core/dtype.h>
+#include <stave/core/intrusive.h>
+#include <stave/core/shape.h>
+
+namespace stave {
+
+/// Base of all attributes.
+struct Attributes : RefCounted {
+  virtual ~Attributes() = default;
+  /// As shown by debug and in errors: "axes=[0,1] keepdims".
+  virtual std::string str() const = 0;
+};
+using AttributesPtr = IntrusivePtr<const Attributes>;
+
+/// full: every element is `value`, given in the type of the dtype's kind.
+struct FullAttributes final : Attributes {
+  Shape shape;
+  Dtype dtype;
+  double value;          // for floats
+  std::int64_t integer;  // for integers and bool
+  FullAttributes(Shape shape, Dtype dtype, double value, std::int64_t integer)
+      : shape(std::move(shape)), dtype(dtype), value(value), integer(integer) {}
+  std::string str() const override;
+};
+
+/// iota: a vector of `length` elements, start + i * step, computed in double (floats) or int64 (integers).
+struct IotaAttributes final : Attributes {
+  Index length;
+  Dtype dtype;
+  double start, step;
+  IotaAttributes(Index length, Dtype dtype, double start, double step)
+      : length(length), dtype(dtype), start(start), step(step) {}
+  std::string str() const override;
+};
+
+/// astype.
+struct DtypeAttributes final : Attributes {
+  Dtype dtype;
+  explicit DtypeAttributes(Dtype dtype) : dtype(dtype) {}
+  std::string str() const override;
+};
+
+/// Reductions: sum prod max min all any; argmax and argmin with exactly one axis, or all of them (flattened, row-major).
+struct ReduceAttributes final : Attributes {
+  Shape axes;  // sorted; those of length 1 too; empty: nothing is reduced
+  bool keepdims;
+  ReduceAttributes(Shape axes, bool keepdims) : axes(std::move(axes)), keepdims(keepdims) {}
+  std::string str() const override;
+};
+
+/// reshape, broadcast_to: the new shape. permute_dims: the input axis of each output axis.
+struct ShapeAttributes final : Attributes {
+  Shape shape;
+  explicit ShapeAttributes(Shape shape) : shape(std::move(shape)) {}
+  std::string str() const override;
+};
+
+/// slice: out[i] = in[start + i * step] along each axis, lengths[axis] elements of it; steps may be negative, never 0.
+struct SliceAttributes final : Attributes {
+  Shape starts, lengths, steps;
+  SliceAttributes(Shape starts, Shape lengths, Shape steps)
+      : starts(std::move(starts)), lengths(std::move(lengths)), steps(std::move(steps)) {}
+  std::string str() const override;
+};
+
+/// pad: an array of `shape` filled with `value`, in which in[i] stands at start + i * step. Slice's transpose.
+struct PadAttributes final : Attributes {
+  Shape shape, starts, steps;
+  double value;
+  PadAttributes(Shape shape, Shape starts, Shape steps, double value)
+      : shape(std::move(shape)), starts(std::move(starts)), steps(std::move(steps)), value(value) {}
+  std::string str() const override;
+};
+
+/// concat along one axis.
+struct AxisAttributes final : Attributes {
+  int axis;
+  explicit AxisAttributes(int axis) : axis(axis) {}
+  std::string str() const override;
+};
+
+/// gather(x, indices): x is [batch..., d1..dk, rest...], indices (int32 or int64) [batch..., at..., k]; the result is
+/// [batch..., at..., rest...], out[b, a, r] = x[b, indices[b, a, 0], ..., indices[b, a, k-1], r].
+/// scatter_add(x, indices, updates): x plus updates (of gather's result shape) added where gather would read.
+/// Negative indices count from the end if `from_end`, else they are out of range.
+struct GatherAttributes final : Attributes {
+  int batch_dims;
+  bool from_end;
+  explicit GatherAttributes(int batch_dims, bool from_end = true) : batch_dims(batch_dims), from_end(from_end) {}
+  std::string str() const override;
+};
+
+/// The random operations hash a 64-bit counter c under a key of two uint32 words by Threefry-2x32 with 20 rounds into two
+/// words: (w0, w1) = T(key, c >> 32, c & 0xffffffff). Keys are uint32 [batch..., 2].
+///   fold_in(keys, data)       data uint32 [batch...], result uint32 [batch..., 2]: T(key, 0, data). No attributes.
+///   random_bits(keys)         result uint32 [batch..., shape...]: w0 ^ w1 of c = 0, 1, ... in row-major order over `shape`.
+///   random_permutation(keys)  result int32 [batch..., n], shape being {n}: 0, ..., n - 1, shuffled permutation_rounds(n) times.
+///                             A round splits key, subkey = T(key, 0, 0), T(key, 0, 1) and sorts, stably, by random_bits(subkey).
+struct RandomAttributes final : Attributes {
+  Shape shape;
+  explicit RandomAttributes(Shape shape) : shape(std::move(shape)) {}
+  std::string str() const override;
+};
+
+/// random_uniform(keys): [batch..., shape...] of `dtype`: max(low, fma(u, high - low, low)), all in that dtype, where u is
+/// ((w0 ^ w1) >> 9) * 2^-23 for float32 and ((w0 << 32 | w1) >> 12) * 2^-52 for float64, of the counters of random_bits.
+struct UniformAttributes final : Attributes {
+  Shape shape;
+  Dtype dtype;
+  double low, high;
+  UniformAttributes(Shape shape, Dtype dtype, double low, double high)
+      : shape(std::move(shape)), dtype(dtype), low(low), high(high) {}
+  std::string str() const override;
+};
+
+/// So many that two elements seldom meet with equal sort keys in every round; as jax.random has it.
+inline int permutation_rounds(Index n) {
+  return n <= 1 ? 0 : static_cast<int>(std::ceil(3 * std::log(static_cast<double>(n)) / std::log(4294967295.0)));
+}
+
+}  // namespace stave

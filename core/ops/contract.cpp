@@ -1,0 +1,160 @@
+// Contractions: one operation, matmul of stacks of matrices, and what is arranged into it.
+
+#include <stave/core/ops/contract.h>
+
+#include <algorithm>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/layout.h>
+
+namespace stave {
+
+using stave_detail::fail;
+
+namespace {
+
+Shape batch_of(const Shape& matrices) { return Shape(std::span<const Index>(matrices.begin(), matrices.end() - 2)); }
+
+Index rows_of(const Tensor& x) { return x.shape(-2); }
+Index columns_of(const Tensor& x) { return x.shape(-1); }
+
+// a [..., m, k] or [k], b [..., k, n] or [k].
+void check_inner(const Shape& a, const Shape& b) {
+  const Index left = a.back(), right = b[b.size() - std::min<std::size_t>(b.size(), 2)];
+  if (left != right)
+    fail<ShapeError>("matmul: shapes {} and {} do not fit: the last length of the left, {}, must equal {}, that of the right's "
+                     "{}",
+                     a, b, left, right, b.size() == 1 ? "only axis" : "second last axis");
+}
+
+void infer_matmul(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor &a = call.input(0), &b = call.input(1);
+  if (a.dtype() != b.dtype())
+    fail<DtypeError>("matmul: dtypes {} and {} differ: convert with astype", a.dtype(), b.dtype());
+  if (a.dtype() == bool_) fail<DtypeError>("matmul: bool has no products to sum: convert to int32 with astype");
+  if (a.rank() < 2 || b.rank() < 2 || batch_of(a.shape()) != batch_of(b.shape()))
+    fail<ShapeError>("matmul: shapes {} and {} must be matrices with equal leading axes here", a.shape(), b.shape());
+  check_inner(a.shape(), b.shape());
+  Shape shape = a.shape();
+  shape.back() = b.shape().back();
+  outputs.push_back({std::move(shape), a.dtype()});
+}
+
+// c = a b: da = dc b^T, db = a^T dc.
+Tensor vjp_matmul(const VjpContext& c, int input) {
+  return input == 0 ? matmul(c.ct(), matrix_transpose(c.in(1))) : matmul(matrix_transpose(c.in(0)), c.ct());
+}
+
+// Whether the matrices, transposed, lie in row-major order: columns are as good as rows then.
+bool transposes_are_contiguous(const Tensor& x) {
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  std::swap(shape.back(), shape[shape.size() - 2]);
+  std::swap(strides.back(), strides[strides.size() - 2]);
+  return is_contiguous(shape, strides);
+}
+
+// A stack of matrices times one matrix is one product of tall matrices, and so is its derivative: [B..., m, k] x [k, n].
+Tensor stack_by_matrix(const Tensor& a, const Tensor& b) {
+  Shape shape = a.shape();
+  shape.back() = columns_of(b);
+  return reshape(apply(op_matmul, {reshape(a, {a.size() / std::max<Index>(columns_of(a), 1), columns_of(a)}), b}), shape);
+}
+
+// Both of rank 2 or more. Where one operand is a single matrix and the other lies so that its rows (columns) follow one
+// another, the stack is taken as one matrix; else the single one is repeated, as a view.
+Tensor matmul_of_stacks(const Tensor& a, const Tensor& b) {
+  if (a.rank() > 2 && b.rank() == 2 && columns_of(a) > 0 && a.is_contiguous()) return stack_by_matrix(a, b);
+  if (a.rank() == 2 && b.rank() > 2 && rows_of(b) > 0 && transposes_are_contiguous(b))
+    return matrix_transpose(stack_by_matrix(matrix_transpose(b), matrix_transpose(a)));  // (b^T a^T)^T
+  const Shape batch = broadcast_shapes(batch_of(a.shape()), batch_of(b.shape()), "matmul");
+  const auto repeated = [&](const Tensor& x) {
+    Shape shape = batch;
+    shape.append(x.shape().end() - 2, x.shape().end());
+    return broadcast_to(x, shape);
+  };
+  return apply(op_matmul, {repeated(a), repeated(b)});
+}
+
+Index product(std::span<const Index> lengths) { return Shape(lengths).elements(); }
+
+// The axes of x other than `axes`, in order.
+Shape free_axes(const Tensor& x, const Shape& axes) {
+  Shape others;
+  for (int axis = 0; axis < x.rank(); ++axis)
+    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) others.push_back(axis);
+  return others;
+}
+
+Shape lengths_of(const Tensor& x, const Shape& axes) {
+  Shape lengths = axes;
+  for (Index& length : lengths) length = x.shape(length);
+  return lengths;
+}
+
+Shape joined(Shape first, const Shape& second) {
+  first.append(second.begin(), second.end());
+  return first;
+}
+
+}  // namespace
+
+constinit const Op op_matmul{
+    .id = OpId::matmul,
+    .name = "matmul",
+    .infer = infer_matmul,
+    .derivative = Derivative::bilinear,
+    .vjp = vjp_matmul,
+    // The operand without the batch has one axis less: it broadcasts.
+    .batch = [](const BatchContext& c) { return Outputs(matmul(c.in(0), c.in(1))); },
+};
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  if (a.rank() == 0 || b.rank() == 0)
+    fail<ShapeError>("matmul: shapes {} and {}: an operand of rank 0 has no axis to sum over: use multiply", a.shape(),
+                     b.shape());
+  check_inner(a.shape(), b.shape());
+  const Dtype dtype = promote(a.dtype(), b.dtype());
+  const Tensor left = astype(a.rank() == 1 ? expand_dims(a, 0) : a, dtype);
+  const Tensor right = astype(b.rank() == 1 ? expand_dims(b, 1) : b, dtype);
+  const Tensor result = matmul_of_stacks(left, right);
+  if (a.rank() > 1 && b.rank() > 1) return result;
+  Shape shape = result.shape();  // without the axes that vectors were given
+  if (b.rank() == 1) shape.pop_back();
+  if (a.rank() == 1) shape.erase(shape.end() - (b.rank() == 1 ? 1 : 2));
+  return reshape(result, shape);
+}
+
+Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<Index>& a_axes, const std::vector<Index>& b_axes) {
+  if (a_axes.size() != b_axes.size())
+    fail<ShapeError>("tensordot: {} axes of the left are to be paired with {} of the right", a_axes.size(), b_axes.size());
+  Shape left = a_axes, right = b_axes;
+  for (Index& axis : left) axis = normalize_axis(axis, a.rank(), "tensordot");
+  for (Index& axis : right) axis = normalize_axis(axis, b.rank(), "tensordot");
+  if (lengths_of(a, left) != lengths_of(b, right))
+    fail<ShapeError>("tensordot: axes {} of shape {} and axes {} of shape {} differ in length", left, a.shape(), right,
+                     b.shape());
+  const Shape a_free = free_axes(a, left), b_free = free_axes(b, right);
+  const Shape a_shape = lengths_of(a, a_free), b_shape = lengths_of(b, b_free);
+  const Index summed = product(lengths_of(a, left));
+  const Tensor rows = reshape(permute_dims(a, joined(a_free, left)), {product(a_shape), summed});
+  const Tensor columns = reshape(permute_dims(b, joined(right, b_free)), {summed, product(b_shape)});
+  return reshape(matmul(rows, columns), joined(a_shape, b_shape));
+}
+
+Tensor tensordot(const Tensor& a, const Tensor& b, int axes) {
+  if (axes < 0 || axes > a.rank() || axes > b.rank())
+    fail<ShapeError>("tensordot: shapes {} and {} do not both have {} axes", a.shape(), b.shape(), axes);
+  std::vector<Index> last, first;
+  for (int axis = 0; axis < axes; ++axis) {
+    last.push_back(a.rank() - axes + axis);
+    first.push_back(axis);
+  }
+  return tensordot(a, b, last, first);
+}
+
+Tensor outer(const Tensor& a, const Tensor& b) { return reshape(a, {a.size(), 1}) * reshape(b, {1, b.size()}); }
+
+}  // namespace stave

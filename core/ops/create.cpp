@@ -1,0 +1,320 @@
+// Tensors from data and from rules; change of dtype.
+
+#include <stave/core/ops/create.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <stave/core/fail.h>
+#include <stave/core/note.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/storage.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+// ---- records ---------------------------------------------------------------------------------------------
+
+constinit const Op op_full{
+    .id = OpId::full,
+    .name = "full",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const auto& full = call.as<FullAttributes>();
+          outputs.push_back({full.shape, full.dtype});
+        },
+    .derivative = Derivative::zero,
+};
+
+constinit const Op op_iota{
+    .id = OpId::iota,
+    .name = "iota",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const auto& iota = call.as<IotaAttributes>();
+          outputs.push_back({Shape(iota.length), iota.dtype});
+        },
+    .derivative = Derivative::zero,
+};
+
+namespace {
+
+void infer_same(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  outputs.push_back({call.input(0).shape(), call.input(0).dtype()});
+}
+
+Outputs batch_same(const BatchContext& c) { return apply(c.call.op(), {c.in(0)}, c.attributes()); }
+
+}  // namespace
+
+// Linear; between floats the cotangent is cast back. A cast to or from integers has derivative zero: such a value carries
+// neither tangent nor cotangent.
+constinit const Op op_astype{
+    .id = OpId::astype,
+    .name = "astype",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          outputs.push_back({call.input(0).shape(), call.as<DtypeAttributes>().dtype});
+        },
+    .derivative = Derivative::linear,
+    .saves = {.inputs = 0},
+    .vjp = [](const VjpContext& c, int) { return astype(c.ct(), c.dtype(0)); },
+    .batch = batch_same,
+};
+
+constinit const Op op_stop_gradient{
+    .id = OpId::stop_gradient,
+    .name = "stop_gradient",
+    .infer = infer_same,
+    .derivative = Derivative::zero,
+    .batch = batch_same,
+    .view = [](const Call& call) { return view_of(call.input(0)); },
+};
+
+constinit const Op op_copy{
+    .id = OpId::copy,
+    .name = "copy",
+    .infer = infer_same,
+    .derivative = Derivative::linear,
+    .saves = {.inputs = 0},
+    .vjp = [](const VjpContext& c, int) { return c.ct(); },
+    .batch = batch_same,
+};
+
+Tensor astype(const Tensor& x, Dtype dtype) {
+  if (x.dtype() == dtype) return x;
+  return apply(op_astype, {x}, make_intrusive<DtypeAttributes>(dtype));
+}
+
+Tensor stop_gradient(const Tensor& x) { return apply(op_stop_gradient, {x}); }
+
+// ---- numbers ---------------------------------------------------------------------------------------------
+
+Dtype Scalar::alone() const {
+  if (kind == Kind::boolean) return bool_;
+  if (kind == Kind::floating) return float32;
+  return integer == static_cast<std::int32_t>(integer) ? int32 : int64;
+}
+
+Dtype Scalar::with(Dtype other) const {
+  if (kind == Kind::boolean) return other;
+  if (kind == Kind::integer) return other == bool_ ? int32 : other;
+  return is_float(other) ? other : float32;
+}
+
+}  // namespace stave
+
+namespace stave_detail {
+
+namespace {
+
+void write_number(void* to, Scalar value, Dtype dtype) {
+  visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T number;
+    if constexpr (std::is_floating_point_v<T>) number = static_cast<T>(value.floating);
+    else if (value.kind == Scalar::Kind::floating) number = static_cast<T>(static_cast<std::int64_t>(value.floating));
+    else number = static_cast<T>(value.integer);
+    std::memcpy(to, &number, sizeof number);
+  });
+}
+
+// An integer dtype takes the integers of its range (a float only if it is one of these), bool takes anything.
+void check_holds(Scalar value, Dtype dtype) {
+  if (!is_integer(dtype)) return;
+  constexpr double two63 = 9223372036854775808.0;
+  bool holds = value.kind != Scalar::Kind::floating ||
+               (value.floating >= -two63 && value.floating < two63 && value.floating == std::trunc(value.floating));
+  if (holds && dtype != int64) {
+    const std::int64_t integer =
+        value.kind == Scalar::Kind::floating ? static_cast<std::int64_t>(value.floating) : value.integer;
+    visit_dtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      if constexpr (std::is_integral_v<T> && sizeof(T) < 8)
+        holds = integer >= static_cast<std::int64_t>(std::numeric_limits<T>::min()) &&
+                integer <= static_cast<std::int64_t>(std::numeric_limits<T>::max());
+    });
+  }
+  if (!holds)
+    fail<DtypeError>("the number {} does not fit {}: give a wider dtype",
+                     value.kind == Scalar::Kind::floating ? fmt::format("{}", value.floating)
+                                                          : fmt::format("{}", value.integer),
+                     dtype);
+}
+
+Tensor new_tensor(Dtype dtype, const Shape& shape, Device device) {
+  const Index bytes = shape.elements() * static_cast<Index>(size_of(dtype));
+  return Tensor(NodePtr(new Node(dtype, device, shape, contiguous_strides(shape), allocate_storage(device, bytes))));
+}
+
+}  // namespace
+
+Tensor constant(Scalar value, Dtype dtype, const Shape& shape) {
+  check_holds(value, dtype);
+  Strides strides = shape;
+  for (Index& stride : strides) stride = 0;
+  auto node = NodePtr(new Node(dtype, cpu, shape, std::move(strides), allocate_storage(cpu, size_of(dtype))));
+  if (dtype == bool_) value = Scalar(value.kind == Scalar::Kind::floating ? value.floating != 0 : value.integer != 0);
+  write_number(node->data(), value, dtype);
+  return Tensor(std::move(node));
+}
+
+Tensor view_of(const Tensor& x, Shape shape, Strides strides, Index offset) {
+  const Node& node = x.node();
+  return Tensor(NodePtr(new Node(node.dtype, node.device, std::move(shape), std::move(strides), node.storage, offset)));
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+Tensor Tensor::from_scalar(Scalar value) { return constant(value, value.alone(), {}); }
+
+// ---- data at hand ----------------------------------------------------------------------------------------
+
+namespace {
+
+void infer_list(const NestedList& list, std::size_t depth, Shape& shape, Scalar::Kind& kind, bool& wide) {
+  if (!list.is_list()) {
+    if (depth != shape.size()) fail<ShapeError>("tensor: ragged list: a number stands where a list of {} should", shape[depth]);
+    kind = std::max(kind, list.scalar().kind);
+    wide |= list.wide() && list.scalar().kind == Scalar::Kind::integer;
+    return;
+  }
+  const auto length = static_cast<Index>(list.entries().size());
+  if (depth == shape.size()) fail<ShapeError>("tensor: ragged list: a list stands where a number should");
+  if (length != shape[depth])
+    fail<ShapeError>("tensor: ragged list: {} entries where the first list of axis {} has {}", length, depth, shape[depth]);
+  for (const NestedList& entry : list.entries()) infer_list(entry, depth + 1, shape, kind, wide);
+}
+
+void write_list(const NestedList& list, Dtype dtype, char*& to) {
+  if (list.is_list()) {
+    for (const NestedList& entry : list.entries()) write_list(entry, dtype, to);
+    return;
+  }
+  check_holds(list.scalar(), dtype);
+  write_number(to, list.scalar(), dtype);
+  to += size_of(dtype);
+}
+
+Tensor tensor_of(const NestedList& list, const Dtype* dtype) {
+  Shape shape;
+  for (const NestedList* first = &list; first->is_list(); first = &first->entries()[0]) {
+    shape.push_back(static_cast<Index>(first->entries().size()));
+    if (first->entries().empty()) break;
+  }
+  Scalar::Kind kind = shape.elements() == 0 ? Scalar::Kind::floating : Scalar::Kind::boolean;
+  bool wide = false;
+  infer_list(list, 0, shape, kind, wide);
+  const Dtype integers = wide ? int64 : int32;
+  const Dtype inferred = kind == Scalar::Kind::floating ? float32 : kind == Scalar::Kind::integer ? integers : bool_;
+  Tensor x = new_tensor(dtype ? *dtype : inferred, shape, cpu);
+  char* to = static_cast<char*>(x.node().data());
+  write_list(list, x.dtype(), to);
+  return x;
+}
+
+}  // namespace
+
+Tensor tensor(std::initializer_list<NestedList> entries) { return tensor_of(NestedList(entries), nullptr); }
+Tensor tensor(std::initializer_list<NestedList> entries, Dtype dtype) { return tensor_of(NestedList(entries), &dtype); }
+Tensor tensor(Scalar value) { return constant(value, value.alone(), {}); }
+Tensor tensor(Scalar value, Dtype dtype) { return constant(value, dtype, {}); }
+
+Tensor from_bytes(const void* data, std::size_t count, Dtype dtype, const Shape& shape, Device device) {
+  for (Index length : shape)
+    if (length < 0) fail<ShapeError>("from: shape {} has a negative length", shape);
+  if (static_cast<Index>(count) != shape.elements())
+    fail<ShapeError>("from: {} values do not fill shape {}, which holds {}", count, shape, shape.elements());
+  Tensor x = new_tensor(dtype, shape, device);
+  if (count) std::memcpy(x.node().data(), data, count * size_of(dtype));
+  return x;
+}
+
+Tensor from(const std::vector<bool>& values, Device device) {
+  const std::vector<std::uint8_t> bytes(values.begin(), values.end());
+  return from_bytes(bytes.data(), bytes.size(), bool_, Shape(bytes.size()), device);
+}
+
+// ---- rules -----------------------------------------------------------------------------------------------
+
+Tensor full(const Shape& shape, Scalar value, Dtype dtype, Device device) {
+  static_cast<void>(backend_of(device));
+  for (Index length : shape)
+    if (length < 0) fail<ShapeError>("full: shape {} has a negative length", shape);
+  check_holds(value, dtype);
+  std::int64_t integer = value.integer;
+  if (value.kind == Scalar::Kind::floating)
+    integer = dtype == bool_ ? value.floating != 0 : is_float(dtype) ? 0 : static_cast<std::int64_t>(value.floating);
+  if (dtype == bool_) integer = integer != 0;
+  return apply(op_full, {}, make_intrusive<FullAttributes>(shape, dtype, value.floating, integer));
+}
+Tensor full(const Shape& shape, Scalar value) { return full(shape, value, value.alone()); }
+Tensor zeros(const Shape& shape, Dtype dtype, Device device) { return full(shape, 0, dtype, device); }
+Tensor ones(const Shape& shape, Dtype dtype, Device device) { return full(shape, 1, dtype, device); }
+Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype(), x.device()); }
+Tensor ones_like(const Tensor& x) { return ones(x.shape(), x.dtype(), x.device()); }
+Tensor full_like(const Tensor& x, Scalar value) { return full(x.shape(), value, x.dtype(), x.device()); }
+
+Tensor arange(Scalar start, Scalar stop, Scalar step, Dtype dtype, Device device) {
+  static_cast<void>(backend_of(device));
+  if (step.floating == 0) fail<ShapeError>("arange: step is 0");
+  if (dtype == bool_) fail<DtypeError>("arange: bool has no ranges: use an integer dtype");
+  const double length = std::ceil((stop.floating - start.floating) / step.floating);
+  if (!std::isfinite(length)) fail<ShapeError>("arange: from {} to {} by {} has no end", start.floating, stop.floating, step.floating);
+  const Index count = std::max<Index>(0, static_cast<Index>(length));
+  return apply(op_iota, {}, make_intrusive<IotaAttributes>(count, dtype, start.floating, step.floating));
+}
+Tensor arange(Scalar start, Scalar stop, Scalar step) {
+  const Dtype dtype = promote(promote(start.alone(), stop.alone()), promote(step.alone(), int32));
+  return arange(start, stop, step, dtype);
+}
+Tensor arange(Scalar stop) { return arange(0, stop); }
+
+Tensor linspace(double start, double stop, Index count, Dtype dtype, Device device, bool endpoint) {
+  static_cast<void>(backend_of(device));
+  if (count < 0) fail<ShapeError>("linspace: count is {}", count);
+  if (!is_float(dtype)) fail<DtypeError>("linspace: {} is not a floating dtype", dtype);
+  const Index steps = endpoint ? count - 1 : count;
+  const double step = steps > 0 ? (stop - start) / static_cast<double>(steps) : 0;
+  Tensor x = apply(op_iota, {}, make_intrusive<IotaAttributes>(count, dtype, start, step));
+  // The last element is `stop` itself, whatever the rounding of the sum.
+  return endpoint && count > 1 ? where(arange(count) == count - 1, constant(stop, dtype, {}), x) : x;
+}
+
+namespace {
+
+// column - row, for the last two axes of `shape`: [rows, columns] int32.
+Tensor diagonals(Index rows, Index columns) {
+  return expand_dims(arange(columns), 0) - expand_dims(arange(rows), 1);
+}
+
+void check_matrix(const Tensor& x, const char* operation) {
+  if (x.rank() < 2) fail<ShapeError>("{}: shape {} has no matrices: at least 2 axes are needed", operation, x.shape());
+}
+
+}  // namespace
+
+Tensor eye(Index rows, Index columns, Index k, Dtype dtype, Device device) {
+  static_cast<void>(backend_of(device));
+  if (rows < 0 || columns < 0) fail<ShapeError>("eye: negative size {} x {}", rows, columns);
+  return astype(diagonals(rows, columns) == k, dtype);
+}
+Tensor eye(Index rows, Dtype dtype, Device device) { return eye(rows, rows, 0, dtype, device); }
+
+Tensor tril(const Tensor& x, Index k) {
+  check_matrix(x, "tril");
+  return where(diagonals(x.shape(-2), x.shape(-1)) <= k, x, 0);
+}
+Tensor triu(const Tensor& x, Index k) {
+  check_matrix(x, "triu");
+  return where(diagonals(x.shape(-2), x.shape(-1)) >= k, x, 0);
+}
+
+}  // namespace stave

@@ -1,0 +1,220 @@
+// Elementwise operations: records derived from the structs of elementwise_ops.h, and the functions that perform them.
+
+#include <stave/core/ops/elementwise.h>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise_ops.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/reduce.h>
+
+namespace stave_detail {
+
+Tensor add_tangents(Tensor a, Tensor b) {
+  if (!a.defined()) return b;
+  return b.defined() ? add(std::move(a), std::move(b)) : a;
+}
+
+namespace {
+
+// ---- records derived from structs ------------------------------------------------------------------------
+
+template <class S>
+void infer_elementwise(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor& x = call.input(0);
+  for (const Tensor& other : call.inputs())
+    if (other.shape() != x.shape() || other.dtype() != x.dtype())
+      fail<ShapeError>("{}: operands {} {} and {} {} must have one shape and dtype here", call.op().name,
+                       name_of(x.dtype()), x.shape(), name_of(other.dtype()), other.shape());
+  const Dtype dtype = S::result == Result::boolean ? bool_ : x.dtype();
+  outputs.push_back({x.shape(), dtype});
+}
+
+// Partial i of S at the operands of `c`, times `factor`: scale(factor, dS/dx_i). A linear struct says it in one step.
+template <class S, int i, class Context>
+Tensor times_partial(const Tensor& factor, const Context& c) {
+  if constexpr (i == 0) {
+    if constexpr (requires { S::tangent0(factor); }) return S::tangent0(factor);
+    else if constexpr (requires { S::partial0(factor, factor, factor); })
+      return scale(factor, S::partial0(c.in(0), c.in(1), c.out()));
+    else return scale(factor, S::partial0(c.in(0), c.out()));
+  } else {
+    if constexpr (requires { S::tangent1(factor); }) return S::tangent1(factor);
+    else return scale(factor, S::partial1(c.in(0), c.in(1), c.out()));
+  }
+}
+
+template <class S, bool binary>
+Outputs jvp_elementwise(const JvpContext& c) {
+  Tensor tangent;
+  if (c.has(0)) tangent = times_partial<S, 0>(c.tangents[0], c);
+  if constexpr (binary)
+    if (c.has(1)) tangent = add_tangents(tangent, times_partial<S, 1>(c.tangents[1], c));
+  return tangent;
+}
+
+template <class S, bool binary>
+Tensor vjp_elementwise(const VjpContext& c, int input) {
+  if constexpr (binary)
+    if (input == 1) return times_partial<S, 1>(c.ct(), c);
+  static_cast<void>(input);
+  return times_partial<S, 0>(c.ct(), c);
+}
+
+Outputs batch_elementwise(const BatchContext& c) {
+  Inputs inputs;
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) inputs.push_back(c.batched_in(i));
+  return apply(c.call.op(), std::move(inputs));
+}
+
+template <class S, bool binary>
+constexpr Op elementwise_op(OpId id, const char* name) {
+  Op op{.id = id, .name = name, .infer = infer_elementwise<S>, .elementwise = true, .batch = batch_elementwise};
+  op.saves.inputs = S::reads == Reads::inputs || S::reads == Reads::both ? ~0u : 0u;
+  op.saves.outputs = S::reads == Reads::output || S::reads == Reads::both;
+  if constexpr (S::zero_derivative) {
+    op.derivative = Derivative::zero;
+  } else {
+    op.jvp = jvp_elementwise<S, binary>;
+    op.vjp = vjp_elementwise<S, binary>;
+  }
+  return op;
+}
+
+// ---- operands --------------------------------------------------------------------------------------------
+
+// The dtype in which an operation of this domain computes operands that are of `dtype`.
+constexpr Dtype admit(Operands domain, Dtype dtype) {
+  switch (domain) {
+    case Operands::floats: return is_float(dtype) ? dtype : float32;
+    case Operands::numbers: return dtype == bool_ ? int32 : dtype;
+    case Operands::bools: return bool_;
+    case Operands::any: break;
+  }
+  return dtype;
+}
+
+Tensor unary(const Op& op, Operands domain, Tensor x) {
+  const Dtype dtype = admit(domain, x.dtype());
+  if (dtype != x.dtype()) x = astype(x, dtype);
+  Inputs inputs;
+  inputs.push_back(std::move(x));
+  return apply(op, std::move(inputs));
+}
+
+Dtype common_dtype(const Operand& a, const Operand& b) {
+  if (a.is_scalar()) return b.is_scalar() ? promote(a.scalar().alone(), b.scalar().alone()) : a.scalar().with(b.tensor().dtype());
+  return b.is_scalar() ? b.scalar().with(a.tensor().dtype()) : promote(a.tensor().dtype(), b.tensor().dtype());
+}
+
+const Shape& shape_of(const Operand& x) {
+  static const Shape scalar{};
+  return x.is_scalar() ? scalar : x.tensor().shape();
+}
+
+Tensor binary(const Op& op, Operands domain, Operand a, Operand b) {
+  const Dtype dtype = admit(domain, common_dtype(a, b));
+  Inputs inputs;
+  if (shape_of(a) == shape_of(b)) {
+    inputs.push_back(as_tensor(std::move(a), dtype, nullptr));
+    inputs.push_back(as_tensor(std::move(b), dtype, nullptr));
+  } else {
+    const Shape shape = broadcast_shapes(shape_of(a), shape_of(b), op.name);
+    inputs.push_back(as_tensor(std::move(a), dtype, &shape));
+    inputs.push_back(as_tensor(std::move(b), dtype, &shape));
+  }
+  return apply(op, std::move(inputs));
+}
+
+}  // namespace
+
+Tensor as_tensor(Operand x, Dtype dtype, const Shape* shape) {
+  if (x.is_scalar()) return constant(x.scalar(), dtype, shape ? *shape : Shape());
+  Tensor value = std::move(x).tensor();
+  if (value.dtype() != dtype) value = astype(value, dtype);
+  return shape && value.shape() != *shape ? broadcast_to(value, *shape) : value;
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+using namespace stave_detail;
+
+Tensor BatchContext::batched_in(std::size_t i) const {
+  if (batched[i]) return inputs[i];
+  Shape shape = inputs[i].shape();
+  shape.insert(shape.begin(), size);
+  return broadcast_to(inputs[i], shape);
+}
+
+#define X(name, Struct)                                                                \
+  constinit const Op op_##name = elementwise_op<stave_detail::Struct, false>(OpId::name, #name); \
+  Tensor name(Tensor x) { return unary(op_##name, stave_detail::Struct::operands, std::move(x)); }
+STAVE_UNARY_STRUCTS(X)
+#undef X
+
+#define X(name, Struct)                                                               \
+  constinit const Op op_##name = elementwise_op<stave_detail::Struct, true>(OpId::name, #name); \
+  Tensor name(Operand a, Operand b) {                                                 \
+    return binary(op_##name, stave_detail::Struct::operands, std::move(a), std::move(b)); \
+  }
+STAVE_BINARY_STRUCTS(X)
+#undef X
+
+// ---- where, clip -----------------------------------------------------------------------------------------
+
+constinit const Op op_where{
+    .id = OpId::where,
+    .name = "where",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const Tensor &condition = call.input(0), &a = call.input(1), &b = call.input(2);
+          if (condition.dtype() != bool_ || condition.shape() != a.shape() || b.shape() != a.shape() || a.dtype() != b.dtype())
+            fail<ShapeError>("where: operands {} {}, {} {}, {} {} must have one shape, and be bool and one dtype here",
+                             condition.dtype(), condition.shape(), a.dtype(), a.shape(), b.dtype(), b.shape());
+          outputs.push_back({a.shape(), a.dtype()});
+        },
+    .derivative = Derivative::linear,
+    .linear_in = 0b110,
+    .elementwise = true,
+    .saves = {.inputs = 0b001},
+    .vjp =
+        [](const VjpContext& c, int input) {
+          return input == 1 ? where(c.in(0), c.ct(), 0) : where(c.in(0), 0, c.ct());
+        },
+    .batch = batch_elementwise,
+};
+
+Tensor where(Operand condition, Operand a, Operand b) {
+  const Dtype dtype = common_dtype(a, b);
+  Shape shape = broadcast_shapes(shape_of(a), shape_of(b), "where");
+  shape = broadcast_shapes(shape_of(condition), shape, "where");
+  Inputs inputs;
+  inputs.push_back(as_tensor(std::move(condition), bool_, &shape));
+  inputs.push_back(as_tensor(std::move(a), dtype, &shape));
+  inputs.push_back(as_tensor(std::move(b), dtype, &shape));
+  return apply(op_where, std::move(inputs));
+}
+
+Tensor clip(Operand x, Operand low, Operand high) {
+  return minimum(maximum(std::move(x), std::move(low)), std::move(high));
+}
+
+// ---- comparisons that answer on the host -----------------------------------------------------------------
+
+bool array_equal(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && static_cast<bool>(all(equal(a, b)));
+}
+
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  const Tensor x = astype(a, float64), y = astype(b, float64);
+  Tensor close = less_equal(abs(x - y), atol + rtol * abs(y));
+  close = logical_or(equal(x, y), logical_and(close, isfinite(y)));
+  if (equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));
+  return static_cast<bool>(all(close));
+}
+
+}  // namespace stave

@@ -1,0 +1,103 @@
+// Elementwise functions and operators on tensors.
+//
+// Operands broadcast as in NumPy and are promoted (dtype.h); C++ numbers are weak (Scalar). Tensors are taken by value: a
+// temporary's buffer is reused for the result. Results are contiguous. Unary functions of floats turn integers into
+// float32. Called with C++ numbers alone, names that <cmath> has keep their meaning there: sin(0.5) is a double.
+#pragma once
+
+#include <cmath>
+#include <cstdlib>
+
+#include <stave/core/tensor.h>
+
+namespace stave {
+
+using std::abs, std::sqrt, std::exp, std::expm1, std::log, std::log1p, std::sin, std::cos, std::tan, std::tanh, std::erf;
+using std::floor, std::ceil, std::round, std::isnan, std::isinf, std::isfinite, std::pow, std::remainder;
+
+Tensor abs(Tensor x);        ///< |x|; derivative 0 at 0
+Tensor negative(Tensor x);   ///< -x
+Tensor sign(Tensor x);       ///< -1, 0 or 1; NaN stays
+Tensor sqrt(Tensor x);       ///< derivative at 0 is infinite
+Tensor rsqrt(Tensor x);      ///< 1 / sqrt(x)
+Tensor square(Tensor x);     ///< x * x
+Tensor exp(Tensor x);
+Tensor expm1(Tensor x);      ///< exp(x) - 1, accurate near 0
+Tensor log(Tensor x);
+Tensor log1p(Tensor x);      ///< log(1 + x), accurate near 0
+Tensor sin(Tensor x);        ///< radians, as all angles
+Tensor cos(Tensor x);
+Tensor tan(Tensor x);
+Tensor tanh(Tensor x);
+Tensor sigmoid(Tensor x);    ///< 1 / (1 + exp(-x))
+Tensor erf(Tensor x);
+Tensor erfinv(Tensor x);     ///< inverse of erf, for -1 <= x <= 1
+Tensor relu(Tensor x);       ///< max(x, 0); derivative 0 at 0
+Tensor softplus(Tensor x);   ///< log(1 + exp(x))
+Tensor floor(Tensor x);
+Tensor ceil(Tensor x);
+Tensor round(Tensor x);      ///< to the nearest integer, halves to even
+Tensor logical_not(Tensor x);
+Tensor isnan(Tensor x);
+Tensor isinf(Tensor x);
+Tensor isfinite(Tensor x);
+
+Tensor add(Operand a, Operand b);
+Tensor subtract(Operand a, Operand b);
+Tensor multiply(Operand a, Operand b);
+Tensor divide(Operand a, Operand b);     ///< true division: integers become float32
+Tensor remainder(Operand a, Operand b);  ///< a - floor(a / b) * b, the sign of b, as Python's %; an integer by 0 is 0
+Tensor pow(Operand a, Operand b);        ///< a^b; of integers, negative powers are truncated towards 0
+Tensor maximum(Operand a, Operand b);    ///< NaN wins; ties share the derivative equally
+Tensor minimum(Operand a, Operand b);
+/// 0 where a or b is 0, else a * b: multiplies partial derivatives with tangents in derivative rules.
+Tensor scale(Operand a, Operand b);
+
+Tensor equal(Operand a, Operand b);
+Tensor not_equal(Operand a, Operand b);
+Tensor less(Operand a, Operand b);
+Tensor less_equal(Operand a, Operand b);
+Tensor greater(Operand a, Operand b);
+Tensor greater_equal(Operand a, Operand b);
+/// Numbers count as true where they are not 0.
+Tensor logical_and(Operand a, Operand b);
+Tensor logical_or(Operand a, Operand b);
+Tensor logical_xor(Operand a, Operand b);
+
+/// a where condition holds, else b; all three broadcast.
+Tensor where(Operand condition, Operand a, Operand b);
+/// x kept within [low, high]; at a bound the derivative is shared equally.
+Tensor clip(Operand x, Operand low, Operand high);
+/// x with elements of another type: floats to integers truncate (saturating, NaN to 0), to bool are != 0.
+Tensor astype(const Tensor& x, Dtype dtype);
+/// x, a constant to every derivative.
+Tensor stop_gradient(const Tensor& x);
+
+inline Tensor operator+(Operand a, Operand b) { return add(std::move(a), std::move(b)); }
+inline Tensor operator-(Operand a, Operand b) { return subtract(std::move(a), std::move(b)); }
+inline Tensor operator*(Operand a, Operand b) { return multiply(std::move(a), std::move(b)); }
+inline Tensor operator/(Operand a, Operand b) { return divide(std::move(a), std::move(b)); }
+inline Tensor operator%(Operand a, Operand b) { return remainder(std::move(a), std::move(b)); }
+inline Tensor operator-(Tensor x) { return negative(std::move(x)); }
+inline Tensor operator+(Tensor x) { return x; }
+inline Tensor operator!(Tensor x) { return logical_not(std::move(x)); }
+inline Tensor operator==(Operand a, Operand b) { return equal(std::move(a), std::move(b)); }
+inline Tensor operator!=(Operand a, Operand b) { return not_equal(std::move(a), std::move(b)); }
+inline Tensor operator<(Operand a, Operand b) { return less(std::move(a), std::move(b)); }
+inline Tensor operator<=(Operand a, Operand b) { return less_equal(std::move(a), std::move(b)); }
+inline Tensor operator>(Operand a, Operand b) { return greater(std::move(a), std::move(b)); }
+inline Tensor operator>=(Operand a, Operand b) { return greater_equal(std::move(a), std::move(b)); }
+/// Elementwise; both operands are always computed.
+inline Tensor operator&&(Tensor a, Tensor b) { return logical_and(std::move(a), std::move(b)); }
+inline Tensor operator||(Tensor a, Tensor b) { return logical_or(std::move(a), std::move(b)); }
+inline Tensor& operator+=(Tensor& a, Operand b) { return a = add(std::move(a), std::move(b)); }
+inline Tensor& operator-=(Tensor& a, Operand b) { return a = subtract(std::move(a), std::move(b)); }
+inline Tensor& operator*=(Tensor& a, Operand b) { return a = multiply(std::move(a), std::move(b)); }
+inline Tensor& operator/=(Tensor& a, Operand b) { return a = divide(std::move(a), std::move(b)); }
+
+/// True if shapes are equal and all elements are; reads the device.
+bool array_equal(const Tensor& a, const Tensor& b);
+/// True if shapes broadcast and |a - b| <= atol + rtol |b| everywhere; reads the device.
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
+
+}  // namespace stave

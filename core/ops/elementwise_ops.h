@@ -1,0 +1,252 @@
+// Elementwise operations: one struct each, and all that is known of it.
+//
+//   value(x...)       the function itself, written once over a value type T: a SIMD vector in the CPU's kernels, a scalar on
+//                     a GPU. T has the arithmetic operators, comparisons (to a mask), select(mask, a, b), and the
+//                     functions abs sqrt exp expm1 log log1p sin cos tan tanh erf pow floor ceil rint, found by ADL.
+//   partial0(x..., y) its partial derivative by argument 0 at x where the result is y, written over a type X: instantiated
+//                     with Tensor, so that derivatives of any order follow. partial1 is that by argument 1.
+//
+// JVP, VJP, batching and the kernels of each backend are derived from these. `operands` says what goes in (others are
+// promoted or refused), `result` what comes out; `reads` what the partials look at, so that a tape keeps nothing else.
+// A struct without partials, and without `zero_derivative`, makes differentiation throw.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#ifdef __CUDACC__
+#define STAVE_HOST_DEVICE __host__ __device__
+#else
+#define STAVE_HOST_DEVICE
+#endif
+
+namespace stave_detail {
+
+enum class Operands { floats, numbers, any, bools };  // integers become float32 for `floats`; bool is refused by `numbers`
+enum class Result { same, boolean };
+enum class Reads { nothing, inputs, output, both };
+
+#define STAVE_VALUE(...) \
+  template <class T>     \
+  STAVE_HOST_DEVICE static auto value(__VA_ARGS__)
+#define STAVE_PARTIAL(name, ...) \
+  template <class X>             \
+  static X name(__VA_ARGS__)
+
+template <Operands in, Result out = Result::same, Reads r = Reads::nothing, bool zero = false>
+struct Elementwise {
+  static constexpr Operands operands = in;
+  static constexpr Result result = out;
+  static constexpr Reads reads = r;
+  static constexpr bool zero_derivative = zero;
+};
+using FloatOfInput = Elementwise<Operands::floats, Result::same, Reads::inputs>;
+using FloatOfOutput = Elementwise<Operands::floats, Result::same, Reads::output>;
+using NumberOfInput = Elementwise<Operands::numbers, Result::same, Reads::inputs>;
+using Predicate = Elementwise<Operands::any, Result::boolean, Reads::nothing, true>;
+using Logical = Elementwise<Operands::bools, Result::boolean, Reads::nothing, true>;
+using Rounding = Elementwise<Operands::numbers, Result::same, Reads::nothing, true>;
+
+// ---- one operand ------------------------------------------------------------------------------------------
+
+struct Abs : NumberOfInput {
+  STAVE_VALUE(T x) { return abs(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return sign(x); }
+};
+struct Negative : Elementwise<Operands::numbers> {
+  STAVE_VALUE(T x) { return -x; }
+  STAVE_PARTIAL(tangent0, const X& dx) { return negative(dx); }  // linear: d(-x) = -dx
+};
+struct Sign : Rounding {
+  // NaN keeps: neither comparison holds, and x itself is returned.
+  STAVE_VALUE(T x) { return select(x > T(0), T(1), select(x < T(0), T(-1), x)); }
+};
+struct Sqrt : FloatOfOutput {
+  STAVE_VALUE(T x) { return sqrt(x); }
+  STAVE_PARTIAL(partial0, const X&, const X& y) { return 0.5 / y; }
+};
+struct Rsqrt : Elementwise<Operands::floats, Result::same, Reads::both> {
+  STAVE_VALUE(T x) { return T(1) / sqrt(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X& y) { return -0.5 * y / x; }
+};
+struct Square : NumberOfInput {
+  STAVE_VALUE(T x) { return x * x; }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return 2 * x; }
+};
+struct Exp : FloatOfOutput {
+  STAVE_VALUE(T x) { return exp(x); }
+  STAVE_PARTIAL(partial0, const X&, const X& y) { return y; }
+};
+struct Expm1 : FloatOfOutput {
+  STAVE_VALUE(T x) { return expm1(x); }
+  STAVE_PARTIAL(partial0, const X&, const X& y) { return y + 1; }
+};
+struct Log : FloatOfInput {
+  STAVE_VALUE(T x) { return log(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / x; }
+};
+struct Log1p : FloatOfInput {
+  STAVE_VALUE(T x) { return log1p(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / (x + 1); }
+};
+struct Sin : FloatOfInput {
+  STAVE_VALUE(T x) { return sin(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return cos(x); }
+};
+struct Cos : FloatOfInput {
+  STAVE_VALUE(T x) { return cos(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return -sin(x); }
+};
+struct Tan : FloatOfOutput {
+  STAVE_VALUE(T x) { return tan(x); }
+  STAVE_PARTIAL(partial0, const X&, const X& y) { return 1 + square(y); }
+};
+struct Tanh : FloatOfOutput {
+  STAVE_VALUE(T x) { return tanh(x); }
+  STAVE_PARTIAL(partial0, const X&, const X& y) { return 1 - square(y); }
+};
+struct Sigmoid : FloatOfOutput {
+  STAVE_VALUE(T x) { return T(1) / (T(1) + exp(-x)); }
+  STAVE_PARTIAL(partial0, const X&, const X& y) { return y * (1 - y); }
+};
+struct Erf : FloatOfInput {
+  STAVE_VALUE(T x) { return erf(x); }
+  // 2 / sqrt(pi) exp(-x^2)
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1.1283791670955126 * exp(-square(x)); }
+};
+struct Erfinv : FloatOfOutput {
+  STAVE_VALUE(T x) { return erfinv(x); }
+  // sqrt(pi) / 2 exp(y^2)
+  STAVE_PARTIAL(partial0, const X&, const X& y) { return 0.8862269254527580 * exp(square(y)); }
+};
+struct Relu : NumberOfInput {
+  STAVE_VALUE(T x) { return select(x < T(0), T(0), x); }  // NaN stays
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return astype(x > 0, x.dtype()); }
+};
+struct Softplus : FloatOfInput {
+  // log(1 + e^x) = max(x, 0) + log1p(e^-|x|)
+  STAVE_VALUE(T x) { return select(x < T(0), T(0), x) + log1p(exp(-abs(x))); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return sigmoid(x); }
+};
+struct Floor : Rounding {
+  STAVE_VALUE(T x) { return floor(x); }
+};
+struct Ceil : Rounding {
+  STAVE_VALUE(T x) { return ceil(x); }
+};
+struct Round : Rounding {
+  STAVE_VALUE(T x) { return rint(x); }  // half to even, as NumPy
+};
+struct LogicalNot : Logical {
+  STAVE_VALUE(T x) { return x == T(0); }
+};
+struct Isnan : Predicate {
+  STAVE_VALUE(T x) { return x != x; }
+};
+struct Isinf : Predicate {
+  STAVE_VALUE(T x) { return isinf(x); }
+};
+struct Isfinite : Predicate {
+  STAVE_VALUE(T x) { return isfinite(x); }
+};
+
+// ---- two operands -----------------------------------------------------------------------------------------
+
+struct Add : Elementwise<Operands::numbers> {
+  STAVE_VALUE(T a, T b) { return a + b; }
+  STAVE_PARTIAL(tangent0, const X& da) { return da; }
+  STAVE_PARTIAL(tangent1, const X& db) { return db; }
+};
+struct Subtract : Elementwise<Operands::numbers> {
+  STAVE_VALUE(T a, T b) { return a - b; }
+  STAVE_PARTIAL(tangent0, const X& da) { return da; }
+  STAVE_PARTIAL(tangent1, const X& db) { return negative(db); }
+};
+struct Multiply : NumberOfInput {
+  STAVE_VALUE(T a, T b) { return a * b; }
+  STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }
+  STAVE_PARTIAL(partial1, const X& a, const X&, const X&) { return a; }
+};
+/// 0 where either is 0, else a * b: what multiplies partials with tangents and cotangents, so that no NaN or infinity
+/// leaks from a branch that was not taken. Its derivative is itself, by bilinearity.
+struct Scale : NumberOfInput {
+  STAVE_VALUE(T a, T b) { return select((a == T(0)) | (b == T(0)), T(0), a * b); }
+  STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }
+  STAVE_PARTIAL(partial1, const X& a, const X&, const X&) { return a; }
+};
+struct Divide : Elementwise<Operands::floats, Result::same, Reads::both> {
+  STAVE_VALUE(T a, T b) { return a / b; }
+  STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return 1 / b; }
+  STAVE_PARTIAL(partial1, const X&, const X& b, const X& y) { return -y / b; }
+};
+struct Remainder : NumberOfInput {
+  STAVE_VALUE(T a, T b) { return remainder(a, b); }  // sign of b, as Python's %; an integer by 0 is 0
+  STAVE_PARTIAL(partial0, const X& a, const X&, const X&) { return ones_like(a); }
+  STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return -floor(a / b); }
+};
+struct Pow : Elementwise<Operands::numbers, Result::same, Reads::both> {
+  STAVE_VALUE(T a, T b) { return pow(a, b); }
+  // b a^(b-1), which is 0 for b = 0 at any a: `scale` drops the infinite factor.
+  STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return scale(b, pow(a, b - 1)); }
+  // a^b log a, which tends to 0 at a = 0 for b > 0.
+  STAVE_PARTIAL(partial1, const X& a, const X&, const X& y) { return scale(y, log(a)); }
+};
+/// 1 where a wins, 1/2 where they tie, 0 where b does: ties share the derivative equally.
+template <class X>
+X share(const X& wins, const X& ties, const X& like) {
+  return where(ties, 0.5, astype(wins, like.dtype()));
+}
+struct Maximum : NumberOfInput {
+  // NaN in either operand comes out, as NumPy's maximum.
+  STAVE_VALUE(T a, T b) { return select((a > b) | (a != a), a, b); }
+  STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return share(a > b, a == b, a); }
+  STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return share(b > a, a == b, a); }
+};
+struct Minimum : NumberOfInput {
+  STAVE_VALUE(T a, T b) { return select((a < b) | (a != a), a, b); }
+  STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return share(a < b, a == b, a); }
+  STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return share(b < a, a == b, a); }
+};
+struct Equal : Predicate {
+  STAVE_VALUE(T a, T b) { return a == b; }
+};
+struct NotEqual : Predicate {
+  STAVE_VALUE(T a, T b) { return a != b; }
+};
+struct Less : Predicate {
+  STAVE_VALUE(T a, T b) { return a < b; }
+};
+struct LessEqual : Predicate {
+  STAVE_VALUE(T a, T b) { return a <= b; }
+};
+struct Greater : Predicate {
+  STAVE_VALUE(T a, T b) { return a > b; }
+};
+struct GreaterEqual : Predicate {
+  STAVE_VALUE(T a, T b) { return a >= b; }
+};
+struct LogicalAnd : Logical {
+  STAVE_VALUE(T a, T b) { return (a != T(0)) & (b != T(0)); }
+};
+struct LogicalOr : Logical {
+  STAVE_VALUE(T a, T b) { return (a != T(0)) | (b != T(0)); }
+};
+struct LogicalXor : Logical {
+  STAVE_VALUE(T a, T b) { return (a != T(0)) ^ (b != T(0)); }
+};
+
+// X(name, Struct): from a name in all_ops.h to its struct here.
+#define STAVE_UNARY_STRUCTS(X)                                                                                        \
+  X(abs, Abs) X(negative, Negative) X(sign, Sign) X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(square, Square) X(exp, Exp)         \
+  X(expm1, Expm1) X(log, Log) X(log1p, Log1p) X(sin, Sin) X(cos, Cos) X(tan, Tan) X(tanh, Tanh) X(sigmoid, Sigmoid)   \
+  X(erf, Erf) X(erfinv, Erfinv) X(relu, Relu) X(softplus, Softplus) X(floor, Floor) X(ceil, Ceil) X(round, Round)     \
+  X(logical_not, LogicalNot) X(isnan, Isnan) X(isinf, Isinf) X(isfinite, Isfinite)
+#define STAVE_BINARY_STRUCTS(X)                                                                                       \
+  X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale) X(divide, Divide)                           \
+  X(remainder, Remainder) X(pow, Pow) X(maximum, Maximum) X(minimum, Minimum) X(equal, Equal)                         \
+  X(not_equal, NotEqual) X(less, Less) X(less_equal, LessEqual) X(greater, Greater) X(greater_equal, GreaterEqual)    \
+  X(logical_and, LogicalAnd) X(logical_or, LogicalOr) X(logical_xor, LogicalXor)
+
+}  // namespace stave_detail

@@ -1,0 +1,27 @@
+// From operands as users write them to the inputs of operations. For the .cpp files of core/ops.
+#pragma once
+
+#include <stave/core/op.h>
+#include <stave/core/tensor.h>
+
+namespace stave_detail {
+
+using namespace stave;
+
+/// A tensor of equal elements that was never computed: one number, viewed with strides of 0. Not an operation.
+/// Throws DtypeError if dtype cannot hold the number.
+Tensor constant(Scalar value, Dtype dtype, const Shape& shape);
+
+/// The operand as a tensor of `dtype`, broadcast to `shape` if one is given.
+Tensor as_tensor(Operand x, Dtype dtype, const Shape* shape);
+
+/// Another view of x's storage: a node of its own, without notes. Not an operation.
+Tensor view_of(const Tensor& x, Shape shape, Strides strides, Index offset);
+inline Tensor view_of(const Tensor& x) {
+  return view_of(x, x.shape(), x.strides(), x.node().offset);
+}
+
+/// a + b, where an undefined tensor is zero.
+Tensor add_tangents(Tensor a, Tensor b);
+
+}  // namespace stave_detail

@@ -1,0 +1,183 @@
+// Gather and its transpose, scatter_add; and what is composed of them.
+//
+// Both have leading batch axes that x and indices share, so the batch of a vmap is one more of them.
+
+#include <stave/core/ops/index.h>
+
+#include <algorithm>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/layout.h>
+
+namespace stave {
+
+using stave_detail::fail;
+
+namespace {
+
+AttributesPtr batched_by(int batch_dims, bool from_end = true) {
+  return make_intrusive<GatherAttributes>(batch_dims, from_end);
+}
+
+Shape joined(std::initializer_list<std::span<const Index>> parts) {
+  Shape shape;
+  for (std::span<const Index> part : parts) shape.append(part.begin(), part.end());
+  return shape;
+}
+
+// [batch..., at..., rest...], from x [batch..., d1..dk, rest...] and indices [batch..., at..., k]. Validates.
+Shape gathered_shape(const Shape& x, const Shape& indices, int batch_dims, const char* operation) {
+  const auto batch = static_cast<std::size_t>(batch_dims);
+  if (indices.size() <= batch)
+    fail<ShapeError>("{}: indices of shape {} need a last axis that counts the axes of x which they address", operation,
+                     indices);
+  const auto addressed = static_cast<std::size_t>(indices.back());
+  if (x.size() < batch + addressed)
+    fail<ShapeError>("{}: indices of shape {} address {} axes, x has shape {}", operation, indices, addressed, x);
+  if (!std::equal(x.begin(), x.begin() + batch, indices.begin()))
+    fail<ShapeError>("{}: the first {} lengths of x {} and of indices {} differ", operation, batch, x, indices);
+  const std::span<const Index> at(indices.begin(), indices.end() - 1), all(x);
+  return joined({at, all.subspan(batch + addressed)});
+}
+
+void check_indices(const Tensor& indices, const char* operation) {
+  if (indices.dtype() != int32 && indices.dtype() != int64)
+    fail<DtypeError>("{}: indices are {}: convert them to int32 or int64 with astype", operation, indices.dtype());
+}
+
+// Indices of any integer dtype as int32 or int64.
+Tensor as_indices(const Tensor& indices, const char* operation) {
+  if (indices.dtype() == uint8) return astype(indices, int32);
+  if (indices.dtype() == uint32) return astype(indices, int64);
+  check_indices(indices, operation);
+  return indices;
+}
+
+Tensor gather_batched(const Tensor& x, const Tensor& indices, int batch_dims, bool from_end = true) {
+  return apply(op_gather, {x, indices}, batched_by(batch_dims, from_end));
+}
+
+Tensor scatter_add_batched(const Tensor& x, const Tensor& indices, const Tensor& updates, int batch_dims, bool from_end) {
+  return apply(op_scatter_add, {x, indices, updates}, batched_by(batch_dims, from_end));
+}
+
+// ---- gather -----------------------------------------------------------------------------------------------
+
+void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor &x = call.input(0), &indices = call.input(1);
+  check_indices(indices, "gather");
+  outputs.push_back({gathered_shape(x.shape(), indices.shape(), call.as<GatherAttributes>().batch_dims, "gather"), x.dtype()});
+}
+
+// What was read at a place flows back to it, as often as it was read.
+Tensor vjp_gather(const VjpContext& c, int) {
+  const auto& attributes = c.as<GatherAttributes>();
+  const Tensor nothing = zeros(c.shape(0), c.dtype(0), c.ct().device());
+  return scatter_add_batched(nothing, c.in(1), c.ct(), attributes.batch_dims, attributes.from_end);
+}
+
+Outputs batch_gather(const BatchContext& c) {
+  const auto& attributes = c.as<GatherAttributes>();
+  if (!c.batched[0] && attributes.batch_dims == 0)  // x is one for all lanes: the batch is one more axis of `at`
+    return gather_batched(c.in(0), c.in(1), 0, attributes.from_end);
+  return gather_batched(c.batched_in(0), c.batched_in(1), attributes.batch_dims + 1, attributes.from_end);
+}
+
+// ---- scatter_add ------------------------------------------------------------------------------------------
+
+void infer_scatter_add(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor &x = call.input(0), &indices = call.input(1), &updates = call.input(2);
+  check_indices(indices, "scatter_add");
+  if (x.dtype() == bool_) fail<DtypeError>("scatter_add: bool has no sums: convert x to an integer dtype with astype");
+  if (x.dtype() != updates.dtype())
+    fail<DtypeError>("scatter_add: x is {}, updates are {}: convert with astype", x.dtype(), updates.dtype());
+  const Shape expected = gathered_shape(x.shape(), indices.shape(), call.as<GatherAttributes>().batch_dims, "scatter_add");
+  if (updates.shape() != expected)
+    fail<ShapeError>("scatter_add: updates of shape {} should have shape {}, for x {} and indices {}", updates.shape(),
+                     expected, x.shape(), indices.shape());
+  outputs.push_back({x.shape(), x.dtype()});
+}
+
+Tensor vjp_scatter_add(const VjpContext& c, int input) {
+  const auto& attributes = c.as<GatherAttributes>();
+  return input == 0 ? c.ct() : gather_batched(c.ct(), c.in(1), attributes.batch_dims, attributes.from_end);
+}
+
+Outputs batch_scatter_add(const BatchContext& c) {
+  const auto& attributes = c.as<GatherAttributes>();
+  return scatter_add_batched(c.batched_in(0), c.batched_in(1), c.batched_in(2), attributes.batch_dims + 1,
+                             attributes.from_end);
+}
+
+}  // namespace
+
+constinit const Op op_gather{
+    .id = OpId::gather,
+    .name = "gather",
+    .infer = infer_gather,
+    .derivative = Derivative::linear,
+    .linear_in = 0b01,
+    .saves = {.inputs = 0b10},
+    .vjp = vjp_gather,
+    .batch = batch_gather,
+};
+
+constinit const Op op_scatter_add{
+    .id = OpId::scatter_add,
+    .name = "scatter_add",
+    .infer = infer_scatter_add,
+    .derivative = Derivative::linear,
+    .linear_in = 0b101,
+    .saves = {.inputs = 0b010},
+    .vjp = vjp_scatter_add,
+    .batch = batch_scatter_add,
+};
+
+// ---- index.h ----------------------------------------------------------------------------------------------
+
+// The axes before `axis` are batch axes, for which the indices repeat (a view): the result needs no transpose.
+Tensor take(const Tensor& x, const Tensor& indices, Index axis) {
+  const int along = normalize_axis(axis, x.rank(), "take");
+  const Tensor places = expand_dims(as_indices(indices, "take"), -1);
+  const std::span<const Index> batch(x.shape().begin(), static_cast<std::size_t>(along));
+  return gather_batched(x, broadcast_to(places, joined({batch, places.shape()})), along);
+}
+
+// All axes but one are batch axes.
+Tensor take_along_axis(const Tensor& x, const Tensor& indices, Index axis) {
+  if (x.rank() != indices.rank())
+    fail<ShapeError>("take_along_axis: x {} and indices {} must have equal ranks", x.shape(), indices.shape());
+  const int along = normalize_axis(axis, x.rank(), "take_along_axis");
+  const Tensor values = moveaxis(x, along, -1), places = moveaxis(as_indices(indices, "take_along_axis"), along, -1);
+  Shape batch = values.shape(), at = places.shape();
+  batch.pop_back();
+  at.pop_back();
+  batch = broadcast_shapes(batch, at, "take_along_axis");
+  const Index read = values.shape(-1), taken = places.shape(-1);
+  const Tensor result = gather_batched(broadcast_to(values, joined({batch, Shape(read)})),
+                                       broadcast_to(expand_dims(places, -1), joined({batch, Shape(taken, 1)})), batch.rank());
+  return moveaxis(result, -1, along);
+}
+
+Tensor gather(const Tensor& x, const Tensor& indices) { return gather_batched(x, as_indices(indices, "gather"), 0); }
+
+Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates) {
+  const Dtype dtype = promote(x.dtype(), updates.dtype());
+  const Tensor places = as_indices(indices, "scatter_add");
+  return scatter_add_batched(astype(x, dtype), places, astype(updates, dtype), 0, true);
+}
+
+// A one is added to each of x.size() rows of zeros: indices out of range are found where all are, in every transform.
+Tensor one_hot(const Tensor& x, Index n, Dtype dtype) {
+  if (n < 0) fail<ShapeError>("one_hot: {} classes", n);
+  if (dtype == bool_) return astype(one_hot(x, n, uint8), bool_);
+  const Tensor places = reshape(as_indices(x, "one_hot"), {x.size(), 1});
+  const Tensor one = broadcast_to(ones({}, dtype, x.device()), {x.size()});
+  const Tensor rows = scatter_add_batched(zeros({x.size(), n}, dtype, x.device()), places, one, 1, false);
+  return reshape(rows, joined({x.shape(), Shape(n)}));
+}
+
+}  // namespace stave

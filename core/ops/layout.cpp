@@ -1,0 +1,499 @@
+// Layout operations: their records (what they infer, their derivatives, batching, and the views that make them free), then
+// the functions of layout.h, which are written with them. Basic indexing stands in basic_index.cpp.
+//
+// All are linear, and come in pairs of transposes: slice and pad, broadcast_to and sum, a permutation and its inverse.
+
+#include <stave/core/ops/layout.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
+
+namespace stave {
+
+using stave_detail::fail, stave_detail::view_of;
+
+namespace {
+
+Shape repeated(int rank, Index value) {
+  Shape shape;
+  shape.resize(static_cast<std::size_t>(rank), value);
+  return shape;
+}
+
+Shape prepended(Index first, Shape shape) {
+  shape.insert(shape.begin(), first);
+  return shape;
+}
+
+Shape all_axes_of(int rank) {
+  Shape axes = repeated(rank, 0);
+  std::iota(axes.begin(), axes.end(), Index{0});
+  return axes;
+}
+
+void check_lengths(const Shape& shape, const char* operation) {
+  for (Index length : shape)
+    if (length < 0) fail<ShapeError>("{}: shape {} has a negative length", operation, shape);
+}
+
+Tensor slice_of(const Tensor& x, Shape starts, Shape lengths, Shape steps) {
+  return apply(op_slice, {x}, make_intrusive<SliceAttributes>(std::move(starts), std::move(lengths), std::move(steps)));
+}
+
+Tensor pad_into(const Tensor& x, Shape shape, Shape starts, Shape steps, double value) {
+  return apply(op_pad, {x},
+               make_intrusive<PadAttributes>(std::move(shape), std::move(starts), std::move(steps), value));
+}
+
+// True if start, start + step, ... (length of them) lie in [0, size).
+bool within(Index start, Index length, Index step, Index size) {
+  if (length < 0 || step == 0) return false;
+  if (length == 0) return true;
+  const Index last = start + (length - 1) * step;
+  return start >= 0 && start < size && last >= 0 && last < size;
+}
+
+// ---- reshape ----------------------------------------------------------------------------------------------
+
+void infer_reshape(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor& x = call.input(0);
+  const Shape& shape = call.as<ShapeAttributes>().shape;
+  check_lengths(shape, "reshape");
+  if (shape.elements() != x.size())
+    fail<ShapeError>("reshape: shape {} holds {} elements, but {} holds {}: a length of -1 is inferred", x.shape(), x.size(),
+                     shape, shape.elements());
+  outputs.push_back({shape, x.dtype()});
+}
+
+// Strides of the same elements in another shape; none if no strides express it. Axes whose strides continue one another form
+// a chunk; the new axes must tile each chunk exactly. (NumPy's rule for reshaping without a copy, in PyTorch's formulation.)
+std::optional<Strides> reshaped_strides(const Shape& shape, const Strides& strides, const Shape& target) {
+  if (target.elements() == 0 || shape.empty()) return contiguous_strides(target);
+  Strides result = repeated(target.rank(), 0);
+  std::size_t next = target.size();  // new axes from here on are done
+  Index base = strides.back();       // the stride of the chunk's innermost axis
+  Index chunk = 1, tiled = 1;        // elements of the chunk, and of the new axes laid into it
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    chunk *= shape[axis];
+    if (axis > 0 && (shape[axis - 1] == 1 || strides[axis - 1] == chunk * base)) continue;
+    while (next > 0 && (tiled < chunk || target[next - 1] == 1)) {
+      result[--next] = tiled * base;
+      tiled *= target[next];
+    }
+    if (tiled != chunk) return std::nullopt;
+    if (axis > 0) base = strides[axis - 1];
+    chunk = tiled = 1;
+  }
+  return result;
+}
+
+Tensor view_reshape(const Call& call) {
+  const Tensor& x = call.input(0);
+  const Shape& shape = call.as<ShapeAttributes>().shape;
+  std::optional<Strides> strides = reshaped_strides(x.shape(), x.strides(), shape);
+  return strides ? view_of(x, shape, std::move(*strides), x.node().offset) : Tensor();
+}
+
+Outputs batch_reshape(const BatchContext& c) {
+  return reshape(c.in(0), prepended(c.size, c.as<ShapeAttributes>().shape));
+}
+
+// ---- permute_dims -----------------------------------------------------------------------------------------
+
+void infer_permute_dims(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor& x = call.input(0);
+  const Shape& axes = call.as<ShapeAttributes>().shape;
+  const Shape identity = all_axes_of(x.rank());
+  if (axes.size() != identity.size() || !std::is_permutation(axes.begin(), axes.end(), identity.begin()))
+    fail<ShapeError>("permute_dims: axes {} must name each axis of shape {} once", axes, x.shape());
+  Shape shape = axes;
+  for (Index& length : shape) length = x.shape()[static_cast<std::size_t>(length)];
+  outputs.push_back({std::move(shape), x.dtype()});
+}
+
+Tensor view_permute_dims(const Call& call) {
+  const Tensor& x = call.input(0);
+  Strides strides = call.as<ShapeAttributes>().shape;
+  for (Index& stride : strides) stride = x.strides()[static_cast<std::size_t>(stride)];
+  return view_of(x, call.abstract_outputs()[0].shape, std::move(strides), x.node().offset);
+}
+
+Tensor vjp_permute_dims(const VjpContext& c, int) {
+  const Shape& axes = c.as<ShapeAttributes>().shape;
+  Shape inverse = axes;
+  for (std::size_t i = 0; i < axes.size(); ++i) inverse[static_cast<std::size_t>(axes[i])] = static_cast<Index>(i);
+  return permute_dims(c.ct(), inverse);
+}
+
+Outputs batch_permute_dims(const BatchContext& c) {
+  Shape axes = c.as<ShapeAttributes>().shape;
+  for (Index& axis : axes) ++axis;
+  return permute_dims(c.in(0), prepended(0, std::move(axes)));
+}
+
+// ---- broadcast_to -----------------------------------------------------------------------------------------
+
+void infer_broadcast_to(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor& x = call.input(0);
+  const Shape& from = x.shape();
+  const Shape& to = call.as<ShapeAttributes>().shape;
+  check_lengths(to, "broadcast_to");
+  if (from.size() > to.size()) fail<ShapeError>("broadcast_to: shape {} has more axes than {}", from, to);
+  const std::size_t extra = to.size() - from.size();
+  for (std::size_t axis = 0; axis < from.size(); ++axis)
+    if (from[axis] != 1 && from[axis] != to[axis + extra])
+      fail<ShapeError>("broadcast_to: shape {} does not broadcast to {}: length {} at axis {} is neither 1 nor {}", from, to,
+                       from[axis], axis, to[axis + extra]);
+  outputs.push_back({to, x.dtype()});
+}
+
+// An axis that repeats has stride 0.
+Tensor view_broadcast_to(const Call& call) {
+  const Tensor& x = call.input(0);
+  const Shape& to = call.as<ShapeAttributes>().shape;
+  const std::size_t extra = to.size() - x.shape().size();
+  Strides strides = repeated(to.rank(), 0);
+  for (std::size_t axis = extra; axis < to.size(); ++axis)
+    if (x.shape()[axis - extra] == to[axis]) strides[axis] = x.strides()[axis - extra];
+  return view_of(x, to, std::move(strides), x.node().offset);
+}
+
+// What was repeated is summed.
+Tensor vjp_broadcast_to(const VjpContext& c, int) {
+  const Shape& from = c.shape(0);
+  const Shape& to = c.as<ShapeAttributes>().shape;
+  const std::size_t extra = to.size() - from.size();
+  Shape axes;
+  for (std::size_t axis = 0; axis < to.size(); ++axis)
+    if (axis < extra || from[axis - extra] != to[axis]) axes.push_back(static_cast<Index>(axis));
+  return reshape(sum(c.ct(), axes), from);
+}
+
+// The new axes stand behind the batch: [B, s...] -> [B, 1..., s...] -> [B, shape...].
+Outputs batch_broadcast_to(const BatchContext& c) {
+  const Shape& to = c.as<ShapeAttributes>().shape;
+  Shape aligned = repeated(to.rank() + 1, 1);
+  aligned[0] = c.size;
+  std::copy(c.in(0).shape().begin() + 1, c.in(0).shape().end(), aligned.end() - (c.in(0).rank() - 1));
+  return broadcast_to(reshape(c.in(0), aligned), prepended(c.size, to));
+}
+
+// ---- slice and pad ----------------------------------------------------------------------------------------
+
+void infer_slice(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor& x = call.input(0);
+  const auto& [starts, lengths, steps] = std::tie(call.as<SliceAttributes>().starts, call.as<SliceAttributes>().lengths,
+                                                  call.as<SliceAttributes>().steps);
+  bool fits = starts.rank() == x.rank() && lengths.rank() == x.rank() && steps.rank() == x.rank();
+  for (std::size_t axis = 0; fits && axis < starts.size(); ++axis)
+    fits = within(starts[axis], lengths[axis], steps[axis], x.shape()[axis]);
+  if (!fits)
+    fail<IndexError>("slice: starts {}, lengths {} and steps {} do not lie within shape {}", starts, lengths, steps,
+                     x.shape());
+  outputs.push_back({lengths, x.dtype()});
+}
+
+Tensor view_slice(const Call& call) {
+  const Tensor& x = call.input(0);
+  const auto& attributes = call.as<SliceAttributes>();
+  Index offset = x.node().offset;
+  Strides strides = x.strides();
+  for (std::size_t axis = 0; axis < strides.size(); ++axis) {
+    if (attributes.lengths[axis] > 0) offset += attributes.starts[axis] * strides[axis];
+    strides[axis] *= attributes.steps[axis];
+  }
+  return view_of(x, attributes.lengths, std::move(strides), offset);
+}
+
+Tensor vjp_slice(const VjpContext& c, int) {
+  const auto& attributes = c.as<SliceAttributes>();
+  return pad_into(c.ct(), c.shape(0), attributes.starts, attributes.steps, 0);
+}
+
+Outputs batch_slice(const BatchContext& c) {
+  const auto& attributes = c.as<SliceAttributes>();
+  return slice_of(c.in(0), prepended(0, attributes.starts), prepended(c.size, attributes.lengths),
+                  prepended(1, attributes.steps));
+}
+
+void infer_pad(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor& x = call.input(0);
+  const auto& attributes = call.as<PadAttributes>();
+  const auto& [shape, starts, steps] = std::tie(attributes.shape, attributes.starts, attributes.steps);
+  check_lengths(shape, "pad");
+  bool fits = shape.rank() == x.rank() && starts.rank() == x.rank() && steps.rank() == x.rank();
+  for (std::size_t axis = 0; fits && axis < starts.size(); ++axis)
+    fits = within(starts[axis], x.shape()[axis], steps[axis], shape[axis]);
+  if (!fits)
+    fail<ShapeError>("pad: shape {} from starts {} by steps {} does not lie within {}", x.shape(), starts, steps, shape);
+  outputs.push_back({shape, x.dtype()});
+}
+
+// The padding is constant: its tangent is 0.
+Outputs jvp_pad(const JvpContext& c) {
+  const auto& attributes = c.call.as<PadAttributes>();
+  return pad_into(c.tangent(0), attributes.shape, attributes.starts, attributes.steps, 0);
+}
+
+Tensor vjp_pad(const VjpContext& c, int) {
+  const auto& attributes = c.as<PadAttributes>();
+  return slice_of(c.ct(), attributes.starts, c.shape(0), attributes.steps);
+}
+
+Outputs batch_pad(const BatchContext& c) {
+  const auto& attributes = c.as<PadAttributes>();
+  return pad_into(c.in(0), prepended(c.size, attributes.shape), prepended(0, attributes.starts),
+                  prepended(1, attributes.steps), attributes.value);
+}
+
+// ---- concat -----------------------------------------------------------------------------------------------
+
+void infer_concat(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor& first = call.input(0);
+  const auto axis = static_cast<std::size_t>(call.as<AxisAttributes>().axis);
+  Shape shape = first.shape();
+  for (const Tensor& x : call.inputs().subspan(1)) {
+    if (x.dtype() != first.dtype())
+      fail<DtypeError>("concat: dtypes {} and {} differ: convert with astype", first.dtype(), x.dtype());
+    Shape joined = x.shape();
+    if (joined.size() == shape.size()) joined[axis] = shape[axis];
+    if (joined != shape)
+      fail<ShapeError>("concat: shapes {} and {} do not join along axis {}: the other lengths must agree", first.shape(),
+                       x.shape(), axis);
+    shape[axis] += x.shape()[axis];
+  }
+  outputs.push_back({std::move(shape), first.dtype()});
+}
+
+Tensor vjp_concat(const VjpContext& c, int input) {
+  const auto axis = static_cast<std::size_t>(c.as<AxisAttributes>().axis);
+  const Shape& lengths = c.shape(static_cast<std::size_t>(input));
+  Shape starts = repeated(lengths.rank(), 0);
+  for (int i = 0; i < input; ++i) starts[axis] += c.shape(static_cast<std::size_t>(i))[axis];
+  return slice_of(c.ct(), std::move(starts), lengths, repeated(lengths.rank(), 1));
+}
+
+Outputs batch_concat(const BatchContext& c) {
+  Inputs inputs;
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) inputs.push_back(c.batched_in(i));
+  return apply(op_concat, std::move(inputs), make_intrusive<AxisAttributes>(c.as<AxisAttributes>().axis + 1));
+}
+
+}  // namespace
+
+// ---- the records ------------------------------------------------------------------------------------------
+
+constinit const Op op_reshape{
+    .id = OpId::reshape,
+    .name = "reshape",
+    .infer = infer_reshape,
+    .derivative = Derivative::linear,
+    .saves = {.inputs = 0},
+    .vjp = [](const VjpContext& c, int) { return reshape(c.ct(), c.shape(0)); },
+    .batch = batch_reshape,
+    .view = view_reshape,
+};
+
+constinit const Op op_permute_dims{
+    .id = OpId::permute_dims,
+    .name = "permute_dims",
+    .infer = infer_permute_dims,
+    .derivative = Derivative::linear,
+    .saves = {.inputs = 0},
+    .vjp = vjp_permute_dims,
+    .batch = batch_permute_dims,
+    .view = view_permute_dims,
+};
+
+constinit const Op op_broadcast_to{
+    .id = OpId::broadcast_to,
+    .name = "broadcast_to",
+    .infer = infer_broadcast_to,
+    .derivative = Derivative::linear,
+    .saves = {.inputs = 0},
+    .vjp = vjp_broadcast_to,
+    .batch = batch_broadcast_to,
+    .view = view_broadcast_to,
+};
+
+constinit const Op op_slice{
+    .id = OpId::slice,
+    .name = "slice",
+    .infer = infer_slice,
+    .derivative = Derivative::linear,
+    .saves = {.inputs = 0},
+    .vjp = vjp_slice,
+    .batch = batch_slice,
+    .view = view_slice,
+};
+
+constinit const Op op_pad{
+    .id = OpId::pad,
+    .name = "pad",
+    .infer = infer_pad,
+    .saves = {.inputs = 0},
+    .jvp = jvp_pad,
+    .vjp = vjp_pad,
+    .batch = batch_pad,
+};
+
+constinit const Op op_concat{
+    .id = OpId::concat,
+    .name = "concat",
+    .infer = infer_concat,
+    .derivative = Derivative::linear,
+    .saves = {.inputs = 0},
+    .vjp = vjp_concat,
+    .batch = batch_concat,
+};
+
+// ---- layout.h ---------------------------------------------------------------------------------------------
+
+namespace {
+
+// The shape with its length of -1 replaced by what makes it hold `count` elements.
+Shape inferred(Shape shape, Index count) {
+  Index* unknown = std::find(shape.begin(), shape.end(), Index{-1});
+  if (unknown == shape.end()) return shape;
+  *unknown = 1;
+  const Index others = shape.elements();
+  if (others <= 0 || count % others != 0) {
+    *unknown = -1;
+    fail<ShapeError>("reshape: the length -1 in {} cannot be inferred for {} elements", shape, count);
+  }
+  *unknown = count / others;
+  return shape;
+}
+
+}  // namespace
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  Shape target = inferred(shape, x.size());
+  if (target == x.shape()) return x;
+  return apply(op_reshape, {x}, make_intrusive<ShapeAttributes>(std::move(target)));
+}
+
+Tensor permute_dims(const Tensor& x, const Shape& axes) {
+  Shape normalized = axes;
+  for (Index& axis : normalized) axis = normalize_axis(axis, x.rank(), "permute_dims");
+  if (normalized == all_axes_of(x.rank())) return x;
+  return apply(op_permute_dims, {x}, make_intrusive<ShapeAttributes>(std::move(normalized)));
+}
+
+Tensor transpose(const Tensor& x) {
+  Shape axes = all_axes_of(x.rank());
+  std::reverse(axes.begin(), axes.end());
+  return permute_dims(x, axes);
+}
+
+Tensor matrix_transpose(const Tensor& x) {
+  if (x.rank() < 2) fail<ShapeError>("matrix_transpose: shape {} has fewer than 2 axes", x.shape());
+  Shape axes = all_axes_of(x.rank());
+  std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
+  return permute_dims(x, axes);
+}
+
+Tensor moveaxis(const Tensor& x, Index source, Index destination) {
+  const int from = normalize_axis(source, x.rank(), "moveaxis");
+  const int to = normalize_axis(destination, x.rank(), "moveaxis");
+  Shape axes = all_axes_of(x.rank());
+  axes.erase(axes.begin() + from);
+  axes.insert(axes.begin() + to, from);
+  return permute_dims(x, axes);
+}
+
+Tensor expand_dims(const Tensor& x, Index axis) {
+  Shape shape = x.shape();
+  shape.insert(shape.begin() + normalize_axis(axis, x.rank() + 1, "expand_dims"), 1);
+  return reshape(x, shape);
+}
+
+Tensor squeeze(const Tensor& x) {
+  Shape shape;
+  for (Index length : x.shape())
+    if (length != 1) shape.push_back(length);
+  return reshape(x, shape);
+}
+
+Tensor squeeze(const Tensor& x, const Axes& axes) {
+  Shape shape = x.shape();
+  const Shape dropped = axes.normalize(x.rank(), "squeeze");
+  for (std::size_t i = dropped.size(); i-- > 0;) {
+    const Index* length = shape.begin() + dropped[i];
+    if (*length != 1)
+      fail<ShapeError>("squeeze: axis {} of shape {} has length {}, not 1", dropped[i], x.shape(), *length);
+    shape.erase(length);
+  }
+  return reshape(x, shape);
+}
+
+Tensor broadcast_to(const Tensor& x, const Shape& shape) {
+  if (shape == x.shape()) return x;
+  return apply(op_broadcast_to, {x}, make_intrusive<ShapeAttributes>(shape));
+}
+
+Tensor flip(const Tensor& x) { return flip(x, all_axes); }
+
+Tensor flip(const Tensor& x, const Axes& axes) {
+  const Shape flipped = axes.normalize(x.rank(), "flip");
+  if (flipped.empty()) return x;
+  Shape starts = repeated(x.rank(), 0), steps = repeated(x.rank(), 1);
+  for (Index axis : flipped) {
+    starts[static_cast<std::size_t>(axis)] = x.shape(axis) - 1;
+    steps[static_cast<std::size_t>(axis)] = -1;
+  }
+  return slice_of(x, std::move(starts), x.shape(), std::move(steps));
+}
+
+// A lane's value has no storage of its own, so its strides say nothing.
+Tensor contiguous(const Tensor& x) { return x.is_contiguous() && x.node().storage ? x : apply(op_copy, {x}); }
+
+Tensor concat(const std::vector<Tensor>& xs, Index axis) {
+  if (xs.empty()) fail<ShapeError>("concat: nothing to join");
+  if (xs[0].rank() == 0) fail<ShapeError>("concat: a tensor of rank 0 has no axis to join along: use stack");
+  const int along = normalize_axis(axis, xs[0].rank(), "concat");
+  if (xs.size() == 1) return xs[0];
+  Dtype dtype = xs[0].dtype();
+  for (const Tensor& x : xs) dtype = promote(dtype, x.dtype());
+  Inputs inputs;
+  for (const Tensor& x : xs) inputs.push_back(astype(x, dtype));
+  return apply(op_concat, std::move(inputs), make_intrusive<AxisAttributes>(along));
+}
+
+Tensor stack(const std::vector<Tensor>& xs, Index axis) {
+  if (xs.empty()) fail<ShapeError>("stack: nothing to join");
+  const int along = normalize_axis(axis, xs[0].rank() + 1, "stack");
+  std::vector<Tensor> expanded;
+  for (const Tensor& x : xs) {
+    if (x.shape() != xs[0].shape()) fail<ShapeError>("stack: shapes {} and {} differ", xs[0].shape(), x.shape());
+    expanded.push_back(expand_dims(x, along));
+  }
+  return concat(expanded, along);
+}
+
+Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, Scalar value) {
+  if (widths.size() != x.shape().size())
+    fail<ShapeError>("pad: {} pairs of widths for shape {}: give one for each axis", widths.size(), x.shape());
+  if (value.kind == Scalar::Kind::floating && !is_float(x.dtype()))
+    fail<DtypeError>("pad: the value {} is no {}: convert x with astype", value.floating, x.dtype());
+  Shape kept = x.shape(), first = repeated(x.rank(), 0), padded = x.shape(), starts = first;
+  const Shape ones = repeated(x.rank(), 1);
+  for (std::size_t axis = 0; axis < widths.size(); ++axis) {
+    const auto [before, after] = widths[axis];
+    first[axis] = std::max<Index>(-before, 0);
+    kept[axis] += std::min<Index>(before, 0) + std::min<Index>(after, 0);
+    if (kept[axis] < 0)
+      fail<ShapeError>("pad: widths {{{}, {}}} cut more than length {} of axis {}", before, after, x.shape()[axis], axis);
+    starts[axis] = std::max<Index>(before, 0);
+    padded[axis] = kept[axis] + starts[axis] + std::max<Index>(after, 0);
+  }
+  const Tensor middle = kept == x.shape() ? x : slice_of(x, std::move(first), kept, ones);
+  return padded == kept ? middle : pad_into(middle, std::move(padded), std::move(starts), ones, value.floating);
+}
+
+}  // namespace stave

@@ -1,0 +1,59 @@
+// Layout: views of the same data where strides can express them, copies where not. And joining, padding, slicing.
+#pragma once
+
+#include <vector>
+
+#include <stave/core/ops/reduce.h>
+#include <stave/core/tensor.h>
+
+namespace stave {
+
+// Basic indexing, on Tensor itself: x(1, slice(2, none), ellipsis, newaxis).
+inline constexpr Tensor::None none{};
+inline constexpr Tensor::Ellipsis ellipsis{};
+inline constexpr Tensor::NewAxis newaxis{};
+
+/// One bound of a slice: an integer, negative from the end, or `none`.
+struct Bound {
+  std::optional<Index> value;
+  Bound(Tensor::None) {}
+  template <std::integral I>
+  Bound(I index) : value(static_cast<Index>(index)) {}
+};
+/// Python's start:stop:step. slice() is everything, slice(1, none) all but the first, slice(none, none, -1) reversed.
+/// Bounds beyond the axis are cut, as in Python; indices (not slices) out of range throw IndexError.
+inline Tensor::Slice slice() { return {}; }
+inline Tensor::Slice slice(Bound stop) { return {std::nullopt, stop.value, std::nullopt}; }
+inline Tensor::Slice slice(Bound start, Bound stop, Bound step = none) { return {start.value, stop.value, step.value}; }
+
+/// The same elements in row-major order in another shape; one length may be -1.
+Tensor reshape(const Tensor& x, const Shape& shape);
+/// Axis i of the result is axis axes[i] of x.
+Tensor permute_dims(const Tensor& x, const Shape& axes);
+/// The axes in reverse order.
+Tensor transpose(const Tensor& x);
+/// The last two axes exchanged.
+Tensor matrix_transpose(const Tensor& x);
+/// Axes moved from `source` to `destination`, the others in order.
+Tensor moveaxis(const Tensor& x, Index source, Index destination);
+/// A new axis of length 1 at `axis` of the result.
+Tensor expand_dims(const Tensor& x, Index axis);
+/// Without the given axes (or all axes) of length 1. Throws ShapeError for a longer one.
+Tensor squeeze(const Tensor& x);
+Tensor squeeze(const Tensor& x, const Axes& axes);
+/// A view in which axes of length 1, and new leading ones, repeat.
+Tensor broadcast_to(const Tensor& x, const Shape& shape);
+/// The order of elements reversed along axes.
+Tensor flip(const Tensor& x);
+Tensor flip(const Tensor& x, const Axes& axes);
+/// All elements, in row-major order, in memory of its own kind: x itself if it is contiguous.
+Tensor contiguous(const Tensor& x);
+
+/// Joined along an existing axis; dtypes are promoted.
+Tensor concat(const std::vector<Tensor>& xs, Index axis = 0);
+/// Joined along a new axis.
+Tensor stack(const std::vector<Tensor>& xs, Index axis = 0);
+/// widths[axis] = {before, after}: that many elements of `value` around x; negative widths cut.
+Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, Scalar value = 0);
+
+}  // namespace stave

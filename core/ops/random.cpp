@@ -1,0 +1,169 @@
+// Random numbers. The operations hash counters under keys (attributes.h says how); all else is composed of them.
+//
+// Keys have leading batch axes, so that the batch of a vmap is one more of them: split keys give each lane what a loop gives.
+
+#include <stave/core/ops/random.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/index.h>
+#include <stave/core/ops/layout.h>
+
+namespace stave {
+
+using stave_detail::fail;
+
+namespace {
+
+// The batch axes of keys [batch..., 2]. Validates.
+Shape batch_of(const Tensor& keys, const char* operation) {
+  if (keys.dtype() != uint32 || keys.rank() == 0 || keys.shape(-1) != 2)
+    fail<ShapeError>("{}: keys are uint32 tensors of shape [..., 2], not {} {}", operation, keys.dtype(), keys.shape());
+  Shape batch = keys.shape();
+  batch.pop_back();
+  return batch;
+}
+
+// [batch..., shape...] of dtype.
+void infer_drawn(const Call& call, const Shape& shape, Dtype dtype, SmallVector<Abstract, 1>& outputs) {
+  Shape result = batch_of(call.input(0), call.op().name);
+  for (Index length : shape) {
+    if (length < 0) fail<ShapeError>("{}: shape {} has a negative length", call.op().name, shape);
+    result.push_back(length);
+  }
+  outputs.push_back({std::move(result), dtype});
+}
+
+void infer_fold_in(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor &keys = call.input(0), &data = call.input(1);
+  if (data.dtype() != uint32 || batch_of(keys, "fold_in") != data.shape())
+    fail<ShapeError>("fold_in: data must be uint32, one number for each key here, not {} {} for keys {}", data.dtype(),
+                     data.shape(), keys.shape());
+  outputs.push_back({keys.shape(), uint32});
+}
+
+void infer_random_bits(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  infer_drawn(call, call.as<RandomAttributes>().shape, uint32, outputs);
+}
+
+void infer_random_uniform(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const auto& attributes = call.as<UniformAttributes>();
+  if (!is_float(attributes.dtype))
+    fail<DtypeError>("random_uniform: {} is not a floating dtype: draw floats and convert with astype", attributes.dtype);
+  infer_drawn(call, attributes.shape, attributes.dtype, outputs);
+}
+
+void infer_random_permutation(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Shape& shape = call.as<RandomAttributes>().shape;
+  if (shape.rank() != 1 || shape[0] > std::numeric_limits<std::int32_t>::max())
+    fail<ShapeError>("random_permutation: {} is not one length that int32 holds", shape);
+  infer_drawn(call, shape, int32, outputs);
+}
+
+// The batch is one more batch axis of the inputs.
+Outputs batch_leading(const BatchContext& c) {
+  Inputs inputs;
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) inputs.push_back(c.batched_in(i));
+  return apply(c.call.op(), std::move(inputs), c.attributes());
+}
+
+}  // namespace
+
+constinit const Op op_fold_in{
+    .id = OpId::fold_in,
+    .name = "fold_in",
+    .infer = infer_fold_in,
+    .derivative = Derivative::zero,
+    .batch = batch_leading,
+};
+
+constinit const Op op_random_bits{
+    .id = OpId::random_bits,
+    .name = "random_bits",
+    .infer = infer_random_bits,
+    .derivative = Derivative::zero,
+    .batch = batch_leading,
+};
+
+constinit const Op op_random_uniform{
+    .id = OpId::random_uniform,
+    .name = "random_uniform",
+    .infer = infer_random_uniform,
+    .derivative = Derivative::zero,
+    .batch = batch_leading,
+};
+
+constinit const Op op_random_permutation{
+    .id = OpId::random_permutation,
+    .name = "random_permutation",
+    .infer = infer_random_permutation,
+    .derivative = Derivative::zero,
+    .batch = batch_leading,
+};
+
+// ---- keys -------------------------------------------------------------------------------------------------
+
+Key::Key(std::uint64_t seed)
+    : data_(from(std::vector{static_cast<std::uint32_t>(seed >> 32), static_cast<std::uint32_t>(seed)})) {}
+
+Key::Key(Tensor data) : data_(std::move(data)) {
+  if (data_.dtype() != uint32 || data_.shape() != Shape(2))
+    fail<ShapeError>("Key: a key is a uint32 tensor of shape [2], not {} {}: give one row of split(key, n)", data_.dtype(),
+                     data_.shape());
+}
+
+// Key i is fold_in of i.
+Tensor split(const Key& key, Index n) {
+  if (n < 0) fail<ShapeError>("split: {} keys", n);
+  const Tensor counters = arange(0, n, 1, uint32, key.data().device());
+  return apply(op_fold_in, {broadcast_to(key.data(), {n, 2}), counters});
+}
+
+Key fold_in(const Key& key, std::uint32_t data) {
+  return Key(apply(op_fold_in, {key.data(), full({}, data, uint32, key.data().device())}));
+}
+
+Key fold_in(const Key& key, const Tensor& data) {
+  if (!is_integer(data.dtype())) fail<DtypeError>("fold_in: data is {}, not an integer", data.dtype());
+  if (data.rank() != 0) fail<ShapeError>("fold_in: data has shape {}, not []: vmap over it", data.shape());
+  return Key(apply(op_fold_in, {key.data(), astype(data, uint32)}));
+}
+
+// ---- numbers ----------------------------------------------------------------------------------------------
+
+Tensor random_bits(const Key& key, const Shape& shape) {
+  return apply(op_random_bits, {key.data()}, make_intrusive<RandomAttributes>(shape));
+}
+
+Tensor uniform(const Key& key, const Shape& shape, double low, double high, Dtype dtype) {
+  return apply(op_random_uniform, {key.data()}, make_intrusive<UniformAttributes>(shape, dtype, low, high));
+}
+
+// u lies in (-1, 1): -1 itself, where erfinv is infinite, is left out.
+Tensor normal(const Key& key, const Shape& shape, Dtype dtype) {
+  const double low = dtype == float64 ? std::nextafter(-1.0, 0.0) : std::nextafter(-1.0f, 0.0f);
+  return std::numbers::sqrt2 * erfinv(uniform(key, shape, low, 1, dtype));
+}
+
+Tensor bernoulli(const Key& key, double p, const Shape& shape) { return uniform(key, shape) < p; }
+
+Tensor bernoulli(const Key& key, const Tensor& p) {
+  return uniform(key, p.shape(), 0, 1, p.dtype() == float64 ? float64 : float32) < p;
+}
+
+Tensor permutation(const Key& key, Index n) {
+  return apply(op_random_permutation, {key.data()}, make_intrusive<RandomAttributes>(Shape(n)));
+}
+
+Tensor permutation(const Key& key, const Tensor& x) {
+  if (x.rank() == 0) fail<ShapeError>("permutation: a tensor of rank 0 has no entries to permute");
+  return take(x, permutation(key, x.shape(0)), 0);
+}
+
+}  // namespace stave

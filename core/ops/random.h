@@ -1,0 +1,55 @@
+// Random numbers: explicit keys, counter-based, the same on every run and backend.
+//
+// The generator is Threefry-2x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011); bits, uniform,
+// split and fold_in equal jax.random's with its default settings. The same key gives the same numbers: split it.
+//   auto [a, b] = split(Key(0));
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include <stave/core/tensor.h>
+
+namespace stave {
+
+/// A key: two words, kept in a uint32 tensor of shape [2], so that a vmapped function may be given one for each lane.
+class Key {
+ public:
+  explicit Key(std::uint64_t seed);
+  /// From a row of split(key, n).
+  explicit Key(Tensor data);
+  const Tensor& data() const noexcept { return data_; }
+
+ private:
+  Tensor data_;
+};
+
+/// n new keys, rows of a uint32 tensor [n, 2]: vmap over it, or Key(keys[i]).
+Tensor split(const Key& key, Index n);
+/// N new keys: auto [a, b] = split(key);
+template <std::size_t N = 2>
+std::array<Key, N> split(const Key& key) {
+  const Tensor keys = split(key, static_cast<Index>(N));
+  return [&]<std::size_t... i>(std::index_sequence<i...>) {
+    return std::array<Key, N>{Key(keys[static_cast<Index>(i)])...};
+  }(std::make_index_sequence<N>());
+}
+/// A new key of a key and a number (an epoch, a lane).
+Key fold_in(const Key& key, std::uint32_t data);
+Key fold_in(const Key& key, const Tensor& data);
+
+/// Uniform uint32.
+Tensor random_bits(const Key& key, const Shape& shape);
+/// Uniform in [low, high): float32 or float64.
+Tensor uniform(const Key& key, const Shape& shape = {}, double low = 0, double high = 1, Dtype dtype = float32);
+/// Standard normal: sqrt(2) erfinv(u) of a uniform u in (-1, 1).
+Tensor normal(const Key& key, const Shape& shape = {}, Dtype dtype = float32);
+/// true with probability p.
+Tensor bernoulli(const Key& key, double p, const Shape& shape = {});
+Tensor bernoulli(const Key& key, const Tensor& p);
+/// 0 ... n-1 in a random order, int32.
+Tensor permutation(const Key& key, Index n);
+/// The entries of x along its first axis in a random order.
+Tensor permutation(const Key& key, const Tensor& x);
+
+}  // namespace stave

@@ -1,0 +1,90 @@
+// Reductions: over all axes, over one (sum(x, 0), sum(x, -1)) or over several (sum(x, {0, 2})).
+//
+// The result loses the reduced axes, or keeps them with length 1: sum(x, 0, keepdims). Sums of floats accumulate pairwise or
+// wider. Integers keep their dtype; uint8 sums to uint32 and bool to int32.
+#pragma once
+
+#include <concepts>
+#include <optional>
+
+#include <stave/core/tensor.h>
+
+namespace stave {
+
+/// Which axes: an int, {0, 1}, a vector of ints, or all_axes. Negative ones count from the end.
+class Axes {
+ public:
+  template <std::integral I>
+    requires(!std::same_as<I, bool>)
+  Axes(I axis) : list_(Shape(axis)) {}
+  template <std::integral I>
+    requires(!std::same_as<I, bool>)
+  Axes(std::initializer_list<I> axes) : list_(Shape(std::span<const I>(axes.begin(), axes.size()))) {}
+  template <std::integral I>
+  Axes(const std::vector<I>& axes) : list_(Shape(axes)) {}
+  Axes(Shape axes) : list_(std::move(axes)) {}
+  Axes(bool) = delete;  // sum(x, true): write sum(x, axes, keepdims)
+  static Axes all() { return Axes(); }
+
+  /// Sorted, counted from the front. Throws IndexError for one out of range, ShapeError for one given twice.
+  Shape normalize(int rank, const char* operation) const;
+
+ private:
+  Axes() = default;
+  std::optional<Shape> list_;  // empty: all
+};
+inline const Axes all_axes = Axes::all();
+
+struct KeepDims {
+  bool value = true;
+};
+inline constexpr KeepDims keepdims{true};
+inline constexpr KeepDims drop_dims{false};
+
+#define STAVE_REDUCTION(name)      \
+  Tensor name(const Tensor& x);    \
+  Tensor name(const Tensor& x, const Axes& axes, KeepDims keep = drop_dims);
+
+STAVE_REDUCTION(sum)
+STAVE_REDUCTION(prod)  ///< derivatives are exact where factors are 0
+STAVE_REDUCTION(mean)
+STAVE_REDUCTION(max)   ///< NaN wins; ties share the derivative equally; throws ShapeError for nothing to choose from
+STAVE_REDUCTION(min)
+STAVE_REDUCTION(all)
+STAVE_REDUCTION(any)
+STAVE_REDUCTION(logsumexp)  ///< log(sum(exp(x))), without overflow
+#undef STAVE_REDUCTION
+
+/// Divided by n - correction: 0 gives the population's variance, 1 the unbiased estimate.
+Tensor var(const Tensor& x);
+Tensor var(const Tensor& x, const Axes& axes, KeepDims keep = drop_dims, double correction = 0);
+/// sqrt(var(x)). With `using namespace stave` write stave::std: the plain word is the standard library's.
+Tensor std(const Tensor& x);
+Tensor std(const Tensor& x, const Axes& axes, KeepDims keep = drop_dims, double correction = 0);
+
+/// int32 position of the first largest element: in the flattened tensor, or along one axis.
+Tensor argmax(const Tensor& x);
+Tensor argmax(const Tensor& x, Index axis, KeepDims keep = drop_dims);
+Tensor argmin(const Tensor& x);
+Tensor argmin(const Tensor& x, Index axis, KeepDims keep = drop_dims);
+
+/// sqrt(sum(x^2)), the Euclidean (for matrices Frobenius) norm; derivative 0 at 0.
+Tensor norm(const Tensor& x);
+Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep = drop_dims);
+
+// The larger of two is maximum(a, b); of two C++ numbers, std::max.
+Tensor max(const Tensor&, const Tensor&) = delete;
+Tensor min(const Tensor&, const Tensor&) = delete;
+template <class A, class B>
+  requires(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>)
+void max(A, B) = delete;
+template <class A, class B>
+  requires(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>)
+void min(A, B) = delete;
+
+/// exp(x) / sum(exp(x)) along an axis, without overflow.
+Tensor softmax(const Tensor& x, Index axis = -1);
+/// x - logsumexp(x) along an axis.
+Tensor log_softmax(const Tensor& x, Index axis = -1);
+
+}  // namespace stave

@@ -1,0 +1,28 @@
+// Reading values as an observer does: what is physically there, past all handlers. Printing and traces stand on it.
+//
+// Nothing here performs an operation that a handler could see, tape or count. See also Tensor::str() (print.cpp).
+#pragma once
+
+#include <vector>
+
+#include <stave/core/effect.h>
+#include <stave/core/tensor.h>
+
+namespace stave_detail {
+
+/// The value whose storage stands behind x, a lane's value under vmap: the batch of all lanes, with the lanes as axis 0 (it
+/// may again be a lane's value, of an outer vmap). Null if x has storage of its own. Throws TransformError if x has neither:
+/// a value that escaped its transform. The pointer lives as long as x.
+const Tensor* lanes_of(const Tensor& x);
+
+/// The values that stand behind x, free of all notes: a view of x's own storage, or of the storage of its lanes' batch.
+Tensor observed(const Tensor& x);
+
+/// All elements of what `observed` gave, or of a view of it, in row-major order. Copies; waits for the device.
+template <class T>
+std::vector<T> read_elements(const Tensor& values) {
+  UnderFrame past_all_handlers(nullptr);
+  return values.to_vector<T>();
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,60 @@
+// Shapes, strides and axes.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <stave/core/small_vector.h>
+
+namespace stave {
+
+/// Lengths, strides (in elements) and positions.
+using Index = std::int64_t;
+
+/// A list of axes, lengths or strides. Built from any integers: Shape{2, n}, {2, 3}, 5, or a vector of them.
+class Shape : public SmallVector<Index, 4> {
+ public:
+  Shape() noexcept = default;
+  template <std::integral... I>
+    requires(sizeof...(I) > 0)
+  Shape(I... lengths) {
+    (push_back(static_cast<Index>(lengths)), ...);
+  }
+  template <std::integral I>
+  Shape(const std::vector<I>& lengths) {
+    append(lengths.begin(), lengths.end());
+  }
+  template <std::integral I, std::size_t n>
+  Shape(std::span<I, n> lengths) {
+    append(lengths.begin(), lengths.end());
+  }
+
+  int rank() const noexcept { return static_cast<int>(size()); }
+  /// Number of elements of an array of this shape: the product of the lengths, 1 for rank 0.
+  Index elements() const noexcept {
+    Index n = 1;
+    for (Index length : *this) n *= length;
+    return n;
+  }
+  /// "[2,3]"
+  std::string str() const;
+};
+
+using Strides = Shape;
+
+/// The strides of a contiguous row-major array of this shape.
+Strides contiguous_strides(const Shape& shape);
+
+/// True if elements lie row-major without gaps. Axes of length 1, and arrays without elements, do not matter.
+bool is_contiguous(const Shape& shape, const Strides& strides);
+
+/// NumPy's broadcasting: the shape that both extend to. Throws ShapeError naming `operation`.
+Shape broadcast_shapes(const Shape& a, const Shape& b, const char* operation);
+
+/// The axis counted from the front, for -rank <= axis < rank. Throws IndexError naming `operation`.
+int normalize_axis(Index axis, int rank, const char* operation);
+
+}  // namespace stave

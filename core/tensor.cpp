@@ -1,0 +1,95 @@
+// Tensor's members: reading values, single elements, errors.
+
+#include <stave/core/tensor.h>
+
+#include <cstring>
+
+#include <stave/core/fail.h>
+#include <stave/core/note.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/read_storage.h>
+
+namespace stave {
+
+using stave_detail::fail;
+
+void Tensor::throw_undefined() {
+  fail<TransformError>("an empty Tensor is used: it was default-constructed or moved from");
+}
+
+Index Tensor::shape(Index axis) const {
+  return shape()[static_cast<std::size_t>(normalize_axis(axis, rank(), "shape"))];
+}
+
+namespace {
+
+// A value with storage: x itself, or what a handler gives for a lane's value.
+Tensor readable(const Tensor& x) {
+  if (x.node().storage) {
+    check_not_escaped(x.node());
+    return x;
+  }
+  return perform(ReadStorage{x});
+}
+
+// Contiguous, computed past all handlers: reading observes a value, it is no part of the program.
+Tensor laid_out(const Tensor& x) {
+  stave_detail::UnderFrame below_all(nullptr);
+  return contiguous(x);
+}
+
+void check_dtype(const Tensor& x, Dtype dtype, const char* what) {
+  if (x.dtype() != dtype)
+    fail<DtypeError>("{}: the tensor is {} {}, not {}: convert it with astype, or ask for its own type", what,
+                     x.dtype(), x.shape(), dtype);
+}
+
+}  // namespace
+
+Tensor ReadStorage::unhandled() const {
+  check_not_escaped(value.node());  // throws: the value belongs to a transform
+  return value;
+}
+
+void Tensor::stave_detail_item(Dtype dtype, void* value) const {
+  if (size() != 1)
+    fail<ShapeError>("item: the tensor of shape {} has {} elements, not one", shape(), size());
+  const Tensor x = readable(*this);
+  const void* element = x.node().data();
+  visit_dtype(x.dtype(), [&](auto from) {
+    std::memcpy(&from, element, sizeof from);
+    visit_dtype(dtype, [&](auto to) {
+      to = static_cast<decltype(to)>(from);
+      std::memcpy(value, &to, sizeof to);
+    });
+  });
+}
+
+void Tensor::stave_detail_read(Dtype dtype, void* values) const {
+  check_dtype(*this, dtype, "to_vector");
+  const Tensor x = laid_out(readable(*this));
+  const auto bytes = static_cast<std::size_t>(x.size()) * size_of(dtype);
+  if (bytes) std::memcpy(values, x.node().data(), bytes);
+}
+
+const void* Tensor::stave_detail_data(Dtype dtype) const {
+  check_dtype(*this, dtype, "data");
+  if (!is_contiguous())
+    fail<ShapeError>("data: the tensor of shape {} is not contiguous (strides {}): use data of contiguous(x), or to_vector",
+                     shape(), strides());
+  if (device() != cpu) fail<DeviceError>("data: the tensor lives on {}: use to_vector", device().str());
+  if (!node().storage) check_not_escaped(node());
+  return node().data();
+}
+
+Tensor::operator bool() const {
+  if (size() != 1)
+    fail<ShapeError>("bool: the truth of a tensor of shape {} is ambiguous: use all(x) or any(x); to compare tensors, "
+                     "array_equal(a, b) or allclose(a, b)", shape());
+  return item<bool>();
+}
+
+}  // namespace stave

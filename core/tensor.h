@@ -1,0 +1,215 @@
+// Tensors: immutable n-dimensional arrays behind a cheap reference-counted handle.
+//
+// Start reading at `Tensor`. What it points at, `Node`, carries a shape, strides, a dtype, storage, and `notes`: what running
+// handlers keep about this very value (note.h). Layout changes are views of the same storage.
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <iosfwd>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <stave/core/backend.h>
+#include <stave/core/device.h>
+#include <stave/core/dtype.h>
+#include <stave/core/error.h>
+#include <stave/core/pool.h>
+#include <stave/core/shape.h>
+
+namespace stave {
+
+struct Note;
+
+/// One value. Immutable once it is shared; its notes change only while one handle owns it (note.h).
+struct Node : RefCounted, stave_detail::Pooled {
+  Dtype dtype;
+  Device device;
+  StoragePtr storage;  // null: the value of a lane under vmap, which has no storage of its own
+  Index offset = 0;    // of element (0, ..., 0) in the storage, in elements
+  Shape shape;
+  Strides strides;  // in elements
+  Note* notes = nullptr;
+
+  Node(Dtype dtype, Device device, Shape shape, Strides strides, StoragePtr storage, Index offset = 0)
+      : dtype(dtype), device(device), storage(std::move(storage)), offset(offset), shape(std::move(shape)),
+        strides(std::move(strides)) {}
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  void* data() const { return static_cast<char*>(storage->data) + offset * static_cast<Index>(size_of(dtype)); }
+  View view() const { return {data(), dtype, shape, strides}; }
+  bool contiguous() const { return is_contiguous(shape, strides); }
+};
+using NodePtr = IntrusivePtr<Node>;
+
+/// A C++ number as an operand. Weak: it takes the dtype of the tensor that it meets, within its kind (bool < integer <
+/// float): float32 + 1.0 stays float32, int32 * 0.1 becomes float32.
+class Scalar {
+ public:
+  enum class Kind : std::uint8_t { boolean, integer, floating };
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Scalar(T value) : kind(kind_of<T>()), floating(static_cast<double>(value)), integer(to_integer(value)) {}
+
+  Kind kind;
+  double floating;       // the value
+  std::int64_t integer;  // the value, if it is not floating
+
+  /// The dtype of the result when this meets a tensor of dtype `other`.
+  Dtype with(Dtype other) const;
+  /// The dtype that this has alone: bool, int32 (int64 if it does not fit) or float32.
+  Dtype alone() const;
+
+ private:
+  template <class T>
+  static constexpr Kind kind_of() {
+    if (std::is_same_v<T, bool>) return Kind::boolean;
+    return std::is_floating_point_v<T> ? Kind::floating : Kind::integer;
+  }
+  template <class T>
+  static std::int64_t to_integer(T value) {
+    if constexpr (std::is_floating_point_v<T>) return 0;
+    else return static_cast<std::int64_t>(value);
+  }
+};
+
+class Tensor {
+ public:
+  /// No value at all: every use but assignment and `defined()` throws.
+  Tensor() noexcept = default;
+  explicit Tensor(NodePtr node) noexcept : node_(std::move(node)) {}
+  /// A rank-0 tensor of a C++ number: bool, int32 (int64 if need be) or float32.
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  explicit Tensor(T value) : Tensor(from_scalar(Scalar(value))) {}
+
+  bool defined() const noexcept { return static_cast<bool>(node_); }
+  const Shape& shape() const { return node().shape; }
+  /// Length of one axis; negative ones count from the end.
+  Index shape(Index axis) const;
+  int rank() const { return node().shape.rank(); }
+  Index size() const { return node().shape.elements(); }
+  Dtype dtype() const { return node().dtype; }
+  Device device() const { return node().device; }
+  /// Strides in elements.
+  const Strides& strides() const { return node().strides; }
+  bool is_contiguous() const { return node().contiguous(); }
+
+  /// The value of a tensor of one element, converted as by static_cast. Reads the device; throws ShapeError for more than one.
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  T item() const {
+    T value;
+    stave_detail_item(dtype_for<T>(), &value);
+    return value;
+  }
+  /// All elements in row-major order. T must be the type of the dtype.
+  template <class T>
+  std::vector<T> to_vector() const {
+    std::vector<T> values(static_cast<std::size_t>(size()));
+    if constexpr (std::is_same_v<T, bool>) {
+      std::vector<std::uint8_t> bytes(values.size());
+      stave_detail_read(dtype_of<T>(), bytes.data());
+      values.assign(bytes.begin(), bytes.end());
+    } else {
+      stave_detail_read(dtype_of<T>(), values.data());
+    }
+    return values;
+  }
+  /// The elements of a contiguous host tensor, in place. T must be the type of the dtype. Valid while the tensor lives.
+  template <class T>
+  std::span<const T> data() const {
+    return {static_cast<const T*>(stave_detail_data(dtype_of<T>())), static_cast<std::size_t>(size())};
+  }
+
+  /// Reads a single element. `if (x == y)` on arrays throws and names array_equal and allclose.
+  explicit operator bool() const;
+  template <class T>
+    requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
+  explicit operator T() const {
+    return item<T>();
+  }
+
+  /// Basic indexing, a view: x(1), x(slice(1, none), -1), x(ellipsis, newaxis, 0). See layout.h for `slice`.
+  template <class... I>
+  Tensor operator()(const I&... indices) const {
+    return stave_detail_index({Subscript(indices)...});
+  }
+  /// x[i] is x(i): entry i of the first axis; negative counts from the end.
+  template <class I>
+  Tensor operator[](const I& index) const {
+    return stave_detail_index({Subscript(index)});
+  }
+
+  /// As NumPy prints it, without the dtype.
+  std::string str() const;
+
+  // For handlers and backends.
+  const Node& node() const {
+    if (!node_) throw_undefined();
+    return *node_;
+  }
+  const NodePtr& node_ptr() const noexcept { return node_; }
+  NodePtr& node_ptr() noexcept { return node_; }
+
+  // Basic-index building blocks.
+  struct None {};
+  struct Ellipsis {};
+  struct NewAxis {};
+  struct Slice {
+    std::optional<Index> start, stop, step;
+  };
+  struct Subscript {
+    template <std::integral I>
+    Subscript(I index) : value(static_cast<Index>(index)) {}
+    Subscript(Slice slice) : value(slice) {}
+    Subscript(Ellipsis ellipsis) : value(ellipsis) {}
+    Subscript(NewAxis newaxis) : value(newaxis) {}
+    std::variant<Index, Slice, Ellipsis, NewAxis> value;
+  };
+
+ private:
+  template <class T>
+  static constexpr Dtype dtype_for() {
+    if constexpr (std::is_floating_point_v<T>) return sizeof(T) <= 4 ? Dtype::float32 : Dtype::float64;
+    else if constexpr (has_dtype<T>) return dtype_of<T>();
+    else return Dtype::int64;
+  }
+  static Tensor from_scalar(Scalar value);
+  [[noreturn]] static void throw_undefined();
+  void stave_detail_item(Dtype dtype, void* value) const;
+  void stave_detail_read(Dtype dtype, void* values) const;
+  const void* stave_detail_data(Dtype dtype) const;
+  Tensor stave_detail_index(std::initializer_list<Subscript> subscripts) const;
+
+  NodePtr node_;
+};
+
+std::ostream& operator<<(std::ostream& out, const Tensor& x);
+
+/// An operand: a tensor, or a C++ number, which is weak (see Scalar).
+class Operand {
+ public:
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Operand(T value) : scalar_(value), is_scalar_(true) {}
+  Operand(Scalar value) : scalar_(value), is_scalar_(true) {}
+  Operand(Tensor tensor) noexcept : tensor_(std::move(tensor)), scalar_(false) {}
+
+  bool is_scalar() const noexcept { return is_scalar_; }
+  const Tensor& tensor() const& { return tensor_; }
+  Tensor tensor() && { return std::move(tensor_); }
+  Scalar scalar() const { return scalar_; }
+
+ private:
+  Tensor tensor_;
+  Scalar scalar_;
+  bool is_scalar_ = false;
+};
+
+}  // namespace stave

@@ -1,0 +1,88 @@
+#include <stave/handlers/check_grads.h>
+
+#include <cmath>
+#include <limits>
+
+#include <stave/core/fail.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/random.h>
+#include <stave/core/ops/reduce.h>
+#include <stave/handlers/jvp_flat.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+Tensors random_like(std::span<const Tensor> xs, std::uint64_t seed) {
+  Tensors result;
+  for (const Tensor& x : xs)
+    result.push_back(is_float(x.dtype()) ? normal(fold_in(Key(seed), static_cast<std::uint32_t>(result.size())), x.shape(), x.dtype())
+                                         : zeros_like(x));
+  return result;
+}
+
+// The inner product over all floating tensors, in float64.
+double inner(std::span<const Tensor> a, std::span<const Tensor> b) {
+  double total = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (is_float(a[i].dtype())) total += sum(astype(a[i], float64) * astype(b[i], float64)).item<double>();
+  return total;
+}
+
+Outputs moved(FlatFunction f, std::span<const Tensor> xs, std::span<const Tensor> direction, double step) {
+  Tensors at;
+  for (std::size_t i = 0; i < xs.size(); ++i) at.push_back(xs[i] + step * direction[i]);
+  return f(at);
+}
+
+void compare(const char* what, int order, double a, double b, double size, double tolerance) {
+  if (std::abs(a - b) <= tolerance * (1 + size)) return;
+  fail<TransformError>("check_grads: {} at order {} disagree: {} and {}, tolerance {}", what, order, a, b, tolerance * (1 + size));
+}
+
+void check_order(FlatFunction f, std::span<const Tensor> primals, const CheckGradsOptions& options, int order) {
+  const Tensors direction = random_like(primals, 1);
+  const FlatJvp forward = jvp_flat(f, primals, direction);
+  const Tensors weights = random_like(forward.outputs, 2);
+  const double derivative = inner(weights, forward.tangents);
+
+  const double above = inner(weights, moved(f, primals, direction, options.step));
+  const double below = inner(weights, moved(f, primals, direction, -options.step));
+  const double difference = (above - below) / (2 * options.step);
+  compare("jvp and the central difference", order, derivative, difference, std::abs(difference), options.tolerance);
+
+  FlatVjp reverse = vjp_flat(f, primals, "check_grads");
+  Tensors cotangents = weights;
+  for (Tensor& cotangent : cotangents)
+    if (!is_float(cotangent.dtype())) cotangent = Tensor();
+  const double adjoint = inner(reverse.pullback(cotangents), direction);
+  compare("vjp and jvp (the adjoint identity)", order, adjoint, derivative, std::abs(derivative), options.tolerance);
+
+  if (order == options.order) return;
+  check_order([&](std::span<const Tensor> xs) { return jvp_flat(f, xs, direction).tangents; }, primals, options, order + 1);
+  check_order(
+      [&](std::span<const Tensor> xs) {
+        const Tensors gradients = vjp_flat(f, xs, "check_grads").pullback(cotangents);
+        return Outputs(gradients.begin(), gradients.end());
+      },
+      primals, options, order + 1);
+}
+
+}  // namespace
+
+void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const CheckGradsOptions& options) {
+  bool doubles = true;
+  for (const Tensor& primal : primals) doubles &= primal.dtype() == float64;
+  CheckGradsOptions filled = options;
+  const double epsilon = doubles ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  if (filled.step == 0) filled.step = std::cbrt(epsilon);
+  if (filled.tolerance == 0) filled.tolerance = doubles ? 1e-6 : 1e-2;
+  check_order(f, primals, filled, 1);
+}
+
+}  // namespace stave

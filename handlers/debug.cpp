@@ -1,0 +1,220 @@
+#include <stave/handlers/debug.h>
+
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <limits>
+#include <mutex>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include <stave/core/fail.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/print.h>
+
+namespace stave {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// ---- where an operation is performed ----------------------------------------------------------------------
+
+struct Place {
+  int depth = 0;
+  std::string labels;  // "  [backward of grad]"
+};
+
+// From the operation that the program performed to the one that `interception` answers: each handler at work in between
+// counts, and each scope on the way down to it.
+Place place_of(const Interception* interception) {
+  Place place;
+  for (; interception; interception = interception->outer) {
+    place.depth += interception->outer != nullptr;
+    std::string here;
+    for (const Frame* frame = interception->performer; frame && frame != interception->handling; frame = frame->below) {
+      if (frame->handler) continue;
+      ++place.depth;
+      here += fmt::format("  [{}]", frame->label);
+    }
+    place.labels = here + place.labels;
+  }
+  return place;
+}
+
+// ---- notation ---------------------------------------------------------------------------------------------
+
+const char* short_name(Dtype dtype) {
+  constexpr const char* names[dtype_count] = {"bool", "u8", "u32", "i32", "i64", "f32", "f64"};
+  return names[static_cast<int>(dtype)];
+}
+
+std::string notation(const Tensor& x) {
+  return x.defined() ? short_name(x.dtype()) + x.shape().str() : "undefined";
+}
+
+std::string notation(std::span<const Tensor> xs) {
+  std::string list;
+  for (const Tensor& x : xs) list += (list.empty() ? "" : ", ") + notation(x);
+  return list;
+}
+
+// "sum axes=[0] f32[64] -> "
+std::string left_side(const Call& call) {
+  std::string text = call.op().name;
+  if (call.attributes())
+    if (const std::string attributes = call.attributes()->str(); !attributes.empty()) text += ' ' + attributes;
+  if (!call.inputs().empty()) text += ' ' + notation(call.inputs());
+  return text + " -> ";
+}
+
+std::string in_units(Clock::duration duration) {
+  const double ns = std::chrono::duration<double, std::nano>(duration).count();
+  struct Unit {
+    double ns;
+    const char* name;
+  };
+  for (Unit unit : {Unit{1e9, "s"}, Unit{1e6, "ms"}, Unit{1e3, "us"}})
+    if (ns >= 0.9995 * unit.ns)  // what three digits would round up to it
+      return fmt::format("{:.3g} {}", ns / unit.ns, unit.name);
+  return fmt::format("{:.0f} ns", ns);
+}
+
+// ---- values -----------------------------------------------------------------------------------------------
+
+struct Summary {
+  std::string least, greatest, mean;
+  Index elements = 0, nans = 0, infinities = 0;
+};
+
+// x without the repetitions of broadcast axes: they change counts alone, and the gradient of a sum repeats one number.
+Tensor without_repetitions(const Tensor& x) {
+  Shape shape = x.shape();
+  for (std::size_t axis = 0; axis < shape.size(); ++axis)
+    if (x.strides()[axis] == 0 && shape[axis] > 1) shape[axis] = 1;
+  return stave_detail::view_of(x, shape, x.strides(), x.node().offset);
+}
+
+template <class T>
+std::string number(T value) {
+  if constexpr (std::is_floating_point_v<T>) return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value);
+  else return fmt::format("{}", static_cast<std::int64_t>(value));
+}
+
+template <class T>
+Summary summary_of(const std::vector<T>& values) {
+  Summary summary;
+  summary.elements = static_cast<Index>(values.size());
+  std::optional<T> least, greatest;
+  double sum = 0;
+  for (const T value : values) {
+    if constexpr (std::is_floating_point_v<T>) {
+      summary.nans += std::isnan(value);
+      summary.infinities += std::isinf(value);
+      if (std::isnan(value)) continue;
+      if (std::isfinite(value)) sum += static_cast<double>(value);
+    } else {
+      sum += static_cast<double>(value);
+    }
+    if (!least || value < *least) least = value;
+    if (!greatest || value > *greatest) greatest = value;
+  }
+  summary.least = least ? number(*least) : "nan";
+  summary.greatest = greatest ? number(*greatest) : "nan";
+  summary.mean = number(sum / static_cast<double>(summary.elements - summary.nans - summary.infinities));
+  return summary;
+}
+
+Summary summary_of(const Tensor& x) {
+  const Tensor values = stave_detail::observed(x), distinct = without_repetitions(values);
+  Summary summary = visit_dtype(x.dtype(), [&](auto zero) {
+    return summary_of(stave_detail::read_elements<decltype(zero)>(distinct));
+  });
+  const Index repetitions = summary.elements ? values.size() / summary.elements : 1;
+  for (Index* count : {&summary.elements, &summary.nans, &summary.infinities}) *count *= repetitions;
+  return summary;
+}
+
+std::string text_of(const Tensor& x) {
+  if (!x.defined()) return "undefined";
+  const Summary summary = summary_of(x);
+  if (summary.elements == 0) return "no elements";
+  if (summary.elements == 1) return "value " + (summary.nans ? "nan" : summary.least);
+  std::string text = fmt::format("min {} max {} mean {}", summary.least, summary.greatest, summary.mean);
+  if (is_float(x.dtype())) text += fmt::format(" nan {} inf {}", summary.nans, summary.infinities);
+  return text;
+}
+
+// ---- output -----------------------------------------------------------------------------------------------
+
+constexpr int details_column = 48;
+
+std::string details_of(const Outputs& outputs, Clock::duration duration, const DebugOptions& options) {
+  std::string details;
+  if (options.values)
+    for (const Tensor& output : outputs) details += (details.empty() ? "" : "; ") + text_of(output);
+  if (options.time) details += (details.empty() ? "" : "  ") + in_units(duration);
+  return details;
+}
+
+// One write for a line, one writer at a time: lines of several threads stay whole.
+void write_line(std::ostream* out, std::string line) {
+  static std::mutex one_writer;
+  line += '\n';
+  const std::lock_guard<std::mutex> lock(one_writer);
+  (out ? *out : std::cerr).write(line.data(), static_cast<std::streamsize>(line.size()));
+}
+
+// ---- the trap ---------------------------------------------------------------------------------------------
+
+Index nans_in(const Tensor& x) {
+  return x.defined() && is_float(x.dtype()) ? summary_of(x).nans : 0;
+}
+
+// Whether an operand brought the NaN. Had an operation computed it that this Debug saw, the trap would have closed there.
+std::string origin_of_nan(const Call& call) {
+  for (std::size_t i = 0; i < call.inputs().size(); ++i)
+    if (nans_in(call.input(i)))
+      return fmt::format("Operand {} has NaN already, and no operation seen here yields it: it came in from outside", i);
+  return "No operand has one: it arises here";
+}
+
+void trap_nan(const Call& call, const Outputs& outputs) {
+  for (const Tensor& output : outputs)
+    if (const Index nans = nans_in(output))
+      stave_detail::fail<TransformError>("{}: NaN in {} of {} elements of the result ({}{}). {}", call.op().name, nans,
+                                         summary_of(output).elements, left_side(call), notation(outputs),
+                                         origin_of_nan(call));
+}
+
+}  // namespace
+
+Outputs Debug::handle(Call& call) {
+  if (!options_.trap_nan) return options_.print ? traced(call) : perform(std::move(call));
+  const Call kept = call;  // to examine the operands afterwards: so nothing below reuses their buffers
+  Outputs outputs = options_.print ? traced(call) : perform(std::move(call));
+  trap_nan(kept, outputs);
+  return outputs;
+}
+
+// Performs the call and writes its line.
+Outputs Debug::traced(Call& call) {
+  const Place place = place_of(stave_detail::current.interception);
+  const std::string left = std::string(static_cast<std::size_t>(2 * place.depth), ' ') + left_side(call);
+  const auto start = Clock::now();
+  Outputs outputs;
+  try {
+    outputs = perform(std::move(call));
+  } catch (...) {
+    write_line(options_.out, left + "throws" + place.labels);
+    throw;
+  }
+  const auto duration = Clock::now() - start;
+  std::string line = left + notation(outputs) + place.labels;
+  if (const std::string details = details_of(outputs, duration, options_); !details.empty())
+    line = fmt::format("{:<{}}  {}", line, details_column, details);
+  write_line(options_.out, std::move(line));
+  return outputs;
+}
+
+}  // namespace stave

@@ -1,0 +1,98 @@
+// debug: shows the operations that a function performs, one line each, as they happen.
+//
+//   auto y = debug(f)(x);                                          // to std::cerr
+//   with(Debug({.values = true, .time = true}), [&] { ... });
+//   auto g = debug(grad(loss), {.trap_nan = true, .print = false})(w, x, y);   // throws at the first NaN, silent until then
+//
+// A line is: name, attributes, operands -> results, then where it was performed, values and time where asked for.
+//
+//   sin f32[64] -> f32[64]
+//   sum axes=[0] f32[64] -> f32[]
+//     multiply f32[64], f32[64] -> f32[64]  [backward of grad]
+//   matmul f32[64,64], f32[64] -> f32[64]             min -1.2 max 0.9 mean 0.01 nan 0 inf 0  12 us
+//
+// - A dtype is bool, u8, u32, i32, i64, f32 or f64; in brackets after it stands the shape.
+// - It shows what reaches it. Inside grad: the primal operations; outside grad also those of the backward pass. Inside vmap:
+//   the shapes of one lane; outside vmap: those of all lanes.
+// - Indentation, two spaces a level: how many handlers were at work above this one when it was performed (grad, vmap, another
+//   debug), and scopes entered (such as the backward pass). What the program performs itself stands at the margin. A line
+//   comes when its operation is done: an operation performed on behalf of another stands before it, further in.
+// - [label]: the scopes, from inside out, in which it was performed.
+// - An operation that throws ends in "-> throws".
+//
+// It changes no result and no derivative, and costs nothing where it is not installed.
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <utility>
+
+#include <stave/core/op.h>
+
+namespace stave {
+
+struct DebugOptions {
+  /// Where lines go, each in one write; null: std::cerr. Debugs on several threads may share it.
+  std::ostream* out = nullptr;
+  /// Of each output: min and max (NaN aside), mean (of the finite), and for floats the counts of nan and inf; or its value,
+  /// if it has one element. Of a lane's value: over all lanes. Reads the device.
+  bool values = false;
+  /// How long the operation took below this handler, other debugs there included; on a GPU: until it was issued.
+  bool time = false;
+  /// Throw TransformError at the first operation that yields a NaN, forward or backward: it names the operation, which of its
+  /// operands had a NaN before, and the transforms around. Reads the device; operations keep their operands' buffers.
+  bool trap_nan = false;
+  /// false: no lines; for trap_nan alone.
+  bool print = true;
+};
+
+class Debug : public Handler {
+ public:
+  explicit Debug(DebugOptions options = {}) : options_(options) {}
+  Outputs handle(Call& call) override;
+  std::string describe() const override { return "debug"; }
+
+ private:
+  Outputs traced(Call& call);
+
+  DebugOptions options_;
+};
+
+/// What debug(f) gives: calls f under a Debug.
+template <class F>
+class Debugged {
+ public:
+  Debugged(F f, DebugOptions options) : f_(std::move(f)), options_(options) {}
+
+  template <class... A>
+    requires std::invocable<F&, A...>
+  decltype(auto) operator()(A&&... args) {
+    return with(Debug(options_), [&]() -> decltype(auto) { return std::invoke(f_, std::forward<A>(args)...); });
+  }
+  template <class... A>
+    requires std::invocable<const F&, A...>
+  decltype(auto) operator()(A&&... args) const {
+    return with(Debug(options_), [&]() -> decltype(auto) { return std::invoke(f_, std::forward<A>(args)...); });
+  }
+
+ private:
+  F f_;
+  DebugOptions options_;
+};
+
+/// f with all that it performs shown: a callable of the same arguments and result.
+template <class F>
+auto debug(F f, DebugOptions options = {}) {
+  return Debugged<F>(std::move(f), options);
+}
+// For overloaded functions: debug(sin), debug(sum).
+inline auto debug(Tensor (*f)(Tensor), DebugOptions options = {}) {
+  return Debugged<Tensor (*)(Tensor)>(f, options);
+}
+inline auto debug(Tensor (*f)(const Tensor&), DebugOptions options = {}) {
+  return Debugged<Tensor (*)(const Tensor&)>(f, options);
+}
+
+}  // namespace stave

@@ -1,0 +1,50 @@
+#include <stave/handlers/jacobian.h>
+
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/layout.h>
+
+namespace stave {
+namespace {
+
+// The unit vectors of arrays shaped like x, one in each lane: [n, shape of x...].
+Tensor unit_vectors(const Shape& shape, Dtype dtype) {
+  Shape stacked = shape;
+  stacked.insert(stacked.begin(), shape.elements());
+  return reshape(eye(shape.elements(), dtype), stacked);
+}
+
+// f for each unit vector in a lane; the lanes along `axis` of the result.
+Tensor for_unit_vectors(FlatFunction f, const Shape& shape, Dtype dtype, Index axis) {
+  const Tensor basis = unit_vectors(shape, dtype);
+  const MapAxis first(0);
+  const int argument = 0;
+  return vmap_output(vmap_flat(f, {&basis, 1}, {&first, 1}, {&argument, 1}, std::nullopt), 0, axis);
+}
+
+Shape joined(Shape a, const Shape& b) {
+  a.append(b.begin(), b.end());
+  return a;
+}
+
+}  // namespace
+
+Tensor jacfwd_flat(FlatFunction f, const Tensor& x) {
+  Shape output;
+  const auto column = [&](std::span<const Tensor> direction) {
+    FlatJvp result = jvp_flat(f, {&x, 1}, direction);
+    output = result.outputs[0].shape();
+    return std::move(result.tangents);
+  };
+  const Tensor columns = for_unit_vectors(column, x.shape(), x.dtype(), -1);
+  return reshape(columns, joined(output, x.shape()));
+}
+
+Tensor jacrev_flat(FlatFunction f, const Tensor& x) {
+  const FlatVjp vjp = vjp_flat(f, {&x, 1}, "jacrev");
+  const auto row = [&](std::span<const Tensor> cotangent) { return Outputs(vjp.pullback(cotangent)[0]); };
+  const Tensor& output = vjp.outputs[0];
+  const Tensor rows = for_unit_vectors(row, output.shape(), output.dtype(), 0);
+  return reshape(rows, joined(output.shape(), x.shape()));
+}
+
+}  // namespace stave

@@ -1,0 +1,41 @@
+// Batching over flat lists of tensors: the core under vmap (vmap.h).
+//
+// The function sees one lane's values: tensors of the logical shape that have no storage. What stands behind each is a note:
+// all lanes in one tensor, the batch as axis 0. The `vmap` handler performs, for each operation that touches such a value, its
+// batching rule on the tensors behind. Values without a lane in them pass by: they are the same in every lane.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include <stave/handlers/vjp.h>
+
+namespace stave {
+
+/// Along which axis an argument or result is mapped; `unmapped`: the same for every lane.
+struct MapAxis {
+  Index axis = 0;
+  bool mapped = true;
+  constexpr MapAxis() = default;
+  template <std::integral I>
+  constexpr MapAxis(I axis_) : axis(static_cast<Index>(axis_)) {}
+  struct Unmapped {};
+  constexpr MapAxis(Unmapped) : mapped(false) {}
+};
+inline constexpr MapAxis::Unmapped unmapped{};
+
+/// f for each lane. in_axes has an entry for each input (of inputs[i], `argument[i]` is the number in errors); `size` gives
+/// the number of lanes where no input is mapped. Results carry the lanes as axis 0; `batched[i]` says whether result i
+/// depends on the lane at all: if not, it is one lane's.
+struct FlatVmap {
+  Outputs outputs;
+  SmallVector<bool, 4> batched;
+  Index size = 0;
+};
+FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<const MapAxis> in_axes,
+                   std::span<const int> arguments, std::optional<Index> size);
+
+/// Result i of a vmap with its lanes along `axis`.
+Tensor vmap_output(const FlatVmap& result, std::size_t i, MapAxis axis);
+
+}  // namespace stave

@@ -1,0 +1,27 @@
+// Stave: plain functions of tensors, in which every operation can be intercepted.
+//
+// This header is all of the library. Start reading at core/effect.h (performing and handling), core/tensor.h (values),
+// core/op.h (operations), handlers/vjp.h (a handler).
+#pragma once
+
+#include <stave/core/effect.h>
+#include <stave/core/error.h>
+#include <stave/core/note.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/contract.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/index.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/random.h>
+#include <stave/core/ops/reduce.h>
+#include <stave/core/read_storage.h>
+#include <stave/core/storage.h>
+#include <stave/core/tensor.h>
+#include <stave/core/tree.h>
+#include <stave/handlers/check_grads.h>
+#include <stave/handlers/debug.h>
+#include <stave/handlers/grad.h>
+#include <stave/handlers/jacobian.h>
+#include <stave/handlers/jvp.h>
+#include <stave/handlers/vmap.h>
