@@ -45,7 +45,8 @@ StoragePtr donated_buffer(Call& call, const Abstract& output) {
 }
 
 Outputs run(Call& call) {
-  for (const Tensor& input : call.inputs()) check_not_escaped(input.node());
+  for (const Tensor& input : call.inputs())
+    if (const Node& node = input.node(); node.notes || !node.storage) check_not_escaped(node);
   if (call.op().view)
     if (Tensor view = call.op().view(call); view.defined()) return Outputs(std::move(view));
 

@@ -134,8 +134,7 @@ class FloatFormat {
       const Decimal parts = positional(value, precision);
       return padded(parts.integer, left_) + '.' + parts.fraction + std::string(fraction_ - parts.fraction.size(), ' ');
     }
-    const Decimal parts =
-        split_decimal(to_digits(value, std::chars_format::scientific, static_cast<int>(fraction_)));
+    const Decimal parts = split_decimal(to_digits(value, std::chars_format::scientific, static_cast<int>(fraction_)));
     return padded(parts.integer, left_) + '.' + parts.fraction + 'e' + parts.exponent[0] +
            padded(parts.exponent.substr(1), exponent_, '0');
   }
@@ -315,8 +314,6 @@ std::string Tensor::str() const {
          (batch.find('\n') == std::string::npos ? ": " : ":\n") + batch;
 }
 
-std::ostream& operator<<(std::ostream& out, const Tensor& x) {
-  return out << x.str();
-}
+std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << x.str(); }
 
 }  // namespace stave

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace stave {
@@ -25,12 +27,12 @@ class SmallVector {
     append(first, last);
   }
   explicit SmallVector(std::span<const T> values) : SmallVector(values.begin(), values.end()) {}
-  SmallVector(const SmallVector& other) : SmallVector(other.begin(), other.end()) {}
+  SmallVector(const SmallVector& other) { copy(other); }
   SmallVector(SmallVector&& other) noexcept { take(other); }
   SmallVector& operator=(const SmallVector& other) {
     if (this != &other) {
       clear();
-      append(other.begin(), other.end());
+      copy(other);
     }
     return *this;
   }
@@ -60,11 +62,8 @@ class SmallVector {
 
   template <class... A>
   T& emplace_back(A&&... args) {
-    if (size_ == capacity_) {  // build first: an argument may live inside this vector
-      T value(std::forward<A>(args)...);
-      reserve(2 * capacity_);
-      return *std::construct_at(data_ + size_++, std::move(value));
-    }
+    if (size_ == capacity_) [[unlikely]]
+      return grow_with(T(std::forward<A>(args)...));  // built first: an argument may live inside this vector
     return *std::construct_at(data_ + size_++, std::forward<A>(args)...);
   }
   void push_back(const T& value) { emplace_back(value); }
@@ -114,17 +113,41 @@ class SmallVector {
   operator std::span<T>() noexcept { return {data_, size_}; }
 
  private:
+  static constexpr bool bytewise = std::is_trivially_copyable_v<T>;
+
   T* in_place() noexcept { return reinterpret_cast<T*>(bytes_); }
+  const T* in_place() const noexcept { return reinterpret_cast<const T*>(bytes_); }
   void release() noexcept {
-    clear();
-    if (data_ != in_place()) std::allocator<T>().deallocate(data_, capacity_);
+    if constexpr (!bytewise) clear();
+    size_ = 0;
+    if (data_ != in_place()) [[unlikely]] free_heap();
+  }
+  void free_heap() noexcept {
+    std::allocator<T>().deallocate(data_, capacity_);
     data_ = in_place();
     capacity_ = N;
+  }
+  [[gnu::noinline]] T& grow_with(T value) {
+    reserve(2 * capacity_);
+    return *std::construct_at(data_ + size_++, std::move(value));
+  }
+  void copy(const SmallVector& other) {  // into an empty vector
+    if (other.size_ > capacity_) [[unlikely]] reserve(other.size_);
+    if constexpr (bytewise) {
+      // The whole place: a fixed size costs less than a counted loop.
+      if (other.data_ == other.in_place()) std::memcpy(data_, other.bytes_, sizeof bytes_);
+      else std::memcpy(data_, other.data_, other.size_ * sizeof(T));
+      size_ = other.size_;
+    } else {
+      append(other.begin(), other.end());
+    }
   }
   void take(SmallVector& other) noexcept {  // into an empty, in-place vector
     if (other.data_ != other.in_place()) {
       data_ = std::exchange(other.data_, other.in_place());
       capacity_ = std::exchange(other.capacity_, N);
+    } else if constexpr (bytewise) {
+      std::memcpy(bytes_, other.bytes_, sizeof bytes_);
     } else {
       std::uninitialized_move(other.begin(), other.end(), data_);
       std::destroy(other.begin(), other.end());

@@ -2,7 +2,9 @@
 
 #include <stave/core/tensor.h>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include <stave/core/fail.h>
 #include <stave/core/note.h>
@@ -41,6 +43,19 @@ Tensor laid_out(const Tensor& x) {
   return contiguous(x);
 }
 
+// As astype converts: a float becomes the nearest integer towards 0 that there is, NaN 0.
+template <class To, class From>
+To convert(From from) {
+  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
+    constexpr double low = static_cast<double>(std::numeric_limits<To>::min());
+    constexpr double high = static_cast<double>(std::numeric_limits<To>::max());
+    if (std::isnan(from)) return 0;
+    if (from <= low) return std::numeric_limits<To>::min();
+    if (from >= high) return std::numeric_limits<To>::max();
+  }
+  return static_cast<To>(from);
+}
+
 void check_dtype(const Tensor& x, Dtype dtype, const char* what) {
   if (x.dtype() != dtype)
     fail<DtypeError>("{}: the tensor is {} {}, not {}: convert it with astype, or ask for its own type", what,
@@ -50,7 +65,12 @@ void check_dtype(const Tensor& x, Dtype dtype, const char* what) {
 }  // namespace
 
 Tensor ReadStorage::unhandled() const {
-  check_not_escaped(value.node());  // throws: the value belongs to a transform
+  for (const Note* note = value.node().notes; note; note = note->next)
+    if (note->live() && note->physical())
+      fail<TransformError>("a value of {} ({} {}) is read on the host, but each lane has its own: use where(condition, a, b) "
+                           "in place of if, and debug to see values",
+                           note->owner->name, value.dtype(), value.shape());
+  check_not_escaped(value.node());  // throws: its transform has ended
   return value;
 }
 
@@ -62,7 +82,7 @@ void Tensor::stave_detail_item(Dtype dtype, void* value) const {
   visit_dtype(x.dtype(), [&](auto from) {
     std::memcpy(&from, element, sizeof from);
     visit_dtype(dtype, [&](auto to) {
-      to = static_cast<decltype(to)>(from);
+      to = convert<decltype(to)>(from);
       std::memcpy(value, &to, sizeof to);
     });
   });

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <string>
@@ -43,15 +44,16 @@ using namespace stave;
 // given as an lvalue (copyable members) or an rvalue (move-only ones). A C array takes one for each of its elements ("brace
 // elision"), which is found out and corrected. (The idea is that of Boost.PFR.)
 
+// Never called, but defined: the constructor templates of std::optional make compilers instantiate them.
 struct AnyLvalue {
   template <class T>
-  constexpr operator T&() const&& noexcept;
+  operator T&() const&& noexcept { std::abort(); }
   template <class T>
-  constexpr operator T&() const& noexcept;
+  operator T&() const& noexcept { std::abort(); }
 };
 struct AnyRvalue {
   template <class T>
-  constexpr operator T() const&& noexcept;
+  operator T() const&& noexcept { std::abort(); }
 };
 
 template <std::size_t>

@@ -59,7 +59,7 @@ struct Calls<F, Selection<selected...>, A...> {
 template <bool... selected, class... A>
 std::vector<Tensor> selected_leaves(Selection<selected...>, const A&... args) {
   std::vector<Tensor> leaves;
-  const auto collect = [&]<bool s>(std::bool_constant<s>, const auto& arg) {
+  [[maybe_unused]] const auto collect = [&]<bool s>(std::bool_constant<s>, const auto& arg) {
     if constexpr (s) visit_tensors(arg, [&](const Tensor& leaf) { leaves.push_back(leaf); });
   };
   (collect(std::bool_constant<selected>(), args), ...);
@@ -71,7 +71,7 @@ template <bool... selected, class F, class... A>
 auto call_with_leaves(Selection<selected...>, F& f, std::span<const Tensor> leaves, A&&... args) {
   std::tuple<Held<selected, A>...> held(std::forward<A>(args)...);
   std::size_t next = 0;
-  const auto replace = [&]<bool s>(std::bool_constant<s>, auto& arg) {
+  [[maybe_unused]] const auto replace = [&]<bool s>(std::bool_constant<s>, auto& arg) {
     if constexpr (s) visit_tensors(arg, [&](Tensor& leaf) { leaf = leaves[next++]; });
   };
   return [&]<std::size_t... i>(std::index_sequence<i...>) {

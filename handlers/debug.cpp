@@ -49,9 +49,7 @@ const char* short_name(Dtype dtype) {
   return names[static_cast<int>(dtype)];
 }
 
-std::string notation(const Tensor& x) {
-  return x.defined() ? short_name(x.dtype()) + x.shape().str() : "undefined";
-}
+std::string notation(const Tensor& x) { return x.defined() ? short_name(x.dtype()) + x.shape().str() : "undefined"; }
 
 std::string notation(std::span<const Tensor> xs) {
   std::string list;
@@ -127,9 +125,8 @@ Summary summary_of(const std::vector<T>& values) {
 
 Summary summary_of(const Tensor& x) {
   const Tensor values = stave_detail::observed(x), distinct = without_repetitions(values);
-  Summary summary = visit_dtype(x.dtype(), [&](auto zero) {
-    return summary_of(stave_detail::read_elements<decltype(zero)>(distinct));
-  });
+  Summary summary = visit_dtype(
+      x.dtype(), [&](auto zero) { return summary_of(stave_detail::read_elements<decltype(zero)>(distinct)); });
   const Index repetitions = summary.elements ? values.size() / summary.elements : 1;
   for (Index* count : {&summary.elements, &summary.nans, &summary.infinities}) *count *= repetitions;
   return summary;
@@ -147,7 +144,7 @@ std::string text_of(const Tensor& x) {
 
 // ---- output -----------------------------------------------------------------------------------------------
 
-constexpr int details_column = 48;
+constexpr int details_column = 56;
 
 std::string details_of(const Outputs& outputs, Clock::duration duration, const DebugOptions& options) {
   std::string details;
@@ -167,15 +164,14 @@ void write_line(std::ostream* out, std::string line) {
 
 // ---- the trap ---------------------------------------------------------------------------------------------
 
-Index nans_in(const Tensor& x) {
-  return x.defined() && is_float(x.dtype()) ? summary_of(x).nans : 0;
-}
+Index nans_in(const Tensor& x) { return x.defined() && is_float(x.dtype()) ? summary_of(x).nans : 0; }
 
 // Whether an operand brought the NaN. Had an operation computed it that this Debug saw, the trap would have closed there.
 std::string origin_of_nan(const Call& call) {
   for (std::size_t i = 0; i < call.inputs().size(); ++i)
     if (nans_in(call.input(i)))
-      return fmt::format("Operand {} has NaN already, and no operation seen here yields it: it came in from outside", i);
+      return fmt::format("Operand {} has NaN already, and no operation seen here yields it: it came in from outside",
+                         i);
   return "No operand has one: it arises here";
 }
 

@@ -9,7 +9,7 @@
 //   sin f32[64] -> f32[64]
 //   sum axes=[0] f32[64] -> f32[]
 //     multiply f32[64], f32[64] -> f32[64]  [backward of grad]
-//   matmul f32[64,64], f32[64] -> f32[64]             min -1.2 max 0.9 mean 0.01 nan 0 inf 0  12 us
+//   matmul f32[64,64], f32[64,8] -> f32[64,8]                 min -1.2 max 0.9 mean 0.01 nan 0 inf 0  12 us
 //
 // - A dtype is bool, u8, u32, i32, i64, f32 or f64; in brackets after it stands the shape.
 // - It shows what reaches it. Inside grad: the primal operations; outside grad also those of the backward pass. Inside vmap:
@@ -88,9 +88,7 @@ auto debug(F f, DebugOptions options = {}) {
   return Debugged<F>(std::move(f), options);
 }
 // For overloaded functions: debug(sin), debug(sum).
-inline auto debug(Tensor (*f)(Tensor), DebugOptions options = {}) {
-  return Debugged<Tensor (*)(Tensor)>(f, options);
-}
+inline auto debug(Tensor (*f)(Tensor), DebugOptions options = {}) { return Debugged<Tensor (*)(Tensor)>(f, options); }
 inline auto debug(Tensor (*f)(const Tensor&), DebugOptions options = {}) {
   return Debugged<Tensor (*)(const Tensor&)>(f, options);
 }

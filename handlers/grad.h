@@ -56,18 +56,29 @@ void check_loss(const Tensor& loss, const char* transform);
 Tensor one_like(const Tensor& loss);
 [[noreturn]] void fail_no_tensors(const char* transform);
 
-// Trees of gradients for the arguments `argnums`, from their flat list.
-template <int... argnums, class... A>
-auto gradient_trees(const std::vector<Tensor>& leaves, const A&... args) {
-  const auto arguments = std::tie(args...);
+// The cotangent of an argument: of its type, or std::monostate for one that is no tree.
+template <class A>
+using CotangentOf = std::conditional_t<is_tree<A>, Decayed<A>, std::monostate>;
+
+// An argument without its tensors: the structure that cotangents are put into. Taken before f may move the argument away.
+template <class A>
+CotangentOf<A> structure_of(const A& arg) {
+  if constexpr (is_tree<A>) {
+    auto structure = arg;
+    visit_tensors(structure, [](Tensor& leaf) { leaf = Tensor(); });
+    return structure;
+  } else {
+    return {};
+  }
+}
+
+// Trees of gradients of the structures of the differentiated arguments, from their flat list; one alone is no tuple.
+template <class... S>
+auto gradient_trees(const std::vector<Tensor>& leaves, std::tuple<S...> structures) {
   std::size_t next = 0;
-  const auto tree = [&](const auto& argument) {
-    auto copy = argument;
-    visit_tensors(copy, [&](Tensor& leaf) { leaf = leaves[next++]; });
-    return copy;
-  };
-  if constexpr (sizeof...(argnums) == 1) return tree(std::get<argnums...>(arguments));
-  else return std::tuple{tree(std::get<argnums>(arguments))...};
+  visit_tensors(structures, [&](Tensor& leaf) { leaf = leaves[next++]; });
+  if constexpr (sizeof...(S) == 1) return std::get<0>(std::move(structures));
+  else return structures;
 }
 
 // The leaves come argument by argument in the order of the call, so argument numbers must rise.
@@ -108,6 +119,9 @@ class ValueAndGradOf {
     std::optional<typename Loss::Aux> aux;
     const std::vector<Tensor> leaves = selected_leaves(selected, args...);
     if (leaves.empty()) fail_no_tensors("grad");
+    const auto arguments = std::tie(args...);
+    std::tuple<Decayed<std::tuple_element_t<argnums, std::tuple<A...>>>...> structures(
+        structure_of(std::get<argnums>(arguments))...);
     FlatVjp vjp = vjp_flat(
         [&](std::span<const Tensor> inputs) -> Outputs {
           Result result = call_with_leaves(selected, f_, inputs, std::forward<A>(args)...);
@@ -122,7 +136,7 @@ class ValueAndGradOf {
     Tensor value = std::move(vjp.outputs[0]);
     check_loss(value, "grad");
     const Tensor seed = one_like(value);
-    auto grad = gradient_trees<argnums...>(vjp.pullback.consume({&seed, 1}), args...);
+    auto grad = gradient_trees(vjp.pullback.consume({&seed, 1}), std::move(structures));
     if constexpr (Loss::has_aux) return ValueGradAndAux<decltype(grad), typename Loss::Aux>{value, grad, std::move(*aux)};
     else return ValueAndGrad<decltype(grad)>{value, grad};
   }
@@ -194,26 +208,6 @@ STAVE_OVERLOADED_NAMES(STAVE_NAMES)
 }  // namespace stave
 
 // ---- vjp -------------------------------------------------------------------------------------------------
-
-namespace stave_detail {
-
-// The cotangent of an argument: of its type, or std::monostate for one that is no tree.
-template <class A>
-using CotangentOf = std::conditional_t<is_tree<A>, Decayed<A>, std::monostate>;
-
-// An argument without its tensors: the structure that cotangents are put into.
-template <class A>
-CotangentOf<A> structure_of(const A& arg) {
-  if constexpr (is_tree<A>) {
-    auto structure = arg;
-    visit_tensors(structure, [](Tensor& leaf) { leaf = Tensor(); });
-    return structure;
-  } else {
-    return {};
-  }
-}
-
-}  // namespace stave_detail
 
 namespace stave {
 

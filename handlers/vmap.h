@@ -21,6 +21,7 @@ struct MapAxes {
   MapAxes(std::vector<MapAxis> axes) : list(std::move(axes)) {}
   template <std::integral I>
   MapAxes(I axis) : list{MapAxis(axis)} {}
+  MapAxes(MapAxis::Unmapped all) : list{MapAxis(all)} {}
 };
 
 struct VmapOptions {
@@ -67,7 +68,7 @@ class VmapOf {
     std::vector<MapAxis> axes;
     std::vector<int> arguments;
     std::size_t argument = 0;
-    const auto add_axes = [&](const auto& arg) {
+    [[maybe_unused]] const auto add_axes = [&](const auto& arg) {
       const MapAxis axis = axis_of(options_.in_axes, argument, sizeof...(A), "in_axes");
       visit_tensors(arg, [&](const Tensor&) {
         axes.push_back(axis);

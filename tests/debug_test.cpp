@@ -56,13 +56,13 @@ std::string message_of(Body body) {
 // ---- the line ---------------------------------------------------------------------------------------------
 
 TEST(Debug, ShowsOneLineAnOperation) {
-  const Tensor a = zeros({2, 3}), v = zeros({3});
+  const Tensor a = zeros({2, 3}), b = zeros({3, 4});
   EXPECT_EQ(trace([&] {
-              const Tensor product = matmul(a, v);
+              const Tensor product = matmul(a, b);
               return sin(product);
             }),
-            "matmul f32[2,3], f32[3] -> f32[2]\n"
-            "sin f32[2] -> f32[2]\n");
+            "matmul f32[2,3], f32[3,4] -> f32[2,4]\n"
+            "sin f32[2,4] -> f32[2,4]\n");
 }
 
 TEST(Debug, ShowsAttributes) {
@@ -98,9 +98,9 @@ TEST(Debug, DescribesItself) {
 TEST(Debug, MeasuresTime) {
   const Tensor x = zeros({2});
   EXPECT_THAT(trace([&] { return sin(x); }, {.time = true}),
-              MatchesRegex("sin f32\\[2\\] -> f32\\[2\\] {30}[0-9.]+ (ns|us|ms)\n"));
+              MatchesRegex("sin f32\\[2\\] -> f32\\[2\\] {38}[0-9.]+ (ns|us|ms)\n"));
   EXPECT_THAT(trace([&] { return sin(x); }, {.values = true, .time = true}),
-              MatchesRegex("sin f32\\[2\\] -> f32\\[2\\] {30}min 0 max 0 mean 0 nan 0 inf 0  [0-9.]+ (ns|us|ms)\n"));
+              MatchesRegex("sin f32\\[2\\] -> f32\\[2\\] {38}min 0 max 0 mean 0 nan 0 inf 0  [0-9.]+ (ns|us|ms)\n"));
 }
 
 // ---- indentation and scopes -------------------------------------------------------------------------------
@@ -128,9 +128,8 @@ TEST(Debug, NestedDebugsShowBothSidesOfAHandler) {
   const Tensor x = zeros({2});
   std::ostringstream out;
   const DebugOptions options{.out = &out};
-  with(Debug(options), [&] {
-    return with(CosineForSine(), [&] { return with(Debug(options), [&] { return sin(x); }); });
-  });
+  with(Debug(options),
+       [&] { return with(CosineForSine(), [&] { return with(Debug(options), [&] { return sin(x); }); }); });
   EXPECT_EQ(out.str(),
             "    cos f32[2] -> f32[2]\n"
             "    sin f32[2] -> f32[2]\n"
@@ -163,7 +162,7 @@ TEST(Debug, DoesNotShowScopesAroundItself) {
 TEST(Debug, SummarisesFloats) {
   const Tensor x = tensor({-1.5, 4., 0.5});
   EXPECT_EQ(trace([&] { return -x; }, {.values = true}),
-            "negative f32[3] -> f32[3]                         min -4 max 1.5 mean -1 nan 0 inf 0\n");
+            "negative f32[3] -> f32[3]                                 min -4 max 1.5 mean -1 nan 0 inf 0\n");
 }
 
 TEST(Debug, CountsNansAndInfinitiesAside) {
@@ -189,7 +188,9 @@ TEST(Debug, ShowsTheValueOfOneElement) {
 TEST(Debug, ReadsABroadcastValueOnce) {
   const Tensor x = tensor({1., nan});
   const Index many = Index(1) << 40;
-  EXPECT_THAT(values([&] { return broadcast_to(x, {many, 2}); }),
+  EXPECT_THAT(values([&] {
+                return broadcast_to(x, {many, 2});
+              }),
               HasSubstr("min 1 max 1 mean 1 nan 1099511627776 inf 0"));
 }
 
@@ -251,9 +252,10 @@ TEST(Debug, TrapsTheFirstNan) {
 
 TEST(Debug, TheTrapTellsANanThatWasGiven) {
   const Tensor x = tensor({nan, 1.}), y = zeros({2});
-  EXPECT_THAT(message_of<TransformError>([&] { with(Debug({.trap_nan = true, .print = false}), [&] { return y * x; }); }),
-              HasSubstr("multiply: NaN in 1 of 2 elements of the result (multiply f32[2], f32[2] -> f32[2]). Operand 1 has NaN "
-                        "already, and no operation seen here yields it: it came in from outside"));
+  EXPECT_THAT(
+      message_of<TransformError>([&] { with(Debug({.trap_nan = true, .print = false}), [&] { return y * x; }); }),
+      HasSubstr("multiply: NaN in 1 of 2 elements of the result (multiply f32[2], f32[2] -> f32[2]). Operand 1 has NaN "
+                "already, and no operation seen here yields it: it came in from outside"));
 }
 
 TEST(Debug, TheTrapLetsOtherValuesPass) {
@@ -273,8 +275,8 @@ Tensor difference_of_roots(const Tensor& x) {
 
 TEST(Debug, TrapsANanOfTheBackwardPass) {
   const Tensor x = zeros({2});
-  const std::string message = message_of<TransformError>(
-      [&] { debug(grad(difference_of_roots), {.trap_nan = true, .print = false})(x); });
+  const std::string message =
+      message_of<TransformError>([&] { debug(grad(difference_of_roots), {.trap_nan = true, .print = false})(x); });
   EXPECT_THAT(message, HasSubstr("add: NaN in 2 of 2 elements of the result (add f32[2], f32[2] -> f32[2])"));
   EXPECT_THAT(message, HasSubstr("\n  inside backward of grad, inside debug"));
 }

@@ -1,7 +1,5 @@
 // Indexing by tensors: values against loops on the host, errors, and vmap against a loop over the lanes.
 
-#include <gmock/gmock.h>
-
 #include <functional>
 
 #include <stave/core/ops/create.h>
@@ -11,15 +9,16 @@
 #include <stave/core/ops/reduce.h>
 #include <stave/handlers/vmap.h>
 
+#include "matchers.h"
+
 using namespace stave;
+using namespace stave_test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::ThrowsMessage;
 
 namespace {
-
-std::vector<int> values(const Tensor& x) { return astype(x, int32).to_vector<std::int32_t>(); }
 
 Tensor counting(const Shape& shape) { return reshape(arange(shape.elements()), shape); }
 
@@ -43,11 +42,13 @@ TEST(Take, OfEveryDtype) {
     EXPECT_THAT(values(y), ElementsAre(dtype == bool_ ? 1 : 2, 0, 0)) << name_of(dtype);
   }
   for (Dtype dtype : {uint8, uint32, int32, int64})
-    EXPECT_THAT(values(take(tensor({10, 11, 12}), astype(tensor({2, 0}), dtype))), ElementsAre(12, 10)) << name_of(dtype);
+    EXPECT_THAT(values(take(tensor({10, 11, 12}), astype(tensor({2, 0}), dtype))), ElementsAre(12, 10))
+        << name_of(dtype);
 }
 
 TEST(Take, OfViews) {
-  const Tensor x = transpose(counting({4, 6}))(slice(none, none, -2), slice(1, none));  // rows 11 17 23, 9 15 21, 7 13 19
+  const Tensor x =
+      transpose(counting({4, 6}))(slice(none, none, -2), slice(1, none));  // rows 11 17 23, 9 15 21, 7 13 19
   EXPECT_THAT(values(take(x, tensor({2, 0}))), ElementsAre(7, 13, 19, 11, 17, 23));
   EXPECT_THAT(values(take(x, flip(tensor({0, 2, 1}))(slice(0, 2)), 1)), ElementsAre(17, 23, 15, 21, 13, 19));
   EXPECT_THAT(values(take(x, broadcast_to(tensor(1), {2}), 1)), ElementsAre(17, 17, 15, 15, 13, 13));
@@ -55,10 +56,13 @@ TEST(Take, OfViews) {
 
 TEST(Take, Errors) {
   const Tensor x = counting({2, 3});
-  EXPECT_THAT([&] { take(x, tensor({0, 3}), 1); },
-              ThrowsMessage<IndexError>(AllOf(HasSubstr("index 3 is out of range"), HasSubstr("axis 1"), HasSubstr("3"))));
-  EXPECT_THAT([&] { take(x, tensor({-3}), 0); },
-              ThrowsMessage<IndexError>(AllOf(HasSubstr("index -3 is out of range"), HasSubstr("axis 0"), HasSubstr("2"))));
+  EXPECT_THAT(
+      [&] {
+        take(x, tensor({0, 3}), 1);
+      },
+      ThrowsMessage<IndexError>(AllOf(HasSubstr("index 3 is out of range"), HasSubstr("axis 1"), HasSubstr("3"))));
+  EXPECT_THAT([&] { take(x, tensor({-3}), 0); }, ThrowsMessage<IndexError>(AllOf(HasSubstr("index -3 is out of range"),
+                                                                                 HasSubstr("axis 0"), HasSubstr("2"))));
   EXPECT_THAT([&] { take(x, tensor({0}), 2); }, ThrowsMessage<IndexError>("take: axis 2 is out of range for rank 2"));
   EXPECT_THAT([&] { take(x, tensor({0.5})); },
               ThrowsMessage<DtypeError>("take: indices are float32: convert them to int32 or int64 with astype"));
@@ -73,8 +77,11 @@ TEST(TakeAlongAxis, ReadsOneIndexForEachPlace) {
   EXPECT_EQ(take_along_axis(counting({2, 3, 4}), zeros({2, 5, 1}, int32), 1).shape(), Shape(2, 5, 4));
   EXPECT_THAT([&] { take_along_axis(x, tensor({0}), 0); },
               ThrowsMessage<ShapeError>("take_along_axis: x [2,3] and indices [1] must have equal ranks"));
-  EXPECT_THAT([&] { take_along_axis(x, tensor({{0}, {1}, {2}}), 1); },
-              ThrowsMessage<ShapeError>(HasSubstr("take_along_axis: shapes [2] and [3] do not broadcast")));
+  EXPECT_THAT(
+      [&] {
+        take_along_axis(x, tensor({{0}, {1}, {2}}), 1);
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("take_along_axis: shapes [2] and [3] do not broadcast")));
 }
 
 TEST(Gather, AddressesLeadingAxes) {
@@ -87,16 +94,21 @@ TEST(Gather, AddressesLeadingAxes) {
   EXPECT_THAT([&] { gather(x, tensor(1)); },
               ThrowsMessage<ShapeError>(
                   "gather: indices of shape [] need a last axis that counts the axes of x which they address"));
-  EXPECT_THAT([&] { gather(x, zeros({2, 4}, int32)); },
-              ThrowsMessage<ShapeError>("gather: indices of shape [2,4] address 4 axes, x has shape [2,3,4]"));
+  EXPECT_THAT(
+      [&] {
+        gather(x, zeros({2, 4}, int32));
+      },
+      ThrowsMessage<ShapeError>("gather: indices of shape [2,4] address 4 axes, x has shape [2,3,4]"));
 }
 
 TEST(ScatterAdd, AccumulatesInAFixedOrder) {
   const Tensor x = ones({3}, int32);
-  EXPECT_THAT(values(scatter_add(x, tensor({{0}, {2}, {0}, {-1}}), tensor({1, 10, 100, 1000}))), ElementsAre(102, 1, 1011));
+  EXPECT_THAT(values(scatter_add(x, tensor({{0}, {2}, {0}, {-1}}), tensor({1, 10, 100, 1000}))),
+              ElementsAre(102, 1, 1011));
   EXPECT_THAT(values(x), ElementsAre(1, 1, 1));
   EXPECT_THAT(values(scatter_add(zeros({2, 2}, int32), tensor({{1}, {1}}), counting({2, 2}))), ElementsAre(0, 0, 2, 4));
-  EXPECT_THAT(values(scatter_add(zeros({2, 2}, int32), tensor({{1, 0}, {0, 1}}), tensor({5, 6}))), ElementsAre(0, 6, 5, 0));
+  EXPECT_THAT(values(scatter_add(zeros({2, 2}, int32), tensor({{1, 0}, {0, 1}}), tensor({5, 6}))),
+              ElementsAre(0, 6, 5, 0));
   EXPECT_EQ(scatter_add(x, tensor({{0}}), tensor({0.5})).dtype(), float32);
   EXPECT_THAT(values(scatter_add(x, zeros({0, 1}, int32), zeros({0}, int32))), ElementsAre(1, 1, 1));
   // Rounding depends on the order, which is always the same.
@@ -124,8 +136,11 @@ TEST(OneHot, MarksTheIndex) {
   EXPECT_THAT(values(one_hot(zeros({0}, int32), 3)), IsEmpty());
   EXPECT_THAT([] { one_hot(tensor({0, 3}), 3); }, ThrowsMessage<IndexError>(HasSubstr("index 3 is out of range")));
   EXPECT_THAT([] { one_hot(tensor({-1}), 3); }, ThrowsMessage<IndexError>(HasSubstr("index -1 is out of range")));
-  EXPECT_THAT([] { vmap([](const Tensor& x) { return one_hot(x, 3); })(tensor({1, -1})); },
-              ThrowsMessage<IndexError>(HasSubstr("index -1 is out of range")));
+  EXPECT_THAT(
+      [] {
+        vmap([](const Tensor& x) { return one_hot(x, 3); })(tensor({1, -1}));
+      },
+      ThrowsMessage<IndexError>(HasSubstr("index -1 is out of range")));
   EXPECT_THAT([] { one_hot(tensor({0.}), 3); },
               ThrowsMessage<DtypeError>("one_hot: indices are float32: convert them to int32 or int64 with astype"));
 }
@@ -162,13 +177,22 @@ TEST(IndexVmap, EqualsALoop) {
   expect_lanes([](const Tensor& x, const Tensor& i) { return take_along_axis(x, expand_dims(i, 0), 1); }, xs, is);
   expect_lanes([](const Tensor& x, const Tensor& i) { return gather(x, expand_dims(i, 1)); }, xs, is);
   expect_lanes([](const Tensor& x, const Tensor& i) { return gather(x, reshape(i(slice(2)), {1, 2})); }, xs, is);
-  expect_lanes([](const Tensor& x, const Tensor& i) { return scatter_add(x, expand_dims(i, 1), counting({3, 4})); }, xs, is);
-  expect_lanes([](const Tensor& x, const Tensor& i) { return x(0, 0) + one_hot(i * i, 4, int32); }, xs, is);
+  expect_lanes(
+      [](const Tensor& x, const Tensor& i) {
+        return scatter_add(x, expand_dims(i, 1), counting({3, 4}));
+      },
+      xs, is);
+  expect_lanes([](const Tensor& x, const Tensor& i) { return x(0, 0) + one_hot(i * i, 5, int32)(slice(0, 2)); }, xs,
+               is);
 }
 
 TEST(IndexVmap, ReportsTheIndexOfALane) {
   const auto pick = vmap([](const Tensor& x, const Tensor& i) { return take(x, i); });
-  EXPECT_THAT([&] { pick(counting({3, 2}), tensor({0, 1, 2})); }, ThrowsMessage<IndexError>(HasSubstr("index 2 is out of range")));
+  EXPECT_THAT(
+      [&] {
+        pick(counting({3, 2}), tensor({0, 1, 2}));
+      },
+      ThrowsMessage<IndexError>(HasSubstr("index 2 is out of range")));
 }
 
 }  // namespace

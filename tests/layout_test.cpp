@@ -1,7 +1,5 @@
 // Layout operations: values, which of them are views, and the texts of their errors.
 
-#include <gmock/gmock.h>
-
 #include <functional>
 #include <limits>
 
@@ -12,27 +10,20 @@
 #include <stave/core/ops/layout.h>
 #include <stave/handlers/vmap.h>
 
+#include "matchers.h"
+
 using namespace stave;
+using namespace stave_test;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::ThrowsMessage;
 
 namespace {
 
-std::vector<int> values(const Tensor& x) { return astype(x, int32).to_vector<std::int32_t>(); }
-
 bool shares_memory(const Tensor& a, const Tensor& b) { return a.node().storage == b.node().storage; }
 
 /// 0, 1, 2, ... in a shape.
 Tensor counting(const Shape& shape) { return reshape(arange(shape.elements()), shape); }
-
-struct CountOps : Handler {
-  int n = 0;
-  Outputs handle(Call& call) override {
-    ++n;
-    return perform(std::move(call));
-  }
-};
 
 template <class F>
 int operations(F&& f) {
@@ -56,12 +47,12 @@ TEST(Reshape, KeepsRowMajorOrder) {
 // What NumPy reshapes without a copy is a view here too: x.T.reshape(...).base is x.
 TEST(Reshape, IsAViewWheneverStridesAllow) {
   const Tensor x = counting({4, 6});
-  EXPECT_TRUE(shares_memory(x, reshape(x(slice(none, none, 2)), {2, 2, 3})));          // splits an axis
-  EXPECT_TRUE(shares_memory(x, reshape(x(slice(), slice(0, 4)), {2, 2, 4})));          // splits a strided one
-  EXPECT_TRUE(shares_memory(x, reshape(transpose(x), {3, 2, 4})));                     // of a transpose
-  EXPECT_TRUE(shares_memory(x, reshape(transpose(x), {6, 1, 4, 1})));                  // axes of length 1
-  EXPECT_TRUE(shares_memory(x, reshape(broadcast_to(x, {5, 4, 6}), {5, 24})));         // behind a repeated axis
-  EXPECT_TRUE(shares_memory(x, reshape(broadcast_to(x(0, 0), {2, 3}), {6})));          // of a repeated number
+  EXPECT_TRUE(shares_memory(x, reshape(x(slice(none, none, 2)), {2, 2, 3})));   // splits an axis
+  EXPECT_TRUE(shares_memory(x, reshape(x(slice(), slice(0, 4)), {2, 2, 4})));   // splits a strided one
+  EXPECT_TRUE(shares_memory(x, reshape(transpose(x), {3, 2, 4})));              // of a transpose
+  EXPECT_TRUE(shares_memory(x, reshape(transpose(x), {6, 1, 4, 1})));           // axes of length 1
+  EXPECT_TRUE(shares_memory(x, reshape(broadcast_to(x, {5, 4, 6}), {5, 24})));  // behind a repeated axis
+  EXPECT_TRUE(shares_memory(x, reshape(broadcast_to(x(0, 0), {2, 3}), {6})));   // of a repeated number
   EXPECT_FALSE(shares_memory(x, reshape(transpose(x), {24})));
   EXPECT_FALSE(shares_memory(x, reshape(x(slice(), slice(0, 4)), {16})));
   EXPECT_FALSE(shares_memory(x, reshape(broadcast_to(x, {5, 4, 6}), {120})));
@@ -77,39 +68,52 @@ TEST(Reshape, OfViewsReadsTheRightElements) {
 
 TEST(Reshape, Errors) {
   const Tensor x = counting({2, 3});
-  EXPECT_THAT([&] { reshape(x, {4, 2}); },
-              ThrowsMessage<ShapeError>("reshape: shape [2,3] holds 6 elements, but [4,2] holds 8: a length of -1 is inferred"));
-  EXPECT_THAT([&] { reshape(x, {-1, 4}); },
-              ThrowsMessage<ShapeError>("reshape: the length -1 in [-1,4] cannot be inferred for 6 elements"));
-  EXPECT_THAT([&] { reshape(x, {-1, -1}); },
-              ThrowsMessage<ShapeError>("reshape: the length -1 in [-1,-1] cannot be inferred for 6 elements"));
-  EXPECT_THAT([&] { reshape(zeros({0}), {-1, 0}); },
-              ThrowsMessage<ShapeError>("reshape: the length -1 in [-1,0] cannot be inferred for 0 elements"));
+  EXPECT_THAT(
+      [&] {
+        reshape(x, {4, 2});
+      },
+      ThrowsMessage<ShapeError>(
+          "reshape: shape [2,3] holds 6 elements, but [4,2] holds 8: a length of -1 is inferred"));
+  EXPECT_THAT(
+      [&] {
+        reshape(x, {-1, 4});
+      },
+      ThrowsMessage<ShapeError>("reshape: the length -1 in [-1,4] cannot be inferred for 6 elements"));
+  EXPECT_THAT(
+      [&] {
+        reshape(x, {-1, -1});
+      },
+      ThrowsMessage<ShapeError>("reshape: the length -1 in [-1,-1] cannot be inferred for 6 elements"));
+  EXPECT_THAT(
+      [&] {
+        reshape(zeros({0}), {-1, 0});
+      },
+      ThrowsMessage<ShapeError>("reshape: the length -1 in [-1,0] cannot be inferred for 0 elements"));
   EXPECT_THAT([&] { reshape(x, {-2, -3}); }, ThrowsMessage<ShapeError>("reshape: shape [-2,-3] has a negative length"));
 }
 
 TEST(Layout, TrivialCasesPerformNothing) {
-  const Tensor x = counting({2, 3});
+  const Tensor x = counting({2, 3}), row = x[0];
   EXPECT_EQ(0, operations([&] {
-    reshape(x, {2, -1});
-    permute_dims(x, {0, 1});
-    broadcast_to(x, {2, 3});
-    squeeze(x);
-    contiguous(x);
-    concat({x});
-    pad(x, {{0, 0}, {0, 0}});
-    flip(x, Axes(Shape()));
-    x(slice(), ellipsis);
-    transpose(x[0]);
-  }));
+              reshape(x, {2, -1});
+              permute_dims(x, {0, 1});
+              broadcast_to(x, {2, 3});
+              squeeze(x);
+              contiguous(x);
+              concat({x});
+              pad(x, {{0, 0}, {0, 0}});
+              flip(x, Axes(Shape()));
+              x(slice(), ellipsis);
+              transpose(row);
+            }));
   EXPECT_EQ(1, operations([&] { x(slice(0, 1), slice(none, none, -1)); }));
   EXPECT_EQ(1, operations([&] { x(newaxis); }));
   EXPECT_EQ(2, operations([&] { x(1); }));
 }
 
 TEST(Layout, ViewsHaveNotesOfTheirOwn) {
-  Notes<int> notes("test");
-  const Tensor x = notes.put(zeros({2, 3}), 1);
+  Notes<Tensor> notes("test");
+  const Tensor x = notes.put(zeros({2, 3}), tensor(1));
   EXPECT_EQ(notes.find(reshape(x, {6})), nullptr);
   EXPECT_EQ(notes.find(transpose(x)), nullptr);
   EXPECT_EQ(notes.find(broadcast_to(x, {2, 2, 3})), nullptr);
@@ -131,12 +135,18 @@ TEST(PermuteDims, MovesAxes) {
 
 TEST(PermuteDims, Errors) {
   const Tensor x = counting({2, 3});
-  EXPECT_THAT([&] { permute_dims(x, {0, -2}); },
-              ThrowsMessage<ShapeError>("permute_dims: axes [0,0] must name each axis of shape [2,3] once"));
+  EXPECT_THAT(
+      [&] {
+        permute_dims(x, {0, -2});
+      },
+      ThrowsMessage<ShapeError>("permute_dims: axes [0,0] must name each axis of shape [2,3] once"));
   EXPECT_THAT([&] { permute_dims(x, {0}); },
               ThrowsMessage<ShapeError>("permute_dims: axes [0] must name each axis of shape [2,3] once"));
-  EXPECT_THAT([&] { permute_dims(x, {0, 2}); },
-              ThrowsMessage<IndexError>("permute_dims: axis 2 is out of range for rank 2"));
+  EXPECT_THAT(
+      [&] {
+        permute_dims(x, {0, 2});
+      },
+      ThrowsMessage<IndexError>("permute_dims: axis 2 is out of range for rank 2"));
   EXPECT_THAT([&] { matrix_transpose(x[0]); },
               ThrowsMessage<ShapeError>("matrix_transpose: shape [3] has fewer than 2 axes"));
 }
@@ -151,8 +161,11 @@ TEST(ExpandDims, AddsAndSqueezeDropsAxesOfLengthOne) {
   EXPECT_EQ(squeeze(y).shape(), Shape(2, 3));
   EXPECT_EQ(squeeze(y, {0, -1}).shape(), Shape(2, 1, 3));
   EXPECT_EQ(squeeze(counting({1, 1})).shape(), Shape());
-  EXPECT_THAT([&] { squeeze(y, {0, 1}); },
-              ThrowsMessage<ShapeError>("squeeze: axis 1 of shape [1,2,1,3,1] has length 2, not 1"));
+  EXPECT_THAT(
+      [&] {
+        squeeze(y, {0, 1});
+      },
+      ThrowsMessage<ShapeError>("squeeze: axis 1 of shape [1,2,1,3,1] has length 2, not 1"));
 }
 
 TEST(BroadcastTo, RepeatsWithoutCopying) {
@@ -165,12 +178,19 @@ TEST(BroadcastTo, RepeatsWithoutCopying) {
 
 TEST(BroadcastTo, Errors) {
   const Tensor x = counting({2, 3});
-  EXPECT_THAT([&] { broadcast_to(x, {5, 3, 3}); },
-              ThrowsMessage<ShapeError>(
-                  "broadcast_to: shape [2,3] does not broadcast to [5,3,3]: length 2 at axis 0 is neither 1 nor 3"));
-  EXPECT_THAT([&] { broadcast_to(x, {3}); }, ThrowsMessage<ShapeError>("broadcast_to: shape [2,3] has more axes than [3]"));
-  EXPECT_THAT([&] { broadcast_to(x(slice(0, 1)), {-1, 3}); },
-              ThrowsMessage<ShapeError>("broadcast_to: shape [-1,3] has a negative length"));
+  EXPECT_THAT(
+      [&] {
+        broadcast_to(x, {5, 3, 3});
+      },
+      ThrowsMessage<ShapeError>(
+          "broadcast_to: shape [2,3] does not broadcast to [5,3,3]: length 2 at axis 0 is neither 1 nor 3"));
+  EXPECT_THAT([&] { broadcast_to(x, {3}); },
+              ThrowsMessage<ShapeError>("broadcast_to: shape [2,3] has more axes than [3]"));
+  EXPECT_THAT(
+      [&] {
+        broadcast_to(x(slice(0, 1)), {-1, 3});
+      },
+      ThrowsMessage<ShapeError>("broadcast_to: shape [-1,3] has a negative length"));
 }
 
 TEST(Flip, ReversesAxes) {
@@ -268,14 +288,23 @@ TEST(Concat, JoinsAlongAnAxis) {
 TEST(Concat, Errors) {
   const Tensor a = counting({2, 2});
   EXPECT_THAT([&] { concat({}); }, ThrowsMessage<ShapeError>("concat: nothing to join"));
-  EXPECT_THAT([&] { concat({a, counting({2, 3})}); },
-              ThrowsMessage<ShapeError>(
-                  "concat: shapes [2,2] and [2,3] do not join along axis 0: the other lengths must agree"));
-  EXPECT_THAT([&] { concat({a, a[0]}); },
-              ThrowsMessage<ShapeError>("concat: shapes [2,2] and [2] do not join along axis 0: the other lengths must agree"));
+  EXPECT_THAT(
+      [&] {
+        concat({a, counting({2, 3})});
+      },
+      ThrowsMessage<ShapeError>(
+          "concat: shapes [2,2] and [2,3] do not join along axis 0: the other lengths must agree"));
+  EXPECT_THAT(
+      [&] {
+        concat({a, a[0]});
+      },
+      ThrowsMessage<ShapeError>("concat: shapes [2,2] and [2] do not join along axis 0: the other lengths must agree"));
   EXPECT_THAT([&] { concat({a, a}, 2); }, ThrowsMessage<IndexError>("concat: axis 2 is out of range for rank 2"));
-  EXPECT_THAT([&] { concat({tensor(1), tensor(2)}); },
-              ThrowsMessage<ShapeError>("concat: a tensor of rank 0 has no axis to join along: use stack"));
+  EXPECT_THAT(
+      [&] {
+        concat({tensor(1), tensor(2)});
+      },
+      ThrowsMessage<ShapeError>("concat: a tensor of rank 0 has no axis to join along: use stack"));
 }
 
 TEST(Stack, JoinsAlongANewAxis) {
@@ -303,12 +332,21 @@ TEST(Pad, SurroundsAndCuts) {
 
 TEST(Pad, Errors) {
   const Tensor x = counting({2, 2});
-  EXPECT_THAT([&] { pad(x, {{1, 1}}); },
-              ThrowsMessage<ShapeError>("pad: 1 pairs of widths for shape [2,2]: give one for each axis"));
-  EXPECT_THAT([&] { pad(x, {{0, 0}, {-2, -1}}); },
-              ThrowsMessage<ShapeError>("pad: widths {-2, -1} cut more than length 2 of axis 1"));
-  EXPECT_THAT([&] { pad(x, {{1, 1}, {0, 0}}, 0.5); },
-              ThrowsMessage<DtypeError>("pad: the value 0.5 is no int32: convert x with astype"));
+  EXPECT_THAT(
+      [&] {
+        pad(x, {{1, 1}});
+      },
+      ThrowsMessage<ShapeError>("pad: 1 pairs of widths for shape [2,2]: give one for each axis"));
+  EXPECT_THAT(
+      [&] {
+        pad(x, {{0, 0}, {-2, -1}});
+      },
+      ThrowsMessage<ShapeError>("pad: widths {-2, -1} cut more than length 2 of axis 1"));
+  EXPECT_THAT(
+      [&] {
+        pad(x, {{1, 1}, {0, 0}}, 0.5);
+      },
+      ThrowsMessage<DtypeError>("pad: the value 0.5 is no int32: convert x with astype"));
 }
 
 // ---- under vmap, against a loop over the lanes --------------------------------------------------------------
@@ -348,7 +386,9 @@ TEST(LayoutVmap, EqualsALoop) {
 }
 
 TEST(LayoutVmap, OfNoLanes) {
-  const auto f = [](const Tensor& x) { return concat({pad(x, {{1, 0}}), broadcast_to(x(0), {2}), flip(reshape(x, {3}))}); };
+  const auto f = [](const Tensor& x) {
+    return concat({pad(x, {{1, 0}}), broadcast_to(x(0), {2}), flip(reshape(x, {3}))});
+  };
   EXPECT_EQ(vmap(f)(zeros({0, 3})).shape(), Shape(0, 9));
 }
 

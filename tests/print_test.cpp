@@ -6,6 +6,7 @@
 #include <limits>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <stave/core/op.h>
@@ -61,7 +62,8 @@ TEST(Print, IntegersAndBools) {
 TEST(Print, Floats) {
   expect_numpy({
       {"np.array([-1.5, 2.25, 10], f4)", tensor({-1.5, 2.25, 10.}), "[-1.5   2.25 10.  ]"},
-      {"np.array([0.001, 0.5, 0.123456789], f4)", tensor({0.001, 0.5, 0.123456789}), "[0.001      0.5        0.12345679]"},
+      {"np.array([0.001, 0.5, 0.123456789], f4)", tensor({0.001, 0.5, 0.123456789}),
+       "[0.001      0.5        0.12345679]"},
       {"np.array([-0.0, 1], f4)", tensor({-0.0, 1.}), "[-0.  1.]"},
       {"np.array([1, np.nan, -np.inf, np.inf], f4)", tensor({1., nan, -inf, inf}), "[  1.  nan -inf  inf]"},
       {"np.array([np.nan])", tensor({nan}, float64), "[nan]"},
@@ -72,7 +74,7 @@ TEST(Print, ScientificNotation) {
   expect_numpy({
       {"np.array([1e-10, -1.5, 2e20], f4)", tensor({1e-10, -1.5, 2e20}), "[ 1.0e-10 -1.5e+00  2.0e+20]"},
       {"np.array([1e-100, 1])", tensor({1e-100, 1.}, float64), "[1.e-100 1.e+000]"},
-      {"np.array([np.nan, 1e-5], f4)", tensor({nan, 1e-5}), "[  nan 1.e-05]"},
+      {"np.array([np.nan, 1e-5], f4)", tensor({nan, 1e-5}), "[   nan 1.e-05]"},
       // Both sides of each bound: greatest >= 1e6 (float64: 1e8), least < 1e-4, greatest / least > 1000.
       {"np.array([999999, 1e5], f4)", tensor({999999., 1e5}), "[999999. 100000.]"},
       {"np.array([1e6, 1e5], f4)", tensor({1e6, 1e5}), "[1.e+06 1.e+05]"},
@@ -87,7 +89,8 @@ TEST(Print, ScientificNotation) {
 
 TEST(Print, Float64HasEightDigitsAfterThePoint) {
   expect_numpy({
-      {"np.array([np.pi, 1/3, 2])", tensor({3.141592653589793, 1. / 3, 2.}, float64), "[3.14159265 0.33333333 2.        ]"},
+      {"np.array([np.pi, 1/3, 2])", tensor({3.141592653589793, 1. / 3, 2.}, float64),
+       "[3.14159265 0.33333333 2.        ]"},
       {"np.array([np.pi, 1/3, -1e-3])", tensor({3.141592653589793, 1. / 3, -1e-3}, float64),
        "[ 3.14159265e+00  3.33333333e-01 -1.00000000e-03]"},
   });
@@ -119,10 +122,20 @@ TEST(Print, Empty) {
 }
 
 TEST(Print, LongLinesAreBroken) {
-  expect_numpy({{"np.arange(30, dtype=f4) / 8", arange(0, 30, 1, float32) / 8,
-                 "[0.    0.125 0.25  0.375 0.5   0.625 0.75  0.875 1.    1.125 1.25  1.375\n"
-                 " 1.5   1.625 1.75  1.875 2.    2.125 2.25  2.375 2.5   2.625 2.75  2.875\n"
-                 " 3.    3.125 3.25  3.375 3.5   3.625]"}});
+  expect_numpy({
+      {"np.arange(30, dtype=f4) / 8", arange(0, 30, 1, float32) / 8,
+       "[0.    0.125 0.25  0.375 0.5   0.625 0.75  0.875 1.    1.125 1.25  1.375\n"
+       " 1.5   1.625 1.75  1.875 2.    2.125 2.25  2.375 2.5   2.625 2.75  2.875\n"
+       " 3.    3.125 3.25  3.375 3.5   3.625]"},
+      // The widest line that fits, of 74 columns, and one that would not.
+      {"np.arange(50) % 10", remainder(arange(50), 10),
+       "[0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6\n"
+       " 7 8 9 0 1 2 3 4 5 6 7 8 9]"},
+      {"np.arange(10, 60)", arange(10, 60),
+       "[10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33\n"
+       " 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57\n"
+       " 58 59]"},
+  });
 }
 
 TEST(Print, MoreThanAThousandElementsAreSummarised) {
@@ -182,6 +195,16 @@ TEST(Print, UnderGradAValuePrintsAsItIs) {
   };
   EXPECT_EQ(grad(f)(tensor({1., 2., 3.})).str(), "[2. 4. 6.]");
   EXPECT_EQ(seen, "[1. 4. 9.]");
+}
+
+TEST(Print, AnotherThreadMayPrintAValueUnderGrad) {
+  std::string seen;
+  const auto f = [&](const Tensor& x) {
+    std::thread([&] { seen = x.str(); }).join();
+    return sum(x);
+  };
+  grad(f)(tensor({1., 2.}));
+  EXPECT_EQ(seen, "[1. 2.]");
 }
 
 TEST(Print, UnderVmapAllLanesAreShown) {

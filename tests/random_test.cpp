@@ -3,12 +3,10 @@
 //   import jax, numpy as np, jax.numpy as jnp
 //   r = jax.random; k = r.key(42); f = lambda a: [float(v).hex() for v in np.asarray(a).ravel()]
 //   r.key_data(r.split(r.key(0), 3)), r.key_data(r.fold_in(k, 7)), r.bits(r.key(0), (5,)), r.bits(k, (2, 3))
-//   b = np.asarray(r.bits(k, (1000000,))).astype(np.uint64); b.sum(), (b * np.arange(1, 1000001, dtype=np.uint64)).sum()
+//   b = np.asarray(r.bits(k, (1000000,))).astype("u8"); b.sum(), (b * np.arange(1, 1000001, dtype="u8")).sum()
 //   f(r.uniform(k, (4,))), f(r.uniform(k, (6,), minval=-1.3, maxval=2.9)), r.normal(k, (6,))
 //   r.bernoulli(k, 0.3, (16,)), r.bernoulli(k, jnp.linspace(0, 1, 8)), r.permutation(k, 8), r.permutation(k, 5000)
 //   jax.config.update('jax_enable_x64', True); f(r.uniform(k, (4,), dtype=jnp.float64)), r.key_data(r.key(2**40 + 5))
-
-#include <gmock/gmock.h>
 
 #include <functional>
 
@@ -20,7 +18,10 @@
 #include <stave/core/ops/reduce.h>
 #include <stave/handlers/vmap.h>
 
+#include "matchers.h"
+
 using namespace stave;
+using namespace stave_test;
 using testing::ElementsAre;
 using testing::FloatNear;
 using testing::IsEmpty;
@@ -29,7 +30,6 @@ using testing::ThrowsMessage;
 namespace {
 
 std::vector<std::uint32_t> words(const Tensor& x) { return x.to_vector<std::uint32_t>(); }
-std::vector<int> values(const Tensor& x) { return astype(x, int32).to_vector<std::int32_t>(); }
 const Key key(42);
 
 TEST(Key, OfASeed) {
@@ -45,9 +45,12 @@ TEST(Key, OfATensor) {
   EXPECT_THAT([] { Key(split(key, 2)); },
               ThrowsMessage<ShapeError>(
                   "Key: a key is a uint32 tensor of shape [2], not uint32 [2,2]: give one row of split(key, n)"));
-  EXPECT_THAT([] { Key(tensor({1, 2})); },
-              ThrowsMessage<ShapeError>(
-                  "Key: a key is a uint32 tensor of shape [2], not int32 [2]: give one row of split(key, n)"));
+  EXPECT_THAT(
+      [] {
+        Key(tensor({1, 2}));
+      },
+      ThrowsMessage<ShapeError>(
+          "Key: a key is a uint32 tensor of shape [2], not int32 [2]: give one row of split(key, n)"));
 }
 
 TEST(Split, EqualsJax) {
@@ -67,8 +70,11 @@ TEST(FoldIn, EqualsJax) {
   EXPECT_EQ(words(fold_in(key, tensor(7)).data()), words(fold_in(key, 7).data()));
   EXPECT_EQ(words(fold_in(key, tensor(-1)).data()), words(fold_in(key, 0xffffffffu).data()));
   EXPECT_EQ(words(fold_in(key, 3).data()), words(split(key, 9)[3]));
-  EXPECT_THAT([] { fold_in(key, tensor({1, 2})); },
-              ThrowsMessage<ShapeError>("fold_in: data has shape [2], not []: vmap over it"));
+  EXPECT_THAT(
+      [] {
+        fold_in(key, tensor({1, 2}));
+      },
+      ThrowsMessage<ShapeError>("fold_in: data has shape [2], not []: vmap over it"));
   EXPECT_THAT([] { fold_in(key, tensor(1.)); }, ThrowsMessage<DtypeError>("fold_in: data is float32, not an integer"));
 }
 
@@ -109,22 +115,23 @@ TEST(Uniform, EqualsJax) {
   EXPECT_THAT(uniform(key, {4}, -1.3, 2.9, float64).to_vector<double>(),
               ElementsAre(0x1.f811e630423c5p-2, -0x1.3ca942a68c612p+0, 0x1.1c8523d70cbb7p+0, 0x1.c3e6ba26dfd74p+0));
   EXPECT_EQ(uniform(key).shape(), Shape());
-  EXPECT_THAT([] { uniform(key, {2}, 0, 1, int32); },
-              ThrowsMessage<DtypeError>(
-                  "random_uniform: int32 is not a floating dtype: draw floats and convert with astype"));
+  EXPECT_THAT(
+      [] { uniform(key, {2}, 0, 1, int32); },
+      ThrowsMessage<DtypeError>("random_uniform: int32 is not a floating dtype: draw floats and convert with astype"));
 }
 
 TEST(Uniform, StaysWithinItsBounds) {
   const Tensor x = uniform(key, {100000}, 2, 3);
   EXPECT_GE(min(x).item<float>(), 2);
-  EXPECT_LT(max(x).item<float>(), 3);
+  EXPECT_LE(max(x).item<float>(), 3);
   EXPECT_NEAR(mean(x).item<double>(), 2.5, 0.005);
 }
 
 TEST(Normal, EqualsJaxButForRounding) {
-  EXPECT_THAT(normal(key, {6}).to_vector<float>(),
-              ElementsAre(FloatNear(-0.028304616f, 2e-8f), FloatNear(0.46713185f, 2e-7f), FloatNear(0.29570296f, 2e-7f),
-                          FloatNear(0.15354592f, 2e-7f), FloatNear(-0.12403282f, 1e-7f), FloatNear(0.21692315f, 2e-7f)));
+  EXPECT_THAT(
+      normal(key, {6}).to_vector<float>(),
+      ElementsAre(FloatNear(-0.028304616f, 2e-8f), FloatNear(0.46713185f, 2e-7f), FloatNear(0.29570296f, 2e-7f),
+                  FloatNear(0.15354592f, 2e-7f), FloatNear(-0.12403282f, 1e-7f), FloatNear(0.21692315f, 2e-7f)));
   const std::vector<double> x = normal(key, {3}, float64).to_vector<double>();
   EXPECT_NEAR(x[0], -0.18471174528191162, 1e-14);
   EXPECT_NEAR(x[1], -2.169824560397754, 1e-13);
@@ -150,9 +157,9 @@ TEST(Permutation, EqualsJax) {
   EXPECT_THAT(values(permutation(key, 8)), ElementsAre(7, 4, 2, 5, 3, 6, 0, 1));
   EXPECT_THAT(values(permutation(key, 1)), ElementsAre(0));
   EXPECT_THAT(values(permutation(key, 0)), IsEmpty());
-  const std::vector<int> p = values(permutation(key, 5000));
+  const std::vector<double> p = values(permutation(key, 5000));
   std::int64_t weighted = 0;
-  for (std::size_t i = 0; i < p.size(); ++i) weighted += p[i] * static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < p.size(); ++i) weighted += static_cast<std::int64_t>(p[i]) * static_cast<std::int64_t>(i);
   EXPECT_EQ(p[0], 3825);
   EXPECT_EQ(p[4999], 418);
   EXPECT_EQ(weighted, 31262781809);
@@ -163,7 +170,7 @@ TEST(Permutation, EqualsJax) {
 
 // Three rounds of sorting: r.permutation(k, 3000000)
 TEST(Permutation, OfManyElementsEqualsJax) {
-  const std::vector<int> p = values(permutation(key, 3000000));
+  const std::vector<double> p = values(permutation(key, 3000000));
   EXPECT_THAT(std::vector(p.begin(), p.begin() + 6), ElementsAre(2727, 1589815, 621866, 1520543, 4163, 2943510));
   EXPECT_THAT(std::vector(p.end() - 4, p.end()), ElementsAre(334293, 2390382, 2867352, 2323304));
 }

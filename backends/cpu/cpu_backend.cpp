@@ -71,9 +71,9 @@ void run_other(OpId op, const Attributes* attributes, std::span<const View> in, 
       return run_arg_reduce(table.arg_reduce[id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
     case OpId::pad: return run_pad(as<stave::PadAttributes>(attributes), in[0], out);
     case OpId::concat: return run_concat(as<stave::AxisAttributes>(attributes).axis, in, out);
-    case OpId::gather: return run_gather(as<stave::GatherAttributes>(attributes).batch_dims, in[0], in[1], out);
+    case OpId::gather: return run_gather(as<stave::GatherAttributes>(attributes), in[0], in[1], out);
     case OpId::scatter_add:
-      return run_scatter_add(as<stave::GatherAttributes>(attributes).batch_dims, in[0], in[1], in[2], out);
+      return run_scatter_add(as<stave::GatherAttributes>(attributes), in[0], in[1], in[2], out);
     case OpId::matmul: return run_matmul(in[0], in[1], out);
     case OpId::fold_in: return run_fold_in(in[0], in[1], out);
     case OpId::random_bits: return run_random_bits(in[0], out);

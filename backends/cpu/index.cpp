@@ -24,11 +24,13 @@ namespace {
 /// The parts of the shapes: x is [batch, indexed, rest], indices [batch, at, k], the result [batch, at, rest].
 struct Layout {
   std::size_t batch, at, k, rest;
-  Layout(int batch_dims, const View& x, const View& indices)
-      : batch(static_cast<std::size_t>(batch_dims)),
+  bool from_end;  // negative indices count from the end
+  Layout(const stave::GatherAttributes& attributes, const View& x, const View& indices)
+      : batch(static_cast<std::size_t>(attributes.batch_dims)),
         at(indices.shape.size() - batch - 1),
         k(static_cast<std::size_t>(indices.shape.back())),
-        rest(x.shape.size() - batch - k) {}
+        rest(x.shape.size() - batch - k),
+        from_end(attributes.from_end) {}
 };
 
 std::int64_t read_index(const char* at, Dtype dtype) {
@@ -64,7 +66,8 @@ class Offsets {
   /// Over [batch, at]: operand 0 walks the indices, operand 1 x (along the batch axes only).
   void make_axes() {
     Index size = static_cast<Index>(stave::size_of(indices_.dtype)), x_size = static_cast<Index>(stave::size_of(x_.dtype));
-    stave::Shape x_steps(layout_.batch + layout_.at, Index{0});
+    stave::Strides x_steps;
+    x_steps.resize(layout_.batch + layout_.at, 0);
     for (std::size_t i = 0; i < layout_.batch; ++i) x_steps[i] = x_strides_[i];
     const Index* strides[] = {indices_.strides.data(), x_steps.data()};
     Index sizes[] = {size, x_size};
@@ -75,6 +78,9 @@ class Offsets {
     return read_index(static_cast<const char*>(indices_.data) + walk.offset(0) + static_cast<Index>(j) * step,
                       indices_.dtype);
   }
+  bool out_of_range(Index index, Index length) const {
+    return index < (layout_.from_end ? -length : 0) || index >= length;
+  }
   /// The first element with an index out of range, or count().
   Index fill(TileWalk walk, Index first, Index last) {
     Index x_size = static_cast<Index>(stave::size_of(x_.dtype));
@@ -83,7 +89,7 @@ class Offsets {
       Index offset = walk.offset(1);
       for (std::size_t j = 0; j < layout_.k; ++j) {
         Index index = index_at(walk, j), length = x_.shape[layout_.batch + j];
-        if (index < -length || index >= length) return i;
+        if (out_of_range(index, length)) return i;
         offset += (index < 0 ? index + length : index) * x_strides_[layout_.batch + j] * x_size;
       }
       values_[static_cast<std::size_t>(i)] = offset;
@@ -95,7 +101,7 @@ class Offsets {
     std::size_t j = 0;
     for (;; ++j) {
       Index index = index_at(walk, j), length = x_.shape[layout_.batch + j];
-      if (index < -length || index >= length)
+      if (out_of_range(index, length))
         stave_detail::fail<stave::IndexError>("{}: index {} is out of range for axis {} with size {}", operation_, index,
                                               layout_.batch + j, length);
     }
@@ -115,8 +121,8 @@ std::span<const Index> rest_of(std::span<const Index> all, const Layout& layout)
 
 }  // namespace
 
-void run_gather(int batch_dims, const View& x, const View& indices, const View& out) {
-  Layout layout(batch_dims, x, indices);
+void run_gather(const stave::GatherAttributes& attributes, const View& x, const View& indices, const View& out) {
+  Layout layout(attributes, x, indices);
   Offsets offsets("gather", layout, x, indices, x.strides);
   Index size = static_cast<Index>(stave::size_of(x.dtype));
   std::span<const Index> shape = rest_of(x.shape, layout), strides = rest_of(x.strides, layout);
@@ -138,8 +144,9 @@ void run_gather(int batch_dims, const View& x, const View& indices, const View& 
   });
 }
 
-void run_scatter_add(int batch_dims, const View& x, const View& indices, const View& updates, const View& out) {
-  Layout layout(batch_dims, x, indices);
+void run_scatter_add(const stave::GatherAttributes& attributes, const View& x, const View& indices, const View& updates,
+                     const View& out) {
+  Layout layout(attributes, x, indices);
   Offsets offsets("scatter_add", layout, x, indices, out.strides);
   Index size = static_cast<Index>(stave::size_of(x.dtype));
   char* to = static_cast<char*>(out.data);

@@ -123,7 +123,7 @@ Plan make_plan(const Reduction& reduction, const Shape& reduced, const View& in,
 /// Outputs (or tiles of them) times parts of what folds into each: a function of the shape alone.
 struct Split {
   Index outputs, pieces, parts;
-  Split(Index outputs, Index pieces, Index elements) : outputs(outputs), pieces(pieces), parts(1) {
+  Split(Index results, Index divisible, Index elements) : outputs(results), pieces(divisible), parts(1) {
     if (outputs < few_outputs)
       parts = std::max<Index>(1, std::min({pieces, 4 * few_outputs / outputs, elements / cheap_grain}));
   }

@@ -27,8 +27,12 @@ std::string PadAttributes::str() const {
   return format("shape={} starts={}{} value={}", shape, starts, unit ? "" : format(" steps={}", steps), value);
 }
 std::string AxisAttributes::str() const { return format("axis={}", axis); }
-std::string GatherAttributes::str() const { return format("batch_dims={}{}", batch_dims, from_end ? "" : " not_from_end"); }
+std::string GatherAttributes::str() const {
+  return format("batch_dims={}{}", batch_dims, from_end ? "" : " not_from_end");
+}
 std::string RandomAttributes::str() const { return format("shape={}", shape); }
-std::string UniformAttributes::str() const { return format("shape={} dtype={} low={} high={}", shape, dtype, low, high); }
+std::string UniformAttributes::str() const {
+  return format("shape={} dtype={} low={} high={}", shape, dtype, low, high);
+}
 
 }  // namespace stave

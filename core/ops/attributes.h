@@ -99,20 +99,21 @@ struct GatherAttributes final : Attributes {
   std::string str() const override;
 };
 
-/// The random operations hash a 64-bit counter c under a key of two uint32 words by Threefry-2x32 with 20 rounds into two
-/// words: (w0, w1) = T(key, c >> 32, c & 0xffffffff). Keys are uint32 [batch..., 2].
+/// The random operations hash a 64-bit counter c under a key of two uint32 words by Threefry-2x32 with 20 rounds into
+/// two words: (w0, w1) = T(key, c >> 32, c & 0xffffffff). Keys are uint32 [batch..., 2].
 ///   fold_in(keys, data)       data uint32 [batch...], result uint32 [batch..., 2]: T(key, 0, data). No attributes.
-///   random_bits(keys)         result uint32 [batch..., shape...]: w0 ^ w1 of c = 0, 1, ... in row-major order over `shape`.
-///   random_permutation(keys)  result int32 [batch..., n], shape being {n}: 0, ..., n - 1, shuffled permutation_rounds(n) times.
-///                             A round splits key, subkey = T(key, 0, 0), T(key, 0, 1) and sorts, stably, by random_bits(subkey).
+///   random_bits(keys)         result uint32 [batch..., shape...]: w0 ^ w1 of c = 0, 1, ... in row-major order.
+///   random_permutation(keys)  result int32 [batch..., n], shape being {n}: 0, ..., n - 1 after permutation_rounds(n)
+///                             rounds. Each sets key, subkey = T(key, 0, 0), T(key, 0, 1) and sorts, stably, by
+///                             random_bits(subkey).
 struct RandomAttributes final : Attributes {
   Shape shape;
   explicit RandomAttributes(Shape shape) : shape(std::move(shape)) {}
   std::string str() const override;
 };
 
-/// random_uniform(keys): [batch..., shape...] of `dtype`: max(low, fma(u, high - low, low)), all in that dtype, where u is
-/// ((w0 ^ w1) >> 9) * 2^-23 for float32 and ((w0 << 32 | w1) >> 12) * 2^-52 for float64, of the counters of random_bits.
+/// random_uniform(keys): [batch..., shape...] of `dtype`: max(low, fma(u, high - low, low)), all in that dtype, where u
+/// is ((w0 ^ w1) >> 9) * 2^-23 for float32 and ((w0 << 32 | w1) >> 12) * 2^-52 for float64, of random_bits' counters.
 struct UniformAttributes final : Attributes {
   Shape shape;
   Dtype dtype;

@@ -1,5 +1,5 @@
-// Basic indexing, x(1, slice(2, none), ellipsis, newaxis): one slice, then a reshape that drops the axes of integers and
-// makes the new ones. Both are views; what is not needed is not performed.
+// Basic indexing, x(1, slice(2, none), ellipsis, newaxis): one slice, then a reshape that drops the axes of integers
+// and makes the new ones. Both are views; what is not needed is not performed.
 
 #include <algorithm>
 #include <cstdlib>
@@ -85,7 +85,8 @@ Tensor Tensor::stave_detail_index(std::initializer_list<Subscript> subscripts) c
                subscript.value);
   index.whole_axes(shape().size() - index.axis);
   if (index.everything()) return reshape(*this, index.result);
-  auto attributes = make_intrusive<SliceAttributes>(std::move(index.starts), std::move(index.lengths), std::move(index.steps));
+  auto attributes =
+      make_intrusive<SliceAttributes>(std::move(index.starts), std::move(index.lengths), std::move(index.steps));
   return reshape(apply(op_slice, {*this}, std::move(attributes)), index.result);
 }
 

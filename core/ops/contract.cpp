@@ -24,9 +24,9 @@ Index columns_of(const Tensor& x) { return x.shape(-1); }
 void check_inner(const Shape& a, const Shape& b) {
   const Index left = a.back(), right = b[b.size() - std::min<std::size_t>(b.size(), 2)];
   if (left != right)
-    fail<ShapeError>("matmul: shapes {} and {} do not fit: the last length of the left, {}, must equal {}, that of the right's "
-                     "{}",
-                     a, b, left, right, b.size() == 1 ? "only axis" : "second last axis");
+    fail<ShapeError>(
+        "matmul: shapes {} and {} do not fit: the last length of the left, {}, must equal the {} of the right, {}", a,
+        b, left, b.size() == 1 ? "only one" : "second last", right);
 }
 
 void infer_matmul(const Call& call, SmallVector<Abstract, 1>& outputs) {
@@ -56,11 +56,12 @@ bool transposes_are_contiguous(const Tensor& x) {
   return is_contiguous(shape, strides);
 }
 
-// A stack of matrices times one matrix is one product of tall matrices, and so is its derivative: [B..., m, k] x [k, n].
+// [B..., m, k] x [k, n]: a stack of matrices times one matrix is one product of matrices, and so are its derivatives.
 Tensor stack_by_matrix(const Tensor& a, const Tensor& b) {
   Shape shape = a.shape();
   shape.back() = columns_of(b);
-  return reshape(apply(op_matmul, {reshape(a, {a.size() / std::max<Index>(columns_of(a), 1), columns_of(a)}), b}), shape);
+  return reshape(apply(op_matmul, {reshape(a, {a.size() / std::max<Index>(columns_of(a), 1), columns_of(a)}), b}),
+                 shape);
 }
 
 // Both of rank 2 or more. Where one operand is a single matrix and the other lies so that its rows (columns) follow one
@@ -129,7 +130,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<Index>& a_axes, const std::vector<Index>& b_axes) {
   if (a_axes.size() != b_axes.size())
-    fail<ShapeError>("tensordot: {} axes of the left are to be paired with {} of the right", a_axes.size(), b_axes.size());
+    fail<ShapeError>("tensordot: {} axes of the left are to be paired with {} of the right", a_axes.size(),
+                     b_axes.size());
   Shape left = a_axes, right = b_axes;
   for (Index& axis : left) axis = normalize_axis(axis, a.rank(), "tensordot");
   for (Index& axis : right) axis = normalize_axis(axis, b.rank(), "tensordot");

@@ -310,11 +310,11 @@ Tensor eye(Index rows, Dtype dtype, Device device) { return eye(rows, rows, 0, d
 
 Tensor tril(const Tensor& x, Index k) {
   check_matrix(x, "tril");
-  return where(diagonals(x.shape(-2), x.shape(-1)) <= k, x, 0);
+  return where(diagonals(x.shape(-2), x.shape(-1)) <= k, x, false);  // false: a zero of any dtype
 }
 Tensor triu(const Tensor& x, Index k) {
   check_matrix(x, "triu");
-  return where(diagonals(x.shape(-2), x.shape(-1)) >= k, x, 0);
+  return where(diagonals(x.shape(-2), x.shape(-1)) >= k, x, false);
 }
 
 }  // namespace stave

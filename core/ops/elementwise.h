@@ -90,10 +90,11 @@ inline Tensor operator>=(Operand a, Operand b) { return greater_equal(std::move(
 /// Elementwise; both operands are always computed.
 inline Tensor operator&&(Tensor a, Tensor b) { return logical_and(std::move(a), std::move(b)); }
 inline Tensor operator||(Tensor a, Tensor b) { return logical_or(std::move(a), std::move(b)); }
-inline Tensor& operator+=(Tensor& a, Operand b) { return a = add(std::move(a), std::move(b)); }
-inline Tensor& operator-=(Tensor& a, Operand b) { return a = subtract(std::move(a), std::move(b)); }
-inline Tensor& operator*=(Tensor& a, Operand b) { return a = multiply(std::move(a), std::move(b)); }
-inline Tensor& operator/=(Tensor& a, Operand b) { return a = divide(std::move(a), std::move(b)); }
+// The old value stays until the new one is there: nothing is lost if the operation throws.
+inline Tensor& operator+=(Tensor& a, Operand b) { return a = add(a, std::move(b)); }
+inline Tensor& operator-=(Tensor& a, Operand b) { return a = subtract(a, std::move(b)); }
+inline Tensor& operator*=(Tensor& a, Operand b) { return a = multiply(a, std::move(b)); }
+inline Tensor& operator/=(Tensor& a, Operand b) { return a = divide(a, std::move(b)); }
 
 /// True if shapes are equal and all elements are; reads the device.
 bool array_equal(const Tensor& a, const Tensor& b);

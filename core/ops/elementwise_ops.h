@@ -108,7 +108,11 @@ struct Tanh : FloatOfOutput {
   STAVE_PARTIAL(partial0, const X&, const X& y) { return 1 - square(y); }
 };
 struct Sigmoid : FloatOfOutput {
-  STAVE_VALUE(T x) { return T(1) / (T(1) + exp(-x)); }
+  // e^x / (1 + e^x) for x < 0, so that e^-x overflows nowhere and small results keep their digits.
+  STAVE_VALUE(T x) {
+    T e = exp(-abs(x));
+    return select(x < T(0), e, T(1)) / (T(1) + e);
+  }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return y * (1 - y); }
 };
 struct Erf : FloatOfInput {

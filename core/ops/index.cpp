@@ -60,7 +60,8 @@ Tensor gather_batched(const Tensor& x, const Tensor& indices, int batch_dims, bo
   return apply(op_gather, {x, indices}, batched_by(batch_dims, from_end));
 }
 
-Tensor scatter_add_batched(const Tensor& x, const Tensor& indices, const Tensor& updates, int batch_dims, bool from_end) {
+Tensor scatter_add_batched(const Tensor& x, const Tensor& indices, const Tensor& updates, int batch_dims,
+                           bool from_end) {
   return apply(op_scatter_add, {x, indices, updates}, batched_by(batch_dims, from_end));
 }
 
@@ -69,7 +70,8 @@ Tensor scatter_add_batched(const Tensor& x, const Tensor& indices, const Tensor&
 void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor &x = call.input(0), &indices = call.input(1);
   check_indices(indices, "gather");
-  outputs.push_back({gathered_shape(x.shape(), indices.shape(), call.as<GatherAttributes>().batch_dims, "gather"), x.dtype()});
+  outputs.push_back(
+      {gathered_shape(x.shape(), indices.shape(), call.as<GatherAttributes>().batch_dims, "gather"), x.dtype()});
 }
 
 // What was read at a place flows back to it, as often as it was read.
@@ -94,7 +96,8 @@ void infer_scatter_add(const Call& call, SmallVector<Abstract, 1>& outputs) {
   if (x.dtype() == bool_) fail<DtypeError>("scatter_add: bool has no sums: convert x to an integer dtype with astype");
   if (x.dtype() != updates.dtype())
     fail<DtypeError>("scatter_add: x is {}, updates are {}: convert with astype", x.dtype(), updates.dtype());
-  const Shape expected = gathered_shape(x.shape(), indices.shape(), call.as<GatherAttributes>().batch_dims, "scatter_add");
+  const Shape expected =
+      gathered_shape(x.shape(), indices.shape(), call.as<GatherAttributes>().batch_dims, "scatter_add");
   if (updates.shape() != expected)
     fail<ShapeError>("scatter_add: updates of shape {} should have shape {}, for x {} and indices {}", updates.shape(),
                      expected, x.shape(), indices.shape());
@@ -157,8 +160,9 @@ Tensor take_along_axis(const Tensor& x, const Tensor& indices, Index axis) {
   at.pop_back();
   batch = broadcast_shapes(batch, at, "take_along_axis");
   const Index read = values.shape(-1), taken = places.shape(-1);
-  const Tensor result = gather_batched(broadcast_to(values, joined({batch, Shape(read)})),
-                                       broadcast_to(expand_dims(places, -1), joined({batch, Shape(taken, 1)})), batch.rank());
+  const Tensor result =
+      gather_batched(broadcast_to(values, joined({batch, Shape(read)})),
+                     broadcast_to(expand_dims(places, -1), joined({batch, Shape(taken, 1)})), batch.rank());
   return moveaxis(result, -1, along);
 }
 

@@ -1,5 +1,5 @@
-// Layout operations: their records (what they infer, their derivatives, batching, and the views that make them free), then
-// the functions of layout.h, which are written with them. Basic indexing stands in basic_index.cpp.
+// Layout operations: their records (inference, derivatives, batching, and the views that make them free), then the
+// functions of layout.h, which are written with them. Basic indexing stands in basic_index.cpp.
 //
 // All are linear, and come in pairs of transposes: slice and pad, broadcast_to and sum, a permutation and its inverse.
 
@@ -65,13 +65,13 @@ void infer_reshape(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Shape& shape = call.as<ShapeAttributes>().shape;
   check_lengths(shape, "reshape");
   if (shape.elements() != x.size())
-    fail<ShapeError>("reshape: shape {} holds {} elements, but {} holds {}: a length of -1 is inferred", x.shape(), x.size(),
-                     shape, shape.elements());
+    fail<ShapeError>("reshape: shape {} holds {} elements, but {} holds {}: a length of -1 is inferred", x.shape(),
+                     x.size(), shape, shape.elements());
   outputs.push_back({shape, x.dtype()});
 }
 
-// Strides of the same elements in another shape; none if no strides express it. Axes whose strides continue one another form
-// a chunk; the new axes must tile each chunk exactly. (NumPy's rule for reshaping without a copy, in PyTorch's formulation.)
+// Strides of the same elements in another shape; none if no strides express it. Axes whose strides continue one another
+// form a chunk; the new axes must tile each chunk exactly. (NumPy's rule for reshapes without a copy, PyTorch's way.)
 std::optional<Strides> reshaped_strides(const Shape& shape, const Strides& strides, const Shape& target) {
   if (target.elements() == 0 || shape.empty()) return contiguous_strides(target);
   Strides result = repeated(target.rank(), 0);
@@ -147,8 +147,8 @@ void infer_broadcast_to(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const std::size_t extra = to.size() - from.size();
   for (std::size_t axis = 0; axis < from.size(); ++axis)
     if (from[axis] != 1 && from[axis] != to[axis + extra])
-      fail<ShapeError>("broadcast_to: shape {} does not broadcast to {}: length {} at axis {} is neither 1 nor {}", from, to,
-                       from[axis], axis, to[axis + extra]);
+      fail<ShapeError>("broadcast_to: shape {} does not broadcast to {}: length {} at axis {} is neither 1 nor {}",
+                       from, to, from[axis], axis, to[axis + extra]);
   outputs.push_back({to, x.dtype()});
 }
 
@@ -187,8 +187,8 @@ Outputs batch_broadcast_to(const BatchContext& c) {
 
 void infer_slice(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
-  const auto& [starts, lengths, steps] = std::tie(call.as<SliceAttributes>().starts, call.as<SliceAttributes>().lengths,
-                                                  call.as<SliceAttributes>().steps);
+  const auto& attributes = call.as<SliceAttributes>();
+  const auto& [starts, lengths, steps] = std::tie(attributes.starts, attributes.lengths, attributes.steps);
   bool fits = starts.rank() == x.rank() && lengths.rank() == x.rank() && steps.rank() == x.rank();
   for (std::size_t axis = 0; fits && axis < starts.size(); ++axis)
     fits = within(starts[axis], lengths[axis], steps[axis], x.shape()[axis]);
@@ -230,7 +230,7 @@ void infer_pad(const Call& call, SmallVector<Abstract, 1>& outputs) {
   for (std::size_t axis = 0; fits && axis < starts.size(); ++axis)
     fits = within(starts[axis], x.shape()[axis], steps[axis], shape[axis]);
   if (!fits)
-    fail<ShapeError>("pad: shape {} from starts {} by steps {} does not lie within {}", x.shape(), starts, steps, shape);
+    fail<ShapeError>("pad: shape {} at starts {}, steps {} does not lie within {}", x.shape(), starts, steps, shape);
   outputs.push_back({shape, x.dtype()});
 }
 
@@ -263,8 +263,8 @@ void infer_concat(const Call& call, SmallVector<Abstract, 1>& outputs) {
     Shape joined = x.shape();
     if (joined.size() == shape.size()) joined[axis] = shape[axis];
     if (joined != shape)
-      fail<ShapeError>("concat: shapes {} and {} do not join along axis {}: the other lengths must agree", first.shape(),
-                       x.shape(), axis);
+      fail<ShapeError>("concat: shapes {} and {} do not join along axis {}: the other lengths must agree",
+                       first.shape(), x.shape(), axis);
     shape[axis] += x.shape()[axis];
   }
   outputs.push_back({std::move(shape), first.dtype()});
@@ -488,7 +488,8 @@ Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, 
     first[axis] = std::max<Index>(-before, 0);
     kept[axis] += std::min<Index>(before, 0) + std::min<Index>(after, 0);
     if (kept[axis] < 0)
-      fail<ShapeError>("pad: widths {{{}, {}}} cut more than length {} of axis {}", before, after, x.shape()[axis], axis);
+      fail<ShapeError>("pad: widths {{{}, {}}} cut more than length {} of axis {}", before, after, x.shape()[axis],
+                       axis);
     starts[axis] = std::max<Index>(before, 0);
     padded[axis] = kept[axis] + starts[axis] + std::max<Index>(after, 0);
   }

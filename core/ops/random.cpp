@@ -1,6 +1,7 @@
 // Random numbers. The operations hash counters under keys (attributes.h says how); all else is composed of them.
 //
-// Keys have leading batch axes, so that the batch of a vmap is one more of them: split keys give each lane what a loop gives.
+// Keys have leading batch axes, so that the batch of a vmap is one more of them: with split keys each lane gets what a
+// loop gives it.
 
 #include <stave/core/ops/random.h>
 
@@ -55,7 +56,8 @@ void infer_random_bits(const Call& call, SmallVector<Abstract, 1>& outputs) {
 void infer_random_uniform(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const auto& attributes = call.as<UniformAttributes>();
   if (!is_float(attributes.dtype))
-    fail<DtypeError>("random_uniform: {} is not a floating dtype: draw floats and convert with astype", attributes.dtype);
+    fail<DtypeError>("random_uniform: {} is not a floating dtype: draw floats and convert with astype",
+                     attributes.dtype);
   infer_drawn(call, attributes.shape, attributes.dtype, outputs);
 }
 
@@ -114,8 +116,8 @@ Key::Key(std::uint64_t seed)
 
 Key::Key(Tensor data) : data_(std::move(data)) {
   if (data_.dtype() != uint32 || data_.shape() != Shape(2))
-    fail<ShapeError>("Key: a key is a uint32 tensor of shape [2], not {} {}: give one row of split(key, n)", data_.dtype(),
-                     data_.shape());
+    fail<ShapeError>("Key: a key is a uint32 tensor of shape [2], not {} {}: give one row of split(key, n)",
+                     data_.dtype(), data_.shape());
 }
 
 // Key i is fold_in of i.

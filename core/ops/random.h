@@ -1,7 +1,8 @@
 // Random numbers: explicit keys, counter-based, the same on every run and backend.
 //
-// The generator is Threefry-2x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011); bits, uniform,
-// split and fold_in equal jax.random's with its default settings. The same key gives the same numbers: split it.
+// The generator is Threefry-2x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011); split,
+// fold_in, bits, uniform, bernoulli and permutation equal jax.random's with its default settings bit by bit, normal but
+// for the rounding of erfinv. The same key gives the same numbers: split it.
 //   auto [a, b] = split(Key(0));
 #pragma once
 
@@ -15,6 +16,7 @@ namespace stave {
 /// A key: two words, kept in a uint32 tensor of shape [2], so that a vmapped function may be given one for each lane.
 class Key {
  public:
+  /// The words are the seed's upper and lower half. (JAX drops the upper one, unless 64-bit integers are enabled.)
   explicit Key(std::uint64_t seed);
   /// From a row of split(key, n).
   explicit Key(Tensor data);
@@ -34,13 +36,14 @@ std::array<Key, N> split(const Key& key) {
     return std::array<Key, N>{Key(keys[static_cast<Index>(i)])...};
   }(std::make_index_sequence<N>());
 }
-/// A new key of a key and a number (an epoch, a lane).
+/// A new key of a key and a number (an epoch, a lane): the row `data` of split(key, n). A tensor has rank 0, and wraps
+/// to 32 bits; vmap over more.
 Key fold_in(const Key& key, std::uint32_t data);
 Key fold_in(const Key& key, const Tensor& data);
 
 /// Uniform uint32.
 Tensor random_bits(const Key& key, const Shape& shape);
-/// Uniform in [low, high): float32 or float64.
+/// Uniform in [low, high), but that rounding may give `high`: float32 or float64.
 Tensor uniform(const Key& key, const Shape& shape = {}, double low = 0, double high = 1, Dtype dtype = float32);
 /// Standard normal: sqrt(2) erfinv(u) of a uniform u in (-1, 1).
 Tensor normal(const Key& key, const Shape& shape = {}, Dtype dtype = float32);

@@ -157,7 +157,7 @@ constexpr Op extreme_op(OpId id, const char* name) {
 Outputs batch_arg_reduction(const BatchContext& c) {
   const auto& reduce = c.as<ReduceAttributes>();
   if (reduce.axes.size() == 1) return batch_reduction(c);
-  const Tensor flat = reshape(c.in(0), {c.size, -1});
+  const Tensor flat = reshape(c.in(0), {c.size, c.call.input(0).size()});  // not -1: there may be no lanes
   const Tensor positions = apply(c.call.op(), {flat}, make_intrusive<ReduceAttributes>(Shape(1), false));
   Shape shape(c.size);
   if (reduce.keepdims) shape.resize(c.in(0).shape().size(), 1);

@@ -129,24 +129,81 @@ STAVE_INLINE Mask<T> isfinite(Vec<T> x) {
   else return x == x;
 }
 
+/// a b + c, in one rounding where the machine has it: said explicitly, because what a compiler contracts of itself may
+/// differ from one inlined copy to the next.
+template <class T>
+STAVE_INLINE Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<T> c) {
+#ifdef STAVE_HAVE_FMA
+  return fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
 // ---- exponentials, logarithms, trigonometry, erf ----------------------------------------------------------
 
 #define STAVE_FROM_SLEEF(name)                                                \
   STAVE_INLINE F32 name(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(name)(x.raw))}; } \
   STAVE_INLINE F64 name(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(name)(x.raw))}; }
-STAVE_FROM_SLEEF(exp)
 STAVE_FROM_SLEEF(expm1)
 STAVE_FROM_SLEEF(log)
 STAVE_FROM_SLEEF(sin)
 STAVE_FROM_SLEEF(cos)
 STAVE_FROM_SLEEF(tan)
-STAVE_FROM_SLEEF(tanh)
-STAVE_FROM_SLEEF(erf)
 
-STAVE_INLINE F32 log1p(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(log1p)(x.raw))}; }
-STAVE_INLINE F64 log1p(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(log1p)(x.raw))}; }
+STAVE_INLINE F32 exp(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(exp)(x.raw))}; }
+/// SLEEF's overflows 2e-6 early. Numbers so close to the bound are rare: libm decides about them.
+STAVE_INLINE F64 exp(F64 x) {
+  F64 y{F64::Raw(STAVE_SLEEF_F64(exp)(x.raw))};
+  Mask<double> brink = (x > F64(709.7827)) & (x < F64(709.7828));
+  if (any(brink))
+    for (int i = 0; i < F64::lanes; ++i)
+      if (brink.bits[i]) y.raw[i] = __builtin_exp(x.raw[i]);
+  return y;
+}
+
+// Below these bounds x^2 / 3 is less than a third of an ulp.
+template <class T>
+STAVE_INLINE Mask<T> is_tiny(Vec<T> x) {
+  return abs(x) < Vec<T>(sizeof(T) == 4 ? 0x1p-13 : 0x1p-27);
+}
+
+STAVE_INLINE F32 sleef_tanh(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(tanh)(x.raw))}; }
+STAVE_INLINE F64 sleef_tanh(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(tanh)(x.raw))}; }
+/// tanh x = x - x^3/3 + ...; SLEEF is a little more than 1 ulp off for tiny x.
+template <class T>
+STAVE_INLINE Vec<T> tanh(Vec<T> x) {
+  return select(is_tiny(x), x, sleef_tanh(x));
+}
+
+STAVE_INLINE F32 sleef_erf(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(erf)(x.raw))}; }
+STAVE_INLINE F64 sleef_erf(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(erf)(x.raw))}; }
+/// erf x = 2 / sqrt(pi) (x - x^3/3 + ...); SLEEF loses bits of denormal results.
+template <class T>
+STAVE_INLINE Vec<T> erf(Vec<T> x) {
+  return select(is_tiny(x), multiply_add(x, Vec<T>(0.12837916709551257390), x), sleef_erf(x));
+}
+
+STAVE_INLINE F32 sleef_log1p(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(log1p)(x.raw))}; }
+STAVE_INLINE F64 sleef_log1p(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(log1p)(x.raw))}; }
+/// SLEEF's gives infinity from 1e38 (1e307) on, where 1 + x is x.
+template <class T>
+STAVE_INLINE Vec<T> log1p(Vec<T> x) {
+  Vec<T> y = sleef_log1p(x);
+  Mask<T> huge = x > Vec<T>(sizeof(T) == 4 ? 0x1p100 : 0x1p1000);
+  return any(huge) ? select(huge, log(x), y) : y;
+}
+
 STAVE_INLINE F32 pow(F32 x, F32 y) { return {F32::Raw(STAVE_SLEEF_F32(pow)(x.raw, y.raw))}; }
-STAVE_INLINE F64 pow(F64 x, F64 y) { return {F64::Raw(STAVE_SLEEF_F64(pow)(x.raw, y.raw))}; }
+/// SLEEF's overflows 3e-6 of the exponent early. Numbers that overflow are rare: libm decides about them.
+STAVE_INLINE F64 pow(F64 x, F64 y) {
+  F64 z{F64::Raw(STAVE_SLEEF_F64(pow)(x.raw, y.raw))};
+  Mask<double> overflow = isinf(z) & isfinite(x) & isfinite(y) & (x != F64(0));
+  if (any(overflow))
+    for (int i = 0; i < F64::lanes; ++i)
+      if (overflow.bits[i]) z.raw[i] = __builtin_pow(x.raw[i], y.raw[i]);
+  return z;
+}
 
 // ---- erfinv -----------------------------------------------------------------------------------------------
 // Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011): x times a polynomial in
@@ -156,7 +213,7 @@ STAVE_INLINE F64 pow(F64 x, F64 y) { return {F64::Raw(STAVE_SLEEF_F64(pow)(x.raw
 template <class T, int n>
 STAVE_INLINE Vec<T> polynomial(Vec<T> x, const T (&c)[n]) {
   Vec<T> sum(c[0]);
-  for (int i = 1; i < n; ++i) sum = sum * x + Vec<T>(c[i]);
+  for (int i = 1; i < n; ++i) sum = multiply_add(sum, x, Vec<T>(c[i]));
   return sum;
 }
 /// -log(1 - x^2). Near 1 the square would lose what matters, and 1 - |x| is exact.

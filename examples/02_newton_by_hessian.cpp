@@ -1,0 +1,32 @@
+// Newton's method. A hessian is forward over reverse mode, so it takes no more than composing the two: hessian(f) is
+// jacfwd(jacrev(f)). hvp multiplies it with a vector, without forming it.
+#include <iostream>
+
+#include <stave/stave.h>
+
+#include "check.h"
+
+using namespace stave;
+
+// Rosenbrock's valley: curved, narrow, its lowest point at (1, 1).
+Tensor valley(const Tensor& x) {
+  return square(1 - x[0]) + 100 * square(x[1] - square(x[0]));
+}
+
+// The solution of a linear system of two equations, by Cramer's rule.
+Tensor solve(const Tensor& a, const Tensor& b) {
+  const Tensor determinant = a(0, 0) * a(1, 1) - a(0, 1) * a(1, 0);
+  return stack({b[0] * a(1, 1) - a(0, 1) * b[1], a(0, 0) * b[1] - b[0] * a(1, 0)}) / determinant;
+}
+
+int main() {
+  Tensor x = tensor({-1.2, 1.}, float64);
+  for (int step = 0; step < 6; ++step) {
+    x -= solve(hessian(valley)(x), grad(valley)(x));
+    std::cout << "step " << step << ": " << x << "\n";
+  }
+  check(allclose(x, ones({2}, float64), 1e-6), "six steps reach the lowest point");
+
+  const Tensor v = tensor({0.5, -2.}, float64);
+  check(allclose(hvp(valley, x, v), matmul(hessian(valley)(x), v)), "hvp is the hessian times a vector");
+}

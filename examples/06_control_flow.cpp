@@ -1,0 +1,54 @@
+// Control flow. Under grad and jvp tensors have values, so if, while, recursion and item() are plain C++. Under vmap a value is
+// that of many lanes at once: asking for one number is an error that says so.
+#include <iostream>
+#include <string>
+
+#include <stave/stave.h>
+
+#include "check.h"
+
+using namespace stave;
+
+// Heron's method: as many steps as x needs.
+Tensor heron(const Tensor& x) {
+  Tensor root = x;
+  while (std::abs((root * root - x).item<double>()) > 1e-9) root = (root + x / root) / 2;
+  return root;
+}
+
+// x^n by recursion.
+Tensor power(const Tensor& x, int n) {
+  if (n == 0) return ones_like(x);
+  const Tensor half = power(x, n / 2);
+  return n % 2 ? half * half * x : half * half;
+}
+
+Tensor leaky(const Tensor& x) {
+  if (x > 0) return x;
+  return 0.1 * x;
+}
+
+int main() {
+  const Tensor two = tensor(2., float64), one = tensor(1., float64);
+
+  const Tensor slope = grad(heron)(two);
+  std::cout << "d sqrt(x) / dx at 2: " << slope << "\n";
+  check(allclose(slope, 0.5 / sqrt(two)), "the derivative of a loop that depends on its values");
+
+  const auto [value, tangent] = jvp([](const Tensor& x) { return power(x, 10); }, two, one);
+  std::cout << "x^10 and its derivative at 2: " << value << " " << tangent << "\n";
+  check(value.item<double>() == 1024 && tangent.item<double>() == 5120, "the derivative of a recursion");
+
+  const Tensor second = grad(grad([](const Tensor& x) { return power(x, 3); }))(two);
+  check(second.item<double>() == 12, "derivatives of derivatives, too");
+
+  check(grad(leaky)(two).item<double>() == 1 && grad(leaky)(-two).item<double>() == 0.1, "the branch that was taken counts");
+
+  std::string message;
+  try {
+    vmap(leaky)(tensor({-1., 1.}));
+  } catch (const TransformError& error) {
+    message = error.what();
+  }
+  std::cout << message << "\n";
+}

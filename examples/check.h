@@ -1,0 +1,12 @@
+// check(holds, "what should hold"): the examples are tests as well. Where it does not, the program says so and ends with 1.
+#pragma once
+
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+inline void check(bool holds, std::string_view what) {
+  if (holds) return;
+  std::cerr << "does not hold: " << what << std::endl;
+  std::exit(1);
+}

@@ -1,0 +1,200 @@
+// Private training: a network learns to read digits, and no one image leaves more than a faint trace in it.
+//
+// This is DP-SGD (Abadi et al., "Deep Learning with Differential Privacy", CCS 2016): in every step the gradient of each
+// example is clipped to a norm of at most 1, over all parameters together; the clipped gradients are summed, and noise is
+// added that hides any one of them. So it needs each example's own gradient, where training as usual needs only their mean.
+// Here the loss is a plain function of one example, and the gradients of all are vmap(grad(loss)).
+//
+//   private_training [file]      the digits: data/digits.csv beside this file, unless another file is given
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <sstream>
+#include <string>
+
+#include <stave/stave.h>
+
+#include "digits.h"
+
+using namespace stave;
+
+struct Mlp {
+  Tensor w1, b1, w2, b2;
+};
+
+// ---- the model, for one example ---------------------------------------------------------------------------
+
+Tensor logits(const Mlp& mlp, const Tensor& pixels) {
+  const Tensor hidden = tanh(matmul(pixels, mlp.w1) + mlp.b1);
+  return matmul(hidden, mlp.w2) + mlp.b2;
+}
+
+Tensor loss(const Mlp& mlp, const Tensor& pixels, const Tensor& label) {
+  return -take(log_softmax(logits(mlp, pixels)), label);
+}
+
+Mlp random_mlp(const Key& key) {
+  const auto [key1, key2] = split(key);
+  return {normal(key1, {64, 64}) / 8, zeros({64}), normal(key2, {64, 10}) / 8, zeros({10})};
+}
+
+// ---- training ---------------------------------------------------------------------------------------------
+
+constexpr Index batch_size = 128;
+constexpr int passes = 20;
+constexpr double learning_rate = 0.25, momentum = 0.9, clip_norm = 1;
+
+Mlp clipped_gradient(const Mlp& mlp, const Tensor& pixels, const Tensor& label) {
+  const Mlp gradient = grad(loss)(mlp, pixels, label);
+  const Tensor factor = minimum(1, clip_norm / global_norm(gradient));
+  return tree_map([&](const Tensor& g) { return factor * g; }, gradient);
+}
+
+// The noise has a standard deviation of noise_multiplier times what one example can at most contribute.
+Mlp private_gradient(const Mlp& mlp, const Digits& batch, double noise_multiplier, const Key& key) {
+  const Mlp clipped = vmap(clipped_gradient, {.in_axes = {unmapped, 0, 0}})(mlp, batch.pixels, batch.labels);
+  std::uint32_t leaf = 0;
+  return tree_map(
+      [&](const Tensor& gradients) {
+        const Tensor total = sum(gradients, 0);
+        const Tensor noise = noise_multiplier * clip_norm * normal(fold_in(key, leaf++), total.shape());
+        return (total + noise) / batch_size;
+      },
+      clipped);
+}
+
+Digits select(const Digits& digits, const Tensor& indices) {
+  return {take(digits.pixels, indices), take(digits.labels, indices)};
+}
+
+template <class AfterPass>
+Mlp train(const Digits& digits, double noise_multiplier, const Key& key, AfterPass after_pass) {
+  const auto [initial_key, order_key, noise_key] = split<3>(key);
+  Mlp mlp = random_mlp(initial_key), velocity = zeros_like(mlp);
+  std::uint32_t step = 0;
+  for (int pass = 0; pass < passes; ++pass) {
+    const Tensor order = permutation(fold_in(order_key, pass), digits.labels.size());
+    for (Index end = batch_size; end <= order.size(); end += batch_size) {
+      const Digits batch = select(digits, order[slice(end - batch_size, end)]);
+      const Mlp gradient = private_gradient(mlp, batch, noise_multiplier, fold_in(noise_key, step++));
+      velocity = tree_map([](const Tensor& v, const Tensor& g) { return momentum * v + g; }, velocity, gradient);
+      mlp = tree_map([](const Tensor& w, const Tensor& v) { return w - learning_rate * v; }, mlp, velocity);
+    }
+    after_pass();
+  }
+  return mlp;
+}
+
+double accuracy(const Mlp& mlp, const Digits& digits) {
+  const Tensor guesses = argmax(vmap(logits, {.in_axes = {unmapped, 0}})(mlp, digits.pixels), 1);
+  return mean(astype(guesses == digits.labels, float32)).item<double>();
+}
+
+// ---- what is reported -------------------------------------------------------------------------------------
+
+// A line that is drawn over and over, if somebody is watching.
+class ProgressBar {
+ public:
+  explicit ProgressBar(int steps) : steps_(steps) {}
+  ~ProgressBar() {
+    if (shown_) std::fprintf(stderr, "\r%*s\r", width + 20, "");
+  }
+  void advance() {
+    ++done_;
+    if (!shown_) return;
+    const int filled = width * done_ / steps_;
+    const std::string bar = std::string(filled, '#') + std::string(width - filled, '.');
+    std::fprintf(stderr, "\rtraining [%s] %3d %%", bar.c_str(), 100 * done_ / steps_);
+  }
+
+ private:
+  static constexpr int width = 50;
+  const int steps_;
+  int done_ = 0;
+  const bool shown_ = isatty(STDERR_FILENO);
+};
+
+// The first lines of the trace of one example's gradient.
+void show_operations(const Mlp& mlp, const Tensor& pixels, const Tensor& label) {
+  std::ostringstream trace;
+  debug(grad(loss), {.out = &trace})(mlp, pixels, label);
+  std::printf("%s\n", trace.str().c_str());
+}
+
+struct Accuracies {
+  double without_noise = 0, with_noise = 0;
+};
+
+// Means over several trainings from different keys.
+Accuracies train_and_test(const Digits& training, const Digits& test) {
+  constexpr int keys = 5;
+  ProgressBar progress(2 * keys * passes);
+  Accuracies means;
+  for (int key = 1; key <= keys; ++key) {
+    const auto accuracy_with = [&](double noise_multiplier) {
+      return accuracy(train(training, noise_multiplier, Key(key), [&] { progress.advance(); }), test);
+    };
+    means.without_noise += accuracy_with(0) / keys;
+    means.with_noise += accuracy_with(1) / keys;
+  }
+  return means;
+}
+
+const auto per_example_gradients = vmap(grad(loss), {.in_axes = {unmapped, 0, 0}});
+
+double largest(const Tensor& x) { return max(abs(x)).item<double>(); }
+
+// Of all parameters' gradients, for each example: vmap against one call after another. Relative to the largest gradient.
+double largest_difference_to_a_loop(const Mlp& mlp, const Digits& batch) {
+  const std::vector<Tensor> all = tree_leaves(per_example_gradients(mlp, batch.pixels, batch.labels));
+  double difference = 0, gradient = 0;
+  for (Index i = 0; i < batch.labels.size(); ++i) {
+    const std::vector<Tensor> one = tree_leaves(grad(loss)(mlp, batch.pixels[i], batch.labels[i]));
+    for (std::size_t leaf = 0; leaf < one.size(); ++leaf) {
+      difference = std::max(difference, largest(all[leaf][i] - one[leaf]));
+      gradient = std::max(gradient, largest(one[leaf]));
+    }
+  }
+  return difference / gradient;
+}
+
+double gradients_per_second(const Mlp& mlp, const Digits& batch) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  std::chrono::duration<double> elapsed{};
+  Index examples = 0;
+  for (; elapsed.count() < 1; elapsed = Clock::now() - start) {
+    per_example_gradients(mlp, batch.pixels, batch.labels);
+    examples += batch.labels.size();
+  }
+  return static_cast<double>(examples) / elapsed.count();
+}
+
+int run(const std::string& path) {
+  const Digits digits = read_digits(path);
+  const Tensor order = permutation(Key(0), digits.labels.size());
+  const Digits training = select(digits, order[slice(-359)]), test = select(digits, order[slice(-359, none)]);
+  const Digits batch = select(training, arange(batch_size));
+  const Mlp mlp = random_mlp(Key(0));
+
+  show_operations(mlp, batch.pixels[0], batch.labels[0]);
+  const Accuracies accuracies = train_and_test(training, test);
+  std::printf("accuracy without noise: %.3f\n", accuracies.without_noise);
+  std::printf("accuracy with noise 1.0: %.3f\n", accuracies.with_noise);
+  const double difference = largest_difference_to_a_loop(mlp, batch);
+  std::printf("largest difference to a loop: %.1e\n", difference);
+  std::printf("per-example gradients, examples per second: %.0f\n", gradients_per_second(mlp, batch));
+  if (difference <= 1e-5) return 0;
+  std::fprintf(stderr, "private_training: gradients by vmap differ from those of a loop by more than 1e-5\n");
+  return 1;
+}
+
+int main(int argc, char** argv) try {
+  return run(argc > 1 ? argv[1] : STAVE_EXAMPLE_DATA "/digits.csv");
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "private_training: %s\n", error.what());
+  return 1;
+}

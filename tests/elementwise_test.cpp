@@ -1,0 +1,297 @@
+// Promotion of dtypes, elementwise functions where NumPy's meaning is easily missed, and reductions. Every operation's values,
+// derivatives and batching are the business of tests/table.
+
+#include <limits>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace elementwise_test {
+
+using namespace stave;
+using namespace stave_test;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+constexpr Dtype dtypes[] = {bool_, uint8, uint32, int32, int64, float32, float64};
+std::string name(Dtype dtype) { return name_of(dtype); }
+
+// ---- promotion --------------------------------------------------------------------------------------------
+
+// jnp.promote_types(row, column), with 64-bit types enabled.
+const char* const promoted[7][7] = {
+    {"bool", "uint8", "uint32", "int32", "int64", "float32", "float64"},             // bool
+    {"uint8", "uint8", "uint32", "int32", "int64", "float32", "float64"},            // uint8
+    {"uint32", "uint32", "uint32", "int64", "int64", "float32", "float64"},          // uint32
+    {"int32", "int32", "int64", "int32", "int64", "float32", "float64"},             // int32
+    {"int64", "int64", "int64", "int64", "int64", "float32", "float64"},             // int64
+    {"float32", "float32", "float32", "float32", "float32", "float32", "float64"},   // float32
+    {"float64", "float64", "float64", "float64", "float64", "float64", "float64"}};  // float64
+
+TEST(Promotion, OfTwoTensors) {
+  for (int i = 0; i < 7; ++i)
+    for (int j = 0; j < 7; ++j) {
+      const Tensor a = ones({2}, dtypes[i]), b = ones({2}, dtypes[j]);
+      const std::string want = promoted[i][j], numbers = want == "bool" ? "int32" : want;
+      const std::string floats = is_float(dtypes[i]) || is_float(dtypes[j]) ? want : "float32";
+      SCOPED_TRACE(name(dtypes[i]) + " with " + name(dtypes[j]));
+      EXPECT_EQ(name(promote(dtypes[i], dtypes[j])), want);
+      for (const Tensor& result : {a + b, a - b, a * b, a % b, pow(a, b), maximum(a, b), minimum(a, b)})
+        EXPECT_EQ(name(result.dtype()), numbers);
+      EXPECT_EQ(name((a / b).dtype()), floats);
+      for (const Tensor& result : {a == b, a != b, a < b, a <= b, a > b, a >= b, a && b, a || b, logical_xor(a, b)})
+        EXPECT_EQ(result.dtype(), bool_);
+      EXPECT_EQ(name(where(true, a, b).dtype()), want);
+      EXPECT_EQ(name(concat({a, b}).dtype()), want);
+      EXPECT_THAT(a + b, IsNear(full({2}, 2, (a + b).dtype())));
+    }
+}
+
+TEST(Promotion, NumbersAreWeakWithinTheirKind) {
+  // of dtype, then met by true, 2 and 0.5
+  const Dtype weak[7][4] = {{bool_, int32, int32, float32},     {uint8, uint8, uint8, float32}, {uint32, uint32, uint32, float32},
+                            {int32, int32, int32, float32},     {int64, int64, int64, float32}, {float32, float32, float32, float32},
+                            {float64, float64, float64, float64}};
+  for (const auto& row : weak) {
+    const Tensor x = ones({2}, row[0]);
+    SCOPED_TRACE(name(row[0]));
+    EXPECT_EQ(name((x * true).dtype()), name(row[1]));
+    EXPECT_EQ(name((x * 2).dtype()), name(row[2]));
+    EXPECT_EQ(name((2L - x).dtype()), name(row[2]));
+    EXPECT_EQ(name((x * 0.5).dtype()), name(row[3]));
+    EXPECT_EQ(name((0.5f + x).dtype()), name(row[3]));
+    EXPECT_EQ(name(maximum(x, 2).dtype()), name(row[2]));
+    EXPECT_EQ(name(pow(x, 0.5).dtype()), name(row[3]));
+    EXPECT_EQ(name((x / 2).dtype()), name(is_float(row[0]) ? row[0] : float32));
+    EXPECT_EQ((x < 2).dtype(), bool_);
+    EXPECT_EQ(name(where(x, 2, x).dtype()), name(row[0] == bool_ ? int32 : row[2]));
+  }
+  EXPECT_THAT(tensor({1, 2}) * 0.1, IsNear(tensor({0.1, 0.2})));
+  EXPECT_THAT(tensor({1., 2.}) + 1.0, Equals(tensor({2., 3.})));
+  // The number takes the tensor's precision before they meet.
+  EXPECT_TRUE(bool(all(tensor({0.1}) == 0.1)));
+  EXPECT_TRUE(bool(all(tensor({0.1}, float64) == 0.1)));
+  EXPECT_FALSE(bool(all(tensor({0.1}) == tensor({0.1}, float64))));
+}
+
+TEST(Promotion, NumbersThatDoNotFitAreAnError) {
+  const Tensor x = ones({2}, uint8);
+  EXPECT_THAT([&] { x + 300; }, ThrowsMessage<DtypeError>("the number 300 does not fit uint8: give a wider dtype"));
+  EXPECT_THAT([&] { x * -1; }, ThrowsMessage<DtypeError>(HasSubstr("-1 does not fit uint8")));
+  EXPECT_THROW(ones({2}, int32) + (std::int64_t{1} << 31), DtypeError);
+  EXPECT_THROW(ones({2}, uint32) - (-1), DtypeError);
+  EXPECT_THAT(ones({2}, int64) + (std::int64_t{1} << 31), Equals(full({2}, (std::int64_t{1} << 31) + 1)));
+  EXPECT_THAT(x + 254, Equals(full({2}, 255, uint8)));
+  EXPECT_THAT(x + 255, Equals(full({2}, 0, uint8)));  // integers wrap
+}
+
+TEST(Promotion, UnaryFunctionsOfFloats) {
+  EXPECT_THAT(sin(tensor({0, 1})), IsNear(tensor({0., std::sin(1.)})));
+  EXPECT_EQ(sqrt(ones({1}, int64)).dtype(), float32);
+  EXPECT_EQ(exp(ones({1}, bool_)).dtype(), float32);
+  EXPECT_EQ(exp(ones({1}, float64)).dtype(), float64);
+  EXPECT_EQ(abs(ones({1}, int64)).dtype(), int64);
+  EXPECT_EQ(negative(ones({1}, bool_)).dtype(), int32);
+}
+
+// ---- elementwise ------------------------------------------------------------------------------------------
+
+TEST(Elementwise, BroadcastsAsNumpy) {
+  const Tensor column = tensor({{1.}, {2.}}), row = tensor({10., 20., 30.});
+  EXPECT_THAT(column + row, Equals(tensor({{11., 21., 31.}, {12., 22., 32.}})));
+  EXPECT_EQ((zeros({4, 1, 3}) + zeros({2, 1})).shape(), Shape(4, 2, 3));
+  EXPECT_EQ((zeros({0, 3}) + zeros({1, 3})).shape(), Shape(0, 3));
+  EXPECT_EQ((zeros({0}) * zeros({1})).shape(), Shape(0));
+  EXPECT_EQ(where(tensor({true, false}), column, 0).shape(), Shape(2, 2));
+  EXPECT_THAT([&] { zeros({2, 3}) * zeros({2, 4}); },
+              ThrowsMessage<ShapeError>(
+                  "multiply: shapes [2,3] and [2,4] do not broadcast: lengths 3 and 4 at axis -1 differ and neither is 1"));
+}
+
+TEST(Elementwise, ReadsStridedViews) {
+  const Tensor x = reshape(arange(0, 12, 1, float32), {3, 4});
+  EXPECT_THAT(transpose(x) + transpose(x), Equals(transpose(2 * x)));
+  EXPECT_THAT(x(slice(none, none, -1), slice(none, none, 2)) - x(slice(), slice(1, none, 2)),
+              Equals(tensor({{7., 7.}, {-1., -1.}, {-9., -9.}})));
+  EXPECT_TRUE((transpose(x) + 1).is_contiguous());
+}
+
+TEST(Elementwise, OfIntegers) {
+  const Tensor a = tensor({7, -7, 7, -7}), b = tensor({3, 3, -3, -3});
+  EXPECT_THAT(a / b, IsNear(tensor({7. / 3, -7. / 3, -7. / 3, 7. / 3})));
+  EXPECT_THAT(a % b, Equals(tensor({1, 2, -2, -1})));                                                // Python's sign
+  EXPECT_THAT(tensor({7.5, -7.5, 7.5, -7.5}) % tensor({2., 2., -2., -2.}), Equals(tensor({1.5, 0.5, -0.5, -1.5})));
+  EXPECT_THAT(pow(tensor({2, -3, 5}), tensor({10, 3, 0})), Equals(tensor({1024, -27, 1})));
+  EXPECT_THAT(tensor({1, 2}) % 0, Equals(tensor({0, 0})));
+  EXPECT_THAT(tensor({1, -2, 0}) / 0, IsNear(tensor({inf, -inf, nan})));
+}
+
+TEST(Elementwise, SpecialValues) {
+  const Tensor x = tensor({1., nan, -inf, 0.});
+  EXPECT_THAT(maximum(x, tensor({nan, 1., 1., -0.})), IsNear(tensor({nan, nan, 1., 0.})));
+  EXPECT_THAT(minimum(x, tensor({nan, 1., 1., 5.})), IsNear(tensor({nan, nan, -inf, 0.})));
+  EXPECT_THAT(sign(x), IsNear(tensor({1., nan, -1., 0.})));
+  EXPECT_THAT(relu(x), IsNear(tensor({1., nan, 0., 0.})));
+  EXPECT_THAT(clip(x, -1, 0.5), IsNear(tensor({0.5, nan, -1., 0.})));
+  EXPECT_THAT(isnan(x), Equals(tensor({false, true, false, false})));
+  EXPECT_THAT(isinf(x), Equals(tensor({false, false, true, false})));
+  EXPECT_THAT(isfinite(x), Equals(tensor({true, false, false, true})));
+  EXPECT_THAT(isfinite(tensor({1, 2})), Equals(tensor({true, true})));
+  EXPECT_THAT(round(tensor({0.5, 1.5, 2.5, -0.5, -1.5})), Equals(tensor({0., 2., 2., -0., -2.})));  // halves to even
+  EXPECT_THAT(log(tensor({0., -1.})), IsNear(tensor({-inf, nan})));
+  EXPECT_THAT(tensor({1., -1., 0.}) / 0., IsNear(tensor({inf, -inf, nan})));
+  EXPECT_THAT(sigmoid(tensor({-200., 0., 200.})), IsNear(tensor({0., 0.5, 1.})));
+  EXPECT_THAT(softplus(tensor({-200., 0., 200.})), IsNear(tensor({0., std::log(2.), 200.})));
+  EXPECT_THAT(log1p(tensor({1e-7})), IsNear(tensor({1e-7}), 1e-13));
+  EXPECT_THAT(expm1(tensor({1e-7})), IsNear(tensor({1e-7}), 1e-13));
+}
+
+TEST(Elementwise, LogicCountsNumbersThatAreNotZero) {
+  const Tensor a = tensor({0, 1, 0, 2}), b = tensor({0., 0., 0.5, -1.});
+  EXPECT_THAT(a && b, Equals(tensor({false, false, false, true})));
+  EXPECT_THAT(a || b, Equals(tensor({false, true, true, true})));
+  EXPECT_THAT(logical_xor(a, b), Equals(tensor({false, true, true, false})));
+  EXPECT_THAT(!a, Equals(tensor({true, false, true, false})));
+  EXPECT_THAT(where(a, 1, -1), Equals(tensor({-1, 1, -1, 1})));
+}
+
+TEST(Astype, TruncatesAndSaturates) {
+  EXPECT_THAT(astype(tensor({1.9, -1.9, 0.5}), int32), Equals(tensor({1, -1, 0})));
+  EXPECT_THAT(astype(tensor({1e20, -1e20, nan}), int32), Equals(tensor({2147483647, -2147483647 - 1, 0})));
+  EXPECT_THAT(astype(tensor({300., -5., 7.}), uint8), Equals(tensor({255, 0, 7}, uint8)));
+  EXPECT_THAT(astype(tensor({0., 0.5, nan}), bool_), Equals(tensor({false, true, true})));
+  EXPECT_THAT(astype(tensor({3, 4}), float64), Equals(tensor({3., 4.}, float64)));
+  const Tensor x = tensor({1.});
+  EXPECT_EQ(astype(x, float32).node_ptr().get(), x.node_ptr().get());
+}
+
+TEST(InPlaceOperators, AssignANewValue) {
+  Tensor x = tensor({1., 2.});
+  x += 1;
+  x *= tensor({2., 3.});
+  x -= tensor({1., 1.});
+  x /= 2;
+  EXPECT_THAT(x, Equals(tensor({1.5, 4.})));
+  EXPECT_THROW(x += zeros({3}), ShapeError);
+  EXPECT_THAT(x, Equals(tensor({1.5, 4.})));  // nothing is lost when the operation throws
+  EXPECT_THAT(-x, Equals(tensor({-1.5, -4.})));
+  EXPECT_THAT(+x, Equals(x));
+}
+
+TEST(Comparisons, ThatAnswerOnTheHost) {
+  const Tensor x = tensor({1., 2., nan});
+  EXPECT_FALSE(array_equal(x, x));  // as NumPy: NaN equals nothing
+  EXPECT_FALSE(allclose(x, x));
+  EXPECT_TRUE(allclose(x, x, 1e-5, 1e-8, true));
+  EXPECT_TRUE(allclose(tensor({1., inf}), tensor({1.000001, inf})));
+  EXPECT_FALSE(allclose(tensor({1., inf}), tensor({1., -inf})));
+  EXPECT_FALSE(allclose(tensor({1.}), tensor({1.1})));
+  EXPECT_TRUE(allclose(tensor({1.}), tensor({1.1}), 0.1));
+  EXPECT_FALSE(allclose(tensor({100.}), tensor({inf})));
+}
+
+// ---- reductions -------------------------------------------------------------------------------------------
+
+const Tensor x = tensor({{1., -2., 3.}, {0., 5., -6.}});
+
+TEST(Reductions, OverAxes) {
+  EXPECT_THAT(sum(x), IsNumber(1));
+  EXPECT_THAT(sum(x, 0), IsNear(tensor({1., 3., -3.})));
+  EXPECT_THAT(sum(x, -1), IsNear(tensor({2., -1.})));
+  EXPECT_THAT(sum(x, {0, 1}), IsNumber(1));
+  EXPECT_THAT(sum(x, {-1, 0}, keepdims), IsNear(tensor({{1.}})));
+  EXPECT_THAT(sum(x, std::vector{1}, keepdims), IsNear(tensor({{2.}, {-1.}})));
+  EXPECT_THAT(sum(x, all_axes, keepdims), IsNear(tensor({{1.}})));
+  EXPECT_THAT(sum(x, std::vector<int>{}), IsNear(x));
+  EXPECT_THAT(max(x, 1), IsNear(tensor({3., 5.})));
+  EXPECT_THAT(min(x, 0, keepdims), IsNear(tensor({{0., -2., -6.}})));
+  EXPECT_THAT(prod(x, 1), IsNear(tensor({-6., -0.})));
+  EXPECT_THAT(mean(x, 0), IsNear(tensor({0.5, 1.5, -1.5})));
+  EXPECT_THAT(sum(tensor(5.)), IsNumber(5));
+  EXPECT_THAT(sum(transpose(x), 0), IsNear(tensor({2., -1.})));
+  const Tensor cube = reshape(arange(24), {2, 3, 4});
+  EXPECT_THAT(sum(cube, {0, 2}), Equals(tensor({60, 92, 124})));
+  EXPECT_THAT(max(permute_dims(cube, {2, 0, 1}), {0, 1}), Equals(tensor({15, 19, 23})));
+}
+
+TEST(Reductions, Dtypes) {
+  EXPECT_THAT(sum(tensor({200, 100}, uint8)), Equals(tensor(300, uint32)));
+  EXPECT_THAT(prod(tensor({20, 20}, uint8)), Equals(tensor(400, uint32)));
+  EXPECT_THAT(sum(tensor({true, true, false})), Equals(tensor(2)));
+  EXPECT_EQ(sum(ones({2}, int64)).dtype(), int64);
+  EXPECT_EQ(sum(ones({2}, int32)).dtype(), int32);
+  EXPECT_THAT(mean(tensor({1, 2})), Equals(tensor(1.5)));
+  EXPECT_EQ(mean(ones({2}, float64)).dtype(), float64);
+  EXPECT_THAT(max(tensor({false, true})), Equals(tensor(true)));
+  EXPECT_THAT(min(tensor({3, 1}, uint8)), Equals(tensor(1, uint8)));
+  EXPECT_EQ(argmax(ones({2}, float64)).dtype(), int32);
+  EXPECT_THAT(all(tensor({1, 0})), Equals(tensor(false)));
+  EXPECT_THAT(any(tensor({0., nan})), Equals(tensor(true)));
+}
+
+TEST(Reductions, OfNothing) {
+  const Tensor none_at_all = zeros({0, 3});
+  EXPECT_THAT(sum(none_at_all, 0), Equals(zeros({3})));
+  EXPECT_THAT(prod(none_at_all, 0), Equals(ones({3})));
+  EXPECT_THAT(all(none_at_all), Equals(tensor(true)));
+  EXPECT_THAT(any(none_at_all), Equals(tensor(false)));
+  EXPECT_THAT(mean(none_at_all), IsNumber(nan));
+  EXPECT_THAT(logsumexp(none_at_all, 0), IsNear(full({3}, -inf)));
+  EXPECT_EQ(max(none_at_all, 1).shape(), Shape(0));
+  EXPECT_THAT([&] { max(none_at_all, 0); },
+              ThrowsMessage<ShapeError>("max: shape [0,3] has no elements to choose from along the reduced axes"));
+  EXPECT_THAT([&] { argmin(none_at_all); }, ThrowsMessage<ShapeError>("argmin: shape [0,3] has no elements to choose from"));
+}
+
+TEST(Reductions, OfNan) {
+  const Tensor with_nan = tensor({{1., nan}, {3., 2.}});
+  EXPECT_THAT(max(with_nan, 1), IsNear(tensor({nan, 3.})));
+  EXPECT_THAT(min(with_nan), IsNumber(nan));
+  EXPECT_THAT(sum(with_nan, 0), IsNear(tensor({4., nan})));
+  EXPECT_THAT(argmax(tensor({1., nan, 3., nan})), IsNumber(1));  // as NumPy: the first NaN
+}
+
+TEST(Reductions, ArgmaxIsTheFirstOfTheLargest) {
+  EXPECT_THAT(argmax(tensor({1, 3, 2, 3})), Equals(tensor(1)));
+  EXPECT_THAT(argmin(x), Equals(tensor(5)));  // of the flattened
+  EXPECT_THAT(argmax(x, 0), Equals(tensor({0, 1, 0})));
+  EXPECT_THAT(argmax(x, -1, keepdims), Equals(tensor({{2}, {1}})));
+  EXPECT_THAT(argmin(transpose(x)), Equals(tensor(5)));  // row-major of the view: [1,0],[-2,5],[3,-6]
+}
+
+TEST(Reductions, AxisErrors) {
+  EXPECT_THAT([] { sum(x, 2); }, ThrowsMessage<IndexError>("sum: axis 2 is out of range for rank 2"));
+  EXPECT_THAT([] { mean(x, -3); }, ThrowsMessage<IndexError>(HasSubstr("axis -3 is out of range for rank 2")));
+  EXPECT_THAT([] { max(x, {0, -2}); }, ThrowsMessage<ShapeError>("max: an axis is given twice in [0,-2]"));
+  EXPECT_THAT([] { softmax(x, 2); }, ThrowsMessage<IndexError>(HasSubstr("axis 2 is out of range for rank 2")));
+}
+
+// NumPy and scipy.special of the same x.
+TEST(Reductions, ComposedOnes) {
+  EXPECT_THAT(var(x), IsNumber(12.472222222222223));
+  EXPECT_THAT(var(x, 0, drop_dims, 1), IsNear(tensor({0.5, 24.5, 40.5})));
+  EXPECT_THAT(stave::std(x, 1), IsNear(tensor({2.0548046676563256, 4.4969125210773475})));
+  EXPECT_THAT(logsumexp(x, 1), IsNear(tensor({3.1328452337275756, 5.0067319382703035})));
+  EXPECT_THAT(softmax(x, 1), IsNear(tensor({{0.11849965453500959, 0.005899750401902781, 0.8756005950630876},
+                                            {0.006692739892273517, 0.9932906704641509, 1.6589643575834748e-05}})));
+  EXPECT_THAT(log_softmax(x, 0), IsNear(tensor({{-0.31326168751822286, -7.000911466453775, -0.00012340218972333965},
+                                                {-1.3132616875182228, -0.0009114664537742015, -9.000123402189724}})));
+  EXPECT_THAT(norm(x), IsNumber(8.660254037844387));
+  EXPECT_THAT(norm(x, 0, keepdims), IsNear(tensor({{1.0, 5.385164807134504, 6.708203932499369}})));
+}
+
+TEST(Reductions, LogsumexpNeitherOverflowsNorTurnsInfinityIntoNan) {
+  EXPECT_THAT(logsumexp(tensor({1000., 1000.})), IsNumber(1000 + std::log(2.)));
+  EXPECT_THAT(logsumexp(tensor({-1000., -1000.})), IsNumber(-1000 + std::log(2.)));
+  EXPECT_THAT(logsumexp(tensor({-inf, -inf})), IsNumber(-inf));
+  EXPECT_THAT(logsumexp(tensor({-inf, 0.})), IsNumber(0));
+  EXPECT_THAT(logsumexp(tensor({inf, 0.})), IsNumber(inf));
+  EXPECT_THAT(softmax(tensor({1000., 0., -1000.})), IsNear(tensor({1., 0., 0.})));
+  EXPECT_THAT(log_softmax(tensor({1000., 0.})), IsNear(tensor({0., -1000.})));
+  EXPECT_THAT(grad([](const Tensor& t) { return logsumexp(t); })(tensor({1000., 1000.})), IsNear(tensor({0.5, 0.5})));
+}
+
+}  // namespace elementwise_test

@@ -1,0 +1,101 @@
+// What several tests use: comparing tensors with tolerance, texts of exceptions, counting operations.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <stave/core/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/tensor.h>
+
+namespace stave_test {
+
+using namespace stave;
+
+/// All elements as doubles, read past all handlers.
+inline std::vector<double> values(const Tensor& x) {
+  stave_detail::UnderFrame past_all_handlers(nullptr);
+  return astype(x, float64).to_vector<double>();
+}
+
+inline bool near(double a, double b, double tolerance) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  if (std::isinf(a) || std::isinf(b)) return a == b;
+  return std::abs(a - b) <= tolerance * (1 + std::abs(b));
+}
+
+/// Shape, dtype, and every element within tolerance * (1 + |expected|); NaN and infinity equal themselves.
+MATCHER_P2(IsNear, expected, tolerance, "") {
+  const Tensor want = expected;
+  if (arg.shape() != want.shape() || arg.dtype() != want.dtype()) {
+    *result_listener << "which is " << name_of(arg.dtype()) << " " << arg.shape().str() << ", not "
+                     << name_of(want.dtype()) << " " << want.shape().str();
+    return false;
+  }
+  const std::vector<double> got = values(arg), wanted = values(want);
+  for (std::size_t i = 0; i < got.size(); ++i)
+    if (!near(got[i], wanted[i], tolerance)) {
+      *result_listener << "whose element " << i << " is " << got[i] << ", not " << wanted[i];
+      return false;
+    }
+  return true;
+}
+/// Within a few units in the last place of the expected dtype: 2e-6 for float32, 1e-12 for float64.
+inline auto IsNear(const Tensor& expected) { return IsNear(expected, expected.dtype() == float64 ? 1e-12 : 2e-6); }
+/// A single number, of any dtype.
+MATCHER_P2(IsNumber, expected, tolerance, "") {
+  const std::vector<double> got = values(arg);
+  if (got.size() == 1 && arg.rank() == 0 && near(got[0], expected, tolerance)) return true;
+  *result_listener << "which has shape " << arg.shape().str() << ", and begins with " << (got.empty() ? 0 : got[0]);
+  return false;
+}
+inline auto IsNumber(double expected) { return IsNumber(expected, 2e-6); }
+/// Bit for bit: shape, dtype and elements.
+MATCHER_P(Equals, expected, "") {
+  const Tensor want = expected;
+  return arg.shape() == want.shape() && arg.dtype() == want.dtype() && values(arg) == values(want);
+}
+
+/// What the exception E says that body throws.
+template <class E, class Body>
+std::string message_of(Body&& body) {
+  try {
+    body();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+struct CountOps : Handler {
+  int n = 0;
+  Outputs handle(Call& call) override {
+    ++n;
+    return perform(std::move(call));
+  }
+  std::string describe() const override { return "count"; }
+};
+
+/// d f(x) / dx in float64, by central differences, for a function that returns one number.
+template <class F>
+Tensor differences(F&& f, const Tensor& x, double step = 1e-5) {
+  std::vector<double> at = values(x), result;
+  for (double& element : at) {
+    const double here = element;
+    element = here + step;
+    const double above = f(from(at, x.shape())).template item<double>();
+    element = here - step;
+    const double below = f(from(at, x.shape())).template item<double>();
+    element = here;
+    result.push_back((above - below) / (2 * step));
+  }
+  return from(result, x.shape());
+}
+
+}  // namespace stave_test

@@ -1,0 +1,303 @@
+// vmap against a loop over lanes. The loop gets each lane's values as contiguous tensors of their own; vmap gets all lanes in
+// one array that lies as the layout says, with the lanes along the first, the last or the second last axis, and with every
+// choice of operands left unmapped.
+
+#include <algorithm>
+
+#include <stave/handlers/vjp.h>
+#include <stave/handlers/vmap_flat.h>
+
+#include "table/cell.h"
+
+namespace table {
+
+namespace {
+
+using Function = std::function<Outputs(std::span<const Tensor>)>;
+
+/// Along which axis each input has the lanes, and where the results get them.
+struct Mapping {
+  std::vector<MapAxis> in;
+  Index out = 0;
+};
+
+/// -2 where there are two axes with the lanes', else -1.
+Index second_last(int rank) { return rank >= 1 ? -2 : -1; }
+
+/// All inputs along one axis; then every proper subset of them (of many: each one alone), first and last axes in turn.
+std::vector<Mapping> mappings(const Case& c) {
+  const std::size_t n = c.arrays.size();
+  const auto all_along = [&](auto axis_of) {
+    std::vector<MapAxis> axes;
+    for (const Array& x : c.arrays) axes.emplace_back(axis_of(x.shape.rank()));
+    return axes;
+  };
+  std::vector<Mapping> result = {{all_along([](int) { return Index{0}; }), 0},
+                                 {all_along([](int) { return Index{-1}; }), -1},
+                                 {all_along(second_last), -2}};
+  for (std::size_t subset = 1; n <= 3 && subset + 1 < (std::size_t{1} << n); ++subset) {
+    Mapping mapping{std::vector<MapAxis>(n, MapAxis(unmapped)), subset % 2 ? -1 : 0};
+    for (std::size_t i = 0; i < n; ++i)
+      if (subset >> i & 1) mapping.in[i] = MapAxis((subset + i) % 2 ? -1 : 0);
+    result.push_back(mapping);
+  }
+  for (std::size_t i = 0; n > 3 && i < n; ++i) {
+    result.push_back({std::vector<MapAxis>(n, MapAxis(unmapped)), 0});
+    result.back().in[i] = MapAxis(i % 2 ? -1 : 0);
+  }
+  return result;
+}
+
+std::string text(const std::vector<MapAxis>& axes) {
+  std::string result;
+  for (const MapAxis& axis : axes) result += (result.empty() ? "" : ", ") + (axis.mapped ? std::to_string(axis.axis) : "unmapped");
+  return "{" + result + "}";
+}
+std::string text(const Mapping& mapping) { return "in_axes " + text(mapping.in) + ", out_axes " + std::to_string(mapping.out); }
+
+/// `out` for a result of this rank: -2 becomes -1 where there is one axis only.
+Index out_axis(Index out, int rank) { return out == -2 ? second_last(rank) : out; }
+
+/// vmap(f) with the lanes of all results along `out`.
+Function vmapped(Function f, std::vector<MapAxis> in, Index out, Index size) {
+  return [=](std::span<const Tensor> xs) {
+    const FlatVmap result = vmap_flat(f, xs, in, std::vector<int>(in.size()), size);
+    Outputs outputs;
+    for (std::size_t k = 0; k < result.outputs.size(); ++k) {
+      const int rank = result.outputs[k].rank() - (result.batched[k] ? 1 : 0);
+      outputs.push_back(vmap_output(result, k, out_axis(out, rank)));
+    }
+    return outputs;
+  };
+}
+
+Array lane_of(const Array& x, MapAxis axis, Index index) { return axis.mapped ? lane(x, axis.axis, index) : x; }
+
+Arrays lanes_of(const Arrays& xs, const std::vector<MapAxis>& axes, Index index) {
+  Arrays result;
+  for (std::size_t i = 0; i < xs.size(); ++i) result.push_back(lane_of(xs[i], axes[i], index));
+  return result;
+}
+
+/// Lane `index` of results that have the lanes along `out`.
+Arrays out_lanes(const Arrays& results, Index out, Index index) {
+  Arrays lanes;
+  for (const Array& result : results) lanes.push_back(lane(result, out_axis(out, result.shape.rank() - 1), index));
+  return lanes;
+}
+
+/// The inputs of a case for vmap: values and tensors, with an axis of `size` lanes in each mapped one.
+struct Batch {
+  Arrays arrays;
+  std::vector<Tensor> tensors;
+};
+
+Shape batched(const Shape& shape, MapAxis axis, Index size) { return axis.mapped ? with_axis(shape, axis.axis, size) : shape; }
+
+// Where axis `repeat` of a shape is after `axis` has been put into it.
+Index shifted(Index repeat, const Shape& shape, MapAxis axis) {
+  if (!axis.mapped) return repeat;
+  const Index at = axis.axis < 0 ? axis.axis + shape.rank() + 1 : axis.axis;
+  return shape.rank() > 0 && at <= repeat ? repeat + 1 : repeat;
+}
+
+Batch draw_batch(const Case& c, const std::vector<MapAxis>& inner, Index inner_size, const std::vector<MapAxis>& outer = {},
+                 Index outer_size = 0) {
+  Random random(c.seed + "/lanes");
+  Batch batch;
+  for (std::size_t i = 0; i < c.arrays.size(); ++i) {
+    Shape shape = c.arrays[i].shape;
+    Index repeat = c.variant.inputs[i].repeat;
+    repeat = shifted(repeat, shape, inner[i]);
+    shape = batched(shape, inner[i], inner_size);
+    if (!outer.empty()) {
+      repeat = shifted(repeat, shape, outer[i]);
+      shape = batched(shape, outer[i], outer_size);
+    }
+    batch.arrays.push_back(c.draw(random, i, shape, repeat));
+    batch.tensors.push_back(c.placed(batch.arrays[i], i, repeat));
+  }
+  return batch;
+}
+
+constexpr Index lane_count = 3;
+
+Arrays looped(const Function& f, const Arrays& lane) { return to_arrays(f(to_tensors(lane))); }
+
+void compare_lanes(const Case& c, const std::string& what, const Arrays& got, const Arrays& expected) {
+  compare(what, Kind::lanes, got, expected, c.row.bitwise ? 0 : 1);
+}
+
+// Results over no lanes have the shapes and dtypes of one lane's, and an axis of length 0.
+void check_no_lanes(const Case& c, const Mapping& mapping) {
+  const Function f = [&](auto xs) { return c.call(xs); };
+  const Arrays results = to_arrays(vmapped(f, mapping.in, mapping.out, 0)(draw_batch(c, mapping.in, 0).tensors));
+  Arrays expected;
+  for (const Array& output : to_arrays(c.call(c.tensors)))
+    expected.push_back({output.dtype, with_axis(output.shape, out_axis(mapping.out, output.shape.rank()), 0)});
+  compare("no lanes, " + text(mapping) + ": output", Kind::value, results, expected);
+}
+
+}  // namespace
+
+void check_vmap(const Case& c) {
+  const Function f = [&](auto xs) { return c.call(xs); };
+  for (const Mapping& mapping : mappings(c)) {
+    const Batch batch = draw_batch(c, mapping.in, lane_count);
+    const Arrays results = to_arrays(vmapped(f, mapping.in, mapping.out, lane_count)(batch.tensors));
+    for (Index b = 0; b < lane_count; ++b)
+      compare_lanes(c, text(mapping) + ", lane " + std::to_string(b) + ": output", out_lanes(results, mapping.out, b),
+                    looped(f, lanes_of(batch.arrays, mapping.in, b)));
+    if (c.layout == Layout::contiguous || c.layout == Layout::zero_size) check_no_lanes(c, mapping);
+  }
+}
+
+// ---- with derivatives -------------------------------------------------------------------------------------
+
+namespace {
+
+/// (all inputs, cotangents) -> cotangents of the active inputs.
+Function pullback_of(const Case& c) {
+  return [&c](std::span<const Tensor> inputs) {
+    const std::vector<Tensor> all(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(c.tensors.size()));
+    const auto by_active = [&](std::span<const Tensor> xs) {
+      std::vector<Tensor> mixed = all;
+      for (std::size_t k = 0; k < c.active.size(); ++k) mixed[c.active[k]] = xs[k];
+      return c.call(mixed);
+    };
+    const std::vector<Tensor> gradient =
+        vjp_flat(by_active, c.active_of(all), "vjp").pullback(inputs.subspan(c.tensors.size()));
+    return Outputs(gradient.begin(), gradient.end());
+  };
+}
+
+/// Cotangents for all lanes, these along axis `out`; only outputs that are floats have some.
+Arrays draw_cotangents(const Case& c, Index out) {
+  Random random(c.seed + "/cotangents");
+  Arrays result;
+  for (const Array& output : to_arrays(c.call(c.tensors)))
+    result.push_back(random.weights(output.dtype, with_axis(output.shape, out_axis(out, output.shape.rank()), lane_count)));
+  return result;
+}
+
+// The functions that are differentiated have floats for outputs; integers beside them are not asked for here.
+bool all_floats(const Arrays& xs) {
+  return std::all_of(xs.begin(), xs.end(), [](const Array& x) { return is_float(x.dtype); });
+}
+
+Arrays gradient_of_lane(const Case& c, const Batch& batch, const Mapping& mapping, const Arrays& cotangents, Index b) {
+  return looped(pullback_of(c), joined(lanes_of(batch.arrays, mapping.in, b), out_lanes(cotangents, mapping.out, b)));
+}
+
+}  // namespace
+
+void check_vmap_of_vjp(const Case& c) {
+  for (const Mapping& mapping : mappings(c)) {
+    const Batch batch = draw_batch(c, mapping.in, lane_count);
+    const Arrays cotangents = draw_cotangents(c, mapping.out);
+    if (!all_floats(cotangents)) throw Mismatch("an output beside the differentiable ones is no float: extend batching.cpp");
+    std::vector<MapAxis> in = mapping.in;
+    for (const Array& cotangent : cotangents) in.emplace_back(out_axis(mapping.out, cotangent.shape.rank() - 1));
+    const Function f = vmapped(pullback_of(c), in, mapping.out, lane_count);
+    const Arrays results = to_arrays(f(joined(batch.tensors, to_tensors(cotangents))));
+    for (Index b = 0; b < lane_count; ++b)
+      compare(text(mapping) + ", lane " + std::to_string(b) + ": cotangent", Kind::lanes, out_lanes(results, mapping.out, b),
+              gradient_of_lane(c, batch, mapping, cotangents, b));
+  }
+}
+
+// The cotangent of a mapped input has each lane's in its place; that of an unmapped one is the sum over the lanes.
+void check_vjp_of_vmap(const Case& c) {
+  for (const Mapping& mapping : mappings(c)) {
+    const Batch batch = draw_batch(c, mapping.in, lane_count);
+    const Arrays cotangents = draw_cotangents(c, mapping.out);
+    const Function f = vmapped([&](auto xs) { return c.call(xs); }, mapping.in, mapping.out, lane_count);
+    const auto by_active = [&](std::span<const Tensor> xs) {
+      std::vector<Tensor> mixed = batch.tensors;
+      for (std::size_t k = 0; k < c.active.size(); ++k) mixed[c.active[k]] = xs[k];
+      return f(mixed);
+    };
+    const FlatVjp vjp = vjp_flat(by_active, c.active_of(batch.tensors), "vjp");
+    const Arrays got = to_arrays(vjp.pullback(to_tensors(cotangents)));
+    Arrays sums;
+    for (Index b = 0; b < lane_count; ++b) {
+      const Arrays lane = gradient_of_lane(c, batch, mapping, cotangents, b);
+      for (std::size_t k = 0; k < lane.size(); ++k) {
+        const MapAxis axis = mapping.in[c.active[k]];
+        const std::string what = text(mapping) + ", lane " + std::to_string(b) + ": cotangent of input " + std::to_string(c.active[k]);
+        if (axis.mapped) compare(what, Kind::lanes, lane_of(got[k], axis, b), lane[k]);
+        if (b == 0) sums.push_back(lane[k]);
+        else for (std::size_t i = 0; i < lane[k].values.size(); ++i) sums[k].values[i] += lane[k].values[i];
+      }
+    }
+    for (std::size_t k = 0; k < sums.size(); ++k)
+      if (!mapping.in[c.active[k]].mapped)
+        compare(text(mapping) + ": cotangent of unmapped input " + std::to_string(c.active[k]), Kind::lanes, got[k], sums[k]);
+  }
+}
+
+// ---- twice ------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct Nest {
+  Mapping outer, inner;
+};
+
+/// Both levels on all inputs, along equal and different axes; and inputs that only one level maps.
+std::vector<Nest> nests(const Case& c) {
+  const std::size_t n = c.arrays.size();
+  const auto all = [&](Index axis) { return std::vector<MapAxis>(n, MapAxis(axis)); };
+  const auto every_second = [&](std::size_t first, Index axis) {
+    std::vector<MapAxis> axes(n, MapAxis(unmapped));
+    for (std::size_t i = first; i < n; i += 2) axes[i] = MapAxis(axis);
+    return axes;
+  };
+  const auto first_only = [&] {
+    std::vector<MapAxis> axes(n, MapAxis(unmapped));
+    if (n > 0) axes[0] = MapAxis(0);
+    return axes;
+  };
+  return {{{all(0), 0}, {all(0), 0}},
+          {{all(-1), 0}, {all(0), -1}},
+          {{all(0), -1}, {all(-1), 0}},
+          {{all(-2), -2}, {all(-1), -2}},
+          {{every_second(0, 0), -1}, {every_second(1, -1), 0}},
+          {{every_second(1, -1), 0}, {every_second(0, 0), -1}},
+          {{first_only(), 0}, {all(0), 0}}};
+}
+
+// -2 of a rank that has only one axis with the lanes' is -1.
+std::vector<MapAxis> within_rank(std::vector<MapAxis> axes, const std::vector<Shape>& shapes) {
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    if (axes[i].mapped && axes[i].axis == -2) axes[i].axis = second_last(shapes[i].rank());
+  return axes;
+}
+
+}  // namespace
+
+void check_vmap_of_vmap(const Case& c) {
+  constexpr Index outer_size = 2;
+  const Function f = [&](auto xs) { return c.call(xs); };
+  for (Nest nest : nests(c)) {
+    std::vector<Shape> shapes;
+    for (const Array& x : c.arrays) shapes.push_back(x.shape);
+    nest.inner.in = within_rank(nest.inner.in, shapes);
+    for (std::size_t i = 0; i < shapes.size(); ++i) shapes[i] = batched(shapes[i], nest.inner.in[i], lane_count);
+    nest.outer.in = within_rank(nest.outer.in, shapes);
+
+    const Batch batch = draw_batch(c, nest.inner.in, lane_count, nest.outer.in, outer_size);
+    const Function inner = vmapped(f, nest.inner.in, nest.inner.out, lane_count);
+    const Arrays results = to_arrays(vmapped(inner, nest.outer.in, nest.outer.out, outer_size)(batch.tensors));
+    for (Index a = 0; a < outer_size; ++a)
+      for (Index b = 0; b < lane_count; ++b) {
+        const Arrays lanes = lanes_of(lanes_of(batch.arrays, nest.outer.in, a), nest.inner.in, b);
+        compare_lanes(c,
+                      "outer " + text(nest.outer) + ", inner " + text(nest.inner) + ", lanes " + std::to_string(a) + ", " +
+                          std::to_string(b) + ": output",
+                      out_lanes(out_lanes(results, nest.outer.out, a), nest.inner.out, b), looped(f, lanes));
+      }
+  }
+}
+
+}  // namespace table

@@ -1,0 +1,103 @@
+// What makes the table complete, found out anew in each run: nothing here lists operations or functions.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+
+#include "table/run.h"
+
+#ifndef STAVE_SOURCE_DIR
+#error "define STAVE_SOURCE_DIR: the folder with core/ops"
+#endif
+
+namespace table {
+
+namespace {
+
+/// Public functions that need no row, and why.
+const std::map<std::string, std::string> exceptions = {};
+
+// A declaration at the start of a line whose result has a Tensor or Key in it: `Tensor sin(`, `std::pair<Tensor, Tensor> qr(`.
+const std::regex declaration(R"(^(?:inline )?(?:const )?(?:[\w:]+<.*\b(?:Tensor|Key)\b.*>|Tensor|Key)&? (operator[^\s\w(]+|\w+)\(.*)");
+const std::regex reduction(R"(^STAVE_REDUCTION\((\w+)\).*)");
+const std::regex opened(R"(^namespace (\w+) \{.*)");
+
+void scan(const std::filesystem::path& header, std::map<std::string, std::string>& found) {
+  std::ifstream file(header);
+  std::string space, line;
+  std::smatch match;
+  while (std::getline(file, line)) {
+    if (std::regex_match(line, match, opened)) space = match[1];
+    else if (line.starts_with("}  // namespace")) space.clear();
+    else if (space == "stave" && (std::regex_match(line, match, declaration) || std::regex_match(line, match, reduction)))
+      found.emplace(match[1], header.filename().string());
+  }
+}
+
+struct Recorder : Handler {
+  std::set<std::string> performed;
+  Outputs handle(Call& call) override {
+    performed.insert(call.op().name);
+    return perform(std::move(call));
+  }
+};
+
+/// The names of the operations that all rows together perform.
+std::set<std::string> performed_operations(Report& report) {
+  Recorder recorder;
+  with(recorder, [&] {
+    for (const Row& row : all_rows()) run_row(row, Columns::values, report);
+  });
+  return recorder.performed;
+}
+
+/// Every row has each layout: some variant is tested in it, or is refused in words that the row gives. Where there is no
+/// operand there are no views of it, and often no result of rank 0.
+void check_layouts(const Row& row, Report& report) {
+  std::set<Layout> seen;
+  std::size_t operands = 0;
+  for (Dtype dtype : row.dtypes)
+    for (const Variant& variant : row.variants(dtype)) {
+      operands = std::max(operands, variant.inputs.size());
+      for (Layout layout : layouts_of(variant)) seen.insert(layout);
+    }
+  for (Layout layout : layouts) {
+    if (operands == 0 && layout != Layout::contiguous && layout != Layout::zero_size) continue;
+    if (operands < 2 && layout == Layout::mixed) continue;
+    if (!seen.contains(layout)) report.fail("completeness", "no variant of " + row.name + " is " + name_of(layout));
+  }
+}
+
+}  // namespace
+
+std::map<std::string, std::string> public_functions() {
+  std::map<std::string, std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(STAVE_SOURCE_DIR "/core/ops"))
+    if (entry.path().extension() == ".h") scan(entry.path(), found);
+  return found;
+}
+
+void check_completeness(Report& report) {
+  const auto incomplete = [&](const std::string& what) { report.fail("completeness", what); };
+  std::set<std::string> names;
+  for (const Row& row : all_rows()) {
+    if (!names.insert(row.name).second) incomplete(row.name + " has two rows");
+    check_layouts(row, report);
+  }
+  for (const Row& row : all_rows()) names.insert(row.also.begin(), row.also.end());
+
+  const std::set<std::string> performed = performed_operations(report);
+  for (const Op* op : all_ops())
+    if (!performed.contains(op->name)) incomplete(std::string("no row performs the operation ") + op->name);
+
+  const std::map<std::string, std::string> functions = public_functions();
+  if (functions.size() < 50) incomplete("only " + std::to_string(functions.size()) + " functions found in " STAVE_SOURCE_DIR "/core/ops");
+  for (const auto& [function, header] : functions)
+    if (!names.contains(function) && !exceptions.contains(function)) incomplete(function + " of " + header + " has no row");
+  for (const auto& [function, reason] : exceptions)
+    if (!functions.contains(function)) incomplete("the exception " + function + " is declared nowhere");
+}
+
+}  // namespace table

@@ -1,0 +1,232 @@
+// Values against the reference, and derivatives against its central differences in long double, element by element.
+//
+// L(x) = sum over outputs k of <w_k, f_k(x)> with weights w that are not uniform; H is its Hessian. Then
+//   jvp          (f(x + hv) - f(x - hv)) / 2h
+//   vjp          dL/dx, and the adjoint identity <w, Jv> = <J'w, v>
+//   jvp of vjp   (x, w) -> J'w along (u, dw):  Hu + J'dw, and <u2, H u1> = <u1, H u2>
+//   vjp of jvp   (x, v) -> Jv, cotangent w:    (Hv, J'w)
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <stave/handlers/jvp_flat.h>
+#include <stave/handlers/vjp.h>
+
+#include "table/cell.h"
+
+namespace table {
+
+// ---- differences of the reference -------------------------------------------------------------------------
+
+namespace {
+
+/// Central differences of a case's reference by its active inputs.
+class Differences {
+ public:
+  explicit Differences(const Case& c) : c_(c) {}
+
+  /// (f(x + hv) - f(x - hv)) / 2h
+  Arrays along(const Arrays& v) const {
+    const Real h = std::cbrt(epsilon);
+    Arrays above = at({{h, &v}});
+    const Arrays below = at({{-h, &v}});
+    for (std::size_t k = 0; k < above.size(); ++k)
+      for (std::size_t i = 0; i < above[k].values.size(); ++i)
+        above[k].values[i] = is_float(above[k].dtype) ? (above[k].values[i] - below[k].values[i]) / (2 * h) : 0;
+    return above;
+  }
+
+  /// dL/dx for weights w.
+  Arrays gradient(const Arrays& w) const {
+    const Real h = std::cbrt(epsilon);
+    return for_each_element([&](const Arrays& e) { return (weighted(at({{h, &e}}), w) - weighted(at({{-h, &e}}), w)) / (2 * h); });
+  }
+
+  /// Hu for weights w.
+  Arrays hessian_along(const Arrays& w, const Arrays& u) const {
+    const Real h = std::pow(epsilon, Real(0.25));
+    return for_each_element([&](const Arrays& e) {
+      const Real same = weighted(at({{h, &e}, {h, &u}}), w) + weighted(at({{-h, &e}, {-h, &u}}), w);
+      const Real opposite = weighted(at({{h, &e}, {-h, &u}}), w) + weighted(at({{-h, &e}, {h, &u}}), w);
+      return (same - opposite) / (4 * h * h);
+    });
+  }
+
+ private:
+  static constexpr Real epsilon = std::numeric_limits<Real>::epsilon();
+  struct Step {
+    Real length;
+    const Arrays* direction;  // of the active inputs
+  };
+
+  Arrays at(std::initializer_list<Step> steps) const {
+    Arrays x = c_.arrays;
+    for (const Step& step : steps)
+      for (std::size_t k = 0; k < c_.active.size(); ++k) {
+        std::vector<Real>& values = x[c_.active[k]].values;
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] += step.length * (*step.direction)[k].values[i];
+      }
+    return c_.variant.smooth ? c_.variant.smooth(c_.arrays, x) : c_.variant.reference(x);
+  }
+
+  static Real weighted(const Arrays& outputs, const Arrays& w) {
+    Real total = 0;
+    for (std::size_t k = 0; k < outputs.size(); ++k)
+      if (is_float(outputs[k].dtype))
+        for (std::size_t i = 0; i < outputs[k].values.size(); ++i) total += outputs[k].values[i] * w[k].values[i];
+    return total;
+  }
+
+  // f of each unit vector.
+  template <class F>
+  Arrays for_each_element(F f) const {
+    Arrays unit = c_.active_of(c_.arrays), result = unit;
+    for (Array& x : unit) std::fill(x.values.begin(), x.values.end(), 0);
+    for (std::size_t k = 0; k < unit.size(); ++k)
+      for (std::size_t i = 0; i < unit[k].values.size(); ++i) {
+        unit[k].values[i] = 1;
+        result[k].values[i] = f(unit);
+        unit[k].values[i] = 0;
+      }
+    return result;
+  }
+
+  const Case& c_;
+};
+
+/// The active inputs, and everything that the checks of their derivatives draw.
+struct Derivation {
+  explicit Derivation(const Case& c)
+      : differences(c), primals(c.active_of(c.tensors)), outputs(to_arrays(c.call(c.tensors))) {
+    Random random(c.seed + "/derivative");
+    const Arrays x = c.active_of(c.arrays);
+    direction = random.weights_like(x);
+    other_direction = random.weights_like(x);
+    weights = random.weights_like(outputs);
+    weights_direction = random.weights_like(outputs);
+  }
+
+  Differences differences;
+  std::vector<Tensor> primals;
+  Arrays outputs;
+  Arrays direction, other_direction;    // of the primals
+  Arrays weights, weights_direction;    // of the outputs
+};
+
+struct Inner {
+  Real value = 0, size = 0;
+};
+Inner inner(const Arrays& a, const Arrays& b) {
+  Inner result;
+  for (std::size_t k = 0; k < a.size(); ++k)
+    for (std::size_t i = 0; is_float(a[k].dtype) && i < a[k].values.size(); ++i) {
+      result.value += a[k].values[i] * b[k].values[i];
+      result.size += std::abs(a[k].values[i] * b[k].values[i]);
+    }
+  return result;
+}
+
+/// The coarsest of the floats that a derivative goes through.
+Dtype precision_of(const Case& c, const Derivation& d) {
+  const auto coarse = [](const Array& x) { return x.dtype == float32; };
+  const Arrays floats = joined(c.active_of(c.arrays), d.outputs);
+  return std::any_of(floats.begin(), floats.end(), coarse) ? float32 : float64;
+}
+
+void check_adjoint(const std::string& what, Dtype precision, const Inner& a, const Inner& b) {
+  compare(what, Kind::adjoint, precision, a.value, b.value, 1 + a.size + b.size);
+}
+
+Arrays sum_of(Arrays a, const Arrays& b) {
+  for (std::size_t k = 0; k < a.size(); ++k)
+    for (std::size_t i = 0; i < a[k].values.size(); ++i) a[k].values[i] += b[k].values[i];
+  return a;
+}
+
+}  // namespace
+
+// ---- the checks -------------------------------------------------------------------------------------------
+
+void check_value(const Case& c) {
+  compare("value", Kind::value, to_arrays(c.call(c.tensors)), c.variant.reference(c.arrays), c.row.accuracy);
+}
+
+void check_jvp(const Case& c) {
+  const Derivation d(c);
+  const FlatJvp jvp = jvp_flat([&](auto xs) { return c.call_active(xs); }, d.primals, to_tensors(d.direction));
+  compare("the primal output", Kind::value, to_arrays(jvp.outputs), d.outputs, 0);
+  compare("tangent", Kind::first, to_arrays(jvp.tangents), d.differences.along(d.direction));
+}
+
+void check_vjp(const Case& c) {
+  const Derivation d(c);
+  const auto function = [&](std::span<const Tensor> xs) { return c.call_active(xs); };
+  const FlatVjp vjp = vjp_flat(function, d.primals, "vjp");
+  compare("the primal output", Kind::value, to_arrays(vjp.outputs), d.outputs, 0);
+  const std::vector<Tensor> cotangents = cotangents_for(d.outputs, d.weights);
+  const Arrays gradient = to_arrays(vjp.pullback(cotangents));
+  compare("cotangent", Kind::first, gradient, d.differences.gradient(d.weights));
+  compare("cotangent, the second time", Kind::value, to_arrays(vjp.pullback(cotangents)), gradient, 0);
+
+  const Arrays tangents = to_arrays(jvp_flat(function, d.primals, to_tensors(d.direction)).tangents);
+  check_adjoint("<w, Jv> and <J'w, v>", precision_of(c, d), inner(d.weights, tangents), inner(gradient, d.direction));
+}
+
+namespace {
+
+/// (x, w) -> J'w
+auto pulled_back(const Case& c, const Derivation& d) {
+  return [&c, &d](std::span<const Tensor> inputs) {
+    const FlatVjp vjp = vjp_flat([&](auto xs) { return c.call_active(xs); }, inputs.first(d.primals.size()), "vjp");
+    const std::vector<Tensor> gradient = vjp.pullback(inputs.subspan(d.primals.size()));
+    return Outputs(gradient.begin(), gradient.end());
+  };
+}
+
+/// (x, v) -> Jv
+auto pushed_forward(const Case& c, const Derivation& d) {
+  return [&c, &d](std::span<const Tensor> inputs) {
+    const std::size_t n = d.primals.size();
+    return jvp_flat([&](auto xs) { return c.call_active(xs); }, inputs.first(n), inputs.subspan(n)).tangents;
+  };
+}
+
+}  // namespace
+
+void check_jvp_of_vjp(const Case& c) {
+  const Derivation d(c);
+  const std::vector<Tensor> at = joined(d.primals, cotangents_for(d.outputs, d.weights));
+  const auto along = [&](const Arrays& u, const std::vector<Tensor>& dw) {
+    return to_arrays(jvp_flat(pulled_back(c, d), at, joined(to_tensors(u), dw)).tangents);
+  };
+  const Arrays expected = sum_of(d.differences.hessian_along(d.weights, d.direction), d.differences.gradient(d.weights_direction));
+  compare("tangent of the cotangent", Kind::second, along(d.direction, cotangents_for(d.outputs, d.weights_direction)), expected);
+
+  const std::vector<Tensor> zero(d.outputs.size());
+  check_adjoint("<u2, H u1> and <u1, H u2>", precision_of(c, d), inner(d.other_direction, along(d.direction, zero)),
+                inner(d.direction, along(d.other_direction, zero)));
+}
+
+void check_vjp_of_jvp(const Case& c) {
+  const Derivation d(c);
+  const FlatVjp vjp = vjp_flat(pushed_forward(c, d), joined(d.primals, to_tensors(d.direction)), "vjp");
+  const Arrays expected = joined(d.differences.hessian_along(d.weights, d.direction), d.differences.gradient(d.weights));
+  compare("cotangent of the tangent", Kind::second, to_arrays(vjp.pullback(cotangents_for(d.outputs, d.weights))), expected);
+}
+
+void check_zero_derivative(const Case& c) {
+  const Derivation d(c);
+  const auto function = [&](std::span<const Tensor> xs) { return c.call_active(xs); };
+  const auto zeros = [](Arrays xs) {
+    for (Array& x : xs) std::fill(x.values.begin(), x.values.end(), 0);
+    return xs;
+  };
+  const FlatJvp jvp = jvp_flat(function, d.primals, to_tensors(d.direction));
+  compare("tangent", Kind::value, to_arrays(jvp.tangents), zeros(d.outputs), 0);
+  const FlatVjp vjp = vjp_flat(function, d.primals, "vjp");
+  const Arrays gradient = to_arrays(vjp.pullback(cotangents_for(d.outputs, d.weights)));
+  compare("cotangent", Kind::value, gradient, zeros(c.active_of(c.arrays)), 0);
+}
+
+}  // namespace table

@@ -1,0 +1,83 @@
+// operation_table: every public tensor function, under each transform, in each dtype and layout, against references that owe
+// Stave nothing (row.h); derivatives against central differences (derivatives.cpp), vmap against a loop (batching.cpp).
+//
+//   operation_table                  everything
+//   operation_table --list           the names of the operations, one a line
+//   operation_table --op NAME        one of them
+//   operation_table --all-values     all of them, values only: for each instruction set (STAVE_CPU_ISA); 77 if it is not there
+//   operation_table --completeness   that no operation and no public function is without a row
+
+#include <cstdio>
+#include <string_view>
+
+#include <stave/core/ops/elementwise.h>
+
+#include "table/run.h"
+
+using namespace table;
+
+namespace {
+
+int conclude(const Report& report) {
+  std::printf("%s%s\n", report.summary().c_str(), report.failures ? ("  FAILURES " + std::to_string(report.failures)).c_str() : "");
+  return report.failures ? 1 : 0;
+}
+
+int list() {
+  for (const Row& row : all_rows()) std::printf("%s\n", row.name.c_str());
+  return 0;
+}
+
+int run_one(std::string_view name) {
+  Report report;
+  for (const Row& row : all_rows())
+    if (row.name == name) run_row(row, Columns::all, report);
+  if (report.operations == 1) return conclude(report);
+  std::fprintf(stderr, "operation_table: no operation %s (see --list)\n", std::string(name).c_str());
+  return 2;
+}
+
+int run_all(Columns columns) {
+  Report report;
+  for (const Row& row : all_rows()) run_row(row, columns, report);
+  if (columns == Columns::all) {
+    Report completeness;
+    check_completeness(completeness);
+    report.failures += completeness.failures;
+  }
+  return conclude(report);
+}
+
+int completeness() {
+  Report report;
+  check_completeness(report);
+  return conclude(report);
+}
+
+/// Whether kernels for the instruction set that STAVE_CPU_ISA names can run here.
+bool instruction_set_is_there() {
+  try {
+    static_cast<void>(Tensor(1) + Tensor(1));
+    return true;
+  } catch (const Error& error) {
+    if (!std::string_view(error.what()).starts_with("STAVE_CPU_ISA=")) throw;
+    std::printf("%s\n", error.what());
+    return false;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const std::string_view option = argc > 1 ? argv[1] : "";
+  if (option == "--list" && argc == 2) return list();
+  if (option == "--op" && argc == 3) return run_one(argv[2]);
+  if (option == "--completeness" && argc == 2) return completeness();
+  if (option == "--all-values" && argc == 2) return instruction_set_is_there() ? run_all(Columns::values) : 77;
+  if (argc == 1) return run_all(Columns::all);
+  std::fprintf(stderr, "usage: operation_table [--list | --op NAME | --all-values | --completeness]\n");
+  return 2;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "operation_table: %s\n", error.what());
+  return 2;
+}

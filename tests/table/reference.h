@@ -1,0 +1,37 @@
+// What the references of several families share: formulas applied to elements, rows and broadcast operands.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+
+#include "table/row.h"
+
+namespace table {
+
+/// Floats where functions have cases: zeros, infinities, NaN, halves, and what integers do not hold.
+inline const std::vector<Real> special_values = {
+    0, -0.0L, 0.5, -0.5, 1, -1.5, 2.5, 1e30L, -1e30L, std::numeric_limits<Real>::infinity(), -std::numeric_limits<Real>::infinity(),
+    std::numeric_limits<Real>::quiet_NaN()};
+
+/// f of each element.
+template <class F>
+Array mapped(Dtype dtype, const Array& x, F f) {
+  return make(dtype, x.shape, [&](const Shape& p) -> Real { return f(x(p)); });
+}
+
+/// f of corresponding elements of two broadcast operands.
+template <class F>
+Array mapped(Dtype dtype, const Array& x, const Array& y, F f) {
+  return make(dtype, broadcast_shape(x.shape, y.shape), [&](const Shape& p) -> Real {
+    return f(x(broadcast_position(x.shape, p)), y(broadcast_position(y.shape, p)));
+  });
+}
+
+/// x with its elements, each as large as itself or as `size` of it, for sums that cancel.
+Array with_magnitude(Array x, const Array& magnitude);
+
+Real erfinv_reference(Real x);
+
+}  // namespace table

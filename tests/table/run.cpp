@@ -1,0 +1,90 @@
+#include "table/run.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace table {
+
+const std::vector<Row>& all_rows() {
+  static const std::vector<Row> rows = [] {
+    std::vector<Row> list;
+    for (auto add : {add_create_rows, add_elementwise_rows, add_binary_rows, add_reduce_rows, add_layout_rows, add_index_rows,
+                     add_contract_rows, add_random_rows})
+      add(list);
+    return list;
+  }();
+  return rows;
+}
+
+void Report::fail(const std::string& where, const std::string& what) {
+  constexpr int printed = 40;
+  if (++failures <= printed) std::printf("FAIL %s: %s\n", where.c_str(), what.c_str());
+  if (failures == printed) std::printf("further failures are counted only\n");
+}
+
+std::string Report::summary() const {
+  char text[200];
+  std::snprintf(text, sizeof text, "operations %d  cells %d  skips %d (not differentiable %d, integer %d)", operations, cells,
+                not_differentiable + integer, not_differentiable, integer);
+  return text;
+}
+
+namespace {
+
+bool any_empty(const Variant& variant) {
+  return std::any_of(variant.inputs.begin(), variant.inputs.end(), [](const Input& input) { return input.shape.elements() == 0; });
+}
+
+Layout layout_of_result(const Variant& variant) {
+  const Shape shape = variant.reference({})[0].shape;
+  return shape.elements() == 0 ? Layout::zero_size : shape.rank() == 0 ? Layout::rank0 : Layout::contiguous;
+}
+
+/// Runs one cell, or counts why it is skipped.
+void run_cell(const Case& c, Transform transform, Report& report) {
+  const bool derivative = differentiates(transform);
+  if (derivative && c.active.empty()) {
+    ++(c.variant.inputs.empty() ? report.not_differentiable : report.integer);
+    return;
+  }
+  if (!c.variant.refusal.empty()) return check_refusal(c, transform);
+  if (!derivative || c.variant.differentiable) return check_cell(c, transform);
+  if (transform == Transform::jvp) check_zero_derivative(c);
+  ++report.not_differentiable;
+}
+
+}  // namespace
+
+std::vector<Layout> layouts_of(const Variant& variant) {
+  if (variant.inputs.empty()) return {layout_of_result(variant)};
+  if (variant.inputs[0].shape.rank() == 0) return {Layout::rank0};
+  if (any_empty(variant)) return {Layout::zero_size};
+  std::vector<Layout> layouts = {Layout::contiguous, Layout::transposed, Layout::broadcast, Layout::stepped};
+  if (variant.inputs.size() > 1) layouts.push_back(Layout::mixed);
+  return layouts;
+}
+
+void run_row(const Row& row, Columns columns, Report& report) {
+  ++report.operations;
+  for (Dtype dtype : row.dtypes)
+    for (const Variant& variant : row.variants(dtype))
+      for (Layout layout : layouts_of(variant)) {
+        const std::string where = row.name + " " + variant.name + ", " + stave::name_of(dtype) + ", " + name_of(layout);
+        try {
+          const Case c(row, variant, dtype, layout);
+          for (Transform transform : transforms) {
+            if (columns == Columns::values && transform != Transform::value) continue;
+            ++report.cells;
+            try {
+              run_cell(c, transform, report);
+            } catch (const std::exception& error) {
+              report.fail(where + ", " + name_of(transform), error.what());
+            }
+          }
+        } catch (const std::exception& error) {
+          report.fail(where, error.what());
+        }
+      }
+}
+
+}  // namespace table
