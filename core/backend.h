@@ -60,7 +60,8 @@ class Backend {
   virtual Storage* allocate(std::size_t bytes) = 0;
   virtual void deallocate(Storage* storage) noexcept = 0;
   /// Computes `op` on `inputs` into `outputs`.
-  virtual void run(OpId op, const Attributes* attributes, std::span<const View> inputs, std::span<const View> outputs) = 0;
+  virtual void run(OpId op, const Attributes* attributes, std::span<const View> inputs,
+                   std::span<const View> outputs) = 0;
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;
   /// Returns cached memory to the system.

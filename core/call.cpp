@@ -59,9 +59,10 @@ Outputs run(Call& call) {
   for (const Abstract& output : call.abstract_outputs()) {
     StoragePtr storage = donated_buffer(call, output);
     donated |= static_cast<bool>(storage);
-    if (!storage) storage = allocate_storage(device, output.shape.elements() * static_cast<Index>(size_of(output.dtype)));
-    outputs.push_back(Tensor(NodePtr(
-        new Node(output.dtype, device, output.shape, contiguous_strides(output.shape), std::move(storage)))));
+    if (!storage)
+      storage = allocate_storage(device, output.shape.elements() * static_cast<Index>(size_of(output.dtype)));
+    outputs.push_back(Tensor(
+        NodePtr(new Node(output.dtype, device, output.shape, contiguous_strides(output.shape), std::move(storage)))));
     output_views.push_back(outputs.back().node().view());
   }
   backend.run(call.op().id, call.attributes(), input_views, output_views);
@@ -89,8 +90,6 @@ Tensor apply(const Op& op, Inputs inputs, AttributesPtr attributes) {
   return std::move(outputs[0]);
 }
 
-Tensor JvpContext::tangent(std::size_t i) const {
-  return has(i) ? tangents[i] : zeros_like(in(i));
-}
+Tensor JvpContext::tangent(std::size_t i) const { return has(i) ? tangents[i] : zeros_like(in(i)); }
 
 }  // namespace stave

@@ -27,9 +27,7 @@ InstallationId next_installation_id() noexcept {
 
 namespace {
 
-std::string describe(const Frame& frame) {
-  return frame.handler ? frame.handler->describe() : frame.label;
-}
+std::string describe(const Frame& frame) { return frame.handler ? frame.handler->describe() : frame.label; }
 
 // Frames from inside out: the outermost interception began at the top of the whole stack; each inner one, and the present
 // frames, go on below the frame that its predecessor answers at.

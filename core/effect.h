@@ -82,9 +82,9 @@ struct Call;  // a tensor operation: call.h
 /// One installed handler. Frames form the stack; they live in the C++ frames of the `with` that made them.
 struct Frame {
   Frame* below;
-  AnyHandler* handler;               // null: a scope that handles nothing and only says what runs (see `Context`)
-  Handling<Call>* operations;        // null: tensor operations pass this frame by
-  const char* label = nullptr;       // of a scope
+  AnyHandler* handler;          // null: a scope that handles nothing and only says what runs (see `Context`)
+  Handling<Call>* operations;   // null: tensor operations pass this frame by
+  const char* label = nullptr;  // of a scope
 };
 
 /// One handler at work: a `handle` that is running. Errors read from these what surrounds them.

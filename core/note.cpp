@@ -64,7 +64,9 @@ namespace {
 }
 
 [[noreturn]] void fail_escaped(const Node& node) {
-  const char* transform = node.notes ? node.notes->owner->name : "a transform";
+  const char* transform = "a transform";
+  for (const Note* note = node.notes; note; note = note->next)
+    if (note->has_physical()) transform = note->owner->name;  // not a grad or jvp that stood within
   stave_detail::fail<TransformError>(
       "a value of {} ({} {}) is used outside of it: it stands for the value of each lane and has none of its own. "
       "Return it from the function that {} maps instead of storing it",

@@ -24,10 +24,10 @@ namespace stave {
 /// Who makes notes: outlives them all, says who they are.
 struct NoteOwner : RefCounted {
   const InstallationId id = next_installation_id();
-  const char* const name;             // of the transform, for errors
-  const void* const thread;           // where it runs
-  std::atomic<bool> running{true};    // false when the body it handles has ended
-  Note* first = nullptr;              // of its notes; touched by its own thread only
+  const char* const name;           // of the transform, for errors
+  const void* const thread;         // where it runs
+  std::atomic<bool> running{true};  // false when the body it handles has ended
+  Note* first = nullptr;            // of its notes; touched by its own thread only
 
   explicit NoteOwner(const char* transform) noexcept;
   /// Kills all notes.
@@ -53,6 +53,8 @@ struct Note : stave_detail::Pooled {
   virtual void drop() noexcept = 0;
   /// The value whose storage stands behind a node that has none of its own; null if this note knows none.
   virtual const Tensor* physical() const noexcept { return nullptr; }
+  /// Whether notes of this kind know such a value while they live.
+  virtual bool has_physical() const noexcept { return false; }
 
   bool live() const noexcept { return id.load(std::memory_order_acquire) != 0; }
   /// The node dies.
@@ -117,6 +119,9 @@ class Notes {
     const Tensor* physical() const noexcept override {
       if constexpr (requires { payload.physical(); }) return payload.physical();
       else return nullptr;
+    }
+    bool has_physical() const noexcept override {
+      return requires { payload.physical(); };
     }
   };
   static void attach(Tensor& x, Note* note) noexcept {

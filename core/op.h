@@ -68,9 +68,7 @@ struct Call {
 /// Performs an operation: the innermost handler of operations answers; without one, the backend of the inputs' device.
 /// Passed on as an rvalue, the call may give its inputs' buffers to the result; as an lvalue it stays as it is.
 Outputs perform(Call&& call);
-inline Outputs perform(const Call& call) {
-  return perform(Call(call));
-}
+inline Outputs perform(const Call& call) { return perform(Call(call)); }
 
 /// Performs an operation that has one output.
 Tensor apply(const Op& op, Inputs inputs, AttributesPtr attributes = nullptr);
@@ -118,10 +116,10 @@ struct VjpContext {
 
 /// What a batching rule is given: inputs of which some carry the batch as axis 0.
 struct BatchContext {
-  const Call& call;                   // the logical call, of one lane
-  std::span<const Tensor> inputs;     // physical
-  std::span<const bool> batched;      // input i has the batch as its axis 0
-  Index size;                         // lanes
+  const Call& call;                // the logical call, of one lane
+  std::span<const Tensor> inputs;  // physical
+  std::span<const bool> batched;   // input i has the batch as its axis 0
+  Index size;                      // lanes
 
   const Tensor& in(std::size_t i) const { return inputs[i]; }
   /// Input i with the batch as its axis 0: broadcast (a view) if it has none.

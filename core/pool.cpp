@@ -57,7 +57,7 @@ void* pool_allocate(std::size_t bytes) {
     pool.bytes[size] -= size * granule;
     return block;
   }
-  return ::operator new(size * granule);
+  return ::operator new(size* granule);
 }
 
 void pool_free(void* block, std::size_t bytes) noexcept {

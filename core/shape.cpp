@@ -6,9 +6,7 @@ namespace stave {
 
 using stave_detail::fail;
 
-std::string Shape::str() const {
-  return fmt::format("[{}]", fmt::join(begin(), end(), ","));
-}
+std::string Shape::str() const { return fmt::format("[{}]", fmt::join(begin(), end(), ",")); }
 
 Strides contiguous_strides(const Shape& shape) {
   Strides strides = shape;
@@ -45,17 +43,15 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* operation) {
     Index& length = result[axis + extra];
     if (length == 1) length = shorter[axis];
     else if (shorter[axis] != 1 && shorter[axis] != length)
-      fail<ShapeError>(
-          "{}: shapes {} and {} do not broadcast: lengths {} and {} at axis {} differ and neither is 1", operation, a, b,
-          a[a.size() - shorter.size() + axis], b[b.size() - shorter.size() + axis],
-          static_cast<Index>(axis) - static_cast<Index>(shorter.size()));
+      fail<ShapeError>("{}: shapes {} and {} do not broadcast: lengths {} and {} at axis {} differ and neither is 1",
+                       operation, a, b, a[a.size() - shorter.size() + axis], b[b.size() - shorter.size() + axis],
+                       static_cast<Index>(axis) - static_cast<Index>(shorter.size()));
   }
   return result;
 }
 
 int normalize_axis(Index axis, int rank, const char* operation) {
-  if (axis < -rank || axis >= rank)
-    fail<IndexError>("{}: axis {} is out of range for rank {}", operation, axis, rank);
+  if (axis < -rank || axis >= rank) fail<IndexError>("{}: axis {} is out of range for rank {}", operation, axis, rank);
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 

@@ -88,7 +88,8 @@ class SmallVector {
     for (std::size_t i = size_ - 1; i > at; --i) std::swap(data_[i], data_[i - 1]);
   }
   void erase(const T* position) {
-    for (std::size_t i = static_cast<std::size_t>(position - data_); i + 1 < size_; ++i) data_[i] = std::move(data_[i + 1]);
+    for (std::size_t i = static_cast<std::size_t>(position - data_); i + 1 < size_; ++i)
+      data_[i] = std::move(data_[i + 1]);
     pop_back();
   }
   void reserve(std::size_t capacity) {
@@ -120,7 +121,8 @@ class SmallVector {
   void release() noexcept {
     if constexpr (!bytewise) clear();
     size_ = 0;
-    if (data_ != in_place()) [[unlikely]] free_heap();
+    if (data_ != in_place()) [[unlikely]]
+      free_heap();
   }
   void free_heap() noexcept {
     std::allocator<T>().deallocate(data_, capacity_);
@@ -132,7 +134,8 @@ class SmallVector {
     return *std::construct_at(data_ + size_++, std::move(value));
   }
   void copy(const SmallVector& other) {  // into an empty vector
-    if (other.size_ > capacity_) [[unlikely]] reserve(other.size_);
+    if (other.size_ > capacity_) [[unlikely]]
+      reserve(other.size_);
     if constexpr (bytewise) {
       // The whole place: a fixed size costs less than a counted loop.
       if (other.data_ == other.in_place()) std::memcpy(data_, other.bytes_, sizeof bytes_);

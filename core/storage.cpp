@@ -4,9 +4,7 @@
 
 namespace stave {
 
-std::string Device::str() const {
-  return kind == Kind::cpu ? "cpu" : fmt::format("cuda:{}", index);
-}
+std::string Device::str() const { return kind == Kind::cpu ? "cpu" : fmt::format("cuda:{}", index); }
 
 Backend& backend_of(Device device) {
   if (device.kind == Device::Kind::cpu) return cpu_backend();

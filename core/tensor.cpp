@@ -67,16 +67,16 @@ void check_dtype(const Tensor& x, Dtype dtype, const char* what) {
 Tensor ReadStorage::unhandled() const {
   for (const Note* note = value.node().notes; note; note = note->next)
     if (note->live() && note->physical())
-      fail<TransformError>("a value of {} ({} {}) is read on the host, but each lane has its own: use where(condition, a, b) "
-                           "in place of if, and debug to see values",
-                           note->owner->name, value.dtype(), value.shape());
+      fail<TransformError>(
+          "a value of {} ({} {}) is read on the host, but each lane has its own: use where(condition, a, b) "
+          "in place of if, and debug to see values",
+          note->owner->name, value.dtype(), value.shape());
   check_not_escaped(value.node());  // throws: its transform has ended
   return value;
 }
 
 void Tensor::stave_detail_item(Dtype dtype, void* value) const {
-  if (size() != 1)
-    fail<ShapeError>("item: the tensor of shape {} has {} elements, not one", shape(), size());
+  if (size() != 1) fail<ShapeError>("item: the tensor of shape {} has {} elements, not one", shape(), size());
   const Tensor x = readable(*this);
   const void* element = x.node().data();
   visit_dtype(x.dtype(), [&](auto from) {
@@ -98,8 +98,9 @@ void Tensor::stave_detail_read(Dtype dtype, void* values) const {
 const void* Tensor::stave_detail_data(Dtype dtype) const {
   check_dtype(*this, dtype, "data");
   if (!is_contiguous())
-    fail<ShapeError>("data: the tensor of shape {} is not contiguous (strides {}): use data of contiguous(x), or to_vector",
-                     shape(), strides());
+    fail<ShapeError>(
+        "data: the tensor of shape {} is not contiguous (strides {}): use data of contiguous(x), or to_vector", shape(),
+        strides());
   if (device() != cpu) fail<DeviceError>("data: the tensor lives on {}: use to_vector", device().str());
   if (!node().storage) check_not_escaped(node());
   return node().data();
@@ -107,8 +108,10 @@ const void* Tensor::stave_detail_data(Dtype dtype) const {
 
 Tensor::operator bool() const {
   if (size() != 1)
-    fail<ShapeError>("bool: the truth of a tensor of shape {} is ambiguous: use all(x) or any(x); to compare tensors, "
-                     "array_equal(a, b) or allclose(a, b)", shape());
+    fail<ShapeError>(
+        "bool: the truth of a tensor of shape {} is ambiguous: use all(x) or any(x); to compare tensors, "
+        "array_equal(a, b) or allclose(a, b)",
+        shape());
   return item<bool>();
 }
 

@@ -47,13 +47,19 @@ using namespace stave;
 // Never called, but defined: the constructor templates of std::optional make compilers instantiate them.
 struct AnyLvalue {
   template <class T>
-  operator T&() const&& noexcept { std::abort(); }
+  operator T&() const&& noexcept {
+    std::abort();
+  }
   template <class T>
-  operator T&() const& noexcept { std::abort(); }
+  operator T&() const& noexcept {
+    std::abort();
+  }
 };
 struct AnyRvalue {
   template <class T>
-  operator T() const&& noexcept { std::abort(); }
+  operator T() const&& noexcept {
+    std::abort();
+  }
 };
 
 template <std::size_t>
@@ -82,8 +88,8 @@ constexpr bool nests(std::index_sequence<before...>, std::index_sequence<inside.
   return requires { S{AnyL<before>()..., {AnyL<inside>()...}, AnyL<after>()...}; };
 }
 template <class S, std::size_t before, std::size_t inside, std::size_t after>
-constexpr bool nested = nests<S>(std::make_index_sequence<before>(), std::make_index_sequence<inside>(),
-                                 std::make_index_sequence<after>());
+constexpr bool nested =
+    nests<S>(std::make_index_sequence<before>(), std::make_index_sequence<inside>(), std::make_index_sequence<after>());
 
 // The length of the C array at initialiser `at` of `total`; 1 if there is none. A class there would leave room for more after it.
 template <class S, std::size_t at, std::size_t total, std::size_t length = total - at>
@@ -113,7 +119,8 @@ template <class T>
 struct TreeKindOf {
   static constexpr TreeKind value = [] {
     if constexpr (requires(T& t) { TreeTraits<T>::visit(t, [](auto&) {}); }) return TreeKind::custom;
-    else if constexpr (std::is_class_v<T> && std::is_aggregate_v<T> && !std::is_polymorphic_v<T>) return TreeKind::aggregate;
+    else if constexpr (std::is_class_v<T> && std::is_aggregate_v<T> && !std::is_polymorphic_v<T>)
+      return TreeKind::aggregate;
     else return TreeKind::none;
   }();
 };
@@ -132,9 +139,11 @@ struct TreeKindOf<std::array<T, n>> : Is<TreeKindOf<T>::value == TreeKind::none 
 template <class T, std::size_t n>
 struct TreeKindOf<T[n]> : Is<TreeKindOf<T>::value == TreeKind::none ? TreeKind::none : TreeKind::c_array> {};
 template <class K, class T, class C, class A>
-struct TreeKindOf<std::map<K, T, C, A>> : Is<TreeKindOf<T>::value == TreeKind::none ? TreeKind::none : TreeKind::map> {};
+struct TreeKindOf<std::map<K, T, C, A>> : Is<TreeKindOf<T>::value == TreeKind::none ? TreeKind::none : TreeKind::map> {
+};
 template <class T>
-struct TreeKindOf<std::optional<T>> : Is<TreeKindOf<T>::value == TreeKind::none ? TreeKind::none : TreeKind::optional> {};
+struct TreeKindOf<std::optional<T>> : Is<TreeKindOf<T>::value == TreeKind::none ? TreeKind::none : TreeKind::optional> {
+};
 template <class... T>
 struct TreeKindOf<std::tuple<T...>>
     : Is<((TreeKindOf<std::remove_cvref_t<T>>::value == TreeKind::none) && ...) ? TreeKind::none : TreeKind::tuple> {};
@@ -157,11 +166,12 @@ namespace stave_detail {
 template <class S, class F>
 constexpr void visit_members(S& s, F&& f) {
   constexpr std::size_t n = member_count<std::remove_const_t<S>>;
-  static_assert(n <= most_members,
-                "stave: an aggregate of more than 32 members is not a tree: group members, or specialise stave::TreeTraits");
-#define STAVE_MEMBERS(count, ...)             \
-  else if constexpr (n == count) {            \
-    auto& [__VA_ARGS__] = s;                  \
+  static_assert(
+      n <= most_members,
+      "stave: an aggregate of more than 32 members is not a tree: group members, or specialise stave::TreeTraits");
+#define STAVE_MEMBERS(count, ...)                            \
+  else if constexpr (n == count) {                           \
+    auto& [__VA_ARGS__] = s;                                 \
     [&](auto&... member) { (f(member), ...); }(__VA_ARGS__); \
   }
   if constexpr (n == 0) {
@@ -215,9 +225,11 @@ void visit_tensors(T& tree, F&& f) {
   const auto inner = [&f](auto& member) { visit_tensors(member, f); };
   if constexpr (kind == TreeKind::tensor) f(tree);
   else if constexpr (kind == TreeKind::custom) TreeTraits<std::remove_const_t<T>>::visit(tree, inner);
-  else if constexpr (kind == TreeKind::range || kind == TreeKind::c_array) for (auto& member : tree) inner(member);
-  else if constexpr (kind == TreeKind::map) for (auto& entry : tree) inner(entry.second);
-  else if constexpr (kind == TreeKind::optional) { if (tree) inner(*tree); }
+  else if constexpr (kind == TreeKind::range || kind == TreeKind::c_array)
+    for (auto& member : tree) inner(member);
+  else if constexpr (kind == TreeKind::map)
+    for (auto& entry : tree) inner(entry.second);
+  else if constexpr (kind == TreeKind::optional) tree ? inner(*tree) : void();
   else if constexpr (kind == TreeKind::tuple) std::apply([&](auto&... member) { (inner(member), ...); }, tree);
   else if constexpr (kind == TreeKind::aggregate) stave_detail::visit_members(tree, inner);
 }

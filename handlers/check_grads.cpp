@@ -21,8 +21,9 @@ using Tensors = std::vector<Tensor>;
 Tensors random_like(std::span<const Tensor> xs, std::uint64_t seed) {
   Tensors result;
   for (const Tensor& x : xs)
-    result.push_back(is_float(x.dtype()) ? normal(fold_in(Key(seed), static_cast<std::uint32_t>(result.size())), x.shape(), x.dtype())
-                                         : zeros_like(x));
+    result.push_back(is_float(x.dtype())
+                         ? normal(fold_in(Key(seed), static_cast<std::uint32_t>(result.size())), x.shape(), x.dtype())
+                         : zeros_like(x));
   return result;
 }
 
@@ -42,7 +43,8 @@ Outputs moved(FlatFunction f, std::span<const Tensor> xs, std::span<const Tensor
 
 void compare(const char* what, int order, double a, double b, double size, double tolerance) {
   if (std::abs(a - b) <= tolerance * (1 + size)) return;
-  fail<TransformError>("check_grads: {} at order {} disagree: {} and {}, tolerance {}", what, order, a, b, tolerance * (1 + size));
+  fail<TransformError>("check_grads: {} at order {} disagree: {} and {}, tolerance {}", what, order, a, b,
+                       tolerance * (1 + size));
 }
 
 void check_order(FlatFunction f, std::span<const Tensor> primals, const CheckGradsOptions& options, int order) {
@@ -64,7 +66,8 @@ void check_order(FlatFunction f, std::span<const Tensor> primals, const CheckGra
   compare("vjp and jvp (the adjoint identity)", order, adjoint, derivative, std::abs(derivative), options.tolerance);
 
   if (order == options.order) return;
-  check_order([&](std::span<const Tensor> xs) { return jvp_flat(f, xs, direction).tangents; }, primals, options, order + 1);
+  check_order([&](std::span<const Tensor> xs) { return jvp_flat(f, xs, direction).tangents; }, primals, options,
+              order + 1);
   check_order(
       [&](std::span<const Tensor> xs) {
         const Tensors gradients = vjp_flat(f, xs, "check_grads").pullback(cotangents);

@@ -9,9 +9,9 @@
 namespace stave {
 
 struct CheckGradsOptions {
-  int order = 1;          ///< derivatives of derivatives up to this order
-  double step = 0;        ///< of the central difference; 0: the cube root of the dtype's epsilon
-  double tolerance = 0;   ///< relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32
+  int order = 1;         ///< derivatives of derivatives up to this order
+  double step = 0;       ///< of the central difference; 0: the cube root of the dtype's epsilon
+  double tolerance = 0;  ///< relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32
 };
 
 void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const CheckGradsOptions& options);

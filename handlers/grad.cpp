@@ -6,11 +6,13 @@ namespace stave_detail {
 
 void check_loss(const Tensor& loss, const char* transform) {
   if (loss.rank() != 0)
-    fail<TransformError>("{}: the function must return one number, a tensor of shape [], but it returned shape {}: reduce it "
-                         "(sum, mean), or use vjp or jacrev",
-                         transform, loss.shape());
+    fail<TransformError>(
+        "{}: the function must return one number, a tensor of shape [], but it returned shape {}: reduce it "
+        "(sum, mean), or use vjp or jacrev",
+        transform, loss.shape());
   if (!is_float(loss.dtype()))
-    fail<DtypeError>("{}: the function returned {}, which has no derivative: return a floating number", transform, loss.dtype());
+    fail<DtypeError>("{}: the function returned {}, which has no derivative: return a floating number", transform,
+                     loss.dtype());
 }
 
 Tensor one_like(const Tensor& loss) { return ones_like(loss); }

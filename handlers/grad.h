@@ -106,7 +106,8 @@ class ValueAndGradOf {
       static_assert(callable, "stave: grad: the function cannot be called with these arguments");
       if constexpr (trees && callable) {
         using Result = typename Calls<const F, Selected, A...>::Result;
-        static_assert(LossResult<Result>::valid, "stave: grad: the function must return Tensor or std::pair<Tensor, Aux>");
+        static_assert(LossResult<Result>::valid,
+                      "stave: grad: the function must return Tensor or std::pair<Tensor, Aux>");
         if constexpr (LossResult<Result>::valid) return run<Result>(Selected(), std::forward<A>(args)...);
       }
     }
@@ -137,7 +138,8 @@ class ValueAndGradOf {
     check_loss(value, "grad");
     const Tensor seed = one_like(value);
     auto grad = gradient_trees(vjp.pullback.consume({&seed, 1}), std::move(structures));
-    if constexpr (Loss::has_aux) return ValueGradAndAux<decltype(grad), typename Loss::Aux>{value, grad, std::move(*aux)};
+    if constexpr (Loss::has_aux)
+      return ValueGradAndAux<decltype(grad), typename Loss::Aux>{value, grad, std::move(*aux)};
     else return ValueAndGrad<decltype(grad)>{value, grad};
   }
 
@@ -193,14 +195,14 @@ auto value_and_grad(F f) {
 }
 
 // Names of overloaded functions: grad(sum), grad<1>(maximum).
-#define STAVE_NAMES(Name)                                                                                      \
-  template <int... argnums>                                                                                    \
-  auto grad(stave_detail::Name f) {                                                                            \
-    return stave_detail::make_grad<stave_detail::Name, argnums...>(f);                                         \
-  }                                                                                                            \
-  template <int... argnums>                                                                                    \
-  auto value_and_grad(stave_detail::Name f) {                                                                  \
-    return stave_detail::make_value_and_grad<stave_detail::Name, argnums...>(f);                               \
+#define STAVE_NAMES(Name)                                                        \
+  template <int... argnums>                                                      \
+  auto grad(stave_detail::Name f) {                                              \
+    return stave_detail::make_grad<stave_detail::Name, argnums...>(f);           \
+  }                                                                              \
+  template <int... argnums>                                                      \
+  auto value_and_grad(stave_detail::Name f) {                                    \
+    return stave_detail::make_value_and_grad<stave_detail::Name, argnums...>(f); \
   }
 STAVE_OVERLOADED_NAMES(STAVE_NAMES)
 #undef STAVE_NAMES
@@ -216,7 +218,8 @@ namespace stave {
 template <class Result, class... Arguments>
 class Pullback {
  public:
-  Pullback(FlatPullback flat, std::tuple<Arguments...> structure) : flat_(std::move(flat)), structure_(std::move(structure)) {}
+  Pullback(FlatPullback flat, std::tuple<Arguments...> structure)
+      : flat_(std::move(flat)), structure_(std::move(structure)) {}
 
   /// A cotangent of the structure, shapes and dtypes of the result -> a tuple of cotangents, one for each argument.
   std::tuple<Arguments...> operator()(const Result& cotangent) const {
@@ -256,10 +259,10 @@ auto vjp(F&& f, A&&... args) {
   }
 }
 
-#define STAVE_NAMES(Name)                                                      \
-  template <class... A>                                                        \
-  auto vjp(stave_detail::Name f, A&&... args) {                                \
-    return vjp<stave_detail::Name&, A...>(f, std::forward<A>(args)...);        \
+#define STAVE_NAMES(Name)                                               \
+  template <class... A>                                                 \
+  auto vjp(stave_detail::Name f, A&&... args) {                         \
+    return vjp<stave_detail::Name&, A...>(f, std::forward<A>(args)...); \
   }
 STAVE_OVERLOADED_NAMES(STAVE_NAMES)
 #undef STAVE_NAMES

@@ -32,7 +32,8 @@ class JacobianOf {
       using Called = Calls<const F, Selected, const A&...>;
       static_assert(Called::valid, "stave: jacobian: the function cannot be called with these arguments");
       if constexpr (tensor && Called::valid) {
-        static_assert(std::is_same_v<typename Called::Result, Tensor>, "stave: jacobian: the function must return a Tensor");
+        static_assert(std::is_same_v<typename Called::Result, Tensor>,
+                      "stave: jacobian: the function must return a Tensor");
         return jacobian(
             [&](std::span<const Tensor> inputs) { return Outputs(call_with_leaves(Selected(), f_, inputs, args...)); },
             std::get<argnum>(std::tie(args...)));
@@ -63,18 +64,18 @@ auto hessian(F f) {
   return jacfwd<argnum>(jacrev<argnum>(std::move(f)));
 }
 
-#define STAVE_NAMES(Name)                                                                          \
-  template <int argnum = 0>                                                                        \
-  auto jacfwd(stave_detail::Name f) {                                                              \
-    return stave_detail::JacobianOf<stave_detail::Name, argnum, jacfwd_flat>(f);                   \
-  }                                                                                                \
-  template <int argnum = 0>                                                                        \
-  auto jacrev(stave_detail::Name f) {                                                              \
-    return stave_detail::JacobianOf<stave_detail::Name, argnum, jacrev_flat>(f);                   \
-  }                                                                                                \
-  template <int argnum = 0>                                                                        \
-  auto hessian(stave_detail::Name f) {                                                             \
-    return jacfwd<argnum>(jacrev<argnum>(f));                                                      \
+#define STAVE_NAMES(Name)                                                        \
+  template <int argnum = 0>                                                      \
+  auto jacfwd(stave_detail::Name f) {                                            \
+    return stave_detail::JacobianOf<stave_detail::Name, argnum, jacfwd_flat>(f); \
+  }                                                                              \
+  template <int argnum = 0>                                                      \
+  auto jacrev(stave_detail::Name f) {                                            \
+    return stave_detail::JacobianOf<stave_detail::Name, argnum, jacrev_flat>(f); \
+  }                                                                              \
+  template <int argnum = 0>                                                      \
+  auto hessian(stave_detail::Name f) {                                           \
+    return jacfwd<argnum>(jacrev<argnum>(f));                                    \
   }
 STAVE_OVERLOADED_NAMES(STAVE_NAMES)
 #undef STAVE_NAMES

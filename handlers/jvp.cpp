@@ -22,9 +22,8 @@ class JvpHandler final : public Handler {
     }
     if (!any) return perform(std::move(call));
     Outputs outputs = perform(Call(call));  // the rule reads the inputs afterwards
-    const Outputs derivatives = call.op().derivative == Derivative::zero
-                                    ? Outputs(outputs.size(), Tensor())
-                                    : derive(JvpContext{call, outputs, tangents});
+    const Outputs derivatives = call.op().derivative == Derivative::zero ? Outputs(outputs.size(), Tensor())
+                                                                         : derive(JvpContext{call, outputs, tangents});
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (is_float(outputs[i].dtype()) && derivatives[i].defined()) {
         check(call, outputs[i], derivatives[i]);
@@ -45,7 +44,8 @@ class JvpHandler final : public Handler {
     if (op.jvp) return op.jvp(c);
     if (op.derivative == Derivative::linear) return linear(c);
     if (op.derivative == Derivative::bilinear) return bilinear(c);
-    fail<TransformError>("jvp: the operation {} has no JVP rule: give it one, or cut it off with stop_gradient", op.name);
+    fail<TransformError>("jvp: the operation {} has no JVP rule: give it one, or cut it off with stop_gradient",
+                         op.name);
   }
 
   // The operation itself on the tangents; inputs in which it is not linear stay.
@@ -68,16 +68,17 @@ class JvpHandler final : public Handler {
 
   static void check(const Call& call, const Tensor& output, const Tensor& tangent) {
     if (tangent.shape() != output.shape() || tangent.dtype() != output.dtype())
-      fail<TransformError>("the JVP rule of {} gave a tangent {} {} for an output {} {}", call.op().name, tangent.dtype(),
-                           tangent.shape(), output.dtype(), output.shape());
+      fail<TransformError>("the JVP rule of {} gave a tangent {} {} for an output {} {}", call.op().name,
+                           tangent.dtype(), tangent.shape(), output.dtype(), output.shape());
   }
 };
 
 void check_tangent(std::size_t i, const Tensor& primal, const Tensor& tangent) {
   if (!is_float(primal.dtype()))
-    fail<DtypeError>("jvp: input {} is {} {}, which has no derivative: make it a floating tensor, or capture it in the "
-                     "function instead of differentiating by it",
-                     i, primal.dtype(), primal.shape());
+    fail<DtypeError>(
+        "jvp: input {} is {} {}, which has no derivative: make it a floating tensor, or capture it in the "
+        "function instead of differentiating by it",
+        i, primal.dtype(), primal.shape());
   if (tangent.shape() != primal.shape())
     fail<ShapeError>("jvp: the tangent of input {} has shape {}, the input {}", i, tangent.shape(), primal.shape());
   if (tangent.dtype() != primal.dtype())

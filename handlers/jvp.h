@@ -32,7 +32,8 @@ auto jvp(F&& f, const std::tuple<P...>& primals, const std::tuple<T...>& tangent
     const FlatJvp flat = jvp_flat(
         [&](std::span<const Tensor> inputs) {
           result.emplace(std::apply(
-              [&](const auto&... arg) { return stave_detail::call_with_leaves(Selected(), f, inputs, arg...); }, primals));
+              [&](const auto&... arg) { return stave_detail::call_with_leaves(Selected(), f, inputs, arg...); },
+              primals));
           return stave_detail::flat_outputs(*result);
         },
         leaves(primals), leaves(tangents));
@@ -49,9 +50,9 @@ auto jvp(F&& f, const P& primal, const P& tangent) {
   return jvp(std::forward<F>(f), std::tuple<P>(primal), std::tuple<P>(tangent));
 }
 
-#define STAVE_NAMES(Name)                                                                                  \
+#define STAVE_NAMES(Name)                                                                                   \
   inline std::pair<Tensor, Tensor> jvp(stave_detail::Name f, const Tensor& primal, const Tensor& tangent) { \
-    return jvp<stave_detail::Name&>(f, std::tuple(primal), std::tuple(tangent));                           \
+    return jvp<stave_detail::Name&>(f, std::tuple(primal), std::tuple(tangent));                            \
   }
 STAVE_NAMES(Unary)
 STAVE_NAMES(UnaryRef)

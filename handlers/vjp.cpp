@@ -50,13 +50,13 @@ struct Saved {
 
 struct Entry : Pooled {
   std::uint32_t references = 0;
-  bool waiting = false;         // in the backward pass's queue
-  std::uint64_t sequence;       // the order of recording
-  const Op* op = nullptr;       // null: an input of the transform
+  bool waiting = false;    // in the backward pass's queue
+  std::uint64_t sequence;  // the order of recording
+  const Op* op = nullptr;  // null: an input of the transform
   AttributesPtr attributes;
   SmallVector<Saved, 2> inputs;
-  SmallVector<Slot, 2> producers;   // of the inputs; empty slots for constants
-  SmallVector<Tensor, 1> outputs;   // saved values
+  SmallVector<Slot, 2> producers;  // of the inputs; empty slots for constants
+  SmallVector<Tensor, 1> outputs;  // saved values
   SmallVector<Abstract, 1> output_abstracts;
   SmallVector<Tensor, 1> cotangents;  // during a backward pass
   Entry* next_to_free = nullptr;
@@ -226,7 +226,8 @@ class BackwardPass {
     if (!slot.entry) return;
     Entry& entry = *slot.entry.get();
     const auto output = static_cast<std::size_t>(slot.output);
-    if (entry.cotangents.size() <= output) entry.cotangents.resize(std::max<std::size_t>(output + 1, entry.output_abstracts.size()));
+    if (entry.cotangents.size() <= output)
+      entry.cotangents.resize(std::max<std::size_t>(output + 1, entry.output_abstracts.size()));
     Tensor& sum = entry.cotangents[output];
     sum = add_tangents(std::move(sum), std::move(cotangent));
     if (std::exchange(entry.waiting, true)) return;
@@ -247,9 +248,11 @@ void check_cotangents(const FlatPullback::Record& record, std::span<const Tensor
     if (!cotangents[i].defined()) continue;
     const Abstract& output = record.output_abstracts[i];
     if (cotangents[i].shape() != output.shape)
-      fail<ShapeError>("{}: the cotangent of output {} has shape {}, the output {}", name, i, cotangents[i].shape(), output.shape);
+      fail<ShapeError>("{}: the cotangent of output {} has shape {}, the output {}", name, i, cotangents[i].shape(),
+                       output.shape);
     if (cotangents[i].dtype() != output.dtype)
-      fail<DtypeError>("{}: the cotangent of output {} is {}, the output {}", name, i, cotangents[i].dtype(), output.dtype);
+      fail<DtypeError>("{}: the cotangent of output {} is {}, the output {}", name, i, cotangents[i].dtype(),
+                       output.dtype);
   }
 }
 
@@ -279,9 +282,10 @@ FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* tr
   for (std::size_t i = 0; i < primals.size(); ++i) {
     const Tensor& primal = primals[i];
     if (!is_float(primal.dtype()))
-      fail<DtypeError>("{}: input {} is {} {}, which has no derivative: make it a floating tensor (write 1. instead of 1, or "
-                       "astype(x, float32)), or capture it in the function instead of differentiating by it",
-                       transform, i, primal.dtype(), primal.shape());
+      fail<DtypeError>(
+          "{}: input {} is {} {}, which has no derivative: make it a floating tensor (write 1. instead of 1, or "
+          "astype(x, float32)), or capture it in the function instead of differentiating by it",
+          transform, i, primal.dtype(), primal.shape());
     record->inputs.push_back(EntryPtr(handler.new_entry()));
     record->input_abstracts.push_back({primal.shape(), primal.dtype()});
     inputs.push_back(handler.notes.put(clone_node(primal), Slot{record->inputs.back(), 0}));

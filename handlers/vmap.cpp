@@ -53,7 +53,8 @@ class VmapHandler final : public Handler {
  private:
   Tensor lane(Tensor batched, const Call& call, std::size_t i) const {
     const Abstract& expected = call.abstract_outputs()[i];
-    if (batched.rank() != expected.shape.rank() + 1 || batched.shape()[0] != size_ || batched.dtype() != expected.dtype ||
+    if (batched.rank() != expected.shape.rank() + 1 || batched.shape()[0] != size_ ||
+        batched.dtype() != expected.dtype ||
         !std::equal(expected.shape.begin(), expected.shape.end(), batched.shape().begin() + 1))
       fail<TransformError>("the batching rule of {} gave {} {} for {} lanes of {} {}", call.op().name, batched.dtype(),
                            batched.shape(), size_, expected.dtype, expected.shape);
@@ -67,7 +68,8 @@ Index lanes_of(const Tensor& input, MapAxis axis, int argument) {
   if (input.rank() == 0)
     fail<ShapeError>("vmap: argument {} has rank 0 and no axis to map: give `unmapped` for it in in_axes", argument);
   if (axis.axis < -input.rank() || axis.axis >= input.rank())
-    fail<IndexError>("vmap: in_axes gives axis {} for argument {}, which has shape {}", axis.axis, argument, input.shape());
+    fail<IndexError>("vmap: in_axes gives axis {} for argument {}, which has shape {}", axis.axis, argument,
+                     input.shape());
   return input.shape(axis.axis);
 }
 
@@ -82,10 +84,11 @@ Index lane_count(std::span<const Tensor> inputs, std::span<const MapAxis> in_axe
         fail<ShapeError>("vmap: axis_size is {}, but argument {} of shape {} has {} lanes along axis {}", *size,
                          arguments[i], inputs[i].shape(), lanes, in_axes[i].axis);
       const auto f = static_cast<std::size_t>(first);
-      fail<ShapeError>("vmap: arguments disagree on the number of lanes: argument {} of shape {} has {} along axis {}, "
-                       "argument {} of shape {} has {} along axis {}",
-                       arguments[f], inputs[f].shape(), *size, in_axes[f].axis, arguments[i], inputs[i].shape(), lanes,
-                       in_axes[i].axis);
+      fail<ShapeError>(
+          "vmap: arguments disagree on the number of lanes: argument {} of shape {} has {} along axis {}, "
+          "argument {} of shape {} has {} along axis {}",
+          arguments[f], inputs[f].shape(), *size, in_axes[f].axis, arguments[i], inputs[i].shape(), lanes,
+          in_axes[i].axis);
     }
     if (first < 0) first = static_cast<int>(i);
     size = lanes;
@@ -138,7 +141,8 @@ Tensor vmap_output(const FlatVmap& result, std::size_t i, MapAxis axis) {
   }
   const int rank = output.rank() + (result.batched[i] ? 0 : 1);
   if (axis.axis < -rank || axis.axis >= rank)
-    fail<IndexError>("vmap: out_axes gives axis {} for result {}, which has rank {} with its lanes", axis.axis, i, rank);
+    fail<IndexError>("vmap: out_axes gives axis {} for result {}, which has rank {} with its lanes", axis.axis, i,
+                     rank);
   if (result.batched[i]) return moveaxis(output, 0, axis.axis);
   Shape shape = output.shape();
   shape.insert(shape.begin(), result.size);

@@ -25,8 +25,8 @@ struct MapAxes {
 };
 
 struct VmapOptions {
-  MapAxes in_axes = {0};             ///< for each argument: an axis of all its tensors, negative from the end, or `unmapped`
-  MapAxes out_axes = {0};            ///< for each result (member of the tuple that f returns), likewise
+  MapAxes in_axes = {0};   ///< for each argument: an axis of all its tensors, negative from the end, or `unmapped`
+  MapAxes out_axes = {0};  ///< for each result (member of the tuple that f returns), likewise
   std::optional<Index> axis_size{};  ///< the number of lanes; needed if no argument is mapped, else checked
 };
 
@@ -117,9 +117,9 @@ auto vmap(F f, VmapOptions options = {}) {
   return stave_detail::VmapOf<F>(std::move(f), std::move(options));
 }
 
-#define STAVE_NAMES(Name)                                                                \
-  inline auto vmap(stave_detail::Name f, VmapOptions options = {}) {                     \
-    return stave_detail::VmapOf<stave_detail::Name>(f, std::move(options));              \
+#define STAVE_NAMES(Name)                                                   \
+  inline auto vmap(stave_detail::Name f, VmapOptions options = {}) {        \
+    return stave_detail::VmapOf<stave_detail::Name>(f, std::move(options)); \
   }
 STAVE_OVERLOADED_NAMES(STAVE_NAMES)
 #undef STAVE_NAMES

@@ -9,6 +9,7 @@
 
 namespace stave {
 
+// clang-format off
 // X(name): elementwise operations, each one struct in elementwise_ops.h.
 #define STAVE_UNARY_OPS(X)                                                                               \
   X(abs) X(negative) X(sign) X(sqrt) X(rsqrt) X(square) X(exp) X(expm1) X(log) X(log1p) X(sin) X(cos)    \
@@ -31,6 +32,7 @@ namespace stave {
 #define STAVE_ALL_OPS(X)                                                                                 \
   STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X) STAVE_CREATE_OPS(X) STAVE_CONVERT_OPS(X) STAVE_SELECT_OPS(X)    \
   STAVE_REDUCE_OPS(X) STAVE_LAYOUT_OPS(X) STAVE_INDEX_OPS(X) STAVE_CONTRACT_OPS(X) STAVE_RANDOM_OPS(X)
+// clang-format on
 
 /// One name for each operation, for tables of kernels.
 enum class OpId : std::uint16_t {

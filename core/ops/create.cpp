@@ -141,10 +141,10 @@ void check_holds(Scalar value, Dtype dtype) {
     });
   }
   if (!holds)
-    fail<DtypeError>("the number {} does not fit {}: give a wider dtype",
-                     value.kind == Scalar::Kind::floating ? fmt::format("{}", value.floating)
-                                                          : fmt::format("{}", value.integer),
-                     dtype);
+    fail<DtypeError>(
+        "the number {} does not fit {}: give a wider dtype",
+        value.kind == Scalar::Kind::floating ? fmt::format("{}", value.floating) : fmt::format("{}", value.integer),
+        dtype);
 }
 
 Tensor new_tensor(Dtype dtype, const Shape& shape, Device device) {
@@ -181,7 +181,8 @@ namespace {
 
 void infer_list(const NestedList& list, std::size_t depth, Shape& shape, Scalar::Kind& kind, bool& wide) {
   if (!list.is_list()) {
-    if (depth != shape.size()) fail<ShapeError>("tensor: ragged list: a number stands where a list of {} should", shape[depth]);
+    if (depth != shape.size())
+      fail<ShapeError>("tensor: ragged list: a number stands where a list of {} should", shape[depth]);
     kind = std::max(kind, list.scalar().kind);
     wide |= list.wide() && list.scalar().kind == Scalar::Kind::integer;
     return;
@@ -189,7 +190,8 @@ void infer_list(const NestedList& list, std::size_t depth, Shape& shape, Scalar:
   const auto length = static_cast<Index>(list.entries().size());
   if (depth == shape.size()) fail<ShapeError>("tensor: ragged list: a list stands where a number should");
   if (length != shape[depth])
-    fail<ShapeError>("tensor: ragged list: {} entries where the first list of axis {} has {}", length, depth, shape[depth]);
+    fail<ShapeError>("tensor: ragged list: {} entries where the first list of axis {} has {}", length, depth,
+                     shape[depth]);
   for (const NestedList& entry : list.entries()) infer_list(entry, depth + 1, shape, kind, wide);
 }
 
@@ -267,7 +269,8 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, Dtype dtype, Device device
   if (step.floating == 0) fail<ShapeError>("arange: step is 0");
   if (dtype == bool_) fail<DtypeError>("arange: bool has no ranges: use an integer dtype");
   const double length = std::ceil((stop.floating - start.floating) / step.floating);
-  if (!std::isfinite(length)) fail<ShapeError>("arange: from {} to {} by {} has no end", start.floating, stop.floating, step.floating);
+  if (!std::isfinite(length))
+    fail<ShapeError>("arange: from {} to {} by {} has no end", start.floating, stop.floating, step.floating);
   const Index count = std::max<Index>(0, static_cast<Index>(length));
   return apply(op_iota, {}, make_intrusive<IotaAttributes>(count, dtype, start.floating, step.floating));
 }
@@ -291,9 +294,7 @@ Tensor linspace(double start, double stop, Index count, Dtype dtype, Device devi
 namespace {
 
 // column - row, for the last two axes of `shape`: [rows, columns] int32.
-Tensor diagonals(Index rows, Index columns) {
-  return expand_dims(arange(columns), 0) - expand_dims(arange(rows), 1);
-}
+Tensor diagonals(Index rows, Index columns) { return expand_dims(arange(columns), 0) - expand_dims(arange(rows), 1); }
 
 void check_matrix(const Tensor& x, const char* operation) {
   if (x.rank() < 2) fail<ShapeError>("{}: shape {} has no matrices: at least 2 axes are needed", operation, x.shape());

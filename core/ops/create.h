@@ -74,7 +74,8 @@ Tensor arange(Scalar stop);
 Tensor arange(Scalar start, Scalar stop, Scalar step = 1);
 Tensor arange(Scalar start, Scalar stop, Scalar step, Dtype dtype, Device device = cpu);
 /// `count` numbers evenly spaced from start to stop, both included (`endpoint`).
-Tensor linspace(double start, double stop, Index count, Dtype dtype = float32, Device device = cpu, bool endpoint = true);
+Tensor linspace(double start, double stop, Index count, Dtype dtype = float32, Device device = cpu,
+                bool endpoint = true);
 /// [rows, columns], 1 where column - row = k, else 0.
 Tensor eye(Index rows, Dtype dtype = float32, Device device = cpu);
 Tensor eye(Index rows, Index columns, Index k = 0, Dtype dtype = float32, Device device = cpu);

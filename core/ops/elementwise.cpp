@@ -105,7 +105,8 @@ Tensor unary(const Op& op, Operands domain, Tensor x) {
 }
 
 Dtype common_dtype(const Operand& a, const Operand& b) {
-  if (a.is_scalar()) return b.is_scalar() ? promote(a.scalar().alone(), b.scalar().alone()) : a.scalar().with(b.tensor().dtype());
+  if (a.is_scalar())
+    return b.is_scalar() ? promote(a.scalar().alone(), b.scalar().alone()) : a.scalar().with(b.tensor().dtype());
   return b.is_scalar() ? b.scalar().with(a.tensor().dtype()) : promote(a.tensor().dtype(), b.tensor().dtype());
 }
 
@@ -150,16 +151,16 @@ Tensor BatchContext::batched_in(std::size_t i) const {
   return broadcast_to(inputs[i], shape);
 }
 
-#define X(name, Struct)                                                                \
+#define X(name, Struct)                                                                          \
   constinit const Op op_##name = elementwise_op<stave_detail::Struct, false>(OpId::name, #name); \
   Tensor name(Tensor x) { return unary(op_##name, stave_detail::Struct::operands, std::move(x)); }
 STAVE_UNARY_STRUCTS(X)
 #undef X
 
-#define X(name, Struct)                                                               \
+#define X(name, Struct)                                                                         \
   constinit const Op op_##name = elementwise_op<stave_detail::Struct, true>(OpId::name, #name); \
-  Tensor name(Operand a, Operand b) {                                                 \
-    return binary(op_##name, stave_detail::Struct::operands, std::move(a), std::move(b)); \
+  Tensor name(Operand a, Operand b) {                                                           \
+    return binary(op_##name, stave_detail::Struct::operands, std::move(a), std::move(b));       \
   }
 STAVE_BINARY_STRUCTS(X)
 #undef X
@@ -172,7 +173,8 @@ constinit const Op op_where{
     .infer =
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
           const Tensor &condition = call.input(0), &a = call.input(1), &b = call.input(2);
-          if (condition.dtype() != bool_ || condition.shape() != a.shape() || b.shape() != a.shape() || a.dtype() != b.dtype())
+          if (condition.dtype() != bool_ || condition.shape() != a.shape() || b.shape() != a.shape() ||
+              a.dtype() != b.dtype())
             fail<ShapeError>("where: operands {} {}, {} {}, {} {} must have one shape, and be bool and one dtype here",
                              condition.dtype(), condition.shape(), a.dtype(), a.shape(), b.dtype(), b.shape());
           outputs.push_back({a.shape(), a.dtype()});
@@ -181,10 +183,8 @@ constinit const Op op_where{
     .linear_in = 0b110,
     .elementwise = true,
     .saves = {.inputs = 0b001},
-    .vjp =
-        [](const VjpContext& c, int input) {
-          return input == 1 ? where(c.in(0), c.ct(), 0) : where(c.in(0), 0, c.ct());
-        },
+    .vjp = [](const VjpContext& c,
+              int input) { return input == 1 ? where(c.in(0), c.ct(), 0) : where(c.in(0), 0, c.ct()); },
     .batch = batch_elementwise,
 };
 

@@ -12,31 +12,32 @@
 
 namespace stave {
 
-using std::abs, std::sqrt, std::exp, std::expm1, std::log, std::log1p, std::sin, std::cos, std::tan, std::tanh, std::erf;
+using std::abs, std::sqrt, std::exp, std::expm1, std::log, std::log1p, std::sin, std::cos, std::tan, std::tanh,
+    std::erf;
 using std::floor, std::ceil, std::round, std::isnan, std::isinf, std::isfinite, std::pow, std::remainder;
 
-Tensor abs(Tensor x);        ///< |x|; derivative 0 at 0
-Tensor negative(Tensor x);   ///< -x
-Tensor sign(Tensor x);       ///< -1, 0 or 1; NaN stays
-Tensor sqrt(Tensor x);       ///< derivative at 0 is infinite
-Tensor rsqrt(Tensor x);      ///< 1 / sqrt(x)
-Tensor square(Tensor x);     ///< x * x
+Tensor abs(Tensor x);       ///< |x|; derivative 0 at 0
+Tensor negative(Tensor x);  ///< -x
+Tensor sign(Tensor x);      ///< -1, 0 or 1; NaN stays
+Tensor sqrt(Tensor x);      ///< derivative at 0 is infinite
+Tensor rsqrt(Tensor x);     ///< 1 / sqrt(x)
+Tensor square(Tensor x);    ///< x * x
 Tensor exp(Tensor x);
-Tensor expm1(Tensor x);      ///< exp(x) - 1, accurate near 0
+Tensor expm1(Tensor x);  ///< exp(x) - 1, accurate near 0
 Tensor log(Tensor x);
-Tensor log1p(Tensor x);      ///< log(1 + x), accurate near 0
-Tensor sin(Tensor x);        ///< radians, as all angles
+Tensor log1p(Tensor x);  ///< log(1 + x), accurate near 0
+Tensor sin(Tensor x);    ///< radians, as all angles
 Tensor cos(Tensor x);
 Tensor tan(Tensor x);
 Tensor tanh(Tensor x);
-Tensor sigmoid(Tensor x);    ///< 1 / (1 + exp(-x))
+Tensor sigmoid(Tensor x);  ///< 1 / (1 + exp(-x))
 Tensor erf(Tensor x);
-Tensor erfinv(Tensor x);     ///< inverse of erf, for -1 <= x <= 1
-Tensor relu(Tensor x);       ///< max(x, 0); derivative 0 at 0
-Tensor softplus(Tensor x);   ///< log(1 + exp(x))
+Tensor erfinv(Tensor x);    ///< inverse of erf, for -1 <= x <= 1
+Tensor relu(Tensor x);      ///< max(x, 0); derivative 0 at 0
+Tensor softplus(Tensor x);  ///< log(1 + exp(x))
 Tensor floor(Tensor x);
 Tensor ceil(Tensor x);
-Tensor round(Tensor x);      ///< to the nearest integer, halves to even
+Tensor round(Tensor x);  ///< to the nearest integer, halves to even
 Tensor logical_not(Tensor x);
 Tensor isnan(Tensor x);
 Tensor isinf(Tensor x);

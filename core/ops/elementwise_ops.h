@@ -24,7 +24,8 @@
 
 namespace stave_detail {
 
-enum class Operands { floats, numbers, any, bools };  // integers become float32 for `floats`; bool is refused by `numbers`
+/// What an operation computes on: integers become float32 for `floats`, bool int32 for `numbers`, all become bool for `bools`.
+enum class Operands { floats, numbers, any, bools };
 enum class Result { same, boolean };
 enum class Reads { nothing, inputs, output, both };
 
@@ -241,6 +242,7 @@ struct LogicalXor : Logical {
   STAVE_VALUE(T a, T b) { return (a != T(0)) ^ (b != T(0)); }
 };
 
+// clang-format off
 // X(name, Struct): from a name in all_ops.h to its struct here.
 #define STAVE_UNARY_STRUCTS(X)                                                                                        \
   X(abs, Abs) X(negative, Negative) X(sign, Sign) X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(square, Square) X(exp, Exp)         \
@@ -252,5 +254,6 @@ struct LogicalXor : Logical {
   X(remainder, Remainder) X(pow, Pow) X(maximum, Maximum) X(minimum, Minimum) X(equal, Equal)                         \
   X(not_equal, NotEqual) X(less, Less) X(less_equal, LessEqual) X(greater, Greater) X(greater_equal, GreaterEqual)    \
   X(logical_and, LogicalAnd) X(logical_or, LogicalOr) X(logical_xor, LogicalXor)
+// clang-format on
 
 }  // namespace stave_detail

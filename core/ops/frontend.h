@@ -17,9 +17,7 @@ Tensor as_tensor(Operand x, Dtype dtype, const Shape* shape);
 
 /// Another view of x's storage: a node of its own, without notes. Not an operation.
 Tensor view_of(const Tensor& x, Shape shape, Strides strides, Index offset);
-inline Tensor view_of(const Tensor& x) {
-  return view_of(x, x.shape(), x.strides(), x.node().offset);
-}
+inline Tensor view_of(const Tensor& x) { return view_of(x, x.shape(), x.strides(), x.node().offset); }
 
 /// a + b, where an undefined tensor is zero.
 Tensor add_tangents(Tensor a, Tensor b);

@@ -55,7 +55,8 @@ template <Gives gives>
 void infer_reduction(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const auto& reduce = call.as<ReduceAttributes>();
   const Tensor& x = call.input(0);
-  outputs.push_back({reduced_shape(x.shape(), reduce.axes, reduce.keepdims), gives == Gives::index ? int32 : x.dtype()});
+  outputs.push_back(
+      {reduced_shape(x.shape(), reduce.axes, reduce.keepdims), gives == Gives::index ? int32 : x.dtype()});
 }
 
 Outputs batch_reduction(const BatchContext& c) {
@@ -137,7 +138,8 @@ constexpr Op extreme_op(OpId id, const char* name) {
           [](const Call& call, SmallVector<Abstract, 1>& outputs) {
             const Tensor& x = call.input(0);
             if (reduced_count(x.shape(), call.as<ReduceAttributes>().axes) == 0)
-              fail<ShapeError>("{}: shape {} has no elements to choose from along the reduced axes", call.op().name, x.shape());
+              fail<ShapeError>("{}: shape {} has no elements to choose from along the reduced axes", call.op().name,
+                               x.shape());
             infer_reduction<Gives::same>(call, outputs);
           },
       .saves = {.inputs = ~0u, .outputs = true},
@@ -208,10 +210,8 @@ constinit const Op op_prod{
         [](const JvpContext& c) {
           return jvp_weighted(c, [&](const auto& reduce) { return prod_partials(c.in(0), reduce); });
         },
-    .vjp =
-        [](const VjpContext& c, int) {
-          return vjp_weighted(c, [&](const auto& reduce) { return prod_partials(c.in(0), reduce); });
-        },
+    .vjp = [](const VjpContext& c,
+              int) { return vjp_weighted(c, [&](const auto& reduce) { return prod_partials(c.in(0), reduce); }); },
     .batch = batch_reduction,
 };
 
@@ -283,10 +283,20 @@ Tensor std(const Tensor& x, const Axes& axes, KeepDims keep, double correction) 
 }
 Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep) { return sqrt(sum(square(floating(x)), axes, keep)); }
 
-#define X(name) \
+#define STAVE_OVER_ALL_AXES(name) \
   Tensor name(const Tensor& x) { return name(x, all_axes); }
-X(sum) X(prod) X(max) X(min) X(all) X(any) X(mean) X(logsumexp) X(var) X(std) X(norm)
-#undef X
+STAVE_OVER_ALL_AXES(sum)
+STAVE_OVER_ALL_AXES(prod)
+STAVE_OVER_ALL_AXES(max)
+STAVE_OVER_ALL_AXES(min)
+STAVE_OVER_ALL_AXES(all)
+STAVE_OVER_ALL_AXES(any)
+STAVE_OVER_ALL_AXES(mean)
+STAVE_OVER_ALL_AXES(logsumexp)
+STAVE_OVER_ALL_AXES(var)
+STAVE_OVER_ALL_AXES(std)
+STAVE_OVER_ALL_AXES(norm)
+#undef STAVE_OVER_ALL_AXES
 
 Tensor argmax(const Tensor& x) { return reduce(op_argmax, x, all_axes, drop_dims); }
 Tensor argmax(const Tensor& x, Index axis, KeepDims keep) { return reduce(op_argmax, x, axis, keep); }

@@ -41,14 +41,14 @@ struct KeepDims {
 inline constexpr KeepDims keepdims{true};
 inline constexpr KeepDims drop_dims{false};
 
-#define STAVE_REDUCTION(name)      \
-  Tensor name(const Tensor& x);    \
+#define STAVE_REDUCTION(name)   \
+  Tensor name(const Tensor& x); \
   Tensor name(const Tensor& x, const Axes& axes, KeepDims keep = drop_dims);
 
 STAVE_REDUCTION(sum)
 STAVE_REDUCTION(prod)  ///< derivatives are exact where factors are 0
 STAVE_REDUCTION(mean)
-STAVE_REDUCTION(max)   ///< NaN wins; ties share the derivative equally; throws ShapeError for nothing to choose from
+STAVE_REDUCTION(max)  ///< NaN wins; ties share the derivative equally; throws ShapeError for nothing to choose from
 STAVE_REDUCTION(min)
 STAVE_REDUCTION(all)
 STAVE_REDUCTION(any)
@@ -72,15 +72,16 @@ Tensor argmin(const Tensor& x, Index axis, KeepDims keep = drop_dims);
 Tensor norm(const Tensor& x);
 Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep = drop_dims);
 
-// The larger of two is maximum(a, b); of two C++ numbers, std::max.
-Tensor max(const Tensor&, const Tensor&) = delete;
-Tensor min(const Tensor&, const Tensor&) = delete;
+// Of two operands max is no reduction. Templates, so that in grad(max) the name still means the function of one tensor.
 template <class A, class B>
-  requires(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>)
-void max(A, B) = delete;
+concept TwoNumbers =
+    (std::is_arithmetic_v<A> && std::is_arithmetic_v<B>) || (std::same_as<A, Tensor> && std::same_as<B, Tensor>);
 template <class A, class B>
-  requires(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>)
-void min(A, B) = delete;
+  requires TwoNumbers<A, B>
+void max(const A&, const B&) = delete;  // of two tensors: maximum(a, b); of two C++ numbers: std::max
+template <class A, class B>
+  requires TwoNumbers<A, B>
+void min(const A&, const B&) = delete;  // of two tensors: minimum(a, b); of two C++ numbers: std::min
 
 /// exp(x) / sum(exp(x)) along an axis, without overflow.
 Tensor softmax(const Tensor& x, Index axis = -1);

@@ -26,8 +26,8 @@ Tensor chain(const Tensor& x) {
 }
 
 void count_operations(benchmark::State& state) {
-  state.counters["per_op"] = benchmark::Counter(length, benchmark::Counter::kIsIterationInvariantRate |
-                                                            benchmark::Counter::kInvert);
+  state.counters["per_op"] =
+      benchmark::Counter(length, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 template <class F>
@@ -85,4 +85,3 @@ BENCHMARK(vmap_grad_chain);
 BENCHMARK(grad_grad_chain);
 
 }  // namespace
-
