@@ -18,6 +18,10 @@ Call::Call(const Op& op, Inputs inputs, AttributesPtr attributes)
   op.infer(*this, outputs_);
 }
 
+void Call::throw_no_input(std::size_t i) const {
+  fail<IndexError>("{}: input {} was asked for, but the call has {}", op_->name, i, inputs_.size());
+}
+
 namespace {
 
 Device device_of(const Call& call) {

@@ -43,7 +43,12 @@ struct Call {
 
   const Op& op() const noexcept { return *op_; }
   std::span<const Tensor> inputs() const noexcept { return inputs_; }
-  const Tensor& input(std::size_t i) const noexcept { return inputs_[i]; }
+  /// Throws IndexError if the operation has no input i: some, such as full, have none at all.
+  const Tensor& input(std::size_t i) const {
+    if (i >= inputs_.size()) [[unlikely]]
+      throw_no_input(i);
+    return inputs_[i];
+  }
   const Attributes* attributes() const noexcept { return attributes_.get(); }
   const AttributesPtr& attributes_ptr() const noexcept { return attributes_; }
   template <class A>
@@ -59,6 +64,8 @@ struct Call {
   Inputs& mutable_inputs() noexcept { return inputs_; }
 
  private:
+  [[noreturn]] void throw_no_input(std::size_t i) const;
+
   const Op* op_;
   Inputs inputs_;
   AttributesPtr attributes_;

@@ -19,15 +19,17 @@ class SmallVector {
   using iterator = T*;
   using const_iterator = const T*;
 
-  SmallVector() noexcept = default;
-  explicit SmallVector(std::size_t size, const T& value = T()) { resize(size, value); }
+  SmallVector() noexcept {
+    if constexpr (bytewise) std::memset(bytes_, 0, sizeof bytes_);  // copied as a whole
+  }
+  explicit SmallVector(std::size_t size, const T& value = T()) : SmallVector() { resize(size, value); }
   SmallVector(std::initializer_list<T> values) : SmallVector(values.begin(), values.end()) {}
   template <std::forward_iterator It>
-  SmallVector(It first, It last) {
+  SmallVector(It first, It last) : SmallVector() {
     append(first, last);
   }
   explicit SmallVector(std::span<const T> values) : SmallVector(values.begin(), values.end()) {}
-  SmallVector(const SmallVector& other) { copy(other); }
+  SmallVector(const SmallVector& other) : SmallVector() { copy(other); }
   SmallVector(SmallVector&& other) noexcept { take(other); }
   SmallVector& operator=(const SmallVector& other) {
     if (this != &other) {

@@ -131,6 +131,8 @@ struct Is {
 template <class T>
 struct TreeKindOf<const T> : TreeKindOf<T> {};
 template <>
+struct TreeKindOf<void> : Is<TreeKind::none> {};
+template <>
 struct TreeKindOf<Tensor> : Is<TreeKind::tensor> {};
 template <class T, class A>
 struct TreeKindOf<std::vector<T, A>> : Is<TreeKindOf<T>::value == TreeKind::none ? TreeKind::none : TreeKind::range> {};

@@ -1,5 +1,5 @@
-// Newton's method. A hessian is forward over reverse mode, so it takes no more than composing the two: hessian(f) is
-// jacfwd(jacrev(f)). hvp multiplies it with a vector, without forming it.
+// Newton's method. A hessian is forward mode over reverse mode, so hessian(f) is no more than jacfwd(jacrev(f)); and hvp
+// multiplies it with a vector without forming it.
 #include <iostream>
 
 #include <stave/stave.h>
@@ -8,10 +8,8 @@
 
 using namespace stave;
 
-// Rosenbrock's valley: curved, narrow, its lowest point at (1, 1).
-Tensor valley(const Tensor& x) {
-  return square(1 - x[0]) + 100 * square(x[1] - square(x[0]));
-}
+// Rosenbrock's valley: curved, narrow, lowest at (1, 1).
+Tensor valley(const Tensor& x) { return square(1 - x[0]) + 100 * square(x[1] - square(x[0])); }
 
 // The solution of a linear system of two equations, by Cramer's rule.
 Tensor solve(const Tensor& a, const Tensor& b) {
@@ -21,7 +19,7 @@ Tensor solve(const Tensor& a, const Tensor& b) {
 
 int main() {
   Tensor x = tensor({-1.2, 1.}, float64);
-  for (int step = 0; step < 6; ++step) {
+  for (int step = 1; step <= 6; ++step) {
     x -= solve(hessian(valley)(x), grad(valley)(x));
     std::cout << "step " << step << ": " << x << "\n";
   }

@@ -1,5 +1,6 @@
-// Per-example gradients. The loss is written for one example; grad differentiates it, vmap applies that to a whole batch at
-// once. Most frameworks give the mean over the batch alone; private_training.cpp shows what the others are good for.
+// Per-example gradients. The loss is written for one example; grad differentiates it, vmap applies that to a batch. Where
+// one differentiates the loss of the whole batch, only the mean of these gradients comes out. See private_training.cpp for
+// what they are good for.
 #include <iostream>
 
 #include <stave/stave.h>
@@ -8,15 +9,13 @@
 
 using namespace stave;
 
-Tensor loss(const Tensor& w, const Tensor& x, const Tensor& y) {
+Tensor loss(const Tensor& w, const Tensor& x, const Tensor& y) {  // of one example
   return square(sum(w * x) - y);
 }
 
 int main() {
   const Tensor w = tensor({1., 2.});
   const Tensor xs = tensor({{1., 0.}, {0., 1.}, {1., 1.}}), ys = tensor({0., 0., 5.});
-
-  std::cout << grad(loss)(w, xs[0], ys[0]) << "\n\n";
   const Tensor gradients = vmap(grad(loss), {.in_axes = {unmapped, 0, 0}})(w, xs, ys);
   std::cout << gradients << "\n";
 

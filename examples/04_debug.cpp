@@ -1,7 +1,8 @@
-// Debugging. debug(f) is f with every operation shown that reaches it, so where it stands among the other transforms says
-// what it sees: inside vmap one example, outside all of them; outside grad the backward pass, too.
+// Debugging. debug(f) is f, with a line for every operation that reaches it; so its place among the transforms says what it
+// shows: inside vmap one example, outside all of them; outside grad the backward pass as well.
 #include <iostream>
 #include <sstream>
+#include <string>
 
 #include <stave/stave.h>
 
@@ -9,19 +10,32 @@
 
 using namespace stave;
 
-Tensor f(const Tensor& x) {
-  return sum(sin(x));
-}
+Tensor f(const Tensor& x) { return sum(sin(x)); }
 
 int main() {
   const Tensor xs = zeros({5, 3});
 
   std::ostringstream inside, outside;
-  vmap(debug(f, {.out = &inside}))(xs);
+  vmap(grad(debug(f, {.out = &inside})))(xs);
   debug(vmap(grad(f)), {.out = &outside})(xs);
-  std::cout << "inside vmap\n" << inside.str() << "\noutside vmap and grad\n" << outside.str();
+  std::cout << inside.str() << "\n" << outside.str();
 
-  // The first NaN is an error that says where it arose.
+  check(inside.str() ==
+            "sin f32[3] -> f32[3]\n"
+            "sum axes=[0] f32[3] -> f32[]\n",
+        "the operations of f on one example");
+  check(outside.str() ==
+            "    sin f32[5,3] -> f32[5,3]\n"
+            "    sum axes=[1] f32[5,3] -> f32[5]\n"
+            "  full shape=[] dtype=float32 value=1 -> f32[]\n"
+            "    reshape [1] f32[] -> f32[1]  [backward of grad]\n"
+            "    broadcast_to [3] f32[1] -> f32[3]  [backward of grad]\n"
+            "    cos f32[5,3] -> f32[5,3]  [backward of grad]\n"
+            "    broadcast_to [5,3] f32[3] -> f32[5,3]  [backward of grad]\n"
+            "    scale f32[5,3], f32[5,3] -> f32[5,3]  [backward of grad]\n",
+        "the operations of the gradient on all examples");
+
+  // The first NaN can be an error that says where it arose.
   std::string message;
   try {
     debug([](const Tensor& x) { return log(x - 1); }, {.trap_nan = true, .print = false})(xs);
@@ -29,4 +43,5 @@ int main() {
     message = error.what();
   }
   std::cout << "\n" << message << "\n";
+  check(message.starts_with("log: NaN in 15 of 15 elements of the result"), "the NaN is found");
 }

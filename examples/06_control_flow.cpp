@@ -1,5 +1,5 @@
-// Control flow. Under grad and jvp tensors have values, so if, while, recursion and item() are plain C++. Under vmap a value is
-// that of many lanes at once: asking for one number is an error that says so.
+// Control flow. Under grad and jvp a tensor has its value, so if, while, recursion and item() are those of C++. Under vmap
+// it stands for the values of many examples: to ask for a single number is an error.
 #include <iostream>
 #include <string>
 
@@ -12,7 +12,7 @@ using namespace stave;
 // Heron's method: as many steps as x needs.
 Tensor heron(const Tensor& x) {
   Tensor root = x;
-  while (std::abs((root * root - x).item<double>()) > 1e-9) root = (root + x / root) / 2;
+  while (std::abs((root * root - x).item<double>()) > 1e-12) root = (root + x / root) / 2;
   return root;
 }
 
@@ -42,7 +42,8 @@ int main() {
   const Tensor second = grad(grad([](const Tensor& x) { return power(x, 3); }))(two);
   check(second.item<double>() == 12, "derivatives of derivatives, too");
 
-  check(grad(leaky)(two).item<double>() == 1 && grad(leaky)(-two).item<double>() == 0.1, "the branch that was taken counts");
+  check(grad(leaky)(two).item<double>() == 1 && grad(leaky)(-two).item<double>() == 0.1,
+        "the branch that was taken counts");
 
   std::string message;
   try {
@@ -51,4 +52,5 @@ int main() {
     message = error.what();
   }
   std::cout << message << "\n";
+  check(message.find("use where(condition, a, b) in place of if") != message.npos, "the error says what to do");
 }

@@ -1,5 +1,5 @@
-// An effect of one's own. A function deep inside asks for something, or says something, by performing an effect; whoever
-// handles it stands outside, and nothing in between needs to know: no argument is passed through, no global is set.
+// An effect of one's own. Deep inside, a function asks for something or says something by performing an effect. Whoever
+// answers stands outside, and nothing in between knows of it: no argument is passed through, no global is set.
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -10,7 +10,7 @@
 
 using namespace stave;
 
-// Asks for a number; where nobody answers, it is 1.
+// Asks for a number, which is 1 where nobody answers.
 struct Temperature {
   using Result = double;
   double unhandled() const { return 1; }
@@ -24,29 +24,34 @@ struct Report {
   void unhandled() const {}
 };
 
-struct Constant : Handles<Temperature> {
-  double value;
-  explicit Constant(double value) : value(value) {}
-  double handle(Temperature&) override { return value; }
-};
-
-struct Logger : Handles<Report> {
-  std::ostringstream text;
-  void handle(Report& report) override { text << report.name << ": " << report.value << "\n"; }
-};
-
 Tensor loss(const Tensor& w, const Tensor& x) {
   const Tensor logits = w * x / perform(Temperature{});
   perform(Report{"logits", logits});
   return logsumexp(logits);
 }
 
+struct Hot : Handles<Temperature> {
+  double handle(Temperature&) override { return 2; }
+};
+
+struct Listener : Handles<Report> {
+  std::ostringstream text;
+  void handle(Report& report) override { text << report.name << " are " << report.value << "\n"; }
+};
+
 int main() {
   const Tensor w = tensor({1., 2.}), xs = tensor({{1., 0.}, {0., 1.}});
+  const auto per_example_gradients = vmap(grad(loss), {.in_axes = {unmapped, 0}});
 
-  Logger logger;
-  Constant hot(2);
-  const auto per_example = vmap(grad(loss), {.in_axes = {unmapped, 0}});
-  const Tensor gradients = with(logger, [&] { return with(hot, [&] { return per_example(w, xs); }); });
-  std::cout << logger.text.str() << gradients << "\n";
+  Hot hot;
+  const Tensor gradients = with(hot, [&] { return per_example_gradients(w, xs); });
+  std::cout << "the gradients are\n" << gradients << "\n";
+  check(allclose(gradients, softmax(w * xs / 2) * xs / 2), "the gradients of logsumexp(w x / 2)");
+  check(allclose(per_example_gradients(w, xs), softmax(w * xs) * xs), "without an answer the temperature is 1");
+
+  // The loss runs once for all examples: there is one report, of the values of all.
+  Listener listener;
+  with(listener, [&] { return per_example_gradients(w, xs); });
+  std::cout << listener.text.str();
+  check(listener.text.str() == "logits are vmap lanes of [2] float32:\n[[1. 0.]\n [0. 2.]]\n", "one report");
 }

@@ -53,7 +53,8 @@ inline Digits read_digits(const std::string& path) {
     int column = 1;
     for (const std::string_view field : fields) {
       const bool is_label = column == column_count;
-      const int value = parse_field(field, is_label ? largest_digit : darkest, place + ": column " + std::to_string(column));
+      const int value =
+          parse_field(field, is_label ? largest_digit : darkest, place + ": column " + std::to_string(column));
       if (is_label) labels.push_back(value);
       else pixels.push_back(2 * static_cast<float>(value) / darkest - 1);
       ++column;

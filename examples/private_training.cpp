@@ -1,9 +1,12 @@
 // Private training: a network learns to read digits, and no one image leaves more than a faint trace in it.
 //
-// This is DP-SGD (Abadi et al., "Deep Learning with Differential Privacy", CCS 2016): in every step the gradient of each
-// example is clipped to a norm of at most 1, over all parameters together; the clipped gradients are summed, and noise is
-// added that hides any one of them. So it needs each example's own gradient, where training as usual needs only their mean.
-// Here the loss is a plain function of one example, and the gradients of all are vmap(grad(loss)).
+// This is DP-SGD (Abadi et al., "Deep Learning with Differential Privacy", CCS 2016). In each step the gradient of every
+// example is clipped to a norm of at most 1, over all parameters together; these are summed, and noise is added that hides
+// the part of any one of them. So it takes the gradient of each example, where plain training gets by with their mean. Here
+// the loss is a plain function of one example, and the gradients of all are vmap(grad(loss)).
+//
+// How private the result is, as an epsilon and a delta, is not computed here; the theory has batches drawn at random,
+// independently, where these are the parts of a random order.
 //
 //   private_training [file]      the digits: data/digits.csv beside this file, unless another file is given
 #include <unistd.h>
@@ -14,6 +17,7 @@
 #include <exception>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <stave/stave.h>
 
@@ -117,11 +121,17 @@ class ProgressBar {
   const bool shown_ = isatty(STDERR_FILENO);
 };
 
-// The first lines of the trace of one example's gradient.
+// What the gradient of one example performs: the first of its operations, and the last.
 void show_operations(const Mlp& mlp, const Tensor& pixels, const Tensor& label) {
-  std::ostringstream trace;
+  constexpr std::size_t shown = 4;
+  std::stringstream trace;
   debug(grad(loss), {.out = &trace})(mlp, pixels, label);
-  std::printf("%s\n", trace.str().c_str());
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(trace, line);) lines.push_back(line);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (i == shown) std::printf("  ... %zu more ...\n", lines.size() - 2 * shown);
+    if (i < shown || i + shown >= lines.size()) std::printf("%s\n", lines[i].c_str());
+  }
 }
 
 struct Accuracies {
@@ -161,16 +171,19 @@ double largest_difference_to_a_loop(const Mlp& mlp, const Digits& batch) {
   return difference / gradient;
 }
 
+// The median over the batches of one second.
 double gradients_per_second(const Mlp& mlp, const Digits& batch) {
   using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
-  std::chrono::duration<double> elapsed{};
-  Index examples = 0;
-  for (; elapsed.count() < 1; elapsed = Clock::now() - start) {
+  using Seconds = std::chrono::duration<double>;
+  std::vector<double> times;
+  for (const Clock::time_point begin = Clock::now(); Clock::now() - begin < std::chrono::seconds(1);) {
+    const Clock::time_point start = Clock::now();
     per_example_gradients(mlp, batch.pixels, batch.labels);
-    examples += batch.labels.size();
+    times.push_back(Seconds(Clock::now() - start).count());
   }
-  return static_cast<double>(examples) / elapsed.count();
+  const auto median = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), median, times.end());
+  return static_cast<double>(batch_size) / *median;
 }
 
 int run(const std::string& path) {

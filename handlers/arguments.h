@@ -16,6 +16,11 @@ namespace stave_detail {
 template <class A>
 using Decayed = std::remove_cvref_t<A>;
 
+template <class T>
+inline constexpr bool is_std_tuple = false;
+template <class... T>
+inline constexpr bool is_std_tuple<std::tuple<T...>> = true;
+
 // Argument i of a function under a transform: a copy whose tensors are replaced, if the transform selects it; else as given.
 template <bool selected, class A>
 using Passed = std::conditional_t<selected, Decayed<A>&, A&&>;

@@ -245,17 +245,19 @@ auto vjp(F&& f, A&&... args) {
   if constexpr (Called::valid) {
     using Result = typename Called::Result;
     static_assert(is_tree<Result>, "stave: vjp: the function must return a tree of tensors (see stave/core/tree.h)");
-    std::optional<Result> result;
-    std::tuple<stave_detail::CotangentOf<A>...> structure(stave_detail::structure_of<A>(args)...);
-    FlatVjp flat = vjp_flat(
-        [&](std::span<const Tensor> inputs) {
-          result.emplace(stave_detail::call_with_leaves(Selected(), f, inputs, std::forward<A>(args)...));
-          return stave_detail::flat_outputs(*result);
-        },
-        stave_detail::selected_leaves(Selected(), args...), "vjp");
-    using Pull = Pullback<Result, stave_detail::CotangentOf<A>...>;
-    return std::pair<Result, Pull>(stave_detail::with_leaves(*result, flat.outputs),
-                                   Pull(std::move(flat.pullback), std::move(structure)));
+    if constexpr (is_tree<Result>) {
+      std::optional<Result> result;
+      std::tuple<stave_detail::CotangentOf<A>...> structure(stave_detail::structure_of<A>(args)...);
+      FlatVjp flat = vjp_flat(
+          [&](std::span<const Tensor> inputs) {
+            result.emplace(stave_detail::call_with_leaves(Selected(), f, inputs, std::forward<A>(args)...));
+            return stave_detail::flat_outputs(*result);
+          },
+          stave_detail::selected_leaves(Selected(), args...), "vjp");
+      using Pull = Pullback<Result, stave_detail::CotangentOf<A>...>;
+      return std::pair<Result, Pull>(stave_detail::with_leaves(*result, flat.outputs),
+                                     Pull(std::move(flat.pullback), std::move(structure)));
+    }
   }
 }
 

@@ -32,11 +32,15 @@ class JacobianOf {
       using Called = Calls<const F, Selected, const A&...>;
       static_assert(Called::valid, "stave: jacobian: the function cannot be called with these arguments");
       if constexpr (tensor && Called::valid) {
-        static_assert(std::is_same_v<typename Called::Result, Tensor>,
-                      "stave: jacobian: the function must return a Tensor");
-        return jacobian(
-            [&](std::span<const Tensor> inputs) { return Outputs(call_with_leaves(Selected(), f_, inputs, args...)); },
-            std::get<argnum>(std::tie(args...)));
+        constexpr bool result = std::is_same_v<typename Called::Result, Tensor>;
+        static_assert(result, "stave: jacobian: the function must return a Tensor");
+        if constexpr (result) {
+          return jacobian(
+              [&](std::span<const Tensor> inputs) {
+                return Outputs(call_with_leaves(Selected(), f_, inputs, args...));
+              },
+              std::get<argnum>(std::tie(args...)));
+        }
       }
     }
   }

@@ -105,6 +105,7 @@ FlatJvp jvp_flat(FlatFunction f, std::span<const Tensor> primals, std::span<cons
   }
   FlatJvp result;
   result.outputs = with(handler, [&] { return f(inputs); });
+  check_results(result.outputs, "jvp");
   for (Tensor& output : result.outputs) {
     const Tensor* tangent = handler.notes.find(output);
     result.tangents.push_back(tangent ? *tangent : zeros_like(output));

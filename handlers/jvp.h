@@ -25,29 +25,31 @@ auto jvp(F&& f, const std::tuple<P...>& primals, const std::tuple<T...>& tangent
   if constexpr (matching && Called::valid) {
     using Result = typename Called::Result;
     static_assert(is_tree<Result>, "stave: jvp: the function must return a tree of tensors (see stave/core/tree.h)");
-    const auto leaves = [](const auto& tuple) {
-      return std::apply([](const auto&... arg) { return stave_detail::selected_leaves(Selected(), arg...); }, tuple);
-    };
-    std::optional<Result> result;
-    const FlatJvp flat = jvp_flat(
-        [&](std::span<const Tensor> inputs) {
-          result.emplace(std::apply(
-              [&](const auto&... arg) { return stave_detail::call_with_leaves(Selected(), f, inputs, arg...); },
-              primals));
-          return stave_detail::flat_outputs(*result);
-        },
-        leaves(primals), leaves(tangents));
-    return std::pair<Result, Result>(stave_detail::with_leaves(*result, flat.outputs),
-                                     stave_detail::with_leaves(*result, flat.tangents));
+    if constexpr (is_tree<Result>) {
+      const auto leaves = [](const auto& tuple) {
+        return std::apply([](const auto&... arg) { return stave_detail::selected_leaves(Selected(), arg...); }, tuple);
+      };
+      std::optional<Result> result;
+      const FlatJvp flat = jvp_flat(
+          [&](std::span<const Tensor> inputs) {
+            result.emplace(std::apply(
+                [&](const auto&... arg) { return stave_detail::call_with_leaves(Selected(), f, inputs, arg...); },
+                primals));
+            return stave_detail::flat_outputs(*result);
+          },
+          leaves(primals), leaves(tangents));
+      return std::pair<Result, Result>(stave_detail::with_leaves(*result, flat.outputs),
+                                       stave_detail::with_leaves(*result, flat.tangents));
+    }
   }
 }
 
 /// The same for one argument.
 template <class F, class P>
-  requires(stave_detail::TreeKindOf<P>::value != stave_detail::TreeKind::tuple)
+  requires(!stave_detail::is_std_tuple<P>)
 auto jvp(F&& f, const P& primal, const P& tangent) {
   static_assert(is_tree<P>, "stave: jvp: the primal is not a tree of tensors (see stave/core/tree.h)");
-  return jvp(std::forward<F>(f), std::tuple<P>(primal), std::tuple<P>(tangent));
+  if constexpr (is_tree<P>) return jvp(std::forward<F>(f), std::tuple<P>(primal), std::tuple<P>(tangent));
 }
 
 #define STAVE_NAMES(Name)                                                                                   \

@@ -13,6 +13,14 @@
 #include <stave/core/ops/frontend.h>
 
 namespace stave_detail {
+
+void check_results(std::span<const Tensor> results, const char* transform) {
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (!results[i].defined())
+      fail<TransformError>("{}: result {} of the function is an empty Tensor (default-constructed or moved from)",
+                           transform, i);
+}
+
 namespace {
 
 struct Entry;
@@ -292,6 +300,7 @@ FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* tr
   }
   Outputs outputs = with(handler, [&] { return f(inputs); });
   handler.notes.owner().running = false;
+  check_results(outputs, transform);
   for (Tensor& output : outputs) {
     const Slot* slot = handler.notes.find(output);
     record->outputs.push_back(slot ? *slot : Slot{});

@@ -43,3 +43,10 @@ struct FlatVjp {
 FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* transform);
 
 }  // namespace stave
+
+namespace stave_detail {
+
+/// Throws TransformError if a function under `transform` returned an empty Tensor.
+void check_results(std::span<const stave::Tensor> results, const char* transform);
+
+}  // namespace stave_detail

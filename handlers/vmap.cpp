@@ -124,6 +124,7 @@ FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<con
     else lanes.push_back(clone_node(inputs[i]));
   }
   result.outputs = with(handler, [&] { return f(lanes); });
+  check_results(result.outputs, "vmap");
   for (Tensor& output : result.outputs) {
     const Lanes* found = handler.notes.find(output);
     result.batched.push_back(found != nullptr);

@@ -42,7 +42,7 @@ TEST(Promotion, OfTwoTensors) {
       for (const Tensor& result : {a + b, a - b, a * b, a % b, pow(a, b), maximum(a, b), minimum(a, b)})
         EXPECT_EQ(name(result.dtype()), numbers);
       EXPECT_EQ(name((a / b).dtype()), floats);
-      for (const Tensor& result : {a == b, a != b, a < b, a <= b, a > b, a >= b, a && b, a || b, logical_xor(a, b)})
+      for (const Tensor& result : {a == b, a != b, a<b, a <= b, a> b, a >= b, a && b, a || b, logical_xor(a, b)})
         EXPECT_EQ(result.dtype(), bool_);
       EXPECT_EQ(name(where(true, a, b).dtype()), want);
       EXPECT_EQ(name(concat({a, b}).dtype()), want);
@@ -52,8 +52,9 @@ TEST(Promotion, OfTwoTensors) {
 
 TEST(Promotion, NumbersAreWeakWithinTheirKind) {
   // of dtype, then met by true, 2 and 0.5
-  const Dtype weak[7][4] = {{bool_, int32, int32, float32},     {uint8, uint8, uint8, float32}, {uint32, uint32, uint32, float32},
-                            {int32, int32, int32, float32},     {int64, int64, int64, float32}, {float32, float32, float32, float32},
+  const Dtype weak[7][4] = {{bool_, int32, int32, float32},      {uint8, uint8, uint8, float32},
+                            {uint32, uint32, uint32, float32},   {int32, int32, int32, float32},
+                            {int64, int64, int64, float32},      {float32, float32, float32, float32},
                             {float64, float64, float64, float64}};
   for (const auto& row : weak) {
     const Tensor x = ones({2}, row[0]);
@@ -106,9 +107,12 @@ TEST(Elementwise, BroadcastsAsNumpy) {
   EXPECT_EQ((zeros({0, 3}) + zeros({1, 3})).shape(), Shape(0, 3));
   EXPECT_EQ((zeros({0}) * zeros({1})).shape(), Shape(0));
   EXPECT_EQ(where(tensor({true, false}), column, 0).shape(), Shape(2, 2));
-  EXPECT_THAT([&] { zeros({2, 3}) * zeros({2, 4}); },
-              ThrowsMessage<ShapeError>(
-                  "multiply: shapes [2,3] and [2,4] do not broadcast: lengths 3 and 4 at axis -1 differ and neither is 1"));
+  EXPECT_THAT(
+      [&] {
+        zeros({2, 3}) * zeros({2, 4});
+      },
+      ThrowsMessage<ShapeError>(
+          "multiply: shapes [2,3] and [2,4] do not broadcast: lengths 3 and 4 at axis -1 differ and neither is 1"));
 }
 
 TEST(Elementwise, ReadsStridedViews) {
@@ -122,7 +126,7 @@ TEST(Elementwise, ReadsStridedViews) {
 TEST(Elementwise, OfIntegers) {
   const Tensor a = tensor({7, -7, 7, -7}), b = tensor({3, 3, -3, -3});
   EXPECT_THAT(a / b, IsNear(tensor({7. / 3, -7. / 3, -7. / 3, 7. / 3})));
-  EXPECT_THAT(a % b, Equals(tensor({1, 2, -2, -1})));                                                // Python's sign
+  EXPECT_THAT(a % b, Equals(tensor({1, 2, -2, -1})));  // Python's sign
   EXPECT_THAT(tensor({7.5, -7.5, 7.5, -7.5}) % tensor({2., 2., -2., -2.}), Equals(tensor({1.5, 0.5, -0.5, -1.5})));
   EXPECT_THAT(pow(tensor({2, -3, 5}), tensor({10, 3, 0})), Equals(tensor({1024, -27, 1})));
   EXPECT_THAT(tensor({1, 2}) % 0, Equals(tensor({0, 0})));
@@ -243,7 +247,8 @@ TEST(Reductions, OfNothing) {
   EXPECT_EQ(max(none_at_all, 1).shape(), Shape(0));
   EXPECT_THAT([&] { max(none_at_all, 0); },
               ThrowsMessage<ShapeError>("max: shape [0,3] has no elements to choose from along the reduced axes"));
-  EXPECT_THAT([&] { argmin(none_at_all); }, ThrowsMessage<ShapeError>("argmin: shape [0,3] has no elements to choose from"));
+  EXPECT_THAT([&] { argmin(none_at_all); },
+              ThrowsMessage<ShapeError>("argmin: shape [0,3] has no elements to choose from"));
 }
 
 TEST(Reductions, OfNan) {

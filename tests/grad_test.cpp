@@ -144,17 +144,21 @@ TEST(Grad, OfViews) {
   EXPECT_THAT(grad(weighted)(transpose(a)), IsNear(2 * transpose(a) * reshape(arange(6), {3, 2})));
   EXPECT_THAT(grad([](const Tensor& t) { return sum(square(transpose(t)(slice(1, 3), 0))); })(a),
               IsNear(tensor({{0., 2., 4.}, {0., 0., 0.}}, float64)));
-  EXPECT_THAT(grad([](const Tensor& t) { return sum(broadcast_to(t, {4, 2, 3})); })(a), IsNear(full({2, 3}, 4., float64)));
+  EXPECT_THAT(grad([](const Tensor& t) {
+                return sum(broadcast_to(t, {4, 2, 3}));
+              })(a),
+              IsNear(full({2, 3}, 4., float64)));
 }
 
 TEST(Grad, DoesNotConfuseAnArgumentWithACapturedValue) {
   const Tensor x = number(3);
-  EXPECT_THAT(grad([&](const Tensor& y) { return x * y; })(x), IsNumber(3, 0));         // not 6
+  EXPECT_THAT(grad([&](const Tensor& y) { return x * y; })(x), IsNumber(3, 0));  // not 6
   EXPECT_THAT(jvp([&](const Tensor& y) { return x * y; }, x, number(1)).second, IsNumber(3, 0));
   const auto [ga, gb] = grad<0, 1>([](const Tensor& a, const Tensor& b) { return a * b * b; })(x, x);
   EXPECT_THAT(ga, IsNumber(9, 0));
   EXPECT_THAT(gb, IsNumber(18, 0));
-  EXPECT_THAT(jvp([](const Tensor& a, const Tensor& b) { return a * b * b; }, std::tuple(x, x), std::tuple(number(1), number(0)))
+  EXPECT_THAT(jvp([](const Tensor& a, const Tensor& b) { return a * b * b; }, std::tuple(x, x),
+                  std::tuple(number(1), number(0)))
                   .second,
               IsNumber(9, 0));
 }
@@ -265,12 +269,23 @@ TEST(Jvp, AgreesWithJax) {
 }
 
 TEST(Jvp, OfSeveralArguments) {
-  const auto [out, tangent] = jvp(loss, std::make_tuple(W, X, Y), std::make_tuple(ones_like(W), zeros_like(X), 2 * ones_like(Y)));
+  const auto [out, tangent] =
+      jvp(loss, std::make_tuple(W, X, Y), std::make_tuple(ones_like(W), zeros_like(X), 2 * ones_like(Y)));
   EXPECT_THAT(out, IsNumber(0.235, 1e-12));
   EXPECT_THAT(tangent, IsNumber(values(sum(dW) + 2 * sum(dY))[0], 1e-12));
   // A number among the arguments is no primal.
   const auto scaled = [](const Tensor& x, int n) { return x * n; };
   EXPECT_THAT(jvp(scaled, std::tuple(at, 3), std::tuple(ones_like(at), 0)).second, IsNear(full({3}, 3., float64)));
+}
+
+TEST(Jvp, OfOneArgumentThatIsATree) {
+  const auto product = [](const std::pair<Tensor, Tensor>& p) { return p.first * p.second; };
+  EXPECT_THAT(jvp(product, std::pair(number(2), number(3)), std::pair(number(1), number(10))).second,
+              IsNumber(23, 1e-12));
+  const auto tuple = [](const std::tuple<Tensor, Tensor>& p) { return std::get<0>(p) * std::get<1>(p); };
+  EXPECT_THAT(
+      jvp(tuple, std::tuple(std::tuple(number(2), number(3))), std::tuple(std::tuple(number(1), number(10)))).second,
+      IsNumber(23, 1e-12));
 }
 
 TEST(Jvp, OfSeveralResults) {
@@ -294,7 +309,8 @@ Tensor four(const Tensor& x) { return stack({x[0] * x[1], sin(x[1]) * x[2], exp(
 const Tensor jacobian_of_four = tensor({{-1.2, 0.3, 0.0},
                                         {0.0, 0.905894386191684, -0.9320390859672263},
                                         {0.11080315836233387, 0.0, -0.11080315836233387},
-                                        {0.0, 0.0, 18.75}}, float64);
+                                        {0.0, 0.0, 18.75}},
+                                       float64);
 
 TEST(Jacobian, AgreesWithJaxInBothModes) {
   EXPECT_THAT(jacfwd(four)(at), IsNear(jacobian_of_four));
@@ -305,7 +321,8 @@ TEST(Jacobian, AgreesWithJaxInBothModes) {
 TEST(Jacobian, HasTheResultsShapeThenTheArguments) {
   const Tensor a = tensor({{1., 2.}, {3., 4.}}, float64);
   const auto squared = [](const Tensor& m) { return matmul(m, m); };
-  const Tensor expected = tensor({{{{2., 3.}, {2., 0.}}, {{2., 5.}, {0., 2.}}}, {{{3., 0.}, {5., 3.}}, {{0., 3.}, {2., 8.}}}}, float64);
+  const Tensor expected =
+      tensor({{{{2., 3.}, {2., 0.}}, {{2., 5.}, {0., 2.}}}, {{{3., 0.}, {5., 3.}}, {{0., 3.}, {2., 8.}}}}, float64);
   EXPECT_THAT(jacrev(squared)(a), IsNear(expected));
   EXPECT_THAT(jacfwd(squared)(a), IsNear(expected));
   const auto to_matrix = [](const Tensor& x) { return x * ones({4, 2}, float64); };
@@ -341,7 +358,8 @@ TEST(Hessian, AgreesWithJax) {
   // jax.hessian(lambda a: jnp.sum(a @ a @ a))(jnp.array([[1., 2.], [3., 4.]]))
   const auto cubed = [](const Tensor& a) { return sum(matmul(matmul(a, a), a)); };
   EXPECT_THAT(hessian(cubed)(tensor({{1., 2.}, {3., 4.}}, float64)),
-              IsNear(tensor({{{{16., 15.}, {12., 5.}}, {{15., 6.}, {25., 18.}}}, {{{12., 25.}, {4., 15.}}, {{5., 18.}, {15., 34.}}}},
+              IsNear(tensor({{{{16., 15.}, {12., 5.}}, {{15., 6.}, {25., 18.}}},
+                             {{{12., 25.}, {4., 15.}}, {{5., 18.}, {15., 34.}}}},
                             float64)));
   EXPECT_THAT(jacrev(jacfwd(f))(at), IsNear(curvature * eye(3, float64)));
   EXPECT_THAT(jacfwd(jacfwd(f))(at), IsNear(curvature * eye(3, float64)));
@@ -355,7 +373,8 @@ TEST(Hvp, IsTheHessianTimesAVector) {
     Tensor x, y;
   };
   // f = x^2 y: [[2y, 2x], [2x, 0]]
-  const Point h = hvp([](const Point& p) { return p.x * p.x * p.y; }, Point{number(3), number(5)}, Point{number(1), number(10)});
+  const Point h =
+      hvp([](const Point& p) { return p.x * p.x * p.y; }, Point{number(3), number(5)}, Point{number(1), number(10)});
   EXPECT_THAT(h.x, IsNumber(10 + 60, 1e-12));
   EXPECT_THAT(h.y, IsNumber(6, 1e-12));
 }
@@ -384,15 +403,17 @@ struct Corrupt : Handler {
 
 TEST(CheckGrads, FindsAWrongRule) {
   Corrupt corrupt(op_cos, "");  // cos stands only in the rule of sin
-  EXPECT_THAT([&] { with(corrupt, [] { check_grads([](const Tensor& x) { return sin(x); }, at); }); },
-              ThrowsMessage<TransformError>(
-                  AllOf(HasSubstr("check_grads: jvp and the central difference at order 1 disagree: "), HasSubstr("tolerance"))));
+  EXPECT_THAT(
+      [&] { with(corrupt, [] { check_grads([](const Tensor& x) { return sin(x); }, at); }); },
+      ThrowsMessage<TransformError>(AllOf(
+          HasSubstr("check_grads: jvp and the central difference at order 1 disagree: "), HasSubstr("tolerance"))));
 }
 
 TEST(CheckGrads, FindsAWrongVjpRule) {
   Corrupt corrupt(op_cos, "backward of");
   EXPECT_THAT([&] { with(corrupt, [] { check_grads([](const Tensor& x) { return sin(x); }, at); }); },
-              ThrowsMessage<TransformError>(HasSubstr("check_grads: vjp and jvp (the adjoint identity) at order 1 disagree: ")));
+              ThrowsMessage<TransformError>(
+                  HasSubstr("check_grads: vjp and jvp (the adjoint identity) at order 1 disagree: ")));
 }
 
 // Cuts the derivative of `scale`, and with it second derivatives.
@@ -409,7 +430,8 @@ TEST(CheckGrads, FindsASecondDerivativeThatWasCut) {
   const auto value = [&](const Tensor& x) { return with(cut, [&] { return sin(x); }); };
   check_grads(value, at, {.order = 2});  // the rules are performed outside of the handler
   const auto derivative = [&](const Tensor& x) { return with(cut, [&] { return jvp(sin, x, ones_like(x)).second; }); };
-  EXPECT_THAT([&] { check_grads(derivative, at); }, ThrowsMessage<TransformError>(HasSubstr("central difference at order 1")));
+  EXPECT_THAT([&] { check_grads(derivative, at); },
+              ThrowsMessage<TransformError>(HasSubstr("central difference at order 1")));
   const auto second = [&](const Tensor& x) { return sum(square(derivative(x))); };
   EXPECT_THROW(check_grads(second, at), TransformError);
 }

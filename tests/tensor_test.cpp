@@ -43,7 +43,8 @@ TEST(NestedLists, GiveTheShapeOfTheirNesting) {
   EXPECT_EQ(tensor({{1, 2}}).shape(), Shape(1, 2));
   EXPECT_EQ(tensor({{1}, {2}}).shape(), Shape(2, 1));
   EXPECT_EQ(tensor({{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}).shape(), Shape(2, 2, 2));
-  EXPECT_THAT((tensor({{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}).to_vector<std::int32_t>()), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  EXPECT_THAT((tensor({{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}).to_vector<std::int32_t>()),
+              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
   EXPECT_EQ(tensor({}).shape(), Shape(0));
   EXPECT_EQ(tensor({}).dtype(), float32);
   EXPECT_EQ(tensor(5).shape(), Shape());
@@ -53,15 +54,34 @@ TEST(NestedLists, GiveTheShapeOfTheirNesting) {
 }
 
 TEST(NestedLists, RaggedIsAnError) {
-  EXPECT_THAT([] { tensor({{1, 2}, {3}}); },
-              ThrowsMessage<ShapeError>("tensor: ragged list: 1 entries where the first list of axis 1 has 2"));
-  EXPECT_THAT([] { tensor({{{1}, {2}}, {{3}, {4}, {5}}}); }, ThrowsMessage<ShapeError>(HasSubstr("tensor: ragged list: 3 entries")));
-  EXPECT_THAT([] { tensor({{1, 2}, 3}); }, ThrowsMessage<ShapeError>(HasSubstr("tensor: ragged list: a number stands where")));
-  EXPECT_THAT([] { tensor({1, {2, 3}}); }, ThrowsMessage<ShapeError>(HasSubstr("tensor: ragged list: a list stands where a number")));
+  EXPECT_THAT(
+      [] {
+        tensor({{1, 2}, {3}});
+      },
+      ThrowsMessage<ShapeError>("tensor: ragged list: 1 entries where the first list of axis 1 has 2"));
+  EXPECT_THAT(
+      [] {
+        tensor({{{1}, {2}}, {{3}, {4}, {5}}});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("tensor: ragged list: 3 entries")));
+  EXPECT_THAT(
+      [] {
+        tensor({{1, 2}, 3});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("tensor: ragged list: a number stands where")));
+  EXPECT_THAT(
+      [] {
+        tensor({1, {2, 3}});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("tensor: ragged list: a list stands where a number")));
 }
 
 TEST(NestedLists, NumbersMustFitTheDtype) {
-  EXPECT_THAT([] { tensor({1, 300}, uint8); }, ThrowsMessage<DtypeError>(HasSubstr("the number 300 does not fit uint8")));
+  EXPECT_THAT(
+      [] {
+        tensor({1, 300}, uint8);
+      },
+      ThrowsMessage<DtypeError>(HasSubstr("the number 300 does not fit uint8")));
   EXPECT_THAT([] { tensor({-1}, uint32); }, ThrowsMessage<DtypeError>(HasSubstr("the number -1 does not fit uint32")));
   EXPECT_THAT([] { tensor({1.5}, int32); }, ThrowsMessage<DtypeError>(HasSubstr("the number 1.5 does not fit int32")));
   EXPECT_EQ(tensor({2.}, int32).item<int>(), 2);
@@ -87,8 +107,11 @@ TEST(From, CopiesHostData) {
 }
 
 TEST(From, CountMustFillTheShape) {
-  EXPECT_THAT([] { from(std::vector{1.f, 2.f, 3.f}, {2, 2}); },
-              ThrowsMessage<ShapeError>("from: 3 values do not fill shape [2,2], which holds 4"));
+  EXPECT_THAT(
+      [] {
+        from(std::vector{1.f, 2.f, 3.f}, {2, 2});
+      },
+      ThrowsMessage<ShapeError>("from: 3 values do not fill shape [2,2], which holds 4"));
   EXPECT_THROW(from(std::vector{1.f}, {-1}), ShapeError);
 }
 
@@ -110,15 +133,19 @@ TEST(Item, ConvertsAsStaticCast) {
 }
 
 TEST(Item, OfSeveralElementsIsAnError) {
-  EXPECT_THAT([] { global.item<float>(); }, ThrowsMessage<ShapeError>("item: the tensor of shape [3] has 3 elements, not one"));
+  EXPECT_THAT([] { global.item<float>(); },
+              ThrowsMessage<ShapeError>("item: the tensor of shape [3] has 3 elements, not one"));
   EXPECT_THROW(zeros({0}).item<float>(), ShapeError);
 }
 
 TEST(Bool, OfAComparisonOfArraysNamesWhatToWrite) {
   const Tensor x = tensor({1., 2.}), y = tensor({1., 3.});
-  EXPECT_THAT([&] { if (x == y) FAIL(); },
-              ThrowsMessage<ShapeError>("bool: the truth of a tensor of shape [2] is ambiguous: use all(x) or any(x); to "
-                                        "compare tensors, array_equal(a, b) or allclose(a, b)"));
+  EXPECT_THAT(
+      [&] {
+        if (x == y) FAIL();
+      },
+      ThrowsMessage<ShapeError>("bool: the truth of a tensor of shape [2] is ambiguous: use all(x) or any(x); to "
+                                "compare tensors, array_equal(a, b) or allclose(a, b)"));
   EXPECT_THROW(static_cast<void>(!bool(x != y)), ShapeError);
   if (tensor(2) == 2) SUCCEED();
   else FAIL();
@@ -138,8 +165,12 @@ TEST(ToVector, ReadsAnyLayoutInRowMajorOrder) {
 }
 
 TEST(ToVector, AsksForTheDtypesOwnType) {
-  EXPECT_THAT([] { tensor({1, 2}).to_vector<float>(); },
-              ThrowsMessage<DtypeError>(AllOf(HasSubstr("to_vector: the tensor is int32 [2], not float32"), HasSubstr("astype"))));
+  EXPECT_THAT(
+      [] {
+        tensor({1, 2}).to_vector<float>();
+      },
+      ThrowsMessage<DtypeError>(
+          AllOf(HasSubstr("to_vector: the tensor is int32 [2], not float32"), HasSubstr("astype"))));
 }
 
 TEST(Data, IsTheContiguousHostMemory) {
@@ -149,9 +180,10 @@ TEST(Data, IsTheContiguousHostMemory) {
   EXPECT_EQ(x.data<float>().data(), data.data());
   EXPECT_EQ(x(1).data<float>().data(), data.data() + 2);  // a view that is contiguous
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data.data()) % 64, 0u);
-  EXPECT_THAT([&] { transpose(x).data<float>(); },
-              ThrowsMessage<ShapeError>(AllOf(HasSubstr("data: the tensor of shape [2,2] is not contiguous (strides [1,2])"),
-                                              HasSubstr("contiguous(x), or to_vector"))));
+  EXPECT_THAT(
+      [&] { transpose(x).data<float>(); },
+      ThrowsMessage<ShapeError>(AllOf(HasSubstr("data: the tensor of shape [2,2] is not contiguous (strides [1,2])"),
+                                      HasSubstr("contiguous(x), or to_vector"))));
   EXPECT_THROW(x.data<double>(), DtypeError);
 }
 

@@ -103,7 +103,8 @@ static_assert(is_tree<Tensor> && is_tree<const Tensor&>);
 static_assert(is_tree<std::vector<Tensor>> && is_tree<std::array<Tensor, 3>> && is_tree<Tensor[3]>);
 static_assert(is_tree<std::vector<std::vector<Point>>> && is_tree<std::map<std::string, Tensor>>);
 static_assert(is_tree<std::optional<Point>> && is_tree<std::pair<int, Tensor>> && is_tree<std::tuple<Tensor, double>>);
-static_assert(is_tree<Point> && is_tree<Empty> && is_tree<Mixed> && is_tree<Nested> && is_tree<Arrays> && is_tree<Layer>);
+static_assert(is_tree<Point> && is_tree<Empty> && is_tree<Mixed> && is_tree<Nested> && is_tree<Arrays> &&
+              is_tree<Layer>);
 static_assert(!is_tree<int> && !is_tree<double> && !is_tree<std::string> && !is_tree<Key> && !is_tree<Opaque>);
 static_assert(!is_tree<std::vector<int>> && !is_tree<std::pair<int, double>> && !is_tree<std::optional<std::string>>);
 static_assert(!is_tree<std::ostream> && !is_tree<std::unique_ptr<Tensor>> && !is_tree<std::function<Tensor(Tensor)>>);
@@ -176,11 +177,14 @@ TEST(Leaves, OfArraysInsideAggregates) {
 #define M30 M29 Tensor t30;
 #define M31 M30 Tensor t31;
 #define M32 M31 Tensor t32;
-#define EACH(X)                                                                                     \
-  X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) \
-  X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32)
-#define X(n) \
-  struct A##n { M##n };
+#define EACH(X)                                                                                                   \
+  X(1)                                                                                                            \
+  X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) \
+      X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32)
+#define X(n)    \
+  struct A##n { \
+    M##n        \
+  };
 EACH(X)
 #undef X
 
@@ -214,8 +218,15 @@ struct PassedOver {
   Tensor y;
 };
 TEST(Leaves, PassOverWhatIsNoTree) {
-  PassedOver tree{std::make_unique<int>(3), number(1), [](Tensor x) { return x; }, {}, Key(0), nullptr, Opaque(number(9)),
-                  float64, number(2)};
+  PassedOver tree{std::make_unique<int>(3),
+                  number(1),
+                  [](Tensor x) { return x; },
+                  {},
+                  Key(0),
+                  nullptr,
+                  Opaque(number(9)),
+                  float64,
+                  number(2)};
   EXPECT_THAT(leaves(tree), ElementsAre(1, 2));
   visit_tensors(tree, [](Tensor& leaf) { leaf = leaf + 10; });
   EXPECT_THAT(leaves(tree), ElementsAre(11, 12));
@@ -250,9 +261,9 @@ TEST(TreeMap, OfSeveralTrees) {
 TEST(TreeMap, OfTreesThatDifferIsAnError) {
   const std::vector<Tensor> one{number(1)}, two{number(1), number(2)};
   const auto add = [](const Tensor& a, const Tensor& b) { return a + b; };
-  EXPECT_THAT([&] { tree_map(add, one, two); },
-              testing::ThrowsMessage<ShapeError>(
-                  "tree_map: the trees differ in structure: 1 tensors in one, 2 in another"));
+  EXPECT_THAT(
+      [&] { tree_map(add, one, two); },
+      testing::ThrowsMessage<ShapeError>("tree_map: the trees differ in structure: 1 tensors in one, 2 in another"));
   EXPECT_THROW(tree_map(add, std::optional<Tensor>(), std::optional(number(1))), ShapeError);
 }
 
@@ -275,7 +286,8 @@ TEST(GlobalNorm, IsThatOfAllElements) {
 
 TEST(TreeArguments, GradientsHaveTheirType) {
   const auto f = [](const Nested& n) { return n.from.x * n.from.y + 3. * n.path[1].x + square(n.to->y); };
-  const Nested at{{number(2), number(5)}, {{number(0), number(0)}, {number(1), number(1)}}, Point{number(1), number(4)}, {}};
+  const Nested at{
+      {number(2), number(5)}, {{number(0), number(0)}, {number(1), number(1)}}, Point{number(1), number(4)}, {}};
   const Nested g = grad(f)(at);
   EXPECT_THAT(leaves(g), ElementsAre(5, 2, 0, 0, 3, 0, 0, 8));
 }
@@ -293,10 +305,13 @@ TEST(TreeArguments, KeepWhatIsNoTensor) {
 
 TEST(TreeArguments, OfEveryKind) {
   const Tensor a = number(3), b = number(5);
-  EXPECT_THAT(leaves(grad([](const std::vector<Tensor>& v) { return v[0] * v[1]; })(std::vector{a, b})), ElementsAre(5, 3));
-  EXPECT_THAT(leaves(grad([](const std::array<Tensor, 2>& v) { return v[0] * v[1]; })(std::array{a, b})), ElementsAre(5, 3));
-  EXPECT_THAT(leaves(grad([](const std::pair<Tensor, Tensor>& p) { return p.first / p.second; })(std::pair(a, number(2)))),
-              ElementsAre(0.5, -0.75));
+  EXPECT_THAT(leaves(grad([](const std::vector<Tensor>& v) { return v[0] * v[1]; })(std::vector{a, b})),
+              ElementsAre(5, 3));
+  EXPECT_THAT(leaves(grad([](const std::array<Tensor, 2>& v) { return v[0] * v[1]; })(std::array{a, b})),
+              ElementsAre(5, 3));
+  EXPECT_THAT(
+      leaves(grad([](const std::pair<Tensor, Tensor>& p) { return p.first / p.second; })(std::pair(a, number(2)))),
+      ElementsAre(0.5, -0.75));
   EXPECT_THAT(leaves(grad([](const std::tuple<Tensor, int, Tensor>& t) { return std::get<0>(t) * std::get<2>(t); })(
                   std::tuple(a, 1, b))),
               ElementsAre(5, 3));
@@ -315,7 +330,9 @@ TEST(TreeArguments, OfEveryKind) {
 TEST(TreeArguments, UnderVmapAndJvp) {
   const auto area = [](const Point& p) { return p.x * p.y; };
   EXPECT_THAT(vmap(area)(Point{tensor({1., 2., 3.}), tensor({4., 5., 6.})}), IsNear(tensor({4., 10., 18.})));
-  const auto mirrored = vmap([](const Point& p) { return Point{p.y, -p.x}; })(Point{tensor({1., 2.}), tensor({4., 5.})});
+  const auto mirrored = vmap([](const Point& p) {
+    return Point{p.y, -p.x};
+  })(Point{tensor({1., 2.}), tensor({4., 5.})});
   EXPECT_THAT(mirrored.x, IsNear(tensor({4., 5.})));
   EXPECT_THAT(mirrored.y, IsNear(tensor({-1., -2.})));
   const auto [value, tangent] = jvp(area, Point{number(3), number(5)}, Point{number(1), number(10)});
@@ -336,7 +353,8 @@ TEST(TreeArguments, OthersPassThroughUntouched) {
   };
   const Tensor x = number(3);
   EXPECT_THAT(grad(f)(x, out, std::make_unique<int>(7), Opaque(number(4)), 8, "n="), IsNumber(4));
-  EXPECT_THAT(vmap(f)(tensor({1., 2.}), out, std::make_unique<int>(7), Opaque(number(4)), 9, " n="), IsNear(tensor({4., 8.})));
+  EXPECT_THAT(vmap(f)(tensor({1., 2.}), out, std::make_unique<int>(7), Opaque(number(4)), 9, " n="),
+              IsNear(tensor({4., 8.})));
   const auto [y, pullback] = vjp(f, x, out, std::make_unique<int>(1), Opaque(number(2)), 2, " m=");
   EXPECT_THAT(std::get<0>(pullback(number(1))), IsNumber(2));
   EXPECT_EQ(out.str(), "n=87 n=97 m=21");
@@ -379,8 +397,10 @@ TEST(Mlp, TrainsInOneLine) {
   //   def loss(m, x, y): return jnp.mean(jnp.square(jnp.tanh(x @ m['w1'] + m['b1']) @ m['w2'] + m['b2'] - y))
   //   for _ in range(3): m = jax.tree_util.tree_map(lambda w, g: w - .1 * g, m, jax.grad(loss)(m, x, y))
   EXPECT_NEAR(before, 0.9429172243673875, 1e-6);
-  EXPECT_THAT(mlp.w1, IsNear(tensor({{0.16566314389, -0.30211235302, 0.40822322466},
-                                     {0.54250141824, 0.26206384047, -0.34638346535}}), 1e-6));
+  EXPECT_THAT(
+      mlp.w1,
+      IsNear(tensor({{0.16566314389, -0.30211235302, 0.40822322466}, {0.54250141824, 0.26206384047, -0.34638346535}}),
+             1e-6));
   EXPECT_THAT(mlp.b1, IsNear(tensor({0.03897318173, -0.06170903587, 0.12638641522}), 1e-6));
   EXPECT_THAT(mlp.w2, IsNear(tensor({{0.83811917196}, {-0.70635194620}, {0.79563510475}}), 1e-6));
   EXPECT_THAT(mlp.b2, IsNear(tensor({0.15322833512}), 1e-6));

@@ -65,9 +65,12 @@ TEST(Vmap, InAxesOfSeveralArguments) {
 }
 
 TEST(Vmap, AnAxisServesAllTensorsOfATree) {
-  const auto f = [](const std::vector<Tensor>& xs, const std::pair<Tensor, int>& p) { return xs[0] + xs[1] + p.first * p.second; };
+  const auto f = [](const std::vector<Tensor>& xs, const std::pair<Tensor, int>& p) {
+    return xs[0] + xs[1] + p.first * p.second;
+  };
   const Tensor a = counting({2, 3}), b = 10 * a, c = tensor({1., 2.});
-  EXPECT_THAT(vmap(f, {.in_axes = {1, unmapped}})(std::vector{a, b}, std::pair(c, 100)), Equals(transpose(a + b) + 100 * c));
+  EXPECT_THAT(vmap(f, {.in_axes = {1, unmapped}})(std::vector{a, b}, std::pair(c, 100)),
+              Equals(transpose(a + b) + 100 * c));
 }
 
 TEST(Vmap, OutAxes) {
@@ -108,7 +111,10 @@ TEST(Vmap, AxisSize) {
 
 TEST(Vmap, OfNoLanes) {
   EXPECT_THAT(vmap(square_sum)(zeros({0, 2})), Equals(zeros({0})));
-  EXPECT_THAT(vmap([](const Tensor& x) { return matmul(x, ones({4, 5})); })(zeros({0, 3, 4})), Equals(zeros({0, 3, 5})));
+  EXPECT_THAT(vmap([](const Tensor& x) {
+                return matmul(x, ones({4, 5}));
+              })(zeros({0, 3, 4})),
+              Equals(zeros({0, 3, 5})));
   EXPECT_THAT(vmap([](const Tensor& x) { return argmax(x); })(zeros({0, 3, 2})), Equals(zeros({0}, int32)));
   EXPECT_THAT(vmap([](const Tensor& x) { return reshape(x, {-1}); })(zeros({0, 3, 2})), Equals(zeros({0, 6})));
   EXPECT_THAT(vmap([](const Tensor& x) { return max(x); })(zeros({0, 3})), Equals(zeros({0})));

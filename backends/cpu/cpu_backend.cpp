@@ -89,6 +89,10 @@ void CpuBackend::run(OpId op, const Attributes* attributes, std::span<const View
   if (static_cast<int>(op) >= elementwise_count) return run_other(op, attributes, inputs, outputs[0]);
   BlockKernel kernel = kernels().elementwise[static_cast<int>(op)][static_cast<int>(inputs[0].dtype)];
   if (!kernel) no_kernel(op, std::string("no kernel for ") + name_of(inputs[0].dtype));
+  if (outputs[0].shape.empty()) {  // a scalar: nothing to look at
+    const void* in[] = {inputs[0].data, inputs.back().data};
+    return kernel(outputs[0].data, in, 1);
+  }
   run_elementwise(kernel, inputs, outputs[0], grain_of(op));
 }
 

@@ -1,6 +1,8 @@
 // Three ways through, from the fastest: all operands contiguous; those or one repeated value; strided tiles.
 #include <stave/backends/cpu/elementwise.h>
 
+#include <algorithm>
+
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
 
@@ -17,7 +19,8 @@ constexpr Index block = 1024;  // elements that a buffer holds: 8 KiB at most, w
 /// Operand 0 is the output, the others are the inputs.
 struct Operands {
   int count = 1;
-  char* data[most_operands];
+  bool in_place = false;
+  char* data[most_operands] = {};
   Index size[most_operands];
   bool repeated[most_operands] = {};  // one value for all elements
 };
@@ -28,15 +31,9 @@ bool is_repeated(std::span<const Index> shape, std::span<const Index> strides) {
   return true;
 }
 
-void run_contiguous(BlockKernel kernel, const Operands& operands, Index n, Index grain) {
-  parallel_for(n, grain, [&](Index first, Index last) {
-    const void* in[most_inputs];
-    for (int k = 1; k < operands.count; ++k) in[k - 1] = operands.data[k] + first * operands.size[k];
-    kernel(operands.data[0] + first * operands.size[0], in, last - first);
-  });
-}
-
-void run_repeated(BlockKernel kernel, const Operands& operands, Index n, Index grain) {
+/// All operands contiguous, or one value repeated: the latter fills a buffer, once for each thread's part.
+void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain, bool by_blocks) {
+  Index size = operands.size[0];
   parallel_for(n, grain, [&](Index first, Index last) {
     alignas(64) char buffers[most_inputs][block * 8];
     const void* in[most_inputs];
@@ -45,10 +42,11 @@ void run_repeated(BlockKernel kernel, const Operands& operands, Index n, Index g
         fill_elements(buffers[k - 1], operands.data[k], std::min(block, last - first), operands.size[k]);
         in[k - 1] = buffers[k - 1];
       }
-    for (Index i = first; i < last; i += block) {
+    Index step = by_blocks ? block : last - first;
+    for (Index i = first; i < last; i += step) {
       for (int k = 1; k < operands.count; ++k)
         if (!operands.repeated[k]) in[k - 1] = operands.data[k] + i * operands.size[k];
-      kernel(operands.data[0] + i * operands.size[0], in, std::min(block, last - i));
+      kernel(operands.data[0] + i * size, in, std::min(step, last - i));
     }
   });
 }
@@ -63,25 +61,34 @@ class TiledLoop {
     bool transposing = row_axis_ >= 0;
     columns_ = std::min<Index>(axes.back().length, transposing ? 64 : block);
     if (!transposing) row_axis_ = companion_axis();
-    if (row_axis_ >= 0) rows_ = std::min(axes[static_cast<std::size_t>(row_axis_)].length, block / columns_);
+    Index widest = *std::max_element(operands.size, operands.size + operands.count);
+    Index most = transposing ? tile_bytes / widest : block;  // long runs of memory along both axes
+    if (row_axis_ >= 0) rows_ = std::min(axes[static_cast<std::size_t>(row_axis_)].length, most / columns_);
+    Index bytes = operands.size[0];
+    for (const Axis& axis : axes) bytes *= axis.length;
+    stream_ = transposing && bytes >= stream_scattered && !operands.in_place;
+    down_ = transposing;
     whole_ = rows_ == 1 || (columns_ == axes.back().length && row_step(0) == columns_ * operands.size[0]);
-    by_rows_ = !whole_ && columns_ >= 32;
+    by_rows_ = !whole_ && columns_ >= 32 && !stream_;
   }
 
   void run(Index grain) const {
-    TileWalk tiles(axes_, operands_.count, row_axis_, rows_, columns_);
+    TileWalk tiles(axes_, operands_.count, row_axis_, rows_, columns_, down_);
     parallel_for(tiles.count(), std::max<Index>(1, grain / (rows_ * columns_)), [&](Index first, Index last) {
       TileWalk walk = tiles;
       Buffers buffers;
       walk.seek(first);
       for (Index t = first; t < last; ++t, walk.next()) run_tile(walk, buffers);
+      if (stream_) end_streams();
     });
   }
 
  private:
+  static constexpr Index tile_bytes = 2 * block * 8;
   struct Buffers {
-    alignas(64) char bytes[most_operands][block * 8];
-    const char* holds[most_operands] = {};  // the repeated value that fills a buffer
+    alignas(64) char bytes[most_operands][tile_bytes];
+    const char* holds[most_operands] = {};  // the row, of so many columns, that a buffer repeats
+    Index columns[most_operands] = {};
   };
   /// The other axis of a tile: the neighbour, or the longest one where a tile would be too small to pay for itself.
   int companion_axis() const {
@@ -106,12 +113,13 @@ class TiledLoop {
     }
     char* buffer = buffers.bytes[k];
     step = columns * size;
-    if (column_step(k) == 0 && (row_step(k) == 0 || rows == 1)) {
-      if (buffers.holds[k] != at) fill_elements(buffer, at, rows_ * columns_, size);
-      buffers.holds[k] = at;
-    } else {
+    if (row_step(k) != 0) {
       copy_tile(buffer, step, size, at, row_step(k), column_step(k), rows, columns, size);
-      buffers.holds[k] = nullptr;
+    } else if (buffers.holds[k] != at || buffers.columns[k] != columns) {  // the same for every row: often there already
+      if (column_step(k) == 0) fill_elements(buffer, at, rows_ * columns, size);
+      else copy_tile(buffer, step, size, at, 0, column_step(k), rows_, columns, size);
+      buffers.holds[k] = at;
+      buffers.columns[k] = columns;
     }
     return buffer;
   }
@@ -125,7 +133,7 @@ class TiledLoop {
     if (whole_) return kernel_(out, in, rows * columns);
     if (!by_rows_) {
       kernel_(buffers.bytes[0], in, rows * columns);
-      return copy_tile(out, row_step(0), size, buffers.bytes[0], columns * size, size, rows, columns, size);
+      return copy_tile(out, row_step(0), size, buffers.bytes[0], columns * size, size, rows, columns, size, stream_);
     }
     for (Index r = 0; r < rows; ++r) {
       kernel_(out + r * row_step(0), in, columns);
@@ -139,6 +147,7 @@ class TiledLoop {
   int inner_, row_axis_;
   Index rows_ = 1, columns_ = 1;
   bool whole_, by_rows_;  // the output's tile is contiguous; its rows are long enough for one call each
+  bool stream_, down_;    // the output is streamed; tiles follow each other along row_axis_
 };
 
 }  // namespace
@@ -152,6 +161,7 @@ void run_elementwise(BlockKernel kernel, std::span<const View> inputs, const Vie
     int k = operands.count++;
     operands.data[k] = static_cast<char*>(input.data);
     operands.size[k] = static_cast<Index>(size_of(input.dtype));
+    operands.in_place |= input.data == out.data;
     if (is_contiguous(out.shape, input.strides)) continue;
     all_contiguous = false;
     operands.repeated[k] = is_repeated(out.shape, input.strides);
@@ -159,8 +169,11 @@ void run_elementwise(BlockKernel kernel, std::span<const View> inputs, const Vie
   }
   Index n = element_count(out.shape);
   if (n == 0) return;
-  if (all_contiguous) return run_contiguous(kernel, operands, n, grain);
-  if (simple) return run_repeated(kernel, operands, n, grain);
+  if (all_contiguous && n <= grain) {
+    const void* in[] = {operands.data[1], operands.data[2], operands.data[3]};
+    return kernel(operands.data[0], in, n);
+  }
+  if (simple) return run_flat(kernel, operands, n, grain, !all_contiguous);
 
   const Index* strides[most_operands] = {out.strides.data()};
   for (std::size_t k = 0; k < inputs.size(); ++k) strides[k + 1] = inputs[k].strides.data();

@@ -116,6 +116,16 @@ class Offsets {
   std::unique_ptr<Index[]> values_;
 };
 
+template <class T>
+void gather_typed(char* to, const char* from, const Offsets& offsets, Index first, Index last) {
+  for (Index i = first; i < last; ++i) reinterpret_cast<T*>(to)[i] = *reinterpret_cast<const T*>(from + offsets[i]);
+}
+void gather_elements(char* to, const char* from, const Offsets& offsets, Index first, Index last, Index size) {
+  if (size == 1) gather_typed<std::uint8_t>(to, from, offsets, first, last);
+  else if (size == 4) gather_typed<std::uint32_t>(to, from, offsets, first, last);
+  else gather_typed<std::uint64_t>(to, from, offsets, first, last);
+}
+
 /// The part of a shape or of strides that belongs to one slice.
 std::span<const Index> rest_of(std::span<const Index> all, const Layout& layout) { return all.last(layout.rest); }
 
@@ -133,7 +143,7 @@ void run_gather(const stave::GatherAttributes& attributes, const View& x, const 
   bool dense = is_contiguous(shape, strides);
   parallel_for(offsets.count(), std::max<Index>(1, cheap_grain / 4 / elements), [&](Index first, Index last) {
     if (elements == 1) {
-      for (Index i = first; i < last; ++i) copy_tile(to + i * size, 0, size, from + offsets[i], 0, size, 1, 1, size);
+      gather_elements(to, from, offsets, first, last, size);
     } else if (dense) {
       for (Index i = first; i < last; ++i) std::memcpy(to + i * bytes, from + offsets[i], static_cast<std::size_t>(bytes));
     } else {

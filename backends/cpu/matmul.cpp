@@ -9,8 +9,7 @@
 #include <limits>
 #include <memory>
 
-#include <cblas.h>
-
+#include <stave/backends/cpu/blas.h>
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/elementwise.h>
 #include <stave/backends/cpu/parallel.h>
@@ -20,19 +19,14 @@ namespace stave_cpu {
 
 using stave::Dtype;
 using stave::Shape;
+using stave::Strides;
 using stave::View;
 
 namespace {
 
-// OpenBLAS itself runs products up to this size on the calling thread alone.
-constexpr Index single_threaded = 1 << 18;
 constexpr Index tiny = 16;
-
-/// A matrix in memory. Steps in elements.
-struct Matrix {
-  const char* data;
-  Index rows, columns, row_step, column_step;
-};
+constexpr Index paying = Index{1} << 19;  // multiplications that pay for a task of their own
+constexpr Index largest_tile = 1024, smallest_tile = 128;
 
 /// All of a product: one of its matrices, and the batch axes around (steps in bytes; operands out, a, b).
 struct Product {
@@ -67,101 +61,13 @@ void merge_batch_into_rows(Product& p) {
     const Axis& axis = p.batch.back();
     bool even = p.m() == 1 || axis.step[1] == p.a.row_step * p.m() * p.size;
     if (axis.step[2] != 0 || !even) return;
-    if (p.m() == 1) p.a.row_step = axis.step[1] / p.size;
-    p.a.rows *= axis.length;
+    Matrix taller = p.a;
+    if (p.m() == 1) taller.row_step = axis.step[1] / p.size;
+    taller.rows *= axis.length;
+    if (!blas_reads(taller)) return;  // rows that overlap, or run backwards
+    p.a = taller;
     p.batch.pop_back();
   }
-}
-
-// ---- floats: BLAS ------------------------------------------------------------------------------------------
-
-constexpr Index most_int = std::numeric_limits<int>::max();
-
-/// How BLAS is told of a matrix.
-struct BlasMatrix {
-  const void* data = nullptr;
-  CBLAS_TRANSPOSE transpose = CblasNoTrans;
-  Index leading = 0;
-};
-
-bool as_blas(const Matrix& x, BlasMatrix& blas) {
-  auto fits = [](Index leading, Index least) { return leading >= std::max<Index>(1, least) && leading <= most_int; };
-  Index row_step = x.rows == 1 ? std::max<Index>(1, x.columns) : x.row_step;
-  Index column_step = x.columns == 1 ? 1 : x.column_step;
-  if (column_step == 1 && fits(row_step, x.columns)) {
-    blas = {x.data, CblasNoTrans, row_step};
-    return true;
-  }
-  row_step = x.rows == 1 ? 1 : x.row_step;
-  column_step = x.columns == 1 ? std::max<Index>(1, x.rows) : x.column_step;
-  if (row_step == 1 && fits(column_step, x.rows)) {
-    blas = {x.data, CblasTrans, column_step};
-    return true;
-  }
-  return false;
-}
-
-/// A matrix that BLAS can read: itself, or a row-major copy.
-class Readable {
- public:
-  Readable(const Matrix& x, Index size) {
-    if (as_blas(x, blas_)) return;
-    copy_ = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(x.rows * x.columns * size));
-    Index shape[] = {x.rows, x.columns}, strides[] = {x.row_step, x.column_step}, dense[] = {x.columns, 1};
-    copy_strided({copy_.get(), dense}, {const_cast<char*>(x.data), strides}, shape, size);
-    blas_ = {copy_.get(), CblasNoTrans, x.columns};
-  }
-  const BlasMatrix& blas() const { return blas_; }
-
- private:
-  std::unique_ptr<char[]> copy_;
-  BlasMatrix blas_;
-};
-
-void gemm(float* out, const BlasMatrix& a, const BlasMatrix& b, int m, int n, int k) {
-  cblas_sgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1, static_cast<const float*>(a.data),
-              static_cast<int>(a.leading), static_cast<const float*>(b.data), static_cast<int>(b.leading), 0, out, n);
-}
-void gemm(double* out, const BlasMatrix& a, const BlasMatrix& b, int m, int n, int k) {
-  cblas_dgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1, static_cast<const double*>(a.data),
-              static_cast<int>(a.leading), static_cast<const double*>(b.data), static_cast<int>(b.leading), 0, out, n);
-}
-void gemv(float* out, const BlasMatrix& a, CBLAS_TRANSPOSE transpose, int rows, int columns, const void* x, int step) {
-  cblas_sgemv(CblasRowMajor, transpose, rows, columns, 1, static_cast<const float*>(a.data),
-              static_cast<int>(a.leading), static_cast<const float*>(x), step, 0, out, 1);
-}
-void gemv(double* out, const BlasMatrix& a, CBLAS_TRANSPOSE transpose, int rows, int columns, const void* x, int step) {
-  cblas_dgemv(CblasRowMajor, transpose, rows, columns, 1, static_cast<const double*>(a.data),
-              static_cast<int>(a.leading), static_cast<const double*>(x), step, 0, out, 1);
-}
-
-/// out = x v for a vector v, or x^T v.
-template <class T>
-void times_vector(T* out, const Matrix& x, bool transposed, const char* v, Index step) {
-  Readable readable(x, sizeof(T));
-  const BlasMatrix& blas = readable.blas();
-  bool column_major = blas.transpose == CblasTrans;
-  Index rows = column_major ? x.columns : x.rows, columns = column_major ? x.rows : x.columns;
-  Index length = transposed ? x.rows : x.columns;
-  std::unique_ptr<T[]> packed;
-  if (step <= 0 || step > most_int) {  // BLAS counts negative steps from the other end
-    packed = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(length));
-    copy_tile(reinterpret_cast<char*>(packed.get()), 0, sizeof(T), v, 0, step * static_cast<Index>(sizeof(T)), 1, length,
-              sizeof(T));
-    v = reinterpret_cast<const char*>(packed.get());
-    step = 1;
-  }
-  gemv(out, blas, column_major != transposed ? CblasTrans : CblasNoTrans, static_cast<int>(rows), static_cast<int>(columns),
-       v, static_cast<int>(step));
-}
-
-template <class T>
-void multiply_floats(char* out, const Matrix& a, const Matrix& b) {
-  T* to = reinterpret_cast<T*>(out);
-  if (b.columns == 1) return times_vector<T>(to, a, false, b.data, b.rows == 1 ? 1 : b.row_step);
-  if (a.rows == 1) return times_vector<T>(to, b, true, a.data, a.columns == 1 ? 1 : a.column_step);
-  Readable left(a, sizeof(T)), right(b, sizeof(T));
-  gemm(to, left.blas(), right.blas(), static_cast<int>(a.rows), static_cast<int>(b.columns), static_cast<int>(a.columns));
 }
 
 // ---- tiny products, and integers ---------------------------------------------------------------------------
@@ -220,17 +126,71 @@ void multiply_outer(const View& a, const View& b, const View& out) {
   run_elementwise(multiply, inputs, out, cheap_grain);
 }
 
-void multiply_one(const Product& p, const TileWalk& walk) {
-  Matrix a = p.a, b = p.b;
-  a.data += walk.offset(1);
-  b.data += walk.offset(2);
-  char* out = p.out + walk.offset(0);
-  bool is_tiny = p.m() <= tiny && p.k() <= tiny && p.n() <= tiny;
-  bool fits = std::max({p.m(), p.k(), p.n()}) <= most_int;
-  if (is_tiny) multiply_tiny(p, out, a, b);
-  else if (p.dtype == Dtype::float32 && fits) multiply_floats<float>(out, a, b);
-  else if (p.dtype == Dtype::float64 && fits) multiply_floats<double>(out, a, b);
-  else multiply_integers(p, out, a, b);
+bool is_tiny(const Product& p) { return p.m() <= tiny && p.k() <= tiny && p.n() <= tiny; }
+
+/// Dense copies of all matrices of an operand that BLAS cannot read as they lie; null if it can.
+std::unique_ptr<char[]> pack(const Product& p, const Matrix& x, const View& view) {
+  if (blas_reads(x)) return nullptr;
+  Index count = element_count(view.shape);
+  auto copy = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(count * p.size));
+  Strides dense = stave::contiguous_strides(Shape(view.shape));
+  copy_strided({copy.get(), dense}, {static_cast<char*>(view.data), view.strides}, view.shape, p.size);
+  return copy;
+}
+
+/// Floats: tiles of each product, on as many threads as there are. A tile's sums run over all of k, so that how a
+/// product is cut does not change what is added to what.
+class FloatProducts {
+ public:
+  explicit FloatProducts(const Product& p) : p_(p), batch_(p.batch, 3, -1, 1, 1), side_(largest_tile) {
+    Index threads = thread_count(), wanted = threads > 1 ? 2 * threads : 1;
+    while (side_ > smallest_tile && batch_.count() * tiles(p.m()) * tiles(p.n()) < wanted) side_ /= 2;
+  }
+  void run() const {
+    Index each = tiles(p_.m()) * tiles(p_.n()), work = std::min(p_.m(), side_) * std::min(p_.n(), side_) * p_.k();
+    SingleThreadedBlas guard;
+    parallel_for(batch_.count() * each, std::max<Index>(1, paying / work), [&](Index first, Index last) {
+      TileWalk walk = batch_;
+      walk.seek(first / each);
+      for (Index t = first; t < last; ++t) {
+        multiply_tile(walk, t % each);
+        if ((t + 1) % each == 0) walk.next();
+      }
+    });
+  }
+
+ private:
+  Index tiles(Index length) const { return (length + side_ - 1) / side_; }
+  void multiply_tile(const TileWalk& walk, Index tile) const {
+    Index row = tile / tiles(p_.n()) * side_, column = tile % tiles(p_.n()) * side_;
+    Matrix a = p_.a, b = p_.b;
+    a.data += walk.offset(1);
+    b.data += walk.offset(2);
+    a = a.part(row, std::min(side_, p_.m() - row), 0, p_.k(), p_.size);
+    b = b.part(0, p_.k(), column, std::min(side_, p_.n() - column), p_.size);
+    char* out = p_.out + walk.offset(0) + (row * p_.n() + column) * p_.size;
+    if (p_.dtype == Dtype::float32) multiply_floats(reinterpret_cast<float*>(out), p_.n(), a, b);
+    else multiply_floats(reinterpret_cast<double*>(out), p_.n(), a, b);
+  }
+
+  const Product& p_;
+  TileWalk batch_;
+  Index side_;
+};
+
+void multiply_others(const Product& p) {
+  TileWalk batch(p.batch, 3, -1, 1, 1);
+  parallel_for(batch.count(), std::max<Index>(1, paying / (p.m() * p.n() * p.k())), [&](Index first, Index last) {
+    TileWalk walk = batch;
+    walk.seek(first);
+    for (Index i = first; i < last; ++i, walk.next()) {
+      Matrix a = p.a, b = p.b;
+      a.data += walk.offset(1);
+      b.data += walk.offset(2);
+      if (is_tiny(p)) multiply_tiny(p, p.out + walk.offset(0), a, b);
+      else multiply_integers(p, p.out + walk.offset(0), a, b);
+    }
+  });
 }
 
 }  // namespace
@@ -241,17 +201,21 @@ void run_matmul(const View& a, const View& b, const View& out) {
   if (k == 0) return void(std::memset(out.data, 0, static_cast<std::size_t>(elements) * stave::size_of(out.dtype)));
   if (k == 1) return multiply_outer(a, b, out);
   Product p = make_product(a, b, out);
+  bool floats = is_float(p.dtype) && std::max({p.m(), p.k(), p.n()}) <= std::numeric_limits<int>::max();
+  if (!floats || is_tiny(p)) {
+    if (!is_tiny(p)) merge_batch_into_rows(p);
+    return multiply_others(p);
+  }
+  if (auto copy = pack(p, p.a, a)) {
+    Strides dense = stave::contiguous_strides(Shape(a.shape));
+    return run_matmul({copy.get(), a.dtype, a.shape, dense}, b, out);
+  }
+  if (auto copy = pack(p, p.b, b)) {
+    Strides dense = stave::contiguous_strides(Shape(b.shape));
+    return run_matmul(a, {copy.get(), b.dtype, b.shape, dense}, out);
+  }
   merge_batch_into_rows(p);
-
-  TileWalk batch(p.batch, 3, -1, 1, 1);
-  Index work = p.m() * p.n() * p.k();
-  // Larger products run one after the other, each on all of BLAS's threads.
-  Index grain = work <= single_threaded ? std::max<Index>(1, 8 * cheap_grain / work) : batch.count();
-  parallel_for(batch.count(), grain, [&](Index first, Index last) {
-    TileWalk walk = batch;
-    walk.seek(first);
-    for (Index i = first; i < last; ++i, walk.next()) multiply_one(p, walk);
-  });
+  FloatProducts(p).run();
 }
 
 }  // namespace stave_cpu

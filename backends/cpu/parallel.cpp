@@ -7,6 +7,8 @@
 
 namespace stave_cpu {
 
+int thread_count() { return tbb::this_task_arena::max_concurrency(); }
+
 // Isolated: while it waits, this thread may run pieces of this loop only. Otherwise it could pick up a task of the
 // user's own oneTBB loop, which would then perform its operations under this thread's handlers.
 void parallel_for_split(Index n, Index grain, RangeBody body) {

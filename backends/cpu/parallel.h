@@ -25,6 +25,9 @@ class RangeBody {
 /// What pays for waking a second thread, in elements of a cheap operation (measured: a fork and join costs 2 us).
 inline constexpr Index cheap_grain = 1 << 16;
 
+/// How many threads a loop may use here.
+int thread_count();
+
 void parallel_for_split(Index n, Index grain, RangeBody body);
 
 /// Runs `body` over parts of [0, n), none shorter than about `grain`; where a range is cut depends on the machine, so a

@@ -32,6 +32,10 @@ class Keys {
   KeyWords operator[](Index i) const {
     TileWalk walk(axes_, 1, -1, 1, 1);
     walk.seek(i);
+    return at(walk);
+  }
+  TileWalk walk() const { return TileWalk(axes_, 1, -1, 1, 1); }
+  KeyWords at(const TileWalk& walk) const {
     const char* at = data_ + walk.offset(0);
     return {*reinterpret_cast<const std::uint32_t*>(at), *reinterpret_cast<const std::uint32_t*>(at + second_)};
   }
@@ -118,9 +122,11 @@ void run_fold_in(const View& keys_view, const View& data, const View& out) {
   auto* to = static_cast<std::uint32_t*>(out.data);
   parallel_for(n, hash_grain / 16, [&](Index first, Index last) {
     TileWalk walk(axes, 1, -1, 1, 1);
+    TileWalk key = keys.walk();
     walk.seek(first);
-    for (Index i = first; i < last; ++i, walk.next()) {
-      KeyWords folded = hash(keys[i], *reinterpret_cast<const std::uint32_t*>(static_cast<const char*>(data.data) + walk.offset(0)));
+    key.seek(first);
+    for (Index i = first; i < last; ++i, walk.next(), key.next()) {
+      KeyWords folded = hash(keys.at(key), *reinterpret_cast<const std::uint32_t*>(static_cast<const char*>(data.data) + walk.offset(0)));
       to[2 * i] = folded.k0;
       to[2 * i + 1] = folded.k1;
     }

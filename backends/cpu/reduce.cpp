@@ -81,7 +81,8 @@ SortedAxes sorted_axes(const View& in, const Shape& reduced, Index size, Index o
     axes.push_back(axis);
   }
   std::reverse(axes.begin(), axes.end());
-  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return distance(a) > distance(b); });
+  for (std::size_t i = 1; i < axes.size(); ++i)  // std::stable_sort would allocate
+    for (std::size_t j = i; j > 0 && distance(axes[j - 1]) < distance(axes[j]); --j) std::swap(axes[j - 1], axes[j]);
   return axes;
 }
 
@@ -213,27 +214,32 @@ class Rows {
     }
   }
 
-  // Rows of a few elements would spend their time in calls: many of them are transposed in a buffer and added up as
-  // columns.
-  static constexpr Index short_row = 32, together = 128;
+  // Rows of a few hundred elements would spend their time in calls: many go to one. Those of a few elements are even
+  // transposed in a buffer, and added up as columns.
+  static constexpr Index few = 16, short_row = 512, together = 128;
   bool short_rows() const {
-    return plan_.folded.empty() && !plan_.kept.empty() && plan_.inner.length <= short_row &&
-           plan_.kept.back().length >= 16 && plan_.kept.back().step[1] == plan_.size;
+    bool dense = plan_.inner.step[0] == plan_.size && plan_.inner.length <= short_row;
+    return plan_.folded.empty() && !plan_.kept.empty() && (dense || plan_.inner.length <= few) &&
+           plan_.kept.back().length >= 4 && plan_.kept.back().step[1] == plan_.size;
   }
   void run_short_rows() const {
     TileWalk tiles(plan_.kept, 2, -1, 1, together);
-    Index length = plan_.inner.length, size = plan_.size;
+    Index length = plan_.inner.length, size = plan_.size, step = plan_.kept.back().step[0];
     parallel_for(tiles.count(), std::max<Index>(1, cheap_grain / (together * length)), [&](Index first, Index last) {
-      alignas(64) char buffer[short_row * together * 8];
+      alignas(64) char buffer[few * together * 8];
       alignas(64) char accumulator[together * 16];
       TileWalk walk = tiles;
       walk.seek(first);
       for (Index t = first; t < last; ++t, walk.next()) {
         Index n = walk.columns();
-        copy_tile(buffer, n * size, size, plan_.in + walk.offset(0), plan_.inner.step[0], plan_.kept.back().step[0], length,
-                  n, size);
+        const char* in = plan_.in + walk.offset(0);
         plan_.reduction.start(accumulator, n);
-        plan_.reduction.columns(buffer, length, n, n, accumulator);
+        if (length <= few) {
+          copy_tile(buffer, n * size, size, in, plan_.inner.step[0], step, length, n, size);
+          plan_.reduction.columns(buffer, length, n, n, accumulator);
+        } else {
+          plan_.reduction.rows(in, n, step / size, length, accumulator);
+        }
         plan_.reduction.finish(accumulator, n, plan_.out + walk.offset(1));
       }
     });
@@ -269,9 +275,9 @@ class Columns {
         chunks_((rows_.length + row_chunk_ - 1) / row_chunk_),
         elements_(length_of(plan.kept) * plan.inner.length * folded_.count() * rows_.length),
         split_(kept_.count(), folded_.count() * chunks_, elements_) {
-    // Narrow contiguous rows are joined to wide ones, whose columns are then folded.
-    if (dense_ && kept_.count() == length_of(plan.kept) && width_ <= 64 && rows_.step[0] == width_ * plan.size)
-      joined_ = std::max<Index>(1, std::min(512 / width_, rows_.length));
+    // Narrow contiguous rows, if there are many, are joined to wide ones, whose columns are then folded.
+    if (rows_.length * width_ >= 2048 && dense_ && kept_.count() == length_of(plan.kept) && width_ <= 64 && rows_.step[0] == width_ * plan.size)
+      while (2 * joined_ * width_ <= 512 && 2 * joined_ <= rows_.length) joined_ *= 2;
   }
 
   void run() const { run_split(split_, elements_, most_bytes(), *this, *this); }
@@ -342,7 +348,7 @@ class Columns {
   /// joined_ rows as one: its columns c, c + n, c + 2 n, ... belong together.
   void fold_joined(const TileWalk& kept, Index first, Index last, char* accumulator) const {
     Index n = kept.columns(), wide = n * joined_;
-    alignas(64) char joined[512 * 16], column[64 * 16];
+    alignas(64) char joined[512 * 16];
     plan_.reduction.start(joined, wide);
     for_pieces(kept, first, last, [&](const char* in, Index rows) {
       Index whole = rows / joined_, rest = rows % joined_;
@@ -353,11 +359,14 @@ class Columns {
       fold_rest(in + whole * wide * plan_.size, rest * n, wide, padded);
       plan_.reduction.merge(joined, padded, wide);
     });
-    plan_.reduction.start(accumulator, n);
-    for (Index j = 0; j < joined_; ++j) {
-      slice(joined, wide, j * n, n, column);
-      plan_.reduction.merge(accumulator, column, n);
+    for (; wide > n; wide /= 2) {  // the second half onto the first
+      alignas(64) char halves[2][256 * 16];
+      slice(joined, wide, 0, wide / 2, halves[0]);
+      slice(joined, wide, wide / 2, wide / 2, halves[1]);
+      plan_.reduction.merge(halves[0], halves[1], wide / 2);
+      std::copy_n(halves[0], wide / 2 * plan_.accumulator_bytes(), joined);
     }
+    std::copy_n(joined, n * plan_.accumulator_bytes(), accumulator);
   }
   void fold_rest(const char* in, Index n, Index wide, char* padded) const {
     alignas(64) char part[512 * 16];

@@ -1,6 +1,9 @@
 // Merging axes, walking tiles, copying them.
 #include <stave/backends/cpu/strided.h>
 
+#include <emmintrin.h>
+
+#include <algorithm>
 #include <cstring>
 
 #include <stave/backends/cpu/parallel.h>
@@ -75,14 +78,18 @@ void TileWalk::push(const Axis& axis, Index tile) {
   digits_.push_back(digit);
 }
 
-TileWalk::TileWalk(const Axes& axes, int operands, int row_axis, Index rows, Index columns) : operands_(operands) {
+TileWalk::TileWalk(const Axes& axes, int operands, int row_axis, Index rows, Index columns, bool down)
+    : operands_(operands) {
   int inner = static_cast<int>(axes.size()) - 1;
   for (int a = 0; a < inner; ++a)
     if (a != row_axis) push(axes[static_cast<std::size_t>(a)], 1);
-  row_digit_ = static_cast<int>(digits_.size());
-  push(row_axis < 0 ? Axis{} : axes[static_cast<std::size_t>(row_axis)], rows);
-  column_digit_ = row_digit_ + 1;
-  push(inner < 0 ? Axis{} : axes.back(), columns);
+  int next = static_cast<int>(digits_.size());
+  row_digit_ = next + down;
+  column_digit_ = next + !down;
+  Axis row = row_axis < 0 ? Axis{} : axes[static_cast<std::size_t>(row_axis)], column = inner < 0 ? Axis{} : axes.back();
+  if (down) push(column, columns);
+  push(row, rows);
+  if (!down) push(column, columns);
 }
 
 void TileWalk::seek(Index tile) {
@@ -127,7 +134,7 @@ const T& at(const char* p, Index offset) {
   return *reinterpret_cast<const T*>(p + offset);
 }
 
-/// Four by four, in registers: what makes a transposing copy cheap.
+/// Four by four, in registers.
 template <class T>
 void transpose_four(char* dst, Index dst_row, const char* src, Index src_column) {
   typedef T Four __attribute__((vector_size(4 * sizeof(T))));
@@ -141,13 +148,34 @@ void transpose_four(char* dst, Index dst_row, const char* src, Index src_column)
   for (int i = 0; i < 4; ++i) std::memcpy(dst + i * dst_row, &rows[i], sizeof(Four));
 }
 
+void copy_bytes(char* dst, const char* src, Index bytes, bool stream) {
+  if (stream) stream_bytes(dst, src, bytes);
+  else std::memcpy(dst, src, static_cast<std::size_t>(bytes));
+}
+
+/// side x side elements by way of a buffer, so that each cache line of both is touched once: at distances that are
+/// powers of two they all fall into one set of the cache, which keeps a dozen.
+template <class T, Index side>
+void transpose_square(char* dst, Index dst_row, const char* src, Index src_column, bool stream) {
+  constexpr Index size = sizeof(T), row = side * size;
+  alignas(64) char buffer[side * row];
+  for (Index c = 0; c < side; c += 4)
+    for (Index r = 0; r < side; r += 4)
+      transpose_four<T>(buffer + r * row + c * size, row, src + c * src_column + r * size, src_column);
+  for (Index r = 0; r < side; ++r) copy_bytes(dst + r * dst_row, buffer + r * row, row, stream);
+}
+
 /// Source columns are dense (src_row == size), destination rows are.
 template <class T>
-void transpose_tile(char* dst, Index dst_row, const char* src, Index src_column, Index rows, Index columns) {
-  constexpr Index size = sizeof(T);
+void transpose_tile(char* dst, Index dst_row, const char* src, Index src_column, Index rows, Index columns, bool stream) {
+  constexpr Index size = sizeof(T), side = size == 8 ? 8 : 16;
+  Index square_rows = rows - rows % side, square_columns = columns - columns % side;
+  for (Index c = 0; c < square_columns; c += side)
+    for (Index r = 0; r < square_rows; r += side)
+      transpose_square<T, side>(dst + r * dst_row + c * size, dst_row, src + c * src_column + r * size, src_column, stream);
   Index whole_rows = rows & ~Index{3}, whole_columns = columns & ~Index{3};
   for (Index c = 0; c < whole_columns; c += 4)
-    for (Index r = 0; r < whole_rows; r += 4)
+    for (Index r = c < square_columns ? square_rows : 0; r < whole_rows; r += 4)
       transpose_four<T>(dst + r * dst_row + c * size, dst_row, src + c * src_column + r * size, src_column);
   for (Index c = 0; c < columns; ++c)
     for (Index r = c < whole_columns ? whole_rows : 0; r < rows; ++r)
@@ -156,13 +184,13 @@ void transpose_tile(char* dst, Index dst_row, const char* src, Index src_column,
 
 template <class T>
 void copy_elements(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column,
-                   Index rows, Index columns) {
+                   Index rows, Index columns, bool stream) {
   constexpr Index size = sizeof(T);
   if (dst_column == size && src_row == size && src_column != size && rows >= 4 && columns >= 4)
-    return transpose_tile<T>(dst, dst_row, src, src_column, rows, columns);
+    return transpose_tile<T>(dst, dst_row, src, src_column, rows, columns, stream);
   for (Index r = 0; r < rows; ++r, dst += dst_row, src += src_row) {
-    if (dst_column == size && src_column == size && columns > 16)
-      std::memcpy(dst, src, static_cast<std::size_t>(columns * size));
+    if (dst_column == size && src_column == size && columns >= 16)
+      copy_bytes(dst, src, columns * size, stream);
     else if (dst_column == size && src_column == 0 && columns > 4)
       fill_with<T>(dst, src, columns);
     else if (dst_column == size)
@@ -181,11 +209,21 @@ void fill_elements(void* dst, const void* value, Index n, Index size) {
 }
 
 void copy_tile(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column, Index rows,
-               Index columns, Index size) {
-  if (size == 1) copy_elements<std::uint8_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns);
-  else if (size == 4) copy_elements<std::uint32_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns);
-  else copy_elements<std::uint64_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns);
+               Index columns, Index size, bool stream) {
+  if (size == 1) copy_elements<std::uint8_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns, stream);
+  else if (size == 4) copy_elements<std::uint32_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns, stream);
+  else copy_elements<std::uint64_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns, stream);
 }
+
+void stream_bytes(char* dst, const char* src, Index bytes) {
+  Index head = std::min(bytes, static_cast<Index>(-reinterpret_cast<std::uintptr_t>(dst) & 15));
+  std::memcpy(dst, src, static_cast<std::size_t>(head));
+  Index i = head;
+  for (; i + 16 <= bytes; i += 16)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i)));
+  std::memcpy(dst + i, src + i, static_cast<std::size_t>(bytes - i));
+}
+void end_streams() { _mm_sfence(); }
 
 void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index size) {
   const Index* strides[] = {dst.strides.data(), src.strides.data()};
@@ -196,8 +234,9 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
 
   int inner = static_cast<int>(axes.size()) - 1;
   int row_axis = dense_axis(axes, 0, 2, sizes);
+  bool transposing = row_axis >= 0;
   Index columns = axes.back().length, rows = 1;
-  if (row_axis >= 0) {  // transposing: whole cache lines of both, and no more than the first cache holds
+  if (transposing) {  // transposing: whole cache lines of both, and no more than the first cache holds
     columns = std::min<Index>(columns, 64);
     rows = std::min<Index>(axes[static_cast<std::size_t>(row_axis)].length, 64);
   } else {
@@ -206,13 +245,16 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
     if (row_axis >= 0) rows = std::min(axes[static_cast<std::size_t>(row_axis)].length, std::max<Index>(1, 16384 / columns));
   }
   auto step = [&](int axis, int k) { return axis < 0 ? 0 : axes[static_cast<std::size_t>(axis)].step[k]; };
-  TileWalk tiles(axes, 2, row_axis, rows, columns);
+  Index bytes = element_count(shape) * size;
+  bool stream = bytes >= (transposing ? stream_scattered : stream_contiguous);
+  TileWalk tiles(axes, 2, row_axis, rows, columns, transposing);
   parallel_for(tiles.count(), std::max<Index>(1, cheap_grain / (rows * columns)), [&](Index first, Index last) {
     TileWalk walk = tiles;
     walk.seek(first);
     for (Index t = first; t < last; ++t, walk.next())
       copy_tile(dst.data + walk.offset(0), step(row_axis, 0), step(inner, 0), src.data + walk.offset(1), step(row_axis, 1),
-                step(inner, 1), walk.rows(), walk.columns(), size);
+                step(inner, 1), walk.rows(), walk.columns(), size, stream);
+    end_streams();
   });
 }
 

@@ -30,8 +30,9 @@ Axes merged_axes(std::span<const Index> shape, std::span<const Index* const> str
 /// Walks tiles: where each operand stands, and how large the tile is there.
 class TileWalk {
  public:
-  /// Tiles of at most rows x columns over the axes row_axis (-1: none) and the last one.
-  TileWalk(const Axes& axes, int operands, int row_axis, Index rows, Index columns);
+  /// Tiles of at most rows x columns over the axes row_axis (-1: none) and the last one, along the last one first or, if
+  /// `down`, along row_axis.
+  TileWalk(const Axes& axes, int operands, int row_axis, Index rows, Index columns, bool down = false);
   /// How many tiles there are.
   Index count() const { return count_; }
   void seek(Index tile);
@@ -64,9 +65,16 @@ class TileWalk {
 /// densest; -1 if all run along the last axis or stand still.
 int dense_axis(const Axes& axes, int first, int operands, const Index* sizes);
 
-/// dst[r, c] = src[r, c] for elements of 1, 4 or 8 bytes.
+/// dst[r, c] = src[r, c] for elements of 1, 4 or 8 bytes; past the caches where dense rows allow it and `stream` is set.
 void copy_tile(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column, Index rows,
-               Index columns, Index size);
+               Index columns, Index size, bool stream = false);
+
+/// Copies past the caches, for results that are too large to be found there again: a store that misses would first read
+/// the line that it is about to overwrite. A thread that streamed calls end_streams() before others may read.
+void stream_bytes(char* dst, const char* src, Index bytes);
+void end_streams();
+/// Bytes of a result from which streaming pays (measured): contiguous, and written in pieces far apart.
+inline constexpr Index stream_contiguous = Index{32} << 20, stream_scattered = Index{4} << 20;
 
 /// Fills dst[0 .. n) with the element at `value`.
 void fill_elements(void* dst, const void* value, Index n, Index size);

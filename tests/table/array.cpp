@@ -18,7 +18,9 @@ std::size_t flat(const Shape& shape, const Shape& position) {
   return static_cast<std::size_t>(index);
 }
 
-std::size_t axis_at(Index axis, std::size_t rank) { return static_cast<std::size_t>(axis < 0 ? axis + static_cast<Index>(rank) : axis); }
+std::size_t axis_at(Index axis, std::size_t rank) {
+  return static_cast<std::size_t>(axis < 0 ? axis + static_cast<Index>(rank) : axis);
+}
 
 Shape reversed(Shape shape) {
   std::reverse(shape.begin(), shape.end());
@@ -37,8 +39,8 @@ Real rounded(Real value, Dtype dtype) {
   const Real range = std::ldexp(Real(1), 8 * static_cast<int>(size_of(dtype)));
   const bool is_signed = dtype == int32 || dtype == int64;
   const Real low = is_signed ? -range / 2 : 0;
-  if (!(value < low || value >= low + range)) return std::trunc(value);
-  return value - range * std::floor((value - low) / range);
+  const Real whole = std::trunc(value);
+  return whole - range * std::floor((whole - low) / range);
 }
 
 void for_each_position(const Shape& shape, const std::function<void(const Shape&)>& f) {
@@ -101,6 +103,9 @@ Shape broadcast_shape(const Shape& a, const Shape& b) {
 
 Array lane(const Array& x, Index axis, Index index) {
   const auto along = static_cast<Index>(axis_at(axis, x.shape.size()));
+  if (along < 0 || along >= x.shape.rank() || index >= x.shape[static_cast<std::size_t>(along)])
+    throw std::out_of_range("there is no lane " + std::to_string(index) + " along axis " + std::to_string(axis) +
+                            " of " + x.shape.str());
   return make(x.dtype, without_axis(x.shape, along), [&](const Shape& position) {
     Shape in = position;
     in.insert(in.begin() + along, index);
@@ -110,15 +115,14 @@ Array lane(const Array& x, Index axis, Index index) {
 
 Dtype promoted(Dtype a, Dtype b) {
   constexpr Dtype B = bool_, u8 = uint8, u32 = uint32, i32 = int32, i64 = int64, f32 = float32, f64 = float64;
-  constexpr Dtype dtypes[dtype_count][dtype_count] = {
-      // bool uint8 uint32 int32 int64 float32 float64
-      {B, u8, u32, i32, i64, f32, f64},      // bool
-      {u8, u8, u32, i32, i64, f32, f64},     // uint8
-      {u32, u32, u32, i64, i64, f32, f64},   // uint32
-      {i32, i32, i64, i32, i64, f32, f64},   // int32
-      {i64, i64, i64, i64, i64, f32, f64},   // int64
-      {f32, f32, f32, f32, f32, f32, f64},   // float32
-      {f64, f64, f64, f64, f64, f64, f64}};  // float64
+  constexpr Dtype dtypes[dtype_count][dtype_count] = {// bool uint8 uint32 int32 int64 float32 float64
+                                                      {B, u8, u32, i32, i64, f32, f64},      // bool
+                                                      {u8, u8, u32, i32, i64, f32, f64},     // uint8
+                                                      {u32, u32, u32, i64, i64, f32, f64},   // uint32
+                                                      {i32, i32, i64, i32, i64, f32, f64},   // int32
+                                                      {i64, i64, i64, i64, i64, f32, f64},   // int64
+                                                      {f32, f32, f32, f32, f32, f32, f64},   // float32
+                                                      {f64, f64, f64, f64, f64, f64, f64}};  // float64
   return dtypes[static_cast<int>(a)][static_cast<int>(b)];
 }
 
@@ -142,7 +146,8 @@ Tensor to_tensor(const Array& x) {
 namespace {
 
 Tensor transposed(const Array& x) {
-  if (x.shape.rank() == 1) return flip(to_tensor(make(x.dtype, x.shape, [&](const Shape& p) { return x({x.shape[0] - 1 - p[0]}); })));
+  if (x.shape.rank() == 1)
+    return flip(to_tensor(make(x.dtype, x.shape, [&](const Shape& p) { return x({x.shape[0] - 1 - p[0]}); })));
   return transpose(to_tensor(make(x.dtype, reversed(x.shape), [&](const Shape& p) { return x(reversed(p)); })));
 }
 
@@ -179,8 +184,10 @@ Tensor to_tensor(const Array& x, Layout layout, Index axis) {
                                                       : to_tensor(x);
   const bool expected = layout == Layout::contiguous;
   const auto long_axes = std::count_if(x.shape.begin(), x.shape.end(), [](Index length) { return length > 1; });
-  const bool possible = x.shape.elements() > 1 && (layout != Layout::transposed || long_axes > 1 || x.shape.rank() == 1);
-  if (possible && result.is_contiguous() != expected) throw std::logic_error("table: a layout is not what it is meant to be");
+  const bool possible =
+      x.shape.elements() > 1 && (layout != Layout::transposed || long_axes > 1 || x.shape.rank() == 1);
+  if (possible && result.is_contiguous() != expected)
+    throw std::logic_error("table: a layout is not what it is meant to be");
   return result;
 }
 

@@ -37,11 +37,9 @@ void for_each_position(const Shape& shape, const std::function<void(const Shape&
 /// The array with f(position) at each position. Integers wrap around; floats are not rounded, being references.
 Array make(Dtype dtype, const Shape& shape, const std::function<Real(const Shape&)>& f);
 
-/// Values of a small range of integers, each once... 0, 1, 2, as a list.
-std::vector<Index> counting(Index n);
-
 // Shapes and positions.
-Shape with_axis(Shape shape, Index axis, Index length);  // a new axis at `axis`; negative: counted from the end of the result
+Shape with_axis(Shape shape, Index axis,
+                Index length);  // a new axis at `axis`; negative: counted from the end of the result
 Shape without_axis(Shape shape, Index axis);
 Shape concatenated(const Shape& a, const Shape& b);
 Shape part(const Shape& shape, Index first, Index last);  // axes first, ..., last - 1
@@ -50,7 +48,7 @@ Shape broadcast_position(const Shape& from, const Shape& position);
 /// The shape that both broadcast to.
 Shape broadcast_shape(const Shape& a, const Shape& b);
 
-/// Entry `index` along `axis`.
+/// Entry `index` along `axis`. Throws if there is none.
 Array lane(const Array& x, Index axis, Index index);
 /// The dtype that operands of dtypes a and b are promoted to, by the table of the array API standard, and JAX's where it is silent.
 Dtype promoted(Dtype a, Dtype b);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include <stave/handlers/jvp_flat.h>
 #include <stave/handlers/vjp.h>
 #include <stave/handlers/vmap_flat.h>
 
@@ -50,10 +51,13 @@ std::vector<Mapping> mappings(const Case& c) {
 
 std::string text(const std::vector<MapAxis>& axes) {
   std::string result;
-  for (const MapAxis& axis : axes) result += (result.empty() ? "" : ", ") + (axis.mapped ? std::to_string(axis.axis) : "unmapped");
+  for (const MapAxis& axis : axes)
+    result += (result.empty() ? "" : ", ") + (axis.mapped ? std::to_string(axis.axis) : "unmapped");
   return "{" + result + "}";
 }
-std::string text(const Mapping& mapping) { return "in_axes " + text(mapping.in) + ", out_axes " + std::to_string(mapping.out); }
+std::string text(const Mapping& mapping) {
+  return "in_axes " + text(mapping.in) + ", out_axes " + std::to_string(mapping.out);
+}
 
 /// `out` for a result of this rank: -2 becomes -1 where there is one axis only.
 Index out_axis(Index out, int rank) { return out == -2 ? second_last(rank) : out; }
@@ -92,7 +96,9 @@ struct Batch {
   std::vector<Tensor> tensors;
 };
 
-Shape batched(const Shape& shape, MapAxis axis, Index size) { return axis.mapped ? with_axis(shape, axis.axis, size) : shape; }
+Shape batched(const Shape& shape, MapAxis axis, Index size) {
+  return axis.mapped ? with_axis(shape, axis.axis, size) : shape;
+}
 
 // Where axis `repeat` of a shape is after `axis` has been put into it.
 Index shifted(Index repeat, const Shape& shape, MapAxis axis) {
@@ -101,8 +107,8 @@ Index shifted(Index repeat, const Shape& shape, MapAxis axis) {
   return shape.rank() > 0 && at <= repeat ? repeat + 1 : repeat;
 }
 
-Batch draw_batch(const Case& c, const std::vector<MapAxis>& inner, Index inner_size, const std::vector<MapAxis>& outer = {},
-                 Index outer_size = 0) {
+Batch draw_batch(const Case& c, const std::vector<MapAxis>& inner, Index inner_size,
+                 const std::vector<MapAxis>& outer = {}, Index outer_size = 0) {
   Random random(c.seed + "/lanes");
   Batch batch;
   for (std::size_t i = 0; i < c.arrays.size(); ++i) {
@@ -123,6 +129,11 @@ Batch draw_batch(const Case& c, const std::vector<MapAxis>& inner, Index inner_s
 constexpr Index lane_count = 3;
 
 Arrays looped(const Function& f, const Arrays& lane) { return to_arrays(f(to_tensors(lane))); }
+
+void add_to(Arrays& sums, const Arrays& terms) {
+  for (std::size_t k = 0; k < sums.size(); ++k)
+    for (std::size_t i = 0; i < sums[k].values.size(); ++i) sums[k].values[i] += terms[k].values[i];
+}
 
 void compare_lanes(const Case& c, const std::string& what, const Arrays& got, const Arrays& expected) {
   compare(what, Kind::lanes, got, expected, c.row.bitwise ? 0 : 1);
@@ -153,86 +164,115 @@ void check_vmap(const Case& c) {
 }
 
 // ---- with derivatives -------------------------------------------------------------------------------------
+// Derivatives of a lane are what the cells without vmap have checked.
 
 namespace {
 
-/// (all inputs, cotangents) -> cotangents of the active inputs.
-Function pullback_of(const Case& c) {
-  return [&c](std::span<const Tensor> inputs) {
+/// The function of the active inputs, where all inputs are `all`.
+auto by_active(const Case& c, const std::vector<Tensor>& all, const Function& f) {
+  return [&c, &all, &f](std::span<const Tensor> xs) {
+    std::vector<Tensor> inputs = all;
+    for (std::size_t k = 0; k < c.active.size(); ++k) inputs[c.active[k]] = xs[k];
+    return f(inputs);
+  };
+}
+
+/// (all inputs, tangents of the active ones) -> tangents of the outputs.
+Function pushforward_of(const Case& c, const Function& f) {
+  return [&c, &f](std::span<const Tensor> inputs) {
     const std::vector<Tensor> all(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(c.tensors.size()));
-    const auto by_active = [&](std::span<const Tensor> xs) {
-      std::vector<Tensor> mixed = all;
-      for (std::size_t k = 0; k < c.active.size(); ++k) mixed[c.active[k]] = xs[k];
-      return c.call(mixed);
-    };
-    const std::vector<Tensor> gradient =
-        vjp_flat(by_active, c.active_of(all), "vjp").pullback(inputs.subspan(c.tensors.size()));
+    return jvp_flat(by_active(c, all, f), c.active_of(all), inputs.subspan(c.tensors.size())).tangents;
+  };
+}
+
+/// (all inputs, cotangents of the outputs) -> cotangents of the active inputs.
+Function pullback_of(const Case& c, const Function& f) {
+  return [&c, &f](std::span<const Tensor> inputs) {
+    const std::vector<Tensor> all(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(c.tensors.size()));
+    const FlatVjp vjp = vjp_flat(by_active(c, all, f), c.active_of(all), "vjp");
+    const std::vector<Tensor> gradient = vjp.pullback(inputs.subspan(c.tensors.size()));
     return Outputs(gradient.begin(), gradient.end());
   };
 }
 
-/// Cotangents for all lanes, these along axis `out`; only outputs that are floats have some.
-Arrays draw_cotangents(const Case& c, Index out) {
-  Random random(c.seed + "/cotangents");
-  Arrays result;
-  for (const Array& output : to_arrays(c.call(c.tensors)))
-    result.push_back(random.weights(output.dtype, with_axis(output.shape, out_axis(out, output.shape.rank()), lane_count)));
-  return result;
+/// The inputs of the two functions above for all lanes, drawn for one mapping.
+struct Derivation {
+  Derivation(const Case& c, const Mapping& mapping)
+      : batch(draw_batch(c, mapping.in, lane_count)), in(mapping.in), active(c.active_of(mapping.in)) {
+    Random random(c.seed + "/derivative");
+    tangents = random.weights_like(c.active_of(batch.arrays));
+    for (const Array& output : to_arrays(c.call(c.tensors))) {
+      if (!is_float(output.dtype))
+        throw Mismatch("an output beside the differentiable ones is no float: extend batching.cpp");
+      out.emplace_back(out_axis(mapping.out, output.shape.rank()));
+      cotangents.push_back(random.weights(output.dtype, with_axis(output.shape, out.back().axis, lane_count)));
+    }
+  }
+  Arrays lane(const Arrays& weights, const std::vector<MapAxis>& axes, Index b) const {
+    return joined(lanes_of(batch.arrays, in, b), lanes_of(weights, axes, b));
+  }
+
+  Batch batch;
+  std::vector<MapAxis> in, active, out;  // along which axes inputs, active inputs and outputs have the lanes
+  Arrays tangents, cotangents;
+};
+
+std::string in_lane(const Mapping& mapping, Index b, const char* what) {
+  return text(mapping) + ", lane " + std::to_string(b) + ": " + what;
 }
 
-// The functions that are differentiated have floats for outputs; integers beside them are not asked for here.
-bool all_floats(const Arrays& xs) {
-  return std::all_of(xs.begin(), xs.end(), [](const Array& x) { return is_float(x.dtype); });
-}
-
-Arrays gradient_of_lane(const Case& c, const Batch& batch, const Mapping& mapping, const Arrays& cotangents, Index b) {
-  return looped(pullback_of(c), joined(lanes_of(batch.arrays, mapping.in, b), out_lanes(cotangents, mapping.out, b)));
+/// vmap of a derivative: each lane has what the derivative gives for it alone.
+void check_vmap_of(const Case& c, Function (*derivative_of)(const Case&, const Function&), bool forward) {
+  const Function f = [&](auto xs) { return c.call(xs); };
+  const Function derivative = derivative_of(c, f);
+  for (const Mapping& mapping : mappings(c)) {
+    const Derivation d(c, mapping);
+    const Arrays& weights = forward ? d.tangents : d.cotangents;
+    const std::vector<MapAxis>& axes = forward ? d.active : d.out;
+    const Function mapped = vmapped(derivative, joined(d.in, axes), mapping.out, lane_count);
+    const Arrays results = to_arrays(mapped(joined(d.batch.tensors, to_tensors(weights))));
+    for (Index b = 0; b < lane_count; ++b)
+      compare(in_lane(mapping, b, "derivative"), Kind::lanes, out_lanes(results, mapping.out, b),
+              looped(derivative, d.lane(weights, axes, b)));
+  }
 }
 
 }  // namespace
 
-void check_vmap_of_vjp(const Case& c) {
+void check_vmap_of_jvp(const Case& c) { check_vmap_of(c, pushforward_of, true); }
+void check_vmap_of_vjp(const Case& c) { check_vmap_of(c, pullback_of, false); }
+
+void check_jvp_of_vmap(const Case& c) {
+  const Function f = [&](auto xs) { return c.call(xs); };
   for (const Mapping& mapping : mappings(c)) {
-    const Batch batch = draw_batch(c, mapping.in, lane_count);
-    const Arrays cotangents = draw_cotangents(c, mapping.out);
-    if (!all_floats(cotangents)) throw Mismatch("an output beside the differentiable ones is no float: extend batching.cpp");
-    std::vector<MapAxis> in = mapping.in;
-    for (const Array& cotangent : cotangents) in.emplace_back(out_axis(mapping.out, cotangent.shape.rank() - 1));
-    const Function f = vmapped(pullback_of(c), in, mapping.out, lane_count);
-    const Arrays results = to_arrays(f(joined(batch.tensors, to_tensors(cotangents))));
+    const Derivation d(c, mapping);
+    const Function mapped = vmapped(f, mapping.in, mapping.out, lane_count);
+    const Arrays got = to_arrays(pushforward_of(c, mapped)(joined(d.batch.tensors, to_tensors(d.tangents))));
     for (Index b = 0; b < lane_count; ++b)
-      compare(text(mapping) + ", lane " + std::to_string(b) + ": cotangent", Kind::lanes, out_lanes(results, mapping.out, b),
-              gradient_of_lane(c, batch, mapping, cotangents, b));
+      compare(in_lane(mapping, b, "tangent"), Kind::lanes, lanes_of(got, d.out, b),
+              looped(pushforward_of(c, f), d.lane(d.tangents, d.active, b)));
   }
 }
 
 // The cotangent of a mapped input has each lane's in its place; that of an unmapped one is the sum over the lanes.
 void check_vjp_of_vmap(const Case& c) {
+  const Function f = [&](auto xs) { return c.call(xs); };
   for (const Mapping& mapping : mappings(c)) {
-    const Batch batch = draw_batch(c, mapping.in, lane_count);
-    const Arrays cotangents = draw_cotangents(c, mapping.out);
-    const Function f = vmapped([&](auto xs) { return c.call(xs); }, mapping.in, mapping.out, lane_count);
-    const auto by_active = [&](std::span<const Tensor> xs) {
-      std::vector<Tensor> mixed = batch.tensors;
-      for (std::size_t k = 0; k < c.active.size(); ++k) mixed[c.active[k]] = xs[k];
-      return f(mixed);
-    };
-    const FlatVjp vjp = vjp_flat(by_active, c.active_of(batch.tensors), "vjp");
-    const Arrays got = to_arrays(vjp.pullback(to_tensors(cotangents)));
+    const Derivation d(c, mapping);
+    const Function mapped = vmapped(f, mapping.in, mapping.out, lane_count);
+    const Arrays got = to_arrays(pullback_of(c, mapped)(joined(d.batch.tensors, to_tensors(d.cotangents))));
     Arrays sums;
     for (Index b = 0; b < lane_count; ++b) {
-      const Arrays lane = gradient_of_lane(c, batch, mapping, cotangents, b);
-      for (std::size_t k = 0; k < lane.size(); ++k) {
-        const MapAxis axis = mapping.in[c.active[k]];
-        const std::string what = text(mapping) + ", lane " + std::to_string(b) + ": cotangent of input " + std::to_string(c.active[k]);
-        if (axis.mapped) compare(what, Kind::lanes, lane_of(got[k], axis, b), lane[k]);
-        if (b == 0) sums.push_back(lane[k]);
-        else for (std::size_t i = 0; i < lane[k].values.size(); ++i) sums[k].values[i] += lane[k].values[i];
-      }
+      const Arrays lane = looped(pullback_of(c, f), d.lane(d.cotangents, d.out, b));
+      if (b == 0) sums = lane;
+      else add_to(sums, lane);
+      for (std::size_t k = 0; k < lane.size(); ++k)
+        if (d.active[k].mapped)
+          compare(in_lane(mapping, b, "cotangent"), Kind::lanes, lane_of(got[k], d.active[k], b), lane[k]);
     }
     for (std::size_t k = 0; k < sums.size(); ++k)
-      if (!mapping.in[c.active[k]].mapped)
-        compare(text(mapping) + ": cotangent of unmapped input " + std::to_string(c.active[k]), Kind::lanes, got[k], sums[k]);
+      if (!d.active[k].mapped)
+        compare(text(mapping) + ": cotangent of an unmapped input", Kind::lanes, got[k], sums[k]);
   }
 }
 
@@ -293,8 +333,8 @@ void check_vmap_of_vmap(const Case& c) {
       for (Index b = 0; b < lane_count; ++b) {
         const Arrays lanes = lanes_of(lanes_of(batch.arrays, nest.outer.in, a), nest.inner.in, b);
         compare_lanes(c,
-                      "outer " + text(nest.outer) + ", inner " + text(nest.inner) + ", lanes " + std::to_string(a) + ", " +
-                          std::to_string(b) + ": output",
+                      "outer " + text(nest.outer) + ", inner " + text(nest.inner) + ", lanes " + std::to_string(a) +
+                          ", " + std::to_string(b) + ": output",
                       out_lanes(out_lanes(results, nest.outer.out, a), nest.inner.out, b), looped(f, lanes));
       }
   }

@@ -13,8 +13,9 @@
 namespace table {
 
 const char* name_of(Transform transform) {
-  constexpr const char* names[] = {"value",      "jvp",         "vjp",         "vmap",        "jvp of vjp",
-                                   "vjp of jvp", "vmap of vjp", "vjp of vmap", "vmap of vmap"};
+  constexpr const char* names[] = {"value",       "jvp",         "vjp",         "vmap",       "jvp of jvp",
+                                   "jvp of vjp",  "jvp of vmap", "vjp of jvp",  "vjp of vjp", "vjp of vmap",
+                                   "vmap of jvp", "vmap of vjp", "vmap of vmap"};
   return names[static_cast<int>(transform)];
 }
 
@@ -113,7 +114,8 @@ Array Case::draw(Random& random, std::size_t i, const Shape& shape, Index repeat
 }
 
 Tensor Case::placed(const Array& values, std::size_t i, Index repeat) const {
-  if (values.shape.rank() == 0) return to_tensor(values, layout == Layout::contiguous ? Layout::contiguous : Layout::stepped, 0);
+  if (values.shape.rank() == 0)
+    return to_tensor(values, layout == Layout::contiguous ? Layout::contiguous : Layout::stepped, 0);
   const Index axis = repeated_axis(values.shape, repeat);
   const bool repeats = values.shape[static_cast<std::size_t>(axis)] > 1;
   return to_tensor(values, layout_of(i) == Layout::broadcast && !repeats ? Layout::contiguous : layout_of(i), axis);
@@ -128,8 +130,10 @@ Outputs Case::call_active(std::span<const Tensor> active_inputs) const {
 // ---- cells ------------------------------------------------------------------------------------------------
 
 void check_cell(const Case& c, Transform transform) {
-  constexpr void (*checks[])(const Case&) = {check_value,        check_jvp,         check_vjp,         check_vmap,        check_jvp_of_vjp,
-                                             check_vjp_of_jvp, check_vmap_of_vjp, check_vjp_of_vmap, check_vmap_of_vmap};
+  constexpr void (*checks[])(const Case&) = {check_value,       check_jvp,         check_vjp,         check_vmap,
+                                             check_jvp_of_jvp,  check_jvp_of_vjp,  check_jvp_of_vmap, check_vjp_of_jvp,
+                                             check_vjp_of_vjp,  check_vjp_of_vmap, check_vmap_of_jvp, check_vmap_of_vjp,
+                                             check_vmap_of_vmap};
   checks[static_cast<int>(transform)](c);
 }
 
@@ -170,10 +174,14 @@ Function under(Transform transform, Function f) {
     case Transform::jvp: return jvp_of(f);
     case Transform::vjp: return vjp_of(f);
     case Transform::vmap: return vmap_of(f);
+    case Transform::jvp_of_jvp: return jvp_of(jvp_of(f));
     case Transform::jvp_of_vjp: return jvp_of(vjp_of(f));
+    case Transform::jvp_of_vmap: return jvp_of(vmap_of(f));
     case Transform::vjp_of_jvp: return vjp_of(jvp_of(f));
-    case Transform::vmap_of_vjp: return vmap_of(vjp_of(f));
+    case Transform::vjp_of_vjp: return vjp_of(vjp_of(f));
     case Transform::vjp_of_vmap: return vjp_of(vmap_of(f));
+    case Transform::vmap_of_jvp: return vmap_of(jvp_of(f));
+    case Transform::vmap_of_vjp: return vmap_of(vjp_of(f));
     case Transform::vmap_of_vmap: break;
   }
   return vmap_of(vmap_of(f));
@@ -203,11 +211,11 @@ struct Tolerance {
   bool by_element;
 };
 constexpr Tolerance tolerances[] = {
-    {1, 1, true},          // value: times the row's accuracy
-    {128, 2e6, false},     // first derivatives: 1.5e-5 and 4e-10
-    {1024, 1e9, false},    // second derivatives: 1.2e-4 and 2e-7
-    {64, 64, false},       // the adjoint identity and the symmetry of second derivatives
-    {16, 16, false},       // lanes that are not bitwise equal
+    {1, 1, true},        // value: times the row's accuracy
+    {128, 2e6, false},   // first derivatives: 1.5e-5 and 4e-10
+    {1024, 1e9, false},  // second derivatives: 1.2e-4 and 2e-7
+    {64, 64, false},     // the adjoint identity and the symmetry of second derivatives
+    {16, 16, false},     // lanes that are not bitwise equal
 };
 
 Real epsilon_of(Dtype dtype) {
@@ -241,7 +249,9 @@ void compare(const std::string& what, Kind kind, const Array& got, const Array& 
     if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
   std::size_t i = 0;
   for_each_position(expected.shape, [&](const Shape& position) {
-    const Real size = !by_element ? largest : expected.magnitude.empty() ? std::abs(expected.values[i]) : expected.magnitude[i];
+    const Real size = !by_element                  ? largest
+                      : expected.magnitude.empty() ? std::abs(expected.values[i])
+                                                   : expected.magnitude[i];
     const Real a = got.values[i], b = expected.values[i];
     if (!same(a, b) && !(is_float(got.dtype) && same(a, rounded(b, got.dtype))) &&
         !(std::abs(a - b) <= unit * tolerance_of(kind, got.dtype) * size))
@@ -264,7 +274,8 @@ void compare(const std::string& what, Kind kind, Dtype dtype, Real got, Real exp
 
 std::vector<Tensor> cotangents_for(const Arrays& outputs, const Arrays& weights) {
   std::vector<Tensor> result;
-  for (std::size_t i = 0; i < outputs.size(); ++i) result.push_back(is_float(outputs[i].dtype) ? to_tensor(weights[i]) : Tensor());
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    result.push_back(is_float(outputs[i].dtype) ? to_tensor(weights[i]) : Tensor());
   return result;
 }
 

@@ -10,10 +10,22 @@
 
 namespace table {
 
-enum class Transform { value, jvp, vjp, vmap, jvp_of_vjp, vjp_of_jvp, vmap_of_vjp, vjp_of_vmap, vmap_of_vmap };
-inline constexpr Transform transforms[] = {Transform::value,       Transform::jvp,         Transform::vjp,
-                                           Transform::vmap,        Transform::jvp_of_vjp,  Transform::vjp_of_jvp,
-                                           Transform::vmap_of_vjp, Transform::vjp_of_vmap, Transform::vmap_of_vmap};
+enum class Transform {
+  value,
+  jvp,
+  vjp,
+  vmap,  // and all pairs of these three:
+  jvp_of_jvp,
+  jvp_of_vjp,
+  jvp_of_vmap,
+  vjp_of_jvp,
+  vjp_of_vjp,
+  vjp_of_vmap,
+  vmap_of_jvp,
+  vmap_of_vjp,
+  vmap_of_vmap
+};
+inline constexpr int transform_count = static_cast<int>(Transform::vmap_of_vmap) + 1;
 const char* name_of(Transform transform);
 /// Whether derivatives are taken.
 bool differentiates(Transform transform);
@@ -83,11 +95,15 @@ void check_refusal(const Case& c, Transform transform);
 void check_value(const Case& c);
 void check_jvp(const Case& c);
 void check_vjp(const Case& c);
-void check_jvp_of_vjp(const Case& c);
-void check_vjp_of_jvp(const Case& c);
 void check_vmap(const Case& c);
-void check_vmap_of_vjp(const Case& c);
+void check_jvp_of_jvp(const Case& c);
+void check_jvp_of_vjp(const Case& c);
+void check_jvp_of_vmap(const Case& c);
+void check_vjp_of_jvp(const Case& c);
+void check_vjp_of_vjp(const Case& c);
 void check_vjp_of_vmap(const Case& c);
+void check_vmap_of_jvp(const Case& c);
+void check_vmap_of_vjp(const Case& c);
 void check_vmap_of_vmap(const Case& c);
 
 // ---- comparisons ------------------------------------------------------------------------------------------

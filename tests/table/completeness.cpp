@@ -20,7 +20,8 @@ namespace {
 const std::map<std::string, std::string> exceptions = {};
 
 // A declaration at the start of a line whose result has a Tensor or Key in it: `Tensor sin(`, `std::pair<Tensor, Tensor> qr(`.
-const std::regex declaration(R"(^(?:inline )?(?:const )?(?:[\w:]+<.*\b(?:Tensor|Key)\b.*>|Tensor|Key)&? (operator[^\s\w(]+|\w+)\(.*)");
+const std::regex declaration(
+    R"(^(?:inline )?(?:const )?(?:[\w:]+<.*\b(?:Tensor|Key)\b.*>|Tensor|Key)&? (operator[^\s\w(]+|\w+)\(.*)");
 const std::regex reduction(R"(^STAVE_REDUCTION\((\w+)\).*)");
 const std::regex opened(R"(^namespace (\w+) \{.*)");
 
@@ -31,7 +32,8 @@ void scan(const std::filesystem::path& header, std::map<std::string, std::string
   while (std::getline(file, line)) {
     if (std::regex_match(line, match, opened)) space = match[1];
     else if (line.starts_with("}  // namespace")) space.clear();
-    else if (space == "stave" && (std::regex_match(line, match, declaration) || std::regex_match(line, match, reduction)))
+    else if (space == "stave" &&
+             (std::regex_match(line, match, declaration) || std::regex_match(line, match, reduction)))
       found.emplace(match[1], header.filename().string());
   }
 }
@@ -93,9 +95,11 @@ void check_completeness(Report& report) {
     if (!performed.contains(op->name)) incomplete(std::string("no row performs the operation ") + op->name);
 
   const std::map<std::string, std::string> functions = public_functions();
-  if (functions.size() < 50) incomplete("only " + std::to_string(functions.size()) + " functions found in " STAVE_SOURCE_DIR "/core/ops");
+  if (functions.size() < 50)
+    incomplete("only " + std::to_string(functions.size()) + " functions found in " STAVE_SOURCE_DIR "/core/ops");
   for (const auto& [function, header] : functions)
-    if (!names.contains(function) && !exceptions.contains(function)) incomplete(function + " of " + header + " has no row");
+    if (!names.contains(function) && !exceptions.contains(function))
+      incomplete(function + " of " + header + " has no row");
   for (const auto& [function, reason] : exceptions)
     if (!functions.contains(function)) incomplete("the exception " + function + " is declared nowhere");
 }

@@ -3,8 +3,10 @@
 // L(x) = sum over outputs k of <w_k, f_k(x)> with weights w that are not uniform; H is its Hessian. Then
 //   jvp          (f(x + hv) - f(x - hv)) / 2h
 //   vjp          dL/dx, and the adjoint identity <w, Jv> = <J'w, v>
-//   jvp of vjp   (x, w) -> J'w along (u, dw):  Hu + J'dw, and <u2, H u1> = <u1, H u2>
-//   vjp of jvp   (x, v) -> Jv, cotangent w:    (Hv, J'w)
+//   jvp of jvp   (x, v) -> Jv along (u, dv):    f''(u, v) + J dv
+//   jvp of vjp   (x, w) -> J'w along (u, dw):   Hu + J'dw, and <u2, H u1> = <u1, H u2>
+//   vjp of jvp   (x, v) -> Jv, cotangent w:     (Hv, J'w)
+//   vjp of vjp   (x, w) -> J'w, cotangent u:    (Hu, Ju)
 
 #include <algorithm>
 #include <cmath>
@@ -29,18 +31,24 @@ class Differences {
   /// (f(x + hv) - f(x - hv)) / 2h
   Arrays along(const Arrays& v) const {
     const Real h = std::cbrt(epsilon);
-    Arrays above = at({{h, &v}});
-    const Arrays below = at({{-h, &v}});
-    for (std::size_t k = 0; k < above.size(); ++k)
-      for (std::size_t i = 0; i < above[k].values.size(); ++i)
-        above[k].values[i] = is_float(above[k].dtype) ? (above[k].values[i] - below[k].values[i]) / (2 * h) : 0;
-    return above;
+    return combined({{1 / (2 * h), at({{h, &v}})}, {-1 / (2 * h), at({{-h, &v}})}});
+  }
+
+  /// f''(u, v)
+  Arrays along(const Arrays& u, const Arrays& v) const {
+    const Real h = std::pow(epsilon, Real(0.25)), weight = 1 / (4 * h * h);
+    return combined({{weight, at({{h, &u}, {h, &v}})},
+                     {weight, at({{-h, &u}, {-h, &v}})},
+                     {-weight, at({{h, &u}, {-h, &v}})},
+                     {-weight, at({{-h, &u}, {h, &v}})}});
   }
 
   /// dL/dx for weights w.
   Arrays gradient(const Arrays& w) const {
     const Real h = std::cbrt(epsilon);
-    return for_each_element([&](const Arrays& e) { return (weighted(at({{h, &e}}), w) - weighted(at({{-h, &e}}), w)) / (2 * h); });
+    return for_each_element([&](const Arrays& e) {
+      return (weighted(at({{h, &e}}), w) - weighted(at({{-h, &e}}), w)) / (2 * h);
+    });
   }
 
   /// Hu for weights w.
@@ -68,6 +76,22 @@ class Differences {
         for (std::size_t i = 0; i < values.size(); ++i) values[i] += step.length * (*step.direction)[k].values[i];
       }
     return c_.variant.smooth ? c_.variant.smooth(c_.arrays, x) : c_.variant.reference(x);
+  }
+
+  struct Term {
+    Real weight;
+    Arrays outputs;
+  };
+  // The sum of the terms; of outputs that are no floats, zeros.
+  static Arrays combined(const std::vector<Term>& terms) {
+    Arrays result = terms[0].outputs;
+    for (std::size_t k = 0; k < result.size(); ++k)
+      for (std::size_t i = 0; i < result[k].values.size(); ++i) {
+        Real sum = 0;
+        for (const Term& term : terms) sum += term.weight * term.outputs[k].values[i];
+        result[k].values[i] = is_float(result[k].dtype) ? sum : 0;
+      }
+    return result;
   }
 
   static Real weighted(const Arrays& outputs, const Arrays& w) {
@@ -99,6 +123,7 @@ class Differences {
 struct Derivation {
   explicit Derivation(const Case& c)
       : differences(c), primals(c.active_of(c.tensors)), outputs(to_arrays(c.call(c.tensors))) {
+    expect_shapes(c);
     Random random(c.seed + "/derivative");
     const Arrays x = c.active_of(c.arrays);
     direction = random.weights_like(x);
@@ -107,11 +132,20 @@ struct Derivation {
     weights_direction = random.weights_like(outputs);
   }
 
+  // What follows takes elements of outputs and of the reference together.
+  void expect_shapes(const Case& c) const {
+    const Arrays expected = c.variant.reference(c.arrays);
+    bool agree = outputs.size() == expected.size();
+    for (std::size_t k = 0; agree && k < expected.size(); ++k)
+      agree = outputs[k].shape == expected[k].shape && outputs[k].dtype == expected[k].dtype;
+    if (!agree) throw Mismatch("the outputs have other shapes or dtypes than the reference: see the cell `value`");
+  }
+
   Differences differences;
   std::vector<Tensor> primals;
   Arrays outputs;
-  Arrays direction, other_direction;    // of the primals
-  Arrays weights, weights_direction;    // of the outputs
+  Arrays direction, other_direction;  // of the primals
+  Arrays weights, weights_direction;  // of the outputs
 };
 
 struct Inner {
@@ -194,14 +228,24 @@ auto pushed_forward(const Case& c, const Derivation& d) {
 
 }  // namespace
 
+void check_jvp_of_jvp(const Case& c) {
+  const Derivation d(c);
+  const FlatJvp jvp = jvp_flat(pushed_forward(c, d), joined(d.primals, to_tensors(d.direction)),
+                               joined(to_tensors(d.other_direction), to_tensors(d.direction)));
+  const Arrays expected = sum_of(d.differences.along(d.other_direction, d.direction), d.differences.along(d.direction));
+  compare("tangent of the tangent", Kind::second, to_arrays(jvp.tangents), expected);
+}
+
 void check_jvp_of_vjp(const Case& c) {
   const Derivation d(c);
   const std::vector<Tensor> at = joined(d.primals, cotangents_for(d.outputs, d.weights));
   const auto along = [&](const Arrays& u, const std::vector<Tensor>& dw) {
     return to_arrays(jvp_flat(pulled_back(c, d), at, joined(to_tensors(u), dw)).tangents);
   };
-  const Arrays expected = sum_of(d.differences.hessian_along(d.weights, d.direction), d.differences.gradient(d.weights_direction));
-  compare("tangent of the cotangent", Kind::second, along(d.direction, cotangents_for(d.outputs, d.weights_direction)), expected);
+  const Arrays expected =
+      sum_of(d.differences.hessian_along(d.weights, d.direction), d.differences.gradient(d.weights_direction));
+  compare("tangent of the cotangent", Kind::second, along(d.direction, cotangents_for(d.outputs, d.weights_direction)),
+          expected);
 
   const std::vector<Tensor> zero(d.outputs.size());
   check_adjoint("<u2, H u1> and <u1, H u2>", precision_of(c, d), inner(d.other_direction, along(d.direction, zero)),
@@ -211,8 +255,17 @@ void check_jvp_of_vjp(const Case& c) {
 void check_vjp_of_jvp(const Case& c) {
   const Derivation d(c);
   const FlatVjp vjp = vjp_flat(pushed_forward(c, d), joined(d.primals, to_tensors(d.direction)), "vjp");
-  const Arrays expected = joined(d.differences.hessian_along(d.weights, d.direction), d.differences.gradient(d.weights));
-  compare("cotangent of the tangent", Kind::second, to_arrays(vjp.pullback(cotangents_for(d.outputs, d.weights))), expected);
+  const Arrays expected =
+      joined(d.differences.hessian_along(d.weights, d.direction), d.differences.gradient(d.weights));
+  compare("cotangent of the tangent", Kind::second, to_arrays(vjp.pullback(cotangents_for(d.outputs, d.weights))),
+          expected);
+}
+
+void check_vjp_of_vjp(const Case& c) {
+  const Derivation d(c);
+  const FlatVjp vjp = vjp_flat(pulled_back(c, d), joined(d.primals, cotangents_for(d.outputs, d.weights)), "vjp");
+  const Arrays expected = joined(d.differences.hessian_along(d.weights, d.direction), d.differences.along(d.direction));
+  compare("cotangent of the cotangent", Kind::second, to_arrays(vjp.pullback(to_tensors(d.direction))), expected);
 }
 
 void check_zero_derivative(const Case& c) {

@@ -19,7 +19,8 @@ using namespace table;
 namespace {
 
 int conclude(const Report& report) {
-  std::printf("%s%s\n", report.summary().c_str(), report.failures ? ("  FAILURES " + std::to_string(report.failures)).c_str() : "");
+  std::printf("%s%s\n", report.summary().c_str(),
+              report.failures ? ("  FAILURES " + std::to_string(report.failures)).c_str() : "");
   return report.failures ? 1 : 0;
 }
 

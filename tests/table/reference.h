@@ -11,9 +11,18 @@
 namespace table {
 
 /// Floats where functions have cases: zeros, infinities, NaN, halves, and what integers do not hold.
-inline const std::vector<Real> special_values = {
-    0, -0.0L, 0.5, -0.5, 1, -1.5, 2.5, 1e30L, -1e30L, std::numeric_limits<Real>::infinity(), -std::numeric_limits<Real>::infinity(),
-    std::numeric_limits<Real>::quiet_NaN()};
+inline const std::vector<Real> special_values = {0,
+                                                 -0.0L,
+                                                 0.5,
+                                                 -0.5,
+                                                 1,
+                                                 -1.5,
+                                                 2.5,
+                                                 1e30L,
+                                                 -1e30L,
+                                                 std::numeric_limits<Real>::infinity(),
+                                                 -std::numeric_limits<Real>::infinity(),
+                                                 std::numeric_limits<Real>::quiet_NaN()};
 
 /// f of each element.
 template <class F>
@@ -28,9 +37,6 @@ Array mapped(Dtype dtype, const Array& x, const Array& y, F f) {
     return f(x(broadcast_position(x.shape, p)), y(broadcast_position(y.shape, p)));
   });
 }
-
-/// x with its elements, each as large as itself or as `size` of it, for sums that cancel.
-Array with_magnitude(Array x, const Array& magnitude);
 
 Real erfinv_reference(Real x);
 

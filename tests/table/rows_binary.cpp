@@ -28,11 +28,12 @@ struct Binary {
   const char* name;
   Call call;
   Formula formula;
+  const char* operator_name = nullptr;
+  Call operator_call = nullptr;
+  const char* assignment_name = nullptr;
+  Call assignment_call = nullptr;
   Gives gives = Gives::numbers;
   Domain left = {}, right = {};
-  std::vector<std::string> also = {};
-  Call other = nullptr;  // the operator
-  Call in_place = nullptr;
   Extra extra = {};
 };
 
@@ -43,7 +44,8 @@ Dtype result_of(const Binary& f, Dtype operands) {
 
 /// Pairs of shapes that broadcast.
 const std::vector<std::pair<Shape, Shape>> shapes = {
-    {{2, 3}, {2, 3}}, {{2, 3}, {3}}, {{2, 1}, {1, 3}}, {{2, 3}, {}}, {{3, 1, 2}, {2, 1}}, {{0, 3}, {3}}, {{2, 0}, {2, 1}}, {{}, {}}, {{}, {2, 3}}};
+    {{2, 3}, {2, 3}},    {{2, 3}, {3}}, {{2, 1}, {1, 3}}, {{2, 3}, {}}, {{2, 37}, {2, 1}}, {{2, 37}, {37}},
+    {{3, 1, 2}, {2, 1}}, {{0, 3}, {3}}, {{2, 0}, {2, 1}}, {{}, {}},     {{}, {2, 3}}};
 
 Variant variant_of(const Binary& f, Call call, const std::string& name, const Input& left, const Input& right) {
   const Dtype result = result_of(f, promoted(left.dtype, right.dtype));
@@ -58,67 +60,98 @@ Variant variant_of(const Binary& f, Call call, const std::string& name, const In
 template <class Number>
 void add_numbers(std::vector<Variant>& variants, const Binary& f, Dtype dtype, Number number, Dtype met) {
   const auto add = [&](const std::string& name, Input input, auto call, auto reference) {
-    variants.push_back({.name = name, .inputs = {std::move(input)}, .call = call, .reference = reference, .differentiable = f.gives != Gives::truth});
+    variants.push_back({.name = name,
+                        .inputs = {std::move(input)},
+                        .call = call,
+                        .reference = reference,
+                        .differentiable = f.gives != Gives::truth});
   };
   const Dtype result = result_of(f, met);
   const Real value = static_cast<Real>(number);
   const std::string kind = std::is_floating_point_v<Number> ? "float" : "int";
-  add("tensor with a C++ " + kind, {dtype, {2, 3}, f.left}, [call = f.call, number](auto xs) { return Outputs(call(xs[0], number)); },
-      [=, formula = f.formula](auto xs) { return Arrays{mapped(result, xs[0], [&](Real x) { return formula(x, value); })}; });
-  add("C++ " + kind + " with a tensor", {dtype, {2, 3}, f.right}, [call = f.call, number](auto xs) { return Outputs(call(number, xs[0])); },
-      [=, formula = f.formula](auto xs) { return Arrays{mapped(result, xs[0], [&](Real x) { return formula(value, x); })}; });
+  add(
+      "tensor with a C++ " + kind, {dtype, {2, 3}, f.left},
+      [call = f.call, number](auto xs) { return Outputs(call(xs[0], number)); },
+      [=, formula = f.formula](auto xs) {
+        return Arrays{mapped(result, xs[0], [&](Real x) { return formula(x, value); })};
+      });
+  add(
+      "C++ " + kind + " with a tensor", {dtype, {2, 3}, f.right},
+      [call = f.call, number](auto xs) { return Outputs(call(number, xs[0])); },
+      [=, formula = f.formula](auto xs) {
+        return Arrays{mapped(result, xs[0], [&](Real x) { return formula(value, x); })};
+      });
 }
 
 std::vector<Variant> variants_of(const Binary& f, Dtype dtype) {
   std::vector<Variant> variants;
-  for (const auto& [left, right] : shapes) variants.push_back(variant_of(f, f.call, "", {dtype, left, f.left}, {dtype, right, f.right}));
+  for (const auto& [left, right] : shapes)
+    variants.push_back(variant_of(f, f.call, "", {dtype, left, f.left}, {dtype, right, f.right}));
   for (Dtype other : all_dtypes)
     if (other != dtype)
-      variants.push_back(variant_of(f, f.call, std::string("with ") + stave::name_of(other), {dtype, {2, 3}, f.left}, {other, {3}, f.right}));
-  if (f.other) variants.push_back(variant_of(f, f.other, f.also[0] + " ", {dtype, {2, 3}, f.left}, {dtype, {2, 1}, f.right}));
-  if (f.in_place) variants.push_back(variant_of(f, f.in_place, f.also[1] + " ", {dtype, {2, 3}, f.left}, {dtype, {2, 1}, f.right}));
-  if (f.extra.name && (dtype == int32 || dtype == int64 || is_float(dtype)))
-    variants.push_back(variant_of(f, f.call, f.extra.name, {dtype, {3, 4}, f.extra.left}, {dtype, {3, 4}, f.extra.right, f.extra.by_right}));
+      variants.push_back(variant_of(f, f.call, std::string("with ") + stave::name_of(other), {dtype, {2, 3}, f.left},
+                                    {other, {3}, f.right}));
+  for (const auto& [name, call] : {std::pair(f.operator_name, f.operator_call), {f.assignment_name, f.assignment_call}})
+    if (name) variants.push_back(variant_of(f, call, name, {dtype, {2, 3}, f.left}, {dtype, {2, 1}, f.right}));
+  const bool is_signed = dtype == int32 || dtype == int64;
+  if (f.extra.name && (is_float(dtype) || (is_signed && f.gives != Gives::truth)))
+    variants.push_back(variant_of(f, f.call, f.extra.name, {dtype, {3, 4}, f.extra.left},
+                                  {dtype, {3, 4}, f.extra.right, f.extra.by_right}));
   const Dtype with_int = dtype == bool_ ? int32 : dtype, with_float = as_float(dtype);
   add_numbers(variants, f, dtype, 2, with_int);
   add_numbers(variants, f, dtype, 1.5, with_float);
   return variants;
 }
 
-Real modulo(Real a, Real b) { return b == 0 ? 0 : a - std::floor(a / b) * b; }
-
-// Powers of integers truncate towards 0: 2^-1 is 0.
-const Domain exponents{-2, 2.9}, base{0.4, 2.6};
+// So few that some are equal, and some 0.
+const Domain few{.choices = {-1, 0, 0.5, 2}};
 
 std::vector<Binary> functions() {
-#define CALL(name) #name, static_cast<Call>(stave::name)
-#define OPERATOR(op) [](Operand a, Operand b) { return a op b; }
-#define IN_PLACE(op) [](Operand a, Operand b) { Tensor x = a.tensor(); x op b; return x; }
-#define BOTH_TENSORS(op) [](Operand a, Operand b) { return a.tensor() op b.tensor(); }
+#define CALL(f) .name = #f, .call = static_cast<Call>(stave::f)
+#define FORMULA(...) .formula = [](Real a, Real b) -> Real { return __VA_ARGS__; }
+#define OPERATOR(op) .operator_name = "operator" #op, .operator_call = [](Operand a, Operand b) { return a op b; }
+#define TENSOR_OPERATOR(op) \
+  .operator_name = "operator" #op, .operator_call = [](Operand a, Operand b) { return a.tensor() op b.tensor(); }
+#define ASSIGNMENT(op)                                                             \
+  .assignment_name = "operator" #op, .assignment_call = [](Operand a, Operand b) { \
+    Tensor x = a.tensor();                                                         \
+    return x op b;                                                                 \
+  }
+#define TRUTH                                                  \
+  .gives = Gives::truth, .left = few, .right = few, .extra = { \
+    "special values",                                          \
+    {.choices = special_values},                               \
+    {.choices = special_values}                                \
+  }
   return {
-      {CALL(add), [](Real a, Real b) { return a + b; }, {}, {}, {}, {"operator+", "operator+="}, OPERATOR(+), IN_PLACE(+=)},
-      {CALL(subtract), [](Real a, Real b) { return a - b; }, {}, {}, {}, {"operator-", "operator-="}, OPERATOR(-), IN_PLACE(-=)},
-      {CALL(multiply), [](Real a, Real b) { return a * b; }, {}, {-20, 20}, {-20, 20}, {"operator*", "operator*="}, OPERATOR(*), IN_PLACE(*=)},
-      {CALL(scale), [](Real a, Real b) { return a == 0 || b == 0 ? 0 : a * b; }},
-      {CALL(divide), [](Real a, Real b) { return a / b; }, Gives::floats, {}, positive, {"operator/", "operator/="}, OPERATOR(/), IN_PLACE(/=)},
-      {CALL(remainder), modulo, Gives::numbers, {-5, 5}, {1, 3}, {"operator%"}, OPERATOR(%), nullptr, {"negative divisor", {-5, 5}, {-3, -1}}},
-      {CALL(pow), [](Real a, Real b) { return std::pow(a, b); }, Gives::numbers, base, exponents, {}, nullptr, nullptr, {"negative base, whole exponent", {-3, 3}, {.choices = {0, 1, 2, 3}}, false}},
-      {CALL(maximum), [](Real a, Real b) { return a > b ? a : b; }},
-      {CALL(minimum), [](Real a, Real b) { return a < b ? a : b; }},
-      {CALL(equal), [](Real a, Real b) { return Real(a == b); }, Gives::truth, {}, {}, {"operator=="}, OPERATOR(==)},
-      {CALL(not_equal), [](Real a, Real b) { return Real(a != b); }, Gives::truth, {}, {}, {"operator!="}, OPERATOR(!=)},
-      {CALL(less), [](Real a, Real b) { return Real(a < b); }, Gives::truth, {}, {}, {"operator<"}, OPERATOR(<)},
-      {CALL(less_equal), [](Real a, Real b) { return Real(a <= b); }, Gives::truth, {}, {}, {"operator<="}, OPERATOR(<=)},
-      {CALL(greater), [](Real a, Real b) { return Real(a > b); }, Gives::truth, {}, {}, {"operator>"}, OPERATOR(>)},
-      {CALL(greater_equal), [](Real a, Real b) { return Real(a >= b); }, Gives::truth, {}, {}, {"operator>="}, OPERATOR(>=)},
-      {CALL(logical_and), [](Real a, Real b) { return Real(a != 0 && b != 0); }, Gives::truth, {0, 1}, {0, 1}, {"operator&&"}, BOTH_TENSORS(&&)},
-      {CALL(logical_or), [](Real a, Real b) { return Real(a != 0 || b != 0); }, Gives::truth, {0, 1}, {0, 1}, {"operator||"}, BOTH_TENSORS(||)},
-      {CALL(logical_xor), [](Real a, Real b) { return Real((a != 0) != (b != 0)); }, Gives::truth, {0, 1}, {0, 1}},
+      {CALL(add), FORMULA(a + b), OPERATOR(+), ASSIGNMENT(+=)},
+      {CALL(subtract), FORMULA(a - b), OPERATOR(-), ASSIGNMENT(-=)},
+      {CALL(multiply), FORMULA(a * b), OPERATOR(*), ASSIGNMENT(*=), .left = {-20, 20}, .right = {-20, 20}},
+      {CALL(scale), FORMULA(a == 0 || b == 0 ? 0 : a * b)},
+      {CALL(divide), FORMULA(a / b), OPERATOR(/), ASSIGNMENT(/=), .gives = Gives::floats, .right = positive},
+      {CALL(remainder), FORMULA(a - std::floor(a / b) * b), OPERATOR(%), .left = {-5, 5}, .right = {1, 3},
+       .extra = {"negative divisor", {-5, 5}, {-3, -1}}},
+      // Powers of integers truncate towards 0: 2^-1 is 0.
+      {CALL(pow), FORMULA(std::pow(a, b)), .left = {0.4, 2.6}, .right = {-2, 2.9},
+       .extra = {"negative base, whole exponent", {-3, 3}, {.choices = {0, 1, 2, 3}}, false}},
+      {CALL(maximum), FORMULA(std::max(a, b))},
+      {CALL(minimum), FORMULA(std::min(a, b))},
+      {CALL(equal), FORMULA(a == b), OPERATOR(==), TRUTH},
+      {CALL(not_equal), FORMULA(a != b), OPERATOR(!=), TRUTH},
+      {CALL(less), FORMULA(a < b), OPERATOR(<), TRUTH},
+      {CALL(less_equal), FORMULA(a <= b), OPERATOR(<=), TRUTH},
+      {CALL(greater), FORMULA(a > b), OPERATOR(>), TRUTH},
+      {CALL(greater_equal), FORMULA(a >= b), OPERATOR(>=), TRUTH},
+      {CALL(logical_and), FORMULA(a != 0 && b != 0), TENSOR_OPERATOR(&&), TRUTH},
+      {CALL(logical_or), FORMULA(a != 0 || b != 0), TENSOR_OPERATOR(||), TRUTH},
+      {CALL(logical_xor), FORMULA((a != 0) != (b != 0)), TRUTH},
   };
 #undef CALL
+#undef FORMULA
 #undef OPERATOR
-#undef IN_PLACE
-#undef BOTH_TENSORS
+#undef TENSOR_OPERATOR
+#undef ASSIGNMENT
+#undef TRUTH
 }
 
 // ---- three operands ---------------------------------------------------------------------------------------
@@ -138,7 +171,8 @@ Real chosen(Real condition, Real a, Real b) { return condition != 0 ? a : b; }
 
 Variant where_of(Input condition, Input a, Input b) {
   const Dtype result = promoted(a.dtype, b.dtype);
-  return {.name = std::string(stave::name_of(condition.dtype)) + " " + stave::name_of(b.dtype) + condition.shape.str() + a.shape.str() + b.shape.str(),
+  return {.name = std::string(stave::name_of(condition.dtype)) + " " + stave::name_of(b.dtype) + condition.shape.str() +
+                  a.shape.str() + b.shape.str(),
           .inputs = {condition, a, b},
           .call = [](auto xs) { return where(xs[0], xs[1], xs[2]); },
           .reference = [result](auto xs) { return Arrays{mapped(result, xs[0], xs[1], xs[2], chosen)}; }};
@@ -146,15 +180,20 @@ Variant where_of(Input condition, Input a, Input b) {
 
 std::vector<Variant> where_variants(Dtype dtype) {
   std::vector<Variant> variants;
-  for (const auto& [condition, a, b] : triples) variants.push_back(where_of({bool_, condition}, {dtype, a}, {dtype, b}));
+  for (const auto& [condition, a, b] : triples)
+    variants.push_back(where_of({bool_, condition}, {dtype, a}, {dtype, b}));
   for (Dtype other : all_dtypes) variants.push_back(where_of({bool_, {2, 3}}, {dtype, {2, 3}}, {other, {3}}));
-  variants.push_back(where_of({int32, {2, 3}, {0, 1}}, {dtype, {2, 3}}, {dtype, {3}}));  // a number is true where it is not 0
+  variants.push_back(
+      where_of({int32, {2, 3}, {0, 1}}, {dtype, {2, 3}}, {dtype, {3}}));  // a number is true where it is not 0
   variants.push_back({.name = "C++ numbers",
                       .inputs = {{bool_, {2, 3}}, {dtype, {2, 3}}},
                       .call = [](auto xs) { return where(xs[0], xs[1], 2); },
-                      .reference = [dtype](auto xs) {
-                        return Arrays{table::mapped(as_number(dtype), xs[0], xs[1], [](Real condition, Real a) { return chosen(condition, a, 2); })};
-                      }});
+                      .reference =
+                          [dtype](auto xs) {
+                            return Arrays{table::mapped(as_number(dtype), xs[0], xs[1], [](Real condition, Real a) {
+                              return chosen(condition, a, 2);
+                            })};
+                          }});
   return variants;
 }
 
@@ -164,27 +203,41 @@ std::vector<Variant> clip_variants(Dtype dtype) {
   const Dtype result = as_number(dtype);
   std::vector<Variant> variants;
   for (const auto& [x, low, high] : triples)
-    variants.push_back({.name = x.str() + low.str() + high.str(),
-                        .inputs = {{dtype, x, {-4, 4}}, {dtype, low, {-2, 1}}, {dtype, high, {1, 3}}},
-                        .call = [](auto xs) { return clip(xs[0], xs[1], xs[2]); },
-                        .reference = [result](auto xs) { return Arrays{mapped(result, xs[0], xs[1], xs[2], clipped)}; }});
+    variants.push_back(
+        {.name = x.str() + low.str() + high.str(),
+         .inputs = {{dtype, x, {-4, 4}}, {dtype, low, {-2, 1}}, {dtype, high, {1, 3}}},
+         .call = [](auto xs) { return clip(xs[0], xs[1], xs[2]); },
+         .reference = [result](auto xs) { return Arrays{mapped(result, xs[0], xs[1], xs[2], clipped)}; }});
   variants.push_back({.name = "C++ numbers",
                       .inputs = {{dtype, {2, 3}, {-4, 4}}},
                       .call = [](auto xs) { return clip(xs[0], 0, 2); },
-                      .reference = [result](auto xs) {
-                        return Arrays{table::mapped(result, xs[0], [](Real x) { return clipped(x, 0, 2); })};
-                      }});
+                      .reference =
+                          [result](auto xs) {
+                            return Arrays{table::mapped(result, xs[0], [](Real x) { return clipped(x, 0, 2); })};
+                          }});
   return variants;
+}
+
+std::vector<std::string> operators_of(const Binary& f) {
+  std::vector<std::string> names;
+  for (const char* name : {f.operator_name, f.assignment_name})
+    if (name) names.emplace_back(name);
+  return names;
 }
 
 }  // namespace
 
 void add_binary_rows(std::vector<Row>& rows) {
+  for (const Binary& f : functions()) {
+    const bool power = f.call == static_cast<Call>(stave::pow);  // of bools there would be 0^-1
+    rows.push_back({.name = f.name,
+                    .dtypes = power ? number_dtypes : all_dtypes,
+                    .variants = [f](Dtype dtype) { return variants_of(f, dtype); },
+                    .also = operators_of(f),
+                    .accuracy = 2});
+  }
   rows.push_back({.name = "where", .dtypes = all_dtypes, .variants = where_variants, .accuracy = 0});
   rows.push_back({.name = "clip", .dtypes = all_dtypes, .variants = clip_variants, .accuracy = 0});
-  for (const Binary& f : functions())
-    // Not pow of bools: of 0^-1 there is nothing to say.
-    rows.push_back({.name = f.name, .dtypes = f.call == static_cast<Call>(stave::pow) ? number_dtypes : all_dtypes, .variants = [f](Dtype dtype) { return variants_of(f, dtype); }, .also = f.also, .accuracy = 2});
 }
 
 }  // namespace table

@@ -30,7 +30,8 @@ Arrays contracted(Dtype dtype, const Shape& shape, Index terms, Terms term) {
 
 /// Vectors are a row on the left, a column on the right; then all are stacks of matrices, which broadcast.
 Arrays matmul_reference(const Array& a, const Array& b) {
-  const Shape left = a.shape.rank() == 1 ? with_axis(a.shape, 0, 1) : a.shape, right = b.shape.rank() == 1 ? with_axis(b.shape, 1, 1) : b.shape;
+  const Shape left = a.shape.rank() == 1 ? with_axis(a.shape, 0, 1) : a.shape,
+              right = b.shape.rank() == 1 ? with_axis(b.shape, 1, 1) : b.shape;
   const Array rows{a.dtype, left, a.values}, columns{b.dtype, right, b.values};
   const auto batch_of = [](const Shape& s) { return part(s, 0, s.rank() - 2); };
   const Shape batch = broadcast_shape(batch_of(left), batch_of(right));
@@ -54,10 +55,22 @@ Variant matmul_of(const Shape& a, Dtype left, const Shape& b, Dtype right) {
 
 std::vector<Variant> matmul_variants(Dtype dtype) {
   std::vector<Variant> variants;
-  const std::vector<std::pair<Shape, Shape>> shapes = {
-      {{2, 3}, {3, 4}},       {{3}, {3, 2}},       {{2, 3}, {3}},    {{3}, {3}},       {{2, 2, 3}, {3, 2}}, {{2, 3}, {2, 3, 2}},
-      {{2, 1, 2, 3}, {3, 3, 2}}, {{2, 2, 2}, {2, 2, 2}}, {{2, 2, 3}, {3}}, {{3}, {2, 3, 2}}, {{1, 3}, {3, 1}},    {{2, 0}, {0, 3}},
-      {{0, 3}, {3, 2}},       {{0, 2, 3}, {3, 2}}, {{0}, {0}}};
+  const std::vector<std::pair<Shape, Shape>> shapes = {{{2, 3}, {3, 4}},
+                                                       {{3, 17}, {17, 5}},
+                                                       {{3}, {3, 2}},
+                                                       {{2, 3}, {3}},
+                                                       {{3}, {3}},
+                                                       {{2, 2, 3}, {3, 2}},
+                                                       {{2, 3}, {2, 3, 2}},
+                                                       {{2, 1, 2, 3}, {3, 3, 2}},
+                                                       {{2, 2, 2}, {2, 2, 2}},
+                                                       {{2, 2, 3}, {3}},
+                                                       {{3}, {2, 3, 2}},
+                                                       {{1, 3}, {3, 1}},
+                                                       {{2, 0}, {0, 3}},
+                                                       {{0, 3}, {3, 2}},
+                                                       {{0, 2, 3}, {3, 2}},
+                                                       {{0}, {0}}};
   for (const auto& [a, b] : shapes) variants.push_back(matmul_of(a, dtype, b, dtype));
   for (Dtype other : number_dtypes)
     if (other != dtype) variants.push_back(matmul_of({2, 3}, dtype, {3, 2}, other));
@@ -73,48 +86,61 @@ Variant tensordot_of(const Shape& a, const Shape& b, Dtype dtype, int axes) {
   return {.name = a.str() + b.str() + " over " + std::to_string(axes),
           .inputs = {{dtype, a, entries}, {dtype, b, entries}},
           .call = [axes](auto xs) { return axes == 2 ? tensordot(xs[0], xs[1]) : tensordot(xs[0], xs[1], axes); },
-          .reference = [=](auto xs) {
-            std::vector<Shape> terms;
-            for_each_position(summed, [&](const Shape& p) { terms.push_back(p); });
-            return contracted(dtype, concatenated(free, rest), summed.elements(), [&](const Shape& p, Index i) {
-              const Shape& at = terms[static_cast<std::size_t>(i)];
-              return xs[0](concatenated(part(p, 0, free.rank()), at)) * xs[1](concatenated(at, part(p, free.rank(), p.rank())));
-            });
-          }};
+          .reference =
+              [=](auto xs) {
+                std::vector<Shape> terms;
+                for_each_position(summed, [&](const Shape& p) { terms.push_back(p); });
+                return contracted(dtype, concatenated(free, rest), summed.elements(), [&](const Shape& p, Index i) {
+                  const Shape& at = terms[static_cast<std::size_t>(i)];
+                  return xs[0](concatenated(part(p, 0, free.rank()), at)) *
+                         xs[1](concatenated(at, part(p, free.rank(), p.rank())));
+                });
+              }};
 }
 
 // sum over i, j of a[i, r, j] b[j, c, i]
 Variant tensordot_of_pairs(Dtype dtype) {
   return {.name = "axes {0, -1} with {2, 0}",
           .inputs = {{dtype, {2, 2, 3}, entries}, {dtype, {3, 2, 2}, entries}},
-          .call = [](auto xs) { return tensordot(xs[0], xs[1], {0, -1}, {2, 0}); },
-          .reference = [=](auto xs) {
-            return contracted(dtype, {2, 2}, 6, [&](const Shape& p, Index k) {
-              return xs[0](Shape(k / 3, p[0], k % 3)) * xs[1](Shape(k % 3, p[1], k / 3));
-            });
-          }};
+          .call =
+              [](auto xs) {
+                return tensordot(xs[0], xs[1], {0, -1}, {2, 0});
+              },
+          .reference =
+              [=](auto xs) {
+                return contracted(dtype, {2, 2}, 6, [&](const Shape& p, Index k) {
+                  return xs[0](Shape(k / 3, p[0], k % 3)) * xs[1](Shape(k % 3, p[1], k / 3));
+                });
+              }};
 }
 
 std::vector<Variant> tensordot_variants(Dtype dtype) {
-  return {tensordot_of({2, 2, 3}, {2, 3, 2}, dtype, 2), tensordot_of({2, 3}, {3, 2}, dtype, 1), tensordot_of({2}, {3}, dtype, 0),
-          tensordot_of({2, 3}, {2, 3}, dtype, 2),       tensordot_of({2, 0}, {0, 3}, dtype, 1), tensordot_of({0, 2}, {2, 3}, dtype, 1),
-          tensordot_of({}, {}, dtype, 0),               tensordot_of_pairs(dtype)};
+  return {tensordot_of({2, 2, 3}, {2, 3, 2}, dtype, 2),
+          tensordot_of({2, 3}, {3, 2}, dtype, 1),
+          tensordot_of({2}, {3}, dtype, 0),
+          tensordot_of({2, 3}, {2, 3}, dtype, 2),
+          tensordot_of({2, 0}, {0, 3}, dtype, 1),
+          tensordot_of({0, 2}, {2, 3}, dtype, 1),
+          tensordot_of({}, {}, dtype, 0),
+          tensordot_of_pairs(dtype)};
+}
+
+Variant outer_of(const Shape& a, const Shape& b, Dtype dtype) {
+  const auto element = [](const Array& x, Index i) { return x.values[static_cast<std::size_t>(i)]; };
+  const Shape result(a.elements(), b.elements());
+  return {.name = a.str() + b.str(),
+          .inputs = {{dtype, a, entries}, {dtype, b, entries}},
+          .call = [](auto xs) { return outer(xs[0], xs[1]); },
+          .reference =
+              [=](auto xs) {
+                const auto product = [&](const Shape& p) { return element(xs[0], p[0]) * element(xs[1], p[1]); };
+                return Arrays{make(as_number(dtype), result, product)};
+              }};
 }
 
 std::vector<Variant> outer_variants(Dtype dtype) {
-  std::vector<Variant> variants;
-  const std::vector<std::pair<Shape, Shape>> shapes = {{{3}, {4}}, {{2, 2}, {3}}, {{0}, {3}}, {{2, 0}, {0}}, {{}, {}}};
-  for (const auto& [a, b] : shapes)
-    variants.push_back({.name = a.str() + b.str(),
-                        .inputs = {{dtype, a, entries}, {dtype, b, entries}},
-                        .call = [](auto xs) { return outer(xs[0], xs[1]); },
-                        .reference = [=](auto xs) {
-                          const auto element = [](const Array& x, Index i) { return x.values[static_cast<std::size_t>(i)]; };
-                          return Arrays{make(as_number(dtype), Shape(a.elements(), b.elements()), [&](const Shape& p) {
-                            return element(xs[0], p[0]) * element(xs[1], p[1]);
-                          })};
-                        }});
-  return variants;
+  return {outer_of({3}, {4}, dtype), outer_of({2, 2}, {3}, dtype), outer_of({0}, {3}, dtype),
+          outer_of({2, 0}, {0}, dtype), outer_of({}, {}, dtype)};
 }
 
 }  // namespace

@@ -25,29 +25,34 @@ namespace {
 using Call = Tensor (*)(Tensor);
 using Formula = Real (*)(Real);
 
-/// Shapes that every elementwise function admits.
-const std::vector<Shape> shapes = {{2, 3}, {5}, {2, 1, 3}, {0, 3}, {2, 0}, {}};
+/// Shapes that every elementwise function admits; the long one fills SIMD vectors and leaves a rest.
+const std::vector<Shape> shapes = {{2, 3}, {5}, {2, 1, 3}, {2, 37}, {0, 3}, {2, 0}, {}};
 
-enum class Of { floats, numbers, any };  // in what the function computes: float32 for integers; int32 for bool; as it comes
+enum class Of {
+  floats,
+  numbers,
+  any
+};  // in what the function computes: float32 for integers; int32 for bool; as it comes
 
 struct Unary {
   const char* name;
   Call call;
   Formula formula;
-  Domain domain = {};
+  const char* operator_name = nullptr;
+  Call operator_call = nullptr;
   Of of = Of::floats;
+  Domain domain = {};
   bool differentiable = true;
   bool predicate = false;
   Real accuracy = 2;
-  const char* operator_name = nullptr;
-  Call operator_call = nullptr;
 };
 
 Dtype computed_in(Of of, Dtype dtype) {
   return of == Of::floats ? as_float(dtype) : of == Of::numbers ? as_number(dtype) : dtype;
 }
 
-Variant variant_of(const Unary& f, Call call, Dtype dtype, const Shape& shape, const Domain& domain, const std::string& name) {
+Variant variant_of(const Unary& f, Call call, Dtype dtype, const Shape& shape, const Domain& domain,
+                   const std::string& name) {
   const Dtype result = f.predicate ? bool_ : computed_in(f.of, dtype);
   return {.name = name + shape.str(),
           .inputs = {{dtype, shape, domain}},
@@ -57,22 +62,23 @@ Variant variant_of(const Unary& f, Call call, Dtype dtype, const Shape& shape, c
 }
 
 Row row_of(const Unary& f) {
-  return {.name = f.name,
-          .dtypes = all_dtypes,
-          .variants =
-              [f](Dtype dtype) {
-                std::vector<Variant> variants;
-                for (const Shape& shape : shapes) variants.push_back(variant_of(f, f.call, dtype, shape, f.domain, ""));
-                if (f.operator_call) variants.push_back(variant_of(f, f.operator_call, dtype, {2, 3}, f.domain, f.operator_name));
-                if (!f.differentiable && is_float(dtype))
-                  variants.push_back(variant_of(f, f.call, dtype, {3, 4}, {.choices = special_values}, "special values "));
-                return variants;
-              },
-          .also = f.operator_call ? std::vector<std::string>{f.operator_name} : std::vector<std::string>{},
-          .accuracy = f.accuracy};
+  return {
+      .name = f.name,
+      .dtypes = all_dtypes,
+      .variants =
+          [f](Dtype dtype) {
+            std::vector<Variant> variants;
+            for (const Shape& shape : shapes) variants.push_back(variant_of(f, f.call, dtype, shape, f.domain, ""));
+            if (f.operator_call)
+              variants.push_back(variant_of(f, f.operator_call, dtype, {2, 3}, f.domain, f.operator_name));
+            if (!f.differentiable && is_float(dtype))
+              variants.push_back(variant_of(f, f.call, dtype, {3, 4}, {.choices = special_values}, "special values "));
+            return variants;
+          },
+      .also = f.operator_call ? std::vector<std::string>{f.operator_name} : std::vector<std::string>{},
+      .accuracy = f.accuracy};
 }
 
-Real sign(Real x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
 Real round_half_to_even(Real x) {
   const Real below = std::floor(x), rest = x - below;
   if (!(rest >= 0)) return x;  // infinite, or NaN
@@ -80,40 +86,46 @@ Real round_half_to_even(Real x) {
   return std::fmod(below, Real(2)) == 0 ? below : below + 1;
 }
 
-Call call_of(Call call) { return call; }
-
 std::vector<Unary> functions() {
   using namespace stave;
-#define CALL(name) #name, call_of(stave::name)
+#define CALL(f) .name = #f, .call = static_cast<Call>(stave::f)
+#define FORMULA(...) .formula = [](Real x) -> Real { return __VA_ARGS__; }
+#define OPERATOR(op, ...) .operator_name = "operator" #op, .operator_call = [](Tensor x) { return __VA_ARGS__; }
+#define PIECEWISE_CONSTANT .of = Of::numbers, .domain = {-4, 4}, .differentiable = false
+#define PREDICATE .of = Of::any, .differentiable = false, .predicate = true
   return {
-      {CALL(abs), [](Real x) { return std::abs(x); }, {}, Of::numbers},
-      {CALL(negative), [](Real x) { return -x; }, {}, Of::numbers, true, false, 0, "operator-", [](Tensor x) { return -+x; }},
-      {CALL(sign), sign, {}, Of::numbers, false},
-      {CALL(sqrt), [](Real x) { return std::sqrt(x); }, positive},
-      {CALL(rsqrt), [](Real x) { return 1 / std::sqrt(x); }, positive},
-      {CALL(square), [](Real x) { return x * x; }, {-12, 12}, Of::numbers},
-      {CALL(exp), [](Real x) { return std::exp(x); }},
-      {CALL(expm1), [](Real x) { return std::expm1(x); }},
-      {CALL(log), [](Real x) { return std::log(x); }, positive},
-      {CALL(log1p), [](Real x) { return std::log1p(x); }, {-0.7, 3}},
-      {CALL(sin), [](Real x) { return std::sin(x); }, {-4, 4}},
-      {CALL(cos), [](Real x) { return std::cos(x); }, {-4, 4}},
-      {CALL(tan), [](Real x) { return std::tan(x); }, {-1.2, 1.2}},
-      {CALL(tanh), [](Real x) { return std::tanh(x); }},
-      {CALL(sigmoid), [](Real x) { return 1 / (1 + std::exp(-x)); }, {-4, 4}},
-      {CALL(erf), [](Real x) { return std::erf(x); }},
-      {CALL(erfinv), erfinv_reference, {-0.85, 0.85}, Of::floats, true, false, 8},
-      {CALL(relu), [](Real x) { return x < 0 ? 0 : x; }, {}, Of::numbers},
-      {CALL(softplus), [](Real x) { return std::log1p(std::exp(x)); }, {-4, 4}},
-      {CALL(floor), [](Real x) { return std::floor(x); }, {-4, 4}, Of::numbers, false},
-      {CALL(ceil), [](Real x) { return std::ceil(x); }, {-4, 4}, Of::numbers, false},
-      {CALL(round), round_half_to_even, {-4, 4}, Of::numbers, false},
-      {CALL(logical_not), [](Real x) { return Real(x == 0); }, {0, 1}, Of::any, false, true, 0, "operator!", [](Tensor x) { return !x; }},
-      {CALL(isnan), [](Real x) { return Real(std::isnan(x)); }, {}, Of::any, false, true},
-      {CALL(isinf), [](Real x) { return Real(std::isinf(x)); }, {}, Of::any, false, true},
-      {CALL(isfinite), [](Real x) { return Real(std::isfinite(x)); }, {}, Of::any, false, true},
+      {CALL(abs), FORMULA(std::abs(x)), .of = Of::numbers},
+      {CALL(negative), FORMULA(-x), OPERATOR(-, -+x), .of = Of::numbers, .accuracy = 0},
+      {CALL(sign), FORMULA(std::isnan(x) ? x : Real(x > 0) - Real(x < 0)), PIECEWISE_CONSTANT},
+      {CALL(sqrt), FORMULA(std::sqrt(x)), .domain = positive},
+      {CALL(rsqrt), FORMULA(1 / std::sqrt(x)), .domain = positive},
+      {CALL(square), FORMULA(x * x), .of = Of::numbers, .domain = {-12, 12}},
+      {CALL(exp), FORMULA(std::exp(x))},
+      {CALL(expm1), FORMULA(std::expm1(x))},
+      {CALL(log), FORMULA(std::log(x)), .domain = positive},
+      {CALL(log1p), FORMULA(std::log1p(x)), .domain = {-0.7, 3}},
+      {CALL(sin), FORMULA(std::sin(x)), .domain = {-4, 4}},
+      {CALL(cos), FORMULA(std::cos(x)), .domain = {-4, 4}},
+      {CALL(tan), FORMULA(std::tan(x)), .domain = {-1.2, 1.2}},
+      {CALL(tanh), FORMULA(std::tanh(x))},
+      {CALL(sigmoid), FORMULA(1 / (1 + std::exp(-x))), .domain = {-4, 4}},
+      {CALL(erf), FORMULA(std::erf(x))},
+      {CALL(erfinv), FORMULA(erfinv_reference(x)), .domain = {-0.85, 0.85}, .accuracy = 8},
+      {CALL(relu), FORMULA(x < 0 ? 0 : x), .of = Of::numbers},
+      {CALL(softplus), FORMULA(std::log1p(std::exp(x))), .domain = {-4, 4}},
+      {CALL(floor), FORMULA(std::floor(x)), PIECEWISE_CONSTANT},
+      {CALL(ceil), FORMULA(std::ceil(x)), PIECEWISE_CONSTANT},
+      {CALL(round), FORMULA(round_half_to_even(x)), PIECEWISE_CONSTANT},
+      {CALL(logical_not), FORMULA(x == 0), OPERATOR(!, !x), PREDICATE},
+      {CALL(isnan), FORMULA(std::isnan(x)), PREDICATE},
+      {CALL(isinf), FORMULA(std::isinf(x)), PREDICATE},
+      {CALL(isfinite), FORMULA(std::isfinite(x)), PREDICATE},
   };
 #undef CALL
+#undef FORMULA
+#undef OPERATOR
+#undef PIECEWISE_CONSTANT
+#undef PREDICATE
 }
 
 // ---- astype, stop_gradient --------------------------------------------------------------------------------
@@ -124,20 +136,21 @@ Real cast(Real x, Dtype from, Dtype to) {
   if (std::isnan(x)) return 0;
   const int bits = 8 * static_cast<int>(size_of(to));
   const bool is_signed = to == int32 || to == int64;
-  const Real low = is_signed ? -std::ldexp(Real(1), bits - 1) : 0, high = std::ldexp(Real(1), is_signed ? bits - 1 : bits) - 1;
+  const Real low = is_signed ? -std::ldexp(Real(1), bits - 1) : 0,
+             high = std::ldexp(Real(1), is_signed ? bits - 1 : bits) - 1;
   return std::clamp(std::trunc(x), low, high);
 }
 
 std::vector<Variant> astype_variants(Dtype from) {
   std::vector<Variant> variants;
   const auto add = [&](Dtype to, const Shape& shape, const Domain& domain) {
-    variants.push_back({.name = std::string("to ") + stave::name_of(to) + shape.str(),
-                        .inputs = {{from, shape, domain}},
-                        .call = [to](auto xs) { return astype(xs[0], to); },
-                        .reference = [from, to](auto xs) {
-                          return Arrays{mapped(to, xs[0], [&](Real x) { return cast(x, from, to); })};
-                        },
-                        .differentiable = is_float(to)});
+    variants.push_back(
+        {.name = std::string("to ") + stave::name_of(to) + shape.str(),
+         .inputs = {{from, shape, domain}},
+         .call = [to](auto xs) { return astype(xs[0], to); },
+         .reference = [from,
+                       to](auto xs) { return Arrays{mapped(to, xs[0], [&](Real x) { return cast(x, from, to); })}; },
+         .differentiable = is_float(to)});
   };
   for (Dtype to : all_dtypes) {
     for (const Shape& shape : shapes) add(to, shape, {-300, 300});

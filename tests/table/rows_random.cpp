@@ -32,7 +32,9 @@ Words threefry(Words key, Words counter) {
   return x;
 }
 
-Words key_of(const Array& x) { return {static_cast<std::uint32_t>(x.values[0]), static_cast<std::uint32_t>(x.values[1])}; }
+Words key_of(const Array& x) {
+  return {static_cast<std::uint32_t>(x.values[0]), static_cast<std::uint32_t>(x.values[1])};
+}
 
 std::uint32_t bits(Words key, std::uint32_t counter) {
   const Words words = threefry(key, {0, counter});
@@ -63,11 +65,13 @@ Array counted(Dtype dtype, const Shape& shape, F f) {
 std::vector<Index> permutation_of(Words key, Index n) {
   std::vector<Index> order(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
-  for (int round = 0; n > 1 && round < std::ceil(3 * std::log(static_cast<double>(n)) / std::log(4294967295.0)); ++round) {
+  for (int round = 0; n > 1 && round < std::ceil(3 * std::log(static_cast<double>(n)) / std::log(4294967295.0));
+       ++round) {
     const Words sorting = threefry(key, {0, 1});
     key = threefry(key, {0, 0});
     std::vector<std::pair<std::uint32_t, Index>> keyed;
-    for (std::size_t i = 0; i < order.size(); ++i) keyed.emplace_back(bits(sorting, static_cast<std::uint32_t>(i)), order[i]);
+    for (std::size_t i = 0; i < order.size(); ++i)
+      keyed.emplace_back(bits(sorting, static_cast<std::uint32_t>(i)), order[i]);
     std::stable_sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = keyed[i].second;
   }
@@ -97,57 +101,81 @@ Variant no_key(const Shape& shape, std::function<Tensor(const Key&)> call) {
 std::vector<Variant> split_variants(Dtype) {
   std::vector<Variant> variants = {no_key({}, [](const Key& key) { return split(key, 2); })};
   for (Index n : {5, 1, 0})
-    variants.push_back(drawn(std::to_string(n), [n](const Key& key) { return split(key, n); }, [n](Words key) {
-      return make(uint32, {n, 2}, [&](const Shape& p) {
-        return threefry(key, {0, static_cast<std::uint32_t>(p[0])})[static_cast<std::size_t>(p[1])];
-      });
-    }));
-  variants.push_back(drawn("two, as an array", [](const Key& key) { return split(key)[1].data(); }, [](Words key) {
-    return make(uint32, {2}, [&](const Shape& p) { return threefry(key, {0, 1})[static_cast<std::size_t>(p[0])]; });
-  }));
+    variants.push_back(drawn(
+        std::to_string(n), [n](const Key& key) { return split(key, n); },
+        [n](Words key) {
+          return make(uint32, {n, 2}, [&](const Shape& p) {
+            return threefry(key, {0, static_cast<std::uint32_t>(p[0])})[static_cast<std::size_t>(p[1])];
+          });
+        }));
+  variants.push_back(drawn(
+      "two, as an array", [](const Key& key) { return split(key)[1].data(); },
+      [](Words key) {
+        return make(uint32, {2}, [&](const Shape& p) { return threefry(key, {0, 1})[static_cast<std::size_t>(p[0])]; });
+      }));
   variants.push_back(no_key({0}, [](const Key& key) { return split(key, 2); }));
   return variants;
 }
 
 std::vector<Variant> fold_in_variants(Dtype dtype) {
-  const auto words = [](const Words& x) { return make(uint32, {2}, [&](const Shape& p) { return x[static_cast<std::size_t>(p[0])]; }); };
+  const auto words = [](const Words& x) {
+    return make(uint32, {2}, [&](const Shape& p) { return x[static_cast<std::size_t>(p[0])]; });
+  };
   const auto by_tensor = [](auto xs) { return fold_in(Key(xs[0]), xs[1]).data(); };
   std::vector<Variant> variants = {
-      drawn("7", [](const Key& key) { return fold_in(key, 7).data(); }, [=](Words key) { return words(threefry(key, {0, 7})); }),
+      drawn(
+          "7", [](const Key& key) { return fold_in(key, 7).data(); },
+          [=](Words key) {
+            return words(threefry(key, {0, 7}));
+          }),
       {.name = "tensor",
        .inputs = {key_input, {dtype, {}, {0, 200}}},
        .call = by_tensor,
-       .reference = [=](auto xs) { return Arrays{words(threefry(key_of(xs[0]), {0, static_cast<std::uint32_t>(xs[1].values[0])}))}; }},
+       .reference =
+           [=](auto xs) {
+             return Arrays{words(threefry(key_of(xs[0]), {0, static_cast<std::uint32_t>(xs[1].values[0])}))};
+           }},
       {.name = "no numbers", .inputs = {key_input, {dtype, {0}}}, .call = by_tensor, .refusal = "vmap over it"},
       no_key({}, [](const Key& key) { return fold_in(key, 7).data(); })};
   return variants;
 }
 
 /// The shapes to draw, and a key that is none.
-std::vector<Variant> for_shapes(const std::function<Tensor(const Key&, const Shape&)>& call, const std::function<Array(Words, const Shape&)>& reference) {
+std::vector<Variant> for_shapes(const std::function<Tensor(const Key&, const Shape&)>& call,
+                                const std::function<Array(Words, const Shape&)>& reference) {
   std::vector<Variant> variants;
-  for (const Shape& shape : {Shape(), Shape(0)}) variants.push_back(no_key(shape, [call](const Key& key) { return call(key, {}); }));
+  for (const Shape& shape : {Shape(), Shape(0)})
+    variants.push_back(no_key(shape, [call](const Key& key) { return call(key, {}); }));
   for (const Shape& shape : {Shape(2, 3), Shape(5), Shape(), Shape(0, 3)})
-    variants.push_back(drawn(shape.str(), [=](const Key& key) { return call(key, shape); }, [=](Words key) { return reference(key, shape); }));
+    variants.push_back(drawn(
+        shape.str(), [=](const Key& key) { return call(key, shape); },
+        [=](Words key) { return reference(key, shape); }));
   return variants;
 }
 
 std::vector<Variant> random_bits_variants(Dtype) {
-  return for_shapes([](const Key& key, const Shape& shape) { return random_bits(key, shape); },
-                    [](Words key, const Shape& shape) { return counted(uint32, shape, [&](auto i) { return bits(key, i); }); });
+  return for_shapes(
+      [](const Key& key, const Shape& shape) { return random_bits(key, shape); },
+      [](Words key, const Shape& shape) { return counted(uint32, shape, [&](auto i) { return bits(key, i); }); });
+}
+
+std::vector<Variant> uniform_between(double low, double high, Dtype dtype) {
+  const bool defaults = low == 0 && high == 1 && dtype == float32;
+  return for_shapes(
+      [=](const Key& key, const Shape& shape) {
+        return defaults ? uniform(key, shape) : uniform(key, shape, low, high, dtype);
+      },
+      [=](Words key, const Shape& shape) {
+        return counted(dtype, shape, [&](auto i) { return uniform_number(key, i, low, high, dtype); });
+      });
 }
 
 std::vector<Variant> uniform_variants(Dtype dtype) {
-  std::vector<Variant> variants;
-  for (const auto& [low, high] : {std::pair(0.0, 1.0), std::pair(-2.0, 0.7)})
-    for (Variant& variant : for_shapes(
-             [=](const Key& key, const Shape& shape) {
-               return low == 0 && dtype == float32 ? uniform(key, shape) : uniform(key, shape, low, high, dtype);
-             },
-             [=](Words key, const Shape& shape) {
-               return counted(dtype, shape, [&](auto i) { return uniform_number(key, i, low, high, dtype); });
-             }))
-      variants.push_back(std::move(variant));
+  std::vector<Variant> variants = uniform_between(0, 1, dtype);
+  for (Variant& variant : uniform_between(-2, 0.7, dtype)) {
+    variant.name += " in [-2, 0.7)";
+    variants.push_back(std::move(variant));
+  }
   return variants;
 }
 
@@ -162,17 +190,21 @@ std::vector<Variant> normal_variants(Dtype dtype) {
 }
 
 std::vector<Variant> bernoulli_variants(Dtype dtype) {
-  std::vector<Variant> variants = for_shapes([](const Key& key, const Shape& shape) { return bernoulli(key, 0.3, shape); },
-                                             [](Words key, const Shape& shape) {
-                                               return counted(bool_, shape, [&](auto i) { return unit(key, i, float32) < rounded(0.3L, float32); });
-                                             });
+  std::vector<Variant> variants =
+      for_shapes([](const Key& key, const Shape& shape) { return bernoulli(key, 0.3, shape); },
+                 [](Words key, const Shape& shape) {
+                   return counted(bool_, shape, [&](auto i) { return unit(key, i, float32) < rounded(0.3L, float32); });
+                 });
   for (const Shape& shape : {Shape(2, 3), Shape(0, 2), Shape()})
     variants.push_back({.name = "p " + shape.str(),
                         .inputs = {key_input, {dtype, shape, {0.1, 0.9}}},
                         .call = [](auto xs) { return bernoulli(Key(xs[0]), xs[1]); },
-                        .reference = [=](auto xs) {
-                          return Arrays{counted(bool_, shape, [&](auto i) { return unit(key_of(xs[0]), i, dtype) < xs[1].values[i]; })};
-                        },
+                        .reference =
+                            [=](auto xs) {
+                              return Arrays{counted(bool_, shape, [&](auto i) {
+                                return unit(key_of(xs[0]), i, dtype) < xs[1].values[i];
+                              })};
+                            },
                         .differentiable = false});
   return variants;
 }
@@ -180,21 +212,24 @@ std::vector<Variant> bernoulli_variants(Dtype dtype) {
 std::vector<Variant> permutation_variants(Dtype dtype) {
   std::vector<Variant> variants = {no_key({}, [](const Key& key) { return permutation(key, 3); })};
   for (Index n : {7, 1, 0})
-    variants.push_back(drawn(std::to_string(n), [n](const Key& key) { return permutation(key, n); }, [n](Words key) {
-      const std::vector<Index> order = permutation_of(key, n);
-      return make(int32, {n}, [&](const Shape& p) { return order[static_cast<std::size_t>(p[0])]; });
-    }));
+    variants.push_back(drawn(
+        std::to_string(n), [n](const Key& key) { return permutation(key, n); },
+        [n](Words key) {
+          const std::vector<Index> order = permutation_of(key, n);
+          return make(int32, {n}, [&](const Shape& p) { return order[static_cast<std::size_t>(p[0])]; });
+        }));
   for (const Shape& shape : {Shape(4, 2), Shape(5), Shape(0, 3), Shape(3, 0)})
     variants.push_back({.name = "of " + shape.str(),
                         .inputs = {key_input, {dtype, shape}},
                         .call = [](auto xs) { return permutation(Key(xs[0]), xs[1]); },
-                        .reference = [=](auto xs) {
-                          const std::vector<Index> order = permutation_of(key_of(xs[0]), shape[0]);
-                          return Arrays{make(dtype, shape, [&](Shape p) {
-                            p[0] = order[static_cast<std::size_t>(p[0])];
-                            return xs[1](p);
-                          })};
-                        }});
+                        .reference =
+                            [=](auto xs) {
+                              const std::vector<Index> order = permutation_of(key_of(xs[0]), shape[0]);
+                              return Arrays{make(dtype, shape, [&](Shape p) {
+                                p[0] = order[static_cast<std::size_t>(p[0])];
+                                return xs[1](p);
+                              })};
+                            }});
   return variants;
 }
 

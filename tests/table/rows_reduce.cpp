@@ -55,7 +55,8 @@ Array reduced(const Array& x, const Over& over, Dtype dtype, F f) {
   const auto group_of = [&](const Shape& position) {
     std::size_t index = 0;
     for (std::size_t axis = 0; axis < kept.size(); ++axis)
-      index = index * static_cast<std::size_t>(kept[axis]) + static_cast<std::size_t>(kept[axis] == 1 ? 0 : position[axis]);
+      index =
+          index * static_cast<std::size_t>(kept[axis]) + static_cast<std::size_t>(kept[axis] == 1 ? 0 : position[axis]);
     return index;
   };
   for_each_position(x.shape, [&](const Shape& position) { groups[group_of(position)].push_back(x(position)); });
@@ -73,8 +74,12 @@ Real max_of(const Elements& x) { return *std::max_element(x.begin(), x.end()); }
 Real min_of(const Elements& x) { return *std::min_element(x.begin(), x.end()); }
 Real argmax_of(const Elements& x) { return static_cast<Real>(std::max_element(x.begin(), x.end()) - x.begin()); }
 Real argmin_of(const Elements& x) { return static_cast<Real>(std::min_element(x.begin(), x.end()) - x.begin()); }
-Real any_of(const Elements& x) { return std::any_of(x.begin(), x.end(), [](Real v) { return v != 0; }); }
-Real all_of(const Elements& x) { return std::all_of(x.begin(), x.end(), [](Real v) { return v != 0; }); }
+Real any_of(const Elements& x) {
+  return std::any_of(x.begin(), x.end(), [](Real v) { return v != 0; });
+}
+Real all_of(const Elements& x) {
+  return std::all_of(x.begin(), x.end(), [](Real v) { return v != 0; });
+}
 Real largest_of(const Elements& x) {
   Real largest = 0;
   for (Real v : x) largest = std::max(largest, std::abs(v));
@@ -122,8 +127,8 @@ struct Reduction {
   Formula magnitude = nullptr;  // of rounding errors; null: the result's own
   Gives gives = Gives::same;
   Domain domain = {};
-  bool of_nothing = true;       // defined for no elements
-  bool shares_ties = false;     // max, min
+  bool of_nothing = true;    // defined for no elements
+  bool shares_ties = false;  // max, min
 };
 
 /// Near `at` the extreme value is the mean of the elements that are extreme there: ties share.
@@ -140,25 +145,41 @@ Array tied(const Array& at, const Array& x, const Over& over, Formula extreme) {
 
 std::function<Outputs(std::span<const Tensor>)> call_of(const Reduction& f, const Over& over) {
   if (!over.axes && !over.keep) return [f](auto xs) { return f.over_all(xs[0]); };
-  return [f, over](auto xs) { return f.over(xs[0], over.axes ? Axes(Shape(*over.axes)) : all_axes, KeepDims{over.keep}); };
+  return
+      [f, over](auto xs) { return f.over(xs[0], over.axes ? Axes(Shape(*over.axes)) : all_axes, KeepDims{over.keep}); };
 }
 
 Variant variant_of(const Reduction& f, Dtype dtype, const Over& over) {
-  Variant variant{.name = over.str(), .inputs = {{dtype, over.shape, f.domain, true, over.kept_axis()}}, .call = call_of(f, over)};
+  Variant variant{
+      .name = over.str(), .inputs = {{dtype, over.shape, f.domain, true, over.kept_axis()}}, .call = call_of(f, over)};
   const Dtype result = result_of(f.gives, dtype);
   variant.reference = [f, over, result](auto xs) {
     Array y = reduced(xs[0], over, result, f.formula);
     if (f.magnitude) y.magnitude = reduced(xs[0], over, float64, f.magnitude).values;
     return Arrays{y};
   };
-  if (f.shares_ties) variant.smooth = [f, over](auto at, auto xs) { return Arrays{tied(at[0], xs[0], over, f.formula)}; };
+  if (f.shares_ties)
+    variant.smooth = [f, over](auto at, auto xs) { return Arrays{tied(at[0], xs[0], over, f.formula)}; };
   variant.differentiable = f.gives != Gives::truth;
   return variant;
 }
 
-const std::vector<Over> everywhere = {
-    {{2, 3}}, {{2, 3, 2}, {{0}}}, {{2, 3}, {{-1}}}, {{2, 3, 2}, {{0, 2}}}, {{3, 2}, {{1}}, true}, {{2, 3}, {}, true}, {{2, 3}, std::vector<Index>{}},
-    {{5}}, {{1, 4}, {{0}}}, {{0, 3}, {{1}}}, {{2, 0}, {{0}}, true}, {{}}, {{}, {}, true}};
+// The long ones fill SIMD vectors and leave a rest.
+const std::vector<Over> everywhere = {{{2, 3}},
+                                      {{2, 37}, {{1}}},
+                                      {{37, 2}, {{0}}},
+                                      {{2, 3, 2}, {{0}}},
+                                      {{2, 3}, {{-1}}},
+                                      {{2, 3, 2}, {{0, 2}}},
+                                      {{3, 2}, {{1}}, true},
+                                      {{2, 3}, {}, true},
+                                      {{2, 3}, std::vector<Index>{}},
+                                      {{5}},
+                                      {{1, 4}, {{0}}},
+                                      {{0, 3}, {{1}}},
+                                      {{2, 0}, {{0}}, true},
+                                      {{}},
+                                      {{}, {}, true}};
 const std::vector<Over> nothing = {{{0, 3}}, {{0, 3}, {{0}}}, {{2, 0}, {{-1}}, true}};
 
 std::vector<Variant> variants_of(const Reduction& f, Dtype dtype) {
@@ -181,8 +202,8 @@ std::vector<Reduction> reductions() {
       {CALLS(prod), prod_of, nullptr, Gives::wide},
       {CALLS(max), max_of, nullptr, Gives::same, {}, false, true},
       {CALLS(min), min_of, nullptr, Gives::same, {}, false, true},
-      {CALLS(all), all_of, nullptr, Gives::truth, {0, 2}},
-      {CALLS(any), any_of, nullptr, Gives::truth, {0, 1}},
+      {CALLS(all), all_of, nullptr, Gives::truth, {.choices = {0, 1, 2, 2, 2}}},
+      {CALLS(any), any_of, nullptr, Gives::truth, {.choices = {0, 0, 0, 0, 2}}},
   };
 }
 
@@ -212,9 +233,10 @@ std::vector<Variant> spread_variants(Dtype dtype, Tensor (*over_all)(const Tenso
     Variant variant{.name = over.str() + " correction " + std::to_string(static_cast<int>(correction)),
                     .inputs = {{dtype, over.shape, {-3, 3}, true, over.kept_axis()}}};
     if (!over.axes && correction == 0) variant.call = [=](auto xs) { return over_all(xs[0]); };
-    else variant.call = [=](auto xs) {
-      return spread(xs[0], over.axes ? Axes(Shape(*over.axes)) : all_axes, KeepDims{over.keep}, correction);
-    };
+    else
+      variant.call = [=](auto xs) {
+        return spread(xs[0], over.axes ? Axes(Shape(*over.axes)) : all_axes, KeepDims{over.keep}, correction);
+      };
     variant.reference = [=](auto xs) {
       const auto formula = [&](const Elements& x) {
         const Real variance = var_of(x, correction);
@@ -239,9 +261,20 @@ std::vector<Variant> spread_variants(Dtype dtype, Tensor (*over_all)(const Tenso
 
 // ---- argmax, argmin ---------------------------------------------------------------------------------------
 
-std::vector<Variant> position_variants(Dtype dtype, Tensor (*over_all)(const Tensor&), Tensor (*along)(const Tensor&, Index, KeepDims), Formula formula) {
+std::vector<Variant> position_variants(Dtype dtype, Tensor (*over_all)(const Tensor&),
+                                       Tensor (*along)(const Tensor&, Index, KeepDims), Formula formula) {
   std::vector<Variant> variants;
-  for (const Over& over : std::vector<Over>{{{2, 3}}, {{2, 3}, {{0}}}, {{2, 3, 2}, {{1}}}, {{3, 4}, {{-1}}, true}, {{6}}, {{0, 3}, {{1}}}, {{0, 3}, {{0}}}, {{0}}, {{}}}) {
+  for (const Over& over : std::vector<Over>{{{2, 3}},
+                                            {{2, 3}, {{0}}},
+                                            {{2, 3, 2}, {{1}}},
+                                            {{3, 4}, {{-1}}, true},
+                                            {{2, 37}, {{1}}},
+                                            {{37, 2}, {{0}}},
+                                            {{6}},
+                                            {{0, 3}, {{1}}},
+                                            {{0, 3}, {{0}}},
+                                            {{0}},
+                                            {{}}}) {
     Variant variant{.name = over.str(), .inputs = {{dtype, over.shape, {-3, 3}}}};
     if (!over.axes) variant.call = [=](auto xs) { return over_all(xs[0]); };
     else variant.call = [=](auto xs) { return along(xs[0], (*over.axes)[0], KeepDims{over.keep}); };
@@ -262,13 +295,20 @@ std::vector<Variant> softmax_variants(Dtype dtype, Tensor (*softmax)(const Tenso
     variants.push_back({.name = shape.str() + " along " + std::to_string(axis),
                         .inputs = {{dtype, shape, {-3, 3}}},
                         .call = [=](auto xs) { return softmax(xs[0], axis); },
-                        .reference = [=](auto xs) {
-                          const Array total = reduced(xs[0], {shape, {{axis}}, true}, float64, logsumexp_of);
-                          const auto log_weight = [&](const Shape& p) { return xs[0](p) - total(broadcast_position(total.shape, p)); };
-                          Array y = make(as_float(dtype), shape, [&](const Shape& p) { return logarithm ? log_weight(p) : std::exp(log_weight(p)); });
-                          y.magnitude = make(float64, shape, [&](const Shape& p) { return logarithm ? 6 : 3 * std::exp(log_weight(p)); }).values;
-                          return Arrays{y};
-                        },
+                        .reference =
+                            [=](auto xs) {
+                              const Array total = reduced(xs[0], {shape, {{axis}}, true}, float64, logsumexp_of);
+                              const auto log_weight = [&](const Shape& p) {
+                                return xs[0](p) - total(broadcast_position(total.shape, p));
+                              };
+                              Array y = make(as_float(dtype), shape, [&](const Shape& p) {
+                                return logarithm ? log_weight(p) : std::exp(log_weight(p));
+                              });
+                              y.magnitude = make(float64, shape, [&](const Shape& p) {
+                                              return logarithm ? 6 : 3 * std::exp(log_weight(p));
+                                            }).values;
+                              return Arrays{y};
+                            },
                         .refusal = refusal});
   };
   add({2, 3}, -1);
@@ -285,15 +325,39 @@ std::vector<Variant> softmax_variants(Dtype dtype, Tensor (*softmax)(const Tenso
 
 void add_reduce_rows(std::vector<Row>& rows) {
   for (const Reduction& f : reductions())
-    rows.push_back({.name = f.name, .dtypes = all_dtypes, .variants = [f](Dtype dtype) { return variants_of(f, dtype); }, .bitwise = false});
+    rows.push_back({.name = f.name,
+                    .dtypes = all_dtypes,
+                    .variants = [f](Dtype dtype) { return variants_of(f, dtype); },
+                    .bitwise = false});
   for (const Reduction& f : composed_reductions())
-    rows.push_back({.name = f.name, .dtypes = all_dtypes, .variants = [f](Dtype dtype) { return composed_variants_of(f, dtype); }, .bitwise = false});
-  rows.push_back({.name = "var", .dtypes = all_dtypes, .variants = [](Dtype dtype) { return spread_variants(dtype, stave::var, stave::var, false); }, .accuracy = 8, .bitwise = false});
-  rows.push_back({.name = "std", .dtypes = all_dtypes, .variants = [](Dtype dtype) { return spread_variants(dtype, stave::std, stave::std, true); }, .accuracy = 8, .bitwise = false});
-  rows.push_back({.name = "argmax", .dtypes = all_dtypes, .variants = [](Dtype dtype) { return position_variants(dtype, stave::argmax, stave::argmax, argmax_of); }});
-  rows.push_back({.name = "argmin", .dtypes = all_dtypes, .variants = [](Dtype dtype) { return position_variants(dtype, stave::argmin, stave::argmin, argmin_of); }});
-  rows.push_back({.name = "softmax", .dtypes = all_dtypes, .variants = [](Dtype dtype) { return softmax_variants(dtype, stave::softmax, false); }, .bitwise = false});
-  rows.push_back({.name = "log_softmax", .dtypes = all_dtypes, .variants = [](Dtype dtype) { return softmax_variants(dtype, stave::log_softmax, true); }, .bitwise = false});
+    rows.push_back({.name = f.name,
+                    .dtypes = all_dtypes,
+                    .variants = [f](Dtype dtype) { return composed_variants_of(f, dtype); },
+                    .bitwise = false});
+  rows.push_back({.name = "var",
+                  .dtypes = all_dtypes,
+                  .variants = [](Dtype dtype) { return spread_variants(dtype, stave::var, stave::var, false); },
+                  .accuracy = 8,
+                  .bitwise = false});
+  rows.push_back({.name = "std",
+                  .dtypes = all_dtypes,
+                  .variants = [](Dtype dtype) { return spread_variants(dtype, stave::std, stave::std, true); },
+                  .accuracy = 8,
+                  .bitwise = false});
+  rows.push_back({.name = "argmax", .dtypes = all_dtypes, .variants = [](Dtype dtype) {
+                    return position_variants(dtype, stave::argmax, stave::argmax, argmax_of);
+                  }});
+  rows.push_back({.name = "argmin", .dtypes = all_dtypes, .variants = [](Dtype dtype) {
+                    return position_variants(dtype, stave::argmin, stave::argmin, argmin_of);
+                  }});
+  rows.push_back({.name = "softmax",
+                  .dtypes = all_dtypes,
+                  .variants = [](Dtype dtype) { return softmax_variants(dtype, stave::softmax, false); },
+                  .bitwise = false});
+  rows.push_back({.name = "log_softmax",
+                  .dtypes = all_dtypes,
+                  .variants = [](Dtype dtype) { return softmax_variants(dtype, stave::log_softmax, true); },
+                  .bitwise = false});
 }
 
 }  // namespace table

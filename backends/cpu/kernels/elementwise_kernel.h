@@ -30,28 +30,35 @@ template <class T>
 STAVE_INLINE void store(Mask<T> v, void* to) {
   store_booleans(v, to);
 }
+template <class T>
+STAVE_INLINE void store_first(Vec<T> v, void* to, Index n) {
+  if (n == 1) *static_cast<typename Vec<T>::Lane*>(to) = v[0];
+  else store_some(v, to, n);
+}
+template <class T>
+STAVE_INLINE void store_first(Mask<T> v, void* to, Index n) {
+  std::uint8_t booleans[Vec<T>::lanes];
+  if (n == 1) {
+    *static_cast<std::uint8_t*>(to) = static_cast<std::uint8_t>(v.bits[0] & 1);
+  } else {
+    store_booleans(v, booleans);
+    __builtin_memcpy(to, booleans, static_cast<std::size_t>(n));
+  }
+}
 
-/// Fewer elements than a vector has: the same function on a padded copy, so that results do not depend on the position.
+/// Fewer elements than a vector has: the same function over a padded one, so that results do not depend on the position.
 template <class S, class T, int arity>
 void short_block(void* out, const void* const* in, Index n) {
   using V = Vec<T>;
   using Lane = typename V::Lane;
-  constexpr std::size_t result_size = S::result == Result::boolean ? 1 : sizeof(Lane);
-  Lane results[V::lanes];
-  V a{}, b{};
+  constexpr auto tag = static_cast<int (*)[arity]>(nullptr);
   if (n == 1) {
-    a = V(*static_cast<const Lane*>(in[0]));
-    if constexpr (arity == 2) b = V(*static_cast<const Lane*>(in[1]));
-    store(apply<S, T>(a, b, static_cast<int (*)[arity]>(nullptr)), results);
-    __builtin_memcpy(out, results, result_size);
-    return;
+    V a(*static_cast<const Lane*>(in[0])), b(*static_cast<const Lane*>(in[arity - 1]));
+    store_first(apply<S, T>(a, b, tag), out, 1);
+  } else {
+    V a = load_some<T>(in[0], n), b = load_some<T>(in[arity - 1], n);
+    store_first(apply<S, T>(a, b, tag), out, n);
   }
-  Lane lanes[arity][V::lanes] = {};
-  for (int k = 0; k < arity; ++k) __builtin_memcpy(lanes[k], in[k], static_cast<std::size_t>(n) * sizeof(Lane));
-  a = V::load(lanes[0]);
-  b = V::load(lanes[arity - 1]);
-  store(apply<S, T>(a, b, static_cast<int (*)[arity]>(nullptr)), results);
-  __builtin_memcpy(out, results, static_cast<std::size_t>(n) * result_size);
 }
 
 template <class S, class T, int arity>

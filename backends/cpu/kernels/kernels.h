@@ -29,6 +29,8 @@ struct Reduction {
   void (*start)(void* accumulator, Index n);
   /// One column: accumulator += in[0], ..., in[n - 1].
   void (*row)(const void* in, Index n, void* accumulator);
+  /// Many columns: accumulator[r] += in[r * stride], ..., in[r * stride + n - 1], for r < rows.
+  void (*rows)(const void* in, Index rows, Index stride, Index n, void* accumulator);
   /// n columns: accumulator[c] += in[r * stride + c], for r < rows.
   void (*columns)(const void* in, Index rows, Index stride, Index n, void* accumulator);
   /// accumulator[c] += other[c].

@@ -19,23 +19,23 @@ void multiply_add(void* out, const void* a, const void* b, Index n) {
   for (; j < n; ++j) to[j] = (V(to[j]) + V(factor) * V(from[j]))[0];
 }
 
-/// Rows of b, padded to whole vectors of `width` registers, times each row of a.
+/// Rows of b in `width` registers each, times each row of a.
 template <class T, int width>
 STAVE_INLINE void tiny_rows(T* out, const T* a, const T* b, Index m, Index k, Index n, Index a_stride, Index b_stride) {
   using V = Vec<T>;
-  T padded[16][V::lanes * width];
+  V rows[16][width];
+  constexpr Index lanes = V::lanes;
+  auto part = [n](int w) { return n - w * lanes < lanes ? n - w * lanes : lanes; };
   for (Index p = 0; p < k; ++p)
-    for (Index j = 0; j < n; ++j) padded[p][j] = b[p * b_stride + j];
-  for (Index p = 0; p < k; ++p)
-    for (Index j = n; j < V::lanes * width; ++j) padded[p][j] = 0;
+    for (int w = 0; w < width; ++w)
+      rows[p][w] = part(w) <= 0 ? V(0) : load_some<T>(b + p * b_stride + w * lanes, part(w));
   for (Index i = 0; i < m; ++i) {
     V sums[width];
     for (V& sum : sums) sum = V(0);
     for (Index p = 0; p < k; ++p)
-      for (int w = 0; w < width; ++w) sums[w] = sums[w] + V(a[i * a_stride + p]) * V::load(padded[p] + w * V::lanes);
-    T row[V::lanes * width];
-    for (int w = 0; w < width; ++w) sums[w].store(row + w * V::lanes);
-    for (Index j = 0; j < n; ++j) out[i * n + j] = row[j];
+      for (int w = 0; w < width; ++w) sums[w] = sums[w] + V(a[i * a_stride + p]) * rows[p][w];
+    for (int w = 0; w < width; ++w)
+      if (part(w) > 0) store_some(sums[w], out + i * n + w * lanes, part(w));
   }
 }
 template <class T>

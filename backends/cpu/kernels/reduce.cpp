@@ -91,23 +91,33 @@ struct Plain {
     for (Index c = 0; c < n; ++c) sums[c] = C::template neutral<A>();
   }
 
-  static void row(const void* in, Index n, void* accumulator) {
+  static STAVE_INLINE A fold_row(const T* x, Index n, A total) {
     constexpr int ways = 8;  // hides the latency of the combining instruction
-    const T* x = static_cast<const T*>(in);
-    A total = *static_cast<A*>(accumulator);
     Index i = 0;
-    if (n >= V::lanes) {
+    if (n >= ways * V::lanes) {
       V sums[ways];
       for (V& sum : sums) sum = V(C::template neutral<A>());
       for (; i + ways * V::lanes <= n; i += ways * V::lanes)
         for (int w = 0; w < ways; ++w) sums[w] = C::both(sums[w], load_as<T, A>(x + i + w * V::lanes));
-      for (; i + V::lanes <= n; i += V::lanes) sums[0] = C::both(sums[0], load_as<T, A>(x + i));
       for (int half = ways / 2; half > 0; half /= 2)
         for (int w = 0; w < half; ++w) sums[w] = C::both(sums[w], sums[w + half]);
       total = C::both(total, fold<C, A>(sums[0]));
     }
+    if (i + V::lanes <= n) {
+      V sum = load_as<T, A>(x + i);
+      for (i += V::lanes; i + V::lanes <= n; i += V::lanes) sum = C::both(sum, load_as<T, A>(x + i));
+      total = C::both(total, fold<C, A>(sum));
+    }
     for (; i < n; ++i) total = C::both(total, static_cast<A>(x[i]));
-    *static_cast<A*>(accumulator) = total;
+    return total;
+  }
+  static void row(const void* in, Index n, void* accumulator) {
+    A* total = static_cast<A*>(accumulator);
+    *total = fold_row(static_cast<const T*>(in), n, *total);
+  }
+  static void rows(const void* in, Index count, Index stride, Index n, void* accumulator) {
+    A* totals = static_cast<A*>(accumulator);
+    for (Index r = 0; r < count; ++r) totals[r] = fold_row(static_cast<const T*>(in) + r * stride, n, totals[r]);
   }
 
   template <int rows>
@@ -161,10 +171,7 @@ struct Compensated {
     __builtin_memset(accumulator, 0, static_cast<std::size_t>(2 * n) * sizeof(double));
   }
 
-  static void row(const void* in, Index n, void* accumulator) {
-    const double* x = static_cast<const double*>(in);
-    double* sums = static_cast<double*>(accumulator);
-    double sum = sums[0], lost = sums[1];
+  static STAVE_INLINE void fold_row(const double* x, Index n, double& sum, double& lost) {
     Index i = 0;
     if (n >= V::lanes) {
       V wide(0), wide_lost(0);
@@ -174,8 +181,14 @@ struct Compensated {
       lost += fold<SumOf, double>(wide_lost);
     }
     for (; i < n; ++i) add(sum, lost, x[i]);
-    sums[0] = sum;
-    sums[1] = lost;
+  }
+  static void row(const void* in, Index n, void* accumulator) {
+    double* sums = static_cast<double*>(accumulator);
+    fold_row(static_cast<const double*>(in), n, sums[0], sums[1]);
+  }
+  static void rows(const void* in, Index count, Index stride, Index n, void* accumulator) {
+    double* sums = static_cast<double*>(accumulator);
+    for (Index r = 0; r < count; ++r) fold_row(static_cast<const double*>(in) + r * stride, n, sums[r], sums[count + r]);
   }
 
   static STAVE_INLINE void add_at(double* sums, double* lost, V x) {
@@ -219,7 +232,7 @@ struct Compensated {
 
 template <class R>
 Reduction reduction(int planes, std::size_t plane_bytes) {
-  return {planes, static_cast<int>(plane_bytes), R::start, R::row, R::columns, R::merge, R::finish};
+  return {planes, static_cast<int>(plane_bytes), R::start, R::row, R::rows, R::columns, R::merge, R::finish};
 }
 template <class C, class T, class A = T>
 void set(Reduction* row, Dtype dtype) {

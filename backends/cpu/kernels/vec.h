@@ -4,6 +4,8 @@
 // comparisons that give a Mask, select(mask, a, b), and the functions of vec_math.h. bool is a byte of 0 or 1.
 #pragma once
 
+#include <immintrin.h>
+
 #include <stave/backends/cpu/kernels/isa.h>
 
 // Vectors by value are an ABI question only between functions that are not inlined, and these all are.
@@ -149,5 +151,39 @@ STAVE_INLINE void store_booleans(Mask<T> mask, void* to) {
   Bytes bytes = __builtin_convertvector(mask.bits, Bytes) & static_cast<std::int8_t>(1);
   __builtin_memcpy(to, &bytes, static_cast<std::size_t>(lanes));
 }
+
+// ---- the first n lanes, 0 <= n <= lanes: the others read as 0 and are not written --------------------------
+
+#if defined(__AVX512BW__)
+template <class T>
+STAVE_INLINE Vec<T> load_some(const void* from, std::int64_t n) {
+  constexpr std::size_t size = sizeof(typename Vec<T>::Lane);
+  using Raw = typename Vec<T>::Raw;
+  std::uint64_t mask = n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
+  if constexpr (size == 1) return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi8(mask, from))};
+  else if constexpr (size == 4) return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>(mask), from))};
+  else return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(mask), from))};
+}
+template <class T>
+STAVE_INLINE void store_some(Vec<T> v, void* to, std::int64_t n) {
+  constexpr std::size_t size = sizeof(typename Vec<T>::Lane);
+  __m512i raw = reinterpret_cast<__m512i>(v.raw);
+  std::uint64_t mask = n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
+  if constexpr (size == 1) _mm512_mask_storeu_epi8(to, mask, raw);
+  else if constexpr (size == 4) _mm512_mask_storeu_epi32(to, static_cast<__mmask16>(mask), raw);
+  else _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(mask), raw);
+}
+#else
+template <class T>
+STAVE_INLINE Vec<T> load_some(const void* from, std::int64_t n) {
+  typename Vec<T>::Lane lanes[Vec<T>::lanes] = {};
+  __builtin_memcpy(lanes, from, static_cast<std::size_t>(n) * sizeof lanes[0]);
+  return Vec<T>::load(lanes);
+}
+template <class T>
+STAVE_INLINE void store_some(Vec<T> v, void* to, std::int64_t n) {
+  __builtin_memcpy(to, &v, static_cast<std::size_t>(n) * sizeof(typename Vec<T>::Lane));
+}
+#endif
 
 }  // namespace STAVE_KERNELS

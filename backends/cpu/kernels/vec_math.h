@@ -151,7 +151,31 @@ STAVE_FROM_SLEEF(sin)
 STAVE_FROM_SLEEF(cos)
 STAVE_FROM_SLEEF(tan)
 
+#ifdef STAVE_HAVE_FMA
+/// 2^n for integers n in [-126, 127].
+STAVE_INLINE F32 power_of_two(Vec<std::int32_t> n) {
+  return {reinterpret_cast<F32::Raw>((n + Vec<std::int32_t>(127)).raw << 23)};
+}
+/// Our own, because it is the hottest: x = n log 2 + r, e^x = 2^n e^r, with Cephes' polynomial for e^r. At most 0.9 ulp.
+STAVE_INLINE F32 exp(F32 x) {
+  // Beyond these bounds the result is 0 or infinity all the same; NaN passes both comparisons.
+  x = select(x > F32(89), F32(89), x);
+  x = select(x < F32(-104), F32(-104), x);
+  F32 n = rint(x * F32(1.44269504088896341));
+  F32 r = fma(n, F32(-1.42860677e-6f), fma(n, F32(-0.693145752f), x));  // log 2 in two parts, the first of 16 bits
+  F32 p = fma(F32(1.9875691500e-4f), r, F32(1.3981999507e-3f));
+  p = fma(p, r, F32(8.3334519073e-3f));
+  p = fma(p, r, F32(4.1665795894e-2f));
+  p = fma(p, r, F32(1.6666665459e-1f));
+  p = fma(p, r, F32(5.0000001201e-1f));
+  F32 y = fma(p, r * r, r) + F32(1);
+  // 2^n in two steps, so that neither overflows and a denormal result rounds once.
+  Vec<std::int32_t> whole{__builtin_convertvector(n.raw, Vec<std::int32_t>::Raw)}, half{whole.raw >> 1};
+  return y * power_of_two(half) * power_of_two(whole - half);
+}
+#else
 STAVE_INLINE F32 exp(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(exp)(x.raw))}; }
+#endif
 /// SLEEF's overflows 2e-6 early. Numbers so close to the bound are rare: libm decides about them.
 STAVE_INLINE F64 exp(F64 x) {
   F64 y{F64::Raw(STAVE_SLEEF_F64(exp)(x.raw))};

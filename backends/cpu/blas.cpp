@@ -1,0 +1,114 @@
+// Calls to CBLAS.
+#include <stave/backends/cpu/blas.h>
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+
+#include <cblas.h>
+
+// OpenBLAS's; absent in other implementations of CBLAS.
+extern "C" {
+__attribute__((weak)) void openblas_set_num_threads(int count);
+__attribute__((weak)) int openblas_get_num_threads();
+}
+
+namespace stave_cpu {
+
+namespace {
+
+constinit std::mutex mutex;
+constinit int guards = 0, threads_before = 1;
+
+constexpr Index most_int = std::numeric_limits<int>::max();
+
+/// How BLAS is told of a matrix.
+struct BlasMatrix {
+  CBLAS_TRANSPOSE transpose = CblasNoTrans;
+  int leading = 0;
+};
+
+bool describe(const Matrix& x, BlasMatrix& blas) {
+  if (std::max(x.rows, x.columns) > most_int) return false;
+  auto fits = [](Index leading, Index least) { return leading >= std::max<Index>(1, least) && leading <= most_int; };
+  // The step along an axis of length 1 does not matter: any that BLAS accepts will do.
+  Index row_step = x.rows == 1 ? std::max<Index>(1, x.columns) : x.row_step;
+  Index column_step = x.columns == 1 ? 1 : x.column_step;
+  if (column_step == 1 && fits(row_step, x.columns)) {
+    blas = {CblasNoTrans, static_cast<int>(row_step)};
+    return true;
+  }
+  row_step = x.rows == 1 ? 1 : x.row_step;
+  column_step = x.columns == 1 ? std::max<Index>(1, x.rows) : x.column_step;
+  if (row_step != 1 || !fits(column_step, x.rows)) return false;
+  blas = {CblasTrans, static_cast<int>(column_step)};
+  return true;
+}
+
+void gemm(float* out, int out_step, const Matrix& a, BlasMatrix la, const Matrix& b, BlasMatrix lb) {
+  cblas_sgemm(CblasRowMajor, la.transpose, lb.transpose, static_cast<int>(a.rows), static_cast<int>(b.columns),
+              static_cast<int>(a.columns), 1, reinterpret_cast<const float*>(a.data), la.leading,
+              reinterpret_cast<const float*>(b.data), lb.leading, 0, out, out_step);
+}
+void gemm(double* out, int out_step, const Matrix& a, BlasMatrix la, const Matrix& b, BlasMatrix lb) {
+  cblas_dgemm(CblasRowMajor, la.transpose, lb.transpose, static_cast<int>(a.rows), static_cast<int>(b.columns),
+              static_cast<int>(a.columns), 1, reinterpret_cast<const double*>(a.data), la.leading,
+              reinterpret_cast<const double*>(b.data), lb.leading, 0, out, out_step);
+}
+void gemv(float* out, int out_step, CBLAS_TRANSPOSE transpose, int rows, int columns, const char* a, int leading,
+          const char* x, int step) {
+  cblas_sgemv(CblasRowMajor, transpose, rows, columns, 1, reinterpret_cast<const float*>(a), leading,
+              reinterpret_cast<const float*>(x), step, 0, out, out_step);
+}
+void gemv(double* out, int out_step, CBLAS_TRANSPOSE transpose, int rows, int columns, const char* a, int leading,
+          const char* x, int step) {
+  cblas_dgemv(CblasRowMajor, transpose, rows, columns, 1, reinterpret_cast<const double*>(a), leading,
+              reinterpret_cast<const double*>(x), step, 0, out, out_step);
+}
+
+/// out = x v, or x^T v.
+template <class T>
+void times_vector(T* out, Index out_step, const Matrix& x, bool transposed, const char* v, Index step) {
+  BlasMatrix blas;
+  describe(x, blas);
+  bool column_major = blas.transpose == CblasTrans;
+  Index rows = column_major ? x.columns : x.rows, columns = column_major ? x.rows : x.columns;
+  gemv(out, static_cast<int>(out_step), column_major != transposed ? CblasTrans : CblasNoTrans, static_cast<int>(rows),
+       static_cast<int>(columns), x.data, blas.leading, v, static_cast<int>(step));
+}
+
+}  // namespace
+
+SingleThreadedBlas::SingleThreadedBlas() {
+  if (!openblas_set_num_threads) return;
+  std::lock_guard lock(mutex);
+  if (guards++ > 0) return;
+  threads_before = openblas_get_num_threads();
+  openblas_set_num_threads(1);
+}
+SingleThreadedBlas::~SingleThreadedBlas() {
+  if (!openblas_set_num_threads) return;
+  std::lock_guard lock(mutex);
+  if (--guards == 0) openblas_set_num_threads(threads_before);
+}
+
+bool blas_reads(const Matrix& x) {
+  BlasMatrix blas;
+  return describe(x, blas);
+}
+
+template <class T>
+void multiply_floats(T* out, Index out_step, const Matrix& a, const Matrix& b) {
+  Index vector_step = b.columns == 1 ? (b.rows == 1 ? 1 : b.row_step) : (a.columns == 1 ? 1 : a.column_step);
+  bool steps_fit = vector_step > 0 && vector_step <= most_int && out_step <= most_int;
+  if (b.columns == 1 && steps_fit) return times_vector(out, out_step, a, false, b.data, vector_step);
+  if (a.rows == 1 && b.columns > 1 && steps_fit) return times_vector(out, 1, b, true, a.data, vector_step);
+  BlasMatrix la, lb;
+  describe(a, la);
+  describe(b, lb);
+  gemm(out, static_cast<int>(std::max(out_step, b.columns)), a, la, b, lb);
+}
+template void multiply_floats<float>(float* out, Index out_step, const Matrix& a, const Matrix& b);
+template void multiply_floats<double>(double* out, Index out_step, const Matrix& a, const Matrix& b);
+
+}  // namespace stave_cpu

@@ -1,0 +1,5 @@
+// expect: no viable conversion|conversion from .*requested
+#include <stave/stave.h>
+using namespace stave;
+
+Tensor x = 1.0;  // write tensor(1.0)

@@ -1,0 +1,5 @@
+// expect: deleted.*Axes|Axes.*deleted
+#include <stave/stave.h>
+using namespace stave;
+
+Tensor f(const Tensor& x) { return sum(x, true); }  // keepdims is a value of its own type

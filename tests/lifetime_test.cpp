@@ -1,0 +1,562 @@
+// What lives how long: notes, tape entries, buffers. And programs too long for recursion.
+
+#include <pthread.h>
+
+#include <functional>
+#include <thread>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace lifetime_test {
+
+using namespace stave;
+using namespace stave_test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using T = const Tensor&;
+constexpr std::size_t MiB = std::size_t{1} << 20;
+const Shape one_mib{256, 1024};  // of float32
+
+std::size_t live() { return memory_stats().live_bytes; }
+
+/// The most that body needs beyond what is live before it.
+template <class Body>
+std::size_t peak_of(Body&& body) {
+  const std::size_t before = live();
+  reset_peak_memory();
+  body();
+  return memory_stats().peak_bytes - before;
+}
+
+// ---- notes ------------------------------------------------------------------------------------------------
+
+struct Payload {
+  int value = 0;
+  Tensor held;
+};
+
+TEST(Notes, AreFoundOnTheValueTheyWerePutOn) {
+  const Notes<Payload> notes("test");
+  const Tensor x = tensor({1., 2.}), noted = notes.put(x, {5, {}});
+  EXPECT_EQ(notes.find(x), nullptr);  // x is shared: a clone was annotated
+  ASSERT_NE(notes.find(noted), nullptr);
+  EXPECT_EQ(notes.find(noted)->value, 5);
+  EXPECT_EQ(noted.node().storage, x.node().storage);
+  const Tensor copy = noted;
+  EXPECT_EQ(notes.find(copy)->value, 5);
+  EXPECT_EQ(live_notes(noted), 1);
+}
+
+TEST(Notes, AreWrittenInPlaceOnAValueThatNobodyElseOwns) {
+  const Notes<Payload> notes("test");
+  Tensor x = tensor({1., 2.});
+  const Node* const node = x.node_ptr().get();
+  x = notes.put(std::move(x), {1, {}});
+  EXPECT_EQ(x.node_ptr().get(), node);
+  x = notes.put(std::move(x), {2, {}});  // in place of the first
+  EXPECT_EQ(x.node_ptr().get(), node);
+  EXPECT_EQ(notes.find(x)->value, 2);
+  EXPECT_EQ(live_notes(x), 1);
+  x = notes.strip(std::move(x));
+  EXPECT_EQ(x.node_ptr().get(), node);
+  EXPECT_EQ(live_notes(x), 0);
+}
+
+TEST(Notes, OfSeveralInstallationsStandSideBySide) {
+  const Notes<Payload> a("a"), b("b");
+  const Tensor x = a.put(b.put(tensor(1.), {2, {}}), {1, {}});
+  EXPECT_EQ(a.find(x)->value, 1);
+  EXPECT_EQ(b.find(x)->value, 2);
+  const Tensor kept = x, y = a.strip(x);  // x is shared: the clone keeps the other's note
+  EXPECT_EQ(a.find(y), nullptr);
+  EXPECT_EQ(b.find(y)->value, 2);
+  EXPECT_EQ(a.find(kept)->value, 1);
+  const Tensor clone = clone_node(x);
+  EXPECT_NE(clone.node_ptr().get(), x.node_ptr().get());
+  EXPECT_EQ(a.find(clone)->value, 1);
+  EXPECT_EQ(live_notes(clone), 2);
+  EXPECT_NE(a.id(), b.id());
+}
+
+TEST(Notes, EndWithWhatMadeThem) {
+  Tensor x = tensor(1.);
+  const std::size_t before = live();
+  {
+    const Notes<Payload> notes("test");
+    x = notes.put(std::move(x), {1, zeros(one_mib)});
+    EXPECT_EQ(live_notes(x), 1);
+    EXPECT_EQ(live(), before + MiB);
+  }
+  EXPECT_EQ(live_notes(x), 0);
+  EXPECT_EQ(live(), before);  // the payload went, not only the note
+  EXPECT_EQ(live_notes(clone_node(x)), 0);
+}
+
+TEST(Notes, EndWithTheirValue) {
+  const Notes<Payload> notes("test");
+  const std::size_t before = live();
+  {
+    const Tensor x = notes.put(tensor(1.), {1, zeros(one_mib)});
+    EXPECT_EQ(live(), before + MiB + 4);
+  }
+  EXPECT_EQ(live(), before);
+}
+
+// Whichever of value and maker goes last frees the note, on whatever thread (the sanitizers watch).
+TEST(Notes, MayEndOnAnotherThread) {
+  const std::size_t before = live();
+  {
+    const Notes<Payload> notes("test");
+    Tensor x = notes.put(tensor(1.), {1, zeros(one_mib)});
+    std::thread([y = std::move(x)]() mutable { y = Tensor(); }).join();
+  }
+  EXPECT_EQ(live(), before);
+  Tensor survivor;
+  {
+    const Notes<Payload> notes("test");
+    survivor = notes.put(tensor(1.), {1, zeros(one_mib)});
+  }
+  std::thread([y = std::move(survivor)]() mutable { y = Tensor(); }).join();
+  EXPECT_EQ(live(), before);
+}
+
+// A note that holds a value with a note that holds a value ...: no recursion when they end.
+TEST(Notes, ThatHoldEachOtherEndWithTheirMaker) {
+  const std::size_t before = live();
+  {
+    const Notes<Payload> notes("test");
+    Tensor x = tensor(1.);
+    for (int i = 0; i < 1000; ++i) x = notes.put(tensor(2.), {i, std::move(x)});
+  }
+  EXPECT_EQ(live(), before);
+}
+
+// ---- after a transform, all is as before ------------------------------------------------------------------
+
+TEST(Memory, IsBackAfterEveryTransform) {
+  const Tensor x = linspace(0.1, 1, 300), rows = reshape(x, {30, 10});
+  const auto f = [](T t) { return sum(sin(t) * exp(t) + square(t)); };
+  const auto throws = [&](T t) { return f(t) + sum(t + zeros({7})); };
+  const std::vector<std::pair<const char*, std::function<void()>>> programs{
+      {"plain", [&] { f(x); }},
+      {"grad", [&] { grad(f)(x); }},
+      {"value_and_grad", [&] { value_and_grad(f)(x); }},
+      {"vjp, not used", [&] { vjp(f, x); }},
+      {"vjp, used twice",
+       [&] {
+         auto pull = vjp(f, x).second;
+         pull(tensor(1.));
+         pull(tensor(2.));
+       }},
+      {"jvp", [&] { jvp(f, x, x); }},
+      {"vmap", [&] { vmap(f)(rows); }},
+      {"jacfwd", [&] { jacfwd(f)(rows[0]); }},
+      {"hessian", [&] { hessian(f)(rows[0]); }},
+      {"hvp", [&] { hvp(f, x, x); }},
+      {"grad of grad", [&] { grad([&](T t) { return sum(grad(f)(t)); })(x); }},
+      {"vmap of grad", [&] { vmap(grad(f))(rows); }},
+      {"grad of vmap", [&] { grad([&](T t) { return sum(vmap(f)(t)); })(rows); }},
+      {"check_grads", [&] { check_grads(f, astype(x, float64), {.order = 2}); }},
+      {"a throw", [&] { EXPECT_THROW(throws(x), ShapeError); }},
+      {"a throw in grad", [&] { EXPECT_THROW(grad(throws)(x), ShapeError); }},
+      {"a throw in jvp", [&] { EXPECT_THROW(jvp(throws, x, x), ShapeError); }},
+      {"a throw in vmap", [&] { EXPECT_THROW(vmap(throws)(rows), ShapeError); }},
+      {"a throw in vmap of grad of grad",
+       [&] { EXPECT_THROW(vmap(grad([&](T t) { return sum(grad(throws)(t)); }))(rows), ShapeError); }},
+      {"a throw in the backward pass", [&] {
+         struct Throws : Handler {
+           Outputs handle(Call& call) override {
+             if (current_handlers().find("backward of") != std::string::npos && &call.op() == &op_cos)
+               throw ShapeError("here");
+             return perform(std::move(call));
+           }
+         } handler;
+         EXPECT_THROW(with(handler, [&] { grad(f)(x); }), ShapeError);
+       }}};
+  for (const auto& [name, program] : programs) {
+    program();  // once before, for what is made once
+    const std::size_t before = live();
+    program();
+    EXPECT_EQ(live(), before) << name;
+    EXPECT_EQ(live_notes(x), 0) << name;
+    EXPECT_EQ(error_context(), "") << name;
+  }
+}
+
+TEST(Memory, AfterAThrowInItsBackwardPassAPullbackStillWorks) {
+  struct ThrowsOnce : Handler {
+    bool thrown = false;
+    Outputs handle(Call& call) override {
+      if (!thrown && &call.op() == &op_scale) {
+        thrown = true;
+        throw ShapeError("here");
+      }
+      return perform(std::move(call));
+    }
+  } handler;
+  const Tensor x = tensor({1., 2.});
+  const auto [out, pullback] = vjp([](T t) { return sum(sin(t) * t + exp(t)); }, x);
+  const Tensor expected = std::get<0>(pullback(tensor(1.)));
+  EXPECT_THROW(with(handler, [&] { pullback(tensor(1.)); }), ShapeError);
+  EXPECT_THAT(std::get<0>(pullback(tensor(1.))), Equals(expected));  // no cotangent was left behind
+}
+
+TEST(Memory, ATapeLivesAsLongAsItsPullback) {
+  const std::size_t before = live();
+  {
+    const Tensor x = ones(one_mib);
+    auto made = vjp([](T t) { return sum(square(tanh(t))); }, x);
+    EXPECT_GE(live(), before + 2 * MiB);  // x, tanh(x)
+    auto copy = made.second;
+    made.second = copy;
+    made.first = Tensor();
+    EXPECT_GE(live(), before + 2 * MiB);
+  }
+  EXPECT_EQ(live(), before);
+}
+
+TEST(Memory, AThousandStepsLeaveNoNotes) {
+  const auto step = [](T x) {
+    const Tensor y = x * 0.999 + 0.001;
+    return std::pair(sum(y * y), y);
+  };
+  const auto unchanged = [](T x) { return std::pair(sum(x * x), x); };
+  const auto all_notes = [](T x) {
+    int count = 0;
+    for (const Note* note = x.node().notes; note; note = note->next) ++count;
+    return count;
+  };
+  Tensor x = ones({100}), same = x;
+  const std::size_t before = live();
+  for (int i = 0; i < 1000; ++i) {
+    x = grad(step)(x).second;
+    same = grad(unchanged)(same).second;
+    ASSERT_EQ(live_notes(x), 0);
+    ASSERT_EQ(live_notes(same), 0);
+    ASSERT_LE(all_notes(same), 1);  // nor do ended ones pile up
+  }
+  x = jvp([](T t) { return t * 2; }, x, x).first;
+  EXPECT_EQ(live_notes(x), 0);
+  EXPECT_LE(live(), before + 2 * 400);
+}
+
+// ---- intermediate values ----------------------------------------------------------------------------------
+
+TEST(Intermediates, AreFreedAsSoonAsNothingNeedsThem) {
+  const Tensor x = full(one_mib, 0.5);
+  EXPECT_LE(peak_of([&] {
+              Tensor y = x;
+              for (int i = 0; i < 20; ++i) y = tanh(y);
+            }),
+            2 * MiB);
+  EXPECT_LE(peak_of([&] {
+              jvp(
+                  [](T t) {
+                    Tensor y = t;
+                    for (int i = 0; i < 20; ++i) y = tanh(y);
+                    return y;
+                  },
+                  x, x);
+            }),
+            8 * MiB);
+}
+
+// Reads how much is live whenever an operation is performed.
+struct Watch : Handler {
+  std::size_t last = 0;
+  Outputs handle(Call& call) override {
+    Outputs outputs = perform(std::move(call));
+    last = live();
+    return outputs;
+  }
+};
+
+TEST(Intermediates, AreFreedDuringTheBackwardPass) {
+  const Tensor x = full(one_mib, 0.5);
+  std::size_t forward = 0;
+  const auto chain = [&](T t) {
+    Tensor y = t;
+    for (int i = 0; i < 20; ++i) y = tanh(y);
+    y = sum(y);
+    forward = memory_stats().peak_bytes;
+    return y;
+  };
+  const std::size_t before = live();
+  reset_peak_memory();
+  Watch watch;
+  const Tensor gradient = with(watch, [&] { return grad(chain)(x); });
+  EXPECT_GE(forward, before + 20 * MiB);
+  EXPECT_LE(memory_stats().peak_bytes, forward + 3 * MiB);
+  EXPECT_LE(watch.last, before + 4 * MiB);  // the tape is all but gone when the last operation ends
+  EXPECT_EQ(live(), before + MiB);          // the gradient
+}
+
+TEST(Intermediates, OfANestedBackwardPassAreFreed) {
+  const Tensor x = full(one_mib, 0.5);
+  const auto f = [](T t) { return sum(tanh(tanh(tanh(t)))); };
+  const std::size_t before = live();
+  const Tensor h = grad([&](T t) { return sum(grad(f)(t)); })(x);
+  EXPECT_EQ(live(), before + MiB);
+}
+
+// Entries whose outputs died unconsumed are released at once.
+template <class Transform>
+void expect_small_rejection(Transform transform) {
+  const Tensor x = full(one_mib, 0.5);
+  const auto rejecting = [](T t) {
+    for (int i = 1; i <= 1000; ++i) {
+      const Tensor candidate = sin(t * (1. / i));
+      if (candidate(0, 0).template item<float>() > 2) return sum(candidate);
+    }
+    return sum(t * t);
+  };
+  EXPECT_LT(peak_of([&] { transform(rejecting, x); }), 16 * MiB);
+}
+TEST(Rejected, CandidatesUnderGradStaySmall) {
+  expect_small_rejection([](auto f, T x) { EXPECT_THAT(grad(f)(x)(0, 0), IsNumber(1)); });
+}
+TEST(Rejected, CandidatesUnderGradOfGradStaySmall) {
+  expect_small_rejection([](auto f, T x) { grad([&](T t) { return sum(grad(f)(t)); })(x); });
+}
+TEST(Rejected, CandidatesUnderJvpOfGradStaySmall) {
+  expect_small_rejection([](auto f, T x) { jvp(grad(f), x, x); });
+}
+
+TEST(Views, AllocateNothing) {
+  const Tensor x = ones({512, 512}), y = ones({512, 512});
+  EXPECT_LE(peak_of([&] { sum(transpose(x)); }), 64u);
+  EXPECT_LE(peak_of([&] { sum(transpose(x), 0); }), 512 * sizeof(float));
+  EXPECT_LE(peak_of([&] { max(x(slice(none, none, -2), slice(5, 100)), 1); }), 512 * sizeof(float));
+  EXPECT_EQ(peak_of([&] { matmul(transpose(x), y); }), MiB);
+  EXPECT_EQ(peak_of([&] { matmul(x, transpose(y)); }), MiB);
+  EXPECT_EQ(peak_of([&] { matmul(x(slice(0, 256)), transpose(y)(slice(), slice(0, 256))); }), MiB / 4);
+  EXPECT_LE(peak_of([&] { sum(broadcast_to(tensor(1.), {1000, 1000, 1000})); }), 64u);
+  EXPECT_EQ(peak_of([&] { x + transpose(y); }), MiB);
+}
+
+// ---- reuse of buffers -------------------------------------------------------------------------------------
+
+TEST(Reuse, OfATemporarysBuffer) {
+  const Tensor x = ones(one_mib), y = full(one_mib, 2.), z = full(one_mib, 3.);
+  EXPECT_EQ(peak_of([&] { EXPECT_EQ(((x * y) + z)(0, 0).item<float>(), 5); }), MiB);
+  EXPECT_EQ(peak_of([&] { EXPECT_EQ((z - (x * y))(0, 0).item<float>(), 1); }), MiB);  // the second operand's
+  EXPECT_EQ(peak_of([&] { sqrt(exp(sin(x * y) + z) * x); }), MiB);
+  EXPECT_LE(peak_of([&] { where(x > 0, x * y, z); }), MiB + MiB / 4 + 64);  // and the mask, and a number
+  Tensor mine = x * y;
+  EXPECT_LT(peak_of([&] { mine = std::move(mine) + z; }), 64u);
+  EXPECT_EQ(mine(255, 1023).item<float>(), 5);
+}
+
+TEST(Reuse, HappensUnderHandlersThatPassCallsOn) {
+  const Tensor x = ones(one_mib), y = full(one_mib, 2.), z = full(one_mib, 3.);
+  CountOps a, b;
+  EXPECT_EQ(peak_of([&] { with(a, [&] { with(b, [&] { (x * y) + z; }); }); }), MiB);
+  EXPECT_EQ(a.n, 2);
+  const auto f = [&](T t) { return (x * y) + z + t * 0; };
+  EXPECT_LE(peak_of([&] { vmap(f)(zeros({1})); }), 3 * MiB);
+}
+
+// Whatever anyone else may still look at stays as it was.
+TEST(Reuse, NeverOfWhatSomebodyHolds) {
+  const auto is = [](T x, float value) { return array_equal(x, full_like(x, value)); };
+  {
+    Tensor x = full({1000}, 1.);
+    const Tensor held = x, y = std::move(x) + 1.;
+    EXPECT_TRUE(is(held, 1) && is(y, 2)) << "another handle";
+  }
+  {
+    Tensor x = full({1000}, 1.);
+    const Tensor view = x(slice(10, 20)), y = std::move(x) + 1.;
+    EXPECT_TRUE(is(view, 1) && is(y, 2)) << "a view of a part";
+  }
+  {
+    Tensor x = full({10, 100}, 1.);
+    const Tensor view = transpose(x), y = exp(std::move(x));
+    EXPECT_TRUE(is(view, 1)) << "a transposed view";
+  }
+  {
+    const Tensor base = full({2, 1000}, 1.);
+    Tensor row = base[0];
+    const Tensor y = std::move(row) + 1.;
+    EXPECT_TRUE(is(base, 1) && is(y, 2)) << "a view given up, its base kept";
+  }
+  {
+    Tensor x = full({1000}, 1.);
+    const Tensor y = x + x, z = x * x;
+    EXPECT_TRUE(is(x, 1) && is(y, 2) && is(z, 1)) << "an lvalue";
+  }
+  {
+    const Tensor x = full({1000}, 1.);
+    const auto f = [&] { return x; };
+    const Tensor y = f() + 1.;
+    EXPECT_TRUE(is(x, 1)) << "a temporary handle";
+  }
+  {
+    Tensor x = full({1000}, 1.);
+    const auto [y, pullback] = vjp([](T t) { return sum(square(t) * exp(std::move(t) * 1)); }, std::move(x));
+    EXPECT_THAT(std::get<0>(pullback(tensor(1.)))(0), IsNumber(3 * std::exp(1.))) << "a saved value";  // (2 + 1) e
+  }
+  {
+    Tensor flag = full({1000}, true), number = full({1000}, 5.);
+    const Tensor y = where(std::move(flag), std::move(number), 7.);
+    EXPECT_TRUE(is(y, 5));
+  }
+  {
+    Tensor half = full({1000}, 1.)(slice(0, 500));  // sole owner of storage that is larger than it
+    const Tensor y = std::move(half) + 1.;
+    EXPECT_TRUE(is(y, 2));
+    EXPECT_EQ(y.node().storage->bytes, 2000u);
+  }
+}
+
+// The rule from the handler's side: a call passed on as an lvalue keeps its inputs.
+TEST(Reuse, NeverUnderAHandlerThatKeepsTheCall) {
+  struct Keeps : Handler {
+    std::vector<std::pair<float, float>> before_and_after;
+    Outputs handle(Call& call) override {
+      const auto first = [&] { return call.input(0).data<float>()[0]; };
+      const float before = first();
+      Outputs outputs = perform(call);
+      before_and_after.emplace_back(before, first());
+      return outputs;
+    }
+  } keeps;
+  const Tensor x = full({1000}, 1.), y = full({1000}, 2.);
+  const Tensor result = with(keeps, [&] { return sqrt((x * 4.) + (y * 0.)); });
+  EXPECT_EQ(result(0).item<float>(), 2);
+  for (const auto& [before, after] : keeps.before_and_after) EXPECT_EQ(before, after);
+  EXPECT_EQ(keeps.before_and_after.size(), 4u);
+}
+
+// A call passed on as an rvalue gave its operand away: reading that is an error, not the new value.
+TEST(Reuse, LeavesNoWrongValueInTheCall) {
+  struct ReadsAfterwards : Handler {
+    int empty = 0;
+    Outputs handle(Call& call) override {
+      Outputs outputs = perform(std::move(call));
+      if (&call.op() == &op_add) empty += !call.input(0).defined();
+      return outputs;
+    }
+  } reads;
+  const Tensor x = full({1000}, 1.);
+  with(reads, [&] { return (x * 2.) + 1.; });
+  EXPECT_EQ(reads.empty, 1);
+}
+
+// ---- long programs ----------------------------------------------------------------------------------------
+
+/// Runs body on a stack of 8 MiB, whatever the machine's limit.
+void on_an_8_mib_stack(std::function<void()> body) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 8 * MiB), 0);
+  const auto run = [](void* argument) -> void* {
+    (*static_cast<std::function<void()>*>(argument))();
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, &body), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+Tensor chain(T x, int length) {
+  Tensor y = x;
+  for (int i = 0; i < length; i += 2) y = (y + 1e-6) * 1;  // two operations
+  return y;
+}
+
+constexpr int million = 1000000;
+
+TEST(LongPrograms, GradOfAMillionOperations) {
+  on_an_8_mib_stack([] {
+    const std::size_t before = live();
+    EXPECT_THAT(grad([](T x) { return square(chain(x, million)); })(tensor(1., float64)), IsNumber(2 * 1.5, 1e-9));
+    EXPECT_EQ(live(), before);
+  });
+}
+
+TEST(LongPrograms, ATapeThatNobodyWalksBackOver) {
+  on_an_8_mib_stack([] {
+    const std::size_t before = live();
+    vjp([](T x) { return chain(x, million); }, tensor(1.));
+    EXPECT_EQ(live(), before);
+    const auto throws = [](T x) {
+      const Tensor y = chain(x, million / 4);
+      return y + zeros({2}) + zeros({3});
+    };
+    EXPECT_THROW(grad(throws)(tensor(1.)), ShapeError);
+    EXPECT_EQ(live(), before);
+    Tensor kept;  // its note is the last owner of the tape
+    EXPECT_THROW(grad([&](T x) -> Tensor {
+                   kept = chain(x, million / 4);
+                   throw ShapeError("here");
+                 })(tensor(1.)),
+                 ShapeError);
+    EXPECT_EQ(live_notes(kept), 0);
+    kept = Tensor();
+    EXPECT_EQ(live(), before);
+  });
+}
+
+TEST(LongPrograms, InNests) {
+  constexpr int length = million / 10;
+  on_an_8_mib_stack([] {
+    const Tensor x = tensor(1., float64);
+    const std::size_t before = live();
+    const auto f = [](T t) { return square(chain(t, length)); };
+    EXPECT_THAT(jvp(f, x, x).second, IsNumber(2 * 1.05, 1e-9));
+    EXPECT_THAT(grad(grad(f))(x), IsNumber(2, 1e-9));
+    EXPECT_THAT(jvp(grad(f), x, x).second, IsNumber(2, 1e-9));
+    EXPECT_THAT(grad([&](T t) { return jvp(f, t, t).second; })(x), IsNumber(2 * 1.05 + 2, 1e-9));
+    EXPECT_THAT(vmap(grad(f))(tensor({1., 2.}, float64)), IsNear(tensor({2.1, 4.1}, float64), 1e-9));
+    EXPECT_THAT(grad([&](T t) { return sum(vmap(f)(t)); })(tensor({1., 2.}, float64)),
+                IsNear(tensor({2.1, 4.1}, float64), 1e-9));
+    EXPECT_EQ(live(), before);
+  });
+}
+
+// A graph in which every value is used twice: each entry once, not 2^n times.
+TEST(LongPrograms, SharedValuesAreWalkedOnce) {
+  const auto f = [](T x) {
+    Tensor y = x;
+    for (int i = 0; i < 1000; ++i) y = 0.5 * y + 0.5 * y;
+    return y;
+  };
+  CountOps count;
+  EXPECT_THAT(with(count, [&] { return grad(f)(tensor(1.)); }), IsNumber(1));
+  EXPECT_LT(count.n, 20000);
+}
+
+// ---- threads ----------------------------------------------------------------------------------------------
+
+TEST(Threads, RunTransformsIndependently) {
+  const Tensor shared = linspace(0.1, 1, 50);
+  const auto f = [](T x) { return sum(sin(x) * x); };
+  const Tensor expected = hvp(f, shared, shared);
+  std::vector<Tensor> results(4);
+  std::vector<std::thread> threads;
+  for (Tensor& result : results)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) result = hvp(f, shared, shared);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const Tensor& result : results) EXPECT_THAT(result, Equals(expected));
+}
+
+// A value under grad that dies elsewhere leaves its note to the tape.
+TEST(Threads, MayEndValuesOfARunningTransform) {
+  const std::size_t before = live();
+  const Tensor g = grad([](T x) {
+    Tensor y = x * 2.;
+    std::thread([z = std::move(y)]() mutable { z = Tensor(); }).join();
+    return sum(x * 3.);
+  })(ones({100}));
+  EXPECT_THAT(g, Equals(full({100}, 3.)));
+  EXPECT_EQ(live(), before + 400);
+}
+
+}  // namespace lifetime_test

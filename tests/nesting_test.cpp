@@ -1,0 +1,467 @@
+// Transforms and other handlers in each other, in every order.
+
+#include <functional>
+#include <numbers>
+#include <sstream>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace nesting_test {
+
+using namespace stave;
+using namespace stave_test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+
+using Function = std::function<Tensor(const Tensor&)>;
+using T = const Tensor&;
+
+Tensor number(double x) { return full({}, x, float64); }
+
+// ---- every sequence of transforms -------------------------------------------------------------------------
+// Each transform below maps a function of a number to another one, so that they compose in any order. What comes out is known:
+// starting from s(x) = x sin x, it is always a sum of terms c s^(n)(a x), and s^(n)(x) = x sin(x + n pi/2) + n sin(x + (n - 1) pi/2).
+
+Tensor s(T x) { return x * sin(x); }
+
+struct Term {
+  double c;
+  int n;
+  double a;
+};
+using Terms = std::vector<Term>;
+
+double at(const Terms& terms, double x) {
+  double total = 0;
+  const auto quarter = std::numbers::pi / 2;
+  for (const auto& [c, n, a] : terms)
+    total += c * (a * x * std::sin(a * x + n * quarter) + n * std::sin(a * x + (n - 1) * quarter));
+  return total;
+}
+Terms derivative(Terms terms) {
+  for (Term& term : terms) term = {term.c * term.a, term.n + 1, term.a};
+  return terms;
+}
+Terms over_lanes(const Terms& terms) {  // g(x) + g(2x) + g(3x)
+  Terms result;
+  for (double k : {1., 2., 3.})
+    for (const auto& [c, n, a] : terms) result.push_back({c, n, a * k});
+  return result;
+}
+
+CountOps counter;
+std::ostringstream trace;
+const Tensor lanes = tensor({1., 2., 3.}, float64);
+
+struct Transform {
+  const char* name;
+  Function (*apply)(Function);
+  Terms (*expected)(Terms);
+};
+const Transform transforms[] = {
+    {"grad", [](Function f) -> Function { return grad(f); }, derivative},
+    {"jvp", [](Function f) -> Function { return [f](T x) { return jvp(f, x, ones_like(x)).second; }; }, derivative},
+    {"vmap", [](Function f) -> Function { return [f](T x) { return sum(vmap(f)(lanes * x)); }; },
+     [](Terms terms) { return over_lanes(terms); }},
+    {"vmap with x captured",
+     [](Function f) -> Function { return [f](T x) { return sum(vmap([&](T k) { return f(k * x); })(lanes)); }; },
+     [](Terms terms) { return over_lanes(terms); }},
+    {"debug", [](Function f) -> Function { return [f](T x) { return debug(f, {.out = &trace, .values = true})(x); }; },
+     [](Terms terms) { return terms; }},
+    {"count", [](Function f) -> Function { return [f](T x) { return with(counter, [&] { return f(x); }); }; },
+     [](Terms terms) { return terms; }},
+};
+
+// All sequences of `depth` transforms, outermost first, on top of f.
+void expect_all(int depth, const Function& f, const Terms& terms, const std::string& name) {
+  if (depth == 0) {
+    EXPECT_THAT(f(number(0.4)), IsNumber(at(terms, 0.4), 1e-11)) << name;
+    return;
+  }
+  for (const Transform& transform : transforms)
+    expect_all(depth - 1, transform.apply(f), transform.expected(terms),
+               std::string(transform.name) + "(" + name + ")");
+}
+
+class AllSequences : public testing::TestWithParam<int> {
+ protected:
+  ~AllSequences() override { trace.str(""); }
+};
+TEST_P(AllSequences, GiveTheClosedForm) { expect_all(GetParam(), s, {{1, 0, 1}}, "s"); }
+INSTANTIATE_TEST_SUITE_P(OfLength, AllSequences, testing::Values(1, 2, 3, 4), testing::PrintToStringParamName());
+
+// ---- named nests ------------------------------------------------------------------------------------------
+
+const Tensor x3 = tensor({.3, -1.2, 2.5}, float64), v3 = tensor({1., -2., .5}, float64);
+Tensor quartic(T x) { return sum(square(square(x))); }  // gradient 4x^3, Hessian diag(12x^2)
+
+TEST(Nest, VmapOfGradOfVmap) {  // per-model gradients of a loss over a batch
+  const Tensor ws = tensor({{.1, .2, -.3}, {.5, -.4, .6}}, float64),
+               xs = reshape(sin(arange(0, 12, 1, float64)), {4, 3});
+  const auto total = [&](T w) { return sum(vmap([&](T x) { return tanh(sum(w * x)); })(xs)); };
+  const Tensor p = matmul(ws, transpose(xs));
+  EXPECT_THAT(vmap(grad(total))(ws), IsNear(matmul(1 - square(tanh(p)), xs)));
+}
+
+TEST(Nest, GradOfVmapOfJvp) {  // sum of t cos t
+  const auto directional = [](T t) { return jvp(sin, t, t).second; };
+  EXPECT_THAT(grad([&](T x) { return sum(vmap(directional)(x)); })(x3), IsNear(cos(x3) - x3 * sin(x3)));
+}
+
+TEST(Nest, JvpOfJvpOfJvp) {
+  const auto d = [](Function f) -> Function { return [f](T x) { return jvp(f, x, ones_like(x)).second; }; };
+  EXPECT_THAT(d(d(d([](T x) { return sin(x); })))(x3), IsNear(-cos(x3)));
+}
+
+TEST(Nest, GradGradGrad) {
+  const auto fifth = [](T x) { return pow(x, 5); };
+  EXPECT_THAT(grad(grad(grad(fifth)))(number(1.5)), IsNumber(60 * 1.5 * 1.5, 1e-11));
+  EXPECT_THAT(grad(grad(grad(fifth)))(number(-1.5)), IsNumber(60 * 1.5 * 1.5, 1e-11));
+}
+
+TEST(Nest, DebugOfVmapOfGrad) {
+  std::ostringstream outside, inside;
+  const Tensor x = tensor({{1., 2., 3.}, {4., 5., 6.}});
+  const auto f = [](T row) { return sum(row * row); };
+  EXPECT_THAT(debug(vmap(grad(f)), {.out = &outside})(x), IsNear(2 * x));
+  EXPECT_THAT(outside.str(), HasSubstr("multiply f32[2,3], f32[2,3] -> f32[2,3]"));  // all lanes
+  EXPECT_THAT(outside.str(), HasSubstr("backward of grad"));
+  EXPECT_THAT(vmap(debug(grad(f), {.out = &inside}))(x), IsNear(2 * x));
+  EXPECT_THAT(inside.str(), HasSubstr("multiply f32[3], f32[3] -> f32[3]"));  // one lane
+  EXPECT_THAT(inside.str(), Not(HasSubstr("f32[2,3]")));
+}
+
+TEST(Nest, GradOfDebugSeesNoBackward) {
+  std::ostringstream out;
+  grad(debug([](T x) { return sum(x * x); }, {.out = &out}))(x3);
+  EXPECT_EQ(out.str(), "multiply f64[3], f64[3] -> f64[3]\nsum axes=[0] f64[3] -> f64[]\n");
+}
+
+TEST(Nest, VmapOfJvpOfGrad) {  // Hessian-vector products
+  const Tensor vs = stack({v3, 2 * v3, x3, ones_like(v3)});
+  EXPECT_THAT(vmap([](T v) { return hvp(quartic, x3, v); })(vs), IsNear(12 * x3 * x3 * vs));
+  EXPECT_THAT(vmap([](T x, T v) { return hvp(quartic, x, v); })(vs, vs), IsNear(12 * vs * vs * vs));
+}
+
+TEST(Nest, JvpOfVmapOfGrad) {  // s'' v
+  EXPECT_THAT(jvp(vmap(grad(s)), x3, v3).second, IsNear((2 * cos(x3) - x3 * sin(x3)) * v3));
+}
+
+TEST(Nest, GradOfJvpOfGrad) {  // of v H v
+  EXPECT_THAT(grad([](T x) { return sum(v3 * jvp(grad(quartic), x, v3).second); })(x3), IsNear(24 * v3 * v3 * x3));
+  EXPECT_THAT(grad([](T v) { return sum(v * hvp(quartic, x3, v)); })(v3), IsNear(24 * x3 * x3 * v3));  // by the vector
+}
+
+TEST(Nest, VmapOfVmapOfGrad) {  // of a kernel: d/da exp(-(a - b)^2)
+  const auto kernel = [](T a, T b) { return exp(-square(a - b)); };
+  const auto table = vmap(vmap(grad(kernel), {.in_axes = {unmapped, 0}}), {.in_axes = {0, unmapped}});
+  const Tensor difference = expand_dims(x3, 1) - v3;
+  EXPECT_THAT(table(x3, v3), IsNear(-2 * difference * exp(-square(difference))));
+}
+
+TEST(Nest, GradOfGradOfVmap) {  // of sin x + sin 2x + sin 3x
+  const auto waves = [](T x) { return sum(vmap([&](T k) { return sin(k * x); })(lanes)); };
+  double expected = 0;
+  for (int k = 1; k <= 3; ++k) expected -= k * k * std::sin(k * 0.7);
+  EXPECT_THAT(grad(grad(waves))(number(0.7)), IsNumber(expected, 1e-11));
+}
+
+TEST(Nest, VmapOfGradOfGrad) { EXPECT_THAT(vmap(grad(grad(s)))(x3), IsNear(2 * cos(x3) - x3 * sin(x3))); }
+
+TEST(Nest, JvpOfGradOfVmap) {
+  const auto total = [](T x) { return sum(vmap(s)(x)); };
+  EXPECT_THAT(jvp(grad(total), x3, v3).second, IsNear((2 * cos(x3) - x3 * sin(x3)) * v3));
+}
+
+TEST(Nest, FourthDerivativeOfSin) {
+  const auto sine = [](T x) { return sin(x); };
+  EXPECT_THAT(grad(grad(grad(grad(sine))))(number(0.8)), IsNumber(std::sin(0.8), 1e-12));
+  EXPECT_THAT(hessian(hessian(sine))(number(0.8)), IsNumber(std::sin(0.8), 1e-12));
+  EXPECT_THAT(vmap(hessian(hessian(sine)))(x3), IsNear(sin(x3)));
+  EXPECT_THAT(jacfwd(jacrev(jacfwd(jacrev(sine))))(number(0.8)), IsNumber(std::sin(0.8), 1e-12));
+}
+
+// A function of many operations, by second differences of its value.
+TEST(Nest, HessiansInAllModesAgreeWithDifferences) {
+  const Tensor x = reshape(sin(arange(0, 8, 1, float64)), {4, 2}), y = cos(arange(0, 12, 1, float64)),
+               pick = tensor({2, 0, 2});
+  const auto model = [&](T w) {
+    const Tensor h = tanh(matmul(x, reshape(w, {2, 3})));
+    const Tensor z = concat({h, transpose(h(slice(0, 3)))}, 0) * sigmoid(w(slice(0, 3)));
+    const Tensor picked = take(z, pick, 0) / sqrt(1 + square(w[5]));
+    return sum(square(picked)) + logsumexp(z) + prod(w) + max(z) + sum(reshape(h, {12}) * y) + norm(w);
+  };
+  const Tensor w = tensor({.3, -.2, .5, .7, -.9, .4}, float64);
+  const double step = 1e-4;
+  const auto value = [&](int i, double di, int j, double dj) {
+    std::vector<double> moved = values(w);
+    moved[static_cast<std::size_t>(i)] += di;
+    moved[static_cast<std::size_t>(j)] += dj;
+    return model(from(moved)).item<double>();
+  };
+  std::vector<double> second;
+  for (int i = 0; i < 6; ++i)
+    for (int j = 0; j < 6; ++j)
+      second.push_back(
+          (value(i, step, j, step) - value(i, step, j, -step) - value(i, -step, j, step) + value(i, -step, j, -step)) /
+          (4 * step * step));
+  const Tensor expected = from(second, {6, 6});
+  EXPECT_THAT(jacfwd(jacfwd(model))(w), IsNear(expected, 1e-6));
+  EXPECT_THAT(jacfwd(jacrev(model))(w), IsNear(expected, 1e-6));
+  EXPECT_THAT(jacrev(jacfwd(model))(w), IsNear(expected, 1e-6));
+  EXPECT_THAT(jacrev(jacrev(model))(w), IsNear(expected, 1e-6));
+  EXPECT_THAT(jacfwd(grad(model))(w), IsNear(expected, 1e-6));
+  EXPECT_THAT(jacrev(jacrev(model))(w), IsNear(jacfwd(jacfwd(model))(w), 1e-11));
+  check_grads(model, w, {.order = 2});
+}
+
+// ---- perturbation confusion -------------------------------------------------------------------------------
+
+TEST(PerturbationConfusion, DoesNotHappen) {
+  const auto by_grad = [](Function f, T x) { return grad(f)(x); };
+  const auto by_jvp = [](Function f, T x) { return jvp(f, x, ones_like(x)).second; };
+  const auto check = [](auto outer, auto inner) {
+    const Tensor one = number(1), three = number(3);
+    // d/dx [x d/dy (x + y)] = 1 (Siskind and Pearlmutter 2005)
+    EXPECT_THAT(outer([&](T x) { return x * inner([&](T y) { return x + y; }, one); }, one), IsNumber(1, 0));
+    // d/dx [x d/dy (x y)] = d/dx x^2
+    EXPECT_THAT(outer([&](T x) { return x * inner([&](T y) { return x * y; }, one); }, three), IsNumber(6, 0));
+    // the same tensor as the point of both: d/dx [d/dy (x y^2) at y = x] = d/dx 2x^2
+    EXPECT_THAT(outer([&](T x) { return inner([&](T y) { return x * y * y; }, x); }, three), IsNumber(12, 0));
+    // x hidden in a captured intermediate value
+    EXPECT_THAT(outer(
+                    [&](T x) {
+                      const Tensor z = x * x;
+                      return inner([&](T y) { return z * y * y; }, z);  // 2 z^2 = 2 x^4
+                    },
+                    three),
+                IsNumber(8 * 27, 0));
+    // the inner one does not depend on its variable
+    EXPECT_THAT(outer([&](T x) { return x + inner([&](T) { return x * x; }, x); }, three), IsNumber(1, 0));
+  };
+  check(by_grad, by_grad);
+  check(by_grad, by_jvp);
+  check(by_jvp, by_grad);
+  check(by_jvp, by_jvp);
+}
+
+TEST(PerturbationConfusion, SameFunctionObjectInItself) {
+  const auto cube = [](T x) { return x * x * x; };
+  const auto d = grad(cube);
+  // d/dx (x^3 times 3x^2) = 15 x^4
+  EXPECT_THAT(grad([&](T x) { return cube(x) * d(x); })(number(2)), IsNumber(15 * 16, 1e-12));
+}
+
+// ---- values stay real at any depth ------------------------------------------------------------------------
+
+Tensor newton(T x) {
+  Tensor y = x;
+  while (std::abs((y * y - x).item<double>()) > 1e-14) y = (y + x / y) / 2;
+  for (int i = 0; i < 3; ++i) y = (y + x / y) / 2;  // derivatives converge after the value
+  return y;
+}
+Tensor ackermannish(T x, int depth) {
+  if (depth == 0 || bool(x > 5)) return x * x;
+  std::ostringstream out;
+  out << x;
+  EXPECT_FALSE(out.str().empty());
+  return ackermannish(x * 1.5, depth - 1) + x;
+}
+
+TEST(Values, AreRealInNests) {
+  const Tensor x = number(1.7);
+  const double root = std::sqrt(1.7);
+  EXPECT_THAT(grad(grad(newton))(x), IsNumber(-0.25 / (1.7 * root), 1e-10));
+  EXPECT_THAT(jvp(grad(newton), x, number(1)).second, IsNumber(-0.25 / (1.7 * root), 1e-10));
+  EXPECT_THAT(grad([](T t) { return jvp(newton, t, ones_like(t)).second; })(x), IsNumber(-0.25 / (1.7 * root), 1e-10));
+  EXPECT_THAT(grad(grad(grad(newton)))(x), IsNumber(0.375 / (1.7 * 1.7 * root), 1e-9));
+  // 1.7, 2.55, 3.825, 5.7375 > 5: squares 1.5^3 x; second derivative 2 * 1.5^6
+  EXPECT_THAT(grad(grad([](T t) { return ackermannish(t, 10); }))(x), IsNumber(2 * std::pow(1.5, 6), 1e-11));
+}
+
+TEST(Values, OfLanesHaveNoNumber) {
+  const Tensor xs = tensor({1., 2.}, float64);
+  const auto reads = [](T x) { return x * x.item<double>(); };
+  EXPECT_THAT([&] { vmap(reads)(xs); }, ThrowsMessage<TransformError>(HasSubstr("a value of vmap (float64 [])")));
+  EXPECT_THAT([&] { vmap(grad(reads))(xs); }, ThrowsMessage<TransformError>(HasSubstr("inside grad, inside vmap")));
+  EXPECT_THAT([&] { vmap(grad(grad(reads)))(xs); }, ThrowsMessage<TransformError>(HasSubstr("inside vmap")));
+  EXPECT_THAT([&] { grad([&](T x) { return sum(vmap(reads)(x)); })(xs); },
+              ThrowsMessage<TransformError>(HasSubstr("inside grad")));
+  EXPECT_THROW(vmap([](T x) { return bool(x > 1) ? x : -x; })(xs), TransformError);
+  EXPECT_THROW(vmap([](T x) { return x + static_cast<double>(reshape(x, {1}).to_vector<double>()[0]); })(xs),
+               TransformError);
+  EXPECT_THROW(vmap([](T x) { return x * x.data<double>()[0]; })(xs), TransformError);
+  EXPECT_EQ(error_context(), "");
+}
+
+TEST(Values, OfLanesMayBeReadThroughAHandler) {
+  struct Representative : Handles<ReadStorage> {
+    Tensor handle(ReadStorage& read) override { return full(read.value.shape(), 4, read.value.dtype()); }
+  } representative;
+  const auto f = [](T x) { return x * x.item<double>(); };
+  EXPECT_THAT(with(representative, [&] { return vmap(f)(tensor({1., 2.})); }), IsNear(tensor({4., 8.})));
+  EXPECT_THAT(vmap([&](T x) { return with(representative, [&] { return f(x); }); })(tensor({1., 2.})),
+              IsNear(tensor({4., 8.})));
+}
+
+// ---- interceptors -----------------------------------------------------------------------------------------
+
+struct Seen : Handler {
+  std::vector<std::string> calls;
+  Outputs handle(Call& call) override {
+    if (!call.inputs().empty()) calls.push_back(std::string(call.op().name) + call.input(0).shape().str());
+    return perform(std::move(call));
+  }
+};
+
+TEST(Interceptor, SeesWhatReachesItsPlace) {
+  const Tensor x = tensor({{1., 2.}, {3., 4.}, {5., 6.}});
+  Seen inside, between, outside;
+  const auto f = [&](T row) { return with(inside, [&] { return sum(sin(row)); }); };
+  const auto g = [&](T row) { return with(between, [&] { return grad(f)(row); }); };
+  const Tensor result = with(outside, [&] { return vmap(g)(x); });
+  EXPECT_THAT(result, IsNear(cos(x)));
+  EXPECT_THAT(inside.calls, ElementsAre("sin[2]", "sum[2]"));
+  EXPECT_THAT(between.calls,
+              testing::IsSupersetOf({"sin[2]", "sum[2]", "cos[2]", "scale[2]"}));  // and the backward pass
+  EXPECT_THAT(outside.calls, testing::IsSupersetOf({"sin[3,2]", "sum[3,2]", "cos[3,2]", "scale[3,2]"}));
+}
+
+TEST(Interceptor, TheSameObjectMayStandAtSeveralPlaces) {
+  CountOps once, thrice;
+  const auto f = [](T x) { return sin(x) * x; };
+  with(once, [&] { f(x3); });
+  with(thrice, [&] { with(thrice, [&] { with(thrice, [&] { f(x3); }); }); });
+  EXPECT_EQ(once.n, 2);
+  EXPECT_EQ(thrice.n, 6);
+}
+
+// Answers sin with the very same tensor each time, and abs with its own input.
+struct Reuses : Handler {
+  Tensor cached = number(0.5);
+  Outputs handle(Call& call) override {
+    if (&call.op() == &op_sin) return cached;
+    if (&call.op() == &op_abs) return call.input(0);
+    return perform(std::move(call));
+  }
+};
+
+TEST(Interceptor, MayAnswerWithATensorThatOthersHold) {
+  Reuses reuses;
+  const auto f = [](T x, T y) { return sin(x) * sin(y) * abs(x); };
+  with(reuses, [&] {
+    // value .25 x; d/dx [sin x sin y |x|] by the rules: cos x * .5 * x + .25
+    const auto [value, gradients] = value_and_grad<0, 1>(f)(number(2), number(3));
+    EXPECT_THAT(value, IsNumber(0.5, 1e-12));
+    EXPECT_THAT(std::get<0>(gradients), IsNumber(std::cos(2.) * .5 * 2 + .25, 1e-12));
+    EXPECT_THAT(std::get<1>(gradients), IsNumber(std::cos(3.) * .5 * 2, 1e-12));
+    EXPECT_THAT(jvp(f, std::tuple(number(2), number(3)), std::tuple(number(0), number(1))).second,
+                IsNumber(std::cos(3.) * .5 * 2, 1e-12));
+    EXPECT_THAT(grad([](T x) { return abs(x) * x; })(number(2)), IsNumber(4, 0));
+  });
+  EXPECT_EQ(live_notes(reuses.cached), 0);
+  EXPECT_THAT(reuses.cached, IsNumber(0.5, 0));
+}
+
+// What a handler performs inside of grad is differentiated as if written out; outside of it, it is the value.
+struct SinAsCosine : Handler {
+  Outputs handle(Call& call) override {
+    if (&call.op() != &op_sin) return perform(std::move(call));
+    return cos(call.input(0) - std::numbers::pi / 2);
+  }
+};
+
+TEST(Interceptor, MayPerformOtherOperations) {
+  SinAsCosine rewrite;
+  const auto f = [](T x) { return sin(x) * x; };
+  const auto rewritten = [&](T x) { return with(rewrite, [&] { return f(x); }); };
+  const double expected = std::cos(0.6) * 0.6 + std::sin(0.6);
+  EXPECT_THAT(grad(rewritten)(number(0.6)), IsNumber(expected, 1e-11));
+  EXPECT_THAT(jvp(rewritten, number(0.6), number(1)).second, IsNumber(expected, 1e-11));
+  EXPECT_THAT(with(rewrite, [&] { return grad(f)(number(0.6)); }), IsNumber(expected, 1e-11));
+  EXPECT_THAT(vmap(grad(rewritten))(x3), IsNear(cos(x3) * x3 + sin(x3), 1e-11));
+}
+
+// Passes calls on as lvalues, and reads them afterwards: the old values must still be there.
+struct ReadsAfterwards : Handler {
+  std::vector<double> seen;
+  Outputs handle(Call& call) override {
+    Outputs outputs = perform(call);
+    for (const Tensor& input : call.inputs())
+      if (input.node().storage) seen.push_back(values(input)[0]);
+    return outputs;
+  }
+};
+
+TEST(Interceptor, MayReadTheCallAfterPerforming) {
+  ReadsAfterwards reads;
+  with(reads, [] { return (full({1000}, 2.) * 3.) + 4.; });
+  EXPECT_THAT(reads.seen, ElementsAre(2, 3, 6, 4));
+}
+
+// ---- effects of users -------------------------------------------------------------------------------------
+
+struct Strength {
+  using Result = Tensor;
+  Tensor unhandled() const { return full({}, 1., float64); }
+};
+struct Report {
+  using Result = void;
+  Tensor value;
+  void unhandled() const {}
+};
+struct Constant : Handles<Strength> {
+  Tensor value;
+  explicit Constant(Tensor value) : value(std::move(value)) {}
+  Tensor handle(Strength&) override { return value; }
+};
+struct Collect : Handles<Report> {
+  std::vector<Tensor> values;
+  void handle(Report& report) override { values.push_back(report.value); }
+};
+
+Tensor regularised(T x) {
+  perform(Report{x * 2});
+  return sum(square(x)) + perform(Strength{}) * sum(x);
+}
+
+TEST(Effects, AreHandledOutsideOfAnyNest) {
+  EXPECT_THAT(grad(regularised)(x3), IsNear(2 * x3 + 1));
+  Constant strength(number(5));
+  with(strength, [&] {
+    EXPECT_THAT(grad(regularised)(x3), IsNear(2 * x3 + 5));
+    EXPECT_THAT(jvp(regularised, x3, ones_like(x3)).second, IsNumber(2 * 1.6 + 15, 1e-12));
+    const Tensor rows = stack({x3, v3});
+    EXPECT_THAT(vmap(grad(regularised))(rows), IsNear(2 * rows + 5));
+    EXPECT_THAT(hessian(regularised)(x3), IsNear(2 * eye(3, float64)));
+  });
+}
+
+// An answer may be a value that an outer transform works on.
+TEST(Effects, MayCarryDifferentiatedValues) {
+  const auto by_strength = [](T c) {
+    Constant strength(c);
+    return with(strength, [] { return regularised(x3); });
+  };
+  EXPECT_THAT(grad(by_strength)(number(2)), IsNumber(1.6, 1e-12));
+  EXPECT_THAT(vmap(by_strength)(tensor({0., 1.}, float64)), IsNear(sum(square(x3)) + tensor({0., 1.6}, float64)));
+  const auto mixed = [&](T c) {
+    Constant strength(c);
+    return with(strength, [] { return sum(square(grad(regularised)(x3))); });  // sum (2x + c)^2
+  };
+  EXPECT_THAT(grad(mixed)(number(2)), IsNumber(2 * (2 * 1.6 + 3 * 2), 1e-12));
+}
+
+TEST(Effects, MayTakeIntermediateValuesOut) {
+  Collect collect;
+  with(collect, [] { grad(regularised)(x3); });
+  ASSERT_EQ(collect.values.size(), 1u);
+  EXPECT_THAT(collect.values[0], IsNear(2 * x3));
+  EXPECT_EQ(live_notes(collect.values[0]), 0);  // grad has ended: a constant
+}
+
+}  // namespace nesting_test
