@@ -284,7 +284,8 @@ TEST(Jvp, OfOneArgumentThatIsATree) {
               IsNumber(23, 1e-12));
   const auto tuple = [](const std::tuple<Tensor, Tensor>& p) { return std::get<0>(p) * std::get<1>(p); };
   EXPECT_THAT(
-      jvp(tuple, std::tuple(std::tuple(number(2), number(3))), std::tuple(std::tuple(number(1), number(10)))).second,
+      jvp(tuple, std::make_tuple(std::tuple(number(2), number(3))), std::make_tuple(std::tuple(number(1), number(10))))
+          .second,
       IsNumber(23, 1e-12));
 }
 

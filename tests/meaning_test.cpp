@@ -336,6 +336,23 @@ TEST(Escaped, ValuesOfLanesAreAnErrorThatNamesTheTransform) {
   EXPECT_EQ(leaked.shape(), Shape(2));  // what is known of it without its value stays
 }
 
+// A handler that stands outside of vmap sees all lanes; a lane's value has no business there.
+TEST(Escaped, ValuesOfLanesAreAnErrorBelowTheirVmap) {
+  struct Meddles : Handler {
+    Tensor* lane = nullptr;
+    Outputs handle(Call& call) override {
+      if (lane->defined()) return *lane + 1;
+      return perform(std::move(call));
+    }
+  } meddles;
+  Tensor lane;
+  meddles.lane = &lane;
+  EXPECT_THAT([&] { with(meddles, [&] {
+                      vmap([&](T x) { return cos(lane = sin(x)); })(ones({3, 2}));
+                    }); },
+              ThrowsMessage<TransformError>(HasSubstr("a value of vmap (float32 [2]) is used outside of it")));
+}
+
 TEST(Escaped, ValuesOfLanesInNestsNameTheVmap) {
   Tensor leaked;
   const auto leak = [&](T x) {

@@ -256,6 +256,32 @@ TEST(PerturbationConfusion, SameFunctionObjectInItself) {
   EXPECT_THAT(grad([&](T x) { return cube(x) * d(x); })(number(2)), IsNumber(15 * 16, 1e-12));
 }
 
+// ---- pullbacks that outlive a transform -------------------------------------------------------------------
+
+using Pull = Pullback<Tensor, Tensor>;
+
+TEST(Pullbacks, OfAnInnerVjpWorkAfterTheOuterTransform) {
+  std::optional<Pull> kept;
+  const auto f = [&](T x) {
+    auto [out, pullback] = vjp([&](T y) { return x * sin(y); }, x);
+    kept = std::move(pullback);
+    return sum(out);
+  };
+  grad(f)(x3);
+  EXPECT_THAT(std::get<0>((*kept)(v3)), IsNear(v3 * x3 * cos(x3)));  // x has become a constant
+  EXPECT_THAT(grad([&](T ct) { return sum(std::get<0>((*kept)(ct))); })(v3), IsNear(x3 * cos(x3)));
+}
+
+TEST(Pullbacks, OfLanesAreAnErrorOutsideOfTheVmap) {
+  std::optional<Pull> kept;
+  vmap([&](T x) {
+    kept = vjp([](T y) { return sin(y); }, x).second;
+    return x;
+  })(x3);
+  EXPECT_THAT([&] { (*kept)(number(1)); },
+              ThrowsMessage<TransformError>(HasSubstr("a value of vmap (float64 []) is used outside")));
+}
+
 // ---- values stay real at any depth ------------------------------------------------------------------------
 
 Tensor newton(T x) {
@@ -401,6 +427,66 @@ TEST(Interceptor, MayReadTheCallAfterPerforming) {
   ReadsAfterwards reads;
   with(reads, [] { return (full({1000}, 2.) * 3.) + 4.; });
   EXPECT_THAT(reads.seen, ElementsAre(2, 3, 6, 4));
+}
+
+// ---- an operation of one's own, with two outputs ----------------------------------------------------------
+
+Outputs sine_and_cosine(T x);
+constexpr auto twice = [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+  for (int i = 0; i < 2; ++i) outputs.push_back({call.input(0).shape(), call.input(0).dtype()});
+};
+constexpr Op op_sine_and_cosine{
+    .id = OpId::count,  // no backend knows it
+    .name = "sine_and_cosine",
+    .infer = twice,
+    .saves = {.inputs = 0, .outputs = true},
+    .jvp =
+        [](const JvpContext& c) {
+          Outputs tangents(scale(c.tangent(0), c.out(1)));
+          tangents.push_back(-scale(c.tangent(0), c.out(0)));
+          return tangents;
+        },
+    .vjp =
+        [](const VjpContext& c, int) {
+          Tensor sum = zeros_like(c.out(0));
+          if (c.ct(0).defined()) sum = sum + scale(c.ct(0), c.out(1));
+          if (c.ct(1).defined()) sum = sum - scale(c.ct(1), c.out(0));
+          return sum;
+        },
+    .batch = [](const BatchContext& c) { return sine_and_cosine(c.in(0)); },
+};
+Outputs sine_and_cosine(T x) { return perform(Call(op_sine_and_cosine, {x})); }
+
+struct ComputesSineAndCosine : Handler {
+  Outputs handle(Call& call) override {
+    if (&call.op() != &op_sine_and_cosine) return perform(std::move(call));
+    Outputs outputs(sin(call.input(0)));
+    outputs.push_back(cos(call.input(0)));
+    return outputs;
+  }
+};
+
+TEST(SeveralOutputs, WorkUnderEveryTransform) {
+  ComputesSineAndCosine below;
+  with(below, [] {
+    const auto both = [](T x) {
+      const Outputs sc = sine_and_cosine(x);
+      return sc[0] * sc[1] * sc[1];
+    };
+    const auto first = [](T x) { return sine_and_cosine(x)[0]; };
+    const auto second = [](T x) { return sine_and_cosine(x)[1]; };
+    const Tensor s = sin(x3), c = cos(x3), slope = c * c * c - 2 * s * s * c;
+    EXPECT_THAT(jvp(both, x3, ones_like(x3)).second, IsNear(slope));
+    EXPECT_THAT(vmap(grad(both))(x3), IsNear(slope));
+    EXPECT_THAT(grad([&](T x) { return sum(both(x)); })(x3), IsNear(slope));
+    EXPECT_THAT(vmap(grad(first))(x3), IsNear(c));
+    EXPECT_THAT(vmap(grad(second))(x3), IsNear(-s));
+    EXPECT_THAT(vmap(grad(grad(first)))(x3), IsNear(-s));
+    EXPECT_THAT(vmap(hessian(both))(x3), IsNear(2 * s * s * s - 7 * s * c * c));
+    const auto [out, pullback] = vjp([](T x) { return std::pair(sine_and_cosine(x)[0], sine_and_cosine(x)[1]); }, x3);
+    EXPECT_THAT(std::get<0>(pullback(std::pair(v3, Tensor()))), IsNear(v3 * c));
+    check_grads(both, x3, {.order = 2});
+  });
 }
 
 // ---- effects of users -------------------------------------------------------------------------------------

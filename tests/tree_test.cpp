@@ -144,6 +144,7 @@ TEST(Leaves, OfArraysInsideAggregates) {
   EXPECT_THAT(leaves(OnlyArray{{n(1), n(2), n(3), n(4)}}), ElementsAre(1, 2, 3, 4));
 }
 
+// clang-format off
 // An aggregate of n tensors, for each n up to 32.
 #define M1 Tensor t1;
 #define M2 M1 Tensor t2;
@@ -177,14 +178,11 @@ TEST(Leaves, OfArraysInsideAggregates) {
 #define M30 M29 Tensor t30;
 #define M31 M30 Tensor t31;
 #define M32 M31 Tensor t32;
-#define EACH(X)                                                                                                   \
-  X(1)                                                                                                            \
-  X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) \
-      X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32)
-#define X(n)    \
-  struct A##n { \
-    M##n        \
-  };
+#define EACH(X)                                                                                      \
+  X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) \
+  X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32)
+#define X(n) struct A##n { M##n };
+// clang-format on
 EACH(X)
 #undef X
 

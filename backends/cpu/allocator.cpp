@@ -319,10 +319,12 @@ MemoryStats memory_stats() {
   std::lock_guard lock(shared.mutex);
   std::int64_t live = shared.live.load(std::memory_order_relaxed);
   std::size_t cached = shared.cached_large;
-  for (int c = 0; c < small_classes; ++c) cached += (thread_pool.lists[c].count + shared.small[c].count) * small_bytes(c);
+  for (int c = 0; c < small_classes; ++c)
+    cached += (thread_pool.lists[c].count + shared.small[c].count) * small_bytes(c);
   for (const Pool* pool = shared.pools; pool; pool = pool->next) live += pool->pending.load(std::memory_order_relaxed);
   raise_peak(live);
-  return {static_cast<std::size_t>(live), static_cast<std::size_t>(shared.peak.load(std::memory_order_relaxed)), cached};
+  return {static_cast<std::size_t>(live), static_cast<std::size_t>(shared.peak.load(std::memory_order_relaxed)),
+          cached};
 }
 
 void reset_peak_memory() {
@@ -338,8 +340,7 @@ void release_cached_memory() {
   }
   for (int index = 0; index < large_classes; ++index) {
     std::size_t power = static_cast<std::size_t>(index) / 8, steps = static_cast<std::size_t>(index) % 8 + 9;
-    while (shared.large[index].count)
-      give_to_system(shared.large[index].pop(), power >= 4 ? steps << (power - 4) : 0);
+    while (shared.large[index].count) give_to_system(shared.large[index].pop(), power >= 4 ? steps << (power - 4) : 0);
   }
   shared.cached_large = 0;
 }

@@ -45,19 +45,16 @@ struct Best {
 class ArgReduce {
  public:
   ArgReduce(const ArgReduction& reduction, const Shape& axes, const View& in, const View& out)
-      : reduction_(reduction),
-        in_(static_cast<const char*>(in.data)),
-        out_(static_cast<char*>(out.data)),
-        wide_(out.dtype == stave::int64),
-        size_(static_cast<Index>(stave::size_of(in.dtype))),
-        kept_(axes_where(false, axes, in, size_, wide_ ? 8 : 4)),
-        reduced_(axes_where(true, axes, in, size_, 0)),
+      : reduction_(reduction), in_(static_cast<const char*>(in.data)), out_(static_cast<char*>(out.data)),
+        wide_(out.dtype == stave::int64), size_(static_cast<Index>(stave::size_of(in.dtype))),
+        kept_(axes_where(false, axes, in, size_, wide_ ? 8 : 4)), reduced_(axes_where(true, axes, in, size_, 0)),
         length_(1) {
     for (const Axis& axis : reduced_) length_ *= axis.length;
   }
 
   void run() const {
-    bool columns = reduced_.size() == 1 && !kept_.empty() && kept_.back().step[0] == size_ && reduced_.back().step[0] != size_;
+    bool columns =
+        reduced_.size() == 1 && !kept_.empty() && kept_.back().step[0] == size_ && reduced_.back().step[0] != size_;
     if (columns) run_columns();
     else run_rows();
   }
@@ -95,7 +92,8 @@ class ArgReduce {
   }
   /// The best of elements [first, last) in row-major order over the reduced axes.
   void search(const char* in, Index first, Index last, Best& best) const {
-    Index inner = reduced_.empty() ? 1 : reduced_.back().length, step = reduced_.empty() ? size_ : reduced_.back().step[0];
+    Index inner = reduced_.empty() ? 1 : reduced_.back().length,
+          step = reduced_.empty() ? size_ : reduced_.back().step[0];
     TileWalk rows(reduced_, 1, -1, 1, inner);
     rows.seek(first / inner);
     for (Index i = first; i < last; rows.next()) {

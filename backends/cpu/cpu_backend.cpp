@@ -40,12 +40,21 @@ static_assert(static_cast<int>(OpId::full) == elementwise_count, "elementwise op
 /// Transcendental functions cost several times what memory does: less of them pays for a second thread.
 Index grain_of(OpId op) {
   switch (op) {
-    case OpId::exp: case OpId::expm1: case OpId::log: case OpId::log1p: case OpId::sin: case OpId::cos: case OpId::tan:
-    case OpId::tanh: case OpId::sigmoid: case OpId::erf: case OpId::erfinv: case OpId::softplus: case OpId::remainder:
-    case OpId::pow:
-      return cheap_grain / 4;
-    default:
-      return cheap_grain;
+    case OpId::exp:
+    case OpId::expm1:
+    case OpId::log:
+    case OpId::log1p:
+    case OpId::sin:
+    case OpId::cos:
+    case OpId::tan:
+    case OpId::tanh:
+    case OpId::sigmoid:
+    case OpId::erf:
+    case OpId::erfinv:
+    case OpId::softplus:
+    case OpId::remainder:
+    case OpId::pow: return cheap_grain / 4;
+    default: return cheap_grain;
   }
 }
 
@@ -60,20 +69,26 @@ void run_other(OpId op, const Attributes* attributes, std::span<const View> in, 
   switch (op) {
     case OpId::full: return run_full(as<stave::FullAttributes>(attributes), out);
     case OpId::iota: return run_iota(as<stave::IotaAttributes>(attributes), out);
-    case OpId::astype:
-      return run_elementwise(table.convert[dtype][static_cast<int>(out.dtype)], in, out, cheap_grain);
+    case OpId::astype: return run_elementwise(table.convert[dtype][static_cast<int>(out.dtype)], in, out, cheap_grain);
     case OpId::where: return run_elementwise(table.where[static_cast<int>(out.dtype)], in, out, cheap_grain);
-    case OpId::copy: case OpId::stop_gradient: case OpId::reshape: return run_copy(in[0], out);
-    case OpId::sum: case OpId::prod: case OpId::max: case OpId::min: case OpId::all: case OpId::any:
+    case OpId::copy:
+    case OpId::stop_gradient:
+    case OpId::reshape: return run_copy(in[0], out);
+    case OpId::sum:
+    case OpId::prod:
+    case OpId::max:
+    case OpId::min:
+    case OpId::all:
+    case OpId::any:
       if (!table.reduce[id][dtype].row) no_kernel(op, std::string("no kernel for ") + name_of(in[0].dtype));
       return run_reduce(table.reduce[id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
-    case OpId::argmax: case OpId::argmin:
+    case OpId::argmax:
+    case OpId::argmin:
       return run_arg_reduce(table.arg_reduce[id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
     case OpId::pad: return run_pad(as<stave::PadAttributes>(attributes), in[0], out);
     case OpId::concat: return run_concat(as<stave::AxisAttributes>(attributes).axis, in, out);
     case OpId::gather: return run_gather(as<stave::GatherAttributes>(attributes), in[0], in[1], out);
-    case OpId::scatter_add:
-      return run_scatter_add(as<stave::GatherAttributes>(attributes), in[0], in[1], in[2], out);
+    case OpId::scatter_add: return run_scatter_add(as<stave::GatherAttributes>(attributes), in[0], in[1], in[2], out);
     case OpId::matmul: return run_matmul(in[0], in[1], out);
     case OpId::fold_in: return run_fold_in(in[0], in[1], out);
     case OpId::random_bits: return run_random_bits(in[0], out);
@@ -85,7 +100,8 @@ void run_other(OpId op, const Attributes* attributes, std::span<const View> in, 
 
 }  // namespace
 
-void CpuBackend::run(OpId op, const Attributes* attributes, std::span<const View> inputs, std::span<const View> outputs) {
+void CpuBackend::run(OpId op, const Attributes* attributes, std::span<const View> inputs,
+                     std::span<const View> outputs) {
   if (static_cast<int>(op) >= elementwise_count) return run_other(op, attributes, inputs, outputs[0]);
   BlockKernel kernel = kernels().elementwise[static_cast<int>(op)][static_cast<int>(inputs[0].dtype)];
   if (!kernel) no_kernel(op, std::string("no kernel for ") + name_of(inputs[0].dtype));

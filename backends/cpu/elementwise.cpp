@@ -115,7 +115,8 @@ class TiledLoop {
     step = columns * size;
     if (row_step(k) != 0) {
       copy_tile(buffer, step, size, at, row_step(k), column_step(k), rows, columns, size);
-    } else if (buffers.holds[k] != at || buffers.columns[k] != columns) {  // the same for every row: often there already
+    } else if (buffers.holds[k] != at ||
+               buffers.columns[k] != columns) {  // the same for every row: often there already
       if (column_step(k) == 0) fill_elements(buffer, at, rows_ * columns, size);
       else copy_tile(buffer, step, size, at, 0, column_step(k), rows_, columns, size);
       buffers.holds[k] = at;

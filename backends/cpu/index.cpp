@@ -26,10 +26,8 @@ struct Layout {
   std::size_t batch, at, k, rest;
   bool from_end;  // negative indices count from the end
   Layout(const stave::GatherAttributes& attributes, const View& x, const View& indices)
-      : batch(static_cast<std::size_t>(attributes.batch_dims)),
-        at(indices.shape.size() - batch - 1),
-        k(static_cast<std::size_t>(indices.shape.back())),
-        rest(x.shape.size() - batch - k),
+      : batch(static_cast<std::size_t>(attributes.batch_dims)), at(indices.shape.size() - batch - 1),
+        k(static_cast<std::size_t>(indices.shape.back())), rest(x.shape.size() - batch - k),
         from_end(attributes.from_end) {}
 };
 
@@ -45,7 +43,8 @@ std::int64_t read_index(const char* at, Dtype dtype) {
 /// Where each slice starts in x: one byte offset for each element of [batch, at].
 class Offsets {
  public:
-  Offsets(const char* operation, const Layout& layout, const View& x, const View& indices, std::span<const Index> x_strides)
+  Offsets(const char* operation, const Layout& layout, const View& x, const View& indices,
+          std::span<const Index> x_strides)
       : operation_(operation), layout_(layout), x_(x), indices_(indices), x_strides_(x_strides) {
     count_ = element_count(indices.shape.first(layout.batch + layout.at));
     values_ = std::make_unique_for_overwrite<Index[]>(static_cast<std::size_t>(count_));
@@ -65,7 +64,8 @@ class Offsets {
  private:
   /// Over [batch, at]: operand 0 walks the indices, operand 1 x (along the batch axes only).
   void make_axes() {
-    Index size = static_cast<Index>(stave::size_of(indices_.dtype)), x_size = static_cast<Index>(stave::size_of(x_.dtype));
+    Index size = static_cast<Index>(stave::size_of(indices_.dtype)),
+          x_size = static_cast<Index>(stave::size_of(x_.dtype));
     stave::Strides x_steps;
     x_steps.resize(layout_.batch + layout_.at, 0);
     for (std::size_t i = 0; i < layout_.batch; ++i) x_steps[i] = x_strides_[i];
@@ -102,8 +102,8 @@ class Offsets {
     for (;; ++j) {
       Index index = index_at(walk, j), length = x_.shape[layout_.batch + j];
       if (out_of_range(index, length))
-        stave_detail::fail<stave::IndexError>("{}: index {} is out of range for axis {} with size {}", operation_, index,
-                                              layout_.batch + j, length);
+        stave_detail::fail<stave::IndexError>("{}: index {} is out of range for axis {} with size {}", operation_,
+                                              index, layout_.batch + j, length);
     }
   }
 
@@ -145,11 +145,12 @@ void run_gather(const stave::GatherAttributes& attributes, const View& x, const 
     if (elements == 1) {
       gather_elements(to, from, offsets, first, last, size);
     } else if (dense) {
-      for (Index i = first; i < last; ++i) std::memcpy(to + i * bytes, from + offsets[i], static_cast<std::size_t>(bytes));
+      for (Index i = first; i < last; ++i)
+        std::memcpy(to + i * bytes, from + offsets[i], static_cast<std::size_t>(bytes));
     } else {
       for (Index i = first; i < last; ++i)
-        copy_strided({to + i * bytes, rest_of(out.strides, layout)}, {const_cast<char*>(from) + offsets[i], strides}, shape,
-                     size);
+        copy_strided({to + i * bytes, rest_of(out.strides, layout)}, {const_cast<char*>(from) + offsets[i], strides},
+                     shape, size);
     }
   });
 }

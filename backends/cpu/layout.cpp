@@ -17,8 +17,9 @@ char* bytes_of(const View& view) { return static_cast<char*>(view.data); }
 
 void fill(const View& out, const void* value) {
   Index size = size_of(out);
-  parallel_for(element_count(out.shape), cheap_grain,
-               [&](Index first, Index last) { fill_elements(bytes_of(out) + first * size, value, last - first, size); });
+  parallel_for(element_count(out.shape), cheap_grain, [&](Index first, Index last) {
+    fill_elements(bytes_of(out) + first * size, value, last - first, size);
+  });
 }
 
 /// Fills with a number, given both ways: bool as 0 or 1.

@@ -47,8 +47,12 @@ Matrix matrix_of(const View& view) {
 }
 
 Product make_product(const View& a, const View& b, const View& out) {
-  Product p{out.dtype, static_cast<Index>(stave::size_of(out.dtype)), static_cast<char*>(out.data), matrix_of(a),
-            matrix_of(b), {}};
+  Product p{out.dtype,
+            static_cast<Index>(stave::size_of(out.dtype)),
+            static_cast<char*>(out.data),
+            matrix_of(a),
+            matrix_of(b),
+            {}};
   const Index* strides[] = {out.strides.data(), a.strides.data(), b.strides.data()};
   Index sizes[] = {p.size, p.size, p.size};
   p.batch = merged_axes(out.shape.first(out.shape.size() - 2), strides, sizes);
@@ -85,7 +89,8 @@ void multiply_tiny(const Product& p, char* out, Matrix a, Matrix b) {
     }
     buffer = buffers[1];
   }
-  kernels().tiny_matmul[static_cast<int>(p.dtype)](out, a.data, b.data, a.rows, a.columns, b.columns, a.row_step, b.row_step);
+  kernels().tiny_matmul[static_cast<int>(p.dtype)](out, a.data, b.data, a.rows, a.columns, b.columns, a.row_step,
+                                                   b.row_step);
 }
 
 /// Rows [first, last): out[i, :] += a[i, p] b[p, :], in blocks of columns that stay in the first cache.

@@ -12,9 +12,8 @@ class RangeBody {
  public:
   template <class F>
   RangeBody(const F& f)
-      : object_(&f), call_([](const void* object, Index first, Index last) {
-          (*static_cast<const F*>(object))(first, last);
-        }) {}
+      : object_(&f),
+        call_([](const void* object, Index first, Index last) { (*static_cast<const F*>(object))(first, last); }) {}
   void operator()(Index first, Index last) const { call_(object_, first, last); }
 
  private:

@@ -126,7 +126,8 @@ void run_fold_in(const View& keys_view, const View& data, const View& out) {
     walk.seek(first);
     key.seek(first);
     for (Index i = first; i < last; ++i, walk.next(), key.next()) {
-      KeyWords folded = hash(keys.at(key), *reinterpret_cast<const std::uint32_t*>(static_cast<const char*>(data.data) + walk.offset(0)));
+      KeyWords folded = hash(
+          keys.at(key), *reinterpret_cast<const std::uint32_t*>(static_cast<const char*>(data.data) + walk.offset(0)));
       to[2 * i] = folded.k0;
       to[2 * i + 1] = folded.k1;
     }
@@ -144,7 +145,8 @@ void run_random_uniform(const stave::UniformAttributes& attributes, const View& 
   bool wide = out.dtype == stave::float64;
   auto uniform = kernels().random_uniform[static_cast<int>(out.dtype)];
   for_runs(keys, out, [&](KeyWords key, Index at, std::uint64_t counter, Index n) {
-    uniform(static_cast<char*>(out.data) + at * (wide ? 8 : 4), key.k0, key.k1, counter, n, attributes.low, attributes.high);
+    uniform(static_cast<char*>(out.data) + at * (wide ? 8 : 4), key.k0, key.k1, counter, n, attributes.low,
+            attributes.high);
   });
 }
 

@@ -20,10 +20,10 @@ using stave::View;
 
 namespace {
 
-constexpr Index few_outputs = 64;       // from here on there is work for all threads without splitting outputs
-constexpr Index row_piece = 1 << 15;    // elements of a row that are never split
-constexpr Index most_columns = 2048;    // their accumulators stay in the second cache
-constexpr Index gathered_columns = 128; // of rows that have to be copied together first
+constexpr Index few_outputs = 64;        // from here on there is work for all threads without splitting outputs
+constexpr Index row_piece = 1 << 15;     // elements of a row that are never split
+constexpr Index most_columns = 2048;     // their accumulators stay in the second cache
+constexpr Index gathered_columns = 128;  // of rows that have to be copied together first
 constexpr Index buffer_elements = 1024;
 
 /// Operand 0 is the input, 1 the output (step 0 along reduced axes).
@@ -31,8 +31,8 @@ struct Plan {
   const Reduction& reduction;
   const char* in;
   char* out;
-  Index size;        // of an element
-  Axes kept, folded; // outermost first; without the innermost of all
+  Index size;         // of an element
+  Axes kept, folded;  // outermost first; without the innermost of all
   Axis inner;
   bool inner_kept;
 
@@ -136,12 +136,14 @@ struct Split {
 template <class Fold, class Finish>
 void run_split(const Split& split, Index elements, Index accumulator_bytes, Fold fold, Finish finish) {
   Index grain = std::max<Index>(1, cheap_grain / std::max<Index>(1, elements / split.tasks()));
-  if (split.parts == 1) return parallel_for(split.outputs, grain, [&](Index first, Index last) { finish(first, last); });
+  if (split.parts == 1)
+    return parallel_for(split.outputs, grain, [&](Index first, Index last) { finish(first, last); });
   auto partials = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(split.tasks() * accumulator_bytes));
   parallel_for(split.tasks(), grain, [&](Index first, Index last) {
     for (Index t = first; t < last; ++t) {
       Index part = t % split.parts;
-      fold(t / split.parts, split.first_piece(part), split.first_piece(part + 1), partials.get() + t * accumulator_bytes);
+      fold(t / split.parts, split.first_piece(part), split.first_piece(part + 1),
+           partials.get() + t * accumulator_bytes);
     }
   });
   for (Index output = 0; output < split.outputs; ++output)
@@ -153,9 +155,7 @@ void run_split(const Split& split, Index elements, Index accumulator_bytes, Fold
 class Rows {
  public:
   explicit Rows(const Plan& plan)
-      : plan_(plan),
-        kept_(plan.kept, 2, -1, 1, 1),
-        folded_(plan.folded, 1, -1, 1, 1),
+      : plan_(plan), kept_(plan.kept, 2, -1, 1, 1), folded_(plan.folded, 1, -1, 1, 1),
         chunks_((plan.inner.length + row_piece - 1) / row_piece),
         elements_(kept_.count() * folded_.count() * plan.inner.length),
         split_(kept_.count(), folded_.count() * chunks_, elements_) {}
@@ -265,18 +265,15 @@ Axis take_rows(Axes& folded) {
 class Columns {
  public:
   explicit Columns(Plan& plan)
-      : plan_(plan),
-        rows_(take_rows(plan.folded)),
-        dense_(plan.inner.step[0] == plan.size),
+      : plan_(plan), rows_(take_rows(plan.folded)), dense_(plan.inner.step[0] == plan.size),
         width_(std::min(plan.inner.length, dense_ ? most_columns : gathered_columns)),
-        kept_(with_inner(plan), 2, -1, 1, width_),
-        folded_(plan.folded, 1, -1, 1, 1),
-        row_chunk_(std::max<Index>(64, cheap_grain / width_)),
-        chunks_((rows_.length + row_chunk_ - 1) / row_chunk_),
+        kept_(with_inner(plan), 2, -1, 1, width_), folded_(plan.folded, 1, -1, 1, 1),
+        row_chunk_(std::max<Index>(64, cheap_grain / width_)), chunks_((rows_.length + row_chunk_ - 1) / row_chunk_),
         elements_(length_of(plan.kept) * plan.inner.length * folded_.count() * rows_.length),
         split_(kept_.count(), folded_.count() * chunks_, elements_) {
     // Narrow contiguous rows, if there are many, are joined to wide ones, whose columns are then folded.
-    if (rows_.length * width_ >= 2048 && dense_ && kept_.count() == length_of(plan.kept) && width_ <= 64 && rows_.step[0] == width_ * plan.size)
+    if (rows_.length * width_ >= 2048 && dense_ && kept_.count() == length_of(plan.kept) && width_ <= 64 &&
+        rows_.step[0] == width_ * plan.size)
       while (2 * joined_ * width_ <= 512 && 2 * joined_ <= rows_.length) joined_ *= 2;
   }
 
@@ -324,7 +321,8 @@ class Columns {
     Index chunk = first % chunks_;
     for (Index piece = first; piece < last; ++piece) {
       Index begin = chunk * row_chunk_;
-      f(plan_.in + kept.offset(0) + folded.offset(0) + begin * rows_.step[0], std::min(row_chunk_, rows_.length - begin));
+      f(plan_.in + kept.offset(0) + folded.offset(0) + begin * rows_.step[0],
+        std::min(row_chunk_, rows_.length - begin));
       if (++chunk < chunks_) continue;
       chunk = 0;
       folded.next();

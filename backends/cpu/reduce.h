@@ -10,6 +10,7 @@ namespace stave_cpu {
 void run_reduce(const Reduction& reduction, const stave::Shape& axes, const stave::View& in, const stave::View& out);
 
 /// argmax argmin over one axis, or over all of them as one row-major vector. `out` is int32 or int64.
-void run_arg_reduce(const ArgReduction& reduction, const stave::Shape& axes, const stave::View& in, const stave::View& out);
+void run_arg_reduce(const ArgReduction& reduction, const stave::Shape& axes, const stave::View& in,
+                    const stave::View& out);
 
 }  // namespace stave_cpu

@@ -86,7 +86,8 @@ TileWalk::TileWalk(const Axes& axes, int operands, int row_axis, Index rows, Ind
   int next = static_cast<int>(digits_.size());
   row_digit_ = next + down;
   column_digit_ = next + !down;
-  Axis row = row_axis < 0 ? Axis{} : axes[static_cast<std::size_t>(row_axis)], column = inner < 0 ? Axis{} : axes.back();
+  Axis row = row_axis < 0 ? Axis{} : axes[static_cast<std::size_t>(row_axis)],
+       column = inner < 0 ? Axis{} : axes.back();
   if (down) push(column, columns);
   push(row, rows);
   if (!down) push(column, columns);
@@ -141,7 +142,8 @@ void transpose_four(char* dst, Index dst_row, const char* src, Index src_column)
   Four c[4];
   for (int i = 0; i < 4; ++i) std::memcpy(&c[i], src + i * src_column, sizeof(Four));
   Four low01 = __builtin_shufflevector(c[0], c[1], 0, 4, 1, 5), low23 = __builtin_shufflevector(c[2], c[3], 0, 4, 1, 5);
-  Four high01 = __builtin_shufflevector(c[0], c[1], 2, 6, 3, 7), high23 = __builtin_shufflevector(c[2], c[3], 2, 6, 3, 7);
+  Four high01 = __builtin_shufflevector(c[0], c[1], 2, 6, 3, 7),
+       high23 = __builtin_shufflevector(c[2], c[3], 2, 6, 3, 7);
   Four rows[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
                   __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
                   __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
@@ -167,12 +169,14 @@ void transpose_square(char* dst, Index dst_row, const char* src, Index src_colum
 
 /// Source columns are dense (src_row == size), destination rows are.
 template <class T>
-void transpose_tile(char* dst, Index dst_row, const char* src, Index src_column, Index rows, Index columns, bool stream) {
+void transpose_tile(char* dst, Index dst_row, const char* src, Index src_column, Index rows, Index columns,
+                    bool stream) {
   constexpr Index size = sizeof(T), side = size == 8 ? 8 : 16;
   Index square_rows = rows - rows % side, square_columns = columns - columns % side;
   for (Index c = 0; c < square_columns; c += side)
     for (Index r = 0; r < square_rows; r += side)
-      transpose_square<T, side>(dst + r * dst_row + c * size, dst_row, src + c * src_column + r * size, src_column, stream);
+      transpose_square<T, side>(dst + r * dst_row + c * size, dst_row, src + c * src_column + r * size, src_column,
+                                stream);
   Index whole_rows = rows & ~Index{3}, whole_columns = columns & ~Index{3};
   for (Index c = 0; c < whole_columns; c += 4)
     for (Index r = c < square_columns ? square_rows : 0; r < whole_rows; r += 4)
@@ -189,10 +193,8 @@ void copy_elements(char* dst, Index dst_row, Index dst_column, const char* src, 
   if (dst_column == size && src_row == size && src_column != size && rows >= 4 && columns >= 4)
     return transpose_tile<T>(dst, dst_row, src, src_column, rows, columns, stream);
   for (Index r = 0; r < rows; ++r, dst += dst_row, src += src_row) {
-    if (dst_column == size && src_column == size && columns >= 16)
-      copy_bytes(dst, src, columns * size, stream);
-    else if (dst_column == size && src_column == 0 && columns > 4)
-      fill_with<T>(dst, src, columns);
+    if (dst_column == size && src_column == size && columns >= 16) copy_bytes(dst, src, columns * size, stream);
+    else if (dst_column == size && src_column == 0 && columns > 4) fill_with<T>(dst, src, columns);
     else if (dst_column == size)
       for (Index c = 0; c < columns; ++c) at<T>(dst, c * size) = at<T>(src, c * src_column);
     else
@@ -211,7 +213,8 @@ void fill_elements(void* dst, const void* value, Index n, Index size) {
 void copy_tile(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column, Index rows,
                Index columns, Index size, bool stream) {
   if (size == 1) copy_elements<std::uint8_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns, stream);
-  else if (size == 4) copy_elements<std::uint32_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns, stream);
+  else if (size == 4)
+    copy_elements<std::uint32_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns, stream);
   else copy_elements<std::uint64_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns, stream);
 }
 
@@ -242,7 +245,8 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
   } else {
     columns = std::min<Index>(columns, 16384);
     row_axis = inner - 1;
-    if (row_axis >= 0) rows = std::min(axes[static_cast<std::size_t>(row_axis)].length, std::max<Index>(1, 16384 / columns));
+    if (row_axis >= 0)
+      rows = std::min(axes[static_cast<std::size_t>(row_axis)].length, std::max<Index>(1, 16384 / columns));
   }
   auto step = [&](int axis, int k) { return axis < 0 ? 0 : axes[static_cast<std::size_t>(axis)].step[k]; };
   Index bytes = element_count(shape) * size;
@@ -252,8 +256,8 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
     TileWalk walk = tiles;
     walk.seek(first);
     for (Index t = first; t < last; ++t, walk.next())
-      copy_tile(dst.data + walk.offset(0), step(row_axis, 0), step(inner, 0), src.data + walk.offset(1), step(row_axis, 1),
-                step(inner, 1), walk.rows(), walk.columns(), size, stream);
+      copy_tile(dst.data + walk.offset(0), step(row_axis, 0), step(inner, 0), src.data + walk.offset(1),
+                step(row_axis, 1), step(inner, 1), walk.rows(), walk.columns(), size, stream);
     end_streams();
   });
 }

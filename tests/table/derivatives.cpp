@@ -23,6 +23,20 @@ namespace table {
 
 namespace {
 
+/// <a, b>, and the sum of the terms' absolute values.
+struct Inner {
+  Real value = 0, size = 0;
+};
+Inner inner(const Arrays& a, const Arrays& b) {
+  Inner result;
+  for (std::size_t k = 0; k < a.size(); ++k)
+    for (std::size_t i = 0; is_float(a[k].dtype) && i < a[k].values.size(); ++i) {
+      result.value += a[k].values[i] * b[k].values[i];
+      result.size += std::abs(a[k].values[i] * b[k].values[i]);
+    }
+  return result;
+}
+
 /// Central differences of a case's reference by its active inputs.
 class Differences {
  public:
@@ -31,34 +45,27 @@ class Differences {
   /// (f(x + hv) - f(x - hv)) / 2h
   Arrays along(const Arrays& v) const {
     const Real h = std::cbrt(epsilon);
-    return combined({{1 / (2 * h), at({{h, &v}})}, {-1 / (2 * h), at({{-h, &v}})}});
+    return combined({{1, at({{h, &v}})}, {-1, at({{-h, &v}})}}, 2 * h);
   }
 
   /// f''(u, v)
   Arrays along(const Arrays& u, const Arrays& v) const {
-    const Real h = std::pow(epsilon, Real(0.25)), weight = 1 / (4 * h * h);
-    return combined({{weight, at({{h, &u}, {h, &v}})},
-                     {weight, at({{-h, &u}, {-h, &v}})},
-                     {-weight, at({{h, &u}, {-h, &v}})},
-                     {-weight, at({{-h, &u}, {h, &v}})}});
+    const Real h = std::pow(epsilon, Real(0.25));
+    return combined({{1, at({{h, &u}, {h, &v}})},
+                     {1, at({{-h, &u}, {-h, &v}})},
+                     {-1, at({{h, &u}, {-h, &v}})},
+                     {-1, at({{-h, &u}, {h, &v}})}},
+                    4 * h * h);
   }
 
   /// dL/dx for weights w.
   Arrays gradient(const Arrays& w) const {
-    const Real h = std::cbrt(epsilon);
-    return for_each_element([&](const Arrays& e) {
-      return (weighted(at({{h, &e}}), w) - weighted(at({{-h, &e}}), w)) / (2 * h);
-    });
+    return for_each_element([&](const Arrays& e) { return inner(w, along(e)).value; });
   }
 
   /// Hu for weights w.
   Arrays hessian_along(const Arrays& w, const Arrays& u) const {
-    const Real h = std::pow(epsilon, Real(0.25));
-    return for_each_element([&](const Arrays& e) {
-      const Real same = weighted(at({{h, &e}, {h, &u}}), w) + weighted(at({{-h, &e}, {-h, &u}}), w);
-      const Real opposite = weighted(at({{h, &e}, {-h, &u}}), w) + weighted(at({{-h, &e}, {h, &u}}), w);
-      return (same - opposite) / (4 * h * h);
-    });
+    return for_each_element([&](const Arrays& e) { return inner(w, along(e, u)).value; });
   }
 
  private:
@@ -79,27 +86,19 @@ class Differences {
   }
 
   struct Term {
-    Real weight;
+    int sign;
     Arrays outputs;
   };
-  // The sum of the terms; of outputs that are no floats, zeros.
-  static Arrays combined(const std::vector<Term>& terms) {
+  // The sum of the terms, divided; of outputs that are no floats, zeros.
+  static Arrays combined(const std::vector<Term>& terms, Real divisor) {
     Arrays result = terms[0].outputs;
     for (std::size_t k = 0; k < result.size(); ++k)
       for (std::size_t i = 0; i < result[k].values.size(); ++i) {
         Real sum = 0;
-        for (const Term& term : terms) sum += term.weight * term.outputs[k].values[i];
-        result[k].values[i] = is_float(result[k].dtype) ? sum : 0;
+        for (const Term& term : terms) sum += term.sign * term.outputs[k].values[i];
+        result[k].values[i] = is_float(result[k].dtype) ? sum / divisor : 0;
       }
     return result;
-  }
-
-  static Real weighted(const Arrays& outputs, const Arrays& w) {
-    Real total = 0;
-    for (std::size_t k = 0; k < outputs.size(); ++k)
-      if (is_float(outputs[k].dtype))
-        for (std::size_t i = 0; i < outputs[k].values.size(); ++i) total += outputs[k].values[i] * w[k].values[i];
-    return total;
   }
 
   // f of each unit vector.
@@ -147,19 +146,6 @@ struct Derivation {
   Arrays direction, other_direction;  // of the primals
   Arrays weights, weights_direction;  // of the outputs
 };
-
-struct Inner {
-  Real value = 0, size = 0;
-};
-Inner inner(const Arrays& a, const Arrays& b) {
-  Inner result;
-  for (std::size_t k = 0; k < a.size(); ++k)
-    for (std::size_t i = 0; is_float(a[k].dtype) && i < a[k].values.size(); ++i) {
-      result.value += a[k].values[i] * b[k].values[i];
-      result.size += std::abs(a[k].values[i] * b[k].values[i]);
-    }
-  return result;
-}
 
 /// The coarsest of the floats that a derivative goes through.
 Dtype precision_of(const Case& c, const Derivation& d) {

@@ -9,9 +9,13 @@ using stave_cpu::Index;
 using stave_cpu::Kernels;
 
 template <class I>
-inline constexpr I greatest = static_cast<I>(-1) > 0 ? static_cast<I>(-1) : static_cast<I>(~(static_cast<std::uint64_t>(1) << (8 * sizeof(I) - 1)));
+inline constexpr I greatest = static_cast<I>(-1) > 0
+                                  ? static_cast<I>(-1)
+                                  : static_cast<I>(~(static_cast<std::uint64_t>(1) << (8 * sizeof(I) - 1)));
 template <class I>
-inline constexpr I least = static_cast<I>(-1) > 0 ? 0 : static_cast<I>(static_cast<std::uint64_t>(1) << (8 * sizeof(I) - 1));
+inline constexpr I least = static_cast<I>(-1) > 0
+                               ? 0
+                               : static_cast<I>(static_cast<std::uint64_t>(1) << (8 * sizeof(I) - 1));
 
 /// Floats become integers by truncation; what does not fit saturates, and NaN becomes 0, so that no value is undefined.
 /// 2^31 - 1 and the like are no floats: the comparison is with the power of two above, which is.

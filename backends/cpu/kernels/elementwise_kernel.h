@@ -51,7 +51,7 @@ template <class S, class T, int arity>
 void short_block(void* out, const void* const* in, Index n) {
   using V = Vec<T>;
   using Lane = typename V::Lane;
-  constexpr auto tag = static_cast<int (*)[arity]>(nullptr);
+  constexpr auto tag = static_cast<int(*)[arity]>(nullptr);
   if (n == 1) {
     V a(*static_cast<const Lane*>(in[0])), b(*static_cast<const Lane*>(in[arity - 1]));
     store_first(apply<S, T>(a, b, tag), out, 1);
@@ -66,7 +66,7 @@ void block(void* out, const void* const* in, Index n) {
   using V = Vec<T>;
   using Lane = typename V::Lane;
   constexpr Index result_size = S::result == Result::boolean ? 1 : sizeof(Lane);
-  constexpr auto tag = static_cast<int (*)[arity]>(nullptr);
+  constexpr auto tag = static_cast<int(*)[arity]>(nullptr);
   if (n < V::lanes) return short_block<S, T, arity>(out, in, n);
   const Lane* a = static_cast<const Lane*>(in[0]);
   const Lane* b = static_cast<const Lane*>(in[arity - 1]);

@@ -9,7 +9,6 @@
 #include <stave/core/dtype.h>
 #include <stave/core/ops/all_ops.h>
 
-
 namespace stave_cpu {
 
 using stave::Dtype;
@@ -51,11 +50,11 @@ struct ArgReduction {
 
 struct Kernels {
   const char* isa;
-  BlockKernel elementwise[op_count][dtype_count];     // unary and binary operations
-  BlockKernel convert[dtype_count][dtype_count];      // [from][to]
-  BlockKernel where[dtype_count];                     // in: condition, x, y
-  Reduction reduce[op_count][dtype_count];            // sum prod max min all any
-  ArgReduction arg_reduce[op_count][dtype_count];     // argmax argmin
+  BlockKernel elementwise[op_count][dtype_count];  // unary and binary operations
+  BlockKernel convert[dtype_count][dtype_count];   // [from][to]
+  BlockKernel where[dtype_count];                  // in: condition, x, y
+  Reduction reduce[op_count][dtype_count];         // sum prod max min all any
+  ArgReduction arg_reduce[op_count][dtype_count];  // argmax argmin
   /// out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small and integer matmuls.
   void (*multiply_add[dtype_count])(void* out, const void* a, const void* b, Index n);
   /// [m, k] x [k, n] for m, k, n <= 16 and row-major operands with the given distances between rows.

@@ -99,7 +99,8 @@ STAVE_INLINE F32 unit(Vec<std::uint32_t> bits) {
   return F32{reinterpret_cast<F32::Raw>((bits.raw >> 9) | Word(0x3f800000u).raw)} - F32(1);
 }
 STAVE_INLINE F64 unit(Vec<std::uint64_t> bits) {
-  return F64{reinterpret_cast<F64::Raw>((bits.raw >> 12) | Vec<std::uint64_t>(std::uint64_t{0x3ff} << 52).raw)} - F64(1);
+  return F64{reinterpret_cast<F64::Raw>((bits.raw >> 12) | Vec<std::uint64_t>(std::uint64_t{0x3ff} << 52).raw)} -
+         F64(1);
 }
 template <class T>
 STAVE_INLINE Vec<T> in_range(Vec<T> u, T low, T high) {
@@ -108,7 +109,8 @@ STAVE_INLINE Vec<T> in_range(Vec<T> u, T low, T high) {
 }
 
 template <class T, class Bits>
-void random_uniform(void* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n, double low, double high) {
+void random_uniform(void* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n, double low,
+                    double high) {
   constexpr Index block = 256;
   Bits bits[block];
   T* to = static_cast<T*>(out);

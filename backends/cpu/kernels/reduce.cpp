@@ -29,35 +29,55 @@ STAVE_INLINE T highest() {
 
 struct SumOf {
   template <class T>
-  static STAVE_INLINE T neutral() { return 0; }
+  static STAVE_INLINE T neutral() {
+    return 0;
+  }
   template <class V>
-  static STAVE_INLINE V both(V a, V b) { return static_cast<V>(a + b); }
+  static STAVE_INLINE V both(V a, V b) {
+    return static_cast<V>(a + b);
+  }
 };
 struct ProdOf {
   template <class T>
-  static STAVE_INLINE T neutral() { return 1; }
+  static STAVE_INLINE T neutral() {
+    return 1;
+  }
   template <class V>
-  static STAVE_INLINE V both(V a, V b) { return static_cast<V>(a * b); }
+  static STAVE_INLINE V both(V a, V b) {
+    return static_cast<V>(a * b);
+  }
 };
 struct MaxOf {
   template <class T>
-  static STAVE_INLINE T neutral() { return lowest<T>(); }
+  static STAVE_INLINE T neutral() {
+    return lowest<T>();
+  }
   template <class V>
-  static STAVE_INLINE V both(V a, V b) { return select((a > b) | (a != a), a, b); }  // NaN stays
+  static STAVE_INLINE V both(V a, V b) {
+    return select((a > b) | (a != a), a, b);
+  }  // NaN stays
 };
 struct MinOf {
   template <class T>
-  static STAVE_INLINE T neutral() { return highest<T>(); }
+  static STAVE_INLINE T neutral() {
+    return highest<T>();
+  }
   template <class V>
-  static STAVE_INLINE V both(V a, V b) { return select((a < b) | (a != a), a, b); }
+  static STAVE_INLINE V both(V a, V b) {
+    return select((a < b) | (a != a), a, b);
+  }
 };
 struct AllOf : MinOf {
   template <class T>
-  static STAVE_INLINE T neutral() { return 1; }
+  static STAVE_INLINE T neutral() {
+    return 1;
+  }
 };
 struct AnyOf : MaxOf {
   template <class T>
-  static STAVE_INLINE T neutral() { return 0; }
+  static STAVE_INLINE T neutral() {
+    return 0;
+  }
 };
 
 // ---- reading as the accumulator's type ---------------------------------------------------------------------
@@ -188,7 +208,8 @@ struct Compensated {
   }
   static void rows(const void* in, Index count, Index stride, Index n, void* accumulator) {
     double* sums = static_cast<double*>(accumulator);
-    for (Index r = 0; r < count; ++r) fold_row(static_cast<const double*>(in) + r * stride, n, sums[r], sums[count + r]);
+    for (Index r = 0; r < count; ++r)
+      fold_row(static_cast<const double*>(in) + r * stride, n, sums[r], sums[count + r]);
   }
 
   static STAVE_INLINE void add_at(double* sums, double* lost, V x) {

@@ -161,7 +161,8 @@ STAVE_INLINE Vec<T> load_some(const void* from, std::int64_t n) {
   using Raw = typename Vec<T>::Raw;
   std::uint64_t mask = n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
   if constexpr (size == 1) return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi8(mask, from))};
-  else if constexpr (size == 4) return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>(mask), from))};
+  else if constexpr (size == 4)
+    return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>(mask), from))};
   else return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(mask), from))};
 }
 template <class T>

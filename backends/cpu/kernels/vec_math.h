@@ -64,7 +64,7 @@ STAVE_INLINE F32 sqrt(F32 x) { return {_mm512_maskz_sqrt_ps(0xffff, x.raw)}; }
 STAVE_INLINE F64 sqrt(F64 x) { return {_mm512_maskz_sqrt_pd(0xff, x.raw)}; }
 STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.raw, b.raw, c.raw)}; }
 STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) { return {_mm512_fmadd_pd(a.raw, b.raw, c.raw)}; }
-#define STAVE_ROUNDING(name, mode)                                                        \
+#define STAVE_ROUNDING(name, mode)                                                                               \
   STAVE_INLINE F32 name(F32 x) { return {_mm512_maskz_roundscale_ps(0xffff, x.raw, mode | _MM_FROUND_NO_EXC)}; } \
   STAVE_INLINE F64 name(F64 x) { return {_mm512_maskz_roundscale_pd(0xff, x.raw, mode | _MM_FROUND_NO_EXC)}; }
 #elif defined(__AVX2__)
@@ -72,7 +72,7 @@ STAVE_INLINE F32 sqrt(F32 x) { return {_mm256_sqrt_ps(x.raw)}; }
 STAVE_INLINE F64 sqrt(F64 x) { return {_mm256_sqrt_pd(x.raw)}; }
 STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm256_fmadd_ps(a.raw, b.raw, c.raw)}; }
 STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) { return {_mm256_fmadd_pd(a.raw, b.raw, c.raw)}; }
-#define STAVE_ROUNDING(name, mode)                                                        \
+#define STAVE_ROUNDING(name, mode)                                                            \
   STAVE_INLINE F32 name(F32 x) { return {_mm256_round_ps(x.raw, mode | _MM_FROUND_NO_EXC)}; } \
   STAVE_INLINE F64 name(F64 x) { return {_mm256_round_pd(x.raw, mode | _MM_FROUND_NO_EXC)}; }
 #else
@@ -110,13 +110,19 @@ STAVE_INLINE Vec<T> ceil(Vec<T> x) {
 #endif
 template <class T>
   requires(!is_real<T>)
-STAVE_INLINE Vec<T> floor(Vec<T> x) { return x; }
+STAVE_INLINE Vec<T> floor(Vec<T> x) {
+  return x;
+}
 template <class T>
   requires(!is_real<T>)
-STAVE_INLINE Vec<T> ceil(Vec<T> x) { return x; }
+STAVE_INLINE Vec<T> ceil(Vec<T> x) {
+  return x;
+}
 template <class T>
   requires(!is_real<T>)
-STAVE_INLINE Vec<T> rint(Vec<T> x) { return x; }
+STAVE_INLINE Vec<T> rint(Vec<T> x) {
+  return x;
+}
 
 template <class T>
 STAVE_INLINE Mask<T> isinf(Vec<T> x) {
@@ -142,7 +148,7 @@ STAVE_INLINE Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<T> c) {
 
 // ---- exponentials, logarithms, trigonometry, erf ----------------------------------------------------------
 
-#define STAVE_FROM_SLEEF(name)                                                \
+#define STAVE_FROM_SLEEF(name)                                                      \
   STAVE_INLINE F32 name(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(name)(x.raw))}; } \
   STAVE_INLINE F64 name(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(name)(x.raw))}; }
 STAVE_FROM_SLEEF(expm1)
@@ -253,12 +259,12 @@ STAVE_INLINE Vec<T> erfinv_ends(Vec<T> x, Vec<T> inside) {
   Vec<T> outside = select(abs(x) == Vec<T>(1), copysign(infinity, x), infinity - infinity);
   return select(abs(x) < Vec<T>(1), inside, outside);
 }
-inline constexpr float erfinv_f32_central[] = {2.81022636e-08f, 3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f,
-                                               0.00021858087f, -0.00125372503f, -0.00417768164f, 0.246640727f,
-                                               1.50140941f};
-inline constexpr float erfinv_f32_tail[] = {-0.000200214257f, 0.000100950558f, 0.00134934322f, -0.00367342844f,
-                                            0.00573950773f, -0.0076224613f, 0.00943887047f, 1.00167406f,
-                                            2.83297682f};
+inline constexpr float erfinv_f32_central[] = {2.81022636e-08f,  3.43273939e-07f, -3.5233877e-06f,
+                                               -4.39150654e-06f, 0.00021858087f,  -0.00125372503f,
+                                               -0.00417768164f,  0.246640727f,    1.50140941f};
+inline constexpr float erfinv_f32_tail[] = {-0.000200214257f, 0.000100950558f, 0.00134934322f,
+                                            -0.00367342844f,  0.00573950773f,  -0.0076224613f,
+                                            0.00943887047f,   1.00167406f,     2.83297682f};
 STAVE_INLINE F32 erfinv(F32 x) {
   F32 w = erfinv_argument(x);
   F32 central = polynomial(w - F32(2.5), erfinv_f32_central);
@@ -273,11 +279,11 @@ inline constexpr double erfinv_f64_central[] = {
     -1.3654692000834678645e-06, -1.3882523362786468719e-05, 0.0001867342080340571352,   -0.00074070253416626697512,
     -0.0060336708714301490533,  0.24015818242558961693,     1.6536545626831027356};
 inline constexpr double erfinv_f64_middle[] = {
-    2.2137376921775787049e-09, 9.0756561938885390979e-08,  -2.7517406297064545428e-07, 1.8239629214389227755e-08,
-    1.5027403968909827627e-06, -4.013867526981545969e-06,  2.9234449089955446044e-06,  1.2475304481671778723e-05,
+    2.2137376921775787049e-09,  9.0756561938885390979e-08, -2.7517406297064545428e-07, 1.8239629214389227755e-08,
+    1.5027403968909827627e-06,  -4.013867526981545969e-06, 2.9234449089955446044e-06,  1.2475304481671778723e-05,
     -4.7318229009055733981e-05, 6.8284851459573175448e-05, 2.4031110387097893999e-05,  -0.0003550375203628474796,
-    0.00095328937973738049703, -0.0016882755560235047313,  0.0024914420961078508066,   -0.0037512085075692412107,
-    0.005370914553590063617,   1.0052589676941592334,      3.0838856104922207635};
+    0.00095328937973738049703,  -0.0016882755560235047313, 0.0024914420961078508066,   -0.0037512085075692412107,
+    0.005370914553590063617,    1.0052589676941592334,     3.0838856104922207635};
 inline constexpr double erfinv_f64_tail[] = {
     -2.7109920616438573243e-11, -2.5556418169965252055e-10, 1.5076572693500548083e-09,  -3.7894654401267369937e-09,
     7.6157012080783393804e-09,  -1.4960026627149240478e-08, 2.9147953450901080826e-08,  -6.7711997758452339498e-08,
