@@ -152,7 +152,7 @@ TEST(Effect, RecursionThroughHandlersIsBoundedByTheirNumber) {
   constexpr int depth = 200;
   Forwarder f(0);
   const auto nest = [&](auto& self, int n) -> int {
-    return n == 0 ? perform(Number{1}) : with(f, [&] { return self(self, n - 1); });
+    return n == 0 ? perform(Number{0}) : with(f, [&] { return self(self, n - 1); });
   };
   f.digit = 0;
   nest(nest, depth);
