@@ -104,9 +104,11 @@ class Tensor {
   template <class T>
     requires std::is_arithmetic_v<T>
   T item() const {
-    T value;
-    stave_detail_item(dtype_for<T>(), &value);
-    return value;
+    // Read as a type that has a dtype: short by way of int64, long double by way of double.
+    using Read = std::conditional_t<has_dtype<T>, T, std::conditional_t<std::is_floating_point_v<T>, double, Index>>;
+    Read value;
+    stave_detail_item(dtype_of<Read>(), &value);
+    return static_cast<T>(value);
   }
   /// All elements in row-major order. T must be the type of the dtype.
   template <class T>
@@ -174,12 +176,6 @@ class Tensor {
   };
 
  private:
-  template <class T>
-  static constexpr Dtype dtype_for() {
-    if constexpr (std::is_floating_point_v<T>) return sizeof(T) <= 4 ? Dtype::float32 : Dtype::float64;
-    else if constexpr (has_dtype<T>) return dtype_of<T>();
-    else return Dtype::int64;
-  }
   static Tensor from_scalar(Scalar value);
   [[noreturn]] static void throw_undefined();
   void stave_detail_item(Dtype dtype, void* value) const;

@@ -122,6 +122,8 @@ TEST(Item, ConvertsAsStaticCast) {
   EXPECT_EQ(tensor(2.75).item<int>(), 2);
   EXPECT_EQ(tensor(-7).item<double>(), -7.);
   EXPECT_EQ(tensor({{3}}).item<short>(), 3);
+  EXPECT_EQ(tensor(0.1, float64).item<long double>(), 0.1);
+  EXPECT_EQ(tensor(7).item<unsigned long>(), 7u);
   EXPECT_EQ(tensor(3).item<bool>(), true);
   EXPECT_EQ(tensor(true).item<int>(), 1);
   EXPECT_EQ(tensor(std::int64_t{1} << 40).item<std::int64_t>(), std::int64_t{1} << 40);
