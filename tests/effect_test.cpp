@@ -227,6 +227,8 @@ TEST(CurrentHandlers, AreListedFromInsideOut) {
   with(answer, [&] {
     with(one, [&] {
       Context scope("a scope");
+      EXPECT_EQ(perform(Number{0}), 1);  // a scope handles nothing: effects pass it by
+      EXPECT_EQ(perform(Ask{}), 1);
       with(two, [] {
         EXPECT_EQ(current_handlers(), "forwarder 2, a scope, forwarder 1, answer");
         EXPECT_EQ(error_context(), "\n  inside forwarder 2, inside a scope, inside forwarder 1, inside answer");

@@ -298,6 +298,19 @@ TEST(Jvp, OfSeveralResults) {
   EXPECT_THAT(std::get<3>(tangent), Equals(zeros({2})));
 }
 
+// An empty tangent is zero, and the only one that an integer has.
+TEST(Jvp, EmptyTangentsAreZero) {
+  struct Batch {
+    Tensor x, labels;
+  };
+  const auto loss = [](const Batch& b) { return sum(take(b.x, b.labels)); };
+  const auto [out, tangent] =
+      jvp(loss, Batch{at, tensor({0, 2, 2})}, Batch{tensor({1., 10., 100.}, float64), Tensor()});
+  EXPECT_THAT(out, IsNumber(5.3, 1e-12));
+  EXPECT_THAT(tangent, IsNumber(201, 1e-12));
+  EXPECT_THAT(jvp(loss, Batch{at, tensor({0})}, Batch{Tensor(), Tensor()}).second, IsNumber(0, 0));
+}
+
 TEST(Jvp, OfOverloadedNames) {
   EXPECT_THAT(jvp(sin, at, ones_like(at)).second, IsNear(cos(at)));
   EXPECT_THAT(jvp(sum, at, at).second, IsNumber(1.6, 1e-12));
@@ -365,6 +378,13 @@ TEST(Hessian, AgreesWithJax) {
   EXPECT_THAT(jacrev(jacfwd(f))(at), IsNear(curvature * eye(3, float64)));
   EXPECT_THAT(jacfwd(jacfwd(f))(at), IsNear(curvature * eye(3, float64)));
   EXPECT_THAT(jacrev(jacrev(f))(at), IsNear(curvature * eye(3, float64)));
+}
+
+TEST(Hessian, OfSeveralResultsHasTheirShapeFirst) {
+  const Tensor h = hessian(four)(at);
+  EXPECT_EQ(h.shape(), Shape(4, 3, 3));
+  EXPECT_THAT(h[0], IsNear(tensor({{0., 1., 0.}, {1., 0., 0.}, {0., 0., 0.}}, float64)));   // x0 x1
+  EXPECT_THAT(h[3], IsNear(tensor({{0., 0., 0.}, {0., 0., 0.}, {0., 0., 15.}}, float64)));  // x2^3 at 2.5
 }
 
 TEST(Hvp, IsTheHessianTimesAVector) {

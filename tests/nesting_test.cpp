@@ -429,6 +429,30 @@ TEST(Interceptor, MayReadTheCallAfterPerforming) {
   EXPECT_THAT(reads.seen, ElementsAre(2, 3, 6, 4));
 }
 
+// A handler is a program like any other: it may differentiate, or compute what it answers more than once.
+TEST(Interceptor, MayRunTransformsItself) {
+  struct AbsBySlope : Handler {
+    Outputs handle(Call& call) override {
+      if (&call.op() != &op_abs) return perform(std::move(call));
+      return grad([](T x) { return sum(square(x)); })(call.input(0));  // 2x
+    }
+  } slope;
+  struct Twice : Handler {
+    Outputs handle(Call& call) override {
+      perform(call);
+      return perform(std::move(call));
+    }
+  } twice;
+  const auto f = [](T x) { return abs(x) * x; };
+  const auto g = [&](T x) { return with(slope, [&] { return with(twice, [&] { return f(x); }); }); };  // 2x^2
+  EXPECT_THAT(g(number(3)), IsNumber(18, 0));
+  EXPECT_THAT(grad(g)(number(3)), IsNumber(12, 0));
+  EXPECT_THAT(grad(grad(g))(number(3)), IsNumber(4, 0));
+  EXPECT_THAT(jvp(g, number(3), number(1)).second, IsNumber(12, 0));
+  EXPECT_THAT(vmap(grad(g))(x3), IsNear(4 * x3));
+  EXPECT_THAT(with(slope, [&] { return vmap(f)(x3); }), IsNear(2 * x3 * x3));
+}
+
 // ---- an operation of one's own, with two outputs ----------------------------------------------------------
 
 Outputs sine_and_cosine(T x);
@@ -540,6 +564,29 @@ TEST(Effects, MayCarryDifferentiatedValues) {
     return with(strength, [] { return sum(square(grad(regularised)(x3))); });  // sum (2x + c)^2
   };
   EXPECT_THAT(grad(mixed)(number(2)), IsNumber(2 * (2 * 1.6 + 3 * 2), 1e-12));
+}
+
+// One handler may answer operations and effects; what it performs while it answers goes below it, effects too.
+TEST(Effects, AndOperationsMayHaveOneHandler) {
+  struct Both : Handles<Call, Strength> {
+    int operations = 0;
+    Outputs handle(Call& call) override {
+      ++operations;
+      perform(Report{call.input(0)});
+      return perform(std::move(call));
+    }
+    Tensor handle(Strength&) override { return number(operations); }
+  } both;
+  Collect above, below;
+  Tensor seen;
+  const auto program = [&] {
+    sum(square(x3));
+    seen = perform(Strength{});
+  };
+  with(below, [&] { with(both, [&] { with(above, program); }); });
+  EXPECT_THAT(seen, IsNumber(2, 0));
+  EXPECT_EQ(below.values.size(), static_cast<std::size_t>(both.operations));
+  EXPECT_TRUE(above.values.empty());
 }
 
 TEST(Effects, MayTakeIntermediateValuesOut) {

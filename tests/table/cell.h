@@ -14,7 +14,7 @@ enum class Transform {
   value,
   jvp,
   vjp,
-  vmap,  // and all pairs of these three:
+  vmap,  // and all pairs of the last three:
   jvp_of_jvp,
   jvp_of_vjp,
   jvp_of_vmap,
@@ -64,7 +64,7 @@ struct Case {
 
   Case(const Row& row, const Variant& variant, Dtype dtype, Layout layout);
 
-  /// Values for input i with axes put before its own, so that shapes become `shape`; `axis_shift`: where `repeat` went.
+  /// Values for input i, in a shape that is its own or has axes of lanes in it too; `repeat` is the input's, in that shape.
   Array draw(Random& random, std::size_t i, const Shape& shape, Index repeat) const;
   /// A tensor of these values, lying as input i does in this case's layout.
   Tensor placed(const Array& values, std::size_t i, Index repeat) const;
