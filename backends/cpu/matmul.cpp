@@ -26,7 +26,7 @@ namespace {
 
 constexpr Index tiny = 16;
 constexpr Index paying = Index{1} << 19;  // multiplications that pay for a task of their own
-constexpr Index largest_tile = 1024, smallest_tile = 128;
+constexpr Index largest_tile = 1024, smallest_tile = 64;
 
 /// All of a product: one of its matrices, and the batch axes around (steps in bytes; operands out, a, b).
 struct Product {

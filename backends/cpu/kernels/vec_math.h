@@ -64,6 +64,10 @@ STAVE_INLINE F32 sqrt(F32 x) { return {_mm512_maskz_sqrt_ps(0xffff, x.raw)}; }
 STAVE_INLINE F64 sqrt(F64 x) { return {_mm512_maskz_sqrt_pd(0xff, x.raw)}; }
 STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.raw, b.raw, c.raw)}; }
 STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) { return {_mm512_fmadd_pd(a.raw, b.raw, c.raw)}; }
+// One instruction each; x where it is NaN, because they give their second operand then.
+STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) {
+  return {_mm512_maskz_max_ps(0xffff, low.raw, _mm512_maskz_min_ps(0xffff, high.raw, x.raw))};
+}
 #define STAVE_ROUNDING(name, mode)                                                                               \
   STAVE_INLINE F32 name(F32 x) { return {_mm512_maskz_roundscale_ps(0xffff, x.raw, mode | _MM_FROUND_NO_EXC)}; } \
   STAVE_INLINE F64 name(F64 x) { return {_mm512_maskz_roundscale_pd(0xff, x.raw, mode | _MM_FROUND_NO_EXC)}; }
@@ -72,6 +76,7 @@ STAVE_INLINE F32 sqrt(F32 x) { return {_mm256_sqrt_ps(x.raw)}; }
 STAVE_INLINE F64 sqrt(F64 x) { return {_mm256_sqrt_pd(x.raw)}; }
 STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm256_fmadd_ps(a.raw, b.raw, c.raw)}; }
 STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) { return {_mm256_fmadd_pd(a.raw, b.raw, c.raw)}; }
+STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) { return {_mm256_max_ps(low.raw, _mm256_min_ps(high.raw, x.raw))}; }
 #define STAVE_ROUNDING(name, mode)                                                            \
   STAVE_INLINE F32 name(F32 x) { return {_mm256_round_ps(x.raw, mode | _MM_FROUND_NO_EXC)}; } \
   STAVE_INLINE F64 name(F64 x) { return {_mm256_round_pd(x.raw, mode | _MM_FROUND_NO_EXC)}; }
@@ -162,18 +167,17 @@ STAVE_FROM_SLEEF(tan)
 STAVE_INLINE F32 power_of_two(Vec<std::int32_t> n) {
   return {reinterpret_cast<F32::Raw>((n + Vec<std::int32_t>(127)).raw << 23)};
 }
-/// Our own, because it is the hottest: x = n log 2 + r, e^x = 2^n e^r, with Cephes' polynomial for e^r. At most 0.9 ulp.
+/// Our own, because it is the hottest: x = n log 2 + r, e^x = 2^n e^r, with the polynomial of SLEEF's expf for e^r.
+/// 0.988 ulp at most, over every third float.
 STAVE_INLINE F32 exp(F32 x) {
-  // Beyond these bounds the result is 0 or infinity all the same; NaN passes both comparisons.
-  x = select(x > F32(89), F32(89), x);
-  x = select(x < F32(-104), F32(-104), x);
+  x = clamp(F32(-104), x, F32(89));  // beyond, the result is 0 or infinity all the same
   F32 n = rint(x * F32(1.44269504088896341));
   F32 r = fma(n, F32(-1.42860677e-6f), fma(n, F32(-0.693145752f), x));  // log 2 in two parts, the first of 16 bits
-  F32 p = fma(F32(1.9875691500e-4f), r, F32(1.3981999507e-3f));
-  p = fma(p, r, F32(8.3334519073e-3f));
-  p = fma(p, r, F32(4.1665795894e-2f));
-  p = fma(p, r, F32(1.6666665459e-1f));
-  p = fma(p, r, F32(5.0000001201e-1f));
+  F32 p = fma(F32(1.98527617612853646e-4f), r, F32(1.39304355252534151e-3f));
+  p = fma(p, r, F32(8.33336077630519867e-3f));
+  p = fma(p, r, F32(4.16664853692054749e-2f));
+  p = fma(p, r, F32(0.166666671633720398f));
+  p = fma(p, r, F32(0.5f));
   F32 y = fma(p, r * r, r) + F32(1);
   // 2^n in two steps, so that neither overflows and a denormal result rounds once.
   Vec<std::int32_t> whole{__builtin_convertvector(n.raw, Vec<std::int32_t>::Raw)}, half{whole.raw >> 1};
