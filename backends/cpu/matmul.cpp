@@ -14,6 +14,7 @@
 #include <stave/backends/cpu/elementwise.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
+#include <stave/core/fiber.h>
 
 namespace stave_cpu {
 
@@ -153,14 +154,17 @@ class FloatProducts {
   }
   void run() const {
     Index each = tiles(p_.m()) * tiles(p_.n()), work = std::min(p_.m(), side_) * std::min(p_.n(), side_) * p_.k();
-    SingleThreadedBlas guard;
-    parallel_for(batch_.count() * each, std::max<Index>(1, paying / work), [&](Index first, Index last) {
+    auto multiply_tiles = [&](Index first, Index last) {
       TileWalk walk = batch_;
       walk.seek(first / each);
       for (Index t = first; t < last; ++t) {
         multiply_tile(walk, t % each);
         if ((t + 1) % each == 0) walk.next();
       }
+    };
+    SingleThreadedBlas guard;
+    stave_detail::on_thread_stack([&] {  // how much stack BLAS takes is its own affair
+      parallel_for(batch_.count() * each, std::max<Index>(1, paying / work), multiply_tiles);
     });
   }
 

@@ -1,0 +1,328 @@
+// Fibers on Boost.Context's fcontext, which exchanges the registers and the stack pointer; all else that a switch takes
+// stands in `switch_stack`. (boost::context::fiber would bring its own notion of who resumes whom, a ucontext build under
+// sanitizers, 40 times slower, and unwinds by a foreign exception.) Start reading at `Point`, then `Fiber::resume`.
+#include <stave/core/fiber.h>
+
+#include <cxxabi.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include <boost/context/detail/fcontext.hpp>
+
+#include <stave/core/error.h>
+#include <stave/core/fiber_stack.h>
+#include <stave/core/sanitize.h>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+#if STAVE_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if STAVE_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace stave_detail {
+namespace {
+
+using boost::context::detail::fcontext_t;
+using boost::context::detail::transfer_t;
+
+// __cxa_eh_globals of the Itanium C++ ABI, 2.2.2; cxxabi.h only declares it.
+struct ExceptionState {
+  void* caught = nullptr;
+  unsigned uncaught = 0;
+#ifdef __ARM_EABI_UNWINDER__
+  void* propagating = nullptr;
+#endif
+};
+
+// A point at which a stack was left, to be continued there.
+struct Point {
+  fcontext_t context = nullptr;
+  ExceptionState exceptions;
+#if STAVE_ASAN
+  void* fake_stack = nullptr;
+  const void* low = nullptr;
+  std::size_t size = 0;
+#endif
+#if STAVE_TSAN
+  void* tsan_fiber = nullptr;
+#endif
+};
+
+enum class Activity : unsigned char { fresh, active, suspended, ended };
+
+}  // namespace
+
+// At the high end of its stack, just above the first frame: in a page that is touched anyway.
+struct Fiber::State {
+  Entry entry;
+  void* argument;
+  FiberStack stack;
+  Activity activity = Activity::fresh;
+  std::uint64_t thread = 0;   // where it was started
+  State* resumer = nullptr;   // the fiber that resumed it; null: on the thread's own stack
+  State* innermost = this;    // while suspended: the fiber that continues, itself or one that was resumed inside it
+  Point continues{};          // while suspended: where
+  Point resumer_continues{};  // while active: in its resumer's resume()
+};
+
+namespace {
+
+using State = Fiber::State;
+
+// A function on its way to the thread's own stack.
+struct Hop {
+  stave::FunctionRef<void()> function;
+  State* innermost;
+  State* outermost;
+  Hop* outer;  // during which this one was made
+  Point caller{};
+  std::exception_ptr exception{};
+};
+
+// What runs on this thread.
+struct Thread {
+  State* innermost;  // the fiber whose stack this is; null: the thread's own
+  State* outermost;  // the fiber that was resumed on the thread's own stack, while there is an innermost
+  Hop* requested;    // to run on the thread's own stack now
+  Hop* running;      // functions on the thread's own stack that fibers wait for, from inside out
+  std::uint64_t id;  // never used twice, never 0
+  ExceptionState* exceptions;
+  bool carries_flags;  // see carry_flags
+};
+constinit thread_local Thread thread{};
+
+// The flags of floating-point exceptions are sticky and the thread's, like errno; rounding and masks are the fiber's, as
+// Boost has it. But Boost exchanges all of MXCSR, and where two stacks differ in any flag, every switch between them
+// empties the pipeline: 270 ns for two switches instead of 15 (Sapphire Rapids). So the flags go along with the switch.
+#ifdef __x86_64__
+constexpr unsigned flags = _MM_EXCEPT_MASK;
+
+/// Whether a suspended context begins with its MXCSR, as in all of Boost's releases so far.
+bool context_begins_with_mxcsr() {
+  alignas(16) char stack[512];
+  const unsigned own = _mm_getcsr();
+  bool found = true;
+  for (const unsigned value : {own ^ _MM_ROUND_TOWARD_ZERO, own ^ flags}) {
+    _mm_setcsr(value);
+    const fcontext_t context = boost::context::detail::make_fcontext(stack + sizeof stack, sizeof stack, nullptr);
+    found &= std::memcmp(context, &value, sizeof value) == 0;
+  }
+  _mm_setcsr(own);
+  return found;
+}
+void carry_flags(fcontext_t to) noexcept {
+  if (!thread.carries_flags) return;
+  unsigned value;
+  std::memcpy(&value, to, sizeof value);
+  const unsigned carried = (value & ~flags) | (_mm_getcsr() & flags);
+  if (carried != value) std::memcpy(to, &carried, sizeof carried);
+}
+#else
+bool context_begins_with_mxcsr() { return false; }
+void carry_flags(fcontext_t) noexcept {}
+#endif
+
+[[gnu::noinline]] void prepare_thread() {
+  static constinit std::atomic<std::uint64_t> ids{0};
+  thread.exceptions = reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
+  thread.carries_flags = context_begins_with_mxcsr();
+  thread.id = ids.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// ---- the switch --------------------------------------------------------------------------------------------
+
+void arrived(transfer_t from, [[maybe_unused]] void* fake_stack) noexcept {
+  Point& left = *static_cast<Point*>(from.data);
+  left.context = from.fctx;
+#if STAVE_ASAN
+  __sanitizer_finish_switch_fiber(fake_stack, &left.low, &left.size);
+#endif
+}
+
+/// The only place that leaves a stack: `here` becomes the point at which it will be continued, if it ever is.
+[[gnu::always_inline]] inline void switch_stack(Point& here, const Point& to, [[maybe_unused]] bool for_good = false) {
+  here.exceptions = *thread.exceptions;
+  void* fake_stack = nullptr;
+#if STAVE_ASAN
+  __sanitizer_start_switch_fiber(for_good ? nullptr : &fake_stack, to.low, to.size);
+#endif
+#if STAVE_TSAN
+  here.tsan_fiber = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(to.tsan_fiber, 0);
+#endif
+  carry_flags(to.context);
+  const transfer_t from = boost::context::detail::jump_fcontext(to.context, &here);
+  arrived(from, fake_stack);
+  *thread.exceptions = here.exceptions;
+}
+
+void check_stack(const State& state) noexcept {
+  if (state.stack.slab && !state.stack.intact()) [[unlikely]]
+    terminate_overflown(state.stack);
+}
+
+void run_entry(const State& state) noexcept {
+  try {
+    state.entry(state.argument);
+  } catch (...) {
+    std::fputs("stave: an exception left the entry function of a Fiber, which must not throw\n", stderr);
+    std::terminate();  // here, where the runtime still knows the exception, and says which it was
+  }
+}
+
+/// The first frame of every fiber.
+void begin(transfer_t from) {
+  arrived(from, nullptr);
+  *thread.exceptions = {};
+  State& state = *thread.innermost;
+  run_entry(state);
+  check_stack(state);
+  thread.innermost = state.resumer;
+  state.activity = Activity::ended;
+  switch_stack(state.continues, state.resumer_continues, true);
+  std::terminate();  // nobody continues a computation that has ended
+}
+
+// ---- the thread's own stack --------------------------------------------------------------------------------
+
+/// As if its caller called it: under the exceptions that are caught and in flight there.
+void run_hop(Hop& hop) noexcept {
+  const ExceptionState own = std::exchange(*thread.exceptions, hop.caller.exceptions);
+  thread.innermost = nullptr;
+  thread.running = &hop;
+  try {
+    hop.function();
+  } catch (...) {
+    hop.exception = std::current_exception();
+  }
+  thread.running = hop.outer;
+  thread.innermost = hop.innermost;
+  thread.outermost = hop.outermost;
+  *thread.exceptions = own;
+}
+
+// ---- misuse ------------------------------------------------------------------------------------------------
+
+bool contains(const State* innermost, const State* state) noexcept {
+  while (innermost && innermost != state) innermost = innermost->resumer;
+  return innermost;
+}
+
+[[noreturn, gnu::noinline]] void throw_cannot_resume(const State* state) {
+  if (!state) throw stave::Error("Fiber::resume: the computation has ended; it runs once: make another Fiber");
+  if (state->thread != thread.id)
+    throw stave::Error(
+        "Fiber::resume: the computation was started on another thread, and stays there; resume it there");
+  if (contains(thread.innermost, state))
+    throw stave::Error("Fiber::resume: the computation is running, and this is inside it; suspend it first");
+  throw stave::Error(
+      "Fiber::resume: the computation waits for another one, which it resumed and in which all were suspended, or for "
+      "a "
+      "function on the thread's own stack; resume the outer one, or return from the function");
+}
+
+[[noreturn, gnu::noinline]] void throw_cannot_suspend(const State* state) {
+  for (const Hop* hop = thread.running; hop; hop = hop->outer)
+    if (contains(hop->innermost, state))
+      throw stave::Error(
+          "Fiber::suspend: the computation waits for a function that on_thread_stack runs, and this is inside it; "
+          "return from the function first");
+  throw stave::Error("Fiber::suspend: this is not inside the computation; only what runs inside it can suspend it");
+}
+
+}  // namespace
+
+// ---- fibers ------------------------------------------------------------------------------------------------
+
+Fiber::Fiber(Entry entry, void* argument) {
+  const FiberStack stack = take_stack();
+  char* high = stack.high() - sizeof(State);
+  high -= reinterpret_cast<std::uintptr_t>(high) % alignof(std::max_align_t);
+  state_ = new (high) State{entry, argument, stack};
+  const std::size_t rest = static_cast<std::size_t>(high - stack.low);
+  state_->continues.context = boost::context::detail::make_fcontext(high, rest, begin);
+#if STAVE_ASAN
+  state_->continues.low = stack.low;
+  state_->continues.size = rest;
+#endif
+}
+
+Fiber::~Fiber() {
+  if (!state_) return;
+  if (state_->activity != Activity::fresh) {
+    std::fputs("stave: a Fiber was destroyed before its computation had ended; resume it until it has\n", stderr);
+    std::terminate();
+  }
+  give_stack(FiberStack(state_->stack));
+}
+
+void Fiber::resume() {
+  if (!state_) throw_cannot_resume(nullptr);
+  State& state = *state_;
+  if (state.activity == Activity::fresh) {
+    if (!thread.id) prepare_thread();
+    state.thread = thread.id;
+#if STAVE_TSAN
+    state.continues.tsan_fiber = __tsan_create_fiber(0);
+#endif
+  } else if (state.activity != Activity::suspended || state.thread != thread.id) {
+    throw_cannot_resume(state_);
+  }
+  state.activity = Activity::active;
+  state.resumer = thread.innermost;
+  if (!state.resumer) thread.outermost = &state;
+  else check_stack(*state.resumer);
+  thread.innermost = state.innermost;
+  switch_stack(state.resumer_continues, state.continues);
+  while (Hop* hop = std::exchange(thread.requested, nullptr)) {
+    run_hop(*hop);
+    switch_stack(state.resumer_continues, hop->caller);
+  }
+  if (state.activity == Activity::ended) end();
+}
+
+void Fiber::end() noexcept {
+#if STAVE_TSAN
+  __tsan_destroy_fiber(state_->continues.tsan_fiber);
+#endif
+  give_stack(FiberStack(std::exchange(state_, nullptr)->stack));
+}
+
+void Fiber::suspend() {
+  State* const innermost = thread.innermost;
+  if (!state_ || !contains(innermost, state_)) throw_cannot_suspend(state_);
+  check_stack(*innermost);
+  State& state = *state_;
+  state.activity = Activity::suspended;
+  state.innermost = innermost;
+  thread.innermost = state.resumer;
+  switch_stack(state.continues, state.resumer_continues);
+}
+
+bool Fiber::started() const noexcept { return !state_ || state_->activity != Activity::fresh; }
+bool Fiber::suspended() const noexcept { return state_ && state_->activity == Activity::suspended; }
+bool Fiber::running() const noexcept { return state_ && contains(thread.innermost, state_); }
+bool Fiber::on_its_thread() const noexcept { return !state_ || !state_->thread || state_->thread == thread.id; }
+
+bool on_fiber() noexcept { return thread.innermost; }
+
+void on_thread_stack(stave::FunctionRef<void()> function) {
+  if (!thread.innermost) return function();
+  check_stack(*thread.innermost);
+  Hop hop{function, thread.innermost, thread.outermost, thread.running};
+  thread.requested = &hop;
+  switch_stack(hop.caller, thread.outermost->resumer_continues);
+  if (hop.exception) std::rethrow_exception(std::move(hop.exception));
+}
+
+}  // namespace stave_detail

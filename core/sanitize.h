@@ -1,0 +1,19 @@
+// Which sanitizer this is compiled for: 0 or 1.
+#pragma once
+
+#if defined(__has_feature)
+#define STAVE_HAS_FEATURE(x) __has_feature(x)
+#else
+#define STAVE_HAS_FEATURE(x) 0
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || STAVE_HAS_FEATURE(address_sanitizer)
+#define STAVE_ASAN 1
+#else
+#define STAVE_ASAN 0
+#endif
+#if defined(__SANITIZE_THREAD__) || STAVE_HAS_FEATURE(thread_sanitizer)
+#define STAVE_TSAN 1
+#else
+#define STAVE_TSAN 0
+#endif
