@@ -1,6 +1,6 @@
 // Fibers on Boost.Context's fcontext, which exchanges the registers and the stack pointer; all else that a switch takes
-// stands in `switch_stack`. (boost::context::fiber would bring its own notion of who resumes whom, a ucontext build under
-// sanitizers, 40 times slower, and unwinds by a foreign exception.) Start reading at `Point`, then `Fiber::resume`.
+// stands in `leave` and `arrive`. (boost::context::fiber would bring its own notion of who resumes whom, a ucontext build under
+// sanitizers, 40 times slower, and unwinds by a foreign exception.) Start reading at `Point`, then `Fiber::begin_resume`.
 #include <stave/core/fiber.h>
 
 #include <cxxabi.h>
@@ -11,6 +11,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include <boost/context/detail/fcontext.hpp>
@@ -32,8 +33,9 @@
 namespace stave_detail {
 namespace {
 
-using boost::context::detail::fcontext_t;
-using boost::context::detail::transfer_t;
+namespace context = boost::context::detail;
+using context::fcontext_t;
+using context::transfer_t;
 
 // __cxa_eh_globals of the Itanium C++ ABI, 2.2.2; cxxabi.h only declares it.
 struct ExceptionState {
@@ -114,7 +116,7 @@ bool context_begins_with_mxcsr() {
   bool found = true;
   for (const unsigned value : {own ^ _MM_ROUND_TOWARD_ZERO, own ^ flags}) {
     _mm_setcsr(value);
-    const fcontext_t context = boost::context::detail::make_fcontext(stack + sizeof stack, sizeof stack, nullptr);
+    const fcontext_t context = context::make_fcontext(stack + sizeof stack, sizeof stack, nullptr);
     found &= std::memcmp(context, &value, sizeof value) == 0;
   }
   _mm_setcsr(own);
@@ -140,30 +142,42 @@ void carry_flags(fcontext_t) noexcept {}
 }
 
 // ---- the switch --------------------------------------------------------------------------------------------
+// A stack is left by `leave` and `jump`, and `arrive` is what the one that continues does first.
 
-void arrived(transfer_t from, [[maybe_unused]] void* fake_stack) noexcept {
-  Point& left = *static_cast<Point*>(from.data);
-  left.context = from.fctx;
-#if STAVE_ASAN
-  __sanitizer_finish_switch_fiber(fake_stack, &left.low, &left.size);
-#endif
-}
-
-/// The only place that leaves a stack: `here` becomes the point at which it will be continued, if it ever is.
-[[gnu::always_inline]] inline void switch_stack(Point& here, const Point& to, [[maybe_unused]] bool for_good = false) {
+/// `here` becomes the point at which this stack will be continued, if it ever is.
+inline void leave(Point& here, const Point& to, [[maybe_unused]] bool for_good = false) noexcept {
   here.exceptions = *thread.exceptions;
-  void* fake_stack = nullptr;
 #if STAVE_ASAN
-  __sanitizer_start_switch_fiber(for_good ? nullptr : &fake_stack, to.low, to.size);
+  __sanitizer_start_switch_fiber(for_good ? nullptr : &here.fake_stack, to.low, to.size);
 #endif
 #if STAVE_TSAN
   here.tsan_fiber = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(to.tsan_fiber, 0);
 #endif
   carry_flags(to.context);
-  const transfer_t from = boost::context::detail::jump_fcontext(to.context, &here);
-  arrived(from, fake_stack);
+}
+
+/// Jumps; returns when somebody has jumped back. At the end of a function it becomes that function's tail, hence the cast: the
+/// types of what both return must agree, and transfer_t is Boost's.
+inline Fiber::Arrival jump(Point& here, const Point& to) {
+  static_assert(sizeof(Fiber::Arrival) == sizeof(transfer_t) && std::is_same_v<fcontext_t, void*>);
+  const auto untyped = reinterpret_cast<void (*)()>(&context::jump_fcontext);  // so that no warning is due
+  return reinterpret_cast<Fiber::Arrival (*)(fcontext_t, void*)>(untyped)(to.context, &here);
+}
+
+/// At the point `here`: the beginning of a fiber, or one that was left.
+inline void arrive(const Point& here, Fiber::Arrival from) noexcept {
+  Point& left = *static_cast<Point*>(from.left);
+  left.context = from.context;
+#if STAVE_ASAN
+  __sanitizer_finish_switch_fiber(here.fake_stack, &left.low, &left.size);
+#endif
   *thread.exceptions = here.exceptions;
+}
+
+inline void switch_stack(Point& here, const Point& to) {
+  leave(here, to);
+  arrive(here, jump(here, to));
 }
 
 void check_stack(const State& state) noexcept {
@@ -182,14 +196,14 @@ void run_entry(const State& state) noexcept {
 
 /// The first frame of every fiber.
 void begin(transfer_t from) {
-  arrived(from, nullptr);
-  *thread.exceptions = {};
   State& state = *thread.innermost;
+  arrive(state.continues, {from.fctx, from.data});
   run_entry(state);
   check_stack(state);
   thread.innermost = state.resumer;
   state.activity = Activity::ended;
-  switch_stack(state.continues, state.resumer_continues, true);
+  leave(state.continues, state.resumer_continues, true);
+  jump(state.continues, state.resumer_continues);
   std::terminate();  // nobody continues a computation that has ended
 }
 
@@ -250,7 +264,7 @@ Fiber::Fiber(Entry entry, void* argument) {
   high -= reinterpret_cast<std::uintptr_t>(high) % alignof(std::max_align_t);
   state_ = new (high) State{entry, argument, stack};
   const std::size_t rest = static_cast<std::size_t>(high - stack.low);
-  state_->continues.context = boost::context::detail::make_fcontext(high, rest, begin);
+  state_->continues.context = context::make_fcontext(high, rest, begin);
 #if STAVE_ASAN
   state_->continues.low = stack.low;
   state_->continues.size = rest;
@@ -266,7 +280,7 @@ Fiber::~Fiber() {
   give_stack(FiberStack(state_->stack));
 }
 
-void Fiber::resume() {
+Fiber::Arrival Fiber::begin_resume() {
   if (!state_) throw_cannot_resume(nullptr);
   State& state = *state_;
   if (state.activity == Activity::fresh) {
@@ -283,7 +297,13 @@ void Fiber::resume() {
   if (!state.resumer) thread.outermost = &state;
   else check_stack(*state.resumer);
   thread.innermost = state.innermost;
-  switch_stack(state.resumer_continues, state.continues);
+  leave(state.resumer_continues, state.continues);
+  return jump(state.resumer_continues, state.continues);
+}
+
+void Fiber::finish_resume(Arrival from) {
+  State& state = *state_;
+  arrive(state.resumer_continues, from);
   while (Hop* hop = std::exchange(thread.requested, nullptr)) {
     run_hop(*hop);
     switch_stack(state.resumer_continues, hop->caller);
@@ -298,7 +318,7 @@ void Fiber::end() noexcept {
   give_stack(FiberStack(std::exchange(state_, nullptr)->stack));
 }
 
-void Fiber::suspend() {
+Fiber::Arrival Fiber::begin_suspend() {
   State* const innermost = thread.innermost;
   if (!state_ || !contains(innermost, state_)) throw_cannot_suspend(state_);
   check_stack(*innermost);
@@ -306,8 +326,11 @@ void Fiber::suspend() {
   state.activity = Activity::suspended;
   state.innermost = innermost;
   thread.innermost = state.resumer;
-  switch_stack(state.continues, state.resumer_continues);
+  leave(state.continues, state.resumer_continues);
+  return jump(state.continues, state.resumer_continues);
 }
+
+void Fiber::finish_suspend(Arrival from) noexcept { arrive(state_->continues, from); }
 
 bool Fiber::started() const noexcept { return !state_ || state_->activity != Activity::fresh; }
 bool Fiber::suspended() const noexcept { return state_ && state_->activity == Activity::suspended; }

@@ -32,10 +32,10 @@ class Fiber {
 
   /// Continues the computation where it was suspended, or starts it; returns when it is suspended again or has ended (its
   /// stack is then given back). Throws stave::Error if it has ended, is running, or belongs to another thread.
-  void resume();
+  void resume() { finish_resume(begin_resume()); }
   /// From inside, at any depth: suspends this fiber and all that were resumed inside it and still run. Throws
   /// stave::Error if the calling code does not run inside it.
-  void suspend();
+  void suspend() { finish_suspend(begin_suspend()); }
 
   bool started() const noexcept;
   bool finished() const noexcept { return !state_; }
@@ -47,8 +47,18 @@ class Fiber {
   bool on_its_thread() const noexcept;
 
   struct State;
+  struct Arrival {
+    void* context;  // where the stack that was left can be continued
+    void* left;     // the point at which it was
+  };
 
  private:
+  // `begin` ends with a jump to another stack; `finish` starts when somebody has jumped back. In two, for a processor
+  // expects a return to go to the last caller, and across a switch it does not: this spares two wrong guesses of 10 ns.
+  Arrival begin_resume();
+  void finish_resume(Arrival from);
+  Arrival begin_suspend();
+  void finish_suspend(Arrival from) noexcept;
   void end() noexcept;
 
   State* state_;  // at the high end of its stack; null when it has ended

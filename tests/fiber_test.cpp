@@ -242,9 +242,9 @@ TEST(Fiber, LocalsDieWhenTheComputationEndsNotBefore) {
 // ---- stacks ------------------------------------------------------------------------------------------------
 
 TEST(FiberStack, HundredThousandAreSuspendedAtOnce) {
-  constexpr int count = STAVE_TSAN ? 500 : STAVE_ASAN ? 20000 : 100000;
+  constexpr int count = STAVE_TSAN ? 500 : STAVE_ASAN ? 5000 : 100000;  // sanitizers keep much for each stack
   RestoreLimits restore;
-  if (STAVE_TSAN) set_most_guarded_stacks(200);
+  if (sanitized) set_most_guarded_stacks(200);
   release_cached_stacks();
   const std::size_t before = mappings();
   struct Lane {
