@@ -40,8 +40,9 @@ namespace {
 // 1/5000 of the address space. Instrumented frames are larger.
 constexpr std::size_t default_size = (STAVE_ASAN || STAVE_TSAN ? 1024 : 256) << 10;
 constexpr std::size_t least_size = 32 << 10, most_size = std::size_t{1} << 30;
-// Address space only, so wide enough for functions with large arrays, which may step over a single page.
-constexpr std::size_t guard_bytes = 64 << 10;
+// Address space only, so wide enough for functions with large arrays, which may step over a single page. An odd number of
+// pages between stacks, or they would compete for a few entries of the TLB.
+constexpr std::size_t guard_bytes = 68 << 10;
 // What the kernel gave, untouched: zeros. Reading them takes no memory, which any other pattern would: a page a stack.
 constexpr std::size_t canary_bytes = 256;
 constexpr unsigned most_cached = 256;  // by one thread
