@@ -176,6 +176,40 @@ TEST(Fiber, ThreeLevelsStandStillAsOneAndContinueAtTheInnermost) {
   EXPECT_TRUE(a->finished() && b->finished() && c->finished());
 }
 
+TEST(Fiber, InnerOnesAreSuspendedAlone) {
+  std::vector<int> drawn;
+  int next = 0;
+  Task *generator = nullptr, *outer = nullptr;
+  Task squares([&] {
+    for (int i = 0; i < 6; ++i) {
+      next = i * i;
+      (*generator)->suspend();
+    }
+  });
+  generator = &squares;
+  Task task([&] {
+    for (int i = 0; i < 4; ++i) {
+      squares->resume();
+      EXPECT_TRUE(on_fiber());
+      EXPECT_TRUE((*outer)->running());
+      EXPECT_FALSE(squares->running());
+      drawn.push_back(next);
+      if (i % 2) (*outer)->suspend();
+    }
+  });
+  outer = &task;
+  task->resume();
+  EXPECT_THAT(drawn, ElementsAre(0, 1));
+  squares->resume();  // the thread draws one as well
+  task->resume();
+  EXPECT_THAT(drawn, ElementsAre(0, 1, 9, 16));
+  squares->resume();
+  EXPECT_EQ(next, 25);
+  squares->resume();
+  EXPECT_TRUE(squares->finished());
+  task->resume();
+}
+
 TEST(Fiber, ChainIsResumedUnderAnotherFiber) {
   std::vector<std::string> trace;
   Task *outer = nullptr, *second = nullptr;
@@ -369,7 +403,7 @@ using FiberDeathTest = testing::Test;
 TEST(FiberDeathTest, OverflowHitsTheGuard) {
   if (sanitized) GTEST_SKIP() << "the sanitizers have a message of their own";
   auto overflow = [] {
-    Task task([] { descend(2 << 20); });
+    Task task([] { descend((256 + 8) << 10); });
     task->resume();
   };
   EXPECT_EXIT(overflow(), KilledBySignal(SIGSEGV), "");
@@ -673,6 +707,7 @@ TEST(ThreadStack, WhatWaitsForItCannotBeSuspended) {
   self = &task;
   task->resume();
   EXPECT_TRUE(task->suspended());
+  EXPECT_THAT(error_of([&] { task->suspend(); }), HasSubstr("this is not inside the computation"));
   task->resume();
 }
 
