@@ -12,10 +12,44 @@ using stave_detail::fail;
 
 Call::Call(const Op& op, Inputs inputs, AttributesPtr attributes)
     : op_(&op), inputs_(std::move(inputs)), attributes_(std::move(attributes)) {
+  validate();
+}
+Call::Call(const Op& op, Tensor&& input) : op_(&op) {
+  inputs_.push_back(std::move(input));
+  validate();
+}
+Call::Call(const Op& op, Tensor&& a, Tensor&& b) : op_(&op) {
+  inputs_.push_back(std::move(a));
+  inputs_.push_back(std::move(b));
+  validate();
+}
+
+void Call::validate() {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
-    if (!inputs_[i].defined())
-      fail<TransformError>("{}: operand {} is an empty Tensor (default-constructed or moved from)", op.name, i);
-  op.infer(*this, outputs_);
+    if (!inputs_[i].defined()) [[unlikely]]
+      fail<TransformError>("{}: operand {} is an empty Tensor (default-constructed or moved from)", op_->name, i);
+  op_->infer(*this, outputs_);
+}
+
+Call::Call(const Call& other)
+    : op_(other.op_), inputs_(other.inputs_), attributes_(other.attributes_), outputs_(other.outputs_) {}
+Call::Call(Call&& other) noexcept
+    : op_(other.op_), borrowed_(std::exchange(other.borrowed_, 0)), inputs_(std::move(other.inputs_)),
+      attributes_(std::move(other.attributes_)), outputs_(std::move(other.outputs_)) {}
+
+void Call::lend(Operand&& x) {
+  if (x.owns()) return inputs_.push_back(std::move(x).tensor());
+  borrowed_ |= 1u << inputs_.size();
+  inputs_.push_back(Tensor(NodePtr::adopt(x.tensor().node_ptr().get())));
+}
+void Call::give_back() noexcept {
+  for (std::size_t i = 0; i < inputs_.size(); ++i)
+    if (!owns(i)) static_cast<void>(inputs_[i].node_ptr().release());
+}
+void Call::own() noexcept {
+  for (std::size_t i = 0; i < inputs_.size(); ++i)
+    if (!owns(i)) static_cast<void>(Tensor(inputs_[i]).node_ptr().release());
+  borrowed_ = 0;
 }
 
 void Call::throw_no_input(std::size_t i) const {
@@ -24,75 +58,100 @@ void Call::throw_no_input(std::size_t i) const {
 
 namespace {
 
-Device device_of(const Call& call) {
+[[noreturn]] void fail_devices(const Call& call, Device a, Device b) {
+  fail<DeviceError>("{}: operands live on {} and {}: move one with to(x, device)", call.op().name, a.str(), b.str());
+}
+
+// One device for all, and values that may be read here. The device is that of the first input, as long as it lives.
+const Device& check_inputs(const Call& call) {
   const auto inputs = call.inputs();
   if (inputs.empty()) return cpu;
-  for (const Tensor& input : inputs)
-    if (input.device() != inputs[0].device())
-      fail<DeviceError>("{}: operands live on {} and {}: move one with to(x, device)", call.op().name,
-                        inputs[0].device().str(), input.device().str());
-  return inputs[0].device();
+  const Device& device = inputs[0].node_ptr()->device;
+  for (const Tensor& input : inputs) {
+    const Node& node = *input.node_ptr();
+    if (node.notes || !node.storage) check_not_escaped(node);
+    if (node.device != device) [[unlikely]]
+      fail_devices(call, device, node.device);
+  }
+  return device;
 }
 
-// The buffer of an input of the output's size that nobody else can see, taken from the call; null if there is none.
-StoragePtr donated_buffer(Call& call, const Abstract& output) {
-  if (!call.op().elementwise) return nullptr;
-  for (Tensor& input : call.mutable_inputs()) {
-    if (!input.node_ptr().unique()) continue;
-    Node& node = *input.node_ptr();
-    if (!node.storage.unique() || node.offset != 0 || size_of(node.dtype) != size_of(output.dtype)) continue;
-    if (node.shape != output.shape || !node.contiguous()) continue;
-    if (node.storage->bytes != static_cast<std::size_t>(output.shape.elements()) * size_of(output.dtype)) continue;
-    return node.storage;  // the node keeps it, too, until the kernel has read it
-  }
-  return nullptr;
+// Whether the storage of an input may become the output's: of its size, whole, contiguous, and nobody else can see it.
+bool may_donate(const Tensor& input, const Abstract& output) {
+  if (!input.node_ptr().unique()) return false;
+  const Node& node = *input.node_ptr();
+  if (!node.storage.unique() || node.offset != 0 || size_of(node.dtype) != size_of(output.dtype)) return false;
+  if (node.shape != output.shape || !node.contiguous()) return false;
+  return node.storage->bytes == static_cast<std::size_t>(output.shape.elements()) * size_of(output.dtype);
 }
 
-Outputs run(Call& call) {
-  for (const Tensor& input : call.inputs())
-    if (const Node& node = input.node(); node.notes || !node.storage) check_not_escaped(node);
-  if (call.op().view)
-    if (Tensor view = call.op().view(call); view.defined()) return Outputs(std::move(view));
+// The storage of a result: taken from an input of an elementwise operation, which keeps it, too, until the kernel has read it;
+// else new.
+StoragePtr result_storage(Call& call, const Abstract& output, Backend& backend, Tensor*& donor) {
+  if (call.op().elementwise)
+    for (std::size_t i = 0; i < call.inputs().size(); ++i)
+      if (Tensor& input = call.mutable_inputs()[i]; call.owns(i) && may_donate(input, output)) {
+        donor = &input;
+        return input.node_ptr()->storage;
+      }
+  return StoragePtr(backend.allocate(static_cast<std::size_t>(output.shape.elements()) * size_of(output.dtype)));
+}
 
-  const Device device = device_of(call);
-  Backend& backend = backend_of(device);
-  Outputs outputs;
-  SmallVector<View, 4> input_views, output_views;
-  for (const Tensor& input : call.inputs()) input_views.push_back(input.node().view());
-  bool donated = false;
-  for (const Abstract& output : call.abstract_outputs()) {
-    StoragePtr storage = donated_buffer(call, output);
-    donated |= static_cast<bool>(storage);
-    if (!storage)
-      storage = allocate_storage(device, output.shape.elements() * static_cast<Index>(size_of(output.dtype)));
-    outputs.push_back(Tensor(
-        NodePtr(new Node(output.dtype, device, output.shape, contiguous_strides(output.shape), std::move(storage)))));
-    output_views.push_back(outputs.back().node().view());
-  }
-  backend.run(call.op().id, call.attributes(), input_views, output_views);
-  if (donated)  // the old value is gone: whoever reads it from the call meets an error, not the new one
-    for (Tensor& input : call.mutable_inputs())
-      if (input.node().storage == outputs[0].node().storage) input = Tensor();
-  return outputs;
+[[noreturn]] void fail_count(const Op& op, std::size_t count) {
+  fail<TransformError>("{}: a handler answered with {} outputs instead of 1", op.name, count);
 }
 
 }  // namespace
 
-Outputs perform(Call&& call) {
-  for (Frame* frame = stave_detail::current.top; frame; frame = frame->below) {
-    if (!frame->operations) continue;
-    stave_detail::Intercept intercept(frame);
-    return frame->operations->handle(call);
-  }
-  return run(call);
-}
-
-Tensor apply(const Op& op, Inputs inputs, AttributesPtr attributes) {
-  Outputs outputs = perform(Call(op, std::move(inputs), std::move(attributes)));
-  if (outputs.size() != 1)
-    fail<TransformError>("{}: a handler answered with {} outputs instead of 1", op.name, outputs.size());
+Tensor apply(Call&& call) {
+  Outputs outputs = perform(std::move(call));
+  if (outputs.size() != 1) [[unlikely]]
+    fail_count(call.op(), outputs.size());
   return std::move(outputs[0]);
 }
+
+}  // namespace stave
+
+namespace stave_detail {
+
+Outputs run(Call& call) {
+  const Device& device = check_inputs(call);
+  if (call.op().view)
+    if (Tensor view = call.op().view(call); view.defined()) return Outputs(std::move(view));
+
+  Backend& backend = backend_of(device);
+  Outputs outputs;
+  SmallVector<View, 3> input_views;
+  SmallVector<View, 2> output_views;
+  for (const Tensor& input : call.inputs()) input_views.push_back(input.node_ptr()->view());
+  Tensor* donor = nullptr;
+  for (const Abstract& output : call.abstract_outputs()) {
+    StoragePtr storage = result_storage(call, output, backend, donor);
+    NodePtr node(new Node(output.dtype, device, output.shape, std::move(storage)));
+    output_views.push_back(node->view());
+    outputs.push_back(Tensor(std::move(node)));
+  }
+  backend.run(call.op().id, call.attributes(), input_views, output_views);
+  if (donor) {  // the old value is gone: whoever reads it from the call meets an error, not the new one
+    const StoragePtr reused = donor->node_ptr()->storage;
+    for (Tensor& input : call.mutable_inputs())
+      if (input.node().storage == reused) input = Tensor();
+  }
+  return outputs;
+}
+
+Tensor apply_binary(const Op& op, Operand&& a, Operand&& b) {
+  Call call(&op);
+  call.lend(std::move(a));
+  call.lend(std::move(b));
+  call.validate();
+  if (current && current->nearest) call.own();
+  return apply(std::move(call));
+}
+
+}  // namespace stave_detail
+
+namespace stave {
 
 Tensor JvpContext::tangent(std::size_t i) const { return has(i) ? tangents[i] : zeros_like(in(i)); }
 

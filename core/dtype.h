@@ -21,10 +21,8 @@ inline constexpr Dtype float32 = Dtype::float32;
 inline constexpr Dtype float64 = Dtype::float64;
 inline constexpr int dtype_count = 7;
 
-constexpr std::size_t size_of(Dtype dtype) {
-  constexpr std::size_t sizes[dtype_count] = {1, 1, 4, 4, 8, 4, 8};
-  return sizes[static_cast<int>(dtype)];
-}
+inline constexpr std::size_t dtype_sizes[dtype_count] = {1, 1, 4, 4, 8, 4, 8};
+constexpr std::size_t size_of(Dtype dtype) { return dtype_sizes[static_cast<int>(dtype)]; }
 
 constexpr const char* name_of(Dtype dtype) {
   constexpr const char* names[dtype_count] = {"bool", "uint8", "uint32", "int32", "int64", "float32", "float64"};

@@ -29,21 +29,23 @@ namespace {
 
 std::string describe(const Frame& frame) { return frame.handler ? frame.handler->describe() : frame.label; }
 
-// Frames from inside out: the outermost interception began at the top of the whole stack; each inner one, and the present
-// frames, go on below the frame that its predecessor answers at.
-void list_frames(const Interception* interception, std::vector<const Frame*>& frames) {
-  if (!interception) return;
-  list_frames(interception->outer, frames);
-  for (const Frame* frame = interception->performer; frame; frame = frame->below) {
-    frames.push_back(frame);
-    if (frame == interception->handling) break;
+// The frames from `first` down to `last` (null: all), from inside out. An interception hides frames: those of the program that
+// performed, down to the handler that answers, lie further inside than it.
+void list_frames(const Frame* first, const Frame* last, std::vector<const Frame*>& frames) {
+  for (const Frame* frame = first; frame; frame = frame->below) {
+    if (frame->kind == Frame::Kind::interception) {
+      const auto& interception = static_cast<const Interception&>(*frame);
+      list_frames(interception.performer, interception.answering, frames);
+    } else if (frame->handler || frame->label) {
+      frames.push_back(frame);
+    }
+    if (frame == last) break;
   }
 }
 
 std::vector<const Frame*> frames_from_inside_out() {
   std::vector<const Frame*> frames;
-  list_frames(stave_detail::current.interception, frames);
-  for (const Frame* frame = stave_detail::current.top; frame; frame = frame->below) frames.push_back(frame);
+  list_frames(stave_detail::current, nullptr, frames);
   return frames;
 }
 
@@ -66,7 +68,7 @@ std::string error_context() {
 
 namespace stave_detail {
 
-constinit thread_local Current current{nullptr, nullptr};
+constinit thread_local Frame* current = nullptr;
 
 void throw_unhandled(const std::type_info& effect) {
   std::string name = effect.name();

@@ -77,21 +77,45 @@ class Handles : public AnyHandler, public Handling<Es>... {
   }
 };
 
-struct Call;  // a tensor operation: call.h
+struct Call;  // a tensor operation: op.h
 
-/// One installed handler. Frames form the stack; they live in the C++ frames of the `with` that made them.
+/// An entry of a thread's stack: an installed handler (an interceptor, or the controller of a computation: controller.h), a
+/// scope (`Context`), an interception (a handler at work, which hides the frames down to its own), or a guard. Frames live in the C++ frames of whoever made them.
 struct Frame {
+  enum class Kind : std::uint8_t { handler, computation, scope, interception, uncancellable };
+
   Frame* below;
-  AnyHandler* handler;          // null: a scope that handles nothing and only says what runs (see `Context`)
-  Handling<Call>* operations;   // null: tensor operations pass this frame by
-  const char* label = nullptr;  // of a scope
+  Frame* nearest;              // the first frame, from this one down, that may answer tensor operations
+  AnyHandler* handler;         // of a handler's frame
+  Handling<Call>* operations;  // what answers tensor operations; null: they pass this frame by
+  const char* label;           // of a scope
+  Kind kind;
+
+  /// A handler's frame.
+  Frame(Frame* below, AnyHandler* handler, Handling<Call>* operations) noexcept
+      : below(below), nearest(operations ? this : nearest_of(below)), handler(handler), operations(operations),
+        label(nullptr), kind(Kind::handler) {}
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+ protected:
+  Frame(Frame* below, const char* label, Kind kind) noexcept
+      : below(below), nearest(nearest_of(below)), handler(nullptr), operations(nullptr), label(label), kind(kind) {}
+  static Frame* nearest_of(Frame* frame) noexcept { return frame ? frame->nearest : nullptr; }
 };
 
-/// One handler at work: a `handle` that is running. Errors read from these what surrounds them.
-struct Interception {
-  Frame* performer;     // the top of the stack when the effect was performed
-  Frame* handling;      // the frame that is answering
-  Interception* outer;  // the one during which the effect was performed
+/// A `handle` that is running. Errors and traces read from these what surrounds them.
+struct Interception : Frame {
+  Frame* performer;  // the top of the stack when the effect was performed
+  Frame* answering;  // the handler's frame
+
+  Interception(Frame* performer, Frame* answering) noexcept
+      : Frame(answering->below, nullptr, Kind::interception), performer(performer), answering(answering) {}
+};
+
+/// A scope handles nothing and says what runs.
+struct ScopeFrame : Frame {
+  ScopeFrame(Frame* below, const char* label) noexcept : Frame(below, label, Kind::scope) {}
 };
 
 }  // namespace stave
@@ -100,18 +124,14 @@ namespace stave_detail {
 
 using namespace stave;
 
-// What is current on this thread. A suspended computation keeps its own piece.
-struct Current {
-  Frame* top;
-  Interception* interception;
-};
-extern constinit thread_local Current current;
+// The top of this thread's stack.
+extern constinit thread_local Frame* current;
 
 // Makes `frame` the top, or restores what was: exceptions included.
 class UnderFrame {
  public:
-  explicit UnderFrame(Frame* top) noexcept : saved_(current.top) { current.top = top; }
-  ~UnderFrame() { current.top = saved_; }
+  explicit UnderFrame(Frame* top) noexcept : saved_(current) { current = top; }
+  ~UnderFrame() { current = saved_; }
   UnderFrame(const UnderFrame&) = delete;
   UnderFrame& operator=(const UnderFrame&) = delete;
 
@@ -122,16 +142,13 @@ class UnderFrame {
 // The time during which `frame` answers an effect: the frames below it are current.
 class Intercept {
  public:
-  explicit Intercept(Frame* frame) noexcept : saved_(current), self_{saved_.top, frame, saved_.interception} {
-    current = {frame->below, &self_};
-  }
-  ~Intercept() { current = saved_; }
+  explicit Intercept(Frame* frame) noexcept : interception_(current, frame) { current = &interception_; }
+  ~Intercept() { current = interception_.performer; }
   Intercept(const Intercept&) = delete;
   Intercept& operator=(const Intercept&) = delete;
 
  private:
-  Current saved_;
-  Interception self_;
+  Interception interception_;
 };
 
 }  // namespace stave_detail
@@ -142,7 +159,7 @@ namespace stave {
 template <class E>
   requires(!std::is_same_v<E, Call>)
 typename E::Result perform(E effect) {
-  for (Frame* frame = stave_detail::current.top; frame; frame = frame->below) {
+  for (Frame* frame = stave_detail::current; frame; frame = frame->below) {
     if (!frame->handler) continue;
     if (void* handling = frame->handler->handling(stave_detail::effect_tag<E>)) {
       stave_detail::Intercept intercept(frame);
@@ -159,7 +176,7 @@ template <class H, class Body>
   requires std::is_base_of_v<AnyHandler, std::remove_reference_t<H>>
 decltype(auto) with(H&& handler, Body&& body) {
   void* operations = handler.handling(stave_detail::effect_tag<Call>);
-  Frame frame{stave_detail::current.top, &handler, static_cast<Handling<Call>*>(operations)};
+  Frame frame(stave_detail::current, &handler, static_cast<Handling<Call>*>(operations));
   stave_detail::UnderFrame install(&frame);
   return std::forward<Body>(body)();
 }
@@ -167,11 +184,10 @@ decltype(auto) with(H&& handler, Body&& body) {
 /// A scope that handles nothing and shows in errors and traces: Context backward("backward of grad");
 class Context {
  public:
-  explicit Context(const char* label) noexcept
-      : frame_{stave_detail::current.top, nullptr, nullptr, label}, install_(&frame_) {}
+  explicit Context(const char* label) noexcept : frame_(stave_detail::current, label), install_(&frame_) {}
 
  private:
-  Frame frame_;
+  ScopeFrame frame_;
   stave_detail::UnderFrame install_;
 };
 

@@ -27,9 +27,15 @@ class IntrusivePtr {
   IntrusivePtr() noexcept = default;
   IntrusivePtr(std::nullptr_t) noexcept {}
   IntrusivePtr(T* object) noexcept : object_(object) {
+    if (!object_) return;
+    // A new object is known to nobody else: its first owner needs no locked instruction.
+    if (object_->references.load(std::memory_order_relaxed) == 0)
+      object_->references.store(1, std::memory_order_relaxed);
+    else object_->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  IntrusivePtr(const IntrusivePtr& other) noexcept : object_(other.object_) {
     if (object_) object_->references.fetch_add(1, std::memory_order_relaxed);
   }
-  IntrusivePtr(const IntrusivePtr& other) noexcept : IntrusivePtr(other.object_) {}
   IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   template <class U>
     requires std::is_convertible_v<U*, T*>
@@ -40,6 +46,13 @@ class IntrusivePtr {
   }
   ~IntrusivePtr() {
     if (object_) drop(object_);
+  }
+
+  /// Takes over a reference that is counted already.
+  static IntrusivePtr adopt(T* object) noexcept {
+    IntrusivePtr adopted;
+    adopted.object_ = object;
+    return adopted;
   }
 
   T* get() const noexcept { return object_; }

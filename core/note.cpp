@@ -48,6 +48,8 @@ void Note::node_ended() noexcept {
   }
 }
 
+void destroy(Node* node) noexcept { delete node; }
+
 Node::~Node() {
   while (Note* note = notes) {
     notes = note->next;

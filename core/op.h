@@ -34,12 +34,35 @@ struct Outputs : SmallVector<Tensor, 1> {
 
 struct Op;
 
+}  // namespace stave
+
+namespace stave_detail {
+
+using namespace stave;
+
+// Performs an operation of two operands of one shape and dtype. Without a handler the operands' counts are not touched:
+// what the caller holds outlives the call.
+Tensor apply_binary(const Op& op, Operand&& a, Operand&& b);
+
+}  // namespace stave_detail
+
+namespace stave {
+
 /// A tensor operation being performed.
 struct Call {
   using Result = Outputs;
 
   /// Validates, and infers the outputs.
   Call(const Op& op, Inputs inputs, AttributesPtr attributes = nullptr);
+  /// The same with one or two inputs, built in place.
+  Call(const Op& op, Tensor&& input);
+  Call(const Op& op, Tensor&& a, Tensor&& b);
+  Call(const Call& other);
+  Call(Call&& other) noexcept;
+  Call& operator=(Call other) = delete;
+  ~Call() {
+    if (borrowed_) give_back();
+  }
 
   const Op& op() const noexcept { return *op_; }
   std::span<const Tensor> inputs() const noexcept { return inputs_; }
@@ -62,23 +85,53 @@ struct Call {
 
   // For the backend: takes an input's buffer for the result where nobody else can see it.
   Inputs& mutable_inputs() noexcept { return inputs_; }
+  /// Whether the call counts as an owner of input i.
+  bool owns(std::size_t i) const noexcept { return !(borrowed_ >> i & 1); }
 
  private:
   [[noreturn]] void throw_no_input(std::size_t i) const;
+  explicit Call(const Op* op) : op_(op) {}
+  void validate();
+  void lend(Operand&& x);     // an input that is not counted, unless x owns it
+  void own() noexcept;        // counts them
+  void give_back() noexcept;  // forgets those that are not
+  friend Tensor stave_detail::apply_binary(const Op& op, Operand&& a, Operand&& b);
 
   const Op* op_;
+  unsigned borrowed_ = 0;  // a mask of inputs that are not counted
   Inputs inputs_;
   AttributesPtr attributes_;
   SmallVector<Abstract, 1> outputs_;
 };
 
+}  // namespace stave
+
+namespace stave_detail {
+
+// Past all handlers: the backend of the inputs' device computes.
+Outputs run(Call& call);
+
+}  // namespace stave_detail
+
+namespace stave {
+
 /// Performs an operation: the innermost handler of operations answers; without one, the backend of the inputs' device.
 /// Passed on as an rvalue, the call may give its inputs' buffers to the result; as an lvalue it stays as it is.
-Outputs perform(Call&& call);
+/// Inline, so that a stack of handlers costs one return address each: processors predict some sixteen.
+inline Outputs perform(Call&& call) {
+  Frame* frame = stave_detail::current;
+  if (frame) frame = frame->nearest;
+  if (!frame) return stave_detail::run(call);
+  stave_detail::Intercept intercept(frame);
+  return frame->operations->handle(call);
+}
 inline Outputs perform(const Call& call) { return perform(Call(call)); }
 
 /// Performs an operation that has one output.
-Tensor apply(const Op& op, Inputs inputs, AttributesPtr attributes = nullptr);
+Tensor apply(Call&& call);
+inline Tensor apply(const Op& op, Inputs inputs, AttributesPtr attributes = nullptr) {
+  return apply(Call(op, std::move(inputs), std::move(attributes)));
+}
 
 /// A handler of tensor operations.
 ///   struct CountOps : Handler {

@@ -8,16 +8,6 @@ using stave_detail::fail;
 
 std::string Shape::str() const { return fmt::format("[{}]", fmt::join(begin(), end(), ",")); }
 
-Strides contiguous_strides(const Shape& shape) {
-  Strides strides = shape;
-  Index step = 1;
-  for (std::size_t axis = shape.size(); axis-- > 0;) {
-    strides[axis] = step;
-    step *= shape[axis];
-  }
-  return strides;
-}
-
 bool is_contiguous(const Shape& shape, const Strides& strides) {
   Index step = 1;
   for (std::size_t axis = shape.size(); axis-- > 0;) {

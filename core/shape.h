@@ -46,7 +46,15 @@ class Shape : public SmallVector<Index, 4> {
 using Strides = Shape;
 
 /// The strides of a contiguous row-major array of this shape.
-Strides contiguous_strides(const Shape& shape);
+inline Strides contiguous_strides(const Shape& shape) {
+  Strides strides = shape;
+  Index step = 1;
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    strides[axis] = step;
+    step *= shape[axis];
+  }
+  return strides;
+}
 
 /// True if elements lie row-major without gaps. Axes of length 1, and arrays without elements, do not matter.
 bool is_contiguous(const Shape& shape, const Strides& strides);

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -29,7 +31,7 @@ class SmallVector {
     append(first, last);
   }
   explicit SmallVector(std::span<const T> values) : SmallVector(values.begin(), values.end()) {}
-  SmallVector(const SmallVector& other) : SmallVector() { copy(other); }
+  SmallVector(const SmallVector& other) { copy(other); }
   SmallVector(SmallVector&& other) noexcept { take(other); }
   SmallVector& operator=(const SmallVector& other) {
     if (this != &other) {
@@ -65,8 +67,8 @@ class SmallVector {
   template <class... A>
   T& emplace_back(A&&... args) {
     if (size_ == capacity_) [[unlikely]]
-      return grow_with(T(std::forward<A>(args)...));  // built first: an argument may live inside this vector
-    return *std::construct_at(data_ + size_++, std::forward<A>(args)...);
+      return grow_with(make(std::forward<A>(args)...));  // built first: an argument may live inside this vector
+    return *::new (static_cast<void*>(data_ + size_++)) T(make(std::forward<A>(args)...));
   }
   void push_back(const T& value) { emplace_back(value); }
   void push_back(T&& value) { emplace_back(std::move(value)); }
@@ -98,11 +100,11 @@ class SmallVector {
     if (capacity <= capacity_) return;
     T* grown = std::allocator<T>().allocate(capacity);
     std::uninitialized_move(begin(), end(), grown);
-    std::size_t size = size_;
+    const std::uint32_t size = size_;
     release();
     data_ = grown;
     size_ = size;
-    capacity_ = capacity;
+    capacity_ = static_cast<std::uint32_t>(capacity);
   }
 
   friend bool operator==(const SmallVector& a, const SmallVector& b) {
@@ -116,12 +118,19 @@ class SmallVector {
   operator std::span<T>() noexcept { return {data_, size_}; }
 
  private:
-  static constexpr bool bytewise = std::is_trivially_copyable_v<T>;
+  static constexpr bool trivial = std::is_trivially_copyable_v<T>;
+  // Short lists of trivial elements are copied as a whole place: a fixed size costs less than a counted loop.
+  static constexpr bool bytewise = trivial && N * sizeof(T) <= 64;
 
+  template <class... A>
+  static T make(A&&... args) {
+    if constexpr (std::is_constructible_v<T, A...>) return T(std::forward<A>(args)...);
+    else return T{std::forward<A>(args)...};  // an aggregate
+  }
   T* in_place() noexcept { return reinterpret_cast<T*>(bytes_); }
   const T* in_place() const noexcept { return reinterpret_cast<const T*>(bytes_); }
   void release() noexcept {
-    if constexpr (!bytewise) clear();
+    if constexpr (!trivial) clear();
     size_ = 0;
     if (data_ != in_place()) [[unlikely]]
       free_heap();
@@ -139,7 +148,6 @@ class SmallVector {
     if (other.size_ > capacity_) [[unlikely]]
       reserve(other.size_);
     if constexpr (bytewise) {
-      // The whole place: a fixed size costs less than a counted loop.
       if (other.data_ == other.in_place()) std::memcpy(data_, other.bytes_, sizeof bytes_);
       else std::memcpy(data_, other.data_, other.size_ * sizeof(T));
       size_ = other.size_;
@@ -150,20 +158,22 @@ class SmallVector {
   void take(SmallVector& other) noexcept {  // into an empty, in-place vector
     if (other.data_ != other.in_place()) {
       data_ = std::exchange(other.data_, other.in_place());
-      capacity_ = std::exchange(other.capacity_, N);
+      capacity_ = std::exchange(other.capacity_, static_cast<std::uint32_t>(N));
     } else if constexpr (bytewise) {
       std::memcpy(bytes_, other.bytes_, sizeof bytes_);
     } else {
-      std::uninitialized_move(other.begin(), other.end(), data_);
-      std::destroy(other.begin(), other.end());
+      for (std::size_t i = 0; i < other.size_; ++i) {
+        ::new (static_cast<void*>(data_ + i)) T(std::move(other.data_[i]));
+        std::destroy_at(other.data_ + i);
+      }
     }
     size_ = std::exchange(other.size_, 0);
   }
 
   alignas(T) std::byte bytes_[N * sizeof(T)];
   T* data_ = in_place();
-  std::size_t size_ = 0;
-  std::size_t capacity_ = N;
+  std::uint32_t size_ = 0;
+  std::uint32_t capacity_ = N;
 };
 
 }  // namespace stave

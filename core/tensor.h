@@ -37,6 +37,9 @@ struct Node : RefCounted, stave_detail::Pooled {
   Node(Dtype dtype, Device device, Shape shape, Strides strides, StoragePtr storage, Index offset = 0)
       : dtype(dtype), device(device), storage(std::move(storage)), offset(offset), shape(std::move(shape)),
         strides(std::move(strides)) {}
+  /// Contiguous, row-major.
+  Node(Dtype dtype, Device device, const Shape& shape, StoragePtr storage)
+      : dtype(dtype), device(device), storage(std::move(storage)), shape(shape), strides(contiguous_strides(shape)) {}
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -45,6 +48,7 @@ struct Node : RefCounted, stave_detail::Pooled {
   View view() const { return {data(), dtype, shape, strides}; }
   bool contiguous() const { return is_contiguous(shape, strides); }
 };
+void destroy(Node* node) noexcept;
 using NodePtr = IntrusivePtr<Node>;
 
 /// A C++ number as an operand. Weak: it takes the dtype of the tensor that it meets, within its kind (bool < integer <
@@ -188,24 +192,37 @@ class Tensor {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
-/// An operand: a tensor, or a C++ number, which is weak (see Scalar).
+/// An operand: a tensor, or a C++ number, which is weak (see Scalar). For parameters only: it refers to a named tensor, and
+/// owns a temporary one, whose buffer may become the result's.
 class Operand {
  public:
   template <class T>
     requires std::is_arithmetic_v<T>
-  Operand(T value) : scalar_(value), is_scalar_(true) {}
-  Operand(Scalar value) : scalar_(value), is_scalar_(true) {}
-  Operand(Tensor tensor) noexcept : tensor_(std::move(tensor)), scalar_(false) {}
+  Operand(T value) : scalar_(value) {}
+  Operand(Scalar value) : scalar_(value) {}
+  Operand(const Tensor& tensor) noexcept : tensor_(&tensor), scalar_(false) {}
+  Operand(Tensor&& tensor) noexcept : tensor_(&owned_), owned_(std::move(tensor)), scalar_(false) {}
+  Operand(Operand&& other) noexcept
+      : tensor_(other.owns() ? &owned_ : other.tensor_), owned_(std::move(other.owned_)), scalar_(other.scalar_) {}
+  Operand(const Operand& other)
+      : tensor_(other.owns() ? &owned_ : other.tensor_), owned_(other.owned_), scalar_(other.scalar_) {}
+  Operand& operator=(Tensor tensor) noexcept {
+    owned_ = std::move(tensor);
+    tensor_ = &owned_;
+    return *this;
+  }
 
-  bool is_scalar() const noexcept { return is_scalar_; }
-  const Tensor& tensor() const& { return tensor_; }
-  Tensor tensor() && { return std::move(tensor_); }
+  bool is_scalar() const noexcept { return !tensor_; }
+  const Tensor& tensor() const& { return *tensor_; }
+  Tensor tensor() && { return owns() ? std::move(owned_) : *tensor_; }
   Scalar scalar() const { return scalar_; }
+  /// Whether the tensor is the operand's own.
+  bool owns() const noexcept { return tensor_ == &owned_; }
 
  private:
-  Tensor tensor_;
+  const Tensor* tensor_ = nullptr;  // null: a number
+  Tensor owned_;
   Scalar scalar_;
-  bool is_scalar_ = false;
 };
 
 }  // namespace stave

@@ -25,20 +25,28 @@ struct Place {
   std::string labels;  // "  [backward of grad]"
 };
 
-// From the operation that the program performed to the one that `interception` answers: each handler at work in between
-// counts, and each scope on the way down to it.
-Place place_of(const Interception* interception) {
-  Place place;
-  for (; interception; interception = interception->outer) {
-    place.depth += interception->outer != nullptr;
-    std::string here;
-    for (const Frame* frame = interception->performer; frame && frame != interception->handling; frame = frame->below) {
-      if (frame->handler) continue;
+// Each handler at work between the program and the frame `last` counts, and each scope on the way down to it. The labels of
+// what an interception hides come first: it is further outside in the trace.
+void add_places(const Frame* first, const Frame* last, Place& place) {
+  std::string here;
+  for (const Frame* frame = first; frame && frame != last; frame = frame->below) {
+    if (frame->kind == Frame::Kind::scope) {
       ++place.depth;
       here += fmt::format("  [{}]", frame->label);
+    } else if (frame->kind == Frame::Kind::interception) {
+      ++place.depth;
+      const auto& interception = static_cast<const Interception&>(*frame);
+      add_places(interception.performer, interception.answering, place);
     }
-    place.labels = here + place.labels;
   }
+  place.labels += here;
+}
+
+// For a handler that is answering: where its operation was performed.
+Place place_of(const Frame* answer) {
+  Place place;
+  const auto& interception = static_cast<const Interception&>(*answer);
+  add_places(interception.performer, interception.answering, place);
   return place;
 }
 
@@ -195,7 +203,7 @@ Outputs Debug::handle(Call& call) {
 
 // Performs the call and writes its line.
 Outputs Debug::traced(Call& call) {
-  const Place place = place_of(stave_detail::current.interception);
+  const Place place = place_of(stave_detail::current);
   const std::string left = std::string(static_cast<std::size_t>(2 * place.depth), ' ') + left_side(call);
   const auto start = Clock::now();
   Outputs outputs;

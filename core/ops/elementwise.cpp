@@ -21,15 +21,19 @@ namespace {
 
 // ---- records derived from structs ------------------------------------------------------------------------
 
+[[noreturn]] void fail_unlike(const Call& call, const Tensor& x, const Tensor& other) {
+  fail<ShapeError>("{}: operands {} {} and {} {} must have one shape and dtype here", call.op().name,
+                   name_of(x.dtype()), x.shape(), name_of(other.dtype()), other.shape());
+}
+
 template <class S>
 void infer_elementwise(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
-  for (const Tensor& other : call.inputs())
-    if (other.shape() != x.shape() || other.dtype() != x.dtype())
-      fail<ShapeError>("{}: operands {} {} and {} {} must have one shape and dtype here", call.op().name,
-                       name_of(x.dtype()), x.shape(), name_of(other.dtype()), other.shape());
+  for (const Tensor& other : call.inputs().subspan(1))
+    if (other.shape() != x.shape() || other.dtype() != x.dtype()) [[unlikely]]
+      fail_unlike(call, x, other);
   const Dtype dtype = S::result == Result::boolean ? bool_ : x.dtype();
-  outputs.push_back({x.shape(), dtype});
+  outputs.emplace_back(x.shape(), dtype);
 }
 
 // Partial i of S at the operands of `c`, times `factor`: scale(factor, dS/dx_i). A linear struct says it in one step.
@@ -99,9 +103,7 @@ constexpr Dtype admit(Operands domain, Dtype dtype) {
 Tensor unary(const Op& op, Operands domain, Tensor x) {
   const Dtype dtype = admit(domain, x.dtype());
   if (dtype != x.dtype()) x = astype(x, dtype);
-  Inputs inputs;
-  inputs.push_back(std::move(x));
-  return apply(op, std::move(inputs));
+  return apply(Call(op, std::move(x)));
 }
 
 Dtype common_dtype(const Operand& a, const Operand& b) {
@@ -111,31 +113,40 @@ Dtype common_dtype(const Operand& a, const Operand& b) {
 }
 
 const Shape& shape_of(const Operand& x) {
-  static const Shape scalar{};
-  return x.is_scalar() ? scalar : x.tensor().shape();
+  if (!x.is_scalar()) return x.tensor().shape();
+  static const Shape scalar;
+  return scalar;
 }
 
-Tensor binary(const Op& op, Operands domain, Operand a, Operand b) {
-  const Dtype dtype = admit(domain, common_dtype(a, b));
-  Inputs inputs;
-  if (shape_of(a) == shape_of(b)) {
-    inputs.push_back(as_tensor(std::move(a), dtype, nullptr));
-    inputs.push_back(as_tensor(std::move(b), dtype, nullptr));
-  } else {
-    const Shape shape = broadcast_shapes(shape_of(a), shape_of(b), op.name);
-    inputs.push_back(as_tensor(std::move(a), dtype, &shape));
-    inputs.push_back(as_tensor(std::move(b), dtype, &shape));
+// Makes x a tensor of `dtype`, broadcast to `shape` if one is given.
+void fit(Operand& x, Dtype dtype, const Shape* shape) {
+  if (x.is_scalar() || x.tensor().dtype() != dtype || (shape && x.tensor().shape() != *shape))
+    x = as_tensor(std::move(x), dtype, shape);
+}
+
+Tensor binary(const Op& op, Operands domain, Operand& a, Operand& b) {
+  if (!a.is_scalar() && !b.is_scalar()) {  // most often there is nothing to fit
+    const Node &x = a.tensor().node(), &y = b.tensor().node();
+    if (x.dtype == y.dtype && admit(domain, x.dtype) == x.dtype && x.shape == y.shape)
+      return apply_binary(op, std::move(a), std::move(b));
   }
-  return apply(op, std::move(inputs));
+  const Dtype dtype = admit(domain, common_dtype(a, b));
+  Shape common;
+  const Shape* shape = nullptr;  // to broadcast to
+  if (shape_of(a) != shape_of(b)) shape = &(common = broadcast_shapes(shape_of(a), shape_of(b), op.name));
+  fit(a, dtype, shape);
+  fit(b, dtype, shape);
+  return apply_binary(op, std::move(a), std::move(b));
 }
 
 }  // namespace
 
-Tensor as_tensor(Operand x, Dtype dtype, const Shape* shape) {
+Tensor as_tensor(Operand&& x, Dtype dtype, const Shape* shape) {
   if (x.is_scalar()) return constant(x.scalar(), dtype, shape ? *shape : Shape());
   Tensor value = std::move(x).tensor();
   if (value.dtype() != dtype) value = astype(value, dtype);
-  return shape && value.shape() != *shape ? broadcast_to(value, *shape) : value;
+  if (shape && value.shape() != *shape) value = broadcast_to(value, *shape);
+  return value;
 }
 
 }  // namespace stave_detail
@@ -159,10 +170,23 @@ STAVE_UNARY_STRUCTS(X)
 
 #define X(name, Struct)                                                                         \
   constinit const Op op_##name = elementwise_op<stave_detail::Struct, true>(OpId::name, #name); \
-  Tensor name(Operand a, Operand b) {                                                           \
-    return binary(op_##name, stave_detail::Struct::operands, std::move(a), std::move(b));       \
-  }
+  Tensor name(Operand a, Operand b) { return binary(op_##name, stave_detail::Struct::operands, a, b); }
 STAVE_BINARY_STRUCTS(X)
+#undef X
+
+#define X(symbol, name, Struct) \
+  Tensor operator symbol(Operand a, Operand b) { return binary(op_##name, stave_detail::Struct::operands, a, b); }
+X(+, add, Add)
+X(-, subtract, Subtract)
+X(*, multiply, Multiply)
+X(/, divide, Divide)
+X(%, remainder, Remainder)
+X(==, equal, Equal)
+X(!=, not_equal, NotEqual)
+X(<, less, Less)
+X(<=, less_equal, LessEqual)
+X(>, greater, Greater)
+X(>=, greater_equal, GreaterEqual)
 #undef X
 
 // ---- where, clip -----------------------------------------------------------------------------------------

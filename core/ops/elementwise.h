@@ -74,20 +74,20 @@ Tensor astype(const Tensor& x, Dtype dtype);
 /// x, a constant to every derivative.
 Tensor stop_gradient(const Tensor& x);
 
-inline Tensor operator+(Operand a, Operand b) { return add(std::move(a), std::move(b)); }
-inline Tensor operator-(Operand a, Operand b) { return subtract(std::move(a), std::move(b)); }
-inline Tensor operator*(Operand a, Operand b) { return multiply(std::move(a), std::move(b)); }
-inline Tensor operator/(Operand a, Operand b) { return divide(std::move(a), std::move(b)); }
-inline Tensor operator%(Operand a, Operand b) { return remainder(std::move(a), std::move(b)); }
+Tensor operator+(Operand a, Operand b);
+Tensor operator-(Operand a, Operand b);
+Tensor operator*(Operand a, Operand b);
+Tensor operator/(Operand a, Operand b);
+Tensor operator%(Operand a, Operand b);
 inline Tensor operator-(Tensor x) { return negative(std::move(x)); }
 inline Tensor operator+(Tensor x) { return x; }
 inline Tensor operator!(Tensor x) { return logical_not(std::move(x)); }
-inline Tensor operator==(Operand a, Operand b) { return equal(std::move(a), std::move(b)); }
-inline Tensor operator!=(Operand a, Operand b) { return not_equal(std::move(a), std::move(b)); }
-inline Tensor operator<(Operand a, Operand b) { return less(std::move(a), std::move(b)); }
-inline Tensor operator<=(Operand a, Operand b) { return less_equal(std::move(a), std::move(b)); }
-inline Tensor operator>(Operand a, Operand b) { return greater(std::move(a), std::move(b)); }
-inline Tensor operator>=(Operand a, Operand b) { return greater_equal(std::move(a), std::move(b)); }
+Tensor operator==(Operand a, Operand b);
+Tensor operator!=(Operand a, Operand b);
+Tensor operator<(Operand a, Operand b);
+Tensor operator<=(Operand a, Operand b);
+Tensor operator>(Operand a, Operand b);
+Tensor operator>=(Operand a, Operand b);
 /// Elementwise; both operands are always computed.
 inline Tensor operator&&(Tensor a, Tensor b) { return logical_and(std::move(a), std::move(b)); }
 inline Tensor operator||(Tensor a, Tensor b) { return logical_or(std::move(a), std::move(b)); }

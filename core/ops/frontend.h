@@ -13,7 +13,7 @@ using namespace stave;
 Tensor constant(Scalar value, Dtype dtype, const Shape& shape);
 
 /// The operand as a tensor of `dtype`, broadcast to `shape` if one is given.
-Tensor as_tensor(Operand x, Dtype dtype, const Shape* shape);
+Tensor as_tensor(Operand&& x, Dtype dtype, const Shape* shape);
 
 /// Another view of x's storage: a node of its own, without notes. Not an operation.
 Tensor view_of(const Tensor& x, Shape shape, Strides strides, Index offset);
