@@ -4,6 +4,7 @@
 // core/op.h (operations), handlers/vjp.h (a handler).
 #pragma once
 
+#include <stave/core/controller.h>
 #include <stave/core/effect.h>
 #include <stave/core/error.h>
 #include <stave/core/note.h>
