@@ -21,8 +21,12 @@
 #include <stave/core/tensor.h>
 #include <stave/core/tree.h>
 #include <stave/handlers/check_grads.h>
+#include <stave/handlers/checkpoint.h>
+#include <stave/handlers/custom.h>
 #include <stave/handlers/debug.h>
 #include <stave/handlers/grad.h>
 #include <stave/handlers/jacobian.h>
 #include <stave/handlers/jvp.h>
+#include <stave/handlers/linearize.h>
+#include <stave/handlers/operations_of.h>
 #include <stave/handlers/vmap.h>

@@ -34,8 +34,17 @@ void Call::validate() {
 Call::Call(const Call& other)
     : op_(other.op_), inputs_(other.inputs_), attributes_(other.attributes_), outputs_(other.outputs_) {}
 Call::Call(Call&& other) noexcept
-    : op_(other.op_), borrowed_(std::exchange(other.borrowed_, 0)), inputs_(std::move(other.inputs_)),
-      attributes_(std::move(other.attributes_)), outputs_(std::move(other.outputs_)) {}
+    : op_(other.op_), attributes_(std::move(other.attributes_)), outputs_(std::move(other.outputs_)) {
+  other.own();  // what is moved may be kept for longer than the caller's operands live
+  inputs_ = std::move(other.inputs_);
+}
+Call Call::lent() const {
+  Call copy(op_);
+  for (const Tensor& input : inputs_) copy.lend(input);
+  copy.attributes_ = attributes_;
+  copy.outputs_ = outputs_;
+  return copy;
+}
 
 void Call::lend(Operand&& x) {
   if (x.owns()) return inputs_.push_back(std::move(x).tensor());
@@ -46,7 +55,7 @@ void Call::give_back() noexcept {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (!owns(i)) static_cast<void>(inputs_[i].node_ptr().release());
 }
-void Call::own() noexcept {
+void Call::count_borrowed() noexcept {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (!owns(i)) static_cast<void>(Tensor(inputs_[i]).node_ptr().release());
   borrowed_ = 0;
@@ -85,14 +94,14 @@ bool may_donate(const Tensor& input, const Abstract& output) {
   return node.storage->bytes == static_cast<std::size_t>(output.shape.elements()) * size_of(output.dtype);
 }
 
-// The storage of a result: taken from an input of an elementwise operation, which keeps it, too, until the kernel has read it;
-// else new.
-StoragePtr result_storage(Call& call, const Abstract& output, Backend& backend, Tensor*& donor) {
+// The storage of a result: taken from an input of an elementwise operation, or new. A donor's input is gone then: whoever reads
+// it from the call meets an error, not the new value. `donor` keeps the shape and strides that the kernel still reads.
+StoragePtr result_storage(Call& call, const Abstract& output, Backend& backend, Tensor& donor) {
   if (call.op().elementwise)
     for (std::size_t i = 0; i < call.inputs().size(); ++i)
       if (Tensor& input = call.mutable_inputs()[i]; call.owns(i) && may_donate(input, output)) {
-        donor = &input;
-        return input.node_ptr()->storage;
+        donor = std::move(input);
+        return std::move(donor.node_ptr()->storage);
       }
   return StoragePtr(backend.allocate(static_cast<std::size_t>(output.shape.elements()) * size_of(output.dtype)));
 }
@@ -124,7 +133,7 @@ Outputs run(Call& call) {
   SmallVector<View, 3> input_views;
   SmallVector<View, 2> output_views;
   for (const Tensor& input : call.inputs()) input_views.push_back(input.node_ptr()->view());
-  Tensor* donor = nullptr;
+  Tensor donor;
   for (const Abstract& output : call.abstract_outputs()) {
     StoragePtr storage = result_storage(call, output, backend, donor);
     NodePtr node(new Node(output.dtype, device, output.shape, std::move(storage)));
@@ -132,11 +141,6 @@ Outputs run(Call& call) {
     outputs.push_back(Tensor(std::move(node)));
   }
   backend.run(call.op().id, call.attributes(), input_views, output_views);
-  if (donor) {  // the old value is gone: whoever reads it from the call meets an error, not the new one
-    const StoragePtr reused = donor->node_ptr()->storage;
-    for (Tensor& input : call.mutable_inputs())
-      if (input.node().storage == reused) input = Tensor();
-  }
   return outputs;
 }
 
@@ -145,7 +149,6 @@ Tensor apply_binary(const Op& op, Operand&& a, Operand&& b) {
   call.lend(std::move(a));
   call.lend(std::move(b));
   call.validate();
-  if (current && current->nearest) call.own();
   return apply(std::move(call));
 }
 

@@ -80,10 +80,19 @@ void Computation::give_to_controller() {
   } end{*this, handling_ = &at_work};
   try {
     pending_->hand_over(*this);
+  } catch (const Cancelled&) {
+    if (!cancelled_ || !ended_) throw;  // else this computation was dropped, through one nested in its operation
   } catch (...) {
     if (std::exchange(continues_, false)) cancel_quietly();  // after its answer was given: nobody else will
     throw;
   }
+}
+
+void Computation::check_controller() const {
+  if (with_ended_ && !keeps_controller_)
+    fail<TransformError>(
+        "a function runs again (that of a checkpoint, in the backward pass), but `with` of the controller that stood around "
+        "it has ended: install it outside of grad, or give `with` a std::shared_ptr of it");
 }
 
 void Computation::continue_after_handle() {
@@ -149,6 +158,10 @@ void Computation::cancel_quietly() noexcept {
 }
 
 void run_with(Computation& computation) {
+  struct End {
+    Computation& computation;
+    ~End() { computation.end_with(); }
+  } end{computation};
   try {
     computation.run();
   } catch (...) {

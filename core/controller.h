@@ -92,29 +92,40 @@ class Computation : public RefCounted {
   /// Whether `with` may return and leave it suspended.
   bool keeps_controller() const noexcept { return keeps_controller_; }
   bool cancelled() const noexcept { return cancelled_; }
+  /// Whether the calling code runs on its stack.
+  bool running() const noexcept { return fiber_.running(); }
+  /// The one whose frame this is.
+  static Computation& of(Frame& frame) noexcept { return static_cast<ControllerFrame&>(frame).computation; }
+  /// Another body under the same controller, as a computation of its own. Throws Cancelled if it is dropped.
+  virtual void run_nested(stave::FunctionRef<void()> body) = 0;
+  /// `with` ends: a controller that it was lent is gone.
+  void end_with() noexcept { with_ended_ = true; }
   /// The answer is given, and `handle` is about to return: run() goes on. Throws outside of `handle`.
   void continue_after_handle();
 
  protected:
   virtual void body() = 0;
   void install(AnyHandler* handler, Handling<Call>* operations) noexcept;
+  /// Throws TransformError if the controller may be gone.
+  void check_controller() const;
 
  private:
   struct ControllerFrame : Frame {
+    Computation& computation;
     bool unwinding = false;  // an exception is in flight where the computation was resumed
-    ControllerFrame() noexcept : Frame(nullptr, nullptr, Kind::computation) {}
+    explicit ControllerFrame(Computation& of) noexcept : Frame(nullptr, nullptr, Kind::computation), computation(of) {}
   };
   void enter() noexcept;
   void give_to_controller();
   bool may_throw() const noexcept;
 
-  ControllerFrame frame_;             // the lowest on its stack; what is below is the resumer's
+  ControllerFrame frame_{*this};  // the lowest on its stack; what is below is the resumer's
   Frame* top_ = &frame_;              // while it stands still
   Suspension* pending_ = nullptr;     // what it waits for
   Interception* handling_ = nullptr;  // its controller at work
   std::exception_ptr thrown_;         // what left the body
   const bool keeps_controller_;
-  bool cancelled_ = false, continues_ = false, ended_ = false;
+  bool cancelled_ = false, continues_ = false, ended_ = false, with_ended_ = false;
   Fiber fiber_;
 };
 using ComputationPtr = IntrusivePtr<Computation>;
@@ -281,6 +292,7 @@ class ComputationOf : public Computation, public AnyHandler, public Suspending<E
     install(this, operations ? static_cast<Handling<Call>*>(operations) : passing_on());
   }
   std::string describe() const override { return cancelled() ? "a cancelled controller" : controller_.describe(); }
+  void run_nested(stave::FunctionRef<void()> body) override;
   void* handling(const void* effect) noexcept override {
     void* found = nullptr;
     ((effect == effect_tag<Es> ? void(found = static_cast<Handling<Es>*>(static_cast<Suspending<Es>*>(this))) : void()),
@@ -354,3 +366,9 @@ auto with(std::shared_ptr<C> controller, Body body) {
 }
 
 }  // namespace stave
+
+template <class... Es>
+void stave_detail::ComputationOf<Es...>::run_nested(stave::FunctionRef<void()> body) {
+  check_controller();
+  if (!stave::with(controller_, [&] { body(); })) throw Cancelled();
+}

@@ -16,12 +16,16 @@
 // saves a look-up. Start reading at `Frame`, then `perform`.
 #pragma once
 
+#include <any>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
+#include <vector>
+
+#include <stave/core/intrusive.h>
 
 namespace stave {
 
@@ -45,6 +49,9 @@ class AnyHandler {
   virtual ~AnyHandler() = default;
   /// For errors and traces: "vmap", "grad".
   virtual std::string describe() const { return "a handler"; }
+  /// Whether it promises to run no code of the user's while it handles: what a caller holds stays as it is meanwhile. For the
+  /// library's own.
+  virtual bool discreet() const noexcept { return false; }
   /// This handler's Handling<E> as a void pointer, or null; `effect` is effect_tag<E>.
   virtual void* handling(const void* effect) noexcept = 0;
 };
@@ -82,7 +89,11 @@ struct Call;  // a tensor operation: op.h
 /// An entry of a thread's stack: an installed handler (an interceptor, or the controller of a computation: controller.h), a
 /// scope (`Context`), an interception (a handler at work, which hides the frames down to its own), or a guard. Frames live in the C++ frames of whoever made them.
 struct Frame {
-  enum class Kind : std::uint8_t { handler, computation, scope, interception, uncancellable };
+  // Whether a frame still stands, for those who might want to stand it up again after its end (carried.h).
+  struct Standing : RefCounted {
+    bool stands = true;
+  };
+  enum class Kind : std::uint8_t { handler, computation, scope, interception, uncancellable, log };
 
   Frame* below;
   Frame* nearest;              // the first frame, from this one down, that may answer tensor operations
@@ -90,13 +101,19 @@ struct Frame {
   Handling<Call>* operations;  // what answers tensor operations; null: they pass this frame by
   const char* label;           // of a scope
   Kind kind;
+  bool discreet = false;                               // of a handler
+  const std::shared_ptr<AnyHandler>* owner = nullptr;  // of a handler that is shared
+  IntrusivePtr<Standing> standing;                     // null until somebody asks
 
   /// A handler's frame.
   Frame(Frame* below, AnyHandler* handler, Handling<Call>* operations) noexcept
       : below(below), nearest(operations ? this : nearest_of(below)), handler(handler), operations(operations),
-        label(nullptr), kind(Kind::handler) {}
+        label(nullptr), kind(Kind::handler), discreet(operations && handler->discreet()) {}
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
+  ~Frame() {
+    if (standing) standing->stands = false;
+  }
 
  protected:
   Frame(Frame* below, const char* label, Kind kind) noexcept
@@ -155,19 +172,74 @@ class Intercept {
 
 namespace stave {
 
-/// Performs a user's effect: the innermost handler of E answers; if there is none, E::unhandled() does, if it exists.
+}  // namespace stave
+
+namespace stave_detail {
+
+// The answers to the effects of a function that will run again and must do then what it did. Tensor operations are not effects
+// here: they are computed anew.
+struct EffectLog : RefCounted {
+  std::vector<std::any> answers;
+  bool complete = false;
+};
+struct LogFrame : Frame {
+  LogFrame(Frame* below, EffectLog& log) noexcept
+      : Frame(below, nullptr, Kind::log), log(log), replays(log.complete) {
+    if (!replays) log.answers.clear();
+  }
+  /// In place of another one that still stands.
+  LogFrame(Frame* below, LogFrame& other) noexcept
+      : Frame(below, nullptr, Kind::log), log(other.log), replays(other.replays), original(other.original) {}
+  EffectLog& log;
+  const bool replays;
+  LogFrame* original = this;
+  std::size_t next = 0;  // of the original
+};
+std::any& next_answer(LogFrame& frame);
+[[noreturn]] void throw_not_copyable(const std::type_info& effect);
+
 template <class E>
-  requires(!std::is_same_v<E, Call>)
-typename E::Result perform(E effect) {
-  for (Frame* frame = stave_detail::current; frame; frame = frame->below) {
+typename E::Result perform_from(Frame* frame, E& effect);
+
+template <class E>
+typename E::Result logged(LogFrame& frame, E& effect) {
+  using R = typename E::Result;
+  if constexpr (std::is_void_v<R>) {
+    if (!frame.replays) perform_from(frame.below, effect);  // answered once
+  } else if constexpr (std::is_copy_constructible_v<R>) {
+    if (frame.replays) return std::any_cast<R>(next_answer(*frame.original));
+    R answer = perform_from(frame.below, effect);
+    frame.log.answers.emplace_back(answer);
+    return answer;
+  } else {
+    throw_not_copyable(typeid(E));
+  }
+}
+
+// The innermost handler of E from `frame` down answers.
+template <class E>
+typename E::Result perform_from(Frame* frame, E& effect) {
+  for (; frame; frame = frame->below) {
+    if (frame->kind == Frame::Kind::log) return logged(static_cast<LogFrame&>(*frame), effect);
     if (!frame->handler) continue;
-    if (void* handling = frame->handler->handling(stave_detail::effect_tag<E>)) {
-      stave_detail::Intercept intercept(frame);
+    if (void* handling = frame->handler->handling(effect_tag<E>)) {
+      Intercept intercept(frame);
       return static_cast<Handling<E>*>(handling)->handle(effect);
     }
   }
   if constexpr (requires { effect.unhandled(); }) return effect.unhandled();
-  else stave_detail::throw_unhandled(typeid(E));
+  else throw_unhandled(typeid(E));
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+/// Performs a user's effect: the innermost handler of E answers; if there is none, E::unhandled() does, if it exists.
+template <class E>
+  requires(!std::is_same_v<E, Call>)
+typename E::Result perform(E effect) {
+  return stave_detail::perform_from(stave_detail::current, effect);
 }
 
 /// Runs body with `handler` installed on top of the stack; returns what body returns. A handler object may be installed
@@ -177,6 +249,18 @@ template <class H, class Body>
 decltype(auto) with(H&& handler, Body&& body) {
   void* operations = handler.handling(stave_detail::effect_tag<Call>);
   Frame frame(stave_detail::current, &handler, static_cast<Handling<Call>*>(operations));
+  stave_detail::UnderFrame install(&frame);
+  return std::forward<Body>(body)();
+}
+
+/// The same with a handler that is kept alive by whatever runs again under it later, such as a checkpoint's function.
+template <class H, class Body>
+  requires std::is_base_of_v<AnyHandler, H>
+decltype(auto) with(const std::shared_ptr<H>& handler, Body&& body) {
+  const std::shared_ptr<AnyHandler> owner = handler;
+  void* operations = handler->handling(stave_detail::effect_tag<Call>);
+  Frame frame(stave_detail::current, owner.get(), static_cast<Handling<Call>*>(operations));
+  frame.owner = &owner;
   stave_detail::UnderFrame install(&frame);
   return std::forward<Body>(body)();
 }

@@ -104,6 +104,12 @@ int live_notes(const Tensor& x) {
   return count;
 }
 
+bool has_note(const Tensor& x, InstallationId id) noexcept {
+  for (const Note* note = x.node_ptr()->notes; note; note = note->next)
+    if (note->id.load(std::memory_order_relaxed) == id) return true;
+  return false;
+}
+
 void check_not_escaped(const Node& node) {
   for (const Note* note = node.notes; note; note = note->next)
     if (note->live() && runs_on_other_thread(*note)) fail_on_other_thread(node, note->owner->name);

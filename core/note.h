@@ -67,6 +67,8 @@ Tensor clone_node(const Tensor& x);
 
 /// The live notes on x.
 int live_notes(const Tensor& x);
+/// Whether x carries a note of this installation.
+bool has_note(const Tensor& x, InstallationId id) noexcept;
 
 /// Throws TransformError if x has no storage, or carries a note of a handler that runs on another thread.
 void check_not_escaped(const Node& node);

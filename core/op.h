@@ -78,11 +78,18 @@ struct Call {
   const A& as() const noexcept {
     return static_cast<const A&>(*attributes_);
   }
-  /// What each output will be.
+  /// What each output will be; empty for an operation that carries functions.
   std::span<const Abstract> abstract_outputs() const noexcept { return outputs_; }
-  /// This call with other inputs: validated and inferred anew.
+  /// This call with other inputs, or attributes: validated and inferred anew.
   Call with_inputs(Inputs inputs) const { return Call(*op_, std::move(inputs), attributes_); }
+  Call with_attributes(AttributesPtr attributes) const { return Call(*op_, inputs_, std::move(attributes)); }
+  /// A copy whose inputs are this call's: for passing on, while this call stays.
+  Call lent() const;
 
+  /// Counts inputs that a caller only lent.
+  void own() noexcept {
+    if (borrowed_) count_borrowed();
+  }
   // For the backend: takes an input's buffer for the result where nobody else can see it.
   Inputs& mutable_inputs() noexcept { return inputs_; }
   /// Whether the call counts as an owner of input i.
@@ -93,7 +100,7 @@ struct Call {
   explicit Call(const Op* op) : op_(op) {}
   void validate();
   void lend(Operand&& x);     // an input that is not counted, unless x owns it
-  void own() noexcept;        // counts them
+  void count_borrowed() noexcept;
   void give_back() noexcept;  // forgets those that are not
   friend Tensor stave_detail::apply_binary(const Op& op, Operand&& a, Operand&& b);
 
@@ -110,6 +117,9 @@ namespace stave_detail {
 
 // Past all handlers: the backend of the inputs' device computes.
 Outputs run(Call& call);
+// The same as perform for a call that carries functions (carried.h).
+Outputs carry(Call& call);
+inline bool carries_functions(const Op& op) noexcept;
 
 }  // namespace stave_detail
 
@@ -121,7 +131,10 @@ namespace stave {
 inline Outputs perform(Call&& call) {
   Frame* frame = stave_detail::current;
   if (frame) frame = frame->nearest;
+  if (stave_detail::carries_functions(call.op())) [[unlikely]]
+    return stave_detail::carry(call);
   if (!frame) return stave_detail::run(call);
+  if (!frame->discreet) call.own();
   stave_detail::Intercept intercept(frame);
   return frame->operations->handle(call);
 }
@@ -206,6 +219,7 @@ enum class Derivative : std::uint8_t {
 
 struct Op {
   OpId id;
+  bool carries_functions = false;  // in its attributes (carried.h); it has no outputs to infer
   const char* name;
   /// The only place that validates: throws, or gives the outputs' shapes and dtypes.
   void (*infer)(const Call&, SmallVector<Abstract, 1>& outputs);
@@ -222,6 +236,14 @@ struct Op {
   /// The output as a view of the input, where that is possible; else an undefined tensor, and the backend computes.
   Tensor (*view)(const Call&) = nullptr;
 };
+
+}  // namespace stave
+
+namespace stave_detail {
+inline bool carries_functions(const Op& op) noexcept { return op.carries_functions; }
+}  // namespace stave_detail
+
+namespace stave {
 
 // Every operation's record: op_sin, op_matmul, ...
 #define X(name) extern const Op op_##name;

@@ -5,14 +5,18 @@
 #include <stave/core/fail.h>
 #include <stave/core/note.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/carried.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/handlers/tape.h>
 
 namespace stave_detail {
 namespace {
 
-class JvpHandler final : public Handler {
+class JvpHandler final : public Handler, public std::enable_shared_from_this<JvpHandler> {
  public:
   Outputs handle(Call& call) override {
+    if (call.op().carries_functions) [[unlikely]]
+      return handle_carrying(call);
     SmallVector<Tensor, 3> tangents;
     bool any = false;
     for (const Tensor& input : call.inputs()) {
@@ -21,7 +25,7 @@ class JvpHandler final : public Handler {
       any |= tangent != nullptr;
     }
     if (!any) return perform(std::move(call));
-    Outputs outputs = perform(Call(call));  // the rule reads the inputs afterwards
+    Outputs outputs = perform(call.lent());  // the rule reads the inputs afterwards
     const Outputs derivatives = call.op().derivative == Derivative::zero ? Outputs(outputs.size(), Tensor())
                                                                          : derive(JvpContext{call, outputs, tangents});
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -35,10 +39,103 @@ class JvpHandler final : public Handler {
     return outputs;
   }
   std::string describe() const override { return "jvp"; }
+  bool discreet() const noexcept override { return true; }
 
   Notes<Tensor> notes{"jvp"};
 
  private:
+  // ---- operations that carry functions ----
+
+  Outputs handle_carrying(Call& call) {
+    const OpId id = call.op().id;
+    if (id == OpId::checkpoint) return checkpoint(call);
+    const bool any = std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
+    if (id == OpId::custom_vmap) {
+      if (!any) return perform(std::move(call));
+      Frame frame(current, this, this);
+      UnderFrame install(&frame);
+      return functions_of(call).function(call.inputs());
+    }
+    const auto guard = std::make_shared<UnderHandler>(forbid_captures(notes.id(), "jvp", call.op()));
+    const FunctionAttributes functions = wrapped(functions_of(call), guard);
+    if (!any) return perform_carrying(call.op(), Inputs(call.inputs()), functions);
+    return id == OpId::custom_jvp ? custom_jvp(call, functions) : custom_vjp(call, functions);
+  }
+
+  // One checkpoint below, of a function of primals and tangents; values that it captures keep theirs.
+  Outputs checkpoint(Call& call) {
+    Inputs both = primals(call);
+    const std::size_t count = both.size();
+    for (const Tensor& input : call.inputs()) both.push_back(tangent(input));
+    FunctionAttributes functions = functions_of(call);
+    functions.function = [self = shared_from_this(), function = functions.function, count](std::span<const Tensor> xs) {
+      Inputs inputs;
+      for (std::size_t i = 0; i < count; ++i)
+        inputs.push_back(is_float(xs[i].dtype()) ? self->notes.put(clone_node(xs[i]), xs[count + i]) : xs[i]);
+      Frame frame(current, self.get(), self.get());
+      UnderFrame install(&frame);
+      const Outputs outputs = function(inputs);
+      Outputs all;
+      for (const Tensor& output : outputs) all.push_back(self->notes.strip(output));
+      for (const Tensor& output : outputs) all.push_back(self->tangent(output));
+      return all;
+    };
+    return with_tangents(perform_carrying(call.op(), std::move(both), std::move(functions)));
+  }
+
+  // The rule in place of the function.
+  Outputs custom_jvp(Call& call, const FunctionAttributes& functions) {
+    Inputs both = primals(call);
+    for (const Tensor& input : call.inputs()) both.push_back(tangent(input));
+    return with_tangents(functions.tangents(both));
+  }
+
+  // The rule maps cotangents back, and is linear in them: transposed, it maps tangents forward.
+  Outputs custom_vjp(Call& call, const FunctionAttributes& functions) {
+    Forward forward = functions.forward(primals(call));
+    std::vector<Tensor> zero;
+    for (const Tensor& output : forward.outputs) zero.push_back(zeros_like(output));
+    Inputs tangents;
+    for (const Tensor& input : call.inputs())
+      if (notes.find(input)) tangents.push_back(tangent(input));
+    const FlatVjp transposed = vjp_flat(
+        [&](std::span<const Tensor> cotangents) {
+          Inputs arguments(forward.residuals.begin(), forward.residuals.end());
+          arguments.append(cotangents.begin(), cotangents.end());
+          const Outputs found = functions.backward(arguments);
+          Outputs wanted;
+          for (std::size_t i = 0; i < call.inputs().size(); ++i)
+            if (notes.find(call.inputs()[i])) wanted.push_back(found[i].defined() ? found[i] : zeros_like(call.inputs()[i]));
+          return wanted;
+        },
+        zero, "custom_vjp");
+    const std::vector<Tensor> found = transposed.pullback(tangents);
+    for (const Tensor& tangent : found) forward.outputs.push_back(tangent);
+    return with_tangents(std::move(forward.outputs));
+  }
+
+  Inputs primals(const Call& call) const {
+    Inputs inputs;
+    for (const Tensor& input : call.inputs()) inputs.push_back(notes.strip(input));
+    return inputs;
+  }
+  Tensor tangent(const Tensor& x) const {
+    const Tensor* tangent = notes.find(x);
+    return tangent ? *tangent : zeros_like(notes.strip(x));
+  }
+  // The first half of `both`, with the second as tangents.
+  Outputs with_tangents(Outputs both) const {
+    const std::size_t count = both.size() / 2;
+    Outputs outputs;
+    for (std::size_t i = 0; i < count; ++i) {
+      Tensor output = notes.strip(std::move(both[i]));
+      outputs.push_back(is_float(output.dtype()) ? notes.put(std::move(output), both[count + i]) : std::move(output));
+    }
+    return outputs;
+  }
+
+  // ---- ordinary operations ----
+
   static Outputs derive(const JvpContext& c) {
     const Op& op = c.call.op();
     if (op.jvp) return op.jvp(c);
@@ -95,7 +192,8 @@ using namespace stave_detail;
 FlatJvp jvp_flat(FlatFunction f, std::span<const Tensor> primals, std::span<const Tensor> tangents) {
   if (primals.size() != tangents.size())
     fail<TransformError>("jvp: {} inputs, but {} tangents", primals.size(), tangents.size());
-  JvpHandler handler;
+  const auto shared = std::make_shared<JvpHandler>();
+  JvpHandler& handler = *shared;
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < primals.size(); ++i) {
     if (tangents[i].defined()) check_tangent(i, primals[i], tangents[i]);
@@ -105,6 +203,7 @@ FlatJvp jvp_flat(FlatFunction f, std::span<const Tensor> primals, std::span<cons
   }
   FlatJvp result;
   result.outputs = with(handler, [&] { return f(inputs); });
+  handler.notes.owner().running = false;
   check_results(result.outputs, "jvp");
   for (Tensor& output : result.outputs) {
     const Tensor* tangent = handler.notes.find(output);

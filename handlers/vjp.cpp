@@ -1,16 +1,14 @@
-// The tape is a graph. An Entry is one recorded operation; it is owned by the notes on its outputs and by the entries that
-// consumed them. When an output dies unconsumed, its entry goes at once, and with it what it saved. Nothing here recurses
-// over the program: releasing and walking back are loops, so a million operations need heap, not stack.
+// The backward pass: a walk over the tape (tape.h) from the outputs' entries back, the last recorded first. It is a loop over a
+// queue, so long programs need heap, not stack.
 
 #include <stave/handlers/vjp.h>
 
 #include <algorithm>
 
 #include <stave/core/fail.h>
-#include <stave/core/note.h>
 #include <stave/core/ops/create.h>
-#include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/handlers/tape.h>
 
 namespace stave_detail {
 
@@ -21,126 +19,6 @@ void check_results(std::span<const Tensor> results, const char* transform) {
                            transform, i);
 }
 
-namespace {
-
-struct Entry;
-
-// A shared owner of an entry. Entries belong to one thread; their count is a plain one.
-class EntryPtr {
- public:
-  EntryPtr() noexcept = default;
-  explicit EntryPtr(Entry* entry) noexcept;
-  EntryPtr(const EntryPtr& other) noexcept : EntryPtr(other.entry_) {}
-  EntryPtr(EntryPtr&& other) noexcept : entry_(std::exchange(other.entry_, nullptr)) {}
-  EntryPtr& operator=(EntryPtr other) noexcept {
-    std::swap(entry_, other.entry_);
-    return *this;
-  }
-  ~EntryPtr();
-  Entry* get() const noexcept { return entry_; }
-  Entry* operator->() const noexcept { return entry_; }
-  explicit operator bool() const noexcept { return entry_; }
-
- private:
-  Entry* entry_ = nullptr;
-};
-
-// Where a value came from: output `output` of an entry.
-struct Slot {
-  EntryPtr entry;
-  int output = 0;
-};
-
-struct Saved {
-  Tensor value;  // undefined if the rule does not read it
-  Abstract abstract;
-};
-
-struct Entry : Pooled {
-  std::uint32_t references = 0;
-  bool waiting = false;    // in the backward pass's queue
-  std::uint64_t sequence;  // the order of recording
-  const Op* op = nullptr;  // null: an input of the transform
-  AttributesPtr attributes;
-  SmallVector<Saved, 2> inputs;
-  SmallVector<Slot, 2> producers;  // of the inputs; empty slots for constants
-  SmallVector<Tensor, 1> outputs;  // saved values
-  SmallVector<Abstract, 1> output_abstracts;
-  SmallVector<Tensor, 1> cotangents;  // during a backward pass
-  Entry* next_to_free = nullptr;
-};
-
-EntryPtr::EntryPtr(Entry* entry) noexcept : entry_(entry) {
-  if (entry_) ++entry_->references;
-}
-
-// Freeing an entry frees values, which may free notes, which release entries: these wait in a list.
-EntryPtr::~EntryPtr() {
-  static constinit thread_local Entry* to_free = nullptr;
-  static constinit thread_local bool freeing = false;
-  if (!entry_ || --entry_->references != 0) return;
-  entry_->next_to_free = std::exchange(to_free, entry_);
-  if (freeing) return;
-  freeing = true;
-  while (Entry* entry = to_free) {
-    to_free = entry->next_to_free;
-    delete entry;
-  }
-  freeing = false;
-}
-
-class GradHandler final : public Handler {
- public:
-  explicit GradHandler(const char* transform) : notes(transform) {}
-
-  Outputs handle(Call& call) override {
-    if (std::none_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); }))
-      return perform(std::move(call));
-    if (call.op().derivative == Derivative::zero) return without_notes(perform(std::move(call)));
-    EntryPtr entry = record(call);
-    Outputs outputs = perform(std::move(call));  // may reuse the buffers of inputs that the entry did not save
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      entry->output_abstracts.push_back({outputs[i].shape(), outputs[i].dtype()});
-      if (entry->op->saves.outputs) entry->outputs.push_back(outputs[i]);
-      if (is_float(outputs[i].dtype())) outputs[i] = notes.put(std::move(outputs[i]), Slot{entry, static_cast<int>(i)});
-      else outputs[i] = notes.strip(std::move(outputs[i]));
-    }
-    return outputs;
-  }
-  std::string describe() const override { return notes.owner().name; }
-
-  Entry* new_entry() {
-    auto* entry = new Entry;
-    entry->sequence = sequence_++;
-    return entry;
-  }
-
-  Notes<Slot> notes;
-
- private:
-  EntryPtr record(const Call& call) {
-    EntryPtr entry(new_entry());
-    entry->op = &call.op();
-    entry->attributes = call.attributes_ptr();
-    for (std::size_t i = 0; i < call.inputs().size(); ++i) {
-      const Tensor& input = call.input(i);
-      const bool saved = entry->op->saves.inputs >> i & 1;
-      entry->inputs.push_back({saved ? input : Tensor(), {input.shape(), input.dtype()}});
-      const Slot* producer = notes.find(input);
-      entry->producers.push_back(producer ? *producer : Slot{});
-    }
-    return entry;
-  }
-
-  Outputs without_notes(Outputs outputs) const {
-    for (Tensor& output : outputs) output = notes.strip(std::move(output));
-    return outputs;
-  }
-
-  std::uint64_t sequence_ = 0;
-};
-
-}  // namespace
 }  // namespace stave_detail
 
 namespace stave {
@@ -204,29 +82,62 @@ class BackwardPass {
   // Every consumer of this entry was recorded later, and so has been here: its cotangents are complete.
   void step(Entry& entry) {
     const SmallVector<Tensor, 1> cotangents = std::exchange(entry.cotangents, {});
-    SmallVector<Tensor, 2> inputs;
-    SmallVector<Abstract, 2> abstracts;
-    for (const Saved& saved : entry.inputs) {
-      inputs.push_back(saved.value);
-      abstracts.push_back(saved.abstract);
-    }
-    if (!entry.op->vjp)
-      fail<TransformError>("{}: the operation {} has no VJP rule: give it one, or cut it off with stop_gradient",
-                           record_.handler.describe(), entry.op->name);
-    const VjpContext context{*entry.op, entry.attributes.get(), inputs, entry.outputs, abstracts, cotangents};
-    for (std::size_t i = 0; i < entry.producers.size(); ++i)
-      if (entry.producers[i].entry) add_cotangent(entry.producers[i], rule(context, i));
+    if (!entry.op->carries_functions) ordinary_step(entry, cotangents);
+    else if (entry.op->id == OpId::checkpoint) run_again(entry, cotangents);
+    else custom_step(entry, cotangents);
     if (!consume_) return;
     entry.inputs.clear();
     entry.outputs.clear();
     entry.producers.clear();
   }
 
+  void ordinary_step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
+    if (!entry.op->vjp)
+      fail<TransformError>("{}: the operation {} has no VJP rule: give it one, or cut it off with stop_gradient",
+                           record_.handler.describe(), entry.op->name);
+    const VjpContext context{*entry.op, entry.attributes.get(), entry.inputs,
+                             entry.outputs, entry.input_abstracts, cotangents};
+    for (std::size_t i = 0; i < entry.producers.size(); ++i)
+      if (entry.producers[i].entry) add_cotangent(entry.producers[i], rule(context, i));
+  }
+
+  // A checkpoint: records the function now, and goes on with what that added to the tape, which is the last recorded.
+  void run_again(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
+    // The inputs have their notes: the same producers.
+    Frame frame(current, &record_.handler, &record_.handler);
+    UnderFrame install(&frame);
+    const Outputs outputs = static_cast<const FunctionAttributes&>(*entry.attributes).function(entry.inputs);
+    for (std::size_t i = 0; i < cotangents.size(); ++i) {
+      const Abstract& first = entry.output_abstracts[i];
+      if (outputs.size() != entry.output_abstracts.size() || outputs[i].shape() != first.shape ||
+          outputs[i].dtype() != first.dtype)
+        fail<TransformError>("checkpoint: the function gave other results when it ran again than at first");
+      const Slot* slot = record_.handler.notes.find(outputs[i]);
+      if (slot && cotangents[i].defined()) add_cotangent(*slot, cotangents[i]);
+    }
+  }
+
+  void custom_step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
+    const Outputs found = custom_cotangents(entry, cotangents, consume_);
+    if (found.size() != entry.inputs.size())
+      fail<TransformError>("{}: the rule gave {} cotangents for {} inputs", entry.op->name, found.size(),
+                           entry.inputs.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (!entry.producers[i].entry || !found[i].defined()) continue;
+      check(*entry.op, found[i], entry.input_abstracts[i], i);
+      add_cotangent(entry.producers[i], found[i]);
+    }
+  }
+
+  static void check(const Op& op, const Tensor& cotangent, const Abstract& input, std::size_t i) {
+    if (cotangent.shape() != input.shape || cotangent.dtype() != input.dtype)
+      fail<TransformError>("the VJP rule of {} gave a cotangent {} {} for input {}, which is {} {}", op.name,
+                           cotangent.dtype(), cotangent.shape(), i, input.dtype, input.shape);
+  }
+
   static Tensor rule(const VjpContext& context, std::size_t i) {
     Tensor cotangent = context.op.vjp(context, static_cast<int>(i));
-    if (cotangent.shape() != context.shape(i) || cotangent.dtype() != context.dtype(i))
-      fail<TransformError>("the VJP rule of {} gave a cotangent {} {} for input {}, which is {} {}", context.op.name,
-                           cotangent.dtype(), cotangent.shape(), i, context.dtype(i), context.shape(i));
+    check(context.op, cotangent, context.input_abstracts[i], i);
     return cotangent;
   }
 
@@ -235,7 +146,7 @@ class BackwardPass {
     Entry& entry = *slot.entry.get();
     const auto output = static_cast<std::size_t>(slot.output);
     if (entry.cotangents.size() <= output)
-      entry.cotangents.resize(std::max<std::size_t>(output + 1, entry.output_abstracts.size()));
+      entry.cotangents.resize(std::max<std::size_t>(output + 1, entry.output_count));
     Tensor& sum = entry.cotangents[output];
     sum = add_tangents(std::move(sum), std::move(cotangent));
     if (std::exchange(entry.waiting, true)) return;
@@ -294,7 +205,7 @@ FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* tr
           "{}: input {} is {} {}, which has no derivative: make it a floating tensor (write 1. instead of 1, or "
           "astype(x, float32)), or capture it in the function instead of differentiating by it",
           transform, i, primal.dtype(), primal.shape());
-    record->inputs.push_back(EntryPtr(handler.new_entry()));
+    record->inputs.push_back(handler.new_entry());
     record->input_abstracts.push_back({primal.shape(), primal.dtype()});
     inputs.push_back(handler.notes.put(clone_node(primal), Slot{record->inputs.back(), 0}));
   }

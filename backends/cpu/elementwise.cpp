@@ -2,6 +2,7 @@
 #include <stave/backends/cpu/elementwise.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
@@ -49,6 +50,41 @@ void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain
       kernel(operands.data[0] + i * size, in, std::min(step, last - i));
     }
   });
+}
+
+constexpr Index small = 256;  // elements for which planning a loop over tiles costs more than the arithmetic
+
+/// A small strided operand, made contiguous.
+void gather(char* to, const View& from, Index size) {
+  const auto rank = from.shape.size();
+  const Index columns = rank > 0 ? from.shape[rank - 1] : 1, rows = rank > 1 ? from.shape[rank - 2] : 1;
+  const Index column_step = rank > 0 ? from.strides[rank - 1] * size : 0;
+  const Index row_step = rank > 1 ? from.strides[rank - 2] * size : 0;
+  const char* at = static_cast<const char*>(from.data);
+  Index position[8] = {};
+  for (Index outer = rank > 2 ? element_count(from.shape.first(rank - 2)) : 1; outer > 0; --outer) {
+    copy_tile(to, columns * size, size, at, row_step, column_step, rows, columns, size);
+    to += rows * columns * size;
+    for (std::size_t axis = rank - 2; rank > 2 && axis-- > 0;) {
+      at += from.strides[axis] * size;
+      if (++position[axis] < from.shape[axis]) break;
+      at -= from.strides[axis] * size * std::exchange(position[axis], 0);  // back to the axis' start
+    }
+  }
+}
+
+/// Few elements: strided operands are copied first.
+void run_small(BlockKernel kernel, const Operands& operands, std::span<const View> inputs, Index n) {
+  alignas(64) char buffers[most_inputs][small * 8];
+  const void* in[most_inputs];
+  for (int k = 1; k < operands.count; ++k) {
+    const View& input = inputs[static_cast<std::size_t>(k - 1)];
+    in[k - 1] = operands.data[k];
+    if (is_contiguous(input.shape, input.strides)) continue;
+    gather(buffers[k - 1], input, operands.size[k]);
+    in[k - 1] = buffers[k - 1];
+  }
+  kernel(operands.data[0], in, n);
 }
 
 /// One loop over tiles. An input is read in place where its rows are dense, else copied into a buffer; an output whose
@@ -174,6 +210,7 @@ void run_elementwise(BlockKernel kernel, std::span<const View> inputs, const Vie
     const void* in[] = {operands.data[1], operands.data[2], operands.data[3]};
     return kernel(operands.data[0], in, n);
   }
+  if (n <= small && out.shape.size() <= 8) return run_small(kernel, operands, inputs, n);
   if (simple) return run_flat(kernel, operands, n, grain, !all_contiguous);
 
   const Index* strides[most_operands] = {out.strides.data()};

@@ -29,9 +29,13 @@ namespace stave {
 #define STAVE_CONTRACT_OPS(X) X(matmul)
 #define STAVE_RANDOM_OPS(X) X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)
 
+// They carry functions, and run them: no kernels.
+#define STAVE_FUNCTION_OPS(X) X(checkpoint) X(custom_vjp) X(custom_jvp) X(custom_vmap)
+
 #define STAVE_ALL_OPS(X)                                                                                 \
   STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X) STAVE_CREATE_OPS(X) STAVE_CONVERT_OPS(X) STAVE_SELECT_OPS(X)    \
-  STAVE_REDUCE_OPS(X) STAVE_LAYOUT_OPS(X) STAVE_INDEX_OPS(X) STAVE_CONTRACT_OPS(X) STAVE_RANDOM_OPS(X)
+  STAVE_REDUCE_OPS(X) STAVE_LAYOUT_OPS(X) STAVE_INDEX_OPS(X) STAVE_CONTRACT_OPS(X) STAVE_RANDOM_OPS(X)    \
+  STAVE_FUNCTION_OPS(X)
 // clang-format on
 
 /// One name for each operation, for tables of kernels.

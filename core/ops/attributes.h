@@ -9,12 +9,13 @@
 
 #include <stave/core/dtype.h>
 #include <stave/core/intrusive.h>
+#include <stave/core/pool.h>
 #include <stave/core/shape.h>
 
 namespace stave {
 
 /// Base of all attributes.
-struct Attributes : RefCounted {
+struct Attributes : RefCounted, stave_detail::Pooled {
   virtual ~Attributes() = default;
   /// As shown by debug and in errors: "axes=[0,1] keepdims".
   virtual std::string str() const = 0;

@@ -7,6 +7,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise_ops.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/ops/function.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
 
@@ -145,8 +146,7 @@ Tensor as_tensor(Operand&& x, Dtype dtype, const Shape* shape) {
   if (x.is_scalar()) return constant(x.scalar(), dtype, shape ? *shape : Shape());
   Tensor value = std::move(x).tensor();
   if (value.dtype() != dtype) value = astype(value, dtype);
-  if (shape && value.shape() != *shape) value = broadcast_to(value, *shape);
-  return value;
+  return shape && value.shape() != *shape ? broadcast_quietly(value, *shape) : std::move(value);
 }
 
 }  // namespace stave_detail
@@ -156,10 +156,7 @@ namespace stave {
 using namespace stave_detail;
 
 Tensor BatchContext::batched_in(std::size_t i) const {
-  if (batched[i]) return inputs[i];
-  Shape shape = inputs[i].shape();
-  shape.insert(shape.begin(), size);
-  return broadcast_to(inputs[i], shape);
+  return batched[i] ? inputs[i] : broadcast_lanes(inputs[i], size);
 }
 
 #define X(name, Struct)                                                                          \

@@ -19,6 +19,9 @@ Tensor as_tensor(Operand&& x, Dtype dtype, const Shape* shape);
 Tensor view_of(const Tensor& x, Shape shape, Strides strides, Index offset);
 inline Tensor view_of(const Tensor& x) { return view_of(x, x.shape(), x.strides(), x.node().offset); }
 
+/// broadcast_to for a shape that x is known to broadcast to; no operation where no handler would see it.
+Tensor broadcast_quietly(const Tensor& x, const Shape& shape);
+
 /// a + b, where an undefined tensor is zero.
 Tensor add_tangents(Tensor a, Tensor b);
 

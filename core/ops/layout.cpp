@@ -153,14 +153,16 @@ void infer_broadcast_to(const Call& call, SmallVector<Abstract, 1>& outputs) {
 }
 
 // An axis that repeats has stride 0.
-Tensor view_broadcast_to(const Call& call) {
-  const Tensor& x = call.input(0);
-  const Shape& to = call.as<ShapeAttributes>().shape;
+Tensor broadcast_view(const Tensor& x, const Shape& to) {
   const std::size_t extra = to.size() - x.shape().size();
-  Strides strides = repeated(to.rank(), 0);
-  for (std::size_t axis = extra; axis < to.size(); ++axis)
-    if (x.shape()[axis - extra] == to[axis]) strides[axis] = x.strides()[axis - extra];
+  Strides strides = to;
+  for (std::size_t axis = 0; axis < to.size(); ++axis)
+    strides[axis] = axis >= extra && x.shape()[axis - extra] == to[axis] ? x.strides()[axis - extra] : 0;
   return view_of(x, to, std::move(strides), x.node().offset);
+}
+
+Tensor view_broadcast_to(const Call& call) {
+  return broadcast_view(call.input(0), call.as<ShapeAttributes>().shape);
 }
 
 // What was repeated is summed.
@@ -498,3 +500,12 @@ Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, 
 }
 
 }  // namespace stave
+
+namespace stave_detail {
+
+Tensor broadcast_quietly(const Tensor& x, const Shape& shape) {
+  if (current || x.node().notes || !x.node().storage) return broadcast_to(x, shape);
+  return broadcast_view(x, shape);
+}
+
+}  // namespace stave_detail

@@ -76,6 +76,7 @@ void add_layout_rows(std::vector<Row>& rows);
 void add_index_rows(std::vector<Row>& rows);
 void add_contract_rows(std::vector<Row>& rows);
 void add_random_rows(std::vector<Row>& rows);
+void add_function_rows(std::vector<Row>& rows);
 
 /// All of them.
 const std::vector<Row>& all_rows();

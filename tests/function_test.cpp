@@ -1,0 +1,416 @@
+// Operations that carry functions: checkpoint, custom_vjp, custom_jvp, custom_vmap, linearize, through nests of transforms.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include <stave/stave.h>
+
+namespace {
+
+using namespace stave;
+using testing::ElementsAre;
+using testing::FloatEq;
+using testing::HasSubstr;
+using testing::Pointwise;
+
+Tensor number(double x) { return tensor(x); }
+Tensor doubles(std::initializer_list<double> values) { return astype(from(std::vector<double>(values)), float64); }
+double at(const Tensor& x) { return x.item<double>(); }
+
+template <class F>
+auto derivative(F f) {  // forward mode, of a function of one number
+  return [f](const Tensor& x) { return jvp(f, x, ones_like(x)).second; };
+}
+
+struct Count : Handler {
+  int operations = 0;
+  std::vector<std::string> names;
+  Outputs handle(Call& call) override {
+    ++operations;
+    names.push_back(call.op().name);
+    return perform(std::move(call));
+  }
+};
+
+// ---- checkpoint ------------------------------------------------------------------------------------------------
+
+// d^n/dw^n sin(w x) at w = 2, x = 3: 3 cos 6, -9 sin 6, -27 cos 6.
+TEST(Checkpoint, CapturedValuesKeepTheirDerivativesAtAnyOrder) {
+  const auto f = [](const Tensor& w) { return checkpoint([w](const Tensor& x) { return sin(w * x); })(tensor(3.)); };
+  const Tensor w = astype(number(2), float64);
+  EXPECT_NEAR(at(grad(f)(w)), 2.880511, 1e-6);
+  EXPECT_NEAR(at(derivative(f)(w)), 2.880511, 1e-6);
+  EXPECT_NEAR(at(grad(grad(f))(w)), 2.514739, 1e-6);
+  EXPECT_NEAR(at(derivative(grad(f))(w)), 2.514739, 1e-6);
+  EXPECT_NEAR(at(grad(derivative(f))(w)), 2.514739, 1e-6);
+  EXPECT_NEAR(at(derivative(derivative(f))(w)), 2.514739, 1e-6);
+  EXPECT_NEAR(at(hessian(f)(w)), 2.514739, 1e-6);
+  EXPECT_NEAR(at(grad(grad(grad(f)))(w)), -25.924598, 1e-5);
+  EXPECT_NEAR(at(grad(derivative(grad(f)))(w)), -25.924598, 1e-5);
+  EXPECT_NEAR(at(derivative(grad(derivative(f)))(w)), -25.924598, 1e-5);
+  EXPECT_NEAR(at(derivative(derivative(derivative(f)))(w)), -25.924598, 1e-5);
+}
+
+TEST(Checkpoint, OfArgumentsAndCapturesUnderVmap) {
+  const Tensor ws = doubles({2, 1, 0.5}), xs = doubles({3, 4, 5});
+  const auto f = [](const Tensor& w, const Tensor& x) {
+    return checkpoint([w](const Tensor& y) { return sin(w * y) * y; })(x);
+  };
+  std::vector<double> dw, dx, dwdx;
+  for (int i = 0; i < 3; ++i) {
+    const double w = at(ws(i)), x = at(xs(i));
+    dw.push_back(x * x * std::cos(w * x));
+    dx.push_back(w * x * std::cos(w * x) + std::sin(w * x));
+    dwdx.push_back(2 * x * std::cos(w * x) - w * x * x * std::sin(w * x));
+  }
+  const auto near = Pointwise(testing::DoubleNear(1e-9), dw);
+  EXPECT_THAT(vmap(grad(f))(ws, xs).to_vector<double>(), near);
+  const auto total = [&](const Tensor& v) { return sum(vmap(f)(v, xs)); };  // grad outside: a checkpoint of all lanes
+  EXPECT_THAT(grad(total)(ws).to_vector<double>(), near);
+  EXPECT_THAT(jvp(total, ws, ws).second.to_vector<double>().size(), 1u);
+  EXPECT_NEAR(at(jvp(total, ws, ones_like(ws)).second), dw[0] + dw[1] + dw[2], 1e-9);
+  EXPECT_THAT(vmap(grad<1>(f))(ws, xs).to_vector<double>(), Pointwise(testing::DoubleNear(1e-9), dx));
+  const auto mixed = [&](const Tensor& w, const Tensor& x) { return grad<1>(f)(w, x); };
+  EXPECT_THAT(vmap(grad(mixed))(ws, xs).to_vector<double>(), Pointwise(testing::DoubleNear(1e-9), dwdx));
+  EXPECT_THAT(vmap(derivative([&](const Tensor& x) { return x * 2; }))(xs).to_vector<double>(), ElementsAre(2, 2, 2));
+}
+
+TEST(Checkpoint, RunsExactlyTwiceAndIsBitEqual) {
+  int runs = 0;
+  const auto f = [&](const Tensor& x) {
+    ++runs;
+    return sum(exp(sin(x) * x) / (1 + x * x));
+  };
+  const Tensor x = linspace(-2, 2, 50);
+  const auto plain = value_and_grad(f)(x);
+  runs = 0;
+  const auto again = value_and_grad(checkpoint(f))(x);
+  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(plain.value.to_vector<float>(), again.value.to_vector<float>());
+  EXPECT_EQ(plain.grad.to_vector<float>(), again.grad.to_vector<float>());
+  runs = 0;
+  checkpoint(f)(x);
+  EXPECT_EQ(runs, 1);
+}
+
+TEST(Checkpoint, KeepsNothingButItsArguments) {
+  const Tensor x = ones({1 << 18});  // 1 MiB
+  const auto deep = [](const Tensor& y) {
+    Tensor z = y;
+    for (int i = 0; i < 20; ++i) z = sin(z);
+    return z;
+  };
+  const auto peak_of = [&](auto f) {
+    release_cached_memory();
+    const auto before = memory_stats().live_bytes;
+    reset_peak_memory();
+    const auto [out, pullback] = vjp(f, x);
+    return (memory_stats().live_bytes - before) >> 20;
+  };
+  EXPECT_GE(peak_of(deep), 20u);
+  EXPECT_LE(peak_of(checkpoint(deep)), 2u);
+}
+
+TEST(Checkpoint, TreesOtherArgumentsAndPullbacksThatAreUsedTwice) {
+  struct Layer {
+    Tensor w, b;
+  };
+  const auto layer = checkpoint([](const Layer& l, const Tensor& x, int power) {
+    Tensor y = l.w * x + l.b;
+    for (int i = 1; i < power; ++i) y = y * (l.w * x + l.b);
+    return std::pair(y, std::vector<Tensor>{y * 2});
+  });
+  const Layer l{number(2), number(1)};
+  const auto [out, pullback] = vjp([&](const Layer& m, const Tensor& x) { return layer(m, x, 3); }, l, number(3));
+  EXPECT_EQ(out.first.item<float>(), 343);
+  EXPECT_EQ(out.second[0].item<float>(), 686);
+  for (int twice = 0; twice < 2; ++twice) {
+    const auto [dl, dx] = pullback({number(1), {number(10)}});  // 21 * 3 * 49 * (x, 1, w)
+    EXPECT_EQ(dl.w.item<float>(), 21 * 3 * 49 * 3);
+    EXPECT_EQ(dl.b.item<float>(), 21 * 3 * 49);
+    EXPECT_EQ(dx.item<float>(), 21 * 3 * 49 * 2);
+  }
+}
+
+TEST(Checkpoint, InsideCheckpoints) {
+  const auto inner = [](const Tensor& x) { return checkpoint([x](const Tensor& y) { return sin(x * y); })(x); };
+  const auto f = checkpoint([&](const Tensor& x) { return inner(x) * checkpoint(cos)(x); });
+  const auto plain = [](const Tensor& x) { return sin(x * x) * cos(x); };
+  const Tensor x = astype(number(0.7), float64);
+  EXPECT_NEAR(at(grad(f)(x)), at(grad(plain)(x)), 1e-12);
+  EXPECT_NEAR(at(grad(grad(f))(x)), at(grad(grad(plain))(x)), 1e-12);
+  EXPECT_NEAR(at(grad(derivative(grad(f)))(x)), at(grad(derivative(grad(plain)))(x)), 1e-11);
+}
+
+TEST(Checkpoint, HandlersAboveSeeTheOperationsInside) {
+  auto count = std::make_shared<Count>();
+  const auto f = [&](const Tensor& x) { return with(count, [&] { return checkpoint([](const Tensor& y) { return sin(y) * y; })(x); }); };
+  f(number(1));
+  EXPECT_THAT(count->names, ElementsAre("checkpoint", "sin", "multiply"));
+  count->names.clear();
+  grad(f)(number(1));  // twice inside; the backward operations are performed below
+  EXPECT_THAT(count->names, ElementsAre("checkpoint", "sin", "multiply", "sin", "multiply"));
+}
+
+TEST(Checkpoint, AHandlerThatHasEndedIsAnError) {
+  Count count;  // lent, and gone when the function runs again
+  const auto f = [&](const Tensor& x) { return with(count, [&] { return checkpoint(sin)(x); }); };
+  try {
+    grad(f)(number(1));
+    FAIL();
+  } catch (const TransformError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("has ended: install it outside of grad, or give `with` a std::shared_ptr of it"));
+  }
+  with(count, [&] { return grad(checkpoint(sin))(number(1)); });
+}
+
+struct Draw {
+  using Result = double;
+};
+struct Draws : Handles<Draw> {
+  int count = 0;
+  double handle(Draw&) override { return ++count; }
+};
+
+TEST(Checkpoint, EffectsAreAnsweredAsTheyWere) {
+  const auto f = checkpoint([](const Tensor& x) {
+    const double a = perform(Draw{}), b = perform(Draw{});
+    return x * x * a + x * b;
+  });
+  Draws outside;
+  EXPECT_EQ(with(outside, [&] { return grad(f)(number(3)).item<float>(); }), 8);  // 2 * 3 * 1 + 2
+  EXPECT_EQ(outside.count, 2);
+  Draws inside;  // gone when the function runs again
+  EXPECT_EQ(grad([&](const Tensor& x) { return with(inside, [&] { return f(x); }); })(number(3)).item<float>(), 8);
+  Draws nested;
+  EXPECT_EQ(with(nested, [&] { return grad(checkpoint([&](const Tensor& x) {
+              const Tensor y = f(x);
+              return y * perform(Draw{});
+            }))(number(3)).item<float>(); }), 24);
+  EXPECT_EQ(nested.count, 3);
+}
+
+TEST(Checkpoint, UnderControllers) {
+  struct Passes : Controller {
+    int count = 0;
+    void handle(Call& call, Resumption<Call> rest) override {
+      ++count;
+      rest.resume_last(perform(std::move(call)));
+    }
+  };
+  const auto f = checkpoint([](const Tensor& x) { return sin(x) * x; });
+  const float expected = std::cos(2.f) * 2 + std::sin(2.f);
+  Passes around;
+  EXPECT_THAT(with(around, [&] { return grad(f)(number(2)).item<float>(); }), testing::Optional(FloatEq(expected)));
+  auto inside = std::make_shared<Passes>();
+  EXPECT_THAT(grad([&](const Tensor& x) { return *with(inside, [&] { return f(x); }); })(number(2)).item<float>(), FloatEq(expected));
+  EXPECT_EQ(inside->count, 1 + 2 + 2);
+  Passes lent;
+  EXPECT_THROW(grad([&](const Tensor& x) { return *with(lent, [&] { return f(x); }); })(number(2)), TransformError);
+  struct Stops : Controller {
+    void handle(Call& call, Resumption<Call> rest) override {
+      if (call.op().id != OpId::multiply) rest.resume_last(perform(std::move(call)));
+    }
+  } stops;
+  EXPECT_FALSE(with(stops, [&] { return f(number(2)); }));  // stopped inside
+}
+
+// ---- custom_vjp ------------------------------------------------------------------------------------------------
+
+// x^2 with a wrong backward rule, 3 x g, so that it shows which rule was used.
+const auto wrong_square = custom_vjp([](const Tensor& x) { return x * x; },
+                                     [](const Tensor& x) { return std::pair(x * x, x); },
+                                     [](const Tensor& x, const Tensor& g) { return 3 * x * g; });
+
+TEST(CustomVjp, TheInnermostDerivativeUsesTheRule) {
+  EXPECT_EQ(wrong_square(number(2)).item<float>(), 4);
+  EXPECT_EQ(grad(wrong_square)(number(2)).item<float>(), 6);
+  EXPECT_EQ(grad([](const Tensor& x) { return value_and_grad(wrong_square)(x).value; })(number(2)).item<float>(), 4);
+  EXPECT_EQ(grad(grad(wrong_square))(number(2)).item<float>(), 3);
+  EXPECT_EQ(derivative(grad(wrong_square))(number(2)).item<float>(), 3);
+  EXPECT_EQ(derivative(wrong_square)(number(2)).item<float>(), 6);
+  EXPECT_EQ(grad(derivative(wrong_square))(number(2)).item<float>(), 3);
+  EXPECT_EQ(grad(checkpoint(wrong_square))(number(2)).item<float>(), 6);
+}
+
+TEST(CustomVjp, UnderVmap) {
+  const Tensor xs = tensor({1., 2., 3.});
+  EXPECT_THAT(vmap(wrong_square)(xs).to_vector<float>(), ElementsAre(1, 4, 9));
+  EXPECT_THAT(vmap(grad(wrong_square))(xs).to_vector<float>(), ElementsAre(3, 6, 9));
+  EXPECT_THAT(grad([](const Tensor& x) { return sum(vmap(wrong_square)(x)); })(xs).to_vector<float>(), ElementsAre(3, 6, 9));
+  EXPECT_THAT(vmap(grad(grad(wrong_square)))(xs).to_vector<float>(), ElementsAre(3, 3, 3));
+  EXPECT_THAT(jvp([](const Tensor& x) { return vmap(wrong_square)(x); }, xs, ones_like(xs)).second.to_vector<float>(),
+              ElementsAre(3, 6, 9));
+  const auto nested = vmap(vmap(grad(wrong_square)), {.in_axes = 1, .out_axes = 1});
+  EXPECT_THAT(nested(tensor({{1., 2.}, {3., 4.}})).to_vector<float>(), ElementsAre(3, 6, 9, 12));
+}
+
+TEST(CustomVjp, AnUnmappedArgumentCollectsAllLanes) {
+  const auto product = custom_vjp([](const Tensor& w, const Tensor& x) { return w * x; },
+                                  [](const Tensor& w, const Tensor& x) { return std::pair(w * x, std::pair(w, x)); },
+                                  [](const std::pair<Tensor, Tensor>& r, const Tensor& g) {
+                                    return std::tuple(g * r.second, g * r.first);
+                                  });
+  const Tensor xs = tensor({1., 2., 3.});
+  const auto total = [&](const Tensor& w, const Tensor& v) {
+    return sum(vmap(product, {.in_axes = {unmapped, 0}})(w, v));
+  };
+  EXPECT_EQ(grad(total)(number(2), xs).item<float>(), 6);
+  EXPECT_THAT(grad<1>(total)(number(2), xs).to_vector<float>(), ElementsAre(2, 2, 2));
+  const auto constant = custom_vjp([](const Tensor& w) { return w; }, [](const Tensor& w) { return std::pair(w, w); },
+                                   [](const Tensor& w, const Tensor&) { return ones_like(w); });
+  // the same cotangent in each of three lanes, of an argument that none of them maps: 3
+  const auto lanes = [&](const Tensor& w) {
+    return sum(vmap([&](const Tensor& x) { return constant(w) * x; })(xs));
+  };
+  EXPECT_EQ(grad(lanes)(number(2)).item<float>(), 1);  // performed once for all lanes: one cotangent
+}
+
+TEST(CustomVjp, Captures) {
+  const Tensor w = number(5);
+  const auto captures = [](const Tensor& c) {
+    return custom_vjp([c](const Tensor& x) { return c * x; }, [c](const Tensor& x) { return std::pair(c * x, x); },
+                      [c](const Tensor&, const Tensor& g) { return c * g; });
+  };
+  EXPECT_EQ(grad(captures(w))(number(2)).item<float>(), 5);
+  EXPECT_THAT(vmap([&](const Tensor& c) { return grad(captures(c))(number(2)); })(tensor({1., 2.})).to_vector<float>(),
+              ElementsAre(1, 2));
+  EXPECT_THAT(vmap([&](const Tensor& c) { return captures(c)(number(2)); })(tensor({1., 2.})).to_vector<float>(),
+              ElementsAre(2, 4));
+  const Tensor cs = tensor({1., 2.});
+  EXPECT_EQ(grad([&](const Tensor& x) { return sum(vmap([&](const Tensor& c) { return captures(c)(x); })(cs)); })(number(2)).item<float>(), 3);
+  for (const auto& f : {std::function<Tensor(Tensor)>([&](const Tensor& c) { return captures(c)(number(2)); }),
+                        std::function<Tensor(Tensor)>([&](const Tensor& c) { return captures(c)(c); })}) {
+    try {
+      grad(f)(w);
+      FAIL();
+    } catch (const TransformError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("custom_vjp: its function captures a value that grad transforms"));
+    }
+    EXPECT_THROW(jvp(f, w, w), TransformError);
+  }
+}
+
+TEST(CustomVjp, Errors) {
+  const auto wrong_shape = custom_vjp([](const Tensor& x) { return sum(x); }, [](const Tensor& x) { return std::pair(sum(x), x); },
+                                      [](const Tensor&, const Tensor& g) { return g; });
+  try {
+    grad(wrong_shape)(tensor({1., 2.}));
+    FAIL();
+  } catch (const TransformError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the VJP rule of custom_vjp gave a cotangent float32 [] for input 0, which is float32 [2]"));
+  }
+  const auto undefined = custom_vjp([](const Tensor& x) { return sum(x); }, [](const Tensor& x) { return std::pair(sum(x), x); },
+                                    [](const Tensor&, const Tensor&) { return Tensor(); });
+  EXPECT_THAT(grad(undefined)(tensor({1., 2.})).to_vector<float>(), ElementsAre(0, 0));
+}
+
+// ---- custom_jvp ------------------------------------------------------------------------------------------------
+
+TEST(CustomJvp, InBothModesAtAnyOrderAndUnderVmap) {
+  const auto f = custom_jvp([](const Tensor& x) { return x * x; },
+                            [](const Tensor& x, const Tensor& dx) { return std::pair(x * x, 3 * x * dx); });
+  const Tensor xs = tensor({1., 2., 3.});
+  EXPECT_EQ(derivative(f)(number(2)).item<float>(), 6);
+  EXPECT_EQ(grad(f)(number(2)).item<float>(), 6);
+  EXPECT_EQ(grad(grad(f))(number(2)).item<float>(), 3);
+  EXPECT_EQ(derivative(grad(f))(number(2)).item<float>(), 3);
+  EXPECT_EQ(grad(derivative(f))(number(2)).item<float>(), 3);
+  EXPECT_EQ(derivative(derivative(f))(number(2)).item<float>(), 3);
+  EXPECT_THAT(vmap(grad(f))(xs).to_vector<float>(), ElementsAre(3, 6, 9));
+  EXPECT_THAT(vmap(derivative(f))(xs).to_vector<float>(), ElementsAre(3, 6, 9));
+  EXPECT_THAT(grad([&](const Tensor& x) { return sum(vmap(f)(x)); })(xs).to_vector<float>(), ElementsAre(3, 6, 9));
+  EXPECT_THAT(jvp([&](const Tensor& x) { return vmap(f)(x); }, xs, ones_like(xs)).second.to_vector<float>(), ElementsAre(3, 6, 9));
+  EXPECT_THAT(vmap(vmap(grad(f)))(tensor({{1., 2.}})).to_vector<float>(), ElementsAre(3, 6));
+}
+
+TEST(CustomJvp, SeveralArgumentsOneUnmapped) {
+  const auto f = custom_jvp([](const Tensor& w, const Tensor& x, int) { return w * x; },
+                            [](const Tensor& w, const Tensor& x, int k, const Tensor& dw, const Tensor& dx) {
+                              return std::pair(w * x, k * (dw * x + w * dx));
+                            });
+  const Tensor xs = tensor({1., 2., 3.});
+  const auto total = [&](const Tensor& w) { return sum(vmap([&](const Tensor& x) { return f(w, x, 10); })(xs)); };
+  EXPECT_EQ(grad(total)(number(2)).item<float>(), 60);
+  EXPECT_EQ(derivative(total)(number(2)).item<float>(), 60);
+  EXPECT_EQ(grad([&](const Tensor& w) { return f(w, number(3), 10); })(number(2)).item<float>(), 30);
+  EXPECT_THROW(grad([](const Tensor& c) {
+                 return custom_jvp([c](const Tensor& x) { return c * x; },
+                                   [c](const Tensor& x, const Tensor& dx) { return std::pair(c * x, c * dx); })(number(1));
+               })(number(2)),
+               TransformError);
+}
+
+// ---- custom_vmap -----------------------------------------------------------------------------------------------
+
+TEST(CustomVmap, VmapUsesTheRule) {
+  int used = 0;
+  const auto f = custom_vmap([](const Tensor& w, const Tensor& x) { return w * sin(x); },
+                             [&](Index lanes, const std::vector<bool>& batched, const Tensor& w, const Tensor& x) {
+                               ++used;
+                               EXPECT_EQ(lanes, 3);
+                               EXPECT_THAT(batched, ElementsAre(false, true));
+                               return w * sin(x);
+                             });
+  const Tensor xs = tensor({1., 2., 3.}), w = number(2);
+  const auto mapped = vmap(f, {.in_axes = {unmapped, 0}});
+  const auto plain = vmap([](const Tensor& v, const Tensor& x) { return v * sin(x); }, {.in_axes = {unmapped, 0}});
+  EXPECT_TRUE(allclose(mapped(w, xs), plain(w, xs)));
+  EXPECT_EQ(used, 1);
+  EXPECT_EQ(f(w, number(1)).item<float>(), (2 * sin(number(1))).item<float>());
+  EXPECT_EQ(used, 1);
+  EXPECT_TRUE(allclose(grad([&](const Tensor& v) { return sum(mapped(v, xs)); })(w), sum(sin(xs))));
+  EXPECT_EQ(used, 2);
+  EXPECT_TRUE(allclose(vmap(grad(f), {.in_axes = {unmapped, 0}})(w, xs), sin(xs)));
+  EXPECT_TRUE(allclose(jvp([&](const Tensor& v) { return mapped(v, xs); }, w, ones_like(w)).second, sin(xs)));
+}
+
+TEST(CustomVmap, ErrorsNameTheRule) {
+  const auto f = custom_vmap([](const Tensor& x) { return x; },
+                             [](Index, const std::vector<bool>&, const Tensor& x) { return sum(x); });
+  try {
+    vmap(f)(tensor({1., 2., 3.}));
+    FAIL();
+  } catch (const ShapeError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("custom_vmap: the rule gave [] for 3 lanes, which must be its axis 0"));
+  }
+}
+
+// ---- linearize -------------------------------------------------------------------------------------------------
+
+TEST(Linearize, IsTheDerivativeWithoutRunningAgain) {
+  int runs = 0;
+  const auto f = [&](const Tensor& x) {
+    ++runs;
+    return std::pair(sin(x) * x, sum(x * x));
+  };
+  const Tensor x = linspace(0.1, 1, 4), v = tensor({1., -1., 0.5, 2.}), u = tensor({0., 1., 0., 3.});
+  const auto [value, df] = linearize(f, x);
+  EXPECT_EQ(runs, 1);
+  EXPECT_TRUE(allclose(value.first, sin(x) * x));
+  for (const Tensor& t : {v, u}) {
+    const auto tangent = df(t);
+    EXPECT_TRUE(allclose(tangent.first, (cos(x) * x + sin(x)) * t));
+    EXPECT_TRUE(allclose(tangent.second, sum(2 * x * t)));
+  }
+  EXPECT_EQ(runs, 1);
+  const Tensor ts = stack({v, u});
+  EXPECT_TRUE(allclose(vmap([&, &map = df](const Tensor& t) { return map(t).first; })(ts), (cos(x) * x + sin(x)) * ts));
+}
+
+TEST(Linearize, InsideAndOfTransforms) {
+  const auto f = [](const Tensor& x) { return x * x * x; };
+  const auto through = [&](const Tensor& x) { return linearize(f, x).second(ones_like(x)); };  // 3 x^2
+  EXPECT_EQ(grad(through)(number(2)).item<float>(), 12);
+  EXPECT_EQ(derivative(through)(number(2)).item<float>(), 12);
+  EXPECT_EQ(grad(grad(through))(number(2)).item<float>(), 6);
+  EXPECT_THAT(vmap(through)(tensor({1., 2.})).to_vector<float>(), ElementsAre(3, 12));
+  EXPECT_THAT(vmap(grad(through))(tensor({1., 2.})).to_vector<float>(), ElementsAre(6, 12));
+  EXPECT_EQ(linearize(grad(f), number(2)).second(number(1)).item<float>(), 12);
+  EXPECT_EQ(linearize(checkpoint(f), number(2)).second(number(1)).item<float>(), 12);
+  EXPECT_EQ(linearize(wrong_square, number(2)).second(number(1)).item<float>(), 6);
+}
+
+}  // namespace
