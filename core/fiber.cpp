@@ -1,6 +1,6 @@
 // Fibers on Boost.Context's fcontext, which exchanges the registers and the stack pointer; all else that a switch takes
-// stands in `leave` and `arrive`. (boost::context::fiber would bring its own notion of who resumes whom, a ucontext build under
-// sanitizers, 40 times slower, and unwinds by a foreign exception.) Start reading at `Point`, then `Fiber::begin_resume`.
+// stands in `leave` and `arrive`. (boost::context::fiber would bring its own notion of who resumes whom, a ucontext build
+// under sanitizers, 40 times slower, and unwinds by a foreign exception.) Start at `Point`, then `Fiber::begin_resume`.
 #include <stave/core/fiber.h>
 
 #include <cxxabi.h>
@@ -157,8 +157,8 @@ inline void leave(Point& here, const Point& to, [[maybe_unused]] bool for_good =
   carry_flags(to.context);
 }
 
-/// Jumps; returns when somebody has jumped back. At the end of a function it becomes that function's tail, hence the cast: the
-/// types of what both return must agree, and transfer_t is Boost's.
+/// Jumps; returns when somebody has jumped back. At the end of a function it becomes that function's tail, hence the cast:
+/// the types of what both return must agree, and transfer_t is Boost's.
 inline Fiber::Arrival jump(Point& here, const Point& to) {
   static_assert(sizeof(Fiber::Arrival) == sizeof(transfer_t) && std::is_same_v<fcontext_t, void*>);
   const auto untyped = reinterpret_cast<void (*)()>(&context::jump_fcontext);  // so that no warning is due
