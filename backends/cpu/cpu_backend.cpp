@@ -47,12 +47,22 @@ Index grain_of(OpId op) {
     case OpId::sin:
     case OpId::cos:
     case OpId::tan:
+    case OpId::asin:
+    case OpId::acos:
+    case OpId::atan:
+    case OpId::sinh:
+    case OpId::cosh:
     case OpId::tanh:
+    case OpId::asinh:
+    case OpId::acosh:
+    case OpId::atanh:
     case OpId::sigmoid:
     case OpId::erf:
     case OpId::erfinv:
     case OpId::softplus:
+    case OpId::floor_divide:
     case OpId::remainder:
+    case OpId::atan2:
     case OpId::pow: return cheap_grain / 4;
     default: return cheap_grain;
   }
