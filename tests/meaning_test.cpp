@@ -295,6 +295,8 @@ TEST(Indices, OutOfRangeAreAnErrorThatNamesThem) {
   EXPECT_THAT([&] { take_along_axis(x, tensor({{0}, {1}, {4}}), 1); }, all("index 4", "axis", "4"));
   EXPECT_THAT([&] { gather(x, tensor({{0, 0}, {2, 7}})); }, all("index 7", "axis 1", "4"));
   EXPECT_THAT([&] { scatter_add(x, tensor({{9}}), ones({1, 4})); }, all("index 9", "axis 0", "3"));
+  EXPECT_THAT([&] { dynamic_slice(x, tensor({0, 3}), {3, 2}); }, all("index 3", "axis 1", "4"));
+  EXPECT_THAT([&] { dynamic_update_slice(x, ones({1, 1}), {-4, 0}); }, all("index -4", "axis 0", "3"));
   EXPECT_THAT([&] { x[3]; }, all("index 3", "axis 0", "3"));
   EXPECT_THAT([&] { vmap([&](T i) { return take(x, i); })(tensor({0, 5})); }, all("index 5", "axis", "3"));
   EXPECT_THAT([&] { grad([](T t) { return sum(take(t, tensor({-4}))); })(x); }, all("index -4", "axis 0", "3"));

@@ -25,7 +25,7 @@ namespace stave {
 #define STAVE_SELECT_OPS(X) X(where)
 #define STAVE_REDUCE_OPS(X) X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)
 #define STAVE_LAYOUT_OPS(X) X(reshape) X(permute_dims) X(broadcast_to) X(slice) X(pad) X(concat)
-#define STAVE_INDEX_OPS(X) X(gather) X(scatter_add)
+#define STAVE_INDEX_OPS(X) X(gather) X(scatter_add) X(dynamic_slice) X(dynamic_update_slice)
 #define STAVE_CONTRACT_OPS(X) X(matmul)
 #define STAVE_RANDOM_OPS(X) X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)
 
