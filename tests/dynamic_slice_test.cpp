@@ -121,6 +121,8 @@ TEST(DynamicSlice, Errors) {
         dynamic_update_slice(x, tensor({1}), {0, 0});
       },
       ThrowsMessage<ShapeError>("dynamic_update_slice: sizes [1] must be one for each axis of x [3,4]"));
+  EXPECT_THAT([&] { dynamic_slice(tensor(7), Tensor(), {}); },
+              ThrowsMessage<TransformError>(HasSubstr("an empty Tensor is used")));
 }
 
 TEST(DynamicSlice, OfLanesEqualsALoop) {

@@ -280,7 +280,7 @@ Tensor one_hot(const Tensor& x, Index n, Dtype dtype) {
 }
 
 Tensor Starts::tensor(const char* operation) const {
-  if (indices_.defined()) return as_indices(indices_, operation);
+  if (indices_) return as_indices(*indices_, operation);
   if (list_.empty()) return zeros({0}, int32);
   std::vector<Tensor> indices;
   for (const Operand& index : list_) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include <stave/core/tensor.h>
@@ -33,13 +34,14 @@ class Starts {
   Tensor tensor(const char* operation) const;
 
  private:
-  Tensor indices_;  // undefined: the list
+  std::optional<Tensor> indices_;  // none: the list
   std::vector<Operand> list_;
 };
 /// The part of x of shape `sizes` that begins at `starts`, which may be computed: dynamic_slice(x, {i, 0}, {1, 3}). A slice
 /// that does not lie within x throws IndexError; jax.lax.dynamic_slice moves it.
 Tensor dynamic_slice(const Tensor& x, const Starts& starts, const Shape& sizes);
-/// x with `update`, of x's rank, in place of the part that begins at `starts`; dtypes are promoted. Throws as dynamic_slice.
+/// x, copied, with `update`, of x's rank, in place of the part that begins at `starts`; dtypes are promoted. Throws as
+/// dynamic_slice.
 Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const Starts& starts);
 
 }  // namespace stave
