@@ -179,7 +179,15 @@ const Function functions[] = {
     {OpId::sin, "sin", [](Real x) { return std::sin(x); }, 1, 1, -50, 50},
     {OpId::cos, "cos", [](Real x) { return std::cos(x); }, 1, 1, -50, 50},
     {OpId::tan, "tan", [](Real x) { return std::tan(x); }, 1, 1, -50, 50},
+    {OpId::asin, "asin", [](Real x) { return std::asin(x); }, 1, 1, -1, 1},
+    {OpId::acos, "acos", [](Real x) { return std::acos(x); }, 1, 1, -1, 1},
+    {OpId::atan, "atan", [](Real x) { return std::atan(x); }, 1, 1, -10, 10},
+    {OpId::sinh, "sinh", [](Real x) { return std::sinh(x); }, 1, 1, -20, 20},
+    {OpId::cosh, "cosh", [](Real x) { return std::cosh(x); }, 1, 1, -20, 20},
     {OpId::tanh, "tanh", [](Real x) { return std::tanh(x); }, 1, 1, -4, 4},
+    {OpId::asinh, "asinh", [](Real x) { return std::asinh(x); }, 1, 1, -10, 10},
+    {OpId::acosh, "acosh", [](Real x) { return std::acosh(x); }, 1, 1, 1, 10},
+    {OpId::atanh, "atanh", [](Real x) { return std::atanh(x); }, 1, 1, -1, 1},
     {OpId::erf, "erf", [](Real x) { return std::erf(x); }, 1, 1, -4, 4},
     {OpId::erfinv, "erfinv", erfinv_exact, 4, 4, -1, 1},
     {OpId::sigmoid, "sigmoid", [](Real x) { return 1 / (1 + std::exp(-x)); }, 2.5, 2.5, -10, 10},
@@ -188,6 +196,7 @@ const Function functions[] = {
     {OpId::floor, "floor", [](Real x) { return std::floor(x); }, 0, 0, -5, 5},
     {OpId::ceil, "ceil", [](Real x) { return std::ceil(x); }, 0, 0, -5, 5},
     {OpId::round, "round", [](Real x) { return std::nearbyint(x); }, 0, 0, -5, 5},
+    {OpId::trunc, "trunc", [](Real x) { return std::trunc(x); }, 0, 0, -5, 5},
 };
 
 /// |got - exact| in spacings of T at `exact`; infinite for a wrong NaN, infinity or sign of zero.
@@ -313,6 +322,23 @@ void check_binary(OpId op, Real (*exact)(Real, Real), double bound, const char* 
   for (std::size_t i = 0; i < x.size(); ++i)
     ASSERT_LE(ulps(z[i], exact(x[i], y[i])), bound) << name << "(" << x[i] << ", " << y[i] << ") = " << z[i];
 }
+/// The quotient less its fraction, which fmod has exactly.
+Real floor_divide_exact(Real a, Real b) {
+  if (b == 0) return a / b;
+  Real r = std::fmod(a, b), quotient = std::isinf(b) ? std::copysign(Real{0}, a / b) : std::round((a - r) / b);
+  if (std::isnan(r)) return r;
+  return r != 0 && (r < 0) != (b < 0) ? quotient - 1 : quotient == 0 ? std::copysign(quotient, a / b) : quotient;
+}
+
+TEST_P(Cpu, QuotientsAndAnglesOfFloats) {
+  auto angle = [](Real y, Real x) { return std::atan2(y, x); };
+  check_binary<float>(OpId::atan2, angle, 1, "atan2");
+  check_binary<double>(OpId::atan2, angle, 1, "atan2");
+  // An integer too many or too few would be a whole ulp or more.
+  check_binary<float>(OpId::floor_divide, floor_divide_exact, 0.99, "floor_divide");
+  check_binary<double>(OpId::floor_divide, floor_divide_exact, 0.99, "floor_divide");
+}
+
 TEST_P(Cpu, PowAndRemainderOfFloats) {
   auto power = [](Real a, Real b) { return std::pow(a, b); };
   check_binary<float>(OpId::pow, power, 1, "pow");
@@ -424,16 +450,25 @@ TEST_P(Cpu, IntegersWrapAndNeverTrap) {
   EXPECT_EQ(map<std::int32_t>(OpId::abs, I{least}), I{least});
   EXPECT_EQ(map<std::int32_t>(OpId::remainder, I{7, -7, 7, -7, 5, least, 0}, I{3, 3, -3, -3, 0, -1, 4}),
             (I{1, 2, -2, -1, 0, 0, 0}));
+  EXPECT_EQ(map<std::int32_t>(OpId::floor_divide, I{7, -7, 7, -7, 6, -6, 5, least, 0, most, least, least},
+                              I{3, 3, -3, -3, 3, 3, 0, -1, 4, -1, 2, most}),
+            (I{2, -3, -3, 2, 2, -2, 0, least, 0, -most, least / 2, -2}));
   EXPECT_EQ(map<std::int32_t>(OpId::pow, I{2, 3, -1, -1, 1, 2, 0, 0, -3, 2}, I{10, 4, -3, -4, -9, -1, -1, 0, 3, 33}),
             (I{1024, 81, -1, 1, 1, 0, 0, 1, -27, 0}));
   using L = std::vector<std::int64_t>;
   constexpr std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
   EXPECT_EQ(map<std::int64_t>(OpId::remainder, L{lowest, lowest, 9}, L{-1, 0, -4}), (L{0, 0, -3}));
+  EXPECT_EQ(map<std::int64_t>(OpId::floor_divide, L{lowest, lowest, 9, -9}, L{-1, 0, -4, 4}), (L{lowest, 0, -3, -3}));
   EXPECT_EQ(map<std::int64_t>(OpId::pow, L{3, -1, 10}, L{39, lowest, 18}),
             (L{4052555153018976267, 1, 1000000000000000000}));
   using B = std::vector<std::uint8_t>;
   EXPECT_EQ(map<std::uint8_t>(OpId::remainder, B{200, 200, 255}, B{255, 0, 16}), (B{200, 0, 15}));
+  EXPECT_EQ(map<std::uint8_t>(OpId::floor_divide, B{200, 200, 255, 9}, B{255, 0, 16, 2}), (B{0, 0, 15, 4}));
+  using U = std::vector<std::uint32_t>;
+  EXPECT_EQ(map<std::uint32_t>(OpId::floor_divide, U{0xffffffff, 0xffffffff, 7}, U{0xffffffff, 2, 0}),
+            (U{1, 0x7fffffff, 0}));
   EXPECT_EQ(map<std::uint8_t>(OpId::pow, B{3, 2}, B{200, 7}), (B{161, 128}));
+  EXPECT_EQ(map<std::int32_t>(OpId::trunc, I{-5, most}), (I{-5, most}));
   EXPECT_EQ(map<std::uint32_t>(OpId::floor, std::vector<std::uint32_t>{5}), std::vector<std::uint32_t>{5});
 }
 

@@ -153,6 +153,51 @@ TEST(Elementwise, SpecialValues) {
   EXPECT_THAT(expm1(tensor({1e-7})), IsNear(tensor({1e-7}), 1e-13));
 }
 
+// numpy.floor_divide, where it is exact: 10000001 / 1.5 is 6666667.3, of which NumPy's float32 makes 6666666.
+TEST(Elementwise, FloorDivideRoundsDown) {
+  const Tensor a = tensor({7., -7., 7., -7., 1., -1., 0., 1., -1., inf, nan, 1e30, 0.3, 6., 10000001.}),
+               b = tensor({2., 2., -2., -2., 0., 0., 0., inf, inf, 2., 1., 1e-30, 0.1, 0.1, 1.5});
+  EXPECT_THAT(floor_divide(a, b),
+              IsNear(tensor({3., -4., -4., 3., inf, -inf, nan, 0., -1., nan, nan, inf, 3., 59., 6666667.}), 0));
+  EXPECT_TRUE(std::signbit(floor_divide(tensor(-0.), 3).item<float>()));
+  EXPECT_THAT(floor_divide(tensor({7, -7, 7, -7, 5}), tensor({3, 3, -3, -3, 0})), Equals(tensor({2, -3, -3, 2, 0})));
+  EXPECT_EQ(floor_divide(ones({2}, uint8), ones({2}, uint32)).dtype(), uint32);
+  EXPECT_EQ(floor_divide(ones({2}, bool_), ones({2}, bool_)).dtype(), int32);
+  EXPECT_EQ(floor_divide(tensor({5, 6}), 2).dtype(), int32);
+  EXPECT_EQ(floor_divide(tensor({5, 6}), 2.).dtype(), float32);
+}
+
+TEST(Elementwise, FloorDivideAndRemainderAreOneDivision) {
+  for (Dtype dtype : {uint8, uint32, int32, int64, float64}) {
+    const Tensor a = astype(tensor({0, 1, 7, 100, -1, -7, -100, 2147483647}), dtype);
+    const Tensor b = expand_dims(astype(tensor({1, 3, 8, 99, -1, -3, -8}), dtype), 1);
+    EXPECT_TRUE(array_equal(floor_divide(a, b) * b + a % b, broadcast_to(a, {7, 8}))) << name(dtype);
+  }
+}
+
+// numpy's arcsin and so on, of the same numbers.
+TEST(Elementwise, InverseAndHyperbolicFunctions) {
+  const Tensor t = tensor({-0.9, -0.2, 0.3, 0.8}, float64);
+  const auto expected = [](std::initializer_list<NestedList> list) { return IsNear(tensor(list, float64)); };
+  EXPECT_THAT(asin(t), expected({-1.1197695149986342, -0.2013579207903308, 0.30469265401539747, 0.9272952180016123}));
+  EXPECT_THAT(acos(t), expected({2.6905658417935308, 1.7721542475852274, 1.2661036727794992, 0.6435011087932843}));
+  EXPECT_THAT(atan(t), expected({-0.7328151017865066, -0.19739555984988078, 0.2914567944778671, 0.6747409422235527}));
+  EXPECT_THAT(sinh(t), expected({-1.0265167257081753, -0.201336002541094, 0.3045202934471426, 0.888105982187623}));
+  EXPECT_THAT(cosh(t), expected({1.4330863854487743, 1.020066755619076, 1.0453385141288605, 1.3374349463048447}));
+  EXPECT_THAT(asinh(t), expected({-0.8088669356527824, -0.19869011034924142, 0.29567304756342244, 0.7326682560454109}));
+  EXPECT_THAT(atanh(t), expected({-1.4722194895832204, -0.2027325540540822, 0.3095196042031117, 1.0986122886681098}));
+  EXPECT_THAT(acosh(tensor({1.1, 2., 30.}, float64)),
+              expected({0.4435682543851154, 1.3169578969248168, 4.0940666686320855}));
+  EXPECT_THAT(atan2(tensor({1., -3., 0., 2., 0.}, float64), tensor({2., -1., -2., 0., 0.}, float64)),
+              expected({0.4636476090008061, -1.8925468811915387, 3.141592653589793, 1.5707963267948966, 0.}));
+  EXPECT_THAT(asin(tensor({1.5, -2., nan})), IsNear(tensor({nan, nan, nan})));
+  EXPECT_THAT(acosh(tensor({0.5, inf})), IsNear(tensor({nan, inf})));
+  EXPECT_THAT(trunc(tensor({1.7, -1.7, -0.2, inf})), IsNear(tensor({1., -1., -0., inf}), 0));
+  EXPECT_EQ(atan2(tensor({1, 2}), tensor({3, 4})).dtype(), float32);
+  EXPECT_EQ(trunc(ones({2}, uint8)).dtype(), uint8);
+  EXPECT_EQ(atan2(1, 0.5), std::atan2(1, 0.5));  // numbers keep their meaning
+}
+
 TEST(Elementwise, LogicCountsNumbersThatAreNotZero) {
   const Tensor a = tensor({0, 1, 0, 2}), b = tensor({0., 0., 0.5, -1.});
   EXPECT_THAT(a && b, Equals(tensor({false, false, false, true})));

@@ -47,7 +47,34 @@ TEST(Kinks, HaveTheDecidedDerivatives) {
   EXPECT_THAT(slope([](T t) { return abs(t); }, -x), IsNear(doubles({1., 0., -1.})));
   EXPECT_THAT(slope([](T t) { return sqrt(t); }, doubles({0., 4.})), IsNear(doubles({inf, 0.25})));
   EXPECT_THAT(slope([](T t) { return sign(t); }, x), Equals(zeros({3}, float64)));
-  EXPECT_THAT(slope([](T t) { return floor(t) + ceil(t) + round(t); }, x), Equals(zeros({3}, float64)));
+  EXPECT_THAT(slope([](T t) { return floor(t) + ceil(t) + round(t) + trunc(t); }, x), Equals(zeros({3}, float64)));
+  EXPECT_THAT(slope([](T t) { return floor_divide(t, 2) + floor_divide(3, t); }, x), Equals(zeros({3}, float64)));
+}
+
+TEST(Kinks, AreInfiniteAtTheEndsOfInverseFunctions) {
+  EXPECT_THAT(slope([](T t) { return asin(t); }, doubles({-1., 0., 1.})), IsNear(doubles({inf, 1., inf})));
+  EXPECT_THAT(slope([](T t) { return acos(t); }, doubles({-1., 0., 1.})), IsNear(doubles({-inf, -1., -inf})));
+  EXPECT_THAT(slope([](T t) { return acosh(t); }, doubles({1., 2.})), IsNear(doubles({inf, 1 / std::sqrt(3.)})));
+  EXPECT_THAT(slope([](T t) { return acosh(t); }, doubles({-2., 0.})), IsNear(doubles({nan, nan})));
+  EXPECT_THAT(slope([](T t) { return atanh(t); }, doubles({-1., 0., 1.})), IsNear(doubles({inf, 1., inf})));
+}
+
+TEST(Kinks, OfTheAngle) {
+  const auto angle = [](T y, T x) { return atan2(y, x); };
+  const Tensor ys = doubles({0., 0., 2., 1., 1e200, 1e-200, 3e-310, inf, 1.});
+  const Tensor xs = doubles({0., -2., 0., 2., 1e200, -1e-200, 0., 1., -inf});
+  const auto [dy, dx] = grad<0, 1>([&](T y, T x) { return sum(angle(y, x)); })(ys, xs);
+  // x / (x^2 + y^2), -y / (x^2 + y^2)
+  EXPECT_THAT(dy, IsNear(doubles({0., -.5, 0., .4, .5e-200, -.5e200, 0., 0., 0.})));
+  EXPECT_THAT(dx, IsNear(doubles({0., 0., -.5, -.2, -.5e-200, -.5e200, -1 / 3e-310, 0., 0.})));
+  for (const auto& [vy, vx] : {std::pair(1., 0.), {0., 1.}, {.5, -2.}})
+    EXPECT_THAT(jvp(angle, std::tuple(ys, xs), std::tuple(full_like(ys, vy), full_like(xs, vx))).second,
+                IsNear(scale(dy, vy) + scale(dx, vx)));
+  // The second derivative by y: -2 x y / (x^2 + y^2)^2; none at the origin, by any pair of modes.
+  const auto along_y = [&](T t) { return angle(t, doubles({0., 2., -1.})); };
+  EXPECT_THAT(curvature(along_y, doubles({0., 1., 1.})), IsNear(doubles({0., -4. / 25, .5})));
+  // Where a point is not the origin the angle of another lane does not matter.
+  EXPECT_THAT(vmap(grad(angle))(doubles({0., 1.}), doubles({0., 2.})), IsNear(doubles({0., .4})));
 }
 
 TEST(Kinks, TheNormOfNothingHasNoSlope) {
@@ -268,6 +295,8 @@ TEST(Indices, OutOfRangeAreAnErrorThatNamesThem) {
   EXPECT_THAT([&] { take_along_axis(x, tensor({{0}, {1}, {4}}), 1); }, all("index 4", "axis", "4"));
   EXPECT_THAT([&] { gather(x, tensor({{0, 0}, {2, 7}})); }, all("index 7", "axis 1", "4"));
   EXPECT_THAT([&] { scatter_add(x, tensor({{9}}), ones({1, 4})); }, all("index 9", "axis 0", "3"));
+  EXPECT_THAT([&] { dynamic_slice(x, tensor({0, 3}), {3, 2}); }, all("index 3", "axis 1", "4"));
+  EXPECT_THAT([&] { dynamic_update_slice(x, ones({1, 1}), {-4, 0}); }, all("index -4", "axis 0", "3"));
   EXPECT_THAT([&] { x[3]; }, all("index 3", "axis 0", "3"));
   EXPECT_THAT([&] { vmap([&](T i) { return take(x, i); })(tensor({0, 5})); }, all("index 5", "axis", "3"));
   EXPECT_THAT([&] { grad([](T t) { return sum(take(t, tensor({-4}))); })(x); }, all("index -4", "axis 0", "3"));

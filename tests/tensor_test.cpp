@@ -318,6 +318,8 @@ TEST(Triangles, KeepOnePartOfEachMatrix) {
 
 template <class T>
 inline constexpr bool is_double = std::is_same_v<T, double>;
+static_assert(is_double<decltype(asin(0.5))> && is_double<decltype(acosh(2))> && is_double<decltype(trunc(1.5))> &&
+              is_double<decltype(atan2(1, 0.5))>);
 static_assert(is_double<decltype(sin(0.5))> && is_double<decltype(sqrt(2))> && is_double<decltype(pow(2, 0.5))>);
 static_assert(is_double<decltype(exp(1.))> && is_double<decltype(floor(1.5))> && is_double<decltype(log1p(0.))>);
 static_assert(std::is_same_v<decltype(tanh(0.5f)), float> && std::is_same_v<decltype(abs(-3)), int>);

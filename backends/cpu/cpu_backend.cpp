@@ -47,12 +47,22 @@ Index grain_of(OpId op) {
     case OpId::sin:
     case OpId::cos:
     case OpId::tan:
+    case OpId::asin:
+    case OpId::acos:
+    case OpId::atan:
+    case OpId::sinh:
+    case OpId::cosh:
     case OpId::tanh:
+    case OpId::asinh:
+    case OpId::acosh:
+    case OpId::atanh:
     case OpId::sigmoid:
     case OpId::erf:
     case OpId::erfinv:
     case OpId::softplus:
+    case OpId::floor_divide:
     case OpId::remainder:
+    case OpId::atan2:
     case OpId::pow: return cheap_grain / 4;
     default: return cheap_grain;
   }
@@ -89,6 +99,10 @@ void run_other(OpId op, const Attributes* attributes, std::span<const View> in, 
     case OpId::concat: return run_concat(as<stave::AxisAttributes>(attributes).axis, in, out);
     case OpId::gather: return run_gather(as<stave::GatherAttributes>(attributes), in[0], in[1], out);
     case OpId::scatter_add: return run_scatter_add(as<stave::GatherAttributes>(attributes), in[0], in[1], in[2], out);
+    case OpId::dynamic_slice:
+      return run_dynamic_slice(as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], out);
+    case OpId::dynamic_update_slice:
+      return run_dynamic_update_slice(as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], in[2], out);
     case OpId::matmul: return run_matmul(in[0], in[1], out);
     case OpId::fold_in: return run_fold_in(in[0], in[1], out);
     case OpId::random_bits: return run_random_bits(in[0], out);

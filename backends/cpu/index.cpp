@@ -1,4 +1,4 @@
-// gather and scatter_add.
+// gather and scatter_add; dynamic_slice and dynamic_update_slice.
 //
 // All index tuples become byte offsets first, checked on the way, so that an error leaves the output untouched. Then
 // slices are copied (in parallel) or added (in the order of the updates, so that the rounding of duplicates is fixed).
@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/parallel.h>
@@ -187,6 +188,76 @@ void run_scatter_add(const stave::GatherAttributes& attributes, const View& x, c
     const void* in[] = {to + offsets[i], update};
     add(to + offsets[i], in, elements);
   }
+}
+
+// ---- slices -----------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Where in `whole` [batch, dims] the slice of each lane of the batch starts, in bytes. All are checked on the way.
+std::vector<Index> slice_offsets(const char* operation, const stave::DynamicSliceAttributes& attributes,
+                                 const View& starts, const View& whole) {
+  const std::span<const Index> batch = whole.shape.first(static_cast<std::size_t>(attributes.batch_dims));
+  const Index* strides[] = {starts.strides.data(), whole.strides.data()};
+  Index start_size = static_cast<Index>(stave::size_of(starts.dtype)),
+        size = static_cast<Index>(stave::size_of(whole.dtype));
+  Index sizes[] = {start_size, size};
+  std::vector<Index> offsets(static_cast<std::size_t>(element_count(batch)));
+  if (offsets.empty()) return offsets;
+  TileWalk walk(merged_axes(batch, strides, sizes), 2, -1, 1, 1);
+  walk.seek(0);
+  for (Index& offset : offsets) {
+    offset = walk.offset(1);
+    for (std::size_t axis = 0; axis < attributes.sizes.size(); ++axis) {
+      Index at = walk.offset(0) + static_cast<Index>(axis) * starts.strides.back() * start_size;
+      Index start = read_index(static_cast<const char*>(starts.data) + at, starts.dtype);
+      Index length = whole.shape[batch.size() + axis], taken = attributes.sizes[axis];
+      Index first = start < 0 ? start + length : start;
+      if (first < 0 || first > length - taken)
+        stave_detail::fail<stave::IndexError>(
+            "{}: a slice of {} that starts at index {} is out of range for axis {} with size {}", operation, taken,
+            start, axis, length);
+      offset += first * whole.strides[batch.size() + axis] * size;
+    }
+    walk.next();
+  }
+  return offsets;
+}
+
+/// Copies between the slices of `whole`, which start at the offsets, and `part` [batch, sizes].
+void copy_slices(const View& whole, std::span<const Index> offsets, const View& part, std::size_t batch, bool to_part) {
+  std::span<const Index> shape = part.shape.subspan(batch);
+  Index elements = element_count(shape), size = static_cast<Index>(stave::size_of(part.dtype));
+  if (elements == 0 || offsets.empty()) return;
+  const Index* strides[] = {part.strides.data()};
+  TileWalk lanes(merged_axes(part.shape.first(batch), strides, &size), 1, -1, 1, 1);
+  parallel_for(static_cast<Index>(offsets.size()), std::max<Index>(1, cheap_grain / elements),
+               [&](Index first, Index last) {
+                 TileWalk walk = lanes;
+                 walk.seek(first);
+                 for (Index i = first; i < last; ++i, walk.next()) {
+                   Placed slice{static_cast<char*>(whole.data) + offsets[static_cast<std::size_t>(i)],
+                                whole.strides.subspan(batch)};
+                   Placed piece{static_cast<char*>(part.data) + walk.offset(0), part.strides.subspan(batch)};
+                   copy_strided(to_part ? piece : slice, to_part ? slice : piece, shape, size);
+                 }
+               });
+}
+
+}  // namespace
+
+void run_dynamic_slice(const stave::DynamicSliceAttributes& attributes, const View& x, const View& starts,
+                       const View& out) {
+  std::vector<Index> offsets = slice_offsets("dynamic_slice", attributes, starts, x);
+  copy_slices(x, offsets, out, static_cast<std::size_t>(attributes.batch_dims), true);
+}
+
+void run_dynamic_update_slice(const stave::DynamicSliceAttributes& attributes, const View& x, const View& update,
+                              const View& starts, const View& out) {
+  std::vector<Index> offsets = slice_offsets("dynamic_update_slice", attributes, starts, out);
+  Index size = static_cast<Index>(stave::size_of(x.dtype));
+  copy_strided({static_cast<char*>(out.data), out.strides}, {static_cast<char*>(x.data), x.strides}, x.shape, size);
+  copy_slices(out, offsets, update, static_cast<std::size_t>(attributes.batch_dims), false);
 }
 
 }  // namespace stave_cpu

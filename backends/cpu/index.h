@@ -1,14 +1,18 @@
-// Gathering by integer tensors, and its transpose.
+// Gathering by integer tensors, and its transpose; slices at computed places.
 #pragma once
 
 #include <stave/core/backend.h>
 
 namespace stave_cpu {
 
-/// As declared in core/ops/attributes.h. Both throw stave::IndexError before anything is written.
+/// As declared in core/ops/attributes.h. All throw stave::IndexError before anything is written.
 void run_gather(const stave::GatherAttributes& attributes, const stave::View& x, const stave::View& indices,
                 const stave::View& out);
 void run_scatter_add(const stave::GatherAttributes& attributes, const stave::View& x, const stave::View& indices,
                      const stave::View& updates, const stave::View& out);
+void run_dynamic_slice(const stave::DynamicSliceAttributes& attributes, const stave::View& x, const stave::View& starts,
+                       const stave::View& out);
+void run_dynamic_update_slice(const stave::DynamicSliceAttributes& attributes, const stave::View& x,
+                              const stave::View& update, const stave::View& starts, const stave::View& out);
 
 }  // namespace stave_cpu

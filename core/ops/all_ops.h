@@ -13,10 +13,10 @@ namespace stave {
 // X(name): elementwise operations, each one struct in elementwise_ops.h.
 #define STAVE_UNARY_OPS(X)                                                                               \
   X(abs) X(negative) X(sign) X(sqrt) X(rsqrt) X(square) X(exp) X(expm1) X(log) X(log1p) X(sin) X(cos)    \
-  X(tan) X(tanh) X(sigmoid) X(erf) X(erfinv) X(relu) X(softplus) X(floor) X(ceil) X(round)               \
-  X(logical_not) X(isnan) X(isinf) X(isfinite)
+  X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(sigmoid) X(erf)    \
+  X(erfinv) X(relu) X(softplus) X(floor) X(ceil) X(round) X(trunc) X(logical_not) X(isnan) X(isinf) X(isfinite)
 #define STAVE_BINARY_OPS(X)                                                                              \
-  X(add) X(subtract) X(multiply) X(scale) X(divide) X(remainder) X(pow) X(maximum) X(minimum)            \
+  X(add) X(subtract) X(multiply) X(scale) X(divide) X(floor_divide) X(remainder) X(pow) X(atan2) X(maximum) X(minimum)            \
   X(equal) X(not_equal) X(less) X(less_equal) X(greater) X(greater_equal)                                \
   X(logical_and) X(logical_or) X(logical_xor)
 // The others: kernels of their own.
@@ -25,7 +25,7 @@ namespace stave {
 #define STAVE_SELECT_OPS(X) X(where)
 #define STAVE_REDUCE_OPS(X) X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)
 #define STAVE_LAYOUT_OPS(X) X(reshape) X(permute_dims) X(broadcast_to) X(slice) X(pad) X(concat)
-#define STAVE_INDEX_OPS(X) X(gather) X(scatter_add)
+#define STAVE_INDEX_OPS(X) X(gather) X(scatter_add) X(dynamic_slice) X(dynamic_update_slice)
 #define STAVE_CONTRACT_OPS(X) X(matmul)
 #define STAVE_RANDOM_OPS(X) X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)
 

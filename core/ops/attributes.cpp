@@ -30,6 +30,7 @@ std::string AxisAttributes::str() const { return format("axis={}", axis); }
 std::string GatherAttributes::str() const {
   return format("batch_dims={}{}", batch_dims, from_end ? "" : " not_from_end");
 }
+std::string DynamicSliceAttributes::str() const { return format("batch_dims={} sizes={}", batch_dims, sizes); }
 std::string RandomAttributes::str() const { return format("shape={}", shape); }
 std::string UniformAttributes::str() const {
   return format("shape={} dtype={} low={} high={}", shape, dtype, low, high);

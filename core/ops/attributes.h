@@ -100,6 +100,17 @@ struct GatherAttributes final : Attributes {
   std::string str() const override;
 };
 
+/// dynamic_slice(x, starts): x is [batch..., dims...], starts (int32 or int64) [batch..., number of dims]; the result is
+/// [batch..., sizes...], out[b, i] = x[b, starts[b] + i].
+/// dynamic_update_slice(x, update, starts): x with `update` [batch..., sizes...] where dynamic_slice would read.
+/// Negative starts count from the end; a slice that leaves x is out of range.
+struct DynamicSliceAttributes final : Attributes {
+  int batch_dims;
+  Shape sizes;
+  DynamicSliceAttributes(int batch_dims, Shape sizes) : batch_dims(batch_dims), sizes(std::move(sizes)) {}
+  std::string str() const override;
+};
+
 /// The random operations hash a 64-bit counter c under a key of two uint32 words by Threefry-2x32 with 20 rounds into
 /// two words: (w0, w1) = T(key, c >> 32, c & 0xffffffff). Keys are uint32 [batch..., 2].
 ///   fold_in(keys, data)       data uint32 [batch...], result uint32 [batch..., 2]: T(key, 0, data). No attributes.

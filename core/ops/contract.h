@@ -1,6 +1,8 @@
 // Contractions.
 #pragma once
 
+#include <concepts>
+#include <string_view>
 #include <vector>
 
 #include <stave/core/tensor.h>
@@ -16,5 +18,18 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int axes = 2);
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<Index>& a_axes, const std::vector<Index>& b_axes);
 /// out[i, j] = a[i] * b[j] of the flattened operands.
 Tensor outer(const Tensor& a, const Tensor& b);
+
+/// A sum of products in Einstein's notation: einsum("bij,bjk->bik", a, b). Each letter is a label of axes; those that the
+/// output does not name are summed. Without "->" the output has the letters that occur once, in the order of the alphabet.
+/// "..." stands for any axes, which broadcast and come first in an output that is not given. A letter twice in one operand
+/// reads its diagonal. Axes of length 1 broadcast. Operands are promoted to one dtype, which is the result's.
+///
+/// Contracts two operands at a time, by matmul where there is something to sum; of several, first the pair that adds least
+/// to the memory.
+Tensor einsum(std::string_view subscripts, const std::vector<Tensor>& operands);
+template <std::same_as<Tensor>... T>
+Tensor einsum(std::string_view subscripts, const T&... operands) {
+  return einsum(subscripts, std::vector<Tensor>{operands...});
+}
 
 }  // namespace stave

@@ -12,9 +12,10 @@
 
 namespace stave {
 
-using std::abs, std::sqrt, std::exp, std::expm1, std::log, std::log1p, std::sin, std::cos, std::tan, std::tanh,
-    std::erf;
-using std::floor, std::ceil, std::round, std::isnan, std::isinf, std::isfinite, std::pow, std::remainder;
+using std::abs, std::sqrt, std::exp, std::expm1, std::log, std::log1p, std::sin, std::cos, std::tan, std::asin,
+    std::acos, std::atan, std::sinh, std::cosh, std::tanh, std::asinh, std::acosh, std::atanh, std::erf;
+using std::floor, std::ceil, std::round, std::trunc, std::isnan, std::isinf, std::isfinite, std::pow, std::remainder,
+    std::atan2;
 
 Tensor abs(Tensor x);       ///< |x|; derivative 0 at 0
 Tensor negative(Tensor x);  ///< -x
@@ -29,7 +30,15 @@ Tensor log1p(Tensor x);  ///< log(1 + x), accurate near 0
 Tensor sin(Tensor x);    ///< radians, as all angles
 Tensor cos(Tensor x);
 Tensor tan(Tensor x);
+Tensor asin(Tensor x);  ///< in [-pi/2, pi/2], for -1 <= x <= 1; derivative at the ends is infinite
+Tensor acos(Tensor x);  ///< in [0, pi], for -1 <= x <= 1; derivative at the ends is infinite
+Tensor atan(Tensor x);  ///< in [-pi/2, pi/2]
+Tensor sinh(Tensor x);
+Tensor cosh(Tensor x);
 Tensor tanh(Tensor x);
+Tensor asinh(Tensor x);
+Tensor acosh(Tensor x);    ///< for x >= 1; derivative at 1 is infinite
+Tensor atanh(Tensor x);    ///< for -1 <= x <= 1; infinite at the ends, and its derivative too
 Tensor sigmoid(Tensor x);  ///< 1 / (1 + exp(-x))
 Tensor erf(Tensor x);
 Tensor erfinv(Tensor x);    ///< inverse of erf, for -1 <= x <= 1
@@ -38,6 +47,7 @@ Tensor softplus(Tensor x);  ///< log(1 + exp(x))
 Tensor floor(Tensor x);
 Tensor ceil(Tensor x);
 Tensor round(Tensor x);  ///< to the nearest integer, halves to even
+Tensor trunc(Tensor x);  ///< to the nearest integer towards 0
 Tensor logical_not(Tensor x);
 Tensor isnan(Tensor x);
 Tensor isinf(Tensor x);
@@ -46,10 +56,15 @@ Tensor isfinite(Tensor x);
 Tensor add(Operand a, Operand b);
 Tensor subtract(Operand a, Operand b);
 Tensor multiply(Operand a, Operand b);
-Tensor divide(Operand a, Operand b);     ///< true division: integers become float32
+Tensor divide(Operand a, Operand b);  ///< true division: integers become float32
+/// floor(a / b), as Python's //, so that a is floor_divide(a, b) * b + remainder(a, b); derivative 0. Integers stay
+/// integers, and one by 0 is 0; a float by 0 is a / b.
+Tensor floor_divide(Operand a, Operand b);
 Tensor remainder(Operand a, Operand b);  ///< a - floor(a / b) * b, the sign of b, as Python's %; an integer by 0 is 0
 Tensor pow(Operand a, Operand b);        ///< a^b; of integers, negative powers are truncated towards 0
-Tensor maximum(Operand a, Operand b);    ///< NaN wins; ties share the derivative equally
+/// The angle of the point (x, y), in [-pi, pi]; integers become float32. Its derivatives at the origin are 0.
+Tensor atan2(Operand y, Operand x);
+Tensor maximum(Operand a, Operand b);  ///< NaN wins; ties share the derivative equally
 Tensor minimum(Operand a, Operand b);
 /// 0 where a or b is 0, else a * b: multiplies partial derivatives with tangents in derivative rules.
 Tensor scale(Operand a, Operand b);

@@ -2,7 +2,8 @@
 //
 //   value(x...)       the function itself, written once over a value type T: a SIMD vector in the CPU's kernels, a scalar on
 //                     a GPU. T has the arithmetic operators, comparisons (to a mask), select(mask, a, b), and the
-//                     functions abs sqrt exp expm1 log log1p sin cos tan tanh erf pow floor ceil rint, found by ADL.
+//                     functions abs sqrt exp expm1 log log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh
+//                     atanh erf erfinv pow floor ceil rint trunc floor_divide remainder, found by ADL.
 //   partial0(x..., y) its partial derivative by argument 0 at x where the result is y, written over a type X: instantiated
 //                     with Tensor, so that derivatives of any order follow. partial1 is that by argument 1.
 //
@@ -104,9 +105,43 @@ struct Tan : FloatOfOutput {
   STAVE_VALUE(T x) { return tan(x); }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return 1 + square(y); }
 };
+struct Asin : FloatOfInput {
+  STAVE_VALUE(T x) { return asin(x); }
+  // 1 / sqrt(1 - x^2); the factors keep the digits that 1 - x^2 loses near 1, here and below
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return rsqrt((1 - x) * (1 + x)); }
+};
+struct Acos : FloatOfInput {
+  STAVE_VALUE(T x) { return acos(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return -rsqrt((1 - x) * (1 + x)); }
+};
+struct Atan : FloatOfInput {
+  STAVE_VALUE(T x) { return atan(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / (1 + square(x)); }
+};
+struct Sinh : FloatOfInput {
+  STAVE_VALUE(T x) { return sinh(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return cosh(x); }
+};
+struct Cosh : FloatOfInput {
+  STAVE_VALUE(T x) { return cosh(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return sinh(x); }
+};
 struct Tanh : FloatOfOutput {
   STAVE_VALUE(T x) { return tanh(x); }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return 1 - square(y); }
+};
+struct Asinh : FloatOfInput {
+  STAVE_VALUE(T x) { return asinh(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return rsqrt(square(x) + 1); }
+};
+struct Acosh : FloatOfInput {
+  STAVE_VALUE(T x) { return acosh(x); }
+  // 1 / sqrt(x^2 - 1); NaN, as the value is, for every x < 1
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return rsqrt(x - 1) * rsqrt(x + 1); }
+};
+struct Atanh : FloatOfInput {
+  STAVE_VALUE(T x) { return atanh(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / ((1 - x) * (1 + x)); }
 };
 struct Sigmoid : FloatOfOutput {
   // e^x / (1 + e^x) for x < 0, so that e^-x overflows nowhere and small results keep their digits.
@@ -143,6 +178,9 @@ struct Ceil : Rounding {
 };
 struct Round : Rounding {
   STAVE_VALUE(T x) { return rint(x); }  // half to even, as NumPy
+};
+struct Trunc : Rounding {
+  STAVE_VALUE(T x) { return trunc(x); }
 };
 struct LogicalNot : Logical {
   STAVE_VALUE(T x) { return x == T(0); }
@@ -186,6 +224,9 @@ struct Divide : Elementwise<Operands::floats, Result::same, Reads::both> {
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return 1 / b; }
   STAVE_PARTIAL(partial1, const X&, const X& b, const X& y) { return -y / b; }
 };
+struct FloorDivide : Rounding {
+  STAVE_VALUE(T a, T b) { return floor_divide(a, b); }  // floor(a / b); an integer by 0 is 0
+};
 struct Remainder : NumberOfInput {
   STAVE_VALUE(T a, T b) { return remainder(a, b); }  // sign of b, as Python's %; an integer by 0 is 0
   STAVE_PARTIAL(partial0, const X& a, const X&, const X&) { return ones_like(a); }
@@ -197,6 +238,21 @@ struct Pow : Elementwise<Operands::numbers, Result::same, Reads::both> {
   STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return scale(b, pow(a, b - 1)); }
   // a^b log a, which tends to 0 at a = 0 for b > 0.
   STAVE_PARTIAL(partial1, const X& a, const X&, const X& y) { return scale(y, log(a)); }
+};
+/// `coordinate`, which is x or y, over x^2 + y^2, in units of the larger of |x| and |y|: so the squares neither overflow nor
+/// vanish. The quotient is the same in every unit, hence no derivative by it. 0 at the origin and at infinity.
+template <class X>
+X over_squared_radius(const X& coordinate, const X& x, const X& y) {
+  const X larger = maximum(abs(x), abs(y)), beyond = logical_or(larger == 0, isinf(larger));
+  const X unit = stop_gradient(where(beyond, 1, larger));
+  const X quotient = coordinate / unit / (square(x / unit) + square(y / unit)) / unit;
+  return where(beyond, 0, quotient);
+}
+struct Atan2 : FloatOfInput {
+  STAVE_VALUE(T y, T x) { return atan2(y, x); }
+  // The angle has no derivative at the origin: as the norm there, it is given 0.
+  STAVE_PARTIAL(partial0, const X& y, const X& x, const X&) { return over_squared_radius(x, x, y); }
+  STAVE_PARTIAL(partial1, const X& y, const X& x, const X&) { return -over_squared_radius(y, x, y); }
 };
 /// 1 where a wins, 1/2 where they tie, 0 where b does: ties share the derivative equally.
 template <class X>
@@ -246,13 +302,16 @@ struct LogicalXor : Logical {
 // X(name, Struct): from a name in all_ops.h to its struct here.
 #define STAVE_UNARY_STRUCTS(X)                                                                                        \
   X(abs, Abs) X(negative, Negative) X(sign, Sign) X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(square, Square) X(exp, Exp)         \
-  X(expm1, Expm1) X(log, Log) X(log1p, Log1p) X(sin, Sin) X(cos, Cos) X(tan, Tan) X(tanh, Tanh) X(sigmoid, Sigmoid)   \
-  X(erf, Erf) X(erfinv, Erfinv) X(relu, Relu) X(softplus, Softplus) X(floor, Floor) X(ceil, Ceil) X(round, Round)     \
-  X(logical_not, LogicalNot) X(isnan, Isnan) X(isinf, Isinf) X(isfinite, Isfinite)
+  X(expm1, Expm1) X(log, Log) X(log1p, Log1p) X(sin, Sin) X(cos, Cos) X(tan, Tan) X(asin, Asin) X(acos, Acos)         \
+  X(atan, Atan) X(sinh, Sinh) X(cosh, Cosh) X(tanh, Tanh) X(asinh, Asinh) X(acosh, Acosh) X(atanh, Atanh)             \
+  X(sigmoid, Sigmoid) X(erf, Erf) X(erfinv, Erfinv) X(relu, Relu) X(softplus, Softplus) X(floor, Floor)               \
+  X(ceil, Ceil) X(round, Round) X(trunc, Trunc) X(logical_not, LogicalNot) X(isnan, Isnan) X(isinf, Isinf)            \
+  X(isfinite, Isfinite)
 #define STAVE_BINARY_STRUCTS(X)                                                                                       \
   X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale) X(divide, Divide)                           \
-  X(remainder, Remainder) X(pow, Pow) X(maximum, Maximum) X(minimum, Minimum) X(equal, Equal)                         \
-  X(not_equal, NotEqual) X(less, Less) X(less_equal, LessEqual) X(greater, Greater) X(greater_equal, GreaterEqual)    \
+  X(floor_divide, FloorDivide) X(remainder, Remainder) X(pow, Pow) X(atan2, Atan2) X(maximum, Maximum)                \
+  X(minimum, Minimum) X(equal, Equal) X(not_equal, NotEqual) X(less, Less) X(less_equal, LessEqual)                   \
+  X(greater, Greater) X(greater_equal, GreaterEqual)                                                                  \
   X(logical_and, LogicalAnd) X(logical_or, LogicalOr) X(logical_xor, LogicalXor)
 // clang-format on
 

@@ -1,6 +1,6 @@
-// Gather and its transpose, scatter_add; and what is composed of them.
+// Gather and its transpose, scatter_add; and what is composed of them. Slices at computed places, and their updates.
 //
-// Both have leading batch axes that x and indices share, so the batch of a vmap is one more of them.
+// All have leading batch axes that x and indices share, so the batch of a vmap is one more of them.
 
 #include <stave/core/ops/index.h>
 
@@ -10,6 +10,7 @@
 #include <stave/core/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
 
 namespace stave {
@@ -115,6 +116,78 @@ Outputs batch_scatter_add(const BatchContext& c) {
                              attributes.from_end);
 }
 
+// ---- dynamic_slice, dynamic_update_slice ------------------------------------------------------------------
+
+Tensor slice_at(const Tensor& x, const Tensor& starts, Shape sizes, int batch_dims) {
+  return apply(op_dynamic_slice, {x, starts}, make_intrusive<DynamicSliceAttributes>(batch_dims, std::move(sizes)));
+}
+
+Tensor updated_at(const Tensor& x, const Tensor& update, const Tensor& starts, const AttributesPtr& attributes) {
+  return apply(op_dynamic_update_slice, {x, update, starts}, attributes);
+}
+
+// [batch..., sizes...], for x [batch..., dims...] and starts [batch..., number of dims]. Validates.
+Shape sliced_shape(const Call& call, const Shape& x, const Tensor& starts) {
+  const auto& attributes = call.as<DynamicSliceAttributes>();
+  const char* const operation = call.op().name;
+  check_indices(starts, operation);
+  const std::span<const Index> all(x), batch = all.first(static_cast<std::size_t>(attributes.batch_dims));
+  const std::span<const Index> dims = all.subspan(batch.size());
+  if (starts.shape() != joined({batch, Shape(dims.size())}))
+    fail<ShapeError>("{}: starts of shape {} must have rank 1 and one index for each axis of x {}", operation,
+                     starts.shape(), x);
+  if (attributes.sizes.size() != dims.size())
+    fail<ShapeError>("{}: sizes {} must be one for each axis of x {}", operation, attributes.sizes, x);
+  for (std::size_t axis = 0; axis < dims.size(); ++axis)
+    if (attributes.sizes[axis] < 0 || attributes.sizes[axis] > dims[axis])
+      fail<ShapeError>("{}: sizes {} do not fit into x {}: along axis {} from 0 to {} can be taken", operation,
+                       attributes.sizes, x, axis, dims[axis]);
+  return joined({batch, attributes.sizes});
+}
+
+void infer_dynamic_slice(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor& x = call.input(0);
+  outputs.push_back({sliced_shape(call, x.shape(), call.input(1)), x.dtype()});
+}
+
+void infer_dynamic_update_slice(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor &x = call.input(0), &update = call.input(1);
+  if (x.dtype() != update.dtype())
+    fail<DtypeError>("dynamic_update_slice: x is {}, the update is {}: convert with astype", x.dtype(), update.dtype());
+  const Shape expected = sliced_shape(call, x.shape(), call.input(2));
+  if (update.shape() != expected)
+    fail<ShapeError>("dynamic_update_slice: the update of shape {} should have shape {}", update.shape(), expected);
+  outputs.push_back({x.shape(), x.dtype()});
+}
+
+// What was read flows back to its place.
+Tensor vjp_dynamic_slice(const VjpContext& c, int) {
+  const Tensor nothing = zeros(c.shape(0), c.dtype(0), c.ct().device());
+  const auto& attributes = c.as<DynamicSliceAttributes>();
+  return updated_at(nothing, c.ct(), c.in(1),
+                    make_intrusive<DynamicSliceAttributes>(attributes.batch_dims, attributes.sizes));
+}
+
+// The update takes the place of what stood there: to x flows the rest.
+Tensor vjp_dynamic_update_slice(const VjpContext& c, int input) {
+  const auto& attributes = c.as<DynamicSliceAttributes>();
+  if (input == 1) return slice_at(c.ct(), c.in(2), attributes.sizes, attributes.batch_dims);
+  const Tensor nothing = zeros(c.shape(1), c.dtype(1), c.ct().device());
+  return updated_at(c.ct(), nothing, c.in(2),
+                    make_intrusive<DynamicSliceAttributes>(attributes.batch_dims, attributes.sizes));
+}
+
+Outputs batch_dynamic_slice(const BatchContext& c) {
+  const auto& attributes = c.as<DynamicSliceAttributes>();
+  return slice_at(c.batched_in(0), c.batched_in(1), attributes.sizes, attributes.batch_dims + 1);
+}
+
+Outputs batch_dynamic_update_slice(const BatchContext& c) {
+  const auto& attributes = c.as<DynamicSliceAttributes>();
+  return updated_at(c.batched_in(0), c.batched_in(1), c.batched_in(2),
+                    make_intrusive<DynamicSliceAttributes>(attributes.batch_dims + 1, attributes.sizes));
+}
+
 }  // namespace
 
 constinit const Op op_gather{
@@ -137,6 +210,28 @@ constinit const Op op_scatter_add{
     .saves = {.inputs = 0b010},
     .vjp = vjp_scatter_add,
     .batch = batch_scatter_add,
+};
+
+constinit const Op op_dynamic_slice{
+    .id = OpId::dynamic_slice,
+    .name = "dynamic_slice",
+    .infer = infer_dynamic_slice,
+    .derivative = Derivative::linear,
+    .linear_in = 0b01,
+    .saves = {.inputs = 0b10},
+    .vjp = vjp_dynamic_slice,
+    .batch = batch_dynamic_slice,
+};
+
+constinit const Op op_dynamic_update_slice{
+    .id = OpId::dynamic_update_slice,
+    .name = "dynamic_update_slice",
+    .infer = infer_dynamic_update_slice,
+    .derivative = Derivative::linear,
+    .linear_in = 0b011,
+    .saves = {.inputs = 0b100},
+    .vjp = vjp_dynamic_update_slice,
+    .batch = batch_dynamic_update_slice,
 };
 
 // ---- index.h ----------------------------------------------------------------------------------------------
@@ -182,6 +277,30 @@ Tensor one_hot(const Tensor& x, Index n, Dtype dtype) {
   const Tensor one = broadcast_to(ones({}, dtype, x.device()), {x.size()});
   const Tensor rows = scatter_add_batched(zeros({x.size(), n}, dtype, x.device()), places, one, 1, false);
   return reshape(rows, joined({x.shape(), Shape(n)}));
+}
+
+Tensor Starts::tensor(const char* operation) const {
+  if (indices_) return as_indices(*indices_, operation);
+  if (list_.empty()) return zeros({0}, int32);
+  std::vector<Tensor> indices;
+  for (const Operand& index : list_) {
+    const Dtype dtype = index.is_scalar() ? index.scalar().alone() : index.tensor().dtype();
+    indices.push_back(as_indices(stave_detail::as_tensor(index, dtype, nullptr), operation));
+    if (indices.back().rank() != 0)
+      fail<ShapeError>("{}: start {} has shape {}: give single integers, or one tensor of rank 1 for all axes",
+                       operation, indices.size() - 1, indices.back().shape());
+  }
+  return stack(indices);
+}
+
+Tensor dynamic_slice(const Tensor& x, const Starts& starts, const Shape& sizes) {
+  return slice_at(x, starts.tensor("dynamic_slice"), sizes, 0);
+}
+
+Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const Starts& starts) {
+  const Dtype dtype = promote(x.dtype(), update.dtype());
+  return updated_at(astype(x, dtype), astype(update, dtype), starts.tensor("dynamic_update_slice"),
+                    make_intrusive<DynamicSliceAttributes>(0, update.shape()));
 }
 
 }  // namespace stave

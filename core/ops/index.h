@@ -2,6 +2,10 @@
 // IndexError naming the index, the axis and its size.
 #pragma once
 
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
 #include <stave/core/tensor.h>
 
 namespace stave {
@@ -17,5 +21,27 @@ Tensor gather(const Tensor& x, const Tensor& indices);
 Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates);
 /// 1 at index x along a new last axis of length n, else 0; an index outside [0, n) throws, negative ones too.
 Tensor one_hot(const Tensor& x, Index n, Dtype dtype = float32);
+
+/// Where a slice starts: one integer tensor of rank 1 with an index for each axis, or that many single indices, which are
+/// tensors of rank 0 or C++ integers: {i, 0}.
+class Starts {
+ public:
+  Starts(Tensor indices) : indices_(std::move(indices)) {}
+  Starts(std::initializer_list<Operand> indices) : list_(indices) {}
+  Starts(std::vector<Operand> indices) : list_(std::move(indices)) {}
+
+  /// All indices in one tensor of rank 1, int32 or int64.
+  Tensor tensor(const char* operation) const;
+
+ private:
+  std::optional<Tensor> indices_;  // none: the list
+  std::vector<Operand> list_;
+};
+/// The part of x of shape `sizes` that begins at `starts`, which may be computed: dynamic_slice(x, {i, 0}, {1, 3}). A slice
+/// that does not lie within x throws IndexError; jax.lax.dynamic_slice moves it.
+Tensor dynamic_slice(const Tensor& x, const Starts& starts, const Shape& sizes);
+/// x, copied, with `update`, of x's rank, in place of the part that begins at `starts`; dtypes are promoted. Throws as
+/// dynamic_slice.
+Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const Starts& starts);
 
 }  // namespace stave

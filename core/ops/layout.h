@@ -1,6 +1,8 @@
 // Layout: views of the same data where strides can express them, copies where not. And joining, padding, slicing.
 #pragma once
 
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <stave/core/ops/reduce.h>
@@ -36,6 +38,7 @@ Tensor transpose(const Tensor& x);
 Tensor matrix_transpose(const Tensor& x);
 /// Axes moved from `source` to `destination`, the others in order.
 Tensor moveaxis(const Tensor& x, Index source, Index destination);
+Tensor moveaxis(const Tensor& x, const Shape& sources, const Shape& destinations);
 /// A new axis of length 1 at `axis` of the result.
 Tensor expand_dims(const Tensor& x, Index axis);
 /// Without the given axes (or all axes) of length 1. Throws ShapeError for a longer one.
@@ -46,6 +49,10 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape);
 /// The order of elements reversed along axes.
 Tensor flip(const Tensor& x);
 Tensor flip(const Tensor& x, const Axes& axes);
+/// x[..., i, i + offset] along a new last axis, for the matrices of two axes; a view if the matrices are contiguous.
+Tensor diagonal(const Tensor& x, Index offset = 0, Index axis1 = -2, Index axis2 = -1);
+/// The sum of the diagonal; dtypes as those of sum.
+Tensor trace(const Tensor& x, Index offset = 0, Index axis1 = -2, Index axis2 = -1);
 /// All elements, in row-major order, in memory of its own kind: x itself if it is contiguous.
 Tensor contiguous(const Tensor& x);
 
@@ -55,5 +62,25 @@ Tensor concat(const std::vector<Tensor>& xs, Index axis = 0);
 Tensor stack(const std::vector<Tensor>& xs, Index axis = 0);
 /// widths[axis] = {before, after}: that many elements of `value` around x; negative widths cut.
 Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, Scalar value = 0);
+/// The inverse of stack: x's entries along an axis, as views.
+std::vector<Tensor> unstack(const Tensor& x, Index axis = 0);
+
+/// x[1:] - x[:-1] along an axis, n times over: n entries less. Bools: whether they differ.
+Tensor diff(const Tensor& x, Index n = 1, Index axis = -1);
+/// Entries moved by `shift` places along an axis; those pushed out at one end come in at the other. Without an axis: of the
+/// flattened tensor. Of several axes, one shift may serve all.
+Tensor roll(const Tensor& x, Index shift);
+Tensor roll(const Tensor& x, Index shift, Index axis);
+Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes);
+/// x, as a whole, counts[axis] times along each axis; the shorter of x's shape and counts gets ones in front.
+Tensor tile(const Tensor& x, const Shape& counts);
+/// Each entry `count` times along an axis, or entry i counts[i] times. Without an axis: of the flattened tensor.
+Tensor repeat(const Tensor& x, Index count);
+Tensor repeat(const Tensor& x, Index count, Index axis);
+Tensor repeat(const Tensor& x, const std::vector<Index>& counts);
+Tensor repeat(const Tensor& x, const std::vector<Index>& counts, Index axis);
+/// Vectors (or numbers) as the coordinates of a grid: entry p of result i is xs[i][p[i]]; "xy" exchanges the first two axes
+/// of all results. Views.
+std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view indexing = "xy");
 
 }  // namespace stave

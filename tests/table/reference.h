@@ -40,4 +40,25 @@ Array mapped(Dtype dtype, const Array& x, const Array& y, F f) {
 
 Real erfinv_reference(Real x);
 
+/// The position in the input that a position of the result shows.
+using Source = std::function<Shape(const Shape&)>;
+
+/// A function of one input whose result has elements of it.
+inline Variant view_of(const std::string& name, Dtype dtype, const Shape& shape,
+                       std::function<Tensor(const Tensor&)> call, const Shape& result, Source source) {
+  return {.name = name + shape.str(),
+          .inputs = {{dtype, shape}},
+          .call = [call](auto xs) { return call(xs[0]); },
+          .reference =
+              [=](auto xs) { return Arrays{make(dtype, result, [&](const Shape& p) { return xs[0](source(p)); })}; }};
+}
+
+inline Variant refused(const std::string& name, Dtype dtype, const Shape& shape,
+                       std::function<Tensor(const Tensor&)> call, const std::string& words) {
+  return {.name = name + shape.str(),
+          .inputs = {{dtype, shape}},
+          .call = [call](auto xs) { return call(xs[0]); },
+          .refusal = words};
+}
+
 }  // namespace table

@@ -73,6 +73,7 @@ void add_elementwise_rows(std::vector<Row>& rows);
 void add_binary_rows(std::vector<Row>& rows);
 void add_reduce_rows(std::vector<Row>& rows);
 void add_layout_rows(std::vector<Row>& rows);
+void add_rearrange_rows(std::vector<Row>& rows);
 void add_index_rows(std::vector<Row>& rows);
 void add_contract_rows(std::vector<Row>& rows);
 void add_random_rows(std::vector<Row>& rows);

@@ -35,6 +35,7 @@ struct Binary {
   Gives gives = Gives::numbers;
   Domain left = {}, right = {};
   Extra extra = {};
+  bool differentiable = gives != Gives::truth;  // false: piecewise constant
 };
 
 Dtype result_of(const Binary& f, Dtype operands) {
@@ -53,7 +54,7 @@ Variant variant_of(const Binary& f, Call call, const std::string& name, const In
           .inputs = {left, right},
           .call = [call](auto xs) { return call(xs[0], xs[1]); },
           .reference = [formula = f.formula, result](auto xs) { return Arrays{mapped(result, xs[0], xs[1], formula)}; },
-          .differentiable = f.gives != Gives::truth};
+          .differentiable = f.differentiable};
 }
 
 // A C++ number on either side: it takes the tensor's dtype, within its kind.
@@ -64,7 +65,7 @@ void add_numbers(std::vector<Variant>& variants, const Binary& f, Dtype dtype, N
                         .inputs = {std::move(input)},
                         .call = call,
                         .reference = reference,
-                        .differentiable = f.gives != Gives::truth});
+                        .differentiable = f.differentiable});
   };
   const Dtype result = result_of(f, met);
   const Real value = static_cast<Real>(number);
@@ -129,11 +130,15 @@ std::vector<Binary> functions() {
       {CALL(multiply), FORMULA(a * b), OPERATOR(*), ASSIGNMENT(*=), .left = {-20, 20}, .right = {-20, 20}},
       {CALL(scale), FORMULA(a == 0 || b == 0 ? 0 : a * b)},
       {CALL(divide), FORMULA(a / b), OPERATOR(/), ASSIGNMENT(/=), .gives = Gives::floats, .right = positive},
+      {CALL(floor_divide), FORMULA(std::floor(a / b)), .left = {-5, 5}, .right = {1, 3},
+       .extra = {"negative divisor", {-5, 5}, {-3, -1}}, .differentiable = false},
       {CALL(remainder), FORMULA(a - std::floor(a / b) * b), OPERATOR(%), .left = {-5, 5}, .right = {1, 3},
        .extra = {"negative divisor", {-5, 5}, {-3, -1}}},
       // Powers of integers truncate towards 0: 2^-1 is 0.
       {CALL(pow), FORMULA(std::pow(a, b)), .left = {0.4, 2.6}, .right = {-2, 2.9},
        .extra = {"negative base, whole exponent", {-3, 3}, {.choices = {0, 1, 2, 3}}, false}},
+      {CALL(atan2), FORMULA(std::atan2(a, b)), .gives = Gives::floats, .right = {0.4, 2.6},
+       .extra = {"left half plane", {0.4, 2}, {-3, -0.4}}},
       {CALL(maximum), FORMULA(std::max(a, b))},
       {CALL(minimum), FORMULA(std::min(a, b))},
       {CALL(equal), FORMULA(a == b), OPERATOR(==), TRUTH},

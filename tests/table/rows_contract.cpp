@@ -1,6 +1,7 @@
 // Contractions.
 
 #include <cmath>
+#include <map>
 
 #include <stave/core/ops/contract.h>
 
@@ -143,11 +144,97 @@ std::vector<Variant> outer_variants(Dtype dtype) {
           outer_of({2, 0}, {0}, dtype), outer_of({}, {}, dtype)};
 }
 
+// ---- einsum -----------------------------------------------------------------------------------------------
+
+/// The sum, written out: over all values of all labels that are not in the output. `labels` and `output` name every axis,
+/// those of an ellipsis too.
+Arrays einsum_reference(Dtype dtype, std::span<const Array> xs, const std::vector<std::string>& labels,
+                        const std::string& output) {
+  std::map<char, Index> lengths;
+  for (std::size_t i = 0; i < xs.size(); ++i)
+    for (std::size_t axis = 0; axis < labels[i].size(); ++axis)
+      if (Index& length = lengths.try_emplace(labels[i][axis], 1).first->second; xs[i].shape[axis] != 1)
+        length = xs[i].shape[axis];
+  std::string summed;
+  Shape shape, range;
+  for (char label : output) shape.push_back(lengths[label]);
+  for (const auto& [label, length] : lengths)
+    if (output.find(label) == std::string::npos) {
+      summed += label;
+      range.push_back(length);
+    }
+  std::vector<Shape> terms;
+  for_each_position(range, [&](const Shape& p) { terms.push_back(p); });
+  const std::string all = output + summed;
+  return contracted(dtype, shape, static_cast<Index>(terms.size()), [&](const Shape& p, Index k) {
+    const Shape values = concatenated(p, terms[static_cast<std::size_t>(k)]);
+    Real product = 1;
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      Shape position = xs[i].shape;
+      for (std::size_t axis = 0; axis < position.size(); ++axis)
+        position[axis] = position[axis] == 1 ? 0 : values[all.find(labels[i][axis])];
+      product *= xs[i](position);
+    }
+    return product;
+  });
+}
+
+std::vector<Variant> einsum_variants(Dtype dtype) {
+  const auto of = [&](const std::string& subscripts, const std::vector<Shape>& shapes,
+                      const std::vector<std::string>& labels, const std::string& output) {
+    std::vector<Input> inputs;
+    std::string name = subscripts;
+    for (const Shape& shape : shapes) {
+      inputs.push_back({dtype, shape, entries});
+      name += " " + shape.str();
+    }
+    return Variant{
+        .name = name,
+        .inputs = inputs,
+        .call = [subscripts](auto xs) { return einsum(subscripts, std::vector<Tensor>(xs.begin(), xs.end())); },
+        .reference = [=](auto xs) { return einsum_reference(dtype, xs, labels, output); }};
+  };
+  std::vector<Variant> variants = {of("bij,bjk->bik", {{2, 2, 3}, {2, 3, 2}}, {"bij", "bjk"}, "bik"),
+                                   of("ij,jk", {{2, 3}, {3, 2}}, {"ij", "jk"}, "ik"),
+                                   of("ba", {{2, 3}}, {"ba"}, "ab"),
+                                   of("ij->", {{2, 3}}, {"ij"}, ""),
+                                   of("ii", {{3, 3}}, {"ii"}, ""),
+                                   of("iij->ji", {{2, 2, 3}}, {"iij"}, "ji"),
+                                   of("i,i->i", {{3}, {3}}, {"i", "i"}, "i"),
+                                   of("i,j->ji", {{2}, {3}}, {"i", "j"}, "ji"),
+                                   of("ijk,kjl->il", {{2, 2, 3}, {3, 2, 2}}, {"ijk", "kjl"}, "il"),
+                                   of("ij,jk,kl->il", {{2, 3}, {3, 2}, {2, 3}}, {"ij", "jk", "kl"}, "il"),
+                                   of("i,ij,j", {{2}, {2, 3}, {3}}, {"i", "ij", "j"}, ""),
+                                   of("ij,k->j", {{2, 3}, {2}}, {"ij", "k"}, "j"),
+                                   of("...ij,...jk->...ik", {{2, 2, 3}, {3, 2}}, {"eij", "jk"}, "eik"),
+                                   of("i...,...i", {{2, 3}, {2, 3, 2}}, {"if", "efi"}, "ef"),
+                                   of("...,...->...", {{2, 1}, {3}}, {"ef", "f"}, "ef"),
+                                   of(" i j , j -> i ", {{2, 3}, {3}}, {"ij", "j"}, "i"),
+                                   of("ij,ij->ij", {{2, 3}, {1, 3}}, {"ij", "ij"}, "ij"),
+                                   of("ij,jk->ik", {{2, 1}, {3, 2}}, {"ij", "jk"}, "ik"),
+                                   of("ij,jk->ik", {{2, 0}, {0, 3}}, {"ij", "jk"}, "ik"),
+                                   of("ij,j->i", {{0, 3}, {3}}, {"ij", "j"}, "i"),
+                                   of(",i->i", {{}, {3}}, {"", "i"}, "i"),
+                                   of("", {{}}, {""}, "")};
+  for (Dtype other : number_dtypes) {
+    if (other == dtype) continue;
+    variants.push_back({.name = std::string("with ") + stave::name_of(other),
+                        .inputs = {{dtype, {2, 3}, entries}, {other, {3, 2}, entries}},
+                        .call = [](auto xs) { return einsum("ij,jk->ik", xs[0], xs[1]); },
+                        .reference =
+                            [result = promoted(dtype, other)](auto xs) {
+                              return einsum_reference(result, xs, {"ij", "jk"}, "ik");
+                            }});
+  }
+  return variants;
+}
+
 }  // namespace
 
 void add_contract_rows(std::vector<Row>& rows) {
   rows.push_back({.name = "matmul", .dtypes = number_dtypes, .variants = matmul_variants, .bitwise = false});
   rows.push_back({.name = "tensordot", .dtypes = number_dtypes, .variants = tensordot_variants, .bitwise = false});
+  rows.push_back({.name = "einsum", .dtypes = number_dtypes, .variants = einsum_variants, .bitwise = false});
   rows.push_back({.name = "outer", .dtypes = all_dtypes, .variants = outer_variants});
 }
 

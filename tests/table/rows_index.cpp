@@ -182,6 +182,96 @@ std::vector<Variant> one_hot_variants(Dtype dtype) {
   return variants;
 }
 
+// ---- dynamic_slice, dynamic_update_slice ------------------------------------------------------------------
+
+/// Starts of slices of these sizes, one for each axis: what none of the axes refuses, of both signs where the dtype has two.
+Input starts(Dtype dtype, const Shape& shape, const Shape& sizes) {
+  Index room = 100, shortest = 100, largest = 0;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    room = std::min(room, shape[axis] - sizes[axis]);
+    shortest = std::min(shortest, shape[axis]);
+    largest = std::max(largest, sizes[axis]);
+  }
+  std::vector<Real> choices;
+  for (Index start = 0; start <= room; ++start) choices.push_back(static_cast<Real>(start));
+  const bool is_signed = dtype == int32 || dtype == int64;
+  for (Index start = std::max<Index>(largest, 1); is_signed && start <= shortest; ++start)
+    choices.push_back(-static_cast<Real>(start));
+  return {dtype, {shape.rank()}, {.choices = choices}};
+}
+
+/// The position in x of position p of the slice.
+Shape in_slice(const Array& begin, const Shape& shape, Shape p) {
+  for (std::size_t axis = 0; axis < p.size(); ++axis) p[axis] += from_end(begin.values[axis], shape[axis]);
+  return p;
+}
+
+Variant dynamic_slice_of(Dtype dtype, const Shape& shape, const Shape& sizes, Dtype index_dtype) {
+  return {.name = sizes.str() + " of " + shape.str() + " at " + stave::name_of(index_dtype),
+          .inputs = {{dtype, shape}, starts(index_dtype, shape, sizes)},
+          .call = [sizes](auto xs) { return dynamic_slice(xs[0], xs[1], sizes); },
+          .reference =
+              [=](auto xs) {
+                return Arrays{make(dtype, sizes, [&](const Shape& p) { return xs[0](in_slice(xs[1], shape, p)); })};
+              }};
+}
+
+// One index for each axis: tensors of two dtypes, and a C++ integer.
+Variant dynamic_slice_at_numbers(Dtype dtype) {
+  return {.name = "at single indices",
+          .inputs = {{dtype, {4, 3, 5}}, {uint8, {}, {0, 2}}, {int64, {}, {-3, 3}}},
+          .call =
+              [](auto xs) {
+                return dynamic_slice(xs[0], {xs[1], -2, xs[2]}, {2, 2, 1});
+              },
+          .reference =
+              [=](auto xs) {
+                return Arrays{make(dtype, {2, 2, 1}, [&](const Shape& p) {
+                  return xs[0](
+                      Shape(p[0] + static_cast<Index>(xs[1].values[0]), p[1] + 1, p[2] + from_end(xs[2].values[0], 5)));
+                })};
+              }};
+}
+
+std::vector<Variant> dynamic_slice_variants(Dtype dtype) {
+  std::vector<Variant> variants = {dynamic_slice_of(dtype, {4, 5}, {2, 3}, int32),
+                                   dynamic_slice_of(dtype, {6}, {2}, int64),
+                                   dynamic_slice_of(dtype, {3, 2, 4}, {1, 2, 2}, int32),
+                                   dynamic_slice_of(dtype, {3, 4}, {3, 4}, int32),
+                                   dynamic_slice_of(dtype, {3, 4}, {2, 0}, int32),
+                                   dynamic_slice_of(dtype, {0, 3}, {0, 2}, int32),
+                                   dynamic_slice_of(dtype, {}, {}, int32),
+                                   dynamic_slice_at_numbers(dtype)};
+  for (Dtype index_dtype : index_dtypes) variants.push_back(dynamic_slice_of(dtype, {5}, {2}, index_dtype));
+  return variants;
+}
+
+Variant dynamic_update_slice_of(Dtype dtype, const Shape& shape, Input update, Dtype index_dtype) {
+  const Dtype result = promoted(dtype, update.dtype);
+  return {.name = update.shape.str() + " of " + stave::name_of(update.dtype) + " into " + shape.str() + " at " +
+                  stave::name_of(index_dtype),
+          .inputs = {{dtype, shape}, update, starts(index_dtype, shape, update.shape)},
+          .call = [](auto xs) { return dynamic_update_slice(xs[0], xs[1], xs[2]); },
+          .reference =
+              [=](auto xs) {
+                Array y = mapped(result, xs[0], [](Real v) { return v; });
+                for_each_position(xs[1].shape, [&](const Shape& p) { y(in_slice(xs[2], shape, p)) = xs[1](p); });
+                return Arrays{mapped(result, y, [](Real v) { return v; })};
+              }};
+}
+
+std::vector<Variant> dynamic_update_slice_variants(Dtype dtype) {
+  const auto of = [&](const Shape& shape, const Shape& sizes, Dtype index_dtype) {
+    return dynamic_update_slice_of(dtype, shape, {dtype, sizes}, index_dtype);
+  };
+  std::vector<Variant> variants = {of({4, 5}, {2, 3}, int32), of({3, 2, 4}, {1, 2, 2}, int64),
+                                   of({3, 4}, {3, 4}, int32), of({3, 4}, {2, 0}, int32),
+                                   of({0, 3}, {0, 2}, int32), of({}, {}, int32)};
+  for (Dtype index_dtype : index_dtypes) variants.push_back(of({5}, {2}, index_dtype));
+  for (Dtype other : all_dtypes) variants.push_back(dynamic_update_slice_of(dtype, {3, 4}, {other, {2, 2}}, int32));
+  return variants;
+}
+
 }  // namespace
 
 void add_index_rows(std::vector<Row>& rows) {
@@ -190,6 +280,9 @@ void add_index_rows(std::vector<Row>& rows) {
       {.name = "take_along_axis", .dtypes = all_dtypes, .variants = take_along_axis_variants, .accuracy = 0});
   rows.push_back({.name = "gather", .dtypes = all_dtypes, .variants = gather_variants, .accuracy = 0});
   rows.push_back({.name = "scatter_add", .dtypes = number_dtypes, .variants = scatter_add_variants});
+  rows.push_back({.name = "dynamic_slice", .dtypes = all_dtypes, .variants = dynamic_slice_variants, .accuracy = 0});
+  rows.push_back(
+      {.name = "dynamic_update_slice", .dtypes = all_dtypes, .variants = dynamic_update_slice_variants, .accuracy = 1});
   rows.push_back({.name = "one_hot", .dtypes = index_dtypes, .variants = one_hot_variants, .accuracy = 0});
 }
 

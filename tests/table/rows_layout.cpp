@@ -11,18 +11,6 @@ namespace table {
 
 namespace {
 
-/// The position in the input that a position of the result shows.
-using Source = std::function<Shape(const Shape&)>;
-
-Variant view_of(const std::string& name, Dtype dtype, const Shape& shape, std::function<Tensor(const Tensor&)> call,
-                const Shape& result, Source source) {
-  return {.name = name + shape.str(),
-          .inputs = {{dtype, shape}},
-          .call = [call](auto xs) { return call(xs[0]); },
-          .reference =
-              [=](auto xs) { return Arrays{make(dtype, result, [&](const Shape& p) { return xs[0](source(p)); })}; }};
-}
-
 /// The same elements in row-major order, in another shape.
 Variant relabelled(const std::string& name, Dtype dtype, const Shape& shape, std::function<Tensor(const Tensor&)> call,
                    const Shape& result) {
@@ -33,14 +21,6 @@ Variant relabelled(const std::string& name, Dtype dtype, const Shape& shape, std
               [=](auto xs) {
                 return Arrays{{dtype, result, xs[0].values}};
               }};
-}
-
-Variant refused(const std::string& name, Dtype dtype, const Shape& shape, std::function<Tensor(const Tensor&)> call,
-                const std::string& words) {
-  return {.name = name + shape.str(),
-          .inputs = {{dtype, shape}},
-          .call = [call](auto xs) { return call(xs[0]); },
-          .refusal = words};
 }
 
 // ---- shapes -----------------------------------------------------------------------------------------------
@@ -157,8 +137,19 @@ std::vector<Variant> moveaxis_variants(Dtype dtype) {
     return permuted(std::to_string(source) + " to " + std::to_string(destination) + " ", dtype, shape, order,
                     [=](const Tensor& x) { return moveaxis(x, source, destination); });
   };
-  return {from(0, 2, {2, 3, 2}, {1, 2, 0}), from(-1, 0, {2, 3, 1}, {2, 0, 1}), from(1, -1, {2, 3, 2}, {0, 2, 1}),
+  return {from(0, 2, {2, 3, 2}, {1, 2, 0}),
+          from(-1, 0, {2, 3, 1}, {2, 0, 1}),
+          from(1, -1, {2, 3, 2}, {0, 2, 1}),
           from(0, 1, {0, 3}, {1, 0}),
+          permuted("0 and 1 to -1 and 0 ", dtype, {2, 3, 2}, {1, 2, 0},
+                   [](const Tensor& x) {
+                     return moveaxis(x, {0, 1}, {-1, 0});
+                   }),
+          permuted("3 and 0 to 1 and 2 ", dtype, {2, 3, 1, 4}, {1, 3, 0, 2},
+                   [](const Tensor& x) {
+                     return moveaxis(x, {3, 0}, {1, 2});
+                   }),
+          permuted("none ", dtype, {2, 3}, {0, 1}, [](const Tensor& x) { return moveaxis(x, Shape(), Shape()); }),
           refused(
               "", dtype, {}, [](const Tensor& x) { return moveaxis(x, 0, 0); }, "out of range")};
 }

@@ -112,7 +112,17 @@ STAVE_INLINE Vec<T> ceil(Vec<T> x) {
   Vec<T> r = rint(x);
   return copysign(select(r < x, r + Vec<T>(1), r), x);
 }
+template <class T>
+  requires is_real<T>
+STAVE_INLINE Vec<T> trunc(Vec<T> x) {
+  return copysign(floor(abs(x)), x);
+}
 #endif
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> trunc(Vec<T> x) {
+  return x;
+}
 template <class T>
   requires(!is_real<T>)
 STAVE_INLINE Vec<T> floor(Vec<T> x) {
@@ -161,6 +171,9 @@ STAVE_FROM_SLEEF(log)
 STAVE_FROM_SLEEF(sin)
 STAVE_FROM_SLEEF(cos)
 STAVE_FROM_SLEEF(tan)
+STAVE_FROM_SLEEF(asin)
+STAVE_FROM_SLEEF(acos)
+STAVE_FROM_SLEEF(atan)
 
 #ifdef STAVE_HAVE_FMA
 /// 2^n for integers n in [-126, 127].
@@ -209,6 +222,57 @@ template <class T>
 STAVE_INLINE Vec<T> tanh(Vec<T> x) {
   return select(is_tiny(x), x, sleef_tanh(x));
 }
+
+STAVE_INLINE F32 sleef_atanh(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(atanh)(x.raw))}; }
+STAVE_INLINE F64 sleef_atanh(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(atanh)(x.raw))}; }
+/// atanh x = x + x^3/3 + ...; SLEEF loses the last bits of tiny x.
+template <class T>
+STAVE_INLINE Vec<T> atanh(Vec<T> x) {
+  return select(is_tiny(x), x, sleef_atanh(x));
+}
+
+STAVE_INLINE F32 sleef_atan2(F32 y, F32 x) { return {F32::Raw(STAVE_SLEEF_F32(atan2)(y.raw, x.raw))}; }
+STAVE_INLINE F64 sleef_atan2(F64 y, F64 x) { return {F64::Raw(STAVE_SLEEF_F64(atan2)(y.raw, x.raw))}; }
+/// atan q = q - q^3/3 + ...; SLEEF loses bits of denormal results.
+template <class T>
+STAVE_INLINE Vec<T> atan2(Vec<T> y, Vec<T> x) {
+  Vec<T> quotient = y / x;
+  return select(is_tiny(quotient) & (x > Vec<T>(0)), quotient, sleef_atan2(y, x));
+}
+
+/// SLEEF's value y, or what stands for it for some x; what is `rare` libm computes, in the next wider float.
+#define STAVE_FROM_SLEEF_BUT(name, value, rare)                                                                    \
+  STAVE_INLINE F32 sleef_##name(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(name)(x.raw))}; }                        \
+  STAVE_INLINE F64 sleef_##name(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(name)(x.raw))}; }                        \
+  STAVE_INLINE float wide_##name(float x) { return static_cast<float>(__builtin_##name(static_cast<double>(x))); } \
+  STAVE_INLINE double wide_##name(double x) {                                                                      \
+    return static_cast<double>(__builtin_##name##l(static_cast<long double>(x)));                                  \
+  }                                                                                                                \
+  template <class T>                                                                                               \
+  STAVE_INLINE Vec<T> name(Vec<T> x) {                                                                             \
+    Vec<T> y = sleef_##name(x);                                                                                    \
+    y = value;                                                                                                     \
+    Mask<T> is_rare = rare;                                                                                        \
+    if (any(is_rare))                                                                                              \
+      for (int i = 0; i < Vec<T>::lanes; ++i)                                                                      \
+        if (is_rare.bits[i]) y.raw[i] = wide_##name(x.raw[i]);                                                     \
+    return y;                                                                                                      \
+  }
+// SLEEF's overflow early: the results do at 89.4 and 710.5.
+template <class T>
+STAVE_INLINE Mask<T> near_overflow_of_sinh(Vec<T> x) {
+  return (abs(x) > Vec<T>(sizeof(T) == 4 ? 88 : 709)) & (abs(x) < Vec<T>(sizeof(T) == 4 ? 90 : 711));
+}
+// SLEEF's are infinite where x^2 is.
+template <class T>
+STAVE_INLINE Vec<T> root_of_largest() {
+  return Vec<T>(sizeof(T) == 4 ? 0x1p63 : 0x1p511);
+}
+// sinh x = x + x^3/6 + ..., asinh x = x - x^3/6 + ...; SLEEF is a little more than 1 ulp off for tiny x.
+STAVE_FROM_SLEEF_BUT(sinh, select(is_tiny(x), x, y), near_overflow_of_sinh(x))
+STAVE_FROM_SLEEF_BUT(cosh, y, near_overflow_of_sinh(x))
+STAVE_FROM_SLEEF_BUT(asinh, select(is_tiny(x), x, y), abs(x) > root_of_largest<T>())
+STAVE_FROM_SLEEF_BUT(acosh, y, x > root_of_largest<T>())
 
 STAVE_INLINE F32 sleef_erf(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(erf)(x.raw))}; }
 STAVE_INLINE F64 sleef_erf(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(erf)(x.raw))}; }
@@ -346,6 +410,32 @@ STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
   if constexpr (static_cast<T>(-1) > 0) safe = select(b == zero, V(1), b);
   V r{a.raw % safe.raw};
   return select((r != zero) & ((r < zero) ^ (safe < zero)), r + safe, r);
+}
+
+// ---- floor_divide -----------------------------------------------------------------------------------------
+
+/// The quotient rounds to an integer or lies between two. If it is one, but by the remainder is closer to the integer
+/// above, it was rounded up (a quotient of floats never lies in the middle of two). From 2^24 (2^53) on it is what rounds.
+template <class T>
+  requires is_real<T>
+STAVE_INLINE Vec<T> floor_divide(Vec<T> a, Vec<T> b) {
+  Vec<T> quotient = a / b, whole = floor(quotient), r = abs(remainder(a, b));
+  Mask<T> rounded = (whole == quotient) & (abs(whole) <= Vec<T>(sizeof(T) == 4 ? 0x1p24 : 0x1p53));
+  rounded = rounded & ~(abs(b) - r > r);  // where both are infinite: -1 / inf rounds to -1
+  whole = select(rounded, whole - Vec<T>(1), whole);
+  return select(b == Vec<T>(0), quotient, select(isfinite(a), whole, a - a));
+}
+/// For integers. By 0 the answer is 0; INT_MIN / -1 would trap, and anything / -1 is its negative, which wraps.
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> floor_divide(Vec<T> a, Vec<T> b) {
+  using V = Vec<T>;
+  V zero(0), safe = select(b == zero, V(1), b);
+  if constexpr (static_cast<T>(-1) > 0) return select(b == zero, zero, V{a.raw / safe.raw});
+  safe = select(b == V(-1), V(1), safe);
+  V quotient{a.raw / safe.raw}, r = a - quotient * safe;
+  quotient = select((r != zero) & ((r < zero) ^ (safe < zero)), quotient - V(1), quotient);
+  return select(b == zero, zero, select(b == V(-1), -a, quotient));
 }
 
 // ---- integer pow ------------------------------------------------------------------------------------------

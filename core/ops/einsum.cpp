@@ -1,0 +1,321 @@
+// einsum: sums of products named by labels.
+//
+// Each operand first becomes one with every label once, and only labels that something else still needs: a label that
+// occurs twice in it is a diagonal, one that occurs nowhere else is summed. Then two operands at a time are contracted into
+// one by matmul, or multiplied where nothing is summed; the pair that is taken makes the operands smaller by most, or
+// larger by least: a greedy choice, which need not find the cheapest order of all.
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include <stave/core/fail.h>
+#include <stave/core/ops/contract.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/reduce.h>
+
+namespace stave {
+
+using stave_detail::fail;
+
+namespace {
+
+// A letter, or for an axis that an ellipsis stands for its place from the end: -1, -2, ...
+using Label = int;
+using Labels = std::vector<Label>;
+
+bool contains(const Labels& labels, Label label) {
+  return std::find(labels.begin(), labels.end(), label) != labels.end();
+}
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+// ---- the subscripts ---------------------------------------------------------------------------------------
+
+// What stands between two commas, or behind the arrow.
+struct Term {
+  Labels before, after;  // the ellipsis; without one, all are before
+  bool ellipsis = false;
+
+  std::size_t letters() const { return before.size() + after.size(); }
+  // All labels, for an ellipsis of so many axes.
+  Labels labels(std::size_t axes) const {
+    Labels result = before;
+    for (std::size_t i = axes; i > 0; --i) result.push_back(-static_cast<Label>(i));
+    result.insert(result.end(), after.begin(), after.end());
+    return result;
+  }
+};
+
+struct Subscripts {
+  std::string text;  // for errors
+  std::vector<Term> operands;
+  Term output;
+  bool has_output = false;
+};
+
+Term parsed_term(std::string_view term, const std::string& text) {
+  Term result;
+  for (std::size_t i = 0; i < term.size(); ++i) {
+    if (term[i] == ' ') continue;
+    if (is_letter(term[i])) {
+      (result.ellipsis ? result.after : result.before).push_back(term[i]);
+    } else if (term.substr(i, 3) == "...") {
+      if (result.ellipsis) fail<ShapeError>("einsum: \"{}\" has two ellipses in \"{}\"", text, term);
+      result.ellipsis = true;
+      i += 2;
+    } else {
+      fail<ShapeError>("einsum: '{}' in \"{}\" is no label: write letters, \"...\", \",\" and one \"->\"", term[i],
+                       text);
+    }
+  }
+  return result;
+}
+
+Subscripts parsed(std::string_view text) {
+  Subscripts result;
+  result.text = text;
+  const std::size_t arrow = text.find("->");
+  std::string_view inputs = text.substr(0, arrow);
+  for (;;) {
+    const std::size_t comma = inputs.find(',');
+    result.operands.push_back(parsed_term(inputs.substr(0, comma), result.text));
+    if (comma == std::string_view::npos) break;
+    inputs.remove_prefix(comma + 1);
+  }
+  result.has_output = arrow != std::string_view::npos;
+  if (result.has_output) result.output = parsed_term(text.substr(arrow + 2), result.text);
+  return result;
+}
+
+// The labels of each operand's axes. Throws if an operand has other axes than its term names.
+std::vector<Labels> labels_of(const Subscripts& subscripts, const std::vector<Tensor>& operands) {
+  if (subscripts.operands.size() != operands.size())
+    fail<ShapeError>("einsum: \"{}\" names {} operands, but there are {}", subscripts.text, subscripts.operands.size(),
+                     operands.size());
+  std::vector<Labels> result;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Term& term = subscripts.operands[i];
+    const Shape& shape = operands[i].shape();
+    if (shape.size() < term.letters() || (!term.ellipsis && shape.size() > term.letters()))
+      fail<ShapeError>("einsum: operand {} of shape {} has {} axes, but \"{}\" names {}{} of it", i, shape,
+                       shape.size(), subscripts.text, term.ellipsis ? "at least " : "", term.letters());
+    result.push_back(term.labels(shape.size() - term.letters()));
+  }
+  return result;
+}
+
+// Without an arrow: the axes of the ellipsis, then the letters that occur once, in the order of the alphabet.
+Labels implicit_output(const std::vector<Labels>& inputs, std::size_t ellipsis_axes) {
+  Labels all, once;
+  for (const Labels& labels : inputs) all.insert(all.end(), labels.begin(), labels.end());
+  std::sort(all.begin(), all.end());
+  for (Label label : all)
+    if (label > 0 && std::count(all.begin(), all.end(), label) == 1) once.push_back(label);
+  return Term{.before = {}, .after = once, .ellipsis = true}.labels(ellipsis_axes);
+}
+
+Labels output_labels(const Subscripts& subscripts, const std::vector<Labels>& inputs) {
+  std::size_t ellipsis_axes = 0;
+  Labels all;
+  for (const Labels& labels : inputs) {
+    all.insert(all.end(), labels.begin(), labels.end());
+    const auto axes = std::count_if(labels.begin(), labels.end(), [](Label label) { return label < 0; });
+    ellipsis_axes = std::max(ellipsis_axes, static_cast<std::size_t>(axes));
+  }
+  if (!subscripts.has_output) return implicit_output(inputs, ellipsis_axes);
+  if (ellipsis_axes > 0 && !subscripts.output.ellipsis)
+    fail<ShapeError>("einsum: the output of \"{}\" lacks the ellipsis: its axes are not summed", subscripts.text);
+  const Labels result = subscripts.output.labels(subscripts.output.ellipsis ? ellipsis_axes : 0);
+  for (Label label : result) {
+    if (std::count(result.begin(), result.end(), label) > 1)
+      fail<ShapeError>("einsum: label {} occurs twice in the output of \"{}\"", static_cast<char>(label),
+                       subscripts.text);
+    if (!contains(all, label))
+      fail<ShapeError>("einsum: label {} of the output occurs in no operand of \"{}\"", static_cast<char>(label),
+                       subscripts.text);
+  }
+  return result;
+}
+
+// ---- the sum ----------------------------------------------------------------------------------------------
+
+// An operand, or what some of them have become: a label for each axis.
+struct Factor {
+  Tensor value;
+  Labels labels;
+
+  Index length(Label label) const {
+    return value.shape()[static_cast<std::size_t>(std::find(labels.begin(), labels.end(), label) - labels.begin())];
+  }
+  // With its axes in the order of these labels, which are all that it has.
+  Tensor ordered(const Labels& order) const {
+    Shape axes;
+    for (Label label : order) axes.push_back(std::find(labels.begin(), labels.end(), label) - labels.begin());
+    return permute_dims(value, axes);
+  }
+};
+
+std::string described(Label label) {
+  return label > 0 ? fmt::format("label {}", static_cast<char>(label)) : fmt::format("axis {} of the ellipsis", label);
+}
+
+// Throws where a label has two lengths. As in NumPy, one of 1 goes with every other, but not within one operand.
+void check_lengths(const std::vector<Factor>& factors, const std::string& text) {
+  for (std::size_t i = 0; i < factors.size(); ++i)
+    for (std::size_t axis = 0; axis < factors[i].labels.size(); ++axis)
+      for (std::size_t j = 0; j <= i; ++j) {
+        const Label label = factors[i].labels[axis];
+        if (!contains(factors[j].labels, label)) continue;
+        const Index first = factors[j].length(label), here = factors[i].value.shape()[axis];
+        if (first != here && (i == j || (first != 1 && here != 1)))
+          fail<ShapeError>(
+              "einsum: {} has length {} in operand {} of shape {}, but {} in operand {} of shape {} (\"{}\")",
+              described(label), first, j, factors[j].value.shape(), here, i, factors[i].value.shape(), text);
+      }
+}
+
+// Without the axes of length 1 whose label is longer elsewhere: they repeat.
+Factor without_repeating_axes(const Factor& factor, const std::vector<Factor>& all) {
+  Factor result{factor.value, {}};
+  Shape dropped;
+  for (std::size_t axis = 0; axis < factor.labels.size(); ++axis) {
+    const Label label = factor.labels[axis];
+    const bool repeats =
+        factor.value.shape()[axis] == 1 && std::any_of(all.begin(), all.end(), [&](const Factor& other) {
+          return contains(other.labels, label) && other.length(label) != 1;
+        });
+    if (repeats) dropped.push_back(static_cast<Index>(axis));
+    else result.labels.push_back(label);
+  }
+  if (!dropped.empty()) result.value = squeeze(factor.value, dropped);
+  return result;
+}
+
+// With every label once: what carries a label twice is read along the diagonal.
+void take_diagonals(Factor& factor) {
+  for (std::size_t i = 0; i < factor.labels.size();) {
+    const Label label = factor.labels[i];
+    const auto again =
+        std::find(factor.labels.begin() + static_cast<std::ptrdiff_t>(i) + 1, factor.labels.end(), label);
+    if (again == factor.labels.end()) {
+      ++i;
+      continue;
+    }
+    factor.value = diagonal(factor.value, 0, static_cast<Index>(i), again - factor.labels.begin());
+    factor.labels.erase(again);
+    factor.labels.erase(factor.labels.begin() + static_cast<std::ptrdiff_t>(i));
+    factor.labels.push_back(label);
+  }
+}
+
+// Summed over what nothing else needs.
+void sum_alone(Factor& factor, const Labels& needed) {
+  Shape axes;
+  Labels kept;
+  for (std::size_t axis = 0; axis < factor.labels.size(); ++axis) {
+    if (contains(needed, factor.labels[axis])) kept.push_back(factor.labels[axis]);
+    else axes.push_back(static_cast<Index>(axis));
+  }
+  if (axes.empty()) return;
+  factor.value = astype(sum(factor.value, axes), factor.value.dtype());
+  factor.labels = kept;
+}
+
+// The labels of the output, and of all factors but i and j.
+Labels needed_beside(const std::vector<Factor>& factors, std::size_t i, std::size_t j, const Labels& output) {
+  Labels needed = output;
+  for (std::size_t k = 0; k < factors.size(); ++k)
+    if (k != i && k != j) needed.insert(needed.end(), factors[k].labels.begin(), factors[k].labels.end());
+  return needed;
+}
+
+// How the labels of two factors take part in their product.
+struct Roles {
+  Labels shared, left, right;  // in both and in the result; in one
+  Labels summed;               // in both, and needed no more
+  Roles(const Factor& a, const Factor& b, const Labels& needed) {
+    for (Label label : a.labels)
+      (!contains(b.labels, label) ? left : contains(needed, label) ? shared : summed).push_back(label);
+    for (Label label : b.labels)
+      if (!contains(a.labels, label)) right.push_back(label);
+  }
+};
+
+Labels joined(Labels first, const Labels& second, const Labels& third) {
+  first.insert(first.end(), second.begin(), second.end());
+  first.insert(first.end(), third.begin(), third.end());
+  return first;
+}
+
+Shape lengths_of(const Factor& factor, const Labels& labels) {
+  Shape lengths;
+  for (Label label : labels) lengths.push_back(factor.length(label));
+  return lengths;
+}
+
+Shape joined(Shape first, const Shape& second, const Shape& third) {
+  first.append(second.begin(), second.end());
+  first.append(third.begin(), third.end());
+  return first;
+}
+
+Factor product(const Factor& a, const Factor& b, const Roles& roles) {
+  const auto& [shared, left, right, summed] = roles;
+  const Shape batch = lengths_of(a, shared), rows = lengths_of(a, left), columns = lengths_of(b, right);
+  const Tensor x = a.ordered(joined(shared, left, summed)), y = b.ordered(joined(shared, summed, right));
+  const Labels labels = joined(shared, left, right);
+  if (summed.empty()) {
+    const Shape no_columns(std::vector<Index>(right.size(), 1)), no_rows(std::vector<Index>(left.size(), 1));
+    return {reshape(x, joined(batch, rows, no_columns)) * reshape(y, joined(batch, no_rows, columns)), labels};
+  }
+  const Index m = rows.elements(), k = lengths_of(a, summed).elements(), n = columns.elements();
+  const Tensor sums = matmul(reshape(x, joined(batch, {m}, {k})), reshape(y, joined(batch, {k}, {n})));
+  return {reshape(sums, joined(batch, rows, columns)), labels};
+}
+
+// By how many elements the product is larger than what it replaces.
+double growth(const Factor& a, const Factor& b, const Roles& roles) {
+  double size = 1;  // not an Index: a pair that nobody takes may have more elements than fit
+  for (Label label : roles.shared) size *= static_cast<double>(a.length(label));
+  for (Label label : roles.left) size *= static_cast<double>(a.length(label));
+  for (Label label : roles.right) size *= static_cast<double>(b.length(label));
+  return size - static_cast<double>(a.value.size()) - static_cast<double>(b.value.size());
+}
+
+void contract_best_pair(std::vector<Factor>& factors, const Labels& output) {
+  std::size_t first = 0, second = 1;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < factors.size(); ++i)
+    for (std::size_t j = i + 1; j < factors.size(); ++j) {
+      const double cost =
+          growth(factors[i], factors[j], {factors[i], factors[j], needed_beside(factors, i, j, output)});
+      if (cost < least) std::tie(least, first, second) = std::tuple(cost, i, j);
+    }
+  const Roles roles(factors[first], factors[second], needed_beside(factors, first, second, output));
+  factors[first] = product(factors[first], factors[second], roles);
+  factors.erase(factors.begin() + static_cast<std::ptrdiff_t>(second));
+}
+
+}  // namespace
+
+Tensor einsum(std::string_view subscripts, const std::vector<Tensor>& operands) {
+  const Subscripts terms = parsed(subscripts);
+  const std::vector<Labels> labels = labels_of(terms, operands);
+  const Labels output = output_labels(terms, labels);
+  Dtype dtype = operands[0].dtype();
+  for (const Tensor& operand : operands) dtype = promote(dtype, operand.dtype());
+  if (dtype == bool_) fail<DtypeError>("einsum: bool has no products to sum: convert to int32 with astype");
+
+  std::vector<Factor> all, factors;
+  for (std::size_t i = 0; i < operands.size(); ++i) all.push_back({astype(operands[i], dtype), labels[i]});
+  check_lengths(all, terms.text);
+  for (const Factor& factor : all) factors.push_back(without_repeating_axes(factor, all));
+  for (Factor& factor : factors) take_diagonals(factor);
+  for (std::size_t i = 0; i < factors.size(); ++i) sum_alone(factors[i], needed_beside(factors, i, i, output));
+  while (factors.size() > 1) contract_best_pair(factors, output);
+  return factors[0].ordered(output);
+}
+
+}  // namespace stave

@@ -1,0 +1,203 @@
+// Functions of layout.h that are composed of layout operations: parts moved, repeated, taken apart.
+
+#include <algorithm>
+#include <string>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/index.h>
+#include <stave/core/ops/layout.h>
+
+namespace stave {
+
+using stave_detail::fail;
+
+namespace {
+
+// Entries first, ..., first + count - 1 along an axis.
+Tensor entries(const Tensor& x, int axis, Index first, Index count) {
+  Shape starts(std::vector<Index>(x.shape().size(), 0)), steps(std::vector<Index>(x.shape().size(), 1));
+  Shape lengths = x.shape();
+  starts[static_cast<std::size_t>(axis)] = first;
+  lengths[static_cast<std::size_t>(axis)] = count;
+  return apply(op_slice, {x}, make_intrusive<SliceAttributes>(std::move(starts), std::move(lengths), std::move(steps)));
+}
+
+Tensor rolled(const Tensor& x, Index shift, int axis) {
+  const Index length = x.shape(axis);
+  if (length == 0 || shift % length == 0) return x;
+  const Index moved = (shift % length + length) % length;  // so many of the last entries come first
+  return concat({entries(x, axis, length - moved, moved), entries(x, axis, 0, length - moved)}, axis);
+}
+
+Shape normalized(const Shape& axes, int rank, const char* operation) {
+  Shape result = axes;
+  for (Index& axis : result) axis = normalize_axis(axis, rank, operation);
+  return result;
+}
+
+}  // namespace
+
+Tensor moveaxis(const Tensor& x, const Shape& sources, const Shape& destinations) {
+  if (sources.size() != destinations.size())
+    fail<ShapeError>("moveaxis: {} sources {} for {} destinations {}", sources.size(), sources, destinations.size(),
+                     destinations);
+  const Shape from = normalized(sources, x.rank(), "moveaxis"), to = normalized(destinations, x.rank(), "moveaxis");
+  Shape order(std::vector<Index>(x.shape().size(), -1));  // the axis of x at each place of the result
+  std::vector<bool> moved(x.shape().size());
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const auto source = static_cast<std::size_t>(from[i]), destination = static_cast<std::size_t>(to[i]);
+    if (moved[source] || order[destination] != -1)
+      fail<ShapeError>("moveaxis: an axis is given twice in {} to {}", sources, destinations);
+    moved[source] = true;
+    order[destination] = from[i];
+  }
+  Index next = 0;
+  for (Index& axis : order) {
+    if (axis != -1) continue;
+    while (moved[static_cast<std::size_t>(next)]) ++next;
+    axis = next++;
+  }
+  return permute_dims(x, order);
+}
+
+Tensor diagonal(const Tensor& x, Index offset, Index axis1, Index axis2) {
+  if (x.rank() < 2) fail<ShapeError>("diagonal: shape {} has fewer than 2 axes", x.shape());
+  const int rows_axis = normalize_axis(axis1, x.rank(), "diagonal"),
+            columns_axis = normalize_axis(axis2, x.rank(), "diagonal");
+  if (rows_axis == columns_axis)
+    fail<ShapeError>("diagonal: axes {} and {} of shape {} are the same", axis1, axis2, x.shape());
+  const Tensor matrices = moveaxis(x, {rows_axis, columns_axis}, {-2, -1});
+  const Index rows = matrices.shape(-2), columns = matrices.shape(-1);
+  const Index first_row = offset < 0 ? (offset <= -rows ? rows : -offset) : 0;
+  const Index first_column = offset > 0 ? std::min(offset, columns) : 0;
+  const Index length = std::min(rows - first_row, columns - first_column);
+  // From one element of the diagonal to the next it is a row and a column more.
+  Shape flat = matrices.shape();
+  flat.pop_back();
+  flat.back() = rows * columns;
+  Shape starts(std::vector<Index>(flat.size(), 0)), steps(std::vector<Index>(flat.size(), 1)), lengths = flat;
+  starts.back() = length > 0 ? first_row * columns + first_column : 0;
+  steps.back() = columns + 1;
+  lengths.back() = length;
+  return apply(op_slice, {reshape(matrices, flat)},
+               make_intrusive<SliceAttributes>(std::move(starts), std::move(lengths), std::move(steps)));
+}
+
+Tensor trace(const Tensor& x, Index offset, Index axis1, Index axis2) {
+  if (x.rank() < 2) fail<ShapeError>("trace: shape {} has fewer than 2 axes", x.shape());
+  return sum(diagonal(x, offset, axis1, axis2), -1);
+}
+
+Tensor diff(const Tensor& x, Index n, Index axis) {
+  if (n < 0) fail<ShapeError>("diff: taken {} times", n);
+  const int along = normalize_axis(axis, x.rank(), "diff");
+  Tensor result = x;
+  for (; n > 0 && result.shape(along) > 0; --n) {
+    const Index left = result.shape(along) - 1;
+    const Tensor next = entries(result, along, 1, left), here = entries(result, along, 0, left);
+    result = x.dtype() == bool_ ? not_equal(next, here) : subtract(next, here);
+  }
+  return result;
+}
+
+Tensor roll(const Tensor& x, Index shift) { return reshape(rolled(reshape(x, {-1}), shift, 0), x.shape()); }
+
+Tensor roll(const Tensor& x, Index shift, Index axis) {
+  return rolled(x, shift, normalize_axis(axis, x.rank(), "roll"));
+}
+
+Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes) {
+  if (shifts.size() != axes.size() && shifts.size() != 1 && axes.size() != 1)
+    fail<ShapeError>("roll: {} shifts {} for {} axes {}: give one for each, or one for all", shifts.size(), shifts,
+                     axes.size(), axes);
+  const Shape along = normalized(axes, x.rank(), "roll");
+  Shape totals(std::vector<Index>(x.shape().size(), 0));  // an axis that is named again is rolled again
+  for (std::size_t i = 0; i < std::max(shifts.size(), along.size()); ++i) {
+    const auto axis = static_cast<std::size_t>(along[along.size() == 1 ? 0 : i]);
+    const Index length = std::max<Index>(x.shape()[axis], 1);
+    totals[axis] = (totals[axis] + shifts[shifts.size() == 1 ? 0 : i] % length) % length;
+  }
+  Tensor result = x;
+  for (int axis = 0; axis < x.rank(); ++axis) result = rolled(result, totals[static_cast<std::size_t>(axis)], axis);
+  return result;
+}
+
+// [d] -> [1, d] -> [count, d] -> [count * d], for every axis at once.
+Tensor tile(const Tensor& x, const Shape& counts) {
+  for (Index count : counts)
+    if (count < 0) fail<ShapeError>("tile: counts {} have a negative one", counts);
+  const std::size_t rank = std::max(counts.size(), x.shape().size());
+  Shape apart, repeated, together;
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    const std::size_t ahead_of_x = rank - x.shape().size(), ahead_of_counts = rank - counts.size();
+    const Index length = axis < ahead_of_x ? 1 : x.shape()[axis - ahead_of_x];
+    const Index count = axis < ahead_of_counts ? 1 : counts[axis - ahead_of_counts];
+    for (Index one_or_length : {Index{1}, length}) apart.push_back(one_or_length);
+    for (Index count_or_length : {count, length}) repeated.push_back(count_or_length);
+    together.push_back(count * length);
+  }
+  return reshape(broadcast_to(reshape(x, apart), repeated), together);
+}
+
+Tensor repeat(const Tensor& x, Index count) { return repeat(reshape(x, {-1}), count, 0); }
+
+// [..., d, ...] -> [..., d, 1, ...] -> [..., d, count, ...] -> [..., d * count, ...]
+Tensor repeat(const Tensor& x, Index count, Index axis) {
+  if (count < 0) fail<ShapeError>("repeat: the count {} is negative", count);
+  const int along = normalize_axis(axis, x.rank(), "repeat");
+  const Tensor apart = expand_dims(x, along + 1);
+  Shape repeated = apart.shape(), together = x.shape();
+  repeated[static_cast<std::size_t>(along) + 1] = count;
+  together[static_cast<std::size_t>(along)] *= count;
+  return reshape(broadcast_to(apart, repeated), together);
+}
+
+Tensor repeat(const Tensor& x, const std::vector<Index>& counts) { return repeat(reshape(x, {-1}), counts, 0); }
+
+Tensor repeat(const Tensor& x, const std::vector<Index>& counts, Index axis) {
+  const int along = normalize_axis(axis, x.rank(), "repeat");
+  if (static_cast<Index>(counts.size()) != x.shape(along))
+    fail<ShapeError>("repeat: {} counts for axis {} of shape {}: give one for each of its {} entries, or one for all",
+                     counts.size(), along, x.shape(), x.shape(along));
+  std::vector<Index> sources;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] < 0) fail<ShapeError>("repeat: the count {} of entry {} is negative", counts[i], i);
+    sources.insert(sources.end(), static_cast<std::size_t>(counts[i]), static_cast<Index>(i));
+  }
+  return take(x, from(sources, x.device()), along);
+}
+
+std::vector<Tensor> unstack(const Tensor& x, Index axis) {
+  if (x.rank() == 0) fail<ShapeError>("unstack: a tensor of rank 0 has no axis to take apart");
+  const int along = normalize_axis(axis, x.rank(), "unstack");
+  Shape shape = x.shape();
+  shape.erase(shape.begin() + along);
+  std::vector<Tensor> parts;
+  for (Index i = 0; i < x.shape(along); ++i) parts.push_back(reshape(entries(x, along, i, 1), shape));
+  return parts;
+}
+
+std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view indexing) {
+  if (indexing != "xy" && indexing != "ij")
+    fail<ShapeError>("meshgrid: the indexing \"{}\" is neither \"xy\" nor \"ij\"", indexing);
+  Shape order;  // the axis of the grids along which each input runs
+  for (std::size_t i = 0; i < xs.size(); ++i) order.push_back(static_cast<Index>(i));
+  if (indexing == "xy" && xs.size() > 1) std::swap(order[0], order[1]);
+  Shape grid = order;
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    if (xs[i].rank() > 1) fail<ShapeError>("meshgrid: input {} of shape {} has more than 1 axis", i, xs[i].shape());
+    grid[static_cast<std::size_t>(order[i])] = xs[i].size();
+  }
+  std::vector<Tensor> grids;
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    Shape along(std::vector<Index>(xs.size(), 1));
+    along[static_cast<std::size_t>(order[i])] = xs[i].size();
+    grids.push_back(broadcast_to(reshape(xs[i], along), grid));
+  }
+  return grids;
+}
+
+}  // namespace stave

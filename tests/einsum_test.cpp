@@ -1,0 +1,145 @@
+// einsum: values against NumPy, which operations it performs and how much memory it takes, the texts of its errors. Every
+// dtype, layout and transform: tests/table.
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace einsum_test {
+
+using namespace stave;
+using namespace stave_test;
+using testing::ElementsAre;
+using testing::ThrowsMessage;
+
+using T = const Tensor&;
+
+Tensor counting(const Shape& shape) { return reshape(arange(shape.elements()), shape); }
+const Tensor a = counting({2, 3}), b = counting({3, 4}), c = counting({3, 3});
+
+TEST(Einsum, AsNumpy) {
+  const Tensor ab = tensor({{20, 23, 26, 29}, {56, 68, 80, 92}});
+  EXPECT_THAT(einsum("ij,jk->ik", a, b), Equals(ab));
+  EXPECT_THAT(einsum("ij,jk", a, b), Equals(ab));
+  EXPECT_THAT(einsum("Ba,aC", a, b), Equals(ab));  // capitals come first
+  EXPECT_THAT(einsum("ij,jk->ki", a, b), Equals(transpose(ab)));
+  EXPECT_THAT(einsum("ij,kj->ik", a, c), Equals(tensor({{5, 14, 23}, {14, 50, 86}})));
+  EXPECT_THAT(einsum("ii", c), Equals(tensor(12)));
+  EXPECT_THAT(einsum("ii->i", c), Equals(tensor({0, 4, 8})));
+  EXPECT_THAT(einsum("ba", a), Equals(transpose(a)));
+  EXPECT_THAT(einsum("ij->j", a), Equals(tensor({3, 5, 7})));
+  EXPECT_THAT(einsum("i,j->ij", arange(2), arange(3)), Equals(tensor({{0, 0, 0}, {0, 1, 2}})));
+  EXPECT_THAT(einsum("...ij,...jk", counting({2, 2, 3}), counting({3, 2})),
+              Equals(tensor({{{10, 13}, {28, 40}}, {{46, 67}, {64, 94}}})));
+  EXPECT_EQ(einsum("i...,...j->...ji", zeros({2, 5}), zeros({4, 5, 3})).shape(), Shape(4, 5, 3, 2));
+  EXPECT_THAT(einsum("i,i", ones({1}), tensor({1., 2., 4.})), Equals(tensor(7.)));  // a length of 1 repeats
+  EXPECT_EQ(einsum("ij->...ij", a).shape(), Shape(2, 3));
+  EXPECT_THAT(einsum(",", tensor(2), tensor(3.)), Equals(tensor(6.)));
+  EXPECT_THAT(einsum("ij->i", tensor({{200, 100}}, uint8)), Equals(tensor({44}, uint8)));  // dtypes stay, and wrap
+}
+
+struct Recorder : Handler {
+  std::vector<std::string> performed;
+  Outputs handle(Call& call) override {
+    performed.push_back(call.op().name);
+    return perform(std::move(call));
+  }
+};
+
+TEST(Einsum, IsMatmulAndViews) {
+  const auto operations = [](const char* subscripts, const std::vector<Tensor>& xs) {
+    Recorder recorder;
+    with(recorder, [&] { einsum(subscripts, xs); });
+    return recorder.performed;
+  };
+  EXPECT_THAT(operations("ij,jk->ik", {a, b}), ElementsAre("matmul"));
+  EXPECT_THAT(operations("bij,bjk->bik", {ones({5, 2, 3}), ones({5, 3, 2})}), ElementsAre("matmul"));
+  EXPECT_THAT(operations("ij,kj->ik", {a, c}), ElementsAre("permute_dims", "matmul"));
+  EXPECT_THAT(operations("ij->ji", {a}), ElementsAre("permute_dims"));
+  EXPECT_THAT(operations("i,i->i", {arange(3), arange(3)}), ElementsAre("multiply"));
+  EXPECT_THAT(operations("ii->i", {c}), ElementsAre("reshape", "slice"));
+  EXPECT_EQ(einsum("ii->i", c).node().storage, c.node().storage);
+}
+
+// From the left, [n, 1] x [1, n] x [n, 1] would need n^2 elements; from the right it needs 1.
+TEST(Einsum, KeepsIntermediateResultsSmall) {
+  const Tensor column = ones({1000, 1}), row = ones({1, 1000});
+  const auto largest_of = [](const char* subscripts, const std::vector<Tensor>& xs) {
+    struct Largest : Handler {
+      Index size = 0;
+      Outputs handle(Call& call) override {
+        size = std::max(size, call.abstract_outputs()[0].shape.elements());
+        return perform(std::move(call));
+      }
+    } largest;
+    with(largest, [&] { einsum(subscripts, xs); });
+    return largest.size;
+  };
+  EXPECT_LE(largest_of("ij,jk,kl->il", {column, row, column}), 1000);
+  EXPECT_LE(largest_of("ij,kl,jk->il", {column, column, row}), 1000);
+  EXPECT_LE(largest_of("i,j,i,j->", {ones({1000}), ones({1000}), ones({1000}), ones({1000})}), 1000);
+  EXPECT_LE(largest_of("ij,k->ij", {ones({50, 20}), ones({1000})}), 1000);  // k is summed alone
+  EXPECT_THAT(einsum("ij,jk,kl->il", column, row, column), Equals(full({1000, 1}, 1000.)));
+}
+
+TEST(Einsum, Differentiates) {
+  const Tensor x = tensor({1., 2.}), m = tensor({{1., 2.}, {3., 5.}});
+  const auto form = [&](T v) { return einsum("i,ij,j", v, m, v); };
+  EXPECT_THAT(grad(form)(x), IsNear(matmul(m + transpose(m), x)));
+  EXPECT_THAT(hessian(form)(x), IsNear(m + transpose(m)));
+  EXPECT_THAT(grad([](T t) { return einsum("ii", t); })(m), Equals(eye(2)));
+  EXPECT_THAT(vmap([&](T v) { return einsum("ij,j", m, v); })(stack({x, 2 * x})),
+              IsNear(stack({matmul(m, x), 2 * matmul(m, x)})));
+}
+
+TEST(Einsum, ErrorsOfSubscripts) {
+  EXPECT_THAT([] { einsum("ij,jk", a); },
+              ThrowsMessage<ShapeError>("einsum: \"ij,jk\" names 2 operands, but there are 1"));
+  EXPECT_THAT([] { einsum("ij"); }, ThrowsMessage<ShapeError>("einsum: \"ij\" names 1 operands, but there are 0"));
+  EXPECT_THAT(
+      [] { einsum("i1", a); },
+      ThrowsMessage<ShapeError>("einsum: '1' in \"i1\" is no label: write letters, \"...\", \",\" and one \"->\""));
+  EXPECT_THAT([] { einsum("ij->i->", a); },
+              ThrowsMessage<ShapeError>(
+                  "einsum: '-' in \"ij->i->\" is no label: write letters, \"...\", \",\" and one \"->\""));
+  EXPECT_THAT([] { einsum("i.j", a); }, ThrowsMessage<ShapeError>(testing::HasSubstr("'.' in \"i.j\" is no label")));
+  EXPECT_THAT([] { einsum("...i...", a); },
+              ThrowsMessage<ShapeError>("einsum: \"...i...\" has two ellipses in \"...i...\""));
+  EXPECT_THAT([] { einsum("ij->iz", a); },
+              ThrowsMessage<ShapeError>("einsum: label z of the output occurs in no operand of \"ij->iz\""));
+  EXPECT_THAT([] { einsum("ij->ii", a); },
+              ThrowsMessage<ShapeError>("einsum: label i occurs twice in the output of \"ij->ii\""));
+  EXPECT_THAT(
+      [] { einsum("i...->i", a); },
+      ThrowsMessage<ShapeError>("einsum: the output of \"i...->i\" lacks the ellipsis: its axes are not summed"));
+}
+
+TEST(Einsum, ErrorsOfOperands) {
+  EXPECT_THAT([] { einsum("ijk", a); },
+              ThrowsMessage<ShapeError>("einsum: operand 0 of shape [2,3] has 2 axes, but \"ijk\" names 3 of it"));
+  EXPECT_THAT([] { einsum("i,jk", arange(2), b[0]); },
+              ThrowsMessage<ShapeError>("einsum: operand 1 of shape [4] has 1 axes, but \"i,jk\" names 2 of it"));
+  EXPECT_THAT(
+      [] { einsum("ij...k", a); },
+      ThrowsMessage<ShapeError>("einsum: operand 0 of shape [2,3] has 2 axes, but \"ij...k\" names at least 3 of it"));
+  EXPECT_THAT(
+      [] { einsum("ij,jk->ik", a, a); },
+      ThrowsMessage<ShapeError>("einsum: label j has length 3 in operand 0 of shape [2,3], but 2 in operand 1 of "
+                                "shape [2,3] (\"ij,jk->ik\")"));
+  EXPECT_THAT(
+      [] { einsum("ii", a(slice(0, 1))); },
+      ThrowsMessage<ShapeError>(
+          "einsum: label i has length 1 in operand 0 of shape [1,3], but 3 in operand 0 of shape [1,3] (\"ii\")"));
+  EXPECT_THAT(
+      [] {
+        einsum("...,...", a, counting({2, 4}));
+      },
+      ThrowsMessage<ShapeError>("einsum: axis -1 of the ellipsis has length 3 in operand 0 of shape [2,3], but 4 in "
+                                "operand 1 of shape [2,4] (\"...,...\")"));
+  EXPECT_THAT([] { einsum("i->", tensor({true})); },
+              ThrowsMessage<DtypeError>("einsum: bool has no products to sum: convert to int32 with astype"));
+  EXPECT_THAT([] { vmap([](T x) { return einsum("ij", x); })(a); },
+              ThrowsMessage<ShapeError>(testing::HasSubstr("inside vmap")));
+}
+
+}  // namespace einsum_test
