@@ -6,6 +6,7 @@
 
 #include <stave/core/effect.h>
 #include <stave/core/error.h>
+#include <stave/core/io.h>
 #include <stave/core/note.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/contract.h>

@@ -6,7 +6,7 @@
 
 # What a build with tests needs, by the names of Debian 12 and Ubuntu 24.04.
 stave_packages=(g++ cmake ninja-build pkg-config libtbb-dev libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev
-  libgtest-dev libgmock-dev)
+  zlib1g-dev libgtest-dev libgmock-dev)
 
 # Packages are recognised by what they bring, so that a newer CMake or a library built by hand will do.
 stave_has_package() {
@@ -18,6 +18,7 @@ stave_has_package() {
     liblapacke-dev) stave_has_header lapacke.h ;;
     libfmt-dev) stave_has_header fmt/format.h ;;
     libsleef-dev) stave_has_header sleef.h ;;
+    zlib1g-dev) stave_has_header zlib.h ;;
     libgtest-dev) stave_has_header gtest/gtest.h ;;
     libgmock-dev) stave_has_header gmock/gmock.h ;;
     libbenchmark-dev) stave_has_header benchmark/benchmark.h ;;
