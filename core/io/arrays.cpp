@@ -32,7 +32,9 @@ void save_npz_flat(const std::string& path, const std::vector<NamedTensor>& arra
   OutputFile file("save_npz", path);
   ZipWriter zip(file);
   std::set<std::string_view> names;
-  for (const auto& [name, value] : arrays) {
+  for (const NamedTensor& array : arrays) {
+    const std::string& name = array.name;
+    const Tensor& value = array.value;
     if (!names.insert(name).second) fail<FileError>("{}: two tensors have the name '{}'", file.where(), shown(name));
     if (!value.defined())
       fail<TransformError>("{}: '{}' is an empty Tensor (default-constructed or moved from)", file.where(),

@@ -29,7 +29,8 @@ struct Recurrence {
   static constexpr int inputs = 2, initial = 0;
   template <class S>
   static STAVE_INLINE S next(S h, S a, S b) {
-    return ((a == 0) | (h == 0) ? S(0) : a * h) + b;
+    const bool vanishes = (a == 0) | (h == 0);
+    return (vanishes ? S(0) : a * h) + b;
   }
 };
 
