@@ -7,6 +7,7 @@
 #include <stave/core/controller.h>
 #include <stave/core/effect.h>
 #include <stave/core/error.h>
+#include <stave/core/io.h>
 #include <stave/core/note.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/contract.h>
@@ -16,6 +17,8 @@
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/random.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/core/ops/scan.h>
+#include <stave/core/ops/sort.h>
 #include <stave/core/read_storage.h>
 #include <stave/core/storage.h>
 #include <stave/core/tensor.h>

@@ -6,7 +6,7 @@
 
 # What a build with tests needs, by the names of Debian 12 and Ubuntu 24.04.
 stave_packages=(g++ cmake ninja-build pkg-config libtbb-dev libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev
-  libboost-context-dev libgtest-dev libgmock-dev)
+  libboost-context-dev zlib1g-dev libgtest-dev libgmock-dev)
 
 # Packages are recognised by what they bring, so that a newer CMake or a library built by hand will do.
 stave_has_package() {
@@ -19,6 +19,7 @@ stave_has_package() {
     libfmt-dev) stave_has_header fmt/format.h ;;
     libsleef-dev) stave_has_header sleef.h ;;
     libboost-context-dev) stave_has_header boost/context/detail/fcontext.hpp && stave_has_library boost_context ;;
+    zlib1g-dev) stave_has_header zlib.h ;;
     libgtest-dev) stave_has_header gtest/gtest.h ;;
     libgmock-dev) stave_has_header gmock/gmock.h ;;
     libbenchmark-dev) stave_has_header benchmark/benchmark.h ;;

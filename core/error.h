@@ -31,6 +31,10 @@ class TransformError : public Error {
 class IndexError : public Error {
   using Error::Error;
 };
+/// A file that cannot be read or written, or that does not hold what it should.
+class FileError : public Error {
+  using Error::Error;
+};
 
 /// "\n  inside vmap (axis size 3), inside grad": the handlers around this point of the program, from inside out; "" if none.
 std::string error_context();

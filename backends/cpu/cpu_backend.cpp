@@ -12,6 +12,8 @@
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/random.h>
 #include <stave/backends/cpu/reduce.h>
+#include <stave/backends/cpu/scan.h>
+#include <stave/backends/cpu/sort.h>
 #include <stave/core/error.h>
 
 namespace stave_cpu {
@@ -95,6 +97,12 @@ void run_other(OpId op, const Attributes* attributes, std::span<const View> in, 
     case OpId::argmax:
     case OpId::argmin:
       return run_arg_reduce(table.arg_reduce[id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
+    case OpId::cumulative_sum:
+    case OpId::cumulative_prod:
+    case OpId::linear_recurrence:
+      return run_scan(table.scan[id][dtype], as<stave::ScanAttributes>(attributes), in, out);
+    case OpId::sort: return run_sort(as<stave::SortAttributes>(attributes), in[0], out);
+    case OpId::argsort: return run_argsort(as<stave::SortAttributes>(attributes), in[0], out);
     case OpId::pad: return run_pad(as<stave::PadAttributes>(attributes), in[0], out);
     case OpId::concat: return run_concat(as<stave::AxisAttributes>(attributes).axis, in, out);
     case OpId::gather: return run_gather(as<stave::GatherAttributes>(attributes), in[0], in[1], out);

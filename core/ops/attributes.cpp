@@ -17,6 +17,8 @@ std::string IotaAttributes::str() const {
 }
 std::string DtypeAttributes::str() const { return format("dtype={}", dtype); }
 std::string ReduceAttributes::str() const { return format("axes={}{}", axes, keepdims ? " keepdims" : ""); }
+std::string ScanAttributes::str() const { return format("axis={}{}", axis, reverse ? " reverse" : ""); }
+std::string SortAttributes::str() const { return format("axis={}{}", axis, descending ? " descending" : ""); }
 std::string ShapeAttributes::str() const { return shape.str(); }
 std::string SliceAttributes::str() const {
   const bool unit = std::all_of(steps.begin(), steps.end(), [](Index step) { return step == 1; });

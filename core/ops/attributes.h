@@ -58,6 +58,23 @@ struct ReduceAttributes final : Attributes {
   std::string str() const override;
 };
 
+/// Scans, from the first element of the axis to the last one, or in reverse. cumulative_sum: out[i] = out[i - 1] + x[i];
+/// cumulative_prod: out[i] = out[i - 1] * x[i]; linear_recurrence(a, b): out[i] = scale(a[i], out[i - 1]) + b[i], after 0.
+struct ScanAttributes final : Attributes {
+  int axis;
+  bool reverse;
+  ScanAttributes(int axis, bool reverse) : axis(axis), reverse(reverse) {}
+  std::string str() const override;
+};
+
+/// sort, argsort. Stable; NaN is the largest of all, -0 equals 0. argsort gives int32, or int64 where the axis is too long.
+struct SortAttributes final : Attributes {
+  int axis;
+  bool descending;
+  SortAttributes(int axis, bool descending) : axis(axis), descending(descending) {}
+  std::string str() const override;
+};
+
 /// reshape, broadcast_to: the new shape. permute_dims: the input axis of each output axis.
 struct ShapeAttributes final : Attributes {
   Shape shape;

@@ -48,6 +48,18 @@ struct ArgReduction {
   void (*columns)(const void* in, Index n, Index position, void* best, Index* where);
 };
 
+/// A scan's kernels for one operation and dtype. The state holds what n columns have come to, as `planes` arrays of n values
+/// of `plane_bytes`. `out` is none of the inputs.
+struct Scan {
+  int planes, plane_bytes;
+  /// What comes before the first element, in n columns.
+  void (*start)(void* state, Index n);
+  /// The next n elements of one column: out[i] after in[...][i].
+  void (*row)(const void* const* in, Index n, void* state, void* out);
+  /// The next element of each of n columns.
+  void (*columns)(const void* const* in, Index n, void* state, void* out);
+};
+
 struct Kernels {
   const char* isa;
   BlockKernel elementwise[op_count][dtype_count];  // unary and binary operations
@@ -55,6 +67,7 @@ struct Kernels {
   BlockKernel where[dtype_count];                  // in: condition, x, y
   Reduction reduce[op_count][dtype_count];         // sum prod max min all any
   ArgReduction arg_reduce[op_count][dtype_count];  // argmax argmin
+  Scan scan[op_count][dtype_count];                // cumulative_sum cumulative_prod linear_recurrence; not of bool
   /// out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small and integer matmuls.
   void (*multiply_add[dtype_count])(void* out, const void* a, const void* b, Index n);
   /// [m, k] x [k, n] for m, k, n <= 16 and row-major operands with the given distances between rows.

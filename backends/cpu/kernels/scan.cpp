@@ -1,0 +1,120 @@
+// Scans: one element of a column after the other; columns side by side are vector loops.
+//
+// Accuracy: float32 is computed in double. float64 sums carry what rounding lost beside them (Neumaier, "Rundungsfehleranalyse
+// einiger Verfahren zur Summation endlicher Summen", 1974; the error by Knuth's TwoSum).
+#include <stave/backends/cpu/kernels/fill.h>
+
+namespace STAVE_KERNELS {
+
+using stave_cpu::Dtype;
+using stave_cpu::Index;
+using stave_cpu::OpId;
+using stave_cpu::Scan;
+
+struct SumUpTo {
+  static constexpr int inputs = 1, initial = 0;
+  template <class S>
+  static STAVE_INLINE S next(S sum, S x, S) {
+    return sum + x;
+  }
+};
+struct ProdUpTo {
+  static constexpr int inputs = 1, initial = 1;
+  template <class S>
+  static STAVE_INLINE S next(S product, S x, S) {
+    return product * x;
+  }
+};
+struct Recurrence {
+  static constexpr int inputs = 2, initial = 0;
+  template <class S>
+  static STAVE_INLINE S next(S h, S a, S b) {
+    const bool vanishes = (a == 0) | (h == 0);
+    return (vanishes ? S(0) : a * h) + b;
+  }
+};
+
+/// T: the elements; S: what they are computed in. Signed integers are computed as unsigned ones, bit by bit the same.
+template <class F, class T, class S>
+struct Running {
+  static void start(void* state, Index n) {
+    for (Index c = 0; c < n; ++c) static_cast<S*>(state)[c] = S(F::initial);
+  }
+  static void row(const void* const* in, Index n, void* state, void* out) {
+    const T* __restrict a = static_cast<const T*>(in[0]);
+    const T* __restrict b = static_cast<const T*>(in[F::inputs - 1]);
+    T* __restrict y = static_cast<T*>(out);
+    S value = *static_cast<S*>(state);
+    for (Index i = 0; i < n; ++i) {
+      value = F::next(value, S(a[i]), S(b[i]));
+      y[i] = static_cast<T>(value);
+    }
+    *static_cast<S*>(state) = value;
+  }
+  static void columns(const void* const* in, Index n, void* state, void* out) {
+    const T* __restrict a = static_cast<const T*>(in[0]);
+    const T* __restrict b = static_cast<const T*>(in[F::inputs - 1]);
+    T* __restrict y = static_cast<T*>(out);
+    S* __restrict values = static_cast<S*>(state);
+    for (Index c = 0; c < n; ++c) {
+      values[c] = F::next(values[c], S(a[c]), S(b[c]));
+      y[c] = static_cast<T>(values[c]);
+    }
+  }
+};
+
+/// n running sums of doubles, then n sums of what rounding lost.
+struct CompensatedUpTo {
+  static STAVE_INLINE double next(double& sum, double& lost, double x) {
+    const double total = sum + x, added = total - sum;
+    lost += (sum - (total - added)) + (x - added);
+    sum = total;
+    return total - total == 0 ? total + lost : total;  // past infinity and NaN nothing is lost
+  }
+  static void start(void* state, Index n) {
+    __builtin_memset(state, 0, static_cast<std::size_t>(2 * n) * sizeof(double));
+  }
+  static void row(const void* const* in, Index n, void* state, void* out) {
+    const double* __restrict x = static_cast<const double*>(in[0]);
+    double* __restrict y = static_cast<double*>(out);
+    double* sums = static_cast<double*>(state);
+    double sum = sums[0], lost = sums[1];
+    for (Index i = 0; i < n; ++i) y[i] = next(sum, lost, x[i]);
+    sums[0] = sum;
+    sums[1] = lost;
+  }
+  static void columns(const void* const* in, Index n, void* state, void* out) {
+    const double* __restrict x = static_cast<const double*>(in[0]);
+    double* __restrict y = static_cast<double*>(out);
+    double* __restrict sums = static_cast<double*>(state);
+    double* __restrict losses = sums + n;
+    for (Index c = 0; c < n; ++c) y[c] = next(sums[c], losses[c], x[c]);
+  }
+};
+
+template <class F, class T, class S>
+void set(Scan* row, Dtype dtype) {
+  using R = Running<F, T, S>;
+  row[static_cast<int>(dtype)] = {1, sizeof(S), R::start, R::row, R::columns};
+}
+
+template <class F>
+void fill(Scan* row) {
+  set<F, std::uint8_t, std::uint32_t>(row, Dtype::uint8);
+  set<F, std::uint32_t, std::uint32_t>(row, Dtype::uint32);
+  set<F, std::uint32_t, std::uint32_t>(row, Dtype::int32);
+  set<F, std::uint64_t, std::uint64_t>(row, Dtype::int64);
+  set<F, float, double>(row, Dtype::float32);
+  set<F, double, double>(row, Dtype::float64);
+}
+
+void fill_scan(stave_cpu::Kernels& table) {
+  const auto row = [&](OpId op) { return table.scan[static_cast<int>(op)]; };
+  fill<SumUpTo>(row(OpId::cumulative_sum));
+  using C = CompensatedUpTo;
+  row(OpId::cumulative_sum)[static_cast<int>(Dtype::float64)] = {2, sizeof(double), C::start, C::row, C::columns};
+  fill<ProdUpTo>(row(OpId::cumulative_prod));
+  fill<Recurrence>(row(OpId::linear_recurrence));
+}
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,116 @@
+// Scans over strided operands: along rows where the axis is the innermost one, else over many columns side by side, so that
+// memory is read in its own order. Each column is computed in one go, from its first element to its last one: the result
+// depends neither on the number of threads nor on what stands beside it.
+#include <stave/backends/cpu/scan.h>
+
+#include <algorithm>
+
+#include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/strided.h>
+
+namespace stave_cpu {
+
+using stave::View;
+
+namespace {
+
+constexpr Index block = 1024;
+constexpr Index most_columns = 512;
+constexpr int most_inputs = 2;
+constexpr Index scan_grain = cheap_grain / 4;  // each element waits for the one before it
+
+class ScanLoop {
+ public:
+  ScanLoop(const Scan& scan, const stave::ScanAttributes& attributes, std::span<const View> inputs, const View& out)
+      : scan_(scan), inputs_(static_cast<int>(inputs.size())), size_(static_cast<Index>(stave::size_of(out.dtype))),
+        length_(out.shape[static_cast<std::size_t>(attributes.axis)]) {
+    const auto axis = static_cast<std::size_t>(attributes.axis);
+    stave::Strides others[most_inputs + 1];
+    const Index* strides[most_inputs + 1];
+    Index sizes[most_inputs + 1];
+    for (int k = 0; k <= inputs_; ++k) {
+      const View& view = k < inputs_ ? inputs[static_cast<std::size_t>(k)] : out;
+      step_[k] = view.strides[axis] * size_;
+      data_[k] = static_cast<char*>(view.data);
+      if (attributes.reverse) {
+        data_[k] += (length_ - 1) * step_[k];
+        step_[k] = -step_[k];
+      }
+      others[k] = without(view.strides, axis);
+      strides[k] = others[k].data();
+      sizes[k] = size_;
+    }
+    const std::size_t operands = inputs.size() + 1;
+    kept_ = merged_axes(without(out.shape, axis), std::span<const Index* const>(strides, operands), sizes);
+  }
+
+  void run() const {
+    const bool columns = !kept_.empty() && kept_.back().step[inputs_] == size_ && step_[inputs_] != size_;
+    const Index width = columns ? std::min(most_columns, kept_.back().length) : 1;
+    const TileWalk tiles(kept_, inputs_ + 1, -1, 1, width);
+    parallel_for(tiles.count(), std::max<Index>(1, scan_grain / (length_ * width)), [&](Index first, Index last) {
+      TileWalk walk = tiles;
+      walk.seek(first);
+      for (Index t = first; t < last; ++t, walk.next()) columns ? scan_columns(walk) : scan_row(walk);
+    });
+  }
+
+ private:
+  static stave::Shape without(std::span<const Index> all, std::size_t axis) {
+    stave::Shape rest;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (i != axis) rest.push_back(all[i]);
+    return rest;
+  }
+
+  /// n elements of operand k from `from` on, `step` apart: in place, or gathered into `buffer`.
+  const char* dense(const char* from, Index step, Index n, char* buffer) const {
+    if (step == size_) return from;
+    copy_tile(buffer, 0, size_, from, 0, step, 1, n, size_);
+    return buffer;
+  }
+
+  void scan_row(const TileWalk& walk) const {
+    alignas(64) char buffers[most_inputs + 1][block * 8], state[16];
+    const void* in[most_inputs];
+    const Index out_step = step_[inputs_];
+    scan_.start(state, 1);
+    for (Index i = 0; i < length_; i += block) {
+      const Index n = std::min(block, length_ - i);
+      for (int k = 0; k < inputs_; ++k)
+        in[k] = dense(data_[k] + walk.offset(k) + i * step_[k], step_[k], n, buffers[k]);
+      char* out = data_[inputs_] + walk.offset(inputs_) + i * out_step;
+      scan_.row(in, n, state, out_step == size_ ? out : buffers[inputs_]);
+      if (out_step != size_) copy_tile(out, 0, out_step, buffers[inputs_], 0, size_, 1, n, size_);
+    }
+  }
+
+  void scan_columns(const TileWalk& walk) const {
+    alignas(64) char buffers[most_inputs][most_columns * 8], state[most_columns * 16];
+    const void* in[most_inputs];
+    const Index n = walk.columns();
+    scan_.start(state, n);
+    for (Index i = 0; i < length_; ++i) {
+      for (int k = 0; k < inputs_; ++k)
+        in[k] = dense(data_[k] + walk.offset(k) + i * step_[k], kept_.back().step[k], n, buffers[k]);
+      scan_.columns(in, n, state, data_[inputs_] + walk.offset(inputs_) + i * step_[inputs_]);
+    }
+  }
+
+  const Scan& scan_;
+  int inputs_;
+  Index size_, length_;
+  char* data_[most_inputs + 1];  // where the scan begins; the output is the last operand
+  Index step_[most_inputs + 1];  // along the axis, in the scan's direction
+  Axes kept_;
+};
+
+}  // namespace
+
+void run_scan(const Scan& scan, const stave::ScanAttributes& attributes, std::span<const View> inputs,
+              const View& out) {
+  if (element_count(out.shape) == 0) return;
+  ScanLoop(scan, attributes, inputs, out).run();
+}
+
+}  // namespace stave_cpu

@@ -1,0 +1,13 @@
+// Driver of the scans.
+#pragma once
+
+#include <stave/backends/cpu/kernels/kernels.h>
+#include <stave/core/backend.h>
+
+namespace stave_cpu {
+
+/// cumulative_sum cumulative_prod linear_recurrence: inputs of `out`'s shape and dtype.
+void run_scan(const Scan& scan, const stave::ScanAttributes& attributes, std::span<const stave::View> inputs,
+              const stave::View& out);
+
+}  // namespace stave_cpu

@@ -1,0 +1,246 @@
+// sort and argsort, one row at a time: elements become unsigned keys in the same order, which are sorted by radix (stable,
+// linear: ten times faster than comparing at 2^20 floats), short rows by comparison.
+//
+// Equal keys are equal elements, but for two: -0 has the key of 0, and every NaN the largest one. argsort carries positions
+// along. sort turns sorted keys back into elements; where x has a -0 or a NaN, the runs of these two keys are read from x again.
+#include <stave/backends/cpu/sort.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/strided.h>
+
+namespace stave_cpu {
+
+using stave::View;
+
+namespace {
+
+// ---- keys --------------------------------------------------------------------------------------------------
+
+template <class T>
+using KeyOf =
+    std::conditional_t<sizeof(T) == 1, std::uint8_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+template <class K>
+constexpr K top_bit = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
+
+/// An element as a key. Floats: the bits of a positive number are in its order, those of a negative one in the reverse order.
+template <class T>
+KeyOf<T> key_of(T x) {
+  using K = KeyOf<T>;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (x != x) return static_cast<K>(~K{0});
+    const K bits = std::bit_cast<K>(x == 0 ? T(0) : x);
+    return bits & top_bit<K> ? static_cast<K>(~bits) : static_cast<K>(bits | top_bit<K>);
+  } else {
+    const K bits = static_cast<K>(x);
+    return std::is_signed_v<T> ? static_cast<K>(bits ^ top_bit<K>) : bits;
+  }
+}
+template <class T>
+T element_of(KeyOf<T> key) {
+  using K = KeyOf<T>;
+  if constexpr (std::is_floating_point_v<T>)
+    return std::bit_cast<T>(key & top_bit<K> ? static_cast<K>(key ^ top_bit<K>) : static_cast<K>(~key));
+  else return static_cast<T>(std::is_signed_v<T> ? static_cast<K>(key ^ top_bit<K>) : key);
+}
+/// Whether x is one of the elements that its key does not tell: -0 and NaN.
+template <class T>
+bool is_ambiguous(T x) {
+  if constexpr (std::is_floating_point_v<T>) return x != x || (x == 0 && std::bit_cast<KeyOf<T>>(x) != 0);
+  else return false;
+}
+
+/// What argsort sorts: by key, and where it compares, by position.
+template <class K, class P>
+struct Placed {
+  K key;
+  P position;
+  friend bool operator<(const Placed& a, const Placed& b) {
+    return a.key != b.key ? a.key < b.key : a.position < b.position;
+  }
+};
+template <class K>
+K key_in(K key) {
+  return key;
+}
+template <class K, class P>
+K key_in(const Placed<K, P>& item) {
+  return item.key;
+}
+
+// ---- sorting -----------------------------------------------------------------------------------------------
+
+/// Sorts arrays of `Item`, each of at most the given length, in memory of its own.
+template <class Item>
+class Sorter {
+  using K = decltype(key_in(std::declval<Item>()));
+  static constexpr int digit_bits = sizeof(K) == 1 ? 8 : 11;
+  static constexpr int digits = (8 * static_cast<int>(sizeof(K)) + digit_bits - 1) / digit_bits;
+  static constexpr std::size_t radix = std::size_t{1} << digit_bits;
+  // Below this the counts cost more than comparisons (measured).
+  static constexpr Index least = sizeof(K) == 1 ? 64 : sizeof(K) == 4 ? 256 : 512;
+
+ public:
+  explicit Sorter(Index length) : items_(new_items(length)) {
+    if (length < least) return;
+    spare_ = new_items(length);
+    counts_ = std::make_unique_for_overwrite<Index[]>(digits * radix);
+  }
+
+  /// Where to put what is to be sorted.
+  Item* items() { return items_.get(); }
+  /// The n items in order; they are items() from now on.
+  Item* sort(Index n) {
+    if (n < least) std::sort(items_.get(), items_.get() + n);
+    else sort_by_radix(n);
+    return items_.get();
+  }
+
+ private:
+  static std::unique_ptr<Item[]> new_items(Index n) {
+    return std::make_unique_for_overwrite<Item[]>(static_cast<std::size_t>(n));
+  }
+  static std::size_t digit(const Item& item, int d) {
+    return static_cast<std::size_t>(key_in(item) >> (d * digit_bits)) & (radix - 1);
+  }
+  Index* counts(int d) { return counts_.get() + static_cast<std::size_t>(d) * radix; }
+
+  // From the last digit to the first one, each pass keeping the order of the one before. A digit that all share is passed over.
+  void sort_by_radix(Index n) {
+    std::fill_n(counts_.get(), digits * radix, 0);
+    for (Index i = 0; i < n; ++i)
+      for (int d = 0; d < digits; ++d) ++counts(d)[digit(items_[static_cast<std::size_t>(i)], d)];
+    for (int d = 0; d < digits; ++d)
+      if (counts(d)[digit(items_[0], d)] != n) {
+        distribute(d, n);
+        items_.swap(spare_);
+      }
+  }
+  void distribute(int d, Index n) {
+    Index* const next = counts(d);
+    Index before = 0;
+    for (std::size_t v = 0; v < radix; ++v) before += std::exchange(next[v], before);
+    const Item* const from = items_.get();
+    Item* const to = spare_.get();
+    for (Index i = 0; i < n; ++i) to[next[digit(from[i], d)]++] = from[i];
+  }
+
+  std::unique_ptr<Item[]> items_, spare_;
+  std::unique_ptr<Index[]> counts_;
+};
+
+// ---- rows --------------------------------------------------------------------------------------------------
+
+/// The rows along the sorted axis: where each begins in `in` and `out`, and the steps along it.
+struct Rows {
+  Index length, in_step, out_step;
+  Axes others;
+
+  Rows(std::size_t axis, const View& in, const View& out) : length(in.shape[axis]) {
+    const Index sizes[] = {static_cast<Index>(stave::size_of(in.dtype)), static_cast<Index>(stave::size_of(out.dtype))};
+    in_step = in.strides[axis] * sizes[0];
+    out_step = out.strides[axis] * sizes[1];
+    stave::Shape shape(in.shape);
+    shape[axis] = 1;
+    const Index* strides[] = {in.strides.data(), out.strides.data()};
+    others = merged_axes(shape, strides, sizes);
+  }
+
+  /// body(a state of the thread's own, the row's input, its output).
+  template <class State, class Body>
+  void for_each(const View& in, const View& out, Body body) const {
+    constexpr Index sort_grain = cheap_grain / 16;
+    const TileWalk rows(others, 2, -1, 1, 1);
+    parallel_for(rows.count(), std::max<Index>(1, sort_grain / length), [&](Index first, Index last) {
+      State state(length);
+      TileWalk walk = rows;
+      walk.seek(first);
+      for (Index i = first; i < last; ++i, walk.next())
+        body(state, static_cast<const char*>(in.data) + walk.offset(0), static_cast<char*>(out.data) + walk.offset(1));
+    });
+  }
+};
+
+template <class T>
+T read(const char* from) {
+  return *reinterpret_cast<const T*>(from);
+}
+
+/// The elements of x whose key is that of `like` stand together, in the order of x.
+template <class T>
+void restore_run(const Rows& rows, const char* x, const KeyOf<T>* sorted, KeyOf<T> flip, T like, char* out) {
+  const KeyOf<T> key = key_of(like), flipped = static_cast<KeyOf<T>>(key ^ flip);
+  const auto [first, last] = std::equal_range(sorted, sorted + rows.length, flipped);
+  char* to = out + (first - sorted) * rows.out_step;
+  for (Index i = 0, left = last - first; left > 0; ++i) {
+    const T element = read<T>(x + i * rows.in_step);
+    if (key_of(element) != key) continue;
+    *reinterpret_cast<T*>(to) = element;
+    to += rows.out_step;
+    --left;
+  }
+}
+
+template <class T>
+void sort_rows(const Rows& rows, bool descending, const View& in, const View& out) {
+  using K = KeyOf<T>;
+  const K flip = descending ? static_cast<K>(~K{0}) : K{0};
+  rows.for_each<Sorter<K>>(in, out, [&](Sorter<K>& sorter, const char* x, char* y) {
+    bool ambiguous = false;
+    for (Index i = 0; i < rows.length; ++i) {
+      const T element = read<T>(x + i * rows.in_step);
+      ambiguous |= is_ambiguous(element);
+      sorter.items()[i] = static_cast<K>(key_of(element) ^ flip);
+    }
+    const K* const sorted = sorter.sort(rows.length);
+    for (Index i = 0; i < rows.length; ++i)
+      *reinterpret_cast<T*>(y + i * rows.out_step) = element_of<T>(static_cast<K>(sorted[i] ^ flip));
+    if constexpr (std::is_floating_point_v<T>)
+      if (ambiguous)
+        for (const T like : {T(0), std::numeric_limits<T>::quiet_NaN()}) restore_run(rows, x, sorted, flip, like, y);
+  });
+}
+
+template <class T, class P>
+void argsort_rows(const Rows& rows, bool descending, const View& in, const View& out) {
+  using K = KeyOf<T>;
+  using Item = Placed<K, P>;
+  const K flip = descending ? static_cast<K>(~K{0}) : K{0};
+  rows.for_each<Sorter<Item>>(in, out, [&](Sorter<Item>& sorter, const char* x, char* y) {
+    for (Index i = 0; i < rows.length; ++i)
+      sorter.items()[i] = {static_cast<K>(key_of(read<T>(x + i * rows.in_step)) ^ flip), static_cast<P>(i)};
+    const Item* const sorted = sorter.sort(rows.length);
+    for (Index i = 0; i < rows.length; ++i) *reinterpret_cast<P*>(y + i * rows.out_step) = sorted[i].position;
+  });
+}
+
+/// bool lies in memory as bytes.
+template <class T>
+using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+
+}  // namespace
+
+void run_sort(const stave::SortAttributes& attributes, const View& in, const View& out) {
+  if (element_count(out.shape) == 0) return;
+  const Rows rows(static_cast<std::size_t>(attributes.axis), in, out);
+  stave::visit_dtype(in.dtype,
+                     [&](auto zero) { sort_rows<Stored<decltype(zero)>>(rows, attributes.descending, in, out); });
+}
+
+void run_argsort(const stave::SortAttributes& attributes, const View& in, const View& out) {
+  if (element_count(out.shape) == 0) return;
+  const Rows rows(static_cast<std::size_t>(attributes.axis), in, out);
+  stave::visit_dtype(in.dtype, [&](auto zero) {
+    using T = Stored<decltype(zero)>;
+    if (out.dtype == stave::int64) argsort_rows<T, std::int64_t>(rows, attributes.descending, in, out);
+    else argsort_rows<T, std::int32_t>(rows, attributes.descending, in, out);
+  });
+}
+
+}  // namespace stave_cpu

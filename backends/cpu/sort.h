@@ -1,0 +1,12 @@
+// Drivers of sort and argsort.
+#pragma once
+
+#include <stave/core/backend.h>
+
+namespace stave_cpu {
+
+void run_sort(const stave::SortAttributes& attributes, const stave::View& in, const stave::View& out);
+/// `out` is int32 or int64.
+void run_argsort(const stave::SortAttributes& attributes, const stave::View& in, const stave::View& out);
+
+}  // namespace stave_cpu

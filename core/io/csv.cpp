@@ -1,0 +1,142 @@
+// read_csv: io.h.
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <type_traits>
+
+#include <stave/core/fail.h>
+#include <stave/core/io.h>
+#include <stave/core/io/file.h>
+#include <stave/core/ops/create.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+constexpr std::string_view blanks = " \t";
+
+std::string_view trimmed(std::string_view text, char delimiter) {
+  const auto blank = [&](char c) { return c != delimiter && blanks.find(c) != blanks.npos; };
+  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// The fields of a line, for any delimiter but a blank.
+void split_at(char delimiter, std::string_view line, std::vector<std::string_view>& fields) {
+  for (std::size_t at; (at = line.find(delimiter)) != line.npos; line.remove_prefix(at + 1))
+    fields.push_back(trimmed(line.substr(0, at), delimiter));
+  fields.push_back(trimmed(line, delimiter));
+}
+void split_at_blanks(std::string_view line, std::vector<std::string_view>& fields) {
+  while (!(line = trimmed(line, '\0')).empty()) {
+    fields.push_back(line.substr(0, line.find_first_of(blanks)));
+    line.remove_prefix(fields.back().size());
+  }
+}
+
+// What text says about a number.
+enum class Parsed { value, no_number, too_large };
+
+template <class T>
+std::errc parse_all(std::string_view field, T& value) {
+  const auto [stop, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  return stop == field.data() + field.size() ? error : std::errc::invalid_argument;
+}
+
+Parsed parse(std::string_view field, bool& value) {
+  value = field == "1" || field == "true" || field == "True" || field == "TRUE";
+  const bool known = value || field == "0" || field == "false" || field == "False" || field == "FALSE";
+  return known ? Parsed::value : Parsed::no_number;
+}
+
+template <class T>
+Parsed parse(std::string_view field, T& value) {
+  if (field.starts_with('+') && !field.starts_with("+-")) field.remove_prefix(1);
+  std::errc error = parse_all(field, value);
+  if constexpr (std::is_floating_point_v<T>) {
+    long double wide = 0;  // beyond T it becomes what T has next to it: 0 or infinity
+    if (error == std::errc::result_out_of_range && (error = parse_all(field, wide)) == std::errc())
+      value = static_cast<T>(wide);
+  }
+  if (error == std::errc()) return Parsed::value;
+  return error == std::errc::result_out_of_range ? Parsed::too_large : Parsed::no_number;
+}
+
+template <class T>
+constexpr const char* expected = std::is_same_v<T, bool>       ? "0, 1, true or false"
+                                 : std::is_floating_point_v<T> ? "a number"
+                                                               : "an integer";
+
+// Reads lines of numbers of one C++ type.
+template <class T>
+class Table {
+ public:
+  Table(const std::string& path, const CsvOptions& options) : where_("read_csv: " + path), options_(options) {}
+
+  Tensor read(std::istream& in) {
+    std::string line;
+    for (Index number = 1; std::getline(in, line); ++number) {
+      std::string_view text = line;
+      if (number == 1 && text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
+      if (text.ends_with('\r')) text.remove_suffix(1);
+      if (number > options_.skip_lines) add(text, where_ + ":" + std::to_string(number));
+    }
+    if (in.bad()) fail<FileError>("{}: cannot be read", where_);
+    if (rows_ == 0) fail<FileError>("{}: has no numbers in it", where_);
+    return from_bytes(values_.data(), values_.size(), dtype_of<T>(), {rows_, columns_});
+  }
+
+ private:
+  void add(std::string_view line, const std::string& place) {
+    fields_.clear();
+    options_.delimiter == ' ' ? split_at_blanks(line, fields_) : split_at(options_.delimiter, line, fields_);
+    if (rows_ == 0) columns_ = options_.columns ? options_.columns : static_cast<Index>(fields_.size());
+    if (static_cast<Index>(fields_.size()) != columns_)
+      fail<FileError>("{}: expected {} columns, found {}", place, columns_, fields_.size());
+    ++rows_;
+    for (std::size_t i = 0; i < fields_.size(); ++i) values_.push_back(number(fields_[i], place, i + 1));
+  }
+
+  T number(std::string_view field, const std::string& place, std::size_t column) const {
+    if (field.size() >= 2 && field.front() == '"' && field.back() == '"') field = field.substr(1, field.size() - 2);
+    T value{};
+    switch (parse(field, value)) {
+      case Parsed::value: break;
+      case Parsed::no_number:
+        fail<FileError>("{}: column {}: expected {}, found '{}'", place, column, expected<T>, shown(field));
+      case Parsed::too_large:
+        fail<FileError>("{}: column {}: '{}' does not fit in {}", place, column, shown(field), dtype_of<T>());
+    }
+    return value;
+  }
+
+  std::string where_;
+  const CsvOptions& options_;
+  std::vector<std::string_view> fields_;
+  std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>
+      values_;  // vector<bool> has no bytes to copy
+  Index rows_ = 0, columns_ = 0;
+};
+
+void check(const CsvOptions& options) {
+  if (options.skip_lines < 0 || options.columns < 0)
+    fail<ShapeError>("read_csv: skip_lines {} and columns {} must not be negative", options.skip_lines,
+                     options.columns);
+}
+
+}  // namespace
+
+Tensor read_csv(const std::string& path, CsvOptions options) {
+  check(options);
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none)) fail<FileError>("read_csv: {}: is a folder", path);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail<FileError>("read_csv: {}: cannot be opened: {}", path, system_error_text());
+  return visit_dtype(options.dtype, [&](auto zero) { return Table<decltype(zero)>(path, options).read(file); });
+}
+
+}  // namespace stave

@@ -1,0 +1,139 @@
+#include <stave/core/io/file.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace stave_detail {
+
+namespace fs = std::filesystem;
+
+// Single calls of read and write take no more than this (Linux: 2^31 - 4096).
+constexpr std::size_t most_at_once = std::size_t{1} << 30;
+
+std::string system_error_text() { return std::generic_category().message(errno); }
+
+std::string shown(std::string_view text) {
+  constexpr std::size_t most = 100;
+  std::string result(text.substr(0, most));
+  for (char& c : result)
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
+  return text.size() > most ? result + "..." : result;
+}
+
+// ---- Descriptor --------------------------------------------------------------------------------------------
+
+Descriptor::~Descriptor() { close(); }
+
+bool Descriptor::close() noexcept {
+  const int fd = std::exchange(fd_, -1);
+  return fd < 0 || ::close(fd) == 0;
+}
+
+// ---- InputFile ---------------------------------------------------------------------------------------------
+
+// Without O_NONBLOCK a pipe without a writer would be waited for.
+InputFile::InputFile(std::string operation, const std::string& path)
+    : where_(std::move(operation) + ": " + path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)),
+      size_(0) {
+  struct stat status {};
+  if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0)
+    fail<FileError>("{}: cannot be opened: {}", where_, system_error_text());
+  if (S_ISDIR(status.st_mode)) fail<FileError>("{}: is a folder", where_);
+  if (!S_ISREG(status.st_mode)) fail<FileError>("{}: is not a regular file", where_);
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+void InputFile::read(std::uint64_t offset, void* to, std::size_t n) const {
+  if (offset > size_ || n > size_ - offset)
+    fail<FileError>("{}: ends after {} bytes, where {} more from byte {} on should follow", where_, size_, n, offset);
+  for (char* at = static_cast<char*>(to); n > 0;) {
+    const ssize_t got = ::pread(file_.get(), at, std::min(n, most_at_once), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail<FileError>("{}: cannot be read: {}", where_, system_error_text());
+    if (got == 0) fail<FileError>("{}: ended at byte {}: another program shortened it", where_, offset);
+    at += got;
+    offset += static_cast<std::uint64_t>(got);
+    n -= static_cast<std::size_t>(got);
+  }
+}
+
+// ---- OutputFile --------------------------------------------------------------------------------------------
+
+namespace {
+
+// Where a link leads, so that the file is replaced and not the link.
+std::string target_of(const std::string& path, const std::string& where) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    fail<FileError>("{}: is {}, and not replaced by a file", where,
+                    fs::is_directory(status) ? "a folder" : "not a regular file");
+  if (!fs::is_symlink(fs::symlink_status(path, error))) return path;
+  const fs::path target = fs::canonical(path, error);
+  if (error) fail<FileError>("{}: is a link that leads nowhere", where);
+  return target.string();
+}
+
+std::string name_beside(const std::string& target) {
+  static std::atomic<unsigned> next{0};
+  return fmt::format("{}.{}-{}.part", target, ::getpid(), next++);
+}
+
+// With the permissions of the file that it replaces, if there is one.
+int create(const std::string& name, const std::string& target) {
+  const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  struct stat old {};
+  if (fd >= 0 && ::stat(target.c_str(), &old) == 0) static_cast<void>(::fchmod(fd, old.st_mode & 07777));
+  return fd;
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::string operation, const std::string& path)
+    : where_(std::move(operation) + ": " + path), target_(target_of(path, where_)), temporary_(name_beside(target_)),
+      file_(create(temporary_, target_)) {
+  if (file_.get() < 0) fail<FileError>("{}: cannot be written: {}", where_, system_error_text());
+}
+
+OutputFile::~OutputFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void OutputFile::write(std::span<const char> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::write(file_.get(), bytes.data(), std::min(bytes.size(), most_at_once));
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) fail<FileError>("{}: cannot be written: {}", where_, system_error_text());
+    size_ += static_cast<std::uint64_t>(done);
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+  }
+}
+
+void OutputFile::finish() {
+  if (!file_.close() || ::rename(temporary_.c_str(), target_.c_str()) != 0)
+    fail<FileError>("{}: cannot be written: {}", where_, system_error_text());
+  temporary_.clear();
+}
+
+// ---- Source ------------------------------------------------------------------------------------------------
+
+void Source::read(void* to, std::size_t n) {
+  if (n > left_) fail<FileError>("{}: ends too early: {} bytes should follow where {} are left", where_, n, left_);
+  do_read(static_cast<char*>(to), n);
+  left_ -= n;
+}
+
+void FileSource::do_read(char* to, std::size_t n) {
+  file_.read(offset_, to, n);
+  offset_ += n;
+}
+
+}  // namespace stave_detail

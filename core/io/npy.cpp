@@ -1,0 +1,261 @@
+#include <stave/core/io/npy.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <stave/core/effect.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/storage.h>
+
+namespace stave_detail {
+
+namespace {
+
+constexpr std::string_view magic = "\x93NUMPY";
+constexpr char native_order = std::endian::native == std::endian::little ? '<' : '>';
+constexpr std::size_t most_axes = 64;  // as in NumPy
+
+// Kind and size, as descr has them after the byte order.
+constexpr const char* type_code(Dtype dtype) {
+  constexpr const char* codes[dtype_count] = {"b1", "u1", "u4", "i4", "i8", "f4", "f8"};
+  return codes[static_cast<int>(dtype)];
+}
+
+// ---- dtypes ------------------------------------------------------------------------------------------------
+
+// NumPy's name of a type that Stave lacks; descr itself if it has none.
+std::string numpy_name(std::string_view code) {
+  constexpr std::pair<std::string_view, const char*> names[] = {
+      {"i1", "int8"},        {"i2", "int16"},     {"u2", "uint16"},      {"u8", "uint64"},      {"f2", "float16"},
+      {"f16", "longdouble"}, {"c8", "complex64"}, {"c16", "complex128"}, {"c32", "clongdouble"}};
+  for (const auto& [known, name] : names)
+    if (code == known) return name;
+  constexpr std::pair<char, const char*> kinds[] = {
+      {'O', "Python objects"}, {'S', "byte strings"}, {'a', "byte strings"}, {'U', "strings"},
+      {'V', "raw bytes"},      {'M', "dates"},        {'m', "time spans"}};
+  for (const auto& [kind, name] : kinds)
+    if (code.starts_with(kind)) return name;
+  return "an unknown type";
+}
+
+struct ElementType {
+  Dtype dtype;
+  bool swapped;  // the other byte order
+};
+
+ElementType element_type(std::string_view descr, const std::string& where) {
+  char order = native_order;
+  std::string_view code = descr;
+  if (!code.empty() && std::string_view("<>=|").find(code[0]) != std::string_view::npos) {
+    if (code[0] == '<' || code[0] == '>') order = code[0];
+    code.remove_prefix(1);
+  }
+  for (int i = 0; i < dtype_count; ++i)
+    if (const auto dtype = static_cast<Dtype>(i); code == type_code(dtype)) return {dtype, order != native_order};
+  fail<DtypeError>(
+      "{}: holds elements of dtype '{}' ({}), which Stave does not have: convert it in NumPy with astype, to bool, "
+      "uint8, uint32, int32, int64, float32 or float64",
+      where, shown(descr), numpy_name(code));
+}
+
+// ---- the header --------------------------------------------------------------------------------------------
+
+struct Header {
+  ElementType type;
+  bool fortran;  // the first axis runs fastest
+  Shape shape;
+};
+
+// The part of Python's syntax that headers are written in.
+class HeaderParser {
+ public:
+  HeaderParser(std::string_view text, const std::string& where) : all_(text), text_(text), where_(where) {}
+
+  Header parse() {
+    expect('{');
+    while (!accept('}')) {
+      const std::string_view key = string();
+      expect(':');
+      if (key == "descr" && !type_) type_ = element_type(descr(), where_);
+      else if (key == "fortran_order" && !fortran_) fortran_ = boolean();
+      else if (key == "shape" && !shape_) shape_ = tuple();
+      else refuse();
+      if (!accept(',') && peek() != '}') refuse();
+    }
+    if (peek() != 0 || !type_ || !fortran_ || !shape_) refuse();
+    return {*type_, *fortran_, *shape_};
+  }
+
+ private:
+  [[noreturn]] void refuse() const {
+    fail<FileError>("{}: the header is not that of a .npy file: {}", where_, shown(all_));
+  }
+  // The next character that is no blank; 0 at the end.
+  char peek() {
+    text_.remove_prefix(std::min(text_.find_first_not_of(" \t\n"), text_.size()));
+    return text_.empty() ? '\0' : text_[0];
+  }
+  bool accept(char c) {
+    if (peek() != c || text_.empty()) return false;
+    text_.remove_prefix(1);
+    return true;
+  }
+  void expect(char c) {
+    if (!accept(c)) refuse();
+  }
+  std::string_view string() {
+    const char quote = peek();
+    if (quote != '\'' && quote != '"') refuse();
+    const std::size_t end = text_.find(quote, 1);
+    if (end == text_.npos) refuse();
+    const std::string_view value = text_.substr(1, end - 1);
+    text_.remove_prefix(end + 1);
+    return value;
+  }
+  std::string_view descr() {
+    if (peek() == '[' || peek() == '(')
+      fail<DtypeError>(
+          "{}: holds elements of a structured dtype, which Stave does not have: save its fields one by one", where_);
+    return string();
+  }
+  bool boolean() {
+    for (const bool value : {false, true}) {
+      const std::string_view word = value ? "True" : "False";
+      peek();
+      if (!text_.starts_with(word)) continue;
+      text_.remove_prefix(word.size());
+      return value;
+    }
+    refuse();
+  }
+  Index length() {
+    peek();
+    Index value = 0;
+    const auto [stop, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
+    if (error != std::errc() || value < 0) refuse();
+    text_.remove_prefix(static_cast<std::size_t>(stop - text_.data()));
+    accept('L');  // Python 2 wrote long integers so
+    return value;
+  }
+  Shape tuple() {
+    Shape shape;
+    expect('(');
+    while (!accept(')')) {
+      shape.push_back(length());
+      if (shape.size() > most_axes) fail<FileError>("{}: its array has more than {} axes", where_, most_axes);
+      if (!accept(',') && (peek() != ')' || shape.size() < 2)) refuse();
+    }
+    return shape;
+  }
+
+  std::string_view all_, text_;
+  const std::string& where_;
+  std::optional<ElementType> type_;
+  std::optional<bool> fortran_;
+  std::optional<Shape> shape_;
+};
+
+Header read_header(Source& source) {
+  unsigned char start[8], length[4];
+  if (source.left() < sizeof start) fail<FileError>("{}: is not a .npy file: it is too short", source.where());
+  source.read(start, sizeof start);
+  if (std::memcmp(start, magic.data(), magic.size()) != 0)
+    fail<FileError>("{}: is not a .npy file: it begins with other bytes", source.where());
+  const int version = start[6];
+  if (version < 1 || version > 3)
+    fail<FileError>("{}: is of .npy format {}.{}: 1.0, 2.0 and 3.0 can be read", source.where(), version, start[7]);
+  const std::size_t width = version == 1 ? 2 : 4;
+  source.read(length, width);
+  std::size_t bytes = 0;
+  for (std::size_t i = width; i-- > 0;) bytes = bytes << 8 | length[i];
+  if (bytes > source.left())
+    fail<FileError>("{}: its header should have {} bytes, but {} are left", source.where(), bytes, source.left());
+  std::string text(bytes, '\0');
+  source.read(text.data(), bytes);
+  return HeaderParser(text, source.where()).parse();
+}
+
+// The bytes of all elements; checked before anything is multiplied that could overflow.
+std::uint64_t byte_count(const Header& header, const Source& source) {
+  std::uint64_t bytes = size_of(header.type.dtype);
+  bool overflow = false, empty = false;
+  for (const Index length : header.shape) {
+    empty |= length == 0;
+    overflow |= __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(std::max<Index>(length, 1)), &bytes);
+  }
+  overflow |= bytes > static_cast<std::uint64_t>(std::numeric_limits<Index>::max());
+  if (overflow) fail<FileError>("{}: its shape {} is too large", source.where(), header.shape);
+  if (empty) return 0;
+  if (bytes > source.left())
+    fail<FileError>("{}: its array, {} {}, has {} bytes, but {} are left", source.where(), header.type.dtype,
+                    header.shape, bytes, source.left());
+  return bytes;
+}
+
+// ---- elements ----------------------------------------------------------------------------------------------
+
+void reverse_bytes(char* data, std::uint64_t bytes, std::size_t size) {
+  for (char* at = data; at != data + bytes; at += size) std::reverse(at, at + size);
+}
+
+Strides fortran_strides(const Shape& shape) {
+  Strides strides = shape;
+  Index step = 1;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    strides[axis] = step;
+    step *= shape[axis];
+  }
+  return strides;
+}
+
+}  // namespace
+
+std::string npy_header(Dtype dtype, const Shape& shape) {
+  const std::string lengths = fmt::format("{}{}", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+  const char order = size_of(dtype) == 1 ? '|' : native_order;
+  std::string text =
+      fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}", order, type_code(dtype), lengths);
+  const bool is_long = text.size() > 65000;
+  const std::size_t before = magic.size() + (is_long ? 6 : 4);
+  text.append(63 - (before + text.size()) % 64, ' ').push_back('\n');  // elements begin at a multiple of 64
+  std::string header(magic);
+  header.push_back(is_long ? 2 : 1);
+  header.push_back(0);
+  for (int i = 0; i < (is_long ? 4 : 2); ++i) header.push_back(static_cast<char>(text.size() >> (8 * i)));
+  return header + text;
+}
+
+void with_npy_elements(const Tensor& x, FunctionRef<void(std::span<const char>)> write) {
+  visit_dtype(x.dtype(), [&](auto zero) {
+    const auto values = x.to_vector<decltype(zero)>();
+    if constexpr (std::is_same_v<decltype(zero), bool>) {
+      const std::vector<char> bytes(values.begin(), values.end());
+      write(bytes);
+    } else {
+      write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof zero});
+    }
+  });
+}
+
+Tensor read_npy(Source& source) {
+  const Header header = read_header(source);
+  const std::uint64_t bytes = byte_count(header, source);
+  const Strides strides = header.fortran ? fortran_strides(header.shape) : contiguous_strides(header.shape);
+  const Dtype dtype = header.type.dtype;
+  const Tensor x(
+      NodePtr(new Node(dtype, cpu, header.shape, strides, allocate_storage(cpu, static_cast<Index>(bytes)))));
+  char* const data = static_cast<char*>(x.node().data());
+  source.read(data, bytes);
+  if (header.type.swapped) reverse_bytes(data, bytes, size_of(dtype));
+  if (dtype == bool_) std::transform(data, data + bytes, data, [](char c) { return static_cast<char>(c != 0); });
+  UnderFrame past_all_handlers(nullptr);
+  return contiguous(x);
+}
+
+}  // namespace stave_detail

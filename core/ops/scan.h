@@ -1,0 +1,33 @@
+// Scans: what comes of all elements up to each one, along an axis.
+//
+// Float sums are accurate: float32 is added up in double, float64 with compensation (Neumaier's), so that each result is
+// that of an exact sum, rounded, up to an error that its length hardly moves. Products and recurrences of float32 are
+// computed in double. Integers keep their dtype and wrap; uint8 gives uint32 and bool int32, as sum and prod do.
+#pragma once
+
+#include <stave/core/tensor.h>
+
+namespace stave {
+
+struct CumulativeOptions {
+  bool include_initial = false;  ///< one element more, before the others: the sum or product of nothing
+  bool reverse = false;          ///< from the last element to the first one
+};
+
+/// Sums of the elements up to each one, itself included. Without an axis x must have rank 1.
+Tensor cumulative_sum(const Tensor& x);
+Tensor cumulative_sum(const Tensor& x, Index axis, CumulativeOptions options = {});
+/// The same with products. Derivatives of any order are exact where factors are 0.
+Tensor cumulative_prod(const Tensor& x);
+Tensor cumulative_prod(const Tensor& x, Index axis, CumulativeOptions options = {});
+
+struct RecurrenceOptions {
+  bool reverse = false;  ///< h[i] = a[i] h[i+1] + b[i]
+};
+
+/// h[i] = a[i] h[i-1] + b[i] along `axis`, with h = 0 before the first; a and b broadcast. Decaying averages, discounted
+/// returns and linear state-space models are such, and so are the derivatives of cumulative_prod. Products are those of
+/// scale: 0 where either factor is 0.
+Tensor linear_recurrence(const Tensor& a, const Tensor& b, Index axis, RecurrenceOptions options = {});
+
+}  // namespace stave

@@ -1,0 +1,82 @@
+// sort and argsort. Where the derivative of sort needs the permutation, it asks argsort for it.
+
+#include <stave/core/ops/sort.h>
+
+#include <limits>
+
+#include <stave/core/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/index.h>
+#include <stave/core/ops/layout.h>
+
+namespace stave {
+
+namespace {
+
+AttributesPtr along(int axis, bool descending) { return make_intrusive<SortAttributes>(axis, descending); }
+
+Outputs batch_sort(const BatchContext& c) {
+  const auto& attributes = c.as<SortAttributes>();
+  return apply(c.call.op(), {c.in(0)}, along(attributes.axis + 1, attributes.descending));
+}
+
+Tensor permutation(const Tensor& x, const SortAttributes& attributes) {
+  return apply(op_argsort, {x}, along(attributes.axis, attributes.descending));
+}
+
+// y_i = x_p(i), so dy_i = dx_p(i).
+Outputs jvp_sort(const JvpContext& c) {
+  const auto& attributes = c.call.as<SortAttributes>();
+  return take_along_axis(c.tangents[0], permutation(c.in(0), attributes), attributes.axis);
+}
+
+// The cotangent of y_i flows into x_p(i): all axes but the sorted one are batch axes of a scatter.
+Tensor vjp_sort(const VjpContext& c, int) {
+  const auto& attributes = c.as<SortAttributes>();
+  const Tensor ct = moveaxis(c.ct(), attributes.axis, -1);
+  const Tensor places = moveaxis(permutation(c.in(0), attributes), attributes.axis, -1);
+  const Tensor nothing = zeros(ct.shape(), ct.dtype(), ct.device());
+  const Tensor back = apply(op_scatter_add, {nothing, expand_dims(places, -1), ct},
+                            make_intrusive<GatherAttributes>(ct.rank() - 1, false));
+  return moveaxis(back, -1, attributes.axis);
+}
+
+}  // namespace
+
+constinit const Op op_sort{
+    .id = OpId::sort,
+    .name = "sort",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          outputs.push_back({call.input(0).shape(), call.input(0).dtype()});
+        },
+    .jvp = jvp_sort,
+    .vjp = vjp_sort,
+    .batch = batch_sort,
+};
+
+constinit const Op op_argsort{
+    .id = OpId::argsort,
+    .name = "argsort",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const Tensor& x = call.input(0);
+          const bool wide = x.shape(call.as<SortAttributes>().axis) > std::numeric_limits<std::int32_t>::max();
+          outputs.push_back({x.shape(), wide ? int64 : int32});
+        },
+    .derivative = Derivative::zero,
+    .batch = batch_sort,
+};
+
+// ---- functions -------------------------------------------------------------------------------------------
+
+Tensor sort(const Tensor& x, Index axis, SortOptions options) {
+  return apply(op_sort, {x}, along(normalize_axis(axis, x.rank(), "sort"), options.descending));
+}
+Tensor argsort(const Tensor& x, Index axis, SortOptions options) {
+  return apply(op_argsort, {x}, along(normalize_axis(axis, x.rank(), "argsort"), options.descending));
+}
+Tensor sort(const Tensor& x) { return sort(x, -1); }
+Tensor argsort(const Tensor& x) { return argsort(x, -1); }
+
+}  // namespace stave

@@ -1,0 +1,79 @@
+// read_csv: numbers as text, and what is none.
+
+#include <stave/stave.h>
+
+#include "files.h"
+#include "matchers.h"
+
+namespace csv_test {
+
+using namespace stave;
+using namespace stave_test;
+
+Tensor read(const std::string& text, CsvOptions options = {}) {
+  const Folder folder;
+  return read_csv(with_bytes(folder / "x.csv", text), options);
+}
+
+/// What is said of a file of this text, after its name.
+std::string fault_of(const std::string& text, CsvOptions options = {}) {
+  const Folder folder;
+  const std::string path = folder / "x.csv", start = "read_csv: " + path;
+  const std::string message = message_of<FileError>([&] { read_csv(with_bytes(path, text), options); });
+  EXPECT_THAT(message, testing::StartsWith(start));
+  return message.substr(std::min(start.size(), message.size()));
+}
+
+TEST(Csv, ReadsNumbersAsNumpyDoes) {
+  // numpy.loadtxt(file, delimiter=",") gives these numbers.
+  EXPECT_THAT(read("1,-2.5,3e2\n .5 ,+4.,-inf\n"), IsNear(tensor({{1., -2.5, 300.}, {.5, 4., -INFINITY}})));
+  EXPECT_EQ(read("nan,1e999,-1e999,1e-999\n").str(), "[[ nan  inf -inf   0.]]");
+  EXPECT_EQ(read("1e39,1e-46,3e-45\n").str(), "[[   inf 0.e+00 3.e-45]]");
+  EXPECT_THAT(read("0.1\n", {.dtype = float64}), Equals(tensor({{0.1}}, float64)));
+  EXPECT_THAT(read("1,1e999\n", {.dtype = float64}), IsNear(tensor({{1., INFINITY}}, float64)));
+}
+
+TEST(Csv, TakesEveryEndOfLineAndAByteOrderMark) {
+  for (const char* text : {"1,2\n3,4\n", "1,2\r\n3,4\r\n", "1,2\n3,4",
+                           "\xef\xbb\xbf"
+                           "1,2\n3,4\n"})
+    EXPECT_THAT(read(text), Equals(tensor({{1., 2.}, {3., 4.}}))) << text;
+}
+
+TEST(Csv, HasADelimiterAHeaderAndADtype) {
+  EXPECT_THAT(read("x;y\nm;s\n1;2\n", {.delimiter = ';', .skip_lines = 2}), Equals(tensor({{1., 2.}})));
+  EXPECT_THAT(read("1\t2\n", {.delimiter = '\t', .dtype = int64}), Equals(tensor({{1, 2}}, int64)));
+  EXPECT_THAT(read("  1   2\t3 \n4 5 6\n", {.delimiter = ' ', .dtype = int32}), Equals(tensor({{1, 2, 3}, {4, 5, 6}})));
+  EXPECT_THAT(read("\"1\",\"2\"\n", {.dtype = uint8}), Equals(tensor({{1, 2}}, uint8)));
+  EXPECT_THAT(read("9007199254740993\n", {.dtype = int64}), Equals(tensor({{9007199254740993}})));
+  EXPECT_THAT(read("1,0\ntrue,False\n", {.dtype = bool_}), Equals(tensor({{true, false}, {true, false}})));
+}
+
+TEST(Csv, NamesLineAndColumnOfWhatIsWrong) {
+  EXPECT_EQ(fault_of("1,2\n3,x\n"), ":2: column 2: expected a number, found 'x'");
+  EXPECT_EQ(fault_of("1,,3\n"), ":1: column 2: expected a number, found ''");
+  EXPECT_EQ(fault_of("x,y\n1 2,3\n", {.skip_lines = 1}), ":2: column 1: expected a number, found '1 2'");
+  for (const char* field : {"0x10", "1.5.2", "+-1", "++1", "1e", "--1", "1f", "1_000"})
+    EXPECT_EQ(fault_of(field), ":1: column 1: expected a number, found '" + std::string(field) + "'");
+  EXPECT_EQ(fault_of("1.5\n", {.dtype = int32}), ":1: column 1: expected an integer, found '1.5'");
+  EXPECT_EQ(fault_of("-1\n", {.dtype = uint8}), ":1: column 1: expected an integer, found '-1'");
+  EXPECT_EQ(fault_of("256\n", {.dtype = uint8}), ":1: column 1: '256' does not fit in uint8");
+  EXPECT_EQ(fault_of("yes\n", {.dtype = bool_}), ":1: column 1: expected 0, 1, true or false, found 'yes'");
+  EXPECT_EQ(fault_of("1,2\n3\n"), ":2: expected 2 columns, found 1");
+  EXPECT_EQ(fault_of("1,2\n\n"), ":2: expected 2 columns, found 1");
+  EXPECT_EQ(fault_of("1,2\n", {.columns = 3}), ":1: expected 3 columns, found 2");
+  EXPECT_EQ(fault_of(std::string("1,\0\n", 4)), ":1: column 2: expected a number, found '?'");
+}
+
+TEST(Csv, NamesFilesThatCannotBeRead) {
+  const Folder folder;
+  const auto fault = [](const std::string& path) { return message_of<FileError>([&] { read_csv(path); }); };
+  EXPECT_EQ(fault("no/such.csv"), "read_csv: no/such.csv: cannot be opened: No such file or directory");
+  EXPECT_EQ(fault(folder.path), "read_csv: " + folder.path + ": is a folder");
+  EXPECT_EQ(fault_of(""), ": has no numbers in it");
+  EXPECT_EQ(fault_of("x,y\n", {.skip_lines = 1}), ": has no numbers in it");
+  EXPECT_EQ(message_of<ShapeError>([] { read_csv("x.csv", {.skip_lines = -1}); }),
+            "read_csv: skip_lines -1 and columns 0 must not be negative");
+}
+
+}  // namespace csv_test

@@ -1,0 +1,280 @@
+// Files that are no .npy or .npz files, that are cut off, or that lie: each gives an error that names the file and the fault,
+// nothing is read past the end, and no memory is taken for what the file cannot hold.
+
+#include <cstring>
+#include <random>
+
+#include <stave/core/io/zip_records.h>
+#include <stave/stave.h>
+
+#include "files.h"
+#include "matchers.h"
+
+namespace io_damage_test {
+
+using namespace stave;
+using namespace stave_test;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+using Named = std::map<std::string, Tensor>;
+
+const std::string data = STAVE_SOURCE_DIR "/tests/data/";
+
+/// What reading a file of these bytes says, after the file's name; that no memory of tensors is taken meanwhile.
+template <class E = FileError, class Load>
+std::string fault_of(const std::string& bytes, const char* name, Load load) {
+  const Folder folder;
+  const std::string path = with_bytes(folder / name, bytes);
+  reset_peak_memory();
+  const std::size_t before = memory_stats().peak_bytes;
+  const std::string message = message_of<E>([&] { load(path); });
+  EXPECT_LT(memory_stats().peak_bytes, before + 4096) << message;
+  const std::size_t at = message.find(path);
+  return at == message.npos ? message : message.substr(at + path.size());
+}
+template <class E = FileError>
+std::string npy_fault(const std::string& bytes) {
+  return fault_of<E>(bytes, "x.npy", load_npy);
+}
+std::string npz_fault(const std::string& bytes) {
+  return fault_of(bytes, "x.npz", [](const std::string& path) { load_npz<Named>(path); });
+}
+
+std::string header(const std::string& shape, const std::string& descr = "'<f4'", const std::string& order = "False") {
+  return "{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + shape + ", }";
+}
+
+// ---- files ------------------------------------------------------------------------------------------------
+
+TEST(DamagedFiles, ThatCannotBeOpened) {
+  const Folder folder;
+  const auto fault = [](const std::string& path) { return message_of<FileError>([&] { load_npy(path); }); };
+  EXPECT_EQ(fault("no/such.npy"), "load_npy: no/such.npy: cannot be opened: No such file or directory");
+  EXPECT_EQ(fault(folder.path), "load_npy: " + folder.path + ": is a folder");
+  EXPECT_EQ(fault("/dev/null"), "load_npy: /dev/null: is not a regular file");
+  EXPECT_EQ(message_of<FileError>([] { load_npz<Tensor>("no/such.npz"); }),
+            "load_npz: no/such.npz: cannot be opened: No such file or directory");
+}
+
+TEST(DamagedFiles, ThatMayNotBeRead) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may read every file";
+  const Folder folder;
+  fs::permissions(with_bytes(folder / "x.npy", ""), fs::perms::none);
+  EXPECT_EQ(message_of<FileError>([&] { load_npy(folder / "x.npy"); }),
+            "load_npy: " + folder / "x.npy" + ": cannot be opened: Permission denied");
+}
+
+// ---- .npy -------------------------------------------------------------------------------------------------
+
+TEST(DamagedNpy, OtherFiles) {
+  EXPECT_EQ(npy_fault(""), ": is not a .npy file: it is too short");
+  EXPECT_EQ(npy_fault("\x93NUMPY\x1"), ": is not a .npy file: it is too short");
+  EXPECT_EQ(npy_fault("PK\3\4 and so on"), ": is not a .npy file: it begins with other bytes");
+  EXPECT_EQ(npy_fault(std::string("\x93NUMPY\4\0\0\0", 10)), ": is of .npy format 4.0: 1.0, 2.0 and 3.0 can be read");
+}
+
+TEST(DamagedNpy, CutOff) {
+  const std::string whole = npy(header("(3,)"), std::string(12, 'x'));
+  for (std::size_t n = 0; n < whole.size(); ++n)
+    EXPECT_THAT(npy_fault(whole.substr(0, n)), AnyOf(HasSubstr("too short"), HasSubstr("ends too early"),
+                                                     HasSubstr("header should have"), HasSubstr("has 12 bytes, but")))
+        << n;
+  EXPECT_EQ(npy_fault(whole.substr(0, whole.size() - 1)), ": its array, float32 [3], has 12 bytes, but 11 are left");
+  EXPECT_EQ(npy_fault(whole.substr(0, 20)), ": its header should have 57 bytes, but 10 are left");
+}
+
+TEST(DamagedNpy, ShapesThatLie) {
+  EXPECT_EQ(npy_fault(npy(header("(1000000000000,)"))),
+            ": its array, float32 [1000000000000], has 4000000000000 bytes, but 0 are left");
+  for (const char* shape :
+       {"(9223372036854775807,)", "(4294967296, 4294967296)", "(0, 4294967296, 4294967296)", "(2305843009213693952,)"})
+    EXPECT_THAT(npy_fault(npy(header(shape))), testing::EndsWith("is too large")) << shape;
+  EXPECT_THAT(npy_fault(npy(header("(" + std::string(65 * 2, '1') + ")"))), HasSubstr("the header is not"));
+  std::string ones;
+  for (int i = 0; i < 65; ++i) ones += "1,";
+  EXPECT_EQ(npy_fault(npy(header("(" + ones + ")"))), ": its array has more than 64 axes");
+}
+
+TEST(DamagedNpy, HeadersThatAreNone) {
+  const std::string start = ": the header is not that of a .npy file: ";
+  for (const std::string shape : {"(-1,)", "(2.5,)", "(3)", "3", "[3]", "(3,,)", "(,)", "(3 4)", "(x,)", "(", "(3,",
+                                  "(99999999999999999999,)", "None", "''"})
+    EXPECT_EQ(npy_fault(npy(header(shape))), start + header(shape));
+  for (const std::string& dictionary :
+       {std::string("{}"), std::string(), std::string("{'descr': '<f4', 'shape': (3,)}"), header("(3,)") + "x",
+        header("(3,)", "'<f4'", "true"), header("(3,)", "f4"),
+        std::string("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': ()}"),
+        std::string("{'descr': '<f4', 'fortran_order': False, 'shape': (), 'more': 1}"),
+        std::string("{'descr': '<f4' 'fortran_order': False, 'shape': ()}")})
+    EXPECT_EQ(npy_fault(npy(dictionary)), start + dictionary);
+  EXPECT_EQ(npy_fault(npy("\x1b[31m")), start + "?[31m");
+}
+
+TEST(DamagedNpy, DtypesThatStaveLacks) {
+  const auto text = [](const std::string& descr, const std::string& name) {
+    return ": holds elements of dtype '" + descr + "' (" + name +
+           "), which Stave does not have: convert it in NumPy with astype, to bool, uint8, uint32, int32, int64, "
+           "float32 or "
+           "float64";
+  };
+  const std::pair<const char*, const char*> types[] = {
+      {"|i1", "int8"},          {"<i2", "int16"},        {"<u2", "uint16"},       {">u8", "uint64"},
+      {"<f2", "float16"},       {"<f16", "longdouble"},  {"<c8", "complex64"},    {"<c16", "complex128"},
+      {"|O", "Python objects"}, {"|S3", "byte strings"}, {"<U5", "strings"},      {"|V4", "raw bytes"},
+      {"<M8[ns]", "dates"},     {"<m8", "time spans"},   {"", "an unknown type"}, {"<f44", "an unknown type"}};
+  for (const auto& [descr, name] : types)
+    EXPECT_EQ(npy_fault<DtypeError>(npy(header("(0,)", "'" + std::string(descr) + "'"))), text(descr, name));
+  EXPECT_EQ(message_of<DtypeError>([] { load_npy(data + "float16.npy"); }),
+            "load_npy: " + data + "float16.npy" + text("<f2", "float16"));
+  EXPECT_EQ(message_of<DtypeError>([] { load_npy(data + "objects.npy"); }),
+            "load_npy: " + data + "objects.npy" + text("|O", "Python objects"));
+  EXPECT_EQ(message_of<DtypeError>([] { load_npy(data + "structured.npy"); }),
+            "load_npy: " + data +
+                "structured.npy: holds elements of a structured dtype, which Stave does not have: save its fields one "
+                "by one");
+}
+
+// ---- .npz -------------------------------------------------------------------------------------------------
+
+/// A good archive of two arrays, "a" and "b".
+std::string archive(bool compressed) {
+  const Folder folder;
+  save_npz(folder / "x.npz", Named{{"a", arange(40.)}, {"b", tensor({true, false})}}, {.compressed = compressed});
+  return bytes_of(folder / "x.npz");
+}
+
+/// Where the directory of an archive begins, and its end record.
+std::size_t directory_of(const std::string& bytes) { return bytes.find(std::string("PK\1\2", 4)); }
+std::size_t end_of(const std::string& bytes) { return bytes.size() - stave_detail::end_length; }
+
+/// The archive with a number of so many bytes put in.
+std::string with(std::string bytes, std::size_t at, std::uint64_t value, int width) {
+  return bytes.replace(at, static_cast<std::size_t>(width), stave_detail::Record().put(value, width).bytes);
+}
+
+TEST(DamagedNpz, OtherFilesAndCutOffOnes) {
+  const std::string no_directory = ": is not a .npz file: a zip archive ends with its directory, and this has none";
+  EXPECT_EQ(npz_fault(""), no_directory);
+  EXPECT_EQ(npz_fault(npy(header("(0,)"))), no_directory);
+  const std::string whole = archive(false);
+  for (std::size_t n = 0; n < whole.size(); n += 7) EXPECT_EQ(npz_fault(whole.substr(0, n)), no_directory) << n;
+  EXPECT_EQ(npz_fault("0123456789" + whole),
+            ": is a damaged zip archive: an entry of its directory does not begin where it should");
+}
+
+TEST(DamagedNpz, Checksums) {
+  for (const bool compressed : {false, true}) {
+    std::string bytes = archive(compressed);
+    bytes = with(bytes, directory_of(bytes) + 16, 0x12345678, 4);
+    EXPECT_THAT(npz_fault(bytes),
+                testing::MatchesRegex(": entry 'a.npy': is damaged: its checksum is ........, not 12345678"));
+  }
+  std::string flipped = archive(false);
+  flipped[170] ^= 1;
+  EXPECT_THAT(npz_fault(flipped), HasSubstr("entry 'a.npy': is damaged: its checksum is"));
+}
+
+TEST(DamagedNpz, DirectoriesThatLie) {
+  const std::string start = ": is a damaged zip archive: ";
+  for (const bool compressed : {false, true}) {
+    const std::string good = archive(compressed);
+    const std::size_t directory = directory_of(good), end = end_of(good);
+    const auto fault = [&](std::size_t at, std::uint64_t value, int width) {
+      return npz_fault(with(good, at, value, width));
+    };
+    EXPECT_EQ(fault(end + 16, 0xfffffffe, 4), start + "its directory does not lie within the file");
+    EXPECT_EQ(fault(end + 12, 0xfffffffe, 4), start + "its directory does not lie within the file");
+    EXPECT_EQ(fault(end + 16, directory - 1, 4), start + "an entry of its directory does not begin where it should");
+    EXPECT_EQ(fault(end + 10, 3, 2), start + "it is part of an archive of several files");
+    EXPECT_EQ(fault(end + 4, 1, 2), start + "it is part of an archive of several files");
+    EXPECT_EQ(npz_fault(with(with(good, end + 8, 1000, 2), end + 10, 1000, 2)),
+              start + "its directory is too short for all its entries");
+    EXPECT_EQ(npz_fault(with(with(good, end + 8, 1, 2), end + 10, 1, 2)),
+              start + "its directory has other entries than it counts");
+    EXPECT_EQ(fault(directory + 20, 0xfffffff0, 4), start + "an entry does not lie within the file");
+    EXPECT_EQ(fault(directory + 24, 0xfffffff0, 4), start + "an entry has an impossible size");
+    EXPECT_EQ(fault(directory + 20, 0xffffffff, 4), start + "an entry does not lie within the file");
+    EXPECT_EQ(fault(directory + 42, 0xfffffff0, 4), start + "an entry does not lie within the file");
+    EXPECT_EQ(fault(directory + 42, 1, 4), start + "entry 'a.npy' is not where the directory says");
+    EXPECT_EQ(fault(directory + 28, 0xffff, 2), start + "an entry of its directory is cut off");
+    EXPECT_EQ(fault(28, 0xffff, 2), start + "entry 'a.npy' does not lie within the file");
+    EXPECT_EQ(fault(28, 10, 2), start + "entry 'a.npy' overlaps another one");
+  }
+}
+
+TEST(DamagedNpz, EntriesThatLie) {
+  const std::string good = archive(true);
+  const std::size_t directory = directory_of(good);
+  const std::uint64_t size = stave_detail::read32(&good[directory + 24]);
+  EXPECT_THAT(npz_fault(with(good, directory + 24, size + 1, 4)),
+              HasSubstr("it unpacks to fewer bytes than it should"));
+  EXPECT_THAT(npz_fault(with(good, directory + 24, size - 1, 4)), HasSubstr("has 160 bytes, but 159 are left"));
+  EXPECT_THAT(npz_fault(with(good, 40, 0xffffffffffff, 6)), HasSubstr("entry 'a.npy': is damaged: invalid"));
+  const std::uint64_t packed = stave_detail::read32(&good[directory + 20]);
+  EXPECT_THAT(npz_fault(with(good, directory + 20, packed - 1, 4)), HasSubstr("its packed bytes end too early"));
+}
+
+TEST(DamagedNpz, WhatIsNoArrayOrCannotBeUnpacked) {
+  std::string bytes = archive(false);
+  const std::size_t directory = directory_of(bytes);
+  EXPECT_EQ(npz_fault(with(bytes, directory + 8, 1, 2)), ": entry 'a.npy': is encrypted");
+  for (std::size_t at; (at = bytes.find("a.npy")) != bytes.npos;) bytes.replace(at, 5, "a.txt");
+  EXPECT_EQ(npz_fault(bytes), ": entry 'a.txt' is not an array: its name does not end with .npy");
+  for (std::size_t at; (at = bytes.find("a.txt")) != bytes.npos;) bytes.replace(at, 5, "b.npy");
+  EXPECT_EQ(npz_fault(bytes), ": has two entries 'b.npy'");
+  EXPECT_EQ(
+      message_of<FileError>([] { load_npz<Named>(data + "bzip2.npz"); }),
+      "load_npz: " + data +
+          "bzip2.npz: entry 'x.npy': is packed by method 12: only stored (0) and deflated (8) entries can be read");
+}
+
+// ---- damage at random -------------------------------------------------------------------------------------
+
+/// A byte changed, put in or left out; a piece repeated or cut off; once or a few times.
+std::string mutated(std::string bytes, std::mt19937& engine) {
+  const auto below = [&](std::size_t n) { return n ? engine() % n : 0; };
+  for (std::size_t times = 1 + below(4); times-- > 0;) {
+    const std::size_t at = below(bytes.size());
+    switch (below(6)) {
+      case 0: bytes[at] = static_cast<char>(engine()); break;
+      case 1: bytes[at] ^= static_cast<char>(1 << below(8)); break;
+      case 2: bytes.insert(at, 1, static_cast<char>(engine())); break;
+      case 3: bytes.erase(at, 1 + below(4)); break;
+      case 4: bytes.insert(at, bytes.substr(below(bytes.size()), below(40))); break;
+      default: bytes = with(bytes + std::string(8, '\0'), at, below(2) ? ~0u : below(300), 4).substr(0, bytes.size());
+    }
+    if (bytes.empty()) bytes = "x";
+  }
+  return bytes;
+}
+
+TEST(DamagedFiles, GiveAValueOrAnError) {
+  const Folder folder;
+  std::mt19937 engine(20240229);
+  int values = 0, errors = 0;
+  const auto attempt = [&](const std::string& good, const std::string& name, auto load) {
+    for (int i = 0; i < 700; ++i) {
+      const std::string path = with_bytes(folder / name, mutated(good, engine));
+      try {
+        load(path);
+        ++values;
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr(path));
+        ++errors;
+      }
+    }
+  };
+  const auto npz = [](const std::string& path) { load_npz<Named>(path); };
+  attempt(npy(header("(2, 3)"), std::string(24, 'x')), "x.npy", load_npy);
+  attempt(archive(false), "x.npz", npz);
+  attempt(archive(true), "x.npz", npz);
+  attempt(bytes_of(data + "deflated.npz"), "x.npz", npz);
+  attempt("1,2.5,-3e7\n4,5,6\n", "x.csv", [](const std::string& path) { read_csv(path); });
+  EXPECT_GT(values, 100);
+  EXPECT_GT(errors, 2000);
+  RecordProperty("values", values);
+}
+
+}  // namespace io_damage_test
