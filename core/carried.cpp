@@ -47,7 +47,8 @@ class UnderFrameOf final : public Surroundings {
     if (!standing_->stands) {
       if (!operations_) return body();  // its answers are logged
       fail<TransformError>(
-          "a function runs again (that of a checkpoint, in the backward pass), but {}, which stood around it and sees its "
+          "a function runs again (that of a checkpoint, in the backward pass), but {}, which stood around it and sees "
+          "its "
           "operations, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
           name_);
     }
@@ -140,7 +141,8 @@ Outputs carry(Call& call) {
   for (; frame && !frame->operations; frame = frame->below) {
     if (frame->kind != Frame::Kind::interception) {
       wrap(*frame, false);
-    } else if (Frame* answering = static_cast<Interception*>(frame)->answering; contains(attributes.received, answering)) {
+    } else if (Frame* answering = static_cast<Interception*>(frame)->answering;
+               contains(attributes.received, answering)) {
       wrap(*answering, true);
     }
   }

@@ -91,7 +91,8 @@ void Computation::give_to_controller() {
 void Computation::check_controller() const {
   if (with_ended_ && !keeps_controller_)
     fail<TransformError>(
-        "a function runs again (that of a checkpoint, in the backward pass), but `with` of the controller that stood around "
+        "a function runs again (that of a checkpoint, in the backward pass), but `with` of the controller that stood "
+        "around "
         "it has ended: install it outside of grad, or give `with` a std::shared_ptr of it");
 }
 

@@ -119,7 +119,7 @@ class Computation : public RefCounted {
   void give_to_controller();
   bool may_throw() const noexcept;
 
-  ControllerFrame frame_{*this};  // the lowest on its stack; what is below is the resumer's
+  ControllerFrame frame_{*this};      // the lowest on its stack; what is below is the resumer's
   Frame* top_ = &frame_;              // while it stands still
   Suspension* pending_ = nullptr;     // what it waits for
   Interception* handling_ = nullptr;  // its controller at work

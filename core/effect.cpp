@@ -72,14 +72,16 @@ constinit thread_local Frame* current = nullptr;
 
 std::any& next_answer(LogFrame& frame) {
   if (frame.next == frame.log.answers.size())
-    fail<TransformError>("checkpoint: the function performed more effects when it ran again than at first, which were {}",
-                         frame.next);
+    fail<TransformError>(
+        "checkpoint: the function performed more effects when it ran again than at first, which were {}", frame.next);
   return frame.log.answers[frame.next++];
 }
 
 void throw_not_copyable(const std::type_info& effect) {
-  fail<TransformError>("checkpoint: the answer to the effect {} cannot be copied, so it cannot be given again when the "
-                       "function runs again", effect.name());
+  fail<TransformError>(
+      "checkpoint: the answer to the effect {} cannot be copied, so it cannot be given again when the "
+      "function runs again",
+      effect.name());
 }
 
 void throw_unhandled(const std::type_info& effect) {

@@ -170,9 +170,7 @@ class Intercept {
 
 }  // namespace stave_detail
 
-namespace stave {
-
-}  // namespace stave
+namespace stave {}  // namespace stave
 
 namespace stave_detail {
 
@@ -183,8 +181,7 @@ struct EffectLog : RefCounted {
   bool complete = false;
 };
 struct LogFrame : Frame {
-  LogFrame(Frame* below, EffectLog& log) noexcept
-      : Frame(below, nullptr, Kind::log), log(log), replays(log.complete) {
+  LogFrame(Frame* below, EffectLog& log) noexcept : Frame(below, nullptr, Kind::log), log(log), replays(log.complete) {
     if (!replays) log.answers.clear();
   }
   /// In place of another one that still stands.

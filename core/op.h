@@ -99,7 +99,7 @@ struct Call {
   [[noreturn]] void throw_no_input(std::size_t i) const;
   explicit Call(const Op* op) : op_(op) {}
   void validate();
-  void lend(Operand&& x);     // an input that is not counted, unless x owns it
+  void lend(Operand&& x);  // an input that is not counted, unless x owns it
   void count_borrowed() noexcept;
   void give_back() noexcept;  // forgets those that are not
   friend Tensor stave_detail::apply_binary(const Op& op, Operand&& a, Operand&& b);

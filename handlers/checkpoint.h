@@ -30,7 +30,9 @@ class CheckpointOf {
         kept.leaves.clear();
         const ResultStructure<Result> results;
         return results.tree(checkpoint_flat(
-            [f = f_, kept, results](std::span<const Tensor> xs) { return results.flat(kept.call(std::as_const(*f), xs)); },
+            [f = f_, kept, results](std::span<const Tensor> xs) {
+              return results.flat(kept.call(std::as_const(*f), xs));
+            },
             std::move(inputs)));
       }
     }

@@ -35,7 +35,8 @@ class CustomVjpOf {
     if constexpr (valid) {
       using Result = typename Called::Result;
       using Pair = typename CalledForward::Result;
-      static_assert(is_std_pair<Pair>, "stave: custom_vjp: the forward rule must return std::pair of result and residuals");
+      static_assert(is_std_pair<Pair>,
+                    "stave: custom_vjp: the forward rule must return std::pair of result and residuals");
       if constexpr (is_std_pair<Pair>) {
         static_assert(std::is_same_v<typename Pair::first_type, Result>,
                       "stave: custom_vjp: the forward rule must return the function's result, and residuals");
@@ -134,7 +135,9 @@ class CustomVmapOf {
       functions.batch = [rules = rules_, kept, results](Index lanes, std::span<const bool> given,
                                                         std::span<const Tensor> xs) {
         const auto [batched, inputs] = by_argument(kept, lanes, given, xs);
-        const auto rule = [&](auto&&... arguments) { return std::as_const(rules->second)(lanes, batched, arguments...); };
+        const auto rule = [&](auto&&... arguments) {
+          return std::as_const(rules->second)(lanes, batched, arguments...);
+        };
         return results.flat(kept.call(rule, inputs));
       };
       return results.tree(custom_vmap_flat(std::move(functions), kept.inputs()));

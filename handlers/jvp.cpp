@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include <stave/core/carried.h>
 #include <stave/core/fail.h>
 #include <stave/core/note.h>
 #include <stave/core/ops/create.h>
-#include <stave/core/carried.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/handlers/tape.h>
 
@@ -49,7 +49,8 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
   Outputs handle_carrying(Call& call) {
     const OpId id = call.op().id;
     if (id == OpId::checkpoint) return checkpoint(call);
-    const bool any = std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
+    const bool any =
+        std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
     if (id == OpId::custom_vmap) {
       if (!any) return perform(std::move(call));
       Frame frame(current, this, this);
@@ -105,7 +106,8 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
           const Outputs found = functions.backward(arguments);
           Outputs wanted;
           for (std::size_t i = 0; i < call.inputs().size(); ++i)
-            if (notes.find(call.inputs()[i])) wanted.push_back(found[i].defined() ? found[i] : zeros_like(call.inputs()[i]));
+            if (notes.find(call.inputs()[i]))
+              wanted.push_back(found[i].defined() ? found[i] : zeros_like(call.inputs()[i]));
           return wanted;
         },
         zero, "custom_vjp");

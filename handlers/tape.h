@@ -50,10 +50,10 @@ struct Entry : Pooled {
   std::uint64_t sequence;  // the order of recording
   const Op* op = nullptr;  // null: an input of the transform
   AttributesPtr attributes;
-  SmallVector<Tensor, 2> inputs;   // saved values; undefined if the rule does not read them
+  SmallVector<Tensor, 2> inputs;  // saved values; undefined if the rule does not read them
   SmallVector<Abstract, 2> input_abstracts;
-  SmallVector<Slot, 2> producers;  // of the inputs; empty slots for constants
-  SmallVector<Tensor, 1> outputs;  // saved values; of a custom rule, its residuals
+  SmallVector<Slot, 2> producers;             // of the inputs; empty slots for constants
+  SmallVector<Tensor, 1> outputs;             // saved values; of a custom rule, its residuals
   SmallVector<Abstract, 1> output_abstracts;  // of an operation that carries functions
   std::uint32_t output_count = 0;
   SmallVector<Tensor, 1> cotangents;  // during a backward pass

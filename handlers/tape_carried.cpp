@@ -31,7 +31,8 @@ class Watcher final : public Handler {
     touched = true;
     if (forbids_)
       fail<TransformError>(
-          "{}: its function captures a value that {} transforms, and the rule says nothing of it: pass it as an argument",
+          "{}: its function captures a value that {} transforms, and the rule says nothing of it: pass it as an "
+          "argument",
           what_, transform_);
   }
   std::string describe() const override { return fmt::format("{} of {}", what_, transform_); }

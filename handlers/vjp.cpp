@@ -95,8 +95,8 @@ class BackwardPass {
     if (!entry.op->vjp)
       fail<TransformError>("{}: the operation {} has no VJP rule: give it one, or cut it off with stop_gradient",
                            record_.handler.describe(), entry.op->name);
-    const VjpContext context{*entry.op, entry.attributes.get(), entry.inputs,
-                             entry.outputs, entry.input_abstracts, cotangents};
+    const VjpContext context{*entry.op,     entry.attributes.get(), entry.inputs,
+                             entry.outputs, entry.input_abstracts,  cotangents};
     for (std::size_t i = 0; i < entry.producers.size(); ++i)
       if (entry.producers[i].entry) add_cotangent(entry.producers[i], rule(context, i));
   }

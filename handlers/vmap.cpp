@@ -170,8 +170,8 @@ Outputs VmapHandler::handle_carrying(Call& call) {
   const bool any = std::find(batched.begin(), batched.end(), true) != batched.end();
   if (any && call.op().id == OpId::custom_vmap) return custom_vmap(call);
   const auto outputs_batched = std::make_shared<bool>(any);
-  Outputs outputs = perform_carrying(call.op(), std::move(inputs),
-                                     lifted(functions_of(call), std::move(batched), outputs_batched));
+  Outputs outputs =
+      perform_carrying(call.op(), std::move(inputs), lifted(functions_of(call), std::move(batched), outputs_batched));
   if (*outputs_batched)
     for (Tensor& output : outputs) output = lane(std::move(output));
   return outputs;

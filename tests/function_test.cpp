@@ -146,7 +146,9 @@ TEST(Checkpoint, InsideCheckpoints) {
 
 TEST(Checkpoint, HandlersAboveSeeTheOperationsInside) {
   auto count = std::make_shared<Count>();
-  const auto f = [&](const Tensor& x) { return with(count, [&] { return checkpoint([](const Tensor& y) { return sin(y) * y; })(x); }); };
+  const auto f = [&](const Tensor& x) {
+    return with(count, [&] { return checkpoint([](const Tensor& y) { return sin(y) * y; })(x); });
+  };
   f(number(1));
   EXPECT_THAT(count->names, ElementsAre("checkpoint", "sin", "multiply"));
   count->names.clear();
@@ -161,7 +163,8 @@ TEST(Checkpoint, AHandlerThatHasEndedIsAnError) {
     grad(f)(number(1));
     FAIL();
   } catch (const TransformError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("has ended: install it outside of grad, or give `with` a std::shared_ptr of it"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("has ended: install it outside of grad, or give `with` a std::shared_ptr of it"));
   }
   with(count, [&] { return grad(checkpoint(sin))(number(1)); });
 }
@@ -185,10 +188,15 @@ TEST(Checkpoint, EffectsAreAnsweredAsTheyWere) {
   Draws inside;  // gone when the function runs again
   EXPECT_EQ(grad([&](const Tensor& x) { return with(inside, [&] { return f(x); }); })(number(3)).item<float>(), 8);
   Draws nested;
-  EXPECT_EQ(with(nested, [&] { return grad(checkpoint([&](const Tensor& x) {
-              const Tensor y = f(x);
-              return y * perform(Draw{});
-            }))(number(3)).item<float>(); }), 24);
+  EXPECT_EQ(with(nested,
+                 [&] {
+                   return grad(checkpoint([&](const Tensor& x) {
+                            const Tensor y = f(x);
+                            return y * perform(Draw{});
+                          }))(number(3))
+                       .item<float>();
+                 }),
+            24);
   EXPECT_EQ(nested.count, 3);
 }
 
@@ -205,7 +213,8 @@ TEST(Checkpoint, UnderControllers) {
   Passes around;
   EXPECT_THAT(with(around, [&] { return grad(f)(number(2)).item<float>(); }), testing::Optional(FloatEq(expected)));
   auto inside = std::make_shared<Passes>();
-  EXPECT_THAT(grad([&](const Tensor& x) { return *with(inside, [&] { return f(x); }); })(number(2)).item<float>(), FloatEq(expected));
+  EXPECT_THAT(grad([&](const Tensor& x) { return *with(inside, [&] { return f(x); }); })(number(2)).item<float>(),
+              FloatEq(expected));
   EXPECT_EQ(inside->count, 1 + 2 + 2);
   Passes lent;
   EXPECT_THROW(grad([&](const Tensor& x) { return *with(lent, [&] { return f(x); }); })(number(2)), TransformError);
@@ -220,9 +229,9 @@ TEST(Checkpoint, UnderControllers) {
 // ---- custom_vjp ------------------------------------------------------------------------------------------------
 
 // x^2 with a wrong backward rule, 3 x g, so that it shows which rule was used.
-const auto wrong_square = custom_vjp([](const Tensor& x) { return x * x; },
-                                     [](const Tensor& x) { return std::pair(x * x, x); },
-                                     [](const Tensor& x, const Tensor& g) { return 3 * x * g; });
+const auto wrong_square =
+    custom_vjp([](const Tensor& x) { return x * x; }, [](const Tensor& x) { return std::pair(x * x, x); },
+               [](const Tensor& x, const Tensor& g) { return 3 * x * g; });
 
 TEST(CustomVjp, TheInnermostDerivativeUsesTheRule) {
   EXPECT_EQ(wrong_square(number(2)).item<float>(), 4);
@@ -239,7 +248,8 @@ TEST(CustomVjp, UnderVmap) {
   const Tensor xs = tensor({1., 2., 3.});
   EXPECT_THAT(vmap(wrong_square)(xs).to_vector<float>(), ElementsAre(1, 4, 9));
   EXPECT_THAT(vmap(grad(wrong_square))(xs).to_vector<float>(), ElementsAre(3, 6, 9));
-  EXPECT_THAT(grad([](const Tensor& x) { return sum(vmap(wrong_square)(x)); })(xs).to_vector<float>(), ElementsAre(3, 6, 9));
+  EXPECT_THAT(grad([](const Tensor& x) { return sum(vmap(wrong_square)(x)); })(xs).to_vector<float>(),
+              ElementsAre(3, 6, 9));
   EXPECT_THAT(vmap(grad(grad(wrong_square)))(xs).to_vector<float>(), ElementsAre(3, 3, 3));
   EXPECT_THAT(jvp([](const Tensor& x) { return vmap(wrong_square)(x); }, xs, ones_like(xs)).second.to_vector<float>(),
               ElementsAre(3, 6, 9));
@@ -248,11 +258,10 @@ TEST(CustomVjp, UnderVmap) {
 }
 
 TEST(CustomVjp, AnUnmappedArgumentCollectsAllLanes) {
-  const auto product = custom_vjp([](const Tensor& w, const Tensor& x) { return w * x; },
-                                  [](const Tensor& w, const Tensor& x) { return std::pair(w * x, std::pair(w, x)); },
-                                  [](const std::pair<Tensor, Tensor>& r, const Tensor& g) {
-                                    return std::tuple(g * r.second, g * r.first);
-                                  });
+  const auto product = custom_vjp(
+      [](const Tensor& w, const Tensor& x) { return w * x; },
+      [](const Tensor& w, const Tensor& x) { return std::pair(w * x, std::pair(w, x)); },
+      [](const std::pair<Tensor, Tensor>& r, const Tensor& g) { return std::tuple(g * r.second, g * r.first); });
   const Tensor xs = tensor({1., 2., 3.});
   const auto total = [&](const Tensor& w, const Tensor& v) {
     return sum(vmap(product, {.in_axes = {unmapped, 0}})(w, v));
@@ -262,9 +271,7 @@ TEST(CustomVjp, AnUnmappedArgumentCollectsAllLanes) {
   const auto constant = custom_vjp([](const Tensor& w) { return w; }, [](const Tensor& w) { return std::pair(w, w); },
                                    [](const Tensor& w, const Tensor&) { return ones_like(w); });
   // the same cotangent in each of three lanes, of an argument that none of them maps: 3
-  const auto lanes = [&](const Tensor& w) {
-    return sum(vmap([&](const Tensor& x) { return constant(w) * x; })(xs));
-  };
+  const auto lanes = [&](const Tensor& w) { return sum(vmap([&](const Tensor& x) { return constant(w) * x; })(xs)); };
   EXPECT_EQ(grad(lanes)(number(2)).item<float>(), 1);  // performed once for all lanes: one cotangent
 }
 
@@ -280,7 +287,10 @@ TEST(CustomVjp, Captures) {
   EXPECT_THAT(vmap([&](const Tensor& c) { return captures(c)(number(2)); })(tensor({1., 2.})).to_vector<float>(),
               ElementsAre(2, 4));
   const Tensor cs = tensor({1., 2.});
-  EXPECT_EQ(grad([&](const Tensor& x) { return sum(vmap([&](const Tensor& c) { return captures(c)(x); })(cs)); })(number(2)).item<float>(), 3);
+  EXPECT_EQ(
+      grad([&](const Tensor& x) { return sum(vmap([&](const Tensor& c) { return captures(c)(x); })(cs)); })(number(2))
+          .item<float>(),
+      3);
   for (const auto& f : {std::function<Tensor(Tensor)>([&](const Tensor& c) { return captures(c)(number(2)); }),
                         std::function<Tensor(Tensor)>([&](const Tensor& c) { return captures(c)(c); })}) {
     try {
@@ -294,16 +304,19 @@ TEST(CustomVjp, Captures) {
 }
 
 TEST(CustomVjp, Errors) {
-  const auto wrong_shape = custom_vjp([](const Tensor& x) { return sum(x); }, [](const Tensor& x) { return std::pair(sum(x), x); },
-                                      [](const Tensor&, const Tensor& g) { return g; });
+  const auto wrong_shape =
+      custom_vjp([](const Tensor& x) { return sum(x); }, [](const Tensor& x) { return std::pair(sum(x), x); },
+                 [](const Tensor&, const Tensor& g) { return g; });
   try {
     grad(wrong_shape)(tensor({1., 2.}));
     FAIL();
   } catch (const TransformError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the VJP rule of custom_vjp gave a cotangent float32 [] for input 0, which is float32 [2]"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("the VJP rule of custom_vjp gave a cotangent float32 [] for input 0, which is float32 [2]"));
   }
-  const auto undefined = custom_vjp([](const Tensor& x) { return sum(x); }, [](const Tensor& x) { return std::pair(sum(x), x); },
-                                    [](const Tensor&, const Tensor&) { return Tensor(); });
+  const auto undefined =
+      custom_vjp([](const Tensor& x) { return sum(x); }, [](const Tensor& x) { return std::pair(sum(x), x); },
+                 [](const Tensor&, const Tensor&) { return Tensor(); });
   EXPECT_THAT(grad(undefined)(tensor({1., 2.})).to_vector<float>(), ElementsAre(0, 0));
 }
 
@@ -322,7 +335,8 @@ TEST(CustomJvp, InBothModesAtAnyOrderAndUnderVmap) {
   EXPECT_THAT(vmap(grad(f))(xs).to_vector<float>(), ElementsAre(3, 6, 9));
   EXPECT_THAT(vmap(derivative(f))(xs).to_vector<float>(), ElementsAre(3, 6, 9));
   EXPECT_THAT(grad([&](const Tensor& x) { return sum(vmap(f)(x)); })(xs).to_vector<float>(), ElementsAre(3, 6, 9));
-  EXPECT_THAT(jvp([&](const Tensor& x) { return vmap(f)(x); }, xs, ones_like(xs)).second.to_vector<float>(), ElementsAre(3, 6, 9));
+  EXPECT_THAT(jvp([&](const Tensor& x) { return vmap(f)(x); }, xs, ones_like(xs)).second.to_vector<float>(),
+              ElementsAre(3, 6, 9));
   EXPECT_THAT(vmap(vmap(grad(f)))(tensor({{1., 2.}})).to_vector<float>(), ElementsAre(3, 6));
 }
 
@@ -337,8 +351,9 @@ TEST(CustomJvp, SeveralArgumentsOneUnmapped) {
   EXPECT_EQ(derivative(total)(number(2)).item<float>(), 60);
   EXPECT_EQ(grad([&](const Tensor& w) { return f(w, number(3), 10); })(number(2)).item<float>(), 30);
   EXPECT_THROW(grad([](const Tensor& c) {
-                 return custom_jvp([c](const Tensor& x) { return c * x; },
-                                   [c](const Tensor& x, const Tensor& dx) { return std::pair(c * x, c * dx); })(number(1));
+                 return custom_jvp(
+                     [c](const Tensor& x) { return c * x; },
+                     [c](const Tensor& x, const Tensor& dx) { return std::pair(c * x, c * dx); })(number(1));
                })(number(2)),
                TransformError);
 }

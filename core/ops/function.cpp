@@ -11,7 +11,7 @@ void infer_nothing(const Call&, SmallVector<Abstract, 1>&) {}
 
 }  // namespace
 
-#define X(function)               \
+#define X(function)                 \
   constinit const Op op_##function{ \
       .id = OpId::function,         \
       .carries_functions = true,    \

@@ -285,7 +285,7 @@ Tensor Starts::tensor(const char* operation) const {
   std::vector<Tensor> indices;
   for (const Operand& index : list_) {
     const Dtype dtype = index.is_scalar() ? index.scalar().alone() : index.tensor().dtype();
-    indices.push_back(as_indices(stave_detail::as_tensor(index, dtype, nullptr), operation));
+    indices.push_back(as_indices(stave_detail::as_tensor(Operand(index), dtype, nullptr), operation));
     if (indices.back().rank() != 0)
       fail<ShapeError>("{}: start {} has shape {}: give single integers, or one tensor of rank 1 for all axes",
                        operation, indices.size() - 1, indices.back().shape());

@@ -161,9 +161,7 @@ Tensor broadcast_view(const Tensor& x, const Shape& to) {
   return view_of(x, to, std::move(strides), x.node().offset);
 }
 
-Tensor view_broadcast_to(const Call& call) {
-  return broadcast_view(call.input(0), call.as<ShapeAttributes>().shape);
-}
+Tensor view_broadcast_to(const Call& call) { return broadcast_view(call.input(0), call.as<ShapeAttributes>().shape); }
 
 // What was repeated is summed.
 Tensor vjp_broadcast_to(const VjpContext& c, int) {

@@ -57,9 +57,8 @@ Row row_of(const std::string& name, std::vector<std::pair<std::string, Call>> ca
                        .call = [call = call](auto xs) { return call(xs[0], xs[1]); },
                        .reference =
                            [dtype](auto xs) {
-                             return Arrays{make(dtype, xs[0].shape, [&](const Shape& p) {
-                               return std::sin(xs[0](p)) * xs[1](p);
-                             })};
+                             return Arrays{make(dtype, xs[0].shape,
+                                                [&](const Shape& p) { return std::sin(xs[0](p)) * xs[1](p); })};
                            }});
     return all;
   };
