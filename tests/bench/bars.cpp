@@ -2,7 +2,7 @@
 //
 //   stave_bars FILTER FILE...          prints the median of each benchmark that the bars need, then one line for each bar:
 //                                        bar NAME MEASURED LIMIT holds|short
-//                                        bar NAME - LIMIT skipped           (a peer was not there to be measured)
+//                                        bar NAME - LIMIT skipped           (a peer was not there, or there is no limit)
 //   stave_bars --needs FILTER          prints a regular expression that matches these benchmarks' names
 //
 // FILTER is a regular expression, of which a bar's name contains a match. The files are JSON of Google Benchmark's layout,
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <optional>
 #include <regex>
@@ -42,14 +43,18 @@ double first(Times t) { return t[0]; }
 double ratio(Times t) { return t[0] / t[1]; }
 double fastest(Times t) { return *std::min_element(t.begin(), t.end()); }
 
-/// exp is bound by memory where registers are wide, and nearly so where they are half as wide.
+constexpr double no_limit = std::numeric_limits<double>::infinity();
+
+/// By the kernels that Stave chooses here: exp is bound by memory where registers are wide, and nearly so where they are
+/// half as wide. Of others nothing is asked.
 double exp_limit() {
+  std::string_view isa = "baseline";
 #if defined(__x86_64__)
-  const char* const chosen = std::getenv("STAVE_CPU_ISA");
-  const bool wide = chosen && *chosen ? std::string_view(chosen) == "avx512" : __builtin_cpu_supports("avx512f") != 0;
-  if (wide) return 1.3;
+  if (__builtin_cpu_supports("avx2")) isa = "avx2";
+  if (__builtin_cpu_supports("avx512f")) isa = "avx512";
 #endif
-  return 1.6;
+  if (const char* wanted = std::getenv("STAVE_CPU_ISA"); wanted && *wanted) isa = wanted;
+  return isa == "avx512" ? 1.3 : isa == "avx2" ? 1.6 : no_limit;
 }
 
 std::vector<Bar> all_bars() {
@@ -196,7 +201,7 @@ std::optional<std::vector<double>> times_of(const Bar& bar, const Samples& sampl
 /// Whether it is short.
 bool judge(const Bar& bar, const Samples& samples) {
   const auto times = times_of(bar, samples);
-  if (!times) {
+  if (!times || bar.limit == no_limit) {
     std::printf("bar %s - %g skipped\n", bar.name, bar.limit);
     return false;
   }

@@ -72,6 +72,7 @@ expect 1 'bar matmul_vs_openblas 0.900 0.95 short' "$bars" matmul "$folder"/{lar
 samples exp exp_large/real_time 120
 expect 1 'bar exp_vs_copy 1.500 1.3 short' env STAVE_CPU_ISA=avx512 "$bars" '^exp_vs' "$folder"/{exp,memcpy,loop,stream}
 expect 0 'bar exp_vs_copy 1.500 1.6 holds' env STAVE_CPU_ISA=avx2 "$bars" '^exp_vs' "$folder"/{exp,memcpy,loop,stream}
+expect 0 'bar exp_vs_copy - inf skipped' env STAVE_CPU_ISA=baseline "$bars" '^exp_vs' "$folder"/{exp,memcpy,loop,stream}
 
 # Without its peer a bar is skipped; with it, the worse of two ratios counts.
 samples grad grad_chain/real_time 300
