@@ -18,6 +18,11 @@ repetitions=3 min_time=0.05  # seconds
 python=${PYTHON:-python3}
 prefix=$PWD/build/bench-install samples=build/bench/samples
 
+# On shared cores PyTorch's threads wait for each other at every operation, tens of times longer than they compute.
+if [[ -r /proc/loadavg ]] && awk -v cores="$(nproc)" '{ exit !($1 > cores / 2) }' /proc/loadavg; then
+  echo "Other programs are busy on this machine: the figures will not be reliable, least of all those against PyTorch" >&2
+fi
+
 require_packages libbenchmark-dev
 quietly "Configuring build/release" cmake --preset release -DBUILD_SHARED_LIBS=ON -DSTAVE_SANITIZE=
 quietly "Building (some minutes the first time)" cmake --build build/release --target stave --parallel "$(nproc)"
