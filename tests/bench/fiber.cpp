@@ -1,6 +1,6 @@
 // What a fiber costs: to make, to switch to and back, and to leave for the thread's own stack.
 //
-//   build/ci/tests/stave_bench --benchmark_filter=fiber                  (cmake --preset ci)
+//   build/ci/tests/bench/stave_bench --benchmark_filter=fiber            (cmake --preset ci)
 
 #include <benchmark/benchmark.h>
 

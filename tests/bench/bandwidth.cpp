@@ -1,0 +1,66 @@
+// Operations that are as fast as memory allows: add, exp and sum of 2^24 floats beside copies and reads (streams.h).
+#include <cmath>
+#include <cstring>
+
+#include "bench.h"
+#include "streams.h"
+
+namespace {
+
+using namespace stave_bench;
+
+constexpr Index count = Index{1} << 24;
+constexpr std::size_t bytes = count * sizeof(float);
+
+void add_large(benchmark::State& state) {
+  const Tensor a = full({count}, 1.f), b = full({count}, 2.f);
+  measure(state, [&] { return a + b; });
+}
+
+void exp_large(benchmark::State& state) {
+  const Tensor x = linspace(-10, 10, count);
+  measure(state, [&] { return exp(x); });
+}
+
+void sum_large(benchmark::State& state) {
+  const Tensor x = full({count}, 0.5f);
+  measure(state, [&] { return sum(x); });
+}
+
+/// Between buffers of the allocator that tensors' come from, whose pages are there: both have been written.
+void copy(benchmark::State& state, void (*copy)(float*, const float*, Index)) {
+  const StoragePtr from = allocate_storage(cpu, static_cast<Index>(bytes));
+  const StoragePtr to = allocate_storage(cpu, static_cast<Index>(bytes));
+  auto* in = static_cast<float*>(from->data);
+  auto* out = static_cast<float*>(to->data);
+  for (Index i = 0; i < count; ++i) in[i] = static_cast<float>(i);
+  std::memset(out, 0, bytes);
+  measure(state, [&] {
+    copy(out, in, count);
+    return out[0];
+  });
+  if (std::memcmp(out, in, bytes) != 0) state.SkipWithError("the copy is not what was copied");
+}
+
+void read(benchmark::State& state, float (*read)(const float*, Index)) {
+  const Tensor x = full({count}, 0.5f);
+  const float* in = x.data<float>().data();
+  measure(state, [&] { return read(in, count); });
+  if (read(in, count) != 0.5f * count) state.SkipWithError("not everything was read");
+}
+
+BENCHMARK(add_large)->UseRealTime();
+BENCHMARK(exp_large)->UseRealTime();
+BENCHMARK(sum_large)->UseRealTime();
+
+#define STAVE_STREAM(kind, how)                                                                \
+  void kind##_by_##how(benchmark::State& state) { kind(state, stave_bench::kind##_by_##how); } \
+  BENCHMARK(kind##_by_##how)->UseRealTime();
+STAVE_STREAM(copy, memcpy)
+STAVE_STREAM(copy, loop)
+STAVE_STREAM(copy, stream)
+STAVE_STREAM(read, loop)
+STAVE_STREAM(read, prefetch)
+#undef STAVE_STREAM
+
+}  // namespace

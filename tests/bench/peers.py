@@ -1,0 +1,150 @@
+"""The programs of programs.cpp and the chain of overhead.cpp in PyTorch, timed as Google Benchmark times Stave's.
+
+    python3 peers.py --filter REGEX --repetitions N --min-time SECONDS --out FILE
+
+FILE gets JSON of Google Benchmark's layout. Threads: as many as there are cores that this process may use, as oneTBB takes.
+"""
+import argparse
+import json
+import os
+import random
+import re
+import time
+
+import torch
+import torch.nn.functional as F
+
+
+def scattered(shape, size=1.0):
+    i = torch.arange(torch.Size(shape).numel()) % 1009
+    return ((i * 7919 % 1009).float() / 1009 - 0.5).mul(size).reshape(shape)
+
+
+def require_near(value, by_numpy, what):
+    if abs(value - by_numpy) > 1e-4 * abs(by_numpy):
+        raise SystemExit(f"peers.py: {what} is {value}, and {by_numpy} by NumPy")
+
+
+# ---- programs: each makes a function without arguments, which is timed -----------------------------------------
+
+def mlp_step():
+    weights = [scattered((784, 256), 0.2), scattered((256,), 0.2), scattered((256, 256), 0.2),
+               scattered((256,), 0.2), scattered((256, 10)), scattered((10,))]
+    for weight in weights:
+        weight.requires_grad_()
+    w1, b1, w2, b2, w3, b3 = weights
+    pixels, labels = scattered((128, 784)), torch.arange(128) % 10
+
+    def step():
+        h1 = torch.relu(torch.addmm(b1, pixels, w1))
+        h2 = torch.relu(torch.addmm(b2, h1, w2))
+        loss = F.cross_entropy(torch.addmm(b3, h2, w3), labels)
+        return loss, torch.autograd.grad(loss, weights)
+
+    loss, gradients = step()
+    require_near(loss.item(), 2.39380, "the loss")
+    require_near(sum(g.square().sum() for g in gradients).sqrt().item(), 1.62219, "the gradient's norm")
+    return step
+
+
+def elementwise_chain(x):
+    y = x
+    for _ in range(10):
+        y = torch.sin(y) * x + y
+    return y.sum()
+
+
+def elementwise_eager():
+    x = scattered((1 << 20,))
+    require_near(elementwise_chain(x).item(), 869177, "the chain's value")
+    return lambda: elementwise_chain(x)
+
+
+def elementwise_grad():
+    x = scattered((1 << 20,)).requires_grad_()
+    gradient = lambda: torch.autograd.grad(elementwise_chain(x), x)[0]
+    require_near(gradient().norm().item(), 5587.85, "the norm of the chain's gradient")
+    return gradient
+
+
+SCALAR_LENGTH = 1000
+FACTOR = torch.tensor(1.0001)
+
+
+def scalar_chain(x):
+    y = x
+    for _ in range(SCALAR_LENGTH):
+        y = y * FACTOR
+    return y
+
+
+def scalar_eager():
+    x = torch.tensor(1.0)
+    return lambda: scalar_chain(x)
+
+
+def scalar_grad():
+    x = torch.tensor(1.0, requires_grad=True)
+    return lambda: torch.autograd.grad(scalar_chain(x), x)[0]
+
+
+# name -> program, and the operations to which its time is divided
+PROGRAMS = {
+    "torch_mlp_step": (mlp_step, 1),
+    "torch_elementwise_eager": (elementwise_eager, 1),
+    "torch_elementwise_grad": (elementwise_grad, 1),
+    "torch_scalar_eager": (scalar_eager, SCALAR_LENGTH),
+    "torch_scalar_grad": (scalar_grad, SCALAR_LENGTH),
+}
+
+
+# ---- timing ----------------------------------------------------------------------------------------------------
+
+def seconds_of(function, iterations):
+    start = time.perf_counter()
+    for _ in range(iterations):
+        function()
+    return time.perf_counter() - start
+
+
+def iterations_for(function, min_time):
+    """How many take min_time; the function is warm after it."""
+    iterations = 1
+    while (seconds := seconds_of(function, iterations)) < min_time:
+        iterations = max(iterations + 1, int(iterations * min(10, 1.2 * min_time / seconds)))
+    return iterations
+
+
+def sample(name, nanoseconds):
+    return {"name": name, "run_name": name, "run_type": "iteration", "real_time": nanoseconds, "time_unit": "ns"}
+
+
+def measure(names, repetitions, min_time):
+    functions = {name: PROGRAMS[name][0]() for name in names}
+    iterations = {name: iterations_for(function, min_time) for name, function in functions.items()}
+    order = [name for name in names for _ in range(repetitions)]
+    random.shuffle(order)  # so that what the machine does meanwhile strikes all alike
+    samples = []
+    for name in order:
+        seconds_of(functions[name], 1)  # wakes the threads
+        seconds = seconds_of(functions[name], iterations[name])
+        samples.append(sample(name, 1e9 * seconds / iterations[name] / PROGRAMS[name][1]))
+    return samples
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--filter", default=".")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--min-time", type=float, default=0.05)
+    parser.add_argument("--out", required=True)
+    arguments = parser.parse_args()
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    names = [name for name in PROGRAMS if re.search(arguments.filter, name)]
+    samples = measure(names, arguments.repetitions, arguments.min_time)
+    with open(arguments.out, "w") as file:
+        json.dump({"benchmarks": samples}, file, indent=2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Measures Stave against its bars (bars.cpp): bash tests/bench/run.sh [FILTER]
+#
+# FILTER is a regular expression that selects bars by name. The output closes with a line for each of them,
+#   bar NAME MEASURED LIMIT holds|short    or    bar NAME - LIMIT skipped
+# and the exit status is nonzero if one is short.
+#
+# Stave is built as a release and installed into build/bench-install; the benchmarks are a project of its own that finds it
+# there. Bars against PyTorch need a Python that imports torch (pip install torch; PYTHON chooses which), and are skipped elsewhere.
+# The two programs take turns, STAVE_BENCH_ROUNDS times (5), and within a round all benchmarks do, at random.
+set -euo pipefail
+CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
+source cmake/packages.sh
+
+filter=${1:-.}
+rounds=${STAVE_BENCH_ROUNDS:-5}
+repetitions=3 min_time=0.05  # seconds
+python=${PYTHON:-python3}
+prefix=$PWD/build/bench-install samples=build/bench/samples
+
+# On shared cores PyTorch's threads wait for each other at every operation, tens of times longer than they compute.
+if [[ -r /proc/loadavg ]] && awk -v cores="$(nproc)" '{ exit !($1 > cores / 2) }' /proc/loadavg; then
+  echo "Other programs are busy on this machine: the figures will not be reliable, least of all those against PyTorch" >&2
+fi
+
+require_packages libbenchmark-dev
+quietly "Configuring build/release" cmake --preset release -DBUILD_SHARED_LIBS=ON -DSTAVE_SANITIZE=
+quietly "Building (some minutes the first time)" cmake --build build/release --target stave --parallel "$(nproc)"
+rm -rf -- "$prefix" "$samples"
+quietly "Installing into build/bench-install" cmake --install build/release --prefix "$prefix"
+quietly "Configuring build/bench" cmake -S tests/bench -B build/bench -G Ninja \
+  -DCMAKE_BUILD_TYPE=Release "-Dstave_ROOT=$prefix" -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF
+quietly "Building the benchmarks" cmake --build build/bench --parallel "$(nproc)"
+
+needs=$(build/bench/stave_bars --needs "$filter")
+with_peers=false
+if [[ $needs == *torch_* ]]; then
+  if "$python" -c 'import torch' 2>/dev/null; then with_peers=true
+  else echo "$python cannot import torch: bars against PyTorch are skipped" >&2; fi
+fi
+
+mkdir -p "$samples"
+for ((round = 1; round <= rounds; ++round)); do
+  quietly "Round $round of $rounds" build/bench/stave_bench "--benchmark_filter=$needs" \
+    --benchmark_enable_random_interleaving=true "--benchmark_repetitions=$repetitions" "--benchmark_min_time=$min_time" \
+    "--benchmark_out=$samples/stave-$round.json" --benchmark_out_format=json
+  if $with_peers; then
+    quietly "Round $round of $rounds, PyTorch" "$python" tests/bench/peers.py "--filter=$needs" \
+      "--repetitions=$repetitions" "--min-time=$min_time" "--out=$samples/torch-$round.json"
+  fi
+done
+exec build/bench/stave_bars "$filter" "$samples"/*.json
