@@ -1,5 +1,6 @@
 // Performing operations: the way from a call through the handlers to a backend.
 
+#include <stave/core/carried.h>
 #include <stave/core/fail.h>
 #include <stave/core/note.h>
 #include <stave/core/op.h>
@@ -28,14 +29,17 @@ void Call::validate() {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (!inputs_[i].defined()) [[unlikely]]
       fail<TransformError>("{}: operand {} is an empty Tensor (default-constructed or moved from)", op_->name, i);
+  if (op_->carries_functions) care_ |= carries;
   op_->infer(*this, outputs_);
 }
 
 Call::Call(const Call& other)
-    : op_(other.op_), inputs_(other.inputs_), attributes_(other.attributes_), outputs_(other.outputs_) {}
+    : op_(other.op_), care_(other.care_ & carries), inputs_(other.inputs_), attributes_(other.attributes_),
+      outputs_(other.outputs_) {}
 Call::Call(Call&& other) noexcept
     : op_(other.op_), attributes_(std::move(other.attributes_)), outputs_(std::move(other.outputs_)) {
   other.own();  // what is moved may be kept for longer than the caller's operands live
+  care_ = other.care_;
   inputs_ = std::move(other.inputs_);
 }
 Call Call::lent() const {
@@ -43,12 +47,13 @@ Call Call::lent() const {
   for (const Tensor& input : inputs_) copy.lend(input);
   copy.attributes_ = attributes_;
   copy.outputs_ = outputs_;
+  copy.care_ |= care_ & carries;
   return copy;
 }
 
-void Call::lend(Operand&& x) {
+[[gnu::always_inline]] inline void Call::lend(Operand&& x) {
   if (x.owns()) return inputs_.push_back(std::move(x).tensor());
-  borrowed_ |= 1u << inputs_.size();
+  care_ |= 1u << inputs_.size();
   inputs_.push_back(Tensor(NodePtr::adopt(x.tensor().node_ptr().get())));
 }
 void Call::give_back() noexcept {
@@ -58,7 +63,7 @@ void Call::give_back() noexcept {
 void Call::count_borrowed() noexcept {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (!owns(i)) static_cast<void>(Tensor(inputs_[i]).node_ptr().release());
-  borrowed_ = 0;
+  care_ &= carries;
 }
 
 void Call::throw_no_input(std::size_t i) const {
@@ -144,12 +149,23 @@ Outputs run(Call& call) {
   return outputs;
 }
 
+Outputs perform_with_care(Call& call) {
+  if (call.op().carries_functions) return carry(call);
+  Frame* frame = current;
+  if (frame) frame = frame->nearest;
+  if (!frame) return run(call);
+  if (!frame->discreet) call.own();
+  Intercept intercept(frame);
+  return frame->operations->handle(call);
+}
+
 Tensor apply_binary(const Op& op, Operand&& a, Operand&& b) {
   Call call(&op);
   call.lend(std::move(a));
   call.lend(std::move(b));
   call.validate();
-  return apply(std::move(call));
+  if (current && current->nearest) return apply(std::move(call));
+  return std::move(run(call)[0]);
 }
 
 }  // namespace stave_detail

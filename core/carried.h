@@ -86,6 +86,9 @@ FunctionAttributes wrapped(FunctionAttributes attributes, const std::shared_ptr<
 
 inline const FunctionAttributes& functions_of(const Call& call) { return call.as<FunctionAttributes>(); }
 
+/// What perform does for a call that carries functions.
+Outputs carry(Call& call);
+
 /// The same operation with other functions, on its way to the handlers below.
 Outputs perform_carrying(const Op& op, Inputs inputs, FunctionAttributes attributes);
 

@@ -61,7 +61,7 @@ struct Call {
   Call(Call&& other) noexcept;
   Call& operator=(Call other) = delete;
   ~Call() {
-    if (borrowed_) give_back();
+    if (care_ & ~carries) give_back();
   }
 
   const Op& op() const noexcept { return *op_; }
@@ -88,15 +88,17 @@ struct Call {
 
   /// Counts inputs that a caller only lent.
   void own() noexcept {
-    if (borrowed_) count_borrowed();
+    if (care_ & ~carries) count_borrowed();
   }
   // For the backend: takes an input's buffer for the result where nobody else can see it.
   Inputs& mutable_inputs() noexcept { return inputs_; }
   /// Whether the call counts as an owner of input i.
-  bool owns(std::size_t i) const noexcept { return !(borrowed_ >> i & 1); }
+  bool owns(std::size_t i) const noexcept { return !(care_ >> i & 1); }
+  bool needs_care() const noexcept { return care_ != 0; }
 
  private:
   [[noreturn]] void throw_no_input(std::size_t i) const;
+  static constexpr unsigned carries = 1u << 31;
   explicit Call(const Op* op) : op_(op) {}
   void validate();
   void lend(Operand&& x);  // an input that is not counted, unless x owns it
@@ -105,7 +107,7 @@ struct Call {
   friend Tensor stave_detail::apply_binary(const Op& op, Operand&& a, Operand&& b);
 
   const Op* op_;
-  unsigned borrowed_ = 0;  // a mask of inputs that are not counted
+  unsigned care_ = 0;  // a mask of inputs that are not counted; and whether it carries functions
   Inputs inputs_;
   AttributesPtr attributes_;
   SmallVector<Abstract, 1> outputs_;
@@ -117,9 +119,8 @@ namespace stave_detail {
 
 // Past all handlers: the backend of the inputs' device computes.
 Outputs run(Call& call);
-// The same as perform for a call that carries functions (carried.h).
-Outputs carry(Call& call);
-inline bool carries_functions(const Op& op) noexcept;
+// What `perform` does for calls with lent inputs, and for those that carry functions (carried.h).
+Outputs perform_with_care(Call& call);
 
 }  // namespace stave_detail
 
@@ -129,12 +130,10 @@ namespace stave {
 /// Passed on as an rvalue, the call may give its inputs' buffers to the result; as an lvalue it stays as it is.
 /// Inline, so that a stack of handlers costs one return address each: processors predict some sixteen.
 inline Outputs perform(Call&& call) {
+  if (call.needs_care()) return stave_detail::perform_with_care(call);
   Frame* frame = stave_detail::current;
   if (frame) frame = frame->nearest;
-  if (stave_detail::carries_functions(call.op())) [[unlikely]]
-    return stave_detail::carry(call);
   if (!frame) return stave_detail::run(call);
-  if (!frame->discreet) call.own();
   stave_detail::Intercept intercept(frame);
   return frame->operations->handle(call);
 }
@@ -236,14 +235,6 @@ struct Op {
   /// The output as a view of the input, where that is possible; else an undefined tensor, and the backend computes.
   Tensor (*view)(const Call&) = nullptr;
 };
-
-}  // namespace stave
-
-namespace stave_detail {
-inline bool carries_functions(const Op& op) noexcept { return op.carries_functions; }
-}  // namespace stave_detail
-
-namespace stave {
 
 // Every operation's record: op_sin, op_matmul, ...
 #define X(name) extern const Op op_##name;

@@ -65,7 +65,7 @@ class SmallVector {
   const T& back() const noexcept { return data_[size_ - 1]; }
 
   template <class... A>
-  T& emplace_back(A&&... args) {
+  [[gnu::always_inline]] T& emplace_back(A&&... args) {
     if (size_ == capacity_) [[unlikely]]
       return grow_with(make(std::forward<A>(args)...));  // built first: an argument may live inside this vector
     return *::new (static_cast<void*>(data_ + size_++)) T(make(std::forward<A>(args)...));

@@ -21,17 +21,18 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
     bool any = false;
     for (const Tensor& input : call.inputs()) {
       const Tensor* tangent = notes.find(input);
-      tangents.push_back(tangent ? *tangent : Tensor());
+      if (tangent) tangents.push_back(*tangent);
+      else tangents.emplace_back();
       any |= tangent != nullptr;
     }
     if (!any) return perform(std::move(call));
     Outputs outputs = perform(call.lent());  // the rule reads the inputs afterwards
-    const Outputs derivatives = call.op().derivative == Derivative::zero ? Outputs(outputs.size(), Tensor())
+    Outputs derivatives = call.op().derivative == Derivative::zero ? Outputs(outputs.size(), Tensor())
                                                                          : derive(JvpContext{call, outputs, tangents});
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (is_float(outputs[i].dtype()) && derivatives[i].defined()) {
         check(call, outputs[i], derivatives[i]);
-        outputs[i] = notes.put(std::move(outputs[i]), derivatives[i]);
+        outputs[i] = notes.put(std::move(outputs[i]), std::move(derivatives[i]));
       } else {
         outputs[i] = notes.strip(std::move(outputs[i]));
       }

@@ -40,8 +40,8 @@ EntryPtr GradHandler::record(const Call& call) {
   entry->attributes = call.attributes_ptr();
   for (std::size_t i = 0; i < call.inputs().size(); ++i) {
     const Tensor& input = call.inputs()[i];
-    const bool saved = entry->op->saves.inputs >> i & 1;
-    entry->inputs.push_back(saved ? input : Tensor());
+    if (entry->op->saves.inputs >> i & 1) entry->inputs.push_back(input);
+    else entry->inputs.emplace_back();
     entry->input_abstracts.emplace_back(input.shape(), input.dtype());
     if (const Slot* producer = notes.find(input)) entry->producers.push_back(*producer);
     else entry->producers.emplace_back();

@@ -502,7 +502,8 @@ Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, 
 namespace stave_detail {
 
 Tensor broadcast_quietly(const Tensor& x, const Shape& shape) {
-  if (current || x.node().notes || !x.node().storage) return broadcast_to(x, shape);
+  const bool watched = current && current->nearest;
+  if (watched || x.node().notes || !x.node().storage) return broadcast_to(x, shape);
   return broadcast_view(x, shape);
 }
 
