@@ -7,6 +7,7 @@
 #include <stave/core/controller.h>
 #include <stave/core/effect.h>
 #include <stave/core/error.h>
+#include <stave/core/label.h>
 #include <stave/core/note.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/contract.h>

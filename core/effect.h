@@ -23,6 +23,8 @@
 #include <typeinfo>
 #include <utility>
 
+#include <stave/core/name.h>
+
 namespace stave {
 
 /// Names an installation of a handler, or another owner of notes. Process-wide, never used twice, never 0.
@@ -80,7 +82,7 @@ class Handles : public AnyHandler, public Handling<Es>... {
 struct Call;  // a tensor operation: op.h
 
 /// An entry of a thread's stack: an installed handler (an interceptor, or the controller of a computation: controller.h), a
-/// scope (`Context`), an interception (a handler at work, which hides the frames down to its own), or a guard. Frames live in the C++ frames of whoever made them.
+/// scope (`Scope`), an interception (a handler at work, which hides the frames down to its own), or a guard. Frames live in the C++ frames of whoever made them.
 struct Frame {
   enum class Kind : std::uint8_t { handler, computation, scope, interception, uncancellable };
 
@@ -113,11 +115,6 @@ struct Interception : Frame {
       : Frame(answering->below, nullptr, Kind::interception), performer(performer), answering(answering) {}
 };
 
-/// A scope handles nothing and says what runs.
-struct ScopeFrame : Frame {
-  ScopeFrame(Frame* below, const char* label) noexcept : Frame(below, label, Kind::scope) {}
-};
-
 }  // namespace stave
 
 namespace stave_detail {
@@ -126,6 +123,8 @@ using namespace stave;
 
 // The top of this thread's stack.
 extern constinit thread_local Frame* current;
+// The scopes that stand on this thread, in all its computations: where there are none, nobody need look for them.
+extern constinit thread_local int open_scopes;
 
 // Makes `frame` the top, or restores what was: exceptions included.
 class UnderFrame {
@@ -155,6 +154,17 @@ class Intercept {
 
 namespace stave {
 
+/// A scope handles nothing and says what runs.
+struct ScopeFrame : Frame {
+  const NamePtr name;
+
+  ScopeFrame(Frame* below, NamePtr scope) noexcept
+      : Frame(below, scope->text.c_str(), Kind::scope), name(std::move(scope)) {
+    ++stave_detail::open_scopes;
+  }
+  ~ScopeFrame() { --stave_detail::open_scopes; }
+};
+
 /// Performs a user's effect: the innermost handler of E answers; if there is none, E::unhandled() does, if it exists.
 template <class E>
   requires(!std::is_same_v<E, Call>)
@@ -181,10 +191,13 @@ decltype(auto) with(H&& handler, Body&& body) {
   return std::forward<Body>(body)();
 }
 
-/// A scope that handles nothing and shows in errors and traces: Context backward("backward of grad");
-class Context {
+/// Names what runs while it stands: `Scope layer("layer1");`. It handles nothing, and shows in errors, traces, profiles and
+/// graphs. Scopes nest. What the backward pass performs for an operation is performed in the scopes of that operation, too.
+class Scope {
  public:
-  explicit Context(const char* label) noexcept : frame_(stave_detail::current, label), install_(&frame_) {}
+  [[nodiscard]] explicit Scope(std::string name) : Scope(make_intrusive<const Name>(std::move(name))) {}
+  [[nodiscard]] explicit Scope(NamePtr name) noexcept
+      : frame_(stave_detail::current, std::move(name)), install_(&frame_) {}
 
  private:
   ScopeFrame frame_;

@@ -84,6 +84,7 @@ bool runs_on_other_thread(const Note& note) noexcept {
 Tensor clone_node(const Tensor& x) {
   const Node& node = x.node();
   auto clone = NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, node.storage, node.offset));
+  clone->label = node.label;
   bool has_value = static_cast<bool>(node.storage);
   Note** end = &clone->notes;
   for (const Note* note = node.notes; note; note = note->next) {

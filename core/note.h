@@ -55,6 +55,8 @@ struct Note : stave_detail::Pooled {
   virtual const Tensor* physical() const noexcept { return nullptr; }
   /// Whether notes of this kind know such a value while they live.
   virtual bool has_physical() const noexcept { return false; }
+  /// The value is given a label (label.h), on a node that nobody else owns.
+  virtual void labelled(const NamePtr&) {}
 
   bool live() const noexcept { return id.load(std::memory_order_acquire) != 0; }
   /// The node dies.
@@ -122,6 +124,9 @@ class Notes {
     }
     bool has_physical() const noexcept override {
       return requires { payload.physical(); };
+    }
+    void labelled(const NamePtr& name) override {
+      if constexpr (requires { payload.labelled(name); }) payload.labelled(name);
     }
   };
   static void attach(Tensor& x, Note* note) noexcept {

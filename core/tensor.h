@@ -17,6 +17,7 @@
 #include <stave/core/device.h>
 #include <stave/core/dtype.h>
 #include <stave/core/error.h>
+#include <stave/core/name.h>
 #include <stave/core/pool.h>
 #include <stave/core/shape.h>
 
@@ -33,6 +34,7 @@ struct Node : RefCounted, stave_detail::Pooled {
   Shape shape;
   Strides strides;  // in elements
   Note* notes = nullptr;
+  NamePtr label;  // null: none (label.h)
 
   Node(Dtype dtype, Device device, Shape shape, Strides strides, StoragePtr storage, Index offset = 0)
       : dtype(dtype), device(device), storage(std::move(storage)), offset(offset), shape(std::move(shape)),

@@ -11,6 +11,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/scope.h>
 
 namespace stave_detail {
 
@@ -62,6 +63,7 @@ struct Entry : Pooled {
   std::uint64_t sequence;  // the order of recording
   const Op* op = nullptr;  // null: an input of the transform
   AttributesPtr attributes;
+  ScopePathPtr scopes;  // where it was performed, within the function
   SmallVector<Saved, 2> inputs;
   SmallVector<Slot, 2> producers;  // of the inputs; empty slots for constants
   SmallVector<Tensor, 1> outputs;  // saved values
@@ -122,6 +124,7 @@ class GradHandler final : public Handler {
     EntryPtr entry(new_entry());
     entry->op = &call.op();
     entry->attributes = call.attributes_ptr();
+    entry->scopes = scopes_of_performer(scopes_);
     for (std::size_t i = 0; i < call.inputs().size(); ++i) {
       const Tensor& input = call.input(i);
       const bool saved = entry->op->saves.inputs >> i & 1;
@@ -138,6 +141,7 @@ class GradHandler final : public Handler {
   }
 
   std::uint64_t sequence_ = 0;
+  ScopePathPtr scopes_;  // of the last operation in scopes
 };
 
 }  // namespace
@@ -155,7 +159,7 @@ struct FlatPullback::Record {
   std::vector<Abstract> input_abstracts;
   std::vector<Slot> outputs;  // empty for outputs that depend on no input
   std::vector<Abstract> output_abstracts;
-  std::string backward_label;
+  NamePtr backward;  // the name of its scope
   bool running = false;
 };
 
@@ -203,6 +207,7 @@ class BackwardPass {
 
   // Every consumer of this entry was recorded later, and so has been here: its cotangents are complete.
   void step(Entry& entry) {
+    const ReenteredScopes scopes(entry.scopes.get());
     const SmallVector<Tensor, 1> cotangents = std::exchange(entry.cotangents, {});
     SmallVector<Tensor, 2> inputs;
     SmallVector<Abstract, 2> abstracts;
@@ -266,7 +271,7 @@ void check_cotangents(const FlatPullback::Record& record, std::span<const Tensor
 
 std::vector<Tensor> run_backward(FlatPullback::Record& record, std::span<const Tensor> cotangents, bool consume) {
   check_cotangents(record, cotangents);
-  Context backward(record.backward_label.c_str());
+  const Scope backward(record.backward);
   return BackwardPass(record, consume).run(cotangents);
 }
 
@@ -285,7 +290,7 @@ std::vector<Tensor> FlatPullback::consume(std::span<const Tensor> cotangents) {
 FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* transform) {
   auto record = std::make_shared<FlatPullback::Record>(transform);
   GradHandler& handler = record->handler;
-  record->backward_label = std::string("backward of ") + transform;
+  record->backward = make_intrusive<const Name>(std::string("backward of ") + transform);
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < primals.size(); ++i) {
     const Tensor& primal = primals[i];

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <stave/core/fail.h>
+#include <stave/core/label.h>
 #include <stave/core/note.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/layout.h>
@@ -14,6 +15,7 @@ namespace {
 struct Lanes {
   Tensor batched;  // the batch is axis 0
   const Tensor* physical() const noexcept { return batched.defined() ? &batched : nullptr; }
+  void labelled(const NamePtr& name) { batched = relabel(std::move(batched), name); }
 };
 
 class VmapHandler final : public Handler {
@@ -120,7 +122,8 @@ FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<con
   VmapHandler handler(result.size);
   std::vector<Tensor> lanes;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (in_axes[i].mapped) lanes.push_back(handler.lane(moveaxis(inputs[i], in_axes[i].axis, 0)));
+    if (in_axes[i].mapped)
+      lanes.push_back(relabel(handler.lane(moveaxis(inputs[i], in_axes[i].axis, 0)), inputs[i].node().label));
     else lanes.push_back(clone_node(inputs[i]));
   }
   result.outputs = with(handler, [&] { return f(lanes); });
