@@ -24,6 +24,9 @@
 #include <stave/handlers/check_grads.h>
 #include <stave/handlers/debug.h>
 #include <stave/handlers/grad.h>
+#include <stave/handlers/graph.h>
 #include <stave/handlers/jacobian.h>
 #include <stave/handlers/jvp.h>
+#include <stave/handlers/profile.h>
+#include <stave/handlers/timeline.h>
 #include <stave/handlers/vmap.h>
