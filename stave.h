@@ -20,6 +20,7 @@
 #include <stave/core/read_storage.h>
 #include <stave/core/storage.h>
 #include <stave/core/tensor.h>
+#include <stave/core/track.h>
 #include <stave/core/tree.h>
 #include <stave/handlers/check_grads.h>
 #include <stave/handlers/debug.h>
@@ -30,3 +31,4 @@
 #include <stave/handlers/profile.h>
 #include <stave/handlers/timeline.h>
 #include <stave/handlers/vmap.h>
+#include <stave/handlers/whos.h>

@@ -24,7 +24,10 @@ Tensor relabel(Tensor x, NamePtr name) {
   static_cast<void>(x.node());  // throws for an empty Tensor
   if (!x.node_ptr().unique()) x = clone_node(x);
   Node& node = *x.node_ptr();
-  node.label = name->text.empty() ? nullptr : name;
+  {
+    const auto lock = node.lock_if_tracked();
+    node.label = name->text.empty() ? nullptr : name;
+  }
   for (Note* note = node.notes; note; note = note->next)
     if (note->live() && note->owner->thread == this_thread()) note->labelled(name);
   return x;

@@ -129,14 +129,19 @@ class Notes {
       if constexpr (requires { payload.labelled(name); }) payload.labelled(name);
     }
   };
-  static void attach(Tensor& x, Note* note) noexcept {
+  static void attach(Tensor& x, Note* note) {
+    const auto lock = x.node_ptr()->lock_if_tracked();
     note->next = x.node_ptr()->notes;
     x.node_ptr()->notes = note;
   }
-  void remove(Tensor& x) const noexcept {
+  void remove(Tensor& x) const {
     for (Note** link = &x.node_ptr()->notes; *link; link = &(*link)->next) {
       if ((*link)->id.load(std::memory_order_relaxed) != owner_->id) continue;
-      Note* note = std::exchange(*link, (*link)->next);
+      Note* note = *link;
+      {
+        const auto lock = x.node_ptr()->lock_if_tracked();
+        *link = note->next;
+      }
       note->node_ended();
       return;
     }
