@@ -9,7 +9,7 @@ Tensor label(Tensor x, std::string name) {
 }
 
 std::string label_of(const Tensor& x) {
-  const NamePtr& label = x.node().label;
+  const NamePtr label = stave_detail::label_of(x.node());
   return label ? label->text : "";
 }
 
@@ -24,10 +24,7 @@ Tensor relabel(Tensor x, NamePtr name) {
   static_cast<void>(x.node());  // throws for an empty Tensor
   if (!x.node_ptr().unique()) x = clone_node(x);
   Node& node = *x.node_ptr();
-  {
-    const auto lock = node.lock_if_tracked();
-    node.label = name->text.empty() ? nullptr : name;
-  }
+  set_label(node, name->text.empty() ? nullptr : name);
   for (Note* note = node.notes; note; note = note->next)
     if (note->live() && note->owner->thread == this_thread()) note->labelled(name);
   return x;

@@ -51,7 +51,7 @@ void Note::node_ended() noexcept {
 void destroy(Node* node) noexcept { delete node; }
 
 Node::~Node() {
-  if (tracked) stave_detail::untrack(*this);
+  if (registered) stave_detail::forget(*this);
   while (Note* note = notes) {
     notes = note->next;
     note->node_ended();
@@ -85,10 +85,7 @@ bool runs_on_other_thread(const Note& note) noexcept {
 Tensor clone_node(const Tensor& x) {
   const Node& node = x.node();
   auto clone = NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, node.storage, node.offset));
-  {
-    const auto lock = clone->lock_if_tracked();
-    clone->label = node.label;
-  }
+  if (node.registered) stave_detail::set_label(*clone, stave_detail::label_of(node));
   bool has_value = static_cast<bool>(node.storage);
   Note** end = &clone->notes;
   for (const Note* note = node.notes; note; note = note->next) {
@@ -97,7 +94,7 @@ Tensor clone_node(const Tensor& x) {
     if (note->owner->thread != this_thread()) continue;  // ended there: a constant here
     Note* const copy = note->clone();
     {
-      const auto lock = clone->lock_if_tracked();
+      const auto lock = clone->lock_if_registered();
       *end = copy;
     }
     has_value |= note->physical() != nullptr;

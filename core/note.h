@@ -130,7 +130,7 @@ class Notes {
     }
   };
   static void attach(Tensor& x, Note* note) {
-    const auto lock = x.node_ptr()->lock_if_tracked();
+    const auto lock = x.node_ptr()->lock_if_registered();
     note->next = x.node_ptr()->notes;
     x.node_ptr()->notes = note;
   }
@@ -139,7 +139,7 @@ class Notes {
       if ((*link)->id.load(std::memory_order_relaxed) != owner_->id) continue;
       Note* note = *link;
       {
-        const auto lock = x.node_ptr()->lock_if_tracked();
+        const auto lock = x.node_ptr()->lock_if_registered();
         *link = note->next;
       }
       note->node_ended();

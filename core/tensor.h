@@ -17,7 +17,6 @@
 #include <stave/core/device.h>
 #include <stave/core/dtype.h>
 #include <stave/core/error.h>
-#include <stave/core/name.h>
 #include <stave/core/pool.h>
 #include <stave/core/shape.h>
 #include <stave/core/track.h>
@@ -30,13 +29,12 @@ struct Note;
 struct Node : RefCounted, stave_detail::Pooled {
   Dtype dtype;
   Device device;
-  bool tracked = false;  // it is registered for whos(): track.h
-  StoragePtr storage;    // null: the value of a lane under vmap, which has no storage of its own
-  Index offset = 0;      // of element (0, ..., 0) in the storage, in elements
+  bool registered = false;  // it has a label, or whos() should know it: track.h
+  StoragePtr storage;       // null: the value of a lane under vmap, which has no storage of its own
+  Index offset = 0;         // of element (0, ..., 0) in the storage, in elements
   Shape shape;
   Strides strides;  // in elements
   Note* notes = nullptr;
-  NamePtr label;  // null: none (label.h)
 
   Node(Dtype dtype, Device device, Shape shape, Strides strides, StoragePtr storage, Index offset = 0)
       : dtype(dtype), device(device), storage(std::move(storage)), offset(offset), shape(std::move(shape)),
@@ -55,17 +53,17 @@ struct Node : RefCounted, stave_detail::Pooled {
   void* data() const { return static_cast<char*>(storage->data) + offset * static_cast<Index>(size_of(dtype)); }
   View view() const { return {data(), dtype, shape, strides}; }
   bool contiguous() const { return is_contiguous(shape, strides); }
-  /// What an owner holds who changes the label or the list of notes: nothing, unless others may look.
-  std::unique_lock<std::mutex> lock_if_tracked() const {
-    return tracked ? stave_detail::lock_tracked() : std::unique_lock<std::mutex>();
+  /// What an owner holds who changes the list of notes: nothing, unless others may look.
+  std::unique_lock<std::mutex> lock_if_registered() const {
+    return registered ? stave_detail::lock_register() : std::unique_lock<std::mutex>();
   }
 
  private:
   void track_if_asked() {
     if (stave_detail::trackings.load(std::memory_order_relaxed) == 0) [[likely]]
       return;
-    tracked = true;
     stave_detail::track(*this);
+    registered = true;
   }
 };
 void destroy(Node* node) noexcept;

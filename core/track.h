@@ -1,5 +1,5 @@
-// Which tensors live: a register of nodes, kept on request (handlers/whos.h shows it). Where nobody asks, a node costs one load
-// and two branches.
+// A register of nodes: the labels of those that have one (label.h), and, on request, all nodes that live (handlers/whos.h).
+// A node that is not in it costs one load and two branches. (A label in the node would cost each node a third cache line.)
 //
 // Any thread may read the register at any time. A node's shape, dtype and storage never change, it leaves the register before
 // it dies, and what may change while one handle owns it, its label and its list of notes, changes under the register's lock.
@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include <stave/core/function_ref.h>
+#include <stave/core/name.h>
 
 namespace stave {
 
@@ -27,13 +28,18 @@ class TensorTracking {
 
 namespace stave_detail {
 
-using stave::Node;
+using namespace stave;
 
 extern constinit std::atomic<int> trackings;  // that stand
 void track(const Node& node);
-void untrack(const Node& node) noexcept;
-/// Calls visit for each registered node that lives. visit may neither make nor drop a tensor.
-void visit_tracked(stave::FunctionRef<void(const Node&)> visit);
-std::unique_lock<std::mutex> lock_tracked();
+/// The node dies.
+void forget(const Node& node) noexcept;
+/// For a node that nobody else owns; null: none.
+void set_label(Node& node, NamePtr label);
+/// Null if it has none.
+NamePtr label_of(const Node& node);
+/// Calls visit with each tracked node that lives, and its label or null. visit may neither make nor drop a tensor.
+void visit_tracked(FunctionRef<void(const Node&, const Name*)> visit);
+std::unique_lock<std::mutex> lock_register();
 
 }  // namespace stave_detail

@@ -36,6 +36,14 @@ int main() {
   timeline.write_json(json);  // for https://ui.perfetto.dev
   std::cout << "\n" << dot.str() << "\n" << json.str();
 
+  std::cout << "\n";
+  debug(grad<0, 1>(loss), {.out = &std::cout})(w1, w2, x);
+
+  const TensorTracking tracking;
+  const Tensor doubled = label(2 * w1, "doubled");
+  std::cout << "\n" << whos();
+
+  check(whos().tensors.at(0).label == "doubled", "what lives is known by its label");
   check(profile.operation("matmul").calls == 5, "two products forward, three backward: none for x");
   check(profile.scope("backward of grad/layer2").calls > 0, "the backward pass of layer2 is known as such");
   check(dot.str().find("subgraph cluster") != std::string::npos, "scopes are clusters");

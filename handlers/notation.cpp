@@ -22,7 +22,7 @@ Place place_of_performer() {
 std::string notation(const Tensor& x) {
   constexpr const char* names[dtype_count] = {"bool", "u8", "u32", "i32", "i64", "f32", "f64"};
   if (!x.defined()) return "undefined";
-  const NamePtr& label = x.node().label;
+  const NamePtr label = label_of(x.node());
   return (label ? label->text + ":" : "") + names[static_cast<int>(x.dtype())] + x.shape().str();
 }
 

@@ -123,7 +123,7 @@ FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<con
   std::vector<Tensor> lanes;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (in_axes[i].mapped)
-      lanes.push_back(relabel(handler.lane(moveaxis(inputs[i], in_axes[i].axis, 0)), inputs[i].node().label));
+      lanes.push_back(relabel(handler.lane(moveaxis(inputs[i], in_axes[i].axis, 0)), label_of(inputs[i].node())));
     else lanes.push_back(clone_node(inputs[i]));
   }
   result.outputs = with(handler, [&] { return f(lanes); });

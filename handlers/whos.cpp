@@ -23,14 +23,14 @@ std::vector<std::string> owners_of_notes(const Node& node) {
   return names;
 }
 
-LiveTensor describe(const Node& node) {
+LiveTensor describe(const Node& node, const Name* label) {
   return {node.shape,
           node.dtype,
           node.device,
           node.storage.get(),
           node.storage ? node.storage->bytes : 0,
           node.references.load(std::memory_order_relaxed),
-          node.label ? node.label->text : "",
+          label ? label->text : "",
           owners_of_notes(node)};
 }
 
@@ -49,7 +49,7 @@ LiveTensors whos() {
     fail<TransformError>(
         "whos: no tensors are tracked: write `const TensorTracking tracking;` before the tensors of interest are made");
   LiveTensors live;
-  visit_tracked([&](const Node& node) { live.tensors.push_back(describe(node)); });
+  visit_tracked([&](const Node& node, const Name* label) { live.tensors.push_back(describe(node, label)); });
   std::sort(live.tensors.begin(), live.tensors.end(), larger);
   std::size_t cpu_bytes = 0;
   const void* last = nullptr;

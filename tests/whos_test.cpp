@@ -109,7 +109,7 @@ TEST(Whos, TensorsMayOutliveTheTracking) {
 
 TEST(Whos, NothingIsTrackedUnasked) {
   const Tensor x = zeros({2}) + 1;
-  EXPECT_FALSE(x.node().tracked);
+  EXPECT_FALSE(x.node().registered);
 }
 
 TEST(Whos, ReadsWhileOtherThreadsWork) {
