@@ -8,6 +8,7 @@
 #include <stave/core/effect.h>
 #include <stave/core/error.h>
 #include <stave/core/io.h>
+#include <stave/core/label.h>
 #include <stave/core/note.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/contract.h>
@@ -22,14 +23,19 @@
 #include <stave/core/read_storage.h>
 #include <stave/core/storage.h>
 #include <stave/core/tensor.h>
+#include <stave/core/track.h>
 #include <stave/core/tree.h>
 #include <stave/handlers/check_grads.h>
 #include <stave/handlers/checkpoint.h>
 #include <stave/handlers/custom.h>
 #include <stave/handlers/debug.h>
 #include <stave/handlers/grad.h>
+#include <stave/handlers/graph.h>
 #include <stave/handlers/jacobian.h>
 #include <stave/handlers/jvp.h>
 #include <stave/handlers/linearize.h>
 #include <stave/handlers/operations_of.h>
+#include <stave/handlers/profile.h>
+#include <stave/handlers/timeline.h>
 #include <stave/handlers/vmap.h>
+#include <stave/handlers/whos.h>

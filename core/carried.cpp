@@ -25,21 +25,21 @@ namespace {
 
 class UnderScope final : public Surroundings {
  public:
-  explicit UnderScope(const char* label) : label_(label) {}
+  explicit UnderScope(NamePtr name) : name_(std::move(name)) {}
   void run(FunctionRef<void()> body) override {
-    Context scope(label_.c_str());
+    Scope scope(name_);
     body();
   }
 
  private:
-  std::string label_;
+  NamePtr name_;
 };
 
 // A handler that is not shared, while its frame stands.
 class UnderFrameOf final : public Surroundings {
  public:
-  explicit UnderFrameOf(Frame& frame) : handler_(frame.handler), operations_(frame.operations) {
-    if (!frame.standing) frame.standing = make_intrusive<Frame::Standing>();
+  explicit UnderFrameOf(HandlerFrame& frame) : handler_(frame.handler), operations_(frame.operations) {
+    if (!frame.standing) frame.standing = make_intrusive<HandlerFrame::Standing>();
     standing_ = frame.standing;
     if (operations_) name_ = handler_->describe();
   }
@@ -52,7 +52,7 @@ class UnderFrameOf final : public Surroundings {
           "operations, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
           name_);
     }
-    Frame frame(current, handler_, operations_);
+    HandlerFrame frame(current, handler_, operations_);
     UnderFrame install(&frame);
     body();
   }
@@ -60,7 +60,7 @@ class UnderFrameOf final : public Surroundings {
  private:
   AnyHandler* handler_;
   Handling<Call>* operations_;
-  IntrusivePtr<Frame::Standing> standing_;
+  IntrusivePtr<HandlerFrame::Standing> standing_;
   std::string name_;
 };
 
@@ -80,7 +80,7 @@ class UnderControllerOfEffects final : public Surroundings {
   explicit UnderControllerOfEffects(Frame& frame) : computation_(&Computation::of(frame)), handler_(frame.handler) {}
   void run(FunctionRef<void()> body) override {
     if (!computation_->running()) return body();
-    Frame frame(current, handler_, nullptr);
+    HandlerFrame frame(current, handler_, nullptr);
     UnderFrame install(&frame);
     body();
   }
@@ -93,7 +93,7 @@ class UnderControllerOfEffects final : public Surroundings {
 class UnderLog final : public Surroundings {
  public:
   explicit UnderLog(LogFrame& frame) : frame_(frame) {
-    if (!frame.standing) frame.standing = make_intrusive<Frame::Standing>();
+    if (!frame.standing) frame.standing = make_intrusive<HandlerFrame::Standing>();
     standing_ = frame.standing;
   }
   void run(FunctionRef<void()> body) override {
@@ -105,19 +105,20 @@ class UnderLog final : public Surroundings {
 
  private:
   LogFrame& frame_;
-  IntrusivePtr<Frame::Standing> standing_;
+  IntrusivePtr<HandlerFrame::Standing> standing_;
 };
 
 std::shared_ptr<Surroundings> surroundings_of(Frame& frame, bool received) {
   switch (frame.kind) {
-    case Frame::Kind::scope: return std::make_shared<UnderScope>(frame.label);
+    case Frame::Kind::scope: return std::make_shared<UnderScope>(static_cast<ScopeFrame&>(frame).name);
     case Frame::Kind::log: return std::make_shared<UnderLog>(static_cast<LogFrame&>(frame));
     case Frame::Kind::computation:
       if (received) return std::make_shared<UnderController>(frame);
       return std::make_shared<UnderControllerOfEffects>(frame);
     case Frame::Kind::handler:
-      if (frame.owner) return std::make_shared<UnderHandler>(*frame.owner, frame.operations);
-      return std::make_shared<UnderFrameOf>(frame);
+      if (auto& installed = static_cast<HandlerFrame&>(frame); installed.owner)
+        return std::make_shared<UnderHandler>(*installed.owner, frame.operations);
+      return std::make_shared<UnderFrameOf>(static_cast<HandlerFrame&>(frame));
     case Frame::Kind::interception:
     case Frame::Kind::uncancellable: break;
   }

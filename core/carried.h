@@ -59,7 +59,7 @@ class UnderHandler final : public Surroundings {
   template <class H>
   explicit UnderHandler(const std::shared_ptr<H>& handler) : UnderHandler(handler, handler.get()) {}
   void run(FunctionRef<void()> body) override {
-    Frame frame(current, handler_.get(), operations_);
+    HandlerFrame frame(current, handler_.get(), operations_);
     frame.owner = &handler_;
     UnderFrame install(&frame);
     body();

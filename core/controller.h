@@ -47,7 +47,7 @@ class Uncancellable {
 
  private:
   struct GuardFrame : Frame {
-    explicit GuardFrame(Frame* below) noexcept : Frame(below, nullptr, Kind::uncancellable) {}
+    explicit GuardFrame(Frame* below) noexcept : Frame(below, Kind::uncancellable) {}
   } frame_;
   stave_detail::UnderFrame install_;
 };
@@ -110,10 +110,11 @@ class Computation : public RefCounted {
   void check_controller() const;
 
  private:
-  struct ControllerFrame : Frame {
+  struct ControllerFrame : HandlerFrame {
     Computation& computation;
     bool unwinding = false;  // an exception is in flight where the computation was resumed
-    explicit ControllerFrame(Computation& of) noexcept : Frame(nullptr, nullptr, Kind::computation), computation(of) {}
+    explicit ControllerFrame(Computation& of) noexcept
+        : HandlerFrame(nullptr, nullptr, nullptr, Kind::computation), computation(of) {}
   };
   void enter() noexcept;
   void give_to_controller();

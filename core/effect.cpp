@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <stave/core/fail.h>
+#include <stave/core/scope.h>
 
 #if defined(__GNUG__)
 #include <cxxabi.h>
@@ -27,25 +28,15 @@ InstallationId next_installation_id() noexcept {
 
 namespace {
 
-std::string describe(const Frame& frame) { return frame.handler ? frame.handler->describe() : frame.label; }
-
-// The frames from `first` down to `last` (null: all), from inside out. An interception hides frames: those of the program that
-// performed, down to the handler that answers, lie further inside than it.
-void list_frames(const Frame* first, const Frame* last, std::vector<const Frame*>& frames) {
-  for (const Frame* frame = first; frame; frame = frame->below) {
-    if (frame->kind == Frame::Kind::interception) {
-      const auto& interception = static_cast<const Interception&>(*frame);
-      list_frames(interception.performer, interception.answering, frames);
-    } else if (frame->handler || frame->label) {
-      frames.push_back(frame);
-    }
-    if (frame == last) break;
-  }
+std::string describe(const Frame& frame) {
+  return frame.handler ? frame.handler->describe() : static_cast<const ScopeFrame&>(frame).name->text;
 }
 
 std::vector<const Frame*> frames_from_inside_out() {
   std::vector<const Frame*> frames;
-  list_frames(stave_detail::current, nullptr, frames);
+  stave_detail::visit_frames(stave_detail::current, nullptr, [&](const Frame& frame) {
+    if (frame.handler || frame.kind == Frame::Kind::scope) frames.push_back(&frame);
+  });
   return frames;
 }
 
@@ -69,6 +60,7 @@ std::string error_context() {
 namespace stave_detail {
 
 constinit thread_local Frame* current = nullptr;
+constinit thread_local int open_scopes = 0;
 
 std::any& next_answer(LogFrame& frame) {
   if (frame.next == frame.log.answers.size())

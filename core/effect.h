@@ -26,6 +26,7 @@
 #include <vector>
 
 #include <stave/core/intrusive.h>
+#include <stave/core/name.h>
 
 namespace stave {
 
@@ -87,38 +88,44 @@ class Handles : public AnyHandler, public Handling<Es>... {
 struct Call;  // a tensor operation: op.h
 
 /// An entry of a thread's stack: an installed handler (an interceptor, or the controller of a computation: controller.h), a
-/// scope (`Context`), an interception (a handler at work, which hides the frames down to its own), or a guard. Frames live in the C++ frames of whoever made them.
+/// scope (`Scope`), an interception (a handler at work, which hides the frames down to its own), or a guard. Frames live in the C++ frames of whoever made them.
 struct Frame {
-  // Whether a frame still stands, for those who might want to stand it up again after its end (carried.h).
-  struct Standing : RefCounted {
-    bool stands = true;
-  };
   enum class Kind : std::uint8_t { handler, computation, scope, interception, uncancellable, log };
 
   Frame* below;
   Frame* nearest;              // the first frame, from this one down, that may answer tensor operations
   AnyHandler* handler;         // of a handler's frame
   Handling<Call>* operations;  // what answers tensor operations; null: they pass this frame by
-  const char* label;           // of a scope
   Kind kind;
-  bool discreet = false;                               // of a handler
+  bool discreet;  // of a handler
+
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+ protected:
+  Frame(Frame* below, Kind kind) noexcept
+      : below(below), nearest(nearest_of(below)), handler(nullptr), operations(nullptr), kind(kind), discreet(false) {}
+  Frame(Frame* below, Kind kind, AnyHandler* handler, Handling<Call>* operations) noexcept
+      : below(below), nearest(operations ? this : nearest_of(below)), handler(handler), operations(operations),
+        kind(kind), discreet(operations && handler->discreet()) {}
+  ~Frame() = default;
+  static Frame* nearest_of(Frame* frame) noexcept { return frame ? frame->nearest : nullptr; }
+};
+
+/// An installed handler.
+struct HandlerFrame : Frame {
+  // Whether a frame still stands, for those who might want to stand it up again after its end (carried.h).
+  struct Standing : RefCounted {
+    bool stands = true;
+  };
   const std::shared_ptr<AnyHandler>* owner = nullptr;  // of a handler that is shared
   IntrusivePtr<Standing> standing;                     // null until somebody asks
 
-  /// A handler's frame.
-  Frame(Frame* below, AnyHandler* handler, Handling<Call>* operations) noexcept
-      : below(below), nearest(operations ? this : nearest_of(below)), handler(handler), operations(operations),
-        label(nullptr), kind(Kind::handler), discreet(operations && handler->discreet()) {}
-  Frame(const Frame&) = delete;
-  Frame& operator=(const Frame&) = delete;
-  ~Frame() {
+  HandlerFrame(Frame* below, AnyHandler* handler, Handling<Call>* operations, Kind kind = Kind::handler) noexcept
+      : Frame(below, kind, handler, operations) {}
+  ~HandlerFrame() {
     if (standing) standing->stands = false;
   }
-
- protected:
-  Frame(Frame* below, const char* label, Kind kind) noexcept
-      : below(below), nearest(nearest_of(below)), handler(nullptr), operations(nullptr), label(label), kind(kind) {}
-  static Frame* nearest_of(Frame* frame) noexcept { return frame ? frame->nearest : nullptr; }
 };
 
 /// A `handle` that is running. Errors and traces read from these what surrounds them.
@@ -127,12 +134,7 @@ struct Interception : Frame {
   Frame* answering;  // the handler's frame
 
   Interception(Frame* performer, Frame* answering) noexcept
-      : Frame(answering->below, nullptr, Kind::interception), performer(performer), answering(answering) {}
-};
-
-/// A scope handles nothing and says what runs.
-struct ScopeFrame : Frame {
-  ScopeFrame(Frame* below, const char* label) noexcept : Frame(below, label, Kind::scope) {}
+      : Frame(answering->below, Kind::interception), performer(performer), answering(answering) {}
 };
 
 }  // namespace stave
@@ -143,6 +145,8 @@ using namespace stave;
 
 // The top of this thread's stack.
 extern constinit thread_local Frame* current;
+// The scopes that stand on this thread, in all its computations: where there are none, nobody need look for them.
+extern constinit thread_local int open_scopes;
 
 // Makes `frame` the top, or restores what was: exceptions included.
 class UnderFrame {
@@ -170,8 +174,6 @@ class Intercept {
 
 }  // namespace stave_detail
 
-namespace stave {}  // namespace stave
-
 namespace stave_detail {
 
 // The answers to the effects of a function that will run again and must do then what it did. Tensor operations are not effects
@@ -180,13 +182,15 @@ struct EffectLog : RefCounted {
   std::vector<std::any> answers;
   bool complete = false;
 };
-struct LogFrame : Frame {
-  LogFrame(Frame* below, EffectLog& log) noexcept : Frame(below, nullptr, Kind::log), log(log), replays(log.complete) {
+struct LogFrame : HandlerFrame {
+  LogFrame(Frame* below, EffectLog& log) noexcept
+      : HandlerFrame(below, nullptr, nullptr, Kind::log), log(log), replays(log.complete) {
     if (!replays) log.answers.clear();
   }
   /// In place of another one that still stands.
   LogFrame(Frame* below, LogFrame& other) noexcept
-      : Frame(below, nullptr, Kind::log), log(other.log), replays(other.replays), original(other.original) {}
+      : HandlerFrame(below, nullptr, nullptr, Kind::log), log(other.log), replays(other.replays),
+        original(other.original) {}
   EffectLog& log;
   const bool replays;
   LogFrame* original = this;
@@ -232,6 +236,16 @@ typename E::Result perform_from(Frame* frame, E& effect) {
 
 namespace stave {
 
+/// A scope handles nothing and says what runs.
+struct ScopeFrame : Frame {
+  const NamePtr name;
+
+  ScopeFrame(Frame* below, NamePtr scope) noexcept : Frame(below, Kind::scope), name(std::move(scope)) {
+    ++stave_detail::open_scopes;
+  }
+  ~ScopeFrame() { --stave_detail::open_scopes; }
+};
+
 /// Performs a user's effect: the innermost handler of E answers; if there is none, E::unhandled() does, if it exists.
 template <class E>
   requires(!std::is_same_v<E, Call>)
@@ -245,7 +259,7 @@ template <class H, class Body>
   requires std::is_base_of_v<AnyHandler, std::remove_reference_t<H>>
 decltype(auto) with(H&& handler, Body&& body) {
   void* operations = handler.handling(stave_detail::effect_tag<Call>);
-  Frame frame(stave_detail::current, &handler, static_cast<Handling<Call>*>(operations));
+  HandlerFrame frame(stave_detail::current, &handler, static_cast<Handling<Call>*>(operations));
   stave_detail::UnderFrame install(&frame);
   return std::forward<Body>(body)();
 }
@@ -256,16 +270,19 @@ template <class H, class Body>
 decltype(auto) with(const std::shared_ptr<H>& handler, Body&& body) {
   const std::shared_ptr<AnyHandler> owner = handler;
   void* operations = handler->handling(stave_detail::effect_tag<Call>);
-  Frame frame(stave_detail::current, owner.get(), static_cast<Handling<Call>*>(operations));
+  HandlerFrame frame(stave_detail::current, owner.get(), static_cast<Handling<Call>*>(operations));
   frame.owner = &owner;
   stave_detail::UnderFrame install(&frame);
   return std::forward<Body>(body)();
 }
 
-/// A scope that handles nothing and shows in errors and traces: Context backward("backward of grad");
-class Context {
+/// Names what runs while it stands: `Scope layer("layer1");`. It handles nothing, and shows in errors, traces, profiles and
+/// graphs. Scopes nest. What the backward pass performs for an operation is performed in the scopes of that operation, too.
+class Scope {
  public:
-  explicit Context(const char* label) noexcept : frame_(stave_detail::current, label), install_(&frame_) {}
+  [[nodiscard]] explicit Scope(std::string name) : Scope(make_intrusive<const Name>(std::move(name))) {}
+  [[nodiscard]] explicit Scope(NamePtr name) noexcept
+      : frame_(stave_detail::current, std::move(name)), install_(&frame_) {}
 
  private:
   ScopeFrame frame_;

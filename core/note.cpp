@@ -51,6 +51,7 @@ void Note::node_ended() noexcept {
 void destroy(Node* node) noexcept { delete node; }
 
 Node::~Node() {
+  if (registered) stave_detail::forget(*this);
   while (Note* note = notes) {
     notes = note->next;
     note->node_ended();
@@ -84,13 +85,18 @@ bool runs_on_other_thread(const Note& note) noexcept {
 Tensor clone_node(const Tensor& x) {
   const Node& node = x.node();
   auto clone = NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, node.storage, node.offset));
+  if (node.registered) stave_detail::set_label(*clone, stave_detail::label_of(node));
   bool has_value = static_cast<bool>(node.storage);
   Note** end = &clone->notes;
   for (const Note* note = node.notes; note; note = note->next) {
     if (!note->live()) continue;
     if (runs_on_other_thread(*note)) fail_on_other_thread(node, note->owner->name);
     if (note->owner->thread != this_thread()) continue;  // ended there: a constant here
-    *end = note->clone();
+    Note* const copy = note->clone();
+    {
+      const auto lock = clone->lock_if_registered();
+      *end = copy;
+    }
     has_value |= note->physical() != nullptr;
     end = &(*end)->next;
   }

@@ -55,6 +55,8 @@ struct Note : stave_detail::Pooled {
   virtual const Tensor* physical() const noexcept { return nullptr; }
   /// Whether notes of this kind know such a value while they live.
   virtual bool has_physical() const noexcept { return false; }
+  /// The value is given a label (label.h), on a node that nobody else owns.
+  virtual void labelled(const NamePtr&) {}
 
   bool live() const noexcept { return id.load(std::memory_order_acquire) != 0; }
   /// The node dies.
@@ -115,7 +117,7 @@ class Notes {
     NoteOf(IntrusivePtr<NoteOwner> owner, P value) : Note(std::move(owner)), payload(std::move(value)) {}
     Note* clone() const override { return new NoteOf(owner, payload); }
     void drop() noexcept override {
-      P ended = std::move(payload);
+      [[maybe_unused]] P ended = std::move(payload);
       payload = P();
     }
     const Tensor* physical() const noexcept override {
@@ -125,15 +127,23 @@ class Notes {
     bool has_physical() const noexcept override {
       return requires { payload.physical(); };
     }
+    void labelled(const NamePtr& name) override {
+      if constexpr (requires { payload.labelled(name); }) payload.labelled(name);
+    }
   };
-  static void attach(Tensor& x, Note* note) noexcept {
+  static void attach(Tensor& x, Note* note) {
+    const auto lock = x.node_ptr()->lock_if_registered();
     note->next = x.node_ptr()->notes;
     x.node_ptr()->notes = note;
   }
-  void remove(Tensor& x) const noexcept {
+  void remove(Tensor& x) const {
     for (Note** link = &x.node_ptr()->notes; *link; link = &(*link)->next) {
       if ((*link)->id.load(std::memory_order_relaxed) != owner_->id) continue;
-      Note* note = std::exchange(*link, (*link)->next);
+      Note* note = *link;
+      {
+        const auto lock = x.node_ptr()->lock_if_registered();
+        *link = note->next;
+      }
       note->node_ended();
       return;
     }

@@ -19,6 +19,7 @@
 #include <stave/core/error.h>
 #include <stave/core/pool.h>
 #include <stave/core/shape.h>
+#include <stave/core/track.h>
 
 namespace stave {
 
@@ -28,18 +29,23 @@ struct Note;
 struct Node : RefCounted, stave_detail::Pooled {
   Dtype dtype;
   Device device;
-  StoragePtr storage;  // null: the value of a lane under vmap, which has no storage of its own
-  Index offset = 0;    // of element (0, ..., 0) in the storage, in elements
+  bool registered = false;  // it has a label, or whos() should know it: track.h
+  StoragePtr storage;       // null: the value of a lane under vmap, which has no storage of its own
+  Index offset = 0;         // of element (0, ..., 0) in the storage, in elements
   Shape shape;
   Strides strides;  // in elements
   Note* notes = nullptr;
 
   Node(Dtype dtype, Device device, Shape shape, Strides strides, StoragePtr storage, Index offset = 0)
       : dtype(dtype), device(device), storage(std::move(storage)), offset(offset), shape(std::move(shape)),
-        strides(std::move(strides)) {}
+        strides(std::move(strides)) {
+    track_if_asked();
+  }
   /// Contiguous, row-major.
   Node(Dtype dtype, Device device, const Shape& shape, StoragePtr storage)
-      : dtype(dtype), device(device), storage(std::move(storage)), shape(shape), strides(contiguous_strides(shape)) {}
+      : dtype(dtype), device(device), storage(std::move(storage)), shape(shape), strides(contiguous_strides(shape)) {
+    track_if_asked();
+  }
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -47,6 +53,18 @@ struct Node : RefCounted, stave_detail::Pooled {
   void* data() const { return static_cast<char*>(storage->data) + offset * static_cast<Index>(size_of(dtype)); }
   View view() const { return {data(), dtype, shape, strides}; }
   bool contiguous() const { return is_contiguous(shape, strides); }
+  /// What an owner holds who changes the list of notes: nothing, unless others may look.
+  std::unique_lock<std::mutex> lock_if_registered() const {
+    return registered ? stave_detail::lock_register() : std::unique_lock<std::mutex>();
+  }
+
+ private:
+  void track_if_asked() {
+    if (stave_detail::trackings.load(std::memory_order_relaxed) == 0) [[likely]]
+      return;
+    stave_detail::track(*this);
+    registered = true;
+  }
 };
 void destroy(Node* node) noexcept;
 using NodePtr = IntrusivePtr<Node>;

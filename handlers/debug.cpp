@@ -1,6 +1,5 @@
 #include <stave/handlers/debug.h>
 
-#include <chrono>
 #include <cmath>
 #include <iostream>
 #include <limits>
@@ -12,78 +11,27 @@
 #include <stave/core/fail.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/print.h>
+#include <stave/handlers/notation.h>
 
 namespace stave {
+
+using namespace stave_detail;
+
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// ---- where an operation is performed ----------------------------------------------------------------------
-
-struct Place {
-  int depth = 0;
-  std::string labels;  // "  [backward of grad]"
-};
-
-// Each handler at work between the program and the frame `last` counts, and each scope on the way down to it. The labels of
-// what an interception hides come first: it is further outside in the trace.
-void add_places(const Frame* first, const Frame* last, Place& place) {
-  std::string here;
-  for (const Frame* frame = first; frame && frame != last; frame = frame->below) {
-    if (frame->kind == Frame::Kind::scope) {
-      ++place.depth;
-      here += fmt::format("  [{}]", frame->label);
-    } else if (frame->kind == Frame::Kind::interception) {
-      ++place.depth;
-      const auto& interception = static_cast<const Interception&>(*frame);
-      add_places(interception.performer, interception.answering, place);
-    }
-  }
-  place.labels += here;
-}
-
-// For a handler that is answering: where its operation was performed.
-Place place_of(const Frame* answer) {
-  Place place;
-  const auto& interception = static_cast<const Interception&>(*answer);
-  add_places(interception.performer, interception.answering, place);
-  return place;
-}
-
-// ---- notation ---------------------------------------------------------------------------------------------
-
-const char* short_name(Dtype dtype) {
-  constexpr const char* names[dtype_count] = {"bool", "u8", "u32", "i32", "i64", "f32", "f64"};
-  return names[static_cast<int>(dtype)];
-}
-
-std::string notation(const Tensor& x) { return x.defined() ? short_name(x.dtype()) + x.shape().str() : "undefined"; }
-
-std::string notation(std::span<const Tensor> xs) {
-  std::string list;
-  for (const Tensor& x : xs) list += (list.empty() ? "" : ", ") + notation(x);
-  return list;
+// "  [layer1]  [backward of grad]"
+std::string text_of(const Place& place) {
+  std::string text;
+  for (const NamePtr& scope : place.scopes) text += "  [" + scope->text + "]";
+  return text;
 }
 
 // "sum axes=[0] f32[64] -> "
 std::string left_side(const Call& call) {
   std::string text = call.op().name;
-  if (call.attributes())
-    if (const std::string attributes = call.attributes()->str(); !attributes.empty()) text += ' ' + attributes;
+  if (const std::string attributes = attributes_of(call); !attributes.empty()) text += ' ' + attributes;
   if (!call.inputs().empty()) text += ' ' + notation(call.inputs());
   return text + " -> ";
-}
-
-std::string in_units(Clock::duration duration) {
-  const double ns = std::chrono::duration<double, std::nano>(duration).count();
-  struct Unit {
-    double ns;
-    const char* name;
-  };
-  for (Unit unit : {Unit{1e9, "s"}, Unit{1e6, "ms"}, Unit{1e3, "us"}})
-    if (ns >= 0.9995 * unit.ns)  // what three digits would round up to it
-      return fmt::format("{:.3g} {}", ns / unit.ns, unit.name);
-  return fmt::format("{:.0f} ns", ns);
 }
 
 // ---- values -----------------------------------------------------------------------------------------------
@@ -98,7 +46,7 @@ Tensor without_repetitions(const Tensor& x) {
   Shape shape = x.shape();
   for (std::size_t axis = 0; axis < shape.size(); ++axis)
     if (x.strides()[axis] == 0 && shape[axis] > 1) shape[axis] = 1;
-  return stave_detail::view_of(x, shape, x.strides(), x.node().offset);
+  return view_of(x, shape, x.strides(), x.node().offset);
 }
 
 template <class T>
@@ -132,9 +80,9 @@ Summary summary_of(const std::vector<T>& values) {
 }
 
 Summary summary_of(const Tensor& x) {
-  const Tensor values = stave_detail::observed(x), distinct = without_repetitions(values);
-  Summary summary = visit_dtype(
-      x.dtype(), [&](auto zero) { return summary_of(stave_detail::read_elements<decltype(zero)>(distinct)); });
+  const Tensor values = observed(x), distinct = without_repetitions(values);
+  Summary summary =
+      visit_dtype(x.dtype(), [&](auto zero) { return summary_of(read_elements<decltype(zero)>(distinct)); });
   const Index repetitions = summary.elements ? values.size() / summary.elements : 1;
   for (Index* count : {&summary.elements, &summary.nans, &summary.infinities}) *count *= repetitions;
   return summary;
@@ -158,6 +106,7 @@ std::string details_of(const Outputs& outputs, Clock::duration duration, const D
   std::string details;
   if (options.values)
     for (const Tensor& output : outputs) details += (details.empty() ? "" : "; ") + text_of(output);
+  if (options.bytes) details += (details.empty() ? "" : "  ") + in_bytes(bytes_of(outputs));
   if (options.time) details += (details.empty() ? "" : "  ") + in_units(duration);
   return details;
 }
@@ -186,9 +135,8 @@ std::string origin_of_nan(const Call& call) {
 void trap_nan(const Call& call, const Outputs& outputs) {
   for (const Tensor& output : outputs)
     if (const Index nans = nans_in(output))
-      stave_detail::fail<TransformError>("{}: NaN in {} of {} elements of the result ({}{}). {}", call.op().name, nans,
-                                         summary_of(output).elements, left_side(call), notation(outputs),
-                                         origin_of_nan(call));
+      fail<TransformError>("{}: NaN in {} of {} elements of the result ({}{}). {}", call.op().name, nans,
+                           summary_of(output).elements, left_side(call), notation(outputs), origin_of_nan(call));
 }
 
 }  // namespace
@@ -203,18 +151,19 @@ Outputs Debug::handle(Call& call) {
 
 // Performs the call and writes its line.
 Outputs Debug::traced(Call& call) {
-  const Place place = place_of(stave_detail::current);
+  const Place place = place_of_performer();
+  const std::string scopes = text_of(place);
   const std::string left = std::string(static_cast<std::size_t>(2 * place.depth), ' ') + left_side(call);
   const auto start = Clock::now();
   Outputs outputs;
   try {
     outputs = perform(std::move(call));
   } catch (...) {
-    write_line(options_.out, left + "throws" + place.labels);
+    write_line(options_.out, left + "throws" + scopes);
     throw;
   }
   const auto duration = Clock::now() - start;
-  std::string line = left + notation(outputs) + place.labels;
+  std::string line = left + notation(outputs) + scopes;
   if (const std::string details = details_of(outputs, duration, options_); !details.empty())
     line = fmt::format("{:<{}}  {}", line, details_column, details);
   write_line(options_.out, std::move(line));

@@ -4,20 +4,22 @@
 //   with(Debug({.values = true, .time = true}), [&] { ... });
 //   auto g = debug(grad(loss), {.trap_nan = true, .print = false})(w, x, y);   // throws at the first NaN, silent until then
 //
-// A line is: name, attributes, operands -> results, then where it was performed, values and time where asked for.
+// A line is: name, attributes, operands -> results, then where it was performed, values, bytes and time where asked for.
 //
 //   sin f32[64] -> f32[64]
 //   sum axes=[0] f32[64] -> f32[]
 //     multiply f32[64], f32[64] -> f32[64]  [backward of grad]
 //   matmul f32[64,64], f32[64,8] -> f32[64,8]                 min -1.2 max 0.9 mean 0.01 nan 0 inf 0  12 us
 //
-// - A dtype is bool, u8, u32, i32, i64, f32 or f64; in brackets after it stands the shape.
+// - A dtype is bool, u8, u32, i32, i64, f32 or f64; in brackets after it stands the shape, before it the label (label.h) of a
+//   value that has one: w:f32[64].
 // - It shows what reaches it. Inside grad: the primal operations; outside grad also those of the backward pass. Inside vmap:
 //   the shapes of one lane; outside vmap: those of all lanes.
 // - Indentation, two spaces a level: how many handlers were at work above this one when it was performed (grad, vmap, another
 //   debug), and scopes entered (such as the backward pass). What the program performs itself stands at the margin. A line
 //   comes when its operation is done: an operation performed on behalf of another stands before it, further in.
-// - [label]: the scopes, from inside out, in which it was performed.
+// - [name]: the scopes (effect.h), from inside out, in which it was performed; in a backward pass those of the operation that is
+//   differentiated, within that of the pass: [layer1]  [backward of grad].
 // - An operation that throws ends in "-> throws".
 //
 // It changes no result and no derivative, and costs nothing where it is not installed.
@@ -39,6 +41,8 @@ struct DebugOptions {
   /// Of each output: min and max (NaN aside), mean (of the finite), and for floats the counts of nan and inf; or its value,
   /// if it has one element. Of a lane's value: over all lanes. Reads the device.
   bool values = false;
+  /// What the outputs' elements take in memory, of all lanes; repetitions of a broadcast are counted once, views as what they show.
+  bool bytes = false;
   /// How long the operation took below this handler, other debugs there included; on a GPU: until it was issued.
   bool time = false;
   /// Throw TransformError at the first operation that yields a NaN, forward or backward: it names the operation, which of its

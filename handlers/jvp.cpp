@@ -28,7 +28,7 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
     if (!any) return perform(std::move(call));
     Outputs outputs = perform(call.lent());  // the rule reads the inputs afterwards
     Outputs derivatives = call.op().derivative == Derivative::zero ? Outputs(outputs.size(), Tensor())
-                                                                         : derive(JvpContext{call, outputs, tangents});
+                                                                   : derive(JvpContext{call, outputs, tangents});
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (is_float(outputs[i].dtype()) && derivatives[i].defined()) {
         check(call, outputs[i], derivatives[i]);
@@ -54,7 +54,7 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
         std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
     if (id == OpId::custom_vmap) {
       if (!any) return perform(std::move(call));
-      Frame frame(current, this, this);
+      HandlerFrame frame(current, this, this);
       UnderFrame install(&frame);
       return functions_of(call).function(call.inputs());
     }
@@ -74,7 +74,7 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
       Inputs inputs;
       for (std::size_t i = 0; i < count; ++i)
         inputs.push_back(is_float(xs[i].dtype()) ? self->notes.put(clone_node(xs[i]), xs[count + i]) : xs[i]);
-      Frame frame(current, self.get(), self.get());
+      HandlerFrame frame(current, self.get(), self.get());
       UnderFrame install(&frame);
       const Outputs outputs = function(inputs);
       Outputs all;

@@ -38,6 +38,7 @@ EntryPtr GradHandler::record(const Call& call) {
   EntryPtr entry = new_entry();
   entry->op = &call.op();
   entry->attributes = call.attributes_ptr();
+  entry->scopes = scopes_of_performer(scopes_);
   for (std::size_t i = 0; i < call.inputs().size(); ++i) {
     const Tensor& input = call.inputs()[i];
     if (entry->op->saves.inputs >> i & 1) entry->inputs.push_back(input);

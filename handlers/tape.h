@@ -9,6 +9,7 @@
 
 #include <stave/core/carried.h>
 #include <stave/core/note.h>
+#include <stave/core/scope.h>
 
 namespace stave_detail {
 
@@ -50,6 +51,7 @@ struct Entry : Pooled {
   std::uint64_t sequence;  // the order of recording
   const Op* op = nullptr;  // null: an input of the transform
   AttributesPtr attributes;
+  ScopePathPtr scopes;            // where it was performed, within the function
   SmallVector<Tensor, 2> inputs;  // saved values; undefined if the rule does not read them
   SmallVector<Abstract, 2> input_abstracts;
   SmallVector<Slot, 2> producers;             // of the inputs; empty slots for constants
@@ -91,6 +93,7 @@ class GradHandler final : public Handler {
   Outputs custom_jvp(Call& call);
 
   std::uint64_t sequence_ = 0;
+  ScopePathPtr scopes_;  // of the last operation in scopes
 };
 
 /// A handler that throws where a function touches a value with a note of `id`.

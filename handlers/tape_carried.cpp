@@ -69,7 +69,7 @@ Outputs GradHandler::handle_carrying(Call& call) {
   if (call.op().id == OpId::checkpoint) return checkpoint(call);
   if (call.op().id == OpId::custom_vmap) {
     if (is_noted(call)) {
-      Frame frame(current, this, this);
+      HandlerFrame frame(current, this, this);
       UnderFrame install(&frame);
       return functions_of(call).function(call.inputs());
     }

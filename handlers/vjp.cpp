@@ -8,6 +8,7 @@
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/scope.h>
 #include <stave/handlers/tape.h>
 
 namespace stave_detail {
@@ -33,7 +34,7 @@ struct FlatPullback::Record {
   std::vector<Abstract> input_abstracts;
   std::vector<Slot> outputs;  // empty for outputs that depend on no input
   std::vector<Abstract> output_abstracts;
-  std::string backward_label;
+  NamePtr backward;  // the name of its scope
   bool running = false;
 };
 
@@ -81,6 +82,7 @@ class BackwardPass {
 
   // Every consumer of this entry was recorded later, and so has been here: its cotangents are complete.
   void step(Entry& entry) {
+    const ReenteredScopes scopes(entry.scopes.get());
     const SmallVector<Tensor, 1> cotangents = std::exchange(entry.cotangents, {});
     if (!entry.op->carries_functions) ordinary_step(entry, cotangents);
     else if (entry.op->id == OpId::checkpoint) run_again(entry, cotangents);
@@ -104,7 +106,7 @@ class BackwardPass {
   // A checkpoint: records the function now, and goes on with what that added to the tape, which is the last recorded.
   void run_again(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
     // The inputs have their notes: the same producers.
-    Frame frame(current, &record_.handler, &record_.handler);
+    HandlerFrame frame(current, &record_.handler, &record_.handler);
     UnderFrame install(&frame);
     const Outputs outputs = static_cast<const FunctionAttributes&>(*entry.attributes).function(entry.inputs);
     for (std::size_t i = 0; i < cotangents.size(); ++i) {
@@ -177,7 +179,7 @@ void check_cotangents(const FlatPullback::Record& record, std::span<const Tensor
 
 std::vector<Tensor> run_backward(FlatPullback::Record& record, std::span<const Tensor> cotangents, bool consume) {
   check_cotangents(record, cotangents);
-  Context backward(record.backward_label.c_str());
+  const Scope backward(record.backward);
   return BackwardPass(record, consume).run(cotangents);
 }
 
@@ -196,7 +198,7 @@ std::vector<Tensor> FlatPullback::consume(std::span<const Tensor> cotangents) {
 FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* transform) {
   auto record = std::make_shared<FlatPullback::Record>(transform);
   GradHandler& handler = record->handler;
-  record->backward_label = std::string("backward of ") + transform;
+  record->backward = make_intrusive<const Name>(std::string("backward of ") + transform);
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < primals.size(); ++i) {
     const Tensor& primal = primals[i];

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <stave/core/fail.h>
+#include <stave/core/label.h>
 #include <stave/core/note.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/function.h>
@@ -17,6 +18,7 @@ namespace {
 struct Lanes {
   Tensor batched;  // the batch is axis 0
   const Tensor* physical() const noexcept { return batched.defined() ? &batched : nullptr; }
+  void labelled(const NamePtr& name) { batched = relabel(std::move(batched), name); }
 };
 
 class VmapHandler final : public Handler, public std::enable_shared_from_this<VmapHandler> {
@@ -70,7 +72,7 @@ class VmapHandler final : public Handler, public std::enable_shared_from_this<Vm
   // Behind each; all carry the lanes if one does, or `all`. Says so in `all`.
   Outputs behind_all(std::span<const Tensor> values, bool& all) const;
   auto run_lanes(const auto& function, std::span<const Tensor> inputs) {
-    Frame frame(current, this, this);
+    HandlerFrame frame(current, this, this);
     UnderFrame install(&frame);
     return function(inputs);
   }
@@ -253,7 +255,8 @@ FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<con
   VmapHandler& handler = *shared;
   std::vector<Tensor> lanes;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (in_axes[i].mapped) lanes.push_back(handler.lane(moveaxis(inputs[i], in_axes[i].axis, 0)));
+    if (in_axes[i].mapped)
+      lanes.push_back(relabel(handler.lane(moveaxis(inputs[i], in_axes[i].axis, 0)), label_of(inputs[i].node())));
     else lanes.push_back(clone_node(inputs[i]));
   }
   result.outputs = with(handler, [&] { return f(lanes); });

@@ -139,10 +139,10 @@ TEST(Debug, NestedDebugsShowBothSidesOfAHandler) {
 TEST(Debug, ShowsScopesFromInsideOut) {
   const Tensor x = zeros({2});
   EXPECT_EQ(trace([&] {
-              Context outer("outer scope");
+              Scope outer("outer scope");
               sin(x);
               with(CosineForSine(), [&] {
-                Context inner("inner scope");
+                Scope inner("inner scope");
                 return sin(x);
               });
             }),
@@ -153,7 +153,7 @@ TEST(Debug, ShowsScopesFromInsideOut) {
 
 TEST(Debug, DoesNotShowScopesAroundItself) {
   const Tensor x = zeros({2});
-  Context around("around");
+  Scope around("around");
   EXPECT_EQ(trace([&] { return sin(x); }), "sin f32[2] -> f32[2]\n");
 }
 

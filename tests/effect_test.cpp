@@ -226,7 +226,7 @@ TEST(CurrentHandlers, AreListedFromInsideOut) {
   Forwarder one(1), two(2);
   with(answer, [&] {
     with(one, [&] {
-      Context scope("a scope");
+      Scope scope("a scope");
       EXPECT_EQ(perform(Number{0}), 1);  // a scope handles nothing: effects pass it by
       EXPECT_EQ(perform(Ask{}), 1);
       with(two, [] {

@@ -317,7 +317,7 @@ TEST(Context, ListsTheTransformsFromInsideOut) {
   EXPECT_EQ(context([&] { with(count, [&] { grad([&](T t) { return with(count, [&] { return bad(t); }); })(x); }); }),
             "  inside count, inside grad, inside count");
   EXPECT_EQ(context([&] {
-              const Context scope("epoch 3");
+              const Scope scope("epoch 3");
               grad(bad)(x);
             }),
             "  inside grad, inside epoch 3");

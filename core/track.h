@@ -1,0 +1,45 @@
+// A register of nodes: the labels of those that have one (label.h), and, on request, all nodes that live (handlers/whos.h).
+// A node that is not in it costs one load and two branches. (A label in the node would cost each node a third cache line.)
+//
+// Any thread may read the register at any time. A node's shape, dtype and storage never change, it leaves the register before
+// it dies, and what may change while one handle owns it, its label and its list of notes, changes under the register's lock.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include <stave/core/function_ref.h>
+#include <stave/core/name.h>
+
+namespace stave {
+
+struct Node;
+
+/// While it stands, the tensors that any thread makes are registered, for whos().
+class TensorTracking {
+ public:
+  [[nodiscard]] TensorTracking() noexcept;
+  ~TensorTracking();
+  TensorTracking(const TensorTracking&) = delete;
+  TensorTracking& operator=(const TensorTracking&) = delete;
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+
+using namespace stave;
+
+extern constinit std::atomic<int> trackings;  // that stand
+void track(const Node& node);
+/// The node dies.
+void forget(const Node& node) noexcept;
+/// For a node that nobody else owns; null: none.
+void set_label(Node& node, NamePtr label);
+/// Null if it has none.
+NamePtr label_of(const Node& node);
+/// Calls visit with each tracked node that lives, and its label or null. visit may neither make nor drop a tensor.
+void visit_tracked(FunctionRef<void(const Node&, const Name*)> visit);
+std::unique_lock<std::mutex> lock_register();
+
+}  // namespace stave_detail

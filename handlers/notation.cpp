@@ -1,0 +1,92 @@
+#include <stave/handlers/notation.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <stave/core/print.h>
+#include <stave/core/scope.h>
+
+namespace stave_detail {
+
+Place place_of_performer() {
+  Place place;
+  const auto& interception = static_cast<const Interception&>(*current);
+  visit_frames(interception.performer, interception.answering, [&](const Frame& frame) {
+    place.depth += frame.kind == Frame::Kind::scope || frame.kind == Frame::Kind::interception;
+    if (frame.kind == Frame::Kind::scope) place.scopes.push_back(static_cast<const ScopeFrame&>(frame).name);
+  });
+  return place;
+}
+
+std::string notation(const Tensor& x) {
+  constexpr const char* names[dtype_count] = {"bool", "u8", "u32", "i32", "i64", "f32", "f64"};
+  if (!x.defined()) return "undefined";
+  const NamePtr label = label_of(x.node());
+  return (label ? label->text + ":" : "") + names[static_cast<int>(x.dtype())] + x.shape().str();
+}
+
+std::string notation(std::span<const Tensor> xs) {
+  std::string list;
+  for (const Tensor& x : xs) list += (list.empty() ? "" : ", ") + notation(x);
+  return list;
+}
+
+std::string attributes_of(const Call& call) { return call.attributes() ? call.attributes()->str() : ""; }
+
+std::string in_units(Clock::duration duration) {
+  const double ns = std::chrono::duration<double, std::nano>(duration).count();
+  struct Unit {
+    double ns;
+    const char* name;
+  };
+  for (Unit unit : {Unit{1e9, "s"}, Unit{1e6, "ms"}, Unit{1e3, "us"}})
+    if (ns >= 0.9995 * unit.ns)  // what three digits would round up to it
+      return fmt::format("{:.3g} {}", ns / unit.ns, unit.name);
+  return fmt::format("{:.0f} ns", ns);
+}
+
+std::string in_bytes(std::uint64_t bytes) {
+  constexpr const char* names[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double amount = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  for (; amount >= 1023.95 && unit + 1 < std::size(names); ++unit)
+    amount /= 1024;  // what one decimal would round up to it
+  return fmt::format("{:.1f} {}", amount, names[unit]);
+}
+
+std::uint64_t bytes_of(const Tensor& x) {
+  if (!x.defined()) return 0;
+  const Tensor* value = &x;
+  while (const Tensor* lanes = lanes_of(*value)) value = lanes;
+  std::uint64_t bytes = size_of(value->dtype());
+  for (std::size_t axis = 0; axis < value->shape().size(); ++axis)
+    if (const Index length = value->shape()[axis]; length == 0 || value->strides()[axis] != 0)
+      bytes *= static_cast<std::uint64_t>(length);
+  return bytes;
+}
+
+std::uint64_t bytes_of(std::span<const Tensor> xs) {
+  std::uint64_t bytes = 0;
+  for (const Tensor& x : xs) bytes += bytes_of(x);
+  return bytes;
+}
+
+std::string table(std::span<const Row> rows) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    if (!row.empty()) text += fmt::format("{:<{}}", row[0], widths[0]);
+    for (std::size_t i = 1; i < row.size(); ++i) text += fmt::format("  {:>{}}", row[i], widths[i]);
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace stave_detail

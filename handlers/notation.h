@@ -1,0 +1,41 @@
+// How observers (debug, Profile, Graph, Timeline, whos) write down operations: one notation for all. Nothing here performs an
+// operation that a handler could see.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <stave/core/op.h>
+
+namespace stave_detail {
+
+using Clock = std::chrono::steady_clock;
+
+/// Where the operation was performed that a handler is answering.
+struct Place {
+  int depth = 0;                // handlers at work above the one that answers, and scopes
+  std::vector<NamePtr> scopes;  // above the one that answers, innermost first
+};
+Place place_of_performer();
+
+/// "w:f32[64,8]": the label, if it has one, the dtype and the shape.
+std::string notation(const Tensor& x);
+std::string notation(std::span<const Tensor> xs);
+/// "axes=[0] keepdims"; "" if there are none.
+std::string attributes_of(const Call& call);
+/// "1.23 us"
+std::string in_units(Clock::duration duration);
+/// "1.5 KiB"
+std::string in_bytes(std::uint64_t bytes);
+/// What x's elements take, of all lanes, each repetition by broadcasting counted once, whoever shares the storage.
+std::uint64_t bytes_of(const Tensor& x);
+std::uint64_t bytes_of(std::span<const Tensor> xs);
+
+using Row = std::vector<std::string>;
+/// Lines of columns, two spaces between them; the first column is set left, the others right.
+std::string table(std::span<const Row> rows);
+
+}  // namespace stave_detail
