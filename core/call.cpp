@@ -72,6 +72,10 @@ void Call::throw_no_input(std::size_t i) const {
 
 namespace {
 
+[[noreturn]] void fail_count(const Op& op, std::size_t count) {
+  fail<TransformError>("{}: a handler answered with {} outputs instead of 1", op.name, count);
+}
+
 [[noreturn]] void fail_devices(const Call& call, Device a, Device b) {
   fail<DeviceError>("{}: operands live on {} and {}: move one with to(x, device)", call.op().name, a.str(), b.str());
 }
@@ -111,10 +115,6 @@ StoragePtr result_storage(Call& call, const Abstract& output, Backend& backend, 
   return StoragePtr(backend.allocate(static_cast<std::size_t>(output.shape.elements()) * size_of(output.dtype)));
 }
 
-[[noreturn]] void fail_count(const Op& op, std::size_t count) {
-  fail<TransformError>("{}: a handler answered with {} outputs instead of 1", op.name, count);
-}
-
 }  // namespace
 
 Tensor apply(Call&& call) {
@@ -149,14 +149,21 @@ Outputs run(Call& call) {
   return outputs;
 }
 
-Outputs perform_with_care(Call& call) {
-  if (call.op().carries_functions) return carry(call);
-  Frame* frame = current;
-  if (frame) frame = frame->nearest;
-  if (!frame) return run(call);
+namespace {
+
+// To the innermost handler, which gets inputs that are counted unless it is discreet.
+inline Outputs hand_over(Call& call, Frame* frame) {
   if (!frame->discreet) call.own();
   Intercept intercept(frame);
   return frame->operations->handle(call);
+}
+
+}  // namespace
+
+Outputs perform_with_care(Call& call) {
+  if (call.op().carries_functions) return carry(call);
+  Frame* const frame = current ? current->nearest : nullptr;
+  return frame ? hand_over(call, frame) : run(call);
 }
 
 Tensor apply_binary(const Op& op, Operand&& a, Operand&& b) {
@@ -164,8 +171,11 @@ Tensor apply_binary(const Op& op, Operand&& a, Operand&& b) {
   call.lend(std::move(a));
   call.lend(std::move(b));
   call.validate();
-  if (current && current->nearest) return apply(std::move(call));
-  return std::move(run(call)[0]);
+  Frame* const frame = current ? current->nearest : nullptr;
+  Outputs outputs = frame ? hand_over(call, frame) : run(call);
+  if (outputs.size() != 1) [[unlikely]]
+    fail_count(op, outputs.size());
+  return std::move(outputs[0]);
 }
 
 }  // namespace stave_detail

@@ -29,9 +29,17 @@ void NoteOwner::end() noexcept {
     note->drop();  // may end further nodes, and with them notes of this list
     if (note->ended.fetch_or(by_owner, std::memory_order_acq_rel) & by_node) delete note;
   }
+  ended_ = true;
+  references.fetch_sub(std::exchange(paid_, 0), std::memory_order_acq_rel);  // Notes, which calls this, has one more
 }
 
-Note::Note(IntrusivePtr<NoteOwner> maker) noexcept : id(maker->id), owner(std::move(maker)) {
+void NoteOwner::give_reference_back() noexcept {
+  if (thread == this_thread() && !ended_) ++paid_;
+  else if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+}
+
+Note::Note(NoteOwner* maker) noexcept : id(maker->id), owner(maker) {
+  owner->take_reference();
   next_of_owner = owner->first;
   if (next_of_owner) next_of_owner->previous_of_owner = this;
   owner->first = this;

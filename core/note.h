@@ -32,6 +32,19 @@ struct NoteOwner : RefCounted {
   explicit NoteOwner(const char* transform) noexcept;
   /// Kills all notes.
   void end() noexcept;
+
+  // Each note counts as an owner of this. The references are taken in lots, so that on this thread, where most notes come and
+  // go, counting one costs no locked instruction.
+  void take_reference() noexcept {
+    if (paid_ == 0) references.fetch_add(paid_ = lot, std::memory_order_relaxed);
+    --paid_;
+  }
+  void give_reference_back() noexcept;
+
+ private:
+  static constexpr std::uint32_t lot = 1 << 16;
+  std::uint32_t paid_ = 0;  // references that no note has; touched by its own thread only
+  bool ended_ = false;      // likewise
 };
 
 /// Names the calling thread.
@@ -43,10 +56,10 @@ struct Note : stave_detail::Pooled {
   Note* next = nullptr;  // on the node
   Note* previous_of_owner = nullptr;
   Note* next_of_owner = nullptr;
-  IntrusivePtr<NoteOwner> owner;
+  NoteOwner* const owner;
 
-  explicit Note(IntrusivePtr<NoteOwner> owner) noexcept;
-  virtual ~Note() = default;
+  explicit Note(NoteOwner* owner) noexcept;
+  virtual ~Note() { owner->give_reference_back(); }
   /// A note for a clone of the node.
   virtual Note* clone() const = 0;
   /// Lets go of what the note holds.
@@ -99,7 +112,7 @@ class Notes {
   Tensor put(Tensor x, P payload) const {
     if (!x.node_ptr().unique()) x = clone_node(x);
     remove(x);
-    attach(x, new NoteOf(owner_, std::move(payload)));
+    attach(x, new NoteOf(owner_.get(), std::move(payload)));
     return x;
   }
 
@@ -114,7 +127,7 @@ class Notes {
  private:
   struct NoteOf final : Note {
     P payload;
-    NoteOf(IntrusivePtr<NoteOwner> owner, P value) : Note(std::move(owner)), payload(std::move(value)) {}
+    NoteOf(NoteOwner* owner, P value) : Note(owner), payload(std::move(value)) {}
     Note* clone() const override { return new NoteOf(owner, payload); }
     void drop() noexcept override {
       [[maybe_unused]] P ended = std::move(payload);
