@@ -90,6 +90,14 @@ class UnderControllerOfEffects final : public Surroundings {
   AnyHandler* handler_;
 };
 
+class UnderGuard final : public Surroundings {
+ public:
+  void run(FunctionRef<void()> body) override {
+    Uncancellable guard;
+    body();
+  }
+};
+
 class UnderLog final : public Surroundings {
  public:
   explicit UnderLog(LogFrame& frame) : frame_(frame) {
@@ -113,14 +121,14 @@ std::shared_ptr<Surroundings> surroundings_of(Frame& frame, bool received) {
     case Frame::Kind::scope: return std::make_shared<UnderScope>(static_cast<ScopeFrame&>(frame).name);
     case Frame::Kind::log: return std::make_shared<UnderLog>(static_cast<LogFrame&>(frame));
     case Frame::Kind::computation:
-      if (received) return std::make_shared<UnderController>(frame);
+      if (received && frame.operations != passing_on()) return std::make_shared<UnderController>(frame);
       return std::make_shared<UnderControllerOfEffects>(frame);
     case Frame::Kind::handler:
       if (auto& installed = static_cast<HandlerFrame&>(frame); installed.owner)
         return std::make_shared<UnderHandler>(*installed.owner, frame.operations);
       return std::make_shared<UnderFrameOf>(static_cast<HandlerFrame&>(frame));
-    case Frame::Kind::interception:
-    case Frame::Kind::uncancellable: break;
+    case Frame::Kind::uncancellable: return std::make_shared<UnderGuard>();
+    case Frame::Kind::interception: break;
   }
   return nullptr;
 }

@@ -172,4 +172,15 @@ void run_with(Computation& computation) {
   if (!computation.keeps_controller()) computation.cancel();
 }
 
+void run_to_its_end(Computation& computation) {
+  computation.run();
+  if (computation.cancelled()) throw Cancelled();
+  if (computation.ended()) return;
+  computation.cancel_quietly();
+  fail<TransformError>(
+      "a controller kept the rest of a function that an operation runs, such as a checkpoint's: it must resume or drop "
+      "it "
+      "before `handle` returns");
+}
+
 }  // namespace stave_detail

@@ -92,6 +92,7 @@ class Computation : public RefCounted {
   /// Whether `with` may return and leave it suspended.
   bool keeps_controller() const noexcept { return keeps_controller_; }
   bool cancelled() const noexcept { return cancelled_; }
+  bool ended() const noexcept { return ended_; }
   /// Whether the calling code runs on its stack.
   bool running() const noexcept { return fiber_.running(); }
   /// The one whose frame this is.
@@ -336,6 +337,8 @@ class ComputationWithBody final : public decltype(computation_of(std::declval<C&
 
 // Runs it; at the end nothing of it stays suspended that needs this scope.
 void run_with(Computation& computation);
+// The same for a part of another computation: throws Cancelled if it is dropped, TransformError if it stands still.
+void run_to_its_end(Computation& computation);
 
 }  // namespace stave_detail
 
@@ -371,5 +374,7 @@ auto with(std::shared_ptr<C> controller, Body body) {
 template <class... Es>
 void stave_detail::ComputationOf<Es...>::run_nested(stave::FunctionRef<void()> body) {
   check_controller();
-  if (!stave::with(controller_, [&] { body(); })) throw Cancelled();
+  const auto call = [&] { body(); };
+  using T = ComputationWithBody<Controls<Es...>, decltype(call)&, std::monostate>;
+  run_to_its_end(*make_intrusive<T>(controller_, std::monostate(), call, false));
 }

@@ -194,6 +194,7 @@ class Tensor {
     Subscript(Slice slice) : value(slice) {}
     Subscript(Ellipsis ellipsis) : value(ellipsis) {}
     Subscript(NewAxis newaxis) : value(newaxis) {}
+    Subscript(const Tensor&) = delete;  // by a tensor: take(x, indices, axis), or where(mask, a, b)
     std::variant<Index, Slice, Ellipsis, NewAxis> value;
   };
 

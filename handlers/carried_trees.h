@@ -10,9 +10,11 @@
 
 namespace stave_detail {
 
-// How an argument is kept for later runs: trees and what can be copied as copies, the rest by reference.
+// How an argument is kept for later runs: as a copy, or moved; but a named object that cannot be copied by reference.
 template <class A>
-using KeptArgument = std::conditional_t<is_tree<A> || std::is_copy_constructible_v<Decayed<A>>, Decayed<A>, A&&>;
+using KeptArgument =
+    std::conditional_t<std::is_lvalue_reference_v<A> && !is_tree<A> && !std::is_copy_constructible_v<Decayed<A>>, A,
+                       Decayed<A>>;
 
 // The arguments of one call, which functions of flat lists of their tensors share: they keep all but the tensors.
 template <class... A>

@@ -82,7 +82,8 @@ class BackwardPass {
 
   // Every consumer of this entry was recorded later, and so has been here: its cotangents are complete.
   void step(Entry& entry) {
-    const ReenteredScopes scopes(entry.scopes.get());
+    // Functions that an operation carries have their scopes with them.
+    const ReenteredScopes scopes(entry.op->carries_functions ? nullptr : entry.scopes.get());
     const SmallVector<Tensor, 1> cotangents = std::exchange(entry.cotangents, {});
     if (!entry.op->carries_functions) ordinary_step(entry, cotangents);
     else if (entry.op->id == OpId::checkpoint) run_again(entry, cotangents);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
+#include <sstream>
 
 #include <stave/stave.h>
 
@@ -224,6 +226,56 @@ TEST(Checkpoint, UnderControllers) {
     }
   } stops;
   EXPECT_FALSE(with(stops, [&] { return f(number(2)); }));  // stopped inside
+  struct Keeps : Controller {
+    Resumption<Call> rest;
+    void handle(Call& call, Resumption<Call> given) override {
+      if (call.op().id == OpId::sin) rest = std::move(given);
+      else given.resume_last(perform(std::move(call)));
+    }
+  } keeps;
+  try {
+    with(keeps, [&] { return f(number(2)); });
+    FAIL();
+  } catch (const TransformError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("a controller kept the rest of a function that an operation runs"));
+  }
+}
+
+struct Ask {
+  using Result = double;
+};
+
+TEST(Checkpoint, AControllerOfEffectsSuspendsInside) {
+  struct Later : Controls<Ask> {
+    Resumption<Ask> rest;
+    void handle(Ask&, Resumption<Ask> given) override { rest = std::move(given); }
+  };
+  auto later = std::make_shared<Later>();
+  float derivative = 0;
+  with(later, [&derivative] {
+    derivative = grad(checkpoint([](const Tensor& x) { return x * x * perform(Ask{}); }))(number(3)).item<float>();
+  });
+  EXPECT_EQ(derivative, 0);  // stands still inside the checkpoint
+  std::exchange(later->rest, {}).resume(10);
+  EXPECT_EQ(derivative, 60);  // the second time the answer is the logged one
+}
+
+TEST(Checkpoint, ScopesInsideAreThereOnce) {
+  std::ostringstream trace;
+  debug(grad([](const Tensor& x) {
+          Scope outer("outer");
+          return checkpoint([](const Tensor& y) {
+            Scope inner("inner");
+            return sin(y);
+          })(x);
+        }),
+        {.out = &trace})(number(1));
+  EXPECT_THAT(trace.str(), HasSubstr("cos f32[] -> f32[]  [inner]  [outer]  [backward of grad]\n"));
+}
+
+TEST(Checkpoint, MovedArgumentsAreKept) {
+  const auto f = checkpoint([](const Tensor& x, const std::unique_ptr<float>& factor) { return x * x * *factor; });
+  EXPECT_EQ(grad([&](const Tensor& x) { return f(x, std::make_unique<float>(5.f)); })(number(3)).item<float>(), 30);
 }
 
 // ---- custom_vjp ------------------------------------------------------------------------------------------------
