@@ -115,7 +115,7 @@ class Notes {
     NoteOf(IntrusivePtr<NoteOwner> owner, P value) : Note(std::move(owner)), payload(std::move(value)) {}
     Note* clone() const override { return new NoteOf(owner, payload); }
     void drop() noexcept override {
-      P ended = std::move(payload);
+      [[maybe_unused]] const P ended = std::move(payload);
       payload = P();
     }
     const Tensor* physical() const noexcept override {
