@@ -119,6 +119,21 @@ TEST(HandlersGuide, NotesEndWithTheirMakerOrTheirValue) {
   EXPECT_EQ(live_notes(y), 0);  // Depth ended, and its notes with it
 }
 
+TEST(HandlersGuide, InputsOfGradAndJvpKeepTheirNotesAndLanesHaveNone) {
+  Depth depth;
+  const Tensor y = with(depth, [] { return sin(tensor({1., 2.})); });
+  std::vector<int> found;
+  const auto f = [&](const Tensor& v) {
+    found.push_back(depth.of(v));
+    return sum(v);
+  };
+  grad(f)(y);
+  jvp(f, y, y);
+  vmap(f)(y);
+  vmap(f, {.in_axes = unmapped, .axis_size = 2})(y);
+  EXPECT_THAT(found, ElementsAre(1, 1, 0, 1));
+}
+
 TEST(HandlersGuide, ANotedValueStaysOnItsThread) {
   Depth depth;
   const Tensor y = with(depth, [] { return sin(tensor(1.)); });
