@@ -134,11 +134,11 @@ class CustomVmapOf {
       };
       functions.batch = [rules = rules_, kept, results](Index lanes, std::span<const bool> given,
                                                         std::span<const Tensor> xs) {
-        const auto [batched, inputs] = by_argument(kept, lanes, given, xs);
+        const auto by_arguments = by_argument(kept, lanes, given, xs);  // clang 14 captures no structured binding
         const auto rule = [&](auto&&... arguments) {
-          return std::as_const(rules->second)(lanes, batched, arguments...);
+          return std::as_const(rules->second)(lanes, by_arguments.first, arguments...);
         };
-        return results.flat(kept.call(rule, inputs));
+        return results.flat(kept.call(rule, by_arguments.second));
       };
       return results.tree(custom_vmap_flat(std::move(functions), kept.inputs()));
     }

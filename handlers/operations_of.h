@@ -8,7 +8,9 @@
 //   if (operations.result()) ...                                                        // what f returned, if it did
 //
 // f stands still at each operation until the loop goes on. What is not answered is performed below, where the loop stands:
-// so the loop may itself run under transforms. Leaving the range drops the rest of f, whose destructors run.
+// so the loop may itself run under transforms; what that throws, f may catch. Leaving the loop leaves f as it stands; the
+// end of the range drops the rest of f, whose destructors run. A checkpoint, or a function with a rule of its own, is one
+// operation here: what runs inside it is performed and not shown.
 #pragma once
 
 #include <functional>
@@ -16,18 +18,21 @@
 #include <memory>
 #include <optional>
 #include <tuple>
+#include <variant>
 
 #include <stave/core/controller.h>
 #include <stave/core/op.h>
+#include <stave/handlers/arguments.h>
 
 namespace stave {
 
 /// An operation that waits to be performed.
-class PendingOperation : Controller {
+class PendingOperation final : public Controller {
  public:
   /// Throws TransformError if the function has ended.
   Call& call() const;
-  /// Gives the outputs in place of performing it. Throws TransformError for another number, shape or dtype of them.
+  /// Gives the outputs in place of performing it. Throws TransformError for another number, shape or dtype of them, and for
+  /// operations that carry functions, whose outputs nobody knows beforehand.
   void answer(Outputs outputs);
 
  private:
@@ -93,13 +98,28 @@ class OperationRange {
   std::function<void(std::shared_ptr<PendingOperation>)> begin_;
 };
 
-/// The operations of f(args...) as a range. f and the arguments are copied.
+/// The operations of f(args...) as a range. f and the arguments are copied. A result of void counts as std::monostate.
 template <class F, class... A>
 auto operations_of(F f, A... args) {
-  using R = std::decay_t<std::invoke_result_t<F&, const A&...>>;
-  return OperationRange<R>([f = std::move(f), arguments = std::tuple<A...>(std::move(args)...)]() mutable {
-    return std::apply(f, arguments);
-  });
+  constexpr bool valid = std::is_invocable_v<F&, A&...>;
+  static_assert(valid, "stave: operations_of: the function cannot be called with these arguments");
+  if constexpr (valid) {
+    using Returned = std::invoke_result_t<F&, A&...>;
+    constexpr bool nothing = std::is_void_v<Returned>;
+    using R = std::conditional_t<nothing, std::monostate, std::decay_t<Returned>>;
+    return OperationRange<R>([f = std::move(f), arguments = std::tuple<A...>(std::move(args)...)]() mutable -> R {
+      if constexpr (nothing) return std::apply(f, arguments), R();
+      else return std::apply(f, arguments);
+    });
+  }
 }
+
+#define STAVE_NAMES(Name)                                                             \
+  template <class... A>                                                               \
+  auto operations_of(stave_detail::Name f, A... args) {                               \
+    return operations_of<stave_detail::Name, A...>(std::move(f), std::move(args)...); \
+  }
+STAVE_OVERLOADED_NAMES(STAVE_NAMES)
+#undef STAVE_NAMES
 
 }  // namespace stave

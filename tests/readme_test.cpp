@@ -1,7 +1,7 @@
-// What README.md shows is true: the lines of a program shown stand in the example, in this order (however indented), and
-// the output is what it prints. A comment before the block says which example:
+// What README.md and handlers/README.md show is true: the lines of a program shown stand in the example or test, in this order
+// (however indented), and the output is what it prints. A comment before the block says which:
 //
-//   <!-- from examples/NAME.cpp -->                   the lines, leaving out any
+//   <!-- from examples/NAME.cpp -->                   the lines, leaving out any; also tests/NAME.cpp
 //   <!-- output of examples/NAME.cpp -->              all that it prints
 //   <!-- output of examples/NAME.cpp, in part -->     whole lines of it, one after the other
 #include <gmock/gmock.h>
@@ -43,44 +43,55 @@ std::string text_of(const fs::path& path) {
 }
 
 struct Block {
-  std::string what, example, text;
+  std::string program, text;  // "examples/04_debug"
   bool in_part;
 };
 
-// The blocks that a comment of `what` announces.
-std::vector<Block> blocks_of_readme(const std::string& what) {
-  const std::regex comment("<!-- (from|output of) examples/(\\w+)\\.cpp(, in part)? -->");
+const char* const pages[] = {"README.md", "handlers/README.md"};
+
+// The blocks of a page that a comment of `what` announces.
+std::vector<Block> blocks_of(const fs::path& page, const std::string& what) {
+  const std::regex comment("<!-- (from|output of) ((?:examples|tests)/\\w+)\\.cpp(, in part)? -->");
   std::vector<Block> blocks;
-  const std::vector<std::string> lines = lines_of(text_of(root / "README.md"));
+  const std::vector<std::string> lines = lines_of(text_of(root / page));
   for (std::size_t i = 0; i < lines.size(); ++i) {
     std::smatch match;
-    if (!std::regex_match(lines[i], match, comment) || match[1] != what) continue;
-    Block block{match[1], match[2], "", match[3].matched};
+    const std::string line = without_indentation(lines[i]);
+    if (!std::regex_match(line, match, comment) || match[1] != what) continue;
+    Block block{match[2], "", match[3].matched};
     i += 2;  // past the fence
-    for (; i < lines.size() && lines[i] != "```"; ++i) block.text += lines[i] + "\n";
+    for (; i < lines.size() && without_indentation(lines[i]) != "```"; ++i) block.text += lines[i] + "\n";
     blocks.push_back(block);
   }
+  return blocks;
+}
+
+// Those of all pages; there are some.
+std::vector<Block> blocks_of_pages(const std::string& what) {
+  std::vector<Block> blocks;
+  for (const char* page : pages)
+    for (Block& block : blocks_of(page, what)) blocks.push_back(std::move(block));
   EXPECT_FALSE(blocks.empty());
   return blocks;
 }
 
 TEST(Readme, ProgramsAreThoseOfTheExamples) {
-  for (const Block& block : blocks_of_readme("from")) {
-    std::vector<std::string> lines = lines_of(text_of(root / "examples" / (block.example + ".cpp")));
+  for (const Block& block : blocks_of_pages("from")) {
+    std::vector<std::string> lines = lines_of(text_of(root / (block.program + ".cpp")));
     for (std::string& line : lines) line = without_indentation(line);
     auto next = lines.begin();
     for (const std::string& line : lines_of(block.text)) {
       next = std::find(next, lines.end(), without_indentation(line));
-      ASSERT_NE(next, lines.end()) << block.example << ".cpp has no line, after those shown before it:\n" << line;
+      ASSERT_NE(next, lines.end()) << block.program << ".cpp has no line, after those shown before it:\n" << line;
       ++next;
     }
   }
 }
 
 TEST(Readme, OutputIsWhatTheExamplesPrint) {
-  const fs::path programs = fs::read_symlink("/proc/self/exe").parent_path() / "../examples";
-  for (const Block& block : blocks_of_readme("output of")) {
-    const fs::path program = programs / block.example;
+  const fs::path programs = fs::read_symlink("/proc/self/exe").parent_path() / "..";
+  for (const Block& block : blocks_of_pages("output of")) {
+    const fs::path program = programs / block.program;
     if (!fs::exists(program)) GTEST_SKIP() << "the examples are not built: no " << program;
     FILE* const output = popen(program.c_str(), "r");
     ASSERT_TRUE(output);
@@ -89,6 +100,23 @@ TEST(Readme, OutputIsWhatTheExamplesPrint) {
     EXPECT_EQ(pclose(output), 0) << program;
     if (block.in_part) EXPECT_THAT("\n" + text, HasSubstr("\n" + block.text));
     else EXPECT_EQ(text, block.text);
+  }
+}
+
+// The guide to handlers shows no program that nothing compiles.
+TEST(Readme, AllProgramsOfTheGuideAreAnnounced) {
+  std::size_t shown = 0;
+  for (const std::string& line : lines_of(text_of(root / "handlers/README.md")))
+    shown += without_indentation(line) == "```cpp";
+  EXPECT_EQ(shown, blocks_of("handlers/README.md", "from").size());
+}
+
+TEST(Readme, LinksToFilesLeadSomewhere) {
+  const std::regex link("\\]\\(([\\w./-]+)[)#]");  // neither to a heading nor to the web
+  for (const char* page : pages) {
+    const std::string text = text_of(root / page);
+    for (std::sregex_iterator match(text.begin(), text.end(), link), end; match != end; ++match)
+      EXPECT_TRUE(fs::exists((root / page).parent_path() / (*match)[1].str())) << page << ": " << (*match)[1];
   }
 }
 
