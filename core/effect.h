@@ -101,14 +101,15 @@ struct Frame {
   Handling<Call>* operations;  // what answers tensor operations; null: they pass this frame by
   const char* label;           // of a scope
   Kind kind;
-  bool discreet = false;                               // of a handler
+  bool discreet = false;                               // of a handler: it and all below it are
   const std::shared_ptr<AnyHandler>* owner = nullptr;  // of a handler that is shared
   IntrusivePtr<Standing> standing;                     // null until somebody asks
 
   /// A handler's frame.
   Frame(Frame* below, AnyHandler* handler, Handling<Call>* operations) noexcept
       : below(below), nearest(operations ? this : nearest_of(below)), handler(handler), operations(operations),
-        label(nullptr), kind(Kind::handler), discreet(operations && handler->discreet()) {}
+        label(nullptr), kind(Kind::handler),
+        discreet(operations && handler->discreet() && (!nearest_of(below) || nearest_of(below)->discreet)) {}
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
   ~Frame() {
