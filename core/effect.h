@@ -97,7 +97,7 @@ struct Frame {
   AnyHandler* handler;         // of a handler's frame
   Handling<Call>* operations;  // what answers tensor operations; null: they pass this frame by
   Kind kind;
-  bool discreet;  // of a handler
+  bool discreet;  // of a handler: it and all below it are
 
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
@@ -107,7 +107,8 @@ struct Frame {
       : below(below), nearest(nearest_of(below)), handler(nullptr), operations(nullptr), kind(kind), discreet(false) {}
   Frame(Frame* below, Kind kind, AnyHandler* handler, Handling<Call>* operations) noexcept
       : below(below), nearest(operations ? this : nearest_of(below)), handler(handler), operations(operations),
-        kind(kind), discreet(operations && handler->discreet()) {}
+        kind(kind), discreet(operations && handler->discreet() && (!nearest_of(below) || nearest_of(below)->discreet)) {
+  }
   ~Frame() = default;
   static Frame* nearest_of(Frame* frame) noexcept { return frame ? frame->nearest : nullptr; }
 };

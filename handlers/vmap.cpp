@@ -28,16 +28,15 @@ class VmapHandler final : public Handler, public std::enable_shared_from_this<Vm
   Outputs handle(Call& call) override {
     if (call.op().carries_functions) [[unlikely]]
       return handle_carrying(call);
+    const auto is_lane = [&](const Tensor& x) { return notes.find(x) != nullptr; };
+    if (std::none_of(call.inputs().begin(), call.inputs().end(), is_lane)) return perform(std::move(call));
     Inputs inputs;
     SmallVector<bool, 4> batched;
-    bool any = false;
     for (const Tensor& input : call.inputs()) {
       const Lanes* lanes = notes.find(input);
       inputs.push_back(lanes ? lanes->batched : input);
       batched.push_back(lanes != nullptr);
-      any |= lanes != nullptr;
     }
-    if (!any) return perform(std::move(call));
     if (!call.op().batch)
       fail<TransformError>("vmap: the operation {} has no batching rule: give it one, or compute it outside of vmap",
                            call.op().name);

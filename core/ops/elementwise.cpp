@@ -119,6 +119,11 @@ const Shape& shape_of(const Operand& x) {
   return scalar;
 }
 
+// Where several operations are performed for one, a handler of the first may assign to a variable that a later one reads.
+void keep(Operand& x) {
+  if (current && !x.is_scalar() && !x.owns()) x = x.tensor();
+}
+
 // Makes x a tensor of `dtype`, broadcast to `shape` if one is given.
 void fit(Operand& x, Dtype dtype, const Shape* shape) {
   if (x.is_scalar() || x.tensor().dtype() != dtype || (shape && x.tensor().shape() != *shape))
@@ -130,6 +135,8 @@ Tensor binary(const Op& op, Operands domain, Operand& a, Operand& b) {
     const Node &x = a.tensor().node(), &y = b.tensor().node();
     if (x.dtype == y.dtype && admit(domain, x.dtype) == x.dtype && x.shape == y.shape)
       return apply_binary(op, std::move(a), std::move(b));
+    keep(a);
+    keep(b);
   }
   const Dtype dtype = admit(domain, common_dtype(a, b));
   Shape common;
@@ -213,6 +220,7 @@ Tensor where(Operand condition, Operand a, Operand b) {
   const Dtype dtype = common_dtype(a, b);
   Shape shape = broadcast_shapes(shape_of(a), shape_of(b), "where");
   shape = broadcast_shapes(shape_of(condition), shape, "where");
+  for (Operand* x : {&condition, &a, &b}) keep(*x);
   Inputs inputs;
   inputs.push_back(as_tensor(std::move(condition), bool_, &shape));
   inputs.push_back(as_tensor(std::move(a), dtype, &shape));
@@ -221,6 +229,7 @@ Tensor where(Operand condition, Operand a, Operand b) {
 }
 
 Tensor clip(Operand x, Operand low, Operand high) {
+  keep(high);
   return minimum(maximum(std::move(x), std::move(low)), std::move(high));
 }
 

@@ -1,0 +1,106 @@
+// Reverse mode in continuation-passing style, without a tape, written anew outside of the library as a controller. After
+// F. Wang et al., "Demystifying Differentiable Programming: Shift/Reset the Penultimate Backpropagator", ICFP 2019:
+//
+//   shift (k => { y = op(x); k(y); x.cotangent += op.vjp(y.cotangent) })      at each operation
+//   reset { f(x).cotangent = 1 }                                              around the function
+//
+// `handle` is the shift: `rest` is k. What comes after `resume` runs when the whole rest of the program has run, that of the
+// last operation first, so the call stack is the tape. It grows with the program: some thousand operations on a usual one.
+//
+//   auto [outputs, cotangents] = anew::vjp(f, primals, seeds);   // f: a span of tensors -> Outputs; seeds: those -> cotangents
+//   Tensor g = anew::grad(f, x);
+//
+// Operations that carry functions run below, and once more in the backward pass, under this controller: for checkpoint that is
+// its meaning; of the others the function is differentiated, and a custom rule is not asked.
+#pragma once
+
+#include <algorithm>
+
+#include <stave/stave.h>
+
+namespace anew {
+
+using namespace stave;
+
+class ShiftReset : public Controller {
+ public:
+  Notes<std::shared_ptr<Tensor>> cotangents{"anew::vjp"};  // undefined: zero
+
+  void handle(Call& performed, Resumption<Call> rest) override {
+    const Call call = performed;  // the program's own is gone when the rest has run
+    const bool carries = call.op().carries_functions;
+    Outputs y = carries ? call.as<FunctionAttributes>().function(call.inputs()) : perform(call);
+    bool varies = carries;  // a function may capture variables
+    for (const Tensor& x : call.inputs()) varies |= cotangents.find(x) && call.op().derivative != Derivative::zero;
+    if (!varies) return rest.resume_last(constants(std::move(y)));
+    for (Tensor& x : y) x = is_float(x.dtype()) ? variable(std::move(x)) : cotangents.strip(std::move(x));
+    rest.resume(y);
+    Outputs dy;
+    for (const Tensor& x : y) dy.push_back(cotangent(x));
+    if (std::none_of(dy.begin(), dy.end(), [](const Tensor& x) { return x.defined(); })) return;
+    carries ? run_again(call, dy) : pull_back(call, y, dy);
+  }
+  std::string describe() const override { return "anew::vjp"; }
+
+  /// x with room for a cotangent of its own.
+  Tensor variable(Tensor x) const { return cotangents.put(std::move(x), std::make_shared<Tensor>()); }
+  Outputs constants(Outputs y) const {
+    for (Tensor& x : y) x = cotangents.strip(std::move(x));
+    return y;
+  }
+  Tensor cotangent(const Tensor& x) const { return cotangents.find(x) ? **cotangents.find(x) : Tensor(); }
+  void add(const Tensor& x, const Tensor& more) const {
+    if (!cotangents.find(x) || !more.defined()) return;
+    Tensor& sum = **cotangents.find(x);
+    sum = sum.defined() ? sum + more : more;
+  }
+
+ private:
+  void pull_back(const Call& call, const Outputs& y, const Outputs& dy) const {
+    if (!call.op().vjp) throw TransformError(std::string("anew::vjp: no VJP rule: ") + call.op().name);
+    SmallVector<Abstract, 3> abstracts;
+    for (const Tensor& x : call.inputs()) abstracts.push_back({x.shape(), x.dtype()});
+    const VjpContext context{call.op(), call.attributes(), call.inputs(), y, abstracts, dy};
+    for (std::size_t i = 0; i < call.inputs().size(); ++i)
+      if (cotangents.find(call.input(i))) add(call.input(i), call.op().vjp(context, static_cast<int>(i)));
+  }
+  void run_again(const Call& call, const Outputs& dy) {
+    with(*this, [&] {
+      const Outputs y = call.as<FunctionAttributes>().function(call.inputs());
+      for (std::size_t i = 0; i < y.size(); ++i) add(y[i], dy[i]);
+    });
+  }
+};
+
+struct Pulled {
+  Outputs outputs;
+  std::vector<Tensor> cotangents;  // of the primals
+};
+
+/// f(primals), and the cotangents of the primals that seeds(outputs), those of the outputs (undefined: zero), give.
+template <class F, class Seeds>
+Pulled vjp(F&& f, std::span<const Tensor> primals, Seeds&& seeds) {
+  ShiftReset shift;
+  std::vector<Tensor> inputs;
+  for (const Tensor& x : primals) inputs.push_back(shift.variable(x));  // clones: identities of their own
+  Pulled result;
+  with(shift, [&] {
+    const Outputs y = f(std::span<const Tensor>(inputs));
+    const std::vector<Tensor> given = seeds(result.outputs = shift.constants(y));
+    for (std::size_t i = 0; i < y.size(); ++i) shift.add(y[i], given.at(i));
+  });
+  for (const Tensor& x : inputs) {
+    const Tensor cotangent = shift.cotangent(x);
+    result.cotangents.push_back(cotangent.defined() ? cotangent : zeros_like(shift.cotangents.strip(x)));
+  }
+  return result;
+}
+/// The gradient of a function of one argument with one result.
+template <class F>
+Tensor grad(F&& f, const Tensor& x) {
+  const auto of_list = [&](std::span<const Tensor> xs) { return Outputs(f(xs[0])); };
+  const auto one = [](const Outputs& y) { return std::vector{ones_like(y[0])}; };
+  return anew::vjp(of_list, std::span(&x, 1), one).cotangents[0];
+}
+
+}  // namespace anew
