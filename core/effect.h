@@ -12,7 +12,7 @@
 //   with(constant, [] { return perform(LearningRate{}); });            // 0.1f
 //
 // The stack of handlers is a list of frames, each a local variable of the `with` that installed it; one thread-local
-// pointer names the top. A tensor operation is one kind of effect (call.h): it gets a slot of its own in the frame, which
+// pointer names the top. A tensor operation is one kind of effect (op.h): it gets a slot of its own in the frame, which
 // saves a look-up. Start reading at `Frame`, then `perform`.
 #pragma once
 

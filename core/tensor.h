@@ -162,11 +162,15 @@ class Tensor {
   /// Basic indexing, a view: x(1), x(slice(1, none), -1), x(ellipsis, newaxis, 0). See layout.h for `slice`.
   template <class... I>
   Tensor operator()(const I&... indices) const {
+    static_assert(!(std::is_same_v<I, Tensor> || ...),
+                  "stave: by a tensor of indices: take(x, indices, axis); by a mask: where");
     return stave_detail_index({Subscript(indices)...});
   }
   /// x[i] is x(i): entry i of the first axis; negative counts from the end.
   template <class I>
   Tensor operator[](const I& index) const {
+    static_assert(!std::is_same_v<I, Tensor>,
+                  "stave: by a tensor of indices: take(x, indices, axis); by a mask: where");
     return stave_detail_index({Subscript(index)});
   }
 
@@ -194,7 +198,6 @@ class Tensor {
     Subscript(Slice slice) : value(slice) {}
     Subscript(Ellipsis ellipsis) : value(ellipsis) {}
     Subscript(NewAxis newaxis) : value(newaxis) {}
-    Subscript(const Tensor&) = delete;  // by a tensor: take(x, indices, axis), or where(mask, a, b)
     std::variant<Index, Slice, Ellipsis, NewAxis> value;
   };
 

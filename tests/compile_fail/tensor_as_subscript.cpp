@@ -1,4 +1,4 @@
-// expect: take(x, indices, axis), or where(mask, a, b)
+// expect: stave: by a tensor of indices: take(x, indices, axis); by a mask: where
 #include <stave/stave.h>
 using namespace stave;
 
