@@ -162,16 +162,15 @@ class Tensor {
   /// Basic indexing, a view: x(1), x(slice(1, none), -1), x(ellipsis, newaxis, 0). See layout.h for `slice`.
   template <class... I>
   Tensor operator()(const I&... indices) const {
-    static_assert(!(std::is_same_v<I, Tensor> || ...),
-                  "stave: by a tensor of indices: take(x, indices, axis); by a mask: where");
-    return stave_detail_index({Subscript(indices)...});
+    static_assert((std::is_constructible_v<Subscript, const I&> && ...),
+                  "stave: an index must be an integer, a slice, ellipsis or newaxis. By a tensor: take or where");
+    if constexpr ((std::is_constructible_v<Subscript, const I&> && ...))
+      return stave_detail_index({Subscript(indices)...});
   }
   /// x[i] is x(i): entry i of the first axis; negative counts from the end.
   template <class I>
   Tensor operator[](const I& index) const {
-    static_assert(!std::is_same_v<I, Tensor>,
-                  "stave: by a tensor of indices: take(x, indices, axis); by a mask: where");
-    return stave_detail_index({Subscript(index)});
+    return (*this)(index);
   }
 
   /// As NumPy prints it, without the dtype.

@@ -1,4 +1,4 @@
-// expect: stave: by a tensor of indices: take(x, indices, axis); by a mask: where
+// expect: stave: an index must be an integer, a slice, ellipsis or newaxis. By a tensor: take or where
 #include <stave/stave.h>
 using namespace stave;
 
