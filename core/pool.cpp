@@ -2,15 +2,12 @@
 
 #include <new>
 
+#include <stave/core/sanitize.h>
+
 namespace stave_detail {
 namespace {
 
-// Sanitizers should see every block come and go.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool pooling = false;
-#else
-constexpr bool pooling = true;
-#endif
+constexpr bool pooling = !STAVE_ASAN && !STAVE_TSAN;  // sanitizers should see every block come and go
 
 constexpr std::size_t granule = 16;
 constexpr std::size_t largest = 512;

@@ -93,7 +93,6 @@ Outputs GradHandler::custom_vjp(Call& call) {
   const auto guard = std::make_shared<UnderHandler>(forbid_captures(notes.id(), notes.owner().name, call.op()));
   const FunctionAttributes functions = wrapped(functions_of(call), guard);
   const EntryPtr entry = record(call);
-  for (Tensor& input : entry->inputs) input = Tensor();  // the residuals are all that is kept
   entry->attributes = make_intrusive<FunctionAttributes>(functions);
   Forward forward = functions.forward(without_notes(call.inputs()));
   entry->outputs.append(forward.residuals.begin(), forward.residuals.end());
@@ -124,7 +123,6 @@ Outputs GradHandler::custom_jvp(Call& call) {
       tangents, "custom_jvp");
   pullback->pullback = std::move(transposed.pullback);
   const EntryPtr entry = record(call);
-  for (Tensor& input : entry->inputs) input = Tensor();
   entry->attributes = pullback;
   return noted(without_notes(std::move(outputs)), entry);
 }

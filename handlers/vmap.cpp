@@ -59,7 +59,7 @@ class VmapHandler final : public Handler, public std::enable_shared_from_this<Vm
 
  private:
   Outputs handle_carrying(Call& call);
-  Outputs custom_vmap(Call& call);
+  Outputs custom_vmap(Call& call, std::span<const Tensor> inputs, const std::vector<bool>& is_batched);
   FunctionAttributes lifted(const FunctionAttributes& functions, std::vector<bool> batched,
                             std::shared_ptr<bool> outputs_batched);
   Inputs lanes(std::span<const Tensor> physical, const std::vector<bool>& batched) const;
@@ -169,7 +169,7 @@ Outputs VmapHandler::handle_carrying(Call& call) {
     batched.push_back(is_batched);
   }
   const bool any = std::find(batched.begin(), batched.end(), true) != batched.end();
-  if (any && call.op().id == OpId::custom_vmap) return custom_vmap(call);
+  if (any && call.op().id == OpId::custom_vmap) return custom_vmap(call, inputs, batched);
   const auto outputs_batched = std::make_shared<bool>(any);
   Outputs outputs =
       perform_carrying(call.op(), std::move(inputs), lifted(functions_of(call), std::move(batched), outputs_batched));
@@ -179,14 +179,8 @@ Outputs VmapHandler::handle_carrying(Call& call) {
 }
 
 // The rule runs below: it is a function of all lanes.
-Outputs VmapHandler::custom_vmap(Call& call) {
-  Inputs inputs;
-  SmallVector<bool, 4> batched;
-  for (const Tensor& input : call.inputs()) {
-    const auto [physical, is_batched] = behind(input);
-    inputs.push_back(physical);
-    batched.push_back(is_batched);
-  }
+Outputs VmapHandler::custom_vmap(Call& call, std::span<const Tensor> inputs, const std::vector<bool>& is_batched) {
+  const SmallVector<bool, 4> batched(is_batched.begin(), is_batched.end());
   const auto guard = std::make_shared<UnderHandler>(forbid_captures(notes.id(), "vmap", call.op()));
   Outputs outputs = wrapped(functions_of(call).batch, guard)(size_, batched, inputs);
   for (Tensor& output : outputs) {

@@ -11,13 +11,7 @@
 #include <mutex>
 #include <new>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define STAVE_PLAIN_MALLOC 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define STAVE_PLAIN_MALLOC 1
-#endif
-#endif
+#include <stave/core/sanitize.h>
 
 namespace stave_cpu {
 
@@ -27,11 +21,7 @@ using stave::Storage;
 
 namespace {
 
-#ifdef STAVE_PLAIN_MALLOC
-constexpr bool caching = false;
-#else
-constexpr bool caching = true;
-#endif
+constexpr bool caching = !STAVE_ASAN && !STAVE_TSAN;
 
 constexpr std::size_t line = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;

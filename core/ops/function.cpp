@@ -11,12 +11,13 @@ void infer_nothing(const Call&, SmallVector<Abstract, 1>&) {}
 
 }  // namespace
 
-#define X(function)                 \
-  constinit const Op op_##function{ \
-      .id = OpId::function,         \
-      .carries_functions = true,    \
-      .name = #function,            \
-      .infer = infer_nothing,       \
+#define X(function)                                                       \
+  constinit const Op op_##function{                                       \
+      .id = OpId::function,                                               \
+      .carries_functions = true,                                          \
+      .name = #function,                                                  \
+      .infer = infer_nothing,                                             \
+      .saves = {.inputs = OpId::function == OpId::checkpoint ? ~0u : 0u}, \
   };
 STAVE_FUNCTION_OPS(X)
 #undef X
