@@ -5,7 +5,7 @@
 # exception personality that the compiler emits (DW.ref).
 execute_process(COMMAND "${NM}" --demangle --defined-only ${OBJECTS}
   OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
-string(REGEX MATCHALL "[0-9a-f]+ [WVu] [^\n]+" weak "${symbols}")
+string(REGEX MATCHALL "[0-9a-f]+ [WV] [^\n]+" weak "${symbols}")
 list(FILTER weak EXCLUDE REGEX "stave_kernels_${ISA}::|DW\\.ref\\.")
 if(weak)
   list(REMOVE_DUPLICATES weak)
