@@ -96,10 +96,9 @@ void Computation::check_controller() const {
         "it has ended: install it outside of grad, or give `with` a std::shared_ptr of it");
 }
 
-void Computation::continue_after_handle() {
-  if (!handling_)
-    fail<TransformError>("resume_last: `handle` has returned; it is for the end of `handle`, use resume elsewhere");
-  continues_ = true;
+void Computation::throw_not_in_handle(const void* ticket) {
+  static_cast<void>(pending(ticket));
+  fail<TransformError>("resume_last: `handle` has returned; it is for the end of `handle`, use resume elsewhere");
 }
 
 bool Computation::suspend(Suspension& suspension) {

@@ -71,7 +71,7 @@ struct Suspension {
 };
 
 // A body on a stack of its own, under the frame of its controller.
-class Computation : public RefCounted {
+class Computation : public ThreadCounted {
  public:
   /// `keeps_controller`: it may outlive the `with` that began it.
   explicit Computation(bool keeps_controller);
@@ -101,8 +101,14 @@ class Computation : public RefCounted {
   virtual void run_nested(stave::FunctionRef<void()> body) = 0;
   /// `with` ends: a controller that it was lent is gone.
   void end_with() noexcept { with_ended_ = true; }
-  /// The answer is given, and `handle` is about to return: run() goes on. Throws outside of `handle`.
-  void continue_after_handle();
+  /// The answer is given, and `handle` is about to return: run() goes on.
+  void continue_after_handle() noexcept { continues_ = true; }
+  /// As `pending`, for that. Throws outside of `handle` as well.
+  Suspension& pending_in_handle(const void* ticket) {
+    if (pending_ != ticket || !handling_) [[unlikely]]
+      throw_not_in_handle(ticket);
+    return *pending_;
+  }
 
  protected:
   virtual void body() = 0;
@@ -119,6 +125,7 @@ class Computation : public RefCounted {
   };
   void enter() noexcept;
   void give_to_controller();
+  [[noreturn]] void throw_not_in_handle(const void* ticket);
   bool may_throw() const noexcept;
 
   ControllerFrame frame_{*this};      // the lowest on its stack; what is below is the resumer's
@@ -171,15 +178,15 @@ class Resumption {
   /// Goes on with the answer now; returns when the computation has ended or stands still again. Rethrows what leaves its body.
   template <class... R>
   void resume(R&&... result) {
-    answer(std::forward<R>(result)...);
+    answer(pending(), std::forward<R>(result)...);
     use()->run();
   }
   /// The same at the end of `handle`: goes on when that has returned. Needs no stack, however many operations follow.
   template <class... R>
   void resume_last(R&&... result) {
-    answer(std::forward<R>(result)...);
-    computation_->continue_after_handle();
-    use();
+    if (!computation_) stave_detail::throw_used_resumption();
+    answer(computation_->pending_in_handle(ticket_), std::forward<R>(result)...);
+    use()->continue_after_handle();
   }
   /// The suspended `perform` throws.
   void resume_throwing(std::exception_ptr exception) {
@@ -203,8 +210,8 @@ class Resumption {
     return computation_->pending(ticket_);
   }
   template <class... R>
-  void answer(R&&... result) {
-    auto& suspension = static_cast<stave_detail::SuspensionOf<E>&>(pending());
+  static void answer(stave_detail::Suspension& pending, R&&... result) {
+    auto& suspension = static_cast<stave_detail::SuspensionOf<E>&>(pending);
     suspension.value.emplace(std::forward<R>(result)...);
     suspension.answer = stave_detail::Suspension::Answer::value;
   }

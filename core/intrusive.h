@@ -1,4 +1,4 @@
-// Reference counting inside the object: one pointer wide, one atomic counter, usable across threads.
+// Reference counting inside the object: one pointer wide, one counter; atomic, or plain for what one thread has to itself.
 #pragma once
 
 #include <atomic>
@@ -15,26 +15,61 @@ struct RefCounted {
   mutable std::atomic<std::uint32_t> references{0};
 };
 
+/// The same for objects that only one thread ever owns: no locked instructions.
+struct ThreadCounted {
+  ThreadCounted() noexcept = default;
+  ThreadCounted(const ThreadCounted&) noexcept {}
+  ThreadCounted& operator=(const ThreadCounted&) noexcept { return *this; }
+  mutable std::uint32_t references = 0;
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+
+inline void count_new(const stave::RefCounted& object) noexcept {
+  // A new object is known to nobody else: its first owner needs no locked instruction.
+  if (object.references.load(std::memory_order_relaxed) == 0) object.references.store(1, std::memory_order_relaxed);
+  else object.references.fetch_add(1, std::memory_order_relaxed);
+}
+inline void count(const stave::RefCounted& object) noexcept {
+  object.references.fetch_add(1, std::memory_order_relaxed);
+}
+/// True if that was the last reference.
+inline bool uncount(const stave::RefCounted& object) noexcept {
+  // A sole owner needs no locked instruction: nobody can copy a reference that he does not have.
+  return object.references.load(std::memory_order_acquire) == 1 ||
+         object.references.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+inline bool counted_once(const stave::RefCounted& object) noexcept {
+  return object.references.load(std::memory_order_acquire) == 1;
+}
+
+inline void count_new(const stave::ThreadCounted& object) noexcept { ++object.references; }
+inline void count(const stave::ThreadCounted& object) noexcept { ++object.references; }
+inline bool uncount(const stave::ThreadCounted& object) noexcept { return --object.references == 0; }
+inline bool counted_once(const stave::ThreadCounted& object) noexcept { return object.references == 1; }
+
+}  // namespace stave_detail
+
+namespace stave {
+
 template <class T>
 void destroy(T* object) noexcept {
   delete object;
 }
 
-/// A shared owner of a RefCounted object. A type with storage of its own overloads `destroy(T*)`.
+/// A shared owner of a RefCounted or ThreadCounted object. A type with storage of its own overloads `destroy(T*)`.
 template <class T>
 class IntrusivePtr {
  public:
   IntrusivePtr() noexcept = default;
   IntrusivePtr(std::nullptr_t) noexcept {}
   IntrusivePtr(T* object) noexcept : object_(object) {
-    if (!object_) return;
-    // A new object is known to nobody else: its first owner needs no locked instruction.
-    if (object_->references.load(std::memory_order_relaxed) == 0)
-      object_->references.store(1, std::memory_order_relaxed);
-    else object_->references.fetch_add(1, std::memory_order_relaxed);
+    if (object_) stave_detail::count_new(*object_);
   }
   IntrusivePtr(const IntrusivePtr& other) noexcept : object_(other.object_) {
-    if (object_) object_->references.fetch_add(1, std::memory_order_relaxed);
+    if (object_) stave_detail::count(*object_);
   }
   IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   template <class U>
@@ -61,16 +96,13 @@ class IntrusivePtr {
   explicit operator bool() const noexcept { return object_ != nullptr; }
   friend bool operator==(const IntrusivePtr& a, const IntrusivePtr& b) noexcept { return a.object_ == b.object_; }
   /// True if nobody else owns the object.
-  bool unique() const noexcept { return object_ && object_->references.load(std::memory_order_acquire) == 1; }
+  bool unique() const noexcept { return object_ && stave_detail::counted_once(*object_); }
   /// Gives the reference away.
   T* release() noexcept { return std::exchange(object_, nullptr); }
 
  private:
   static void drop(T* object) noexcept {
-    // A sole owner needs no locked instruction: nobody can copy a reference that he does not have.
-    if (object->references.load(std::memory_order_acquire) == 1 ||
-        object->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
-      destroy(object);
+    if (stave_detail::uncount(*object)) destroy(object);
   }
   T* object_ = nullptr;
 };

@@ -203,10 +203,13 @@ struct BatchContext {
   const AttributesPtr& attributes() const noexcept { return call.attributes_ptr(); }
 };
 
-/// What the VJP rule looks at, so that a tape keeps nothing else alive. A mask of inputs, and the outputs.
+/// What the VJP rule looks at, so that a tape keeps nothing else alive.
 struct Saves {
-  unsigned inputs = ~0u;
+  unsigned inputs = ~0u;  // a mask; those beyond the last bit are as that one
   bool outputs = false;
+  bool crossed = false;  // of two inputs, the rule of each looks at the other one alone
+
+  bool input(std::size_t i) const noexcept { return inputs >> (i < 32 ? i : 31) & 1; }
 };
 
 enum class Derivative : std::uint8_t {

@@ -5,16 +5,15 @@
 namespace stave_detail {
 
 // Freeing an entry frees values, which may free notes, which release entries: these wait in a list.
-void EntryPtr::release() noexcept {
+void destroy(Entry* entry) noexcept {
   static constinit thread_local Entry* to_free = nullptr;
   static constinit thread_local bool freeing = false;
-  if (--entry_->references != 0) return;
-  entry_->next_to_free = std::exchange(to_free, entry_);
+  entry->next_to_free = std::exchange(to_free, entry);
   if (freeing) return;
   freeing = true;
-  while (Entry* entry = to_free) {
-    to_free = entry->next_to_free;
-    delete entry;
+  while (Entry* next = to_free) {
+    to_free = next->next_to_free;
+    delete next;
   }
   freeing = false;
 }
@@ -39,14 +38,15 @@ EntryPtr GradHandler::record(const Call& call) {
   entry->op = &call.op();
   entry->attributes = call.attributes_ptr();
   entry->scopes = scopes_of_performer(scopes_);
-  for (std::size_t i = 0; i < call.inputs().size(); ++i) {
-    const Tensor& input = call.inputs()[i];
-    if (entry->op->saves.inputs >> i & 1) entry->inputs.push_back(input);
-    else entry->inputs.emplace_back();
+  for (const Tensor& input : call.inputs()) {
     entry->input_abstracts.emplace_back(input.shape(), input.dtype());
     if (const Slot* producer = notes.find(input)) entry->producers.push_back(*producer);
     else entry->producers.emplace_back();
   }
+  const Saves& saves = entry->op->saves;
+  for (std::size_t i = 0; i < call.inputs().size(); ++i)
+    if (saves.crossed ? bool(entry->producers[1 - i].entry) : saves.input(i)) entry->inputs.push_back(call.inputs()[i]);
+    else entry->inputs.emplace_back();
   return entry;
 }
 

@@ -14,30 +14,8 @@
 namespace stave_detail {
 
 struct Entry;
-
-// A shared owner of an entry. Entries belong to one thread; their count is a plain one.
-class EntryPtr {
- public:
-  EntryPtr() noexcept = default;
-  explicit EntryPtr(Entry* entry) noexcept;
-  EntryPtr(const EntryPtr& other) noexcept : EntryPtr(other.entry_) {}
-  EntryPtr(EntryPtr&& other) noexcept : entry_(std::exchange(other.entry_, nullptr)) {}
-  EntryPtr& operator=(EntryPtr other) noexcept {
-    std::swap(entry_, other.entry_);
-    return *this;
-  }
-  ~EntryPtr() {
-    if (entry_) release();
-  }
-  Entry* get() const noexcept { return entry_; }
-  Entry* operator->() const noexcept { return entry_; }
-  explicit operator bool() const noexcept { return entry_; }
-
- private:
-  void release() noexcept;
-
-  Entry* entry_ = nullptr;
-};
+using EntryPtr = IntrusivePtr<Entry>;
+void destroy(Entry* entry) noexcept;  // and, in a loop, what it alone kept
 
 // Where a value came from: output `output` of an entry.
 struct Slot {
@@ -45,8 +23,7 @@ struct Slot {
   int output = 0;
 };
 
-struct Entry : Pooled {
-  std::uint32_t references = 0;
+struct Entry : ThreadCounted, Pooled {
   bool waiting = false;    // in the backward pass's queue
   std::uint64_t sequence;  // the order of recording
   const Op* op = nullptr;  // null: an input of the transform
@@ -63,10 +40,6 @@ struct Entry : Pooled {
 
   explicit Entry(std::uint64_t sequence) noexcept : sequence(sequence) {}
 };
-
-inline EntryPtr::EntryPtr(Entry* entry) noexcept : entry_(entry) {
-  if (entry_) ++entry_->references;
-}
 
 class GradHandler final : public Handler {
  public:

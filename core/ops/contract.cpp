@@ -107,6 +107,7 @@ constinit const Op op_matmul{
     .name = "matmul",
     .infer = infer_matmul,
     .derivative = Derivative::bilinear,
+    .saves = {.crossed = true},
     .vjp = vjp_matmul,
     // The operand without the batch has one axis less: it broadcasts.
     .batch = [](const BatchContext& c) { return Outputs(matmul(c.in(0), c.in(1))); },

@@ -114,6 +114,11 @@ namespace stave_detail {
 namespace {
 
 void write_number(void* to, Scalar value, Dtype dtype) {
+  if (dtype == float32) [[likely]] {  // what most numbers become
+    const auto number = static_cast<float>(value.floating);
+    std::memcpy(to, &number, sizeof number);
+    return;
+  }
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     T number;
@@ -156,9 +161,8 @@ Tensor new_tensor(Dtype dtype, const Shape& shape, Device device) {
 
 Tensor constant(Scalar value, Dtype dtype, const Shape& shape) {
   check_holds(value, dtype);
-  Strides strides = shape;
-  for (Index& stride : strides) stride = 0;
-  auto node = NodePtr(new Node(dtype, cpu, shape, std::move(strides), allocate_storage(cpu, size_of(dtype))));
+  NodePtr node(new Node(dtype, cpu, shape, allocate_storage(cpu, size_of(dtype))));
+  for (Index& stride : node->strides) stride = 0;
   if (dtype == bool_) value = Scalar(value.kind == Scalar::Kind::floating ? value.floating != 0 : value.integer != 0);
   write_number(node->data(), value, dtype);
   return Tensor(std::move(node));

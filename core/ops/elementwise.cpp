@@ -77,7 +77,8 @@ Outputs batch_elementwise(const BatchContext& c) {
 template <class S, bool binary>
 constexpr Op elementwise_op(OpId id, const char* name) {
   Op op{.id = id, .name = name, .infer = infer_elementwise<S>, .elementwise = true, .batch = batch_elementwise};
-  op.saves.inputs = S::reads == Reads::inputs || S::reads == Reads::both ? ~0u : 0u;
+  op.saves.inputs = S::reads == Reads::nothing || S::reads == Reads::output ? 0u : ~0u;
+  op.saves.crossed = S::reads == Reads::other;
   op.saves.outputs = S::reads == Reads::output || S::reads == Reads::both;
   if constexpr (S::zero_derivative) {
     op.derivative = Derivative::zero;
@@ -130,6 +131,15 @@ void fit(Operand& x, Dtype dtype, const Shape* shape) {
     x = as_tensor(std::move(x), dtype, shape);
 }
 
+// Makes a number a tensor like the other operand, if that stays as it is: what happens to most numbers.
+bool fit_number(Operand& number, const Operand& other, Operands domain) {
+  if (!number.is_scalar() || other.is_scalar()) return false;
+  const Node& like = other.tensor().node();
+  if (admit(domain, number.scalar().with(like.dtype)) != like.dtype) return false;
+  number = constant(number.scalar(), like.dtype, like.shape);
+  return true;
+}
+
 Tensor binary(const Op& op, Operands domain, Operand& a, Operand& b) {
   if (!a.is_scalar() && !b.is_scalar()) {  // most often there is nothing to fit
     const Node &x = a.tensor().node(), &y = b.tensor().node();
@@ -137,6 +147,8 @@ Tensor binary(const Op& op, Operands domain, Operand& a, Operand& b) {
       return apply_binary(op, std::move(a), std::move(b));
     keep(a);
     keep(b);
+  } else if (fit_number(a, b, domain) || fit_number(b, a, domain)) {
+    return apply_binary(op, std::move(a), std::move(b));
   }
   const Dtype dtype = admit(domain, common_dtype(a, b));
   Shape common;

@@ -28,7 +28,7 @@ namespace stave_detail {
 /// What an operation computes on: integers become float32 for `floats`, bool int32 for `numbers`, all become bool for `bools`.
 enum class Operands { floats, numbers, any, bools };
 enum class Result { same, boolean };
-enum class Reads { nothing, inputs, output, both };
+enum class Reads { nothing, inputs, other, output, both };  // other: partial0 the operand 1, partial1 the operand 0
 
 #define STAVE_VALUE(...) \
   template <class T>     \
@@ -207,14 +207,14 @@ struct Subtract : Elementwise<Operands::numbers> {
   STAVE_PARTIAL(tangent0, const X& da) { return da; }
   STAVE_PARTIAL(tangent1, const X& db) { return negative(db); }
 };
-struct Multiply : NumberOfInput {
+struct Multiply : Elementwise<Operands::numbers, Result::same, Reads::other> {
   STAVE_VALUE(T a, T b) { return a * b; }
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }
   STAVE_PARTIAL(partial1, const X& a, const X&, const X&) { return a; }
 };
 /// 0 where either is 0, else a * b: what multiplies partials with tangents and cotangents, so that no NaN or infinity
 /// leaks from a branch that was not taken. Its derivative is itself, by bilinearity.
-struct Scale : NumberOfInput {
+struct Scale : Elementwise<Operands::numbers, Result::same, Reads::other> {
   STAVE_VALUE(T a, T b) { return select((a == T(0)) | (b == T(0)), T(0), a * b); }
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }
   STAVE_PARTIAL(partial1, const X& a, const X&, const X&) { return a; }

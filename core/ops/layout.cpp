@@ -154,11 +154,13 @@ void infer_broadcast_to(const Call& call, SmallVector<Abstract, 1>& outputs) {
 
 // An axis that repeats has stride 0.
 Tensor broadcast_view(const Tensor& x, const Shape& to) {
-  const std::size_t extra = to.size() - x.shape().size();
-  Strides strides = to;
+  const Node& from = x.node();
+  const std::size_t extra = to.size() - from.shape.size();
+  NodePtr node(new Node(from.dtype, from.device, to, from.storage));
+  node->offset = from.offset;
   for (std::size_t axis = 0; axis < to.size(); ++axis)
-    strides[axis] = axis >= extra && x.shape()[axis - extra] == to[axis] ? x.strides()[axis - extra] : 0;
-  return view_of(x, to, std::move(strides), x.node().offset);
+    node->strides[axis] = axis >= extra && from.shape[axis - extra] == to[axis] ? from.strides[axis - extra] : 0;
+  return Tensor(std::move(node));
 }
 
 Tensor view_broadcast_to(const Call& call) { return broadcast_view(call.input(0), call.as<ShapeAttributes>().shape); }
