@@ -294,6 +294,23 @@ TEST(Intermediates, AreFreedDuringTheBackwardPass) {
   EXPECT_EQ(live(), before + MiB);          // the gradient
 }
 
+TEST(Intermediates, ThatNoRuleReadsAreNotKept) {
+  const Tensor x = full(one_mib, 0.5), c = full(one_mib, 2.), w = full({1024, 1024}, 1e-3f);
+  const auto product_with = [&](auto times) {
+    return peak_of([&] {
+      grad([&](T t) {
+        Tensor y = t;
+        for (int i = 0; i < 20; ++i) y = times(y);
+        return sum(y);
+      })(x);
+    });
+  };
+  EXPECT_LE(product_with([&](T y) { return y * c; }), 4 * MiB);
+  EXPECT_LE(product_with([&](T y) { return c * y; }), 4 * MiB);
+  EXPECT_LE(product_with([&](T y) { return matmul(y, w); }), 4 * MiB);
+  EXPECT_GE(product_with([&](T y) { return y * y; }), 19 * MiB);  // here the rule does read them
+}
+
 TEST(Intermediates, OfANestedBackwardPassAreFreed) {
   const Tensor x = full(one_mib, 0.5);
   const auto f = [](T t) { return sum(tanh(tanh(tanh(t)))); };
