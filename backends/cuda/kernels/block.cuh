@@ -1,0 +1,57 @@
+// What a kernel's body sees of the machine: which block of how many it is, and its threads. A body is a sequence of phases
+// over all threads of a block, each ended by a barrier, and keeps what outlives a phase in shared memory:
+//
+//   block.for_threads([&](unsigned t) { shared[t] = ...; });      // no thread goes on before all are here
+//   block.for_threads([&](unsigned t) { ... shared[t ^ 1] ... });
+//
+// On a device each thread runs each phase once. On the host a phase is a loop, so tests execute the very bodies of kernels;
+// what stands between phases runs once for the block there and once a thread here, and has to be the same for all of them.
+#pragma once
+
+#include <stave/backends/cuda/index_map.h>
+
+// A loop unrolled so many times on the device: kernels are unrolled only where it pays, since each copy costs compile time.
+#ifdef __CUDA_ARCH__
+#define STAVE_UNROLL(n) STAVE_PRAGMA(unroll n)
+#define STAVE_PRAGMA(...) _Pragma(#__VA_ARGS__)
+#else
+#define STAVE_UNROLL(n)
+#endif
+
+namespace stave_cuda {
+
+/// Threads of a block.
+inline constexpr unsigned block_bits = 8, block_threads = 1u << block_bits;
+
+/// One block, executed on the host.
+struct HostBlock {
+  std::int64_t index_ = 0, count_ = 1;
+
+  STAVE_BOTH std::int64_t index() const { return index_; }
+  STAVE_BOTH std::int64_t count() const { return count_; }
+  template <class F>
+  STAVE_BOTH void for_threads(F f) const {
+    for (unsigned t = 0; t < block_threads; ++t) f(t);
+  }
+};
+
+/// Runs body(block) for all blocks of a grid on the host.
+template <class Body>
+void run_on_host(std::int64_t blocks, Body body) {
+  for (std::int64_t i = 0; i < blocks; ++i) body(HostBlock{i, blocks});
+}
+
+#ifdef __CUDACC__
+/// The block that this thread belongs to.
+struct DeviceBlock {
+  __device__ std::int64_t index() const { return blockIdx.x; }
+  __device__ std::int64_t count() const { return gridDim.x; }
+  template <class F>
+  __device__ void for_threads(F f) const {
+    f(threadIdx.x);
+    __syncthreads();
+  }
+};
+#endif
+
+}  // namespace stave_cuda

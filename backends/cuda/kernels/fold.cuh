@@ -1,0 +1,162 @@
+// How the elements of a reduction fold: for each operation and dtype the accumulator, and how elements enter it. The CPU's
+// meanings: float32 accumulates in float64; a sum of float64 carries beside it what rounding lost; signed integers are summed
+// and multiplied as unsigned ones, bit by bit the same; NaN is the largest and the smallest of all.
+//
+// A fold has Element, Accumulator, start(), add(accumulator, element, position), merge(accumulator, another) and
+// store(accumulator, out, offset). Merging is associative, so that threads can share the work.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include <stave/backends/cuda/reduce_plan.h>
+
+namespace stave_cuda {
+
+// ---- sums and products -------------------------------------------------------------------------------------
+
+/// Of elements T in the type A.
+template <class T, class A>
+struct Sum {
+  using Element = T;
+  using Accumulator = A;
+  STAVE_BOTH explicit Sum(const ReduceArgs&) {}
+  STAVE_BOTH A start() const { return A(0); }
+  STAVE_BOTH void add(A& total, T x, Index) const { total += static_cast<A>(x); }
+  STAVE_BOTH void merge(A& total, A other) const { total += other; }
+  STAVE_BOTH void store(A total, void* out, Index offset) const {
+    static_cast<T*>(out)[offset] = static_cast<T>(total);
+  }
+};
+
+template <class T, class A>
+struct Product {
+  using Element = T;
+  using Accumulator = A;
+  STAVE_BOTH explicit Product(const ReduceArgs&) {}
+  STAVE_BOTH A start() const { return A(1); }
+  STAVE_BOTH void add(A& total, T x, Index) const { total *= static_cast<A>(x); }
+  STAVE_BOTH void merge(A& total, A other) const { total *= other; }
+  STAVE_BOTH void store(A total, void* out, Index offset) const {
+    static_cast<T*>(out)[offset] = static_cast<T>(total);
+  }
+};
+
+/// A sum and, beside it, what rounding lost: sum + lost is what was added, exactly but for the rounding of `lost`.
+struct WithLost {
+  double sum, lost;
+  /// Knuth's TwoSum: the new sum and its error are together exactly the old sum and x.
+  STAVE_BOTH void add(double x) {
+    const double total = sum + x, added = total - sum;
+    lost += (sum - (total - added)) + (x - added);
+    sum = total;
+  }
+  STAVE_BOTH void add(WithLost other) {
+    add(other.sum);
+    lost += other.lost;
+  }
+  /// What an infinite sum lost is NaN: it has no correction.
+  STAVE_BOTH double value() const { return sum - sum == 0 ? sum + lost : sum; }
+};
+
+struct CompensatedSum {
+  using Element = double;
+  using Accumulator = WithLost;
+  STAVE_BOTH explicit CompensatedSum(const ReduceArgs&) {}
+  STAVE_BOTH WithLost start() const { return {0, 0}; }
+  STAVE_BOTH void add(WithLost& total, double x, Index) const { total.add(x); }
+  STAVE_BOTH void merge(WithLost& total, WithLost other) const { total.add(other); }
+  STAVE_BOTH void store(WithLost total, void* out, Index offset) const {
+    static_cast<double*>(out)[offset] = total.value();
+  }
+};
+
+// ---- extremes ----------------------------------------------------------------------------------------------
+
+template <class T>
+using BitsOf =
+    std::conditional_t<sizeof(T) == 1, std::uint8_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+
+/// The bits of x exchanged as in `mask`.
+template <class T>
+STAVE_BOTH T exchange_bits(T x, BitsOf<T> mask) {
+  if constexpr (std::is_integral_v<T>) {
+    return x ^ mask;
+  } else {
+    BitsOf<T> bits;
+    std::memcpy(&bits, &x, sizeof x);
+    bits ^= mask;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+  }
+}
+template <class T>
+STAVE_BOTH constexpr T lowest_of_all() {
+  if constexpr (std::is_floating_point_v<T>) return -std::numeric_limits<T>::infinity();
+  else return 0;
+}
+
+/// The largest element; with the bits of extreme_mask() exchanged on the way in and out, the smallest one, or that of signed
+/// integers.
+template <class T>
+struct Extreme {
+  using Element = T;
+  using Accumulator = T;
+  BitsOf<T> mask;
+  STAVE_BOTH explicit Extreme(const ReduceArgs& args) : mask(static_cast<BitsOf<T>>(args.mask)) {}
+  STAVE_BOTH T start() const { return lowest_of_all<T>(); }
+  STAVE_BOTH void add(T& best, T x, Index) const { merge(best, exchange_bits(x, mask)); }
+  STAVE_BOTH void merge(T& best, T other) const { best = best > other || best != best ? best : other; }
+  STAVE_BOTH void store(T best, void* out, Index offset) const {
+    static_cast<T*>(out)[offset] = exchange_bits(best, mask);
+  }
+};
+
+/// Whether any element is true; with a mask of 1 whether all of them are: not any that is not.
+struct Logical {
+  using Element = std::uint8_t;
+  using Accumulator = std::uint32_t;
+  std::uint8_t mask;
+  STAVE_BOTH explicit Logical(const ReduceArgs& args) : mask(static_cast<std::uint8_t>(args.mask)) {}
+  STAVE_BOTH std::uint32_t start() const { return 0; }
+  STAVE_BOTH void add(std::uint32_t& total, std::uint8_t x, Index) const { total |= x ^ mask; }
+  STAVE_BOTH void merge(std::uint32_t& total, std::uint32_t other) const { total |= other; }
+  STAVE_BOTH void store(std::uint32_t total, void* out, Index offset) const {
+    static_cast<std::uint8_t*>(out)[offset] = static_cast<std::uint8_t>(total != 0) ^ mask;
+  }
+};
+
+// ---- positions of extremes ---------------------------------------------------------------------------------
+
+template <class T>
+struct Best {
+  T value;
+  std::int64_t position;
+};
+
+/// NaN is the extreme; of equals the first one is taken, which needs no order of merging. The mask as for Extreme.
+template <class T>
+struct ArgExtreme {
+  using Element = T;
+  using Accumulator = Best<T>;
+  BitsOf<T> mask;
+  bool wide;
+  STAVE_BOTH explicit ArgExtreme(const ReduceArgs& args)
+      : mask(static_cast<BitsOf<T>>(args.mask)), wide(args.wide_positions) {}
+  STAVE_BOTH Best<T> start() const { return {lowest_of_all<T>(), std::numeric_limits<std::int64_t>::max()}; }
+  STAVE_BOTH void add(Best<T>& best, T x, Index position) const { merge(best, {exchange_bits(x, mask), position}); }
+  STAVE_BOTH void merge(Best<T>& best, Best<T> other) const {
+    const bool nan = other.value != other.value, best_nan = best.value != best.value;
+    const bool better = other.value > best.value || (nan && !best_nan);
+    const bool equal = other.value == best.value || (nan && best_nan);
+    if (better || (equal && other.position < best.position)) best = other;
+  }
+  STAVE_BOTH void store(Best<T> best, void* out, Index offset) const {
+    if (wide) static_cast<std::int64_t*>(out)[offset] = best.position;
+    else static_cast<std::int32_t*>(out)[offset] = static_cast<std::int32_t>(best.position);
+  }
+};
+
+}  // namespace stave_cuda

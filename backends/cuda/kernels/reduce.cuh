@@ -1,0 +1,191 @@
+// The kernels of all reductions, as bodies that run on the device and on the host: see reduce_plan.h for what is whose work.
+#pragma once
+
+#include <stave/backends/cuda/kernels/block.cuh>
+#include <stave/backends/cuda/kernels/fold.cuh>
+
+namespace stave_cuda {
+
+STAVE_BOTH inline Index least_of(Index a, Index b) { return a < b ? a : b; }
+
+// ---- what one thread folds ---------------------------------------------------------------------------------
+
+/// 16 bytes of elements, read at once.
+template <class T>
+struct alignas(vector_bytes) Pack {
+  static constexpr int count = static_cast<int>(vector_bytes / sizeof(T));
+  T at[count];
+};
+
+/// Elements first, first + stride, ... before `last` of a row from `x` on, several loads under way at a time.
+template <class Fold>
+STAVE_BOTH void fold_elements(const Fold& fold, typename Fold::Accumulator& total, const ReduceArgs& args,
+                              const typename Fold::Element* x, Index position, Index first, Index last, Index stride) {
+  constexpr int loads = 4;
+  STAVE_UNROLL(1)
+  for (Index i = first; i < last; i += loads * stride) {
+    typename Fold::Element loaded[loads] = {};
+    STAVE_UNROLL(loads)
+    for (int k = 0; k < loads; ++k)
+      if (i + k * stride < last) loaded[k] = x[(i + k * stride) * args.row_step];
+    STAVE_UNROLL(loads)
+    for (int k = 0; k < loads; ++k)
+      if (i + k * stride < last) fold.add(total, loaded[k], position + (i + k * stride) * args.row_position_step);
+  }
+}
+
+template <class Fold>
+STAVE_BOTH void fold_packs(const Fold& fold, typename Fold::Accumulator& total, const ReduceArgs& args,
+                           const typename Fold::Element* x, Index position, Index first, Index last, Index stride) {
+  using P = Pack<typename Fold::Element>;
+  constexpr int loads = P::count > 4 ? 2 : 4;
+  const P* packs = reinterpret_cast<const P*>(x);
+  STAVE_UNROLL(1)
+  for (Index i = first; i < last; i += loads * stride) {
+    P loaded[loads] = {};
+    STAVE_UNROLL(loads)
+    for (int k = 0; k < loads; ++k)
+      if (i + k * stride < last) loaded[k] = packs[i + k * stride];
+    STAVE_UNROLL(loads)
+    for (int k = 0; k < loads; ++k)
+      if (i + k * stride < last) {
+        const Index at = position + (i + k * stride) * P::count * args.row_position_step;
+        STAVE_UNROLL(P::count)
+        for (int e = 0; e < P::count; ++e) fold.add(total, loaded[k].at[e], at + e * args.row_position_step);
+      }
+  }
+}
+
+/// What of a contiguous row lies outside of whole packs: `head` elements before them, `tail` behind.
+struct RowEnds {
+  Index head, packs, tail;
+  STAVE_BOTH RowEnds(const void* row, Index length, Index size, Index count) {
+    const auto past =
+        static_cast<Index>(reinterpret_cast<std::uintptr_t>(row) / static_cast<std::uintptr_t>(size)) % count;
+    head = past == 0 ? 0 : count - past;
+    packs = (length - head) / count;
+    tail = (length - head) % count;
+  }
+};
+
+/// One thread's elements of units [first, last) of a row: every `stride`-th unit from unit `lane` on.
+template <class Fold>
+STAVE_BOTH void fold_row(const Fold& fold, typename Fold::Accumulator& total, const ReduceArgs& args,
+                         const typename Fold::Element* row, Index position, Index first, Index last, unsigned lane) {
+  const Index stride = args.row_lanes();
+  if (!args.vectors) return fold_elements(fold, total, args, row, position, first + lane, last, stride);
+  constexpr int count = Pack<typename Fold::Element>::count;
+  const RowEnds ends(row, args.row_length, sizeof *row, count);
+  fold_packs(fold, total, args, row + ends.head, position + ends.head * args.row_position_step, first + lane,
+             least_of(last, ends.packs), stride);
+  // The whole packs are at most row_units: whoever has the first unit takes the ends.
+  if (first != 0) return;
+  STAVE_UNROLL(1)
+  for (Index e = lane; e < ends.head + ends.tail; e += stride) {
+    const Index i = e < ends.head ? e : ends.packs * count + e;
+    fold.add(total, row[i], position + i * args.row_position_step);
+  }
+}
+
+/// Lane `lane`'s share of one part of an output whose elements begin at `in`.
+template <class Fold>
+STAVE_BOTH typename Fold::Accumulator fold_part(const Fold& fold, const ReduceArgs& args,
+                                                const typename Fold::Element* in, Index part, unsigned lane) {
+  typename Fold::Accumulator total = fold.start();
+  const unsigned row_lane = lane & (args.row_lanes() - 1);
+  const auto parts = static_cast<unsigned>(args.row_parts), at_part = static_cast<unsigned>(part);
+  const Index first = parts == 1 ? part : at_part / parts, first_row = first * args.rows_per_part;
+  const Index first_unit = parts == 1 ? 0 : at_part % parts * args.units_per_part;
+  const Index last_row = least_of(first_row + args.rows_per_part, args.rows);
+  const Index last_unit = least_of(first_unit + args.units_per_part, args.row_units);
+  STAVE_UNROLL(1)
+  for (Index row = first_row + (lane >> args.row_lane_bits); row < last_row;
+       row += args.lanes() >> args.row_lane_bits) {
+    const Offsets<2> at = args.folded(static_cast<std::uint64_t>(row));
+    fold_row(fold, total, args, in + at[0], args.first_position + at[1], first_unit, last_unit, row_lane);
+  }
+  return total;
+}
+
+// ---- bodies ------------------------------------------------------------------------------------------------
+
+/// How the threads of a block stand for lanes of outputs: each output's side by side, or with `columns` each lane's.
+struct Lanes {
+  unsigned bits;
+  bool columns;
+  STAVE_BOTH unsigned lane(unsigned thread) const {
+    return columns ? thread >> (block_bits - bits) : thread & ((1u << bits) - 1);
+  }
+  STAVE_BOTH unsigned output(unsigned thread) const { return columns ? thread & (outputs() - 1) : thread >> bits; }
+  STAVE_BOTH unsigned outputs() const { return block_threads >> bits; }
+  STAVE_BOTH unsigned step() const { return columns ? outputs() : 1; }  // between two lanes
+};
+
+/// The lanes of each output onto its lane 0, in a tree.
+template <class Fold, class Block>
+STAVE_BOTH void merge_lanes(const Block& block, const Fold& fold, Lanes lanes, typename Fold::Accumulator* shared) {
+  STAVE_UNROLL(1)
+  for (unsigned half = (1u << lanes.bits) / 2; half > 0; half /= 2)
+    block.for_threads([&](unsigned t) {
+      if (lanes.lane(t) < half) fold.merge(shared[t], shared[t + half * lanes.step()]);
+    });
+}
+
+/// `shared`: block_threads accumulators.
+template <class Fold, class Block>
+STAVE_BOTH void reduce_body(const Block& block, const ReduceArgs& args, typename Fold::Accumulator* shared) {
+  const Fold fold(args);
+  const Lanes lanes{args.lane_bits, args.columns};
+  const Index width = lanes.outputs();
+  const Index parts = args.parts();
+  STAVE_UNROLL(1)
+  for (Index task = block.index(); task < args.tasks(); task += block.count()) {
+    // Neighbouring tasks read neighbouring memory.
+    const Index part = parts == 1 ? 0 : args.columns ? task / args.tiles : task % parts;
+    const Index tile = parts == 1 ? task : args.columns ? task % args.tiles : task / parts;
+    block.for_threads([&](unsigned t) {
+      const Index output = tile * width + lanes.output(t);
+      if (output >= args.outputs) return;
+      const Index offset = args.kept(static_cast<std::uint64_t>(output))[0];
+      shared[t] =
+          fold_part(fold, args, static_cast<const typename Fold::Element*>(args.in) + offset, part, lanes.lane(t));
+    });
+    merge_lanes(block, fold, lanes, shared);
+    block.for_threads([&](unsigned t) {
+      const Index output = tile * width + lanes.output(t);
+      if (lanes.lane(t) != 0 || output >= args.outputs) return;
+      const Index offset = args.kept(static_cast<std::uint64_t>(output))[1];
+      if (parts == 1) fold.store(shared[t], args.out, offset);
+      else static_cast<typename Fold::Accumulator*>(args.partials)[part * args.outputs + offset] = shared[t];
+    });
+  }
+}
+
+/// The parts of each output, 1 << lane_bits threads for each.
+template <class Fold, class Block>
+STAVE_BOTH void merge_body(const Block& block, const ReduceArgs& args, unsigned lane_bits,
+                           typename Fold::Accumulator* shared) {
+  const Fold fold(args);
+  const auto* partials = static_cast<const typename Fold::Accumulator*>(args.partials);
+  const Lanes lanes{lane_bits, false};
+  const Index width = lanes.outputs();
+  STAVE_UNROLL(1)
+  for (Index first = block.index() * width; first < args.outputs; first += block.count() * width) {
+    block.for_threads([&](unsigned t) {
+      typename Fold::Accumulator total = fold.start();
+      if (first + lanes.output(t) < args.outputs) {
+        STAVE_UNROLL(1)
+        for (Index part = lanes.lane(t); part < args.parts(); part += 1u << lane_bits)
+          fold.merge(total, partials[part * args.outputs + first + lanes.output(t)]);
+      }
+      shared[t] = total;
+    });
+    merge_lanes(block, fold, lanes, shared);
+    block.for_threads([&](unsigned t) {
+      if (lanes.lane(t) == 0 && first + lanes.output(t) < args.outputs)
+        fold.store(shared[t], args.out, first + lanes.output(t));
+    });
+  }
+}
+
+}  // namespace stave_cuda

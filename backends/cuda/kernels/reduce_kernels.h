@@ -1,0 +1,16 @@
+// The table of reductions: what a file of kernels offers to the driver.
+#pragma once
+
+#include <stave/backends/cuda/reduce_plan.h>
+#include <stave/core/ops/all_ops.h>
+
+namespace stave_cuda {
+
+using ReduceLauncher = void (*)(const Launch& launch, const ReducePlan& plan);
+
+// Null where the operation has none for the dtype. Each for the operations of one file.
+ReduceLauncher arithmetic_reduction(stave::OpId op, stave::Dtype dtype);  // sum prod
+ReduceLauncher extreme_reduction(stave::OpId op, stave::Dtype dtype);     // max min all any
+ReduceLauncher arg_reduction(stave::Dtype dtype);                         // argmax argmin
+
+}  // namespace stave_cuda

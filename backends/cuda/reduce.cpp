@@ -1,0 +1,29 @@
+#include <stave/backends/cuda/reduce.h>
+
+#include <stave/backends/cuda/kernels/reduce_kernels.h>
+#include <stave/core/fail.h>
+
+namespace stave_cuda {
+
+using stave::OpId;
+
+namespace {
+
+void run(const Launch& launch, OpId op, ReduceLauncher launcher, const Shape& axes, const View& in, const View& out) {
+  if (!launcher) stave_detail::fail<stave::Error>("cuda: a reduction has no kernel for {}", stave::name_of(in.dtype));
+  const ReducePlan plan(op, axes, in, out);
+  if (plan.args().outputs > 0) launcher(launch, plan);
+}
+
+}  // namespace
+
+void run_reduce(const Launch& launch, OpId op, const Shape& axes, const View& in, const View& out) {
+  const bool arithmetic = op == OpId::sum || op == OpId::prod;
+  run(launch, op, arithmetic ? arithmetic_reduction(op, in.dtype) : extreme_reduction(op, in.dtype), axes, in, out);
+}
+
+void run_arg_reduce(const Launch& launch, OpId op, const Shape& axes, const View& in, const View& out) {
+  run(launch, op, arg_reduction(in.dtype), axes, in, out);
+}
+
+}  // namespace stave_cuda

@@ -1,0 +1,17 @@
+// Drivers of the reductions.
+#pragma once
+
+#include <stave/backends/cuda/launch.h>
+#include <stave/core/backend.h>
+
+namespace stave_cuda {
+
+/// sum prod max min all any: `out` has the reduced axes removed or of length 1.
+void run_reduce(const Launch& launch, stave::OpId op, const stave::Shape& axes, const stave::View& in,
+                const stave::View& out);
+
+/// argmax argmin over one axis, or over all of them as one row-major vector. `out` is int32 or int64.
+void run_arg_reduce(const Launch& launch, stave::OpId op, const stave::Shape& axes, const stave::View& in,
+                    const stave::View& out);
+
+}  // namespace stave_cuda
