@@ -18,7 +18,9 @@
 // DESIGN: kernels never perform operations. A handler that wants to see what runs looks at calls, above this line.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <memory>
 #include <span>
 
 #include <stave/core/dtype.h>
@@ -56,6 +58,14 @@ struct MemoryStats {
   std::size_t cached_bytes = 0;  // freed, kept for the next tensor
 };
 
+/// The time that a device spends, for those who show it.
+class Stopwatch {
+ public:
+  virtual ~Stopwatch() = default;
+  /// From when this was made to the end of what has been asked for since; waits for that end.
+  virtual std::chrono::nanoseconds elapsed() = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -76,6 +86,8 @@ class Backend {
   }
   /// Waits until everything that was asked for is done; throws what went wrong meanwhile.
   virtual void synchronize() = 0;
+  /// The host's clock, for a backend that computes at once.
+  virtual std::unique_ptr<Stopwatch> stopwatch();
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;
   /// Returns cached memory to the system.

@@ -48,6 +48,14 @@ Backend& cuda_backend(int index) {
 
 // ---- storage ---------------------------------------------------------------------------------------------
 
+std::unique_ptr<Stopwatch> Backend::stopwatch() {
+  struct HostStopwatch final : Stopwatch {
+    const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+    std::chrono::nanoseconds elapsed() override { return std::chrono::steady_clock::now() - start; }
+  };
+  return std::make_unique<HostStopwatch>();
+}
+
 void destroy(Storage* storage) noexcept { storage->owner->deallocate(storage); }
 
 StoragePtr allocate_storage(Device device, Index bytes) {

@@ -154,7 +154,7 @@ Outputs Debug::traced(Call& call) {
   const Place place = place_of_performer();
   const std::string scopes = text_of(place);
   const std::string left = std::string(static_cast<std::size_t>(2 * place.depth), ' ') + left_side(call);
-  const auto start = Clock::now();
+  const auto stopwatch = options_.time ? stopwatch_of(call) : nullptr;
   Outputs outputs;
   try {
     outputs = perform(std::move(call));
@@ -162,7 +162,7 @@ Outputs Debug::traced(Call& call) {
     write_line(options_.out, left + "throws" + scopes);
     throw;
   }
-  const auto duration = Clock::now() - start;
+  const Clock::duration duration = stopwatch ? stopwatch->elapsed() : Clock::duration();
   std::string line = left + notation(outputs) + scopes;
   if (const std::string details = details_of(outputs, duration, options_); !details.empty())
     line = fmt::format("{:<{}}  {}", line, details_column, details);

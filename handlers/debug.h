@@ -43,7 +43,8 @@ struct DebugOptions {
   bool values = false;
   /// What the outputs' elements take in memory, of all lanes; repetitions of a broadcast are counted once, views as what they show.
   bool bytes = false;
-  /// How long the operation took below this handler, other debugs there included; on a GPU: until it was issued.
+  /// How long the operation took below this handler, other debugs there included; on a GPU: how long the device was at
+  /// it, by events, for which it is waited.
   bool time = false;
   /// Throw TransformError at the first operation that yields a NaN, forward or backward: it names the operation, which of its
   /// operands had a NaN before, and the transforms around. Reads the device; operations keep their operands' buffers.

@@ -23,7 +23,8 @@ std::string notation(const Tensor& x) {
   constexpr const char* names[dtype_count] = {"bool", "u8", "u32", "i32", "i64", "f32", "f64"};
   if (!x.defined()) return "undefined";
   const NamePtr label = label_of(x.node());
-  return (label ? label->text + ":" : "") + names[static_cast<int>(x.dtype())] + x.shape().str();
+  return (label ? label->text + ":" : "") + names[static_cast<int>(x.dtype())] + x.shape().str() +
+         (x.device() == cpu ? "" : "@" + x.device().str());
 }
 
 std::string notation(std::span<const Tensor> xs) {
@@ -33,6 +34,20 @@ std::string notation(std::span<const Tensor> xs) {
 }
 
 std::string attributes_of(const Call& call) { return call.attributes() ? call.attributes()->str() : ""; }
+
+namespace {
+
+Device device_of(const Call& call) {
+  if (call.op().id == OpId::to)
+    if (const Device device = call.as<TransferAttributes>().device; device != cpu) return device;
+  for (const Tensor& input : call.inputs())
+    if (input.device() != cpu) return input.device();
+  return call.inputs().empty() && !call.op().carries_functions ? call.as<PlacedAttributes>().device : cpu;
+}
+
+}  // namespace
+
+std::unique_ptr<Stopwatch> stopwatch_of(const Call& call) { return backend_of(device_of(call)).stopwatch(); }
 
 std::string in_units(Clock::duration duration) {
   const double ns = std::chrono::duration<double, std::nano>(duration).count();

@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include <stave/core/backend.h>
 #include <stave/core/op.h>
 
 namespace stave_detail {
@@ -21,11 +23,13 @@ struct Place {
 };
 Place place_of_performer();
 
-/// "w:f32[64,8]": the label, if it has one, the dtype and the shape.
+/// "w:f32[64,8]@cuda:0": the label, if it has one, the dtype, the shape, and the device, if it is not the CPU.
 std::string notation(const Tensor& x);
 std::string notation(std::span<const Tensor> xs);
 /// "axes=[0] keepdims"; "" if there are none.
 std::string attributes_of(const Call& call);
+/// Begins to measure what the call's device will spend: of several, that of the one which is not the CPU.
+std::unique_ptr<Stopwatch> stopwatch_of(const Call& call);
 /// "1.23 us"
 std::string in_units(Clock::duration duration);
 /// "1.5 KiB"

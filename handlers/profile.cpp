@@ -33,9 +33,9 @@ Row row(std::string name, const Profile::Totals& part, const Profile::Totals& to
 Outputs Profile::handle(Call& call) {
   const Op& op = call.op();
   const Place place = place_of_performer();
-  const auto start = Clock::now();
+  const auto stopwatch = stopwatch_of(call);
   Outputs outputs = perform(std::move(call));
-  const auto time = Clock::now() - start;
+  const Clock::duration time = stopwatch->elapsed();
   add(op, place.scopes, {1, time, bytes_of(outputs)});
   return outputs;
 }

@@ -15,8 +15,12 @@
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/core/ops/transfer.h>
 #include <stave/handlers/grad.h>
+#include <stave/handlers/profile.h>
 #include <stave/handlers/vmap.h>
+
+#include "separate_backend.h"
 
 namespace {
 
@@ -63,6 +67,24 @@ TEST(Debug, ShowsOneLineAnOperation) {
             }),
             "matmul f32[2,3], f32[3,4] -> f32[2,4]\n"
             "sin f32[2,4] -> f32[2,4]\n");
+}
+
+TEST(Debug, ShowsDevicesAndTheirTime) {
+  stave_test::SeparateBackend backend(3);
+  const auto there_and_back = [](const Tensor& from) { return to(sin(to(from, cuda(3))), cpu); };
+  const Tensor x = zeros({2});
+  EXPECT_EQ(trace([&] { return there_and_back(x); }),
+            "to cuda:3 f32[2] -> f32[2]@cuda:3\n"
+            "sin f32[2]@cuda:3 -> f32[2]@cuda:3\n"
+            "to cpu f32[2]@cuda:3 -> f32[2]\n");
+  EXPECT_THAT(trace([&] { return ones({2}, float32, cuda(3)); }, {.time = true}),
+              MatchesRegex("full .* -> f32.2.@cuda:3 +1 s\n"));
+  std::ostringstream inside;
+  vmap(debug([](const Tensor& lane) { return sin(lane); }, {.out = &inside, .time = true}))(to(zeros({2, 3}), cuda(3)));
+  EXPECT_THAT(inside.str(), MatchesRegex("sin f32.3.@cuda:3 -> f32.3.@cuda:3 +1 s\n"));
+  Profile profile;
+  with(profile, [&] { return there_and_back(x); });
+  EXPECT_EQ(profile.operation("sin").time, std::chrono::seconds(1));
 }
 
 TEST(Debug, ShowsAttributes) {

@@ -111,6 +111,7 @@ bool CudaBackend::copy_from(stave::Backend& other, void* to, const void* from, s
   return device;
 }
 
+std::unique_ptr<stave::Stopwatch> CudaBackend::stopwatch() { return runtime_.stopwatch(); }
 void CudaBackend::synchronize() { runtime_.synchronize(); }
 stave::MemoryStats CudaBackend::memory_stats() const { return runtime_.memory().stats(); }
 void CudaBackend::reset_peak_memory() { runtime_.memory().reset_peak(); }

@@ -218,6 +218,39 @@ void DeviceRuntime::synchronize() {
   faults_.raise();
 }
 
+namespace {
+
+class EventStopwatch final : public stave::Stopwatch {
+ public:
+  EventStopwatch(int index, cudaStream_t stream) : index_(index), stream_(stream) {
+    const CurrentDevice current(index_);
+    for (cudaEvent_t& event : events_) check(cudaEventCreate(&event), "cudaEventCreate");
+    check(cudaEventRecord(events_[0], stream_), "cudaEventRecord");
+  }
+  ~EventStopwatch() override {
+    for (cudaEvent_t event : events_) cudaEventDestroy(event);
+  }
+  std::chrono::nanoseconds elapsed() override {
+    const CurrentDevice current(index_);
+    check(cudaEventRecord(events_[1], stream_), "cudaEventRecord");
+    check(cudaEventSynchronize(events_[1]), "measuring time");
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]), "cudaEventElapsedTime");
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<float, std::milli>(milliseconds));
+  }
+
+ private:
+  const int index_;
+  const cudaStream_t stream_;
+  cudaEvent_t events_[2] = {};
+};
+
+}  // namespace
+
+std::unique_ptr<stave::Stopwatch> DeviceRuntime::stopwatch() {
+  return std::make_unique<EventStopwatch>(index_, stream_);
+}
+
 // ---- all devices -------------------------------------------------------------------------------------------
 
 namespace {

@@ -10,11 +10,13 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <memory>
 #include <mutex>
 #include <string>
 
 #include <stave/backends/cuda/faults.h>
 #include <stave/backends/cuda/memory_cache.h>
+#include <stave/core/backend.h>
 
 namespace stave_cuda {
 
@@ -71,6 +73,8 @@ class DeviceRuntime {
   /// From memory of another device, in the order of both streams.
   void copy_from(DeviceRuntime& other, void* to, const void* from, std::size_t bytes);
   void synchronize();
+  /// By events on the stream.
+  std::unique_ptr<stave::Stopwatch> stopwatch();
 
  private:
   // A pinned buffer that a transfer goes through: reused when the event says that it is through.

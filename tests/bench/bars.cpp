@@ -2,7 +2,7 @@
 //
 //   stave_bars FILTER FILE...          prints the median of each benchmark that the bars need, then one line for each bar:
 //                                        bar NAME MEASURED LIMIT holds|short
-//                                        bar NAME - LIMIT skipped           (a peer was not there, or there is no limit)
+//                                        bar NAME - LIMIT skipped           (a peer or a GPU was not there, or there is no limit)
 //   stave_bars --needs FILTER          prints a regular expression that matches these benchmarks' names
 //
 // FILTER is a regular expression, of which a bar's name contains a match. The files are JSON of Google Benchmark's layout,
@@ -35,7 +35,8 @@ struct Bar {
   const char* name;
   Side side;
   double limit;
-  std::vector<std::string> benchmarks;  // those of peers begin with "torch_" and may be missing
+  std::vector<std::string>
+      benchmarks;  // those of peers begin with "torch_", those on a GPU with "gpu_"; both may be missing
   double (*measured)(Times t);
 };
 
@@ -62,6 +63,8 @@ std::vector<Bar> all_bars() {
   const auto bandwidth_of_add = [](Times t) {  // add moves three arrays while a copy moves two
     return (3 / t[0]) / (2 / fastest(t.subspan(1)));
   };
+  const auto inverse_ratio = [](Times t) { return t[1] / t[0]; };
+  const auto half_a_copy = [](Times t) { return t[1] / t[0] / 2; };  // a copy reads, and writes as much
   const auto least_product_speed = [](Times t) { return std::min(t[1] / t[0], fastest(t.subspan(3)) / t[2]); };
   const auto worse_of_two = [](Times t) { return std::max(t[0] / t[1], t[2] / t[3]); };
   return {
@@ -114,6 +117,23 @@ std::vector<Bar> all_bars() {
        0.1,
        {"plain", "torch_scalar_eager", "grad_chain", "torch_scalar_grad"},
        worse_of_two},
+      // gpu.cpp: skipped without a device. The first one's further medians are printed, and nothing is asked of them.
+      {"gpu_host_op_ns", at_most, 3000, {"gpu_host_op", "gpu_host_grad", "gpu_host_vmap", "gpu_host_vmap_grad"}, first},
+      {"gpu_add_vs_copy", at_least, 0.9, {"gpu_add_large", "gpu_copy"}, [](Times t) { return 1.5 * t[1] / t[0]; }},
+      {"gpu_broadcast_vs_copy", at_least, 0.9, {"gpu_broadcast_large", "gpu_copy"}, inverse_ratio},
+      {"gpu_sum_full_vs_copy", at_least, 0.9, {"gpu_sum_full", "gpu_copy"}, half_a_copy},
+      {"gpu_sum_inner_vs_copy", at_least, 0.9, {"gpu_sum_inner", "gpu_copy"}, half_a_copy},
+      {"gpu_sum_outer_vs_copy", at_least, 0.9, {"gpu_sum_outer", "gpu_copy"}, half_a_copy},
+      {"gpu_softmax_vs_copy", at_least, 0.8, {"gpu_softmax", "gpu_copy"}, inverse_ratio},
+      {"gpu_matmul_vs_cublaslt", at_least, 0.97, {"gpu_matmul", "gpu_cublaslt"}, inverse_ratio},
+      {"gpu_matmul_tf32_vs_cublaslt", at_least, 0.97, {"gpu_matmul_tf32", "gpu_cublaslt_tf32"}, inverse_ratio},
+      {"gpu_mlp_step_vs_torch", at_most, 1.0, {"gpu_mlp_step", "torch_gpu_mlp_step"}, ratio},
+      {"gpu_per_example_vs_torch", at_most, 1.0, {"gpu_per_example", "torch_gpu_per_example"}, ratio},
+      {"gpu_scalar_chain_vs_torch",
+       at_most,
+       1.0,
+       {"gpu_scalar_chain", "torch_gpu_scalar_eager", "gpu_scalar_chain_grad", "torch_gpu_scalar_grad"},
+       worse_of_two},
   };
 }
 
@@ -150,8 +170,10 @@ std::optional<std::string> member(std::string_view line, const std::string& key)
   return std::string(line);
 }
 
-/// Without what UseRealTime() appends.
-std::string plain_name(const std::string& name) { return name.substr(0, name.find("/real_time")); }
+/// Without what UseRealTime() and UseManualTime() append.
+std::string plain_name(const std::string& name) {
+  return name.substr(0, std::min(name.find("/real_time"), name.find("/manual_time")));
+}
 
 void read_samples(const std::string& path, Samples& samples) {
   std::ifstream file(path);
@@ -182,16 +204,19 @@ double median(std::vector<double> values) {
 
 // ---- judging ---------------------------------------------------------------------------------------------------
 
-bool is_peer(const std::string& benchmark) { return benchmark.starts_with("torch_"); }
+/// Those of a peer, or of a device, that may not be there.
+bool may_be_missing(const std::string& benchmark) {
+  return benchmark.starts_with("torch_") || benchmark.starts_with("gpu_");
+}
 
-/// The medians of a bar's benchmarks; nothing if a peer's is missing.
+/// The medians of a bar's benchmarks; nothing if one that may be is missing.
 std::optional<std::vector<double>> times_of(const Bar& bar, const Samples& samples) {
   std::vector<double> times;
   bool complete = true;
   for (const std::string& name : bar.benchmarks) {
     const auto found = samples.find(name);
     if (found != samples.end()) times.push_back(median(found->second));
-    else if (is_peer(name)) complete = false;
+    else if (may_be_missing(name)) complete = false;
     else throw std::runtime_error("there is no sample of " + name + ", which " + bar.name + " needs");
   }
   if (!complete) return std::nullopt;
@@ -225,7 +250,7 @@ int judge_all(std::span<const Bar> bars, std::span<char* const> files) {
 int print_needs(std::span<const Bar> bars) {
   std::string pattern;
   for (const std::string& name : benchmarks_of(bars)) pattern += (pattern.empty() ? "" : "|") + name;
-  std::printf("^(%s)(/real_time)?$\n", pattern.c_str());
+  std::printf("^(%s)(/real_time|/manual_time)?$\n", pattern.c_str());
   return 0;
 }
 

@@ -88,6 +88,44 @@ def scalar_grad():
     return lambda: torch.autograd.grad(scalar_chain(x), x)[0]
 
 
+# ---- on a GPU --------------------------------------------------------------------------------------------------
+
+def on_gpu(program):
+    """The program with its tensors on the GPU; each run waits for it."""
+    def make():
+        torch.set_default_device("cuda")
+        global FACTOR
+        on_cpu, FACTOR = FACTOR, FACTOR.cuda()
+        try:
+            function = program()
+        finally:
+            torch.set_default_device("cpu")
+        factor, FACTOR = FACTOR, on_cpu
+
+        def run():
+            global FACTOR
+            FACTOR = factor
+            function()
+            torch.cuda.synchronize()
+            FACTOR = on_cpu
+        return run
+    return make
+
+
+def per_example():
+    weights = (scattered((784, 256), 0.2), scattered((256,), 0.2), scattered((256, 256), 0.2),
+               scattered((256,), 0.2), scattered((256, 10)), scattered((10,)))
+    pixels, labels = scattered((128, 784)), torch.arange(128) % 10
+
+    def loss(weights, pixels, label):
+        w1, b1, w2, b2, w3, b3 = weights
+        h2 = torch.relu(torch.relu(pixels @ w1 + b1) @ w2 + b2)
+        return F.cross_entropy(h2 @ w3 + b3, label)
+
+    gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
+    return lambda: gradients(weights, pixels, labels)
+
+
 # name -> program, and the operations to which its time is divided
 PROGRAMS = {
     "torch_mlp_step": (mlp_step, 1),
@@ -96,6 +134,14 @@ PROGRAMS = {
     "torch_scalar_eager": (scalar_eager, SCALAR_LENGTH),
     "torch_scalar_grad": (scalar_grad, SCALAR_LENGTH),
 }
+
+if torch.cuda.is_available():
+    PROGRAMS |= {
+        "torch_gpu_mlp_step": (on_gpu(mlp_step), 1),
+        "torch_gpu_per_example": (on_gpu(per_example), 1),
+        "torch_gpu_scalar_eager": (on_gpu(scalar_eager), SCALAR_LENGTH),
+        "torch_gpu_scalar_grad": (on_gpu(scalar_grad), SCALAR_LENGTH),
+    }
 
 
 # ---- timing ----------------------------------------------------------------------------------------------------

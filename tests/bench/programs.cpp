@@ -1,54 +1,14 @@
-// Programs of many operations: a step of training, gradients of each example, and a chain of elementwise operations.
-// peers.py has the same ones, and the same numbers that they must give.
+// Programs of many operations (programs.h) on the CPU; gradients of each example also beside those batched by hand.
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
-#include "bench.h"
+#include "programs.h"
 
 namespace {
 
 using namespace stave_bench;
 
-// ---- a network of 784-256-256-10 -------------------------------------------------------------------------------
-
-struct Mlp {
-  Tensor w1, b1, w2, b2, w3, b3;
-};
-Mlp make_mlp() {
-  return {scattered({784, 256}, 0.2), scattered({256}, 0.2), scattered({256, 256}, 0.2),
-          scattered({256}, 0.2),      scattered({256, 10}),  scattered({10})};
-}
-
-constexpr Index batch = 128;
-Tensor make_pixels() { return scattered({batch, 784}); }
-Tensor make_labels() { return one_hot(arange(batch) % 10, 10); }
-
-Tensor logits(const Mlp& mlp, const Tensor& pixels) {
-  const Tensor h1 = relu(matmul(pixels, mlp.w1) + mlp.b1);
-  const Tensor h2 = relu(matmul(h1, mlp.w2) + mlp.b2);
-  return matmul(h2, mlp.w3) + mlp.b3;
-}
-
-/// Cross entropy of one example, or the mean of a batch's.
-Tensor loss(const Mlp& mlp, const Tensor& pixels, const Tensor& labels) {
-  const Tensor z = logits(mlp, pixels);
-  return mean(logsumexp(z, -1) - sum(labels * z, -1));
-}
-
-// By NumPy in float64, to six digits.
-constexpr double mlp_loss = 2.39380, mlp_gradient_norm = 1.62219;
-bool near(double a, double b) { return std::abs(a - b) <= 1e-4 * std::abs(b); }
-
-void mlp_step(benchmark::State& state) {
-  const Mlp mlp = make_mlp();
-  const Tensor pixels = make_pixels(), labels = make_labels();
-  const auto step = value_and_grad(loss);
-  const auto [value, gradient] = step(mlp, pixels, labels);
-  if (!near(value.item<double>(), mlp_loss) || !near(global_norm(gradient).item<double>(), mlp_gradient_norm))
-    return state.SkipWithError("another loss or gradient than NumPy's");
-  measure(state, [&] { return step(mlp, pixels, labels); });
-}
+void mlp_step(benchmark::State& state) { measure_mlp_step(state); }
 
 // ---- gradients of each example ---------------------------------------------------------------------------------
 
@@ -69,39 +29,25 @@ Mlp gradients_by_hand(const Mlp& mlp, const Tensor& pixels, const Tensor& labels
   return {outer_products(pixels, h1_ct), h1_ct, outer_products(h1, h2_ct), h2_ct, outer_products(h2, z_ct), z_ct};
 }
 
-const auto gradients_by_vmap = vmap(grad(loss), {.in_axes = {unmapped, 0, 0}});
-
 bool agree(const Mlp& a, const Mlp& b) {
   const std::vector<Tensor> as = tree_leaves(a), bs = tree_leaves(b);
   return std::equal(as.begin(), as.end(), bs.begin(),
                     [](const Tensor& x, const Tensor& y) { return allclose(x, y, 1e-3, 1e-5); });
 }
 
-template <class F>
-void per_example(benchmark::State& state, const F& gradients) {
-  const Mlp mlp = make_mlp();
-  const Tensor pixels = make_pixels(), labels = make_labels();
-  measure(state, [&] { return gradients(mlp, pixels, labels); });
-}
-void per_example_vmap(benchmark::State& state) { per_example(state, gradients_by_vmap); }
+void per_example_vmap(benchmark::State& state) { measure_per_example(state, gradients_by_vmap); }
 void per_example_hand(benchmark::State& state) {
   const Mlp mlp = make_mlp();
   const Tensor pixels = make_pixels(), labels = make_labels();
   if (!agree(gradients_by_hand(mlp, pixels, labels), gradients_by_vmap(mlp, pixels, labels)))
     return state.SkipWithError("the gradients by hand are not those of vmap(grad)");
-  per_example(state, gradients_by_hand);
+  measure_per_example(state, gradients_by_hand);
 }
 
 // ---- elementwise operations ------------------------------------------------------------------------------------
 
 constexpr Index count = Index{1} << 20;
 constexpr double elementwise_value = 869177, elementwise_gradient_norm = 5587.85;  // by NumPy in float64
-
-Tensor elementwise_chain(const Tensor& x) {
-  Tensor y = x;
-  for (int i = 0; i < 10; ++i) y = sin(y) * x + y;
-  return sum(y);
-}
 
 void elementwise_eager(benchmark::State& state) {
   const Tensor x = scattered({count});
