@@ -23,6 +23,8 @@ namespace stave_cuda {
 /// Threads of a block.
 inline constexpr unsigned block_bits = 8, block_threads = 1u << block_bits;
 
+STAVE_BOTH inline Index least_of(Index a, Index b) { return a < b ? a : b; }
+
 /// One block, executed on the host.
 struct HostBlock {
   std::int64_t index_ = 0, count_ = 1;
