@@ -4,7 +4,6 @@
 #include <cmath>
 #include <memory>
 
-#include <stave/backends/cuda/reduce_plan.h>
 #include <stave/backends/cuda/kernels/scan.cuh>
 #include "strided.h"
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <stave/backends/cuda/kernels/scan_kernels.h>
-#include <stave/backends/cuda/reduce_plan.h>
 #include <stave/backends/cuda/kernels/scan.cuh>
 
 namespace stave_cuda {
