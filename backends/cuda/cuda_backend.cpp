@@ -5,7 +5,15 @@
 #include <memory>
 #include <mutex>
 
+#include <stave/backends/cuda/elementwise.h>
+#include <stave/backends/cuda/index.h>
+#include <stave/backends/cuda/layout.h>
+#include <stave/backends/cuda/matmul.h>
+#include <stave/backends/cuda/random.h>
+#include <stave/backends/cuda/reduce.h>
 #include <stave/backends/cuda/runtime.h>
+#include <stave/backends/cuda/scan.h>
+#include <stave/backends/cuda/sort.h>
 #include <stave/core/fail.h>
 #include <stave/core/pool.h>
 
@@ -18,14 +26,79 @@ namespace {
 
 // ---- drivers -----------------------------------------------------------------------------------------------
 
-using Table = std::array<Driver, static_cast<std::size_t>(stave::op_count)>;
-
-constexpr Table make_table() {
-  Table table{};
-  return table;
+template <class A>
+const A& as(const Attributes* attributes) {
+  return *static_cast<const A*>(attributes);
 }
 
-constexpr Table drivers = make_table();
+using Inputs = std::span<const View>;
+
+// What a driver needs of a call, for each operation. Every lambda has Driver's parameters.
+#define STAVE_DRIVER(...)                                                                           \
+  [](const Launch& launch, [[maybe_unused]] OpId op, [[maybe_unused]] const Attributes* attributes, \
+     [[maybe_unused]] Inputs in, const View& out) { __VA_ARGS__; }
+
+class Table {
+ public:
+  constexpr Driver operator[](OpId op) const { return drivers_[static_cast<std::size_t>(op)]; }
+
+  constexpr Table() {
+    elementwise();
+    layout();
+    reductions();
+    indexing();
+  }
+
+ private:
+  constexpr void set(std::initializer_list<OpId> ops, Driver driver) {
+    for (OpId op : ops) drivers_[static_cast<std::size_t>(op)] = driver;
+  }
+  constexpr void elementwise() {
+#define X(name) OpId::name,
+    set({STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)}, STAVE_DRIVER(run_elementwise(launch, op, in, out)));
+#undef X
+    set({OpId::where}, STAVE_DRIVER(run_where(launch, in[0], in[1], in[2], out)));
+    set({OpId::astype}, STAVE_DRIVER(run_astype(launch, in[0], out)));
+  }
+  constexpr void layout() {
+    set({OpId::full}, STAVE_DRIVER(run_full(launch, as<stave::FullAttributes>(attributes), out)));
+    set({OpId::iota}, STAVE_DRIVER(run_iota(launch, as<stave::IotaAttributes>(attributes), out)));
+    set({OpId::copy, OpId::stop_gradient, OpId::reshape}, STAVE_DRIVER(run_copy(launch, in[0], out)));
+    set({OpId::pad}, STAVE_DRIVER(run_pad(launch, as<stave::PadAttributes>(attributes), in[0], out)));
+    set({OpId::concat}, STAVE_DRIVER(run_concat(launch, as<stave::AxisAttributes>(attributes).axis, in, out)));
+  }
+  constexpr void reductions() {
+    set({OpId::sum, OpId::prod, OpId::max, OpId::min, OpId::all, OpId::any},
+        STAVE_DRIVER(run_reduce(launch, op, as<stave::ReduceAttributes>(attributes).axes, in[0], out)));
+    set({OpId::argmax, OpId::argmin},
+        STAVE_DRIVER(run_arg_reduce(launch, op, as<stave::ReduceAttributes>(attributes).axes, in[0], out)));
+    set({OpId::cumulative_sum, OpId::cumulative_prod, OpId::linear_recurrence},
+        STAVE_DRIVER(run_scan(launch, op, as<stave::ScanAttributes>(attributes), in, out)));
+    set({OpId::sort}, STAVE_DRIVER(run_sort(launch, as<stave::SortAttributes>(attributes), in[0], out)));
+    set({OpId::argsort}, STAVE_DRIVER(run_argsort(launch, as<stave::SortAttributes>(attributes), in[0], out)));
+    set({OpId::matmul}, STAVE_DRIVER(run_matmul(launch, in[0], in[1], out)));
+  }
+  constexpr void indexing() {
+    set({OpId::gather}, STAVE_DRIVER(run_gather(launch, as<stave::GatherAttributes>(attributes), in[0], in[1], out)));
+    set({OpId::scatter_add},
+        STAVE_DRIVER(run_scatter_add(launch, as<stave::GatherAttributes>(attributes), in[0], in[1], in[2], out)));
+    set({OpId::dynamic_slice},
+        STAVE_DRIVER(run_dynamic_slice(launch, as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], out)));
+    set({OpId::dynamic_update_slice},
+        STAVE_DRIVER(
+            run_dynamic_update_slice(launch, as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], in[2], out)));
+    set({OpId::fold_in}, STAVE_DRIVER(run_fold_in(launch, in[0], in[1], out)));
+    set({OpId::random_bits}, STAVE_DRIVER(run_random_bits(launch, in[0], out)));
+    set({OpId::random_uniform},
+        STAVE_DRIVER(run_random_uniform(launch, as<stave::UniformAttributes>(attributes), in[0], out)));
+    set({OpId::random_permutation}, STAVE_DRIVER(run_random_permutation(launch, in[0], out)));
+  }
+
+  std::array<Driver, static_cast<std::size_t>(stave::op_count)> drivers_{};
+};
+#undef STAVE_DRIVER
+
+constexpr Table drivers;
 
 constexpr const char* names[] = {
 #define X(name) #name,
@@ -71,7 +144,7 @@ bool takes_indices(OpId op) {
 
 }  // namespace
 
-Driver driver_of(OpId op) { return drivers[static_cast<std::size_t>(op)]; }
+Driver driver_of(OpId op) { return drivers[op]; }
 
 CudaBackend::CudaBackend(int index) : runtime_(runtime_of(index)) {}
 

@@ -16,7 +16,6 @@ constexpr Index enough_tasks = 512;           // with these all multiprocessors 
 constexpr Index most_tasks = 2048;            // where outputs are split: several for each block, for balance
 constexpr Index least_units_per_thread = 16;  // of a part
 constexpr unsigned line_bits = 5;             // the logarithm of how many threads read one line of memory together
-constexpr int blocks_per_multiprocessor = 8;
 
 struct SortedAxis {
   Index length, in, out, position;
@@ -169,9 +168,5 @@ std::uint64_t extreme_mask(stave::OpId op, stave::Dtype dtype) {
 }
 
 unsigned merge_lane_bits(Index parts) { return bits_for(parts, block_bits); }
-
-std::int64_t grid_size(std::int64_t tasks, int multiprocessors) {
-  return std::min<std::int64_t>(tasks, std::int64_t{multiprocessors} * blocks_per_multiprocessor);
-}
 
 }  // namespace stave_cuda

@@ -81,7 +81,4 @@ std::uint64_t extreme_mask(stave::OpId op, stave::Dtype dtype);
 /// Threads that merge the parts of one output: the logarithm.
 unsigned merge_lane_bits(Index parts);
 
-/// Blocks to launch for so many tasks: as many as run at once, or fewer.
-std::int64_t grid_size(std::int64_t tasks, int multiprocessors);
-
 }  // namespace stave_cuda

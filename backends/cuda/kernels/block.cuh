@@ -23,6 +23,15 @@ namespace stave_cuda {
 /// Threads of a block.
 inline constexpr unsigned block_bits = 8, block_threads = 1u << block_bits;
 
+/// Blocks to launch for so many tasks: as many as run at once, or fewer. Bodies go on from task to task.
+inline std::int64_t grid_size(std::int64_t tasks, int multiprocessors) {
+  constexpr std::int64_t blocks_per_multiprocessor = 2048 / block_threads;
+  const std::int64_t most = multiprocessors * blocks_per_multiprocessor;
+  return tasks < most ? tasks : most;
+}
+
+STAVE_BOTH inline Index least_of(Index a, Index b) { return a < b ? a : b; }
+
 /// One block, executed on the host.
 struct HostBlock {
   std::int64_t index_ = 0, count_ = 1;

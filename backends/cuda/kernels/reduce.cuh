@@ -6,8 +6,6 @@
 
 namespace stave_cuda {
 
-STAVE_BOTH inline Index least_of(Index a, Index b) { return a < b ? a : b; }
-
 // ---- what one thread folds ---------------------------------------------------------------------------------
 
 /// 16 bytes of elements, read at once.

@@ -1,0 +1,249 @@
+// The kernels of all scans, as bodies that run on the device and on the host: see scan_plan.h.
+#pragma once
+
+#include <stave/backends/cuda/scan_plan.h>
+#include <stave/backends/cuda/kernels/block.cuh>
+#include <stave/backends/cuda/kernels/scan_steps.cuh>
+
+namespace stave_cuda {
+
+/// One row: where its elements are.
+template <class Step>
+struct ScanRow {
+  using T = typename Step::Element;
+  const T *x, *y;
+  T* out;
+  Index x_step, y_step, out_step;
+
+  STAVE_BOTH ScanRow(const ScanArgs& args, Index row)
+      : x_step(args.step[0]), y_step(args.step[1]), out_step(args.step[2]) {
+    const Offsets<3> at = args.rows(static_cast<std::uint64_t>(row));
+    x = static_cast<const T*>(args.in[0]) + at[0];
+    y = static_cast<const T*>(args.in[1]) + at[1];
+    out = static_cast<T*>(args.out) + at[2];
+  }
+  STAVE_BOTH T first(Index i) const { return x[i * x_step]; }
+  STAVE_BOTH T second(Index i) const { return Step::inputs == 2 ? y[i * y_step] : T(0); }
+};
+
+// ---- one thread a row --------------------------------------------------------------------------------------
+
+template <class Step>
+STAVE_BOTH typename Step::Map summary_of(const ScanRow<Step>& row, Index first, Index last) {
+  typename Step::Map map = Step::identity();
+  for (Index i = first; i < last; ++i) map = Step::then(map, Step::of(row.first(i), row.second(i)));
+  return map;
+}
+
+template <class Step, bool write>
+STAVE_BOTH typename Step::State walk(const ScanRow<Step>& row, Index first, Index last, typename Step::State state) {
+  for (Index i = first; i < last; ++i) {
+    state = Step::next(state, row.first(i), row.second(i));
+    if (write) row.out[i * row.out_step] = Step::value(state);
+  }
+  return state;
+}
+
+template <class Step>
+STAVE_BOTH void carry_over_parts(const ScanArgs& args, Index row_index) {
+  const ScanRow<Step> row(args, row_index);
+  typename Step::State state = Step::start();
+  for (Index part = 0; part < args.parts; ++part) {
+    const Index at = part * args.row_count + row_index, first = part * args.per_part;
+    static_cast<typename Step::State*>(args.carries)[at] = state;
+    const typename Step::Map map = static_cast<const typename Step::Map*>(args.summaries)[at];
+    state = Step::fits(map, state) ? Step::apply(state, map)
+                                   : walk<Step, false>(row, first, least_of(first + args.per_part, args.length), state);
+  }
+}
+
+template <class Step, class Block>
+STAVE_BOTH void scan_rows_body(const Block& block, const ScanArgs& args, ScanStage stage) {
+  const Index parts = stage == ScanStage::carries ? 1 : args.parts, tasks = args.row_count * parts;
+  STAVE_UNROLL(1)
+  for (Index first_task = block.index() * block_threads; first_task < tasks;
+       first_task += block.count() * block_threads)
+    block.for_threads([&](unsigned t) {
+      const Index task = first_task + t;
+      if (task >= tasks) return;
+      if (stage == ScanStage::carries) return carry_over_parts<Step>(args, task);
+      const Index part = parts == 1 ? 0 : task / args.row_count, row_index = task - part * args.row_count;
+      const ScanRow<Step> row(args, row_index);
+      const Index first = part * args.per_part, last = least_of(first + args.per_part, args.length);
+      if (stage == ScanStage::summaries) {
+        static_cast<typename Step::Map*>(args.summaries)[task] = summary_of(row, first, last);
+      } else {
+        walk<Step, true>(row, first, last,
+                         parts == 1 ? Step::start() : static_cast<const typename Step::State*>(args.carries)[task]);
+      }
+    });
+}
+
+// ---- one block a row, tile by tile -------------------------------------------------------------------------
+
+template <class Step>
+struct ScanShared {
+  using T = typename Step::Element;
+  static constexpr unsigned items = sizeof(T) * Step::inputs >= 16 ? 4 : 8;  // of a thread, side by side
+  static constexpr unsigned tile = items * block_threads;
+  static_assert(scan_part % tile == 0);
+
+  T x[tile + block_threads], y[Step::inputs == 2 ? tile + block_threads : 1];
+  typename Step::Map maps[2][block_threads];  // of the items of threads, then of all up to them
+  typename Step::Map part_summaries[block_threads];
+  typename Step::Map total;
+  typename Step::State carry, next_carry;
+  bool serial;
+  unsigned fitting;
+
+  /// Threads read `items` apart: without gaps all from the same banks.
+  STAVE_BOTH static unsigned place(unsigned i) { return i + i / items; }
+  STAVE_BOTH T second(unsigned i) const { return Step::inputs == 2 ? y[place(i)] : T(0); }
+};
+
+/// Reads `count` elements from `first` on, and leaves in maps[0][t] what the items of all threads up to t do.
+template <class Step, class Block>
+STAVE_BOTH void read_tile(const Block& block, const ScanRow<Step>& row, Index first, unsigned count,
+                          ScanShared<Step>& shared) {
+  constexpr unsigned items = ScanShared<Step>::items;
+  block.for_threads([&](unsigned t) {
+    if (t == 0) shared.serial = false;
+    STAVE_UNROLL(items)
+    for (unsigned k = 0; k < items; ++k) {
+      const unsigned i = t + k * block_threads;
+      if (i >= count) continue;
+      shared.x[shared.place(i)] = row.first(first + i);
+      if (Step::inputs == 2) shared.y[shared.place(i)] = row.second(first + i);
+    }
+  });
+  block.for_threads([&](unsigned t) {
+    typename Step::Map map = Step::identity();
+    for (unsigned i = t * items; i < (t + 1) * items && i < count; ++i)
+      map = Step::then(map, Step::of(shared.x[shared.place(i)], shared.second(i)));
+    shared.maps[0][t] = map;
+  });
+  // Hillis and Steele, "Data parallel algorithms", 1986: after each pass a map stands for twice as many threads.
+  unsigned from = 0;
+  STAVE_UNROLL(1)
+  for (unsigned distance = 1; distance < block_threads; distance *= 2, from ^= 1)
+    block.for_threads([&](unsigned t) {
+      const auto* maps = shared.maps[from];
+      shared.maps[from ^ 1][t] = t >= distance ? Step::then(maps[t - distance], maps[t]) : maps[t];
+    });
+  static_assert(block_bits % 2 == 0, "an even number of passes ends where it began");
+}
+
+/// From shared.carry through a tile; the new carry, and if `write` the output.
+template <class Step, class Block>
+STAVE_BOTH void scan_tile(const Block& block, const ScanRow<Step>& row, Index first, unsigned count, bool write,
+                          ScanShared<Step>& shared) {
+  constexpr unsigned items = ScanShared<Step>::items;
+  read_tile(block, row, first, count, shared);
+  block.for_threads([&](unsigned t) {
+    if (!Step::fits(shared.maps[0][t], shared.carry)) shared.serial = true;
+  });
+  block.for_threads([&](unsigned t) {
+    if (shared.serial && t != 0) return;
+    const bool at_carry = t == 0;
+    typename Step::State state = at_carry ? shared.carry : Step::apply(shared.carry, shared.maps[0][t - 1]);
+    const unsigned end = shared.serial ? count : (t + 1) * items;
+    for (unsigned i = t * items; i < end && i < count; ++i) {
+      state = Step::next(state, shared.x[shared.place(i)], shared.second(i));
+      shared.x[shared.place(i)] = Step::value(state);
+    }
+    if (shared.serial || t == block_threads - 1) shared.next_carry = state;
+  });
+  block.for_threads([&](unsigned t) {
+    if (t == 0) shared.carry = shared.next_carry;
+    STAVE_UNROLL(items)
+    for (unsigned k = 0; k < items; ++k) {
+      const unsigned i = t + k * block_threads;
+      if (write && i < count) row.out[(first + i) * row.out_step] = shared.x[shared.place(i)];
+    }
+  });
+}
+
+template <class Step, class Block>
+STAVE_BOTH void scan_part_by_tiles(const Block& block, const ScanArgs& args, const ScanRow<Step>& row, Index part,
+                                   bool write, ScanShared<Step>& shared) {
+  const Index begin = part * args.per_part, end = least_of(begin + args.per_part, args.length);
+  STAVE_UNROLL(1)
+  for (Index first = begin; first < end; first += ScanShared<Step>::tile)
+    scan_tile(block, row, first, static_cast<unsigned>(least_of(end - first, ScanShared<Step>::tile)), write, shared);
+}
+
+template <class Step, class Block>
+STAVE_BOTH void summarise_by_tiles(const Block& block, const ScanArgs& args, Index row_index, Index part,
+                                   ScanShared<Step>& shared) {
+  const ScanRow<Step> row(args, row_index);
+  const Index begin = part * args.per_part, end = least_of(begin + args.per_part, args.length);
+  STAVE_UNROLL(1)
+  for (Index first = begin; first < end; first += ScanShared<Step>::tile) {
+    read_tile(block, row, first, static_cast<unsigned>(least_of(end - first, ScanShared<Step>::tile)), shared);
+    block.for_threads([&](unsigned t) {
+      const typename Step::Map& map = shared.maps[0][block_threads - 1];
+      if (t == 0) shared.total = first == begin ? map : Step::then(shared.total, map);
+    });
+  }
+  block.for_threads([&](unsigned t) {
+    if (t == 0) static_cast<typename Step::Map*>(args.summaries)[part * args.row_count + row_index] = shared.total;
+  });
+}
+
+/// The states that enter the parts of a row: one thread applies summary after summary, and where one does not fit the block goes
+/// through that part.
+template <class Step, class Block>
+STAVE_BOTH void carry_by_tiles(const Block& block, const ScanArgs& args, Index row_index, ScanShared<Step>& shared) {
+  const ScanRow<Step> row(args, row_index);
+  auto* carries = static_cast<typename Step::State*>(args.carries) + row_index;
+  const auto* summaries = static_cast<const typename Step::Map*>(args.summaries) + row_index;
+  STAVE_UNROLL(1)
+  for (Index first = 0; first < args.parts; first += block_threads) {
+    const auto count = static_cast<unsigned>(least_of(args.parts - first, block_threads));
+    block.for_threads([&](unsigned t) {
+      if (t == 0 && first == 0) shared.carry = Step::start();
+      if (t < count) shared.part_summaries[t] = summaries[(first + t) * args.row_count];
+    });
+    unsigned part = 0;
+    while (part < count) {
+      block.for_threads([&](unsigned t) {
+        if (t != 0) return;
+        unsigned p = part;
+        for (; p < count; ++p) {
+          carries[(first + p) * args.row_count] = shared.carry;
+          if (!Step::fits(shared.part_summaries[p], shared.carry)) break;
+          shared.carry = Step::apply(shared.carry, shared.part_summaries[p]);
+        }
+        shared.fitting = p;
+      });
+      part = shared.fitting;
+      if (part == count) break;
+      scan_part_by_tiles(block, args, row, first + part, false, shared);
+      ++part;
+    }
+  }
+}
+
+template <class Step, class Block>
+STAVE_BOTH void scan_tiles_body(const Block& block, const ScanArgs& args, ScanStage stage, ScanShared<Step>& shared) {
+  const Index parts = stage == ScanStage::carries ? 1 : args.parts;
+  STAVE_UNROLL(1)
+  for (Index task = block.index(); task < args.row_count * parts; task += block.count()) {
+    const Index row_index = parts == 1 ? task : task / parts, part = parts == 1 ? 0 : task % parts;
+    if (stage == ScanStage::summaries) {
+      summarise_by_tiles(block, args, row_index, part, shared);
+    } else if (stage == ScanStage::carries) {
+      carry_by_tiles(block, args, row_index, shared);
+    } else {
+      block.for_threads([&](unsigned t) {
+        if (t == 0)
+          shared.carry =
+              parts == 1 ? Step::start()
+                         : static_cast<const typename Step::State*>(args.carries)[part * args.row_count + row_index];
+      });
+      scan_part_by_tiles(block, args, ScanRow<Step>(args, row_index), part, true, shared);
+    }
+  }
+}
+
+}  // namespace stave_cuda

@@ -1,0 +1,15 @@
+// The table of scans: what a file of kernels offers to the driver.
+#pragma once
+
+#include <stave/backends/cuda/scan_plan.h>
+
+namespace stave_cuda {
+
+using ScanLauncher = void (*)(const Launch& launch, const ScanPlan& plan);
+
+// Null for bool.
+ScanLauncher cumulative_sum(stave::Dtype dtype);
+ScanLauncher cumulative_prod(stave::Dtype dtype);
+ScanLauncher linear_recurrence(stave::Dtype dtype);
+
+}  // namespace stave_cuda

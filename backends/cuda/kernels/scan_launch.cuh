@@ -1,0 +1,58 @@
+// Kernels of scans and how they are launched; a file that includes this makes some of them.
+#pragma once
+
+#include <stave/backends/cuda/kernels/scan_kernels.h>
+#include <stave/backends/cuda/kernels/scan.cuh>
+
+namespace stave_cuda {
+
+template <class Step>
+__global__ void __launch_bounds__(block_threads)
+    scan_rows_kernel(const __grid_constant__ ScanArgs args, ScanStage stage) {
+  scan_rows_body<Step>(DeviceBlock(), args, stage);
+}
+
+template <class Step>
+__global__ void __launch_bounds__(block_threads)
+    scan_tiles_kernel(const __grid_constant__ ScanArgs args, ScanStage stage) {
+  __shared__ ScanShared<Step> shared;
+  scan_tiles_body<Step>(DeviceBlock(), args, stage, shared);
+}
+
+template <class Step>
+void launch_scan(const Launch& launch, const ScanPlan& plan) {
+  ScanArgs args = plan.on_device(launch);
+  const auto run = [&](ScanStage stage) {
+    const auto blocks = static_cast<unsigned>(grid_size(plan.tasks(stage), launch.multiprocessors));
+    if (args.tiles) scan_tiles_kernel<Step><<<blocks, block_threads, 0, launch.stream>>>(args, stage);
+    else scan_rows_kernel<Step><<<blocks, block_threads, 0, launch.stream>>>(args, stage);
+    check_launch("a scan");
+  };
+  if (const auto partials = static_cast<std::size_t>(plan.partials()); partials > 0) {
+    args.summaries = launch.scratch.allocate(partials * sizeof(typename Step::Map));
+    args.carries = launch.scratch.allocate(partials * sizeof(typename Step::State));
+    run(ScanStage::summaries);
+    run(ScanStage::carries);
+  }
+  run(ScanStage::scan);
+}
+
+template <template <class, class> class Step>
+ScanLauncher scan_of(stave::Dtype dtype) {
+  using stave::Dtype;
+  switch (dtype) {
+    case Dtype::uint8: return launch_scan<Step<std::uint8_t, std::uint32_t>>;
+    case Dtype::uint32:
+    case Dtype::int32: return launch_scan<Step<std::uint32_t, std::uint32_t>>;
+    case Dtype::int64: return launch_scan<Step<std::uint64_t, std::uint64_t>>;
+    case Dtype::float32: return launch_scan<Step<float, double>>;
+    case Dtype::float64:
+      if constexpr (std::is_same_v<Step<double, double>, RunningSum<double, double>>)
+        return launch_scan<CompensatedRunningSum>;
+      else return launch_scan<Step<double, double>>;
+    case Dtype::bool_: break;
+  }
+  return nullptr;
+}
+
+}  // namespace stave_cuda

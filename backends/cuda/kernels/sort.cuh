@@ -1,0 +1,77 @@
+// The kernels around a sort by radix, as bodies that run on the device and on the host: see sort_plan.h.
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include <stave/backends/cuda/sort_plan.h>
+#include <stave/backends/cuda/kernels/block.cuh>
+
+namespace stave_cuda {
+
+/// An element as a key: NaN the largest, -0 as 0. Of a positive float the bits are in its order, of a negative one in the
+/// reverse order.
+template <class T>
+STAVE_BOTH std::uint64_t key_of(T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+    constexpr Bits sign = Bits{1} << (8 * sizeof(T) - 1);
+    if (x != x) return static_cast<Bits>(~Bits{0});
+    if (x == 0) return sign;
+    Bits bits;
+    std::memcpy(&bits, &x, sizeof x);
+    return bits & sign ? static_cast<Bits>(~bits) : static_cast<Bits>(bits | sign);
+  } else {
+    return x;
+  }
+}
+
+/// Calls f(i) for all 0 <= i < count.
+template <class Block, class F>
+STAVE_BOTH void for_each_index(const Block& block, Index count, F f) {
+  STAVE_UNROLL(1)
+  for (Index first = block.index() * block_threads; first < count; first += block.count() * block_threads)
+    block.for_threads([&](unsigned t) {
+      if (first + t < count) f(first + t);
+    });
+}
+
+/// T: unsigned for integers.
+template <class T, class Block>
+STAVE_BOTH void make_keys_body(const Block& block, const SortArgs& args) {
+  for_each_index(block, args.count, [&](Index i) {
+    const Index at = args.elements(static_cast<std::uint64_t>(args.first + i))[0];
+    const std::uint64_t key = key_of(static_cast<const T*>(args.in)[at]) ^ args.mask;
+    const auto place = static_cast<std::uint32_t>(i);
+    args.keys[i] = args.row_shift == 0 ? key : key | std::uint64_t{place / args.length} << (args.row_shift & 63);
+    args.values[i] = place;
+  });
+}
+
+/// The row of each place as its key.
+template <class Block>
+STAVE_BOTH void row_keys_body(const Block& block, const SortArgs& args) {
+  for_each_index(block, args.count, [&](Index i) { args.keys[i] = args.values[i] / args.length; });
+}
+
+/// Each element to where its place stands. T: as large as an element.
+template <class T, class Block>
+STAVE_BOTH void place_elements_body(const Block& block, const SortArgs& args) {
+  for_each_index(block, args.count, [&](Index i) {
+    const Index from = args.elements(static_cast<std::uint64_t>(args.first + args.values[i]))[0];
+    const Index to = args.elements(static_cast<std::uint64_t>(args.first + i))[1];
+    static_cast<T*>(args.out)[to] = static_cast<const T*>(args.in)[from];
+  });
+}
+
+template <class Block>
+STAVE_BOTH void place_positions_body(const Block& block, const SortArgs& args) {
+  for_each_index(block, args.count, [&](Index i) {
+    const std::uint32_t position = args.values[i] % args.length;
+    const Index to = args.elements(static_cast<std::uint64_t>(args.first + i))[1];
+    if (args.wide_positions) static_cast<std::int64_t*>(args.out)[to] = position;
+    else static_cast<std::int32_t*>(args.out)[to] = static_cast<std::int32_t>(position);
+  });
+}
+
+}  // namespace stave_cuda

@@ -1,0 +1,20 @@
+#include <stave/backends/cuda/scan.h>
+
+#include <stave/backends/cuda/kernels/scan_kernels.h>
+#include <stave/core/fail.h>
+
+namespace stave_cuda {
+
+using stave::OpId;
+
+void run_scan(const Launch& launch, OpId op, const stave::ScanAttributes& attributes, std::span<const View> inputs,
+              const View& out) {
+  const ScanLauncher launcher = op == OpId::cumulative_sum    ? cumulative_sum(out.dtype)
+                                : op == OpId::cumulative_prod ? cumulative_prod(out.dtype)
+                                                              : linear_recurrence(out.dtype);
+  if (!launcher) stave_detail::fail<stave::Error>("cuda: a scan has no kernel for {}", stave::name_of(out.dtype));
+  const ScanPlan plan(attributes, inputs, out);
+  if (plan.args().row_count > 0 && plan.args().length > 0) launcher(launch, plan);
+}
+
+}  // namespace stave_cuda

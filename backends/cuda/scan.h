@@ -1,0 +1,15 @@
+// Driver of the scans.
+#pragma once
+
+#include <span>
+
+#include <stave/backends/cuda/launch.h>
+#include <stave/core/backend.h>
+
+namespace stave_cuda {
+
+/// cumulative_sum cumulative_prod linear_recurrence: inputs of `out`'s shape and dtype.
+void run_scan(const Launch& launch, stave::OpId op, const stave::ScanAttributes& attributes,
+              std::span<const stave::View> inputs, const stave::View& out);
+
+}  // namespace stave_cuda

@@ -1,0 +1,15 @@
+// Drivers of sort and argsort.
+#pragma once
+
+#include <stave/backends/cuda/launch.h>
+#include <stave/core/backend.h>
+
+namespace stave_cuda {
+
+void run_sort(const Launch& launch, const stave::SortAttributes& attributes, const stave::View& in,
+              const stave::View& out);
+/// `out` is int32 or int64.
+void run_argsort(const Launch& launch, const stave::SortAttributes& attributes, const stave::View& in,
+                 const stave::View& out);
+
+}  // namespace stave_cuda

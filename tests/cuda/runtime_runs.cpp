@@ -1,0 +1,320 @@
+// The runtime of a device over a driver that is made up: its streams are queues of work that is done as late as can be, when
+// somebody waits for it. So what relies on work that was only asked for gets wrong bytes here.
+#include <gtest/gtest.h>
+
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include <stave/backends/cuda/runtime.h>
+#include <stave/core/error.h>
+
+// ---- the driver --------------------------------------------------------------------------------------------
+
+namespace {
+
+struct Driver {
+  struct Stream {
+    std::deque<std::function<void()>> work;
+    int device = 0;
+  };
+  std::recursive_mutex mutex;
+  std::map<std::uintptr_t, Stream> streams;
+  std::map<std::uintptr_t, std::pair<Stream*, bool>> events;  // where it was recorded, whether that is done
+  std::uintptr_t next = 1;
+  std::size_t limit = std::size_t{1} << 32, given_out = 0;
+  int waits = 0, wrong_device = 0;
+};
+Driver driver;
+thread_local int current_device = 0;
+
+Driver::Stream& stream_of(cudaStream_t stream) {
+  Driver::Stream& found = driver.streams.at(reinterpret_cast<std::uintptr_t>(stream));
+  return found;
+}
+void expect_current(const Driver::Stream& stream) { driver.wrong_device += stream.device != current_device; }
+
+/// Does the work of a stream until `done` says so.
+template <class F>
+void work_until(Driver::Stream& stream, F done) {
+  while (!done() && !stream.work.empty()) {
+    const auto item = std::move(stream.work.front());
+    stream.work.pop_front();
+    item();
+  }
+}
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+}  // namespace
+
+extern "C" {
+cudaError_t cudaGetDeviceCount(int* count) { return *count = 2, cudaSuccess; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorString(cudaError_t) { return "an error"; }
+const char* cudaGetErrorName(cudaError_t) { return "error"; }
+cudaError_t cudaGetDevice(int* device) { return *device = current_device, cudaSuccess; }
+cudaError_t cudaSetDevice(int device) { return current_device = device, cudaSuccess; }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 7, cudaSuccess; }
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) { return *pool = nullptr, cudaSuccess; }
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
+cudaError_t cudaMemGetInfo(std::size_t* unused, std::size_t* all) {
+  *unused = std::size_t{1} << 30;
+  *all = std::size_t{2} << 30;
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  return *memory = std::malloc(bytes), cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  const Lock lock(driver.mutex);
+  if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
+  driver.streams[driver.next].device = current_device;
+  *stream = reinterpret_cast<cudaStream_t>(driver.next++);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocFromPoolAsync(void** memory, std::size_t bytes, cudaMemPool_t, cudaStream_t) {
+  const Lock lock(driver.mutex);
+  if (driver.given_out + bytes > driver.limit) return cudaErrorMemoryAllocation;
+  driver.given_out += bytes;
+  *memory = std::malloc(bytes + sizeof bytes);
+  std::memcpy(*memory, &bytes, sizeof bytes);
+  *memory = static_cast<char*>(*memory) + sizeof bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+  const Lock lock(driver.mutex);
+  stream_of(stream).work.emplace_back([memory] {
+    void* const block = static_cast<char*>(memory) - sizeof(std::size_t);
+    std::size_t bytes;
+    std::memcpy(&bytes, block, sizeof bytes);
+    driver.given_out -= bytes;
+    std::free(block);
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  const Lock lock(driver.mutex);
+  expect_current(stream_of(stream));
+  stream_of(stream).work.emplace_back([=] { std::memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes, cudaStream_t stream) {
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  const Lock lock(driver.mutex);
+  driver.events[driver.next] = {nullptr, true};
+  *event = reinterpret_cast<cudaEvent_t>(driver.next++);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Lock lock(driver.mutex);
+  expect_current(stream_of(stream));
+  auto& state = driver.events.at(reinterpret_cast<std::uintptr_t>(event));
+  state = {&stream_of(stream), false};
+  stream_of(stream).work.emplace_back([&state] { state.second = true; });
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Lock lock(driver.mutex);
+  return driver.events.at(reinterpret_cast<std::uintptr_t>(event)).second ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const Lock lock(driver.mutex);
+  ++driver.waits;
+  auto& state = driver.events.at(reinterpret_cast<std::uintptr_t>(event));
+  if (state.first) work_until(*state.first, [&] { return state.second; });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Lock lock(driver.mutex);
+  auto& state = driver.events.at(reinterpret_cast<std::uintptr_t>(event));
+  stream_of(stream).work.emplace_back([&state] { work_until(*state.first, [&] { return state.second; }); });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Lock lock(driver.mutex);
+  ++driver.waits;
+  work_until(stream_of(stream), [] { return false; });
+  return cudaSuccess;
+}
+}  // extern "C"
+
+// ---- tests -------------------------------------------------------------------------------------------------
+
+namespace {
+
+using namespace stave_cuda;
+
+std::vector<char> bytes_of(std::size_t count, unsigned seed) {
+  std::vector<char> bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<char>(i * 31 + i / 251 + seed);
+  return bytes;
+}
+std::vector<char> read(DeviceRuntime& device, const void* from, std::size_t count) {
+  std::vector<char> bytes(count);
+  device.read(bytes.data(), from, count);
+  return bytes;
+}
+template <class E, class F>
+std::string text_of(F f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Runtime, TransfersAnySize) {
+  DeviceRuntime& device = runtime_of(0);
+  for (std::size_t count : {0, 1, 100, 16384, 16385, 4 << 20, (4 << 20) + 1, (12 << 20) + 5, 40 << 20}) {
+    void* const memory = device.memory().take(count);
+    const std::vector<char> bytes = bytes_of(count, 1);
+    {
+      std::vector<char> gone = bytes;
+      device.write(memory, gone.data(), count);
+      std::fill(gone.begin(), gone.end(), 0);  // the host's memory is free when write returns
+    }
+    EXPECT_EQ(read(device, memory, count), bytes) << count;
+    device.memory().give(memory, count);
+  }
+}
+
+TEST(Runtime, ManyWritesShareTheirBuffers) {
+  DeviceRuntime& device = runtime_of(0);
+  std::vector<void*> places;
+  for (unsigned i = 0; i < 500; ++i) {
+    places.push_back(device.memory().take(64));
+    device.write(places.back(), bytes_of(64, i).data(), 64);
+  }
+  for (unsigned i = 0; i < 500; ++i) EXPECT_EQ(read(device, places[i], 64), bytes_of(64, i)) << i;
+  for (void* place : places) device.memory().give(place, 64);
+}
+
+TEST(Runtime, WritingWaitsForNothingAndReadingDoes) {
+  DeviceRuntime& device = runtime_of(0);
+  device.synchronize();
+  void* const memory = device.memory().take(64);
+  const int before = driver.waits;
+  {
+    const NoWaiting none;
+    for (unsigned i = 0; i < 64; ++i) device.write(memory, bytes_of(64, i).data(), 64);
+    EXPECT_EQ(text_of<stave::Error>([&] { read(device, memory, 64); }),
+              "cuda:0: a transfer's buffer waits for the device where NoWaiting stands");
+    EXPECT_EQ(text_of<stave::Error>([&] { device.synchronize(); }),
+              "cuda:0: synchronize() waits for the device where NoWaiting stands");
+  }
+  EXPECT_EQ(driver.waits, before);
+  EXPECT_EQ(read(device, memory, 64), bytes_of(64, 63));
+  {
+    const NoWaiting none;
+    EXPECT_EQ(text_of<stave::Error>([&] { read(device, memory, 64); }),
+              "cuda:0: reading a value waits for the device where NoWaiting stands");
+  }
+  device.memory().give(memory, 64);
+}
+
+TEST(Runtime, ReusedMemoryIsWrittenAfterItsReaders) {
+  DeviceRuntime& device = runtime_of(0);
+  void *const from = device.memory().take(1000), *const to = device.memory().take(1000);
+  device.write(from, bytes_of(1000, 1).data(), 1000);
+  {
+    const CurrentDevice current(0);
+    cudaMemcpyAsync(to, from, 1000, cudaMemcpyDeviceToDevice, device.stream());  // a kernel
+  }
+  device.memory().give(from, 1000);
+  void* const again = device.memory().take(1000);
+  EXPECT_EQ(again, from);
+  device.write(again, bytes_of(1000, 2).data(), 1000);
+  EXPECT_EQ(read(device, to, 1000), bytes_of(1000, 1));
+  EXPECT_EQ(read(device, again, 1000), bytes_of(1000, 2));
+  device.memory().give(to, 1000);
+  device.memory().give(again, 1000);
+}
+
+TEST(Runtime, CopiesBetweenDevicesInTheOrderOfBoth) {
+  DeviceRuntime &a = runtime_of(0), &b = runtime_of(1);
+  void *const from = a.memory().take(5000), *const to = b.memory().take(5000);
+  a.write(from, bytes_of(5000, 1).data(), 5000);
+  b.copy_from(a, to, from, 5000);
+  a.write(from, bytes_of(5000, 2).data(), 5000);  // later than the copy
+  a.synchronize();
+  EXPECT_EQ(read(b, to, 5000), bytes_of(5000, 1));
+  EXPECT_EQ(read(a, from, 5000), bytes_of(5000, 2));
+  a.memory().give(from, 5000);
+  b.memory().give(to, 5000);
+}
+
+TEST(Runtime, FaultsAreToldByReadingAndBySynchronizing) {
+  DeviceRuntime& device = runtime_of(0);
+  void* const memory = device.memory().take(8);
+  device.write(memory, "1234567", 8);
+  *device.faults().place() = {device.faults().ticket(stave::OpId::scatter_add), 1, 5, 4};
+  EXPECT_EQ(text_of<stave::IndexError>([&] { read(device, memory, 8); }).find("scatter_add: index 5 is out of range"),
+            0u);
+  EXPECT_EQ(read(device, memory, 8), std::vector<char>({'1', '2', '3', '4', '5', '6', '7', '\0'}));
+  *device.faults().place() = {device.faults().ticket(stave::OpId::gather), 0, -9, 4};
+  EXPECT_EQ(text_of<stave::IndexError>([&] { device.synchronize(); }).find("gather: index -9 is out of range"), 0u);
+  device.memory().give(memory, 8);
+}
+
+TEST(Runtime, TheDeviceThatWasCurrentIsAgain) {
+  DeviceRuntime& device = runtime_of(1);
+  cudaSetDevice(0);
+  void* const memory = device.memory().take(64);
+  device.write(memory, bytes_of(64, 3).data(), 64);
+  EXPECT_EQ(read(device, memory, 64), bytes_of(64, 3));
+  device.memory().give(memory, 64);
+  EXPECT_EQ(current_device, 0);
+  EXPECT_EQ(driver.wrong_device, 0) << "each stream is used on its own device";
+}
+
+TEST(Runtime, OutOfMemoryIsToldWithSizes) {
+  DeviceRuntime& device = runtime_of(1);
+  void* const cached = device.memory().take(1 << 20);
+  device.memory().give(cached, 1 << 20);
+  driver.limit = driver.given_out + 1000;
+  void* const block = device.memory().take((1 << 20) - 5000000 / 8);  // only what the cache gives back is there
+  EXPECT_NE(block, nullptr);
+  EXPECT_EQ(
+      text_of<stave::DeviceError>([&] { device.memory().take(8 << 20); })
+          .find(
+              "cuda:1: out of memory: 8.0 MiB (8388608 bytes) are asked for, tensors hold 0.4 MiB; of 2.0 GiB 1.0 GiB "
+              "are free"),
+      0u);
+  driver.limit = std::size_t{1} << 32;
+  device.memory().give(block, (1 << 20) - 5000000 / 8);
+}
+
+TEST(Runtime, AbsentDevicesAreErrors) {
+  EXPECT_EQ(text_of<stave::DeviceError>([] { runtime_of(2); }), "cuda:2: there are 2 CUDA devices, cuda:0 to cuda:1");
+}
+
+TEST(Runtime, ThreadsShareADevice) {
+  DeviceRuntime& device = runtime_of(0);
+  const auto work = [&](unsigned seed) {
+    for (unsigned i = 0; i < 100; ++i) {
+      const std::size_t count = 1 + (i * 7919 + seed * 104729) % 100000;
+      void* const memory = device.memory().take(count);
+      device.write(memory, bytes_of(count, seed + i).data(), count);
+      EXPECT_EQ(read(device, memory, count), bytes_of(count, seed + i));
+      device.memory().give(memory, count);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 4; ++i) threads.emplace_back(work, i * 1000);
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace

@@ -1,0 +1,311 @@
+// Scans: plans, and the bodies of the kernels executed on the host, against going from element to element, and the CPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include <stave/backends/cuda/kernels/scan.cuh>
+#include "strided.h"
+
+namespace stave_cuda {
+namespace {
+
+using namespace stave_test;
+using stave::OpId;
+using stave::ScanAttributes;
+
+// ---- on the host -------------------------------------------------------------------------------------------
+
+template <class Step>
+void scan_on_host(const ScanPlan& plan, int multiprocessors) {
+  ScanArgs args = plan.on_host();
+  std::vector<typename Step::Map> summaries(static_cast<std::size_t>(plan.partials()));
+  std::vector<typename Step::State> carries(summaries.size());
+  const auto shared = std::make_unique<ScanShared<Step>>();
+  args.summaries = summaries.data();
+  args.carries = carries.data();
+  const auto run = [&](ScanStage stage) {
+    run_on_host(grid_size(plan.tasks(stage), multiprocessors), [&](const HostBlock& block) {
+      if (args.tiles) scan_tiles_body<Step>(block, args, stage, *shared);
+      else scan_rows_body<Step>(block, args, stage);
+    });
+  };
+  if (plan.partials() > 0) {
+    run(ScanStage::summaries);
+    run(ScanStage::carries);
+  }
+  run(ScanStage::scan);
+}
+
+template <template <class, class> class Step>
+void scan_as(Dtype dtype, const ScanPlan& plan, int multiprocessors) {
+  switch (dtype) {
+    case Dtype::uint8: return scan_on_host<Step<std::uint8_t, std::uint32_t>>(plan, multiprocessors);
+    case Dtype::uint32:
+    case Dtype::int32: return scan_on_host<Step<std::uint32_t, std::uint32_t>>(plan, multiprocessors);
+    case Dtype::int64: return scan_on_host<Step<std::uint64_t, std::uint64_t>>(plan, multiprocessors);
+    case Dtype::float32: return scan_on_host<Step<float, double>>(plan, multiprocessors);
+    default: return scan_on_host<Step<double, double>>(plan, multiprocessors);
+  }
+}
+
+std::vector<View> views(std::vector<Array>& arrays) {
+  std::vector<View> result;
+  for (Array& array : arrays) result.push_back(array.view());
+  return result;
+}
+
+Array scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, int multiprocessors = 132) {
+  Array out = contiguous(x[0].shape, x[0].dtype);
+  if (out.shape.elements() == 0) return out;
+  const std::vector<View> in = views(x);
+  const auto attributes = stave::make_intrusive<ScanAttributes>(axis, reverse);
+  const ScanPlan plan(*attributes, in, out.view());
+  if (op == OpId::linear_recurrence) scan_as<Recurrence>(out.dtype, plan, multiprocessors);
+  else if (op == OpId::cumulative_prod) scan_as<RunningProduct>(out.dtype, plan, multiprocessors);
+  else if (out.dtype == Dtype::float64) scan_on_host<CompensatedRunningSum>(plan, multiprocessors);
+  else scan_as<RunningSum>(out.dtype, plan, multiprocessors);
+  return out;
+}
+
+Array scanned_by_cpu(OpId op, std::vector<Array>& x, int axis, bool reverse) {
+  Array out = contiguous(x[0].shape, x[0].dtype);
+  const std::vector<View> in = views(x);
+  const View to = out.view();
+  const auto attributes = stave::make_intrusive<ScanAttributes>(axis, reverse);
+  stave::cpu_backend().run(op, attributes.get(), in, {&to, 1});
+  return out;
+}
+
+// ---- the reference: from element to element ----------------------------------------------------------------
+
+/// W: what is computed in. Also the size of what was added, to which rounding is relative.
+template <class T, class W>
+void expect_scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Array& out) {
+  const auto along = static_cast<std::size_t>(axis);
+  Shape others = out.shape;
+  others[along] = 1;
+  for_positions(others, [&](Shape position) {
+    W state = op == OpId::cumulative_prod ? 1 : 0, size = state;
+    for (Index i = 0; i < out.shape[along] && !testing::Test::HasFailure(); ++i) {
+      position[along] = reverse ? out.shape[along] - 1 - i : i;
+      const W a = static_cast<W>(x[0].at<T>(offset_of(position, x[0].strides)));
+      const W b = static_cast<W>(x.back().at<T>(offset_of(position, x.back().strides)));
+      if (op == OpId::cumulative_sum) state += a, size += a < 0 ? -a : a;
+      else if (op == OpId::cumulative_prod) state *= a, size *= a < 0 ? -a : a;
+      else
+        state = (a == 0 || state == 0 ? 0 : a * state) + b,
+        size = (a == 0 || size == 0 ? 0 : (a < 0 ? -a : a) * size) + (b < 0 ? -b : b);
+      const T got = out.at<T>(offset_of(position, out.strides)), expected = static_cast<T>(state);
+      if constexpr (std::is_floating_point_v<T>) {
+        if (std::isnan(expected)) EXPECT_TRUE(std::isnan(got)) << "at " << i;
+        else if (std::isinf(expected) || got == expected) EXPECT_EQ(got, expected) << "at " << i;
+        else
+          EXPECT_NEAR(got, expected,
+                      double{std::numeric_limits<T>::epsilon()} * std::abs(double{expected}) +
+                          1e-15 * static_cast<double>(i + 8) * static_cast<double>(size))
+              << "at " << i;
+      } else {
+        EXPECT_EQ(got, expected) << "at " << i;
+      }
+    }
+  });
+}
+
+void expect_scan(OpId op, std::vector<Array>& x, int axis, bool reverse) {
+  SCOPED_TRACE(testing::Message() << stave::name_of(x[0].dtype) << " " << x[0].shape.str() << " strides "
+                                  << x[0].strides.str() << " axis " << axis << (reverse ? " reverse" : ""));
+  Array out = scanned(op, x, axis, reverse);
+  switch (x[0].dtype) {
+    case Dtype::uint8: expect_scanned<std::uint8_t, std::uint64_t>(op, x, axis, reverse, out); break;
+    case Dtype::uint32: expect_scanned<std::uint32_t, std::uint64_t>(op, x, axis, reverse, out); break;
+    case Dtype::int32: expect_scanned<std::int32_t, std::uint64_t>(op, x, axis, reverse, out); break;
+    case Dtype::int64: expect_scanned<std::int64_t, std::uint64_t>(op, x, axis, reverse, out); break;
+    case Dtype::float32: expect_scanned<float, double>(op, x, axis, reverse, out); break;
+    default: expect_scanned<double, long double>(op, x, axis, reverse, out);
+  }
+  EXPECT_EQ(scanned(op, x, axis, reverse, 1).memory, out.memory) << "depends on the machine";
+}
+
+// ---- inputs ------------------------------------------------------------------------------------------------
+
+/// Factors near 1 in size, among them now and then 0, infinity and NaN.
+template <class T>
+void fill_with_factors(Array& x, std::mt19937& random, bool wild) {
+  for (std::size_t i = 0; i < x.memory.size() / sizeof(T); ++i) {
+    constexpr double special[] = {0, -0., HUGE_VAL, NAN};
+    double factor = (random() % 2 ? 1 : -1) * (1 + 1e-3 * (static_cast<double>(random() % 2001) / 1000 - 1));
+    if (wild && random() % 97 == 0) factor = special[random() % 4];
+    reinterpret_cast<T*>(x.memory.data())[i] = static_cast<T>(factor);
+  }
+}
+
+std::vector<Array> any_inputs(OpId op, const Shape& shape, Dtype dtype, std::mt19937& random, bool wild) {
+  std::vector<Array> x;
+  for (int k = 0; k < (op == OpId::linear_recurrence ? 2 : 1); ++k) {
+    x.push_back(any_layout(shape, dtype, random));
+    fill(x.back(), random, wild && (k == 1 || op == OpId::cumulative_sum));
+  }
+  if (op != OpId::cumulative_sum && dtype == Dtype::float32) fill_with_factors<float>(x[0], random, wild);
+  if (op != OpId::cumulative_sum && dtype == Dtype::float64) fill_with_factors<double>(x[0], random, wild);
+  return x;
+}
+
+constexpr OpId scans[] = {OpId::cumulative_sum, OpId::cumulative_prod, OpId::linear_recurrence};
+class Scan : public testing::TestWithParam<OpId> {};
+
+TEST_P(Scan, any_dtype_axis_and_layout) {
+  const OpId op = GetParam();
+  std::mt19937 random(1);
+  for (int d = 1; d < stave::dtype_count; ++d)
+    for (int i = 0; i < 120 && !HasFailure(); ++i) {
+      Shape shape = any_shape(random);
+      if (shape.empty()) shape = {5};
+      std::vector<Array> x = any_inputs(op, shape, static_cast<Dtype>(d), random, i % 3 == 0);
+      expect_scan(op, x, static_cast<int>(random() % shape.size()), i % 2 == 0);
+    }
+}
+
+TEST_P(Scan, long_rows_in_parts) {
+  const OpId op = GetParam();
+  std::mt19937 random(2);
+  for (int d = 1; d < stave::dtype_count; ++d)
+    for (const Shape& shape : {Shape{100003}, Shape{3, 20000}, Shape{20000, 3}, Shape{2, 5000, 2}})
+      for (const bool wild : {false, true}) {
+        if (HasFailure()) return;
+        std::vector<Array> x = any_inputs(op, shape, static_cast<Dtype>(d), random, wild);
+        expect_scan(op, x, shape.rank() == 3 ? 1 : shape[0] > shape.back() ? 0 : shape.rank() - 1, wild);
+      }
+}
+
+TEST_P(Scan, integers_are_the_cpus) {
+  const OpId op = GetParam();
+  std::mt19937 random(3);
+  for (const Dtype dtype : {Dtype::uint8, Dtype::uint32, Dtype::int32, Dtype::int64})
+    for (int i = 0; i < 30; ++i) {
+      Shape shape = any_shape(random);
+      if (shape.elements() == 0 || shape.empty()) continue;
+      std::vector<Array> x = any_inputs(op, shape, dtype, random, false);
+      const int axis = static_cast<int>(random() % shape.size());
+      EXPECT_EQ(scanned(op, x, axis, i % 2).memory, scanned_by_cpu(op, x, axis, i % 2).memory)
+          << stave::name_of(dtype) << " " << shape.str();
+    }
+}
+
+std::string name_of_scan(const testing::TestParamInfo<OpId>& of) {
+  static constexpr const char* names[] = {"cumulative_sum", "cumulative_prod", "linear_recurrence"};
+  return names[std::find(std::begin(scans), std::end(scans), of.param) - std::begin(scans)];
+}
+INSTANTIATE_TEST_SUITE_P(All, Scan, testing::ValuesIn(scans), name_of_scan);
+
+// ---- where runs of elements leave the range of float64 -----------------------------------------------------
+
+template <class T>
+std::vector<Array> rows_of(const std::vector<std::vector<double>>& inputs) {
+  std::vector<Array> x;
+  for (const std::vector<double>& input : inputs) {
+    x.push_back(contiguous({static_cast<Index>(input.size())}, stave::dtype_of<T>()));
+    for (std::size_t i = 0; i < input.size(); ++i) x.back().at<T>(static_cast<Index>(i)) = static_cast<T>(input[i]);
+  }
+  return x;
+}
+std::vector<double> runs(std::initializer_list<std::pair<double, int>> of) {
+  std::vector<double> all;
+  for (auto [value, count] : of) all.insert(all.end(), static_cast<std::size_t>(count), value);
+  return all;
+}
+
+TEST(ScanMeaning, a_product_that_underflowed_stays_0_when_later_factors_overflow) {
+  auto x = rows_of<float>({runs({{1e-38, 3000}, {1e38, 30000}})});
+  expect_scan(OpId::cumulative_prod, x, 0, false);
+  EXPECT_EQ(scanned(OpId::cumulative_prod, x, 0, false).at<float>(32999), 0);
+  auto inverse = rows_of<double>({runs({{1e200, 20000}, {1e-200, 20000}})});
+  expect_scan(OpId::cumulative_prod, inverse, 0, false);
+  EXPECT_EQ(scanned(OpId::cumulative_prod, inverse, 0, false).at<double>(39999), HUGE_VAL);
+}
+
+TEST(ScanMeaning, a_factor_of_0_wins_over_what_was_before_it_and_a_state_of_0_over_any_factor) {
+  auto reset = rows_of<float>({runs({{NAN, 5000}, {0, 1}, {.5, 20000}}), runs({{1, 25001}})});
+  expect_scan(OpId::linear_recurrence, reset, 0, false);
+  EXPECT_EQ(scanned(OpId::linear_recurrence, reset, 0, false).at<float>(25000), 2);
+  auto zero = rows_of<float>({runs({{HUGE_VAL, 20000}, {1, 5000}}), runs({{0, 20000}, {1, 5000}})});
+  expect_scan(OpId::linear_recurrence, zero, 0, false);
+  EXPECT_EQ(scanned(OpId::linear_recurrence, zero, 0, false).at<float>(24999), 5000);
+}
+
+TEST(ScanMeaning, factors_that_overflow_together_do_not_where_the_state_is_small_or_0) {
+  auto nothing = rows_of<double>({runs({{2, 20000}}), runs({{0, 20000}})});
+  expect_scan(OpId::linear_recurrence, nothing, 0, false);
+  std::vector<double> factors = {1}, terms = runs({{1e-300, 1}, {0, 16000}});
+  for (int i = 0; i < 2000; ++i)
+    for (int k = 0; k < 8; ++k) factors.push_back(k < 4 ? 1e150 : 1e-150);
+  auto up_and_down = rows_of<double>({factors, terms});
+  expect_scan(OpId::linear_recurrence, up_and_down, 0, false);
+  Array out = scanned(OpId::linear_recurrence, up_and_down, 0, false);
+  EXPECT_NEAR(out.at<double>(15996), 1e300, 1e288);
+  EXPECT_NEAR(out.at<double>(16000) * 1e300, 1, 1e-11);
+}
+
+TEST(ScanMeaning, sums_of_doubles_carry_what_rounding_lost) {
+  std::vector<double> terms = runs({{1, 100000}});
+  terms[0] = 1e16;
+  auto x = rows_of<double>({terms});
+  Array out = scanned(OpId::cumulative_sum, x, 0, false);
+  for (Index i = 0; i < 100000; i += 2) ASSERT_EQ(out.at<double>(i), 1e16 + static_cast<double>(i)) << i;
+}
+
+TEST(ScanSteps, what_maps_do_together_is_what_they_do_in_turn) {
+  using R = Recurrence<double, double>;
+  const R::Map f{2, 3}, g{5, 7};
+  EXPECT_EQ(R::apply(R::apply(11, f), g), R::apply(11, R::then(f, g)));
+  EXPECT_EQ(R::apply(11, R::identity()), 11);
+  EXPECT_TRUE(R::fits({0, 1}, 1e30));
+  EXPECT_FALSE(R::fits({0, 1}, 1e300));
+  EXPECT_FALSE(R::fits({HUGE_VAL, 1}, 1));
+  EXPECT_FALSE(R::fits({1, NAN}, 1));
+  EXPECT_TRUE(R::fits({.5, 1}, HUGE_VAL));
+}
+
+// ---- plans -------------------------------------------------------------------------------------------------
+
+ScanPlan plan_of(const Shape& shape, int axis) {
+  static char memory[64];  // never read
+  const Strides strides = stave::contiguous_strides(shape);
+  const View view{memory, Dtype::float32, shape, strides};
+  return ScanPlan(ScanAttributes(axis, false), {&view, 1}, view);
+}
+
+TEST(ScanPlans, one_long_row_is_split_over_the_machine) {
+  const ScanArgs args = plan_of({1 << 26}, 0).args();
+  EXPECT_TRUE(args.tiles);
+  EXPECT_EQ(args.parts, 512);
+  EXPECT_EQ(args.per_part % scan_part, 0);
+}
+
+TEST(ScanPlans, rows_enough_are_not_split) {
+  EXPECT_EQ(plan_of({4096, 10000}, 1).args().parts, 1);
+  EXPECT_EQ(plan_of({100, 1 << 17}, 0).args().parts, 1);
+  EXPECT_FALSE(plan_of({100, 1 << 17}, 0).args().tiles);
+  EXPECT_FALSE(plan_of({1 << 20, 8}, 1).args().tiles);
+}
+
+TEST(ScanPlans, columns_are_split_where_they_are_few) {
+  const ScanPlan plan = plan_of({1 << 20, 16}, 0);
+  EXPECT_EQ(plan.args().parts, 512);
+  EXPECT_EQ(plan.partials(), 512 * 16);
+  EXPECT_EQ(plan.tasks(ScanStage::scan), 32);
+  EXPECT_EQ(plan.tasks(ScanStage::carries), 1);
+}
+
+TEST(ScanPlans, more_elements_than_31_bits_count) {
+  const Index n = (Index{1} << 32) + 5;
+  const ScanArgs args = plan_of({n}, 0).args();
+  EXPECT_EQ(args.length, n);
+  EXPECT_GE(args.parts * args.per_part, n);
+  EXPECT_LT((args.parts - 1) * args.per_part, n);
+  const ScanPlan columns = plan_of({3, n}, 0);
+  EXPECT_EQ(columns.on_host().rows(static_cast<std::uint64_t>(n - 1))[2], n - 1);
+}
+
+}  // namespace
+}  // namespace stave_cuda
