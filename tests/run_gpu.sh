@@ -57,6 +57,7 @@ for tool in memcheck racecheck initcheck synccheck; do
     ctest --preset release --label-regex gpu --timeout 3000
 done
 part bench bash tests/bench/run.sh '^gpu_'
+part bench_tf32 env STAVE_TF32=1 bash tests/bench/run.sh '^gpu_matmul_tf32'
 
 if ((${#failed[@]})); then
   echo "Failed: ${failed[*]} (logs in $logs)"

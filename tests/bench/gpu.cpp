@@ -4,7 +4,9 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <stdexcept>
+#include <string_view>
 
 #include "programs.h"
 
@@ -146,10 +148,7 @@ void gpu_matmul(benchmark::State& state) {
   const Tensor a = to(scattered({n, n}), device), b = to(scattered({n, n}), device);
   measure_stream(state, [&] { return matmul(a, b); });
 }
-void gpu_matmul_tf32(benchmark::State& state) {
-  const AllowTf32 allow;
-  gpu_matmul(state);
-}
+void gpu_matmul_tf32(benchmark::State& state) { gpu_matmul(state); }  // in a process that asks for it
 
 /// cuBLASLt called directly, by the algorithm that it would choose first.
 void cublaslt(benchmark::State& state, cublasComputeType_t type) {
@@ -211,6 +210,8 @@ void gpu_per_example(benchmark::State& state) {
 
 const bool registered = [] {
   if (!cuda_available()) return false;
+  const char* text = std::getenv("STAVE_TF32");
+  const bool tf32 = text && std::string_view(text) == "1";
   const auto add = [](const char* name, void (*measured)(benchmark::State&)) {
     return benchmark::RegisterBenchmark(name, measured);
   };
@@ -229,8 +230,8 @@ const bool registered = [] {
   STAVE_DEVICE(gpu_sum_inner)
   STAVE_DEVICE(gpu_sum_outer)
   STAVE_DEVICE(gpu_softmax)
-  STAVE_DEVICE(gpu_matmul)
-  STAVE_DEVICE(gpu_matmul_tf32)
+  if (tf32) STAVE_DEVICE(gpu_matmul_tf32)
+  else STAVE_DEVICE(gpu_matmul)
   STAVE_DEVICE(gpu_cublaslt)
   STAVE_DEVICE(gpu_cublaslt_tf32)
   STAVE_DEVICE(gpu_mlp_step)
