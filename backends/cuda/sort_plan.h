@@ -28,8 +28,10 @@ struct SortArgs {
 
 class SortPlan {
  public:
-  /// Throws stave::Error for an axis whose places 32 bits do not hold.
-  SortPlan(const stave::SortAttributes& attributes, const View& in, const View& out);
+  static constexpr Index most_in_batch = Index{1} << 26;  // elements: 24 bytes of memory for each
+
+  /// Throws stave::Error for an axis whose places 32 bits do not hold. A batch is one row at least.
+  SortPlan(const stave::SortAttributes& attributes, const View& in, const View& out, Index most = most_in_batch);
 
   /// Rows are sorted so many at a time, for memory's sake.
   Index batches() const { return batch_rows_ == 0 ? 0 : (rows_ + batch_rows_ - 1) / batch_rows_; }

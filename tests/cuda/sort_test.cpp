@@ -54,9 +54,10 @@ void place_on_host(OpId op, Dtype dtype, const HostBlock& block, const SortArgs&
 }
 
 /// The steps of the driver.
-Array sorted(OpId op, Array& x, int axis, bool descending, Dtype positions = Dtype::int32) {
+Array sorted(OpId op, Array& x, int axis, bool descending, Dtype positions = Dtype::int32,
+             Index most = SortPlan::most_in_batch) {
   Array out = contiguous(x.shape, op == OpId::sort ? x.dtype : positions);
-  const SortPlan plan(*stave::make_intrusive<SortAttributes>(axis, descending), x.view(), out.view());
+  const SortPlan plan(*stave::make_intrusive<SortAttributes>(axis, descending), x.view(), out.view(), most);
   std::vector<std::uint64_t> keys(static_cast<std::size_t>(plan.batch_elements()));
   std::vector<std::uint32_t> values(keys.size());
   for (Index i = 0; i < plan.batches(); ++i) {
@@ -131,6 +132,17 @@ TEST(Sort, any_dtype_axis_and_layout) {
         EXPECT_EQ(cpu.memory, ours.memory) << "not as on the CPU";
       }
     }
+}
+
+TEST(Sort, in_batches_is_the_same) {
+  std::mt19937 random(2);
+  for (const Dtype dtype : {Dtype::float32, Dtype::float64}) {
+    Array x = any_layout({7, 30, 11}, dtype, random);
+    fill(x, random, true);
+    for (const OpId op : {OpId::sort, OpId::argsort})
+      for (const Index most : {1, 100, 1000})
+        EXPECT_EQ(sorted(op, x, 1, true, Dtype::int32, most).memory, sorted(op, x, 1, true).memory) << most;
+  }
 }
 
 TEST(SortKeys, are_in_the_order_of_elements) {
