@@ -20,6 +20,7 @@
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/scan.h>
 #include <stave/core/ops/sort.h>
+#include <stave/core/ops/transfer.h>
 #include <stave/core/read_storage.h>
 #include <stave/core/storage.h>
 #include <stave/core/tensor.h>

@@ -6,10 +6,14 @@
 //   - operands of elementwise operations have one           negative, zero (broadcast), any rank, no elements
 //     shape and one dtype (where: bool, then one dtype)   - fill each output, which is contiguous row-major
 //   - outputs are allocated, of the inferred shape and    - keep its workers off the handler stack, and perform nothing
-//     dtype; an elementwise output may be the very        - throw IndexError for an index out of range, before writing
-//     buffer of a contiguous input of the same size       - let no exception of its own leave other than stave::Error
-//   - views (transposes, slices, reshapes that need no      and std::bad_alloc
-//     copy) never reach it
+//     dtype; an elementwise output may be the very        - throw IndexError for an index out of range, before writing;
+//     buffer of a contiguous input of the same size         one that computes later: at the next read or synchronize(),
+//   - views (transposes, slices, reshapes that need no      and read and write nothing there
+//     copy) and `to` never reach run                      - let no exception of its own leave other than stave::Error
+//   - all views are of this backend's storage; the host     and std::bad_alloc
+//     looks at it through read and write alone            - do what it is asked in the order of asking, deallocation
+//     (the CPU's excepted)                                  included: an operation may be run and its inputs freed before
+//                                                           they are read
 //
 // DESIGN: kernels never perform operations. A handler that wants to see what runs looks at calls, above this line.
 #pragma once
@@ -62,6 +66,16 @@ class Backend {
   /// Computes `op` on `inputs` into `outputs`.
   virtual void run(OpId op, const Attributes* attributes, std::span<const View> inputs,
                    std::span<const View> outputs) = 0;
+  /// From the host into storage. The host's memory is free for other use when it returns.
+  virtual void write(void* to, const void* from, std::size_t bytes) = 0;
+  /// From storage to the host; waits for what computes it.
+  virtual void read(void* to, const void* from, std::size_t bytes) = 0;
+  /// From another backend's storage into this one's. False: there is no such way, and the host carries it.
+  virtual bool copy_from(Backend& /*other*/, void* /*to*/, const void* /*from*/, std::size_t /*bytes*/) {
+    return false;
+  }
+  /// Waits until everything that was asked for is done; throws what went wrong meanwhile.
+  virtual void synchronize() = 0;
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;
   /// Returns cached memory to the system.
@@ -70,5 +84,15 @@ class Backend {
 
 /// The CPU: defined by the library's backends/cpu; core knows it by this declaration only.
 Backend& cpu_backend();
+/// A CUDA device: defined by backends/cuda, or, in a library without it, by core/storage.cpp, where it throws DeviceError.
+Backend& cuda_backend(int index);
 
 }  // namespace stave
+
+namespace stave_detail {
+
+/// Makes `backend` that of a CUDA device, whether there is one or not; null: no longer. Tests stand in a backend so, and
+/// see on any machine that nothing but a backend touches a device's memory.
+void stand_in(int index, stave::Backend* backend) noexcept;
+
+}  // namespace stave_detail

@@ -80,10 +80,11 @@ namespace {
   fail<DeviceError>("{}: operands live on {} and {}: move one with to(x, device)", call.op().name, a.str(), b.str());
 }
 
-// One device for all, and values that may be read here. The device is that of the first input, as long as it lives.
+// One device for all, and values that may be read here. The device is that of the first input, as long as it lives; without
+// inputs the attributes say it.
 const Device& check_inputs(const Call& call) {
   const auto inputs = call.inputs();
-  if (inputs.empty()) return cpu;
+  if (inputs.empty()) return call.as<PlacedAttributes>().device;
   const Device& device = inputs[0].node_ptr()->device;
   for (const Tensor& input : inputs) {
     const Node& node = *input.node_ptr();

@@ -17,6 +17,12 @@ struct Device {
 };
 
 inline constexpr Device cpu{};
+/// A GPU. Throws DeviceError for an index outside [0, 256); whether the device is there shows when it is used.
+Device cuda(int index = 0);
+
+/// How many CUDA devices can be used: 0 where there is none, and where the library was built without CUDA.
+int cuda_device_count();
+inline bool cuda_available() { return cuda_device_count() > 0; }
 
 class Backend;
 /// The backend of a device. Throws DeviceError where there is none.

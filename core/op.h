@@ -232,7 +232,8 @@ struct Op {
   Tensor (*vjp)(const VjpContext&, int input) = nullptr;
   /// The outputs of all lanes, each with the batch as axis 0.
   Outputs (*batch)(const BatchContext&) = nullptr;
-  /// The output as a view of the input, where that is possible; else an undefined tensor, and the backend computes.
+  /// The output without a kernel: a view of the input, where that is possible (of `to`: its copy elsewhere); else an undefined
+  /// tensor, and the backend computes.
   Tensor (*view)(const Call&) = nullptr;
 };
 

@@ -1,15 +1,52 @@
 #include <stave/core/storage.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <memory>
+
 #include <stave/core/fail.h>
 
 namespace stave {
 
+using stave_detail::fail;
+
+// ---- devices ---------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int most_devices = 256;
+constinit std::array<std::atomic<Backend*>, most_devices> stand_ins{};
+
+}  // namespace
+
 std::string Device::str() const { return kind == Kind::cpu ? "cpu" : fmt::format("cuda:{}", index); }
+
+Device cuda(int index) {
+  if (index < 0 || index >= most_devices)
+    fail<DeviceError>("cuda: {} is no index of a device: they count from 0", index);
+  return {Device::Kind::cuda, static_cast<std::uint8_t>(index)};
+}
 
 Backend& backend_of(Device device) {
   if (device.kind == Device::Kind::cpu) return cpu_backend();
-  stave_detail::fail<DeviceError>("no backend for device {}: this library was built for the CPU only", device.str());
+  if (Backend* backend = stand_ins[device.index].load(std::memory_order_acquire)) return *backend;
+  return cuda_backend(device.index);
 }
+
+#ifndef STAVE_HAVE_CUDA
+int cuda_device_count() { return 0; }
+
+Backend& cuda_backend(int index) {
+  fail<DeviceError>(
+      "cuda:{}: this library was built without CUDA: build it where nvcc is found (cmake says what it misses under "
+      "-DSTAVE_CUDA=ON), or use the CPU",
+      index);
+}
+#endif
+
+// ---- storage ---------------------------------------------------------------------------------------------
 
 void destroy(Storage* storage) noexcept { storage->owner->deallocate(storage); }
 
@@ -17,8 +54,43 @@ StoragePtr allocate_storage(Device device, Index bytes) {
   return StoragePtr(backend_of(device).allocate(static_cast<std::size_t>(bytes)));
 }
 
+void read_storage(Device device, void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (device == cpu) std::memcpy(to, from, bytes);
+  else backend_of(device).read(to, from, bytes);
+}
+
+void write_storage(Device device, void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (device == cpu) std::memcpy(to, from, bytes);
+  else backend_of(device).write(to, from, bytes);
+}
+
+void copy_storage(Device to_device, void* to, Device from_device, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (from_device == cpu) return write_storage(to_device, to, from, bytes);
+  if (to_device == cpu) return read_storage(from_device, to, from, bytes);
+  if (backend_of(to_device).copy_from(backend_of(from_device), to, from, bytes)) return;
+  const std::size_t most = std::min(bytes, std::size_t{16} << 20);
+  const auto buffer = std::make_unique_for_overwrite<char[]>(most);
+  for (std::size_t done = 0; done < bytes; done += most) {
+    const std::size_t part = std::min(most, bytes - done);
+    read_storage(from_device, buffer.get(), static_cast<const char*>(from) + done, part);
+    write_storage(to_device, static_cast<char*>(to) + done, buffer.get(), part);
+  }
+}
+
+void synchronize(Device device) { backend_of(device).synchronize(); }
 MemoryStats memory_stats(Device device) { return backend_of(device).memory_stats(); }
 void reset_peak_memory(Device device) { backend_of(device).reset_peak_memory(); }
 void release_cached_memory(Device device) { backend_of(device).release_cached_memory(); }
 
 }  // namespace stave
+
+namespace stave_detail {
+
+void stand_in(int index, stave::Backend* backend) noexcept {
+  stave::stand_ins[static_cast<std::size_t>(index)].store(backend, std::memory_order_release);
+}
+
+}  // namespace stave_detail

@@ -9,6 +9,16 @@ namespace stave {
 /// New storage on a device. Throws std::bad_alloc.
 StoragePtr allocate_storage(Device device, Index bytes);
 
+// How the host sees what a device holds, and the only way: between the host and storage of a device, and between devices.
+// Reading waits until the bytes are computed.
+void read_storage(Device device, void* to, const void* from, std::size_t bytes);
+void write_storage(Device device, void* to, const void* from, std::size_t bytes);
+void copy_storage(Device to_device, void* to, Device from_device, const void* from, std::size_t bytes);
+
+/// Waits until a device has done all that it was given; throws what went wrong meanwhile, as reading a value does: IndexError
+/// for an index out of range. The CPU is always done.
+void synchronize(Device device = cpu);
+
 /// What tensors on `device` occupy. Bytes.
 MemoryStats memory_stats(Device device = cpu);
 /// Makes peak_bytes start again at live_bytes.

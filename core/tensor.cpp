@@ -13,6 +13,7 @@
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/read_storage.h>
+#include <stave/core/storage.h>
 
 namespace stave {
 
@@ -78,9 +79,8 @@ Tensor ReadStorage::unhandled() const {
 void Tensor::stave_detail_item(Dtype dtype, void* value) const {
   if (size() != 1) fail<ShapeError>("item: the tensor of shape {} has {} elements, not one", shape(), size());
   const Tensor x = readable(*this);
-  const void* element = x.node().data();
   visit_dtype(x.dtype(), [&](auto from) {
-    std::memcpy(&from, element, sizeof from);
+    read_storage(x.device(), &from, x.node().data(), sizeof from);
     visit_dtype(dtype, [&](auto to) {
       to = convert<decltype(to)>(from);
       std::memcpy(value, &to, sizeof to);
@@ -92,16 +92,18 @@ void Tensor::stave_detail_read(Dtype dtype, void* values) const {
   check_dtype(*this, dtype, "to_vector");
   const Tensor x = laid_out(readable(*this));
   const auto bytes = static_cast<std::size_t>(x.size()) * size_of(dtype);
-  if (bytes) std::memcpy(values, x.node().data(), bytes);
+  read_storage(x.device(), values, x.node().data(), bytes);
 }
 
 const void* Tensor::stave_detail_data(Dtype dtype) const {
   check_dtype(*this, dtype, "data");
+  if (device() != cpu)
+    fail<DeviceError>("data: the tensor lives on {}: use data of to(x, cpu), or to_vector, which copies",
+                      device().str());
   if (!is_contiguous())
     fail<ShapeError>(
         "data: the tensor of shape {} is not contiguous (strides {}): use data of contiguous(x), or to_vector", shape(),
         strides());
-  if (device() != cpu) fail<DeviceError>("data: the tensor lives on {}: use to_vector", device().str());
   if (!node().storage) check_not_escaped(node());
   return node().data();
 }

@@ -21,9 +21,10 @@ using Tensors = std::vector<Tensor>;
 Tensors random_like(std::span<const Tensor> xs, std::uint64_t seed) {
   Tensors result;
   for (const Tensor& x : xs)
-    result.push_back(is_float(x.dtype())
-                         ? normal(fold_in(Key(seed), static_cast<std::uint32_t>(result.size())), x.shape(), x.dtype())
-                         : zeros_like(x));
+    result.push_back(
+        is_float(x.dtype())
+            ? normal(fold_in(Key(seed, x.device()), static_cast<std::uint32_t>(result.size())), x.shape(), x.dtype())
+            : zeros_like(x));
   return result;
 }
 

@@ -6,16 +6,16 @@
 namespace stave {
 namespace {
 
-// The unit vectors of arrays shaped like x, one in each lane: [n, shape of x...].
-Tensor unit_vectors(const Shape& shape, Dtype dtype) {
-  Shape stacked = shape;
-  stacked.insert(stacked.begin(), shape.elements());
-  return reshape(eye(shape.elements(), dtype), stacked);
+// The unit vectors of arrays like x, one in each lane: [n, shape of x...].
+Tensor unit_vectors(const Tensor& x) {
+  Shape stacked = x.shape();
+  stacked.insert(stacked.begin(), x.size());
+  return reshape(eye(x.size(), x.dtype(), x.device()), stacked);
 }
 
-// f for each unit vector in a lane; the lanes along `axis` of the result.
-Tensor for_unit_vectors(FlatFunction f, const Shape& shape, Dtype dtype, Index axis) {
-  const Tensor basis = unit_vectors(shape, dtype);
+// f for each unit vector of arrays like x in a lane; the lanes along `axis` of the result.
+Tensor for_unit_vectors(FlatFunction f, const Tensor& x, Index axis) {
+  const Tensor basis = unit_vectors(x);
   const MapAxis first(0);
   const int argument = 0;
   return vmap_output(vmap_flat(f, {&basis, 1}, {&first, 1}, {&argument, 1}, std::nullopt), 0, axis);
@@ -35,7 +35,7 @@ Tensor jacfwd_flat(FlatFunction f, const Tensor& x) {
     output = result.outputs[0].shape();
     return std::move(result.tangents);
   };
-  const Tensor columns = for_unit_vectors(column, x.shape(), x.dtype(), -1);
+  const Tensor columns = for_unit_vectors(column, x, -1);
   return reshape(columns, joined(output, x.shape()));
 }
 
@@ -43,7 +43,7 @@ Tensor jacrev_flat(FlatFunction f, const Tensor& x) {
   const FlatVjp vjp = vjp_flat(f, {&x, 1}, "jacrev");
   const auto row = [&](std::span<const Tensor> cotangent) { return Outputs(vjp.pullback(cotangent)[0]); };
   const Tensor& output = vjp.outputs[0];
-  const Tensor rows = for_unit_vectors(row, output.shape(), output.dtype(), 0);
+  const Tensor rows = for_unit_vectors(row, output, 0);
   return reshape(rows, joined(output.shape(), x.shape()));
 }
 

@@ -183,6 +183,9 @@ void check_tangent(std::size_t i, const Tensor& primal, const Tensor& tangent) {
     fail<ShapeError>("jvp: the tangent of input {} has shape {}, the input {}", i, tangent.shape(), primal.shape());
   if (tangent.dtype() != primal.dtype())
     fail<DtypeError>("jvp: the tangent of input {} is {}, the input {}", i, tangent.dtype(), primal.dtype());
+  if (tangent.device() != primal.device())
+    fail<DeviceError>("jvp: the tangent of input {} lives on {}, the input on {}: move one with to(x, device)", i,
+                      tangent.device().str(), primal.device().str());
 }
 
 }  // namespace

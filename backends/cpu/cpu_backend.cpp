@@ -1,6 +1,7 @@
 // From an operation to its driver. Start with CpuBackend::run.
 #include <stave/backends/cpu/cpu_backend.h>
 
+#include <cstring>
 #include <string>
 
 #include <stave/backends/cpu/allocator.h>
@@ -136,6 +137,8 @@ void CpuBackend::run(OpId op, const Attributes* attributes, std::span<const View
 
 Storage* CpuBackend::allocate(std::size_t bytes) { return stave_cpu::allocate(this, bytes); }
 void CpuBackend::deallocate(Storage* storage) noexcept { stave_cpu::deallocate(storage); }
+void CpuBackend::write(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+void CpuBackend::read(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 stave::MemoryStats CpuBackend::memory_stats() const { return stave_cpu::memory_stats(); }
 void CpuBackend::reset_peak_memory() { stave_cpu::reset_peak_memory(); }
 void CpuBackend::release_cached_memory() { stave_cpu::release_cached_memory(); }

@@ -13,6 +13,9 @@ class CpuBackend final : public stave::Backend {
   void deallocate(stave::Storage* storage) noexcept override;
   void run(stave::OpId op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override;
+  void write(void* to, const void* from, std::size_t bytes) override;
+  void read(void* to, const void* from, std::size_t bytes) override;
+  void synchronize() override {}
   stave::MemoryStats memory_stats() const override;
   void reset_peak_memory() override;
   void release_cached_memory() override;

@@ -68,6 +68,8 @@ target_link_libraries(stave_cuda PRIVATE fmt::fmt)
 target_compile_options(stave_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;$<$<BOOL:${STAVE_WERROR}>:-Werror>>
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra$<$<BOOL:${STAVE_WERROR}>:;-Werror=all-warnings;-Xcompiler=-Werror>>)
+set_property(SOURCE "${CMAKE_CURRENT_LIST_DIR}/cublas.cpp" APPEND PROPERTY
+  COMPILE_DEFINITIONS "STAVE_CUDA_LIBRARIES=\"${CUDAToolkit_LIBRARY_DIR}\"")
 target_sources(stave PRIVATE $<TARGET_OBJECTS:stave_cuda>)
 target_link_libraries(stave PRIVATE CUDA::cudart_static)
 target_compile_definitions(stave PRIVATE STAVE_HAVE_CUDA)

@@ -21,6 +21,13 @@
 #else
 #define STAVE_BOTH
 #endif
+#ifdef __CUDA_ARCH__
+#define STAVE_ROLLED _Pragma("unroll 1")
+#define STAVE_OUTLINE __noinline__
+#else
+#define STAVE_ROLLED
+#define STAVE_OUTLINE
+#endif
 
 namespace stave_cuda {
 
@@ -62,28 +69,38 @@ LoopAxes<operands> merged_axes(std::span<const Index> shape, const OperandStride
   return axes;
 }
 
-/// Quotients by a divisor that is known to the host: of 32 bits by one multiplication, else by division.
-/// (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994, figure 4.1: with
-/// s = ceil(log2 d) and m = floor(2^32 (2^s - d) / d) + 1, n / d = (hi(m n) + n) >> s; the sum fits as n < 2^31.)
+/// Quotients by a divisor that is known to the host, by one multiplication.
+/// (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994, figure 4.1: with words of N bits,
+/// s = ceil(log2 d) and m = floor(2^N (2^s - d) / d) + 1, n / d = (hi(m n) + n) >> s. The sum fits as n < 2^(N-1).)
 struct Divider {
   std::uint64_t divisor = 1;
-  std::uint32_t multiplier = 1;
+  std::uint64_t multiplier64 = 1;
+  std::uint32_t multiplier32 = 1;  // for divisors of 31 bits
   std::uint32_t shift = 0;
 
   Divider() = default;
   explicit Divider(Index d) : divisor(static_cast<std::uint64_t>(d)) {
-    if (d <= 0 || d > most_narrow) return;  // wide() only
     while ((std::uint64_t{1} << shift) < divisor) ++shift;
-    multiplier =
-        static_cast<std::uint32_t>((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - divisor) / divisor + 1);
+    const std::uint64_t above = (std::uint64_t{1} << shift) - divisor;
+    multiplier64 = static_cast<std::uint64_t>((Wide{above} << 64) / divisor + 1);
+    if (d <= most_narrow) multiplier32 = static_cast<std::uint32_t>((above << 32) / divisor + 1);
   }
   /// For n and a divisor of at most most_narrow.
   STAVE_BOTH std::uint32_t narrow(std::uint32_t n) const {
-    auto high = static_cast<std::uint32_t>(std::uint64_t{n} * multiplier >> 32);
+    auto high = static_cast<std::uint32_t>(std::uint64_t{n} * multiplier32 >> 32);
     return (high + n) >> shift;
   }
-  STAVE_BOTH std::uint64_t wide(std::uint64_t n) const { return n / divisor; }
+  /// For n < 2^63.
+  STAVE_BOTH std::uint64_t wide(std::uint64_t n) const {
+#ifdef __CUDA_ARCH__
+    const std::uint64_t high = __umul64hi(n, multiplier64);
+#else
+    const auto high = static_cast<std::uint64_t>(Wide{n} * multiplier64 >> 64);
+#endif
+    return (high + n) >> shift;
+  }
 
+  __extension__ using Wide = unsigned __int128;
   static constexpr Index most_narrow = 0x7fffffff;
 };
 
@@ -111,15 +128,17 @@ struct IndexMap {
 
   /// 0 <= index < the number of elements.
   STAVE_BOTH Offsets<operands> operator()(std::uint64_t index) const {
-    if (wide) return walk<std::uint64_t>(index);
+    if (wide) return walk_wide(index);
     return walk<std::uint32_t>(static_cast<std::uint32_t>(index));
   }
   STAVE_BOTH const MapAxis<operands>& axis(int i) const { return i < inline_axes ? axes[i] : more[i - inline_axes]; }
 
  private:
+  STAVE_OUTLINE STAVE_BOTH Offsets<operands> walk_wide(std::uint64_t index) const { return walk<std::uint64_t>(index); }
   template <class Word>
   STAVE_BOTH Offsets<operands> walk(Word rest) const {
     Offsets<operands> offsets;
+    STAVE_ROLLED
     for (int i = 0; i + 1 < rank; ++i) {
       const MapAxis<operands>& a = axis(i);
       Word quotient = sizeof(Word) == 4 ? static_cast<Word>(a.length.narrow(static_cast<std::uint32_t>(rest)))

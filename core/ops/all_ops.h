@@ -30,6 +30,8 @@ namespace stave {
 #define STAVE_INDEX_OPS(X) X(gather) X(scatter_add) X(dynamic_slice) X(dynamic_update_slice)
 #define STAVE_CONTRACT_OPS(X) X(matmul)
 #define STAVE_RANDOM_OPS(X) X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)
+// Between backends: no kernel of either.
+#define STAVE_TRANSFER_OPS(X) X(to)
 
 // They carry functions, and run them: no kernels.
 #define STAVE_FUNCTION_OPS(X) X(checkpoint) X(custom_vjp) X(custom_jvp) X(custom_vmap)
@@ -37,7 +39,7 @@ namespace stave {
 #define STAVE_ALL_OPS(X)                                                                                 \
   STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X) STAVE_CREATE_OPS(X) STAVE_CONVERT_OPS(X) STAVE_SELECT_OPS(X)    \
   STAVE_REDUCE_OPS(X) STAVE_SCAN_OPS(X) STAVE_SORT_OPS(X) STAVE_LAYOUT_OPS(X) STAVE_INDEX_OPS(X)         \
-  STAVE_CONTRACT_OPS(X) STAVE_RANDOM_OPS(X) STAVE_FUNCTION_OPS(X)
+  STAVE_CONTRACT_OPS(X) STAVE_RANDOM_OPS(X) STAVE_TRANSFER_OPS(X) STAVE_FUNCTION_OPS(X)
 // clang-format on
 
 /// One name for each operation, for tables of kernels.

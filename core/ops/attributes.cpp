@@ -8,13 +8,20 @@ namespace stave {
 
 using fmt::format;
 
+namespace {
+
+std::string place(Device device) { return device == cpu ? "" : " device=" + device.str(); }
+
+}  // namespace
+
 std::string FullAttributes::str() const {
   const std::string number = is_float(dtype) ? format("{}", value) : format("{}", integer);
-  return format("shape={} dtype={} value={}", shape, dtype, number);
+  return format("shape={} dtype={} value={}{}", shape, dtype, number, place(device));
 }
 std::string IotaAttributes::str() const {
-  return format("length={} dtype={} start={} step={}", length, dtype, start, step);
+  return format("length={} dtype={} start={} step={}{}", length, dtype, start, step, place(device));
 }
+std::string TransferAttributes::str() const { return device.str(); }
 std::string DtypeAttributes::str() const { return format("dtype={}", dtype); }
 std::string ReduceAttributes::str() const { return format("axes={}{}", axes, keepdims ? " keepdims" : ""); }
 std::string ScanAttributes::str() const { return format("axis={}{}", axis, reverse ? " reverse" : ""); }

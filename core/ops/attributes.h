@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include <stave/core/device.h>
 #include <stave/core/dtype.h>
 #include <stave/core/intrusive.h>
 #include <stave/core/pool.h>
@@ -22,24 +23,30 @@ struct Attributes : RefCounted, stave_detail::Pooled {
 };
 using AttributesPtr = IntrusivePtr<const Attributes>;
 
+/// Of an operation without inputs, whose place they would say: where it computes.
+struct PlacedAttributes : Attributes {
+  Device device;
+  explicit PlacedAttributes(Device device) : device(device) {}
+};
+
 /// full: every element is `value`, given in the type of the dtype's kind.
-struct FullAttributes final : Attributes {
+struct FullAttributes final : PlacedAttributes {
   Shape shape;
   Dtype dtype;
   double value;          // for floats
   std::int64_t integer;  // for integers and bool
-  FullAttributes(Shape shape, Dtype dtype, double value, std::int64_t integer)
-      : shape(std::move(shape)), dtype(dtype), value(value), integer(integer) {}
+  FullAttributes(Shape shape, Dtype dtype, double value, std::int64_t integer, Device device = cpu)
+      : PlacedAttributes(device), shape(std::move(shape)), dtype(dtype), value(value), integer(integer) {}
   std::string str() const override;
 };
 
 /// iota: a vector of `length` elements, start + i * step, computed in double (floats) or int64 (integers).
-struct IotaAttributes final : Attributes {
+struct IotaAttributes final : PlacedAttributes {
   Index length;
   Dtype dtype;
   double start, step;
-  IotaAttributes(Index length, Dtype dtype, double start, double step)
-      : length(length), dtype(dtype), start(start), step(step) {}
+  IotaAttributes(Index length, Dtype dtype, double start, double step, Device device = cpu)
+      : PlacedAttributes(device), length(length), dtype(dtype), start(start), step(step) {}
   std::string str() const override;
 };
 
@@ -47,6 +54,13 @@ struct IotaAttributes final : Attributes {
 struct DtypeAttributes final : Attributes {
   Dtype dtype;
   explicit DtypeAttributes(Dtype dtype) : dtype(dtype) {}
+  std::string str() const override;
+};
+
+/// to: where the result lives, and where the input does, which is where its cotangent goes.
+struct TransferAttributes final : Attributes {
+  Device device, from;
+  TransferAttributes(Device device, Device from) : device(device), from(from) {}
   std::string str() const override;
 };
 

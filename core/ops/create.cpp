@@ -147,6 +147,15 @@ void check_holds(Scalar value, Dtype dtype) {
         dtype);
 }
 
+// One number in storage of a device: by its kernel, since a launch needs no buffer that both sides see.
+void fill_number(const Node& node, Scalar value) {
+  const bool to_integer = value.kind == Scalar::Kind::floating && !is_float(node.dtype);
+  const std::int64_t integer = to_integer ? static_cast<std::int64_t>(value.floating) : value.integer;
+  const FullAttributes full({}, node.dtype, value.floating, integer, node.device);
+  const View number{node.data(), node.dtype, {}, {}};
+  backend_of(node.device).run(OpId::full, &full, {}, {&number, 1});
+}
+
 Tensor new_tensor(Dtype dtype, const Shape& shape, Device device) {
   const Index bytes = shape.elements() * static_cast<Index>(size_of(dtype));
   return Tensor(NodePtr(new Node(dtype, device, shape, contiguous_strides(shape), allocate_storage(device, bytes))));
@@ -154,13 +163,14 @@ Tensor new_tensor(Dtype dtype, const Shape& shape, Device device) {
 
 }  // namespace
 
-Tensor constant(Scalar value, Dtype dtype, const Shape& shape) {
+Tensor constant(Scalar value, Dtype dtype, const Shape& shape, Device device) {
   check_holds(value, dtype);
   Strides strides = shape;
   for (Index& stride : strides) stride = 0;
-  auto node = NodePtr(new Node(dtype, cpu, shape, std::move(strides), allocate_storage(cpu, size_of(dtype))));
+  auto node = NodePtr(new Node(dtype, device, shape, std::move(strides), allocate_storage(device, size_of(dtype))));
   if (dtype == bool_) value = Scalar(value.kind == Scalar::Kind::floating ? value.floating != 0 : value.integer != 0);
-  write_number(node->data(), value, dtype);
+  if (device == cpu) write_number(node->data(), value, dtype);
+  else fill_number(*node, value);
   return Tensor(std::move(node));
 }
 
@@ -173,7 +183,7 @@ Tensor view_of(const Tensor& x, Shape shape, Strides strides, Index offset) {
 
 namespace stave {
 
-Tensor Tensor::from_scalar(Scalar value) { return constant(value, value.alone(), {}); }
+Tensor Tensor::from_scalar(Scalar value) { return constant(value, value.alone(), {}, cpu); }
 
 // ---- data at hand ----------------------------------------------------------------------------------------
 
@@ -205,7 +215,7 @@ void write_list(const NestedList& list, Dtype dtype, char*& to) {
   to += size_of(dtype);
 }
 
-Tensor tensor_of(const NestedList& list, const Dtype* dtype) {
+Tensor tensor_of(const NestedList& list, const Dtype* dtype, Device device = cpu) {
   Shape shape;
   for (const NestedList* first = &list; first->is_list(); first = &first->entries()[0]) {
     shape.push_back(static_cast<Index>(first->entries().size()));
@@ -219,15 +229,17 @@ Tensor tensor_of(const NestedList& list, const Dtype* dtype) {
   Tensor x = new_tensor(dtype ? *dtype : inferred, shape, cpu);
   char* to = static_cast<char*>(x.node().data());
   write_list(list, x.dtype(), to);
-  return x;
+  return device == cpu ? x : from_bytes(x.node().data(), static_cast<std::size_t>(x.size()), x.dtype(), shape, device);
 }
 
 }  // namespace
 
 Tensor tensor(std::initializer_list<NestedList> entries) { return tensor_of(NestedList(entries), nullptr); }
-Tensor tensor(std::initializer_list<NestedList> entries, Dtype dtype) { return tensor_of(NestedList(entries), &dtype); }
-Tensor tensor(Scalar value) { return constant(value, value.alone(), {}); }
-Tensor tensor(Scalar value, Dtype dtype) { return constant(value, dtype, {}); }
+Tensor tensor(std::initializer_list<NestedList> entries, Dtype dtype, Device device) {
+  return tensor_of(NestedList(entries), &dtype, device);
+}
+Tensor tensor(Scalar value) { return constant(value, value.alone(), {}, cpu); }
+Tensor tensor(Scalar value, Dtype dtype, Device device) { return constant(value, dtype, {}, device); }
 
 Tensor from_bytes(const void* data, std::size_t count, Dtype dtype, const Shape& shape, Device device) {
   for (Index length : shape)
@@ -235,7 +247,7 @@ Tensor from_bytes(const void* data, std::size_t count, Dtype dtype, const Shape&
   if (static_cast<Index>(count) != shape.elements())
     fail<ShapeError>("from: {} values do not fill shape {}, which holds {}", count, shape, shape.elements());
   Tensor x = new_tensor(dtype, shape, device);
-  if (count) std::memcpy(x.node().data(), data, count * size_of(dtype));
+  write_storage(device, x.node().data(), data, count * size_of(dtype));
   return x;
 }
 
@@ -255,7 +267,7 @@ Tensor full(const Shape& shape, Scalar value, Dtype dtype, Device device) {
   if (value.kind == Scalar::Kind::floating)
     integer = dtype == bool_ ? value.floating != 0 : is_float(dtype) ? 0 : static_cast<std::int64_t>(value.floating);
   if (dtype == bool_) integer = integer != 0;
-  return apply(op_full, {}, make_intrusive<FullAttributes>(shape, dtype, value.floating, integer));
+  return apply(op_full, {}, make_intrusive<FullAttributes>(shape, dtype, value.floating, integer, device));
 }
 Tensor full(const Shape& shape, Scalar value) { return full(shape, value, value.alone()); }
 Tensor zeros(const Shape& shape, Dtype dtype, Device device) { return full(shape, 0, dtype, device); }
@@ -272,7 +284,7 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, Dtype dtype, Device device
   if (!std::isfinite(length))
     fail<ShapeError>("arange: from {} to {} by {} has no end", start.floating, stop.floating, step.floating);
   const Index count = std::max<Index>(0, static_cast<Index>(length));
-  return apply(op_iota, {}, make_intrusive<IotaAttributes>(count, dtype, start.floating, step.floating));
+  return apply(op_iota, {}, make_intrusive<IotaAttributes>(count, dtype, start.floating, step.floating, device));
 }
 Tensor arange(Scalar start, Scalar stop, Scalar step) {
   const Dtype dtype = promote(promote(start.alone(), stop.alone()), promote(step.alone(), int32));
@@ -280,21 +292,33 @@ Tensor arange(Scalar start, Scalar stop, Scalar step) {
 }
 Tensor arange(Scalar stop) { return arange(0, stop); }
 
+namespace {
+
+// 0, 1, ..., count - 1 as arange(count) has them, on `device`.
+Tensor positions(Index count, Device device) {
+  return arange(0, count, 1, promote(Scalar(count).alone(), int32), device);
+}
+
+}  // namespace
+
 Tensor linspace(double start, double stop, Index count, Dtype dtype, Device device, bool endpoint) {
   static_cast<void>(backend_of(device));
   if (count < 0) fail<ShapeError>("linspace: count is {}", count);
   if (!is_float(dtype)) fail<DtypeError>("linspace: {} is not a floating dtype", dtype);
   const Index steps = endpoint ? count - 1 : count;
   const double step = steps > 0 ? (stop - start) / static_cast<double>(steps) : 0;
-  Tensor x = apply(op_iota, {}, make_intrusive<IotaAttributes>(count, dtype, start, step));
+  Tensor x = apply(op_iota, {}, make_intrusive<IotaAttributes>(count, dtype, start, step, device));
   // The last element is `stop` itself, whatever the rounding of the sum.
-  return endpoint && count > 1 ? where(arange(count) == count - 1, constant(stop, dtype, {}), x) : x;
+  if (!endpoint || count <= 1) return x;
+  return where(positions(count, device) == count - 1, constant(stop, dtype, {}, device), x);
 }
 
 namespace {
 
-// column - row, for the last two axes of `shape`: [rows, columns] int32.
-Tensor diagonals(Index rows, Index columns) { return expand_dims(arange(columns), 0) - expand_dims(arange(rows), 1); }
+// column - row: [rows, columns] int32.
+Tensor diagonals(Index rows, Index columns, Device device) {
+  return expand_dims(positions(columns, device), 0) - expand_dims(positions(rows, device), 1);
+}
 
 void check_matrix(const Tensor& x, const char* operation) {
   if (x.rank() < 2) fail<ShapeError>("{}: shape {} has no matrices: at least 2 axes are needed", operation, x.shape());
@@ -305,17 +329,17 @@ void check_matrix(const Tensor& x, const char* operation) {
 Tensor eye(Index rows, Index columns, Index k, Dtype dtype, Device device) {
   static_cast<void>(backend_of(device));
   if (rows < 0 || columns < 0) fail<ShapeError>("eye: negative size {} x {}", rows, columns);
-  return astype(diagonals(rows, columns) == k, dtype);
+  return astype(diagonals(rows, columns, device) == k, dtype);
 }
 Tensor eye(Index rows, Dtype dtype, Device device) { return eye(rows, rows, 0, dtype, device); }
 
 Tensor tril(const Tensor& x, Index k) {
   check_matrix(x, "tril");
-  return where(diagonals(x.shape(-2), x.shape(-1)) <= k, x, false);  // false: a zero of any dtype
+  return where(diagonals(x.shape(-2), x.shape(-1), x.device()) <= k, x, false);  // false: a zero of any dtype
 }
 Tensor triu(const Tensor& x, Index k) {
   check_matrix(x, "triu");
-  return where(diagonals(x.shape(-2), x.shape(-1)) >= k, x, false);
+  return where(diagonals(x.shape(-2), x.shape(-1), x.device()) >= k, x, false);
 }
 
 }  // namespace stave

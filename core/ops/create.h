@@ -31,10 +31,10 @@ class NestedList {
   bool is_list_ = false;
 };
 Tensor tensor(std::initializer_list<NestedList> entries);
-Tensor tensor(std::initializer_list<NestedList> entries, Dtype dtype);
+Tensor tensor(std::initializer_list<NestedList> entries, Dtype dtype, Device device = cpu);
 /// A rank-0 tensor of a number.
 Tensor tensor(Scalar value);
-Tensor tensor(Scalar value, Dtype dtype);
+Tensor tensor(Scalar value, Dtype dtype, Device device = cpu);
 
 /// A tensor of host data, copied, row-major. Throws ShapeError if `shape` does not hold values.size() elements.
 template <class T>

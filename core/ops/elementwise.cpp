@@ -119,15 +119,22 @@ const Shape& shape_of(const Operand& x) {
   return scalar;
 }
 
+// Where a number goes: to the tensor that it meets.
+Device device_of(std::initializer_list<const Operand*> operands) {
+  for (const Operand* x : operands)
+    if (!x->is_scalar()) return x->tensor().device();
+  return cpu;
+}
+
 // Where several operations are performed for one, a handler of the first may assign to a variable that a later one reads.
 void keep(Operand& x) {
   if (current && !x.is_scalar() && !x.owns()) x = x.tensor();
 }
 
 // Makes x a tensor of `dtype`, broadcast to `shape` if one is given.
-void fit(Operand& x, Dtype dtype, const Shape* shape) {
+void fit(Operand& x, Dtype dtype, const Shape* shape, Device device) {
   if (x.is_scalar() || x.tensor().dtype() != dtype || (shape && x.tensor().shape() != *shape))
-    x = as_tensor(std::move(x), dtype, shape);
+    x = as_tensor(std::move(x), dtype, shape, device);
 }
 
 Tensor binary(const Op& op, Operands domain, Operand& a, Operand& b) {
@@ -142,15 +149,16 @@ Tensor binary(const Op& op, Operands domain, Operand& a, Operand& b) {
   Shape common;
   const Shape* shape = nullptr;  // to broadcast to
   if (shape_of(a) != shape_of(b)) shape = &(common = broadcast_shapes(shape_of(a), shape_of(b), op.name));
-  fit(a, dtype, shape);
-  fit(b, dtype, shape);
+  const Device device = device_of({&a, &b});
+  fit(a, dtype, shape, device);
+  fit(b, dtype, shape, device);
   return apply_binary(op, std::move(a), std::move(b));
 }
 
 }  // namespace
 
-Tensor as_tensor(Operand&& x, Dtype dtype, const Shape* shape) {
-  if (x.is_scalar()) return constant(x.scalar(), dtype, shape ? *shape : Shape());
+Tensor as_tensor(Operand&& x, Dtype dtype, const Shape* shape, Device device) {
+  if (x.is_scalar()) return constant(x.scalar(), dtype, shape ? *shape : Shape(), device);
   Tensor value = std::move(x).tensor();
   if (value.dtype() != dtype) value = astype(value, dtype);
   return shape && value.shape() != *shape ? broadcast_quietly(value, *shape) : std::move(value);
@@ -221,10 +229,11 @@ Tensor where(Operand condition, Operand a, Operand b) {
   Shape shape = broadcast_shapes(shape_of(a), shape_of(b), "where");
   shape = broadcast_shapes(shape_of(condition), shape, "where");
   for (Operand* x : {&condition, &a, &b}) keep(*x);
+  const Device device = device_of({&a, &b, &condition});
   Inputs inputs;
-  inputs.push_back(as_tensor(std::move(condition), bool_, &shape));
-  inputs.push_back(as_tensor(std::move(a), dtype, &shape));
-  inputs.push_back(as_tensor(std::move(b), dtype, &shape));
+  inputs.push_back(as_tensor(std::move(condition), bool_, &shape, device));
+  inputs.push_back(as_tensor(std::move(a), dtype, &shape, device));
+  inputs.push_back(as_tensor(std::move(b), dtype, &shape, device));
   return apply(op_where, std::move(inputs));
 }
 

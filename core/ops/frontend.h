@@ -10,10 +10,10 @@ using namespace stave;
 
 /// A tensor of equal elements that was never computed: one number, viewed with strides of 0. Not an operation.
 /// Throws DtypeError if dtype cannot hold the number.
-Tensor constant(Scalar value, Dtype dtype, const Shape& shape);
+Tensor constant(Scalar value, Dtype dtype, const Shape& shape, Device device);
 
-/// The operand as a tensor of `dtype`, broadcast to `shape` if one is given.
-Tensor as_tensor(Operand&& x, Dtype dtype, const Shape* shape);
+/// The operand as a tensor of `dtype`, broadcast to `shape` if one is given; a number on `device`.
+Tensor as_tensor(Operand&& x, Dtype dtype, const Shape* shape, Device device);
 
 /// Another view of x's storage: a node of its own, without notes. Not an operation.
 Tensor view_of(const Tensor& x, Shape shape, Strides strides, Index offset);

@@ -279,13 +279,13 @@ Tensor one_hot(const Tensor& x, Index n, Dtype dtype) {
   return reshape(rows, joined({x.shape(), Shape(n)}));
 }
 
-Tensor Starts::tensor(const char* operation) const {
+Tensor Starts::tensor(const char* operation, Device device) const {
   if (indices_) return as_indices(*indices_, operation);
-  if (list_.empty()) return zeros({0}, int32);
+  if (list_.empty()) return zeros({0}, int32, device);
   std::vector<Tensor> indices;
   for (const Operand& index : list_) {
     const Dtype dtype = index.is_scalar() ? index.scalar().alone() : index.tensor().dtype();
-    indices.push_back(as_indices(stave_detail::as_tensor(Operand(index), dtype, nullptr), operation));
+    indices.push_back(as_indices(stave_detail::as_tensor(Operand(index), dtype, nullptr, device), operation));
     if (indices.back().rank() != 0)
       fail<ShapeError>("{}: start {} has shape {}: give single integers, or one tensor of rank 1 for all axes",
                        operation, indices.size() - 1, indices.back().shape());
@@ -294,12 +294,12 @@ Tensor Starts::tensor(const char* operation) const {
 }
 
 Tensor dynamic_slice(const Tensor& x, const Starts& starts, const Shape& sizes) {
-  return slice_at(x, starts.tensor("dynamic_slice"), sizes, 0);
+  return slice_at(x, starts.tensor("dynamic_slice", x.device()), sizes, 0);
 }
 
 Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const Starts& starts) {
   const Dtype dtype = promote(x.dtype(), update.dtype());
-  return updated_at(astype(x, dtype), astype(update, dtype), starts.tensor("dynamic_update_slice"),
+  return updated_at(astype(x, dtype), astype(update, dtype), starts.tensor("dynamic_update_slice", x.device()),
                     make_intrusive<DynamicSliceAttributes>(0, update.shape()));
 }
 

@@ -31,7 +31,7 @@ class Starts {
   Starts(std::vector<Operand> indices) : list_(std::move(indices)) {}
 
   /// All indices in one tensor of rank 1, int32 or int64.
-  Tensor tensor(const char* operation) const;
+  Tensor tensor(const char* operation, Device device) const;
 
  private:
   std::optional<Tensor> indices_;  // none: the list

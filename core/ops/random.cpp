@@ -111,8 +111,8 @@ constinit const Op op_random_permutation{
 
 // ---- keys -------------------------------------------------------------------------------------------------
 
-Key::Key(std::uint64_t seed)
-    : data_(from(std::vector{static_cast<std::uint32_t>(seed >> 32), static_cast<std::uint32_t>(seed)})) {}
+Key::Key(std::uint64_t seed, Device device)
+    : data_(from(std::vector{static_cast<std::uint32_t>(seed >> 32), static_cast<std::uint32_t>(seed)}, device)) {}
 
 Key::Key(Tensor data) : data_(std::move(data)) {
   if (data_.dtype() != uint32 || data_.shape() != Shape(2))

@@ -17,7 +17,7 @@ namespace stave {
 class Key {
  public:
   /// The words are the seed's upper and lower half. (JAX drops the upper one, unless 64-bit integers are enabled.)
-  explicit Key(std::uint64_t seed);
+  explicit Key(std::uint64_t seed, Device device = cpu);
   /// From a row of split(key, n).
   explicit Key(Tensor data);
   const Tensor& data() const noexcept { return data_; }

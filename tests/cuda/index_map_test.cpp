@@ -131,6 +131,23 @@ TEST(Divider, QuotientsAtEveryEdge) {
   }
 }
 
+TEST(Divider, WideQuotientsAtEveryEdge) {
+  std::mt19937_64 random(4);
+  constexpr std::uint64_t top = (std::uint64_t{1} << 63) - 1;
+  std::vector<Index> divisors{1, 2, 3, 7, 2147483648, 4294967297, Index{1} << 62, static_cast<Index>(top)};
+  for (int i = 0; i < 200; ++i) divisors.push_back(static_cast<Index>(random() >> (1 + random() % 63)) + 1);
+  for (Index d : divisors) {
+    Divider divider(d);
+    const auto u = static_cast<std::uint64_t>(d);
+    std::vector<std::uint64_t> numbers{0, 1, u - 1, u, top, top / u * u, top / u * u - 1};
+    for (int i = 0; i < 50; ++i) numbers.push_back(random() >> 1);
+    for (std::uint64_t n : numbers)
+      if (n <= top) {
+        EXPECT_EQ(divider.wide(n), n / u) << n << " / " << d;
+      }
+  }
+}
+
 TEST(IndexPlan, MergesWhatEveryOperandAllows) {
   Shape shape{2, 1, 3, 4};
   Strides dense = contiguous_strides(shape), row{0, 0, 0, 1}, column{3, 9, 1, 0}, scalar{0, 0, 0, 0};

@@ -133,13 +133,18 @@ const char* name_of(Layout layout) {
   return names[static_cast<int>(layout)];
 }
 
+Device& place() {
+  static Device device = stave::cpu;
+  return device;
+}
+
 Tensor to_tensor(const Array& x) {
   return visit_dtype(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
     std::vector<Stored> values;
     for (Real value : x.values) values.push_back(static_cast<Stored>(value));
-    return from_bytes(values.data(), values.size(), x.dtype, x.shape);
+    return from_bytes(values.data(), values.size(), x.dtype, x.shape, place());
   });
 }
 

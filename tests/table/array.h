@@ -61,6 +61,9 @@ inline constexpr Layout layouts[] = {Layout::contiguous, Layout::transposed, Lay
                                      Layout::mixed,      Layout::zero_size,  Layout::rank0};
 const char* name_of(Layout layout);
 
+/// Where tensors of the table live: the CPU unless somebody sets it.
+Device& place();
+
 /// A contiguous tensor of these values.
 Tensor to_tensor(const Array& x);
 /// A tensor of these values that lies in memory as `layout` says (contiguous, transposed, broadcast or stepped): a view of

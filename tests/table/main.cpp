@@ -6,12 +6,18 @@
 //   operation_table --op NAME        one of them
 //   operation_table --all-values     all of them, values only: for each instruction set (STAVE_CPU_ISA); 77 if it is not there
 //   operation_table --completeness   that no operation and no public function is without a row
+//
+// Before these, `--device cuda` has everything computed on the first CUDA device (77 if there is none), `--device separate` on
+// a device that is the CPU with memory of its own (separate_backend.h).
 
 #include <cstdio>
+#include <memory>
 #include <string_view>
 
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/transfer.h>
 
+#include "separate_backend.h"
 #include "table/run.h"
 
 using namespace table;
@@ -63,17 +69,54 @@ bool instruction_set_is_there() {
   }
 }
 
-}  // namespace
+/// Has all operations performed at place(): values that were made elsewhere go there first.
+struct AtPlace : Handler {
+  Outputs handle(Call& call) override {
+    if (call.op().id == OpId::to || call.op().carries_functions) return perform(std::move(call));
+    if (call.op().id == OpId::full) {
+      const auto& full = call.as<stave::FullAttributes>();
+      return perform(call.with_attributes(
+          stave::make_intrusive<stave::FullAttributes>(full.shape, full.dtype, full.value, full.integer, place())));
+    }
+    if (call.op().id == OpId::iota) {
+      const auto& iota = call.as<stave::IotaAttributes>();
+      return perform(call.with_attributes(
+          stave::make_intrusive<stave::IotaAttributes>(iota.length, iota.dtype, iota.start, iota.step, place())));
+    }
+    stave::Inputs inputs;
+    for (const Tensor& input : call.inputs()) inputs.push_back(input.device() == place() ? input : to(input, place()));
+    return perform(call.with_inputs(std::move(inputs)));
+  }
+  std::string describe() const override { return "operation_table --device"; }
+};
 
-int main(int argc, char** argv) try {
+int run_option(int argc, char** argv) {
   const std::string_view option = argc > 1 ? argv[1] : "";
   if (option == "--list" && argc == 2) return list();
   if (option == "--op" && argc == 3) return run_one(argv[2]);
   if (option == "--completeness" && argc == 2) return completeness();
   if (option == "--all-values" && argc == 2) return instruction_set_is_there() ? run_all(Columns::values) : 77;
   if (argc == 1) return run_all(Columns::all);
-  std::fprintf(stderr, "usage: operation_table [--list | --op NAME | --all-values | --completeness]\n");
+  std::fprintf(
+      stderr, "usage: operation_table [--device cuda|separate] [--list | --op NAME | --all-values | --completeness]\n");
   return 2;
+}
+
+int run_on(std::string_view device, int argc, char** argv) {
+  std::unique_ptr<stave_test::SeparateBackend> separate;
+  if (device == "separate") separate = std::make_unique<stave_test::SeparateBackend>(0);
+  else if (device != "cuda") return run_option(0, nullptr);
+  else if (!stave::cuda_available()) return std::puts("operation_table: no CUDA device can be used here"), 77;
+  place() = stave::cuda(0);
+  AtPlace handler;
+  return with(handler, [&] { return run_option(argc, argv); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc > 2 && std::string_view(argv[1]) == "--device") return run_on(argv[2], argc - 2, argv + 2);
+  return run_option(argc, argv);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "operation_table: %s\n", error.what());
   return 2;

@@ -10,6 +10,7 @@
 #include <sleef.h>
 
 #include <stave/backends/cpu/kernels/vec.h>
+#include <stave/core/ops/erfinv.h>
 
 namespace STAVE_KERNELS {
 
@@ -304,8 +305,7 @@ STAVE_INLINE F64 pow(F64 x, F64 y) {
 }
 
 // ---- erfinv -----------------------------------------------------------------------------------------------
-// Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011): x times a polynomial in
-// w = -log(1 - x^2), with the coefficients that XLA uses too.
+// By the polynomials of core/ops/erfinv.h.
 
 /// c[0] x^(n-1) + ... + c[n-1]
 template <class T, int n>
@@ -327,42 +327,19 @@ STAVE_INLINE Vec<T> erfinv_ends(Vec<T> x, Vec<T> inside) {
   Vec<T> outside = select(abs(x) == Vec<T>(1), copysign(infinity, x), infinity - infinity);
   return select(abs(x) < Vec<T>(1), inside, outside);
 }
-inline constexpr float erfinv_f32_central[] = {2.81022636e-08f,  3.43273939e-07f, -3.5233877e-06f,
-                                               -4.39150654e-06f, 0.00021858087f,  -0.00125372503f,
-                                               -0.00417768164f,  0.246640727f,    1.50140941f};
-inline constexpr float erfinv_f32_tail[] = {-0.000200214257f, 0.000100950558f, 0.00134934322f,
-                                            -0.00367342844f,  0.00573950773f,  -0.0076224613f,
-                                            0.00943887047f,   1.00167406f,     2.83297682f};
+inline constexpr stave_detail::ErfinvFloat erfinv_f32;
 STAVE_INLINE F32 erfinv(F32 x) {
   F32 w = erfinv_argument(x);
-  F32 central = polynomial(w - F32(2.5), erfinv_f32_central);
-  F32 tail = polynomial(sqrt(w) - F32(3), erfinv_f32_tail);
+  F32 central = polynomial(w - F32(2.5), erfinv_f32.central);
+  F32 tail = polynomial(sqrt(w) - F32(3), erfinv_f32.tail);
   return erfinv_ends(x, x * select(w < F32(5), central, tail));
 }
-inline constexpr double erfinv_f64_central[] = {
-    -3.6444120640178196996e-21, -1.685059138182016589e-19,  1.2858480715256400167e-18,  1.115787767802518096e-17,
-    -1.333171662854620906e-16,  2.0972767875968561637e-17,  6.6376381343583238325e-15,  -4.0545662729752068639e-14,
-    -8.1519341976054721522e-14, 2.6335093153082322977e-12,  -1.2975133253453532498e-11, -5.4154120542946279317e-11,
-    1.051212273321532285e-09,   -4.1126339803469836976e-09, -2.9070369957882005086e-08, 4.2347877827932403518e-07,
-    -1.3654692000834678645e-06, -1.3882523362786468719e-05, 0.0001867342080340571352,   -0.00074070253416626697512,
-    -0.0060336708714301490533,  0.24015818242558961693,     1.6536545626831027356};
-inline constexpr double erfinv_f64_middle[] = {
-    2.2137376921775787049e-09,  9.0756561938885390979e-08, -2.7517406297064545428e-07, 1.8239629214389227755e-08,
-    1.5027403968909827627e-06,  -4.013867526981545969e-06, 2.9234449089955446044e-06,  1.2475304481671778723e-05,
-    -4.7318229009055733981e-05, 6.8284851459573175448e-05, 2.4031110387097893999e-05,  -0.0003550375203628474796,
-    0.00095328937973738049703,  -0.0016882755560235047313, 0.0024914420961078508066,   -0.0037512085075692412107,
-    0.005370914553590063617,    1.0052589676941592334,     3.0838856104922207635};
-inline constexpr double erfinv_f64_tail[] = {
-    -2.7109920616438573243e-11, -2.5556418169965252055e-10, 1.5076572693500548083e-09,  -3.7894654401267369937e-09,
-    7.6157012080783393804e-09,  -1.4960026627149240478e-08, 2.9147953450901080826e-08,  -6.7711997758452339498e-08,
-    2.2900482228026654717e-07,  -9.9298272942317002539e-07, 4.5260625972231537039e-06,  -1.9681778105531670567e-05,
-    7.5995277030017761139e-05,  -0.00021503011930044477347, -0.00013871931833623122026, 1.0103004648645343977,
-    4.8499064014085844221};
+inline constexpr stave_detail::ErfinvDouble erfinv_f64;
 STAVE_INLINE F64 erfinv(F64 x) {
   F64 w = erfinv_argument(x);
-  F64 central = polynomial(w - F64(3.125), erfinv_f64_central);
-  F64 middle = polynomial(sqrt(w) - F64(3.25), erfinv_f64_middle);
-  F64 tail = polynomial(sqrt(w) - F64(5), erfinv_f64_tail);
+  F64 central = polynomial(w - F64(3.125), erfinv_f64.central);
+  F64 middle = polynomial(sqrt(w) - F64(3.25), erfinv_f64.middle);
+  F64 tail = polynomial(sqrt(w) - F64(5), erfinv_f64.tail);
   return erfinv_ends(x, x * select(w < F64(6.25), central, select(w < F64(16), middle, tail)));
 }
 

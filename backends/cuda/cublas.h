@@ -1,0 +1,28 @@
+// cuBLASLt, loaded when it is first needed: it is hundreds of megabytes, which a program that multiplies nothing on a GPU, or
+// runs where there is none, should not map. The types of its functions are those of its header.
+#pragma once
+
+#include <cublasLt.h>
+
+namespace stave_cuda {
+
+/// The functions that we call, under their names less "cublasLt".
+struct CublasLt {
+#define STAVE_CUBLASLT(X)                                                                                            \
+  X(Create)                                                                                                          \
+  X(Matmul)                                                                                                          \
+  X(MatmulAlgoGetHeuristic) X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute) X(MatrixLayoutCreate) \
+      X(MatrixLayoutDestroy) X(MatrixLayoutSetAttribute) X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy)        \
+          X(MatmulPreferenceSetAttribute)
+#define X(name) decltype(&cublasLt##name) name = nullptr;
+  STAVE_CUBLASLT(X)
+#undef X
+};
+
+/// Throws DeviceError, with what to install, if the library cannot be loaded.
+const CublasLt& cublas();
+
+/// Throws stave::Error naming `what`.
+void check(cublasStatus_t status, const char* what);
+
+}  // namespace stave_cuda

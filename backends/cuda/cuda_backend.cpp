@@ -1,0 +1,209 @@
+#include <stave/backends/cuda/cuda_backend.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include <stave/backends/cuda/elementwise.h>
+#include <stave/backends/cuda/index.h>
+#include <stave/backends/cuda/layout.h>
+#include <stave/backends/cuda/matmul.h>
+#include <stave/backends/cuda/random.h>
+#include <stave/backends/cuda/reduce.h>
+#include <stave/backends/cuda/runtime.h>
+#include <stave/backends/cuda/scan.h>
+#include <stave/backends/cuda/sort.h>
+#include <stave/core/fail.h>
+#include <stave/core/pool.h>
+
+namespace stave_cuda {
+
+using stave::Attributes, stave::OpId, stave::Storage, stave::View;
+using stave_detail::fail;
+
+namespace {
+
+// ---- drivers -----------------------------------------------------------------------------------------------
+
+template <class A>
+const A& as(const Attributes* attributes) {
+  return *static_cast<const A*>(attributes);
+}
+
+using Inputs = std::span<const View>;
+
+// What a driver needs of a call, for each operation. Every lambda has Driver's parameters.
+#define STAVE_DRIVER(...)                                                                           \
+  [](const Launch& launch, [[maybe_unused]] OpId op, [[maybe_unused]] const Attributes* attributes, \
+     [[maybe_unused]] Inputs in, const View& out) { __VA_ARGS__; }
+
+class Table {
+ public:
+  constexpr Driver operator[](OpId op) const { return drivers_[static_cast<std::size_t>(op)]; }
+
+  constexpr Table() {
+    elementwise();
+    layout();
+    reductions();
+    indexing();
+  }
+
+ private:
+  constexpr void set(std::initializer_list<OpId> ops, Driver driver) {
+    for (OpId op : ops) drivers_[static_cast<std::size_t>(op)] = driver;
+  }
+  constexpr void elementwise() {
+#define X(name) OpId::name,
+    set({STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)}, STAVE_DRIVER(run_elementwise(launch, op, in, out)));
+#undef X
+    set({OpId::where}, STAVE_DRIVER(run_where(launch, in[0], in[1], in[2], out)));
+    set({OpId::astype}, STAVE_DRIVER(run_astype(launch, in[0], out)));
+  }
+  constexpr void layout() {
+    set({OpId::full}, STAVE_DRIVER(run_full(launch, as<stave::FullAttributes>(attributes), out)));
+    set({OpId::iota}, STAVE_DRIVER(run_iota(launch, as<stave::IotaAttributes>(attributes), out)));
+    set({OpId::copy, OpId::stop_gradient, OpId::reshape}, STAVE_DRIVER(run_copy(launch, in[0], out)));
+    set({OpId::pad}, STAVE_DRIVER(run_pad(launch, as<stave::PadAttributes>(attributes), in[0], out)));
+    set({OpId::concat}, STAVE_DRIVER(run_concat(launch, as<stave::AxisAttributes>(attributes).axis, in, out)));
+  }
+  constexpr void reductions() {
+    set({OpId::sum, OpId::prod, OpId::max, OpId::min, OpId::all, OpId::any},
+        STAVE_DRIVER(run_reduce(launch, op, as<stave::ReduceAttributes>(attributes).axes, in[0], out)));
+    set({OpId::argmax, OpId::argmin},
+        STAVE_DRIVER(run_arg_reduce(launch, op, as<stave::ReduceAttributes>(attributes).axes, in[0], out)));
+    set({OpId::cumulative_sum, OpId::cumulative_prod, OpId::linear_recurrence},
+        STAVE_DRIVER(run_scan(launch, op, as<stave::ScanAttributes>(attributes), in, out)));
+    set({OpId::sort}, STAVE_DRIVER(run_sort(launch, as<stave::SortAttributes>(attributes), in[0], out)));
+    set({OpId::argsort}, STAVE_DRIVER(run_argsort(launch, as<stave::SortAttributes>(attributes), in[0], out)));
+    set({OpId::matmul}, STAVE_DRIVER(run_matmul(launch, in[0], in[1], out)));
+  }
+  constexpr void indexing() {
+    set({OpId::gather}, STAVE_DRIVER(run_gather(launch, as<stave::GatherAttributes>(attributes), in[0], in[1], out)));
+    set({OpId::scatter_add},
+        STAVE_DRIVER(run_scatter_add(launch, as<stave::GatherAttributes>(attributes), in[0], in[1], in[2], out)));
+    set({OpId::dynamic_slice},
+        STAVE_DRIVER(run_dynamic_slice(launch, as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], out)));
+    set({OpId::dynamic_update_slice},
+        STAVE_DRIVER(
+            run_dynamic_update_slice(launch, as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], in[2], out)));
+    set({OpId::fold_in}, STAVE_DRIVER(run_fold_in(launch, in[0], in[1], out)));
+    set({OpId::random_bits}, STAVE_DRIVER(run_random_bits(launch, in[0], out)));
+    set({OpId::random_uniform},
+        STAVE_DRIVER(run_random_uniform(launch, as<stave::UniformAttributes>(attributes), in[0], out)));
+    set({OpId::random_permutation}, STAVE_DRIVER(run_random_permutation(launch, in[0], out)));
+  }
+
+  std::array<Driver, static_cast<std::size_t>(stave::op_count)> drivers_{};
+};
+#undef STAVE_DRIVER
+
+constexpr Table drivers;
+
+constexpr const char* names[] = {
+#define X(name) #name,
+    STAVE_ALL_OPS(X)
+#undef X
+};
+
+// ---- memory ------------------------------------------------------------------------------------------------
+
+struct DeviceStorage final : Storage, stave_detail::Pooled {};
+
+// What an operation takes goes back when all its kernels are launched: whoever takes it next launches later.
+class OperationScratch final : public Scratch {
+ public:
+  explicit OperationScratch(MemoryCache& memory) : memory_(memory) {}
+  ~OperationScratch() {
+    for (const Taken& taken : taken_) memory_.give(taken.block, taken.bytes);
+  }
+  OperationScratch(const OperationScratch&) = delete;
+  void* allocate(std::size_t bytes) override {
+    taken_.push_back({nullptr, bytes});
+    try {
+      return taken_.back().block = memory_.take(bytes);
+    } catch (...) {
+      taken_.pop_back();
+      throw;
+    }
+  }
+
+ private:
+  struct Taken {
+    void* block;
+    std::size_t bytes;
+  };
+  MemoryCache& memory_;
+  stave::SmallVector<Taken, 4> taken_;
+};
+
+// Whether kernels of this operation look at indices, which may be out of range.
+bool takes_indices(OpId op) {
+  return op == OpId::gather || op == OpId::scatter_add || op == OpId::dynamic_slice || op == OpId::dynamic_update_slice;
+}
+
+}  // namespace
+
+Driver driver_of(OpId op) { return drivers[op]; }
+
+CudaBackend::CudaBackend(int index) : runtime_(runtime_of(index)) {}
+
+void CudaBackend::run(OpId op, const Attributes* attributes, std::span<const View> inputs,
+                      std::span<const View> outputs) {
+  const Driver driver = driver_of(op);
+  if (!driver)
+    fail<stave::Error>("cuda: {}: a view or an unknown operation has no kernel", names[static_cast<int>(op)]);
+  const CurrentDevice current(runtime_.index());
+  OperationScratch scratch(runtime_.memory());
+  Faults& faults = runtime_.faults();
+  const Launch launch{runtime_.stream(), runtime_.multiprocessors(), scratch, faults.place(),
+                      takes_indices(op) ? faults.ticket(op) : 1};
+  driver(launch, op, attributes, inputs, outputs[0]);
+}
+
+Storage* CudaBackend::allocate(std::size_t bytes) {
+  auto storage = std::make_unique<DeviceStorage>();
+  storage->owner = this;
+  storage->data = runtime_.memory().take(bytes);
+  storage->bytes = bytes;
+  storage->capacity = SizeClass::of(bytes).bytes;
+  return storage.release();
+}
+
+void CudaBackend::deallocate(Storage* storage) noexcept {
+  runtime_.memory().give(storage->data, storage->bytes);
+  delete static_cast<DeviceStorage*>(storage);
+}
+
+void CudaBackend::write(void* to, const void* from, std::size_t bytes) { runtime_.write(to, from, bytes); }
+void CudaBackend::read(void* to, const void* from, std::size_t bytes) { runtime_.read(to, from, bytes); }
+
+bool CudaBackend::copy_from(stave::Backend& other, void* to, const void* from, std::size_t bytes) {
+  auto* device = dynamic_cast<CudaBackend*>(&other);
+  if (device) runtime_.copy_from(device->runtime_, to, from, bytes);
+  return device;
+}
+
+void CudaBackend::synchronize() { runtime_.synchronize(); }
+stave::MemoryStats CudaBackend::memory_stats() const { return runtime_.memory().stats(); }
+void CudaBackend::reset_peak_memory() { runtime_.memory().reset_peak(); }
+void CudaBackend::release_cached_memory() { runtime_.memory().release(); }
+
+}  // namespace stave_cuda
+
+namespace stave {
+
+int cuda_device_count() { return stave_cuda::device_count(); }
+
+Backend& cuda_backend(int index) {
+  using stave_cuda::CudaBackend;
+  static constinit std::array<std::atomic<CudaBackend*>, 256> backends{};  // never destroyed: tensors may be globals
+  static constinit std::mutex making;
+  std::atomic<CudaBackend*>& place = backends[static_cast<std::size_t>(index)];
+  if (CudaBackend* backend = place.load(std::memory_order_acquire)) return *backend;
+  const std::lock_guard lock(making);
+  if (!place.load(std::memory_order_relaxed)) place.store(new CudaBackend(index), std::memory_order_release);
+  return *place.load(std::memory_order_relaxed);
+}
+
+}  // namespace stave

@@ -1,0 +1,120 @@
+// How a loop over strided inputs into one contiguous output is spread over threads: plain arithmetic, tested without a device.
+//
+// A thread computes `lanes` elements of the output, 16 bytes of the widest operand:
+//   by vectors    neighbours in memory. Each input runs along the innermost axis, aligned, and is loaded as one vector, or stands
+//                 still there and is loaded once. (All contiguous, or repeated, or a row broadcast down the columns.)
+//   by elements   one from each of `lanes` rows of the block, so that neighbouring threads write neighbouring elements. Any
+//                 strides.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <stave/backends/cuda/index_map.h>
+#include <stave/core/backend.h>
+
+namespace stave_cuda {
+
+using stave::View;
+
+inline constexpr unsigned block_threads = 256;
+
+/// Elements of a thread whose widest operand has elements of so many bytes: 16 bytes; of single bytes 8, which take as many registers.
+constexpr int lanes_of(std::size_t widest) { return widest == 1 ? 8 : static_cast<int>(16 / widest); }
+
+/// Where a thread stands. On the host, where a loop over blocks and threads has come to.
+struct Position {
+  std::uint64_t block;
+  unsigned thread, threads;  // of the block
+};
+
+/// A kernel's parameter.
+template <int inputs>
+struct ElementwiseLoop {
+  void* out = nullptr;
+  const void* in[inputs] = {};
+  std::uint64_t elements = 0;
+  bool by_vectors = false;
+  bool flat = false;           // by vectors: all inputs contiguous
+  bool repeated[inputs] = {};  // by vectors: one value along the innermost axis
+  IndexMap<inputs> map;        // from the number of a vector, or of an element, to the inputs' elements
+
+  /// The first element of this thread, and how far apart its elements are.
+  STAVE_BOTH std::uint64_t first(Position p, unsigned lanes) const {
+    std::uint64_t vector = p.block * p.threads + p.thread;
+    return by_vectors ? vector * lanes : p.block * p.threads * lanes + p.thread;
+  }
+  STAVE_BOTH unsigned stride(Position p) const { return by_vectors ? 1 : p.threads; }
+};
+
+template <int inputs>
+class ElementwisePlan {
+ public:
+  /// `lanes` is a power of two.
+  ElementwisePlan(const View* in, const View& out, int lanes)
+      : lanes_(lanes), axes_(merged_axes<inputs>(out.shape, strides_of(in))) {
+    loop_.out = out.data;
+    for (int k = 0; k < inputs; ++k) loop_.in[k] = in[k].data;
+    for (const LoopAxis<inputs>& axis : axes_) elements_ *= axis.length;
+    loop_.elements = static_cast<std::uint64_t>(elements_);
+    if (elements_ > 0 && vectors_fit(in, out)) take_vectors();
+    plan_.emplace(std::move(axes_));
+  }
+
+  Index elements() const { return elements_; }
+  bool by_vectors() const { return loop_.by_vectors; }
+  unsigned blocks() const {
+    const Index each = Index{block_threads} * lanes_;
+    return static_cast<unsigned>((elements_ + each - 1) / each);
+  }
+  ElementwiseLoop<inputs> on_host() const { return with(plan_->on_host()); }
+  ElementwiseLoop<inputs> on_device(const Launch& launch) const { return with(plan_->on_device(launch)); }
+
+ private:
+  static OperandStrides<inputs> strides_of(const View* in) {
+    OperandStrides<inputs> strides;
+    for (std::size_t k = 0; k < inputs; ++k) strides[k] = in[k].strides;
+    return strides;
+  }
+  bool aligned(const View& view) const {
+    return reinterpret_cast<std::uintptr_t>(view.data) %
+               (stave::size_of(view.dtype) * static_cast<std::size_t>(lanes_)) ==
+           0;
+  }
+  bool vectors_fit(const View* in, const View& out) const {
+    if (axes_.empty() || !aligned(out)) return false;
+    const bool flat = axes_.size() == 1;  // what is left over at the end is no trouble
+    if (!flat && axes_.back().length % lanes_ != 0) return false;
+    for (std::size_t k = 0; k < inputs; ++k) {
+      if (axes_.back().step[k] == 0) continue;
+      if (axes_.back().step[k] != 1 || !aligned(in[k])) return false;
+      for (std::size_t i = 0; i + 1 < axes_.size(); ++i)
+        if (axes_[i].step[k] % lanes_ != 0) return false;
+    }
+    return true;
+  }
+  void take_vectors() {
+    loop_.by_vectors = true;
+    loop_.flat = axes_.size() == 1;
+    LoopAxis<inputs>& inner = axes_.back();
+    inner.length = (inner.length + lanes_ - 1) / lanes_;
+    for (std::size_t k = 0; k < inputs; ++k) {
+      loop_.repeated[k] = inner.step[k] == 0;
+      loop_.flat &= !loop_.repeated[k];
+      inner.step[k] *= lanes_;
+    }
+  }
+  ElementwiseLoop<inputs> with(const IndexMap<inputs>& map) const {
+    ElementwiseLoop<inputs> loop = loop_;
+    loop.map = map;
+    return loop;
+  }
+
+  int lanes_;
+  Index elements_ = 1;
+  ElementwiseLoop<inputs> loop_;
+  LoopAxes<inputs> axes_;
+  std::optional<IndexPlan<inputs>> plan_;
+};
+
+}  // namespace stave_cuda

@@ -1,0 +1,30 @@
+// Where kernels of elementwise operations are found: what kernels/*.cu fill in, and drivers launch.
+#pragma once
+
+#include <stave/core/dtype.h>
+#include <stave/core/ops/all_ops.h>
+
+namespace stave_cuda {
+
+/// By operation, for one dtype; null where the operation does not admit it.
+using KernelRow = const void * [stave::op_count];
+
+struct ElementwiseKernels {
+  KernelRow by_dtype[stave::dtype_count] = {};
+  /// astype[from][to]
+  const void* astype[stave::dtype_count][stave::dtype_count] = {};
+  /// where, which moves bits: by the size of an element.
+  const void* where[9] = {};
+};
+
+void fill_unary_floats(ElementwiseKernels& table);
+void fill_unary_wholes(ElementwiseKernels& table);
+void fill_binary_floats(ElementwiseKernels& table);
+void fill_binary_wholes(ElementwiseKernels& table);
+void fill_astype(ElementwiseKernels& table);
+void fill_where(ElementwiseKernels& table);
+
+/// All of them.
+const ElementwiseKernels& elementwise_kernels();
+
+}  // namespace stave_cuda

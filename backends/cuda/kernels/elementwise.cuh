@@ -1,0 +1,203 @@
+// Elementwise kernels: one for each struct and dtype, for every layout (elementwise_plan.h says how threads share the work).
+#pragma once
+
+#include <stave/backends/cuda/elementwise_plan.h>
+#include <stave/backends/cuda/elementwise_table.h>
+#include <stave/core/ops/elementwise_ops.h>
+#include <stave/backends/cuda/kernels/lane.cuh>
+
+namespace stave_cuda {
+
+/// So many elements of T as one access of memory.
+template <class T, int lanes>
+struct alignas(sizeof(T) * lanes) Pack {
+  T lane[lanes];
+};
+
+/// An input's elements of one thread.
+template <class T, int lanes>
+struct Loaded {
+  T lane[lanes];
+
+  STAVE_BOTH void one(const void* from, Index offset, int j) { lane[j] = static_cast<const T*>(from)[offset]; }
+  STAVE_BOTH void repeat(const void* from, Index offset) {
+    T value = static_cast<const T*>(from)[offset];
+    for (int j = 0; j < lanes; ++j) lane[j] = value;
+  }
+  STAVE_BOTH void vector(const void* from, Index offset) {
+    auto pack = *reinterpret_cast<const Pack<T, lanes>*>(static_cast<const T*>(from) + offset);
+    for (int j = 0; j < lanes; ++j) lane[j] = pack.lane[j];
+  }
+};
+
+/// Those of all inputs.
+template <int lanes, class... In>
+struct Inputs;
+template <int lanes, class A>
+struct Inputs<lanes, A> {
+  Loaded<A, lanes> a;
+  template <class F>
+  STAVE_BOTH void each(F f) {
+    f(a, 0);
+  }
+  template <class F>
+  STAVE_BOTH auto apply(int j) const {
+    return F::apply(a.lane[j]);
+  }
+};
+template <int lanes, class A, class B>
+struct Inputs<lanes, A, B> {
+  Loaded<A, lanes> a;
+  Loaded<B, lanes> b;
+  template <class F>
+  STAVE_BOTH void each(F f) {
+    f(a, 0);
+    f(b, 1);
+  }
+  template <class F>
+  STAVE_BOTH auto apply(int j) const {
+    return F::apply(a.lane[j], b.lane[j]);
+  }
+};
+template <int lanes, class A, class B, class C>
+struct Inputs<lanes, A, B, C> {
+  Loaded<A, lanes> a;
+  Loaded<B, lanes> b;
+  Loaded<C, lanes> c;
+  template <class F>
+  STAVE_BOTH void each(F f) {
+    f(a, 0);
+    f(b, 1);
+    f(c, 2);
+  }
+  template <class F>
+  STAVE_BOTH auto apply(int j) const {
+    return F::apply(a.lane[j], b.lane[j], c.lane[j]);
+  }
+};
+
+// What all operations on the same types share stands outside their kernels, called once by a thread: so a kernel is short, and
+// two hundred of them compile in a minute.
+
+template <int operands>
+STAVE_BOTH STAVE_OUTLINE Offsets<operands> locate(const IndexMap<operands>& map, std::uint64_t index) {
+  return map(index);
+}
+/// By vectors that do not follow each other in memory.
+template <int lanes, class... In>
+STAVE_BOTH STAVE_OUTLINE Inputs<lanes, In...> load_vectors(const ElementwiseLoop<sizeof...(In)>& loop,
+                                                           std::uint64_t vector) {
+  Inputs<lanes, In...> in;
+  const Offsets<sizeof...(In)> at = locate(loop.map, vector);
+  in.each([&](auto& input, int k) {
+    if (loop.repeated[k]) input.repeat(loop.in[k], at[k]);
+    else input.vector(loop.in[k], at[k]);
+  });
+  return in;
+}
+/// One by one; zeros where there is no element.
+template <int lanes, class... In>
+STAVE_BOTH STAVE_OUTLINE Inputs<lanes, In...> load_elements(const ElementwiseLoop<sizeof...(In)>& loop,
+                                                            std::uint64_t first, unsigned stride) {
+  Inputs<lanes, In...> in{};
+  Offsets<sizeof...(In)> at;
+  if (loop.by_vectors) at = locate(loop.map, first / lanes);  // the last, shorter vector of a flat loop
+  for (int j = 0; j < lanes; ++j) {
+    const std::uint64_t i = first + j * std::uint64_t{stride};
+    if (i >= loop.elements) break;
+    if (!loop.by_vectors) at = locate(loop.map, i);
+    in.each(
+        [&](auto& input, int k) { input.one(loop.in[k], at[k] + (loop.by_vectors && !loop.repeated[k] ? j : 0), j); });
+  }
+  return in;
+}
+template <class Out, int lanes>
+STAVE_BOTH STAVE_OUTLINE void store_elements(Out* to, std::uint64_t elements, std::uint64_t first, unsigned stride,
+                                             Pack<Out, lanes> out) {
+  for (int j = 0; j < lanes; ++j)
+    if (std::uint64_t i = first + j * std::uint64_t{stride}; i < elements) to[i] = out.lane[j];
+}
+
+/// out = F::apply(in...). Types of elements in memory, first of the output.
+template <int lanes, class F, class Out, class... In>
+struct ElementwiseBody {
+  static constexpr int inputs = sizeof...(In);
+
+  static STAVE_BOTH void run(const ElementwiseLoop<inputs>& loop, Position p) {
+    const std::uint64_t first = loop.first(p, lanes);
+    if (first >= loop.elements) return;
+    const bool whole = loop.by_vectors && first + lanes <= loop.elements;
+    Inputs<lanes, In...> in;
+    if (!whole) in = load_elements<lanes, In...>(loop, first, loop.stride(p));
+    else if (!loop.flat) in = load_vectors<lanes, In...>(loop, first / lanes);
+    else in.each([&](auto& input, int k) { input.vector(loop.in[k], static_cast<Index>(first)); });
+
+    Pack<Out, lanes> out;
+    for (int j = 0; j < lanes; ++j) out.lane[j] = in.template apply<F>(j);
+
+    Out* to = static_cast<Out*>(loop.out);
+    if (whole) *reinterpret_cast<Pack<Out, lanes>*>(to + first) = out;
+    else store_elements(to, loop.elements, first, loop.stride(p), out);
+  }
+};
+
+// ---- operations by structs --------------------------------------------------------------------------------
+
+template <class S, class T>
+struct Apply {
+  using Value = typename Lane<T>::Value;
+  static STAVE_BOTH Value bits(Lane<T> lane) { return lane.value; }
+  static STAVE_BOTH std::uint8_t bits(Truth truth) { return truth.value; }
+  static STAVE_BOTH auto apply(Value a) { return bits(S::template value<Lane<T>>(Lane<T>(a))); }
+  static STAVE_BOTH auto apply(Value a, Value b) { return bits(S::template value<Lane<T>>(Lane<T>(a), Lane<T>(b))); }
+};
+template <class S, class T>
+using OutOf = std::conditional_t<S::result == stave_detail::Result::boolean, std::uint8_t, typename Lane<T>::Value>;
+
+template <class S, class T>
+using UnaryBody = ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, typename Lane<T>::Value>;
+template <class S, class T>
+using BinaryBody =
+    ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, typename Lane<T>::Value, typename Lane<T>::Value>;
+
+/// True if the operation computes on T: what the frontend may ask for.
+template <class S, class T>
+constexpr bool admits() {
+  using stave_detail::Operands;
+  if constexpr (std::is_same_v<T, bool>) return S::operands == Operands::any || S::operands == Operands::bools;
+  else if constexpr (Real<T>) return S::operands != Operands::bools;
+  else return S::operands == Operands::numbers || S::operands == Operands::any;
+}
+
+#ifdef __CUDACC__
+template <class S, class T>
+__global__ void __launch_bounds__(block_threads) unary_kernel(const __grid_constant__ ElementwiseLoop<1> loop) {
+  UnaryBody<S, T>::run(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+template <class S, class T>
+__global__ void __launch_bounds__(block_threads) binary_kernel(const __grid_constant__ ElementwiseLoop<2> loop) {
+  BinaryBody<S, T>::run(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+
+/// Sets kernels[operation] for those that admit T.
+template <class T>
+void fill_unary(KernelRow& kernels) {
+#define X(name, Struct)                            \
+  if constexpr (admits<stave_detail::Struct, T>()) \
+    kernels[static_cast<int>(stave::OpId::name)] = \
+        reinterpret_cast<const void*>(&unary_kernel<stave_detail::Struct, T>);
+  STAVE_UNARY_STRUCTS(X)
+#undef X
+}
+template <class T>
+void fill_binary(KernelRow& kernels) {
+#define X(name, Struct)                            \
+  if constexpr (admits<stave_detail::Struct, T>()) \
+    kernels[static_cast<int>(stave::OpId::name)] = \
+        reinterpret_cast<const void*>(&binary_kernel<stave_detail::Struct, T>);
+  STAVE_BINARY_STRUCTS(X)
+#undef X
+}
+#endif
+
+}  // namespace stave_cuda

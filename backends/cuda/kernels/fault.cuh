@@ -1,0 +1,21 @@
+// Leaving word of an index out of range.
+#pragma once
+
+#include <stave/backends/cuda/index_map.h>
+
+namespace stave_cuda {
+
+/// The first one stands.
+STAVE_BOTH inline void report(IndexFault* fault, unsigned ticket, int axis, Index index, Index size) {
+#ifdef __CUDA_ARCH__
+  if (atomicCAS_system(&fault->taken, 0u, ticket) != 0) return;  // the host looks at it, too
+#else
+  if (fault->taken != 0) return;
+  fault->taken = ticket;
+#endif
+  fault->axis = axis;
+  fault->index = index;
+  fault->size = size;
+}
+
+}  // namespace stave_cuda

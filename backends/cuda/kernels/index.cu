@@ -1,0 +1,136 @@
+#include <stave/backends/cuda/index.h>
+#include <stave/backends/cuda/sort_pairs.h>
+#include <stave/backends/cuda/kernels/index.cuh>
+#include <stave/backends/cuda/kernels/layout.cuh>
+
+#include <bit>
+
+namespace stave_cuda {
+
+namespace {
+
+template <class Unit, bool to_part>
+__global__ void __launch_bounds__(block_threads) move_slices_kernel(const __grid_constant__ SliceLoop loop) {
+  move_slices<Unit, to_part>(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+__global__ void __launch_bounds__(block_threads) check_place_kernel(const __grid_constant__ SliceLoop loop) {
+  check_place(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+__global__ void __launch_bounds__(block_threads) find_destinations_kernel(const __grid_constant__ ScatterLoop loop) {
+  find_destinations(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+__global__ void __launch_bounds__(block_threads) take_upper_keys_kernel(const __grid_constant__ ScatterLoop loop) {
+  take_upper_keys(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+__global__ void __launch_bounds__(block_threads) sort_destinations_kernel(const __grid_constant__ ScatterLoop loop) {
+  sort_destinations(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+template <class T>
+__global__ void __launch_bounds__(block_threads) add_updates_kernel(const __grid_constant__ ScatterLoop loop) {
+  add_updates<T>(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+
+template <class T>
+T* scratch_array(const Launch& launch, Index n) {
+  return static_cast<T*>(launch.scratch.allocate(static_cast<std::size_t>(n) * sizeof(T)));
+}
+unsigned blocks_for(std::uint64_t threads) {
+  return static_cast<unsigned>((threads + block_threads - 1) / block_threads);
+}
+
+/// True if there is nothing to move; the indices are checked then.
+bool nothing_to_move(const Launch& launch, const SlicePlan& plan, const char* what) {
+  if (plan.lanes() != 0 && plan.units() != 0) return false;
+  if (plan.lanes() == 0) return true;
+  const SliceLoop loop = plan.on_device(launch);
+  check_place_kernel<<<blocks_for(loop.lane_count), block_threads, 0, launch.stream>>>(loop);
+  check_launch(what);
+  return true;
+}
+
+template <bool to_part>
+void launch_slices(const Launch& launch, const SlicePlan& plan, const char* what) {
+  if (nothing_to_move(launch, plan, what)) return;
+  const unsigned blocks = plan.blocks();
+  const SliceLoop loop = plan.on_device(launch);
+  switch (plan.unit()) {
+    case 1: move_slices_kernel<std::uint8_t, to_part><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+    case 4: move_slices_kernel<std::uint32_t, to_part><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+    case 8: move_slices_kernel<std::uint64_t, to_part><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+    default: move_slices_kernel<Unit16, to_part><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+  }
+  check_launch(what);
+}
+
+/// Adds in the dtype; integers wrap, so signed ones go with unsigned ones.
+void launch_sums(const Launch& launch, stave::Dtype dtype, const ScatterLoop& loop) {
+  const unsigned blocks = blocks_for(loop.lanes * loop.slices.slice_units.divisor);
+  switch (dtype) {
+    case stave::float32: add_updates_kernel<float><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+    case stave::float64: add_updates_kernel<double><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+    case stave::int64: add_updates_kernel<std::int64_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+    case stave::int32:
+    case stave::uint32: add_updates_kernel<std::uint32_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+    default: add_updates_kernel<std::uint8_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+  }
+  check_launch("scatter_add");
+}
+
+/// The lanes of `loop`, whose arrays are as long: their order by destination, then the sums.
+void scatter_lanes(const Launch& launch, stave::Dtype dtype, ScatterLoop loop, std::uint32_t* sorted_keys,
+                   std::uint32_t* order) {
+  const auto n = static_cast<std::uint32_t>(loop.lanes);
+  const unsigned blocks = blocks_for(n);
+  const int bits = static_cast<int>(std::bit_width(loop.nowhere));
+  find_destinations_kernel<<<blocks, block_threads, 0, launch.stream>>>(loop);
+  sort_pairs(launch, loop.key, sorted_keys, loop.lane, order, n, bits < 32 ? bits : 32);
+  loop.order = order;
+  if (bits > 32) {
+    take_upper_keys_kernel<<<blocks, block_threads, 0, launch.stream>>>(loop);
+    sort_pairs(launch, loop.key, sorted_keys, loop.lane, order, n, bits - 32);
+  }
+  sort_destinations_kernel<<<blocks, block_threads, 0, launch.stream>>>(loop);
+  launch_sums(launch, dtype, loop);
+}
+
+}  // namespace
+
+void run_gather(const Launch& launch, const stave::GatherAttributes& attributes, const View& x, const View& indices,
+                const View& out) {
+  launch_slices<true>(launch, SlicePlan::gather(attributes, x, out, indices), "gather");
+}
+
+void run_scatter_add(const Launch& launch, const stave::GatherAttributes& attributes, const View& x,
+                     const View& indices, const View& updates, const View& out) {
+  const auto size = static_cast<Index>(stave::size_of(x.dtype));
+  if (out.data != x.data) copy_strided(launch, {out.data, out.strides}, {x.data, x.strides}, x.shape, size);
+  const SlicePlan plan = SlicePlan::gather(attributes, out, updates, indices, size);
+  if (nothing_to_move(launch, plan, "scatter_add")) return;
+  const Index n = std::min(plan.lanes(), most_sorted);
+  ScatterLoop loop = scatter_loop(plan, plan.on_device(launch), out);
+  loop.destination = scratch_array<std::uint64_t>(launch, n);
+  loop.sorted = scratch_array<std::uint64_t>(launch, n);
+  loop.key = scratch_array<std::uint32_t>(launch, n);
+  loop.lane = scratch_array<std::uint32_t>(launch, n);
+  auto* sorted_keys = scratch_array<std::uint32_t>(launch, n);
+  auto* order = scratch_array<std::uint32_t>(launch, n);
+  for (Index first = 0; first < plan.lanes(); first += n) {
+    loop.first_lane = static_cast<std::uint64_t>(first);
+    loop.lanes = static_cast<std::uint64_t>(std::min(n, plan.lanes() - first));
+    scatter_lanes(launch, out.dtype, loop, sorted_keys, order);
+  }
+}
+
+void run_dynamic_slice(const Launch& launch, const stave::DynamicSliceAttributes& attributes, const View& x,
+                       const View& starts, const View& out) {
+  launch_slices<true>(launch, SlicePlan::dynamic(attributes, x, out, starts), "dynamic_slice");
+}
+
+void run_dynamic_update_slice(const Launch& launch, const stave::DynamicSliceAttributes& attributes, const View& x,
+                              const View& update, const View& starts, const View& out) {
+  const auto size = static_cast<Index>(stave::size_of(x.dtype));
+  if (out.data != x.data) copy_strided(launch, {out.data, out.strides}, {x.data, x.strides}, x.shape, size);
+  launch_slices<false>(launch, SlicePlan::dynamic(attributes, out, update, starts), "dynamic_update_slice");
+}
+
+}  // namespace stave_cuda

@@ -1,0 +1,114 @@
+#include <stave/backends/cuda/kernels/layout.cuh>
+
+namespace stave_cuda {
+
+namespace {
+
+template <class Unit>
+__global__ void __launch_bounds__(block_threads) copy_units_kernel(const __grid_constant__ UnitLoop loop) {
+  copy_units<Unit>(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+template <class T>
+__global__ void __launch_bounds__(block_threads) copy_tiles_kernel(const __grid_constant__ TileLoop loop) {
+  __shared__ Tile<T> tile;
+  const Position p{blockIdx.x, threadIdx.x, blockDim.x};
+  read_tile<T>(loop, p, tile);
+  __syncthreads();
+  write_tile<T>(loop, p, tile);
+}
+__global__ void __launch_bounds__(block_threads) fill_kernel(const __grid_constant__ FillLoop loop) {
+  fill_pattern(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+template <class T>
+__global__ void __launch_bounds__(block_threads) iota_kernel(const __grid_constant__ IotaLoop loop) {
+  iota<T>(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+
+unsigned blocks_for(std::uint64_t threads) {
+  return static_cast<unsigned>((threads + block_threads - 1) / block_threads);
+}
+
+void launch_units(const Launch& launch, const CopyPlan& plan) {
+  const UnitLoop loop = plan.units(plan.unit_plan().on_device(launch));
+  const unsigned blocks = plan.blocks();
+  switch (plan.unit()) {
+    case 1: copy_units_kernel<std::uint8_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+    case 4: copy_units_kernel<std::uint32_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+    case 8: copy_units_kernel<std::uint64_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+    default: copy_units_kernel<Unit16><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+  }
+  check_launch("copy");
+}
+void launch_tiles(const Launch& launch, const CopyPlan& plan, Index size) {
+  const TileLoop loop = plan.tiles(plan.tile_plan().on_device(launch));
+  const unsigned blocks = plan.blocks();
+  switch (size) {
+    case 1: copy_tiles_kernel<std::uint8_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+    case 4: copy_tiles_kernel<std::uint32_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+    default: copy_tiles_kernel<std::uint64_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
+  }
+  check_launch("copy of a transpose");
+}
+
+void fill(const Launch& launch, const View& out, const Pattern& pattern) {
+  std::uint64_t bytes = stave::size_of(out.dtype);
+  for (Index length : out.shape) bytes *= static_cast<std::uint64_t>(length);
+  if (bytes == 0) return;
+  const unsigned blocks = blocks_for((bytes + sizeof pattern - 1) / sizeof pattern);
+  fill_kernel<<<blocks, block_threads, 0, launch.stream>>>({out.data, bytes, pattern});
+  check_launch("full");
+}
+
+}  // namespace
+
+void copy_strided(const Launch& launch, Placed to, Placed from, std::span<const Index> shape, Index size) {
+  const CopyPlan plan(to, from, shape, size);
+  switch (plan.way()) {
+    case CopyPlan::Way::nothing: return;
+    case CopyPlan::Way::flat:
+      return check(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(plan.bytes()), cudaMemcpyDeviceToDevice,
+                                   launch.stream),
+                   "copy");
+    case CopyPlan::Way::units: return launch_units(launch, plan);
+    case CopyPlan::Way::tiles: return launch_tiles(launch, plan, size);
+  }
+}
+
+void run_full(const Launch& launch, const stave::FullAttributes& attributes, const View& out) {
+  fill(launch, out, pattern_of(out.dtype, attributes.value, attributes.integer));
+}
+
+void run_iota(const Launch& launch, const stave::IotaAttributes& attributes, const View& out) {
+  if (attributes.length == 0) return;
+  const IotaLoop loop = iota_loop(attributes, out);
+  const unsigned blocks = blocks_for(loop.elements);
+  stave::visit_dtype(
+      out.dtype, [&](auto zero) { iota_kernel<decltype(zero)><<<blocks, block_threads, 0, launch.stream>>>(loop); });
+  check_launch("iota");
+}
+
+void run_copy(const Launch& launch, const View& in, const View& out) {
+  const stave::Strides dense = contiguous_strides(stave::Shape(in.shape));
+  copy_strided(launch, {out.data, dense}, {in.data, in.strides}, in.shape,
+               static_cast<Index>(stave::size_of(in.dtype)));
+}
+
+void run_pad(const Launch& launch, const stave::PadAttributes& attributes, const View& in, const View& out) {
+  const auto integer = is_float(out.dtype) ? 0 : static_cast<std::int64_t>(attributes.value);
+  fill(launch, out, pattern_of(out.dtype, attributes.value, integer));
+  const PadPlace place(attributes, out);
+  copy_strided(launch, {place.data, place.strides}, {in.data, in.strides}, in.shape,
+               static_cast<Index>(stave::size_of(out.dtype)));
+}
+
+void run_concat(const Launch& launch, int axis, std::span<const View> inputs, const View& out) {
+  const auto along = static_cast<std::size_t>(axis);
+  const auto size = static_cast<Index>(stave::size_of(out.dtype));
+  char* to = static_cast<char*>(out.data);
+  for (const View& in : inputs) {
+    copy_strided(launch, {to, out.strides}, {in.data, in.strides}, in.shape, size);
+    to += in.shape[along] * out.strides[along] * size;
+  }
+}
+
+}  // namespace stave_cuda

@@ -1,0 +1,41 @@
+// The kernel behind run_tiled_matmul.
+#include <algorithm>
+
+#include <stave/backends/cuda/matmul.h>
+#include <stave/backends/cuda/kernels/matmul.cuh>
+
+namespace stave_cuda {
+
+namespace {
+
+template <class T>
+__global__ void __launch_bounds__(block_threads) tiled_product_kernel(const __grid_constant__ TiledProduct<T> product) {
+  __shared__ ProductTiles<T> shared;
+  tiled_product_body(DeviceBlock(), product, shared);
+}
+
+template <class T>
+void launch_product(const Launch& launch, const stave::View& a, const stave::View& b, const stave::View& out) {
+  const std::size_t batch_rank = out.shape.size() - 2;
+  const IndexPlan<2> plan(out.shape.first(batch_rank), {a.strides.first(batch_rank), b.strides.first(batch_rank)});
+  const TiledProduct<T> product = tiled_product<T>(a, b, out, plan.on_device(launch));
+  const auto blocks = static_cast<unsigned>(std::min<Index>(product.tasks, Index{launch.multiprocessors} * 64));
+  tiled_product_kernel<<<blocks, block_threads, 0, launch.stream>>>(product);
+  check_launch("matmul");
+}
+
+}  // namespace
+
+void run_tiled_matmul(const Launch& launch, const stave::View& a, const stave::View& b, const stave::View& out) {
+  switch (out.dtype) {
+    case stave::Dtype::uint8: return launch_product<std::uint8_t>(launch, a, b, out);
+    case stave::Dtype::int32:
+    case stave::Dtype::uint32: return launch_product<std::uint32_t>(launch, a, b, out);
+    case stave::Dtype::int64: return launch_product<std::uint64_t>(launch, a, b, out);
+    case stave::Dtype::float32: return launch_product<float>(launch, a, b, out);
+    case stave::Dtype::float64: return launch_product<double>(launch, a, b, out);
+    case stave::Dtype::bool_: break;  // has no products: the frontend refuses it
+  }
+}
+
+}  // namespace stave_cuda

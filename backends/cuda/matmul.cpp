@@ -1,0 +1,291 @@
+// Products by cuBLASLt. It knows matrices stored by columns. Our rows are its columns, so it is asked for the transpose of the
+// result, out^T = b^T a^T: its first factor is our b, and what we store by rows it takes as it is.
+#include <stave/backends/cuda/matmul.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include <stave/backends/cuda/cublas.h>
+#include <stave/backends/cuda/layout.h>
+#include <stave/backends/cuda/matmul_plan.h>
+#include <stave/core/fail.h>
+
+namespace stave_cuda {
+
+using stave::Dtype, stave::View;
+
+namespace {
+
+// ---- what a product is to cuBLASLt --------------------------------------------------------------------------
+
+/// All that a choice of algorithm depends on. Compared as bytes, so without padding.
+struct Key {
+  Index m, n, k, a_leading, b_leading, a_step, b_step, out_step, batch;
+  std::uint32_t a_alignment, b_alignment, out_alignment;  // bytes, of every pointer
+  std::int32_t device;
+  std::uint8_t dtype, a_by_columns, b_by_columns, tf32;
+  std::uint32_t unused = 0;
+
+  friend bool operator==(const Key& x, const Key& y) { return std::memcmp(&x, &y, sizeof(Key)) == 0; }
+};
+static_assert(std::has_unique_object_representations_v<Key>);
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const {  // FNV-1a
+    unsigned char bytes[sizeof(Key)];
+    std::memcpy(bytes, &key, sizeof key);
+    std::uint64_t hash = 14695981039346656037u;
+    for (unsigned char byte : bytes) hash = (hash ^ byte) * 1099511628211u;
+    return hash;
+  }
+};
+
+/// A product that cuBLASLt was asked about: its descriptions and the algorithm that it advises; none: it knows no way.
+struct Advice {
+  cublasLtMatmulDesc_t product = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
+  std::optional<cublasLtMatmulAlgo_t> algorithm;
+  std::size_t workspace = 0;
+
+  Advice() = default;
+  Advice(const Advice&) = delete;
+  ~Advice() {
+    if (product) cublas().MatmulDescDestroy(product);
+    for (cublasLtMatrixLayout_t layout : {a, b, out})
+      if (layout) cublas().MatrixLayoutDestroy(layout);
+  }
+};
+using AdvicePtr = std::shared_ptr<const Advice>;
+
+constexpr std::size_t most_workspace = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
+
+cudaDataType_t type_of(Dtype dtype) { return dtype == Dtype::float64 ? CUDA_R_64F : CUDA_R_32F; }
+
+cublasLtMatrixLayout_t layout_of(const Key& key, Index rows, Index columns, Index leading, Index step) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  check(cublas().MatrixLayoutCreate(&layout, type_of(static_cast<Dtype>(key.dtype)), static_cast<std::uint64_t>(rows),
+                                    static_cast<std::uint64_t>(columns), leading),
+        "MatrixLayoutCreate");
+  const auto batch = static_cast<std::int32_t>(key.batch);
+  const std::int64_t stride = step;
+  const auto set = [&](cublasLtMatrixLayoutAttribute_t which, const auto& value) {
+    check(cublas().MatrixLayoutSetAttribute(layout, which, &value, sizeof value), "MatrixLayoutSetAttribute");
+  };
+  try {
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, batch);
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
+  } catch (...) {
+    cublas().MatrixLayoutDestroy(layout);
+    throw;
+  }
+  return layout;
+}
+
+void describe(const Key& key, Advice& advice) {
+  const bool doubles = static_cast<Dtype>(key.dtype) == Dtype::float64;
+  const cublasComputeType_t compute = doubles    ? CUBLAS_COMPUTE_64F
+                                      : key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                 : CUBLAS_COMPUTE_32F;
+  check(cublas().MatmulDescCreate(&advice.product, compute, doubles ? CUDA_R_64F : CUDA_R_32F), "MatmulDescCreate");
+  const auto transpose = [&](cublasLtMatmulDescAttributes_t which, bool by_columns) {
+    const cublasOperation_t operation = by_columns ? CUBLAS_OP_T : CUBLAS_OP_N;
+    check(cublas().MatmulDescSetAttribute(advice.product, which, &operation, sizeof operation),
+          "MatmulDescSetAttribute");
+  };
+  transpose(CUBLASLT_MATMUL_DESC_TRANSA, key.b_by_columns);
+  transpose(CUBLASLT_MATMUL_DESC_TRANSB, key.a_by_columns);
+  // As stored: a row of ours is a column of its.
+  advice.a = key.a_by_columns ? layout_of(key, key.m, key.k, key.a_leading, key.a_step)
+                              : layout_of(key, key.k, key.m, key.a_leading, key.a_step);
+  advice.b = key.b_by_columns ? layout_of(key, key.k, key.n, key.b_leading, key.b_step)
+                              : layout_of(key, key.n, key.k, key.b_leading, key.b_step);
+  advice.out = layout_of(key, key.n, key.m, key.n, key.out_step);
+}
+
+void ask(cublasLtHandle_t handle, const Key& key, Advice& advice) {
+  cublasLtMatmulPreference_t made = nullptr;
+  check(cublas().MatmulPreferenceCreate(&made), "MatmulPreferenceCreate");
+  const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, void (*)(cublasLtMatmulPreference_t)>
+      preference(made, [](cublasLtMatmulPreference_t p) { cublas().MatmulPreferenceDestroy(p); });
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
+    check(cublas().MatmulPreferenceSetAttribute(made, which, &value, sizeof value), "MatmulPreferenceSetAttribute");
+  };
+  const std::uint64_t workspace = most_workspace;
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b_alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a_alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.out_alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.out_alignment);
+  cublasLtMatmulHeuristicResult_t result{};
+  int found = 0;
+  const cublasStatus_t status = cublas().MatmulAlgoGetHeuristic(handle, advice.product, advice.b, advice.a, advice.out,
+                                                                advice.out, made, 1, &result, &found);
+  if (status != CUBLAS_STATUS_SUCCESS || found == 0 || result.state != CUBLAS_STATUS_SUCCESS) return;
+  advice.algorithm = result.algo;
+  advice.workspace = result.workspaceSize;
+}
+
+// ---- what is remembered ------------------------------------------------------------------------------------
+
+/// Handles by device, and advice by product. Never destroyed.
+class Advisor {
+ public:
+  AdvicePtr advice_on(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = advice_.find(key); known != advice_.end()) return known->second;
+    const auto made = std::make_shared<Advice>();
+    describe(key, *made);
+    ask(handle(key.device), key, *made);
+    if (advice_.size() >= most_remembered) advice_.clear();
+    advice_.emplace(key, made);
+    return made;
+  }
+  cublasLtHandle_t handle_of(int device) {
+    const std::lock_guard lock(mutex_);
+    return handle(device);
+  }
+
+ private:
+  static constexpr std::size_t most_remembered = 4096;
+
+  cublasLtHandle_t handle(int device) {
+    cublasLtHandle_t& known = handles_[device];
+    if (!known) check(cublas().Create(&known), "Create");
+    return known;
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<int, cublasLtHandle_t> handles_;
+  std::unordered_map<Key, AdvicePtr, KeyHash> advice_;
+};
+
+Advisor& advisor() {
+  static auto* const made = new Advisor;
+  return *made;
+}
+
+bool allows_tf32() {
+  static const bool allowed = [] {
+    const char* text = std::getenv("STAVE_TF32");
+    return text && std::strcmp(text, "1") == 0;
+  }();
+  return allowed;
+}
+
+// ---- one product -------------------------------------------------------------------------------------------
+
+struct Pointers {
+  char *a, *b, *out;
+};
+
+/// The largest power of two, up to 256, of which a pointer and all steps from it are multiples.
+std::uint32_t alignment_of(const void* pointer, std::initializer_list<Index> steps_in_bytes) {
+  auto all = reinterpret_cast<std::uintptr_t>(pointer) | 256;
+  for (Index step : steps_in_bytes) all |= static_cast<std::uintptr_t>(step);
+  return static_cast<std::uint32_t>(std::uintptr_t{1} << std::countr_zero(all));
+}
+
+Key key_of(const MatmulPlan& plan, Dtype dtype, const Pointers& at, Index batch) {
+  const auto size = static_cast<Index>(stave::size_of(dtype));
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  Key key{};
+  key.m = plan.m;
+  key.n = plan.n;
+  key.k = plan.k;
+  key.a_leading = plan.a.leading;
+  key.b_leading = plan.b.leading;
+  key.a_step = plan.a.batch_step;
+  key.b_step = plan.b.batch_step;
+  key.out_step = plan.out_step;
+  key.batch = batch;
+  key.a_alignment = alignment_of(at.a, {plan.a.batch_step * size});
+  key.b_alignment = alignment_of(at.b, {plan.b.batch_step * size});
+  key.out_alignment = alignment_of(at.out, {plan.out_step * size});
+  key.device = device;
+  key.dtype = static_cast<std::uint8_t>(dtype);
+  key.a_by_columns = plan.a.by_columns;
+  key.b_by_columns = plan.b.by_columns;
+  key.tf32 = dtype == Dtype::float32 && allows_tf32();
+  return key;
+}
+
+/// False: cuBLASLt knows no way.
+bool multiply(const Launch& launch, const MatmulPlan& plan, Dtype dtype, const Pointers& at, Index batch) {
+  const Key key = key_of(plan, dtype, at, batch);
+  const AdvicePtr advice = advisor().advice_on(key);
+  if (!advice->algorithm) return false;
+  void* const workspace = advice->workspace ? launch.scratch.allocate(advice->workspace) : nullptr;
+  const double one = 1, zero = 0;
+  const float single_one = 1, single_zero = 0;
+  const bool doubles = dtype == Dtype::float64;
+  check(cublas().Matmul(advisor().handle_of(key.device), advice->product,
+                        doubles ? static_cast<const void*>(&one) : &single_one, at.b, advice->b, at.a, advice->a,
+                        doubles ? static_cast<const void*>(&zero) : &single_zero, at.out, advice->out, at.out,
+                        advice->out, &*advice->algorithm, workspace, advice->workspace, launch.stream),
+        "Matmul");
+  return true;
+}
+
+/// The batch in parts that cuBLASLt can count.
+bool multiply_batch(const Launch& launch, const MatmulPlan& plan, Dtype dtype, Pointers at) {
+  constexpr Index most = std::numeric_limits<std::int32_t>::max();
+  const auto size = static_cast<Index>(stave::size_of(dtype));
+  for (Index done = 0; done < plan.batch; done += most) {
+    const Index part = std::min(most, plan.batch - done);
+    if (!multiply(launch, plan, dtype, at, part)) return false;
+    at.a += part * plan.a.batch_step * size;
+    at.b += part * plan.b.batch_step * size;
+    at.out += part * plan.out_step * size;
+  }
+  return true;
+}
+
+bool multiply_loops(const Launch& launch, const MatmulPlan& plan, Dtype dtype, const Pointers& at, std::size_t loop) {
+  if (loop == plan.loops.size()) return multiply_batch(launch, plan, dtype, at);
+  const LoopAxis<3>& axis = plan.loops[loop];
+  const auto size = static_cast<Index>(stave::size_of(dtype));
+  for (Index i = 0; i < axis.length; ++i) {
+    const Pointers there{at.a + i * axis.step[1] * size, at.b + i * axis.step[2] * size,
+                         at.out + i * axis.step[0] * size};
+    if (!multiply_loops(launch, plan, dtype, there, loop + 1)) return false;
+  }
+  return true;
+}
+
+// ---- operands ----------------------------------------------------------------------------------------------
+
+/// Where the operand is for BLAS: in place, or copied into scratch memory.
+char* placed(const Launch& launch, const View& x, Packed packed) {
+  if (packed == Packed::no) return static_cast<char*>(x.data);
+  const PackedLayout layout = packed_layout(x, packed);
+  const stave::Strides dense = stave::contiguous_strides(layout.shape);
+  void* const copy =
+      launch.scratch.allocate(static_cast<std::size_t>(layout.shape.elements()) * stave::size_of(x.dtype));
+  run_copy(launch, {x.data, x.dtype, layout.shape, x.strides}, {copy, x.dtype, layout.shape, dense});
+  return static_cast<char*>(copy);
+}
+
+}  // namespace
+
+void run_matmul(const Launch& launch, const View& a, const View& b, const View& out) {
+  const Index elements = stave::Shape(out.shape).elements();
+  if (elements == 0) return;
+  if (a.shape.back() == 0)
+    return check(
+        cudaMemsetAsync(out.data, 0, static_cast<std::size_t>(elements) * stave::size_of(out.dtype), launch.stream),
+        "matmul");
+  if (!is_float(out.dtype)) return run_tiled_matmul(launch, a, b, out);
+  const MatmulPlan plan = plan_matmul(a, b, out);
+  const Pointers at{placed(launch, a, plan.a.packed), placed(launch, b, plan.b.packed), static_cast<char*>(out.data)};
+  if (!multiply_loops(launch, plan, out.dtype, at, 0)) run_tiled_matmul(launch, a, b, out);
+}
+
+}  // namespace stave_cuda

@@ -1,0 +1,15 @@
+// Random numbers: Threefry-2x32 under given keys (core/ops/attributes.h says which number is which). The same bits as the CPU's.
+#pragma once
+
+#include <stave/backends/cuda/launch.h>
+#include <stave/core/backend.h>
+
+namespace stave_cuda {
+
+void run_fold_in(const Launch& launch, const stave::View& keys, const stave::View& data, const stave::View& out);
+void run_random_bits(const Launch& launch, const stave::View& keys, const stave::View& out);
+void run_random_uniform(const Launch& launch, const stave::UniformAttributes& attributes, const stave::View& keys,
+                        const stave::View& out);
+void run_random_permutation(const Launch& launch, const stave::View& keys, const stave::View& out);
+
+}  // namespace stave_cuda

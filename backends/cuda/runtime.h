@@ -1,0 +1,105 @@
+// What a CUDA device needs at run time: its stream, memory, transfers, and what its kernels have to report.
+//
+//   - One non-blocking stream for each device takes all its work, from whatever host thread: so the order in which operations
+//     are asked for is the order in which they run, and memory is reused without events (memory_cache.h).
+//   - The host waits in `wait` alone: when a value is read, in synchronize(), and where a pinned buffer of a transfer is still
+//     in use. NoWaiting makes a test of it.
+//   - Nothing here is ever destroyed: tensors may be globals, which outlive everything, the driver's own state included.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <mutex>
+#include <string>
+
+#include <stave/backends/cuda/faults.h>
+#include <stave/backends/cuda/memory_cache.h>
+
+namespace stave_cuda {
+
+/// How many devices can be used. 0 for whatever reason; `why_none` says which.
+int device_count();
+const std::string& why_none();
+
+/// While one exists, a wait for a device on this thread throws stave::Error. For tests of what must not wait.
+class NoWaiting {
+ public:
+  NoWaiting();
+  ~NoWaiting();
+  NoWaiting(const NoWaiting&) = delete;
+};
+
+/// A device, current on this thread; then the one that was.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int index);
+  ~CurrentDevice();
+  CurrentDevice(const CurrentDevice&) = delete;
+
+ private:
+  int index_, before_ = 0;
+};
+
+/// cudaMallocAsync, on a device's stream, from its default pool.
+class StreamMemory final : public MemorySource {
+ public:
+  StreamMemory(int index, cudaStream_t stream);
+  void* take(std::size_t bytes) noexcept override;
+  void give(void* block, std::size_t bytes) noexcept override;
+  void settle() noexcept override;
+  std::string free_memory() const override;
+
+ private:
+  int index_;
+  cudaStream_t stream_;
+  cudaMemPool_t pool_ = nullptr;
+};
+
+class DeviceRuntime {
+ public:
+  explicit DeviceRuntime(int index);
+
+  int index() const { return index_; }
+  cudaStream_t stream() const { return stream_; }
+  int multiprocessors() const { return multiprocessors_; }
+  MemoryCache& memory() { return memory_; }
+  Faults& faults() { return faults_; }
+
+  void write(void* to, const void* from, std::size_t bytes);
+  void read(void* to, const void* from, std::size_t bytes);
+  /// From memory of another device, in the order of both streams.
+  void copy_from(DeviceRuntime& other, void* to, const void* from, std::size_t bytes);
+  void synchronize();
+
+ private:
+  // A pinned buffer that a transfer goes through: reused when the event says that it is through.
+  struct Buffer {
+    void* data = nullptr;
+    cudaEvent_t event = nullptr;
+  };
+  // Many small ones, so that numbers written one after the other wait for none of the work before them.
+  static constexpr std::size_t small_bytes = 16 << 10, large_bytes = 4 << 20;
+
+  // Both take turns in `buffers`, under the mutex.
+  template <std::size_t n>
+  Buffer& next(std::array<Buffer, n>& buffers, std::size_t& turn, std::size_t bytes);
+  Buffer& buffer_for(std::size_t bytes);
+  void wait(cudaEvent_t event, const char* what);
+
+  const int index_;
+  const cudaStream_t stream_;
+  const int multiprocessors_;
+  StreamMemory source_;
+  MemoryCache memory_;
+  Faults faults_;
+  std::mutex transfers_;  // of all below
+  std::array<Buffer, 64> small_{};
+  std::array<Buffer, 2> large_{};
+  std::size_t small_turn_ = 0, large_turn_ = 0;
+};
+
+/// Made at the first call. Throws stave::DeviceError where the device is not there, or cannot be used.
+DeviceRuntime& runtime_of(int index);
+
+}  // namespace stave_cuda

@@ -1,0 +1,69 @@
+// The operation `to`. It has no kernel: two backends meet in it, through the host's memory or a way of their own
+// (Backend::copy_from). Axes along which a value repeats travel once.
+
+#include <stave/core/ops/transfer.h>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/storage.h>
+
+namespace stave {
+
+using stave_detail::fail, stave_detail::view_of;
+
+namespace {
+
+void infer_to(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const auto& transfer = call.as<TransferAttributes>();
+  const Tensor& x = call.input(0);
+  static_cast<void>(backend_of(transfer.device));
+  if (x.device() != transfer.from)
+    fail<DeviceError>("to: the input lives on {}, not on {} as its attributes say", x.device().str(),
+                      transfer.from.str());
+  outputs.push_back({x.shape(), x.dtype()});
+}
+
+// x with each axis that repeats cut to its first entry.
+Tensor without_repeats(const Tensor& x) {
+  Shape shape = x.shape();
+  for (std::size_t axis = 0; axis < shape.size(); ++axis)
+    if (x.strides()[axis] == 0 && shape[axis] > 1) shape[axis] = 1;
+  return view_of(x, std::move(shape), x.strides(), x.node().offset);
+}
+
+Tensor transferred(const Tensor& x, Device device) {
+  stave_detail::UnderFrame past_all_handlers(nullptr);
+  const Tensor dense = contiguous(without_repeats(x));
+  const auto bytes = static_cast<std::size_t>(dense.size()) * size_of(x.dtype());
+  StoragePtr storage = allocate_storage(device, static_cast<Index>(bytes));
+  copy_storage(device, storage->data, x.device(), dense.node().data(), bytes);
+  Strides strides = contiguous_strides(dense.shape());
+  for (std::size_t axis = 0; axis < strides.size(); ++axis)
+    if (dense.shape()[axis] != x.shape()[axis]) strides[axis] = 0;
+  return Tensor(NodePtr(new Node(x.dtype(), device, x.shape(), std::move(strides), std::move(storage))));
+}
+
+}  // namespace
+
+constinit const Op op_to{
+    .id = OpId::to,
+    .name = "to",
+    .infer = infer_to,
+    .derivative = Derivative::linear,
+    .saves = {.inputs = 0},
+    .vjp = [](const VjpContext& c, int) { return to(c.ct(), c.as<TransferAttributes>().from); },
+    .batch = [](const BatchContext& c) { return Outputs(apply(c.call.op(), {c.in(0)}, c.attributes())); },
+    .view =
+        [](const Call& call) {
+          const Device device = call.as<TransferAttributes>().device;
+          return call.input(0).device() == device ? view_of(call.input(0)) : transferred(call.input(0), device);
+        },
+};
+
+Tensor to(const Tensor& x, Device device) {
+  return apply(op_to, {x}, make_intrusive<TransferAttributes>(device, x.device()));
+}
+
+}  // namespace stave

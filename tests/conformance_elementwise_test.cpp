@@ -1,0 +1,239 @@
+// Arithmetic of every dtype in every layout, conversion, creation and layout, on every backend.
+#include "conformance.h"
+
+namespace {
+
+using namespace conformance;
+
+STAVE_ON_BACKENDS(Elementwise);
+
+// ---- arithmetic of every dtype, in every layout ------------------------------------------------------------
+
+template <class T, class R = T, class F>
+void check_elementwise(OpId op, F exact, int arity) {
+  for (const Shape& shape :
+       {Shape{}, Shape{1}, Shape{7}, Shape{3, 1, 5}, Shape{5, 40, 33}, Shape{130, 3, 2}, Shape{0, 4}})
+    for (Lay x_lay : lays)
+      for (Lay y_lay : lays) {
+        Array<T> x = random_array<T>(shape, x_lay), y = random_array<T>(shape, y_lay);
+        std::vector<View> in = {x.view(), y.view()};
+        in.resize(static_cast<std::size_t>(arity), x.view());
+        std::vector<R> got = run<R>(op, nullptr, in, shape);
+        for (Index i = 0; i < shape.elements(); ++i)
+          ASSERT_EQ(got[static_cast<std::size_t>(i)], exact(x.at(i), y.at(i)))
+              << "op " << static_cast<int>(op) << " " << name_of(dtype_of<T>()) << " element " << i << " layouts "
+              << static_cast<int>(x_lay) << static_cast<int>(y_lay);
+        if (arity == 1) break;
+      }
+}
+template <class T>
+void check_arithmetic() {
+  using W = std::conditional_t<std::is_floating_point_v<T>, T, std::uint64_t>;
+  check_elementwise<T>(
+      OpId::add, [](T a, T b) { return static_cast<T>(static_cast<W>(a) + static_cast<W>(b)); }, 2);
+  check_elementwise<T>(
+      OpId::subtract, [](T a, T b) { return static_cast<T>(static_cast<W>(a) - static_cast<W>(b)); }, 2);
+  check_elementwise<T>(
+      OpId::multiply, [](T a, T b) { return static_cast<T>(static_cast<W>(a) * static_cast<W>(b)); }, 2);
+  check_elementwise<T>(
+      OpId::maximum, [](T a, T b) { return std::max(a, b); }, 2);
+  check_elementwise<T>(
+      OpId::minimum, [](T a, T b) { return std::min(a, b); }, 2);
+  check_elementwise<T>(
+      OpId::negative, [](T a, T) { return static_cast<T>(W{} - static_cast<W>(a)); }, 1);
+  check_elementwise<T>(
+      OpId::abs, [](T a, T) { return a < T(0) ? static_cast<T>(-a) : a; }, 1);
+  check_elementwise<T>(
+      OpId::sign, [](T a, T) { return static_cast<T>((a > T(0)) - (a < T(0))); }, 1);
+  check_elementwise<T>(
+      OpId::relu, [](T a, T) { return std::max(a, T(0)); }, 1);
+  check_elementwise<T>(
+      OpId::square, [](T a, T) { return static_cast<T>(static_cast<W>(a) * static_cast<W>(a)); }, 1);
+}
+template <class T>
+void check_predicates() {
+  check_elementwise<T, bool>(
+      OpId::equal, [](T a, T b) { return a == b; }, 2);
+  check_elementwise<T, bool>(
+      OpId::less, [](T a, T b) { return a < b; }, 2);
+  check_elementwise<T, bool>(
+      OpId::greater_equal, [](T a, T b) { return a >= b; }, 2);
+  check_elementwise<T, bool>(
+      OpId::isnan, [](T a, T) { return a != a; }, 1);
+  check_elementwise<T, bool>(
+      OpId::isfinite, [](T, T) { return true; }, 1);
+}
+TEST_P(Elementwise, Arithmetic) {
+  check_arithmetic<float>();
+  check_arithmetic<double>();
+  check_arithmetic<std::uint8_t>();
+  check_arithmetic<std::uint32_t>();
+  check_arithmetic<std::int32_t>();
+  check_arithmetic<std::int64_t>();
+}
+TEST_P(Elementwise, Predicates) {
+  check_predicates<float>();
+  check_predicates<double>();
+  check_predicates<std::uint8_t>();
+  check_predicates<std::int32_t>();
+  check_predicates<std::int64_t>();
+  check_predicates<bool>();
+  check_elementwise<bool>(
+      OpId::logical_and, [](bool a, bool b) { return a && b; }, 2);
+  check_elementwise<bool>(
+      OpId::logical_or, [](bool a, bool b) { return a || b; }, 2);
+  check_elementwise<bool>(
+      OpId::logical_xor, [](bool a, bool b) { return a != b; }, 2);
+  check_elementwise<bool>(
+      OpId::logical_not, [](bool a, bool) { return !a; }, 1);
+}
+
+TEST_P(Elementwise, IntegersWrapAndNeverTrap) {
+  constexpr std::int32_t least = std::numeric_limits<std::int32_t>::min(),
+                         most = std::numeric_limits<std::int32_t>::max();
+  using I = std::vector<std::int32_t>;
+  EXPECT_EQ(map<std::int32_t>(OpId::add, I{most}, I{1}), I{least});
+  EXPECT_EQ(map<std::int32_t>(OpId::negative, I{least}), I{least});
+  EXPECT_EQ(map<std::int32_t>(OpId::abs, I{least}), I{least});
+  EXPECT_EQ(map<std::int32_t>(OpId::remainder, I{7, -7, 7, -7, 5, least, 0}, I{3, 3, -3, -3, 0, -1, 4}),
+            (I{1, 2, -2, -1, 0, 0, 0}));
+  EXPECT_EQ(map<std::int32_t>(OpId::floor_divide, I{7, -7, 7, -7, 6, -6, 5, least, 0, most, least, least},
+                              I{3, 3, -3, -3, 3, 3, 0, -1, 4, -1, 2, most}),
+            (I{2, -3, -3, 2, 2, -2, 0, least, 0, -most, least / 2, -2}));
+  EXPECT_EQ(map<std::int32_t>(OpId::pow, I{2, 3, -1, -1, 1, 2, 0, 0, -3, 2}, I{10, 4, -3, -4, -9, -1, -1, 0, 3, 33}),
+            (I{1024, 81, -1, 1, 1, 0, 0, 1, -27, 0}));
+  using L = std::vector<std::int64_t>;
+  constexpr std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
+  EXPECT_EQ(map<std::int64_t>(OpId::remainder, L{lowest, lowest, 9}, L{-1, 0, -4}), (L{0, 0, -3}));
+  EXPECT_EQ(map<std::int64_t>(OpId::floor_divide, L{lowest, lowest, 9, -9}, L{-1, 0, -4, 4}), (L{lowest, 0, -3, -3}));
+  EXPECT_EQ(map<std::int64_t>(OpId::pow, L{3, -1, 10}, L{39, lowest, 18}),
+            (L{4052555153018976267, 1, 1000000000000000000}));
+  using B = std::vector<std::uint8_t>;
+  EXPECT_EQ(map<std::uint8_t>(OpId::remainder, B{200, 200, 255}, B{255, 0, 16}), (B{200, 0, 15}));
+  EXPECT_EQ(map<std::uint8_t>(OpId::floor_divide, B{200, 200, 255, 9}, B{255, 0, 16, 2}), (B{0, 0, 15, 4}));
+  using U = std::vector<std::uint32_t>;
+  EXPECT_EQ(map<std::uint32_t>(OpId::floor_divide, U{0xffffffff, 0xffffffff, 7}, U{0xffffffff, 2, 0}),
+            (U{1, 0x7fffffff, 0}));
+  EXPECT_EQ(map<std::uint8_t>(OpId::pow, B{3, 2}, B{200, 7}), (B{161, 128}));
+  EXPECT_EQ(map<std::int32_t>(OpId::trunc, I{-5, most}), (I{-5, most}));
+  EXPECT_EQ(map<std::uint32_t>(OpId::floor, std::vector<std::uint32_t>{5}), std::vector<std::uint32_t>{5});
+}
+
+TEST_P(Elementwise, NansAndZeros) {
+  float nan = NAN, inf = INFINITY;
+  using F = std::vector<float>;
+  auto at = [](const F& values, std::size_t i) { return values[i]; };
+  EXPECT_TRUE(std::isnan(at(map<float>(OpId::maximum, F{nan}, F{1}), 0)));
+  EXPECT_TRUE(std::isnan(at(map<float>(OpId::minimum, F{1}, F{nan}), 0)));
+  EXPECT_TRUE(std::isnan(at(map<float>(OpId::relu, F{nan}), 0)));
+  EXPECT_TRUE(std::isnan(at(map<float>(OpId::sign, F{nan}), 0)));
+  EXPECT_EQ(map<float>(OpId::scale, F{0, nan, inf, 2}, F{nan, 0, 0, 3}), (F{0, 0, 0, 6}));
+  EXPECT_EQ(map<float>(OpId::remainder, F{-1, 1, -1}, F{inf, -inf, -inf}), (F{inf, -inf, -1}));
+  EXPECT_EQ(map<bool>(OpId::isinf, F{inf, -inf, nan, 1}), (std::vector<bool>{true, true, false, false}));
+  EXPECT_EQ(map<bool>(OpId::isfinite, F{inf, -inf, nan, 1}), (std::vector<bool>{false, false, false, true}));
+}
+
+TEST_P(Elementwise, InPlace) {
+  for (Index n : {1, 3, 16, 17, 100, 5000, 200000}) {
+    Array<float> x = random_array<float>(Shape(n), Lay::contiguous);
+    const std::vector<float> before = x.values();
+    const Operand there(x.view());
+    const View out = there.view();
+    backend()->run(OpId::square, nullptr, std::vector<View>{out}, std::span<const View>(&out, 1));
+    backend()->read(x.base(), out.data, before.size() * sizeof(float));
+    for (Index i = 0; i < n; ++i)
+      ASSERT_EQ(x.at(i), before[static_cast<std::size_t>(i)] * before[static_cast<std::size_t>(i)]);
+  }
+}
+
+// ---- conversion, selection, creation, layout ---------------------------------------------------------------
+
+template <class To, class From>
+To converted(From x) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return x != From(0);
+  } else if constexpr (std::is_floating_point_v<From> && !std::is_floating_point_v<To>) {
+    if (std::isnan(x)) return 0;
+    Real clamped = std::clamp<Real>(x, std::numeric_limits<To>::min(), std::numeric_limits<To>::max());
+    return static_cast<To>(clamped);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+template <class From>
+void check_conversions() {
+  std::vector<From> x;
+  if constexpr (std::is_floating_point_v<From>) {
+    x = special_values<From>();
+    for (double edge : {0x1p8, 0x1p31, 0x1p32, 0x1p63})
+      for (double step : {-1.0, -0.5, 0.0, 1.0}) x.insert(x.end(), {From(edge + step), From(-edge + step)});
+  } else {
+    for (std::int64_t v : {0l, 1l, -1l, 255l, 256l, 1l << 31, -(1l << 31), 1l << 32, 0x123456789abcdefl})
+      x.push_back(static_cast<From>(v));
+  }
+  auto check = [&](auto zero) {
+    using To = decltype(zero);
+    std::vector<To> got = map<To>(OpId::astype, x);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (std::isnan(static_cast<double>(got[i]))) continue;
+      ASSERT_EQ(got[i], (converted<To, From>(x[i])))
+          << name_of(dtype_of<From>()) << " " << x[i] << " to " << name_of(dtype_of<To>());
+    }
+  };
+  for (int d = 0; d < dtype_count; ++d) visit_dtype(static_cast<Dtype>(d), check);
+}
+TEST_P(Elementwise, Conversions) {
+  for (int d = 0; d < dtype_count; ++d)
+    visit_dtype(static_cast<Dtype>(d), [](auto zero) { check_conversions<decltype(zero)>(); });
+}
+
+template <class T>
+void check_where_and_copy(Lay lay) {
+  Shape shape{6, 37, 70};
+  Array<bool> c = random_array<bool>(shape, lay);
+  Array<T> x = random_array<T>(shape, lay), y = random_array<T>(shape, Lay::broadcast);
+  std::vector<T> chosen = run<T>(OpId::where, nullptr, {c.view(), x.view(), y.view()}, shape);
+  for (Index i = 0; i < shape.elements(); ++i)
+    ASSERT_EQ(chosen[static_cast<std::size_t>(i)], c.at(i) ? x.at(i) : y.at(i));
+  ASSERT_EQ(run<T>(OpId::copy, nullptr, {x.view()}, shape), x.values());
+  ASSERT_EQ(run<T>(OpId::reshape, nullptr, {x.view()}, Shape{37 * 3, 140}), x.values());
+
+  PadAttributes pad(Shape{9, 75, 210}, Shape{1, 37, 2}, Shape{1, -1, 3}, 1);
+  std::vector<T> padded = run<T>(OpId::pad, &pad, {x.view()}, pad.shape);
+  std::vector<T> expected(padded.size(), T(1));
+  Array<T> compare = of<T>(pad.shape, expected);
+  for (Index i = 0; i < 6; ++i)
+    for (Index j = 0; j < 37; ++j)
+      for (Index k = 0; k < 70; ++k)
+        compare.base()[(1 + i) * 75 * 210 + (37 - j) * 210 + 2 + 3 * k] = x.at((i * 37 + j) * 70 + k);
+  ASSERT_EQ(padded, compare.values());
+
+  Array<T> other = random_array<T>(Shape{6, 5, 70}, Lay::permuted);
+  AxisAttributes along(1);
+  std::vector<T> joined = run<T>(OpId::concat, &along, {x.view(), other.view()}, Shape{6, 42, 70});
+  for (Index i = 0; i < 6; ++i)
+    for (Index j = 0; j < 42; ++j)
+      for (Index k = 0; k < 70; ++k)
+        ASSERT_EQ(joined[static_cast<std::size_t>((i * 42 + j) * 70 + k)],
+                  j < 37 ? x.at((i * 37 + j) * 70 + k) : other.at((i * 5 + j - 37) * 70 + k));
+}
+TEST_P(Elementwise, SelectionAndLayout) {
+  for (Lay lay : lays) {
+    check_where_and_copy<float>(lay);
+    check_where_and_copy<double>(lay);
+    check_where_and_copy<std::uint8_t>(lay);
+    check_where_and_copy<bool>(lay);
+    check_where_and_copy<std::int64_t>(lay);
+  }
+}
+TEST_P(Elementwise, Creation) {
+  FullAttributes full(Shape{3}, float32, 2.5, 2), flags(Shape{2}, bool_, 1, 1);
+  EXPECT_EQ(run<float>(OpId::full, &full, {}, Shape{3}), (std::vector<float>{2.5, 2.5, 2.5}));
+  EXPECT_EQ(run<std::int64_t>(OpId::full, &full, {}, Shape{1}), std::vector<std::int64_t>{2});
+  EXPECT_EQ(run<bool>(OpId::full, &flags, {}, Shape{2}), (std::vector<bool>{true, true}));
+  IotaAttributes iota(4, float32, 1, 0.5), down(3, int32, 2, -3);
+  EXPECT_EQ(run<float>(OpId::iota, &iota, {}, Shape{4}), (std::vector<float>{1, 1.5, 2, 2.5}));
+  EXPECT_EQ(run<std::int32_t>(OpId::iota, &down, {}, Shape{3}), (std::vector<std::int32_t>{2, -1, -4}));
+}
+
+}  // namespace

@@ -1,0 +1,40 @@
+// Every operation that the CPU has a kernel for has a driver here.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include <stave/backends/cuda/cuda_backend.h>
+#include <stave/core/error.h>
+#include <stave/core/op.h>
+
+namespace {
+
+using namespace stave;
+
+/// The CPU's word on an operation that it is never asked for. To be called for those alone.
+std::string refused_by_cpu(OpId op) {
+  const View nothing{nullptr, float32, {}, {}};
+  try {
+    cpu_backend().run(op, nullptr, {}, {&nothing, 1});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Dispatch, EveryOperationHasADriver) {
+  int drivers = 0;
+  for (const Op* op : all_ops()) {
+    if (stave_cuda::driver_of(op->id)) {
+      ++drivers;
+      continue;
+    }
+    if (!op->view && !op->carries_functions) ADD_FAILURE() << op->name << " has no driver";
+    else
+      EXPECT_EQ(refused_by_cpu(op->id),
+                std::string("cpu: ") + op->name + ": a view or an unknown operation has no kernel");
+  }
+  EXPECT_EQ(drivers, op_count - 8) << "all but permute_dims, broadcast_to, slice, to and the 4 that carry functions";
+}
+
+}  // namespace

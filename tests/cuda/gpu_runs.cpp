@@ -1,0 +1,148 @@
+// The CUDA backend on a GPU: what no host execution shows. Skipped, saying so, where there is none.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include <stave/backends/cuda/runtime.h>
+#include <stave/stave.h>
+
+namespace {
+
+using namespace stave;
+using stave_cuda::NoWaiting;
+
+class Gpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!cuda_available()) GTEST_SKIP() << "no CUDA device can be used here: " << stave_cuda::why_none();
+  }
+  const Device gpu = cuda(0);
+};
+
+TEST_F(Gpu, TransfersOfEverySize) {
+  for (Index n : {1, 3, 1000, 4096, 4097, 100000, 1 << 20, (1 << 20) + 1, 10000001}) {
+    const Tensor x = arange(0, n, 1, int32), there = to(x, gpu);
+    EXPECT_TRUE(array_equal(to(there, cpu), x)) << n;
+    EXPECT_TRUE(array_equal(to(flip(there), cpu), flip(x))) << n;
+  }
+}
+
+TEST_F(Gpu, ManySmallWritesInARowArriveInOrder) {
+  std::vector<Tensor> written;
+  for (int i = 0; i < 1000; ++i) written.push_back(from(std::vector{i, i + 1}, gpu));
+  for (int i = 0; i < 1000; ++i)
+    EXPECT_EQ(written[static_cast<std::size_t>(i)].to_vector<std::int32_t>(), (std::vector{i, i + 1}));
+}
+
+TEST_F(Gpu, NothingWaitsUntilAValueIsRead) {
+  const Tensor x = to(uniform(Key(0), {64, 64}), gpu), w = to(uniform(Key(1), {64, 64}), gpu);
+  const auto loss = [](const Tensor& v, const Tensor& y) {
+    return mean(square(tanh(matmul(y, v)) - softmax(sort(cumulative_sum(y, 0), 1), -1)) + 1);
+  };
+  Tensor g = grad(loss)(w, x);  // loads kernels and libraries
+  synchronize(gpu);
+  {
+    const NoWaiting none;
+    for (int i = 0; i < 10; ++i) g = grad(loss)(w, x) + g * 0.5;
+    g = g + uniform(Key(2, gpu), {64, 64});
+    EXPECT_THROW(static_cast<void>(g(0, 0).item<float>()), Error);
+    EXPECT_THROW(synchronize(gpu), Error);
+  }
+  EXPECT_TRUE(static_cast<bool>(all(isfinite(g))));
+}
+
+TEST_F(Gpu, AnIndexOutOfRangeIsToldAtTheNextRead) {
+  const Tensor x = to(arange(5), gpu);
+  const Tensor taken = take(x, to(tensor({0, 7}), gpu));
+  try {
+    taken.to_vector<std::int32_t>();
+    FAIL();
+  } catch (const IndexError& error) {
+    EXPECT_EQ(std::string(error.what()).find("gather: index 7 is out of range for axis 0 with size 5"), 0u);
+  }
+  EXPECT_EQ(take(x, to(tensor({1, -1}), gpu)).to_vector<std::int32_t>(), (std::vector{1, 4}));  // told once
+  static_cast<void>(dynamic_slice(x, {3}, {4}));
+  EXPECT_THROW(synchronize(gpu), IndexError);
+  EXPECT_NO_THROW(synchronize(gpu));
+}
+
+TEST_F(Gpu, MemoryIsReusedWhileKernelsStillReadIt) {
+  const Tensor x = ones({1 << 22}, float32, gpu);
+  Tensor sum = x;
+  for (int i = 0; i < 200; ++i) sum = sum + x * 2 - x;  // temporaries die before their readers have run
+  EXPECT_TRUE(static_cast<bool>(all(sum == 201)));
+}
+
+TEST_F(Gpu, MemoryIsCountedAndGivenBack) {
+  release_cached_memory(gpu);
+  const std::size_t before = memory_stats(gpu).live_bytes;
+  {
+    const Tensor x = zeros({1 << 20}, float32, gpu);
+    EXPECT_EQ(memory_stats(gpu).live_bytes, before + (4 << 20));
+  }
+  EXPECT_EQ(memory_stats(gpu).live_bytes, before);
+  EXPECT_GE(memory_stats(gpu).cached_bytes, std::size_t{4 << 20});
+  release_cached_memory(gpu);
+  EXPECT_EQ(memory_stats(gpu).cached_bytes, 0u);
+}
+
+TEST_F(Gpu, TooMuchMemoryIsAClearError) {
+  const Tensor kept = ones({1000}, float32, gpu);
+  EXPECT_THROW(zeros({Index{1} << 43}, float32, gpu), DeviceError);
+  try {
+    zeros({Index{1} << 43}, float32, gpu);
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(std::string(error.what()).find("cuda:0: out of memory: 32768.0 GiB (35184372088832 bytes) are asked for"),
+              0u)
+        << error.what();
+  }
+  EXPECT_EQ(sum(kept).item<float>(), 1000);
+}
+
+TEST_F(Gpu, ThreadsShareADevice) {
+  const auto work = [&](int seed) {
+    Tensor x = full({1000}, seed, float32, gpu);
+    for (int i = 0; i < 200; ++i) x = x + seed;
+    EXPECT_TRUE(static_cast<bool>(all(x == 201 * seed)));
+    for (int i = 0; i < 50; ++i) EXPECT_EQ((x + i)(3).item<float>(), static_cast<float>(201 * seed + i));
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i <= 4; ++i) threads.emplace_back(work, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(Gpu, MatmulInEveryLayoutEqualsTheCpu) {
+  const Key key(3);
+  const Tensor a = uniform(fold_in(key, 0), {3, 33, 65}, -1, 1, float64),
+               b = uniform(fold_in(key, 1), {3, 65, 40}, -1, 1, float64);
+  const std::vector<Tensor> lefts = {a,
+                                     matrix_transpose(contiguous(matrix_transpose(a))),
+                                     flip(a, 1),
+                                     flip(a, 0),
+                                     broadcast_to(a[0], {3, 33, 65}),
+                                     broadcast_to(a(ellipsis, slice(0, 1)), {3, 33, 65})};
+  const std::vector<Tensor> rights = {b, matrix_transpose(contiguous(matrix_transpose(b))), flip(b, 2),
+                                      broadcast_to(b[1], {3, 65, 40})};
+  for (const Tensor& left : lefts)
+    for (const Tensor& right : rights) {
+      const Tensor expected = matmul(left, right);
+      const auto there = [&](const Tensor& x) { return to(x, gpu); };  // dense there, but for repeats
+      EXPECT_TRUE(allclose(to(matmul(there(left), there(right)), cpu), expected, 1e-12, 1e-12));
+      EXPECT_TRUE(allclose(to(matmul(flip(there(flip(left, 1)), 1), flip(there(flip(right, 2)), 2)), cpu), expected,
+                           1e-12, 1e-12));
+      EXPECT_TRUE(allclose(
+          to(matmul(matrix_transpose(there(matrix_transpose(left))), matrix_transpose(there(matrix_transpose(right)))),
+             cpu),
+          expected, 1e-12, 1e-12));
+      EXPECT_TRUE(allclose(to(matmul(there(astype(left, float32)), there(astype(right, float32))), cpu),
+                           astype(expected, float32), 1e-4, 1e-5));
+    }
+}
+
+// Of 24 bits: with TF32 the factors would be rounded to 11.
+TEST_F(Gpu, MatmulOfFloatsIsInFullPrecision) {
+  const Tensor x = full({256, 256}, 1 + 0x1p-20, float32, gpu);
+  EXPECT_NEAR(matmul(x, ones({256, 256}, float32, gpu))(0, 0).item<float>(), 256 * (1 + 0x1p-20), 256 * 0x1p-22);
+}
+
+}  // namespace

@@ -1,0 +1,312 @@
+// The bodies of gather, scatter_add and dynamic slices, executed on the host, against the CPU backend; faults.
+#include <gtest/gtest.h>
+
+#include <stave/backends/cuda/kernels/index.cuh>
+#include <stave/backends/cuda/kernels/layout.cuh>
+
+#include "cuda/on_host.h"
+
+namespace stave_cuda {
+namespace {
+
+using stave::Dtype;
+using stave::DynamicSliceAttributes;
+using stave::GatherAttributes;
+using stave::Shape;
+using stave::Strides;
+
+template <bool to_part>
+void move_on_host(const SlicePlan& plan, IndexFault& fault) {
+  SliceLoop loop = plan.on_host();
+  loop.fault = &fault;
+  loop.ticket = 77;
+  if (plan.units() == 0)
+    return for_each_thread((loop.lane_count + block_threads - 1) / block_threads,
+                           [&](Position p) { check_place(loop, p); });
+  for_each_thread(plan.blocks(), [&](Position p) {
+    switch (plan.unit()) {
+      case 1: return move_slices<std::uint8_t, to_part>(loop, p);
+      case 4: return move_slices<std::uint32_t, to_part>(loop, p);
+      case 8: return move_slices<std::uint64_t, to_part>(loop, p);
+      default: return move_slices<Unit16, to_part>(loop, p);
+    }
+  });
+}
+
+void fill_bytes(Buffer& buffer, std::mt19937_64& random) {
+  auto* bytes = buffer.data<std::uint8_t>();
+  for (std::size_t i = 0; i < buffer.elements() * stave::size_of(buffer.dtype()); ++i)
+    bytes[i] = static_cast<std::uint8_t>(random()) & (buffer.dtype() == stave::bool_ ? 1 : 255);
+}
+void fill_indices(Buffer& buffer, std::mt19937_64& random, std::vector<Index> low, std::vector<Index> high) {
+  for (std::size_t i = 0; i < buffer.elements(); ++i) {
+    const std::size_t k = i % low.size();
+    const Index index = low[k] + static_cast<Index>(random() % static_cast<std::uint64_t>(high[k] - low[k] + 1));
+    if (buffer.dtype() == stave::int64) buffer.data<std::int64_t>()[i] = index;
+    else buffer.data<std::int32_t>()[i] = static_cast<std::int32_t>(index);
+  }
+}
+void run_on_cpu(stave::OpId op, const stave::Attributes& attributes, const std::vector<View>& in, const Buffer& out) {
+  View view = out.view();
+  stave::cpu_backend().run(op, &attributes, in, {&view, 1});
+}
+void expect_same(const Buffer& got, const Buffer& expected, const std::string& what) {
+  const std::size_t bytes = expected.elements() * stave::size_of(expected.dtype());
+  EXPECT_EQ(std::memcmp(got.view().data, expected.view().data, bytes), 0) << what;
+  EXPECT_TRUE(got.guards_are_whole()) << what;
+}
+
+struct GatherCase {
+  const char* name;
+  Shape shape;
+  Strides strides;
+  int batch_dims;
+  Shape indices;  // shape, the tuple last
+  Strides index_strides;
+  Shape out;
+};
+std::vector<GatherCase> gather_cases() {
+  return {
+      {"elements", {50}, {1}, 0, {33, 1}, {1, 1}, {33}},
+      {"rows", {10, 8}, {8, 1}, 0, {7, 1}, {1, 1}, {7, 8}},
+      {"odd rows", {10, 7}, {7, 1}, 0, {5, 1}, {1, 1}, {5, 7}},
+      {"of a transpose", {10, 8}, {1, 10}, 0, {4, 3, 1}, {3, 1, 1}, {4, 3, 8}},
+      {"pairs", {6, 5, 4}, {20, 4, 1}, 0, {9, 2}, {2, 1}, {9, 4}},
+      {"pairs, tuples down", {6, 5, 4}, {20, 4, 1}, 0, {9, 2}, {1, 9}, {9, 4}},
+      {"batched", {3, 6, 8}, {48, 8, 1}, 1, {3, 5, 1}, {5, 1, 1}, {3, 5, 8}},
+      {"one index for all", {3, 6, 8}, {48, 8, 1}, 1, {3, 5, 1}, {0, 0, 1}, {3, 5, 8}},
+      {"batched, reversed", {3, 6, 4}, {-24, -4, 1}, 1, {3, 1}, {1, 1}, {3, 4}},
+      {"tuples of six", {2, 3, 2, 3, 2, 2, 4}, {288, 96, 48, 16, 8, 4, 1}, 0, {11, 6}, {6, 1}, {11, 4}},
+      {"no indices at all", {3, 4}, {4, 1}, 0, {5, 0}, {1, 1}, {5, 3, 4}},
+      {"no lanes", {3, 4}, {4, 1}, 0, {0, 1}, {1, 1}, {0, 4}},
+  };
+}
+
+Buffer indices_of(const GatherCase& c, Dtype dtype, std::mt19937_64& random, bool from_end = true) {
+  Buffer indices(dtype, c.indices, c.index_strides);
+  const Index k = c.indices.back();
+  Index shortest = 1 << 30;  // tuples of any strides: what all axes have
+  for (Index j = 0; j < k; ++j) shortest = std::min(shortest, c.shape[static_cast<std::size_t>(c.batch_dims + j)]);
+  if (k > 0) fill_indices(indices, random, {from_end ? -shortest : 0}, {shortest - 1});
+  return indices;
+}
+
+TEST(Gather, AgainstTheCpu) {
+  std::mt19937_64 random(1);
+  for (const GatherCase& c : gather_cases())
+    for (Dtype dtype : {stave::bool_, stave::uint8, stave::float32, stave::float64})
+      for (Dtype index_dtype : {stave::int32, stave::int64})
+        for (bool from_end : {true, false}) {
+          Buffer x(dtype, c.shape, c.strides), got(dtype, c.out), expected(dtype, c.out);
+          fill_bytes(x, random);
+          Buffer indices = indices_of(c, index_dtype, random, from_end);
+          const GatherAttributes attributes(c.batch_dims, from_end);
+          IndexFault fault;
+          move_on_host<true>(SlicePlan::gather(attributes, x.view(), got.view(), indices.view()), fault);
+          run_on_cpu(stave::OpId::gather, attributes, {x.view(), indices.view()}, expected);
+          EXPECT_EQ(fault.taken, 0u) << c.name;
+          if (c.out.elements() > 0) expect_same(got, expected, std::string(c.name) + " " + name_of(dtype));
+        }
+}
+
+/// The driver's steps, with the standard library's sort for CUB's. `chunk` lanes are sorted at a time.
+void scatter_on_host(const GatherAttributes& attributes, const View& indices, const View& updates, const View& out,
+                     Index chunk, IndexFault& fault, bool wide_keys = false) {
+  const SlicePlan plan =
+      SlicePlan::gather(attributes, out, updates, indices, static_cast<Index>(stave::size_of(out.dtype)));
+  if (plan.lanes() == 0 || plan.units() == 0) return;
+  ScatterLoop loop = scatter_loop(plan, plan.on_host(), out);
+  loop.slices.fault = &fault;
+  loop.slices.ticket = 5;
+  const auto n = static_cast<std::size_t>(std::min(plan.lanes(), chunk));
+  std::vector<std::uint64_t> destination(n), sorted(n);
+  std::vector<std::uint32_t> key(n), lane(n), order(n);
+  loop.destination = destination.data(), loop.sorted = sorted.data(), loop.key = key.data(), loop.lane = lane.data();
+  for (Index first = 0; first < plan.lanes(); first += static_cast<Index>(n)) {
+    loop.first_lane = static_cast<std::uint64_t>(first);
+    loop.lanes = static_cast<std::uint64_t>(std::min<Index>(static_cast<Index>(n), plan.lanes() - first));
+    auto each = [&](auto body, std::uint64_t threads) {
+      for_each_thread((threads + block_threads - 1) / block_threads, [&](Position p) { body(loop, p); });
+    };
+    auto sort = [&] {
+      std::vector<std::size_t> by_key(loop.lanes);
+      for (std::size_t i = 0; i < by_key.size(); ++i) by_key[i] = i;
+      std::stable_sort(by_key.begin(), by_key.end(), [&](auto a, auto b) { return key[a] < key[b]; });
+      for (std::size_t i = 0; i < by_key.size(); ++i) order[i] = lane[by_key[i]];
+      loop.order = order.data();
+    };
+    each(find_destinations, loop.lanes);
+    sort();
+    if (wide_keys) {
+      each(take_upper_keys, loop.lanes);
+      sort();
+    }
+    each(sort_destinations, loop.lanes);
+    stave::visit_dtype(
+        out.dtype, [&](auto zero) { each(add_updates<decltype(zero)>, loop.lanes * loop.slices.slice_units.divisor); });
+  }
+}
+
+template <class T>
+void check_scatter(std::mt19937_64& random) {
+  constexpr Dtype dtype = stave::dtype_of<T>();
+  for (const GatherCase& c : gather_cases())
+    for (Index chunk : {Index{1} << 30, Index{4}}) {
+      Buffer x(dtype, c.shape, c.strides), got(dtype, c.shape), expected(dtype, c.shape);
+      fill_with_values<T>(x, random);
+      Strides update_strides = contiguous_strides(c.out);
+      if (c.out.size() > 1) update_strides[0] = -update_strides[0];
+      Buffer updates(dtype, c.out, update_strides);
+      fill_with_values<T>(updates, random);
+      Buffer indices = indices_of(c, stave::int32, random);
+      const GatherAttributes attributes(c.batch_dims);
+      IndexFault fault;
+      run_on_cpu(stave::OpId::copy, attributes, {x.view()}, got);
+      scatter_on_host(attributes, indices.view(), updates.view(), got.view(), chunk, fault, chunk == 4);
+      run_on_cpu(stave::OpId::scatter_add, attributes, {x.view(), indices.view(), updates.view()}, expected);
+      EXPECT_EQ(fault.taken, 0u);
+      for (Index i = 0; i < c.shape.elements(); ++i) {
+        const T a = got.at<T>(i), b = expected.at<T>(i);
+        ASSERT_TRUE(std::memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b))
+            << c.name << " " << name_of(dtype) << " " << i;
+      }
+    }
+}
+TEST(ScatterAdd, AgainstTheCpuToTheBit) {
+  std::mt19937_64 random(2);
+  check_scatter<std::uint8_t>(random);
+  check_scatter<std::uint32_t>(random);
+  check_scatter<std::int32_t>(random);
+  check_scatter<std::int64_t>(random);
+  check_scatter<float>(random);
+  check_scatter<double>(random);
+}
+
+struct SliceCase {
+  const char* name;
+  Shape shape;
+  Strides strides;
+  int batch_dims;
+  Shape sizes;
+};
+TEST(DynamicSlice, BothWaysAgainstTheCpu) {
+  std::mt19937_64 random(3);
+  for (const SliceCase& c :
+       {SliceCase{"vector", {40}, {1}, 0, {16}}, SliceCase{"matrix", {9, 32}, {32, 1}, 0, {4, 8}},
+        SliceCase{"transposed", {9, 32}, {1, 9}, 0, {4, 8}}, SliceCase{"batched", {3, 9, 32}, {288, 32, 1}, 1, {9, 5}},
+        SliceCase{"whole", {2, 3}, {3, 1}, 0, {2, 3}}, SliceCase{"nothing of it", {5, 4}, {4, 1}, 0, {0, 2}},
+        SliceCase{"rank 0", {}, {}, 0, {}}})
+    for (Dtype dtype : {stave::uint8, stave::float32, stave::int64}) {
+      const DynamicSliceAttributes attributes(c.batch_dims, c.sizes);
+      Shape part, starts_shape;
+      for (int i = 0; i < c.batch_dims; ++i) {
+        part.push_back(c.shape[static_cast<std::size_t>(i)]);
+        starts_shape.push_back(c.shape[static_cast<std::size_t>(i)]);
+      }
+      part.append(c.sizes.begin(), c.sizes.end());
+      starts_shape.push_back(c.sizes.size());
+      Buffer x(dtype, c.shape, c.strides), starts(stave::int64, starts_shape);
+      fill_bytes(x, random);
+      std::vector<Index> low, high;
+      for (std::size_t j = 0; j < c.sizes.size(); ++j) {
+        const Index length = c.shape[static_cast<std::size_t>(c.batch_dims) + j];
+        low.push_back(-length), high.push_back(-c.sizes[j]);
+        if (c.sizes[j] == 0) high[j] = -1;
+        if (j % 2 == 0) low[j] = 0, high[j] = length - c.sizes[j];
+      }
+      if (!low.empty()) fill_indices(starts, random, low, high);
+
+      IndexFault fault;
+      Buffer got(dtype, part), expected(dtype, part);
+      move_on_host<true>(SlicePlan::dynamic(attributes, x.view(), got.view(), starts.view()), fault);
+      run_on_cpu(stave::OpId::dynamic_slice, attributes, {x.view(), starts.view()}, expected);
+      if (part.elements() > 0) expect_same(got, expected, c.name);
+
+      Buffer update(dtype, part), whole(dtype, c.shape), expected_whole(dtype, c.shape);
+      fill_bytes(update, random);
+      run_on_cpu(stave::OpId::copy, attributes, {x.view()}, whole);
+      move_on_host<false>(SlicePlan::dynamic(attributes, whole.view(), update.view(), starts.view()), fault);
+      run_on_cpu(stave::OpId::dynamic_update_slice, attributes, {x.view(), update.view(), starts.view()},
+                 expected_whole);
+      expect_same(whole, expected_whole, c.name);
+      EXPECT_EQ(fault.taken, 0u) << c.name;
+    }
+}
+
+// ---- indices out of range ---------------------------------------------------------------------------------
+
+void expect_fault(const IndexFault& fault, unsigned ticket, int axis, Index index, Index size) {
+  EXPECT_EQ(fault.taken, ticket);
+  EXPECT_EQ(fault.axis, axis);
+  EXPECT_EQ(fault.index, index);
+  EXPECT_EQ(fault.size, size);
+}
+
+TEST(Faults, OfGatherNameIndexAxisAndSizeAndNothingIsRead) {
+  for (Index bad : {Index{4}, Index{-5}, Index{1} << 40, -(Index{1} << 62), std::numeric_limits<Index>::min(),
+                    std::numeric_limits<Index>::max()}) {
+    Buffer x(stave::float32, {2, 3, 4}), indices(stave::int64, {2, 1, 2}), out(stave::float32, {2, 1});
+    for (int i = 0; i < 24; ++i) x.data<float>()[i] = static_cast<float>(i);
+    const std::int64_t values[] = {1, 2, 0, bad};
+    std::copy_n(values, 4, indices.data<std::int64_t>());
+    out.data<float>()[1] = -1;
+    IndexFault fault;
+    move_on_host<true>(SlicePlan::gather(GatherAttributes(1), x.view(), out.view(), indices.view()), fault);
+    expect_fault(fault, 77, 2, bad, 4);
+    EXPECT_EQ(out.data<float>()[0], 6);
+    EXPECT_EQ(out.data<float>()[1], -1);
+  }
+}
+TEST(Faults, NegativeIndicesWhereTheyDoNotCountFromTheEnd) {
+  Buffer x(stave::float32, {3}), indices(stave::int32, {1, 1}), out(stave::float32, {1});
+  indices.data<std::int32_t>()[0] = -1;
+  IndexFault fault;
+  move_on_host<true>(SlicePlan::gather(GatherAttributes(0, false), x.view(), out.view(), indices.view()), fault);
+  expect_fault(fault, 77, 0, -1, 3);
+}
+TEST(Faults, OfEmptySlicesToo) {
+  Buffer x(stave::float32, {3, 0}), indices(stave::int32, {1, 1}), out(stave::float32, {1, 0});
+  indices.data<std::int32_t>()[0] = 3;
+  IndexFault fault;
+  move_on_host<true>(SlicePlan::gather(GatherAttributes(0), x.view(), out.view(), indices.view()), fault);
+  expect_fault(fault, 77, 0, 3, 3);
+}
+TEST(Faults, OfScatterAddLeaveTheOthers) {
+  Buffer indices(stave::int32, {3, 1}), updates(stave::float32, {3}), out(stave::float32, {2});
+  const std::int32_t values[] = {1, 2, 1};
+  std::copy_n(values, 3, indices.data<std::int32_t>());
+  for (int i = 0; i < 3; ++i) updates.data<float>()[i] = static_cast<float>(i + 1);
+  out.data<float>()[0] = out.data<float>()[1] = 0;
+  IndexFault fault;
+  scatter_on_host(GatherAttributes(0), indices.view(), updates.view(), out.view(), 8, fault);
+  expect_fault(fault, 5, 0, 2, 2);
+  EXPECT_EQ(out.data<float>()[0], 0);
+  EXPECT_EQ(out.data<float>()[1], 4);
+  EXPECT_TRUE(out.guards_are_whole());
+}
+TEST(Faults, OfDynamicSlices) {
+  Buffer x(stave::float32, {5, 6}), starts(stave::int64, {2}), out(stave::float32, {2, 3});
+  const DynamicSliceAttributes attributes(0, {2, 3});
+  for (Index bad : {Index{4}, Index{-7}, Index{-2}, std::numeric_limits<Index>::min()}) {
+    starts.data<std::int64_t>()[0] = 3;
+    starts.data<std::int64_t>()[1] = bad;
+    IndexFault fault;
+    move_on_host<true>(SlicePlan::dynamic(attributes, x.view(), out.view(), starts.view()), fault);
+    expect_fault(fault, 77, 1, bad, 6);
+    move_on_host<false>(SlicePlan::dynamic(attributes, x.view(), out.view(), starts.view()), fault);
+    EXPECT_TRUE(x.guards_are_whole());
+  }
+}
+
+TEST(SlicePlan, TheLargestUnitThatDivides) {
+  Buffer x(stave::float32, {16, 32}), indices(stave::int32, {3, 1}), out(stave::float32, {3, 32});
+  EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), x.view(), out.view(), indices.view()).unit(), 16);
+  EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), x.view(), out.view(), indices.view(), 4).unit(), 4);
+  Buffer odd(stave::float32, {16, 31}), odd_out(stave::float32, {3, 31});
+  EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), odd.view(), odd_out.view(), indices.view()).unit(), 4);
+  Buffer apart(stave::uint8, {16, 32}, {34, 1}), bytes(stave::uint8, {3, 32});
+  EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), apart.view(), bytes.view(), indices.view()).unit(), 1);
+}
+
+}  // namespace
+}  // namespace stave_cuda

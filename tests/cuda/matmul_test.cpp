@@ -1,0 +1,311 @@
+// Matrix products: how operands of any layout are put to BLAS (the plan, carried out by loops that read memory as BLAS would),
+// and the body of our own kernel, executed on the host; against a product by definition.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include <stave/backends/cuda/matmul_plan.h>
+#include <stave/backends/cuda/kernels/matmul.cuh>
+
+namespace {
+
+using namespace stave_cuda;
+using stave::Shape, stave::Strides, stave::View;
+
+template <class T>
+struct Operand {
+  Shape shape;
+  Strides strides;
+  std::vector<T> memory;
+  Index origin = 0;
+
+  View view() { return {memory.data() + origin, stave::dtype_of<T>(), shape, strides}; }
+};
+
+using Random = std::mt19937;
+
+/// Integers in memory that the layout needs: axes in any order, repeated, reversed, with gaps.
+template <class T>
+Operand<T> operand(const Shape& shape, Random& random) {
+  Operand<T> x{shape, shape, {}, 0};
+  std::vector<std::size_t> order(shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (random() % 2) std::swap(order[shape.size() - 1], order[shape.size() - 2]);
+  if (random() % 4 == 0) std::shuffle(order.begin(), order.end(), random);
+  Index step = 1, reach = 1;
+  for (std::size_t i = order.size(); i-- > 0;) {
+    const std::size_t axis = order[i];
+    const bool inner = i + 1 == order.size();
+    if (random() % 8 == 0 && inner) step = 2;
+    x.strides[axis] = step;
+    step *= shape[axis];
+    if (random() % 4 == 0) step += static_cast<Index>(random() % 3);
+    const unsigned kind = random() % 12;
+    if (kind == 0 || (kind < 5 && axis + 2 < shape.size())) x.strides[axis] = 0;
+    if (kind == 11) {
+      x.origin += (shape[axis] - 1) * x.strides[axis];
+      x.strides[axis] = -x.strides[axis];
+    }
+    reach += (shape[axis] - 1) * std::abs(x.strides[axis]);
+  }
+  x.memory.resize(static_cast<std::size_t>(reach));
+  for (T& value : x.memory) value = static_cast<T>(static_cast<int>(random() % 19) - 9);
+  return x;
+}
+
+template <class F>
+void for_each_matrix(const Shape& shape, F f) {  // f(position of the leading axes)
+  Shape batch(std::span<const Index>(shape.begin(), shape.end() - 2)), at = batch;
+  std::fill(at.begin(), at.end(), 0);
+  for (Index left = batch.elements(); left > 0; --left) {
+    f(at);
+    for (std::size_t axis = batch.size(); axis-- > 0;) {
+      if (++at[axis] < batch[axis]) break;
+      at[axis] = 0;
+    }
+  }
+}
+
+Index offset(const Shape& at, std::span<const Index> strides) {
+  Index sum = 0;
+  for (std::size_t i = 0; i < at.size(); ++i) sum += at[i] * strides[i];
+  return sum;
+}
+
+template <class T>
+std::vector<T> by_definition(const View& a, const View& b, const Shape& out) {
+  const std::size_t rank = out.size();
+  std::vector<T> result;
+  for_each_matrix(out, [&](const Shape& at) {
+    const T* x = static_cast<const T*>(a.data) + offset(at, a.strides);
+    const T* y = static_cast<const T*>(b.data) + offset(at, b.strides);
+    for (Index i = 0; i < out[rank - 2]; ++i)
+      for (Index j = 0; j < out[rank - 1]; ++j) {
+        T sum = 0;
+        for (Index q = 0; q < a.shape[rank - 1]; ++q)
+          sum = static_cast<T>(sum + x[i * a.strides[rank - 2] + q * a.strides[rank - 1]] *
+                                         y[q * b.strides[rank - 2] + j * b.strides[rank - 1]]);
+        result.push_back(sum);
+      }
+  });
+  return result;
+}
+
+struct Shapes {
+  Shape a, b, out;
+};
+Shapes random_shapes(Random& random) {
+  Shapes s;
+  for (unsigned axes = random() % 4; axes > 0; --axes) s.out.push_back(1 + static_cast<Index>(random() % 5));
+  const Index m = 1 + static_cast<Index>(random() % 5), k = 1 + static_cast<Index>(random() % 5),
+              n = 1 + static_cast<Index>(random() % 5);
+  s.a = s.b = s.out;
+  for (Index length : {m, k}) s.a.push_back(length);
+  for (Index length : {k, n}) s.b.push_back(length);
+  for (Index length : {m, n}) s.out.push_back(length);
+  return s;
+}
+
+// ---- the plan ---------------------------------------------------------------------------------------------
+
+/// The operand's memory for BLAS: itself, or the copy that the driver would make.
+std::vector<double> packed(const View& x, Packed how) {
+  const PackedLayout layout = packed_layout(x, how);
+  std::vector<double> copy(static_cast<std::size_t>(layout.shape.elements()));
+  Shape at = layout.shape;
+  std::fill(at.begin(), at.end(), 0);
+  for (double& value : copy) {
+    value = static_cast<const double*>(x.data)[offset(at, x.strides)];
+    for (std::size_t axis = at.size(); axis-- > 0;) {
+      if (++at[axis] < layout.shape[axis]) break;
+      at[axis] = 0;
+    }
+  }
+  return copy;
+}
+
+/// What BLAS reads at (row, column) of matrix i of the batch.
+double element(const double* x, const MatmulOperand& operand, Index i, Index row, Index column) {
+  const double* matrix = x + i * operand.batch_step;
+  return operand.by_columns ? matrix[column * operand.leading + row] : matrix[row * operand.leading + column];
+}
+
+void carry_out(const MatmulPlan& plan, const double* a, const double* b, double* out, std::size_t loop = 0) {
+  if (loop < plan.loops.size()) {
+    const LoopAxis<3>& axis = plan.loops[loop];
+    for (Index i = 0; i < axis.length; ++i)
+      carry_out(plan, a + i * axis.step[1], b + i * axis.step[2], out + i * axis.step[0], loop + 1);
+    return;
+  }
+  for (Index i = 0; i < plan.batch; ++i)
+    for (Index row = 0; row < plan.m; ++row)
+      for (Index column = 0; column < plan.n; ++column) {
+        double sum = 0;
+        for (Index q = 0; q < plan.k; ++q) sum += element(a, plan.a, i, row, q) * element(b, plan.b, i, q, column);
+        out[i * plan.out_step + row * plan.n + column] += sum;  // written once, or the sum is wrong
+      }
+}
+
+void check_blas_accepts(const MatmulOperand& x, Index rows, Index columns, Index batch) {
+  EXPECT_GE(x.leading, std::max<Index>(1, x.by_columns ? rows : columns));
+  if (batch > 1) {
+    EXPECT_GE(x.batch_step, 0);
+  }
+}
+
+void check_plan(Operand<double>& a, Operand<double>& b, const Shape& out_shape) {
+  std::vector<double> result(static_cast<std::size_t>(out_shape.elements()));
+  const Strides dense = stave::contiguous_strides(out_shape);
+  const View x = a.view(), y = b.view(), out{result.data(), stave::Dtype::float64, out_shape, dense};
+  const MatmulPlan plan = plan_matmul(x, y, out);
+  check_blas_accepts(plan.a, plan.m, plan.k, plan.batch);
+  check_blas_accepts(plan.b, plan.k, plan.n, plan.batch);
+  const std::vector<double> a_copy = packed(x, plan.a.packed), b_copy = packed(y, plan.b.packed);
+  carry_out(plan, plan.a.packed == Packed::no ? static_cast<const double*>(x.data) : a_copy.data(),
+            plan.b.packed == Packed::no ? static_cast<const double*>(y.data) : b_copy.data(), result.data());
+  EXPECT_EQ(result, by_definition<double>(x, y, out_shape))
+      << "a " << a.shape.str() << " strides " << a.strides.str() << ", b " << b.shape.str() << " strides "
+      << b.strides.str();
+}
+
+TEST(MatmulPlan, ComputesTheProductOfAnyLayouts) {
+  Random random(1);
+  for (int i = 0; i < 20000 && !testing::Test::HasFailure(); ++i) {
+    const Shapes shapes = random_shapes(random);
+    Operand<double> a = operand<double>(shapes.a, random), b = operand<double>(shapes.b, random);
+    check_plan(a, b, shapes.out);
+  }
+}
+
+MatmulPlan plan_of(const Shape& a, const Strides& a_strides, const Shape& b, const Strides& b_strides) {
+  Shape out = a;
+  out.back() = b.back();
+  const Strides dense = stave::contiguous_strides(out);
+  return plan_matmul({nullptr, stave::Dtype::float32, a, a_strides}, {nullptr, stave::Dtype::float32, b, b_strides},
+                     {nullptr, stave::Dtype::float32, out, dense});
+}
+
+TEST(MatmulPlan, TransposedOperandsAreReadAsTheyLie) {
+  const MatmulPlan plan = plan_of({64, 32}, {1, 64}, {32, 16}, {1, 40});
+  EXPECT_EQ(plan.a.packed, Packed::no);
+  EXPECT_TRUE(plan.a.by_columns);
+  EXPECT_EQ(plan.a.leading, 64);
+  EXPECT_TRUE(plan.b.by_columns);
+  EXPECT_EQ(plan.b.leading, 40);
+  EXPECT_EQ(plan.batch, 1);
+}
+
+TEST(MatmulPlan, SlicesKeepTheirLeadingDimension) {
+  const MatmulPlan plan = plan_of({8, 4}, {100, 1}, {4, 8}, {50, 1});
+  EXPECT_EQ(plan.a.packed, Packed::no);
+  EXPECT_EQ(plan.a.leading, 100);
+  EXPECT_EQ(plan.b.leading, 50);
+}
+
+TEST(MatmulPlan, WhatBlasCannotReadIsCopied) {
+  EXPECT_EQ(plan_of({8, 4}, {8, 2}, {4, 8}, {8, 1}).a.packed, Packed::once);   // every second element
+  EXPECT_EQ(plan_of({8, 4}, {-4, 1}, {4, 8}, {8, 1}).a.packed, Packed::once);  // rows backwards
+  EXPECT_EQ(plan_of({8, 4}, {0, 1}, {4, 8}, {8, 1}).a.packed, Packed::once);   // one row, repeated
+  EXPECT_EQ(plan_of({8, 4}, {4, 1}, {4, 8}, {8, -1}).b.packed, Packed::once);  // columns backwards
+  EXPECT_EQ(plan_of({8, 4}, {2, 1}, {4, 8}, {8, 1}).a.packed, Packed::once);   // rows that overlap
+  EXPECT_EQ(plan_of({1, 4}, {-9, 1}, {4, 1}, {1, -5}).a.packed, Packed::no);   // of one row the step means nothing
+  EXPECT_EQ(plan_of({1, 4}, {-9, 1}, {4, 1}, {1, -5}).b.packed, Packed::no);
+}
+
+TEST(MatmulPlan, ARepeatedMatrixIsCopiedOnce) {
+  const Shape a{10, 8, 4}, b{10, 4, 8};
+  const Strides repeated{0, 8, 2};
+  const MatmulPlan plan = plan_of(a, repeated, b, {32, 8, 1});
+  EXPECT_EQ(plan.a.packed, Packed::once);
+  EXPECT_EQ(plan.a.batch_step, 0);
+  EXPECT_EQ(packed_layout({nullptr, stave::Dtype::float32, a, repeated}, Packed::once).shape, Shape({1, 8, 4}));
+}
+
+TEST(MatmulPlan, OneMatrixForAllRowsMakesOneTallProduct) {
+  const MatmulPlan plan = plan_of({5, 7, 8, 4}, {224, 32, 4, 1}, {5, 7, 4, 3}, {0, 0, 3, 1});
+  EXPECT_EQ(plan.m, 5 * 7 * 8);
+  EXPECT_EQ(plan.batch, 1);
+  EXPECT_TRUE(plan.loops.empty());
+  const MatmulPlan vectors = plan_of({5, 1, 4}, {9, 4, 1}, {5, 4, 3}, {0, 3, 1});
+  EXPECT_EQ(vectors.m, 5);
+  EXPECT_EQ(vectors.a.leading, 9);
+}
+
+TEST(MatmulPlan, BatchesAreOneCall) {
+  const MatmulPlan plan = plan_of({5, 7, 8, 4}, {224, 32, 4, 1}, {5, 7, 4, 3}, {84, 12, 3, 1});
+  EXPECT_EQ(plan.batch, 35);
+  EXPECT_EQ(plan.a.batch_step, 32);
+  EXPECT_EQ(plan.b.batch_step, 12);
+  EXPECT_EQ(plan.out_step, 24);
+  EXPECT_TRUE(plan.loops.empty());
+}
+
+TEST(MatmulPlan, BatchesThatNoStepExpressesAreFewLoopsOrCopies) {
+  const MatmulPlan few = plan_of({4, 100, 8, 4}, {32, 0, 4, 1}, {4, 100, 4, 3}, {0, 12, 3, 1});
+  EXPECT_EQ(few.batch, 100);
+  ASSERT_EQ(few.loops.size(), 1u);
+  EXPECT_EQ(few.loops[0].length, 4);
+  EXPECT_EQ(few.a.packed, Packed::no);
+  const MatmulPlan many = plan_of({40, 100, 8, 4}, {32, 0, 4, 1}, {40, 100, 4, 3}, {0, 12, 3, 1});
+  EXPECT_EQ(many.batch, 4000);
+  EXPECT_TRUE(many.loops.empty());
+  EXPECT_EQ(many.a.packed, Packed::entirely);
+}
+
+// ---- the kernel -------------------------------------------------------------------------------------------
+
+template <class T>
+void check_kernel(Operand<T>& a, Operand<T>& b, const Shape& out_shape, Index blocks) {
+  using Word = std::conditional_t<std::is_same_v<T, std::int64_t>, std::uint64_t, T>;
+  const auto count = static_cast<std::size_t>(out_shape.elements());
+  std::vector<T> result(count + 1000, T(77));  // a block that leaves the result is seen
+  const Strides dense = stave::contiguous_strides(out_shape);
+  const View x = a.view(), y = b.view(), out{result.data(), stave::dtype_of<T>(), out_shape, dense};
+  const std::size_t leading = out_shape.size() - 2;
+  const IndexPlan<2> batch(out.shape.first(leading), {x.strides.first(leading), y.strides.first(leading)});
+  const TiledProduct<Word> product = tiled_product<Word>(x, y, out, batch.on_host());
+  run_on_host(std::min(blocks, product.tasks), [&](HostBlock block) {
+    ProductTiles<Word> shared;
+    tiled_product_body(block, product, shared);
+  });
+  std::vector<T> expected = by_definition<T>(x, y, out_shape);
+  expected.resize(count + 1000, T(77));
+  EXPECT_EQ(result, expected) << out_shape.str();
+}
+
+template <class T>
+void check_kernels(unsigned seed) {
+  Random random(seed);
+  for (int i = 0; i < 60 && !testing::Test::HasFailure(); ++i) {
+    const Shapes shapes = random_shapes(random);
+    Operand<T> a = operand<T>(shapes.a, random), b = operand<T>(shapes.b, random);
+    check_kernel(a, b, shapes.out, 1 + static_cast<Index>(random() % 7));
+  }
+  for (const auto& [m, k, n] : {std::array<Index, 3>{33, 65, 40}, {1, 70, 64}, {64, 1, 1}, {32, 32, 32}}) {
+    Operand<T> a = operand<T>({2, m, k}, random), b = operand<T>({2, k, n}, random);
+    check_kernel(a, b, {2, m, n}, 3);
+  }
+}
+
+TEST(TiledProduct, OfEveryType) {
+  check_kernels<std::uint8_t>(1);
+  check_kernels<std::uint32_t>(2);
+  check_kernels<std::int64_t>(3);
+  check_kernels<float>(4);
+  check_kernels<double>(5);
+}
+
+TEST(TiledProduct, IntegersWrap) {
+  Operand<std::int64_t> a{{1, 2}, {2, 1}, {std::int64_t{1} << 62, 3}, 0}, b{{2, 1}, {1, 1}, {6, 5}, 0};
+  std::int64_t out = 0;
+  const Shape shape{1, 1};
+  const TiledProduct<std::uint64_t> product =
+      tiled_product<std::uint64_t>(a.view(), b.view(), {&out, stave::Dtype::int64, shape, shape}, {});
+  ProductTiles<std::uint64_t> shared;
+  tiled_product_body(HostBlock{0, 1}, product, shared);
+  EXPECT_EQ(out, static_cast<std::int64_t>((std::uint64_t{1} << 63) + 15));  // 6 * 2^62 = 2^63 (mod 2^64)
+}
+
+}  // namespace

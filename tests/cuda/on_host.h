@@ -1,0 +1,112 @@
+// Executing kernels' bodies on the host: blocks and threads as loops.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include <stave/backends/cuda/elementwise_plan.h>
+#include <stave/core/backend.h>
+
+namespace stave_cuda {
+
+/// body(Position) for all threads of all blocks. The blocks run last to first: nothing may depend on their order.
+template <class Body>
+void for_each_thread(std::uint64_t blocks, Body body, unsigned threads = block_threads) {
+  for (std::uint64_t block = blocks; block-- > 0;)
+    for (unsigned thread = 0; thread < threads; ++thread) body(Position{block, thread, threads});
+}
+
+/// Memory with a view of it, aligned as storage is, and bytes around the elements that nothing may write.
+class Buffer {
+ public:
+  /// Elements that strides reach, for a shape that is not empty.
+  Buffer(stave::Dtype dtype, const stave::Shape& shape, const stave::Strides& strides, std::size_t misaligned_by = 0)
+      : dtype_(dtype), shape_(shape), strides_(strides), size_(stave::size_of(dtype)) {
+    Index low = 0, high = 0;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i] == 0) {
+        low = 0, high = -1;
+        break;
+      }
+      Index reach = (shape[i] - 1) * strides[i];
+      (reach < 0 ? low : high) += reach;
+    }
+    elements_ = static_cast<std::size_t>(high - low + 1);
+    begin_ = guard + misaligned_by * size_;
+    origin_ = begin_ + static_cast<std::size_t>(-low) * size_;
+    memory_.resize((begin_ + elements_ * size_ + guard) / 64 + 1);
+    std::memset(memory_.data(), 0xa5, memory_.size() * 64);
+  }
+  Buffer(stave::Dtype dtype, const stave::Shape& shape) : Buffer(dtype, shape, contiguous_strides(shape)) {}
+
+  View view() const { return {const_cast<char*>(bytes()) + origin_, dtype_, shape_, strides_}; }
+  std::size_t elements() const { return elements_; }
+  stave::Dtype dtype() const { return dtype_; }
+  /// All elements in memory, whatever the strides.
+  template <class T>
+  T* data() {
+    return reinterpret_cast<T*>(bytes_() + begin_);
+  }
+  /// The element with this row-major index.
+  template <class T>
+  T at(Index index) const {
+    Index offset = 0;
+    for (std::size_t i = shape_.size(); i-- > 0;) {
+      offset += index % shape_[i] * strides_[i];
+      index /= shape_[i];
+    }
+    T value;
+    std::memcpy(&value, bytes() + origin_ + offset * static_cast<Index>(size_), sizeof value);
+    return value;
+  }
+  bool guards_are_whole() const {
+    const char* all = bytes();
+    for (std::size_t i = 0; i < memory_.size() * 64; ++i)
+      if ((i < begin_ || i >= begin_ + elements_ * size_) && all[i] != static_cast<char>(0xa5)) return false;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t guard = 64;
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  const char* bytes() const { return memory_[0].bytes; }
+  char* bytes_() { return memory_[0].bytes; }
+
+  stave::Dtype dtype_;
+  stave::Shape shape_;
+  stave::Strides strides_;
+  std::size_t size_, elements_, begin_, origin_;
+  std::vector<Line> memory_;
+};
+
+/// Values of every kind: small, large, ties, zeros of both signs, the ends of the range, infinities and NaN.
+template <class T>
+void fill_with_values(Buffer& buffer, std::mt19937_64& random) {
+  T* data = buffer.data<T>();
+  for (std::size_t i = 0; i < buffer.elements(); ++i) {
+    const auto bits = random();
+    const int kind = static_cast<int>(bits & 15);
+    if constexpr (std::is_same_v<T, bool>) {
+      data[i] = bits & 1;
+    } else if constexpr (std::is_floating_point_v<T>) {
+      constexpr T specials[] = {T(0), T(-0.0), T(HUGE_VAL), T(-HUGE_VAL), T(NAN), T(1), T(-1), T(0.5), T(-2.5), T(3e9)};
+      if (kind < 2) data[i] = specials[(bits >> 8) % 10];
+      else if (kind < 4) data[i] = static_cast<T>(static_cast<int>((bits >> 8) % 9) - 4);
+      else if (kind < 6)
+        data[i] =
+            std::ldexp(T(1) + static_cast<T>((bits >> 20) & 0xff) / 256, static_cast<int>((bits >> 8) % 100) - 50);
+      else data[i] = (static_cast<T>(bits >> 11) * T(0x1p-53) - T(0.5)) * T(kind);
+    } else {
+      if (kind < 8) data[i] = static_cast<T>(static_cast<int>((bits >> 8) % 9) - 4);
+      else if (kind < 10) data[i] = std::numeric_limits<T>::min();
+      else if (kind < 12) data[i] = std::numeric_limits<T>::max();
+      else data[i] = static_cast<T>(bits >> 8);
+    }
+  }
+}
+
+}  // namespace stave_cuda

@@ -1,0 +1,159 @@
+// The bodies of random operations, executed on the host: the CPU backend's bits, and known answers of Threefry and JAX.
+#include <gtest/gtest.h>
+
+#include <stave/backends/cuda/kernels/random.cuh>
+
+#include "cuda/on_host.h"
+
+namespace stave_cuda {
+namespace {
+
+using stave::Shape;
+
+void run_on_cpu(stave::OpId op, const stave::Attributes* attributes, const std::vector<View>& in, const Buffer& out) {
+  View view = out.view();
+  stave::cpu_backend().run(op, attributes, in, {&view, 1});
+}
+void expect_same(const Buffer& got, const Buffer& expected) {
+  const std::size_t bytes = expected.elements() * stave::size_of(expected.dtype());
+  EXPECT_EQ(std::memcmp(got.view().data, expected.view().data, bytes), 0);
+  EXPECT_TRUE(got.guards_are_whole());
+}
+std::uint64_t blocks_for(std::uint64_t threads) { return (threads + block_threads - 1) / block_threads; }
+
+/// Keys of any strides for a batch.
+std::vector<Buffer> keys_of(const Shape& batch) {
+  std::vector<Buffer> keys;
+  Shape shape = batch;
+  shape.push_back(2);
+  stave::Strides dense = contiguous_strides(shape), back = dense, same = dense;
+  for (Index& stride : back) stride = -2 * stride;
+  for (std::size_t i = 0; i + 1 < same.size(); ++i) same[i] = 0;
+  std::mt19937_64 random(1);
+  for (const stave::Strides& strides : {dense, back, same}) {
+    keys.emplace_back(stave::uint32, shape, strides);
+    for (std::size_t i = 0; i < keys.back().elements(); ++i)
+      keys.back().data<std::uint32_t>()[i] = static_cast<std::uint32_t>(random());
+  }
+  return keys;
+}
+
+// The vectors of Random123's kat_vectors, threefry2x32 20: counter, key, result.
+TEST(Threefry, KnownAnswers) {
+  auto expect = [](Words x, Words key, Words result) {
+    const Words got = threefry(key, x);
+    EXPECT_EQ(got.w0, result.w0);
+    EXPECT_EQ(got.w1, result.w1);
+  };
+  expect({0, 0}, {0, 0}, {0x6b200159, 0x99ba4efe});
+  expect({0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}, {0x1cb996fc, 0xbb002be7});
+  expect({0x243f6a88, 0x85a308d3}, {0x13198a2e, 0x03707344}, {0xc4923a9c, 0x483df7a0});
+}
+
+TEST(FoldIn, AgainstTheCpu) {
+  for (const Buffer& keys : keys_of({3, 5})) {
+    Buffer data(stave::uint32, {3, 5}, {1, 3}), got(stave::uint32, {3, 5, 2}), expected(stave::uint32, {3, 5, 2});
+    for (std::uint32_t i = 0; i < 15; ++i) data.data<std::uint32_t>()[i] = i * 0x9e3779b9u;
+    const KeyPlan plan(keys.view());
+    const IndexPlan<1> places(data.view().shape, {data.view().strides});
+    const FoldLoop loop{plan.with(plan.lead().on_host()), data.data<std::uint32_t>(), places.on_host(), 15,
+                        got.data<std::uint32_t>()};
+    for_each_thread(1, [&](Position p) { fold_in(loop, p); });
+    run_on_cpu(stave::OpId::fold_in, nullptr, {keys.view(), data.view()}, expected);
+    expect_same(got, expected);
+  }
+}
+
+template <class Draw>
+void check_draw(stave::OpId op, const stave::Attributes& attributes, stave::Dtype dtype, double low, double high) {
+  for (const Buffer& keys : keys_of({2, 3})) {
+    const Shape shape{2, 3, 7, 11};
+    Buffer got(dtype, shape), expected(dtype, shape);
+    const KeyPlan plan(keys.view());
+    const DrawLoop loop{plan.with(plan.lead().on_host()), 462, Divider(77), got.view().data, low, high};
+    for_each_thread(blocks_for(462), [&](Position p) { draw<Draw>(loop, p); });
+    run_on_cpu(op, &attributes, {keys.view()}, expected);
+    expect_same(got, expected);
+  }
+}
+TEST(Draw, BitsAndFloatsOfTheCpu) {
+  const Shape each{7, 11};
+  check_draw<DrawBits>(stave::OpId::random_bits, stave::RandomAttributes(each), stave::uint32, 0, 0);
+  for (auto [low, high] : {std::pair(0.0, 1.0), std::pair(-0.1, 0.7), std::pair(3.0, 3.0), std::pair(-1e30, 1e30)}) {
+    check_draw<DrawUniform<float>>(stave::OpId::random_uniform,
+                                   stave::UniformAttributes(each, stave::float32, low, high), stave::float32, low,
+                                   high);
+    check_draw<DrawUniform<double>>(stave::OpId::random_uniform,
+                                    stave::UniformAttributes(each, stave::float64, low, high), stave::float64, low,
+                                    high);
+  }
+}
+// Counters beyond 32 bits.
+TEST(Draw, HighWordOfTheCounter) {
+  const Words key{1, 2}, got = words_at(key, (std::uint64_t{5} << 32) + 9), expected = threefry(key, {5, 9});
+  EXPECT_EQ(got.w0, expected.w0);
+  EXPECT_EQ(got.w1, expected.w1);
+}
+// jax.random.uniform(jax.random.key(7), (4,))
+TEST(Draw, UniformOfJax) {
+  const std::uint32_t words[] = {0, 7};
+  const Shape shape{2};
+  const stave::Strides strides{1};
+  const KeyPlan plan({const_cast<std::uint32_t*>(words), stave::uint32, shape, strides});
+  float got[4];
+  const DrawLoop loop{plan.with(plan.lead().on_host()), 4, Divider(4), got, 0, 1};
+  for_each_thread(1, [&](Position p) { draw<DrawUniform<float>>(loop, p); });
+  const float expected[] = {0x1.5922500000000p-1f, 0x1.f300fc0000000p-1f, 0x1.361ca00000000p-2f, 0x1.c69d100000000p-2f};
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(got[i], expected[i]);
+}
+
+/// The driver's steps, with the standard library's sort for CUB's.
+void permute_on_host(const Buffer& keys, Buffer& out, Index rows, Index length, Index at_once) {
+  const KeyPlan plan(keys.view());
+  const auto most = static_cast<std::size_t>(at_once * length);
+  std::vector<std::uint32_t> key(most), position(most), order(most);
+  std::vector<std::int32_t> a(most), b(most);
+  for (Index first = 0; first < rows; first += at_once) {
+    PermutationLoop loop{plan.with(plan.lead().on_host())};
+    loop.first_row = static_cast<std::uint64_t>(first);
+    loop.elements = static_cast<std::uint64_t>(std::min(at_once, rows - first) * length);
+    loop.length = Divider(length);
+    loop.key = key.data(), loop.position = position.data(), loop.order = order.data(), loop.from = nullptr;
+    auto each = [&](auto body) { for_each_thread(blocks_for(loop.elements), [&](Position p) { body(loop, p); }); };
+    auto sort = [&] {
+      std::vector<std::size_t> by_key(loop.elements);
+      for (std::size_t i = 0; i < by_key.size(); ++i) by_key[i] = i;
+      std::stable_sort(by_key.begin(), by_key.end(), [&](auto i, auto j) { return key[i] < key[j]; });
+      for (std::size_t i = 0; i < by_key.size(); ++i) order[i] = position[by_key[i]];
+    };
+    for (loop.rounds_done = 0; loop.rounds_done != stave::permutation_rounds(length); ++loop.rounds_done) {
+      each(draw_sort_keys);
+      sort();
+      each(take_rows);
+      sort();
+      loop.to = loop.rounds_done % 2 == 0 ? a.data() : b.data();
+      each(move_elements);
+      loop.from = loop.to;
+    }
+    std::copy_n(loop.from, loop.elements, out.data<std::int32_t>() + first * length);
+  }
+}
+TEST(Permutation, AgainstTheCpu) {
+  for (Index length : {Index{2}, Index{5}, Index{63}, Index{3000}})
+    for (Index at_once : {Index{1}, Index{4}, Index{6}})
+      for (const Buffer& keys : keys_of({2, 3})) {
+        Buffer got(stave::int32, {2, 3, length}), expected(stave::int32, {2, 3, length});
+        permute_on_host(keys, got, 6, length, at_once);
+        const stave::RandomAttributes attributes(Shape{length});
+        run_on_cpu(stave::OpId::random_permutation, &attributes, {keys.view()}, expected);
+        expect_same(got, expected);
+      }
+}
+TEST(Permutation, RowsOfAPassFit32Bits) {
+  EXPECT_EQ(rows_at_once(10, 100), 10);
+  EXPECT_EQ(rows_at_once(10, Index{1} << 29), 2);
+  EXPECT_EQ(rows_at_once(10, 2147483647), 1);
+}
+
+}  // namespace
+}  // namespace stave_cuda

@@ -1,0 +1,74 @@
+// A device without a GPU: a backend that computes as the CPU's does, but on memory of its own, whose addresses the host cannot
+// use. Each is moved by `distance`, to where no processor has memory: whoever looks at a device's bytes past the backend
+// crashes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <stave/core/backend.h>
+
+namespace stave_test {
+
+class SeparateBackend final : public stave::Backend {
+ public:
+  /// Stands in for the CUDA device `index` as long as it lives. So must its tensors.
+  explicit SeparateBackend(int index) : index_(index) { stave_detail::stand_in(index, this); }
+  ~SeparateBackend() override { stave_detail::stand_in(index_, nullptr); }
+
+  const char* name() const override { return "separate"; }
+  stave::Storage* allocate(std::size_t bytes) override {
+    auto storage = std::make_unique<Separate>();
+    storage->host = stave::StoragePtr(stave::cpu_backend().allocate(bytes));
+    storage->owner = this;
+    storage->data = moved(storage->host->data, distance);
+    storage->bytes = bytes;
+    storage->capacity = storage->host->capacity;
+    live_bytes_ += bytes;
+    return storage.release();
+  }
+  void deallocate(stave::Storage* storage) noexcept override {
+    live_bytes_ -= storage->bytes;
+    delete static_cast<Separate*>(storage);
+  }
+  void run(stave::OpId op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
+           std::span<const stave::View> outputs) override {
+    ++runs;
+    std::vector<stave::View> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
+    for (auto* views : {&in, &out})
+      for (stave::View& view : *views) view.data = moved(view.data, -distance);
+    stave::cpu_backend().run(op, attributes, in, out);
+  }
+  void write(void* to, const void* from, std::size_t bytes) override {
+    ++writes;
+    std::memcpy(moved(to, -distance), from, bytes);
+  }
+  void read(void* to, const void* from, std::size_t bytes) override {
+    ++reads;
+    std::memcpy(to, moved(const_cast<void*>(from), -distance), bytes);
+  }
+  void synchronize() override { ++synchronizations; }
+  stave::MemoryStats memory_stats() const override { return {live_bytes_, live_bytes_, 0}; }
+  void reset_peak_memory() override {}
+  void release_cached_memory() override {}
+
+  std::atomic<int> runs = 0, writes = 0, reads = 0, synchronizations = 0;
+
+ private:
+  struct Separate : stave::Storage {
+    stave::StoragePtr host;
+  };
+  // No address of x86-64 or AArch64 has this bit and not those above it.
+  static constexpr std::intptr_t distance = std::intptr_t{1} << 61;
+  static void* moved(void* address, std::intptr_t by) {
+    return reinterpret_cast<void*>(reinterpret_cast<std::intptr_t>(address) + by);
+  }
+
+  int index_;
+  std::atomic<std::size_t> live_bytes_ = 0;
+};
+
+}  // namespace stave_test
