@@ -2,8 +2,8 @@
 //
 //   - One non-blocking stream for each device takes all its work, from whatever host thread: so the order in which operations
 //     are asked for is the order in which they run, and memory is reused without events (memory_cache.h).
-//   - The host waits in `wait` alone: when a value is read, in synchronize(), and where a pinned buffer of a transfer is still
-//     in use. NoWaiting makes a test of it.
+//   - The host waits when a value is read, in synchronize(), where a pinned buffer of a transfer is still in use, and before it
+//     gives up for want of memory. NoWaiting makes a test of it.
 //   - Nothing here is ever destroyed: tensors may be globals, which outlive everything, the driver's own state included.
 #pragma once
 
