@@ -2,6 +2,7 @@
 
 #include <stave/backends/cuda/kernels/reduce_kernels.h>
 #include <stave/core/fail.h>
+#include <stave/core/op.h>
 
 namespace stave_cuda {
 
@@ -10,7 +11,9 @@ using stave::OpId;
 namespace {
 
 void run(const Launch& launch, OpId op, ReduceLauncher launcher, const Shape& axes, const View& in, const View& out) {
-  if (!launcher) stave_detail::fail<stave::Error>("cuda: a reduction has no kernel for {}", stave::name_of(in.dtype));
+  if (!launcher)
+    stave_detail::fail<stave::DtypeError>("cuda: no kernel of {} for {}; convert with astype",
+                                          stave::all_ops()[static_cast<std::size_t>(op)]->name, in.dtype);
   const ReducePlan plan(op, axes, in, out);
   if (plan.args().outputs > 0) launcher(launch, plan);
 }

@@ -2,6 +2,7 @@
 
 #include <stave/backends/cuda/kernels/scan_kernels.h>
 #include <stave/core/fail.h>
+#include <stave/core/op.h>
 
 namespace stave_cuda {
 
@@ -12,7 +13,9 @@ void run_scan(const Launch& launch, OpId op, const stave::ScanAttributes& attrib
   const ScanLauncher launcher = op == OpId::cumulative_sum    ? cumulative_sum(out.dtype)
                                 : op == OpId::cumulative_prod ? cumulative_prod(out.dtype)
                                                               : linear_recurrence(out.dtype);
-  if (!launcher) stave_detail::fail<stave::Error>("cuda: a scan has no kernel for {}", stave::name_of(out.dtype));
+  if (!launcher)
+    stave_detail::fail<stave::DtypeError>("cuda: no kernel of {} for {}; convert with astype",
+                                          stave::all_ops()[static_cast<std::size_t>(op)]->name, out.dtype);
   const ScanPlan plan(attributes, inputs, out);
   if (plan.args().row_count > 0 && plan.args().length > 0) launcher(launch, plan);
 }

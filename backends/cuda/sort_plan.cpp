@@ -10,8 +10,6 @@ namespace stave_cuda {
 
 namespace {
 
-constexpr Index most_in_batch = Index{1} << 26;  // 24 bytes of memory for each
-
 stave::Shape axis_last(std::span<const Index> all, std::size_t axis) {
   stave::Shape moved;
   for (std::size_t i = 0; i < all.size(); ++i)
@@ -45,9 +43,8 @@ std::uint64_t key_mask(bool descending, stave::Dtype dtype) {
 
 }  // namespace
 
-SortPlan::SortPlan(const stave::SortAttributes& attributes, const View& in, const View& out)
-    : elements_(elements_of(static_cast<std::size_t>(attributes.axis), in, out)),
-      key_bits_(8 * static_cast<int>(stave::size_of(in.dtype))) {
+SortPlan::SortPlan(const stave::SortAttributes& attributes, const View& in, const View& out, Index most)
+    : elements_(elements_of(static_cast<std::size_t>(attributes.axis), in, out)) {
   args_.in = in.data;
   args_.out = out.data;
   args_.length = length_of(attributes, in);
@@ -55,9 +52,24 @@ SortPlan::SortPlan(const stave::SortAttributes& attributes, const View& in, cons
   args_.wide_positions = out.dtype == stave::int64;
   rows_ = args_.length == 0 ? 0 : elements_.elements() / args_.length;
   if (rows_ == 0) return;
-  batch_rows_ = std::clamp<Index>(most_in_batch / args_.length, 1, rows_);
-  row_bits_ = std::bit_width(static_cast<std::uint64_t>(batch_rows_ - 1));
-  args_.row_shift = key_bits_ + row_bits_ <= 64 ? key_bits_ : 0;
+  batch_rows_ = std::clamp<Index>(most / args_.length, 1, rows_);
+  choose_passes(8 * static_cast<int>(stave::size_of(in.dtype)),
+                std::bit_width(static_cast<std::uint64_t>(batch_rows_ - 1)));
+}
+
+void SortPlan::choose_passes(int key_bits, int row_bits) {
+  if (args_.length == 1) row_bits = key_bits = 0;  // all in order
+  for (int shift = 0; shift < key_bits; shift += 32) {
+    const int bits = std::min(32, key_bits - shift);
+    passes_[pass_count_++] = {.shift = shift, .bits = bits, .element_bits = bits};
+  }
+  if (row_bits == 0) return;
+  if (key_bits + row_bits <= 32) {
+    passes_[0].rows = true;
+    passes_[0].bits += row_bits;
+  } else {
+    passes_[pass_count_++] = {.bits = row_bits, .elements = false, .rows = true};
+  }
 }
 
 SortArgs SortPlan::batch(Index index) const {

@@ -1,6 +1,7 @@
 // How rows along an axis are sorted all at once: each element becomes a pair of an unsigned key, in the elements' order, and
-// its place; the pairs of many rows are sorted together, by key and then, stably, by row. Where both fit into 64 bits, a key has
-// the row's number above it and one sort does. Then elements, or their positions, go where their places say.
+// its place; the pairs of many rows are sorted together by stable sorts of 32-bit keys, the least significant bits first: those
+// of the element's key, then the number of its row (in one sort, where both fit). Then elements, or their positions, go where
+// their places say.
 //
 // So -0 and 0, which have one key, and all NaNs, which have the largest, come out as they went in: in their order.
 #pragma once
@@ -12,6 +13,14 @@ namespace stave_cuda {
 
 using stave::View;
 
+/// One stable sort: by `bits` bits of elements' keys from `shift` on and, above them, of the number of the row; or by that alone.
+struct SortPass {
+  int shift = 0, bits = 0;
+  bool elements = true, rows = false;
+  int element_bits = 0;
+  friend bool operator==(const SortPass&, const SortPass&) = default;
+};
+
 /// What the kernels of sorts are given: some rows, of `count` elements in all.
 struct SortArgs {
   const void* in;
@@ -19,34 +28,37 @@ struct SortArgs {
   IndexMap<2> elements;  // of an element, the rows' axes first and the sorted one last: offsets in `in` and `out`
   Index first, count;    // elements before these rows, and in them
   std::uint32_t length;  // of a row
-  int row_shift;         // where the row's number stands in a key; 0: apart, by a second sort
   std::uint64_t mask;    // exchanged bits of keys
-  std::uint64_t* keys;
-  std::uint32_t* values;  // places: indices within these rows
+  std::uint32_t* keys;
+  std::uint32_t* places;  // indices within these rows, in the order so far
   bool wide_positions;    // argsort gives int64
 };
 
 class SortPlan {
  public:
-  /// Throws stave::Error for an axis whose places 32 bits do not hold.
-  SortPlan(const stave::SortAttributes& attributes, const View& in, const View& out);
+  static constexpr Index most_in_batch = Index{1} << 26;  // elements: 16 bytes of memory for each
+
+  /// Throws stave::Error for an axis whose places 32 bits do not hold. A batch is one row at least.
+  SortPlan(const stave::SortAttributes& attributes, const View& in, const View& out, Index most = most_in_batch);
 
   /// Rows are sorted so many at a time, for memory's sake.
   Index batches() const { return batch_rows_ == 0 ? 0 : (rows_ + batch_rows_ - 1) / batch_rows_; }
   Index batch_elements() const { return batch_rows_ * args_.length; }
-  /// The rows of a batch; `elements`, `keys` and `values` still to be set.
+  /// The rows of a batch; `elements`, `keys` and `places` still to be set.
   SortArgs batch(Index index) const;
   const IndexPlan<2>& elements() const { return elements_; }
 
-  /// Bits of an element's key, and of a row's number.
-  int key_bits() const { return key_bits_; }
-  int row_bits() const { return row_bits_; }
+  /// In turn. None where rows have one element.
+  std::span<const SortPass> passes() const { return {passes_, pass_count_}; }
 
  private:
+  void choose_passes(int key_bits, int row_bits);
+
   SortArgs args_{};
   IndexPlan<2> elements_;
   Index rows_, batch_rows_ = 0;
-  int key_bits_, row_bits_ = 0;
+  SortPass passes_[3];
+  std::size_t pass_count_ = 0;
 };
 
 }  // namespace stave_cuda

@@ -3,6 +3,9 @@
 
 #include <cmath>
 
+#include <stave/backends/cuda/kernels/reduce_kernels.h>
+#include <stave/backends/cuda/reduce.h>
+#include <stave/core/error.h>
 #include <stave/backends/cuda/kernels/reduce.cuh>
 #include "strided.h"
 
@@ -12,24 +15,33 @@ namespace {
 using namespace stave_test;
 using stave::OpId;
 
+/// As many blocks as a machine runs at once, and in which order its threads come.
+struct Machine {
+  int multiprocessors;
+  bool backwards;
+};
+constexpr Machine large{132, false}, small{1, true};
+
 // ---- on the host -------------------------------------------------------------------------------------------
 
 template <class Fold>
-void reduce_on_host(const ReducePlan& plan, int multiprocessors) {
+void reduce_on_host(const ReducePlan& plan, Machine machine) {
   using Accumulator = typename Fold::Accumulator;
   ReduceArgs args = plan.on_host();
   std::vector<Accumulator> partials(static_cast<std::size_t>(plan.partials())), shared(block_threads);
   args.partials = partials.data();
-  run_on_host(grid_size(args.tasks(), multiprocessors),
-              [&](const HostBlock& block) { reduce_body<Fold>(block, args, shared.data()); });
+  run_on_host(
+      grid_size(args.tasks(), machine.multiprocessors),
+      [&](const HostBlock& block) { reduce_body<Fold>(block, args, shared.data()); }, machine.backwards);
   if (plan.partials() == 0) return;
   const unsigned bits = merge_lane_bits(args.parts());
   const Index width = block_threads >> bits;
-  run_on_host(grid_size((args.outputs + width - 1) / width, multiprocessors),
-              [&](const HostBlock& block) { merge_body<Fold>(block, args, bits, shared.data()); });
+  run_on_host(
+      grid_size((args.outputs + width - 1) / width, machine.multiprocessors),
+      [&](const HostBlock& block) { merge_body<Fold>(block, args, bits, shared.data()); }, machine.backwards);
 }
 
-using OnHost = void (*)(const ReducePlan&, int);
+using OnHost = void (*)(const ReducePlan&, Machine);
 
 template <template <class> class Fold>
 OnHost fold_of_any(Dtype dtype) {
@@ -73,11 +85,11 @@ Shape without(const Shape& shape, const Shape& axes) {
   return rest;
 }
 
-/// What the kernels answer, for a machine of so many multiprocessors.
-Array reduced(OpId op, Array& x, const Shape& axes, Dtype result, int multiprocessors = 132) {
+/// What the kernels answer.
+Array reduced(OpId op, Array& x, const Shape& axes, Dtype result, Machine machine = large) {
   Array out = contiguous(without(x.shape, axes), result);
   const ReducePlan plan(op, axes, x.view(), out.view());
-  if (plan.args().outputs > 0) fold_of(op, x.dtype)(plan, multiprocessors);
+  if (plan.args().outputs > 0) fold_of(op, x.dtype)(plan, machine);
   return out;
 }
 
@@ -189,8 +201,7 @@ void expect_reduced(OpId op, Array& x, const Shape& axes, Dtype result) {
     for (std::size_t i = 0; i < elements.size() && !testing::Test::HasFailure(); ++i)
       expect_one(op, elements[i], out, static_cast<Index>(i));
   });
-  Array small = reduced(op, x, axes, result, 1);
-  EXPECT_EQ(small.memory, out.memory) << "depends on the machine";
+  EXPECT_EQ(reduced(op, x, axes, result, small).memory, out.memory) << "depends on the machine";
 }
 
 bool takes(OpId op, Dtype dtype) {
@@ -284,6 +295,36 @@ TEST(ReduceMeaning, nothing_reduced_gives_the_neutral_element) {
   }
   Array none = contiguous({0, 3}, Dtype::float32);
   EXPECT_EQ(reduced(OpId::sum, none, {1}, Dtype::float32).shape.elements(), 0);
+}
+
+// ---- dispatch ----------------------------------------------------------------------------------------------
+
+class NoScratch : public Scratch {
+ public:
+  void* allocate(std::size_t) override { throw std::bad_alloc(); }
+};
+
+TEST(ReduceDispatch, what_the_cpu_has_is_there_and_nothing_else) {
+  for (const OpId op : reductions)
+    for (int d = 0; d < stave::dtype_count; ++d) {
+      const auto dtype = static_cast<Dtype>(d);
+      const bool arithmetic = op == OpId::sum || op == OpId::prod;
+      const ReduceLauncher launcher = is_position(op) ? arg_reduction(dtype)
+                                      : arithmetic    ? arithmetic_reduction(op, dtype)
+                                                      : extreme_reduction(op, dtype);
+      EXPECT_EQ(launcher != nullptr, takes(op, dtype)) << static_cast<int>(op) << " " << stave::name_of(dtype);
+    }
+}
+
+TEST(ReduceDispatch, no_kernel_is_an_error_that_says_for_what) {
+  NoScratch scratch;
+  Array x = contiguous({3}, Dtype::bool_), out = contiguous({}, Dtype::bool_);
+  try {
+    run_reduce({nullptr, 132, scratch, nullptr, 1}, OpId::prod, {0}, x.view(), out.view());
+    FAIL();
+  } catch (const stave::Error& error) {
+    EXPECT_STREQ(error.what(), "cuda: no kernel of prod for bool; convert with astype");
+  }
 }
 
 // ---- plans -------------------------------------------------------------------------------------------------

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <memory>
 
+#include <stave/backends/cuda/kernels/scan_kernels.h>
+#include <stave/backends/cuda/scan.h>
+#include <stave/core/error.h>
 #include <stave/backends/cuda/kernels/scan.cuh>
 #include "strided.h"
 
@@ -14,10 +17,17 @@ using namespace stave_test;
 using stave::OpId;
 using stave::ScanAttributes;
 
+/// As many blocks as a machine runs at once, and in which order its threads come.
+struct Machine {
+  int multiprocessors;
+  bool backwards;
+};
+constexpr Machine large{132, false}, small{1, true};
+
 // ---- on the host -------------------------------------------------------------------------------------------
 
 template <class Step>
-void scan_on_host(const ScanPlan& plan, int multiprocessors) {
+void scan_on_host(const ScanPlan& plan, Machine machine) {
   ScanArgs args = plan.on_host();
   std::vector<typename Step::Map> summaries(static_cast<std::size_t>(plan.partials()));
   std::vector<typename Step::State> carries(summaries.size());
@@ -25,10 +35,13 @@ void scan_on_host(const ScanPlan& plan, int multiprocessors) {
   args.summaries = summaries.data();
   args.carries = carries.data();
   const auto run = [&](ScanStage stage) {
-    run_on_host(grid_size(plan.tasks(stage), multiprocessors), [&](const HostBlock& block) {
-      if (args.tiles) scan_tiles_body<Step>(block, args, stage, *shared);
-      else scan_rows_body<Step>(block, args, stage);
-    });
+    run_on_host(
+        grid_size(plan.tasks(stage), machine.multiprocessors),
+        [&](const HostBlock& block) {
+          if (args.tiles) scan_tiles_body<Step>(block, args, stage, *shared);
+          else scan_rows_body<Step>(block, args, stage);
+        },
+        machine.backwards);
   };
   if (plan.partials() > 0) {
     run(ScanStage::summaries);
@@ -38,14 +51,14 @@ void scan_on_host(const ScanPlan& plan, int multiprocessors) {
 }
 
 template <template <class, class> class Step>
-void scan_as(Dtype dtype, const ScanPlan& plan, int multiprocessors) {
+void scan_as(Dtype dtype, const ScanPlan& plan, Machine machine) {
   switch (dtype) {
-    case Dtype::uint8: return scan_on_host<Step<std::uint8_t, std::uint32_t>>(plan, multiprocessors);
+    case Dtype::uint8: return scan_on_host<Step<std::uint8_t, std::uint32_t>>(plan, machine);
     case Dtype::uint32:
-    case Dtype::int32: return scan_on_host<Step<std::uint32_t, std::uint32_t>>(plan, multiprocessors);
-    case Dtype::int64: return scan_on_host<Step<std::uint64_t, std::uint64_t>>(plan, multiprocessors);
-    case Dtype::float32: return scan_on_host<Step<float, double>>(plan, multiprocessors);
-    default: return scan_on_host<Step<double, double>>(plan, multiprocessors);
+    case Dtype::int32: return scan_on_host<Step<std::uint32_t, std::uint32_t>>(plan, machine);
+    case Dtype::int64: return scan_on_host<Step<std::uint64_t, std::uint64_t>>(plan, machine);
+    case Dtype::float32: return scan_on_host<Step<float, double>>(plan, machine);
+    default: return scan_on_host<Step<double, double>>(plan, machine);
   }
 }
 
@@ -55,16 +68,16 @@ std::vector<View> views(std::vector<Array>& arrays) {
   return result;
 }
 
-Array scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, int multiprocessors = 132) {
+Array scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Machine machine = large) {
   Array out = contiguous(x[0].shape, x[0].dtype);
   if (out.shape.elements() == 0) return out;
   const std::vector<View> in = views(x);
   const auto attributes = stave::make_intrusive<ScanAttributes>(axis, reverse);
   const ScanPlan plan(*attributes, in, out.view());
-  if (op == OpId::linear_recurrence) scan_as<Recurrence>(out.dtype, plan, multiprocessors);
-  else if (op == OpId::cumulative_prod) scan_as<RunningProduct>(out.dtype, plan, multiprocessors);
-  else if (out.dtype == Dtype::float64) scan_on_host<CompensatedRunningSum>(plan, multiprocessors);
-  else scan_as<RunningSum>(out.dtype, plan, multiprocessors);
+  if (op == OpId::linear_recurrence) scan_as<Recurrence>(out.dtype, plan, machine);
+  else if (op == OpId::cumulative_prod) scan_as<RunningProduct>(out.dtype, plan, machine);
+  else if (out.dtype == Dtype::float64) scan_on_host<CompensatedRunningSum>(plan, machine);
+  else scan_as<RunningSum>(out.dtype, plan, machine);
   return out;
 }
 
@@ -124,7 +137,7 @@ void expect_scan(OpId op, std::vector<Array>& x, int axis, bool reverse) {
     case Dtype::float32: expect_scanned<float, double>(op, x, axis, reverse, out); break;
     default: expect_scanned<double, long double>(op, x, axis, reverse, out);
   }
-  EXPECT_EQ(scanned(op, x, axis, reverse, 1).memory, out.memory) << "depends on the machine";
+  EXPECT_EQ(scanned(op, x, axis, reverse, small).memory, out.memory) << "depends on the machine";
 }
 
 // ---- inputs ------------------------------------------------------------------------------------------------
@@ -264,6 +277,33 @@ TEST(ScanSteps, what_maps_do_together_is_what_they_do_in_turn) {
   EXPECT_FALSE(R::fits({HUGE_VAL, 1}, 1));
   EXPECT_FALSE(R::fits({1, NAN}, 1));
   EXPECT_TRUE(R::fits({.5, 1}, HUGE_VAL));
+}
+
+// ---- dispatch ----------------------------------------------------------------------------------------------
+
+class NoScratch : public Scratch {
+ public:
+  void* allocate(std::size_t) override { throw std::bad_alloc(); }
+};
+
+TEST(ScanDispatch, what_the_cpu_has_is_there_and_nothing_else) {
+  for (int d = 0; d < stave::dtype_count; ++d) {
+    const auto dtype = static_cast<Dtype>(d);
+    for (const auto kernels_of : {cumulative_sum, cumulative_prod, linear_recurrence})
+      EXPECT_EQ(kernels_of(dtype) != nullptr, dtype != Dtype::bool_) << stave::name_of(dtype);
+  }
+}
+
+TEST(ScanDispatch, no_kernel_is_an_error_that_says_for_what) {
+  NoScratch scratch;
+  Array x = contiguous({3}, Dtype::bool_), out = contiguous({3}, Dtype::bool_);
+  const View in = x.view();
+  try {
+    run_scan({nullptr, 132, scratch, nullptr, 1}, OpId::cumulative_sum, ScanAttributes(0, false), {&in, 1}, out.view());
+    FAIL();
+  } catch (const stave::Error& error) {
+    EXPECT_STREQ(error.what(), "cuda: no kernel of cumulative_sum for bool; convert with astype");
+  }
 }
 
 // ---- plans -------------------------------------------------------------------------------------------------

@@ -17,30 +17,24 @@ using stave::SortAttributes;
 
 // ---- on the host -------------------------------------------------------------------------------------------
 
+/// Keys of which only the lower `bits` count.
 void sort_pairs_on_host(SortArgs& args, int bits) {
-  struct Pair {
-    std::uint64_t key;
-    std::uint32_t value;
-  };
-  const std::uint64_t mask = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
-  std::vector<Pair> pairs(static_cast<std::size_t>(args.count));
-  for (std::size_t i = 0; i < pairs.size(); ++i) pairs[i] = {args.keys[i] & mask, args.values[i]};
-  std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) { return a.key < b.key; });
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    args.keys[i] = pairs[i].key;
-    args.values[i] = pairs[i].value;
-  }
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> pairs;
+  for (Index i = 0; i < args.count; ++i)
+    pairs.emplace_back(args.keys[i] & ((std::uint64_t{1} << bits) - 1), args.places[i]);
+  std::stable_sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::size_t i = 0; i < pairs.size(); ++i) args.places[i] = pairs[i].second;
 }
 
-void make_keys_on_host(Dtype dtype, const HostBlock& block, const SortArgs& args) {
+void make_keys_on_host(Dtype dtype, const HostBlock& block, const SortArgs& args, const SortPass& pass) {
   switch (dtype) {
     case Dtype::bool_:
-    case Dtype::uint8: return make_keys_body<std::uint8_t>(block, args);
+    case Dtype::uint8: return make_keys_body<std::uint8_t>(block, args, pass);
     case Dtype::uint32:
-    case Dtype::int32: return make_keys_body<std::uint32_t>(block, args);
-    case Dtype::int64: return make_keys_body<std::uint64_t>(block, args);
-    case Dtype::float32: return make_keys_body<float>(block, args);
-    default: return make_keys_body<double>(block, args);
+    case Dtype::int32: return make_keys_body<std::uint32_t>(block, args, pass);
+    case Dtype::int64: return make_keys_body<std::uint64_t>(block, args, pass);
+    case Dtype::float32: return make_keys_body<float>(block, args, pass);
+    default: return make_keys_body<double>(block, args, pass);
   }
 }
 
@@ -54,22 +48,21 @@ void place_on_host(OpId op, Dtype dtype, const HostBlock& block, const SortArgs&
 }
 
 /// The steps of the driver.
-Array sorted(OpId op, Array& x, int axis, bool descending, Dtype positions = Dtype::int32) {
+Array sorted(OpId op, Array& x, int axis, bool descending, Dtype positions = Dtype::int32,
+             Index most = SortPlan::most_in_batch) {
   Array out = contiguous(x.shape, op == OpId::sort ? x.dtype : positions);
-  const SortPlan plan(*stave::make_intrusive<SortAttributes>(axis, descending), x.view(), out.view());
-  std::vector<std::uint64_t> keys(static_cast<std::size_t>(plan.batch_elements()));
-  std::vector<std::uint32_t> values(keys.size());
+  const SortPlan plan(*stave::make_intrusive<SortAttributes>(axis, descending), x.view(), out.view(), most);
+  std::vector<std::uint32_t> keys(static_cast<std::size_t>(plan.batch_elements())), places(keys.size());
   for (Index i = 0; i < plan.batches(); ++i) {
     SortArgs args = plan.batch(i);
     args.elements = plan.elements().on_host();
     args.keys = keys.data();
-    args.values = values.data();
-    const auto each = [&](auto body) { run_on_host(3, body); };
-    each([&](const HostBlock& block) { make_keys_on_host(x.dtype, block, args); });
-    sort_pairs_on_host(args, plan.key_bits() + (args.row_shift != 0 ? plan.row_bits() : 0));
-    if (args.row_shift == 0) {
-      each([&](const HostBlock& block) { row_keys_body(block, args); });
-      sort_pairs_on_host(args, plan.row_bits());
+    args.places = places.data();
+    const auto each = [&](auto body) { run_on_host(3, body, i % 2); };
+    each([&](const HostBlock& block) { number_places_body(block, args); });
+    for (const SortPass& pass : plan.passes()) {
+      each([&](const HostBlock& block) { make_keys_on_host(x.dtype, block, args, pass); });
+      sort_pairs_on_host(args, pass.bits);
     }
     each([&](const HostBlock& block) { place_on_host(op, x.dtype, block, args); });
   }
@@ -133,6 +126,17 @@ TEST(Sort, any_dtype_axis_and_layout) {
     }
 }
 
+TEST(Sort, in_batches_is_the_same) {
+  std::mt19937 random(2);
+  for (const Dtype dtype : {Dtype::float32, Dtype::float64}) {
+    Array x = any_layout({7, 30, 11}, dtype, random);
+    fill(x, random, true);
+    for (const OpId op : {OpId::sort, OpId::argsort})
+      for (const Index most : {1, 100, 1000})
+        EXPECT_EQ(sorted(op, x, 1, true, Dtype::int32, most).memory, sorted(op, x, 1, true).memory) << most;
+  }
+}
+
 TEST(SortKeys, are_in_the_order_of_elements) {
   constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const double ascending[] = {-inf, -1e300, -1, -1e-310, 0, 1e-310, 1, 1e300, inf, nan};
@@ -156,16 +160,19 @@ SortPlan plan_of(const Shape& shape, int axis, Dtype dtype, bool descending = fa
   return SortPlan(*stave::make_intrusive<SortAttributes>(axis, descending), view, view);
 }
 
-TEST(SortPlans, rows_and_short_keys_are_sorted_at_once) {
-  const SortPlan plan = plan_of({1000, 100}, 1, Dtype::float32);
-  EXPECT_EQ(plan.batches(), 1);
-  EXPECT_EQ(plan.key_bits(), 32);
-  EXPECT_EQ(plan.row_bits(), 10);
-  EXPECT_EQ(plan.batch(0).row_shift, 32);
-  EXPECT_EQ(plan.batch(0).count, 100000);
-  EXPECT_EQ(plan_of({1000, 100}, 1, Dtype::float64).batch(0).row_shift, 0);
-  EXPECT_EQ(plan_of({1000}, 0, Dtype::float64).row_bits(), 0);
-  EXPECT_EQ(plan_of({1000}, 0, Dtype::bool_).key_bits(), 8);
+std::vector<SortPass> passes_of(const Shape& shape, Dtype dtype) {
+  const SortPlan plan = plan_of(shape, shape.rank() - 1, dtype);
+  return {plan.passes().begin(), plan.passes().end()};
+}
+
+TEST(SortPlans, passes_are_as_few_as_32_bits_allow) {
+  const SortPass low{0, 32, true, false, 32}, high{32, 32, true, false, 32}, rows{0, 10, false, true, 0};
+  EXPECT_EQ(passes_of({1000}, Dtype::float32), (std::vector{low}));
+  EXPECT_EQ(passes_of({1000, 100}, Dtype::float32), (std::vector{low, rows}));
+  EXPECT_EQ(passes_of({1000}, Dtype::float64), (std::vector{low, high}));
+  EXPECT_EQ(passes_of({1000, 100}, Dtype::int64), (std::vector{low, high, rows}));
+  EXPECT_EQ(passes_of({1000, 100}, Dtype::bool_), (std::vector{SortPass{0, 18, true, true, 8}}));
+  EXPECT_TRUE(passes_of({1000, 1}, Dtype::int64).empty());
 }
 
 TEST(SortPlans, many_rows_go_in_batches) {

@@ -8,7 +8,7 @@
 // what stands between phases runs once for the block there and once a thread here, and has to be the same for all of them.
 #pragma once
 
-#include <stave/backends/cuda/index_map.h>
+#include <stave/backends/cuda/elementwise_plan.h>
 
 // A loop unrolled so many times on the device: kernels are unrolled only where it pays, since each copy costs compile time.
 #ifdef __CUDA_ARCH__
@@ -20,8 +20,9 @@
 
 namespace stave_cuda {
 
-/// Threads of a block.
-inline constexpr unsigned block_bits = 8, block_threads = 1u << block_bits;
+/// The logarithm of the threads of a block.
+inline constexpr unsigned block_bits = 8;
+static_assert(block_threads == 1u << block_bits);
 
 /// Blocks to launch for so many tasks: as many as run at once, or fewer. Bodies go on from task to task.
 inline std::int64_t grid_size(std::int64_t tasks, int multiprocessors) {
@@ -32,22 +33,23 @@ inline std::int64_t grid_size(std::int64_t tasks, int multiprocessors) {
 
 STAVE_BOTH inline Index least_of(Index a, Index b) { return a < b ? a : b; }
 
-/// One block, executed on the host.
+/// One block, executed on the host. Within a phase threads are in no order: a body has to do without, forwards and backwards.
 struct HostBlock {
   std::int64_t index_ = 0, count_ = 1;
+  bool backwards_ = false;
 
   STAVE_BOTH std::int64_t index() const { return index_; }
   STAVE_BOTH std::int64_t count() const { return count_; }
   template <class F>
   STAVE_BOTH void for_threads(F f) const {
-    for (unsigned t = 0; t < block_threads; ++t) f(t);
+    for (unsigned t = 0; t < block_threads; ++t) f(backwards_ ? block_threads - 1 - t : t);
   }
 };
 
 /// Runs body(block) for all blocks of a grid on the host.
 template <class Body>
-void run_on_host(std::int64_t blocks, Body body) {
-  for (std::int64_t i = 0; i < blocks; ++i) body(HostBlock{i, blocks});
+void run_on_host(std::int64_t blocks, Body body, bool backwards = false) {
+  for (std::int64_t i = 0; i < blocks; ++i) body(HostBlock{backwards ? blocks - 1 - i : i, blocks, backwards});
 }
 
 #ifdef __CUDACC__

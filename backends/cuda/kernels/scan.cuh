@@ -28,19 +28,41 @@ struct ScanRow {
 
 // ---- one thread a row --------------------------------------------------------------------------------------
 
+/// Calls f(i, x, y) for the elements [first, last) of a row in turn, which are read some ahead: reading does not wait for what f
+/// writes.
+template <class Step, class F>
+STAVE_BOTH void for_elements(const ScanRow<Step>& row, Index first, Index last, F f) {
+  constexpr int ahead = 4;
+  STAVE_UNROLL(1)
+  for (Index i = first; i < last; i += ahead) {
+    typename Step::Element x[ahead] = {}, y[ahead] = {};
+    STAVE_UNROLL(ahead)
+    for (int k = 0; k < ahead; ++k) {
+      if (i + k >= last) continue;
+      x[k] = row.first(i + k);
+      y[k] = row.second(i + k);
+    }
+    STAVE_UNROLL(ahead)
+    for (int k = 0; k < ahead; ++k)
+      if (i + k < last) f(i + k, x[k], y[k]);
+  }
+}
+
 template <class Step>
 STAVE_BOTH typename Step::Map summary_of(const ScanRow<Step>& row, Index first, Index last) {
   typename Step::Map map = Step::identity();
-  for (Index i = first; i < last; ++i) map = Step::then(map, Step::of(row.first(i), row.second(i)));
+  for_elements(row, first, last, [&](Index, auto x, auto y) { map = Step::then(map, Step::of(x, y)); });
   return map;
 }
 
-template <class Step, bool write>
-STAVE_BOTH typename Step::State walk(const ScanRow<Step>& row, Index first, Index last, typename Step::State state) {
-  for (Index i = first; i < last; ++i) {
-    state = Step::next(state, row.first(i), row.second(i));
+/// The state after elements [first, last); if `write`, the output as well.
+template <class Step>
+STAVE_BOTH typename Step::State walk(const ScanRow<Step>& row, Index first, Index last, typename Step::State state,
+                                     bool write) {
+  for_elements(row, first, last, [&](Index i, auto x, auto y) {
+    state = Step::next(state, x, y);
     if (write) row.out[i * row.out_step] = Step::value(state);
-  }
+  });
   return state;
 }
 
@@ -53,7 +75,7 @@ STAVE_BOTH void carry_over_parts(const ScanArgs& args, Index row_index) {
     static_cast<typename Step::State*>(args.carries)[at] = state;
     const typename Step::Map map = static_cast<const typename Step::Map*>(args.summaries)[at];
     state = Step::fits(map, state) ? Step::apply(state, map)
-                                   : walk<Step, false>(row, first, least_of(first + args.per_part, args.length), state);
+                                   : walk(row, first, least_of(first + args.per_part, args.length), state, false);
   }
 }
 
@@ -73,8 +95,9 @@ STAVE_BOTH void scan_rows_body(const Block& block, const ScanArgs& args, ScanSta
       if (stage == ScanStage::summaries) {
         static_cast<typename Step::Map*>(args.summaries)[task] = summary_of(row, first, last);
       } else {
-        walk<Step, true>(row, first, last,
-                         parts == 1 ? Step::start() : static_cast<const typename Step::State*>(args.carries)[task]);
+        const bool enters = parts > 1;
+        walk(row, first, last, enters ? static_cast<const typename Step::State*>(args.carries)[task] : Step::start(),
+             true);
       }
     });
 }
@@ -118,6 +141,7 @@ STAVE_BOTH void read_tile(const Block& block, const ScanRow<Step>& row, Index fi
   });
   block.for_threads([&](unsigned t) {
     typename Step::Map map = Step::identity();
+    STAVE_UNROLL(1)
     for (unsigned i = t * items; i < (t + 1) * items && i < count; ++i)
       map = Step::then(map, Step::of(shared.x[shared.place(i)], shared.second(i)));
     shared.maps[0][t] = map;
@@ -133,20 +157,19 @@ STAVE_BOTH void read_tile(const Block& block, const ScanRow<Step>& row, Index fi
   static_assert(block_bits % 2 == 0, "an even number of passes ends where it began");
 }
 
-/// From shared.carry through a tile; the new carry, and if `write` the output.
+/// From shared.carry through a tile that was read; the new carry, and if `write` the output.
 template <class Step, class Block>
 STAVE_BOTH void scan_tile(const Block& block, const ScanRow<Step>& row, Index first, unsigned count, bool write,
                           ScanShared<Step>& shared) {
   constexpr unsigned items = ScanShared<Step>::items;
-  read_tile(block, row, first, count, shared);
   block.for_threads([&](unsigned t) {
     if (!Step::fits(shared.maps[0][t], shared.carry)) shared.serial = true;
   });
   block.for_threads([&](unsigned t) {
     if (shared.serial && t != 0) return;
-    const bool at_carry = t == 0;
-    typename Step::State state = at_carry ? shared.carry : Step::apply(shared.carry, shared.maps[0][t - 1]);
+    typename Step::State state = t == 0 ? shared.carry : Step::apply(shared.carry, shared.maps[0][t - 1]);
     const unsigned end = shared.serial ? count : (t + 1) * items;
+    STAVE_UNROLL(1)
     for (unsigned i = t * items; i < end && i < count; ++i) {
       state = Step::next(state, shared.x[shared.place(i)], shared.second(i));
       shared.x[shared.place(i)] = Step::value(state);
@@ -163,86 +186,78 @@ STAVE_BOTH void scan_tile(const Block& block, const ScanRow<Step>& row, Index fi
   });
 }
 
+/// A part of a row, tile by tile: its summary into shared.total, or the scan from shared.carry on.
 template <class Step, class Block>
-STAVE_BOTH void scan_part_by_tiles(const Block& block, const ScanArgs& args, const ScanRow<Step>& row, Index part,
-                                   bool write, ScanShared<Step>& shared) {
-  const Index begin = part * args.per_part, end = least_of(begin + args.per_part, args.length);
-  STAVE_UNROLL(1)
-  for (Index first = begin; first < end; first += ScanShared<Step>::tile)
-    scan_tile(block, row, first, static_cast<unsigned>(least_of(end - first, ScanShared<Step>::tile)), write, shared);
-}
-
-template <class Step, class Block>
-STAVE_BOTH void summarise_by_tiles(const Block& block, const ScanArgs& args, Index row_index, Index part,
-                                   ScanShared<Step>& shared) {
-  const ScanRow<Step> row(args, row_index);
+STAVE_BOTH void go_through(const Block& block, const ScanArgs& args, const ScanRow<Step>& row, Index part,
+                           ScanStage stage, ScanShared<Step>& shared) {
   const Index begin = part * args.per_part, end = least_of(begin + args.per_part, args.length);
   STAVE_UNROLL(1)
   for (Index first = begin; first < end; first += ScanShared<Step>::tile) {
-    read_tile(block, row, first, static_cast<unsigned>(least_of(end - first, ScanShared<Step>::tile)), shared);
+    const auto count = static_cast<unsigned>(least_of(end - first, ScanShared<Step>::tile));
+    read_tile(block, row, first, count, shared);
+    if (stage != ScanStage::summaries) {
+      scan_tile(block, row, first, count, stage == ScanStage::scan, shared);
+      continue;
+    }
     block.for_threads([&](unsigned t) {
       const typename Step::Map& map = shared.maps[0][block_threads - 1];
       if (t == 0) shared.total = first == begin ? map : Step::then(shared.total, map);
     });
   }
-  block.for_threads([&](unsigned t) {
-    if (t == 0) static_cast<typename Step::Map*>(args.summaries)[part * args.row_count + row_index] = shared.total;
-  });
 }
 
-/// The states that enter the parts of a row: one thread applies summary after summary, and where one does not fit the block goes
-/// through that part.
+/// Writes down the states that enter the parts from `part` on, one thread applying summary after summary, up to a part whose
+/// summary does not fit: that part, which is then to be gone through, or args.parts.
 template <class Step, class Block>
-STAVE_BOTH void carry_by_tiles(const Block& block, const ScanArgs& args, Index row_index, ScanShared<Step>& shared) {
-  const ScanRow<Step> row(args, row_index);
+STAVE_BOTH Index carry_while_fitting(const Block& block, const ScanArgs& args, Index row_index, Index part,
+                                     ScanShared<Step>& shared) {
   auto* carries = static_cast<typename Step::State*>(args.carries) + row_index;
   const auto* summaries = static_cast<const typename Step::Map*>(args.summaries) + row_index;
   STAVE_UNROLL(1)
-  for (Index first = 0; first < args.parts; first += block_threads) {
-    const auto count = static_cast<unsigned>(least_of(args.parts - first, block_threads));
+  for (; part < args.parts; part += block_threads) {
+    const auto count = static_cast<unsigned>(least_of(args.parts - part, block_threads));
     block.for_threads([&](unsigned t) {
-      if (t == 0 && first == 0) shared.carry = Step::start();
-      if (t < count) shared.part_summaries[t] = summaries[(first + t) * args.row_count];
+      if (t < count) shared.part_summaries[t] = summaries[(part + t) * args.row_count];
     });
-    unsigned part = 0;
-    while (part < count) {
-      block.for_threads([&](unsigned t) {
-        if (t != 0) return;
-        unsigned p = part;
-        for (; p < count; ++p) {
-          carries[(first + p) * args.row_count] = shared.carry;
-          if (!Step::fits(shared.part_summaries[p], shared.carry)) break;
-          shared.carry = Step::apply(shared.carry, shared.part_summaries[p]);
-        }
-        shared.fitting = p;
-      });
-      part = shared.fitting;
-      if (part == count) break;
-      scan_part_by_tiles(block, args, row, first + part, false, shared);
-      ++part;
-    }
+    block.for_threads([&](unsigned t) {
+      if (t != 0) return;
+      unsigned p = 0;
+      STAVE_UNROLL(1)
+      for (; p < count; ++p) {
+        carries[(part + p) * args.row_count] = shared.carry;
+        if (!Step::fits(shared.part_summaries[p], shared.carry)) break;
+        shared.carry = Step::apply(shared.carry, shared.part_summaries[p]);
+      }
+      shared.fitting = p;
+    });
+    if (shared.fitting < count) return part + shared.fitting;
   }
+  return args.parts;
 }
 
 template <class Step, class Block>
 STAVE_BOTH void scan_tiles_body(const Block& block, const ScanArgs& args, ScanStage stage, ScanShared<Step>& shared) {
-  const Index parts = stage == ScanStage::carries ? 1 : args.parts;
+  const bool carries = stage == ScanStage::carries;
+  const Index parts = carries ? 1 : args.parts;
   STAVE_UNROLL(1)
   for (Index task = block.index(); task < args.row_count * parts; task += block.count()) {
-    const Index row_index = parts == 1 ? task : task / parts, part = parts == 1 ? 0 : task % parts;
-    if (stage == ScanStage::summaries) {
-      summarise_by_tiles(block, args, row_index, part, shared);
-    } else if (stage == ScanStage::carries) {
-      carry_by_tiles(block, args, row_index, shared);
-    } else {
-      block.for_threads([&](unsigned t) {
-        if (t == 0)
-          shared.carry =
-              parts == 1 ? Step::start()
-                         : static_cast<const typename Step::State*>(args.carries)[part * args.row_count + row_index];
-      });
-      scan_part_by_tiles(block, args, ScanRow<Step>(args, row_index), part, true, shared);
+    const Index row_index = parts == 1 ? task : task / parts;
+    Index part = task - row_index * parts;
+    const Index at = part * args.row_count + row_index;
+    const ScanRow<Step> row(args, row_index);
+    const bool enters = stage == ScanStage::scan && parts > 1;
+    block.for_threads([&](unsigned t) {
+      if (t == 0) shared.carry = enters ? static_cast<const typename Step::State*>(args.carries)[at] : Step::start();
+    });
+    const Index end = carries ? args.parts : part + 1;
+    STAVE_UNROLL(1)
+    for (; part < end; ++part) {  // one part, or, of all, those that do not fit
+      if (carries) part = carry_while_fitting(block, args, row_index, part, shared);
+      if (part < end) go_through(block, args, row, part, stage, shared);
     }
+    block.for_threads([&](unsigned t) {
+      if (t == 0 && stage == ScanStage::summaries) static_cast<typename Step::Map*>(args.summaries)[at] = shared.total;
+    });
   }
 }
 

@@ -1,7 +1,9 @@
 // sort and argsort.
 #include <stave/backends/cuda/sort.h>
 
-#include <stave/backends/cuda/radix_sort.h>
+#include <utility>
+
+#include <stave/backends/cuda/sort_pairs.h>
 #include <stave/backends/cuda/kernels/sort.cuh>
 
 namespace stave_cuda {
@@ -12,11 +14,12 @@ using stave::SortAttributes;
 namespace {
 
 template <class T>
-__global__ void __launch_bounds__(block_threads) make_keys(const __grid_constant__ SortArgs args) {
-  make_keys_body<T>(DeviceBlock(), args);
+__global__ void __launch_bounds__(block_threads)
+    make_keys(const __grid_constant__ SortArgs args, const __grid_constant__ SortPass pass) {
+  make_keys_body<T>(DeviceBlock(), args, pass);
 }
-__global__ void __launch_bounds__(block_threads) row_keys(const __grid_constant__ SortArgs args) {
-  row_keys_body(DeviceBlock(), args);
+__global__ void __launch_bounds__(block_threads) number_places(const __grid_constant__ SortArgs args) {
+  number_places_body(DeviceBlock(), args);
 }
 template <class T>
 __global__ void __launch_bounds__(block_threads) place_elements(const __grid_constant__ SortArgs args) {
@@ -26,9 +29,10 @@ __global__ void __launch_bounds__(block_threads) place_positions(const __grid_co
   place_positions_body(DeviceBlock(), args);
 }
 
-using Kernel = void (*)(SortArgs);
+using KeyKernel = void (*)(SortArgs, SortPass);
+using PlaceKernel = void (*)(SortArgs);
 
-Kernel make_keys_of(Dtype dtype) {
+KeyKernel make_keys_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::bool_:
     case Dtype::uint8: return make_keys<std::uint8_t>;
@@ -40,7 +44,7 @@ Kernel make_keys_of(Dtype dtype) {
   }
   return make_keys<double>;
 }
-Kernel place_elements_of(Dtype dtype) {
+PlaceKernel place_elements_of(Dtype dtype) {
   switch (stave::size_of(dtype)) {
     case 1: return place_elements<std::uint8_t>;
     case 4: return place_elements<std::uint32_t>;
@@ -48,41 +52,48 @@ Kernel place_elements_of(Dtype dtype) {
   }
 }
 
-void run(const Launch& launch, const SortArgs& args, Kernel kernel) {
+/// Keys and places, each with as much memory again for what is sorted.
+struct Pairs {
+  std::uint32_t *keys, *sorted_keys, *places, *sorted_places;
+  Pairs(const Launch& launch, Index count) {
+    for (std::uint32_t** array : {&keys, &sorted_keys, &places, &sorted_places})
+      *array = static_cast<std::uint32_t*>(launch.scratch.allocate(static_cast<std::size_t>(count) * sizeof **array));
+  }
+};
+
+template <class Kernel, class... Args>
+void run(const Launch& launch, Kernel kernel, const SortArgs& args, Args... more) {
   const std::int64_t tasks = (args.count + block_threads - 1) / block_threads;
   const auto blocks = static_cast<unsigned>(grid_size(tasks, launch.multiprocessors));
-  kernel<<<blocks, block_threads, 0, launch.stream>>>(args);
+  kernel<<<blocks, block_threads, 0, launch.stream>>>(args, more...);
   check_launch("a sort");
 }
 
-void sort_batch(const Launch& launch, const SortPlan& plan, SortArgs args, SortedPairs& pairs, Dtype dtype,
-                Kernel place) {
-  const auto refresh = [&] {
-    args.keys = pairs.keys;
-    args.values = pairs.values;
-  };
-  refresh();
-  run(launch, args, make_keys_of(dtype));
-  const bool at_once = args.row_shift != 0;
-  sort_pairs(launch, pairs, args.count, plan.key_bits() + (at_once ? plan.row_bits() : 0));
-  refresh();
-  if (!at_once) {
-    run(launch, args, row_keys);
-    sort_pairs(launch, pairs, args.count, plan.row_bits());
-    refresh();
+void sort_batch(const Launch& launch, std::span<const SortPass> passes, SortArgs args, Pairs& pairs,
+                KeyKernel make_keys, PlaceKernel place) {
+  args.keys = pairs.keys;
+  args.places = pairs.places;
+  run(launch, number_places, args);
+  for (const SortPass& pass : passes) {
+    run(launch, make_keys, args, pass);
+    sort_pairs(launch, pairs.keys, pairs.sorted_keys, pairs.places, pairs.sorted_places,
+               static_cast<std::uint32_t>(args.count), pass.bits);
+    std::swap(pairs.places, pairs.sorted_places);
+    args.places = pairs.places;
   }
-  run(launch, args, place);
+  run(launch, place, args);
 }
 
-void sort_rows(const Launch& launch, const SortAttributes& attributes, const View& in, const View& out, Kernel place) {
+void sort_rows(const Launch& launch, const SortAttributes& attributes, const View& in, const View& out,
+               PlaceKernel place) {
   const SortPlan plan(attributes, in, out);
   if (plan.batches() == 0) return;
-  SortedPairs pairs = allocate_pairs(launch, plan.batch_elements());
+  Pairs pairs(launch, plan.batch_elements());
   const IndexMap<2> elements = plan.elements().on_device(launch);
   for (Index i = 0; i < plan.batches(); ++i) {
     SortArgs args = plan.batch(i);
     args.elements = elements;
-    sort_batch(launch, plan, args, pairs, in.dtype, place);
+    sort_batch(launch, plan.passes(), args, pairs, make_keys_of(in.dtype), place);
   }
 }
 

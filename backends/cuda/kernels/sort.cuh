@@ -1,4 +1,4 @@
-// The kernels around a sort by radix, as bodies that run on the device and on the host: see sort_plan.h.
+// The kernels around sorts of pairs, as bodies that run on the device and on the host: see sort_plan.h.
 #pragma once
 
 #include <cstring>
@@ -36,29 +36,32 @@ STAVE_BOTH void for_each_index(const Block& block, Index count, F f) {
     });
 }
 
-/// T: unsigned for integers.
+/// The keys of a pass for the places in their order so far. T: unsigned for integers.
 template <class T, class Block>
-STAVE_BOTH void make_keys_body(const Block& block, const SortArgs& args) {
+STAVE_BOTH void make_keys_body(const Block& block, const SortArgs& args, const SortPass& pass) {
   for_each_index(block, args.count, [&](Index i) {
-    const Index at = args.elements(static_cast<std::uint64_t>(args.first + i))[0];
-    const std::uint64_t key = key_of(static_cast<const T*>(args.in)[at]) ^ args.mask;
-    const auto place = static_cast<std::uint32_t>(i);
-    args.keys[i] = args.row_shift == 0 ? key : key | std::uint64_t{place / args.length} << (args.row_shift & 63);
-    args.values[i] = place;
+    const std::uint32_t place = args.places[i];
+    std::uint32_t key = 0;
+    if (pass.elements) {
+      const Index at = args.elements(static_cast<std::uint64_t>(args.first + place))[0];
+      key = static_cast<std::uint32_t>((key_of(static_cast<const T*>(args.in)[at]) ^ args.mask) >> pass.shift);
+    }
+    if (pass.rows) key |= place / args.length << pass.element_bits;
+    args.keys[i] = key;
   });
 }
 
-/// The row of each place as its key.
+/// The order that elements come in.
 template <class Block>
-STAVE_BOTH void row_keys_body(const Block& block, const SortArgs& args) {
-  for_each_index(block, args.count, [&](Index i) { args.keys[i] = args.values[i] / args.length; });
+STAVE_BOTH void number_places_body(const Block& block, const SortArgs& args) {
+  for_each_index(block, args.count, [&](Index i) { args.places[i] = static_cast<std::uint32_t>(i); });
 }
 
 /// Each element to where its place stands. T: as large as an element.
 template <class T, class Block>
 STAVE_BOTH void place_elements_body(const Block& block, const SortArgs& args) {
   for_each_index(block, args.count, [&](Index i) {
-    const Index from = args.elements(static_cast<std::uint64_t>(args.first + args.values[i]))[0];
+    const Index from = args.elements(static_cast<std::uint64_t>(args.first + args.places[i]))[0];
     const Index to = args.elements(static_cast<std::uint64_t>(args.first + i))[1];
     static_cast<T*>(args.out)[to] = static_cast<const T*>(args.in)[from];
   });
@@ -67,7 +70,7 @@ STAVE_BOTH void place_elements_body(const Block& block, const SortArgs& args) {
 template <class Block>
 STAVE_BOTH void place_positions_body(const Block& block, const SortArgs& args) {
   for_each_index(block, args.count, [&](Index i) {
-    const std::uint32_t position = args.values[i] % args.length;
+    const std::uint32_t position = args.places[i] % args.length;
     const Index to = args.elements(static_cast<std::uint64_t>(args.first + i))[1];
     if (args.wide_positions) static_cast<std::int64_t*>(args.out)[to] = position;
     else static_cast<std::int32_t*>(args.out)[to] = static_cast<std::int32_t>(position);
