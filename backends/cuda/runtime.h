@@ -78,6 +78,11 @@ class DeviceRuntime {
     void* data = nullptr;
     cudaEvent_t event = nullptr;
   };
+  // What a buffer holds of a value that is being read: bytes [at, at + bytes) of it.
+  struct Part {
+    Buffer* buffer = nullptr;
+    std::size_t at = 0, bytes = 0;
+  };
   // Many small ones, so that numbers written one after the other wait for none of the work before them.
   static constexpr std::size_t small_bytes = 16 << 10, large_bytes = 4 << 20;
 
@@ -85,6 +90,8 @@ class DeviceRuntime {
   template <std::size_t n>
   Buffer& next(std::array<Buffer, n>& buffers, std::size_t& turn, std::size_t bytes);
   Buffer& buffer_for(std::size_t bytes);
+  Part start_reading(const void* from, std::size_t at, std::size_t bytes);
+  void finish_reading(void* to, const Part& part);
   void wait(cudaEvent_t event, const char* what);
 
   const int index_;
