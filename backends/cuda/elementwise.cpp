@@ -1,9 +1,11 @@
 #include <stave/backends/cuda/elementwise.h>
 
 #include <algorithm>
+#include <array>
 
 #include <stave/backends/cuda/elementwise_plan.h>
 #include <stave/backends/cuda/elementwise_table.h>
+#include <stave/backends/cuda/layout_plan.h>
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
 
@@ -11,11 +13,31 @@ namespace stave_cuda {
 
 namespace {
 
+/// An input whose runs in memory cross those of the output: read element by element, each access of memory would fetch eight times
+/// what it uses. Such a one is copied first, by tiles, where it is too large to be met again in a cache.
+void lay_out(const Launch& launch, View& in, stave::Strides& dense) {
+  constexpr Index least_bytes = Index{1} << 20;
+  dense = contiguous_strides(stave::Shape(in.shape));
+  const auto size = static_cast<Index>(stave::size_of(in.dtype));
+  const CopyPlan plan({nullptr, dense}, {in.data, in.strides}, in.shape, size);
+  if (plan.way() != CopyPlan::Way::tiles || plan.bytes() < least_bytes) return;
+  void* copy = launch.scratch.allocate(static_cast<std::size_t>(plan.bytes()));
+  copy_strided(launch, {copy, dense}, {in.data, in.strides}, in.shape, size);
+  in.data = copy;
+  in.strides = dense;
+}
+
 template <int inputs>
-void launch_loop(const Launch& launch, const void* kernel, const View* in, const View& out, const char* what) {
+void launch_loop(const Launch& launch, const void* kernel, const View* given, const View& out, const char* what) {
+  std::array<View, inputs> in;
+  std::array<stave::Strides, inputs> dense;
+  for (std::size_t k = 0; k < inputs; ++k) {
+    in[k] = given[k];
+    if (in[k].shape.size() > 1) lay_out(launch, in[k], dense[k]);
+  }
   std::size_t widest = stave::size_of(out.dtype);
-  for (int k = 0; k < inputs; ++k) widest = std::max(widest, stave::size_of(in[k].dtype));
-  ElementwisePlan<inputs> plan(in, out, lanes_of(widest));
+  for (const View& input : in) widest = std::max(widest, stave::size_of(input.dtype));
+  ElementwisePlan<inputs> plan(in.data(), out, lanes_of(widest));
   if (plan.elements() == 0) return;
   ElementwiseLoop<inputs> loop = plan.on_device(launch);
   void* arguments[] = {&loop};

@@ -145,7 +145,9 @@ class SlicePlan {
       if (odd(slice_axes_[i].step[0]) || odd(slice_axes_[i].step[1])) return false;
     for (const auto& axis : lane_axes_)
       if (odd(axis.step[1]) || odd(axis.step[2])) return false;
-    return std::none_of(parts_.indexed.begin(), parts_.indexed.end(), [&](const auto& axis) { return odd(axis.step); });
+    // Along an axis that is taken whole the only place is 0.
+    return std::none_of(parts_.indexed.begin(), parts_.indexed.end(),
+                        [&](const auto& axis) { return axis.taken != axis.length && odd(axis.step); });
   }
   void in_units() {
     const Index ratio = unit_ / size_;

@@ -156,34 +156,32 @@ void DeviceRuntime::write(void* to, const void* from, std::size_t bytes) {
   }
 }
 
+DeviceRuntime::Part DeviceRuntime::start_reading(const void* from, std::size_t at, std::size_t bytes) {
+  Buffer& buffer = buffer_for(bytes);
+  check(cudaMemcpyAsync(buffer.data, static_cast<const char*>(from) + at, bytes, cudaMemcpyDeviceToHost, stream_),
+        "reading a value");
+  check(cudaEventRecord(buffer.event, stream_), "cudaEventRecord");
+  return {&buffer, at, bytes};
+}
+
+void DeviceRuntime::finish_reading(void* to, const Part& part) {
+  if (!part.buffer) return;
+  wait(part.buffer->event, "reading a value");
+  std::memcpy(static_cast<char*>(to) + part.at, part.buffer->data, part.bytes);
+}
+
 // The device copies one part while the host takes the one before it from the other buffer.
 void DeviceRuntime::read(void* to, const void* from, std::size_t bytes) {
   const CurrentDevice current(index_);
   {
     const std::lock_guard lock(transfers_);
-    struct Part {
-      Buffer* buffer;
-      std::size_t at, bytes;
-    };
-    Part before{};
-    const auto finish = [&](const Part& part) {
-      if (!part.buffer) return;
-      wait(part.buffer->event, "reading a value");
-      std::memcpy(static_cast<char*>(to) + part.at, part.buffer->data, part.bytes);
-    };
-    for (std::size_t done = 0; done < bytes;) {
-      const Part part{nullptr, done, std::min(bytes - done, large_bytes)};
-      Part started = part;
-      started.buffer = &buffer_for(part.bytes);
-      check(cudaMemcpyAsync(started.buffer->data, static_cast<const char*>(from) + done, part.bytes,
-                            cudaMemcpyDeviceToHost, stream_),
-            "reading a value");
-      check(cudaEventRecord(started.buffer->event, stream_), "cudaEventRecord");
-      finish(before);
-      before = started;
-      done += part.bytes;
+    Part before;
+    for (std::size_t done = 0; done < bytes; done += before.bytes) {
+      const Part part = start_reading(from, done, std::min(bytes - done, large_bytes));
+      finish_reading(to, before);
+      before = part;
     }
-    finish(before);
+    finish_reading(to, before);
   }
   faults_.raise();
 }

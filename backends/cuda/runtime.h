@@ -2,8 +2,8 @@
 //
 //   - One non-blocking stream for each device takes all its work, from whatever host thread: so the order in which operations
 //     are asked for is the order in which they run, and memory is reused without events (memory_cache.h).
-//   - The host waits in `wait` alone: when a value is read, in synchronize(), and where a pinned buffer of a transfer is still
-//     in use. NoWaiting makes a test of it.
+//   - The host waits when a value is read, in synchronize(), where a pinned buffer of a transfer is still in use, and before it
+//     gives up for want of memory. NoWaiting makes a test of it.
 //   - Nothing here is ever destroyed: tensors may be globals, which outlive everything, the driver's own state included.
 #pragma once
 
@@ -82,6 +82,11 @@ class DeviceRuntime {
     void* data = nullptr;
     cudaEvent_t event = nullptr;
   };
+  // What a buffer holds of a value that is being read: bytes [at, at + bytes) of it.
+  struct Part {
+    Buffer* buffer = nullptr;
+    std::size_t at = 0, bytes = 0;
+  };
   // Many small ones, so that numbers written one after the other wait for none of the work before them.
   static constexpr std::size_t small_bytes = 16 << 10, large_bytes = 4 << 20;
 
@@ -89,6 +94,8 @@ class DeviceRuntime {
   template <std::size_t n>
   Buffer& next(std::array<Buffer, n>& buffers, std::size_t& turn, std::size_t bytes);
   Buffer& buffer_for(std::size_t bytes);
+  Part start_reading(const void* from, std::size_t at, std::size_t bytes);
+  void finish_reading(void* to, const Part& part);
   void wait(cudaEvent_t event, const char* what);
 
   const int index_;

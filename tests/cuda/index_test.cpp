@@ -306,6 +306,16 @@ TEST(SlicePlan, TheLargestUnitThatDivides) {
   EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), odd.view(), odd_out.view(), indices.view()).unit(), 4);
   Buffer apart(stave::uint8, {16, 32}, {34, 1}), bytes(stave::uint8, {3, 32});
   EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), apart.view(), bytes.view(), indices.view()).unit(), 1);
+  Buffer whole(stave::float32, {2, 8, 8}), starts(stave::int64, {2, 2});
+  const DynamicSliceAttributes attributes(1, {3, 8});
+  auto unit = [&](const Strides& strides) {
+    Buffer update(stave::float32, {2, 3, 8}, strides);
+    return SlicePlan::dynamic(attributes, whole.view(), update.view(), starts.view()).unit();
+  };
+  EXPECT_EQ(unit({24, 8, 1}), 16);
+  EXPECT_EQ(unit({26, 8, 1}), 8);  // the second lane's update is not aligned to 16 bytes
+  EXPECT_EQ(unit({25, 8, 1}), 4);
+  EXPECT_EQ(unit({24, 9, 1}), 4);
 }
 
 }  // namespace

@@ -111,6 +111,7 @@ TEST(CopyPlan, TheLargestUnitThatDivides) {
   EXPECT_EQ(unit({8, 64}, {64, 1}, {66, 1}, 4), 8);
   EXPECT_EQ(unit({8, 64}, {64, 1}, {68, 1}, 4), 16);
   EXPECT_EQ(unit({8, 63}, {63, 1}, {68, 1}, 4), 4);
+  EXPECT_EQ(unit({8, 63}, {64, 1}, {68, 1}, 4), 4);
   EXPECT_EQ(unit({8, 64}, {64, 1}, {68, 1}, 4, 8), 8);
   EXPECT_EQ(unit({8, 64}, {64, 1}, {68, 1}, 8), 16);
   EXPECT_EQ(unit({8, 64}, {64, 1}, {0, 1}, 4), 16);

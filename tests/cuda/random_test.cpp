@@ -79,7 +79,8 @@ void check_draw(stave::OpId op, const stave::Attributes& attributes, stave::Dtyp
 TEST(Draw, BitsAndFloatsOfTheCpu) {
   const Shape each{7, 11};
   check_draw<DrawBits>(stave::OpId::random_bits, stave::RandomAttributes(each), stave::uint32, 0, 0);
-  for (auto [low, high] : {std::pair(0.0, 1.0), std::pair(-0.1, 0.7), std::pair(3.0, 3.0), std::pair(-1e30, 1e30)}) {
+  for (auto [low, high] :
+       {std::pair(0.0, 1.0), std::pair(-0.1, 0.7), std::pair(3.0, 3.0), std::pair(-1e30, 1e30), std::pair(1.0, 0.5)}) {
     check_draw<DrawUniform<float>>(stave::OpId::random_uniform,
                                    stave::UniformAttributes(each, stave::float32, low, high), stave::float32, low,
                                    high);

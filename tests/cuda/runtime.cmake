@@ -6,3 +6,11 @@ stave_set_cuda_test_defaults(cuda_runtime_test)
 set_target_properties(cuda_runtime_test PROPERTIES LINK_LIBRARIES "")
 target_link_libraries(cuda_runtime_test PRIVATE stave::stave fmt::fmt GTest::gtest_main Threads::Threads)
 gtest_discover_tests(cuda_runtime_test TEST_PREFIX cuda. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
+
+# The same for products over a made-up cuBLASLt.
+add_executable(cuda_matmul_driver_test "${CMAKE_CURRENT_LIST_DIR}/matmul_runs.cpp"
+  "${cuda_folder}/matmul.cpp" "${cuda_folder}/matmul_plan.cpp" "${cuda_folder}/launch.cpp")
+stave_set_cuda_test_defaults(cuda_matmul_driver_test)
+set_target_properties(cuda_matmul_driver_test PROPERTIES LINK_LIBRARIES "")
+target_link_libraries(cuda_matmul_driver_test PRIVATE stave::stave fmt::fmt GTest::gtest_main Threads::Threads)
+gtest_discover_tests(cuda_matmul_driver_test TEST_PREFIX cuda. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
