@@ -32,8 +32,10 @@ struct FlatPullback::Record {
   GradHandler handler;
   std::vector<EntryPtr> inputs;
   std::vector<Abstract> input_abstracts;
+  std::vector<Device> input_devices;
   std::vector<Slot> outputs;  // empty for outputs that depend on no input
   std::vector<Abstract> output_abstracts;
+  std::vector<Device> output_devices;
   NamePtr backward;  // the name of its scope
   bool running = false;
 };
@@ -72,7 +74,8 @@ class BackwardPass {
     for (std::size_t i = 0; i < record_.inputs.size(); ++i) {
       SmallVector<Tensor, 1>& collected = record_.inputs[i]->cotangents;
       const Abstract& input = record_.input_abstracts[i];
-      result.push_back(collected.empty() ? zeros(input.shape, input.dtype) : std::move(collected[0]));
+      result.push_back(collected.empty() ? zeros(input.shape, input.dtype, record_.input_devices[i])
+                                         : std::move(collected[0]));
     }
     return result;
   }
@@ -175,6 +178,9 @@ void check_cotangents(const FlatPullback::Record& record, std::span<const Tensor
     if (cotangents[i].dtype() != output.dtype)
       fail<DtypeError>("{}: the cotangent of output {} is {}, the output {}", name, i, cotangents[i].dtype(),
                        output.dtype);
+    if (cotangents[i].device() != record.output_devices[i])
+      fail<DeviceError>("{}: the cotangent of output {} lives on {}, the output on {}: move one with to(x, device)",
+                        name, i, cotangents[i].device().str(), record.output_devices[i].str());
   }
 }
 
@@ -210,6 +216,7 @@ FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* tr
           transform, i, primal.dtype(), primal.shape());
     record->inputs.push_back(handler.new_entry());
     record->input_abstracts.push_back({primal.shape(), primal.dtype()});
+    record->input_devices.push_back(primal.device());
     inputs.push_back(handler.notes.put(clone_node(primal), Slot{record->inputs.back(), 0}));
   }
   Outputs outputs = with(handler, [&] { return f(inputs); });
@@ -219,6 +226,7 @@ FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* tr
     const Slot* slot = handler.notes.find(output);
     record->outputs.push_back(slot ? *slot : Slot{});
     record->output_abstracts.push_back({output.shape(), output.dtype()});
+    record->output_devices.push_back(output.device());
     output = handler.notes.strip(std::move(output));
   }
   FlatVjp result;

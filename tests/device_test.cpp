@@ -114,6 +114,20 @@ TEST_F(Devices, CotangentsTravelBack) {
   EXPECT_THAT(to(loss_there, cpu), IsNear(tensor({2., 4., 6.})));
 }
 
+TEST_F(Devices, ZeroCotangentsLiveWhereTheirInputsDo) {
+  const auto [gx, gy] = grad<0, 1>([](const Tensor& x, const Tensor&) { return sum(x); })(to(tensor({1., 2.}), gpu),
+                                                                                          to(tensor({3.}), other));
+  EXPECT_EQ(gx.device(), gpu);
+  EXPECT_EQ(gy.device(), other);
+  EXPECT_THAT(to(gy, cpu), IsNear(tensor({0.})));
+}
+
+TEST_F(Devices, CotangentsMustLiveWhereTheirOutputsDo) {
+  const auto [y, pullback] = vjp([](const Tensor& x) { return sin(x); }, to(tensor({1.}), gpu));
+  EXPECT_EQ(refusal([&, pull = pullback] { pull(tensor({1.})); }),
+            "vjp: the cotangent of output 0 lives on cpu, the output on cuda:0: move one with to(x, device)");
+}
+
 TEST_F(Devices, TangentsTravelAlong) {
   const auto f = [&](const Tensor& x) { return square(to(x, gpu)); };
   const auto [y, dy] = jvp(f, tensor({1., 2.}), tensor({1., 10.}));
