@@ -17,11 +17,14 @@ namespace {
 /// what it uses. Such a one is copied first, by tiles, where it is too large to be met again in a cache.
 void lay_out(const Launch& launch, View& in, stave::Strides& dense) {
   constexpr Index least_bytes = Index{1} << 20;
-  dense = contiguous_strides(stave::Shape(in.shape));
   const auto size = static_cast<Index>(stave::size_of(in.dtype));
+  Index bytes = size;
+  for (Index length : in.shape) bytes *= length;
+  if (bytes < least_bytes) return;
+  dense = contiguous_strides(stave::Shape(in.shape));
   const CopyPlan plan({nullptr, dense}, {in.data, in.strides}, in.shape, size);
-  if (plan.way() != CopyPlan::Way::tiles || plan.bytes() < least_bytes) return;
-  void* copy = launch.scratch.allocate(static_cast<std::size_t>(plan.bytes()));
+  if (plan.way() != CopyPlan::Way::tiles) return;
+  void* copy = launch.scratch.allocate(static_cast<std::size_t>(bytes));
   copy_strided(launch, {copy, dense}, {in.data, in.strides}, in.shape, size);
   in.data = copy;
   in.strides = dense;
