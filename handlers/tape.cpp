@@ -54,7 +54,10 @@ EntryPtr GradHandler::record(const Call& call) {
 Outputs GradHandler::noted(Outputs outputs, const EntryPtr& entry) const {
   entry->output_count = static_cast<std::uint32_t>(outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (entry->op->carries_functions) entry->output_abstracts.emplace_back(outputs[i].shape(), outputs[i].dtype());
+    if (entry->op->carries_functions) {
+      entry->output_abstracts.emplace_back(outputs[i].shape(), outputs[i].dtype());
+      entry->output_devices.push_back(outputs[i].device());
+    }
     if (is_float(outputs[i].dtype())) outputs[i] = notes.put(std::move(outputs[i]), Slot{entry, static_cast<int>(i)});
     else outputs[i] = notes.strip(std::move(outputs[i]));
   }

@@ -34,6 +34,7 @@ struct Entry : ThreadCounted, Pooled {
   SmallVector<Slot, 2> producers;             // of the inputs; empty slots for constants
   SmallVector<Tensor, 1> outputs;             // saved values; of a custom rule, its residuals
   SmallVector<Abstract, 1> output_abstracts;  // of an operation that carries functions
+  SmallVector<Device, 1> output_devices;      // of such a one as well
   std::uint32_t output_count = 0;
   SmallVector<Tensor, 1> cotangents;  // during a backward pass
   Entry* next_to_free = nullptr;

@@ -50,11 +50,12 @@ struct PullbackAttributes final : Attributes {
   std::string str() const override { return ""; }
 };
 
-Outputs with_zeros(std::span<const Tensor> cotangents, const SmallVector<Abstract, 1>& outputs) {
+Outputs with_zeros(std::span<const Tensor> cotangents, const Entry& entry) {
   Outputs full;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
+  for (std::size_t i = 0; i < entry.output_abstracts.size(); ++i) {
+    const Abstract& output = entry.output_abstracts[i];
     const bool given = i < cotangents.size() && cotangents[i].defined();
-    full.push_back(given ? cotangents[i] : zeros(outputs[i].shape, outputs[i].dtype));
+    full.push_back(given ? cotangents[i] : zeros(output.shape, output.dtype, entry.output_devices[i]));
   }
   return full;
 }
@@ -128,7 +129,7 @@ Outputs GradHandler::custom_jvp(Call& call) {
 }
 
 Outputs custom_cotangents(const Entry& entry, std::span<const Tensor> cotangents, bool consume) {
-  const Outputs full = with_zeros(cotangents, entry.output_abstracts);
+  const Outputs full = with_zeros(cotangents, entry);
   if (entry.op->id == OpId::custom_vjp) {
     Inputs arguments(entry.outputs.begin(), entry.outputs.end());
     arguments.append(full.begin(), full.end());

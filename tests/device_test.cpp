@@ -32,6 +32,18 @@ class Devices : public testing::Test {
 
 constexpr Dtype dtypes[] = {bool_, uint8, uint32, int32, int64, float32, float64};
 
+TEST_F(Devices, AnUnusedOutputOfACustomRuleHasItsCotangentThere) {
+  const auto f = custom_vjp([](const Tensor& x) { return std::tuple(sin(x), cos(x)); },
+                            [](const Tensor& x) { return std::pair(std::tuple(sin(x), cos(x)), x); },
+                            [](const Tensor& x, const std::tuple<Tensor, Tensor>& cts) {
+                              EXPECT_EQ(std::get<1>(cts).device(), x.device());
+                              return std::get<0>(cts) * cos(x) - std::get<1>(cts) * sin(x);
+                            });
+  const Tensor x = to(tensor({0.f, 1.f}), gpu), dx = grad([&](const Tensor& at) { return sum(std::get<0>(f(at))); })(x);
+  EXPECT_EQ(dx.device(), gpu);
+  EXPECT_TRUE(allclose(dx, cos(x)));
+}
+
 // ---- to ---------------------------------------------------------------------------------------------------
 
 TEST_F(Devices, ToMovesEveryDtypeThereAndBack) {

@@ -51,11 +51,16 @@ part build build
 ((${#failed[@]} == 0)) || exit 1
 
 part tests ctest --preset release --label-regex gpu
-# The programs behind the label, once for each tool; initcheck and racecheck slow a program some tens of times down.
-for tool in memcheck racecheck initcheck synccheck; do
-  part "$tool" env STAVE_GPU_LAUNCHER="compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 20" \
-    ctest --preset release --label-regex gpu --timeout 3000
-done
+# The programs behind the label, once for each tool, which slow them down some tens of times.
+under() {  # TOOL
+  local check=(compute-sanitizer --tool "$1" --error-exitcode 9 --print-limit 20) status=0 program
+  "${check[@]}" build/release/tests/cuda/cuda_gpu_runs || status=1
+  for program in build/release/tests/conformance_*_test; do
+    "${check[@]}" "$program" --gtest_filter='*/cuda' || status=1
+  done
+  return "$status"
+}
+for tool in memcheck racecheck initcheck synccheck; do part "$tool" under "$tool"; done
 part bench bash tests/bench/run.sh '^gpu_'
 part bench_tf32 env STAVE_TF32=1 bash tests/bench/run.sh '^gpu_matmul_tf32'
 

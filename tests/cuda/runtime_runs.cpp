@@ -28,6 +28,9 @@ struct Driver {
   std::recursive_mutex mutex;
   std::map<std::uintptr_t, Stream> streams;
   std::map<std::uintptr_t, std::pair<Stream*, bool>> events;  // where it was recorded, whether that is done
+  std::map<std::uintptr_t, int>
+      times;  // when an event happened, by a clock on which each piece of work takes a millisecond
+  int clock = 0;
   std::uintptr_t next = 1;
   std::size_t limit = std::size_t{1} << 32, given_out = 0;
   int waits = 0, wrong_device = 0;
@@ -48,6 +51,7 @@ void work_until(Driver::Stream& stream, F done) {
     const auto item = std::move(stream.work.front());
     stream.work.pop_front();
     item();
+    ++driver.clock;
   }
 }
 
@@ -116,13 +120,22 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = reinterpret_cast<cudaEvent_t>(driver.next++);
   return cudaSuccess;
 }
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  const auto time = [](cudaEvent_t event) { return driver.times.at(reinterpret_cast<std::uintptr_t>(event)); };
+  *milliseconds = static_cast<float>(time(to) - time(from));
+  return cudaSuccess;
+}
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(driver.mutex);
   expect_current(stream_of(stream));
   auto& state = driver.events.at(reinterpret_cast<std::uintptr_t>(event));
   state = {&stream_of(stream), false};
-  stream_of(stream).work.emplace_back([&state] { state.second = true; });
+  stream_of(stream).work.emplace_back([&state, event] {
+    state.second = true;
+    driver.times[reinterpret_cast<std::uintptr_t>(event)] = driver.clock;
+  });
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -267,6 +280,20 @@ TEST(Runtime, FaultsAreToldByReadingAndBySynchronizing) {
   *device.faults().place() = {device.faults().ticket(stave::OpId::gather), 0, -9, 4};
   EXPECT_EQ(text_of<stave::IndexError>([&] { device.synchronize(); }).find("gather: index -9 is out of range"), 0u);
   device.memory().give(memory, 8);
+}
+
+TEST(Runtime, AStopwatchMeasuresTheDevicesWork) {
+  DeviceRuntime& device = runtime_of(0);
+  device.synchronize();
+  void* const memory = device.memory().take(64);
+  device.write(memory, bytes_of(64, 1).data(), 64);  // before, and done later
+  const auto stopwatch = device.stopwatch();
+  const CurrentDevice current(0);
+  for (int i = 0; i < 9; ++i)
+    cudaMemcpyAsync(memory, memory, 0, cudaMemcpyDeviceToDevice,
+                    device.stream());  // nine kernels, and the event itself
+  EXPECT_EQ(stopwatch->elapsed(), std::chrono::milliseconds(10));
+  device.memory().give(memory, 64);
 }
 
 TEST(Runtime, TheDeviceThatWasCurrentIsAgain) {
