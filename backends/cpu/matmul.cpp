@@ -148,12 +148,19 @@ std::unique_ptr<char[]> pack(const Product& p, const Matrix& x, const View& view
 /// product is cut does not change what is added to what.
 class FloatProducts {
  public:
-  explicit FloatProducts(const Product& p) : p_(p), batch_(p.batch, 3, -1, 1, 1), side_(largest_tile) {
-    Index threads = thread_count(), wanted = threads > 1 ? 2 * threads : 1;
-    while (side_ > smallest_tile && batch_.count() * tiles(p.m()) * tiles(p.n()) < wanted) side_ /= 2;
+  // BLAS packs what it multiplies: the fewer and squarer the tiles, the less of that. So no more than the threads share evenly,
+  // or so many that it does not matter.
+  explicit FloatProducts(const Product& p)
+      : p_(p), batch_(p.batch, 3, -1, 1, 1), rows_(std::min(largest_tile, p.m())),
+        columns_(std::min(largest_tile, p.n())) {
+    const Index threads = thread_count();
+    while (std::max(rows_, columns_) > smallest_tile && tiles() < 4 * threads && tiles() % threads != 0) {
+      Index& longer = rows_ >= columns_ ? rows_ : columns_;
+      longer = (longer + 1) / 2;
+    }
   }
   void run() const {
-    Index each = tiles(p_.m()) * tiles(p_.n()), work = std::min(p_.m(), side_) * std::min(p_.n(), side_) * p_.k();
+    Index each = tiles_down() * tiles_across(), work = rows_ * columns_ * p_.k();
     auto multiply_tiles = [&](Index first, Index last) {
       TileWalk walk = batch_;
       walk.seek(first / each);
@@ -169,14 +176,16 @@ class FloatProducts {
   }
 
  private:
-  Index tiles(Index length) const { return (length + side_ - 1) / side_; }
+  Index tiles_down() const { return (p_.m() + rows_ - 1) / rows_; }
+  Index tiles_across() const { return (p_.n() + columns_ - 1) / columns_; }
+  Index tiles() const { return batch_.count() * tiles_down() * tiles_across(); }
   void multiply_tile(const TileWalk& walk, Index tile) const {
-    Index row = tile / tiles(p_.n()) * side_, column = tile % tiles(p_.n()) * side_;
+    Index row = tile / tiles_across() * rows_, column = tile % tiles_across() * columns_;
     Matrix a = p_.a, b = p_.b;
     a.data += walk.offset(1);
     b.data += walk.offset(2);
-    a = a.part(row, std::min(side_, p_.m() - row), 0, p_.k(), p_.size);
-    b = b.part(0, p_.k(), column, std::min(side_, p_.n() - column), p_.size);
+    a = a.part(row, std::min(rows_, p_.m() - row), 0, p_.k(), p_.size);
+    b = b.part(0, p_.k(), column, std::min(columns_, p_.n() - column), p_.size);
     char* out = p_.out + walk.offset(0) + (row * p_.n() + column) * p_.size;
     if (p_.dtype == Dtype::float32) multiply_floats(reinterpret_cast<float*>(out), p_.n(), a, b);
     else multiply_floats(reinterpret_cast<double*>(out), p_.n(), a, b);
@@ -184,7 +193,7 @@ class FloatProducts {
 
   const Product& p_;
   TileWalk batch_;
-  Index side_;
+  Index rows_, columns_;  // of a tile
 };
 
 void multiply_others(const Product& p) {
