@@ -8,12 +8,12 @@ namespace stave_cuda {
 
 /// The functions that we call, under their names less "cublasLt".
 struct CublasLt {
-#define STAVE_CUBLASLT(X)                                                                                         \
-  X(Create)                                                                                                       \
-  X(Matmul)                                                                                                       \
-  X(MatmulAlgoGetHeuristic)                                                                                       \
-  X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutDestroy) \
-      X(MatrixLayoutSetAttribute) X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute)
+// clang-format off
+#define STAVE_CUBLASLT(X)                                                                                 \
+  X(Create) X(Matmul) X(MatmulAlgoGetHeuristic) X(MatmulDescCreate) X(MatmulDescDestroy)                  \
+  X(MatmulDescSetAttribute) X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatrixLayoutSetAttribute)      \
+  X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute)
+// clang-format on
 #define X(name) decltype(&cublasLt##name) name = nullptr;
   STAVE_CUBLASLT(X)
 #undef X
