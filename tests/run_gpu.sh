@@ -18,6 +18,7 @@ CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 if [[ -n $packages ]]; then
   beside=$PWD/build/gpu-packages/usr
   rm -rf -- "${beside%/usr}"
+  mkdir -p -- "${beside%/usr}"
   for package in "$packages"/*.deb; do dpkg -x "$package" "${beside%/usr}"; done
   libraries=$beside/lib/$(gcc -print-multiarch) headers=$beside/include/$(gcc -print-multiarch)
   # The compiler, the linker, the loader, CMake and pkg-config each have their own way to be told.
@@ -26,6 +27,7 @@ if [[ -n $packages ]]; then
   export LD_LIBRARY_PATH=$libraries:$libraries/openblas-pthread${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export CMAKE_PREFIX_PATH=$beside${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
   export CMAKE_LIBRARY_PATH=$libraries/openblas-pthread CMAKE_INCLUDE_PATH=$headers/openblas-pthread
+  export STAVE_PACKAGES=mine
   export PKG_CONFIG_PATH=$libraries/pkgconfig:$libraries/openblas-pthread/pkgconfig
 fi
 source cmake/packages.sh
