@@ -16,6 +16,7 @@
 #include <stave/backends/cpu/scan.h>
 #include <stave/backends/cpu/sort.h>
 #include <stave/core/error.h>
+#include <stave/core/op.h>
 
 namespace stave_cpu {
 
@@ -25,19 +26,14 @@ using stave::View;
 
 namespace {
 
-constexpr const char* op_names[] = {
-#define X(name) #name,
-    STAVE_ALL_OPS(X)
-#undef X
-};
-
 #define X(name) +1
 constexpr int elementwise_count = 0 STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X);
 #undef X
 static_assert(static_cast<int>(OpId::full) == elementwise_count, "elementwise operations come first in all_ops.h");
 
 [[noreturn]] void no_kernel(OpId op, std::string_view why) {
-  throw stave::Error(std::string("cpu: ") + op_names[static_cast<int>(op)] + ": " + std::string(why));
+  throw stave::Error(std::string("cpu: ") + stave::all_ops()[static_cast<std::size_t>(op)]->name + ": " +
+                     std::string(why));
 }
 
 /// Transcendental functions cost several times what memory does: less of them pays for a second thread.

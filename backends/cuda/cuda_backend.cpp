@@ -15,6 +15,7 @@
 #include <stave/backends/cuda/scan.h>
 #include <stave/backends/cuda/sort.h>
 #include <stave/core/fail.h>
+#include <stave/core/op.h>
 #include <stave/core/pool.h>
 
 namespace stave_cuda {
@@ -100,12 +101,6 @@ class Table {
 
 constexpr Table drivers;
 
-constexpr const char* names[] = {
-#define X(name) #name,
-    STAVE_ALL_OPS(X)
-#undef X
-};
-
 // ---- memory ------------------------------------------------------------------------------------------------
 
 struct DeviceStorage final : Storage, stave_detail::Pooled {};
@@ -152,7 +147,8 @@ void CudaBackend::run(OpId op, const Attributes* attributes, std::span<const Vie
                       std::span<const View> outputs) {
   const Driver driver = driver_of(op);
   if (!driver)
-    fail<stave::Error>("cuda: {}: a view or an unknown operation has no kernel", names[static_cast<int>(op)]);
+    fail<stave::Error>("cuda: {}: a view or an unknown operation has no kernel",
+                       stave::all_ops()[static_cast<std::size_t>(op)]->name);
   const CurrentDevice current(runtime_.index());
   OperationScratch scratch(runtime_.memory());
   Faults& faults = runtime_.faults();

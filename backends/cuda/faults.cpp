@@ -3,18 +3,9 @@
 #include <atomic>
 
 #include <stave/core/fail.h>
+#include <stave/core/op.h>
 
 namespace stave_cuda {
-
-namespace {
-
-constexpr const char* names[] = {
-#define X(name) #name,
-    STAVE_ALL_OPS(X)
-#undef X
-};
-
-}  // namespace
 
 unsigned Faults::ticket(stave::OpId op) {
   const std::lock_guard lock(mutex_);
@@ -35,7 +26,7 @@ void Faults::raise() {
     taken.store(0, std::memory_order_release);
     const Launched& launched = launches_[found.taken % remembered];
     if (launched.ticket == found.taken) {
-      operation = names[static_cast<int>(launched.op)];
+      operation = stave::all_ops()[static_cast<std::size_t>(launched.op)]->name;
       of_slice = launched.op == stave::OpId::dynamic_slice || launched.op == stave::OpId::dynamic_update_slice;
     }
   }

@@ -53,28 +53,18 @@ void gpu_host_grad(benchmark::State& state) { measure_host(state, grad(chain)); 
 void gpu_host_vmap(benchmark::State& state) { measure_host(state, vmap(chain), ones({16})); }
 void gpu_host_vmap_grad(benchmark::State& state) { measure_host(state, vmap(grad(chain)), ones({16})); }
 
-/// Small operations from end to end, as PyTorch's are measured.
-template <class F>
-void measure_on_device(benchmark::State& state, F&& f, int operations = 1) {
-  measure(
-      state,
-      [&] {
-        auto result = f();
-        synchronize(device);
-        return result;
-      },
-      operations);
-}
+// Small operations from end to end, as PyTorch's are measured.
+
 void gpu_scalar_chain(benchmark::State& state) {
   const Tensor x = to(tensor(1.f), device);
-  measure_on_device(
-      state, [&] { return chain(x); }, length);
+  measure_on(
+      device, state, [&] { return chain(x); }, length);
 }
 void gpu_scalar_chain_grad(benchmark::State& state) {
   const Tensor x = to(tensor(1.f), device);
   const auto gradient = grad(chain);
-  measure_on_device(
-      state, [&] { return gradient(x); }, length);
+  measure_on(
+      device, state, [&] { return gradient(x); }, length);
 }
 
 // ---- memory --------------------------------------------------------------------------------------------------
@@ -85,8 +75,8 @@ constexpr int repeats = 10;  // between two waits for the device
 /// f() many times over, so that the wait at the end does not count.
 template <class F>
 void measure_stream(benchmark::State& state, F&& f) {
-  measure_on_device(
-      state,
+  measure_on(
+      device, state,
       [&] {
         for (int i = 1; i < repeats; ++i) f();
         return f();
@@ -193,20 +183,8 @@ void gpu_cublaslt_tf32(benchmark::State& state) { cublaslt(state, CUBLAS_COMPUTE
 
 // ---- programs ------------------------------------------------------------------------------------------------
 
-void gpu_mlp_step(benchmark::State& state) {
-  const Mlp mlp = make_mlp(device);
-  const Tensor pixels = make_pixels(device), labels = make_labels(device);
-  const auto step = value_and_grad(loss);
-  const auto [value, gradient] = step(mlp, pixels, labels);
-  if (!near(value.item<double>(), mlp_loss) || !near(global_norm(gradient).item<double>(), mlp_gradient_norm))
-    return state.SkipWithError("another loss or gradient than NumPy's");
-  measure_on_device(state, [&] { return step(mlp, pixels, labels); });
-}
-void gpu_per_example(benchmark::State& state) {
-  const Mlp mlp = make_mlp(device);
-  const Tensor pixels = make_pixels(device), labels = make_labels(device);
-  measure_on_device(state, [&] { return gradients_by_vmap(mlp, pixels, labels); });
-}
+void gpu_mlp_step(benchmark::State& state) { measure_mlp_step(state, device); }
+void gpu_per_example(benchmark::State& state) { measure_per_example(state, gradients_by_vmap, device); }
 
 const bool registered = [] {
   if (!cuda_available()) return false;

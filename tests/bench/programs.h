@@ -39,6 +39,19 @@ inline Tensor loss(const Mlp& mlp, const Tensor& pixels, const Tensor& labels) {
 constexpr double mlp_loss = 2.39380, mlp_gradient_norm = 1.62219;
 inline bool near(double a, double b) { return std::abs(a - b) <= 1e-4 * std::abs(b); }
 
+/// f(), and the device's part of it.
+template <class F>
+void measure_on(Device device, benchmark::State& state, F&& f, int operations = 1) {
+  measure(
+      state,
+      [&] {
+        auto result = f();
+        synchronize(device);
+        return result;
+      },
+      operations);
+}
+
 inline void measure_mlp_step(benchmark::State& state, Device device = cpu) {
   const Mlp mlp = make_mlp(device);
   const Tensor pixels = make_pixels(device), labels = make_labels(device);
@@ -46,7 +59,7 @@ inline void measure_mlp_step(benchmark::State& state, Device device = cpu) {
   const auto [value, gradient] = step(mlp, pixels, labels);
   if (!near(value.item<double>(), mlp_loss) || !near(global_norm(gradient).item<double>(), mlp_gradient_norm))
     return state.SkipWithError("another loss or gradient than NumPy's");
-  measure(state, [&] { return step(mlp, pixels, labels); });
+  measure_on(device, state, [&] { return step(mlp, pixels, labels); });
 }
 
 /// The gradients of each example.
@@ -56,7 +69,7 @@ template <class F>
 void measure_per_example(benchmark::State& state, const F& gradients, Device device = cpu) {
   const Mlp mlp = make_mlp(device);
   const Tensor pixels = make_pixels(device), labels = make_labels(device);
-  measure(state, [&] { return gradients(mlp, pixels, labels); });
+  measure_on(device, state, [&] { return gradients(mlp, pixels, labels); });
 }
 
 // ---- elementwise operations ------------------------------------------------------------------------------------
