@@ -1,10 +1,10 @@
 // Performing operations: the way from a call through the handlers to a backend.
-
 #include <stave/core/carried.h>
 #include <stave/core/fail.h>
 #include <stave/core/note.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/storage.h>
 
 namespace stave {
@@ -76,44 +76,72 @@ namespace {
   fail<TransformError>("{}: a handler answered with {} outputs instead of 1", op.name, count);
 }
 
-[[noreturn]] void fail_devices(const Call& call, Device a, Device b) {
-  fail<DeviceError>("{}: operands live on {} and {}: move one with to(x, device)", call.op().name, a.str(), b.str());
+[[noreturn]] void fail_devices(const Op& op, Device a, Device b) {
+  fail<DeviceError>("{}: operands live on {} and {}: move one with to(x, device)", op.name, a.str(), b.str());
 }
 
-// One device for all, and values that may be read here. The device is that of the first input, as long as it lives; without
-// inputs the attributes say it.
+// A value that may be read here, on the device of the others.
+void check_input(const Op& op, const Node& node, const Device& device) {
+  if (node.notes || !node.storage) check_not_escaped(node);
+  if (node.device != device) [[unlikely]]
+    fail_devices(op, device, node.device);
+}
+
+// The device of all inputs: that of the first, as long as it lives; without inputs the attributes say it.
 const Device& check_inputs(const Call& call) {
   const auto inputs = call.inputs();
   if (inputs.empty()) return call.as<PlacedAttributes>().device;
   const Device& device = inputs[0].node_ptr()->device;
-  for (const Tensor& input : inputs) {
-    const Node& node = *input.node_ptr();
-    if (node.notes || !node.storage) check_not_escaped(node);
-    if (node.device != device) [[unlikely]]
-      fail_devices(call, device, node.device);
-  }
+  for (const Tensor& input : inputs) check_input(call.op(), *input.node_ptr(), device);
   return device;
 }
 
-// Whether the storage of an input may become the output's: of its size, whole, contiguous, and nobody else can see it.
-bool may_donate(const Tensor& input, const Abstract& output) {
-  if (!input.node_ptr().unique()) return false;
-  const Node& node = *input.node_ptr();
-  if (!node.storage.unique() || node.offset != 0 || size_of(node.dtype) != size_of(output.dtype)) return false;
-  if (node.shape != output.shape || !node.contiguous()) return false;
-  return node.storage->bytes == static_cast<std::size_t>(output.shape.elements()) * size_of(output.dtype);
+StoragePtr allocate(Backend& backend, const Shape& shape, Dtype dtype) {
+  return StoragePtr(backend.allocate(static_cast<std::size_t>(shape.elements()) * size_of(dtype)));
 }
 
-// The storage of a result: taken from an input of an elementwise operation, or new. A donor's input is gone then: whoever reads
-// it from the call meets an error, not the new value. `donor` keeps the shape and strides that the kernel still reads.
-StoragePtr result_storage(Call& call, const Abstract& output, Backend& backend, Tensor& donor) {
-  if (call.op().elementwise)
-    for (std::size_t i = 0; i < call.inputs().size(); ++i)
-      if (Tensor& input = call.mutable_inputs()[i]; call.owns(i) && may_donate(input, output)) {
-        donor = std::move(input);
-        return std::move(donor.node_ptr()->storage);
-      }
-  return StoragePtr(backend.allocate(static_cast<std::size_t>(output.shape.elements()) * size_of(output.dtype)));
+// ---- elementwise operations ------------------------------------------------------------------------------
+// Most of what programs perform: computed without lists of inputs and outputs.
+
+// Whether the storage of x may become the result's: of its size, whole, contiguous, and nobody else can see it.
+bool may_donate(const Tensor& x, const Shape& shape, Dtype dtype) {
+  if (!x.node_ptr().unique()) return false;
+  const Node& node = *x.node_ptr();
+  if (!node.storage.unique() || node.offset != 0 || size_of(node.dtype) != size_of(dtype)) return false;
+  if (node.shape != shape || !node.contiguous()) return false;
+  return node.storage->bytes == static_cast<std::size_t>(shape.elements()) * size_of(dtype);
+}
+
+// `like`: an input's node. `owned`: what holds an input whose buffer the result may take, else null.
+Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<const View> in, Tensor* const* owned) {
+  Backend& backend = backend_of(like.device);
+  // A donor's input is gone then: whoever reads it from the call meets an error, not the new value. The node stays, for its
+  // shape and strides are read until the end.
+  Tensor donor;
+  for (std::size_t i = 0; i < in.size(); ++i)
+    if (owned[i] && may_donate(*owned[i], like.shape, dtype)) {
+      donor = std::move(*owned[i]);
+      break;
+    }
+  StoragePtr storage = donor.defined() ? std::move(donor.node_ptr()->storage) : allocate(backend, like.shape, dtype);
+  Tensor result(NodePtr(new Node(dtype, like.device, like.shape, std::move(storage))));
+  const View out = result.node_ptr()->view();
+  backend.run(op.id, nullptr, in, {&out, 1});
+  return result;
+}
+
+Tensor run_elementwise(Call& call) {
+  View views[3];
+  Tensor* owned[3];
+  const std::span<const Tensor> inputs = call.inputs();
+  const Node& like = *inputs[0].node_ptr();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Node& node = *inputs[i].node_ptr();
+    check_input(call.op(), node, like.device);
+    views[i] = node.view();
+    owned[i] = call.owns(i) ? &call.mutable_inputs()[i] : nullptr;
+  }
+  return run_elementwise(call.op(), call.abstract_outputs()[0].dtype, like, {views, inputs.size()}, owned);
 }
 
 }  // namespace
@@ -130,6 +158,7 @@ Tensor apply(Call&& call) {
 namespace stave_detail {
 
 Outputs run(Call& call) {
+  if (call.op().elementwise) return run_elementwise(call);
   const Device& device = check_inputs(call);
   if (call.op().view)
     if (Tensor view = call.op().view(call); view.defined()) return Outputs(std::move(view));
@@ -139,10 +168,8 @@ Outputs run(Call& call) {
   SmallVector<View, 3> input_views;
   SmallVector<View, 2> output_views;
   for (const Tensor& input : call.inputs()) input_views.push_back(input.node_ptr()->view());
-  Tensor donor;
   for (const Abstract& output : call.abstract_outputs()) {
-    StoragePtr storage = result_storage(call, output, backend, donor);
-    NodePtr node(new Node(output.dtype, device, output.shape, std::move(storage)));
+    NodePtr node(new Node(output.dtype, device, output.shape, allocate(backend, output.shape, output.dtype)));
     output_views.push_back(node->view());
     outputs.push_back(Tensor(std::move(node)));
   }
@@ -167,13 +194,51 @@ Outputs perform_with_care(Call& call) {
   return frame ? hand_over(call, frame) : run(call);
 }
 
+// Without a handler nobody asks for the call.
+Tensor apply_unary(const Op& op, Tensor&& x) {
+  if (current && current->nearest) return apply(Call(op, std::move(x)));
+  const Node& node = x.node();
+  check_input(op, node, node.device);
+  const View in = node.view();
+  Tensor* const owned = &x;
+  return run_elementwise(op, op.result_dtype(node.dtype), node, {&in, 1}, &owned);
+}
+
+namespace {
+
+Tensor run_binary(const Op& op, Operand& a, Operand& b) {
+  const Node& like = (a.is_scalar() ? b : a).tensor().node();
+  std::uint64_t number;  // one element for all: it needs no storage where the CPU computes
+  Strides still;         // its strides
+  const auto view = [&](const Operand& x) {
+    if (x.is_scalar()) {
+      write_number(&number, x.scalar(), like.dtype);
+      for (int axis = 0; axis < like.shape.rank(); ++axis) still.push_back(0);
+      return View{&number, like.dtype, like.shape, still};
+    }
+    const Node& node = x.tensor().node();
+    check_input(op, node, like.device);
+    return node.view();
+  };
+  const View in[] = {view(a), view(b)};
+  Tensor* const owned[] = {a.own(), b.own()};
+  return run_elementwise(op, op.result_dtype(like.dtype), like, in, owned);
+}
+
+}  // namespace
+
 Tensor apply_binary(const Op& op, Operand&& a, Operand&& b) {
+  Frame* const frame = current ? current->nearest : nullptr;
+  if (Operand* const number = a.is_scalar() ? &a : b.is_scalar() ? &b : nullptr) {
+    const Node& like = (number == &a ? b : a).tensor().node();
+    if (frame || like.device != cpu) *number = constant(number->scalar(), like.dtype, like.shape, like.device);
+  }
+  if (!frame) return run_binary(op, a, b);
   Call call(&op);
   call.lend(std::move(a));
   call.lend(std::move(b));
   call.validate();
-  Frame* const frame = current ? current->nearest : nullptr;
-  Outputs outputs = frame ? hand_over(call, frame) : run(call);
+  Outputs outputs = hand_over(call, frame);
   if (outputs.size() != 1) [[unlikely]]
     fail_count(op, outputs.size());
   return std::move(outputs[0]);

@@ -101,22 +101,18 @@ void Computation::throw_not_in_handle(const void* ticket) {
   fail<TransformError>("resume_last: `handle` has returned; it is for the end of `handle`, use resume elsewhere");
 }
 
-bool Computation::suspend(Suspension& suspension) {
-  if (cancelled_) {
-    if (!may_throw()) return false;
-    throw Cancelled();
-  }
+Computation::Outcome Computation::suspend(Suspension& suspension) {
+  if (cancelled_) return may_throw() ? Outcome::cancelled : Outcome::below;
   pending_ = &suspension;
   top_ = current;
   fiber_.suspend();
   switch (suspension.answer) {
-    case Suspension::Answer::value: return true;
-    case Suspension::Answer::exception: std::rethrow_exception(std::move(suspension.exception));
+    case Suspension::Answer::value: return Outcome::answered;
+    case Suspension::Answer::exception: std::rethrow_exception(std::exchange(answer_, nullptr));
     case Suspension::Answer::cancel:
     case Suspension::Answer::none: break;
   }
-  if (!may_throw()) return false;
-  throw Cancelled();
+  return may_throw() ? Outcome::cancelled : Outcome::below;
 }
 
 // Not while an exception is in flight on the stacks between here and this computation's end, nor under an Uncancellable.

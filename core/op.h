@@ -40,8 +40,9 @@ namespace stave_detail {
 
 using namespace stave;
 
-// Performs an operation of two operands of one shape and dtype. Without a handler the operands' counts are not touched:
-// what the caller holds outlives the call.
+// Perform an elementwise operation. Two operands have one shape and dtype; one of them may be a number, which takes the
+// other's. Without a handler there is no Call, and the counts of two operands are not touched: what the caller holds outlives it.
+Tensor apply_unary(const Op& op, Tensor&& x);
 Tensor apply_binary(const Op& op, Operand&& a, Operand&& b);
 
 }  // namespace stave_detail
@@ -227,7 +228,8 @@ struct Op {
   void (*infer)(const Call&, SmallVector<Abstract, 1>& outputs);
   Derivative derivative = Derivative::rules;
   unsigned linear_in = ~0u;
-  bool elementwise = false;
+  bool elementwise = false;  // one output of the inputs' shape, at most three inputs, no attributes
+  bool boolean = false;      // its output is bool, else of its inputs' dtype
   Saves saves = {};
   /// The tangents of the outputs.
   Outputs (*jvp)(const JvpContext&) = nullptr;
@@ -238,6 +240,9 @@ struct Op {
   /// The output without a kernel: a view of the input, where that is possible (of `to`: its copy elsewhere); else an undefined
   /// tensor, and the backend computes.
   Tensor (*view)(const Call&) = nullptr;
+
+  /// Of an elementwise operation whose inputs are of one dtype.
+  Dtype result_dtype(Dtype inputs) const noexcept { return boolean ? bool_ : inputs; }
 };
 
 // Every operation's record: op_sin, op_matmul, ...

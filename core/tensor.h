@@ -239,6 +239,7 @@ class Operand {
   Scalar scalar() const { return scalar_; }
   /// Whether the tensor is the operand's own.
   bool owns() const noexcept { return tensor_ == &owned_; }
+  Tensor* own() noexcept { return owns() ? &owned_ : nullptr; }
 
  private:
   const Tensor* tensor_ = nullptr;  // null: a number

@@ -31,6 +31,45 @@ TEST_P(Cpu, ThreefryKnownAnswers) {  // Random123's kat_vectors, threefry2x32 wi
   EXPECT_EQ(word(0x13198a2e, 0x03707344, 0x243f6a8885a308d3), 0xc4923a9c483df7a0u);
 }
 
+// Results of more than 32 MiB are written past the caches, in pieces that start at a cache line: whole, in rows that do not
+// start there, and in both dtypes of a comparison. Values are whole numbers, so that sums are exact.
+template <class T, class R, class F>
+void check_large(OpId op, const Shape& shape, const Strides& left, const Strides& right, F exact) {
+  const auto n = static_cast<std::size_t>(shape.elements());
+  std::vector<T> x(n + 3), y(n + 3);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<T>(i % 61);
+    y[i] = static_cast<T>(i % 53);
+  }
+  const StoragePtr result(cpu_backend().allocate(n * sizeof(R)));
+  const Strides rows = contiguous_strides(shape);
+  const View in[] = {{x.data() + 3, dtype_of<T>(), shape, left}, {y.data() + 1, dtype_of<T>(), shape, right}};
+  const View out{result->data, dtype_of<R>(), shape, rows};
+  cpu_backend().run(op, nullptr, in, {&out, 1});
+  const auto* got = static_cast<const R*>(result->data);
+  const Index columns = shape[shape.size() - 1];
+  const auto at = [&](const Strides& strides, Index i) {
+    return shape.size() == 1 ? i * strides[0] : i / columns * strides[0] + i % columns * strides[1];
+  };
+  for (Index i = 0; i < static_cast<Index>(n); ++i)
+    ASSERT_EQ(got[i],
+              exact(x[static_cast<std::size_t>(3 + at(left, i))], y[static_cast<std::size_t>(1 + at(right, i))]))
+        << "element " << i << " of " << shape.str() << ", strides " << left.str() << " and " << right.str();
+}
+TEST_P(Cpu, LargeResults) {
+  constexpr Index n = (Index{8} << 20) + 77, rows = 2053, columns = 4099;
+  const auto sum = [](auto a, auto b) { return static_cast<decltype(a)>(a + b); };
+  check_large<float, float>(OpId::add, {n}, {1}, {1}, sum);
+  check_large<float, float>(OpId::add, {n}, {1}, {0}, sum);
+  check_large<double, double>(OpId::add, {n / 2}, {1}, {1}, sum);
+  check_large<std::uint8_t, std::uint8_t>(OpId::add, {4 * n}, {1}, {1}, sum);
+  check_large<std::uint8_t, bool>(OpId::less, {4 * n}, {1}, {1}, [](auto a, auto b) { return a < b; });
+  check_large<float, float>(OpId::add, {rows, columns}, {columns, 1}, {0, 1}, sum);  // a row to each row
+  check_large<float, float>(OpId::add, {rows, columns}, {columns, 1}, {1, 0}, sum);  // a column to each column
+  check_large<float, float>(OpId::add, {rows, columns}, {columns, 1}, {1, rows}, sum);
+  check_large<float, float>(OpId::add, {n / 7, 7}, {7, 1}, {1, n / 7}, sum);
+}
+
 // ---- memory ------------------------------------------------------------------------------------------------
 
 TEST(CpuMemory, CountsAreExact) {

@@ -113,50 +113,33 @@ namespace stave_detail {
 
 namespace {
 
-void write_number(void* to, Scalar value, Dtype dtype) {
-  if (dtype == float32) [[likely]] {  // what most numbers become
-    const auto number = static_cast<float>(value.floating);
-    std::memcpy(to, &number, sizeof number);
-    return;
-  }
-  visit_dtype(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    T number;
-    if constexpr (std::is_floating_point_v<T>) number = static_cast<T>(value.floating);
-    else if (value.kind == Scalar::Kind::floating) number = static_cast<T>(static_cast<std::int64_t>(value.floating));
-    else number = static_cast<T>(value.integer);
-    std::memcpy(to, &number, sizeof number);
-  });
-}
-
-// An integer dtype takes the integers of its range (a float only if it is one of these), bool takes anything.
-void check_holds(Scalar value, Dtype dtype) {
-  if (!is_integer(dtype)) return;
+// The number as `dtype` has it: an integer for integers, which take those of their range (a float only if it is one of
+// these), a bool for bool, which takes anything.
+Scalar held(Scalar value, Dtype dtype) {
+  const bool floating = value.kind == Scalar::Kind::floating;
+  if (dtype == bool_) return floating ? value.floating != 0 : value.integer != 0;
+  if (!is_integer(dtype)) return value;
   constexpr double two63 = 9223372036854775808.0;
-  bool holds = value.kind != Scalar::Kind::floating ||
-               (value.floating >= -two63 && value.floating < two63 && value.floating == std::trunc(value.floating));
-  if (holds && dtype != int64) {
-    const std::int64_t integer =
-        value.kind == Scalar::Kind::floating ? static_cast<std::int64_t>(value.floating) : value.integer;
+  bool holds =
+      !floating || (value.floating >= -two63 && value.floating < two63 && value.floating == std::trunc(value.floating));
+  const std::int64_t integer = floating && holds ? static_cast<std::int64_t>(value.floating) : value.integer;
+  if (holds && dtype != int64)
     visit_dtype(dtype, [&](auto zero) {
       using T = decltype(zero);
       if constexpr (std::is_integral_v<T> && sizeof(T) < 8)
         holds = integer >= static_cast<std::int64_t>(std::numeric_limits<T>::min()) &&
                 integer <= static_cast<std::int64_t>(std::numeric_limits<T>::max());
     });
-  }
   if (!holds)
-    fail<DtypeError>(
-        "the number {} does not fit {}: give a wider dtype",
-        value.kind == Scalar::Kind::floating ? fmt::format("{}", value.floating) : fmt::format("{}", value.integer),
-        dtype);
+    fail<DtypeError>("the number {} does not fit {}: give a wider dtype",
+                     floating ? fmt::format("{}", value.floating) : fmt::format("{}", value.integer), dtype);
+  return integer;
 }
 
 // One number in storage of a device: by its kernel, since a launch needs no buffer that both sides see.
 void fill_number(const Node& node, Scalar value) {
-  const bool to_integer = value.kind == Scalar::Kind::floating && !is_float(node.dtype);
-  const std::int64_t integer = to_integer ? static_cast<std::int64_t>(value.floating) : value.integer;
-  const FullAttributes full({}, node.dtype, value.floating, integer, node.device);
+  value = held(value, node.dtype);
+  const FullAttributes full({}, node.dtype, value.floating, value.integer, node.device);
   const View number{node.data(), node.dtype, {}, {}};
   backend_of(node.device).run(OpId::full, &full, {}, {&number, 1});
 }
@@ -168,11 +151,25 @@ Tensor new_tensor(Dtype dtype, const Shape& shape, Device device) {
 
 }  // namespace
 
+void write_number(void* to, Scalar value, Dtype dtype) {
+  if (dtype == float32) [[likely]] {  // what most numbers become
+    const auto number = static_cast<float>(value.floating);
+    std::memcpy(to, &number, sizeof number);
+    return;
+  }
+  value = held(value, dtype);
+  visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T number;
+    if constexpr (std::is_floating_point_v<T>) number = static_cast<T>(value.floating);
+    else number = static_cast<T>(value.integer);
+    std::memcpy(to, &number, sizeof number);
+  });
+}
+
 Tensor constant(Scalar value, Dtype dtype, const Shape& shape, Device device) {
-  check_holds(value, dtype);
   NodePtr node(new Node(dtype, device, shape, allocate_storage(device, size_of(dtype))));
   for (Index& stride : node->strides) stride = 0;
-  if (dtype == bool_) value = Scalar(value.kind == Scalar::Kind::floating ? value.floating != 0 : value.integer != 0);
   if (device == cpu) write_number(node->data(), value, dtype);
   else fill_number(*node, value);
   return Tensor(std::move(node));
@@ -214,7 +211,6 @@ void write_list(const NestedList& list, Dtype dtype, char*& to) {
     for (const NestedList& entry : list.entries()) write_list(entry, dtype, to);
     return;
   }
-  check_holds(list.scalar(), dtype);
   write_number(to, list.scalar(), dtype);
   to += size_of(dtype);
 }
@@ -266,12 +262,8 @@ Tensor full(const Shape& shape, Scalar value, Dtype dtype, Device device) {
   static_cast<void>(backend_of(device));
   for (Index length : shape)
     if (length < 0) fail<ShapeError>("full: shape {} has a negative length", shape);
-  check_holds(value, dtype);
-  std::int64_t integer = value.integer;
-  if (value.kind == Scalar::Kind::floating)
-    integer = dtype == bool_ ? value.floating != 0 : is_float(dtype) ? 0 : static_cast<std::int64_t>(value.floating);
-  if (dtype == bool_) integer = integer != 0;
-  return apply(op_full, {}, make_intrusive<FullAttributes>(shape, dtype, value.floating, integer, device));
+  value = held(value, dtype);
+  return apply(op_full, {}, make_intrusive<FullAttributes>(shape, dtype, value.floating, value.integer, device));
 }
 Tensor full(const Shape& shape, Scalar value) { return full(shape, value, value.alone()); }
 Tensor zeros(const Shape& shape, Dtype dtype, Device device) { return full(shape, 0, dtype, device); }

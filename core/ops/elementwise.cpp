@@ -27,14 +27,12 @@ namespace {
                    name_of(x.dtype()), x.shape(), name_of(other.dtype()), other.shape());
 }
 
-template <class S>
 void infer_elementwise(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
   for (const Tensor& other : call.inputs().subspan(1))
     if (other.shape() != x.shape() || other.dtype() != x.dtype()) [[unlikely]]
       fail_unlike(call, x, other);
-  const Dtype dtype = S::result == Result::boolean ? bool_ : x.dtype();
-  outputs.emplace_back(x.shape(), dtype);
+  outputs.emplace_back(x.shape(), call.op().result_dtype(x.dtype()));
 }
 
 // Partial i of S at the operands of `c`, times `factor`: scale(factor, dS/dx_i). A linear struct says it in one step.
@@ -76,7 +74,8 @@ Outputs batch_elementwise(const BatchContext& c) {
 
 template <class S, bool binary>
 constexpr Op elementwise_op(OpId id, const char* name) {
-  Op op{.id = id, .name = name, .infer = infer_elementwise<S>, .elementwise = true, .batch = batch_elementwise};
+  Op op{.id = id, .name = name, .infer = infer_elementwise, .elementwise = true, .batch = batch_elementwise};
+  op.boolean = S::result == Result::boolean;
   op.saves.inputs = S::reads == Reads::nothing || S::reads == Reads::output ? 0u : ~0u;
   op.saves.crossed = S::reads == Reads::other;
   op.saves.outputs = S::reads == Reads::output || S::reads == Reads::both;
@@ -105,7 +104,7 @@ constexpr Dtype admit(Operands domain, Dtype dtype) {
 Tensor unary(const Op& op, Operands domain, Tensor x) {
   const Dtype dtype = admit(domain, x.dtype());
   if (dtype != x.dtype()) x = astype(x, dtype);
-  return apply(Call(op, std::move(x)));
+  return apply_unary(op, std::move(x));
 }
 
 Dtype common_dtype(const Operand& a, const Operand& b) {
@@ -138,13 +137,11 @@ void fit(Operand& x, Dtype dtype, const Shape* shape, Device device) {
     x = as_tensor(std::move(x), dtype, shape, device);
 }
 
-// Makes a number a tensor like the other operand, if that stays as it is: what happens to most numbers.
-bool fit_number(Operand& number, const Operand& other, Operands domain) {
+// Whether a number meets a tensor that stays as it is: what happens to most numbers.
+bool joins(const Operand& number, const Operand& other, Operands domain) {
   if (!number.is_scalar() || other.is_scalar()) return false;
-  const Node& like = other.tensor().node();
-  if (admit(domain, number.scalar().with(like.dtype)) != like.dtype) return false;
-  number = constant(number.scalar(), like.dtype, like.shape, like.device);
-  return true;
+  const Dtype dtype = other.tensor().dtype();
+  return admit(domain, number.scalar().with(dtype)) == dtype;
 }
 
 Tensor binary(const Op& op, Operands domain, Operand& a, Operand& b) {
@@ -154,7 +151,7 @@ Tensor binary(const Op& op, Operands domain, Operand& a, Operand& b) {
       return apply_binary(op, std::move(a), std::move(b));
     keep(a);
     keep(b);
-  } else if (fit_number(a, b, domain) || fit_number(b, a, domain)) {
+  } else if (joins(a, b, domain) || joins(b, a, domain)) {
     return apply_binary(op, std::move(a), std::move(b));
   }
   const Dtype dtype = admit(domain, common_dtype(a, b));

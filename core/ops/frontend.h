@@ -8,6 +8,9 @@ namespace stave_detail {
 
 using namespace stave;
 
+/// The number as one element of `dtype`. Throws DtypeError if that cannot hold it.
+void write_number(void* to, Scalar value, Dtype dtype);
+
 /// A tensor of equal elements that was never computed: one number, viewed with strides of 0. Not an operation.
 /// Throws DtypeError if dtype cannot hold the number.
 Tensor constant(Scalar value, Dtype dtype, const Shape& shape, Device device);

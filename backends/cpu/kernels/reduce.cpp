@@ -91,6 +91,13 @@ STAVE_INLINE Vec<A> load_as(const T* from) {
     return {__builtin_convertvector(*reinterpret_cast<const Half*>(from), typename Vec<A>::Raw)};
   }
 }
+/// Asks for what comes 2 KiB after these n elements. Left to itself the processor asks too late (measured: up to a fifth of
+/// the time of reading from memory; nothing where the cache has it).
+template <Index n, class T>
+STAVE_INLINE void prefetch(const T* x) {
+  constexpr Index line = 64 / sizeof(T), ahead = 32 * line;
+  for (Index i = 0; i < n; i += line) __builtin_prefetch(x + ahead + i);
+}
 template <class C, class A>
 STAVE_INLINE A fold(Vec<A> v) {
   A lanes[Vec<A>::lanes];
@@ -117,8 +124,10 @@ struct Plain {
     if (n >= ways * V::lanes) {
       V sums[ways];
       for (V& sum : sums) sum = V(C::template neutral<A>());
-      for (; i + ways * V::lanes <= n; i += ways * V::lanes)
+      for (; i + ways * V::lanes <= n; i += ways * V::lanes) {
+        prefetch<ways * V::lanes>(x + i);
         for (int w = 0; w < ways; ++w) sums[w] = C::both(sums[w], load_as<T, A>(x + i + w * V::lanes));
+      }
       for (int half = ways / 2; half > 0; half /= 2)
         for (int w = 0; w < half; ++w) sums[w] = C::both(sums[w], sums[w + half]);
       total = C::both(total, fold<C, A>(sums[0]));
@@ -195,7 +204,10 @@ struct Compensated {
     Index i = 0;
     if (n >= V::lanes) {
       V wide(0), wide_lost(0);
-      for (; i + 8 * V::lanes <= n; i += 8 * V::lanes) add(wide, wide_lost, tree(x + i, V::lanes));
+      for (; i + 8 * V::lanes <= n; i += 8 * V::lanes) {
+        prefetch<8 * V::lanes>(x + i);
+        add(wide, wide_lost, tree(x + i, V::lanes));
+      }
       for (; i + V::lanes <= n; i += V::lanes) add(wide, wide_lost, V::load(x + i));
       for (int lane = 0; lane < V::lanes; ++lane) add(sum, lost, wide[lane]);
       lost += fold<SumOf, double>(wide_lost);
