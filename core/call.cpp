@@ -130,18 +130,18 @@ Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<co
   return result;
 }
 
-Tensor run_elementwise(Call& call) {
+// The same; the caller owns all inputs but those of the mask `lent`.
+Tensor run_elementwise(const Op& op, Dtype dtype, std::span<Tensor> inputs, unsigned lent = 0) {
   View views[3];
   Tensor* owned[3];
-  const std::span<const Tensor> inputs = call.inputs();
-  const Node& like = *inputs[0].node_ptr();
+  const Node& like = inputs[0].node();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Node& node = *inputs[i].node_ptr();
-    check_input(call.op(), node, like.device);
+    const Node& node = inputs[i].node();
+    check_input(op, node, like.device);
     views[i] = node.view();
-    owned[i] = call.owns(i) ? &call.mutable_inputs()[i] : nullptr;
+    owned[i] = lent >> i & 1 ? nullptr : &inputs[i];
   }
-  return run_elementwise(call.op(), call.abstract_outputs()[0].dtype, like, {views, inputs.size()}, owned);
+  return run_elementwise(op, dtype, like, {views, inputs.size()}, owned);
 }
 
 }  // namespace
@@ -158,7 +158,8 @@ Tensor apply(Call&& call) {
 namespace stave_detail {
 
 Outputs run(Call& call) {
-  if (call.op().elementwise) return run_elementwise(call);
+  if (call.op().elementwise)
+    return run_elementwise(call.op(), call.abstract_outputs()[0].dtype, call.mutable_inputs(), call.lent_inputs());
   const Device& device = check_inputs(call);
   if (call.op().view)
     if (Tensor view = call.op().view(call); view.defined()) return Outputs(std::move(view));
@@ -195,13 +196,11 @@ Outputs perform_with_care(Call& call) {
 }
 
 // Without a handler nobody asks for the call.
-Tensor apply_unary(const Op& op, Tensor&& x) {
-  if (current && current->nearest) return apply(Call(op, std::move(x)));
-  const Node& node = x.node();
-  check_input(op, node, node.device);
-  const View in = node.view();
-  Tensor* const owned = &x;
-  return run_elementwise(op, op.result_dtype(node.dtype), node, {&in, 1}, &owned);
+Tensor apply_elementwise(const Op& op, std::span<Tensor> inputs) {
+  if (!current || !current->nearest) return run_elementwise(op, op.result_dtype(inputs.back().dtype()), inputs);
+  Inputs moved;
+  for (Tensor& input : inputs) moved.push_back(std::move(input));
+  return apply(Call(op, std::move(moved)));
 }
 
 namespace {

@@ -40,9 +40,11 @@ namespace stave_detail {
 
 using namespace stave;
 
-// Perform an elementwise operation. Two operands have one shape and dtype; one of them may be a number, which takes the
-// other's. Without a handler there is no Call, and the counts of two operands are not touched: what the caller holds outlives it.
-Tensor apply_unary(const Op& op, Tensor&& x);
+// Perform an elementwise operation on inputs of one shape and dtype (where: a bool and two of one dtype). Without a handler
+// there is no Call. Inputs are the function's to take.
+Tensor apply_elementwise(const Op& op, std::span<Tensor> inputs);
+// Two operands, one of which may be a number: it takes the other's shape and dtype. Without a handler the operands' counts are
+// not touched: what the caller holds outlives the call.
 Tensor apply_binary(const Op& op, Operand&& a, Operand&& b);
 
 }  // namespace stave_detail
@@ -95,6 +97,8 @@ struct Call {
   Inputs& mutable_inputs() noexcept { return inputs_; }
   /// Whether the call counts as an owner of input i.
   bool owns(std::size_t i) const noexcept { return !(care_ >> i & 1); }
+  /// A mask of the inputs that it does not.
+  unsigned lent_inputs() const noexcept { return care_ & ~carries; }
   bool needs_care() const noexcept { return care_ != 0; }
 
  private:
@@ -241,8 +245,8 @@ struct Op {
   /// tensor, and the backend computes.
   Tensor (*view)(const Call&) = nullptr;
 
-  /// Of an elementwise operation whose inputs are of one dtype.
-  Dtype result_dtype(Dtype inputs) const noexcept { return boolean ? bool_ : inputs; }
+  /// Of an elementwise operation, by the dtype of its last input.
+  Dtype result_dtype(Dtype input) const noexcept { return boolean ? bool_ : input; }
 };
 
 // Every operation's record: op_sin, op_matmul, ...

@@ -101,7 +101,8 @@ void run_small(BlockKernel kernel, const Operands& operands, std::span<const Vie
     const View& input = inputs[static_cast<std::size_t>(k - 1)];
     in[k - 1] = operands.data[k];
     if (is_contiguous(input.shape, input.strides)) continue;
-    gather(buffers[k - 1], input, operands.size[k]);
+    if (operands.repeated[k]) fill_elements(buffers[k - 1], operands.data[k], n, operands.size[k]);
+    else gather(buffers[k - 1], input, operands.size[k]);
     in[k - 1] = buffers[k - 1];
   }
   kernel(operands.data[0], in, n);

@@ -69,7 +69,7 @@ Tensor vjp_elementwise(const VjpContext& c, int input) {
 Outputs batch_elementwise(const BatchContext& c) {
   Inputs inputs;
   for (std::size_t i = 0; i < c.inputs.size(); ++i) inputs.push_back(c.batched_in(i));
-  return apply(c.call.op(), std::move(inputs));
+  return apply_elementwise(c.call.op(), inputs);
 }
 
 template <class S, bool binary>
@@ -104,7 +104,7 @@ constexpr Dtype admit(Operands domain, Dtype dtype) {
 Tensor unary(const Op& op, Operands domain, Tensor x) {
   const Dtype dtype = admit(domain, x.dtype());
   if (dtype != x.dtype()) x = astype(x, dtype);
-  return apply_unary(op, std::move(x));
+  return apply_elementwise(op, {&x, 1});
 }
 
 Dtype common_dtype(const Operand& a, const Operand& b) {
@@ -243,7 +243,7 @@ Tensor where(Operand condition, Operand a, Operand b) {
   inputs.push_back(as_tensor(std::move(condition), bool_, &shape, device));
   inputs.push_back(as_tensor(std::move(a), dtype, &shape, device));
   inputs.push_back(as_tensor(std::move(b), dtype, &shape, device));
-  return apply(op_where, std::move(inputs));
+  return apply_elementwise(op_where, inputs);
 }
 
 Tensor clip(Operand x, Operand low, Operand high) {
