@@ -160,6 +160,22 @@ TEST_P(Softmax, SumsAreAccurate) {
   }
 }
 
+// A sum that is rounded to a float is wrong in all elements of a row alike. Only without a fused multiply-add it is.
+TEST_P(Softmax, WeightsAddUpToOne) {
+  const bool rounds = !on_cuda() && stave_cpu::kernels().isa == std::string("baseline");
+  for (const Shape& shape : {Shape{20, 4000}, Shape{4000, 20}, Shape{3, 70000}}) {
+    const int axis = shape[0] < shape[1];
+    std::uniform_real_distribution<float> values(0, 1);
+    Array<float> x = make<float>(shape, Lay::contiguous, [&](Index) { return values(rng()); });
+    const AxisAttributes attributes(axis);
+    const std::vector<float> y = run<float>(OpId::softmax, &attributes, {x.view()}, shape);
+    std::vector<double> sums(static_cast<std::size_t>(shape[static_cast<std::size_t>(1 - axis)]));
+    for (Index i = 0; i < shape.elements(); ++i)
+      sums[static_cast<std::size_t>(axis == 1 ? i / shape[1] : i % shape[1])] += y[static_cast<std::size_t>(i)];
+    for (double sum : sums) EXPECT_NEAR(sum, 1, rounds ? 6.5e-8 : 4e-9) << shape.str();
+  }
+}
+
 // Where all the weight is on one element its logarithm is -log(1 + rest), which a float cannot be told from the sum.
 TEST_P(Softmax, LogarithmsOfAlmostAllTheWeight) {
   Array<float> x = of<float>(Shape{2}, {0, 20});

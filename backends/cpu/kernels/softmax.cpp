@@ -103,21 +103,26 @@ struct Sums<double> {
 
 // ---- what becomes of an element ----------------------------------------------------------------------------
 
-/// softmax: the weights exp(x - max), which wait in the result for their sum, times its inverse: that of floats in two parts,
-/// which together are as right as a division, and faster.
+/// softmax: the weights exp(x - max), which wait in the result for their sum, divided by it. Where there is a fused multiply-add,
+/// floats are multiplied by the inverse in two parts: faster, and without the error that rounding the sum brings to a whole row.
 template <class T>
 struct OfWeights {
   using V = Vec<T>;
   static constexpr bool keeps_weights = true;
+#ifdef STAVE_HAVE_FMA
+  static constexpr bool divides = sizeof(T) == 8;
+#else
+  static constexpr bool divides = true;
+#endif
   T first, second;
   static STAVE_INLINE OfWeights made_of(double sum) {
-    if constexpr (sizeof(T) == 8) return {sum, 0};
+    if constexpr (divides) return {static_cast<T>(sum), 0};
     const double inverse = 1 / sum;
     const T high = static_cast<T>(inverse);
     return {high, static_cast<T>(inverse - static_cast<double>(high))};
   }
   static STAVE_INLINE V finished(V weight, V, V first, V second) {
-    if constexpr (sizeof(T) == 8) return weight / first;
+    if constexpr (divides) return weight / first;
     else return multiply_add(weight, first, weight * second);
   }
   static STAVE_INLINE V value(V x, V subtracted, V first, V second) {
