@@ -22,8 +22,8 @@ constexpr Index softmax_grain = cheap_grain / 4;  // of exponentials
 constexpr Index tile_bytes = Index{1} << 18;      // of what is computed in one go: it stays in the second cache
 constexpr Index line = 16;  // elements: columns are cut, and rows transposed, by whole lines of memory
 constexpr Index short_row = 32;
-constexpr Index block = 1024;  // of a long row that is not contiguous
-constexpr Index least_part = Index{1} << 15, most_parts = 256;
+constexpr Index most_beside = 7;  // so few columns fill no vector
+constexpr Index least_part = Index{1} << 15, most_parts = 64;
 
 class SoftmaxLoop {
  public:
@@ -34,11 +34,12 @@ class SoftmaxLoop {
     const stave::Strides in_strides = without(in.strides, axis), out_strides = without(out.strides, axis);
     const Index *strides[] = {in_strides.data(), out_strides.data()}, sizes[] = {size_, size_};
     kept_ = merged_axes(without(out.shape, axis), strides, sizes);
+    if (!kept_.empty() && kept_.back().step[1] == size_) beside_ = std::min(kept_.back().length, most_beside);
   }
 
   void run() const {
     const bool side_by_side = !kept_.empty() && kept_.back().step[1] == size_;
-    if (side_by_side && (kept_.back().length >= line / 2 || length_ <= short_row)) return run_columns();
+    if (side_by_side && (kept_.back().length > most_beside || length_ <= short_row)) return run_columns();
     if (side_by_side || length_ * size_ > tile_bytes) return run_pieces();
     if (length_ <= short_row && !kept_.empty()) return run_short_rows();
     run_rows();
@@ -67,10 +68,12 @@ class SoftmaxLoop {
   }
 
   void run_columns() const {
-    // Wide enough that memory is read along itself; but all threads are to have some, of which no result depends.
+    // Wide enough that memory is read along itself; but all threads are to have some, of which no result depends. A block of
+    // memory that a cache holds is not cut.
     const Index columns = kept_.back().length, enough = softmax_grain / length_ + line;
-    const Index width =
-        std::clamp(std::min(columns / (2 * thread_count()), enough) / line * line, 4 * line, softmax_columns);
+    const Index share = std::min(columns / (2 * thread_count()), enough) / line * line;
+    const bool whole = columns <= softmax_columns && columns * length_ * size_ <= tile_bytes;
+    const Index width = whole ? columns : std::clamp(share, 4 * line, softmax_columns);
     const bool in_place = apart(0) == size_;
     for_tiles(width, [&](const TileWalk& walk) {
       const char* in = in_ + walk.offset(0);
@@ -103,60 +106,72 @@ class SoftmaxLoop {
     });
   }
 
-  // ---- long rows -------------------------------------------------------------------------------------------
+  // ---- long rows, and few tall columns ---------------------------------------------------------------------
 
+  using Totals = std::array<SoftmaxTotal, most_beside>;
+
+  /// In parts, if there are few: their totals are then merged in order.
   void run_pieces() const {
-    const TileWalk rows(kept_, 2, -1, 1, 1);
-    const Index count = rows.count();
+    const Index beside = beside_, count = TileWalk(kept_, 2, -1, 1, beside).count();
     const Index parts = std::clamp<Index>(length_ / least_part, 1, std::max<Index>(1, most_parts / count));
     if (parts == 1)
-      return for_tiles(1, [&](const TileWalk& row) {
-        SoftmaxTotal total;
-        fold(row, 0, length_, total);
-        finish(row, 0, length_, total);
+      return for_tiles(beside, [&](const TileWalk& tile) {
+        Totals totals;
+        fold(tile, 0, length_, totals);
+        finish(tile, 0, length_, totals);
       });
-    std::array<SoftmaxTotal, most_parts> totals;
+    std::array<Totals, most_parts> totals;
     const auto for_parts = [&](auto f) {
       parallel_for(count * parts, 1, [&](Index first, Index last) {
         for (Index task = first; task < last; ++task) {
-          TileWalk row = rows;
-          row.seek(task / parts);
+          TileWalk tile(kept_, 2, -1, 1, beside);
+          tile.seek(task / parts);
           const Index part = task % parts;
-          f(row, length_ * part / parts, length_ * (part + 1) / parts, task);
+          f(tile, length_ * part / parts, length_ * (part + 1) / parts, static_cast<std::size_t>(task));
         }
       });
     };
-    const auto total_at = [&](Index task) -> SoftmaxTotal& { return totals[static_cast<std::size_t>(task)]; };
-    for_parts(
-        [&](const TileWalk& row, Index first, Index last, Index task) { fold(row, first, last, total_at(task)); });
-    for (Index task = 0; task < count * parts; ++task)
-      if (task % parts != 0) softmax_.merge(&total_at(task - task % parts), &total_at(task));
-    for_parts([&](const TileWalk& row, Index first, Index last, Index task) {
-      finish(row, first, last, total_at(task - task % parts));
+    for_parts([&](const TileWalk& tile, Index first, Index last, std::size_t task) {
+      fold(tile, first, last, totals[task]);
+    });
+    const auto all = static_cast<std::size_t>(parts);
+    for (std::size_t task = 0; task < static_cast<std::size_t>(count) * all; ++task)
+      for (std::size_t c = 0; task % all != 0 && c < static_cast<std::size_t>(beside); ++c)
+        softmax_.merge(&totals[task - task % all][c], &totals[task][c]);
+    for_parts([&](const TileWalk& tile, Index first, Index last, std::size_t task) {
+      finish(tile, first, last, totals[task - task % all]);
     });
   }
 
-  /// f(elements, how many, their place in the output) for [first, last) of a row; gathered, where they are not contiguous.
+  bool dense() const { return beside_ == 1 && in_step_ == size_ && out_step_ == size_; }
+
+  /// f(rows, their distance, first element, how many) for what is between first and last, gathered in a buffer.
   template <class F>
-  void for_blocks(const TileWalk& row, Index first, Index last, F f) const {
-    alignas(64) char buffer[block * 8];
-    const char* in = in_ + row.offset(0);
-    char* out = out_ + row.offset(1);
-    if (in_step_ == size_ && out_step_ == size_) return f(in + first * size_, last - first, out + first * size_);
-    for (Index i = first; i < last; i += block) {
-      const Index n = std::min(block, last - i);
-      copy_tile(buffer, 0, size_, in + i * in_step_, 0, in_step_, 1, n, size_);
-      f(buffer, n, out + i * out_step_);
+  void for_blocks(const TileWalk& tile, Index first, Index last, F f) const {
+    constexpr Index elements = 2048;
+    alignas(64) char buffer[elements * 8];
+    const Index most = elements / beside_;
+    for (Index i = first; i < last; i += most) {
+      const Index n = std::min(most, last - i);
+      copy_tile(buffer, most * size_, size_, in_ + tile.offset(0) + i * in_step_, apart(0), in_step_, beside_, n,
+                size_);
+      f(buffer, most * size_, i, n);
     }
   }
-  void fold(const TileWalk& row, Index first, Index last, SoftmaxTotal& total) const {
-    for_blocks(row, first, last, [&](const char* in, Index n, char*) { softmax_.fold(in, n, &total); });
+  void fold(const TileWalk& tile, Index first, Index last, Totals& totals) const {
+    if (dense()) return softmax_.fold(in_ + tile.offset(0) + first * size_, last - first, &totals[0]);
+    for_blocks(tile, first, last, [&](const char* rows, Index distance, Index, Index n) {
+      for (Index c = 0; c < beside_; ++c) softmax_.fold(rows + c * distance, n, &totals[static_cast<std::size_t>(c)]);
+    });
   }
-  void finish(const TileWalk& row, Index first, Index last, const SoftmaxTotal& total) const {
-    alignas(64) char buffer[block * 8];
-    for_blocks(row, first, last, [&](const char* in, Index n, char* out) {
-      softmax_.finish(in, n, &total, out_step_ == size_ ? out : buffer);
-      if (out_step_ != size_) copy_tile(out, 0, out_step_, buffer, 0, size_, 1, n, size_);
+  void finish(const TileWalk& tile, Index first, Index last, const Totals& totals) const {
+    char* out = out_ + tile.offset(1);
+    if (dense())
+      return softmax_.finish(in_ + tile.offset(0) + first * size_, last - first, &totals[0], out + first * size_);
+    for_blocks(tile, first, last, [&](char* rows, Index distance, Index i, Index n) {
+      for (Index c = 0; c < beside_; ++c)
+        softmax_.finish(rows + c * distance, n, &totals[static_cast<std::size_t>(c)], rows + c * distance);
+      copy_tile(out + i * out_step_, out_step_, size_, rows, size_, distance, n, beside_, size_);
     });
   }
 
@@ -166,6 +181,7 @@ class SoftmaxLoop {
   const char* in_;
   char* out_;
   Axes kept_;
+  Index beside_ = 1;  // columns that are computed as rows
 };
 
 }  // namespace

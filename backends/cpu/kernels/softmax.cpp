@@ -210,8 +210,9 @@ struct Kernel {
   // ---- pieces of a long row --------------------------------------------------------------------------------
 
   static void merge(SoftmaxTotal* total, const SoftmaxTotal* next) {
-    const double max = larger(next->max, total->max), subtracted = subtracted_for(max);
-    const double before = __builtin_exp(total->max - subtracted), after = __builtin_exp(next->max - subtracted);
+    const double max = larger(next->max, total->max);
+    const double before = total->max == max ? 1 : __builtin_exp(total->max - max);
+    const double after = next->max == max ? 1 : __builtin_exp(next->max - max);
     total->max = max;
     total->sum *= before;
     total->lost *= before;
