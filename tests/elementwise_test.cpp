@@ -316,7 +316,6 @@ TEST(Reductions, AxisErrors) {
   EXPECT_THAT([] { sum(x, 2); }, ThrowsMessage<IndexError>("sum: axis 2 is out of range for rank 2"));
   EXPECT_THAT([] { mean(x, -3); }, ThrowsMessage<IndexError>(HasSubstr("axis -3 is out of range for rank 2")));
   EXPECT_THAT([] { max(x, {0, -2}); }, ThrowsMessage<ShapeError>("max: an axis is given twice in [0,-2]"));
-  EXPECT_THAT([] { softmax(x, 2); }, ThrowsMessage<IndexError>(HasSubstr("axis 2 is out of range for rank 2")));
 }
 
 // NumPy and scipy.special of the same x.
@@ -325,10 +324,6 @@ TEST(Reductions, ComposedOnes) {
   EXPECT_THAT(var(x, 0, drop_dims, 1), IsNear(tensor({0.5, 24.5, 40.5})));
   EXPECT_THAT(stave::std(x, 1), IsNear(tensor({2.0548046676563256, 4.4969125210773475})));
   EXPECT_THAT(logsumexp(x, 1), IsNear(tensor({3.1328452337275756, 5.0067319382703035})));
-  EXPECT_THAT(softmax(x, 1), IsNear(tensor({{0.11849965453500959, 0.005899750401902781, 0.8756005950630876},
-                                            {0.006692739892273517, 0.9932906704641509, 1.6589643575834748e-05}})));
-  EXPECT_THAT(log_softmax(x, 0), IsNear(tensor({{-0.31326168751822286, -7.000911466453775, -0.00012340218972333965},
-                                                {-1.3132616875182228, -0.0009114664537742015, -9.000123402189724}})));
   EXPECT_THAT(norm(x), IsNumber(8.660254037844387));
   EXPECT_THAT(norm(x, 0, keepdims), IsNear(tensor({{1.0, 5.385164807134504, 6.708203932499369}})));
 }
@@ -339,8 +334,6 @@ TEST(Reductions, LogsumexpNeitherOverflowsNorTurnsInfinityIntoNan) {
   EXPECT_THAT(logsumexp(tensor({-inf, -inf})), IsNumber(-inf));
   EXPECT_THAT(logsumexp(tensor({-inf, 0.})), IsNumber(0));
   EXPECT_THAT(logsumexp(tensor({inf, 0.})), IsNumber(inf));
-  EXPECT_THAT(softmax(tensor({1000., 0., -1000.})), IsNear(tensor({1., 0., 0.})));
-  EXPECT_THAT(log_softmax(tensor({1000., 0.})), IsNear(tensor({0., -1000.})));
   EXPECT_THAT(grad([](const Tensor& t) { return logsumexp(t); })(tensor({1000., 1000.})), IsNear(tensor({0.5, 0.5})));
 }
 

@@ -352,6 +352,8 @@ TEST(Views, AllocateNothing) {
   EXPECT_EQ(peak_of([&] { matmul(x(slice(0, 256)), transpose(y)(slice(), slice(0, 256))); }), MiB / 4);
   EXPECT_LE(peak_of([&] { sum(broadcast_to(tensor(1.), {1000, 1000, 1000})); }), 64u);
   EXPECT_EQ(peak_of([&] { x + transpose(y); }), MiB);
+  EXPECT_EQ(peak_of([&] { softmax(x, 0); }), MiB);
+  EXPECT_EQ(peak_of([&] { log_softmax(transpose(x)(slice(none, none, -1))); }), MiB);
 }
 
 // ---- reuse of buffers -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include <stave/backends/cpu/random.h>
 #include <stave/backends/cpu/reduce.h>
 #include <stave/backends/cpu/scan.h>
+#include <stave/backends/cpu/softmax.h>
 #include <stave/backends/cpu/sort.h>
 #include <stave/core/error.h>
 #include <stave/core/op.h>
@@ -94,6 +95,9 @@ void run_other(OpId op, const Attributes* attributes, std::span<const View> in, 
     case OpId::argmax:
     case OpId::argmin:
       return run_arg_reduce(table.arg_reduce[id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
+    case OpId::softmax:
+    case OpId::log_softmax:
+      return run_softmax(table.softmax[id][dtype], as<stave::AxisAttributes>(attributes).axis, in[0], out);
     case OpId::cumulative_sum:
     case OpId::cumulative_prod:
     case OpId::linear_recurrence:

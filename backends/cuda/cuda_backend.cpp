@@ -13,6 +13,7 @@
 #include <stave/backends/cuda/reduce.h>
 #include <stave/backends/cuda/runtime.h>
 #include <stave/backends/cuda/scan.h>
+#include <stave/backends/cuda/softmax.h>
 #include <stave/backends/cuda/sort.h>
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
@@ -73,6 +74,8 @@ class Table {
         STAVE_DRIVER(run_reduce(launch, op, as<stave::ReduceAttributes>(attributes).axes, in[0], out)));
     set({OpId::argmax, OpId::argmin},
         STAVE_DRIVER(run_arg_reduce(launch, op, as<stave::ReduceAttributes>(attributes).axes, in[0], out)));
+    set({OpId::softmax, OpId::log_softmax},
+        STAVE_DRIVER(run_softmax(launch, op, as<stave::AxisAttributes>(attributes).axis, in[0], out)));
     set({OpId::cumulative_sum, OpId::cumulative_prod, OpId::linear_recurrence},
         STAVE_DRIVER(run_scan(launch, op, as<stave::ScanAttributes>(attributes), in, out)));
     set({OpId::sort}, STAVE_DRIVER(run_sort(launch, as<stave::SortAttributes>(attributes), in[0], out)));

@@ -24,6 +24,7 @@ namespace stave {
 #define STAVE_CONVERT_OPS(X) X(astype) X(stop_gradient) X(copy)
 #define STAVE_SELECT_OPS(X) X(where)
 #define STAVE_REDUCE_OPS(X) X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)
+#define STAVE_SOFTMAX_OPS(X) X(softmax) X(log_softmax)
 #define STAVE_SCAN_OPS(X) X(cumulative_sum) X(cumulative_prod) X(linear_recurrence)
 #define STAVE_SORT_OPS(X) X(sort) X(argsort)
 #define STAVE_LAYOUT_OPS(X) X(reshape) X(permute_dims) X(broadcast_to) X(slice) X(pad) X(concat)
@@ -38,8 +39,8 @@ namespace stave {
 
 #define STAVE_ALL_OPS(X)                                                                                 \
   STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X) STAVE_CREATE_OPS(X) STAVE_CONVERT_OPS(X) STAVE_SELECT_OPS(X)    \
-  STAVE_REDUCE_OPS(X) STAVE_SCAN_OPS(X) STAVE_SORT_OPS(X) STAVE_LAYOUT_OPS(X) STAVE_INDEX_OPS(X)         \
-  STAVE_CONTRACT_OPS(X) STAVE_RANDOM_OPS(X) STAVE_TRANSFER_OPS(X) STAVE_FUNCTION_OPS(X)
+  STAVE_REDUCE_OPS(X) STAVE_SOFTMAX_OPS(X) STAVE_SCAN_OPS(X) STAVE_SORT_OPS(X) STAVE_LAYOUT_OPS(X)       \
+  STAVE_INDEX_OPS(X) STAVE_CONTRACT_OPS(X) STAVE_RANDOM_OPS(X) STAVE_TRANSFER_OPS(X) STAVE_FUNCTION_OPS(X)
 // clang-format on
 
 /// One name for each operation, for tables of kernels.

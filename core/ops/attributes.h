@@ -113,7 +113,7 @@ struct PadAttributes final : Attributes {
   std::string str() const override;
 };
 
-/// concat along one axis.
+/// concat, softmax, log_softmax: along one axis.
 struct AxisAttributes final : Attributes {
   int axis;
   explicit AxisAttributes(int axis) : axis(axis) {}

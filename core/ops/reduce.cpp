@@ -303,15 +303,4 @@ Tensor argmax(const Tensor& x, Index axis, KeepDims keep) { return reduce(op_arg
 Tensor argmin(const Tensor& x) { return reduce(op_argmin, x, all_axes, drop_dims); }
 Tensor argmin(const Tensor& x, Index axis, KeepDims keep) { return reduce(op_argmin, x, axis, keep); }
 
-Tensor softmax(const Tensor& x, Index axis) {
-  const Tensor values = floating(x);
-  const Tensor weights = exp(values - finite_max(values, axis));
-  return weights / sum(weights, axis, keepdims);
-}
-
-Tensor log_softmax(const Tensor& x, Index axis) {
-  const Tensor shifted = floating(x) - finite_max(floating(x), axis);
-  return shifted - log(sum(exp(shifted), axis, keepdims));
-}
-
 }  // namespace stave

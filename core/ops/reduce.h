@@ -83,9 +83,4 @@ template <class A, class B>
   requires TwoNumbers<A, B>
 void min(const A&, const B&) = delete;  // of two tensors: minimum(a, b); of two C++ numbers: std::min
 
-/// exp(x) / sum(exp(x)) along an axis, without overflow.
-Tensor softmax(const Tensor& x, Index axis = -1);
-/// x - logsumexp(x) along an axis.
-Tensor log_softmax(const Tensor& x, Index axis = -1);
-
 }  // namespace stave

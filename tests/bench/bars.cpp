@@ -113,6 +113,7 @@ std::vector<Bar> all_bars() {
        0.8,
        {"elementwise_eager", "torch_elementwise_eager", "elementwise_grad", "torch_elementwise_grad"},
        worse_of_two},
+      {"softmax_vs_torch", at_most, 1.0, {"softmax_rows", "torch_softmax"}, ratio},
       {"scalar_chain_vs_torch",
        at_most,
        0.1,

@@ -67,6 +67,12 @@ def elementwise_grad():
     return gradient
 
 
+def softmax():
+    x = scattered((4096, 1024), 20)
+    require_near(torch.softmax(x, -1).double().norm().item(), 6.3244, "the norm of the softmax")
+    return lambda: torch.softmax(x, -1)
+
+
 SCALAR_LENGTH = 1000
 FACTOR = torch.tensor(1.0001)
 
@@ -131,6 +137,7 @@ PROGRAMS = {
     "torch_mlp_step": (mlp_step, 1),
     "torch_elementwise_eager": (elementwise_eager, 1),
     "torch_elementwise_grad": (elementwise_grad, 1),
+    "torch_softmax": (softmax, 1),
     "torch_scalar_eager": (scalar_eager, SCALAR_LENGTH),
     "torch_scalar_grad": (scalar_grad, SCALAR_LENGTH),
 }

@@ -1,4 +1,4 @@
-// Programs of many operations (programs.h) on the CPU; gradients of each example also beside those batched by hand.
+// Programs of many operations (programs.h) on the CPU; gradients of each example also beside those batched by hand. And softmax.
 #include <algorithm>
 #include <vector>
 
@@ -63,10 +63,21 @@ void elementwise_grad(benchmark::State& state) {
   measure(state, [&] { return gradient(x); });
 }
 
+// ---- softmax ---------------------------------------------------------------------------------------------------
+
+constexpr double softmax_norm = 6.3244;  // by NumPy in float64
+
+void softmax_rows(benchmark::State& state) {
+  const Tensor x = scattered({4096, 1024}, 20);
+  if (!near(norm(softmax(x)).item<double>(), softmax_norm)) return state.SkipWithError("another value than NumPy's");
+  measure(state, [&] { return softmax(x); });
+}
+
 BENCHMARK(mlp_step)->UseRealTime();
 BENCHMARK(per_example_vmap)->UseRealTime();
 BENCHMARK(per_example_hand)->UseRealTime();
 BENCHMARK(elementwise_eager)->UseRealTime();
 BENCHMARK(elementwise_grad)->UseRealTime();
+BENCHMARK(softmax_rows)->UseRealTime();
 
 }  // namespace

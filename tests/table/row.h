@@ -72,6 +72,7 @@ void add_create_rows(std::vector<Row>& rows);
 void add_elementwise_rows(std::vector<Row>& rows);
 void add_binary_rows(std::vector<Row>& rows);
 void add_reduce_rows(std::vector<Row>& rows);
+void add_softmax_rows(std::vector<Row>& rows);
 void add_scan_rows(std::vector<Row>& rows);
 void add_sort_rows(std::vector<Row>& rows);
 void add_layout_rows(std::vector<Row>& rows);

@@ -1,4 +1,4 @@
-// Reductions: over all axes, one, several and none; softmax, log_softmax.
+// Reductions: over all axes, one, several and none.
 
 #include <algorithm>
 #include <cmath>
@@ -287,40 +287,6 @@ std::vector<Variant> position_variants(Dtype dtype, Tensor (*over_all)(const Ten
   return variants;
 }
 
-// ---- softmax, log_softmax ---------------------------------------------------------------------------------
-
-std::vector<Variant> softmax_variants(Dtype dtype, Tensor (*softmax)(const Tensor&, Index), bool logarithm) {
-  std::vector<Variant> variants;
-  const auto add = [&](const Shape& shape, Index axis, const char* refusal = "") {
-    variants.push_back({.name = shape.str() + " along " + std::to_string(axis),
-                        .inputs = {{dtype, shape, {-3, 3}}},
-                        .call = [=](auto xs) { return softmax(xs[0], axis); },
-                        .reference =
-                            [=](auto xs) {
-                              const Array total = reduced(xs[0], {shape, {{axis}}, true}, float64, logsumexp_of);
-                              const auto log_weight = [&](const Shape& p) {
-                                return xs[0](p) - total(broadcast_position(total.shape, p));
-                              };
-                              Array y = make(as_float(dtype), shape, [&](const Shape& p) {
-                                return logarithm ? log_weight(p) : std::exp(log_weight(p));
-                              });
-                              y.magnitude = make(float64, shape, [&](const Shape& p) {
-                                              return logarithm ? 6 : 3 * std::exp(log_weight(p));
-                                            }).values;
-                              return Arrays{y};
-                            },
-                        .refusal = refusal});
-  };
-  add({2, 3}, -1);
-  add({2, 3}, 0);
-  add({4}, 0);
-  add({2, 3, 2}, 1);
-  add({0, 3}, -1);
-  add({2, 0}, 1, "no elements to choose from");
-  add({}, -1, "out of range");
-  return variants;
-}
-
 }  // namespace
 
 void add_reduce_rows(std::vector<Row>& rows) {
@@ -350,14 +316,6 @@ void add_reduce_rows(std::vector<Row>& rows) {
   rows.push_back({.name = "argmin", .dtypes = all_dtypes, .variants = [](Dtype dtype) {
                     return position_variants(dtype, stave::argmin, stave::argmin, argmin_of);
                   }});
-  rows.push_back({.name = "softmax",
-                  .dtypes = all_dtypes,
-                  .variants = [](Dtype dtype) { return softmax_variants(dtype, stave::softmax, false); },
-                  .bitwise = false});
-  rows.push_back({.name = "log_softmax",
-                  .dtypes = all_dtypes,
-                  .variants = [](Dtype dtype) { return softmax_variants(dtype, stave::log_softmax, true); },
-                  .bitwise = false});
 }
 
 }  // namespace table

@@ -60,6 +60,25 @@ struct Scan {
   void (*columns)(const void* const* in, Index n, void* state, void* out);
 };
 
+/// What softmax needs to know of a row, or of a part of it: its largest element, and the sum of exp(x - max); beside it what
+/// rounding lost. Where all elements are -inf, or there are none, the sum is 0.
+struct SoftmaxTotal {
+  double max = -__builtin_inf(), sum = 0, lost = 0;
+};
+
+/// The kernels of softmax or log_softmax for one dtype. Strides in elements; `out` may be the very input, at its strides.
+struct Softmax {
+  /// Whole rows of n elements.
+  void (*rows)(const void* in, Index in_stride, Index rows, Index n, void* out, Index out_stride);
+  /// Whole columns of `rows` elements, n <= softmax_columns of them side by side.
+  void (*columns)(const void* in, Index in_stride, Index rows, Index n, void* out, Index out_stride);
+  /// The next n elements of a row that is too long to be kept in a cache: into its total; and, when that is known, the result.
+  void (*fold)(const void* in, Index n, SoftmaxTotal* total);
+  void (*merge)(SoftmaxTotal* total, const SoftmaxTotal* next);
+  void (*finish)(const void* in, Index n, const SoftmaxTotal* total, void* out);
+};
+inline constexpr Index softmax_columns = 512;
+
 struct Kernels {
   const char* isa;
   BlockKernel elementwise[op_count][dtype_count];  // unary and binary operations
@@ -67,6 +86,7 @@ struct Kernels {
   BlockKernel where[dtype_count];                  // in: condition, x, y
   Reduction reduce[op_count][dtype_count];         // sum prod max min all any
   ArgReduction arg_reduce[op_count][dtype_count];  // argmax argmin
+  Softmax softmax[op_count][dtype_count];          // softmax log_softmax; of floats
   Scan scan[op_count][dtype_count];                // cumulative_sum cumulative_prod linear_recurrence; not of bool
   /// out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small and integer matmuls.
   void (*multiply_add[dtype_count])(void* out, const void* a, const void* b, Index n);

@@ -4,6 +4,7 @@
 // rounding the running sum loses (Knuth's TwoSum) is summed beside it. Both are about as fast as memory delivers, and
 // neither depends on how the work was split by more than the last bit of that wider sum.
 #include <stave/backends/cpu/kernels/fill.h>
+#include <stave/backends/cpu/kernels/two_sum.h>
 #include <stave/backends/cpu/kernels/vec.h>
 
 namespace STAVE_KERNELS {
@@ -182,14 +183,6 @@ struct Plain {
 struct Compensated {
   using V = Vec<double>;
 
-  /// sum + lost = a + b exactly (Knuth).
-  template <class X>
-  static STAVE_INLINE void add(X& sum, X& lost, X x) {
-    X total = sum + x;
-    X given = total - sum;
-    lost = lost + ((sum - (total - given)) + (x - given));
-    sum = total;
-  }
   static STAVE_INLINE V tree(const double* x, Index stride) {
     V pairs[4];
     for (int i = 0; i < 4; ++i) pairs[i] = V::load(x + 2 * i * stride) + V::load(x + (2 * i + 1) * stride);
@@ -206,13 +199,13 @@ struct Compensated {
       V wide(0), wide_lost(0);
       for (; i + 8 * V::lanes <= n; i += 8 * V::lanes) {
         prefetch<8 * V::lanes>(x + i);
-        add(wide, wide_lost, tree(x + i, V::lanes));
+        add_exactly(wide, wide_lost, tree(x + i, V::lanes));
       }
-      for (; i + V::lanes <= n; i += V::lanes) add(wide, wide_lost, V::load(x + i));
-      for (int lane = 0; lane < V::lanes; ++lane) add(sum, lost, wide[lane]);
+      for (; i + V::lanes <= n; i += V::lanes) add_exactly(wide, wide_lost, V::load(x + i));
+      for (int lane = 0; lane < V::lanes; ++lane) add_exactly(sum, lost, wide[lane]);
       lost += fold<SumOf, double>(wide_lost);
     }
-    for (; i < n; ++i) add(sum, lost, x[i]);
+    for (; i < n; ++i) add_exactly(sum, lost, x[i]);
   }
   static void row(const void* in, Index n, void* accumulator) {
     double* sums = static_cast<double*>(accumulator);
@@ -226,7 +219,7 @@ struct Compensated {
 
   static STAVE_INLINE void add_at(double* sums, double* lost, V x) {
     V sum = V::load(sums), rest = V::load(lost);
-    add(sum, rest, x);
+    add_exactly(sum, rest, x);
     sum.store(sums);
     rest.store(lost);
   }
@@ -240,14 +233,14 @@ struct Compensated {
     for (; r < rows; ++r)
       for (Index c = 0; c < whole; c += V::lanes) add_at(sums + c, lost + c, V::load(x + r * stride + c));
     for (Index row = 0; row < rows; ++row)
-      for (Index c = whole; c < n; ++c) add(sums[c], lost[c], x[row * stride + c]);
+      for (Index c = whole; c < n; ++c) add_exactly(sums[c], lost[c], x[row * stride + c]);
   }
 
   static void merge(void* accumulator, const void* other, Index n) {
     double *sums = static_cast<double*>(accumulator), *lost = sums + n;
     const double* more = static_cast<const double*>(other);
     for (Index c = 0; c < n; ++c) {
-      add(sums[c], lost[c], more[c]);
+      add_exactly(sums[c], lost[c], more[c]);
       lost[c] += more[n + c];
     }
   }

@@ -33,6 +33,29 @@ inline std::int64_t grid_size(std::int64_t tasks, int multiprocessors) {
 
 STAVE_BOTH inline Index least_of(Index a, Index b) { return a < b ? a : b; }
 
+/// How the threads of a block stand for lanes of outputs: each output's side by side, or with `columns` each lane's.
+struct Lanes {
+  unsigned bits;
+  bool columns;
+  STAVE_BOTH unsigned lane(unsigned thread) const {
+    return columns ? thread >> (block_bits - bits) : thread & ((1u << bits) - 1);
+  }
+  STAVE_BOTH unsigned output(unsigned thread) const { return columns ? thread & (outputs() - 1) : thread >> bits; }
+  STAVE_BOTH unsigned outputs() const { return block_threads >> bits; }
+  STAVE_BOTH unsigned step() const { return columns ? outputs() : 1; }                         // between two lanes
+  STAVE_BOTH unsigned first(unsigned thread) const { return thread - lane(thread) * step(); }  // lane 0 of its output
+};
+
+/// merge(thread, another) for all lanes of each output, in a tree, onto its lane 0.
+template <class Block, class Merge>
+STAVE_BOTH void merge_lanes(const Block& block, Lanes lanes, Merge merge) {
+  STAVE_UNROLL(1)
+  for (unsigned half = (1u << lanes.bits) / 2; half > 0; half /= 2)
+    block.for_threads([&](unsigned t) {
+      if (lanes.lane(t) < half) merge(t, t + half * lanes.step());
+    });
+}
+
 /// One block, executed on the host. Within a phase threads are in no order: a body has to do without, forwards and backwards.
 struct HostBlock {
   std::int64_t index_ = 0, count_ = 1;

@@ -107,26 +107,10 @@ STAVE_BOTH typename Fold::Accumulator fold_part(const Fold& fold, const ReduceAr
 
 // ---- bodies ------------------------------------------------------------------------------------------------
 
-/// How the threads of a block stand for lanes of outputs: each output's side by side, or with `columns` each lane's.
-struct Lanes {
-  unsigned bits;
-  bool columns;
-  STAVE_BOTH unsigned lane(unsigned thread) const {
-    return columns ? thread >> (block_bits - bits) : thread & ((1u << bits) - 1);
-  }
-  STAVE_BOTH unsigned output(unsigned thread) const { return columns ? thread & (outputs() - 1) : thread >> bits; }
-  STAVE_BOTH unsigned outputs() const { return block_threads >> bits; }
-  STAVE_BOTH unsigned step() const { return columns ? outputs() : 1; }  // between two lanes
-};
-
 /// The lanes of each output onto its lane 0, in a tree.
 template <class Fold, class Block>
 STAVE_BOTH void merge_lanes(const Block& block, const Fold& fold, Lanes lanes, typename Fold::Accumulator* shared) {
-  STAVE_UNROLL(1)
-  for (unsigned half = (1u << lanes.bits) / 2; half > 0; half /= 2)
-    block.for_threads([&](unsigned t) {
-      if (lanes.lane(t) < half) fold.merge(shared[t], shared[t + half * lanes.step()]);
-    });
+  merge_lanes(block, lanes, [&](unsigned t, unsigned other) { fold.merge(shared[t], shared[other]); });
 }
 
 /// `shared`: block_threads accumulators.

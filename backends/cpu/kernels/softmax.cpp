@@ -1,0 +1,358 @@
+// Softmax and its logarithm, of rows, of columns side by side, and of long rows by pieces.
+//
+// Accuracy: exp(x - max) is computed in the dtype; float32 is summed in double, float64 with what rounding loses beside it, as
+// by `sum`. The logarithm of a sum near 1 is therefore right where all of the weight is on one element.
+//
+// -inf needs care in one place: where all elements are, 0 is subtracted in the place of the maximum, so that the sum of a part
+// of a row is 0 and not NaN; if it is that of a whole row, the result is 0 / 0.
+#include <stave/backends/cpu/kernels/fill.h>
+#include <stave/backends/cpu/kernels/two_sum.h>
+#include <stave/backends/cpu/kernels/vec_math.h>
+
+namespace STAVE_KERNELS {
+
+using stave_cpu::Dtype;
+using stave_cpu::Index;
+using stave_cpu::OpId;
+using stave_cpu::Softmax;
+using stave_cpu::softmax_columns;
+using stave_cpu::SoftmaxTotal;
+
+// ---- vectors -----------------------------------------------------------------------------------------------
+
+/// The first n < lanes elements, and -inf: it is never the maximum, and its weight is 0.
+template <class T>
+STAVE_INLINE Vec<T> load_rest(const T* x, Index n) {
+  using Lane = typename Mask<T>::Lane;
+  static constexpr Lane positions[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  typename Mask<T>::Raw position;
+  __builtin_memcpy(&position, positions, sizeof position);
+  const Mask<T> given{position < static_cast<Lane>(n)};
+  return select(given, load_some<T>(x, n), Vec<T>(-__builtin_inf()));
+}
+
+/// Of a NaN in x nothing is kept: its exponential makes the sum NaN.
+template <class X>
+STAVE_INLINE X larger(X x, X max) {
+  return select(x > max, x, max);
+}
+template <class X>
+STAVE_INLINE X subtracted_for(X max) {
+  return select(max == X(-__builtin_inf()), X(0), max);
+}
+
+// By intrinsics: GCC 12 converts a quarter of a register at a time.
+#if defined(__AVX512F__)
+template <int which>
+STAVE_INLINE F64 half(F32 x) {
+  return {_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, x.raw, which))};
+}
+STAVE_INLINE F64 low_half(F32 x) { return half<0>(x); }
+STAVE_INLINE F64 high_half(F32 x) { return half<1>(x); }
+#elif defined(__AVX2__)
+STAVE_INLINE F64 low_half(F32 x) { return {_mm256_cvtps_pd(_mm256_castps256_ps128(x.raw))}; }
+STAVE_INLINE F64 high_half(F32 x) { return {_mm256_cvtps_pd(_mm256_extractf128_ps(x.raw, 1))}; }
+#else
+STAVE_INLINE F64 low_half(F32 x) { return {_mm_cvtps_pd(x.raw)}; }
+STAVE_INLINE F64 high_half(F32 x) { return {_mm_cvtps_pd(_mm_movehl_ps(x.raw, x.raw))}; }
+#endif
+
+/// Running sums of the lanes of vectors of T, in double.
+template <class T>
+struct Sums;
+template <>
+struct Sums<float> {
+  static constexpr int planes = 1;
+  F64 low{0}, high{0};
+  STAVE_INLINE void add(F32 x) {
+    low = low + low_half(x);
+    high = high + high_half(x);
+  }
+  static STAVE_INLINE Sums load(const double* sums, const double*) {
+    return {F64::load(sums), F64::load(sums + F64::lanes)};
+  }
+  STAVE_INLINE void store(double* sums, double*) const {
+    low.store(sums);
+    high.store(sums + F64::lanes);
+  }
+  STAVE_INLINE void add_to(double& sum, double&) const {
+    double lanes[F64::lanes];
+    (low + high).store(lanes);
+    for (int half = F64::lanes / 2; half > 0; half /= 2)
+      for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    sum += lanes[0];
+  }
+};
+template <>
+struct Sums<double> {
+  static constexpr int planes = 2;
+  F64 sum{0}, lost{0};
+  STAVE_INLINE void add(F64 x) { add_exactly(sum, lost, x); }
+  static STAVE_INLINE Sums load(const double* sums, const double* losts) { return {F64::load(sums), F64::load(losts)}; }
+  STAVE_INLINE void store(double* sums, double* losts) const {
+    sum.store(sums);
+    lost.store(losts);
+  }
+  STAVE_INLINE void add_to(double& total, double& total_lost) const {
+    for (int lane = 0; lane < F64::lanes; ++lane) {
+      add_exactly(total, total_lost, sum[lane]);
+      total_lost += lost[lane];
+    }
+  }
+};
+
+// ---- what becomes of an element ----------------------------------------------------------------------------
+
+/// softmax: the weights exp(x - max), which wait in the result for their sum, divided by it. Where there is a fused multiply-add,
+/// floats are multiplied by the inverse in two parts: faster, and without the error that rounding the sum brings to a whole row.
+template <class T>
+struct OfWeights {
+  using V = Vec<T>;
+  static constexpr bool keeps_weights = true;
+#ifdef STAVE_HAVE_FMA
+  static constexpr bool divides = sizeof(T) == 8;
+#else
+  static constexpr bool divides = true;
+#endif
+  T first, second;
+  static STAVE_INLINE OfWeights made_of(double sum) {
+    if constexpr (divides) return {static_cast<T>(sum), 0};
+    const double inverse = 1 / sum;
+    const T high = static_cast<T>(inverse);
+    return {high, static_cast<T>(inverse - static_cast<double>(high))};
+  }
+  static STAVE_INLINE V finished(V weight, V, V first, V second) {
+    if constexpr (divides) return weight / first;
+    else return multiply_add(weight, first, weight * second);
+  }
+  static STAVE_INLINE V value(V x, V subtracted, V first, V second) {
+    return finished(exp(x - subtracted), subtracted, first, second);
+  }
+};
+
+/// log_softmax, of the elements themselves.
+template <class T>
+struct OfLogarithms {
+  using V = Vec<T>;
+  static constexpr bool keeps_weights = false;
+  T first, second;
+  static STAVE_INLINE OfLogarithms made_of(double sum) { return {static_cast<T>(__builtin_log(sum)), 0}; }
+  static STAVE_INLINE V finished(V x, V subtracted, V log_sum, V) { return (x - subtracted) - log_sum; }
+  static STAVE_INLINE V value(V x, V subtracted, V log_sum, V none) { return finished(x, subtracted, log_sum, none); }
+};
+
+template <template <class> class Of, class T>
+struct Kernel {
+  using F = Of<T>;
+  using V = Vec<T>;
+  using S = Sums<T>;
+  static constexpr int lanes = V::lanes;
+
+  // ---- rows ------------------------------------------------------------------------------------------------
+
+  static STAVE_INLINE T max_of(const T* x, Index n) {
+    constexpr int ways = 4;
+    V max[ways];
+    for (V& m : max) m = V(-__builtin_inf());
+    Index i = 0;
+    for (; i + ways * lanes <= n; i += ways * lanes)
+      for (int w = 0; w < ways; ++w) max[w] = larger(V::load(x + i + w * lanes), max[w]);
+    for (; i + lanes <= n; i += lanes) max[0] = larger(V::load(x + i), max[0]);
+    if (i < n) max[1] = larger(load_rest(x + i, n - i), max[1]);
+    T all[lanes];
+    larger(larger(max[0], max[1]), larger(max[2], max[3])).store(all);
+    for (int half = lanes / 2; half > 0; half /= 2)
+      for (int lane = 0; lane < half; ++lane) all[lane] = larger(all[lane + half], all[lane]);
+    return all[0];
+  }
+
+  /// The sum of exp(x - max). If `keep`, these stay in `weights`, those that do not fill a vector in `rest`. What is at `next`
+  /// comes into the cache meanwhile.
+  template <bool keep>
+  static STAVE_INLINE SoftmaxTotal weigh(const T* x, Index n, const T* next, [[maybe_unused]] T* weights, V& rest) {
+    SoftmaxTotal total;
+    const T max = max_of(x, n);
+    const V subtracted(subtracted_for(max));
+    S sums;
+    Index i = 0;
+    for (; i + lanes <= n; i += lanes) {
+      const V weight = exp(V::load(x + i) - subtracted);
+      __builtin_prefetch(next + i);
+      if constexpr (keep) weight.store(weights + i);
+      sums.add(weight);
+    }
+    if (i < n) {
+      rest = exp(load_rest(x + i, n - i) - subtracted);
+      sums.add(rest);
+    }
+    total.max = static_cast<double>(max);
+    sums.add_to(total.sum, total.lost);
+    return total;
+  }
+
+  static void rows(const void* in, Index in_stride, Index rows, Index n, void* out, Index out_stride) {
+    const Index whole = n - n % lanes;
+    for (Index r = 0; r < rows; ++r) {
+      const T* x = static_cast<const T*>(in) + r * in_stride;
+      T* y = static_cast<T*>(out) + r * out_stride;
+      V rest(0);
+      const SoftmaxTotal total = weigh<F::keeps_weights>(x, n, x + in_stride, y, rest);
+      const F f = F::made_of(total.sum + total.lost);
+      const V subtracted(subtracted_for(static_cast<T>(total.max))), first(f.first), second(f.second);
+      const T* from = F::keeps_weights ? y : x;
+      for (Index i = 0; i < whole; i += lanes) F::finished(V::load(from + i), subtracted, first, second).store(y + i);
+      if (whole == n) continue;
+      if constexpr (!F::keeps_weights) rest = load_some<T>(x + whole, n - whole);
+      store_some(F::finished(rest, subtracted, first, second), y + whole, n - whole);
+    }
+  }
+
+  // ---- pieces of a long row --------------------------------------------------------------------------------
+
+  static void merge(SoftmaxTotal* total, const SoftmaxTotal* next) {
+    const double max = larger(next->max, total->max);
+    const double before = total->max == max ? 1 : __builtin_exp(total->max - max);
+    const double after = next->max == max ? 1 : __builtin_exp(next->max - max);
+    total->max = max;
+    total->sum *= before;
+    total->lost *= before;
+    add_exactly(total->sum, total->lost, next->sum * after);
+    total->lost += next->lost * after;
+  }
+  static void fold(const void* in, Index n, SoftmaxTotal* total) {
+    constexpr Index block = 2048;  // the first cache keeps it from its maximum to its sum
+    const T* x = static_cast<const T*>(in);
+    for (Index i = 0; i < n; i += block) {
+      const Index count = n - i < block ? n - i : block;
+      V rest;
+      const SoftmaxTotal next = weigh<false>(x + i, count, x + i + count, nullptr, rest);
+      merge(total, &next);
+    }
+  }
+  static void finish(const void* in, Index n, const SoftmaxTotal* total, void* out) {
+    const T* x = static_cast<const T*>(in);
+    T* y = static_cast<T*>(out);
+    const F f = F::made_of(total->sum + total->lost);
+    const V subtracted(subtracted_for(static_cast<T>(total->max))), first(f.first), second(f.second);
+    const auto value = [&](V v) { return F::value(v, subtracted, first, second); };
+    Index i = 0;
+    for (; i + lanes <= n; i += lanes) value(V::load(x + i)).store(y + i);
+    if (i < n) store_some(value(load_some<T>(x + i, n - i)), y + i, n - i);
+  }
+
+  // ---- columns ---------------------------------------------------------------------------------------------
+
+  /// f(c, how many) for vectors of columns; the last one may be shorter.
+  template <class Body>
+  static STAVE_INLINE void for_columns(Index n, Body body) {
+    Index c = 0;
+    for (; c + lanes <= n; c += lanes)
+      body(
+          c, [](const T* x) { return V::load(x); }, [](V v, T* to) { v.store(to); });
+    if (c == n) return;
+    const Index rest = n - c;
+    body(
+        c, [=](const T* x) { return load_some<T>(x, rest); }, [=](V v, T* to) { store_some(v, to, rest); });
+  }
+  /// What is known of columns side by side.
+  struct Totals {
+    alignas(64) T max[softmax_columns];
+    alignas(64) double sums[softmax_columns], losts[S::planes == 2 ? softmax_columns : 1];
+  };
+  static STAVE_INLINE void start(Index n, Totals& totals) {
+    for (Index c = 0; c < n + lanes && c < softmax_columns; ++c) {
+      totals.max[c] = static_cast<T>(-__builtin_inf());
+      totals.sums[c] = 0;
+      if constexpr (S::planes == 2) totals.losts[c] = 0;
+    }
+  }
+  /// f.operator()<group>(r) for all rows, some at a time: what is known of a column is then loaded and stored less often.
+  template <class Body>
+  static STAVE_INLINE void for_groups(Index rows, Body body) {
+    Index r = 0;
+    for (; r + 4 <= rows; r += 4) body.template operator()<4>(r);
+    for (; r < rows; ++r) body.template operator()<1>(r);
+  }
+  /// The maxima of more rows. The sums so far become those of exp(x - max) for the new ones.
+  static STAVE_INLINE void raise(const T* x, Index stride, Index rows, Index n, Totals& totals) {
+    alignas(64) T before[softmax_columns];
+    __builtin_memcpy(before, totals.max, sizeof before);
+    for_groups(rows, [&]<int group>(Index r) {
+      for_columns(n, [&](Index c, auto load, auto) {
+        V max = V::load(totals.max + c);
+        for (int k = 0; k < group; ++k) max = larger(load(x + (r + k) * stride + c), max);
+        max.store(totals.max + c);
+      });
+    });
+    for (Index c = 0; c < n; ++c) {
+      if (totals.max[c] == before[c] || totals.sums[c] == 0) continue;
+      const double factor = __builtin_exp(static_cast<double>(before[c]) - static_cast<double>(totals.max[c]));
+      totals.sums[c] *= factor;
+      if constexpr (S::planes == 2) totals.losts[c] *= factor;
+    }
+  }
+  /// Adds exp(x - max) to the sums, and writes it to y if `keep`.
+  template <bool keep>
+  static STAVE_INLINE void weigh_columns(const T* x, Index stride, Index rows, Index n, Totals& totals,
+                                         [[maybe_unused]] T* y, [[maybe_unused]] Index out_stride) {
+    for_groups(rows, [&]<int group>(Index r) {
+      for_columns(n, [&](Index c, auto load, [[maybe_unused]] auto store) {
+        const V subtracted = subtracted_for(V::load(totals.max + c));
+        S sums = S::load(totals.sums + c, totals.losts + c);
+        for (int k = 0; k < group; ++k) {
+          const V weight = exp(load(x + (r + k) * stride + c) - subtracted);
+          if constexpr (keep) store(weight, y + (r + k) * out_stride + c);
+          sums.add(weight);
+        }
+        sums.store(totals.sums + c, totals.losts + c);
+      });
+    });
+  }
+
+  static void columns(const void* in, Index in_stride, Index rows, Index n, void* out, Index out_stride) {
+    const T* x = static_cast<const T*>(in);
+    T* y = static_cast<T*>(out);
+    constexpr Index few = 32;
+    constexpr Index second_cache = (Index{1} << 18) / static_cast<Index>(sizeof(T));
+    const bool keeps = F::keeps_weights && (rows <= few || (rows * n <= second_cache && out_stride == n));
+    Totals totals;
+    start(n, totals);
+    const Index group = keeps ? rows : few;
+    for (Index r = 0; r < rows; r += group) {
+      const Index count = rows - r < group ? rows - r : group;
+      raise(x + r * in_stride, in_stride, count, n, totals);
+      if (keeps) weigh_columns<true>(x, in_stride, rows, n, totals, y, out_stride);
+      else weigh_columns<false>(x + r * in_stride, in_stride, count, n, totals, nullptr, 0);
+    }
+    alignas(64) T first[softmax_columns], second[softmax_columns];
+    for (Index c = 0; c < n; ++c) {
+      double sum = totals.sums[c];
+      if constexpr (S::planes == 2) sum += totals.losts[c];
+      const F f = F::made_of(sum);
+      first[c] = f.first;
+      second[c] = f.second;
+    }
+    for (Index r = 0; r < rows; ++r)
+      for_columns(n, [&](Index c, auto load, auto store) {
+        const V subtracted = subtracted_for(V::load(totals.max + c)), a = V::load(first + c), b = V::load(second + c);
+        T* to = y + r * out_stride + c;
+        store(keeps ? F::finished(load(to), subtracted, a, b) : F::value(load(x + r * in_stride + c), subtracted, a, b),
+              to);
+      });
+  }
+
+  static constexpr Softmax kernels() { return {rows, columns, fold, merge, finish}; }
+};
+
+template <template <class> class F>
+void fill(Softmax* row) {
+  row[static_cast<int>(Dtype::float32)] = Kernel<F, float>::kernels();
+  row[static_cast<int>(Dtype::float64)] = Kernel<F, double>::kernels();
+}
+
+void fill_softmax(stave_cpu::Kernels& table) {
+  fill<OfWeights>(table.softmax[static_cast<int>(OpId::softmax)]);
+  fill<OfLogarithms>(table.softmax[static_cast<int>(OpId::log_softmax)]);
+}
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,194 @@
+// Softmax and log_softmax over a strided input, which is read from memory once where what belongs together fits into a cache.
+//
+// Where the axis is the innermost one, rows are computed in one go; where it is not, columns are, many side by side. An input
+// that the kernels cannot read in place is first laid out in the result, and computed there. Very short rows are transposed in a
+// buffer and computed as columns; long rows go piece by piece, twice. Each row is cut, and its parts merged, as its length says,
+// so results do not depend on the number of threads.
+#include <stave/backends/cpu/softmax.h>
+
+#include <algorithm>
+#include <array>
+
+#include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/strided.h>
+
+namespace stave_cpu {
+
+using stave::View;
+
+namespace {
+
+constexpr Index softmax_grain = cheap_grain / 4;  // of exponentials
+constexpr Index tile_bytes = Index{1} << 18;      // of what is computed in one go: it stays in the second cache
+constexpr Index line = 16;  // elements: columns are cut, and rows transposed, by whole lines of memory
+constexpr Index short_row = 32;
+constexpr Index most_beside = 7;  // so few columns fill no vector
+constexpr Index least_part = Index{1} << 15, most_parts = 64;
+
+class SoftmaxLoop {
+ public:
+  SoftmaxLoop(const Softmax& softmax, std::size_t axis, const View& in, const View& out)
+      : softmax_(softmax), size_(static_cast<Index>(stave::size_of(out.dtype))), length_(out.shape[axis]),
+        in_step_(in.strides[axis] * size_), out_step_(out.strides[axis] * size_), in_(static_cast<char*>(in.data)),
+        out_(static_cast<char*>(out.data)) {
+    const stave::Strides in_strides = without(in.strides, axis), out_strides = without(out.strides, axis);
+    const Index *strides[] = {in_strides.data(), out_strides.data()}, sizes[] = {size_, size_};
+    kept_ = merged_axes(without(out.shape, axis), strides, sizes);
+    if (!kept_.empty() && kept_.back().step[1] == size_) beside_ = std::min(kept_.back().length, most_beside);
+  }
+
+  void run() const {
+    const bool side_by_side = !kept_.empty() && kept_.back().step[1] == size_;
+    if (side_by_side && (kept_.back().length > most_beside || length_ <= short_row)) return run_columns();
+    if (side_by_side || length_ * size_ > tile_bytes) return run_pieces();
+    if (length_ <= short_row && !kept_.empty()) return run_short_rows();
+    run_rows();
+  }
+
+ private:
+  static stave::Shape without(std::span<const Index> all, std::size_t axis) {
+    stave::Shape rest;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (i != axis) rest.push_back(all[i]);
+    return rest;
+  }
+  /// How far neighbours along the innermost other axis are apart in operand k.
+  Index apart(int k) const { return kept_.empty() ? 0 : kept_.back().step[k]; }
+
+  /// f(walk) for all tiles of so many neighbours along the innermost other axis.
+  template <class F>
+  void for_tiles(Index neighbours, F f) const {
+    const TileWalk tiles(kept_, 2, -1, 1, neighbours);
+    parallel_for(tiles.count(), std::max<Index>(1, softmax_grain / (length_ * neighbours)),
+                 [&](Index first, Index last) {
+                   TileWalk walk = tiles;
+                   walk.seek(first);
+                   for (Index t = first; t < last; ++t, walk.next()) f(walk);
+                 });
+  }
+
+  void run_columns() const {
+    // Wide enough that memory is read along itself; but all threads are to have some, of which no result depends. A block of
+    // memory that a cache holds is not cut.
+    const Index columns = kept_.back().length, enough = softmax_grain / length_ + line;
+    const Index share = std::min(columns / (2 * thread_count()), enough) / line * line;
+    const bool whole = columns <= softmax_columns && columns * length_ * size_ <= tile_bytes;
+    const Index width = whole ? columns : std::clamp(share, 4 * line, softmax_columns);
+    const bool in_place = apart(0) == size_;
+    for_tiles(width, [&](const TileWalk& walk) {
+      const char* in = in_ + walk.offset(0);
+      char* out = out_ + walk.offset(1);
+      if (!in_place) copy_tile(out, out_step_, size_, in, in_step_, apart(0), length_, walk.columns(), size_);
+      softmax_.columns(in_place ? in : out, (in_place ? in_step_ : out_step_) / size_, length_, walk.columns(), out,
+                       out_step_ / size_);
+    });
+  }
+
+  void run_rows() const {
+    const bool in_place = in_step_ == size_;
+    for_tiles(in_place ? std::max<Index>(1, softmax_grain / length_) : line, [&](const TileWalk& walk) {
+      const char* in = in_ + walk.offset(0);
+      char* out = out_ + walk.offset(1);
+      if (!in_place) copy_tile(out, apart(1), size_, in, apart(0), in_step_, walk.columns(), length_, size_);
+      softmax_.rows(in_place ? in : out, apart(in_place ? 0 : 1) / size_, walk.columns(), length_, out,
+                    apart(1) / size_);
+    });
+  }
+
+  void run_short_rows() const {
+    constexpr Index together = 64;
+    for_tiles(together, [&](const TileWalk& walk) {
+      alignas(64) char columns[short_row * together * 8];
+      const Index n = walk.columns();
+      copy_tile(columns, n * size_, size_, in_ + walk.offset(0), in_step_, apart(0), length_, n, size_);
+      softmax_.columns(columns, n, length_, n, columns, n);
+      copy_tile(out_ + walk.offset(1), apart(1), size_, columns, size_, n * size_, n, length_, size_);
+    });
+  }
+
+  // ---- long rows, and few tall columns ---------------------------------------------------------------------
+
+  using Totals = std::array<SoftmaxTotal, most_beside>;
+
+  /// In parts, if there are few: their totals are then merged in order.
+  void run_pieces() const {
+    const Index beside = beside_, count = TileWalk(kept_, 2, -1, 1, beside).count();
+    const Index parts = std::clamp<Index>(length_ / least_part, 1, std::max<Index>(1, most_parts / count));
+    if (parts == 1)
+      return for_tiles(beside, [&](const TileWalk& tile) {
+        Totals totals;
+        fold(tile, 0, length_, totals);
+        finish(tile, 0, length_, totals);
+      });
+    std::array<Totals, most_parts> totals;
+    const auto for_parts = [&](auto f) {
+      parallel_for(count * parts, 1, [&](Index first, Index last) {
+        for (Index task = first; task < last; ++task) {
+          TileWalk tile(kept_, 2, -1, 1, beside);
+          tile.seek(task / parts);
+          const Index part = task % parts;
+          f(tile, length_ * part / parts, length_ * (part + 1) / parts, static_cast<std::size_t>(task));
+        }
+      });
+    };
+    for_parts([&](const TileWalk& tile, Index first, Index last, std::size_t task) {
+      fold(tile, first, last, totals[task]);
+    });
+    const auto all = static_cast<std::size_t>(parts);
+    for (std::size_t task = 0; task < static_cast<std::size_t>(count) * all; ++task)
+      for (std::size_t c = 0; task % all != 0 && c < static_cast<std::size_t>(beside); ++c)
+        softmax_.merge(&totals[task - task % all][c], &totals[task][c]);
+    for_parts([&](const TileWalk& tile, Index first, Index last, std::size_t task) {
+      finish(tile, first, last, totals[task - task % all]);
+    });
+  }
+
+  bool dense() const { return beside_ == 1 && in_step_ == size_ && out_step_ == size_; }
+
+  /// f(rows, their distance, first element, how many) for what is between first and last, gathered in a buffer.
+  template <class F>
+  void for_blocks(const TileWalk& tile, Index first, Index last, F f) const {
+    constexpr Index elements = 2048;
+    alignas(64) char buffer[elements * 8];
+    const Index most = elements / beside_;
+    for (Index i = first; i < last; i += most) {
+      const Index n = std::min(most, last - i);
+      copy_tile(buffer, most * size_, size_, in_ + tile.offset(0) + i * in_step_, apart(0), in_step_, beside_, n,
+                size_);
+      f(buffer, most * size_, i, n);
+    }
+  }
+  void fold(const TileWalk& tile, Index first, Index last, Totals& totals) const {
+    if (dense()) return softmax_.fold(in_ + tile.offset(0) + first * size_, last - first, &totals[0]);
+    for_blocks(tile, first, last, [&](const char* rows, Index distance, Index, Index n) {
+      for (Index c = 0; c < beside_; ++c) softmax_.fold(rows + c * distance, n, &totals[static_cast<std::size_t>(c)]);
+    });
+  }
+  void finish(const TileWalk& tile, Index first, Index last, const Totals& totals) const {
+    char* out = out_ + tile.offset(1);
+    if (dense())
+      return softmax_.finish(in_ + tile.offset(0) + first * size_, last - first, &totals[0], out + first * size_);
+    for_blocks(tile, first, last, [&](char* rows, Index distance, Index i, Index n) {
+      for (Index c = 0; c < beside_; ++c)
+        softmax_.finish(rows + c * distance, n, &totals[static_cast<std::size_t>(c)], rows + c * distance);
+      copy_tile(out + i * out_step_, out_step_, size_, rows, size_, distance, n, beside_, size_);
+    });
+  }
+
+  const Softmax& softmax_;
+  Index size_, length_;
+  Index in_step_, out_step_;  // along the axis, in bytes
+  const char* in_;
+  char* out_;
+  Axes kept_;
+  Index beside_ = 1;  // columns that are computed as rows
+};
+
+}  // namespace
+
+void run_softmax(const Softmax& softmax, int axis, const View& in, const View& out) {
+  if (element_count(out.shape) == 0) return;
+  SoftmaxLoop(softmax, static_cast<std::size_t>(axis), in, out).run();
+}
+
+}  // namespace stave_cpu

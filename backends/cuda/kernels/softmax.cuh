@@ -1,0 +1,282 @@
+// The kernel of softmax and log_softmax, as a body that runs on the device and on the host: see softmax_plan.h.
+//
+// Accuracy as on the CPU: exp(x - max) in the dtype; float32 is summed in double, float64 with what rounding loses beside it. Where
+// all elements are -inf, 0 is subtracted in the place of the maximum, so that the sum of a part is 0 and not NaN.
+#pragma once
+
+#include <stave/backends/cuda/softmax_plan.h>
+#include <stave/backends/cuda/kernels/block.cuh>
+#include <stave/backends/cuda/kernels/fold.cuh>
+#include <stave/backends/cuda/kernels/lane.cuh>
+
+namespace stave_cuda {
+
+// ---- sums of weights ---------------------------------------------------------------------------------------
+
+template <class T>
+struct WeightSum {
+  double sum;
+  STAVE_BOTH static WeightSum none() { return {0}; }
+  STAVE_BOTH void add(T weight) { sum += static_cast<double>(weight); }
+  STAVE_BOTH void add(WeightSum other) { sum += other.sum; }
+  STAVE_BOTH WeightSum times(double factor) const { return {sum * factor}; }
+  STAVE_BOTH double value() const { return sum; }
+};
+template <>
+struct WeightSum<double> {
+  WithLost sum;
+  STAVE_BOTH static WeightSum none() { return {{0, 0}}; }
+  STAVE_BOTH void add(double weight) { sum.add(weight); }
+  STAVE_BOTH void add(WeightSum other) { sum.add(other.sum); }
+  STAVE_BOTH WeightSum times(double factor) const { return {{sum.sum * factor, sum.lost * factor}}; }
+  STAVE_BOTH double value() const { return sum.value(); }
+};
+
+/// What a part of a row comes to: its largest element, and the sum of exp(x - max).
+template <class T>
+struct SoftmaxTotal {
+  T max;
+  WeightSum<T> sum;
+};
+
+template <class T>
+STAVE_BOTH T exponential(T x) {
+  return exp(Lane<T>(x)).value;
+}
+/// Of a NaN nothing is kept: its exponential makes the sum NaN.
+template <class T>
+STAVE_BOTH T larger_of(T x, T max) {
+  return x > max ? x : max;
+}
+template <class T>
+STAVE_BOTH T subtracted_for(T max) {
+  return max == lowest_of_all<T>() ? T(0) : max;
+}
+/// What makes a sum of exp(x - from) one of exp(x - max).
+template <class T>
+STAVE_BOTH double rescaling(T from, T max) {
+  return exponential(static_cast<double>(from) - static_cast<double>(subtracted_for(max)));
+}
+
+// ---- the result --------------------------------------------------------------------------------------------
+
+/// From weights, or (logarithm) from elements. The inverse of a sum of floats is in two parts: rounded
+/// to one, it would be wrong in a whole row alike.
+template <class T>
+struct SoftmaxResult {
+  T subtracted, first, second;
+  bool logarithm;
+
+  STAVE_BOTH SoftmaxResult(T max, double sum, bool logarithm)
+      : subtracted(subtracted_for(max)), second(0), logarithm(logarithm) {
+    if (logarithm) {
+      first = static_cast<T>(log(Lane<double>(sum)).value);
+    } else if constexpr (sizeof(T) == 8) {
+      first = sum;
+    } else {
+      const double inverse = 1 / sum;
+      first = static_cast<T>(inverse);
+      second = static_cast<T>(inverse - static_cast<double>(first));
+    }
+  }
+  /// Of what the tile keeps.
+  STAVE_BOTH T finished(T kept) const {
+    if (logarithm) return (kept - subtracted) - first;
+    if constexpr (sizeof(T) == 8) return kept / first;
+    else return fma(Lane<T>(kept), Lane<T>(first), Lane<T>(kept * second)).value;
+  }
+  STAVE_BOTH T of(T x) const { return finished(logarithm ? x : exponential(x - subtracted)); }
+};
+
+// ---- a thread's elements -----------------------------------------------------------------------------------
+
+template <class T>
+struct SoftmaxShared {
+  static constexpr unsigned items = softmax_tile_bytes / sizeof(T) / block_threads;  // of a thread
+  T kept[items * block_threads];  // a thread's side by side with those of the others: without conflicts of banks
+  T own[block_threads];           // a thread's maximum
+  T max[block_threads];
+  WeightSum<T> sum[block_threads];
+};
+
+/// How many loads of a thread are under way at a time.
+inline constexpr unsigned softmax_loads = 8;
+
+/// One thread's part in the work on a row.
+template <class T>
+struct SoftmaxLane {
+  const T* in;
+  T* out;
+  Index in_step, out_step;
+  Index first, last, stride;  // its elements
+
+  STAVE_BOTH SoftmaxLane(const SoftmaxArgs& args, Index row, Index part, unsigned lane)
+      : in_step(args.in_step), out_step(args.out_step), stride(args.lanes()) {
+    const Offsets<2> at = args.rows(static_cast<std::uint64_t>(row));
+    in = static_cast<const T*>(args.in) + at[0];
+    out = static_cast<T*>(args.out) + at[1];
+    first = part * args.per_part + lane;
+    last = least_of((part + 1) * args.per_part, args.length);
+  }
+
+  /// f(loaded, the number of the first of them); beyond the last element there is -inf.
+  template <class F>
+  STAVE_BOTH void read(F f) const {
+    unsigned number = 0;
+    STAVE_UNROLL(1)
+    for (Index i = first; i < last; i += softmax_loads * stride, number += softmax_loads) {
+      T loaded[softmax_loads];
+      STAVE_UNROLL(softmax_loads)
+      for (unsigned k = 0; k < softmax_loads; ++k)
+        loaded[k] = i + k * stride < last ? in[(i + k * stride) * in_step] : lowest_of_all<T>();
+      f(loaded, number);
+    }
+  }
+  STAVE_BOTH void write(unsigned number, T y) const {
+    const Index i = first + number * stride;
+    if (i < last) out[i * out_step] = y;
+  }
+  STAVE_BOTH unsigned count() const {
+    return first < last ? static_cast<unsigned>((last - first + stride - 1) / stride) : 0;
+  }
+};
+
+template <class T>
+STAVE_BOTH T largest_of(const T (&x)[softmax_loads]) {
+  T max = x[0];
+  STAVE_UNROLL(softmax_loads)
+  for (unsigned k = 1; k < softmax_loads; ++k) max = larger_of(x[k], max);
+  return larger_of(max, lowest_of_all<T>());  // not a NaN in x[0]
+}
+
+/// In one reading: the sum is that of exp(x - max) for the maximum so far.
+template <class T>
+STAVE_BOTH SoftmaxTotal<T> online_total(const SoftmaxLane<T>& lane) {
+  SoftmaxTotal<T> total{lowest_of_all<T>(), WeightSum<T>::none()};
+  lane.read([&](const T(&x)[softmax_loads], unsigned) {
+    const T max = larger_of(largest_of(x), total.max);
+    if (max > total.max) total.sum = total.sum.times(rescaling(total.max, max));
+    total.max = max;
+    STAVE_UNROLL(softmax_loads)
+    for (unsigned k = 0; k < softmax_loads; ++k) total.sum.add(exponential(x[k] - subtracted_for(max)));
+  });
+  return total;
+}
+
+// ---- the body ----------------------------------------------------------------------------------------------
+
+/// One tile of rows, or a part of them.
+template <class T, class Block>
+struct SoftmaxTile {
+  const Block& block;
+  const SoftmaxArgs& args;
+  SoftmaxStage stage;
+  SoftmaxShared<T>& shared;
+  Lanes lanes;
+  Index first_row, part;
+
+  STAVE_BOTH Index row(unsigned t) const { return first_row + lanes.output(t); }
+  STAVE_BOTH bool resident() const { return args.resident; }
+  STAVE_BOTH SoftmaxTotal<T>* partials(unsigned t) const {
+    return static_cast<SoftmaxTotal<T>*>(args.partials) + row(t);
+  }
+  STAVE_BOTH SoftmaxLane<T> lane(unsigned t) const { return {args, row(t), part, lanes.lane(t)}; }
+
+  /// f(total) for the parts of thread t's row that are its to merge.
+  template <class F>
+  STAVE_BOTH void for_partials(unsigned t, F f) const {
+    STAVE_UNROLL(1)
+    for (Index p = lanes.lane(t); p < args.parts; p += args.lanes()) f(partials(t)[p * args.row_count]);
+  }
+
+  /// The maximum of each thread's elements; without residence their sum as well.
+  STAVE_BOTH void find_maxima() const {
+    block.for_threads([&](unsigned t) {
+      SoftmaxTotal<T> total{lowest_of_all<T>(), WeightSum<T>::none()};
+      if (row(t) < args.row_count) {
+        if (stage == SoftmaxStage::finish) {
+          for_partials(t, [&](const SoftmaxTotal<T>& of) { total.max = larger_of(of.max, total.max); });
+        } else if (!resident()) {
+          total = online_total(lane(t));
+        } else {
+          lane(t).read([&](const T(&x)[softmax_loads], unsigned number) {
+            STAVE_UNROLL(softmax_loads)
+            for (unsigned k = 0; k < softmax_loads; ++k) shared.kept[(number + k) * block_threads + t] = x[k];
+            total.max = larger_of(largest_of(x), total.max);
+          });
+        }
+      }
+      shared.own[t] = shared.max[t] = total.max;
+      shared.sum[t] = total.sum;
+    });
+    merge_lanes(block, lanes,
+                [&](unsigned t, unsigned other) { shared.max[t] = larger_of(shared.max[other], shared.max[t]); });
+  }
+
+  /// The sums for the row's maximum; in a tile that is resident the weights take the places of elements.
+  STAVE_BOTH void find_sums() const {
+    block.for_threads([&](unsigned t) {
+      if (row(t) >= args.row_count) return;
+      const T max = shared.max[lanes.first(t)], subtracted = subtracted_for(max);
+      WeightSum<T> sum = WeightSum<T>::none();
+      if (stage == SoftmaxStage::finish) {
+        for_partials(t, [&](const SoftmaxTotal<T>& of) { sum.add(of.sum.times(rescaling(of.max, max))); });
+      } else if (!resident()) {
+        sum = shared.sum[t].times(rescaling(shared.own[t], max));
+      } else {
+        const unsigned count = lane(t).count();
+        STAVE_UNROLL(softmax_loads)
+        for (unsigned k = 0; k < count; ++k) {
+          T& kept = shared.kept[k * block_threads + t];
+          const T weight = exponential(kept - subtracted);
+          if (!args.logarithm) kept = weight;
+          sum.add(weight);
+        }
+      }
+      shared.sum[t] = sum;
+    });
+    merge_lanes(block, lanes, [&](unsigned t, unsigned other) { shared.sum[t].add(shared.sum[other]); });
+  }
+
+  STAVE_BOTH void write() const {
+    block.for_threads([&](unsigned t) {
+      if (row(t) >= args.row_count) return;
+      const T max = shared.max[lanes.first(t)];
+      const WeightSum<T> sum = shared.sum[lanes.first(t)];
+      if (stage == SoftmaxStage::partials) {
+        if (lanes.lane(t) == 0) partials(t)[part * args.row_count] = {max, sum};
+        return;
+      }
+      const SoftmaxResult<T> result(max, sum.value(), args.logarithm);
+      const SoftmaxLane<T> to = lane(t);
+      if (resident()) {
+        const unsigned count = to.count();
+        STAVE_UNROLL(softmax_loads)
+        for (unsigned k = 0; k < count; ++k) to.write(k, result.finished(shared.kept[k * block_threads + t]));
+      } else {
+        to.read([&](const T(&x)[softmax_loads], unsigned number) {
+          STAVE_UNROLL(softmax_loads)
+          for (unsigned k = 0; k < softmax_loads; ++k) to.write(number + k, result.of(x[k]));
+        });
+      }
+    });
+  }
+};
+
+template <class T, class Block>
+STAVE_BOTH void softmax_body(const Block& block, const SoftmaxArgs& args, SoftmaxStage stage,
+                             SoftmaxShared<T>& shared) {
+  const Lanes lanes{args.lane_bits, args.columns};
+  STAVE_UNROLL(1)
+  for (Index task = block.index(); task < args.tasks(); task += block.count()) {
+    // Neighbouring tasks read neighbouring memory.
+    const Index part = args.parts == 1 ? 0 : args.columns ? task / args.tiles : task % args.parts;
+    const Index tile = args.parts == 1 ? task : args.columns ? task % args.tiles : task / args.parts;
+    const SoftmaxTile<T, Block> on{block, args, stage, shared, lanes, tile * lanes.outputs(), part};
+    on.find_maxima();
+    on.find_sums();
+    on.write();
+  }
+}
+
+}  // namespace stave_cuda

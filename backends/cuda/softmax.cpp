@@ -1,0 +1,24 @@
+#include <stave/backends/cuda/softmax.h>
+
+#include <stave/backends/cuda/kernels/softmax_kernels.h>
+#include <stave/backends/cuda/layout.h>
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+
+namespace stave_cuda {
+
+using stave::OpId, stave::View;
+
+void run_softmax(const Launch& launch, OpId op, int axis, const View& in, const View& out) {
+  const SoftmaxLauncher launcher = softmax_of(in.dtype);
+  if (!launcher)
+    stave_detail::fail<stave::DtypeError>("cuda: no kernel of {} for {}; convert with astype",
+                                          stave::all_ops()[static_cast<std::size_t>(op)]->name, in.dtype);
+  // What would not be read in lines is laid out in the result first, and computed there.
+  const bool laid_out = !reads_lines(in, out);
+  if (laid_out) run_copy(launch, in, out);
+  const SoftmaxPlan plan(op, axis, laid_out ? out : in, out);
+  if (plan.args().row_count > 0) launcher(launch, plan);
+}
+
+}  // namespace stave_cuda

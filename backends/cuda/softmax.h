@@ -1,0 +1,12 @@
+// Driver of softmax and log_softmax.
+#pragma once
+
+#include <stave/backends/cuda/launch.h>
+#include <stave/core/backend.h>
+
+namespace stave_cuda {
+
+/// softmax log_softmax: `out` of `in`'s shape, of which `axis` has at least one element.
+void run_softmax(const Launch& launch, stave::OpId op, int axis, const stave::View& in, const stave::View& out);
+
+}  // namespace stave_cuda

@@ -1,0 +1,111 @@
+#include <stave/backends/cuda/softmax_plan.h>
+
+#include <algorithm>
+
+#include <stave/backends/cuda/kernels/block.cuh>
+
+namespace stave_cuda {
+
+namespace {
+
+constexpr Index most_serial = 16;    // elements of one thread while others could share the row
+constexpr unsigned sector_bits = 3;  // the logarithm of the elements that memory delivers at the least
+constexpr unsigned line_bits = 5;    // and at its best
+constexpr Index enough_threads = 1 << 15;
+constexpr Index enough_tasks = 2048;     // where rows are split
+constexpr Index least_part_serial = 32;  // elements of a part that one thread has
+constexpr Index most_merged = 16;        // totals of parts that one thread merges
+
+stave::Shape without(std::span<const Index> all, std::size_t axis) {
+  stave::Shape rest;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (i != axis) rest.push_back(all[i]);
+  return rest;
+}
+
+Index quotient_up(Index n, Index d) { return (n + d - 1) / d; }
+
+IndexPlan<2> rows_of(std::size_t axis, const View& in, const View& out) {
+  const stave::Shape shape = without(out.shape, axis),
+                     steps[] = {without(in.strides, axis), without(out.strides, axis)};
+  return IndexPlan<2>(shape, {steps[0], steps[1]});
+}
+
+/// The innermost axis of more than one element, or the last.
+std::size_t innermost(const View& view) {
+  std::size_t axis = view.shape.size() - 1;
+  while (axis > 0 && view.shape[axis] == 1) --axis;
+  return axis;
+}
+
+/// The logarithm of the smallest power of two that is at least n, or `most`.
+unsigned bits_for(Index n, unsigned most) {
+  unsigned bits = 0;
+  while (bits < most && (Index{1} << bits) < n) ++bits;
+  return bits;
+}
+
+}  // namespace
+
+bool reads_lines(const View& in, const View& out) {
+  if (out.shape.empty()) return true;
+  const Index step = in.strides[innermost(out)];
+  return out.shape[innermost(out)] == 1 || (-1 <= step && step <= 1);
+}
+
+SoftmaxPlan::SoftmaxPlan(stave::OpId op, int axis, const View& in, const View& out)
+    : rows_(rows_of(static_cast<std::size_t>(axis), in, out)) {
+  const auto along = static_cast<std::size_t>(axis);
+  args_.in = in.data;
+  args_.out = out.data;
+  args_.row_count = rows_.elements();
+  args_.length = out.shape[along];
+  args_.in_step = in.strides[along];
+  args_.out_step = out.strides[along];
+  args_.logarithm = op == stave::OpId::log_softmax;
+  args_.columns = innermost(out) != along;
+  choose_lanes(softmax_tile_bytes / static_cast<Index>(stave::size_of(out.dtype)) / block_threads);
+  choose_parts();
+}
+
+void SoftmaxPlan::choose_lanes(Index items) {
+  const auto most_for = [&](unsigned neighbours) {
+    return args_.columns ? block_bits - bits_for(args_.row_count, neighbours) : block_bits;
+  };
+  const auto fits = [&](unsigned lane_bits) { return args_.length <= items << lane_bits; };
+  // Columns that fit only a sector wide are still read once.
+  const bool narrow = !fits(most_for(line_bits)) && fits(most_for(sector_bits));
+  const unsigned most = most_for(narrow ? sector_bits : line_bits);
+  const unsigned least = args_.columns ? 0 : bits_for(args_.length, sector_bits);
+  args_.lane_bits = least;
+  while (args_.lane_bits < most && args_.lanes() < args_.length &&
+         (args_.length > most_serial * args_.lanes() || args_.row_count * args_.lanes() < enough_threads))
+    ++args_.lane_bits;
+  args_.resident = fits(args_.lane_bits);
+}
+
+void SoftmaxPlan::choose_parts() {
+  const Index lanes = args_.lanes();
+  args_.tiles = quotient_up(args_.row_count, block_threads / lanes);
+  Index parts = 1;
+  if (!args_.resident && args_.tiles > 0)
+    parts = std::min(
+        {quotient_up(enough_tasks, args_.tiles), args_.length / (least_part_serial * lanes), most_merged * lanes});
+  parts = std::max<Index>(1, parts);
+  args_.per_part = quotient_up(args_.length, parts);
+  args_.parts = quotient_up(args_.length, args_.per_part);
+}
+
+SoftmaxArgs SoftmaxPlan::on_host() const {
+  SoftmaxArgs args = args_;
+  args.rows = rows_.on_host();
+  return args;
+}
+
+SoftmaxArgs SoftmaxPlan::on_device(const Launch& launch) const {
+  SoftmaxArgs args = args_;
+  args.rows = rows_.on_device(launch);
+  return args;
+}
+
+}  // namespace stave_cuda

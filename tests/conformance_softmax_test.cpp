@@ -1,0 +1,194 @@
+// softmax and log_softmax, on every backend.
+#include "conformance.h"
+
+namespace {
+
+using namespace conformance;
+
+STAVE_ON_BACKENDS(Softmax);
+
+constexpr Real inf = std::numeric_limits<Real>::infinity();
+
+/// Of one row, by the definition, in a wider type.
+template <class T>
+using Wider = std::conditional_t<std::is_same_v<T, float>, double, Real>;
+template <class W>
+std::vector<W> expected(const std::vector<W>& x, bool logarithm) {
+  W max = -std::numeric_limits<W>::infinity(), sum = 0;
+  for (W v : x) max = std::max(max, v);
+  for (W v : x) sum += std::exp(v - max);
+  std::vector<W> y;
+  for (W v : x) y.push_back(logarithm ? v - max - std::log(sum) : std::exp(v - max) / sum);
+  return y;
+}
+
+/// What is rounded: x - max, which makes its exponential wrong by |x - max| / 2 ulp, the exponential, the result. The weights of
+/// the others, of which the logarithm of the largest consists, are as wrong. A sum is off by an ulp of double.
+template <class T>
+void expect_close(T got, Wider<T> exact, bool logarithm) {
+  if (std::isnan(exact)) {
+    ASSERT_TRUE(std::isnan(got)) << got;
+  } else if (std::isinf(exact)) {
+    ASSERT_EQ(got, static_cast<T>(exact));
+  } else {
+    const Wider<T> ulp = std::numeric_limits<T>::epsilon(), doubles = std::numeric_limits<double>::epsilon();
+    const Wider<T> least = std::numeric_limits<T>::denorm_min(), size = std::abs(exact) + least;
+    const Wider<T> tolerance = (4 + std::abs(std::log(size)) / 2) * ulp * size + (logarithm ? 2 * doubles : least);
+    ASSERT_LE(std::abs(static_cast<Wider<T>>(got) - exact), tolerance) << got << " for " << exact;
+  }
+}
+
+template <class T>
+void check(Array<T>& x, int axis) {
+  const auto along = static_cast<std::size_t>(axis);
+  Index inner = 1;
+  for (std::size_t d = along + 1; d < x.shape.size(); ++d) inner *= x.shape[d];
+  const Index n = x.shape[along];
+  const std::vector<T> values = x.values();
+  const AxisAttributes attributes(axis);
+  for (bool logarithm : {false, true}) {
+    const std::vector<T> got = run<T>(logarithm ? OpId::log_softmax : OpId::softmax, &attributes, {x.view()}, x.shape);
+    for (Index row = 0; row < x.shape.elements() / n; ++row) {
+      const auto place = [&](Index i) { return static_cast<std::size_t>((row / inner * n + i) * inner + row % inner); };
+      std::vector<Wider<T>> elements;
+      for (Index i = 0; i < n; ++i) elements.push_back(static_cast<Wider<T>>(values[place(i)]));
+      const std::vector<Wider<T>> exact = expected(elements, logarithm);
+      for (Index i = 0; i < n; ++i) {
+        expect_close(got[place(i)], exact[static_cast<std::size_t>(i)], logarithm);
+        if (testing::Test::HasFatalFailure())
+          FAIL() << x.shape.str() << " strides " << x.strides.str() << " axis " << axis << " row " << row << " element "
+                 << i << (logarithm ? " log" : "");
+      }
+    }
+  }
+}
+
+template <class T>
+void check_every_axis(const Shape& shape, Lay lay) {
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    Array<T> x = random_array<T>(shape, lay);
+    check(x, axis);
+    if (testing::Test::HasFatalFailure()) FAIL() << "layout " << static_cast<int>(lay);
+  }
+}
+
+TEST_P(Softmax, AlongEveryAxis) {
+  for (const Shape& shape : {Shape{3, 5, 4, 7}, Shape{17, 1, 33, 3}, Shape{2, 20, 3, 70}, Shape{600, 3}, Shape{3, 600},
+                             Shape{300, 16}, Shape{300, 17}, Shape{40, 130}, Shape{5, 1000, 9}, Shape{1}})
+    for (Lay lay : lays) {
+      check_every_axis<float>(shape, lay);
+      check_every_axis<double>(shape, lay);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST_P(Softmax, OfLargeArrays) {  // rows in parts, columns in tiles, and rows that are transposed on the way
+  for (const Shape& shape : {Shape{150001}, Shape{3, 70001}, Shape{70001, 3}, Shape{5001, 40}, Shape{40, 5001}})
+    for (Lay lay : {Lay::contiguous, Lay::permuted}) {
+      check_every_axis<float>(shape, lay);
+      check_every_axis<double>(shape, lay);
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// Rows of n elements in which `special` stands at `at`, along each axis of a matrix; a row of it, and plain ones beside it.
+template <class T>
+void check_row(Index n, const std::function<Real(Index)>& value) {
+  for (int axis : {0, 1}) {
+    const Index rows = n > 10000 ? 2 : 20;
+    const Shape shape = axis == 0 ? Shape{n, rows} : Shape{rows, n};
+    Array<T> x = make<T>(shape, Lay::contiguous, [&](Index i) {
+      const Index row = axis == 0 ? i % rows : i / n, at = axis == 0 ? i / rows : i % n;
+      return row == 1 ? static_cast<T>(value(at)) : random_value<T>();
+    });
+    check(x, axis);
+  }
+}
+
+// -inf is a weight of 0; where there is nothing else, and where anything is +inf or NaN, the row is NaN, and no other is. As
+// PyTorch and JAX.
+TEST_P(Softmax, OfInfinitiesAndNan) {
+  for (Index n : {1, 3, 40, 700, 70000}) {
+    const std::vector<std::function<Real(Index)>> rows = {
+        [](Index) { return -inf; },
+        [=](Index i) { return i == n - 1 ? 2 : -inf; },
+        [=](Index i) { return i == 0 ? -3 : -inf; },
+        [=](Index i) { return i < n / 2 ? -inf : 1; },
+        [=](Index i) { return i == n / 2 ? inf : 1; },
+        [=](Index i) { return i == 0 ? std::numeric_limits<Real>::quiet_NaN() : -inf; },
+        [=](Index i) { return i == n - 1 ? std::numeric_limits<Real>::quiet_NaN() : 1; },
+        [](Index) { return std::numeric_limits<Real>::quiet_NaN(); },
+        [](Index i) { return i % 2 ? inf : -inf; }};
+    for (const auto& row : rows) {
+      check_row<float>(n, row);
+      check_row<double>(n, row);
+      if (HasFatalFailure()) FAIL() << "rows of " << n << ", " << &row - rows.data();
+    }
+  }
+}
+
+TEST_P(Softmax, NeitherOverflowsNorUnderflows) {
+  for (Index n : {4, 50, 3000, 70000})
+    for (double size : {80., 100., 1000., 1e30}) {
+      check_row<float>(n, [=](Index i) { return static_cast<float>(i % 2 ? size : -size); });
+      check_row<double>(n, [=](Index i) { return i % 2 ? size : -size; });
+      check_row<float>(
+          n, [=](Index i) { return static_cast<float>(-size * static_cast<double>(i) / static_cast<double>(n)); });
+      if (HasFatalFailure()) FAIL() << n << " elements of " << size;
+    }
+}
+
+// A running float stops at 2^24, and a running double loses a digit or two.
+TEST_P(Softmax, SumsAreAccurate) {
+  const AxisAttributes first(0), last(1);
+  const Index n = Index{3} << 23;
+  const std::vector<float> zeros(static_cast<std::size_t>(n));
+  Array<float> row = of<float>(Shape{1, n}, zeros);
+  for (float y : run<float>(OpId::softmax, &last, {row.view()}, row.shape)) ASSERT_EQ(y, 1 / static_cast<float>(n));
+  const Shape columns{n / 16, 16};
+  Array<float> column = of<float>(columns, zeros);
+  for (float y : run<float>(OpId::softmax, &first, {column.view()}, columns))
+    ASSERT_EQ(y, 1 / static_cast<float>(columns[0]));
+
+  for (const Shape& shape : {Shape{1, 1 << 20}, Shape{1 << 20, 1}, Shape{1 << 16, 16}}) {
+    const int axis = shape[0] == 1;
+    Array<double> x = make<double>(shape, Lay::contiguous, [&](Index i) { return i < shape[1 - axis] ? 0. : -1; });
+    if (axis == 1) x = make<double>(shape, Lay::contiguous, [](Index i) { return i == 0 ? 0. : -1; });
+    const Real exact = 1 / (1 + static_cast<Real>(shape[static_cast<std::size_t>(axis)] - 1) * std::exp(Real(-1)));
+    const AxisAttributes& along = axis == 1 ? last : first;
+    ASSERT_NEAR(run<double>(OpId::softmax, &along, {x.view()}, shape)[0], exact, 4e-16L * exact) << shape.str();
+  }
+}
+
+// A sum that is rounded to a float is wrong in all elements of a row alike. Only without a fused multiply-add it is.
+TEST_P(Softmax, WeightsAddUpToOne) {
+  const bool rounds = !on_cuda() && stave_cpu::kernels().isa == std::string("baseline");
+  for (const Shape& shape : {Shape{20, 4000}, Shape{4000, 20}, Shape{3, 70000}}) {
+    const int axis = shape[0] < shape[1];
+    std::uniform_real_distribution<float> values(0, 1);
+    Array<float> x = make<float>(shape, Lay::contiguous, [&](Index) { return values(rng()); });
+    const AxisAttributes attributes(axis);
+    const std::vector<float> y = run<float>(OpId::softmax, &attributes, {x.view()}, shape);
+    std::vector<double> sums(static_cast<std::size_t>(shape[static_cast<std::size_t>(1 - axis)]));
+    for (Index i = 0; i < shape.elements(); ++i)
+      sums[static_cast<std::size_t>(axis == 1 ? i / shape[1] : i % shape[1])] += y[static_cast<std::size_t>(i)];
+    for (double sum : sums) EXPECT_NEAR(sum, 1, rounds ? 6.5e-8 : 4e-9) << shape.str();
+  }
+}
+
+// Where all the weight is on one element its logarithm is -log(1 + rest), which a float cannot be told from the sum.
+TEST_P(Softmax, LogarithmsOfAlmostAllTheWeight) {
+  Array<float> x = of<float>(Shape{2}, {0, 20});
+  const AxisAttributes axis(0);
+  const std::vector<float> y = run<float>(OpId::log_softmax, &axis, {x.view()}, x.shape);
+  EXPECT_NEAR(y[1], -2.0611536900435727e-09, 1e-15);  // PyTorch, float64
+  EXPECT_NEAR(y[0], -20.000000002061153, 2e-6);
+}
+
+TEST_P(Softmax, OfNothing) {
+  Array<float> x = make<float>(Shape{0, 3}, Lay::contiguous, [](Index) { return 0.f; });
+  const AxisAttributes axis(1);
+  EXPECT_TRUE(run<float>(OpId::softmax, &axis, {x.view()}, x.shape).empty());
+}
+
+}  // namespace

@@ -1,0 +1,337 @@
+// Softmax: plans, and the body of the kernel executed on the host, against the definition in long double, and the CPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include <stave/backends/cuda/kernels/softmax_kernels.h>
+#include <stave/backends/cuda/softmax.h>
+#include <stave/core/error.h>
+#include <stave/backends/cuda/kernels/softmax.cuh>
+#include "strided.h"
+
+namespace stave_cuda {
+namespace {
+
+using namespace stave_test;
+using stave::OpId;
+
+/// As many blocks as a machine runs at once, and in which order its threads come.
+struct Machine {
+  int multiprocessors;
+  bool backwards;
+};
+constexpr Machine large{132, false}, small{1, true};
+
+// ---- on the host -------------------------------------------------------------------------------------------
+
+template <class T>
+void softmax_on_host(const SoftmaxPlan& plan, Machine machine) {
+  SoftmaxArgs args = plan.on_host();
+  std::vector<SoftmaxTotal<T>> partials(static_cast<std::size_t>(plan.partials()));
+  args.partials = partials.data();
+  const auto shared = std::make_unique<SoftmaxShared<T>>();
+  const auto run = [&](SoftmaxStage stage) {
+    run_on_host(
+        grid_size(args.tasks(), machine.multiprocessors),
+        [&](const HostBlock& block) { softmax_body<T>(block, args, stage, *shared); }, machine.backwards);
+  };
+  if (partials.empty()) return run(SoftmaxStage::whole);
+  run(SoftmaxStage::partials);
+  run(SoftmaxStage::finish);
+}
+
+Array computed(OpId op, int axis, Array& x, Machine machine = large) {
+  Array out = contiguous(x.shape, x.dtype);
+  const SoftmaxPlan plan(op, axis, x.view(), out.view());
+  if (plan.args().row_count == 0) return out;
+  if (x.dtype == Dtype::float32) softmax_on_host<float>(plan, machine);
+  else softmax_on_host<double>(plan, machine);
+  return out;
+}
+
+// ---- the definition ----------------------------------------------------------------------------------------
+
+/// What is rounded: x - max, which makes its exponential wrong by |x - max| / 2 ulp, the exponential (2 ulp by CUDA), the result.
+template <class T>
+void expect_one(T got, long double exact, bool logarithm) {
+  if (std::isnan(exact)) {
+    EXPECT_TRUE(std::isnan(got)) << got;
+    return;
+  }
+  if (std::isinf(exact)) {
+    EXPECT_EQ(got, static_cast<T>(exact));
+    return;
+  }
+  const long double ulp = std::numeric_limits<T>::epsilon(), least = std::numeric_limits<T>::denorm_min(),
+                    size = std::abs(exact) + least;
+  const long double doubles = std::numeric_limits<double>::epsilon();
+  EXPECT_LE(std::abs(static_cast<long double>(got) - exact),
+            (5 + std::abs(std::log(size)) / 2) * ulp * size + (logarithm ? 2 * doubles : least))
+      << got << " for " << exact;
+}
+
+template <class T>
+void expect_softmax(OpId op, int axis, Array& x, Array& out) {
+  const auto along = static_cast<std::size_t>(axis);
+  const Index n = x.shape[along];
+  const bool logarithm = op == OpId::log_softmax;
+  Shape others = x.shape;
+  others[along] = 1;
+  for_positions(others, [&](Shape position) {
+    if (testing::Test::HasFailure()) return;
+    long double max = -HUGE_VALL, sum = 0;
+    const auto element = [&](Index i) {
+      position[along] = i;
+      return static_cast<long double>(x.at<T>(offset_of(position, x.strides)));
+    };
+    for (Index i = 0; i < n; ++i) max = std::max(max, element(i));
+    for (Index i = 0; i < n; ++i) sum += std::exp(element(i) - max);
+    for (Index i = 0; i < n && !testing::Test::HasFailure(); ++i) {
+      const long double shifted = element(i) - max;
+      expect_one(out.at<T>(offset_of(position, out.strides)),
+                 logarithm ? shifted - std::log(sum) : std::exp(shifted) / sum, logarithm);
+    }
+  });
+}
+
+void expect_softmax(OpId op, int axis, Array& x) {
+  SCOPED_TRACE(testing::Message() << (op == OpId::softmax ? "softmax " : "log_softmax ") << stave::name_of(x.dtype)
+                                  << " " << x.shape.str() << " strides " << x.strides.str() << " axis " << axis);
+  Array out = computed(op, axis, x);
+  if (x.dtype == Dtype::float32) expect_softmax<float>(op, axis, x, out);
+  else expect_softmax<double>(op, axis, x, out);
+  EXPECT_EQ(computed(op, axis, x, small).memory, out.memory) << "depends on the machine";
+}
+
+constexpr OpId ops[] = {OpId::softmax, OpId::log_softmax};
+constexpr Dtype floats[] = {Dtype::float32, Dtype::float64};
+
+TEST(Softmax, any_axis_and_layout) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 300; ++i) {
+    Array x = any_layout(any_shape(random), floats[i % 2], random);
+    if (x.shape.empty()) continue;
+    const auto axis = static_cast<int>(random() % x.shape.size());
+    if (x.shape[static_cast<std::size_t>(axis)] == 0) continue;
+    fill(x, random, i % 3 == 0);
+    for (OpId op : ops) expect_softmax(op, axis, x);
+    if (HasFailure()) return;
+  }
+}
+
+// Rows that a tile keeps, those that it does not, and those in parts; and columns likewise.
+TEST(Softmax, long_rows_and_columns) {
+  std::mt19937 random(2);
+  for (Dtype dtype : floats)
+    for (const Shape& shape : {Shape{3, 4096}, Shape{3, 8192}, Shape{2, 8193}, Shape{1, 150001}, Shape{4096, 3},
+                               Shape{1000, 40}, Shape{1025, 40}, Shape{70001, 2}, Shape{300, 7, 33}})
+      for (int axis : {0, 1}) {
+        Array x = contiguous(shape, dtype);
+        fill(x, random);
+        expect_softmax(OpId::softmax, axis, x);
+        expect_softmax(OpId::log_softmax, axis, x);
+        if (HasFailure()) return;
+      }
+}
+
+// Where the first part of a row has nothing but -inf, where all have, and where one element decides.
+TEST(Softmax, infinities_in_parts) {
+  for (Dtype dtype : floats)
+    for (const Shape& shape : {Shape{1, 40}, Shape{1, 100000}, Shape{100000, 1}, Shape{30000, 2}})
+      for (int kind = 0; kind < 5; ++kind) {
+        const int axis = shape[0] == 1;
+        const Index n = shape[static_cast<std::size_t>(axis)];
+        Array x = contiguous(shape, dtype);
+        for (Index i = 0; i < shape.elements(); ++i) {
+          const Index at = i / (shape.elements() / n);
+          const double value = kind == 0   ? -HUGE_VAL
+                               : kind == 1 ? (at < n / 2 ? -HUGE_VAL : 1)
+                               : kind == 2 ? (at == n - 1 ? HUGE_VAL : 1)
+                               : kind == 3 ? (at == n / 2 ? std::nan("") : -HUGE_VAL)
+                                           : (at == n / 3 ? 200 : -200);
+          if (dtype == Dtype::float32) x.at<float>(i) = static_cast<float>(value);
+          else x.at<double>(i) = value;
+        }
+        for (OpId op : ops) expect_softmax(op, axis, x);
+        if (HasFailure()) return;
+      }
+}
+
+TEST(Softmax, in_place) {
+  std::mt19937 random(3);
+  for (const Shape& shape : {Shape{20, 300}, Shape{2, 20000}, Shape{1, 150000}, Shape{500, 50}, Shape{3000, 50}})
+    for (int axis : {0, 1})
+      for (OpId op : ops) {
+        Array x = contiguous(shape, Dtype::float32);
+        fill(x, random);
+        Array expected = computed(op, axis, x);
+        const SoftmaxPlan plan(op, axis, x.view(), x.view());
+        softmax_on_host<float>(plan, large);
+        EXPECT_EQ(x.memory, expected.memory) << shape.str() << " axis " << axis;
+      }
+}
+
+TEST(Softmax, sums_are_wider_than_elements) {
+  Array x = contiguous({1, Index{3} << 23}, Dtype::float32);
+  for (Index i = 0; i < x.shape[1]; ++i) x.at<float>(i) = 0;
+  Array y = computed(OpId::softmax, 1, x);
+  EXPECT_EQ(y.at<float>(0), 1 / (3 * 0x1p23f));
+  EXPECT_EQ(y.at<float>(x.shape[1] - 1), 1 / (3 * 0x1p23f));
+}
+
+// The inverse of a sum, were it rounded to a float, would be wrong in all elements of a row alike.
+TEST(Softmax, weights_add_up_to_one) {
+  std::mt19937 random(6);
+  for (Index n : {4000, 20000}) {
+    Array x = contiguous({20, n}, Dtype::float32);
+    std::uniform_real_distribution<float> values(0, 1);
+    for (Index i = 0; i < x.shape.elements(); ++i) x.at<float>(i) = values(random);
+    Array y = computed(OpId::softmax, 1, x);
+    for (Index row = 0; row < 20; ++row) {
+      double sum = 0;
+      for (Index i = 0; i < n; ++i) sum += y.at<float>(row * n + i);
+      EXPECT_NEAR(sum, 1, 4e-9);
+    }
+  }
+}
+
+TEST(Softmax, agrees_with_the_cpu) {
+  std::mt19937 random(4);
+  for (int i = 0; i < 100; ++i) {
+    Array x = any_layout(any_shape(random), floats[i % 2], random);
+    if (x.shape.elements() == 0 || x.shape.empty()) continue;
+    const auto axis = static_cast<int>(random() % x.shape.size());
+    fill(x, random, true);
+    for (OpId op : ops) {
+      Array out = computed(op, axis, x), cpu = contiguous(x.shape, x.dtype);
+      const View in = x.view(), to = cpu.view();
+      const auto attributes = stave::make_intrusive<stave::AxisAttributes>(axis);
+      stave::cpu_backend().run(op, attributes.get(), {&in, 1}, {&to, 1});
+      stave::visit_dtype(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        if constexpr (std::is_floating_point_v<T>)
+          for (Index k = 0; k < x.shape.elements(); ++k) {
+            const T a = out.at<T>(k), b = cpu.at<T>(k);
+            const T tolerance = 20 * std::numeric_limits<T>::epsilon() * (1 + std::abs(b));
+            ASSERT_TRUE(a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= tolerance)
+                << a << " and " << b << " of " << x.shape.str() << " axis " << axis;
+          }
+      });
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// ---- dispatch ----------------------------------------------------------------------------------------------
+
+class NoScratch : public Scratch {
+ public:
+  void* allocate(std::size_t) override { throw std::bad_alloc(); }
+};
+
+TEST(SoftmaxDispatch, floats_and_nothing_else) {
+  for (int d = 0; d < stave::dtype_count; ++d)
+    EXPECT_EQ(softmax_of(static_cast<Dtype>(d)) != nullptr, stave::is_float(static_cast<Dtype>(d))) << d;
+  NoScratch scratch;
+  Array x = contiguous({3}, Dtype::int32);
+  try {
+    run_softmax({nullptr, 132, scratch, nullptr, 1}, OpId::log_softmax, 0, x.view(), x.view());
+    FAIL();
+  } catch (const stave::Error& error) {
+    EXPECT_STREQ(error.what(), "cuda: no kernel of log_softmax for int32; convert with astype");
+  }
+}
+
+// ---- plans -------------------------------------------------------------------------------------------------
+
+alignas(256) char memory[256];  // never read
+View view_of(const Shape& shape, const Strides& strides, Dtype dtype = Dtype::float32) {
+  return {memory, dtype, shape, strides};
+}
+SoftmaxArgs plan_of(const Shape& shape, int axis, Dtype dtype = Dtype::float32) {
+  const Strides strides = stave::contiguous_strides(shape);
+  const View view = view_of(shape, strides, dtype);
+  return SoftmaxPlan(OpId::softmax, axis, view, view).args();
+}
+
+TEST(SoftmaxPlans, a_row_of_8192_floats_is_read_once_by_a_block) {
+  const SoftmaxArgs args = plan_of({8192, 8192}, 1);
+  EXPECT_TRUE(args.resident);
+  EXPECT_FALSE(args.columns);
+  EXPECT_EQ(args.lanes(), block_threads);
+  EXPECT_EQ(args.tiles, 8192);
+  EXPECT_EQ(args.parts, 1);
+  EXPECT_TRUE(plan_of({8192, 4096}, 1, Dtype::float64).resident);
+  EXPECT_FALSE(plan_of({8192, 8193}, 1).resident);
+  EXPECT_EQ(plan_of({8192, 8193}, 1).parts, 1);
+}
+
+TEST(SoftmaxPlans, short_rows_share_a_block) {
+  EXPECT_EQ(plan_of({1 << 20, 10}, 1).lanes(), 8);
+  EXPECT_EQ(plan_of({1 << 20, 3}, 1).lanes(), 4);
+  EXPECT_EQ(plan_of({4096, 1024}, 1).lanes(), 64);
+  EXPECT_EQ(plan_of({4096, 1024}, 1).tiles, 1024);
+}
+
+TEST(SoftmaxPlans, columns_are_read_line_by_line) {
+  const SoftmaxArgs args = plan_of({64, 200, 512}, 1);
+  EXPECT_TRUE(args.columns);
+  EXPECT_TRUE(args.resident);
+  EXPECT_LE(args.lanes(), 8);  // of 32 columns at least
+  const SoftmaxArgs narrow = plan_of({64, 1000, 512}, 1);
+  EXPECT_TRUE(narrow.resident);
+  EXPECT_EQ(narrow.lanes(), 32);  // of 8 columns, a sector of each row
+  const SoftmaxArgs tall = plan_of({8192, 8192}, 0);
+  EXPECT_FALSE(tall.resident);
+  EXPECT_EQ(tall.lanes(), 8);
+}
+
+TEST(SoftmaxPlans, few_long_rows_are_split) {
+  const SoftmaxArgs one = plan_of({1 << 26}, 0);
+  EXPECT_FALSE(one.resident);
+  EXPECT_GT(one.parts, 1000);
+  EXPECT_LE(one.parts, 4096);
+  EXPECT_EQ(plan_of({100, 8000}, 1).parts, 1);
+  std::mt19937 random(5);
+  for (int i = 0; i < 300; ++i) {
+    Shape shape;
+    for (unsigned k = random() % 3 + 1; k > 0; --k)
+      shape.push_back(std::max<Index>(1, (Index{1} << (random() % 20)) - static_cast<Index>(random() % 3)));
+    const SoftmaxArgs args = plan_of(shape, static_cast<int>(random() % shape.size()), floats[i % 2]);
+    EXPECT_GE(args.parts * args.per_part, args.length) << shape.str();
+    EXPECT_LT((args.parts - 1) * args.per_part, args.length) << shape.str();
+    EXPECT_GE(args.tiles * (block_threads >> args.lane_bits), args.row_count) << shape.str();
+    EXPECT_TRUE(!args.resident || args.parts == 1) << shape.str();
+    EXPECT_LE(args.parts, 16 * args.lanes()) << shape.str();
+  }
+}
+
+TEST(SoftmaxPlans, more_elements_than_31_bits_count) {
+  const Index n = (Index{1} << 32) + 3;
+  const SoftmaxArgs row = plan_of({n}, 0);
+  EXPECT_GE(row.parts * row.per_part, n);
+  const Shape shape{n, 3};
+  const Strides strides = stave::contiguous_strides(shape);
+  const SoftmaxPlan rows(OpId::softmax, 1, view_of(shape, strides), view_of(shape, strides));
+  EXPECT_EQ(rows.on_host().rows(static_cast<std::uint64_t>(n - 1))[1], 3 * (n - 1));
+}
+
+TEST(SoftmaxPlans, what_is_not_read_in_lines_is_laid_out_first) {
+  const Shape shape{100, 200};
+  const Strides dense = stave::contiguous_strides(shape);
+  const View out = view_of(shape, dense);
+  const auto reads = [&](const Strides& strides) { return reads_lines(view_of(shape, strides), out); };
+  EXPECT_TRUE(reads(dense));
+  EXPECT_TRUE(reads({400, -1}));
+  EXPECT_TRUE(reads({1, 0}));
+  EXPECT_FALSE(reads({1, 100}));
+  EXPECT_FALSE(reads({400, 2}));
+  const Shape column{200, 1};
+  const Strides apart{7, 1}, next{1, 1};
+  EXPECT_FALSE(reads_lines(view_of(column, apart), view_of(column, next)));
+  EXPECT_TRUE(reads_lines(view_of(column, next), view_of(column, next)));
+}
+
+}  // namespace
+}  // namespace stave_cuda
