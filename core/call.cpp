@@ -1,4 +1,6 @@
 // Performing operations: the way from a call through the handlers to a backend.
+#include <utility>
+
 #include <stave/core/carried.h>
 #include <stave/core/fail.h>
 #include <stave/core/note.h>
@@ -131,17 +133,18 @@ Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<co
 }
 
 // The same; the caller owns all inputs but those of the mask `lent`.
-Tensor run_elementwise(const Op& op, Dtype dtype, std::span<Tensor> inputs, unsigned lent = 0) {
-  View views[3];
-  Tensor* owned[3];
+template <std::size_t... i>
+Tensor run_elementwise(const Op& op, Dtype dtype, Tensor* inputs, unsigned lent, std::index_sequence<i...>) {
   const Node& like = inputs[0].node();
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Node& node = inputs[i].node();
-    check_input(op, node, like.device);
-    views[i] = node.view();
-    owned[i] = lent >> i & 1 ? nullptr : &inputs[i];
-  }
-  return run_elementwise(op, dtype, like, {views, inputs.size()}, owned);
+  (check_input(op, inputs[i].node(), like.device), ...);
+  const View views[] = {inputs[i].node().view()...};
+  Tensor* const owned[] = {(lent >> i & 1 ? nullptr : &inputs[i])...};
+  return run_elementwise(op, dtype, like, views, owned);
+}
+Tensor run_elementwise(const Op& op, Dtype dtype, std::span<Tensor> inputs, unsigned lent = 0) {
+  if (inputs.size() == 1) return run_elementwise(op, dtype, inputs.data(), lent, std::make_index_sequence<1>());
+  if (inputs.size() == 2) return run_elementwise(op, dtype, inputs.data(), lent, std::make_index_sequence<2>());
+  return run_elementwise(op, dtype, inputs.data(), lent, std::make_index_sequence<3>());
 }
 
 }  // namespace
