@@ -80,12 +80,20 @@ void Computation::give_to_controller() {
   } end{*this, handling_ = &at_work};
   try {
     pending_->hand_over(*this);
-  } catch (const Cancelled&) {
-    if (!cancelled_ || !ended_) throw;  // else this computation was dropped, through one nested in its operation
+  } catch (const Cancelled& dropped) {
+    // That of a computation around this one goes on. Else this one may have been dropped, through one nested in its operation.
+    if (!dropped.in_progress && cancelled_ && ended_) return;
+    cancel_answered();
+    throw;
   } catch (...) {
-    if (std::exchange(continues_, false)) cancel_quietly();  // after its answer was given: nobody else will
+    cancel_answered();
     throw;
   }
+}
+
+// What its controller threw after it had given the answer: nobody else will cancel it.
+void Computation::cancel_answered() noexcept {
+  if (std::exchange(continues_, false)) cancel_quietly();
 }
 
 void Computation::check_controller() const {

@@ -38,7 +38,9 @@
 namespace stave {
 
 /// Thrown through a computation that was dropped. No std::exception: nobody should catch it but to let it go on.
-struct Cancelled {};
+struct Cancelled {
+  bool in_progress = false;  // an effect throws it, and all of the computation around is to unwind
+};
 
 /// While it stands, cancelling waits: effects are answered below the one who drops.
 class Uncancellable {
@@ -132,6 +134,7 @@ class Computation : public ThreadCounted {
   };
   void enter() noexcept;
   void give_to_controller();
+  void cancel_answered() noexcept;
   [[noreturn]] void throw_not_in_handle(const void* ticket);
   bool may_throw() const noexcept;
 
@@ -284,7 +287,7 @@ class Suspending : public Handling<E> {
   typename E::Result handle(E& effect) override {
     SuspensionOf<E> suspension(effect, controller_);
     const Computation::Outcome outcome = computation_.suspend(suspension);
-    if (outcome == Computation::Outcome::cancelled) throw Cancelled();
+    if (outcome == Computation::Outcome::cancelled) throw Cancelled{.in_progress = true};
     if (outcome == Computation::Outcome::below) return perform(std::move(effect));
     if constexpr (!std::is_void_v<typename E::Result>) return std::move(*suspension.value);
   }

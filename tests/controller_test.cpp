@@ -153,6 +153,48 @@ TEST(Controller, DroppingUnwinds) {
   EXPECT_EQ(destroyed, 1);
 }
 
+// At each operation in turn, of which one is performed by the inner controller: its own computation ends as well, and so does the
+// body around both.
+TEST(Controller, AnOuterOneDropsAllOfItsBody) {
+  struct PassOn : Controller {
+    void handle(Call& call, Resumption<Call> rest) override { rest.resume_last(perform(std::move(call))); }
+  };
+  struct AnswerFirst : Controller {
+    void handle(Call& call, Resumption<Call> rest) override {
+      Outputs outputs = perform(call);
+      rest.resume_last(std::move(outputs));
+      perform(call);
+    }
+  };
+  struct DropAt : Controller {
+    int left;
+    explicit DropAt(int left) : left(left) {}
+    void handle(Call& call, Resumption<Call> rest) override {
+      if (left-- == 0) return rest.drop();
+      rest.resume_last(perform(std::move(call)));
+    }
+  };
+  const Tensor x = tensor({1., 2., 3.});
+  for (int at = 0; at < 3; ++at) {
+    int inner_ended = 0;
+    bool went_on = false;
+    const auto body = [&](auto inner) {
+      const auto result = with(inner, [&] {
+        const Witness end{inner_ended};
+        return sum(square(sin(x)));
+      });
+      went_on = true;
+      return result.value();
+    };
+    DropAt outer(at), other(2 * at + 1);
+    EXPECT_FALSE(with(outer, [&] { return body(std::make_shared<PassOn>()); })) << at;
+    EXPECT_TRUE(inner_ended == 1 && !went_on) << at;
+    inner_ended = 0;
+    EXPECT_FALSE(with(other, [&] { return body(std::make_shared<AnswerFirst>()); })) << at;
+    EXPECT_TRUE(inner_ended == 1 && !went_on) << at;
+  }
+}
+
 TEST(Controller, AnUnusedResumptionIsDropped) {
   struct Forgets : Controls<Ask> {
     void handle(Ask&, Resumption<Ask>) override {}

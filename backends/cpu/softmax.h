@@ -6,7 +6,7 @@
 
 namespace stave_cpu {
 
-/// softmax log_softmax: `out` of `in`'s shape, of which `axis` has at least one element.
+/// softmax log_softmax: `out` of `in`'s shape.
 void run_softmax(const Softmax& softmax, int axis, const stave::View& in, const stave::View& out);
 
 }  // namespace stave_cpu

@@ -14,11 +14,13 @@ void run_softmax(const Launch& launch, OpId op, int axis, const View& in, const 
   if (!launcher)
     stave_detail::fail<stave::DtypeError>("cuda: no kernel of {} for {}; convert with astype",
                                           stave::all_ops()[static_cast<std::size_t>(op)]->name, in.dtype);
+  for (const stave::Index length : out.shape)
+    if (length == 0) return;
   // What would not be read in lines is laid out in the result first, and computed there.
   const bool laid_out = !reads_lines(in, out);
   if (laid_out) run_copy(launch, in, out);
   const SoftmaxPlan plan(op, axis, laid_out ? out : in, out);
-  if (plan.args().row_count > 0) launcher(launch, plan);
+  launcher(launch, plan);
 }
 
 }  // namespace stave_cuda

@@ -1,7 +1,7 @@
 // Softmax and its logarithm, along one axis.
 //
 // Integers and bool are computed in float32. Sums are wider than the dtype, as those of `sum`. Elements that are -inf get weight
-// 0; where all are -inf, or any is +inf or NaN, nothing is defined, and the whole row is NaN. An axis without elements is an error.
+// 0; where all are -inf, or any is +inf or NaN, nothing is defined, and the whole row is NaN.
 #pragma once
 
 #include <stave/core/tensor.h>
