@@ -15,6 +15,11 @@ void throw_used_resumption() {
       "resume: this resumption was used or moved from; a computation goes on from one point only once");
 }
 
+void throw_no_exception() {
+  fail<TransformError>(
+      "resume_throwing: no exception is given; std::current_exception() has one inside of a catch block only");
+}
+
 Handling<Call>* passing_on() noexcept {
   struct PassOn final : Handling<Call> {
     Outputs handle(Call& call) override { return perform(std::move(call)); }
@@ -81,7 +86,9 @@ void Computation::give_to_controller() {
   try {
     pending_->hand_over(*this);
   } catch (const Cancelled&) {
-    if (!cancelled_ || !ended_) throw;  // else this computation was dropped, through one nested in its operation
+    // Else this computation was dropped, through one nested in its operation. Unless one around it was dropped as well: then
+    // the unwinding of `handle` did that, and is to go on.
+    if (!cancelled_ || !ended_ || is_cancelled_around()) throw;
   } catch (...) {
     if (std::exchange(continues_, false)) cancel_quietly();  // after its answer was given: nobody else will
     throw;
@@ -126,6 +133,15 @@ bool Computation::may_throw() const noexcept {
     frame = hidden ? hidden : frame->below;
   }
   return true;
+}
+
+bool Computation::is_cancelled_around() const noexcept {
+  for (const Frame* frame = frame_.below; frame; frame = frame->below)
+    if (frame->kind == Frame::Kind::computation) {
+      const Computation& around = static_cast<const ControllerFrame*>(frame)->computation;
+      if (around.cancelled_ && around.may_throw()) return true;
+    }
+  return false;
 }
 
 Suspension& Computation::pending(const void* ticket) {

@@ -134,6 +134,8 @@ class Computation : public ThreadCounted {
   void give_to_controller();
   [[noreturn]] void throw_not_in_handle(const void* ticket);
   bool may_throw() const noexcept;
+  // Whether one on whose stack this one runs was dropped, and unwinds.
+  bool is_cancelled_around() const noexcept;
 
   ControllerFrame frame_{*this};      // the lowest on its stack; what is below is the resumer's
   Frame* top_ = &frame_;              // while it stands still
@@ -148,6 +150,7 @@ class Computation : public ThreadCounted {
 using ComputationPtr = IntrusivePtr<Computation>;
 
 [[noreturn]] void throw_used_resumption();
+[[noreturn]] void throw_no_exception();
 
 template <class E>
 struct SuspensionOf;
@@ -199,6 +202,7 @@ class Resumption {
   /// The suspended `perform` throws.
   void resume_throwing(std::exception_ptr exception) {
     stave_detail::Suspension& suspension = pending();
+    if (!exception) stave_detail::throw_no_exception();
     computation_->answer_throwing(suspension, std::move(exception));
     use()->run();
   }
