@@ -340,6 +340,8 @@ TEST(Reductions, LogsumexpNeitherOverflowsNorTurnsInfinityIntoNan) {
   EXPECT_THAT(logsumexp(tensor({-inf, 0.})), IsNumber(0));
   EXPECT_THAT(logsumexp(tensor({inf, 0.})), IsNumber(inf));
   EXPECT_THAT(softmax(tensor({1000., 0., -1000.})), IsNear(tensor({1., 0., 0.})));
+  EXPECT_THAT(softmax(zeros({2, 0})), Equals(zeros({2, 0})));
+  EXPECT_THAT(log_softmax(zeros({0})), Equals(zeros({0})));
   EXPECT_THAT(log_softmax(tensor({1000., 0.})), IsNear(tensor({0., -1000.})));
   EXPECT_THAT(grad([](const Tensor& t) { return logsumexp(t); })(tensor({1000., 1000.})), IsNear(tensor({0.5, 0.5})));
 }

@@ -244,6 +244,7 @@ double count_over(const Tensor& x, const Axes& axes, const char* operation) {
 
 // The largest value along axes, as a constant: subtracted, it keeps exp from overflowing and leaves no derivative.
 Tensor finite_max(const Tensor& x, const Axes& axes) {
+  if (x.size() == 0) return constant(0, x.dtype(), {}, x.device());  // max has nothing to choose from
   const Tensor largest = stop_gradient(max(x, axes, keepdims));
   return where(isfinite(largest), largest, 0);
 }
@@ -304,12 +305,14 @@ Tensor argmin(const Tensor& x) { return reduce(op_argmin, x, all_axes, drop_dims
 Tensor argmin(const Tensor& x, Index axis, KeepDims keep) { return reduce(op_argmin, x, axis, keep); }
 
 Tensor softmax(const Tensor& x, Index axis) {
+  axis = normalize_axis(axis, x.rank(), "softmax");
   const Tensor values = floating(x);
   const Tensor weights = exp(values - finite_max(values, axis));
   return weights / sum(weights, axis, keepdims);
 }
 
 Tensor log_softmax(const Tensor& x, Index axis) {
+  axis = normalize_axis(axis, x.rank(), "log_softmax");
   const Tensor shifted = floating(x) - finite_max(floating(x), axis);
   return shifted - log(sum(exp(shifted), axis, keepdims));
 }
