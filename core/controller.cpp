@@ -15,6 +15,11 @@ void throw_used_resumption() {
       "resume: this resumption was used or moved from; a computation goes on from one point only once");
 }
 
+void throw_no_exception() {
+  fail<TransformError>(
+      "resume_throwing: no exception is given; std::current_exception() has one inside of a catch block only");
+}
+
 Handling<Call>* passing_on() noexcept {
   struct PassOn final : Handling<Call> {
     Outputs handle(Call& call) override { return perform(std::move(call)); }

@@ -151,6 +151,7 @@ class Computation : public ThreadCounted {
 using ComputationPtr = IntrusivePtr<Computation>;
 
 [[noreturn]] void throw_used_resumption();
+[[noreturn]] void throw_no_exception();
 
 template <class E>
 struct SuspensionOf;
@@ -202,6 +203,7 @@ class Resumption {
   /// The suspended `perform` throws.
   void resume_throwing(std::exception_ptr exception) {
     stave_detail::Suspension& suspension = pending();
+    if (!exception) stave_detail::throw_no_exception();
     computation_->answer_throwing(suspension, std::move(exception));
     use()->run();
   }

@@ -8,6 +8,8 @@ using stave_detail::fail;
 
 std::string Shape::str() const { return fmt::format("[{}]", fmt::join(begin(), end(), ",")); }
 
+void Shape::throw_too_large() const { fail<ShapeError>("shape {} has more elements than any memory holds", *this); }
+
 bool is_contiguous(const Shape& shape, const Strides& strides) {
   Index step = 1;
   for (std::size_t axis = shape.size(); axis-- > 0;) {

@@ -34,13 +34,23 @@ class Shape : public SmallVector<Index, 4> {
 
   int rank() const noexcept { return static_cast<int>(size()); }
   /// Number of elements of an array of this shape: the product of the lengths, 1 for rank 0.
-  Index elements() const noexcept {
+  /// Throws ShapeError for more than an address space holds.
+  Index elements() const {
+    constexpr Index most = (Index{1} << 60) - 1;  // so that their bytes have a number, too
     Index n = 1;
-    for (Index length : *this) n *= length;
+    bool too_many = false;
+    for (Index length : *this) {
+      if (length == 0) return 0;
+      too_many |= __builtin_mul_overflow(n, length, &n);
+    }
+    if (too_many || n > most) throw_too_large();
     return n;
   }
   /// "[2,3]"
   std::string str() const;
+
+ private:
+  [[noreturn]] void throw_too_large() const;
 };
 
 using Strides = Shape;

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <initializer_list>
 #include <iosfwd>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -96,8 +97,13 @@ class Scalar {
   template <class T>
   static std::int64_t to_integer(T value) {
     if constexpr (std::is_floating_point_v<T>) return 0;
-    else return static_cast<std::int64_t>(value);
+    else {
+      if constexpr (std::is_unsigned_v<T> && sizeof(T) >= 8)
+        if (value > static_cast<T>(std::numeric_limits<std::int64_t>::max())) throw_too_large(value);
+      return static_cast<std::int64_t>(value);
+    }
   }
+  [[noreturn]] static void throw_too_large(std::uint64_t value);
 };
 
 class Tensor {
@@ -193,6 +199,7 @@ class Tensor {
   };
   struct Subscript {
     template <std::integral I>
+      requires(!std::same_as<I, bool>)
     Subscript(I index) : value(static_cast<Index>(index)) {}
     Subscript(Slice slice) : value(slice) {}
     Subscript(Ellipsis ellipsis) : value(ellipsis) {}

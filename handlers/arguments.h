@@ -97,11 +97,25 @@ Outputs flat_outputs(const T& tree) {
 
 namespace stave_detail {
 
+// A function given by its name. No plain pointer: to that a generic lambda would convert, which instantiates its body for
+// tensors, whatever trees it is for.
+template <class Signature>
+class Named;
+template <class... A>
+class Named<Tensor(A...)> {
+ public:
+  Named(Tensor (*function)(A...)) noexcept : function_(function) {}
+  Tensor operator()(A... args) const { return function_(std::forward<A>(args)...); }
+
+ private:
+  Tensor (*function_)(A...);
+};
+
 // The types among which names of overloaded functions, as in grad(sum) or vmap(sin), choose.
-using Unary = Tensor (*)(Tensor);
-using UnaryRef = Tensor (*)(const Tensor&);
-using Binary = Tensor (*)(Operand, Operand);
-using BinaryRef = Tensor (*)(const Tensor&, const Tensor&);
+using Unary = Named<Tensor(Tensor)>;
+using UnaryRef = Named<Tensor(const Tensor&)>;
+using Binary = Named<Tensor(Operand, Operand)>;
+using BinaryRef = Named<Tensor(const Tensor&, const Tensor&)>;
 
 }  // namespace stave_detail
 

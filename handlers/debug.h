@@ -32,6 +32,7 @@
 #include <utility>
 
 #include <stave/core/op.h>
+#include <stave/handlers/arguments.h>
 
 namespace stave {
 
@@ -93,9 +94,11 @@ auto debug(F f, DebugOptions options = {}) {
   return Debugged<F>(std::move(f), options);
 }
 // For overloaded functions: debug(sin), debug(sum).
-inline auto debug(Tensor (*f)(Tensor), DebugOptions options = {}) { return Debugged<Tensor (*)(Tensor)>(f, options); }
-inline auto debug(Tensor (*f)(const Tensor&), DebugOptions options = {}) {
-  return Debugged<Tensor (*)(const Tensor&)>(f, options);
-}
+#define STAVE_NAMES(Name)                                              \
+  inline auto debug(stave_detail::Name f, DebugOptions options = {}) { \
+    return Debugged<stave_detail::Name>(f, options);                   \
+  }
+STAVE_OVERLOADED_NAMES(STAVE_NAMES)
+#undef STAVE_NAMES
 
 }  // namespace stave

@@ -100,6 +100,14 @@ TEST(Controller, ThrowsIntoTheComputation) {
   EXPECT_EQ(text, "no 3");
 }
 
+TEST(Controller, ThrowingNothingIsAnError) {
+  struct Refuses : Controls<Ask> {
+    void handle(Ask&, Resumption<Ask> rest) override { rest.resume_throwing(std::current_exception()); }
+  } refuses;
+  EXPECT_THAT([&] { with(refuses, [] { perform(Ask{3}); }); },
+              testing::ThrowsMessage<TransformError>(HasSubstr("resume_throwing: no exception is given")));
+}
+
 TEST(Controller, WhatLeavesTheBodyLeavesWith) {
   Double doubles;
   Frame* const top = stave_detail::current;
@@ -465,6 +473,38 @@ TEST(Controller, AnOuterOneSuspendsInnerComputationsWithIt) {
   std::exchange(outer->rest, {}).drop();  // both unwind
   EXPECT_EQ(destroyed, 2);
   EXPECT_EQ(sum, 40);
+}
+
+// What an inner controller performs in `handle` is dropped: that unwinds it, and must not stop there.
+TEST(Controller, ADropUnwindsAnInnerControllerAtWork) {
+  struct Drops : Controls<Tell> {
+    void handle(Tell&, Resumption<Tell> rest) override { rest.drop(); }
+  } outer;
+  struct Asked : Controls<Ask> {
+    bool drops_first = false;
+    void handle(Ask&, Resumption<Ask> rest) override {
+      if (drops_first) rest.drop();
+      perform(Tell{0});
+      rest.resume_last(1);
+    }
+  } inner;
+  for (const bool drops_first : {false, true}) {
+    inner.drops_first = drops_first;
+    int destroyed = 0;
+    bool went_on = false;
+    const std::optional<int> result = with(outer, [&] {
+      Witness around{destroyed};
+      const int answer = with(inner, [&] {
+                           Witness witness{destroyed};
+                           return perform(Ask{0});
+                         }).value();
+      went_on = true;
+      return answer;
+    });
+    EXPECT_FALSE(result);
+    EXPECT_FALSE(went_on);
+    EXPECT_EQ(destroyed, 2);
+  }
 }
 
 TEST(Controller, SuspendsInsideTheHandleOfALowerInterceptor) {

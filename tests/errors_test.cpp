@@ -91,6 +91,32 @@ TEST(Operations, NameDtypesThatDoNotFit) {
               HasSubstr("linspace: int64 is not a floating dtype"));
 }
 
+TEST(Operations, NameNumbersThatDoNotFit) {
+  const Tensor bytes = zeros({2}, uint8);
+  EXPECT_THAT(error<DtypeError>([&] { pad(bytes, {{1, 0}}, 300); }), HasSubstr("the number 300 does not fit uint8"));
+  EXPECT_THAT(error<DtypeError>([&] { pad(bytes, {{1, 0}}, -1); }), HasSubstr("the number -1 does not fit uint8"));
+  EXPECT_THAT(error<DtypeError>([] { arange(300, 303, 1, uint8); }), HasSubstr("the number 300 does not fit uint8"));
+  EXPECT_THAT(error<DtypeError>([] { arange(250, 258, 1, uint8); }), HasSubstr("the number 257 does not fit uint8"));
+  EXPECT_THAT(error<DtypeError>([] { arange(2, -2, -1, uint32); }), HasSubstr("the number -1 does not fit uint32"));
+  EXPECT_THAT(error<DtypeError>([] { tensor({18446744073709551615ul}); }),
+              HasSubstr("the number 18446744073709551615 does not fit int64"));
+  EXPECT_THAT(error<DtypeError>([] { Tensor(9223372036854775808ul); }), HasSubstr("9223372036854775808"));
+}
+
+TEST(Operations, NameShapesThatAreTooLarge) {
+  const Index large = Index{1} << 32;
+  EXPECT_EQ(error<ShapeError>([&] {
+              zeros({large, large});
+            }),
+            "shape [4294967296,4294967296] has more elements than any memory holds");
+  EXPECT_THAT(error<ShapeError>([] { zeros({Index{1} << 62}); }), HasSubstr("more elements than any memory holds"));
+  EXPECT_THAT(error<ShapeError>([&] {
+                broadcast_to(ones({}), {large, large});
+              }),
+              HasSubstr("more elements than any memory holds"));
+  EXPECT_EQ(zeros({large, large, 0}).size(), 0);
+}
+
 TEST(Operations, NameDevicesThatAreAbsent) {
   EXPECT_THAT(error<DeviceError>([] { zeros({2}, float32, cuda(200)); }), HasSubstr("cuda:200: "));
 }

@@ -362,6 +362,13 @@ TEST(Jacobian, OfConstantsAndOfNothing) {
   EXPECT_EQ(jacrev([](const Tensor& x) { return 2. * x; })(zeros({0})).shape(), Shape(0, 0));
 }
 
+TEST(Jacobian, OfIntegersIsAnError) {
+  const auto whole = [](const Tensor& x) { return astype(x, int32); };
+  const auto is = ThrowsMessage<DtypeError>(HasSubstr("the function returned int32, which has no derivative"));
+  EXPECT_THAT([&] { jacfwd(whole)(at); }, is);
+  EXPECT_THAT([&] { jacrev(whole)(at); }, is);
+}
+
 TEST(Jacobian, OfOverloadedNames) {
   EXPECT_THAT(jacfwd(sin)(number(0.)), IsNumber(1, 0));
   EXPECT_THAT(jacrev(sum)(at), IsNear(ones({3}, float64)));

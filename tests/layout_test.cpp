@@ -330,6 +330,13 @@ TEST(Pad, SurroundsAndCuts) {
             -std::numeric_limits<float>::infinity());
 }
 
+TEST(Pad, KeepsEveryDigitOfANumber) {
+  const std::int64_t number = (std::int64_t{1} << 53) + 1;  // no double
+  const Tensor x = tensor({std::int64_t{7}, number + 2});
+  EXPECT_THAT(pad(x, {{1, 1}}, number), Equals(tensor({number, std::int64_t{7}, number + 2, number})));
+  EXPECT_THAT(pad(x, {{-1, 1}}, number), Equals(tensor({number + 2, number})));
+}
+
 TEST(Pad, Errors) {
   const Tensor x = counting({2, 2});
   EXPECT_THAT(

@@ -287,6 +287,16 @@ TEST(Arange, AsNumpy) {
   EXPECT_EQ(arange(0, 1, 0.1, float64)(9).item<double>(), 9 * 0.1);
 }
 
+TEST(Arange, OfIntegersThatDoublesDoNotTellApart) {
+  const std::int64_t two53 = std::int64_t{1} << 53, most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(arange(two53 + 1, two53 + 4), Equals(tensor({two53 + 1, two53 + 2, two53 + 3})));
+  EXPECT_THAT(arange(0, two53 + 1, two53), Equals(tensor({std::int64_t{0}, two53})));
+  EXPECT_THAT(arange(most, most - 4, -2), Equals(tensor({most, most - 2})));
+  EXPECT_THAT(arange(-most - 1, most, most), Equals(tensor({-most - 1, std::int64_t{-1}, most - 1})));
+  EXPECT_EQ(arange(two53 + 1, two53).shape(), Shape(0));
+  EXPECT_THROW(arange(-most, most), ShapeError);
+}
+
 TEST(Linspace, HasBothEnds) {
   EXPECT_THAT(linspace(0, 1, 5), Equals(tensor({0., 0.25, 0.5, 0.75, 1.})));
   EXPECT_THAT(linspace(2, 1, 3, float64), Equals(tensor({2., 1.5, 1.}, float64)));

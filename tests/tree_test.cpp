@@ -325,6 +325,26 @@ TEST(TreeArguments, OfEveryKind) {
               ElementsAre(0, 0, 3, 0, 0, 0, 0, 0, 5, 0, 1));
 }
 
+TEST(TreeArguments, OfGenericLambdas) {
+  const Point point{tensor({1., 2.}), tensor({3., 4.})};
+  const auto product = [](const auto& p) { return p.x * p.y; };
+  const auto loss = [](const auto& p) { return sum(p.x * p.y); };
+  const auto scaled_loss = [](const auto& p, const auto& scale) { return sum(p.x * p.y) * scale; };
+  EXPECT_THAT(grad(loss)(point).x, Equals(point.y));
+  EXPECT_THAT(grad(scaled_loss)(point, tensor(2.)).x, Equals(2 * point.y));
+  EXPECT_THAT(value_and_grad(loss)(point).value, Equals(tensor(11.)));
+  EXPECT_THAT(std::get<0>(vjp(product, point).second(point.x)).x, Equals(point.x * point.y));
+  EXPECT_THAT(jvp(product, point, point).second, Equals(2 * point.x * point.y));
+  EXPECT_THAT(linearize(product, point).second(point), Equals(2 * point.x * point.y));
+  EXPECT_THAT(vmap(product)(point), Equals(point.x * point.y));
+  EXPECT_THAT(checkpoint(product)(point), Equals(point.x * point.y));
+  EXPECT_THAT(debug(product, {.print = false})(point), Equals(point.x * point.y));
+  auto operations = operations_of(product, point);
+  for ([[maybe_unused]] PendingOperation& op : operations) {
+  }
+  EXPECT_THAT(*operations.result(), Equals(point.x * point.y));
+}
+
 TEST(TreeArguments, UnderVmapAndJvp) {
   const auto area = [](const Point& p) { return p.x * p.y; };
   EXPECT_THAT(vmap(area)(Point{tensor({1., 2., 3.}), tensor({4., 5., 6.})}), IsNear(tensor({4., 10., 18.})));

@@ -95,6 +95,10 @@ Tensor stop_gradient(const Tensor& x) { return apply(op_stop_gradient, {x}); }
 
 // ---- numbers ---------------------------------------------------------------------------------------------
 
+void Scalar::throw_too_large(std::uint64_t value) {
+  fail<DtypeError>("the number {} does not fit int64, the widest integer dtype: write it as a floating number", value);
+}
+
 Dtype Scalar::alone() const {
   if (kind == Kind::boolean) return bool_;
   if (kind == Kind::floating) return float32;
@@ -111,10 +115,6 @@ Dtype Scalar::with(Dtype other) const {
 
 namespace stave_detail {
 
-namespace {
-
-// The number as `dtype` has it: an integer for integers, which take those of their range (a float only if it is one of
-// these), a bool for bool, which takes anything.
 Scalar held(Scalar value, Dtype dtype) {
   const bool floating = value.kind == Scalar::Kind::floating;
   if (dtype == bool_) return floating ? value.floating != 0 : value.integer != 0;
@@ -135,6 +135,8 @@ Scalar held(Scalar value, Dtype dtype) {
                      floating ? fmt::format("{}", value.floating) : fmt::format("{}", value.integer), dtype);
   return integer;
 }
+
+namespace {
 
 // One number in storage of a device: by its kernel, since a launch needs no buffer that both sides see.
 void fill_number(const Node& node, Scalar value) {
@@ -272,14 +274,44 @@ Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype(), x.device
 Tensor ones_like(const Tensor& x) { return ones(x.shape(), x.dtype(), x.device()); }
 Tensor full_like(const Tensor& x, Scalar value) { return full(x.shape(), value, x.dtype(), x.device()); }
 
+namespace {
+
+// Whether a range of integers has some that doubles do not tell apart.
+bool beyond_doubles(Scalar start, Scalar stop, Scalar step) {
+  const auto integer = [](const Scalar& number) { return number.kind != Scalar::Kind::floating; };
+  const auto large = [](const Scalar& number) { return std::abs(number.floating) >= 0x1p53; };
+  return integer(start) && integer(stop) && integer(step) && (large(start) || large(stop) || large(step));
+}
+
+// How many of start, start + step, ... lie before stop.
+Index count_of_range(Scalar start, Scalar stop, Scalar step) {
+  if (beyond_doubles(start, stop, step)) {
+    const bool up = step.integer > 0;
+    if (up ? start.integer >= stop.integer : start.integer <= stop.integer) return 0;
+    // Unsigned, the distance between any two is in range.
+    const auto from = static_cast<std::uint64_t>(start.integer), to = static_cast<std::uint64_t>(stop.integer),
+               by = static_cast<std::uint64_t>(step.integer);
+    const std::uint64_t before_last = up ? (to - from - 1) / by : (from - to - 1) / (0 - by);
+    return Shape(std::min(before_last, std::uint64_t{1} << 62) + 1).elements();  // throws if there are too many
+  }
+  const double length = std::ceil((stop.floating - start.floating) / step.floating);
+  if (!std::isfinite(length))
+    fail<ShapeError>("arange: from {} to {} by {} has no end", start.floating, stop.floating, step.floating);
+  return length <= 0 ? 0 : Shape(static_cast<Index>(std::min(length, 0x1p62))).elements();
+}
+
+}  // namespace
+
 Tensor arange(Scalar start, Scalar stop, Scalar step, Dtype dtype, Device device) {
   static_cast<void>(backend_of(device));
   if (step.floating == 0) fail<ShapeError>("arange: step is 0");
   if (dtype == bool_) fail<DtypeError>("arange: bool has no ranges: use an integer dtype");
-  const double length = std::ceil((stop.floating - start.floating) / step.floating);
-  if (!std::isfinite(length))
-    fail<ShapeError>("arange: from {} to {} by {} has no end", start.floating, stop.floating, step.floating);
-  const Index count = std::max<Index>(0, static_cast<Index>(length));
+  const Index count = count_of_range(start, stop, step);
+  if (dtype == int64 && beyond_doubles(start, stop, step)) return arange(0, count, 1, int64, device) * step + start;
+  if (count > 0 && is_integer(dtype)) {  // where both ends fit, so does what is between them
+    held(std::trunc(start.floating), dtype);
+    held(std::trunc(start.floating + static_cast<double>(count - 1) * step.floating), dtype);
+  }
   return apply(op_iota, {}, make_intrusive<IotaAttributes>(count, dtype, start.floating, step.floating, device));
 }
 Tensor arange(Scalar start, Scalar stop, Scalar step) {

@@ -8,6 +8,9 @@ namespace stave_detail {
 
 using namespace stave;
 
+/// The number as `dtype` has it: an integer for integers, a bool for bool, which takes anything. Throws DtypeError for one
+/// that an integer dtype does not hold.
+Scalar held(Scalar value, Dtype dtype);
 /// The number as one element of `dtype`. Throws DtypeError if that cannot hold it.
 void write_number(void* to, Scalar value, Dtype dtype);
 

@@ -6,10 +6,12 @@
 #include <stave/core/ops/layout.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
+#include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 
@@ -39,6 +41,7 @@ Shape all_axes_of(int rank) {
 void check_lengths(const Shape& shape, const char* operation) {
   for (Index length : shape)
     if (length < 0) fail<ShapeError>("{}: shape {} has a negative length", operation, shape);
+  static_cast<void>(shape.elements());  // throws if there are too many
 }
 
 Tensor slice_of(const Tensor& x, Shape starts, Shape lengths, Shape steps) {
@@ -483,6 +486,11 @@ Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, 
     fail<ShapeError>("pad: {} pairs of widths for shape {}: give one for each axis", widths.size(), x.shape());
   if (value.kind == Scalar::Kind::floating && !is_float(x.dtype()))
     fail<DtypeError>("pad: the value {} is no {}: convert x with astype", value.floating, x.dtype());
+  value = stave_detail::held(value, x.dtype());
+  if (x.dtype() == int64 && std::abs(value.floating) >= 0x1p53) {  // more digits than the attribute has
+    const Tensor inside = pad(full(x.shape(), true, bool_, x.device()), widths, false);
+    return where(inside, pad(x, widths), value);
+  }
   Shape kept = x.shape(), first = repeated(x.rank(), 0), padded = x.shape(), starts = first;
   const Shape ones = repeated(x.rank(), 1);
   for (std::size_t axis = 0; axis < widths.size(); ++axis) {
