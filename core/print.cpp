@@ -315,5 +315,12 @@ std::string Tensor::str() const {
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << x.str(); }
+std::ostream& operator<<(std::ostream& out, Dtype dtype) { return out << name_of(dtype); }
+std::ostream& operator<<(std::ostream& out, Device device) { return out << device.str(); }
+template <std::same_as<Shape> S>
+std::ostream& operator<<(std::ostream& out, const S& shape) {
+  return out << shape.str();
+}
+template std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
 }  // namespace stave

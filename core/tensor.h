@@ -219,6 +219,12 @@ class Tensor {
 };
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
+/// "float32", "cuda:0", and "[2,3]" (but for shapes alone, not for all that converts to one).
+std::ostream& operator<<(std::ostream& out, Dtype dtype);
+std::ostream& operator<<(std::ostream& out, Device device);
+template <std::same_as<Shape> S>
+std::ostream& operator<<(std::ostream& out, const S& shape);
+extern template std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
 /// An operand: a tensor, or a C++ number, which is weak (see Scalar). For parameters only: it refers to a named tensor, and
 /// owns a temporary one, whose buffer may become the result's.

@@ -230,6 +230,13 @@ TEST(Print, UnderNestedVmapLanesOfLanesAreShown) {
   EXPECT_EQ(seen, "vmap lanes of [] int32:\nvmap lanes of [2] int32:\n[[1 2]\n [3 4]]");
 }
 
+TEST(Print, ShapesDtypesAndDevices) {
+  const Tensor x = zeros({2, 3}, float64);
+  std::ostringstream out;
+  out << x.shape() << " " << x.strides() << " " << tensor(1).shape() << " " << x.dtype() << " " << x.device();
+  EXPECT_EQ(out.str(), "[2,3] [3,1] [] float64 cpu");
+}
+
 TEST(Print, AValueThatEscapedItsTransformThrows) {
   Tensor escaped;
   const auto f = [&](const Tensor& row) {
