@@ -34,17 +34,17 @@ class Shape : public SmallVector<Index, 4> {
 
   int rank() const noexcept { return static_cast<int>(size()); }
   /// Number of elements of an array of this shape: the product of the lengths, 1 for rank 0.
-  /// Throws ShapeError for more than an address space holds.
+  /// Throws ShapeError if the lengths other than 0 come to more than an address space holds: strides are made of them.
   Index elements() const {
     constexpr Index most = (Index{1} << 60) - 1;  // so that their bytes have a number, too
     Index n = 1;
-    bool too_many = false;
+    bool empty = false, too_many = false;
     for (Index length : *this) {
-      if (length == 0) return 0;
-      too_many |= __builtin_mul_overflow(n, length, &n);
+      if (length == 0) empty = true;
+      else too_many |= __builtin_mul_overflow(n, length, &n);
     }
     if (too_many || n > most) throw_too_large();
-    return n;
+    return empty ? 0 : n;
   }
   /// "[2,3]"
   std::string str() const;

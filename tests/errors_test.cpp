@@ -114,7 +114,8 @@ TEST(Operations, NameShapesThatAreTooLarge) {
                 broadcast_to(ones({}), {large, large});
               }),
               HasSubstr("more elements than any memory holds"));
-  EXPECT_EQ(zeros({large, large, 0}).size(), 0);
+  EXPECT_THAT(error<ShapeError>([&] { zeros({0, large, large}); }), HasSubstr("more elements than any memory holds"));
+  EXPECT_EQ(zeros({large, 0}).size(), 0);
 }
 
 TEST(Operations, NameDevicesThatAreAbsent) {
