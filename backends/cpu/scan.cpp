@@ -56,13 +56,6 @@ class ScanLoop {
   }
 
  private:
-  static stave::Shape without(std::span<const Index> all, std::size_t axis) {
-    stave::Shape rest;
-    for (std::size_t i = 0; i < all.size(); ++i)
-      if (i != axis) rest.push_back(all[i]);
-    return rest;
-  }
-
   /// n elements of operand k from `from` on, `step` apart: in place, or gathered into `buffer`.
   const char* dense(const char* from, Index step, Index n, char* buffer) const {
     if (step == size_) return from;

@@ -46,12 +46,6 @@ class SoftmaxLoop {
   }
 
  private:
-  static stave::Shape without(std::span<const Index> all, std::size_t axis) {
-    stave::Shape rest;
-    for (std::size_t i = 0; i < all.size(); ++i)
-      if (i != axis) rest.push_back(all[i]);
-    return rest;
-  }
   /// How far neighbours along the innermost other axis are apart in operand k.
   Index apart(int k) const { return kept_.empty() ? 0 : kept_.back().step[k]; }
 

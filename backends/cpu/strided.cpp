@@ -21,6 +21,13 @@ bool is_contiguous(std::span<const Index> shape, std::span<const Index> strides)
   return dense;
 }
 
+stave::Shape without(std::span<const Index> all, std::size_t axis) {
+  stave::Shape rest;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (i != axis) rest.push_back(all[i]);
+  return rest;
+}
+
 Index element_count(std::span<const Index> shape) {
   Index n = 1;
   for (Index length : shape) n *= length;

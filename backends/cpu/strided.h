@@ -88,6 +88,8 @@ struct Placed {
 void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index size);
 
 bool is_contiguous(std::span<const Index> shape, std::span<const Index> strides);
+/// Lengths or strides but for those of one axis.
+stave::Shape without(std::span<const Index> all, std::size_t axis);
 Index element_count(std::span<const Index> shape);
 
 }  // namespace stave_cpu

@@ -8,6 +8,7 @@
 #include <stave/backends/cuda/scan.h>
 #include <stave/core/error.h>
 #include <stave/backends/cuda/kernels/scan.cuh>
+#include "machine.h"
 #include "strided.h"
 
 namespace stave_cuda {
@@ -16,13 +17,6 @@ namespace {
 using namespace stave_test;
 using stave::OpId;
 using stave::ScanAttributes;
-
-/// As many blocks as a machine runs at once, and in which order its threads come.
-struct Machine {
-  int multiprocessors;
-  bool backwards;
-};
-constexpr Machine large{132, false}, small{1, true};
 
 // ---- on the host -------------------------------------------------------------------------------------------
 

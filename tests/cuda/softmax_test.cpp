@@ -8,6 +8,7 @@
 #include <stave/backends/cuda/softmax.h>
 #include <stave/core/error.h>
 #include <stave/backends/cuda/kernels/softmax.cuh>
+#include "machine.h"
 #include "strided.h"
 
 namespace stave_cuda {
@@ -15,13 +16,6 @@ namespace {
 
 using namespace stave_test;
 using stave::OpId;
-
-/// As many blocks as a machine runs at once, and in which order its threads come.
-struct Machine {
-  int multiprocessors;
-  bool backwards;
-};
-constexpr Machine large{132, false}, small{1, true};
 
 // ---- on the host -------------------------------------------------------------------------------------------
 
