@@ -1,12 +1,14 @@
 // Stave: plain functions of tensors, in which every operation can be intercepted.
 //
-// This header is all of the library. Start reading at core/effect.h (performing and handling), core/tensor.h (values),
-// core/op.h (operations), handlers/vjp.h (a handler).
+// This header is all of the library. Start reading at core/effects/effect.h (performing and handling), core/tensor.h (values),
+// core/op.h (operations), handlers/vjp_flat.h (a handler).
 #pragma once
 
-#include <stave/core/controller.h>
-#include <stave/core/effect.h>
-#include <stave/core/error.h>
+#include <stave/core/default_dtype.h>
+#include <stave/core/effects/controller.h>
+#include <stave/core/effects/effect.h>
+#include <stave/core/effects/error.h>
+#include <stave/core/effects/scope.h>
 #include <stave/core/io.h>
 #include <stave/core/label.h>
 #include <stave/core/note.h>
@@ -33,11 +35,13 @@
 #include <stave/handlers/debug.h>
 #include <stave/handlers/grad.h>
 #include <stave/handlers/graph.h>
+#include <stave/handlers/host_call.h>
 #include <stave/handlers/jacobian.h>
 #include <stave/handlers/jvp.h>
 #include <stave/handlers/linearize.h>
 #include <stave/handlers/operations_of.h>
 #include <stave/handlers/profile.h>
 #include <stave/handlers/timeline.h>
+#include <stave/handlers/vjp.h>
 #include <stave/handlers/vmap.h>
 #include <stave/handlers/whos.h>

@@ -1,17 +1,43 @@
-# cmake -DSOURCE=file -DCOMPILE="c++;-fsyntax-only;..." -P expect_compile_error.cmake
+# cmake -DSOURCE=file -DCOMPILE="c++;-fsyntax-only;..." [-DPRECOMPILED=folder] -P expect_compile_error.cmake
 #
 # Passes if SOURCE does not compile and the compiler's words match the first line of it, `// expect: REGEX` (CMake's dialect).
+# A file of several cases has `#if CASE == 1`, each followed by a line `// expect: REGEX`: it is compiled once for each of them,
+# and a case that expects a static_assert of Stave's must fail by that one error. PRECOMPILED, for g++, is where its first
+# include, stave.h, is kept meanwhile.
 file(READ "${SOURCE}" text)
-if(NOT text MATCHES "^// expect: ([^\n]+)\n")
-  message(FATAL_ERROR "${SOURCE} does not begin with `// expect: REGEX`")
-endif()
-set(expected "${CMAKE_MATCH_1}")
-
 set(ENV{LC_ALL} C)  # English, and plain quotation marks
-execute_process(COMMAND ${COMPILE} "${SOURCE}" RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
-if(status EQUAL 0)
-  message(FATAL_ERROR "This compiles, and must not: ${SOURCE}")
-elseif(NOT output MATCHES "${expected}")
-  message("${output}")
-  message(FATAL_ERROR "The compiler's words do not match `${expected}`")
+
+function(expect_error expected)  # the further arguments are the compiler's
+  execute_process(COMMAND ${COMPILE} ${ARGN} "${SOURCE}" RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  string(REGEX MATCHALL "error: " errors "${output}")
+  list(LENGTH errors count)
+  if(status EQUAL 0)
+    message(SEND_ERROR "This compiles, and must not: ${SOURCE} ${ARGN}")
+  elseif(NOT output MATCHES "${expected}")
+    message("${output}")
+    message(SEND_ERROR "The compiler's words do not match `${expected}`: ${SOURCE} ${ARGN}")
+  elseif(ARGN AND expected MATCHES "^stave: " AND count GREATER 1)
+    message("${output}")
+    message(SEND_ERROR "There are ${count} errors in place of one, `${expected}`: ${SOURCE} ${ARGN}")
+  endif()
+endfunction()
+
+string(REGEX MATCHALL "if CASE == [0-9]+\n *// expect: [^\n]+" cases "${text}")
+if(cases)
+  if(PRECOMPILED)
+    set(header "${PRECOMPILED}/stave/stave.h")
+    file(WRITE "${header}" "#include_next <stave/stave.h>\n")
+    set(precompile ${COMPILE})
+    list(REMOVE_ITEM precompile -fsyntax-only)
+    execute_process(COMMAND ${precompile} -x c++-header "${header}" -o "${header}.gch" ERROR_QUIET)
+    list(INSERT COMPILE 1 "-I${PRECOMPILED}")
+  endif()
+  foreach(case IN LISTS cases)
+    string(REGEX MATCH "CASE == ([0-9]+)\n *// expect: ([^\n]+)" matched "${case}")
+    expect_error("${CMAKE_MATCH_2}" "-DCASE=${CMAKE_MATCH_1}")
+  endforeach()
+elseif(text MATCHES "^// expect: ([^\n]+)\n")
+  expect_error("${CMAKE_MATCH_1}")
+else()
+  message(FATAL_ERROR "${SOURCE} neither begins with `// expect: REGEX` nor has cases")
 endif()

@@ -1,8 +1,10 @@
-# Sourced by examples/run.sh, tests/run.sh and .ci/run: installs what Stave needs and this machine lacks, and says so.
+# Sourced by examples/run.sh, tests/run.sh and .ci/run: installs what Stave needs and this machine lacks, and says so; builds.
 # A machine that has everything is asked nothing and changes nothing; the network is not touched.
 #
 #   require_packages [package...]    the packages below, and these
 #   quietly MESSAGE command...       runs a command; its output is shown only if it fails
+#   configure PRESET argument...     cmake, which says what it chose
+#   build PRESET target...           cmake --build, on all cores; in a terminal with its moving line of progress
 #
 # STAVE_PACKAGES=mine in the environment: who calls sees to the packages, and nothing is looked for or installed.
 
@@ -25,6 +27,8 @@ stave_has_package() {
     libgtest-dev) stave_has_header gtest/gtest.h ;;
     libgmock-dev) stave_has_header gmock/gmock.h ;;
     libbenchmark-dev) stave_has_header benchmark/benchmark.h ;;
+    g++-aarch64-linux-gnu) command -v aarch64-linux-gnu-g++ ;;
+    qemu-user) command -v qemu-aarch64 ;;
     *) command -v "$1" ;;  # the package is named as its program
   esac >/dev/null 2>&1
 }
@@ -81,4 +85,31 @@ quietly() {
   ((status == 0)) || cat -- "$log" >&2
   rm -f -- "$log"
   return "$status"
+}
+
+configure() {
+  local preset=$1 log status=0
+  shift
+  log=$(mktemp)
+  echo "Configuring build/$preset ..." >&2
+  cmake --preset "$preset" "$@" >"$log" 2>&1 || status=$?
+  if ((status == 0)); then sed -n 's/^-- Stave: /  /p' "$log" >&2; else cat -- "$log" >&2; fi
+  rm -f -- "$log"
+  return "$status"
+}
+
+build() {
+  local preset=$1 minutes message command
+  shift
+  command=(cmake --build "build/$preset" --parallel "$(nproc)" --target "${@:-all}")
+  # What a file takes on one core: 4 s, one for the device 10.
+  minutes=$(ninja -C "build/$preset" -t commands "${@:-all}" | awk -v cores="$(nproc)" \
+    '/ -c .*[.]cpp$/ { s += 4 } / -c .*[.]cu / { s += 10 } END { print int(s / cores / 60 + 0.9) }')
+  message="Building on $(nproc) cores (the first time some $minutes minutes)"
+  if [[ -t 2 ]]; then
+    echo "$message ..." >&2
+    "${command[@]}" >&2
+  else
+    quietly "$message" "${command[@]}"
+  fi
 }

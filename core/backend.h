@@ -24,7 +24,7 @@
 #include <span>
 
 #include <stave/core/dtype.h>
-#include <stave/core/intrusive.h>
+#include <stave/core/effects/intrusive.h>
 #include <stave/core/ops/all_ops.h>
 #include <stave/core/ops/attributes.h>
 #include <stave/core/shape.h>
@@ -33,7 +33,8 @@ namespace stave {
 
 class Backend;
 
-/// Bytes on a device, shared by the tensors that view them. `data` is aligned to 64 bytes.
+/// Bytes on a device, shared by the tensors that view them. `data` is aligned to 64 bytes; to 16 if there are no more
+/// than that.
 struct Storage : RefCounted {
   Backend* owner = nullptr;
   void* data = nullptr;
@@ -49,6 +50,7 @@ struct View {
   Dtype dtype;
   std::span<const Index> shape;
   std::span<const Index> strides;
+  bool number = false;  // one element for all, in the host's memory until run() returns (see Backend::takes_numbers)
 };
 
 /// What a backend has given out and keeps. Bytes.
@@ -56,6 +58,7 @@ struct MemoryStats {
   std::size_t live_bytes = 0;    // in storage of tensors that exist
   std::size_t peak_bytes = 0;    // the most that live_bytes has been since reset_peak_memory()
   std::size_t cached_bytes = 0;  // freed, kept for the next tensor
+  std::size_t object_bytes = 0;  // of the host, besides: the library's small objects, such as nodes, notes and tapes
 };
 
 /// The time that a device spends, for those who show it.
@@ -76,6 +79,9 @@ class Backend {
   /// Computes `op` on `inputs` into `outputs`.
   virtual void run(OpId op, const Attributes* attributes, std::span<const View> inputs,
                    std::span<const View> outputs) = 0;
+  /// Whether one operand of an elementwise operation on two may be a number in the host's memory, of a View that says so. The
+  /// CPU's, to which all memory is the host's, is given such ones unasked.
+  virtual bool takes_numbers() const { return false; }
   /// From the host into storage. The host's memory is free for other use when it returns.
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;
   /// From storage to the host; waits for what computes it.
@@ -96,8 +102,11 @@ class Backend {
 
 /// The CPU: defined by the library's backends/cpu; core knows it by this declaration only.
 Backend& cpu_backend();
-/// A CUDA device: defined by backends/cuda, or, in a library without it, by core/storage.cpp, where it throws DeviceError.
+/// A CUDA device, and how many there are: defined by backends/cuda, or, in a library without it, by core/storage.cpp, where it
+/// throws DeviceError, and there are none. Beside a shared library they stand in another one, which a program is not linked to:
+/// it calls backend_of() and cuda_device_count().
 Backend& cuda_backend(int index);
+int cuda_backend_count();
 
 }  // namespace stave
 

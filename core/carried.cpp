@@ -2,167 +2,172 @@
 
 #include <algorithm>
 
-#include <stave/core/controller.h>
+#include <stave/core/effects/controller.h>
+#include <stave/core/effects/scope.h>
 #include <stave/core/fail.h>
 
 namespace stave_detail {
 
-FunctionAttributes wrapped(FunctionAttributes attributes, const std::shared_ptr<Surroundings>& surroundings) {
-  attributes.function = wrapped(std::move(attributes.function), surroundings);
-  attributes.forward = wrapped(std::move(attributes.forward), surroundings);
-  attributes.backward = wrapped(std::move(attributes.backward), surroundings);
-  attributes.tangents = wrapped(std::move(attributes.tangents), surroundings);
-  attributes.batch = wrapped(std::move(attributes.batch), surroundings);
-  return attributes;
-}
-
-Outputs perform_carrying(const Op& op, Inputs inputs, FunctionAttributes attributes) {
-  attributes.received.clear();
-  return perform(Call(op, std::move(inputs), make_intrusive<FunctionAttributes>(std::move(attributes))));
-}
-
 namespace {
 
-class UnderScope final : public Surroundings {
+template <class S>
+class Copied : public Surroundings {
+  IntrusivePtr<Surroundings> copy() const override { return make_intrusive<S>(static_cast<const S&>(*this)); }
+};
+
+class UnderScope final : public Copied<UnderScope> {
  public:
   explicit UnderScope(NamePtr name) : name_(std::move(name)) {}
-  void run(FunctionRef<void()> body) override {
-    Scope scope(name_);
+
+ private:
+  void stand(FunctionRef<void()> body) const override {
+    const Scope scope(name_);
     body();
+  }
+  const NamePtr name_;
+};
+
+class UnderGuard final : public Copied<UnderGuard> {
+  void stand(FunctionRef<void()> body) const override {
+    const Uncancellable guard;
+    body();
+  }
+};
+
+class UnderShared final : public Copied<UnderShared> {
+ public:
+  explicit UnderShared(std::shared_ptr<AnyHandler> handler) : handler_(std::move(handler)) {}
+
+ private:
+  void stand(FunctionRef<void()> body) const override {
+    with(handler_, [&] { body(); });
+  }
+  const std::shared_ptr<AnyHandler> handler_;
+};
+
+// What answered effects of some types, and has ended: to perform one is an error, since nobody else may answer.
+class Ended final : public AnyHandler {
+ public:
+  Ended(const std::string& name, Answers answers) : name_(name), answers_(answers) {}
+  std::string describe() const override { return ""; }
+  void* handling(const EffectType& effect) override {
+    if (!answers_ || !answers_(effect)) return nullptr;
+    fail<TransformError>(
+        "a function runs again (that of a rule, in the backward pass) and performs {}, but {}, which stood around it "
+        "and "
+        "would answer, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
+        type_name(effect.type), name_);
   }
 
  private:
-  NamePtr name_;
+  const std::string& name_;
+  const Answers answers_;
 };
 
-// A handler that is not shared, while its frame stands.
-class UnderFrameOf final : public Surroundings {
+// A handler, or a controller of effects, that may end: for what runs while its frame stands, and afterwards.
+class UnderLent : public Copied<UnderLent> {
  public:
-  explicit UnderFrameOf(HandlerFrame& frame) : handler_(frame.handler), operations_(frame.operations) {
-    if (!frame.standing) frame.standing = make_intrusive<HandlerFrame::Standing>();
-    standing_ = frame.standing;
-    if (operations_) name_ = handler_->describe();
+  explicit UnderLent(HandlerFrame& frame)
+      : handler_(frame.handler), standing_(&frame.standing()), sees_operations_(handler_->handling_calls()),
+        only_observes_(handler_->only_observes()), answers_(handler_->answered_effects()), name_(handler_->describe()) {
   }
-  void run(FunctionRef<void()> body) override {
-    if (!standing_->stands) {
-      if (!operations_) return body();  // its answers are logged
+
+ protected:
+  bool stands() const noexcept { return standing_->stands; }
+  void stand(FunctionRef<void()> body) const override {
+    if (stands()) return stand_under(handler_, handler_->handling_calls(), body);
+    if (only_observes_) return body();
+    if (sees_operations_)
       fail<TransformError>(
           "a function runs again (that of a checkpoint, in the backward pass), but {}, which stood around it and sees "
           "its "
           "operations, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
           name_);
-    }
-    HandlerFrame frame(current, handler_, operations_);
+    Ended ended(name_, answers_);
+    stand_under(&ended, nullptr, body);
+  }
+  void stand_under(AnyHandler* handler, Handling<Call>* operations, FunctionRef<void()> body) const {
+    HandlerFrame frame(current, handler, operations);
+    frame.again = this;
     UnderFrame install(&frame);
     body();
   }
 
- private:
-  AnyHandler* handler_;
-  Handling<Call>* operations_;
-  IntrusivePtr<HandlerFrame::Standing> standing_;
-  std::string name_;
-};
-
-// A controller of operations: each run is a computation of its own.
-class UnderController final : public Surroundings {
- public:
-  explicit UnderController(Frame& frame) : computation_(&Computation::of(frame)) {}
-  void run(FunctionRef<void()> body) override { computation_->run_nested(body); }
+  AnyHandler* const handler_;
 
  private:
-  ComputationPtr computation_;
+  const IntrusivePtr<HandlerFrame::Standing> standing_;
+  const bool sees_operations_, only_observes_;
+  const AnyHandler::Answers answers_;
+  const std::string name_;
 };
 
-// A controller of other effects, while the program runs on its computation's stack; later, answers are logged.
-class UnderControllerOfEffects final : public Surroundings {
+// A controller. While the program runs on its computation's stack, and wants no operations of it, it may suspend that. Else each
+// run is a computation of its own.
+class UnderController final : public UnderLent {
  public:
-  explicit UnderControllerOfEffects(Frame& frame) : computation_(&Computation::of(frame)), handler_(frame.handler) {}
-  void run(FunctionRef<void()> body) override {
-    if (!computation_->running()) return body();
-    HandlerFrame frame(current, handler_, nullptr);
-    UnderFrame install(&frame);
-    body();
-  }
+  explicit UnderController(HandlerFrame& frame)
+      : UnderLent(frame), computation_(&Computation::of(frame)), controlled_(&computation_->controlled()) {}
 
  private:
-  ComputationPtr computation_;
-  AnyHandler* handler_;
+  IntrusivePtr<Surroundings> copy() const override { return make_intrusive<UnderController>(*this); }
+  void stand(FunctionRef<void()> body) const override {
+    if (stands() && !handler_->handling_calls() && computation_->running()) return stand_under(handler_, nullptr, body);
+    if (controlled_->stands()) return controlled_->run_nested(body);
+    UnderLent::stand(body);
+  }
+  Computation* const computation_;  // while its frame stands
+  const ControlledPtr controlled_;
 };
 
-class UnderGuard final : public Surroundings {
- public:
-  void run(FunctionRef<void()> body) override {
-    Uncancellable guard;
-    body();
-  }
-};
-
-class UnderLog final : public Surroundings {
- public:
-  explicit UnderLog(LogFrame& frame) : frame_(frame) {
-    if (!frame.standing) frame.standing = make_intrusive<HandlerFrame::Standing>();
-    standing_ = frame.standing;
-  }
-  void run(FunctionRef<void()> body) override {
-    if (!standing_->stands) return body();
-    LogFrame frame(current, frame_);
-    UnderFrame install(&frame);
-    body();
-  }
-
- private:
-  LogFrame& frame_;
-  IntrusivePtr<HandlerFrame::Standing> standing_;
-};
-
-std::shared_ptr<Surroundings> surroundings_of(Frame& frame, bool received) {
-  switch (frame.kind) {
-    case Frame::Kind::scope: return std::make_shared<UnderScope>(static_cast<ScopeFrame&>(frame).name);
-    case Frame::Kind::log: return std::make_shared<UnderLog>(static_cast<LogFrame&>(frame));
-    case Frame::Kind::computation:
-      if (received && frame.operations != passing_on()) return std::make_shared<UnderController>(frame);
-      return std::make_shared<UnderControllerOfEffects>(frame);
-    case Frame::Kind::handler:
-      if (auto& installed = static_cast<HandlerFrame&>(frame); installed.owner)
-        return std::make_shared<UnderHandler>(*installed.owner, frame.operations);
-      return std::make_shared<UnderFrameOf>(static_cast<HandlerFrame&>(frame));
-    case Frame::Kind::uncancellable: return std::make_shared<UnderGuard>();
-    case Frame::Kind::interception: break;
-  }
-  return nullptr;
-}
-
-bool contains(const std::vector<const Frame*>& frames, const Frame* frame) {
-  return std::find(frames.begin(), frames.end(), frame) != frames.end();
+// A frame that the call has passed.
+IntrusivePtr<Surroundings> surroundings_of(HandlerFrame& frame) {
+  if (frame.again) return frame.again->copy();
+  if (frame.kind == Frame::Kind::computation) return make_intrusive<UnderController>(frame);
+  if (frame.owner) return make_intrusive<UnderShared>(*frame.owner);
+  if (const NamePtr* name = frame.handler->scope_name()) return make_intrusive<UnderScope>(*name);
+  if (const auto answers = frame.handler->answered_effects(); answers && answers(effect_type<MayCancel>()))
+    return make_intrusive<UnderGuard>();
+  return make_intrusive<UnderLent>(frame);
 }
 
 }  // namespace
 
-// Down to the next handler of operations; every frame on the way, and every handler that passes the call on, wraps.
+// Down to the next handler of operations. What it passes on the way, and every handler that received the call and performs it
+// now, is what its functions will run under.
 Outputs carry(Call& call) {
-  FunctionAttributes attributes = functions_of(call);
-  const auto wrap = [&](Frame& frame, bool received) {
-    if (const auto surroundings = surroundings_of(frame, received))
-      attributes = wrapped(std::move(attributes), surroundings);
+  auto functions = make_intrusive<FunctionAttributes>(functions_of(call));
+  const auto pass = [&](Frame& passed) {
+    functions->around =
+        Surroundings::around(surroundings_of(static_cast<HandlerFrame&>(passed)), std::move(functions->around));
+  };
+  const auto received = [&](const Frame* frame) {
+    return std::find(functions->received.begin(), functions->received.end(), frame) != functions->received.end();
   };
   Frame* frame = current;
   for (; frame && !frame->operations; frame = frame->below) {
-    if (frame->kind != Frame::Kind::interception) {
-      wrap(*frame, false);
-    } else if (Frame* answering = static_cast<Interception*>(frame)->answering;
-               contains(attributes.received, answering)) {
-      wrap(*answering, true);
-    }
+    if (frame->kind != Frame::Kind::interception) pass(*frame);
+    else if (Frame* answering = static_cast<Interception*>(frame)->answering; received(answering)) pass(*answering);
   }
-  if (frame) attributes.received.push_back(frame);
-  Call next = call.with_attributes(make_intrusive<FunctionAttributes>(std::move(attributes)));
+  if (frame) functions->received.push_back(frame);
+  Call next = call.with_attributes(std::move(functions));
   if (!frame) {
-    UnderFrame nothing(nullptr);  // what stood here is in the functions
-    return functions_of(next).function(next.inputs());
+    Interception below_all(current);  // what stood here is around the function
+    UnderFrame nothing(&below_all);
+    return functions_of(next).run(functions_of(next).function, next.inputs());
   }
-  Intercept intercept(frame);
-  return frame->operations->handle(next);
+  return answered(frame, next);
+}
+
+Outputs perform_functions(Inputs inputs, FunctionAttributes functions) {
+  functions.received.clear();
+  return perform(Call(op_call, std::move(inputs), make_intrusive<FunctionAttributes>(std::move(functions))));
+}
+
+void check_defined(const char* name, const char* what, std::span<const Tensor> results) {
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (!results[i].defined())
+      fail<TransformError>("{}: {} {} is an empty Tensor (default-constructed or moved from)", name, what, i);
 }
 
 }  // namespace stave_detail

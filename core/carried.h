@@ -1,21 +1,55 @@
-// Functions that operations carry: checkpoint, custom_vjp, custom_jvp, custom_vmap (core/ops/function.h).
+// The operation `call`: a function that handlers see as one operation, with rules of its own (checkpoint, custom_vjp, custom_jvp,
+// custom_vmap).
 //
-// Such a call goes down through the handlers as any other, and its functions run at the bottom, or wherever a handler runs
-// them. There they must see the handlers that stood between: so each frame that the call passes wraps the functions, and a
-// wrapped function stands that frame up again, above whatever is current, before it runs. Captured values keep their
-// derivatives and lanes so, and a counting handler sees the operations inside. A handler that is no longer there when a
-// function runs again (a checkpoint's, in the backward pass) is an error, unless it is shared, or handles effects alone:
-// their answers are logged.
+// It goes down through the handlers as any other, and its function runs at the bottom, or wherever a handler runs it. A handler
+// uses the rule that is meant for it; where there is none, it passes the call on with its functions *lifted*: below, they take
+// what stands behind values, run under that handler again, and give back what stands behind the results. So captured values
+// keep their derivatives and lanes, and a counting handler sees the operations inside.
+//
+// A function sees, whenever it runs, the handlers that stood around the place where the user wrote it, and nobody else's: the
+// call collects the frames that it passes, and they stand up again, above whatever is current, before a function of it runs.
+// A handler that is no longer there when a function runs again (a checkpoint's, in the backward pass) is an error, unless it is
+// shared; or what it would answer is logged; or it only observes.
 #pragma once
 
 #include <functional>
 
-#include <stave/core/function_ref.h>
+#include <stave/core/effects/function_ref.h>
 #include <stave/core/op.h>
+
+namespace stave_detail {
+
+/// What a function runs under: a frame that stands up again, and in it those further inside.
+class Surroundings : public RefCounted {
+ public:
+  virtual ~Surroundings() = default;
+  /// These around `inside`.
+  static IntrusivePtr<const Surroundings> around(IntrusivePtr<Surroundings> outer,
+                                                 IntrusivePtr<const Surroundings> inside) {
+    outer->inside_ = std::move(inside);
+    return outer;
+  }
+  /// Of the outermost.
+  virtual IntrusivePtr<Surroundings> copy() const = 0;
+  /// Runs body under all of them; null: there are none.
+  static void run(const Surroundings* outermost, FunctionRef<void()> body) {
+    if (!outermost) return body();
+    const auto rest = [&] { run(outermost->inside_.get(), body); };
+    outermost->stand(rest);
+  }
+
+ private:
+  virtual void stand(FunctionRef<void()> body) const = 0;
+
+  IntrusivePtr<const Surroundings> inside_;
+};
+using SurroundingsPtr = IntrusivePtr<const Surroundings>;
+
+}  // namespace stave_detail
 
 namespace stave {
 
-/// A function of flat lists of tensors that an operation carries. Copies share what it captured.
+/// A function of flat lists of tensors. Copies share what it captured.
 using CarriedFunction = std::function<Outputs(std::span<const Tensor>)>;
 
 /// What a custom rule gives in the forward pass.
@@ -23,73 +57,75 @@ struct Forward {
   Outputs outputs, residuals;
 };
 
-/// The attributes of an operation that carries functions; it uses some of them.
+/// The attributes of `call`: a function, and the rules that stand in its place.
 struct FunctionAttributes final : Attributes {
+  const char* name = "";  // of what made it: "checkpoint"
   CarriedFunction function;
-  /// custom_vjp: the same function, and what the backward pass will need.
+  /// Reverse mode remembers the inputs alone, and runs the function again; user effects in it are answered as they were.
+  bool runs_again = false;
+  IntrusivePtr<stave_detail::EffectLog> log;
+  /// Reverse mode: the same function, and what the backward pass will need.
   std::function<Forward(std::span<const Tensor>)> forward;
-  /// custom_vjp: residuals, then cotangents of the outputs -> cotangents of the inputs; undefined: zero.
+  /// Residuals, then cotangents of the outputs -> a cotangent for each input; undefined: zero.
   CarriedFunction backward;
-  /// custom_jvp: primals, then tangents -> outputs, then their tangents.
+  /// Forward mode: primals, then tangents -> outputs, then a tangent for each.
   CarriedFunction tangents;
-  /// custom_vmap: lanes, which inputs carry them as axis 0, inputs -> outputs, which carry them as axis 0.
+  /// Batching: lanes, which inputs carry them as axis 0, inputs -> outputs, which carry them as axis 0.
   std::function<Outputs(Index, std::span<const bool>, std::span<const Tensor>)> batch;
 
-  std::vector<const Frame*> received;  // by which handlers it was received: what they perform of it, they pass on
+  stave_detail::SurroundingsPtr around;  // of all of them
+  std::vector<const Frame*> received;    // by which handlers it was received: what they perform of it, they pass on
 
-  std::string str() const override { return ""; }
+  std::string str() const override { return name; }
+  /// One of its functions, run under what stood around it.
+  template <class R, class... A>
+  R run(const std::function<R(A...)>& rule, std::type_identity_t<A>... args) const {
+    R result;
+    stave_detail::Surroundings::run(around.get(), [&] { result = rule(args...); });
+    return result;
+  }
+  /// The same functions, each run by `run`, which is given a function without arguments and returns what that returns.
+  template <class Run>
+  FunctionAttributes lifted(Run run) const;
 };
 
 }  // namespace stave
 
 namespace stave_detail {
 
-/// Something to run a function under.
-class Surroundings {
- public:
-  virtual ~Surroundings() = default;
-  virtual void run(FunctionRef<void()> body) = 0;
-};
-
-/// A handler that is kept alive.
-class UnderHandler final : public Surroundings {
- public:
-  UnderHandler(std::shared_ptr<AnyHandler> handler, Handling<Call>* operations)
-      : handler_(std::move(handler)), operations_(operations) {}
-  template <class H>
-  explicit UnderHandler(const std::shared_ptr<H>& handler) : UnderHandler(handler, handler.get()) {}
-  void run(FunctionRef<void()> body) override {
-    HandlerFrame frame(current, handler_.get(), operations_);
-    frame.owner = &handler_;
-    UnderFrame install(&frame);
-    body();
-  }
-
- private:
-  std::shared_ptr<AnyHandler> handler_;
-  Handling<Call>* operations_;
-};
-
-template <class R, class... A>
-std::function<R(A...)> wrapped(std::function<R(A...)> function, std::shared_ptr<Surroundings> surroundings) {
-  if (!function) return function;
-  return [function = std::move(function), surroundings = std::move(surroundings)](A... args) {
-    R result;
-    const auto body = [&] { result = function(args...); };
-    surroundings->run(body);
-    return result;
-  };
+inline const FunctionAttributes& functions_of(const Call& call) {
+  return static_cast<const FunctionAttributes&>(*call.attributes());
 }
-
-/// All functions under `surroundings`.
-FunctionAttributes wrapped(FunctionAttributes attributes, const std::shared_ptr<Surroundings>& surroundings);
-
-inline const FunctionAttributes& functions_of(const Call& call) { return call.as<FunctionAttributes>(); }
 
 /// What perform does for a call that carries functions.
 Outputs carry(Call& call);
 
-/// The same operation with other functions, on its way to the handlers below.
-Outputs perform_carrying(const Op& op, Inputs inputs, FunctionAttributes attributes);
+/// A call of other functions, on its way to the handlers below.
+Outputs perform_functions(Inputs inputs, FunctionAttributes functions);
+
+/// Throws TransformError if a function or rule gave an empty tensor.
+void check_defined(const char* name, const char* what, std::span<const Tensor> results);
 
 }  // namespace stave_detail
+
+namespace stave {
+
+template <class Run>
+FunctionAttributes FunctionAttributes::lifted(Run run) const {
+  const auto self = std::make_shared<const FunctionAttributes>(*this);
+  FunctionAttributes result = *this;
+  result.around = nullptr;
+  const auto lift = [&](auto member) {
+    if (!(*self.*member)) return;
+    result.*
+        member = [self, run, member](auto... args) { return run([&] { return self->run(*self.*member, args...); }); };
+  };
+  lift(&FunctionAttributes::function);
+  lift(&FunctionAttributes::forward);
+  lift(&FunctionAttributes::backward);
+  lift(&FunctionAttributes::tangents);
+  lift(&FunctionAttributes::batch);
+  return result;
+}
+
+}  // namespace stave

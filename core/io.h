@@ -14,14 +14,17 @@
 #include <charconv>
 #include <concepts>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include <stave/core/default_dtype.h>
+#include <stave/core/options.h>
 #include <stave/core/tensor.h>
-#include <stave/core/tree.h>
+#include <stave/core/tree_names.h>
 
 namespace stave {
 
@@ -32,15 +35,9 @@ void save_npy(const std::string& path, const Tensor& x);
 Tensor load_npy(const std::string& path);
 
 struct NpzOptions {
+  [[no_unique_address]] ByName by_name{};
   bool compressed = false;  ///< as numpy.savez_compressed
 };
-
-/// Calls f(name, tensor) on every tensor of a tree, in the order of visit_tensors. Names are paths: "layers/1/w", of the keys
-/// of maps, and of positions, from 0, everywhere else: elements of sequences and tuples, members as declared (others than
-/// tensors count, too). An optional adds nothing to the path; a tree that is one tensor has the name "0". Keys are strings or
-/// integers; they may hold "/" only where the map's values are tensors.
-template <class T, class F>
-void visit_named_tensors(T& tree, F&& f);
 
 /// Writes the tensors of a tree under the names of visit_named_tensors.
 template <class T>
@@ -57,10 +54,11 @@ template <class T>
 T load_npz(const std::string& path, const T& like);
 
 struct CsvOptions {
-  char delimiter = ',';   ///< ' ' stands for any run of blanks
-  Index skip_lines = 0;   ///< lines of a header
-  Index columns = 0;      ///< how many there must be; 0: as many as in the first line
-  Dtype dtype = float32;  ///< bool_ reads 0, 1, true and false
+  [[no_unique_address]] ByName by_name{};
+  char delimiter = ',';           ///< ' ' stands for any run of blanks
+  Index skip_lines = 0;           ///< lines of a header
+  Index columns = 0;              ///< how many there must be; 0: as many as in the first line
+  Dtype dtype = default_dtype();  ///< bool_ reads 0, 1, true and false
 };
 
 /// Numbers as text, a row on each line: [rows, columns]. Throws FileError naming line and column of what is no number, of a
@@ -98,35 +96,7 @@ class NpzContents {
   std::set<std::string> taken_;
 };
 
-[[noreturn]] void fail_npz_key(std::string_view key, const char* fault);
-
-// ---- names -----------------------------------------------------------------------------------------------
-
-inline std::string path_below(const std::string& name, const std::string& key) {
-  return name.empty() ? key : name + "/" + key;
-}
-
-// Whether a tree of this type is one tensor or none, and its name has no more parts.
-template <class T>
-constexpr bool is_leaf() {
-  constexpr TreeKind kind = TreeKindOf<T>::value;
-  if constexpr (kind == TreeKind::optional) return is_leaf<typename T::value_type>();
-  else return kind == TreeKind::tensor;
-}
-
-template <class K>
-std::string key_name(const K& key, bool whole) {
-  static_assert(std::is_convertible_v<const K&, std::string_view> || std::integral<K>,
-                "stave: the keys of a map in a file are strings or integers");
-  if constexpr (std::integral<K>) return std::to_string(key);
-  else {
-    const std::string_view text = key;
-    if (text.empty()) fail_npz_key(text, "is empty");
-    if (text.find('\0') != text.npos) fail_npz_key(text, "holds a zero byte");
-    if (!whole && text.find('/') != text.npos) fail_npz_key(text, "holds '/', which separates the parts of names");
-    return std::string(text);
-  }
-}
+// ---- reading trees ---------------------------------------------------------------------------------------
 
 template <class K>
 K key_of_name(const std::string& name, const NpzContents& file) {
@@ -139,38 +109,20 @@ K key_of_name(const std::string& name, const NpzContents& file) {
   } else return K(name);
 }
 
-// f(child, name) on the trees directly inside a tree of numbered ones.
-template <class T, class F>
-void visit_numbered(T& tree, const std::string& name, F&& f) {
-  constexpr TreeKind kind = TreeKindOf<std::remove_const_t<T>>::value;
-  std::size_t next = 0;
-  const auto inner = [&](auto& child) { f(child, path_below(name, std::to_string(next++))); };
-  if constexpr (kind == TreeKind::custom) TreeTraits<std::remove_const_t<T>>::visit(tree, inner);
-  else if constexpr (kind == TreeKind::tuple) std::apply([&](auto&... child) { (inner(child), ...); }, tree);
-  else if constexpr (kind == TreeKind::aggregate) visit_members(tree, inner);
-  else
-    for (auto& child : tree) inner(child);
-}
-
-template <class T, class F>
-void visit_named(T& tree, const std::string& name, F& f) {
-  constexpr TreeKind kind = TreeKindOf<std::remove_const_t<T>>::value;
-  if constexpr (kind == TreeKind::tensor) f(name.empty() ? std::string("0") : name, tree);
-  else if constexpr (kind == TreeKind::optional) tree ? visit_named(*tree, name, f) : void();
-  else if constexpr (kind == TreeKind::map)
-    for (auto& [key, value] : tree)
-      visit_named(value, path_below(name, key_name(key, is_leaf<std::remove_cvref_t<decltype(value)>>())), f);
-  else if constexpr (kind != TreeKind::none)
-    visit_numbered(tree, name, [&](auto& child, const std::string& below) { visit_named(child, below, f); });
-}
-
 template <class T>
 void load_named(T& tree, const std::string& name, NpzContents& file) {
-  constexpr TreeKind kind = TreeKindOf<T>::value;
+  constexpr TreeKind kind = tree_kind<T>;
   if constexpr (kind == TreeKind::tensor) tree = file.take(name.empty() ? "0" : name);
-  else if constexpr (kind == TreeKind::optional) {
+  else if constexpr (kind == TreeKind::key) tree = Key(file.take(name.empty() ? "0" : name));
+  else if constexpr (kind == TreeKind::optional || kind == TreeKind::unique || kind == TreeKind::shared) {
     tree.reset();
-    if (file.holds(name)) load_named(tree.emplace(), name, file);
+    if (!file.holds(name)) return;
+    if constexpr (kind == TreeKind::optional) tree.emplace();
+    else if constexpr (kind == TreeKind::unique) tree = std::make_unique<typename T::element_type>();
+    else tree = std::make_shared<typename T::element_type>();
+    load_named(*tree, name, file);
+  } else if constexpr (kind == TreeKind::variant) {
+    visit_children(tree, [&](auto& held) { load_named(held, name, file); });
   } else if constexpr (kind == TreeKind::map) {
     using Value = typename T::mapped_type;
     tree.clear();
@@ -180,8 +132,10 @@ void load_named(T& tree, const std::string& name, NpzContents& file) {
     tree.clear();
     for (std::string below; file.holds(below = path_below(name, std::to_string(tree.size())));)
       load_named(tree.emplace_back(), below, file);
-  } else if constexpr (kind != TreeKind::none) {
+  } else if constexpr (is_tree_kind(kind)) {
     visit_numbered(tree, name, [&](auto& child, const std::string& below) { load_named(child, below, file); });
+  } else {
+    check_passed_over<T>();
   }
 }
 
@@ -189,17 +143,12 @@ void load_named(T& tree, const std::string& name, NpzContents& file) {
 
 namespace stave {
 
-template <class T, class F>
-void visit_named_tensors(T& tree, F&& f) {
-  static_assert(is_tree<T>, "stave: visit_named_tensors of a type that is not a tree (see stave/core/tree.h)");
-  stave_detail::visit_named(tree, "", f);
-}
-
 template <class T>
 void save_npz(const std::string& path, const T& tree, NpzOptions options) {
   static_assert(is_tree<T>, "stave: save_npz of a type that is not a tree (see stave/core/tree.h)");
   std::vector<stave_detail::NamedTensor> arrays;
-  visit_named_tensors(tree, [&](const std::string& name, const Tensor& x) { arrays.push_back({name, x}); });
+  stave_detail::WithKeys collect([&](const std::string& name, const Tensor& x) { arrays.push_back({name, x}); });
+  visit_named_tensors(tree, collect);
   stave_detail::save_npz_flat(path, arrays, options);
 }
 
@@ -218,8 +167,9 @@ template <class T>
 T load_npz(const std::string& path, const T& like) {
   static_assert(is_tree<T>, "stave: load_npz of a type that is not a tree (see stave/core/tree.h)");
   stave_detail::NpzContents file(path);
-  T tree = like;
-  visit_named_tensors(tree, [&](const std::string& name, Tensor& x) { x = file.take_like(name, x); });
+  T tree = stave_detail::copy_tree(like);
+  stave_detail::WithKeys take([&](const std::string& name, Tensor& x) { x = file.take_like(name, x); });
+  visit_named_tensors(tree, take);
   file.expect_all_taken();
   return tree;
 }

@@ -1,59 +1,109 @@
 #include <stave/core/note.h>
 
+#include <dlfcn.h>
+
+#include <mutex>
+#include <thread>
+
+#include <stave/core/effects/fork.h>
 #include <stave/core/fail.h>
+
+namespace stave_detail {
+
+void keep_module_of(const void* address) noexcept {
+  Dl_info module;
+  if (!dladdr(address, &module) || !module.dli_fname) return;
+  if (void* handle = dlopen(module.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) dlclose(handle);
+}
+
+}  // namespace stave_detail
 
 namespace stave {
 namespace {
 
 enum : std::uint8_t { by_node = 1, by_owner = 2 };
 
-// A note that is still linked with its owner, on the owner's thread.
-void unlink(Note& note) noexcept {
-  NoteOwner& owner = *note.owner;
-  (note.previous_of_owner ? note.previous_of_owner->next_of_owner : owner.first) = note.next_of_owner;
-  if (note.next_of_owner) note.next_of_owner->previous_of_owner = note.previous_of_owner;
+// Of whoever locks an owner that is another thread's: so a thread that forks leaves none of its own locked in the child.
+constinit std::mutex for_others;
+const auto held_over_fork = [] {
+  stave_detail::hold_pool_over_fork();  // a note is copied under this lock, and comes from the pool
+  return stave_detail::HeldOverFork<for_others>();
+}();
+
+// A payload may hold a value with notes, and so on: these wait in a list.
+void free_note(Note* note) noexcept { stave_detail::delete_in_loop<&Note::next>(note); }
+
+// Of a node and the end of Notes, which leave the note one after the other, the last one frees it.
+void leave(Note& note, std::uint8_t who) noexcept {
+  if ((note.ended.fetch_or(who, std::memory_order_acq_rel) | who) != (by_node | by_owner)) return;
+  const auto counted = IntrusivePtr<NoteOwner>::adopt(note.owner);
+  free_note(&note);
 }
 
 }  // namespace
 
 const void* this_thread() noexcept { return &stave_detail::current; }
 
-NoteOwner::NoteOwner(const char* transform) noexcept : name(transform), thread(this_thread()) {}
+NoteOwner::NoteOwner(const char* transform, const AnyHandler* handler) noexcept
+    : name(transform), thread(this_thread()), differentiates(handler) {}
+
+void NoteOwner::lock() noexcept {
+  if (thread != this_thread()) for_others.lock();
+  while (locked_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+}
+
+void NoteOwner::unlock() noexcept {
+  const bool other = thread != this_thread();
+  locked_.store(false, std::memory_order_release);
+  if (other) for_others.unlock();
+}
+
+NoteOwner::Hold::Hold(NoteOwner& owner) noexcept
+    : owner_(owner.thread == this_thread() && owner.confined ? nullptr : &owner) {
+  if (owner_) owner_->lock();
+}
+
+void NoteOwner::add(Note& note) noexcept {
+  if (thread != this_thread()) {  // it is not listed, and so the owner has left it already
+    references.fetch_add(1, std::memory_order_relaxed);
+    note.ended.store(by_owner, std::memory_order_relaxed);
+    return;
+  }
+  if (paid_ == 0) references.fetch_add(paid_ = lot, std::memory_order_relaxed);
+  --paid_;
+  note.next_of_owner = first;
+  if (first) first->previous_of_owner = &note;
+  first = &note;
+}
+
+bool NoteOwner::unlink(Note& note) noexcept {
+  const Hold hold(*this);
+  if (!note.live()) return false;
+  (note.previous_of_owner ? note.previous_of_owner->next_of_owner : first) = note.next_of_owner;
+  if (note.next_of_owner) note.next_of_owner->previous_of_owner = note.previous_of_owner;
+  ++paid_;
+  return true;
+}
 
 void NoteOwner::end() noexcept {
   running.store(false, std::memory_order_release);
-  while (Note* note = first) {
-    first = note->next_of_owner;
-    if (first) first->previous_of_owner = nullptr;
-    note->id.store(0, std::memory_order_release);
-    note->drop();  // may end further nodes, and with them notes of this list
-    if (note->ended.fetch_or(by_owner, std::memory_order_acq_rel) & by_node) delete note;
+  lock();
+  ended.store(true, std::memory_order_release);
+  Note* left = std::exchange(first, nullptr);
+  const std::uint32_t unused = std::exchange(paid_, 0);
+  unlock();
+  references.fetch_sub(unused, std::memory_order_acq_rel);  // Notes, which calls this, has one more
+  while (left) {
+    Note* const note = std::exchange(left, left->next_of_owner);
+    note->drop();
+    leave(*note, by_owner);
   }
-  ended_ = true;
-  references.fetch_sub(std::exchange(paid_, 0), std::memory_order_acq_rel);  // Notes, which calls this, has one more
-}
-
-void NoteOwner::give_reference_back() noexcept {
-  if (thread == this_thread() && !ended_) ++paid_;
-  else if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
-}
-
-Note::Note(NoteOwner* maker) noexcept : id(maker->id), owner(maker) {
-  owner->take_reference();
-  next_of_owner = owner->first;
-  if (next_of_owner) next_of_owner->previous_of_owner = this;
-  owner->first = this;
 }
 
 void Note::node_ended() noexcept {
-  if (!live()) {  // the owner ended before: whoever of the two comes last frees
-    if (ended.fetch_or(by_node, std::memory_order_acq_rel) & by_owner) delete this;
-  } else if (owner->thread == this_thread()) {
-    unlink(*this);
-    delete this;
-  } else if (ended.fetch_or(by_node, std::memory_order_acq_rel) & by_owner) {
-    delete this;
-  }
+  const bool listed = ended.load(std::memory_order_relaxed) == 0 && owner->thread == this_thread();
+  if (listed && owner->unlink(*this)) free_note(this);
+  else leave(*this, by_node);
 }
 
 void destroy(Node* node) noexcept { delete node; }
@@ -99,7 +149,8 @@ Tensor clone_node(const Tensor& x) {
   for (const Note* note = node.notes; note; note = note->next) {
     if (!note->live()) continue;
     if (runs_on_other_thread(*note)) fail_on_other_thread(node, note->owner->name);
-    if (note->owner->thread != this_thread()) continue;  // ended there: a constant here
+    const NoteOwner::Hold hold(*note->owner);
+    if (!note->live()) continue;
     Note* const copy = note->clone();
     {
       const auto lock = clone->lock_if_registered();
@@ -120,8 +171,19 @@ int live_notes(const Tensor& x) {
 
 bool has_note(const Tensor& x, InstallationId id) noexcept {
   for (const Note* note = x.node_ptr()->notes; note; note = note->next)
-    if (note->id.load(std::memory_order_relaxed) == id) return true;
+    if (note->owner->id == id && note->live()) return true;
   return false;
+}
+
+void check_not_differentiated(const Node& node, const char* what, const char* remedy) {
+  for (const Note* note = node.notes; note; note = note->next) {
+    if (!note->owner->differentiates || !note->live()) continue;
+    for (const Frame* frame = stave_detail::current; frame; frame = frame->below)
+      if (frame->handler == note->owner->differentiates)
+        stave_detail::fail<TransformError>(
+            "{}: {} differentiates this value ({} {}), and its derivative would be lost: {}", what, note->owner->name,
+            name_of(node.dtype), node.shape, remedy);
+  }
 }
 
 void check_not_escaped(const Node& node) {

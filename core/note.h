@@ -4,11 +4,13 @@
 //   x = tangents.put(std::move(x), dx);                   // annotates: on this node if nobody else owns it, else on a clone
 //   if (const Tensor* dx = tangents.find(x)) ...
 //
-// A note ends with its node or with the Notes that made it, whichever comes first. Nodes may be shared between threads, so:
-//   - the list on a node changes only while one handle owns the node; whoever shares it only reads;
-//   - when Notes end, they do not unlink: each note is killed (id becomes 0, the payload dies) and its shell goes with the node;
-//   - a node that dies on another thread than the notes' leaves its note to be freed by the Notes.
-// Of node and Notes, the one that goes last frees the note (`Note::ended`). No lock anywhere.
+// A note ends with its node or with the Notes that made it, whichever comes first, on whatever thread either does. The list on
+// a node changes only while one handle owns the node; whoever shares it only reads. When Notes end, their notes count as absent
+// and let go of what they hold; such a shell goes with its node. Of node and Notes, the one that goes last frees the note.
+//
+// An owner lists its notes, those that its own thread made. Other threads leave that list alone, but for the end of Notes on one
+// of them. Therefore the list changes under a lock, except while its thread knows that the Notes cannot end elsewhere: then
+// (`run`) notes come and go without a locked instruction.
 #pragma once
 
 #include <atomic>
@@ -16,50 +18,75 @@
 #include <string>
 #include <utility>
 
-#include <stave/core/effect.h>
+#include <stave/core/effects/effect.h>
 #include <stave/core/tensor.h>
+
+namespace stave_detail {
+
+/// The library that has this address is not unloaded any more.
+void keep_module_of(const void* address) noexcept;
+
+}  // namespace stave_detail
 
 namespace stave {
 
 /// Who makes notes: outlives them all, says who they are.
 struct NoteOwner : RefCounted {
   const InstallationId id = next_installation_id();
-  const char* const name;           // of the transform, for errors
-  const void* const thread;         // where it runs
+  const char* const name;    // of the transform, for errors
+  const void* const thread;  // where it runs
+  const AnyHandler* const
+      differentiates;               // the handler whose knowledge of derivatives the notes are; null: of another kind
   std::atomic<bool> running{true};  // false when the body it handles has ended
-  Note* first = nullptr;            // of its notes; touched by its own thread only
+  std::atomic<bool> ended{false};   // the notes count as absent
+  bool confined = false;            // the Notes cannot end on another thread. Of its own thread, as what follows is
+  Note* first = nullptr;            // of the notes that it made
 
-  explicit NoteOwner(const char* transform) noexcept;
-  /// Kills all notes.
+  NoteOwner(const char* transform, const AnyHandler* differentiates) noexcept;
+  /// Ends all notes. On any thread.
   void end() noexcept;
+  /// Counts a note, and lists it.
+  void add(Note& note) noexcept;
+  /// Takes a note out of the list, and its count back. False if the notes have ended.
+  bool unlink(Note& note) noexcept;
+
+  /// While it stands, the notes do not end.
+  class Hold {
+   public:
+    explicit Hold(NoteOwner& owner) noexcept;
+    ~Hold() {
+      if (owner_) owner_->unlock();
+    }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    NoteOwner* const owner_;
+  };
+
+ private:
+  void lock() noexcept;
+  void unlock() noexcept;
 
   // Each note counts as an owner of this. The references are taken in lots, so that on this thread, where most notes come and
   // go, counting one costs no locked instruction.
-  void take_reference() noexcept {
-    if (paid_ == 0) references.fetch_add(paid_ = lot, std::memory_order_relaxed);
-    --paid_;
-  }
-  void give_reference_back() noexcept;
-
- private:
   static constexpr std::uint32_t lot = 1 << 16;
-  std::uint32_t paid_ = 0;  // references that no note has; touched by its own thread only
-  bool ended_ = false;      // likewise
+  std::uint32_t paid_ = 0;  // references that no note has
+  std::atomic<bool> locked_{false};
 };
 
 /// Names the calling thread.
 const void* this_thread() noexcept;
 
 struct Note : stave_detail::Pooled {
-  std::atomic<InstallationId> id;  // 0: ended
-  std::atomic<std::uint8_t> ended{0};
   Note* next = nullptr;  // on the node
   Note* previous_of_owner = nullptr;
   Note* next_of_owner = nullptr;
   NoteOwner* const owner;
+  std::atomic<std::uint8_t> ended{0};
 
-  explicit Note(NoteOwner* owner) noexcept;
-  virtual ~Note() { owner->give_reference_back(); }
+  explicit Note(NoteOwner* maker) noexcept : owner(maker) { owner->add(*this); }
+  virtual ~Note() = default;
   /// A note for a clone of the node.
   virtual Note* clone() const = 0;
   /// Lets go of what the note holds.
@@ -71,7 +98,7 @@ struct Note : stave_detail::Pooled {
   /// The value is given a label (label.h), on a node that nobody else owns.
   virtual void labelled(const NamePtr&) {}
 
-  bool live() const noexcept { return id.load(std::memory_order_acquire) != 0; }
+  bool live() const noexcept { return !owner->ended.load(std::memory_order_acquire); }
   /// The node dies.
   void node_ended() noexcept;
 };
@@ -85,6 +112,11 @@ int live_notes(const Tensor& x);
 /// Whether x carries a note of this installation.
 bool has_note(const Tensor& x, InstallationId id) noexcept;
 
+/// Throws TransformError, naming `what` and `remedy`, if a transform that runs here follows the derivative of this value, which
+/// is to be read out of all operations' sight: the derivative would be lost. A handler below that transform may read: the
+/// derivative does not go through it.
+void check_not_differentiated(const Node& node, const char* what, const char* remedy);
+
 /// Throws TransformError if x has no storage, or carries a note of a handler that runs on another thread.
 void check_not_escaped(const Node& node);
 
@@ -92,7 +124,12 @@ void check_not_escaped(const Node& node);
 template <class P>
 class Notes {
  public:
-  explicit Notes(const char* transform) : owner_(make_intrusive<NoteOwner>(transform)) {}
+  /// `differentiates`: the handler, if the notes are what it knows of derivatives; null: they are of another kind.
+  explicit Notes(const char* transform, const AnyHandler* differentiates = nullptr)
+      : owner_(make_intrusive<NoteOwner>(transform, differentiates)) {
+    // Shells of notes outlive this, in values of whoever has them.
+    [[maybe_unused]] static const bool stays = (stave_detail::keep_module_of(&module_mark), true);
+  }
   Notes(Notes&&) noexcept = default;
   ~Notes() {
     if (owner_) owner_->end();
@@ -101,10 +138,24 @@ class Notes {
   InstallationId id() const noexcept { return owner_->id; }
   NoteOwner& owner() const noexcept { return *owner_; }
 
+  /// What `body` returns: the transform's function, on the owner's thread, by one who keeps these Notes meanwhile.
+  template <class Body>
+  auto run(Body&& body) const {
+    struct Running {
+      NoteOwner& owner;
+      explicit Running(NoteOwner& notes) noexcept : owner(notes) { owner.confined = true; }
+      ~Running() {
+        owner.running.store(false, std::memory_order_release);
+        owner.confined = false;
+      }
+    } running(*owner_);
+    return std::forward<Body>(body)();
+  }
+
   /// What is noted on x; null if nothing is.
   const P* find(const Tensor& x) const noexcept {
-    for (Note* note = x.node_ptr()->notes; note; note = note->next)
-      if (note->id.load(std::memory_order_relaxed) == owner_->id) return &static_cast<NoteOf*>(note)->payload;
+    for (Note* note = x.defined() ? x.node_ptr()->notes : nullptr; note; note = note->next)
+      if (note->owner == owner_.get()) return &static_cast<NoteOf*>(note)->payload;
     return nullptr;
   }
 
@@ -125,6 +176,7 @@ class Notes {
   }
 
  private:
+  static inline char module_mark = 0;  // in the program or library whose code the notes run
   struct NoteOf final : Note {
     P payload;
     NoteOf(NoteOwner* owner, P value) : Note(owner), payload(std::move(value)) {}
@@ -151,7 +203,7 @@ class Notes {
   }
   void remove(Tensor& x) const {
     for (Note** link = &x.node_ptr()->notes; *link; link = &(*link)->next) {
-      if ((*link)->id.load(std::memory_order_relaxed) != owner_->id) continue;
+      if ((*link)->owner != owner_.get()) continue;
       Note* note = *link;
       {
         const auto lock = x.node_ptr()->lock_if_registered();

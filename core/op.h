@@ -10,8 +10,9 @@
 
 #include <optional>
 #include <span>
+#include <typeinfo>
 
-#include <stave/core/effect.h>
+#include <stave/core/effects/effect.h>
 #include <stave/core/ops/all_ops.h>
 #include <stave/core/ops/attributes.h>
 #include <stave/core/tensor.h>
@@ -30,8 +31,10 @@ using Inputs = SmallVector<Tensor, 3>;
 struct Outputs : SmallVector<Tensor, 1> {
   using SmallVector::SmallVector;
   Outputs(Tensor output) { push_back(std::move(output)); }
+  operator Tensor() const = delete;  // write perform(call)[0], or apply(call): an operation may have several outputs
 };
 
+struct Call;
 struct Op;
 
 }  // namespace stave
@@ -40,12 +43,29 @@ namespace stave_detail {
 
 using namespace stave;
 
+// Past all handlers: the backend of the inputs' device computes.
+Outputs run(Call& call);
+// What `perform` does for calls with lent inputs, and for those that carry functions (carried.h).
+Outputs perform_with_care(Call& call);
+
 // Perform an elementwise operation on inputs of one shape and dtype (where: a bool and two of one dtype). Without a handler
 // there is no Call. Inputs are the function's to take.
 Tensor apply_elementwise(const Op& op, std::span<Tensor> inputs);
 // Two operands, one of which may be a number: it takes the other's shape and dtype. Without a handler the operands' counts are
 // not touched: what the caller holds outlives the call.
 Tensor apply_binary(const Op& op, Operand&& a, Operand&& b);
+
+[[noreturn]] void throw_other_attributes(const Op& op, const std::type_info& asked);
+template <class A>
+const A& attributes_as(const Attributes* attributes, const Op& op) {
+  if constexpr (std::is_final_v<A>) {
+    if (attributes && typeid(*attributes) == typeid(A)) [[likely]]
+      return static_cast<const A&>(*attributes);
+  } else if (const auto* found = dynamic_cast<const A*>(attributes)) {
+    return *found;
+  }
+  throw_other_attributes(op, typeid(A));
+}
 
 }  // namespace stave_detail
 
@@ -61,7 +81,7 @@ struct Call {
   Call(const Op& op, Tensor&& input);
   Call(const Op& op, Tensor&& a, Tensor&& b);
   Call(const Call& other);
-  Call(Call&& other) noexcept;
+  Call(Call&& other);
   Call& operator=(Call other) = delete;
   ~Call() {
     if (care_ & ~carries) give_back();
@@ -77,9 +97,10 @@ struct Call {
   }
   const Attributes* attributes() const noexcept { return attributes_.get(); }
   const AttributesPtr& attributes_ptr() const noexcept { return attributes_; }
+  /// Its attributes as what they are. Throws TransformError if they are of another type, which the operation says.
   template <class A>
-  const A& as() const noexcept {
-    return static_cast<const A&>(*attributes_);
+  const A& as() const {
+    return stave_detail::attributes_as<A>(attributes_.get(), *op_);
   }
   /// What each output will be; empty for an operation that carries functions.
   std::span<const Abstract> abstract_outputs() const noexcept { return outputs_; }
@@ -96,14 +117,14 @@ struct Call {
   // For the backend: takes an input's buffer for the result where nobody else can see it.
   Inputs& mutable_inputs() noexcept { return inputs_; }
   /// Whether the call counts as an owner of input i.
-  bool owns(std::size_t i) const noexcept { return !(care_ >> i & 1); }
+  bool owns(std::size_t i) const noexcept { return i >= most_lent || !(care_ >> i & 1); }
   /// A mask of the inputs that it does not.
   unsigned lent_inputs() const noexcept { return care_ & ~carries; }
   bool needs_care() const noexcept { return care_ != 0; }
 
  private:
   [[noreturn]] void throw_no_input(std::size_t i) const;
-  static constexpr unsigned carries = 1u << 31;
+  static constexpr unsigned most_lent = 31, carries = 1u << most_lent;
   explicit Call(const Op* op) : op_(op) {}
   void validate();
   void lend(Operand&& x);  // an input that is not counted, unless x owns it
@@ -122,11 +143,27 @@ struct Call {
 
 namespace stave_detail {
 
-// Past all handlers: the backend of the inputs' device computes.
-Outputs run(Call& call);
-// What `perform` does for calls with lent inputs, and for those that carry functions (carried.h).
-Outputs perform_with_care(Call& call);
-
+// Whether outputs are what the operation infers, on the device of its inputs: as far as is seen at a glance.
+inline bool fits(const Call& call, const Outputs& outputs) {
+  const auto expected = call.abstract_outputs();
+  if (outputs.size() != 1 || expected.size() != 1 || !outputs[0].defined()) return false;
+  const Node& output = *outputs[0].node_ptr();
+  if (output.dtype != expected[0].dtype || output.shape != expected[0].shape) return false;
+  const auto inputs = call.inputs();
+  return !inputs.empty() && inputs[0].defined() && inputs[0].node_ptr()->device == output.device;
+}
+// Looks closely, and throws TransformError that names who answered (null: who resumes).
+void check_answer_closely(const Call& call, const Outputs& outputs, const AnyHandler* who);
+// The frame's handler answers; one that is not the library's own is checked.
+inline Outputs answered(Frame* frame, Call& call) {
+  Intercept intercept(frame);
+  if (frame->trusted) return frame->operations->handle(call);
+  const AnyHandler* const who = frame->handler;  // its frame may end while it stands still, if others share the handler
+  Outputs outputs = frame->operations->handle(call);
+  if (!fits(call, outputs)) [[unlikely]]
+    check_answer_closely(call, outputs, who);
+  return outputs;
+}
 }  // namespace stave_detail
 
 namespace stave {
@@ -138,14 +175,18 @@ inline Outputs perform(Call&& call) {
   if (call.needs_care()) return stave_detail::perform_with_care(call);
   Frame* frame = stave_detail::current;
   if (frame) frame = frame->nearest;
-  if (!frame) return stave_detail::run(call);
-  stave_detail::Intercept intercept(frame);
-  return frame->operations->handle(call);
+  return frame ? stave_detail::answered(frame, call) : stave_detail::run(call);
 }
 inline Outputs perform(const Call& call) { return perform(Call(call)); }
 
+/// For controllers, which give answers to Resumption: throws TransformError for one of another shape, dtype or device.
+inline void check_answer(const Call& call, const Outputs& outputs) {
+  if (!stave_detail::fits(call, outputs)) stave_detail::check_answer_closely(call, outputs, nullptr);
+}
+
 /// Performs an operation that has one output.
 Tensor apply(Call&& call);
+inline Tensor apply(const Call& call) { return apply(Call(call)); }
 inline Tensor apply(const Op& op, Inputs inputs, AttributesPtr attributes = nullptr) {
   return apply(Call(op, std::move(inputs), std::move(attributes)));
 }
@@ -168,10 +209,14 @@ struct JvpContext {
   bool has(std::size_t i) const { return tangents[i].defined(); }
   /// The tangent of input i, zeros if it has none.
   Tensor tangent(std::size_t i) const;
+  template <class A>
+  const A& as() const {
+    return call.as<A>();
+  }
 };
 
-/// What a VJP rule is given: saved inputs and outputs (those that Op::reads names; of the others shape and dtype), and the
-/// cotangents of the outputs.
+/// What a VJP rule is given: the inputs and outputs that the record says it reads, of the other inputs shape and dtype, and
+/// the cotangents of the outputs.
 struct VjpContext {
   const Op& op;
   const Attributes* attributes;
@@ -183,11 +228,13 @@ struct VjpContext {
   const Tensor& in(std::size_t i) const { return inputs[i]; }
   const Tensor& out(std::size_t i = 0) const { return outputs[i]; }
   const Tensor& ct(std::size_t i = 0) const { return cotangents[i]; }
+  /// Zeros like input i, for a cotangent.
+  Tensor zeros(std::size_t i) const;
   const Shape& shape(std::size_t i) const { return input_abstracts[i].shape; }
   Dtype dtype(std::size_t i) const { return input_abstracts[i].dtype; }
   template <class A>
-  const A& as() const noexcept {
-    return static_cast<const A&>(*attributes);
+  const A& as() const {
+    return stave_detail::attributes_as<A>(attributes, op);
   }
 };
 
@@ -202,19 +249,24 @@ struct BatchContext {
   /// Input i with the batch as its axis 0: broadcast (a view) if it has none.
   Tensor batched_in(std::size_t i) const;
   template <class A>
-  const A& as() const noexcept {
+  const A& as() const {
     return call.as<A>();
   }
   const AttributesPtr& attributes() const noexcept { return call.attributes_ptr(); }
 };
 
-/// What the VJP rule looks at, so that a tape keeps nothing else alive.
-struct Saves {
-  unsigned inputs = ~0u;  // a mask; those beyond the last bit are as that one
-  bool outputs = false;
-  bool crossed = false;  // of two inputs, the rule of each looks at the other one alone
+/// A batching rule: the operation itself on all lanes. Every input has the batch as axis 0, and the attributes say so
+/// (Attributes::batched).
+Outputs batch_in_front(const BatchContext& c);
 
-  bool input(std::size_t i) const noexcept { return inputs >> (i < 32 ? i : 31) & 1; }
+/// A set of an operation's values, as a mask: inputs, those beyond the 31st being as that one, and the outputs in the last bit.
+struct ValueSet {
+  static constexpr unsigned outputs = 1u << 31;
+  unsigned mask;
+
+  constexpr ValueSet(unsigned mask = 0) noexcept : mask(mask) {}
+  constexpr bool has_input(std::size_t i) const noexcept { return mask >> (i < 30 ? i : 30) & 1; }
+  constexpr bool has_outputs() const noexcept { return mask & outputs; }
 };
 
 enum class Derivative : std::uint8_t {
@@ -231,10 +283,11 @@ struct Op {
   /// The only place that validates: throws, or gives the outputs' shapes and dtypes.
   void (*infer)(const Call&, SmallVector<Abstract, 1>& outputs);
   Derivative derivative = Derivative::rules;
-  unsigned linear_in = ~0u;
+  ValueSet linear_in = ~0u;
   bool elementwise = false;  // one output of the inputs' shape, at most three inputs, no attributes
   bool boolean = false;      // its output is bool, else of its inputs' dtype
-  Saves saves = {};
+  /// The values that the VJP rule reads for the first input, and for any other; `reads_for` knows what the structure says.
+  ValueSet reads[2] = {~0u, ~0u};
   /// The tangents of the outputs.
   Outputs (*jvp)(const JvpContext&) = nullptr;
   /// The cotangent of one input.
@@ -244,13 +297,25 @@ struct Op {
   /// The output without a kernel: a view of the input, where that is possible (of `to`: its copy elsewhere); else an undefined
   /// tensor, and the backend computes.
   Tensor (*view)(const Call&) = nullptr;
+  /// Of an operation on indices: what an error calls one that is out of range. Kernels of others find none.
+  const char* index_name = nullptr;
 
+  /// The values that the VJP rule reads for the cotangent of input i, so that a tape keeps nothing else alive: of a linear
+  /// operation no input in which it is linear, of a bilinear one the other input.
+  constexpr ValueSet reads_for(std::size_t i) const noexcept {
+    const unsigned declared = reads[i > 0].mask;
+    if (derivative == Derivative::linear) return declared & ~(linear_in.mask | ValueSet::outputs);
+    return derivative == Derivative::bilinear ? declared & (i == 0 ? 0b10 : 0b01) : declared;
+  }
+
+  /// Whether some rule reads the outputs.
+  constexpr bool reads_outputs() const noexcept { return reads_for(0).has_outputs() || reads_for(1).has_outputs(); }
   /// Of an elementwise operation, by the dtype of its last input.
   Dtype result_dtype(Dtype input) const noexcept { return boolean ? bool_ : input; }
 };
 
 // Every operation's record: op_sin, op_matmul, ...
-#define X(name) extern const Op op_##name;
+#define X(name, ...) extern const Op op_##name;
 STAVE_ALL_OPS(X)
 #undef X
 

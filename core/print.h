@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include <stave/core/effect.h>
+#include <stave/core/effects/effect.h>
 #include <stave/core/tensor.h>
 
 namespace stave_detail {

@@ -1,7 +1,7 @@
 // Reading the storage of a value that has none is an effect: a handler may answer it.
 #pragma once
 
-#include <stave/core/effect.h>
+#include <stave/core/effects/effect.h>
 #include <stave/core/tensor.h>
 
 namespace stave {

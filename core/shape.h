@@ -61,7 +61,8 @@ inline Strides contiguous_strides(const Shape& shape) {
   Index step = 1;
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     strides[axis] = step;
-    step *= shape[axis];
+    // Wraps where there are too many elements, which whoever counts them finds before an address is made of this.
+    step = static_cast<Index>(static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(shape[axis]));
   }
   return strides;
 }

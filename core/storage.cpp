@@ -5,8 +5,10 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include <stave/core/fail.h>
+#include <stave/core/pool.h>
 
 namespace stave {
 
@@ -35,8 +37,10 @@ Backend& backend_of(Device device) {
   return cuda_backend(device.index);
 }
 
+int cuda_device_count() { return cuda_backend_count(); }
+
 #ifndef STAVE_HAVE_CUDA
-int cuda_device_count() { return 0; }
+int cuda_backend_count() { return 0; }
 
 Backend& cuda_backend(int index) {
   fail<DeviceError>(
@@ -58,8 +62,8 @@ std::unique_ptr<Stopwatch> Backend::stopwatch() {
 
 void destroy(Storage* storage) noexcept { storage->owner->deallocate(storage); }
 
-StoragePtr allocate_storage(Device device, Index bytes) {
-  return StoragePtr(backend_of(device).allocate(static_cast<std::size_t>(bytes)));
+StoragePtr allocate_storage(Device device, Dtype dtype, const Shape& shape, const char* operation) {
+  return stave_detail::allocate_storage(backend_of(device), device, dtype, shape, operation);
 }
 
 void read_storage(Device device, void* to, const void* from, std::size_t bytes) {
@@ -89,13 +93,38 @@ void copy_storage(Device to_device, void* to, Device from_device, const void* fr
 }
 
 void synchronize(Device device) { backend_of(device).synchronize(); }
-MemoryStats memory_stats(Device device) { return backend_of(device).memory_stats(); }
+MemoryStats memory_stats(Device device) {
+  MemoryStats stats = backend_of(device).memory_stats();
+  if (device == cpu) stats.object_bytes = stave_detail::pool_stats().live_bytes;
+  return stats;
+}
 void reset_peak_memory(Device device) { backend_of(device).reset_peak_memory(); }
-void release_cached_memory(Device device) { backend_of(device).release_cached_memory(); }
+void release_cached_memory(Device device) {
+  backend_of(device).release_cached_memory();
+  if (device == cpu) stave_detail::release_pool();
+}
 
 }  // namespace stave
 
 namespace stave_detail {
+
+void fail_memory(const char* operation, stave::Dtype dtype, const stave::Shape& shape, stave::Device device) {
+  fail<stave::MemoryError>(
+      "{}: not enough memory on {} for {} {} ({} bytes) and what computing it takes: tensors have {} bytes there. Free "
+      "some of them, or compute in parts",
+      operation, device.str(), dtype, shape, static_cast<std::size_t>(shape.elements()) * size_of(dtype),
+      stave::memory_stats(device).live_bytes);
+}
+
+stave::StoragePtr allocate_storage(stave::Backend& backend, stave::Device device, stave::Dtype dtype,
+                                   const stave::Shape& shape, const char* operation) {
+  const stave::Index elements = naming(operation, [&] { return shape.elements(); });
+  try {
+    return stave::StoragePtr(backend.allocate(static_cast<std::size_t>(elements) * size_of(dtype)));
+  } catch (const std::bad_alloc&) {
+    fail_memory(operation, dtype, shape, device);
+  }
+}
 
 void stand_in(int index, stave::Backend* backend) noexcept {
   stave::stand_ins[static_cast<std::size_t>(index)].store(backend, std::memory_order_release);

@@ -6,8 +6,8 @@
 
 namespace stave {
 
-/// New storage on a device. Throws std::bad_alloc.
-StoragePtr allocate_storage(Device device, Index bytes);
+/// New storage on a device for elements of this shape. Throws MemoryError, naming the operation.
+StoragePtr allocate_storage(Device device, Dtype dtype, const Shape& shape, const char* operation);
 
 // How the host sees what a device holds, and the only way: between the host and storage of a device, and between devices.
 // Reading waits until the bytes are computed.
@@ -19,7 +19,7 @@ void copy_storage(Device to_device, void* to, Device from_device, const void* fr
 /// for an index out of range. The CPU is always done.
 void synchronize(Device device = cpu);
 
-/// What tensors on `device` occupy. Bytes.
+/// What tensors on `device` occupy, and what describes and records them. Bytes.
 MemoryStats memory_stats(Device device = cpu);
 /// Makes peak_bytes start again at live_bytes.
 void reset_peak_memory(Device device = cpu);
@@ -27,3 +27,15 @@ void reset_peak_memory(Device device = cpu);
 void release_cached_memory(Device device = cpu);
 
 }  // namespace stave
+
+namespace stave_detail {
+
+// Throws MemoryError: a backend had no room for what the operation makes, or for what it needs to make it.
+[[noreturn]] void fail_memory(const char* operation, stave::Dtype dtype, const stave::Shape& shape,
+                              stave::Device device);
+
+// allocate_storage where the device's backend is at hand.
+stave::StoragePtr allocate_storage(stave::Backend& backend, stave::Device device, stave::Dtype dtype,
+                                   const stave::Shape& shape, const char* operation);
+
+}  // namespace stave_detail

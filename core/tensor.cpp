@@ -23,6 +23,10 @@ void Tensor::throw_undefined() {
   fail<TransformError>("an empty Tensor is used: it was default-constructed or moved from");
 }
 
+void Tensor::throw_no_memory(const char* operation, Dtype dtype) const {
+  stave_detail::fail_memory(operation, dtype, shape(), cpu);
+}
+
 Index Tensor::shape(Index axis) const {
   return shape()[static_cast<std::size_t>(normalize_axis(axis, rank(), "shape"))];
 }
@@ -91,6 +95,7 @@ void Tensor::stave_detail_item(Dtype dtype, void* value) const {
 void Tensor::stave_detail_read(Dtype dtype, void* values) const {
   check_dtype(*this, dtype, "to_vector");
   const Tensor x = laid_out(readable(*this));
+  check_not_differentiated(node(), "to_vector", "write stop_gradient(x).to_vector() where it is to be a constant");
   const auto bytes = static_cast<std::size_t>(x.size()) * size_of(dtype);
   read_storage(x.device(), values, x.node().data(), bytes);
 }
@@ -104,7 +109,8 @@ const void* Tensor::stave_detail_data(Dtype dtype) const {
     fail<ShapeError>(
         "data: the tensor of shape {} is not contiguous (strides {}): use data of contiguous(x), or to_vector", shape(),
         strides());
-  if (!node().storage) check_not_escaped(node());
+  if (!node().storage) static_cast<void>(ReadStorage{*this}.unhandled());  // throws: there is none to point to
+  check_not_differentiated(node(), "data", "write stop_gradient(x).data() where it is to be a constant");
   return node().data();
 }
 

@@ -4,10 +4,9 @@
 // handlers keep about this very value (note.h). Layout changes are views of the same storage.
 #pragma once
 
+#include <array>
 #include <concepts>
-#include <initializer_list>
 #include <iosfwd>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,8 +16,9 @@
 #include <stave/core/backend.h>
 #include <stave/core/device.h>
 #include <stave/core/dtype.h>
-#include <stave/core/error.h>
+#include <stave/core/effects/error.h>
 #include <stave/core/pool.h>
+#include <stave/core/scalar.h>
 #include <stave/core/shape.h>
 #include <stave/core/track.h>
 
@@ -70,42 +70,6 @@ struct Node : RefCounted, stave_detail::Pooled {
 void destroy(Node* node) noexcept;
 using NodePtr = IntrusivePtr<Node>;
 
-/// A C++ number as an operand. Weak: it takes the dtype of the tensor that it meets, within its kind (bool < integer <
-/// float): float32 + 1.0 stays float32, int32 * 0.1 becomes float32.
-class Scalar {
- public:
-  enum class Kind : std::uint8_t { boolean, integer, floating };
-  template <class T>
-    requires std::is_arithmetic_v<T>
-  Scalar(T value) : kind(kind_of<T>()), floating(static_cast<double>(value)), integer(to_integer(value)) {}
-
-  Kind kind;
-  double floating;       // the value
-  std::int64_t integer;  // the value, if it is not floating
-
-  /// The dtype of the result when this meets a tensor of dtype `other`.
-  Dtype with(Dtype other) const;
-  /// The dtype that this has alone: bool, int32 (int64 if it does not fit) or float32.
-  Dtype alone() const;
-
- private:
-  template <class T>
-  static constexpr Kind kind_of() {
-    if (std::is_same_v<T, bool>) return Kind::boolean;
-    return std::is_floating_point_v<T> ? Kind::floating : Kind::integer;
-  }
-  template <class T>
-  static std::int64_t to_integer(T value) {
-    if constexpr (std::is_floating_point_v<T>) return 0;
-    else {
-      if constexpr (std::is_unsigned_v<T> && sizeof(T) >= 8)
-        if (value > static_cast<T>(std::numeric_limits<std::int64_t>::max())) throw_too_large(value);
-      return static_cast<std::int64_t>(value);
-    }
-  }
-  [[noreturn]] static void throw_too_large(std::uint64_t value);
-};
-
 class Tensor {
  public:
   /// No value at all: every use but assignment and `defined()` throws.
@@ -115,6 +79,16 @@ class Tensor {
   template <class T>
     requires std::is_arithmetic_v<T>
   explicit Tensor(T value) : Tensor(from_scalar(Scalar(value))) {}
+
+  Tensor(const Tensor&) noexcept = default;
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(const Tensor&) & noexcept = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  // x[i] = y changes no x. Compilers show the line.
+  template <class T = Tensor>
+  // clang-format off
+  void operator=(T&&) && = delete;  // x = where(condition, y, x), dynamic_update_slice or scatter_add
+  // clang-format on
 
   bool defined() const noexcept { return static_cast<bool>(node_); }
   const Shape& shape() const { return node().shape; }
@@ -141,7 +115,12 @@ class Tensor {
   /// All elements in row-major order. T must be the type of the dtype.
   template <class T>
   std::vector<T> to_vector() const {
-    std::vector<T> values(static_cast<std::size_t>(size()));
+    std::vector<T> values;
+    try {
+      values.resize(static_cast<std::size_t>(size()));
+    } catch (const std::exception&) {  // bad_alloc, length_error
+      throw_no_memory("to_vector", dtype_of<T>());
+    }
     if constexpr (std::is_same_v<T, bool>) {
       std::vector<std::uint8_t> bytes(values.size());
       stave_detail_read(dtype_of<T>(), bytes.data());
@@ -165,13 +144,35 @@ class Tensor {
     return item<T>();
   }
 
-  /// Basic indexing, a view: x(1), x(slice(1, none), -1), x(ellipsis, newaxis, 0). See layout.h for `slice`.
+  // Basic-index building blocks.
+  struct None {};
+  struct Ellipsis {};
+  struct NewAxis {};
+  struct Slice {
+    std::optional<Index> start, stop, step;
+  };
+  struct Subscript {
+    template <std::integral I>
+      requires(!std::same_as<I, bool>)
+    Subscript(I index) : value(static_cast<Index>(index)) {}
+    Subscript(Slice slice) : value(slice) {}
+    Subscript(Ellipsis ellipsis) : value(ellipsis) {}
+    Subscript(NewAxis newaxis) : value(newaxis) {}
+    std::variant<Index, Slice, Ellipsis, NewAxis> value;
+  };
+
+  /// Basic indexing, a view: x(1), x(slice(1, none), -1), x(ellipsis, newaxis, 0). See layout.h for `slice`. Subscripts whose
+  /// number is known at run time come in a span or a vector: x(std::vector<Tensor::Subscript>{1, slice(2)}).
   template <class... I>
   Tensor operator()(const I&... indices) const {
-    static_assert((std::is_constructible_v<Subscript, const I&> && ...),
-                  "stave: an index must be an integer, a slice, ellipsis or newaxis. By a tensor: take or where");
-    if constexpr ((std::is_constructible_v<Subscript, const I&> && ...))
-      return stave_detail_index({Subscript(indices)...});
+    if constexpr (sizeof...(I) == 1 && (std::is_convertible_v<const I&, std::span<const Subscript>> && ...)) {
+      return stave_detail_index(indices...);
+    } else {
+      static_assert((std::is_constructible_v<Subscript, const I&> && ...),
+                    "stave: an index must be an integer, a slice, ellipsis or newaxis. By a tensor: take or where");
+      if constexpr ((std::is_constructible_v<Subscript, const I&> && ...))
+        return stave_detail_index(std::array<Subscript, sizeof...(I)>{Subscript(indices)...});
+    }
   }
   /// x[i] is x(i): entry i of the first axis; negative counts from the end.
   template <class I>
@@ -190,33 +191,23 @@ class Tensor {
   const NodePtr& node_ptr() const noexcept { return node_; }
   NodePtr& node_ptr() noexcept { return node_; }
 
-  // Basic-index building blocks.
-  struct None {};
-  struct Ellipsis {};
-  struct NewAxis {};
-  struct Slice {
-    std::optional<Index> start, stop, step;
-  };
-  struct Subscript {
-    template <std::integral I>
-      requires(!std::same_as<I, bool>)
-    Subscript(I index) : value(static_cast<Index>(index)) {}
-    Subscript(Slice slice) : value(slice) {}
-    Subscript(Ellipsis ellipsis) : value(ellipsis) {}
-    Subscript(NewAxis newaxis) : value(newaxis) {}
-    std::variant<Index, Slice, Ellipsis, NewAxis> value;
-  };
-
  private:
   static Tensor from_scalar(Scalar value);
   [[noreturn]] static void throw_undefined();
+  [[noreturn]] void throw_no_memory(const char* operation, Dtype dtype) const;
   void stave_detail_item(Dtype dtype, void* value) const;
   void stave_detail_read(Dtype dtype, void* values) const;
   const void* stave_detail_data(Dtype dtype) const;
-  Tensor stave_detail_index(std::initializer_list<Subscript> subscripts) const;
+  Tensor stave_detail_index(std::span<const Subscript> subscripts) const;
 
   NodePtr node_;
 };
+
+/// x.item<T>(), without `template` where the type of x is a parameter.
+template <class T>
+T item(const Tensor& x) {
+  return x.item<T>();
+}
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 /// "float32", "cuda:0", and "[2,3]" (but for shapes alone, not for all that converts to one).

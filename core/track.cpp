@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include <stave/core/effects/fork.h>
 #include <stave/core/tensor.h>
 
 namespace stave_detail {
@@ -14,14 +15,13 @@ struct Entry {
   NamePtr label;  // null: none
   bool tracked = false;
 };
-struct Register {
-  std::mutex mutex;
-  std::unordered_map<const Node*, Entry> nodes;
-};
+
+constinit std::mutex mutex;
+const HeldOverFork<mutex> held_over_fork;
 
 // Never destroyed: a tensor may be a global and die last.
-Register& the_register() {
-  static Register& nodes = *new Register;
+std::unordered_map<const Node*, Entry>& the_register() {
+  static auto& nodes = *new std::unordered_map<const Node*, Entry>;
   return nodes;
 }
 
@@ -29,35 +29,35 @@ Register& the_register() {
 
 void track(const Node& node) {
   const auto lock = lock_register();
-  the_register().nodes[&node].tracked = true;
+  the_register()[&node].tracked = true;
 }
 
 void forget(const Node& node) noexcept {
   const auto lock = lock_register();
-  the_register().nodes.erase(&node);
+  the_register().erase(&node);
 }
 
 void set_label(Node& node, NamePtr label) {
   if (!label && !node.registered) return;
   const auto lock = lock_register();
-  the_register().nodes[&node].label = std::move(label);
+  the_register()[&node].label = std::move(label);
   node.registered = true;
 }
 
 NamePtr label_of(const Node& node) {
   if (!node.registered) return nullptr;
   const auto lock = lock_register();
-  const auto found = the_register().nodes.find(&node);
-  return found == the_register().nodes.end() ? nullptr : found->second.label;
+  const auto found = the_register().find(&node);
+  return found == the_register().end() ? nullptr : found->second.label;
 }
 
 void visit_tracked(FunctionRef<void(const Node&, const Name*)> visit) {
   const auto lock = lock_register();
-  for (const auto& [node, entry] : the_register().nodes)
+  for (const auto& [node, entry] : the_register())
     if (entry.tracked) visit(*node, entry.label.get());
 }
 
-std::unique_lock<std::mutex> lock_register() { return std::unique_lock<std::mutex>(the_register().mutex); }
+std::unique_lock<std::mutex> lock_register() { return std::unique_lock<std::mutex>(mutex); }
 
 }  // namespace stave_detail
 

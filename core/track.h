@@ -8,8 +8,8 @@
 #include <atomic>
 #include <mutex>
 
-#include <stave/core/function_ref.h>
-#include <stave/core/name.h>
+#include <stave/core/effects/function_ref.h>
+#include <stave/core/effects/name.h>
 
 namespace stave {
 

@@ -6,6 +6,6 @@ CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 source cmake/packages.sh
 
 require_packages
-quietly "Configuring build/release" cmake --preset release -DSTAVE_BUILD_EXAMPLES=ON
-quietly "Building (some minutes the first time)" cmake --build build/release --target examples --parallel "$(nproc)"
+configure release -DSTAVE_BUILD_EXAMPLES=ON
+build release examples
 exec build/release/examples/private_training "$@"

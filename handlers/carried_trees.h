@@ -1,4 +1,5 @@
-// From functions of trees to the functions that operations carry (core/carried.h): what checkpoint and the custom rules share.
+// From functions of trees, with rules of their own, to the operation `call` (core/carried.h): what checkpoint and the custom rules
+// share.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@ class KeptCall {
   using Selected = SelectTrees<A...>;
   explicit KeptCall(A&&... args)
       : leaves(selected_leaves(Selected(), args...)),
-        kept_(std::make_shared<std::tuple<KeptArgument<A>...>>(std::forward<A>(args)...)) {
+        kept_(std::make_shared<std::tuple<KeptArgument<A>...>>(hold<is_tree<A>, A>(std::forward<A>(args))...)) {
     for_trees([](auto& tree) { visit_tensors(tree, [](Tensor& leaf) { leaf = Tensor(); }); });
   }
 
@@ -61,7 +62,7 @@ class KeptCall {
   }
   template <class T>
   static auto tree_of(const T& arg) {
-    if constexpr (is_tree<T>) return std::tuple<T>(arg);
+    if constexpr (is_tree<T>) return std::tuple<T>(copy_tree(arg));
     else return std::tuple<>();
   }
   template <class G, std::size_t... i>
@@ -77,25 +78,86 @@ class KeptCall {
   std::size_t leaves_count_ = leaves.size();
 };
 
-// The structure of a function's results, known when it has run.
+// The structure of a function's results, known when it has run; it is the same each time.
 template <class Result>
 class ResultStructure {
  public:
-  /// The tensors of a result; keeps the rest.
+  explicit ResultStructure(const char* name) : name_(name) {}
+  /// The tensors of a result; keeps the rest of the first.
   Outputs flat(const Result& result) const {
-    *structure_ = structure_of(result);
-    return flat_outputs(result);
+    Outputs leaves = flat_outputs(result);
+    if (!known_->structure) *known_ = {structure_of(result), leaves.size()};
+    else if (leaves.size() != known_->leaves) fail_other_results(name_, known_->leaves, leaves.size());
+    return leaves;
   }
   template <class Tensors>
   Result tree(const Tensors& outputs) const {
-    return with_leaves(**structure_, outputs);
+    if (!known_->structure) fail_unknown_results(name_);
+    if (outputs.size() != known_->leaves) fail_other_results(name_, known_->leaves, outputs.size());
+    return with_leaves(*known_->structure, outputs);
   }
+  /// How many tensors a result has.
+  std::size_t leaves() const noexcept { return known_->leaves; }
 
  private:
-  std::shared_ptr<std::optional<Result>> structure_ = std::make_shared<std::optional<Result>>();
+  struct Known {
+    std::optional<Result> structure;
+    std::size_t leaves = 0;
+  };
+  const char* name_;
+  std::shared_ptr<Known> known_ = std::make_shared<Known>();
 };
 
 template <class F, class... A>
 using CarriedCall = Calls<F, SelectTrees<A...>, Decayed<A>&...>;
+template <Returns returns, class F, class... A>
+inline constexpr bool can_carry = can_call<returns, F, SelectTrees<A...>, Decayed<A>&...>;
+
+// f with a rule. Rules of one function are rules of one operation: f may have some already, which then combine.
+template <class F, class Rule>
+class WithRule {
+ public:
+  WithRule(F f, Rule rule) : shared_(std::make_shared<const Shared>(Shared{std::move(f), std::move(rule)})) {}
+
+  template <class... A>
+  auto operator()(A&&... args) const {
+    if constexpr (can_carry<Returns::tree, const F, A...>) {
+      using Result = typename CarriedCall<const F, A...>::Result;
+      KeptCall<A...> kept(std::forward<A>(args)...);
+      Inputs inputs = kept.inputs();
+      kept.leaves.clear();
+      const ResultStructure<Result> results(Rule::name);
+      FunctionAttributes functions;
+      functions.function = [f = shared_, kept, results](std::span<const Tensor> xs) {
+        return results.flat(kept.call(f->plain(), xs));
+      };
+      shared_->add_rules(functions, kept, results);
+      return results.tree(call_function(std::move(functions), std::move(inputs)));
+    } else {
+      return Refused();
+    }
+  }
+
+ private:
+  template <class, class>
+  friend class WithRule;
+  // Whether f's rules become those of the same operation.
+  static constexpr bool merges = requires(const F& f) { Rule::merges&& f.shared_->rule.merges; };
+  struct Shared {
+    F f;
+    Rule rule;
+    const auto& plain() const {
+      if constexpr (merges) return f.shared_->plain();
+      else return f;
+    }
+    template <class Kept, class Results>
+    void add_rules(FunctionAttributes& functions, const Kept& kept, const Results& results) const {
+      if constexpr (merges) f.shared_->add_rules(functions, kept, results);
+      functions.name = Rule::name;
+      rule.add(functions, kept, results);
+    }
+  };
+  std::shared_ptr<const Shared> shared_;
+};
 
 }  // namespace stave_detail

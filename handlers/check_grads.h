@@ -3,12 +3,14 @@
 
 #include <span>
 
+#include <stave/core/options.h>
 #include <stave/handlers/arguments.h>
-#include <stave/handlers/vjp.h>
+#include <stave/handlers/vjp_flat.h>
 
 namespace stave {
 
 struct CheckGradsOptions {
+  [[no_unique_address]] ByName by_name{};
   int order = 1;         ///< derivatives of derivatives up to this order
   double step = 0;       ///< of the central difference; 0: the cube root of the dtype's epsilon
   double tolerance = 0;  ///< relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32
@@ -20,24 +22,32 @@ void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const Che
 /// <ct, J v> = <J' ct, v>. Throws TransformError, saying which and by how much, where they disagree. Use float64.
 template <class F, class... A>
 void check_grads(F&& f, const std::tuple<A...>& args, const CheckGradsOptions& options = {}) {
-  using Selected = stave_detail::SelectTrees<A...>;
-  using Called = stave_detail::Calls<std::remove_reference_t<F>, Selected, const A&...>;
-  static_assert(Called::valid, "stave: check_grads: the function cannot be called with these arguments");
-  if constexpr (Called::valid) {
+  using namespace stave_detail;
+  using Selected = SelectTrees<A...>;
+  if constexpr (can_call<Returns::tree, std::remove_reference_t<F>, Selected, const A&...>) {
     std::apply(
         [&](const auto&... arg) {
           check_grads_flat(
               [&](std::span<const Tensor> inputs) {
-                return stave_detail::flat_outputs(stave_detail::call_with_leaves(Selected(), f, inputs, arg...));
+                return flat_outputs(call_with_leaves(Selected(), f, inputs, arg...));
               },
-              stave_detail::selected_leaves(Selected(), arg...), options);
+              selected_leaves(Selected(), arg...), options);
         },
         args);
   }
 }
-template <class F>
-void check_grads(F&& f, const Tensor& x, const CheckGradsOptions& options = {}) {
-  check_grads(std::forward<F>(f), std::tuple(x), options);
+template <class F, class T>
+  requires(!stave_detail::is_std_tuple<T>)
+void check_grads(F&& f, const T& x, const CheckGradsOptions& options = {}) {
+  check_grads<F>(std::forward<F>(f), std::tuple<const T&>(x), options);
 }
+
+#define STAVE_NAMES(Name)                                                                        \
+  template <class T>                                                                             \
+  void check_grads(stave_detail::Name f, const T& args, const CheckGradsOptions& options = {}) { \
+    check_grads<stave_detail::Name&>(f, args, options);                                          \
+  }
+STAVE_OVERLOADED_NAMES(STAVE_NAMES)
+#undef STAVE_NAMES
 
 }  // namespace stave

@@ -11,35 +11,9 @@
 
 namespace stave_detail {
 
-template <class F>
-class CheckpointOf {
- public:
-  explicit CheckpointOf(F f) : f_(std::make_shared<F>(std::move(f))) {}
-
-  template <class... A>
-  auto operator()(A&&... args) const {
-    using Called = CarriedCall<const F, A...>;
-    static_assert(Called::valid, "stave: checkpoint: the function cannot be called with these arguments");
-    if constexpr (Called::valid) {
-      using Result = typename Called::Result;
-      static_assert(is_tree<Result>,
-                    "stave: checkpoint: the function must return a tree of tensors (see stave/core/tree.h)");
-      if constexpr (is_tree<Result>) {
-        KeptCall<A...> kept(std::forward<A>(args)...);
-        Inputs inputs = kept.inputs();
-        kept.leaves.clear();
-        const ResultStructure<Result> results;
-        return results.tree(checkpoint_flat(
-            [f = f_, kept, results](std::span<const Tensor> xs) {
-              return results.flat(kept.call(std::as_const(*f), xs));
-            },
-            std::move(inputs)));
-      }
-    }
-  }
-
- private:
-  std::shared_ptr<F> f_;
+struct RunsAgain {
+  static constexpr const char* name = "checkpoint";
+  void add(FunctionAttributes& functions, const auto&, const auto&) const { functions.runs_again = true; }
 };
 
 }  // namespace stave_detail
@@ -50,11 +24,13 @@ namespace stave {
 /// reference must live until then. Arguments and the result are trees; other arguments are copied.
 template <class F>
 auto checkpoint(F f) {
-  return stave_detail::CheckpointOf<F>(std::move(f));
+  return stave_detail::WithRule<F, stave_detail::RunsAgain>(std::move(f), {});
 }
 
-#define STAVE_NAMES(Name) \
-  inline auto checkpoint(stave_detail::Name f) { return stave_detail::CheckpointOf<stave_detail::Name>(f); }
+#define STAVE_NAMES(Name)                                                              \
+  inline auto checkpoint(stave_detail::Name f) {                                       \
+    return stave_detail::WithRule<stave_detail::Name, stave_detail::RunsAgain>(f, {}); \
+  }
 STAVE_OVERLOADED_NAMES(STAVE_NAMES)
 #undef STAVE_NAMES
 

@@ -7,6 +7,8 @@
 //   auto f = custom_jvp(f, [](const Tensor& x, const Tensor& dx) { return std::pair(f(x), ...); });
 //   auto f = custom_vmap(f, [](Index lanes, const std::vector<bool>& batched, const Tensor& x) { ... });
 //
+// Rules of one function combine: custom_vmap(custom_vjp(f, ...), ...) has both.
+//
 // A rule is made of ordinary operations: higher derivatives are those of the rule. Rules may capture values that vmap maps, but
 // not values that are differentiated by whoever uses the rule: that throws; pass these as arguments.
 #pragma once
@@ -20,128 +22,74 @@ inline constexpr bool is_std_pair = false;
 template <class A, class B>
 inline constexpr bool is_std_pair<std::pair<A, B>> = true;
 
-template <class F, class Forwards, class Backward>
-class CustomVjpOf {
- public:
-  CustomVjpOf(F f, Forwards forward, Backward backward)
-      : rules_(std::make_shared<Rules>(Rules{std::move(f), std::move(forward), std::move(backward)})) {}
+template <class Forwards, class Backward>
+struct VjpRule {
+  static constexpr const char* name = "custom_vjp";
+  static constexpr bool merges = true;
+  std::shared_ptr<const std::pair<Forwards, Backward>> rules;
 
-  template <class... A>
-  auto operator()(A&&... args) const {
-    using Called = CarriedCall<const F, A...>;
-    using CalledForward = CarriedCall<const Forwards, A...>;
-    constexpr bool valid = Called::valid && CalledForward::valid;
-    static_assert(valid, "stave: custom_vjp: the function and its forward rule cannot be called with these arguments");
-    if constexpr (valid) {
-      using Result = typename Called::Result;
-      using Pair = typename CalledForward::Result;
+  template <class Result, class... A>
+  void add(FunctionAttributes& functions, const KeptCall<A...>& kept, const ResultStructure<Result>& results) const {
+    using Called = CarriedCall<const Forwards, A...>;
+    static_assert(Called::valid, "stave: custom_vjp: the forward rule cannot be called with these arguments");
+    if constexpr (Called::valid) {
+      using Pair = typename Called::Result;
       static_assert(is_std_pair<Pair>,
                     "stave: custom_vjp: the forward rule must return std::pair of result and residuals");
-      if constexpr (is_std_pair<Pair>) {
-        static_assert(std::is_same_v<typename Pair::first_type, Result>,
-                      "stave: custom_vjp: the forward rule must return the function's result, and residuals");
-        return run<Result, typename Pair::second_type>(std::forward<A>(args)...);
-      }
+      if constexpr (is_std_pair<Pair>) add<Pair>(functions, kept, results);
     }
   }
 
  private:
-  struct Rules {
-    F f;
-    Forwards forward;
-    Backward backward;
-  };
-
-  template <class Result, class Residuals, class... A>
-  Result run(A&&... args) const {
+  template <class Pair, class Result, class... A>
+  void add(FunctionAttributes& functions, const KeptCall<A...>& kept, const ResultStructure<Result>& results) const {
+    using Residuals = typename Pair::second_type;
+    static_assert(std::is_same_v<typename Pair::first_type, Result>,
+                  "stave: custom_vjp: the forward rule must return the function's result, and residuals");
     static_assert(std::is_invocable_v<const Backward&, Residuals, Result>,
                   "stave: custom_vjp: the backward rule cannot be called with residuals and a cotangent of the result");
-    KeptCall<A...> kept(std::forward<A>(args)...);
-    Inputs inputs = kept.inputs();
-    kept.leaves.clear();
-    const ResultStructure<Result> results;
-    const ResultStructure<Residuals> residuals;
-    const auto residual_count = std::make_shared<std::size_t>(0);
-    FunctionAttributes functions;
-    functions.function = [rules = rules_, kept, results](std::span<const Tensor> xs) {
-      return results.flat(kept.call(std::as_const(rules->f), xs));
+    const ResultStructure<Residuals> residuals(name);
+    functions.forward = [rules = rules, kept, results, residuals](std::span<const Tensor> xs) {
+      const Pair both = kept.call(rules->first, xs);
+      return Forward{results.flat(both.first), residuals.flat(both.second)};
     };
-    functions.forward = [rules = rules_, kept, results, residuals, residual_count](std::span<const Tensor> xs) {
-      const auto both = kept.call(std::as_const(rules->forward), xs);
-      Forward forward{results.flat(both.first), residuals.flat(both.second)};
-      *residual_count = forward.residuals.size();
-      return forward;
+    functions.backward = [rules = rules, results, residuals](std::span<const Tensor> xs) {
+      return flat_outputs(
+          rules->second(residuals.tree(xs.first(residuals.leaves())), results.tree(xs.subspan(residuals.leaves()))));
     };
-    functions.backward = [rules = rules_, results, residuals, residual_count](std::span<const Tensor> xs) {
-      return flat_outputs(std::as_const(rules->backward)(residuals.tree(xs.first(*residual_count)),
-                                                         results.tree(xs.subspan(*residual_count))));
-    };
-    return results.tree(custom_vjp_flat(std::move(functions), std::move(inputs)));
   }
-
-  std::shared_ptr<Rules> rules_;
 };
 
-template <class F, class Rule>
-class CustomJvpOf {
- public:
-  CustomJvpOf(F f, Rule rule) : rules_(std::make_shared<std::pair<F, Rule>>(std::move(f), std::move(rule))) {}
+template <class Rule>
+struct JvpRule {
+  static constexpr const char* name = "custom_jvp";
+  static constexpr bool merges = true;
+  std::shared_ptr<const Rule> rule;
 
-  template <class... A>
-  auto operator()(A&&... args) const {
-    using Called = CarriedCall<const F, A...>;
-    static_assert(Called::valid, "stave: custom_jvp: the function cannot be called with these arguments");
-    if constexpr (Called::valid) {
-      using Result = typename Called::Result;
-      const KeptCall<A...> kept(std::forward<A>(args)...);
-      const ResultStructure<Result> results;
-      FunctionAttributes functions;
-      functions.function = [rules = rules_, kept, results](std::span<const Tensor> xs) {
-        return results.flat(kept.call(std::as_const(rules->first), xs));
-      };
-      functions.tangents = [rules = rules_, kept, results](std::span<const Tensor> xs) {
-        const auto both = kept.call_twice(std::as_const(rules->second), xs);
-        static_assert(std::is_same_v<std::remove_cvref_t<decltype(both)>, std::pair<Result, Result>>,
-                      "stave: custom_jvp: the rule must return std::pair of the function's result and its tangent");
-        Outputs outputs = results.flat(both.first);
-        visit_tensors(both.second, [&](const Tensor& tangent) { outputs.push_back(tangent); });
-        return outputs;
-      };
-      return results.tree(custom_jvp_flat(std::move(functions), kept.inputs()));
-    }
+  template <class Result, class Kept>
+  void add(FunctionAttributes& functions, const Kept& kept, const ResultStructure<Result>& results) const {
+    functions.tangents = [rule = rule, kept, results](std::span<const Tensor> xs) {
+      const auto both = kept.call_twice(*rule, xs);
+      static_assert(std::is_same_v<std::remove_cvref_t<decltype(both)>, std::pair<Result, Result>>,
+                    "stave: custom_jvp: the rule must return std::pair of the function's result and its tangent");
+      return with_tangents(results.flat(both.first), flat_outputs(both.second));
+    };
   }
-
- private:
-  std::shared_ptr<std::pair<F, Rule>> rules_;
 };
 
-template <class F, class Rule>
-class CustomVmapOf {
- public:
-  CustomVmapOf(F f, Rule rule) : rules_(std::make_shared<std::pair<F, Rule>>(std::move(f), std::move(rule))) {}
+template <class Rule>
+struct VmapRule {
+  static constexpr const char* name = "custom_vmap";
+  static constexpr bool merges = true;
+  std::shared_ptr<const Rule> rule;
 
-  template <class... A>
-  auto operator()(A&&... args) const {
-    using Called = CarriedCall<const F, A...>;
-    static_assert(Called::valid, "stave: custom_vmap: the function cannot be called with these arguments");
-    if constexpr (Called::valid) {
-      using Result = typename Called::Result;
-      const KeptCall<A...> kept(std::forward<A>(args)...);
-      const ResultStructure<Result> results;
-      FunctionAttributes functions;
-      functions.function = [rules = rules_, kept, results](std::span<const Tensor> xs) {
-        return results.flat(kept.call(std::as_const(rules->first), xs));
-      };
-      functions.batch = [rules = rules_, kept, results](Index lanes, std::span<const bool> given,
-                                                        std::span<const Tensor> xs) {
-        const auto by_arguments = by_argument(kept, lanes, given, xs);  // clang 14 captures no structured binding
-        const auto rule = [&](auto&&... arguments) {
-          return std::as_const(rules->second)(lanes, by_arguments.first, arguments...);
-        };
-        return results.flat(kept.call(rule, by_arguments.second));
-      };
-      return results.tree(custom_vmap_flat(std::move(functions), kept.inputs()));
-    }
+  void add(FunctionAttributes& functions, const auto& kept, const auto& results) const {
+    functions.batch = [rule = rule, kept, results](Index lanes, std::span<const bool> given,
+                                                   std::span<const Tensor> xs) {
+      const auto by_arguments = by_argument(kept, lanes, given, xs);  // clang 14 captures no structured binding
+      const auto call = [&](auto&&... arguments) { return (*rule)(lanes, by_arguments.first, arguments...); };
+      return results.flat(kept.call(call, by_arguments.second));
+    };
   }
 
  private:
@@ -164,8 +112,6 @@ class CustomVmapOf {
     });
     return {std::move(batched), std::move(inputs)};
   }
-
-  std::shared_ptr<std::pair<F, Rule>> rules_;
 };
 
 }  // namespace stave_detail
@@ -177,7 +123,9 @@ namespace stave {
 /// undefined Tensor is zero. Forward mode is the backward rule, transposed.
 template <class F, class Forwards, class Backward>
 auto custom_vjp(F f, Forwards forward, Backward backward) {
-  return stave_detail::CustomVjpOf<F, Forwards, Backward>(std::move(f), std::move(forward), std::move(backward));
+  using Rules = std::pair<Forwards, Backward>;
+  return stave_detail::WithRule<F, stave_detail::VjpRule<Forwards, Backward>>(
+      std::move(f), {std::make_shared<const Rules>(std::move(forward), std::move(backward))});
 }
 
 /// f, with a forward mode of one's own: rule(args..., tangents...) -> std::pair of f's result and its tangent. Tangents are of
@@ -185,15 +133,17 @@ auto custom_vjp(F f, Forwards forward, Backward backward) {
 /// rule, transposed.
 template <class F, class Rule>
 auto custom_jvp(F f, Rule rule) {
-  return stave_detail::CustomJvpOf<F, Rule>(std::move(f), std::move(rule));
+  return stave_detail::WithRule<F, stave_detail::JvpRule<Rule>>(std::move(f),
+                                                                {std::make_shared<const Rule>(std::move(rule))});
 }
 
 /// f, with batching of one's own: rule(lanes, batched, args...) -> f's results for all lanes, the lanes as axis 0 of each
 /// tensor. `batched` says of each argument that is a tree whether its tensors carry the lanes as axis 0. Where a derivative is
-/// taken inside of vmap, that of f is, and the rule is not used.
+/// taken inside of vmap, that of f is, by f's own rule if it has one, and this rule is not used.
 template <class F, class Rule>
 auto custom_vmap(F f, Rule rule) {
-  return stave_detail::CustomVmapOf<F, Rule>(std::move(f), std::move(rule));
+  return stave_detail::WithRule<F, stave_detail::VmapRule<Rule>>(std::move(f),
+                                                                 {std::make_shared<const Rule>(std::move(rule))});
 }
 
 }  // namespace stave

@@ -8,8 +8,13 @@
 
 #include <fmt/format.h>
 
+#include <stave/core/effects/fork.h>
 #include <stave/core/fail.h>
+#include <stave/core/note.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/ops/reduce.h>
 #include <stave/core/print.h>
 #include <stave/handlers/notation.h>
 
@@ -111,9 +116,11 @@ std::string details_of(const Outputs& outputs, Clock::duration duration, const D
   return details;
 }
 
+constinit std::mutex one_writer;
+const HeldOverFork<one_writer> held_over_fork;
+
 // One write for a line, one writer at a time: lines of several threads stay whole.
 void write_line(std::ostream* out, std::string line) {
-  static std::mutex one_writer;
   line += '\n';
   const std::lock_guard<std::mutex> lock(one_writer);
   (out ? *out : std::cerr).write(line.data(), static_cast<std::streamsize>(line.size()));
@@ -140,12 +147,151 @@ void trap_nan(const Call& call, const Outputs& outputs) {
 }
 
 }  // namespace
+}  // namespace stave
+
+namespace stave_detail {
+
+namespace {
+
+template <class Body>
+auto past_all(Body body) {
+  UnderFrame past_all_handlers(nullptr);
+  return body();
+}
+
+}  // namespace
+
+// Which zeros were chosen, not computed: noted on values that are computed, as a tensor that is 0 there and 1
+// elsewhere, or none at all. Linear operations, and products, tell where theirs are when they are given these in place of the
+// values.
+class ChosenZeros {
+ public:
+  ChosenZeros() { live_.owner().running = false; }  // a value may be used on any thread; there nothing is known of it
+
+  void follow(const Call& call, Outputs& outputs) {
+    if (outputs.size() != 1 || !is_float(outputs[0].dtype()) || !followed(call, outputs[0])) return;
+    if (call.op().id == OpId::scale) check(call, outputs[0]);
+    Tensor live = live_after(call, outputs[0]);
+    if (live.defined()) live = past_all([&] { return astype(live != 0, outputs[0].dtype()); });
+    outputs[0] = live_.put(std::move(outputs[0]), std::move(live));
+  }
+
+ private:
+  bool followed(const Call& call, const Tensor& output) const {
+    if (call.op().carries_functions || this_thread() != live_.owner().thread || !output.node().storage) return false;
+    bool computed = !call.op().view;  // a view of what nothing computed here is not, either
+    for (const Tensor& input : call.inputs()) {
+      if (!input.node().storage) return false;
+      computed |= live_.find(input) != nullptr;
+    }
+    return computed;
+  }
+  // 0 where a zero was chosen; undefined: nowhere, as far as is known.
+  Tensor live(const Tensor& x) const {
+    if (!is_float(x.dtype())) return past_all([&] { return astype(observed(x) != 0, float32); });
+    const Tensor* found = live_.find(x);
+    return found ? *found : Tensor();
+  }
+  Tensor live_or_ones(const Tensor& x) const {
+    const Tensor known = live(x);
+    return known.defined() ? known : past_all([&] { return ones_like(observed(x)); });
+  }
+  Tensor nonzero(const Tensor& x) const {
+    return past_all([&] { return astype(observed(x) != 0, x.dtype()); });
+  }
+
+  Tensor live_after(const Call& call, const Tensor& output) const {
+    const Op& op = call.op();
+    switch (op.id) {
+      case OpId::full:
+      case OpId::relu:
+      case OpId::maximum:
+      case OpId::minimum:
+      case OpId::max:
+      case OpId::min: return nonzero(output);
+      case OpId::astype:
+        if (!is_float(call.input(0).dtype())) return nonzero(output);
+        break;
+      case OpId::negative:
+      case OpId::divide:
+      case OpId::stop_gradient: return live(call.input(0));
+      case OpId::add:
+      case OpId::subtract: return combined(op_add, call);
+      case OpId::multiply:
+      case OpId::scale: return combined(op_multiply, call);
+      case OpId::pad: return padded(call);
+      default: break;
+    }
+    const bool bilinear = op.derivative == Derivative::bilinear;
+    return bilinear || op.derivative == Derivative::linear ? same_of_live(call) : Tensor();
+  }
+
+  // Undefined, if neither operand has zeros that were chosen.
+  Tensor combined(const Op& op, const Call& call) const {
+    if (!live(call.input(0)).defined() && !live(call.input(1)).defined()) return {};
+    Inputs inputs{live_or_ones(call.input(0)), live_or_ones(call.input(1))};
+    return past_all([&] { return apply(op, inputs); });
+  }
+  Tensor padded(const Call& call) const {
+    const auto& pad = call.as<PadAttributes>();
+    const Scalar filled = pad.value.floating != 0 ? 1. : 0.;
+    const Tensor inside = live_or_ones(call.input(0));
+    return past_all([&] {
+      return apply(op_pad, {inside}, make_intrusive<PadAttributes>(pad.shape, pad.starts, pad.steps, filled));
+    });
+  }
+  // A zero that `where` is given, and that nothing computed here, is one that it chooses.
+  Tensor same_of_live(const Call& call) const {
+    const bool selects = call.op().id == OpId::where;
+    bool any = selects;
+    Inputs inputs;
+    for (std::size_t i = 0; i < call.inputs().size(); ++i) {
+      const Tensor& x = call.input(i);
+      if (!is_float(x.dtype()) || (call.op().derivative == Derivative::linear && !call.op().linear_in.has_input(i))) {
+        inputs.push_back(observed(x));
+        continue;
+      }
+      any |= live(x).defined();
+      inputs.push_back(selects && !live_.find(x) ? nonzero(x) : live_or_ones(x));
+    }
+    if (!any) return {};
+    return past_all([&] { return apply(call.op(), inputs, call.attributes_ptr()); });
+  }
+
+  void check(const Call& call, const Tensor& output) const {
+    Index swallowed = 0;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Tensor zero = live_or_ones(call.input(i)), a = observed(call.input(i)), b = observed(call.input(1 - i));
+      swallowed += past_all([&] {
+        return sum(astype(logical_and(logical_and(a == 0, zero != 0), logical_not(isfinite(b))), int64)).item<Index>();
+      });
+    }
+    if (swallowed)
+      fail<TransformError>(
+          "scale: in {} of {} elements a zero swallows an infinity or NaN ({}{}): the derivative there is 0 by the "
+          "rule for branches not taken, but arithmetic made this zero. Write the function so that it does not "
+          "overflow, "
+          "or choose the branch by where",
+          swallowed, output.size(), left_side(call), notation({&output, 1}));
+  }
+
+  Notes<Tensor> live_{"debug"};
+};
+
+}  // namespace stave_detail
+
+namespace stave {
+
+Debug::Debug(DebugOptions options) : options_(options) {
+  if (options.trap_nan) zeros_ = std::make_shared<ChosenZeros>();
+}
 
 Outputs Debug::handle(Call& call) {
   if (!options_.trap_nan) return options_.print ? traced(call) : perform(std::move(call));
   const Call kept = call;  // to examine the operands afterwards: so nothing below reuses their buffers
   Outputs outputs = options_.print ? traced(call) : perform(std::move(call));
   trap_nan(kept, outputs);
+  zeros_->follow(kept, outputs);
   return outputs;
 }
 

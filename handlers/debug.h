@@ -22,21 +22,37 @@
 //   differentiated, within that of the pass: [layer1]  [backward of grad].
 // - An operation that throws ends in "-> throws".
 //
+// The derivative of a branch that was not taken is 0, whatever the branch yields; so `scale`, by which rules multiply, has 0 times
+// infinity be 0. Where arithmetic made that zero (log(exp(x)) at 1000: 1/inf times inf) a derivative is lost, and trap_nan says
+// so. It tells by following zeros: those of where, maximum, minimum, clip, relu, max and min, of comparisons, of pad, and of tensors
+// made of zeros (into which the derivative of an index is put) are chosen, and stay so through sums, products, quotients of them and
+// changes of layout; all others are computed, those of inputs and tangents included. Inside vmap nothing is followed: put debug
+// outside.
+//
 // It changes no result and no derivative, and costs nothing where it is not installed.
 #pragma once
 
 #include <concepts>
 #include <functional>
 #include <iosfwd>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include <stave/core/op.h>
+#include <stave/core/options.h>
 #include <stave/handlers/arguments.h>
+
+namespace stave_detail {
+
+class ChosenZeros;
+
+}  // namespace stave_detail
 
 namespace stave {
 
 struct DebugOptions {
+  [[no_unique_address]] ByName by_name{};
   /// Where lines go, each in one write; null: std::cerr. Debugs on several threads may share it.
   std::ostream* out = nullptr;
   /// Of each output: min and max (NaN aside), mean (of the finite), and for floats the counts of nan and inf; or its value,
@@ -48,7 +64,9 @@ struct DebugOptions {
   /// it, by events, for which it is waited.
   bool time = false;
   /// Throw TransformError at the first operation that yields a NaN, forward or backward: it names the operation, which of its
-  /// operands had a NaN before, and the transforms around. Reads the device; operations keep their operands' buffers.
+  /// operands had a NaN before, and the transforms around. Also where `scale`, which multiplies derivatives, lets a zero swallow
+  /// an infinity or NaN, unless that zero was chosen, not computed: see below. Reads the device; operations keep their operands'
+  /// buffers.
   bool trap_nan = false;
   /// false: no lines; for trap_nan alone.
   bool print = true;
@@ -56,14 +74,16 @@ struct DebugOptions {
 
 class Debug : public Handler {
  public:
-  explicit Debug(DebugOptions options = {}) : options_(options) {}
+  explicit Debug(DebugOptions options = {});
   Outputs handle(Call& call) override;
   std::string describe() const override { return "debug"; }
+  bool only_observes() const noexcept override { return true; }
 
  private:
   Outputs traced(Call& call);
 
   DebugOptions options_;
+  std::shared_ptr<stave_detail::ChosenZeros> zeros_;  // for trap_nan
 };
 
 /// What debug(f) gives: calls f under a Debug.
@@ -75,12 +95,14 @@ class Debugged {
   template <class... A>
     requires std::invocable<F&, A...>
   decltype(auto) operator()(A&&... args) {
-    return with(Debug(options_), [&]() -> decltype(auto) { return std::invoke(f_, std::forward<A>(args)...); });
+    return with(std::make_shared<Debug>(options_),
+                [&]() -> decltype(auto) { return std::invoke(f_, std::forward<A>(args)...); });
   }
   template <class... A>
     requires std::invocable<const F&, A...>
   decltype(auto) operator()(A&&... args) const {
-    return with(Debug(options_), [&]() -> decltype(auto) { return std::invoke(f_, std::forward<A>(args)...); });
+    return with(std::make_shared<Debug>(options_),
+                [&]() -> decltype(auto) { return std::invoke(f_, std::forward<A>(args)...); });
   }
 
  private:

@@ -15,6 +15,11 @@ void check_loss(const Tensor& loss, const char* transform) {
                      loss.dtype());
 }
 
+std::string name_of_argument(std::size_t argument, const std::string& path) {
+  const std::string name = "argument " + std::to_string(argument);
+  return path.empty() ? name : name + " (its member " + path + ")";
+}
+
 Tensor one_like(const Tensor& loss) { return ones_like(loss); }
 
 void fail_no_tensors(const char* transform) {

@@ -7,6 +7,7 @@
 #include <stave/core/label.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/print.h>
+#include <stave/core/utf8.h>
 #include <stave/handlers/notation.h>
 
 namespace stave {
@@ -18,7 +19,7 @@ namespace {
 // In the quotes of a DOT string. A backslash begins an escape of its own there ("\N" is the node's name).
 std::string in_quotes(const std::string& text) {
   std::string result;
-  for (const char c : text) {
+  for (const char c : valid_utf8(text)) {
     if (c == '"' || c == '\\') result += '\\';
     if (c == '\n') result += "\\n";
     else result += c;
@@ -79,7 +80,7 @@ std::size_t Graph::input_node(const Tensor& x) {
   const auto [found, is_new] = input_index_.try_emplace({value.node().storage.get(), key}, nodes_.size());
   if (is_new) {
     kept_.push_back(value.node().storage);
-    std::vector<std::string> lines{notation(x)};
+    std::vector<std::string> lines{notation({&x, 1})};
     if (is_one_number(value)) lines.push_back(number(value));
     add_node({true, 0, std::move(lines), {}, ""});
   }

@@ -35,6 +35,7 @@ class Graph : public Handler {
   Graph& operator=(const Graph&) = delete;
   Outputs handle(Call& call) override;
   std::string describe() const override { return "graph"; }
+  bool only_observes() const noexcept override { return true; }
 
   /// In the language of Graphviz.
   void write_dot(std::ostream& out) const;

@@ -14,12 +14,14 @@ Tensor unit_vectors(const Tensor& x) {
   return reshape(eye(x.size(), x.dtype(), x.device()), stacked);
 }
 
-// f for each unit vector of arrays like x in a lane; the lanes along `axis` of the result.
-Tensor for_unit_vectors(FlatFunction f, const Tensor& x, Index axis) {
+// f for each unit vector of arrays like x in a lane; the lanes along `axis` of the results.
+Outputs for_unit_vectors(FlatFunction f, const Tensor& x, Index axis) {
   const Tensor basis = unit_vectors(x);
   const MapAxis first(0);
-  const int argument = 0;
-  return vmap_output(vmap_flat(f, {&basis, 1}, {&first, 1}, {&argument, 1}, std::nullopt), 0, axis);
+  const FlatVmap lanes = vmap_flat(f, {&basis, 1}, {&first, 1}, std::nullopt);
+  Outputs outputs;
+  for (std::size_t i = 0; i < lanes.outputs.size(); ++i) outputs.push_back(vmap_output(lanes, i, axis));
+  return outputs;
 }
 
 // A derivative of integers would be a matrix of zeros that says nothing.
@@ -36,25 +38,44 @@ Shape joined(Shape a, const Shape& b) {
 
 }  // namespace
 
-Tensor jacfwd_flat(FlatFunction f, const Tensor& x) {
-  Shape output;
-  const auto column = [&](std::span<const Tensor> direction) {
-    FlatJvp result = jvp_flat(f, {&x, 1}, direction);
-    check_output(result.outputs[0], "jacfwd");
-    output = result.outputs[0].shape();
-    return std::move(result.tangents);
-  };
-  const Tensor columns = for_unit_vectors(column, x, -1);
-  return reshape(columns, joined(output, x.shape()));
+FlatJacobian jacfwd_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names) {
+  FlatJacobian blocks;
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    Outputs outputs;
+    const auto columns_of = [&](std::span<const Tensor> direction) {
+      std::vector<Tensor> tangents(xs.size());
+      tangents[i] = direction[0];
+      FlatJvp result = jvp_flat(f, xs, tangents, names);
+      for (const Tensor& output : result.outputs) check_output(output, "jacfwd");
+      outputs = std::move(result.outputs);
+      return std::move(result.tangents);
+    };
+    const Outputs columns = for_unit_vectors(columns_of, xs[i], -1);
+    blocks.resize(columns.size());
+    for (std::size_t j = 0; j < columns.size(); ++j)
+      blocks[j].push_back(reshape(columns[j], joined(outputs[j].shape(), xs[i].shape())));
+  }
+  return blocks;
 }
 
-Tensor jacrev_flat(FlatFunction f, const Tensor& x) {
-  const FlatVjp vjp = vjp_flat(f, {&x, 1}, "jacrev");
-  check_output(vjp.outputs[0], "jacrev");
-  const auto row = [&](std::span<const Tensor> cotangent) { return Outputs(vjp.pullback(cotangent)[0]); };
-  const Tensor& output = vjp.outputs[0];
-  const Tensor rows = for_unit_vectors(row, output, 0);
-  return reshape(rows, joined(output.shape(), x.shape()));
+FlatJacobian jacrev_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names) {
+  const FlatVjp vjp = vjp_flat(f, xs, "jacrev", names);
+  FlatJacobian blocks;
+  for (std::size_t j = 0; j < vjp.outputs.size(); ++j) {
+    const Tensor& output = vjp.outputs[j];
+    check_output(output, "jacrev");
+    const auto rows_of = [&](std::span<const Tensor> cotangent) {
+      std::vector<Tensor> cotangents(vjp.outputs.size());
+      cotangents[j] = cotangent[0];
+      const std::vector<Tensor> gradients = vjp.pullback(cotangents);
+      return Outputs(gradients.begin(), gradients.end());
+    };
+    const Outputs rows = for_unit_vectors(rows_of, output, 0);
+    blocks.emplace_back();
+    for (std::size_t i = 0; i < xs.size(); ++i)
+      blocks[j].push_back(reshape(rows[i], joined(output.shape(), xs[i].shape())));
+  }
+  return blocks;
 }
 
 }  // namespace stave

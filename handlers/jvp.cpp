@@ -42,26 +42,25 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
   std::string describe() const override { return "jvp"; }
   bool discreet() const noexcept override { return true; }
 
-  Notes<Tensor> notes{"jvp"};
+  Notes<Tensor> notes{"jvp", this};
 
  private:
-  // ---- operations that carry functions ----
+  // ---- the operation `call` ----
 
   Outputs handle_carrying(Call& call) {
-    const OpId id = call.op().id;
-    if (id == OpId::checkpoint) return checkpoint(call);
+    const FunctionAttributes& functions = functions_of(call);
+    if (functions.runs_again) return checkpoint(call);
     const bool any =
         std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
-    if (id == OpId::custom_vmap) {
+    if (!functions.backward && !functions.tangents) {  // the rule of vmap alone: the function's derivative is taken
       if (!any) return perform(std::move(call));
-      HandlerFrame frame(current, this, this);
+      HandlerFrame frame(current, this);
       UnderFrame install(&frame);
-      return functions_of(call).function(call.inputs());
+      return functions.run(functions.function, call.inputs());
     }
-    const auto guard = std::make_shared<UnderHandler>(forbid_captures(notes.id(), "jvp", call.op()));
-    const FunctionAttributes functions = wrapped(functions_of(call), guard);
-    if (!any) return perform_carrying(call.op(), Inputs(call.inputs()), functions);
-    return id == OpId::custom_jvp ? custom_jvp(call, functions) : custom_vjp(call, functions);
+    FunctionAttributes guarded = without_captures(functions, {notes.id()}, "jvp");
+    if (!any) return perform_functions(Inputs(call.inputs()), std::move(guarded));
+    return functions.tangents ? custom_jvp(call, guarded) : custom_vjp(call, guarded);
   }
 
   // One checkpoint below, of a function of primals and tangents; values that it captures keep theirs.
@@ -69,52 +68,57 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
     Inputs both = primals(call);
     const std::size_t count = both.size();
     for (const Tensor& input : call.inputs()) both.push_back(tangent(input));
-    FunctionAttributes functions = functions_of(call);
-    functions.function = [self = shared_from_this(), function = functions.function, count](std::span<const Tensor> xs) {
+    FunctionAttributes lifted = functions_of(call);
+    lifted.around = nullptr;
+    lifted.function = [self = shared_from_this(), attributes = call.attributes_ptr(),
+                       count](std::span<const Tensor> xs) {
+      const auto& functions = static_cast<const FunctionAttributes&>(*attributes);
       Inputs inputs;
       for (std::size_t i = 0; i < count; ++i)
         inputs.push_back(is_float(xs[i].dtype()) ? self->notes.put(clone_node(xs[i]), xs[count + i]) : xs[i]);
-      HandlerFrame frame(current, self.get(), self.get());
-      UnderFrame install(&frame);
-      const Outputs outputs = function(inputs);
+      const Outputs outputs = with(self, [&] { return functions.run(functions.function, inputs); });
       Outputs all;
       for (const Tensor& output : outputs) all.push_back(self->notes.strip(output));
       for (const Tensor& output : outputs) all.push_back(self->tangent(output));
       return all;
     };
-    return with_tangents(perform_carrying(call.op(), std::move(both), std::move(functions)));
+    return with_tangents(perform_functions(std::move(both), std::move(lifted)));
   }
 
   // The rule in place of the function.
   Outputs custom_jvp(Call& call, const FunctionAttributes& functions) {
     Inputs both = primals(call);
     for (const Tensor& input : call.inputs()) both.push_back(tangent(input));
-    return with_tangents(functions.tangents(both));
+    return with_tangents(functions.run(functions.tangents, both));
   }
 
   // The rule maps cotangents back, and is linear in them: transposed, it maps tangents forward.
   Outputs custom_vjp(Call& call, const FunctionAttributes& functions) {
-    Forward forward = functions.forward(primals(call));
-    std::vector<Tensor> zero;
-    for (const Tensor& output : forward.outputs) zero.push_back(zeros_like(output));
+    const Forward forward = functions.run(functions.forward, primals(call));
+    std::vector<Tensor> zero;  // cotangents of the outputs that have some
+    for (const Tensor& output : forward.outputs)
+      if (is_float(output.dtype())) zero.push_back(zeros_like(output));
+    const auto backward = [&](std::span<const Tensor> cotangents) {
+      Inputs arguments(forward.residuals.begin(), forward.residuals.end());
+      std::size_t next = 0;
+      for (const Tensor& output : forward.outputs)
+        arguments.push_back(is_float(output.dtype()) ? cotangents[next++] : zeros_like(output));
+      const Outputs found = functions.run(functions.backward, arguments);
+      Outputs wanted;
+      for (std::size_t i = 0; i < call.inputs().size(); ++i)
+        if (notes.find(call.inputs()[i]))
+          wanted.push_back(found[i].defined() ? found[i] : zeros_like(call.inputs()[i]));
+      return wanted;
+    };
     Inputs tangents;
     for (const Tensor& input : call.inputs())
       if (notes.find(input)) tangents.push_back(tangent(input));
-    const FlatVjp transposed = vjp_flat(
-        [&](std::span<const Tensor> cotangents) {
-          Inputs arguments(forward.residuals.begin(), forward.residuals.end());
-          arguments.append(cotangents.begin(), cotangents.end());
-          const Outputs found = functions.backward(arguments);
-          Outputs wanted;
-          for (std::size_t i = 0; i < call.inputs().size(); ++i)
-            if (notes.find(call.inputs()[i]))
-              wanted.push_back(found[i].defined() ? found[i] : zeros_like(call.inputs()[i]));
-          return wanted;
-        },
-        zero, "custom_vjp");
-    const std::vector<Tensor> found = transposed.pullback(tangents);
-    for (const Tensor& tangent : found) forward.outputs.push_back(tangent);
-    return with_tangents(std::move(forward.outputs));
+    const std::vector<Tensor> found = vjp_flat(backward, zero, "custom_vjp").pullback(tangents);
+    Outputs both = forward.outputs;
+    std::size_t next = 0;
+    for (const Tensor& output : forward.outputs)
+      both.push_back(is_float(output.dtype()) ? found[next++] : zeros_like(output));
+    return with_tangents(std::move(both));
   }
 
   Inputs primals(const Call& call) const {
@@ -154,7 +158,7 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
     if (!is_float(c.out().dtype())) return Outputs(c.outputs.size(), Tensor());
     Inputs inputs;
     for (std::size_t i = 0; i < c.call.inputs().size(); ++i)
-      inputs.push_back(c.call.op().linear_in >> i & 1 ? c.tangent(i) : c.in(i));
+      inputs.push_back(c.call.op().linear_in.has_input(i) ? c.tangent(i) : c.in(i));
     return perform(c.call.with_inputs(std::move(inputs)));
   }
 
@@ -173,18 +177,18 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
   }
 };
 
-void check_tangent(std::size_t i, const Tensor& primal, const Tensor& tangent) {
+void check_tangent(std::size_t i, InputNames names, const Tensor& primal, const Tensor& tangent) {
   if (!is_float(primal.dtype()))
     fail<DtypeError>(
-        "jvp: input {} is {} {}, which has no derivative: make it a floating tensor, or capture it in the "
+        "jvp: {} is {} {}, which has no derivative: make it a floating tensor, or capture it in the "
         "function instead of differentiating by it",
-        i, primal.dtype(), primal.shape());
+        names(i), primal.dtype(), primal.shape());
   if (tangent.shape() != primal.shape())
-    fail<ShapeError>("jvp: the tangent of input {} has shape {}, the input {}", i, tangent.shape(), primal.shape());
+    fail<ShapeError>("jvp: the tangent of {} has shape {}, the input {}", names(i), tangent.shape(), primal.shape());
   if (tangent.dtype() != primal.dtype())
-    fail<DtypeError>("jvp: the tangent of input {} is {}, the input {}", i, tangent.dtype(), primal.dtype());
+    fail<DtypeError>("jvp: the tangent of {} is {}, the input {}", names(i), tangent.dtype(), primal.dtype());
   if (tangent.device() != primal.device())
-    fail<DeviceError>("jvp: the tangent of input {} lives on {}, the input on {}: move one with to(x, device)", i,
+    fail<DeviceError>("jvp: the tangent of {} lives on {}, the input on {}: move one with to(x, device)", names(i),
                       tangent.device().str(), primal.device().str());
 }
 
@@ -195,21 +199,20 @@ namespace stave {
 
 using namespace stave_detail;
 
-FlatJvp jvp_flat(FlatFunction f, std::span<const Tensor> primals, std::span<const Tensor> tangents) {
+FlatJvp jvp_flat(FlatFunction f, std::span<const Tensor> primals, std::span<const Tensor> tangents, InputNames names) {
   if (primals.size() != tangents.size())
     fail<TransformError>("jvp: {} inputs, but {} tangents", primals.size(), tangents.size());
   const auto shared = std::make_shared<JvpHandler>();
   JvpHandler& handler = *shared;
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < primals.size(); ++i) {
-    if (tangents[i].defined()) check_tangent(i, primals[i], tangents[i]);
+    if (tangents[i].defined()) check_tangent(i, names, primals[i], tangents[i]);
     Tensor input = clone_node(primals[i]);
     if (tangents[i].defined()) input = handler.notes.put(std::move(input), tangents[i]);
     inputs.push_back(std::move(input));
   }
   FlatJvp result;
-  result.outputs = with(handler, [&] { return f(inputs); });
-  handler.notes.owner().running = false;
+  result.outputs = handler.notes.run([&] { return with(handler, [&] { return f(inputs); }); });
   check_results(result.outputs, "jvp");
   for (Tensor& output : result.outputs) {
     const Tensor* tangent = handler.notes.find(output);

@@ -17,30 +17,26 @@ namespace stave {
 /// shapes and dtypes. Throws TransformError, ShapeError or DtypeError for others, and for inputs that are not floats.
 template <class F, class... P, class... T>
 auto jvp(F&& f, const std::tuple<P...>& primals, const std::tuple<T...>& tangents) {
+  using namespace stave_detail;
   constexpr bool matching = std::is_same_v<std::tuple<P...>, std::tuple<T...>>;
   static_assert(matching, "stave: jvp: tangents must have the types of the primals");
-  using Selected = stave_detail::SelectTrees<P...>;
-  using Called = stave_detail::Calls<std::remove_reference_t<F>, Selected, const P&...>;
-  static_assert(Called::valid, "stave: jvp: the function cannot be called with these arguments");
-  if constexpr (matching && Called::valid) {
-    using Result = typename Called::Result;
-    static_assert(is_tree<Result>, "stave: jvp: the function must return a tree of tensors (see stave/core/tree.h)");
-    if constexpr (is_tree<Result>) {
-      const auto leaves = [](const auto& tuple) {
-        return std::apply([](const auto&... arg) { return stave_detail::selected_leaves(Selected(), arg...); }, tuple);
-      };
-      std::optional<Result> result;
-      const FlatJvp flat = jvp_flat(
-          [&](std::span<const Tensor> inputs) {
-            result.emplace(std::apply(
-                [&](const auto&... arg) { return stave_detail::call_with_leaves(Selected(), f, inputs, arg...); },
-                primals));
-            return stave_detail::flat_outputs(*result);
-          },
-          leaves(primals), leaves(tangents));
-      return std::pair<Result, Result>(stave_detail::with_leaves(*result, flat.outputs),
-                                       stave_detail::with_leaves(*result, flat.tangents));
-    }
+  using Selected = SelectTrees<P...>;
+  using Function = std::remove_reference_t<F>;
+  if constexpr (matching && can_call<Returns::tree, Function, Selected, const P&...>) {
+    using Result = typename Calls<Function, Selected, const P&...>::Result;
+    if constexpr (is_tree<std::tuple<P...>>)
+      check_same_structure(same_structure(primals, tangents), "jvp: primals and tangents");
+    const auto leaves = [](const auto& tuple) {
+      return std::apply([](const auto&... arg) { return selected_leaves(Selected(), arg...); }, tuple);
+    };
+    std::optional<Result> result;
+    const FlatJvp flat = std::apply(
+        [&](const auto&... arg) {
+          return jvp_flat(flat_function(Selected(), f, result, arg...), leaves(primals), leaves(tangents),
+                          [&](std::size_t i) { return leaf_name(Selected(), i, arg...); });
+        },
+        primals);
+    return std::pair<Result, Result>(with_leaves(*result, flat.outputs), with_leaves(*result, flat.tangents));
   }
 }
 
@@ -48,16 +44,19 @@ auto jvp(F&& f, const std::tuple<P...>& primals, const std::tuple<T...>& tangent
 template <class F, class P>
   requires(!stave_detail::is_std_tuple<P>)
 auto jvp(F&& f, const P& primal, const P& tangent) {
-  static_assert(is_tree<P>, "stave: jvp: the primal is not a tree of tensors (see stave/core/tree.h)");
-  if constexpr (is_tree<P>) return jvp(std::forward<F>(f), std::tuple<P>(primal), std::tuple<P>(tangent));
+  constexpr bool tree = is_tree<P>;
+  static_assert(tree || std::is_arithmetic_v<P>,
+                "stave: jvp: the primal is not a tree of tensors (see stave/core/tree.h)");
+  static_assert(!std::is_arithmetic_v<P>, "stave: jvp: the primal is a number: give a tensor, as tensor(2.)");
+  if constexpr (tree) return jvp<F>(std::forward<F>(f), std::tuple<const P&>(primal), std::tuple<const P&>(tangent));
 }
 
-#define STAVE_NAMES(Name)                                                                                   \
-  inline std::pair<Tensor, Tensor> jvp(stave_detail::Name f, const Tensor& primal, const Tensor& tangent) { \
-    return jvp<stave_detail::Name&>(f, std::tuple(primal), std::tuple(tangent));                            \
+#define STAVE_NAMES(Name)                                               \
+  template <class P>                                                    \
+  auto jvp(stave_detail::Name f, const P& primals, const P& tangents) { \
+    return jvp<stave_detail::Name&>(f, primals, tangents);              \
   }
-STAVE_NAMES(Unary)
-STAVE_NAMES(UnaryRef)
+STAVE_OVERLOADED_NAMES(STAVE_NAMES)
 #undef STAVE_NAMES
 
 }  // namespace stave

@@ -6,7 +6,7 @@
 
 #include <span>
 
-#include <stave/handlers/vjp.h>
+#include <stave/handlers/vjp_flat.h>
 
 namespace stave {
 
@@ -16,6 +16,7 @@ struct FlatJvp {
 };
 
 /// f at `primals` and its derivative along `tangents` (undefined: zero). Throws for tangents of other shapes or dtypes.
-FlatJvp jvp_flat(FlatFunction f, std::span<const Tensor> primals, std::span<const Tensor> tangents);
+FlatJvp jvp_flat(FlatFunction f, std::span<const Tensor> primals, std::span<const Tensor> tangents,
+                 InputNames names = numbered_inputs);
 
 }  // namespace stave

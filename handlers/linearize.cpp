@@ -7,8 +7,8 @@ namespace stave {
 
 using stave_detail::fail;
 
-FlatLinearized linearize_flat(FlatFunction f, std::span<const Tensor> primals) {
-  FlatVjp vjp = vjp_flat(f, primals, "linearize");
+FlatLinearized linearize_flat(FlatFunction f, std::span<const Tensor> primals, InputNames names) {
+  FlatVjp vjp = vjp_flat(f, primals, "linearize", names);
   FlatLinearized result;
   std::vector<Tensor> cotangents;  // of the outputs that have a derivative
   for (const Tensor& output : vjp.outputs) {

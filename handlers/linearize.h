@@ -15,7 +15,7 @@ class FlatLinear {
 
  private:
   friend struct FlatLinearized;
-  friend struct FlatLinearized linearize_flat(FlatFunction, std::span<const Tensor>);
+  friend struct FlatLinearized linearize_flat(FlatFunction, std::span<const Tensor>, InputNames);
   FlatPullback transposed_;
   std::vector<bool> has_tangent_;  // of each output
   std::vector<Tensor> zeros_;      // of the others
@@ -25,48 +25,49 @@ struct FlatLinearized {
   FlatLinear linear;
 };
 /// f at `primals`, and its derivative there: the pullback, which is linear, pulled back.
-FlatLinearized linearize_flat(FlatFunction f, std::span<const Tensor> primals);
+FlatLinearized linearize_flat(FlatFunction f, std::span<const Tensor> primals, InputNames names = numbered_inputs);
 
 /// See linearize.
 template <class Result, class... Arguments>
 class Linear {
  public:
-  Linear(FlatLinear flat, Result structure) : flat_(std::move(flat)), structure_(std::move(structure)) {}
+  Linear(FlatLinear flat, Result structure, std::tuple<Arguments...> arguments)
+      : flat_(std::move(flat)), structure_(std::move(structure)), arguments_(std::move(arguments)) {}
 
   /// A tangent of the structure, shapes and dtypes of each differentiated argument -> the result's.
   Result operator()(const Arguments&... tangents) const {
+    using namespace stave_detail;
+    const bool same =
+        std::apply([&](const auto&... like) { return (same_structure(like, tangents) && ...); }, arguments_);
+    check_same_structure(same, "linearize: arguments and tangents");
     std::vector<Tensor> leaves;
     (visit_tensors(tangents, [&](const Tensor& leaf) { leaves.push_back(leaf); }), ...);
-    return stave_detail::with_leaves(structure_, flat_(leaves));
+    return with_leaves(structure_, flat_(leaves));
   }
 
  private:
   FlatLinear flat_;
-  Result structure_;
+  Result structure_;  // both without tensors
+  std::tuple<Arguments...> arguments_;
 };
 
 /// f(args...), and the linear map of tangents there; all arguments must be trees of floating tensors. The map may be called any
 /// number of times, under transforms as well.
 template <class F, class... A>
 auto linearize(F&& f, A&&... args) {
-  using Selected = stave_detail::SelectTrees<A...>;
-  using Called = stave_detail::Calls<std::remove_reference_t<F>, Selected, A...>;
-  static_assert(Called::valid, "stave: linearize: the function cannot be called with these arguments");
-  static_assert((is_tree<A> && ...), "stave: linearize: an argument is not a tree of tensors (see stave/core/tree.h)");
-  if constexpr (Called::valid && (is_tree<A> && ...)) {
-    using Result = typename Called::Result;
-    static_assert(is_tree<Result>,
-                  "stave: linearize: the function must return a tree of tensors (see stave/core/tree.h)");
+  using namespace stave_detail;
+  using Selected = SelectAll<A...>;
+  using Function = std::remove_reference_t<F>;
+  if constexpr (can_call<Returns::tree, Function, Selected, A...>) {
+    using Result = typename Calls<Function, Selected, A...>::Result;
     std::optional<Result> result;
-    FlatLinearized flat = linearize_flat(
-        [&](std::span<const Tensor> inputs) {
-          result.emplace(stave_detail::call_with_leaves(Selected(), f, inputs, std::forward<A>(args)...));
-          return stave_detail::flat_outputs(*result);
-        },
-        stave_detail::selected_leaves(Selected(), args...));
-    using Map = Linear<Result, stave_detail::Decayed<A>...>;
-    return std::pair<Result, Map>(stave_detail::with_leaves(*result, flat.outputs),
-                                  Map(std::move(flat.linear), stave_detail::structure_of(*result)));
+    std::tuple<Decayed<A>...> arguments(structure_of(args)...);
+    FlatLinearized flat = linearize_flat(flat_function(Selected(), f, result, std::forward<A>(args)...),
+                                         selected_leaves(Selected(), args...),
+                                         [&](std::size_t i) { return leaf_name(Selected(), i, args...); });
+    using Map = Linear<Result, Decayed<A>...>;
+    return std::pair<Result, Map>(with_leaves(*result, flat.outputs),
+                                  Map(std::move(flat.linear), structure_of(*result), std::move(arguments)));
   }
 }
 

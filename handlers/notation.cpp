@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <stave/core/effects/scope.h>
 #include <stave/core/print.h>
-#include <stave/core/scope.h>
 
 namespace stave_detail {
 
@@ -13,13 +13,16 @@ Place place_of_performer() {
   Place place;
   const auto& interception = static_cast<const Interception&>(*current);
   visit_frames(interception.performer, interception.answering, [&](const Frame& frame) {
-    place.depth += frame.kind == Frame::Kind::scope || frame.kind == Frame::Kind::interception;
-    if (frame.kind == Frame::Kind::scope) place.scopes.push_back(static_cast<const ScopeFrame&>(frame).name);
+    const NamePtr* const scope = scope_of(frame);
+    place.depth += scope || frame.kind == Frame::Kind::interception;
+    if (scope) place.scopes.push_back(*scope);
   });
   return place;
 }
 
-std::string notation(const Tensor& x) {
+namespace {
+
+std::string notation_of_one(const Tensor& x) {
   constexpr const char* names[dtype_count] = {"bool", "u8", "u32", "i32", "i64", "f32", "f64"};
   if (!x.defined()) return "undefined";
   const NamePtr label = label_of(x.node());
@@ -27,9 +30,11 @@ std::string notation(const Tensor& x) {
          (x.device() == cpu ? "" : "@" + x.device().str());
 }
 
+}  // namespace
+
 std::string notation(std::span<const Tensor> xs) {
   std::string list;
-  for (const Tensor& x : xs) list += (list.empty() ? "" : ", ") + notation(x);
+  for (const Tensor& x : xs) list += (list.empty() ? "" : ", ") + notation_of_one(x);
   return list;
 }
 
@@ -71,7 +76,9 @@ std::string in_bytes(std::uint64_t bytes) {
   return fmt::format("{:.1f} {}", amount, names[unit]);
 }
 
-std::uint64_t bytes_of(const Tensor& x) {
+namespace {
+
+std::uint64_t bytes_of_one(const Tensor& x) {
   if (!x.defined()) return 0;
   const Tensor* value = &x;
   while (const Tensor* lanes = lanes_of(*value)) value = lanes;
@@ -82,9 +89,11 @@ std::uint64_t bytes_of(const Tensor& x) {
   return bytes;
 }
 
+}  // namespace
+
 std::uint64_t bytes_of(std::span<const Tensor> xs) {
   std::uint64_t bytes = 0;
-  for (const Tensor& x : xs) bytes += bytes_of(x);
+  for (const Tensor& x : xs) bytes += bytes_of_one(x);
   return bytes;
 }
 

@@ -23,8 +23,7 @@ struct Place {
 };
 Place place_of_performer();
 
-/// "w:f32[64,8]@cuda:0": the label, if it has one, the dtype, the shape, and the device, if it is not the CPU.
-std::string notation(const Tensor& x);
+/// "w:f32[64,8]@cuda:0, f32[8]": the label, if it has one, the dtype, the shape, and the device, if it is not the CPU.
 std::string notation(std::span<const Tensor> xs);
 /// "axes=[0] keepdims"; "" if there are none.
 std::string attributes_of(const Call& call);
@@ -34,8 +33,7 @@ std::unique_ptr<Stopwatch> stopwatch_of(const Call& call);
 std::string in_units(Clock::duration duration);
 /// "1.5 KiB"
 std::string in_bytes(std::uint64_t bytes);
-/// What x's elements take, of all lanes, each repetition by broadcasting counted once, whoever shares the storage.
-std::uint64_t bytes_of(const Tensor& x);
+/// What their elements take, of all lanes, each repetition by broadcasting counted once, whoever shares the storage.
 std::uint64_t bytes_of(std::span<const Tensor> xs);
 
 using Row = std::vector<std::string>;

@@ -20,7 +20,7 @@
 #include <tuple>
 #include <variant>
 
-#include <stave/core/controller.h>
+#include <stave/core/effects/controller.h>
 #include <stave/core/op.h>
 #include <stave/handlers/arguments.h>
 

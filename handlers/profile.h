@@ -51,6 +51,7 @@ class Profile : public Handler {
 
   Outputs handle(Call& call) override;
   std::string describe() const override { return "profile"; }
+  bool only_observes() const noexcept override { return true; }
 
   Totals total() const;
   /// Of an operation, by its name: zero if it was not performed.

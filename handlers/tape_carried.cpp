@@ -1,47 +1,101 @@
-// Reverse mode of operations that carry functions.
+// Reverse mode of the operation `call` (core/carried.h).
 //
 //   checkpoint    forward, the function runs below and nothing of it is recorded; backward, it runs again and is recorded then,
-//                 under the same notes, so that values it captured get their cotangents as arguments do
+//                 on a tape of its own that goes on in this one, so that values it captured get their cotangents as
+//                 arguments do. What other handlers compute to answer its effects is recorded the first time.
 //   custom_vjp    forward runs below, in place of the function; what it calls is ordinary to the handlers there, so a
 //                 second derivative is that of forward and backward
 //   custom_jvp    the tangent rule, as a function of tangents, is transposed
 //   custom_vmap   nothing of reverse mode: its function is differentiated, and vmap's rule not used where grad stands inside
 //
 // Custom rules must not capture values that are differentiated: there would be no cotangent for them.
+#include <algorithm>
+
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/handlers/tape.h>
-#include <stave/handlers/vjp.h>
+#include <stave/handlers/vjp_flat.h>
 
 namespace stave_detail {
 
 namespace {
 
-// Sees whether a function touches values with our notes, which it must have captured.
-class Watcher final : public Handler {
+// Throws where a function touches values with notes that it must have captured.
+class CaptureGuard final : public Handler {
  public:
-  Watcher(InstallationId id, const char* transform, const Op& op, bool forbids)
-      : transform_(transform), what_(op.name), id_(id), forbids_(forbids) {}
+  CaptureGuard(std::vector<InstallationId> ids, const char* transform, const char* what)
+      : ids_(std::move(ids)), transform_(transform), what_(what) {}
   Outputs handle(Call& call) override {
-    for (const Tensor& input : call.inputs()) check(input);
+    check(call.inputs());
     return perform(std::move(call));
   }
-  void check(const Tensor& x) {
-    if (!has_note(x, id_)) return;
-    touched = true;
-    if (forbids_)
-      fail<TransformError>(
-          "{}: its function captures a value that {} transforms, and the rule says nothing of it: pass it as an "
-          "argument",
-          what_, transform_);
-  }
   std::string describe() const override { return fmt::format("{} of {}", what_, transform_); }
+  void check(const Forward& results) const {
+    check(results.outputs);
+    check(results.residuals);
+  }
+  void check(std::span<const Tensor> xs) const {
+    for (const Tensor& x : xs)
+      for (const InstallationId id : ids_)
+        if (x.defined() && has_note(x, id))
+          fail<TransformError>(
+              "{}: its function captures a value that {} transforms, and the rule says nothing of it: pass it as an "
+              "argument",
+              what_, transform_);
+  }
+
+ private:
+  const std::vector<InstallationId> ids_;
+  const char *const transform_, *const what_;
+};
+
+// Stands in the place of grad while a checkpoint's function runs for the first time.
+class Unrecorded final : public Handler {
+ public:
+  Unrecorded(GradHandler& grad, IntrusivePtr<EffectLog> log)
+      : grad_(&grad), owner_(&grad.notes.owner()), log_(std::move(log)) {}
+  Outputs handle(Call& call) override {
+    GradHandler* const grad = running();
+    if (!grad) return perform(std::move(call));
+    if (log_->answering) return grad->handle(call);  // by who answers an effect: the answer keeps its derivative
+    const bool before = std::exchange(touched, is_known(*grad, call.inputs()));
+    Outputs outputs = perform(std::move(call));  // functions inside may touch more
+    if (touched) outputs = grad->unrecorded(std::move(outputs));
+    touched |= before;
+    return outputs;
+  }
+  std::string describe() const override { return ""; }
+
+  /// Runs the function on inputs with the notes of `arguments`.
+  Outputs run(const FunctionAttributes& functions, std::span<const Tensor> xs, std::span<const Tensor> arguments,
+              const std::shared_ptr<Unrecorded>& self) {
+    const GradHandler* const grad = running();
+    Inputs inputs(xs.begin(), xs.end());
+    for (std::size_t i = 0; grad && i < inputs.size(); ++i)
+      if (const Slot* slot = grad->find(arguments[i])) inputs[i] = grad->notes.put(clone_node(inputs[i]), *slot);
+    Outputs outputs = with(self, [&] { return functions.run(functions.function, inputs); });
+    if (!grad) return outputs;
+    touched |= is_known(*grad, outputs);  // an argument, or a captured value itself
+    return grad->without_notes(std::move(outputs));
+  }
   bool touched = false;
 
  private:
-  const char *transform_, *what_;
-  InstallationId id_;
-  bool forbids_;
+  // While it records, on its thread; else values are constants to it.
+  GradHandler* running() const { return owner_->running && owner_->thread == this_thread() ? grad_ : nullptr; }
+  static bool is_known(const GradHandler& grad, std::span<const Tensor> xs) {
+    return std::any_of(xs.begin(), xs.end(), [&](const Tensor& x) { return grad.find(x) != nullptr; });
+  }
+  GradHandler* const grad_;  // while it runs
+  const IntrusivePtr<NoteOwner> owner_;
+  const IntrusivePtr<EffectLog> log_;
+};
+
+struct RunAgainAttributes final : Attributes {
+  AttributesPtr functions;
+  const GradHandler* recorder;
+  std::shared_ptr<GradHandler> keeps_recorder;  // if it records a function that runs again itself
+  std::string str() const override { return ""; }
 };
 
 struct PullbackAttributes final : Attributes {
@@ -50,65 +104,78 @@ struct PullbackAttributes final : Attributes {
   std::string str() const override { return ""; }
 };
 
-Outputs with_zeros(std::span<const Tensor> cotangents, const Entry& entry) {
+Outputs with_zeros(std::span<const Tensor> cotangents, const CarriedOutputs& outputs) {
   Outputs full;
-  for (std::size_t i = 0; i < entry.output_abstracts.size(); ++i) {
-    const Abstract& output = entry.output_abstracts[i];
+  for (std::size_t i = 0; i < outputs.abstracts.size(); ++i) {
+    const Abstract& output = outputs.abstracts[i];
     const bool given = i < cotangents.size() && cotangents[i].defined();
-    full.push_back(given ? cotangents[i] : zeros(output.shape, output.dtype, entry.output_devices[i]));
+    full.push_back(given ? cotangents[i] : zeros(output.shape, output.dtype, outputs.devices[i]));
   }
   return full;
 }
 
 }  // namespace
 
-std::shared_ptr<Handler> forbid_captures(InstallationId id, const char* transform, const Op& op) {
-  return std::make_shared<Watcher>(id, transform, op, true);
+FunctionAttributes without_captures(const FunctionAttributes& functions, std::vector<InstallationId> ids,
+                                    const char* transform) {
+  const auto guard = std::make_shared<CaptureGuard>(std::move(ids), transform, functions.name);
+  return functions.lifted([guard](auto call) {
+    auto results = with(guard, call);
+    guard->check(results);
+    return results;
+  });
 }
 
 Outputs GradHandler::handle_carrying(Call& call) {
-  if (call.op().id == OpId::checkpoint) return checkpoint(call);
-  if (call.op().id == OpId::custom_vmap) {
-    if (is_noted(call)) {
-      HandlerFrame frame(current, this, this);
-      UnderFrame install(&frame);
-      return functions_of(call).function(call.inputs());
-    }
-    return perform(std::move(call));
+  const FunctionAttributes& functions = functions_of(call);
+  if (functions.runs_again) return checkpoint(call);
+  const bool any = is_noted(call);
+  if (!functions.backward && !functions.tangents) {
+    if (!any) return perform(std::move(call));
+    HandlerFrame frame(current, this);
+    UnderFrame install(&frame);
+    return functions.run(functions.function, call.inputs());
   }
-  if (is_noted(call)) return call.op().id == OpId::custom_vjp ? custom_vjp(call) : custom_jvp(call);
-  const auto guard = std::make_shared<UnderHandler>(forbid_captures(notes.id(), notes.owner().name, call.op()));
-  return perform_carrying(call.op(), Inputs(call.inputs()), wrapped(functions_of(call), guard));
+  FunctionAttributes guarded = without_captures(functions, ids(), notes.owner().name);
+  if (!any) return perform_functions(Inputs(call.inputs()), std::move(guarded));
+  return functions.backward ? custom_vjp(call, std::move(guarded)) : custom_jvp(call, guarded);
 }
 
 Outputs GradHandler::checkpoint(Call& call) {
-  const auto watcher = std::make_shared<Watcher>(notes.id(), notes.owner().name, call.op(), false);
-  Outputs outputs = perform_carrying(call.op(), without_notes(call.inputs()),
-                                     wrapped(functions_of(call), std::make_shared<UnderHandler>(watcher)));
-  for (const Tensor& output : outputs) watcher->check(output);  // a captured value itself
-  if (!watcher->touched && !is_noted(call)) return outputs;
-  return noted(without_notes(std::move(outputs)), record(call));
+  FunctionAttributes first = functions_of(call);
+  const auto unrecorded = std::make_shared<Unrecorded>(*this, first.log);
+  first.around = nullptr;
+  first.function = [unrecorded, functions = call.attributes_ptr(), arguments = Inputs(call.inputs())](auto xs) {
+    return unrecorded->run(static_cast<const FunctionAttributes&>(*functions), xs, arguments, unrecorded);
+  };
+  Outputs outputs = perform_functions(without_notes(call.inputs()), std::move(first));
+  if (!unrecorded->touched && !is_noted(call)) return outputs;
+  const auto again = make_intrusive<RunAgainAttributes>();
+  again->functions = call.attributes_ptr();
+  again->recorder = this;
+  if (base_) again->keeps_recorder = self.lock();
+  const EntryPtr entry = record(call);
+  entry->attributes = again;
+  std::copy(call.inputs().begin(), call.inputs().end(), entry->inputs().begin());  // with notes: the same producers
+  return noted(without_notes(std::move(outputs)), entry);
 }
 
-Outputs GradHandler::custom_vjp(Call& call) {
-  const auto guard = std::make_shared<UnderHandler>(forbid_captures(notes.id(), notes.owner().name, call.op()));
-  const FunctionAttributes functions = wrapped(functions_of(call), guard);
+Outputs GradHandler::custom_vjp(Call& call, FunctionAttributes functions) {
   const EntryPtr entry = record(call);
-  entry->attributes = make_intrusive<FunctionAttributes>(functions);
-  Forward forward = functions.forward(without_notes(call.inputs()));
-  entry->outputs.append(forward.residuals.begin(), forward.residuals.end());
+  Forward forward = functions.run(functions.forward, without_notes(call.inputs()));
+  entry->attributes = make_intrusive<FunctionAttributes>(std::move(functions));
+  entry->carried = std::make_unique<CarriedOutputs>();
+  entry->carried->residuals.append(forward.residuals.begin(), forward.residuals.end());
   return noted(without_notes(std::move(forward.outputs)), entry);
 }
 
-Outputs GradHandler::custom_jvp(Call& call) {
-  const auto guard = std::make_shared<UnderHandler>(forbid_captures(notes.id(), notes.owner().name, call.op()));
-  const FunctionAttributes functions = wrapped(functions_of(call), guard);
+Outputs GradHandler::custom_jvp(Call& call, const FunctionAttributes& functions) {
   const Inputs primals = without_notes(call.inputs());
   const auto pullback = make_intrusive<PullbackAttributes>();
   std::vector<Tensor> tangents;  // of the differentiated inputs
-  for (const Tensor& input : call.inputs()) {
-    pullback->differentiated.push_back(notes.find(input) != nullptr);
-    if (pullback->differentiated.back()) tangents.push_back(zeros_like(notes.strip(input)));
+  for (std::size_t i = 0; i < primals.size(); ++i) {
+    pullback->differentiated.push_back(find(call.inputs()[i]) != nullptr);
+    if (pullback->differentiated.back()) tangents.push_back(zeros_like(primals[i]));
   }
   Outputs outputs;
   FlatVjp transposed = vjp_flat(
@@ -116,7 +183,7 @@ Outputs GradHandler::custom_jvp(Call& call) {
         Inputs all = primals;
         for (std::size_t i = 0, next = 0; i < primals.size(); ++i)
           all.push_back(pullback->differentiated[i] ? given[next++] : zeros_like(primals[i]));
-        const Outputs both = functions.tangents(all);
+        const Outputs both = functions.run(functions.tangents, all);
         const std::size_t count = both.size() / 2;
         outputs = Outputs(both.begin(), both.begin() + count);
         return Outputs(both.begin() + count, both.end());
@@ -128,12 +195,36 @@ Outputs GradHandler::custom_jvp(Call& call) {
   return noted(without_notes(std::move(outputs)), entry);
 }
 
-Outputs custom_cotangents(const Entry& entry, std::span<const Tensor> cotangents, bool consume) {
-  const Outputs full = with_zeros(cotangents, entry);
-  if (entry.op->id == OpId::custom_vjp) {
-    Inputs arguments(entry.outputs.begin(), entry.outputs.end());
+std::vector<InstallationId> GradHandler::ids() const {
+  std::vector<InstallationId> ids;
+  for (const GradHandler* handler = this; handler; handler = handler->base_) ids.push_back(handler->notes.id());
+  return ids;
+}
+
+bool runs_again(const Entry& entry) { return dynamic_cast<const RunAgainAttributes*>(entry.attributes.get()); }
+
+Recorded run_again(Entry& entry) {
+  const auto& attributes = static_cast<const RunAgainAttributes&>(*entry.attributes);
+  const auto& functions = static_cast<const FunctionAttributes&>(*attributes.functions);
+  const auto recorder = std::make_shared<GradHandler>(*attributes.recorder, entry.sequence + 1);
+  recorder->self = recorder;
+  Recorded recorded{{}, recorder};
+  recorded.outputs = recorder->notes.run(
+      [&] { return with(recorder, [&] { return functions.run(functions.function, entry.inputs()); }); });
+  const auto& first = entry.carried->abstracts;
+  bool same = recorded.outputs.size() == first.size();
+  for (std::size_t i = 0; same && i < first.size(); ++i)
+    same = recorded.outputs[i].shape() == first[i].shape && recorded.outputs[i].dtype() == first[i].dtype;
+  if (!same) fail<TransformError>("checkpoint: the function gave other results when it ran again than at first");
+  return recorded;
+}
+
+Outputs custom_cotangents(Entry& entry, std::span<const Tensor> cotangents, bool consume) {
+  const Outputs full = with_zeros(cotangents, *entry.carried);
+  if (const auto* functions = dynamic_cast<const FunctionAttributes*>(entry.attributes.get())) {
+    Inputs arguments(entry.carried->residuals.begin(), entry.carried->residuals.end());
     arguments.append(full.begin(), full.end());
-    return static_cast<const FunctionAttributes&>(*entry.attributes).backward(arguments);
+    return functions->run(functions->backward, arguments);
   }
   const auto& rule = static_cast<const PullbackAttributes&>(*entry.attributes);
   FlatPullback pullback = rule.pullback;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <stave/core/note.h>
+#include <stave/core/utf8.h>
 #include <stave/handlers/notation.h>
 
 namespace stave {
@@ -14,10 +15,10 @@ using namespace stave_detail;
 
 namespace {
 
-// In the quotes of a JSON string: RFC 8259, section 7.
+// In the quotes of a JSON string: RFC 8259, section 7. JSON is UTF-8.
 std::string in_quotes(std::string_view text) {
   std::string result;
-  for (const char c : text) {
+  for (const char c : valid_utf8(text)) {
     if (c == '"' || c == '\\') result += '\\';
     if (static_cast<unsigned char>(c) < 0x20) result += fmt::format("\\u{:04x}", static_cast<int>(c));
     else result += c;

@@ -27,6 +27,7 @@ class Timeline : public Handler {
  public:
   Outputs handle(Call& call) override;
   std::string describe() const override { return "timeline"; }
+  bool only_observes() const noexcept override { return true; }
 
   void write_json(std::ostream& out) const;
   /// How many operations it has seen.

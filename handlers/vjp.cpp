@@ -1,14 +1,17 @@
 // The backward pass: a walk over the tape (tape.h) from the outputs' entries back, the last recorded first. It is a loop over a
-// queue, so long programs need heap, not stack.
+// queue, so long programs need heap, not stack. The queue, and the cotangents in it, are the pass's own: passes over one tape
+// may run at once.
 
-#include <stave/handlers/vjp.h>
+#include <stave/handlers/vjp_flat.h>
 
 #include <algorithm>
+#include <bit>
+#include <memory>
 
+#include <stave/core/effects/scope.h>
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
-#include <stave/core/scope.h>
 #include <stave/handlers/tape.h>
 
 namespace stave_detail {
@@ -26,113 +29,132 @@ namespace stave {
 
 using namespace stave_detail;
 
-struct FlatPullback::Record {
+struct FlatPullback::Record : RefCounted {
   explicit Record(const char* transform) : handler(transform) {}
 
   GradHandler handler;
-  std::vector<EntryPtr> inputs;
   std::vector<Abstract> input_abstracts;
   std::vector<Device> input_devices;
   std::vector<Slot> outputs;  // empty for outputs that depend on no input
   std::vector<Abstract> output_abstracts;
   std::vector<Device> output_devices;
   NamePtr backward;  // the name of its scope
-  bool running = false;
 };
 
+FlatPullback::FlatPullback() noexcept = default;
+FlatPullback::FlatPullback(const FlatPullback& other) noexcept = default;
+FlatPullback::FlatPullback(FlatPullback&& other) noexcept = default;
+FlatPullback& FlatPullback::operator=(FlatPullback other) noexcept {
+  std::swap(record_, other.record_);
+  return *this;
+}
+FlatPullback::~FlatPullback() = default;
+
 namespace {
+
+// Entries that have been given cotangents, and these, by the order of recording: in pages, for few wait at a time.
+class Waiting {
+ public:
+  struct Place {
+    Entry* entry = nullptr;
+    EntryPtr kept;  // the entry, if nobody else keeps it
+    SmallVector<Tensor, 1> cotangents;
+  };
+
+  Place& place_of(Entry& entry) {
+    const std::size_t page = entry.sequence / page_size, i = entry.sequence % page_size;
+    if (page >= pages_.size()) pages_.resize(page + 1);
+    if (!pages_[page]) pages_[page] = std::make_unique<Page>();
+    pages_[page]->taken |= std::uint64_t{1} << i;
+    pages_[page]->places[i].entry = &entry;
+    return pages_[page]->places[i];
+  }
+  bool empty() {
+    while (!pages_.empty() && (!pages_.back() || !pages_.back()->taken)) pages_.pop_back();
+    return pages_.empty();
+  }
+  /// The last recorded, where there is one. It stays where it is until the next call of this class but place_of.
+  Place& take_last() {
+    Page& page = *pages_.back();
+    const auto i = static_cast<std::size_t>(std::bit_width(page.taken) - 1);
+    page.taken &= ~(std::uint64_t{1} << i);
+    return page.places[i];
+  }
+
+ private:
+  static constexpr std::size_t page_size = 64;
+  struct Page {
+    std::uint64_t taken = 0;
+    Place places[page_size];
+  };
+  std::vector<std::unique_ptr<Page>> pages_;
+};
 
 // One walk back over the tape.
 class BackwardPass {
  public:
-  BackwardPass(FlatPullback::Record& record, bool consume) : record_(record), consume_(consume) {
-    if (record_.running) fail<TransformError>("{}: the pullback is already running", record_.handler.describe());
-    record_.running = true;
-  }
-  // After an exception, cotangents of entries that were not reached must not stay for the next pass.
-  ~BackwardPass() {
-    for (EntryPtr& entry : queue_) {
-      entry->cotangents.clear();
-      entry->waiting = false;
-    }
-    for (EntryPtr& input : record_.inputs) input->cotangents.clear();
-    record_.running = false;
-  }
+  BackwardPass(FlatPullback::Record& record, bool consume) : record_(record), consume_(consume) {}
 
   std::vector<Tensor> run(std::span<const Tensor> cotangents) {
     for (std::size_t i = 0; i < cotangents.size(); ++i)
       if (cotangents[i].defined()) add_cotangent(record_.outputs[i], cotangents[i]);
     if (consume_) record_.outputs.clear();
-    while (!queue_.empty()) {
-      std::pop_heap(queue_.begin(), queue_.end(), later);
-      EntryPtr entry = std::move(queue_.back());
-      queue_.pop_back();
-      entry->waiting = false;
-      if (entry->op) step(*entry.get());
+    std::vector<Tensor> result(record_.input_abstracts.size());  // inputs were the first entries
+    while (!waiting_.empty()) {
+      Waiting::Place& last = waiting_.take_last();
+      keeps_ = static_cast<bool>(last.kept);
+      if (last.entry->op) step(*last.entry, last.cotangents);
+      else result[last.entry->sequence] = last.cotangents[0];
+      if (consume_ && !last.kept.unique()) last.entry->clear();  // it stays, without what it saved
+      last.cotangents.clear();
+      last.kept = nullptr;
     }
-    std::vector<Tensor> result;
-    for (std::size_t i = 0; i < record_.inputs.size(); ++i) {
-      SmallVector<Tensor, 1>& collected = record_.inputs[i]->cotangents;
+    for (std::size_t i = 0; i < result.size(); ++i) {
       const Abstract& input = record_.input_abstracts[i];
-      result.push_back(collected.empty() ? zeros(input.shape, input.dtype, record_.input_devices[i])
-                                         : std::move(collected[0]));
+      if (!result[i].defined()) result[i] = zeros(input.shape, input.dtype, record_.input_devices[i]);
     }
     return result;
   }
 
  private:
-  static bool later(const EntryPtr& a, const EntryPtr& b) { return a->sequence < b->sequence; }
-
   // Every consumer of this entry was recorded later, and so has been here: its cotangents are complete.
-  void step(Entry& entry) {
+  void step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
     // Functions that an operation carries have their scopes with them.
     const ReenteredScopes scopes(entry.op->carries_functions ? nullptr : entry.scopes.get());
-    const SmallVector<Tensor, 1> cotangents = std::exchange(entry.cotangents, {});
     if (!entry.op->carries_functions) ordinary_step(entry, cotangents);
-    else if (entry.op->id == OpId::checkpoint) run_again(entry, cotangents);
+    else if (runs_again(entry)) step_again(entry, cotangents);
     else custom_step(entry, cotangents);
-    if (!consume_) return;
-    entry.inputs.clear();
-    entry.outputs.clear();
-    entry.producers.clear();
   }
 
   void ordinary_step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
     if (!entry.op->vjp)
       fail<TransformError>("{}: the operation {} has no VJP rule: give it one, or cut it off with stop_gradient",
                            record_.handler.describe(), entry.op->name);
-    const VjpContext context{*entry.op,     entry.attributes.get(), entry.inputs,
-                             entry.outputs, entry.input_abstracts,  cotangents};
-    for (std::size_t i = 0; i < entry.producers.size(); ++i)
-      if (entry.producers[i].entry) add_cotangent(entry.producers[i], rule(context, i));
+    for (const Slot& producer : entry.producers())
+      __builtin_prefetch(producer.entry.get());  // of a long tape: out of cache
+    const SmallVector<Abstract, 2> abstracts = entry.input_abstracts();
+    const VjpContext context{*entry.op, entry.attributes.get(), entry.inputs(), entry.outputs(), abstracts, cotangents};
+    for (std::size_t i = 0; i < abstracts.size(); ++i)
+      if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], rule(context, i));
   }
 
-  // A checkpoint: records the function now, and goes on with what that added to the tape, which is the last recorded.
-  void run_again(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
-    // The inputs have their notes: the same producers.
-    HandlerFrame frame(current, &record_.handler, &record_.handler);
-    UnderFrame install(&frame);
-    const Outputs outputs = static_cast<const FunctionAttributes&>(*entry.attributes).function(entry.inputs);
+  // A checkpoint: records the function now, and goes on with what that recorded, which is the last recorded.
+  void step_again(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
+    const Recorded again = run_again(entry);
     for (std::size_t i = 0; i < cotangents.size(); ++i) {
-      const Abstract& first = entry.output_abstracts[i];
-      if (outputs.size() != entry.output_abstracts.size() || outputs[i].shape() != first.shape ||
-          outputs[i].dtype() != first.dtype)
-        fail<TransformError>("checkpoint: the function gave other results when it ran again than at first");
-      const Slot* slot = record_.handler.notes.find(outputs[i]);
-      if (slot && cotangents[i].defined()) add_cotangent(*slot, cotangents[i]);
+      const Slot* found = again.recorder->find(again.outputs[i]);
+      check_recorded(found);
+      if (!found || !cotangents[i].defined()) continue;
+      keeps_ = true;
+      Slot slot = *found;
+      add_cotangent(slot, cotangents[i]);
     }
   }
 
   void custom_step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
     const Outputs found = custom_cotangents(entry, cotangents, consume_);
-    if (found.size() != entry.inputs.size())
-      fail<TransformError>("{}: the rule gave {} cotangents for {} inputs", entry.op->name, found.size(),
-                           entry.inputs.size());
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      if (!entry.producers[i].entry || !found[i].defined()) continue;
-      check(*entry.op, found[i], entry.input_abstracts[i], i);
-      add_cotangent(entry.producers[i], found[i]);
-    }
+    for (std::size_t i = 0; i < found.size(); ++i)
+      if (found[i].defined()) add_cotangent(entry.producers()[i], found[i]);
   }
 
   static void check(const Op& op, const Tensor& cotangent, const Abstract& input, std::size_t i) {
@@ -147,22 +169,24 @@ class BackwardPass {
     return cotangent;
   }
 
-  void add_cotangent(const Slot& slot, Tensor cotangent) {
+  void add_cotangent(Slot& slot, Tensor cotangent) {
     if (!slot.entry) return;
-    Entry& entry = *slot.entry.get();
+    Entry& entry = *slot.entry;
+    Waiting::Place& place = waiting_.place_of(entry);
     const auto output = static_cast<std::size_t>(slot.output);
-    if (entry.cotangents.size() <= output)
-      entry.cotangents.resize(std::max<std::size_t>(output + 1, entry.output_count));
-    Tensor& sum = entry.cotangents[output];
-    sum = add_tangents(std::move(sum), std::move(cotangent));
-    if (std::exchange(entry.waiting, true)) return;
-    queue_.push_back(slot.entry);
-    std::push_heap(queue_.begin(), queue_.end(), later);
+    if (place.cotangents.size() <= output) {
+      const std::size_t count = entry.carried ? entry.carried->abstracts.size() : entry.output_count;
+      while (place.cotangents.size() < std::max<std::size_t>(output + 1, count)) place.cotangents.emplace_back();
+    }
+    place.cotangents[output] = add_tangents(std::move(place.cotangents[output]), std::move(cotangent));
+    if (consume_) place.kept = std::move(slot.entry);
+    else if (keeps_) place.kept = slot.entry;
   }
 
   FlatPullback::Record& record_;
-  const bool consume_;
-  std::vector<EntryPtr> queue_;  // a heap: the last recorded first
+  const bool consume_;  // what the tape keeps
+  bool keeps_ = false;  // of the entry at hand: the pass alone may keep it, and so what it came from
+  Waiting waiting_;
 };
 
 void check_cotangents(const FlatPullback::Record& record, std::span<const Tensor> cotangents) {
@@ -193,37 +217,39 @@ std::vector<Tensor> run_backward(FlatPullback::Record& record, std::span<const T
 }  // namespace
 
 std::vector<Tensor> FlatPullback::operator()(std::span<const Tensor> cotangents) const {
-  const std::shared_ptr<Record> alive = record_;
+  const IntrusivePtr<Record> alive = record_;
   return run_backward(*alive, cotangents, false);
 }
 
 std::vector<Tensor> FlatPullback::consume(std::span<const Tensor> cotangents) {
-  const std::shared_ptr<Record> last = std::move(record_);
-  return run_backward(*last, cotangents, last.use_count() == 1);
+  const IntrusivePtr<Record> last = std::move(record_);
+  if (!last.unique()) return run_backward(*last, cotangents, false);
+  NoteOwner& owner = last->handler.notes.owner();
+  if (owner.thread == this_thread()) owner.confined = true;  // they end here
+  return run_backward(*last, cotangents, true);
 }
 
-FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* transform) {
-  auto record = std::make_shared<FlatPullback::Record>(transform);
+FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* transform, InputNames names) {
+  auto record = make_intrusive<FlatPullback::Record>(transform);
   GradHandler& handler = record->handler;
-  record->backward = make_intrusive<const Name>(std::string("backward of ") + transform);
+  record->backward = make_intrusive<const Name>(std::string("backward of ") + transform, true);
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < primals.size(); ++i) {
     const Tensor& primal = primals[i];
     if (!is_float(primal.dtype()))
       fail<DtypeError>(
-          "{}: input {} is {} {}, which has no derivative: make it a floating tensor (write 1. instead of 1, or "
+          "{}: {} is {} {}, which has no derivative: make it a floating tensor (write 1. instead of 1, or "
           "astype(x, float32)), or capture it in the function instead of differentiating by it",
-          transform, i, primal.dtype(), primal.shape());
-    record->inputs.push_back(handler.new_entry());
+          transform, names(i), primal.dtype(), primal.shape());
     record->input_abstracts.push_back({primal.shape(), primal.dtype()});
     record->input_devices.push_back(primal.device());
-    inputs.push_back(handler.notes.put(clone_node(primal), Slot{record->inputs.back(), 0}));
+    inputs.push_back(handler.notes.put(clone_node(primal), Slot{handler.entry_of_input(), 0}));
   }
-  Outputs outputs = with(handler, [&] { return f(inputs); });
-  handler.notes.owner().running = false;
+  Outputs outputs = handler.notes.run([&] { return with(handler, [&] { return f(inputs); }); });
   check_results(outputs, transform);
   for (Tensor& output : outputs) {
     const Slot* slot = handler.notes.find(output);
+    check_recorded(slot);
     record->outputs.push_back(slot ? *slot : Slot{});
     record->output_abstracts.push_back({output.shape(), output.dtype()});
     record->output_devices.push_back(output.device());

@@ -59,9 +59,9 @@ class VmapHandler final : public Handler, public std::enable_shared_from_this<Vm
 
  private:
   Outputs handle_carrying(Call& call);
-  Outputs custom_vmap(Call& call, std::span<const Tensor> inputs, const std::vector<bool>& is_batched);
-  FunctionAttributes lifted(const FunctionAttributes& functions, std::vector<bool> batched,
-                            std::shared_ptr<bool> outputs_batched);
+  FunctionAttributes lifted(const Call& call, std::vector<bool> batched, std::shared_ptr<bool> outputs_batched);
+  Outputs batched_by_rule(const FunctionAttributes& functions, const std::vector<bool>& batched,
+                          std::span<const Tensor> xs);
   Inputs lanes(std::span<const Tensor> physical, const std::vector<bool>& batched) const;
   // What stands behind a value, and whether that carries the lanes.
   std::pair<Tensor, bool> behind(const Tensor& x) const {
@@ -70,11 +70,6 @@ class VmapHandler final : public Handler, public std::enable_shared_from_this<Vm
   }
   // Behind each; all carry the lanes if one does, or `all`. Says so in `all`.
   Outputs behind_all(std::span<const Tensor> values, bool& all) const;
-  auto run_lanes(const auto& function, std::span<const Tensor> inputs) {
-    HandlerFrame frame(current, this, this);
-    UnderFrame install(&frame);
-    return function(inputs);
-  }
 
   Tensor lane(Tensor batched, const Call& call, std::size_t i) const {
     const Abstract& expected = call.abstract_outputs()[i];
@@ -89,8 +84,8 @@ class VmapHandler final : public Handler, public std::enable_shared_from_this<Vm
   Index size_;
 };
 
-// ---- operations that carry functions ----
-// They go on below as operations on all lanes, whose functions take what stands behind values, run under this handler on the
+// ---- the operation `call` ----
+// It goes on below as a call on all lanes, whose functions take what stands behind values, run under this handler on the
 // lanes, and give back what stands behind the results. So captured lanes stay lanes, and what is below may run them again.
 
 Inputs VmapHandler::lanes(std::span<const Tensor> physical, const std::vector<bool>& batched) const {
@@ -109,32 +104,41 @@ Outputs VmapHandler::behind_all(std::span<const Tensor> values, bool& all) const
   return result;
 }
 
-FunctionAttributes VmapHandler::lifted(const FunctionAttributes& functions, std::vector<bool> batched,
+FunctionAttributes VmapHandler::lifted(const Call& call, std::vector<bool> batched,
                                        std::shared_ptr<bool> outputs_batched) {
   const auto self = shared_from_this();
+  const IntrusivePtr<const FunctionAttributes> of(&functions_of(call));
   const auto residuals_batched = std::make_shared<std::vector<bool>>();
-  FunctionAttributes lifted;
-  lifted.function = [=, function = functions.function](std::span<const Tensor> xs) {
-    const Outputs outputs = self->run_lanes(function, self->lanes(xs, batched));
-    return self->behind_all(outputs, *outputs_batched);
+  // One of the functions on the lanes of `xs`.
+  const auto run_lanes = [self, of](const auto& rule, std::span<const Tensor> xs, const std::vector<bool>& given) {
+    return with(self, [&] { return of->run(rule, self->lanes(xs, given)); });
   };
-  if (functions.forward)
-    lifted.forward = [=, forward = functions.forward](std::span<const Tensor> xs) {
-      const Forward lanes = self->run_lanes(forward, self->lanes(xs, batched));
+  const bool by_rule = of->batch && std::find(batched.begin(), batched.end(), true) != batched.end();
+  FunctionAttributes lifted = *of;
+  lifted.around = nullptr;
+  lifted.batch = nullptr;  // of these lanes; where none is, that of the lanes below
+  lifted.function = [=](std::span<const Tensor> xs) {
+    if (by_rule) return self->batched_by_rule(*of, batched, xs);
+    return self->behind_all(run_lanes(of->function, xs, batched), *outputs_batched);
+  };
+  if (of->forward)
+    lifted.forward = [=](std::span<const Tensor> xs) {
+      const Forward lanes = run_lanes(of->forward, xs, batched);
       Forward all{self->behind_all(lanes.outputs, *outputs_batched), {}};
-      residuals_batched->clear();
+      std::vector<bool> found;
       for (const Tensor& residual : lanes.residuals) {
         const auto [physical, is_batched] = self->behind(residual);
         all.residuals.push_back(physical);
-        residuals_batched->push_back(is_batched);
+        found.push_back(is_batched);
       }
+      if (found != *residuals_batched) *residuals_batched = std::move(found);
       return all;
     };
-  if (functions.backward)
-    lifted.backward = [=, backward = functions.backward](std::span<const Tensor> xs) {
+  if (of->backward)
+    lifted.backward = [=](std::span<const Tensor> xs) {
       std::vector<bool> given = *residuals_batched;
       given.resize(xs.size(), *outputs_batched);
-      Outputs cotangents = self->run_lanes(backward, self->lanes(xs, given));
+      Outputs cotangents = run_lanes(of->backward, xs, given);
       for (std::size_t i = 0; i < cotangents.size(); ++i) {
         if (!cotangents[i].defined()) continue;
         auto [physical, is_batched] = self->behind(cotangents[i]);
@@ -146,18 +150,29 @@ FunctionAttributes VmapHandler::lifted(const FunctionAttributes& functions, std:
       }
       return cotangents;
     };
-  if (functions.tangents)
-    lifted.tangents = [=, tangents = functions.tangents](std::span<const Tensor> xs) {
+  if (of->tangents)
+    lifted.tangents = [=](std::span<const Tensor> xs) {
       std::vector<bool> given = batched;
       given.insert(given.end(), batched.begin(), batched.end());
-      const Outputs both = self->run_lanes(tangents, self->lanes(xs, given));
-      return self->behind_all(both, *outputs_batched);
+      return self->behind_all(run_lanes(of->tangents, xs, given), *outputs_batched);
     };
-  if (functions.batch) {
-    const auto guard = std::make_shared<UnderHandler>(forbid_captures(notes.id(), "vmap", op_custom_vmap));
-    lifted.batch = wrapped(functions.batch, guard);
-  }
+  if (of->batch && !by_rule)
+    lifted.batch = [=, guarded = without_captures(*of, {notes.id()}, "vmap")](auto lanes, auto given, auto xs) {
+      return guarded.run(guarded.batch, lanes, given, xs);
+    };
   return lifted;
+}
+
+Outputs VmapHandler::batched_by_rule(const FunctionAttributes& functions, const std::vector<bool>& batched,
+                                     std::span<const Tensor> xs) {
+  const SmallVector<bool, 4> given(batched.begin(), batched.end());
+  const FunctionAttributes guarded = without_captures(functions, {notes.id()}, "vmap");
+  const Outputs outputs = guarded.run(guarded.batch, size_, given, xs);
+  check_defined("custom_vmap", "result", outputs);
+  for (const Tensor& output : outputs)
+    if (output.rank() == 0 || output.shape()[0] != size_)
+      fail<ShapeError>("custom_vmap: the rule gave {} for {} lanes, which must be its axis 0", output.shape(), size_);
+  return outputs;
 }
 
 Outputs VmapHandler::handle_carrying(Call& call) {
@@ -168,56 +183,42 @@ Outputs VmapHandler::handle_carrying(Call& call) {
     inputs.push_back(physical);
     batched.push_back(is_batched);
   }
-  const bool any = std::find(batched.begin(), batched.end(), true) != batched.end();
-  if (any && call.op().id == OpId::custom_vmap) return custom_vmap(call, inputs, batched);
-  const auto outputs_batched = std::make_shared<bool>(any);
-  Outputs outputs =
-      perform_carrying(call.op(), std::move(inputs), lifted(functions_of(call), std::move(batched), outputs_batched));
+  const auto outputs_batched = std::make_shared<bool>(std::find(batched.begin(), batched.end(), true) != batched.end());
+  const FunctionAttributes& functions = functions_of(call);
+  Outputs outputs;
+  if (*outputs_batched && functions.batch && !functions.backward && !functions.tangents)
+    outputs = batched_by_rule(functions, batched, inputs);
+  else outputs = perform_functions(std::move(inputs), lifted(call, std::move(batched), outputs_batched));
   if (*outputs_batched)
     for (Tensor& output : outputs) output = lane(std::move(output));
   return outputs;
 }
 
-// The rule runs below: it is a function of all lanes.
-Outputs VmapHandler::custom_vmap(Call& call, std::span<const Tensor> inputs, const std::vector<bool>& is_batched) {
-  const SmallVector<bool, 4> batched(is_batched.begin(), is_batched.end());
-  const auto guard = std::make_shared<UnderHandler>(forbid_captures(notes.id(), "vmap", call.op()));
-  Outputs outputs = wrapped(functions_of(call).batch, guard)(size_, batched, inputs);
-  for (Tensor& output : outputs) {
-    if (output.rank() == 0 || output.shape()[0] != size_)
-      fail<ShapeError>("custom_vmap: the rule gave {} for {} lanes, which must be its axis 0", output.shape(), size_);
-    output = lane(std::move(output));
-  }
-  return outputs;
-}
-
-Index lanes_of(const Tensor& input, MapAxis axis, int argument) {
+Index lanes_of(const Tensor& input, MapAxis axis, std::size_t i, InputNames names) {
   if (input.rank() == 0)
-    fail<ShapeError>("vmap: argument {} has rank 0 and no axis to map: give `unmapped` for it in in_axes", argument);
+    fail<ShapeError>("vmap: {} has rank 0 and no axis to map: give `unmapped` for it in in_axes", names(i));
   if (axis.axis < -input.rank() || axis.axis >= input.rank())
-    fail<IndexError>("vmap: in_axes gives axis {} for argument {}, which has shape {}", axis.axis, argument,
-                     input.shape());
+    fail<IndexError>("vmap: in_axes gives axis {} for {}, which has shape {}", axis.axis, names(i), input.shape());
   return input.shape(axis.axis);
 }
 
-Index lane_count(std::span<const Tensor> inputs, std::span<const MapAxis> in_axes, std::span<const int> arguments,
-                 std::optional<Index> size) {
-  int first = -1;
+Index lane_count(std::span<const Tensor> inputs, std::span<const MapAxis> in_axes, std::optional<Index> size,
+                 InputNames names) {
+  std::optional<std::size_t> first;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!in_axes[i].mapped) continue;
-    const Index lanes = lanes_of(inputs[i], in_axes[i], arguments[i]);
+    const Index lanes = lanes_of(inputs[i], in_axes[i], i, names);
     if (size && *size != lanes) {
-      if (first < 0)
-        fail<ShapeError>("vmap: axis_size is {}, but argument {} of shape {} has {} lanes along axis {}", *size,
-                         arguments[i], inputs[i].shape(), lanes, in_axes[i].axis);
-      const auto f = static_cast<std::size_t>(first);
+      if (!first)
+        fail<ShapeError>("vmap: axis_size is {}, but {} of shape {} has {} lanes along axis {}", *size, names(i),
+                         inputs[i].shape(), lanes, in_axes[i].axis);
       fail<ShapeError>(
-          "vmap: arguments disagree on the number of lanes: argument {} of shape {} has {} along axis {}, "
-          "argument {} of shape {} has {} along axis {}",
-          arguments[f], inputs[f].shape(), *size, in_axes[f].axis, arguments[i], inputs[i].shape(), lanes,
+          "vmap: arguments disagree on the number of lanes: {} of shape {} has {} along axis {}, "
+          "{} of shape {} has {} along axis {}",
+          names(*first), inputs[*first].shape(), *size, in_axes[*first].axis, names(i), inputs[i].shape(), lanes,
           in_axes[i].axis);
     }
-    if (first < 0) first = static_cast<int>(i);
+    if (!first) first = i;
     size = lanes;
   }
   if (!size) fail<ShapeError>("vmap: no argument is mapped: map one in in_axes, or give axis_size");
@@ -227,11 +228,27 @@ Index lane_count(std::span<const Tensor> inputs, std::span<const MapAxis> in_axe
 
 }  // namespace
 
-MapAxis axis_of(const MapAxes& axes, std::size_t i, std::size_t count, const char* what) {
-  if (axes.list.size() != 1 && axes.list.size() != count)
-    fail<TransformError>("vmap: {} has {} entries for {} {}", what, axes.list.size(), count,
-                         std::string_view(what) == "in_axes" ? "arguments" : "results");
-  return axes.list[axes.list.size() == 1 ? 0 : i];
+void check_axes(const MapAxes& axes, std::size_t children, const char* what, const std::string& where) {
+  if (axes.list.size() > 1 && axes.list.size() != children)
+    fail<TransformError>("vmap: {} has {} entries for {} {}", what, axes.list.size(), children, where);
+}
+
+void LeafAxes::add(const MapAxes& prefix, bool is_key) {
+  const MapAxes* axes = &prefix;
+  for (; !axes->list.empty(); axes = &axes->list[0]) check_axes(*axes, 1, what, "tensor");
+  this->axes.push_back(is_key ? axes->axis.of_keys() : axes->axis);
+  are_keys.push_back(is_key);
+}
+
+void check_mapped_keys(std::span<const Tensor> inputs, std::span<const MapAxis> axes, const std::vector<bool>& are_keys,
+                       InputNames names) {
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (are_keys[i] && axes[i].mapped && inputs[i].rank() == 1)
+      fail<TransformError>(
+          "vmap: {} is one key: give `unmapped` for it in in_axes, and all lanes draw the same, or give a key for "
+          "each, "
+          "as split(key, lanes)",
+          names(i));
 }
 
 }  // namespace stave_detail
@@ -241,9 +258,9 @@ namespace stave {
 using namespace stave_detail;
 
 FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<const MapAxis> in_axes,
-                   std::span<const int> arguments, std::optional<Index> size) {
+                   std::optional<Index> size, InputNames names) {
   FlatVmap result;
-  result.size = lane_count(inputs, in_axes, arguments, size);
+  result.size = lane_count(inputs, in_axes, size, names);
   const auto shared = std::make_shared<VmapHandler>(result.size);
   VmapHandler& handler = *shared;
   std::vector<Tensor> lanes;
@@ -252,8 +269,7 @@ FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<con
       lanes.push_back(relabel(handler.lane(moveaxis(inputs[i], in_axes[i].axis, 0)), label_of(inputs[i].node())));
     else lanes.push_back(clone_node(inputs[i]));
   }
-  result.outputs = with(handler, [&] { return f(lanes); });
-  handler.notes.owner().running = false;
+  result.outputs = handler.notes.run([&] { return with(handler, [&] { return f(lanes); }); });
   check_results(result.outputs, "vmap");
   for (Tensor& output : result.outputs) {
     const Lanes* found = handler.notes.find(output);
@@ -261,6 +277,12 @@ FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<con
     if (found) output = Tensor(found->batched);
   }
   return result;
+}
+
+Outputs vmap_outputs(const FlatVmap& result, std::span<const MapAxis> axes) {
+  Outputs outputs;
+  for (std::size_t i = 0; i < axes.size(); ++i) outputs.push_back(vmap_output(result, i, axes[i]));
+  return outputs;
 }
 
 Tensor vmap_output(const FlatVmap& result, std::size_t i, MapAxis axis) {

@@ -4,29 +4,37 @@
 //   auto gs = vmap(grad(loss), {.in_axes = {unmapped, 0, 0}})(w, xs, ys);             // per-example gradients
 //
 // f sees tensors of one example's shape, without storage of their own. `unmapped` arguments, and captured values, are the
-// same in every lane. The mechanism is in vmap_flat.h.
+// same in every lane. Keys are mapped as tensors are: vmap(f)(xs, split(key, n)). The mechanism is in vmap_flat.h.
 #pragma once
 
 #include <optional>
 
+#include <stave/core/options.h>
 #include <stave/handlers/arguments.h>
 #include <stave/handlers/vmap_flat.h>
 
 namespace stave {
 
-/// An axis for each argument (result); one alone serves for all.
+/// Axes for a tree: one for all its tensors, or a list with an entry for each argument, or for each member of a tree (as
+/// declared; elements, values by key), which may be a list again. One entry alone serves for all.
 struct MapAxes {
-  std::vector<MapAxis> list;
-  MapAxes(std::initializer_list<MapAxis> axes) : list(axes) {}
-  MapAxes(std::vector<MapAxis> axes) : list(std::move(axes)) {}
+  MapAxis axis;  // if the list is empty
+  std::vector<MapAxes> list;
+  MapAxes(std::initializer_list<MapAxes> axes) : list(axes) {}
+  MapAxes(const std::vector<MapAxis>& axes) : list(axes.begin(), axes.end()) {}
   template <std::integral I>
-  MapAxes(I axis) : list{MapAxis(axis)} {}
-  MapAxes(MapAxis::Unmapped all) : list{MapAxis(all)} {}
+  MapAxes(I axis_) : axis(axis_) {}
+  MapAxes(MapAxis axis_) : axis(axis_) {}
+  MapAxes(MapAxis::Unmapped all) : axis(all) {}
+  MapAxes(Tensor::None all) : axis(all) {}
+  /// The entry for child i; this one, if there is no list.
+  const MapAxes& of(std::size_t i) const { return list.empty() ? *this : list[i < list.size() ? i : 0]; }
 };
 
 struct VmapOptions {
-  MapAxes in_axes = {0};   ///< for each argument: an axis of all its tensors, negative from the end, or `unmapped`
-  MapAxes out_axes = {0};  ///< for each result (member of the tuple that f returns), likewise
+  [[no_unique_address]] ByName by_name{};
+  MapAxes in_axes = 0;   ///< of arguments, negative from the end, or `unmapped`: {unmapped, 0}, {0, {unmapped, 1}}
+  MapAxes out_axes = 0;  ///< of results, likewise: {0, 1} for a tuple (struct, vector) of two
   std::optional<Index> axis_size{};  ///< the number of lanes; needed if no argument is mapped, else checked
 };
 
@@ -34,16 +42,31 @@ struct VmapOptions {
 
 namespace stave_detail {
 
-/// The axis for argument `i` of `count`. Throws TransformError if the list has neither one entry nor `count`.
-MapAxis axis_of(const MapAxes& axes, std::size_t i, std::size_t count, const char* what);
+/// Throws TransformError unless a list has one entry, or one for each of the children of a tree.
+void check_axes(const MapAxes& axes, std::size_t children, const char* what, const std::string& where);
+/// Throws TransformError if an input that is mapped is the data of a single key.
+void check_mapped_keys(std::span<const Tensor> inputs, std::span<const MapAxis> axes, const std::vector<bool>& are_keys,
+                       InputNames names);
 
-// How many results a returned tree is, and to which one each tensor belongs.
-template <class R>
-inline constexpr std::size_t result_count = 1;
-template <class... T>
-inline constexpr std::size_t result_count<std::tuple<T...>> = sizeof...(T);
-template <class A, class B>
-inline constexpr std::size_t result_count<std::pair<A, B>> = 2;
+// The axes that a prefix of a tree gives to its tensors, and keys.
+struct LeafAxes {
+  const char* what;
+  std::vector<MapAxis> axes;
+  std::vector<bool> are_keys;
+  void add(const MapAxes& prefix, bool is_key);
+};
+
+template <class T>
+void add_axes(const T& tree, const MapAxes& prefix, LeafAxes& to) {
+  constexpr TreeKind kind = tree_kind<T>;
+  if constexpr (kind == TreeKind::tensor || kind == TreeKind::key) to.add(prefix, kind == TreeKind::key);
+  else if constexpr (is_transparent(kind)) visit_children(tree, [&](auto& child) { add_axes(child, prefix, to); });
+  else if constexpr (is_tree_kind(kind)) {
+    std::size_t children = 0;
+    visit_children(tree, [&](auto& child) { add_axes(child, prefix.of(children++), to); });
+    check_axes(prefix, children, to.what, "members");
+  }
+}
 
 template <class F>
 class VmapOf {
@@ -53,53 +76,36 @@ class VmapOf {
   template <class... A>
   auto operator()(A&&... args) const {
     using Selected = SelectTrees<A...>;
-    using Called = Calls<const F, Selected, A...>;
-    static_assert(Called::valid, "stave: vmap: the function cannot be called with these arguments");
-    if constexpr (Called::valid) {
-      using Result = typename Called::Result;
-      static_assert(is_tree<Result>, "stave: vmap: the function must return a tree of tensors (see stave/core/tree.h)");
-      if constexpr (is_tree<Result>) return run<Result>(Selected(), std::forward<A>(args)...);
-    }
+    if constexpr (can_call<Returns::tree, const F, Selected, A...>)
+      return run<typename Calls<const F, Selected, A...>::Result>(Selected(), std::forward<A>(args)...);
+    else return Refused();
   }
 
  private:
-  template <class Result, class Selected, class... A>
-  Result run(Selected selected, A&&... args) const {
-    std::vector<MapAxis> axes;
-    std::vector<int> arguments;
+  template <class Result, bool... selected, class... A>
+  Result run(Selection<selected...> trees, A&&... args) const {
+    check_axes(options_.in_axes, sizeof...(A), "in_axes", "arguments");
+    LeafAxes in{"in_axes", {}, {}}, out{"out_axes", {}, {}};
+    Outputs leaves;
     std::size_t argument = 0;
-    [[maybe_unused]] const auto add_axes = [&](const auto& arg) {
-      const MapAxis axis = axis_of(options_.in_axes, argument, sizeof...(A), "in_axes");
-      visit_tensors(arg, [&](const Tensor&) {
-        axes.push_back(axis);
-        arguments.push_back(static_cast<int>(argument));
-      });
-      ++argument;
+    [[maybe_unused]] const auto add_argument = [&]<bool s>(std::bool_constant<s>, const auto& arg) {
+      const MapAxes& prefix = options_.in_axes.of(argument++);
+      if constexpr (s) {
+        add_axes(arg, prefix, in);
+        for (Tensor& leaf : flat_outputs<true>(arg)) leaves.push_back(std::move(leaf));
+      }
     };
-    (add_axes(args), ...);
+    (add_argument(std::bool_constant<selected>(), args), ...);
+    const auto name = [&](std::size_t i) { return leaf_name<true>(trees, i, args...); };
+    check_mapped_keys(leaves, in.axes, in.are_keys, name);
     std::optional<Result> result;
-    const FlatVmap flat = vmap_flat(
-        [&](std::span<const Tensor> inputs) {
-          result.emplace(call_with_leaves(selected, f_, inputs, std::forward<A>(args)...));
-          return flat_outputs(*result);
-        },
-        selected_leaves(selected, args...), axes, arguments, options_.axis_size);
-    place_lanes(*result, flat);
+    const FlatVmap flat = vmap_flat(flat_function<true>(trees, f_, result, std::forward<A>(args)...), leaves, in.axes,
+                                    options_.axis_size, name);
+    add_axes(*result, options_.out_axes, out);
+    const Outputs placed = vmap_outputs(flat, out.axes);
+    PutLeaves put{placed.data()};
+    put_leaves<true>(*result, put);
     return std::move(*result);
-  }
-
-  template <class Result>
-  void place_lanes(Result& result, const FlatVmap& flat) const {
-    std::size_t next = 0, index = 0;
-    const auto place = [&](auto& member) {
-      const MapAxis axis = axis_of(options_.out_axes, index++, result_count<Result>, "out_axes");
-      visit_tensors(member, [&](Tensor& leaf) {
-        leaf = vmap_output(flat, next, axis);
-        ++next;
-      });
-    };
-    if constexpr (result_count<Result> == 1) place(result);
-    else std::apply([&](auto&... member) { (place(member), ...); }, result);
   }
 
   F f_;
@@ -111,7 +117,8 @@ class VmapOf {
 namespace stave {
 
 /// f over a batch: a callable with f's arguments, each with one more axis unless unmapped; the result has the lanes along
-/// out_axes. Throws ShapeError where lanes disagree, IndexError for axes out of range.
+/// out_axes. Throws ShapeError where lanes disagree, IndexError for axes out of range, TransformError for axes whose structure
+/// is not that of the arguments, and for a single key that is not `unmapped`.
 template <class F>
 auto vmap(F f, VmapOptions options = {}) {
   return stave_detail::VmapOf<F>(std::move(f), std::move(options));

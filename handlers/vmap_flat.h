@@ -8,11 +8,11 @@
 #include <optional>
 #include <span>
 
-#include <stave/handlers/vjp.h>
+#include <stave/handlers/vjp_flat.h>
 
 namespace stave {
 
-/// Along which axis an argument or result is mapped; `unmapped`: the same for every lane.
+/// Along which axis a tensor is mapped; `unmapped` (or `none`): the same for every lane.
 struct MapAxis {
   Index axis = 0;
   bool mapped = true;
@@ -21,11 +21,13 @@ struct MapAxis {
   constexpr MapAxis(I axis_) : axis(static_cast<Index>(axis_)) {}
   struct Unmapped {};
   constexpr MapAxis(Unmapped) : mapped(false) {}
+  constexpr MapAxis(Tensor::None) : mapped(false) {}
+  /// The same axis of an array of keys, as one of their data, of which the last axis is the keys' words.
+  constexpr MapAxis of_keys() const { return mapped && axis < 0 ? MapAxis(axis - 1) : *this; }
 };
 inline constexpr MapAxis::Unmapped unmapped{};
 
-/// f for each lane. in_axes has an entry for each input (of inputs[i], `argument[i]` is the number in errors); `size` gives
-/// the number of lanes where no input is mapped. Results carry the lanes as axis 0; `batched[i]` says whether result i
+/// f for each lane. in_axes has an entry for each input; `size` gives the number of lanes where no input is mapped. Results carry the lanes as axis 0; `batched[i]` says whether result i
 /// depends on the lane at all: if not, it is one lane's.
 struct FlatVmap {
   Outputs outputs;
@@ -33,9 +35,11 @@ struct FlatVmap {
   Index size = 0;
 };
 FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<const MapAxis> in_axes,
-                   std::span<const int> arguments, std::optional<Index> size);
+                   std::optional<Index> size, InputNames names = numbered_inputs);
 
 /// Result i of a vmap with its lanes along `axis`.
 Tensor vmap_output(const FlatVmap& result, std::size_t i, MapAxis axis);
+/// All of them.
+Outputs vmap_outputs(const FlatVmap& result, std::span<const MapAxis> axes);
 
 }  // namespace stave

@@ -21,7 +21,7 @@
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/core/backend.h>
 #include <stave/core/device.h>
-#include <stave/core/error.h>
+#include <stave/core/effects/error.h>
 
 #include "separate_backend.h"
 
@@ -178,9 +178,9 @@ inline bool on_cpu() { return backend() == &cpu_backend(); }
 inline bool on_cuda() { return std::string_view(backend()->name()) == "cuda"; }
 
 /// An operand in the memory of the backend: the CPU's where it is; else a copy of all memory that the view covers.
-class Operand {
+class DeviceOperand {
  public:
-  explicit Operand(const View& host) : view_(host) {
+  explicit DeviceOperand(const View& host) : view_(host) {
     if (on_cpu()) return;
     const auto size = static_cast<Index>(size_of(host.dtype));
     Index first = 0, last = 0;  // offsets of the lowest and the highest element
@@ -203,9 +203,9 @@ class Operand {
 /// Runs an operation into a fresh contiguous output.
 template <class R>
 std::vector<R> run(OpId op, const Attributes* attributes, const std::vector<View>& inputs, const Shape& shape) {
-  std::vector<Operand> operands(inputs.begin(), inputs.end());
+  std::vector<DeviceOperand> operands(inputs.begin(), inputs.end());
   std::vector<View> views;
-  for (const Operand& operand : operands) views.push_back(operand.view());
+  for (const DeviceOperand& operand : operands) views.push_back(operand.view());
   const Strides strides = dense(shape);
   const auto bytes = static_cast<std::size_t>(shape.elements()) * sizeof(R);
   StoragePtr storage(backend()->allocate(bytes));
@@ -227,10 +227,10 @@ std::vector<R> map(OpId op, const std::vector<T>& x, const std::vector<T>& y) {
 }
 
 /// Every test runs on each backend.
-class OnBackend : public testing::TestWithParam<const char*> {
+class OnBackend : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const std::string name = GetParam();
+    const std::string& name = GetParam();
     if (name == "cuda") {
       if (!cuda_available()) GTEST_SKIP() << "no CUDA device can be used here";
       backend() = &backend_of(cuda(0));
@@ -238,7 +238,7 @@ class OnBackend : public testing::TestWithParam<const char*> {
       separate_ = std::make_unique<stave_test::SeparateBackend>(255);
       backend() = separate_.get();
     } else {
-      const stave_cpu::Kernels* table = stave_cpu::kernels_for(GetParam());
+      const stave_cpu::Kernels* table = stave_cpu::kernels_for(name);
       if (!table) GTEST_SKIP() << "this machine or build has no " << name;
       stave_cpu::use_kernels(table);
     }
@@ -251,10 +251,14 @@ class OnBackend : public testing::TestWithParam<const char*> {
  private:
   std::unique_ptr<stave_test::SeparateBackend> separate_;
 };
-#define STAVE_ON_BACKENDS(Suite)                                                                         \
-  class Suite : public OnBackend {};                                                                     \
-  INSTANTIATE_TEST_SUITE_P(On, Suite, testing::Values("baseline", "avx2", "avx512", "separate", "cuda"), \
-                           [](const auto& where) { return std::string(where.param); })
+inline std::vector<std::string> backends() {
+  std::vector<std::string> names = stave_cpu::built_isas();
+  names.insert(names.end(), {"separate", "cuda"});
+  return names;
+}
+#define STAVE_ON_BACKENDS(Suite)     \
+  class Suite : public OnBackend {}; \
+  INSTANTIATE_TEST_SUITE_P(On, Suite, testing::ValuesIn(backends()), [](const auto& where) { return where.param; })
 
 template <class T>
 void expect_near(T got, Real exact, Real scale) {

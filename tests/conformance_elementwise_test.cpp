@@ -137,7 +137,7 @@ TEST_P(Elementwise, InPlace) {
   for (Index n : {1, 3, 16, 17, 100, 5000, 200000}) {
     Array<float> x = random_array<float>(Shape(n), Lay::contiguous);
     const std::vector<float> before = x.values();
-    const Operand there(x.view());
+    const DeviceOperand there(x.view());
     const View out = there.view();
     backend()->run(OpId::square, nullptr, std::vector<View>{out}, std::span<const View>(&out, 1));
     backend()->read(x.base(), out.data, before.size() * sizeof(float));
@@ -227,13 +227,20 @@ TEST_P(Elementwise, SelectionAndLayout) {
   }
 }
 TEST_P(Elementwise, Creation) {
-  FullAttributes full(Shape{3}, float32, 2.5, 2), flags(Shape{2}, bool_, 1, 1);
+  FullAttributes full(Shape{3}, float32, 2.5), wide(Shape{1}, int64, (Index{1} << 60) + 1),
+      flags(Shape{2}, bool_, true);
   EXPECT_EQ(run<float>(OpId::full, &full, {}, Shape{3}), (std::vector<float>{2.5, 2.5, 2.5}));
-  EXPECT_EQ(run<std::int64_t>(OpId::full, &full, {}, Shape{1}), std::vector<std::int64_t>{2});
+  EXPECT_EQ(run<std::int64_t>(OpId::full, &wide, {}, Shape{1}), std::vector<std::int64_t>{(Index{1} << 60) + 1});
   EXPECT_EQ(run<bool>(OpId::full, &flags, {}, Shape{2}), (std::vector<bool>{true, true}));
-  IotaAttributes iota(4, float32, 1, 0.5), down(3, int32, 2, -3);
+  IotaAttributes iota(4, float32, 1, 0.5), down(3, int32, 2, -3), far(2, int64, (Index{1} << 60) + 1, Index{1} << 61);
   EXPECT_EQ(run<float>(OpId::iota, &iota, {}, Shape{4}), (std::vector<float>{1, 1.5, 2, 2.5}));
   EXPECT_EQ(run<std::int32_t>(OpId::iota, &down, {}, Shape{3}), (std::vector<std::int32_t>{2, -1, -4}));
+  EXPECT_EQ(run<std::int64_t>(OpId::iota, &far, {}, Shape{2}),
+            (std::vector<std::int64_t>{(Index{1} << 60) + 1, (Index{1} << 60) + (Index{1} << 61) + 1}));
+  Array<std::int64_t> x = of<std::int64_t>(Shape{1}, {7});
+  PadAttributes pad(Shape{3}, Shape{1}, Shape{1}, (Index{1} << 60) + 1);
+  EXPECT_EQ(run<std::int64_t>(OpId::pad, &pad, {x.view()}, Shape{3}),
+            (std::vector<std::int64_t>{(Index{1} << 60) + 1, 7, (Index{1} << 60) + 1}));
 }
 
 }  // namespace

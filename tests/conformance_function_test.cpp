@@ -17,6 +17,7 @@ Real erfinv_exact(Real x) {  // bisection-free: Newton on erf, or on erfc near t
     Real error = a < 0.5L ? std::erf(y) - a : (1 - a) - std::erfc(y);
     Real step = error * std::sqrt(std::acos(-1.0L)) / 2 * std::exp(y * y);
     y -= step / (1 + y * step);  // Halley
+    if (std::abs(step) <= std::numeric_limits<Real>::epsilon() * y) break;
   }
   return std::copysign(y, x);
 }

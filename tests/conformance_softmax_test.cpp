@@ -33,7 +33,10 @@ void expect_close(T got, Wider<T> exact, bool logarithm) {
   } else {
     const Wider<T> ulp = std::numeric_limits<T>::epsilon(), doubles = std::numeric_limits<double>::epsilon();
     const Wider<T> least = std::numeric_limits<T>::denorm_min(), size = std::abs(exact) + least;
-    const Wider<T> tolerance = (4 + std::abs(std::log(size)) / 2) * ulp * size + (logarithm ? 2 * doubles : least);
+    // CUDA's exponentials are documented to be wrong by 2 ulps each (see conformance_function_test.cpp).
+    const Wider<T> rounding = on_cuda() ? 8 : 4;
+    const Wider<T> tolerance =
+        (rounding + std::abs(std::log(size)) / 2) * ulp * size + (logarithm ? 2 * doubles : least);
     ASSERT_LE(std::abs(static_cast<Wider<T>>(got) - exact), tolerance) << got << " for " << exact;
   }
 }
@@ -162,7 +165,8 @@ TEST_P(Softmax, SumsAreAccurate) {
 
 // A sum that is rounded to a float is wrong in all elements of a row alike. Only without a fused multiply-add it is.
 TEST_P(Softmax, WeightsAddUpToOne) {
-  const bool rounds = !on_cuda() && stave_cpu::kernels().isa == std::string("baseline");
+  const bool rounds = !on_cuda() && (stave_cpu::kernels().isa == std::string("sse2") ||
+                                     stave_cpu::kernels().isa == std::string("portable"));
   for (const Shape& shape : {Shape{20, 4000}, Shape{4000, 20}, Shape{3, 70000}}) {
     const int axis = shape[0] < shape[1];
     std::uniform_real_distribution<float> values(0, 1);

@@ -145,6 +145,36 @@ TEST(Matmul, OfNothing) {
   EXPECT_EQ(matmul(zeros({0}), zeros({0})).item<float>(), 0);
 }
 
+TEST(Matmul, OfSeveral) {
+  const Tensor a = tensor({{1., 2.}, {3., 4.}}), b = tensor({{0., 1.}, {1., 0.}}), v = tensor({1., 10.});
+  EXPECT_THAT(matmul(a, b, v), Equals(tensor({12., 34.})));
+  EXPECT_THAT(matmul(v, a, b, v), Equals(tensor(352.)));
+}
+
+// Long sums, however the operands lie: relative to the exact sum of products of numbers in [0, 1).
+TEST(Matmul, LongSumsAreAccurateInEveryLayout) {
+  const Index n = 400'009;
+  const Tensor x = uniform(Key(1), {n, 2}), y = uniform(Key(2), {2, n}), v = uniform(Key(3), {n});
+  const auto close = [](const Tensor& a, const Tensor& b) {
+    const Tensor exact = matmul(astype(a, float64), astype(b, float64));
+    const Tensor error = abs(astype(matmul(a, b), float64) - exact) / exact;
+    EXPECT_LT(max(error).item<double>(), 1e-6) << a.shape() << a.strides() << b.shape() << b.strides();
+  };
+  const std::vector<Tensor> vectors{v, x(slice(), 0), y(1), flip(v), broadcast_to(v[0], {n}), transpose(y)(slice(), 1)};
+  for (const Tensor& a : vectors)
+    for (const Tensor& b : vectors) close(a, b);
+  for (const Tensor& a : {transpose(x), y, flip(y, 1), y(slice(0, 1))})
+    for (const Tensor& b : {x, transpose(y), x(slice(), slice(1, 2)), flip(x, 0)}) close(a, b);
+  for (const Tensor& b : vectors) {
+    close(transpose(x), b);
+    close(y, b);
+    close(b, x);
+    close(b, transpose(y));
+  }
+  const Tensor ones64 = broadcast_to(full({1}, 0.1, float64), {n});
+  EXPECT_NEAR(matmul(ones64, ones64).item<double>() / (static_cast<double>(n) * (0.1 * 0.1)), 1, 1e-13);
+}
+
 TEST(Matmul, FollowsIeee) {
   const double inf = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(isnan(matmul(tensor({0., 1.}), tensor({inf, 1.}))).item<bool>());

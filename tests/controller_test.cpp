@@ -7,7 +7,7 @@
 #include <numeric>
 #include <thread>
 
-#include <stave/core/controller.h>
+#include <stave/core/effects/controller.h>
 #include <stave/stave.h>
 
 namespace {

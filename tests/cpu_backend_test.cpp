@@ -8,7 +8,7 @@ namespace {
 using namespace conformance;
 
 /// On each instruction set of this machine.
-class Cpu : public testing::TestWithParam<const char*> {
+class Cpu : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const stave_cpu::Kernels* table = stave_cpu::kernels_for(GetParam());
@@ -17,8 +17,8 @@ class Cpu : public testing::TestWithParam<const char*> {
   }
   void TearDown() override { stave_cpu::use_kernels(nullptr); }
 };
-INSTANTIATE_TEST_SUITE_P(Isa, Cpu, testing::Values("baseline", "avx2", "avx512"),
-                         [](const auto& isa) { return std::string(isa.param); });
+INSTANTIATE_TEST_SUITE_P(Isa, Cpu, testing::ValuesIn(stave_cpu::built_isas()),
+                         [](const auto& isa) { return isa.param; });
 
 TEST_P(Cpu, ThreefryKnownAnswers) {  // Random123's kat_vectors, threefry2x32 with 20 rounds
   auto word = [](std::uint32_t k0, std::uint32_t k1, std::uint64_t counter) {
@@ -80,7 +80,7 @@ TEST(CpuMemory, CountsAreExact) {
   for (std::size_t bytes : {0, 1, 4, 64, 65, 1000, 1024, 1025, 5000, 100000, 3000000}) {
     held.emplace_back(cpu.allocate(bytes));
     ASSERT_NE(held.back()->data, nullptr);
-    ASSERT_EQ(reinterpret_cast<std::uintptr_t>(held.back()->data) % 64, 0u);
+    ASSERT_EQ(reinterpret_cast<std::uintptr_t>(held.back()->data) % (bytes > 16 ? 64 : 16), 0u);
     ASSERT_GE(held.back()->capacity, bytes);
     ASSERT_LE(held.back()->capacity, std::max<std::size_t>(64, bytes + bytes / 8 + 64));
     std::memset(held.back()->data, 1, bytes);
@@ -145,8 +145,9 @@ TEST(CpuDispatch, AnUnknownInstructionSetIsAClearError) {
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()).find("STAVE_CPU_ISA=mmx: no such instruction set"), 0u) << error.what();
   }
-  setenv("STAVE_CPU_ISA", "baseline", 1);
-  EXPECT_STREQ(stave_cpu::kernels().isa, "baseline");
+  const std::string plainest = stave_cpu::built_isas().back();
+  setenv("STAVE_CPU_ISA", plainest.c_str(), 1);
+  EXPECT_EQ(stave_cpu::kernels().isa, plainest);
   before ? setenv("STAVE_CPU_ISA", saved.c_str(), 1) : unsetenv("STAVE_CPU_ISA");
   stave_cpu::use_kernels(nullptr);
 }

@@ -62,7 +62,7 @@ TEST(Csv, NamesLineAndColumnOfWhatIsWrong) {
   EXPECT_EQ(fault_of("1,2\n3\n"), ":2: expected 2 columns, found 1");
   EXPECT_EQ(fault_of("1,2\n\n"), ":2: expected 2 columns, found 1");
   EXPECT_EQ(fault_of("1,2\n", {.columns = 3}), ":1: expected 3 columns, found 2");
-  EXPECT_EQ(fault_of(std::string("1,\0\n", 4)), ":1: column 2: expected a number, found '?'");
+  EXPECT_EQ(fault_of(std::string("1,\0\n", 4)), ":1: column 2: expected a number, found '\\x00'");
 }
 
 TEST(Csv, NamesFilesThatCannotBeRead) {

@@ -13,10 +13,15 @@
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/core/ops/softmax.h>
+#include <stave/core/ops/sort.h>
 #include <stave/core/ops/transfer.h>
 #include <stave/handlers/grad.h>
+#include <stave/handlers/jacobian.h>
+#include <stave/handlers/jvp.h>
 #include <stave/handlers/profile.h>
 #include <stave/handlers/vmap.h>
 
@@ -250,7 +255,7 @@ TEST(Debug, ShowsThatAnOperationThrows) {
   std::ostringstream out;
   with(Refuse(), [&] {
     EXPECT_THROW(with(Debug({.out = &out}), [&] { return sin(x); }), DeviceError);
-    EXPECT_EQ(current_handlers(), "a handler");
+    EXPECT_EQ(current_handlers(), "(anonymous namespace)::Refuse");
   });
   EXPECT_EQ(out.str(), "sin f32[2] -> throws\n");
   EXPECT_EQ(current_handlers(), "");
@@ -301,6 +306,66 @@ TEST(Debug, TrapsANanOfTheBackwardPass) {
       message_of<TransformError>([&] { debug(grad(difference_of_roots), {.trap_nan = true, .print = false})(x); });
   EXPECT_THAT(message, HasSubstr("add: NaN in 2 of 2 elements of the result (add f32[2], f32[2] -> f32[2])"));
   EXPECT_THAT(message, HasSubstr("\n  inside backward of grad, inside debug"));
+}
+
+// What the gradient of f at x says under the trap; "" if it lets it pass.
+template <class F>
+std::string trapped(F f, const Tensor& x) {
+  const std::string message =
+      message_of<TransformError>([&] { debug(grad(f), {.trap_nan = true, .print = false})(x); });
+  return message == "nothing was thrown" ? "" : message;
+}
+
+TEST(Debug, TrapsAZeroThatSwallowsAnInfinity) {
+  const auto log_of_exp = [](const Tensor& x) { return sum(log(exp(x))); };
+  const auto square_of_root = [](const Tensor& x) { return sum(square(sqrt(x))); };
+  EXPECT_EQ(grad(log_of_exp)(tensor({1., 1000.})).to_vector<float>(), (std::vector<float>{1, 0}));
+  const std::string message = trapped(log_of_exp, tensor({1., 1000.}));
+  EXPECT_THAT(message,
+              HasSubstr("scale: in 1 of 2 elements a zero swallows an infinity or NaN (scale f32[2], f32[2] -> "
+                        "f32[2]): the derivative there is 0"));
+  EXPECT_THAT(message, HasSubstr("\n  inside backward of grad, inside debug"));
+  EXPECT_THAT(trapped(square_of_root, tensor({0., 4., 0.})), HasSubstr("scale: in 2 of 3 elements"));
+  EXPECT_THAT(trapped([](const Tensor& x) { return sum(sqrt(x * x)); }, tensor({0., 1.})),
+              HasSubstr("scale: in 1 of 2"));
+  EXPECT_THAT(trapped([](const Tensor& x) { return sum(sqrt(square(x)(slice(1, none)))); }, tensor({1., 0.})),
+              HasSubstr("scale: in 1 of 2"));
+  EXPECT_THAT(message_of<TransformError>([&] {
+                debug([&](const Tensor& t) { return jvp(log_of_exp, t, ones({2})).second; },
+                      {.trap_nan = true, .print = false})(tensor({1., 1000.}));
+              }),
+              HasSubstr("scale: in 1 of 2"));
+  EXPECT_THAT(message_of<TransformError>([&] {
+                debug(vmap(grad(log_of_exp)), {.trap_nan = true, .print = false})(tensor({{1.}, {1000.}}));
+              }),
+              HasSubstr("scale: in 1 of 2"));
+}
+
+TEST(Debug, TheTrapLetsZerosPassThatWereChosen) {
+  const Tensor x = tensor({0., 4., 0.}), i = tensor({1});
+  const auto passes = [&](auto f) { EXPECT_EQ(trapped(f, x), ""); };
+  passes([](const Tensor& t) { return sum(where(t > 0, sqrt(t), 0)); });
+  passes([](const Tensor& t) { return sum(3 * -where(t > 0, log(sqrt(t)), t)); });
+  passes([](const Tensor& t) { return sum(maximum(sqrt(t) - 1, 0) * 2); });
+  passes([](const Tensor& t) { return sum(clip(log(t), 0, 1)); });
+  passes([](const Tensor& t) { return sum(relu(log(t))); });
+  passes([](const Tensor& t) { return max(sqrt(t)); });
+  passes([&](const Tensor& t) { return sum(take(sqrt(t), i)); });
+  passes([](const Tensor& t) { return sqrt(t)(1); });
+  passes([](const Tensor& t) { return sum(sqrt(t)(slice(1, 2))); });
+  passes([](const Tensor& t) { return sum(sort(sqrt(t))(slice(2, 3))); });
+  passes([](const Tensor& t) { return sum(concat({sqrt(t)(slice(1, 2)), t})); });
+  passes([](const Tensor& t) { return sum(dynamic_slice(sqrt(t), {1}, {1})); });
+  passes([](const Tensor& t) { return sum(matmul(reshape(where(t > 0, sqrt(t), 0), {1, 3}), ones({3, 2}))); });
+  passes([](const Tensor& t) { return norm(t(slice(none, none, 2))) + stave::std(t(slice(none, none, 2))); });
+  passes([](const Tensor& t) { return logsumexp(where(t > 0, t, -inf)) + logsumexp(t * 0 - inf); });
+  passes([](const Tensor& t) { return sum(softmax(where(t > 0, t, -inf))); });
+  debug(jacfwd([](const Tensor& t) { return sqrt(t + 1); }), {.trap_nan = true, .print = false})(x);
+  debug(vmap(grad([](const Tensor& t) { return where(t > 0, sqrt(t), 0); })), {.trap_nan = true, .print = false})(x);
+  vmap(debug(grad([](const Tensor& t) { return where(t > 0, sqrt(t), 0); }), {.trap_nan = true, .print = false}))(x);
+  const Tensor g =
+      debug(grad([](const Tensor& t) { return sum(where(t > 0, sqrt(t), 0)); }), {.trap_nan = true, .print = false})(x);
+  EXPECT_EQ(g.to_vector<float>(), (std::vector<float>{0, 0.25, 0}));
 }
 
 // ---- with transforms --------------------------------------------------------------------------------------

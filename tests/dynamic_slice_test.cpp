@@ -122,7 +122,7 @@ TEST(DynamicSlice, Errors) {
       },
       ThrowsMessage<ShapeError>("dynamic_update_slice: sizes [1] must be one for each axis of x [3,4]"));
   EXPECT_THAT([&] { dynamic_slice(tensor(7), Tensor(), {}); },
-              ThrowsMessage<TransformError>(HasSubstr("an empty Tensor is used")));
+              ThrowsMessage<TransformError>(HasSubstr("dynamic_slice: operand 1 is an empty Tensor")));
 }
 
 TEST(DynamicSlice, OfLanesEqualsALoop) {

@@ -1,6 +1,6 @@
 // Effects and handlers alone: this file includes nothing of tensors.
 
-#include <stave/core/effect.h>
+#include <stave/core/effects/effect.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include <stave/core/error.h>
+#include <stave/core/effects/error.h>
 
 namespace effect_test {
 

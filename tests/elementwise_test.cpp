@@ -80,7 +80,8 @@ TEST(Promotion, NumbersAreWeakWithinTheirKind) {
 
 TEST(Promotion, NumbersThatDoNotFitAreAnError) {
   const Tensor x = ones({2}, uint8);
-  EXPECT_THAT([&] { x + 300; }, ThrowsMessage<DtypeError>("the number 300 does not fit uint8: give a wider dtype"));
+  EXPECT_THAT([&] { x + 300; },
+              ThrowsMessage<DtypeError>("add: the number 300 does not fit uint8: give a wider dtype"));
   EXPECT_THAT([&] { x * -1; }, ThrowsMessage<DtypeError>(HasSubstr("-1 does not fit uint8")));
   EXPECT_THROW(ones({2}, int32) + (std::int64_t{1} << 31), DtypeError);
   EXPECT_THROW(ones({2}, uint32) - (-1), DtypeError);
@@ -138,6 +139,8 @@ TEST(Elementwise, SpecialValues) {
   EXPECT_THAT(maximum(x, tensor({nan, 1., 1., -0.})), IsNear(tensor({nan, nan, 1., 0.})));
   EXPECT_THAT(minimum(x, tensor({nan, 1., 1., 5.})), IsNear(tensor({nan, nan, -inf, 0.})));
   EXPECT_THAT(sign(x), IsNear(tensor({1., nan, -1., 0.})));
+  EXPECT_THAT(1 / sign(tensor({-0., 0.})), IsNear(tensor({inf, inf})));  // 0 for both
+  EXPECT_THAT(1 / sign(tensor({-0., 0.}, float64)), IsNear(tensor({inf, inf}, float64)));
   EXPECT_THAT(relu(x), IsNear(tensor({1., nan, 0., 0.})));
   EXPECT_THAT(clip(x, -1, 0.5), IsNear(tensor({0.5, nan, -1., 0.})));
   EXPECT_THAT(isnan(x), Equals(tensor({false, true, false, false})));
@@ -255,6 +258,12 @@ TEST(Reductions, OverAxes) {
   EXPECT_THAT(sum(x, std::vector{1}, keepdims), IsNear(tensor({{2.}, {-1.}})));
   EXPECT_THAT(sum(x, all_axes, keepdims), IsNear(tensor({{1.}})));
   EXPECT_THAT(sum(x, std::vector<int>{}), IsNear(x));
+  EXPECT_THAT(sum(x, {}), Equals(x));  // NumPy's axis=()
+  EXPECT_THAT(max(x, {}, keepdims), Equals(x));
+  EXPECT_THAT(sum(x, keepdims), IsNear(tensor({{1.}})));
+  EXPECT_THAT(norm(x, keepdims), IsNear(reshape(norm(x), {1, 1})));
+  EXPECT_EQ(stave::std(x, keepdims).shape(), Shape(1, 1));
+  EXPECT_EQ(any(x, keepdims).shape(), Shape(1, 1));
   EXPECT_THAT(max(x, 1), IsNear(tensor({3., 5.})));
   EXPECT_THAT(min(x, 0, keepdims), IsNear(tensor({{0., -2., -6.}})));
   EXPECT_THAT(prod(x, 1), IsNear(tensor({-6., -0.})));
@@ -293,7 +302,7 @@ TEST(Reductions, OfNothing) {
   EXPECT_THAT([&] { max(none_at_all, 0); },
               ThrowsMessage<ShapeError>("max: shape [0,3] has no elements to choose from along the reduced axes"));
   EXPECT_THAT([&] { argmin(none_at_all); },
-              ThrowsMessage<ShapeError>("argmin: shape [0,3] has no elements to choose from"));
+              ThrowsMessage<ShapeError>("argmin: shape [0,3] has no elements to choose from along the reduced axes"));
 }
 
 TEST(Reductions, OfNan) {
@@ -310,6 +319,21 @@ TEST(Reductions, ArgmaxIsTheFirstOfTheLargest) {
   EXPECT_THAT(argmax(x, 0), Equals(tensor({0, 1, 0})));
   EXPECT_THAT(argmax(x, -1, keepdims), Equals(tensor({{2}, {1}})));
   EXPECT_THAT(argmin(transpose(x)), Equals(tensor(5)));  // row-major of the view: [1,0],[-2,5],[3,-6]
+}
+
+// What is inferred: nothing that long need be computed.
+TEST(Reductions, PositionsBeyondInt32AreInt64) {
+  const Index most = std::numeric_limits<std::int32_t>::max();
+  const auto inferred = [](const Op& op, const Shape& shape, const Shape& axes) {
+    const Tensor wide = broadcast_to(zeros({}, uint8), shape);
+    return Call(op, {wide}, make_intrusive<ReduceAttributes>(axes, false)).abstract_outputs()[0].dtype;
+  };
+  for (const Op* op : {&op_argmax, &op_argmin}) {
+    EXPECT_EQ(inferred(*op, {most}, {0}), int32);
+    EXPECT_EQ(inferred(*op, {most + 1}, {0}), int64);
+    EXPECT_EQ(inferred(*op, {2, most}, {1}), int32);
+    EXPECT_EQ(inferred(*op, {2, most}, {0, 1}), int64);
+  }
 }
 
 TEST(Reductions, AxisErrors) {

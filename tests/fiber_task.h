@@ -1,7 +1,7 @@
 // What the tests of fibers share.
 #pragma once
 
-#include <stave/core/fiber.h>
+#include <stave/core/effects/fiber.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,9 +14,9 @@
 #include <string>
 #include <utility>
 
-#include <stave/core/error.h>
-#include <stave/core/fiber_stack.h>
-#include <stave/core/sanitize.h>
+#include <stave/core/effects/error.h>
+#include <stave/core/effects/fiber_stack.h>
+#include <stave/core/effects/sanitize.h>
 
 namespace fiber_test {
 

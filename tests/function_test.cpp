@@ -152,10 +152,10 @@ TEST(Checkpoint, HandlersAboveSeeTheOperationsInside) {
     return with(count, [&] { return checkpoint([](const Tensor& y) { return sin(y) * y; })(x); });
   };
   f(number(1));
-  EXPECT_THAT(count->names, ElementsAre("checkpoint", "sin", "multiply"));
+  EXPECT_THAT(count->names, ElementsAre("call", "sin", "multiply"));
   count->names.clear();
   grad(f)(number(1));  // twice inside; the backward operations are performed below
-  EXPECT_THAT(count->names, ElementsAre("checkpoint", "sin", "multiply", "sin", "multiply"));
+  EXPECT_THAT(count->names, ElementsAre("call", "sin", "multiply", "sin", "multiply"));
 }
 
 TEST(Checkpoint, AHandlerThatHasEndedIsAnError) {

@@ -315,12 +315,12 @@ TEST(HandlersGuide, AHandlerSeesACheckpointAndWhatRunsInIt) {
   const Tensor x = tensor(2.);
   const auto layer = checkpoint([](const Tensor& v) { return sin(v) * v; });
   Names around;
-  with(around, [&] { return layer(x); });  // checkpoint sin multiply
-  EXPECT_THAT(around.names, ElementsAre("checkpoint", "sin", "multiply"));
+  with(around, [&] { return layer(x); });  // call sin multiply
+  EXPECT_THAT(around.names, ElementsAre("call", "sin", "multiply"));
 
   const auto names = std::make_shared<Names>();  // kept alive for the backward pass
   grad([&](const Tensor& v) { return with(names, [&] { return layer(v); }); })(x);
-  EXPECT_THAT(names->names, ElementsAre("checkpoint", "sin", "multiply", "sin", "multiply"));
+  EXPECT_THAT(names->names, ElementsAre("call", "sin", "multiply", "sin", "multiply"));
 
   Names lent;
   EXPECT_THAT(message_of<TransformError>(

@@ -109,7 +109,7 @@ TEST(DamagedNpy, HeadersThatAreNone) {
         std::string("{'descr': '<f4', 'fortran_order': False, 'shape': (), 'more': 1}"),
         std::string("{'descr': '<f4' 'fortran_order': False, 'shape': ()}")})
     EXPECT_EQ(npy_fault(npy(dictionary)), start + dictionary);
-  EXPECT_EQ(npy_fault(npy("\x1b[31m")), start + "?[31m");
+  EXPECT_EQ(npy_fault(npy("\x1b[31m")), start + "\\x1b[31m");
 }
 
 TEST(DamagedNpy, DtypesThatStaveLacks) {
@@ -222,7 +222,9 @@ TEST(DamagedNpz, WhatIsNoArrayOrCannotBeUnpacked) {
   EXPECT_EQ(npz_fault(with(bytes, directory + 8, 1, 2)), ": entry 'a.npy': is encrypted");
   for (std::size_t at; (at = bytes.find("a.npy")) != bytes.npos;) bytes.replace(at, 5, "a.txt");
   EXPECT_EQ(npz_fault(bytes), ": entry 'a.txt' is not an array: its name does not end with .npy");
-  for (std::size_t at; (at = bytes.find("a.txt")) != bytes.npos;) bytes.replace(at, 5, "b.npy");
+  for (std::size_t at; (at = bytes.find("a.txt")) != bytes.npos;) bytes.replace(at, 5, "\x1b]\xff\xc2\x9b");
+  EXPECT_EQ(npz_fault(bytes), ": entry '\\x1b]\\xff\\xc2\\x9b' is not an array: its name does not end with .npy");
+  for (std::size_t at; (at = bytes.find("\x1b]\xff\xc2\x9b")) != bytes.npos;) bytes.replace(at, 5, "b.npy");
   EXPECT_EQ(npz_fault(bytes), ": has two entries 'b.npy'");
   EXPECT_EQ(
       message_of<FileError>([] { load_npz<Named>(data + "bzip2.npz"); }),

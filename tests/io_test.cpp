@@ -164,6 +164,38 @@ TEST(Npz, NamesTensorsByKeyAndPosition) {
   EXPECT_EQ(name_of_one(Named{{"a/b", ones({2})}}), "a/b");
 }
 
+struct Linear {
+  Tensor w, b;
+  static constexpr const char* names[] = {"weight", "bias"};
+};
+struct Net {
+  std::vector<std::shared_ptr<Linear>> layers;
+  std::unordered_map<std::string, Tensor> running;
+  std::unique_ptr<Linear> head;
+  Key key{0};
+  static constexpr const char* names[] = {"layers", "running", "head", "key"};
+};
+TEST(Npz, NamesMembersWhereTheStructDoes) {
+  const Folder folder;
+  Net net{{std::make_shared<Linear>(Linear{tensor(1.), tensor(2.)})},
+          {{"mean", tensor(3.)}, {"deviation", tensor(4.)}},
+          std::make_unique<Linear>(Linear{tensor(5.), tensor(6.)}),
+          Key(7)};
+  save_npz(folder / "net.npz", net);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : load_npz<Named>(folder / "net.npz")) names.push_back(name);
+  EXPECT_THAT(names, ElementsAre("head/bias", "head/weight", "key", "layers/0/bias", "layers/0/weight",
+                                 "running/deviation", "running/mean"));
+  const Net loaded = load_npz<Net>(folder / "net.npz"), like = load_npz(folder / "net.npz", net);
+  for (const Net* got : {&loaded, &like}) {
+    EXPECT_THAT(got->layers.at(0)->b, Equals(tensor(2.)));
+    EXPECT_THAT(got->running.at("deviation"), Equals(tensor(4.)));
+    EXPECT_THAT(got->head->w, Equals(tensor(5.)));
+    EXPECT_THAT(got->key.data(), Equals(Key(7).data()));
+  }
+  EXPECT_NE(like.layers[0], net.layers[0]);
+}
+
 TEST(Npz, KeepsTrees) {
   const Folder folder;
   const Model m = model();

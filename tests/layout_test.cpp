@@ -156,6 +156,13 @@ TEST(ExpandDims, AddsAndSqueezeDropsAxesOfLengthOne) {
   EXPECT_EQ(expand_dims(x, 0).shape(), Shape(1, 2, 3));
   EXPECT_EQ(expand_dims(x, 2).shape(), Shape(2, 3, 1));
   EXPECT_EQ(expand_dims(x, -1).shape(), Shape(2, 3, 1));
+  EXPECT_EQ(expand_dims(x, {0, -1}).shape(), Shape(1, 2, 3, 1));
+  EXPECT_EQ(expand_dims(x, std::vector<int>{2, 1}).shape(), Shape(2, 1, 1, 3));
+  EXPECT_THAT(
+      [&] {
+        expand_dims(x, {0, -4});
+      },
+      ThrowsMessage<ShapeError>("expand_dims: an axis is given twice in [0,-4]"));
   EXPECT_THAT([&] { expand_dims(x, 3); }, ThrowsMessage<IndexError>("expand_dims: axis 3 is out of range for rank 3"));
   const Tensor y = counting({1, 2, 1, 3, 1});
   EXPECT_EQ(squeeze(y).shape(), Shape(2, 3));
@@ -262,6 +269,20 @@ TEST(Index, OfViews) {
   EXPECT_THAT(values(x(slice(none, none, -1), -1)), ElementsAre(19, 21, 23));
 }
 
+TEST(Index, OfAsManySubscriptsAsThereAre) {
+  const Tensor x = counting({2, 3, 4});
+  std::vector<Tensor::Subscript> subscripts;
+  EXPECT_THAT(x(subscripts), Equals(x));
+  subscripts.push_back(1);
+  EXPECT_THAT(x(subscripts), Equals(x(1)));
+  subscripts.push_back(slice(none, none, -1));
+  subscripts.push_back(newaxis);
+  EXPECT_THAT(x(std::span<const Tensor::Subscript>(subscripts)), Equals(x(1, slice(none, none, -1), newaxis)));
+  EXPECT_THAT(x[subscripts], Equals(x(1, slice(none, none, -1), newaxis)));
+  subscripts.assign(4, 0);
+  EXPECT_THAT([&] { x(subscripts); }, ThrowsMessage<IndexError>("4 indices are too many for shape [2,3,4]"));
+}
+
 TEST(Index, Errors) {
   const Tensor x = counting({2, 3});
   EXPECT_THAT([&] { x(0, 3); },
@@ -305,6 +326,33 @@ TEST(Concat, Errors) {
         concat({tensor(1), tensor(2)});
       },
       ThrowsMessage<ShapeError>("concat: a tensor of rank 0 has no axis to join along: use stack"));
+}
+
+// Lengths that wrap around as they are added up or multiplied are no lengths.
+TEST(Layout, LengthsThatOverflowAreErrors) {
+  constexpr Index large = Index{1} << 59, most = std::numeric_limits<Index>::max();
+  const Tensor x = counting({3}), wide = broadcast_to(ones({1}), {large});
+  std::vector<Tensor> many(32, wide);
+  const auto says = [](const char* text) {
+    return testing::Throws<ShapeError>(testing::Property(&ShapeError::what, testing::HasSubstr(text)));
+  };
+  EXPECT_THAT([&] { concat(many); }, says("concat: shape ["));
+  many.push_back(x);
+  EXPECT_THAT([&] { concat(many); }, says("has more elements than any memory holds"));
+  EXPECT_THAT([&] { concat(std::vector<Tensor>(32, broadcast_to(zeros({1, 0}), {large, 0}))); }, says("more elements"));
+  EXPECT_THAT([&] { stack({wide, wide}); }, says("stack: shape"));
+  const std::vector<std::pair<Index, Index>> widths = {{most, most},      {Index{1} << 62, Index{1} << 62},
+                                                       {-most - 1, most}, {-most - 1, -most - 1},
+                                                       {most, -most},     {0, most}};
+  for (const std::pair<Index, Index>& width : widths)
+    EXPECT_THAT([&] { pad(x, {width}); }, says("pad: ")) << width.first << " " << width.second;
+  EXPECT_THAT([&] { tile(x, {6148914691236517206}); }, says("tile: shape"));
+  EXPECT_THAT([&] { tile(x, {most, most}); }, says("tile: shape"));
+  EXPECT_THAT([&] { repeat(x, 6148914691236517206); }, says("repeat: shape"));
+  EXPECT_THAT([&] { repeat(x, std::vector<Index>{most, most, 4}); }, says("repeat: shape"));
+  EXPECT_THAT([&] { vmap([](const Tensor& t) { return t + 1.; }, {.in_axes = unmapped, .axis_size = most})(x); },
+              says("more elements than any memory holds"));
+  EXPECT_EQ(tile(zeros({0}), {5}).shape(), Shape(0));
 }
 
 TEST(Stack, JoinsAlongANewAxis) {

@@ -1,10 +1,13 @@
 // What lives how long: notes, tape entries, buffers. And programs too long for recursion.
 
 #include <pthread.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <functional>
 #include <thread>
 
+#include <stave/core/effects/sanitize.h>
 #include <stave/stave.h>
 
 #include "matchers.h"
@@ -131,6 +134,50 @@ TEST(Notes, ThatHoldEachOtherEndWithTheirMaker) {
     Tensor x = tensor(1.);
     for (int i = 0; i < 1000; ++i) x = notes.put(tensor(2.), {i, std::move(x)});
   }
+  EXPECT_EQ(live(), before);
+}
+
+// A value whose note holds the value before, and so on: a tape of a user's own.
+struct Parents : Handler {
+  Notes<Inputs> parents{"Parents"};
+  Outputs handle(Call& call) override {
+    const Inputs inputs(call.inputs().begin(), call.inputs().end());
+    Outputs outputs = perform(call);
+    for (Tensor& output : outputs) output = parents.put(std::move(output), inputs);
+    return outputs;
+  }
+};
+struct ResumesLast : Controller {
+  void handle(Call& call, Resumption<Call> rest) override { rest.resume_last(perform(call)); }
+};
+
+TEST(Notes, ThatHoldEachOtherInALongChainEndWithTheirValues) {
+  const auto chain = [] {
+    Tensor y = ones({3});
+    for (int i = 0; i < 200'000; ++i) y = y + 1.;
+    return y;
+  };
+  const std::size_t before = live();
+  Parents parents;
+  {
+    const Tensor y = with(parents, chain);
+    EXPECT_GT(live(), before + 200'000 * 12);
+  }
+  EXPECT_EQ(live(), before);
+  ResumesLast controller;
+  EXPECT_TRUE(with(controller, [&] { return with(parents, chain).size() == 3; }));
+  EXPECT_EQ(live(), before);
+  // Of two kinds, in turns: the values of a tape with the notes of a handler.
+  EXPECT_THAT(grad([&](T x) { return with(parents, [&] { return sum(chain() * x); }); })(ones({3})),
+              Equals(full({3}, 200'001.)));
+  const auto under_grad = [&](T x) {
+    return with(parents, [&] {
+      Tensor y = x;
+      for (int i = 0; i < 100'000; ++i) y = y * y;
+      return sum(y);
+    });
+  };
+  EXPECT_THAT(grad(under_grad)(ones({3})), testing::_);
   EXPECT_EQ(live(), before);
 }
 
@@ -311,6 +358,82 @@ TEST(Intermediates, ThatNoRuleReadsAreNotKept) {
   EXPECT_GE(product_with([&](T y) { return y * y; }), 19 * MiB);  // here the rule does read them
 }
 
+// What the tape of one operation keeps in MiB, where those inputs of 1 MiB are differentiated whose bit is set. They are
+// computed in the function, so that nobody but the tape keeps them.
+double kept_of(const std::function<Tensor(T, T)>& f, unsigned differentiated) {
+  const Tensor x = full({}, 0.5);
+  std::size_t before = 0;
+  const auto operation = [&](T t) {
+    const auto operand = [&](unsigned bit, double value) {
+      const Tensor constant = contiguous(broadcast_to(x + value, one_mib));
+      return differentiated & bit ? constant + t : constant;
+    };
+    before = live();
+    return sum(f(operand(1, 1.), operand(2, 2.)));
+  };
+  const auto [y, pullback] = vjp(operation, x);
+  return (static_cast<double>(live()) - static_cast<double>(before)) / static_cast<double>(MiB);
+}
+
+TEST(Intermediates, AreKeptForTheRulesOfTheInputsThatAreDifferentiated) {
+  const Tensor places = zeros({1, 1}, int32), row = zeros({1, 1024}), corner = zeros({2}, int32);
+  struct Case {
+    const char* operation;
+    std::function<Tensor(T, T)> f;
+    int by_a, by_b, by_both;  // MiB, where either or both are differentiated; of the formulas
+  };
+  const Case cases[] = {
+      {"a", [](T a, T) { return a; }, 0, 0, 0},
+      {"a + b", [](T a, T b) { return a + b; }, 0, 0, 0},
+      {"a - b", [](T a, T b) { return a - b; }, 0, 0, 0},
+      {"a * b", [](T a, T b) { return a * b; }, 1, 1, 2},        // b; a
+      {"scale", [](T a, T b) { return scale(a, b); }, 1, 1, 2},  // b; a
+      {"a / b", [](T a, T b) { return a / b; }, 1, 2, 2},        // 1 / b; -y / b
+      {"a / 3", [](T a, T) { return a / 3.; }, 0, 0, 0},
+      {"a % b", [](T a, T b) { return a % b; }, 0, 2, 2},            // 1; -floor(a / b)
+      {"a ^ b", [](T a, T b) { return pow(a, b); }, 2, 2, 3},        // b a^(b - 1); y log a
+      {"a ^ 2", [](T a, T) { return pow(a, 2.); }, 1, 0, 1},         // 2 a
+      {"atan2", [](T a, T b) { return atan2(a, b); }, 2, 2, 2},      // (b, -a) / (a^2 + b^2)
+      {"maximum", [](T a, T b) { return maximum(a, b); }, 2, 2, 2},  // which is larger
+      {"matmul", [](T a, T b) { return matmul(a, matrix_transpose(b)); }, 1, 1, 2},
+      {"sin", [](T a, T) { return sin(a); }, 1, 0, 1},
+      {"exp", [](T a, T) { return exp(a); }, 1, 0, 1},
+      {"sqrt", [](T a, T) { return sqrt(a); }, 1, 0, 1},    // 1 / 2y
+      {"rsqrt", [](T a, T) { return rsqrt(a); }, 2, 0, 2},  // -y / 2a
+      {"floor", [](T a, T) { return floor(a); }, 0, 0, 0},
+      {"sum", [](T a, T) { return sum(a, 0); }, 0, 0, 0},
+      {"prod", [](T a, T) { return prod(a, 0); }, 1, 0, 1},
+      {"max", [](T a, T) { return max(a, 0); }, 1, 0, 1},
+      {"softmax", [](T a, T) { return softmax(a, 0); }, 1, 0, 1},
+      {"sort", [](T a, T) { return sort(a, 0); }, 1, 0, 1},
+      {"cumulative_sum", [](T a, T) { return cumulative_sum(a, 0); }, 0, 0, 0},
+      {"cumulative_prod", [](T a, T) { return cumulative_prod(a, 0); }, 2, 0, 2},
+      {"linear_recurrence", [](T a, T b) { return linear_recurrence(a, b, 0); }, 2, 1, 2},  // h and a; a
+      {"concat",
+       [](T a, T b) {
+         return concat({a, b}, 0);
+       },
+       0, 0, 0},
+      {"pad",
+       [](T a, T) {
+         return pad(a, {{1, 0}, {0, 0}});
+       },
+       0, 0, 0},
+      {"gather", [&](T a, T) { return gather(a, places); }, 0, 0, 0},
+      {"scatter_add", [&](T a, T) { return scatter_add(a, places, row); }, 0, 0, 0},
+      {"dynamic_slice",
+       [&](T a, T) {
+         return dynamic_slice(a, corner, {4, 4});
+       },
+       0, 0, 0},
+  };
+  for (const Case& c : cases) {
+    EXPECT_NEAR(kept_of(c.f, 1), c.by_a, 0.1) << c.operation << " by a";
+    EXPECT_NEAR(kept_of(c.f, 2), c.by_b, 0.1) << c.operation << " by b";
+    EXPECT_NEAR(kept_of(c.f, 3), c.by_both, 0.1) << c.operation << " by both";
+  }
+}
+
 TEST(Intermediates, OfANestedBackwardPassAreFreed) {
   const Tensor x = full(one_mib, 0.5);
   const auto f = [](T t) { return sum(tanh(tanh(tanh(t)))); };
@@ -340,6 +463,58 @@ TEST(Rejected, CandidatesUnderGradOfGradStaySmall) {
 }
 TEST(Rejected, CandidatesUnderJvpOfGradStaySmall) {
   expect_small_rejection([](auto f, T x) { jvp(grad(f), x, x); });
+}
+
+// ---- what recording takes ---------------------------------------------------------------------------------------
+
+/// Bytes of the process's memory that are in use: what its objects need, whoever gave it.
+std::size_t resident() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t all = 0, pages = 0;
+  file >> all >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(Tape, TakesAtMost400BytesForAnOperationOnSingleNumbers) {
+  if (STAVE_ASAN || STAVE_TSAN) GTEST_SKIP() << "sanitizers add to each block";
+  constexpr std::size_t n = 100'000;
+  const std::vector<std::pair<const char*, std::function<Tensor(T)>>> operations{
+      {"y * 1.0001", [](T y) { return y * 1.0001; }},
+      {"y * y", [](T y) { return y * y; }},
+      {"sin(y)", [](T y) { return sin(y); }},
+      {"exp(y)", [](T y) { return exp(y); }},
+      {"y + 1.", [](T y) { return y + 1.; }}};
+  for (const auto& [name, operation] : operations) {
+    release_cached_memory();
+    const std::size_t before = resident(), objects = memory_stats().object_bytes;
+    auto recorded = vjp(
+        [&operation = operation](T x) {
+          Tensor y = x;
+          for (std::size_t i = 0; i < n; ++i) y = operation(y);
+          return y;
+        },
+        tensor(1.));
+    EXPECT_LE(resident() - before, 400 * n) << name;
+    const std::size_t counted = memory_stats().object_bytes - objects;
+    EXPECT_GE(counted, 64 * n) << name << ": the tape is in memory_stats()";
+    EXPECT_LE(counted, resident() - before) << name;
+  }
+  release_cached_memory();
+}
+
+TEST(Tape, GivesItsMemoryBack) {
+  if (STAVE_ASAN || STAVE_TSAN) GTEST_SKIP() << "sanitizers keep what is freed";
+  release_cached_memory();
+  const std::size_t before = resident(), objects = memory_stats().object_bytes;
+  grad([](T x) {
+    Tensor y = x;
+    for (int i = 0; i < 100'000; ++i) y = sin(y);
+    return y;
+  })(tensor(1.));
+  EXPECT_GT(resident(), before + (20 << 20));
+  release_cached_memory();
+  EXPECT_EQ(memory_stats().object_bytes, objects);
+  EXPECT_LT(resident(), before + (4 << 20));
 }
 
 TEST(Views, AllocateNothing) {

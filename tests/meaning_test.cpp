@@ -238,14 +238,14 @@ TEST(Integers, CannotBeDifferentiatedBy) {
       [&] {
         grad(f)(tensor({1, 2}));
       },
-      ThrowsMessage<DtypeError>(AllOf(HasSubstr("grad: input 0 is int32 [2], "), HasSubstr(remedy))));
+      ThrowsMessage<DtypeError>(AllOf(HasSubstr("grad: argument 0 is int32 [2], "), HasSubstr(remedy))));
   EXPECT_THAT([&] { vjp(f, tensor({true})); },
-              ThrowsMessage<DtypeError>(AllOf(HasSubstr("vjp: input 0 is bool [1], "), HasSubstr(remedy))));
+              ThrowsMessage<DtypeError>(AllOf(HasSubstr("vjp: argument 0 is bool [1], "), HasSubstr(remedy))));
   EXPECT_THAT(
       [&] {
         jvp(f, tensor({1, 2}), tensor({1, 0}));
       },
-      ThrowsMessage<DtypeError>(HasSubstr("jvp: input 0 is int32 [2], which has no derivative")));
+      ThrowsMessage<DtypeError>(HasSubstr("jvp: argument 0 is int32 [2], which has no derivative")));
   EXPECT_THAT([&] { jacfwd(f)(tensor({1, 2})); }, ThrowsMessage<DtypeError>(HasSubstr("int32")));
   EXPECT_THAT([&] { grad([](T t) { return sum(astype(t, int32)); })(ones({2})); },
               ThrowsMessage<DtypeError>(

@@ -2,10 +2,12 @@
 // has one right result, so what this test asks is mostly that the sanitizer stays silent.
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <sstream>
 #include <thread>
 
+#include <stave/core/effects/sanitize.h>
 #include <stave/stave.h>
 
 #include "anew/jvp.h"
@@ -110,6 +112,128 @@ TEST(Threads, HandTensorsOn) {
   readers.clear();
   for (Tensor& tensor : made) readers.emplace_back([dies = std::move(tensor)] {});
   for (std::thread& thread : readers) thread.join();
+}
+
+// ---- pullbacks ----------------------------------------------------------------------------------------------
+
+/// What body finds wrong, on so many threads at once.
+template <class Body>
+int wrong_on_threads(int count, Body body) {
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 1; t <= count; ++t) threads.emplace_back([&, t] { wrong += body(t); });
+  for (std::thread& thread : threads) thread.join();
+  return wrong;
+}
+constexpr int calls = STAVE_TSAN ? 50 : 1000;
+
+bool is(T x, double value) { return array_equal(x, full_like(x, value)); }
+
+TEST(Pullbacks, RunOnManyThreadsAtOnce) {
+  // d (x^2 + 3 x) = 2 x + 3: 7 at 2
+  const auto pullback = vjp([](T x) { return x * x + x * 3; }, full({5}, 2.)).second;
+  EXPECT_EQ(wrong_on_threads(4,
+                             [&](int t) {
+                               int wrong = 0;
+                               for (int i = 0; i < calls; ++i)
+                                 wrong += !is(std::get<0>(pullback(full({5}, 1. * t))), 7 * t);
+                               return wrong;
+                             }),
+            0);
+}
+
+TEST(Pullbacks, OfLinearMapsRunOnManyThreadsAtOnce) {
+  const auto [y, df] = linearize([](T x) { return x * x * x; }, full({5}, 2.));  // 12 dx
+  EXPECT_EQ(wrong_on_threads(4,
+                             [&df = df](int t) {
+                               int wrong = 0;
+                               for (int i = 0; i < calls; ++i) wrong += !is(df(full({5}, 1. * t)), 12 * t);
+                               return wrong;
+                             }),
+            0);
+}
+
+// Each thread has a copy; they end in any order, the last one for the tape.
+TEST(Pullbacks, RunAndEndOnManyThreads) {
+  for (int i = 0; i < calls / 10; ++i) {
+    auto pullback = std::make_shared<decltype(vjp(f, shared_x).second)>(vjp(f, shared_x).second);
+    const Tensor expected = grad(f)(shared_x);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t)
+      threads.emplace_back(
+          [pullback, &expected] { EXPECT_THAT(std::get<0>((*pullback)(tensor(1.f))), Equals(expected)); });
+    pullback = nullptr;
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+// A handler around the backward pass calls the pullback whose pass it is.
+TEST(Pullbacks, RunWithinTheirOwnPass) {
+  struct Recurses : Handler {
+    std::function<Tensor()> pull;
+    std::vector<Tensor> found;
+    Outputs handle(Call& call) override {
+      if (std::function<Tensor()> once = std::exchange(pull, nullptr)) found.push_back(once());
+      return perform(std::move(call));
+    }
+  } recurses;
+  const auto pullback = vjp([](T x) { return x * x + x * 3; }, full({5}, 2.)).second;
+  recurses.pull = [&] { return std::get<0>(pullback(full({5}, 10.))); };
+  EXPECT_THAT(with(recurses, [&] { return std::get<0>(pullback(full({5}, 1.))); }), Equals(full({5}, 7.)));
+  EXPECT_THAT(recurses.found, testing::ElementsAre(Equals(full({5}, 70.))));
+}
+
+// ---- notes ----------------------------------------------------------------------------------------------------
+
+// The Notes end on one thread while values that carry them end on the one that made them.
+TEST(NotesOnThreads, OfAPullbackThatEndsWhereItsValuesDoNot) {
+  const std::size_t before = memory_stats().live_bytes;
+  for (int i = 0; i < calls / 10; ++i) {
+    std::vector<Tensor> kept;
+    auto pullback = vjp(
+                        [&](T x) {
+                          Tensor y = x;
+                          for (int j = 0; j < 100; ++j) kept.push_back(y = sin(y));
+                          return y;
+                        },
+                        ones({8}))
+                        .second;
+    std::atomic<int> ready{0};
+    std::thread other([&ready, last = std::move(pullback)]() mutable {
+      for (++ready; ready < 2;) {
+      }
+      const auto ends = std::move(last);
+    });
+    for (++ready; ready < 2;) {
+    }
+    for (Tensor& value : kept) {
+      static_cast<void>(clone_node(value));
+      value = Tensor();
+    }
+    other.join();
+  }
+  EXPECT_EQ(memory_stats().live_bytes, before);
+}
+
+TEST(NotesOnThreads, OfAUsersHandlerThatEndsElsewhere) {
+  for (int i = 0; i < calls / 10; ++i) {
+    auto notes = std::make_unique<Notes<Tensor>>("test");
+    std::vector<Tensor> noted;
+    for (int j = 0; j < 100; ++j) noted.push_back(notes->put(ones({8}), j % 2 ? noted.back() : ones({8})));
+    notes->owner().running = false;
+    std::thread other([ends = std::move(notes)] {});
+    noted.clear();
+    other.join();
+  }
+}
+
+TEST(NotesOnThreads, EndAtOnce) {
+  auto notes = std::make_unique<Notes<Tensor>>("test");
+  const std::size_t before = memory_stats().live_bytes;
+  Tensor x = notes->put(tensor(1.), zeros({1000}));
+  std::thread([&] { notes = nullptr; }).join();
+  EXPECT_EQ(live_notes(x), 0);
+  EXPECT_EQ(memory_stats().live_bytes, before + sizeof(float));  // what it held has gone, too
 }
 
 }  // namespace

@@ -463,7 +463,7 @@ constexpr Op op_sine_and_cosine{
     .id = OpId::count,  // no backend knows it
     .name = "sine_and_cosine",
     .infer = twice,
-    .saves = {.inputs = 0, .outputs = true},
+    .reads = {ValueSet::outputs},
     .jvp =
         [](const JvpContext& c) {
           Outputs tangents(scale(c.tangent(0), c.out(1)));

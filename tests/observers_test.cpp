@@ -429,6 +429,23 @@ TEST(Timeline, QuotesTextsAndShowsWhatThrows) {
   EXPECT_EQ(named(events, "\"s\"").at("cat").text, "scope");
 }
 
+TEST(Timeline, IsUtf8WhateverLabelsAre) {
+  const std::string broken[] = {"\xff", "a\xc3", "\xe2\x82", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\x80z"};
+  const std::string shown[] = {"\\xff", "a\\xc3", "\\xe2\\x82", "\\xc0\\xaf", "\\xed\\xa0\\x80", "\\xf4\\x90\\x80\\x80",
+                               "\\x80z"};
+  for (std::size_t i = 0; i < std::size(broken); ++i) {
+    Timeline timeline;
+    const Tensor x = label(ones({2}), broken[i]);
+    with(timeline, [&] { return sin(x); });
+    EXPECT_EQ(named(events_of(timeline), "sin").at("args").at("operands").text, shown[i] + ":f32[2]");
+  }
+  Timeline timeline;
+  const Tensor x = label(ones({2}), "\xc3\xa9\xe2\x82\xac\xf0\x9f\x8c\xb1");
+  with(timeline, [&] { return sin(x); });
+  EXPECT_EQ(named(events_of(timeline), "sin").at("args").at("operands").text,
+            "\xc3\xa9\xe2\x82\xac\xf0\x9f\x8c\xb1:f32[2]");
+}
+
 TEST(Timeline, IsSharedBetweenThreads) {
   Timeline timeline;
   const auto work = [&] {

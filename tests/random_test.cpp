@@ -42,9 +42,8 @@ TEST(Key, OfASeed) {
 
 TEST(Key, OfATensor) {
   EXPECT_THAT(words(Key(split(key, 2)[1]).data()), ElementsAre(64467757u, 2916123636u));
-  EXPECT_THAT([] { Key(split(key, 2)); },
-              ThrowsMessage<ShapeError>(
-                  "Key: a key is a uint32 tensor of shape [2], not uint32 [2,2]: give one row of split(key, n)"));
+  EXPECT_THAT([] { split(Key(split(key, 2)), 2); },
+              ThrowsMessage<ShapeError>("split: an array of keys [2,2]: vmap over it"));
   EXPECT_THAT(
       [] {
         Key(tensor({1, 2}));
@@ -115,9 +114,13 @@ TEST(Uniform, EqualsJax) {
   EXPECT_THAT(uniform(key, {4}, -1.3, 2.9, float64).to_vector<double>(),
               ElementsAre(0x1.f811e630423c5p-2, -0x1.3ca942a68c612p+0, 0x1.1c8523d70cbb7p+0, 0x1.c3e6ba26dfd74p+0));
   EXPECT_EQ(uniform(key).shape(), Shape());
-  EXPECT_THAT(
-      [] { uniform(key, {2}, 0, 1, int32); },
-      ThrowsMessage<DtypeError>("random_uniform: int32 is not a floating dtype: draw floats and convert with astype"));
+  EXPECT_THAT([] { uniform(key, {2}, 0, 1, int32); },
+              ThrowsMessage<DtypeError>("uniform: int32 is not a floating dtype: draw floats and convert with astype"));
+}
+
+TEST(Uniform, OfADtype) {
+  EXPECT_THAT(uniform(Key(3), {4}, float64), Equals(uniform(Key(3), {4}, 0, 1, float64)));
+  EXPECT_THAT(uniform(Key(3), {4}, float32), Equals(uniform(Key(3), {4})));
 }
 
 TEST(Uniform, StaysWithinItsBounds) {

@@ -70,6 +70,13 @@ TEST(Unstack, GivesViews) {
   EXPECT_TRUE(shares_memory(x, columns[1]));
   EXPECT_THAT(stack(unstack(x, -1), -1), Equals(x));
   EXPECT_TRUE(unstack(zeros({0, 3})).empty());
+  const auto [a, b] = unstack<2>(tensor({{1., 2.}, {3., 4.}}), 1);
+  EXPECT_THAT(b, Equals(tensor({2., 4.})));
+  EXPECT_THAT(
+      [] {
+        unstack<3>(zeros({2, 3}));
+      },
+      ThrowsMessage<ShapeError>("unstack<3>: x of shape [2,3] has 2 entries along axis 0"));
   EXPECT_THAT([] { unstack(tensor(1)); },
               ThrowsMessage<ShapeError>("unstack: a tensor of rank 0 has no axis to take apart"));
   EXPECT_THAT([&] { unstack(x, 2); }, ThrowsMessage<IndexError>("unstack: axis 2 is out of range for rank 2"));
@@ -120,7 +127,9 @@ TEST(Repeat, RepeatsEntries) {
         repeat(x, {1, 2, 3}, 0);
       },
       ThrowsMessage<ShapeError>(
-          "repeat: 3 counts for axis 0 of shape [2,2]: give one for each of its 2 entries, or one for all"));
+          "repeat: 3 counts for axis 0 of shape [2,2]: give one for each of its 2 entries, or a single one"));
+  EXPECT_THAT(repeat(x, std::vector<Index>{2}, 1), Equals(repeat(x, 2, 1)));  // as NumPy
+  EXPECT_THAT(repeat(x, std::vector<Index>{2}), Equals(repeat(x, 2)));
   EXPECT_THAT([&] { repeat(x, 2, 2); }, ThrowsMessage<IndexError>("repeat: axis 2 is out of range for rank 2"));
   // What was repeated is summed.
   EXPECT_THAT(grad([](T t) {

@@ -7,6 +7,6 @@ source cmake/packages.sh
 
 preset=${STAVE_PRESET:-release}
 require_packages
-quietly "Configuring build/$preset" cmake --preset "$preset" -DSTAVE_BUILD_TESTS=ON -DSTAVE_BUILD_EXAMPLES=ON
-quietly "Building (some minutes the first time)" cmake --build "build/$preset" --parallel "$(nproc)"
+configure "$preset" -DSTAVE_BUILD_TESTS=ON -DSTAVE_BUILD_EXAMPLES=ON
+build "$preset"
 exec ctest --preset "$preset" --parallel "$(nproc)" "$@"

@@ -1,70 +1,140 @@
 #!/usr/bin/env bash
-# All that takes a GPU, in one command: bash tests/run_gpu.sh [PACKAGES]
+# All that takes a GPU: bash tests/run_gpu.sh [--packages FOLDER] [PART...]
 #
-# Builds Stave with CUDA, runs the tests labelled `gpu`, runs them again under the four tools of compute-sanitizer, and measures
-# (tests/bench/run.sh '^gpu_'). Every part runs, whatever became of those before; the exit status is nonzero if one failed. Logs
-# stay in build/gpu-logs ($OUT, if that is set).
+#   build                                       Stave with CUDA for this machine's GPU alone, and what the other parts run
+#   tests                                       the tests labelled `gpu`
+#   large                                       what takes gigabytes: tests/cuda/large_runs.cpp
+#   memcheck racecheck initcheck synccheck      the tests again, each under one tool of compute-sanitizer
+#   bench bench_tf32                            tests/bench/run.sh '^gpu_'
 #
-# PACKAGES is a folder of .deb files, for a machine that reaches no package registry. They are unpacked into build/gpu-packages,
-# beside the system, never over it. On Debian 12 this gathers them:
+# Without a PART all of them, in this order. Every part runs, whatever became of those before, but for the build; the exit status
+# is nonzero if one failed. A part that takes longer than STAVE_GPU_SECONDS (450) is ended, and has failed: so each fits a call
+# of eight minutes on a machine that is lent by the call. Logs stay in build/gpu-logs ($OUT, if that is set).
+#
+# FOLDER holds .deb files, for a machine that reaches no package registry. They are unpacked into build/gpu-packages, beside the
+# system, never over it, where later calls find them by themselves. On Debian 12 this gathers them:
 #   mkdir packages && cd packages && apt-get download libboost1.74-dev libboost-context1.74-dev libboost-context1.74.0 \
 #     libtbb-dev libtbb12 libtbbbind-2-5 libtbbmalloc2 libhwloc15 libopenblas-pthread-dev libopenblas0-pthread liblapacke-dev \
-#     liblapacke libgfortran5 libquadmath0 libgtest-dev libgmock-dev libbenchmark-dev libbenchmark1debian libfmt-dev libfmt9 \
-#     libsleef-dev libsleef3 zlib1g-dev zlib1g
+#     liblapacke libtmglib3 libgfortran5 libquadmath0 libgtest-dev libgmock-dev libbenchmark-dev libbenchmark1debian libfmt-dev \
+#     libfmt9 libsleef-dev libsleef3 zlib1g-dev zlib1g
 set -euo pipefail
-packages=${1:+$(realpath -- "$1")}
+all_parts=(build tests large memcheck racecheck initcheck synccheck bench bench_tf32)
+packages='' parts=()
+while (($#)); do
+  case $1 in
+    --packages) packages=$(realpath -- "${2:?--packages takes a folder}") && shift ;;
+    *)
+      [[ " ${all_parts[*]} " == *" $1 "* ]] || { echo "No part $1; there are: ${all_parts[*]}" >&2 && exit 2; }
+      parts+=("$1")
+      ;;
+  esac
+  shift
+done
+((${#parts[@]})) || parts=("${all_parts[@]}")
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
-if [[ -n $packages ]]; then
-  beside=$PWD/build/gpu-packages/usr
-  rm -rf -- "${beside%/usr}"
-  mkdir -p -- "${beside%/usr}"
-  for package in "$packages"/*.deb; do dpkg -x "$package" "${beside%/usr}"; done
-  libraries=$beside/lib/$(gcc -print-multiarch) headers=$beside/include/$(gcc -print-multiarch)
-  # The compiler, the linker, the loader, CMake and pkg-config each have their own way to be told.
-  export CPATH=$beside/include:$headers:$headers/openblas-pthread${CPATH:+:$CPATH}
-  export LIBRARY_PATH=$libraries:$libraries/openblas-pthread${LIBRARY_PATH:+:$LIBRARY_PATH}
-  export LD_LIBRARY_PATH=$libraries:$libraries/openblas-pthread${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  export CMAKE_PREFIX_PATH=$beside${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
+# ---- packages ----------------------------------------------------------------------------------------------
+
+unpacked=$PWD/build/gpu-packages
+unpack() {  # FOLDER
+  local package link target folder
+  rm -rf -- "$unpacked"
+  mkdir -p -- "$unpacked"
+  for package in "$1"/*.deb; do dpkg -x "$package" "$unpacked"; done
+  # libz.so and others lead to the system's /lib. There nothing is, and the linker would take libz.a instead, which no shared
+  # library can hold.
+  while IFS= read -r -d '' link; do
+    target=$(readlink -- "$link")
+    for folder in "$unpacked" "$unpacked/usr"; do
+      [[ ! -e $folder$target ]] || ln -sfn -- "$folder$target" "$link"
+    done
+  done < <(find "$unpacked" -type l -lname '/*' -print0)
+}
+# The compiler, the linker, the loader, CMake and pkg-config each have their own way to be told.
+use_unpacked() {
+  local name=$1 usr=$unpacked/usr
+  local headers=$usr/include/$name libraries=$usr/lib/$name
+  local where=$libraries:$libraries/openblas-pthread:$unpacked/lib/$name
+  export CPATH=$usr/include:$headers:$headers/openblas-pthread${CPATH:+:$CPATH}
+  export LIBRARY_PATH=$where${LIBRARY_PATH:+:$LIBRARY_PATH}
+  export LD_LIBRARY_PATH=$where${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export CMAKE_PREFIX_PATH=$usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
   export CMAKE_LIBRARY_PATH=$libraries/openblas-pthread CMAKE_INCLUDE_PATH=$headers/openblas-pthread
-  export STAVE_PACKAGES=mine
   export PKG_CONFIG_PATH=$libraries/pkgconfig:$libraries/openblas-pthread/pkgconfig
-fi
+  export STAVE_PACKAGES=mine
+}
+[[ -z $packages ]] || unpack "$packages"
+[[ ! -d $unpacked ]] || use_unpacked "$(gcc -print-multiarch)"
 source cmake/packages.sh
 
+# ---- parts -------------------------------------------------------------------------------------------------
+
+conformance() { basename -s .cpp -a tests/conformance_*_test.cpp; }
+
+run_build() {
+  # Only what has to do with a GPU: the hundred other tests would take longer than all that follows.
+  local targets=(stave cuda_gpu_runs cuda_large_runs operation_table)
+  mapfile -t -O "${#targets[@]}" targets < <(conformance)
+  # -U: for the GPUs that are here, whatever an earlier build was for.
+  cmake --preset release -U STAVE_CUDA_ARCHITECTURES -DSTAVE_CUDA=ON -DSTAVE_BUILD_TESTS=ON &&
+    cmake --build build/release --parallel "$(nproc)" --target "${targets[@]}"
+}
+run_tests() { ctest --preset release --label-regex gpu --exclude-regex '^cuda[.]Large[.]' --parallel 4; }
+run_large() { ctest --preset release --tests-regex '^cuda[.]Large[.]' --timeout "$seconds"; }
+
+# What one tool says of each program: they run some tens of times slower, so side by side, and none waits for another to be heard.
+run_under() {  # TOOL
+  local tool=$1 none='' programs=() name op
+  local table='build/release/tests/operation_table --device cuda --op'
+  case $tool in
+    # A request for more memory than there is, an event that has not happened yet: such answers are no errors.
+    memcheck) tool+=' --report-api-errors no' ;;
+    # What takes an index out of range leaves its place unwritten, and the test that asks for it copies it to the host.
+    initcheck) none='-*OutOfRange*' ;;
+  esac
+  programs+=("build/release/tests/cuda/cuda_gpu_runs --gtest_filter=*$none")
+  for name in $(conformance); do programs+=("build/release/tests/$name --gtest_filter=*/cuda$none"); done
+  if [[ $tool == racecheck ]]; then  # the kernels with the most phases in shared memory
+    for op in cumulative_sum cumulative_prod linear_recurrence sort argsort dynamic_slice; do programs+=("$table $op"); done
+  fi
+  printf '%s\0' "${programs[@]}" |
+    xargs -0 -P "$(($(nproc) / 3 + 1))" -I{} bash -fc '
+      output=$(compute-sanitizer --tool $1 --error-exitcode 9 --print-limit 20 $2 2>&1) && status=0 || status=$?
+      printf "%s\n--- exit status %d of %s\n" "$(tail -n 60 <<<"$output")" "$status" "$2"
+      exit "$((status != 0))"' bash "$tool" {}
+}
+run_memcheck() { run_under memcheck; }
+run_racecheck() { run_under racecheck; }
+run_initcheck() { run_under initcheck; }
+run_synccheck() { run_under synccheck; }
+
+run_bench() { bash tests/bench/run.sh '^gpu_'; }
+run_bench_tf32() { STAVE_TF32=1 bash tests/bench/run.sh '^gpu_matmul_tf32'; }
+
+# ---- one after the other -----------------------------------------------------------------------------------
+
+seconds=${STAVE_GPU_SECONDS:-450}
 logs=${OUT:-build/gpu-logs}
-mkdir -p "$logs"
+mkdir -p -- "$logs"
 failed=()
-part() {  # NAME command...
-  local name=$1 status=0
-  echo "=== $name"
-  "${@:2}" 2>&1 | tee "$logs/$name.log" | tail -n 40 || status=$?
-  ((status == 0)) || failed+=("$name")
+part() {  # NAME
+  local status=0 began=$SECONDS
+  echo "=== $1"
+  timeout --kill-after=10 "$seconds" bash -c "$(declare -f); set -euo pipefail; seconds=$seconds; run_$1" 2>&1 |
+    tee -- "$logs/$1.log" | tail -n 40 || status=$?
+  ((status != 124)) || echo "$1 was ended: it took longer than $seconds seconds"
+  echo "=== $1: exit status $status after $((SECONDS - began)) s"
+  ((status == 0)) || failed+=("$1")
 }
 
-command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
-
+if command -v nvidia-smi >/dev/null; then
+  nvidia-smi --query-gpu=name,compute_cap,driver_version,memory.total --format=csv,noheader
+fi
 require_packages
-build() {
-  cmake --preset release -DSTAVE_CUDA=ON -DSTAVE_BUILD_TESTS=ON -DSTAVE_BUILD_EXAMPLES=ON &&
-    cmake --build build/release --parallel "$(nproc)"
-}
-part build build
-((${#failed[@]} == 0)) || exit 1
-
-part tests ctest --preset release --label-regex gpu
-# The programs behind the label, once for each tool, which slow them down some tens of times.
-under() {  # TOOL
-  local check=(compute-sanitizer --tool "$1" --error-exitcode 9 --print-limit 20) status=0 program
-  "${check[@]}" build/release/tests/cuda/cuda_gpu_runs || status=1
-  for program in build/release/tests/conformance_*_test; do
-    "${check[@]}" "$program" --gtest_filter='*/cuda' || status=1
-  done
-  return "$status"
-}
-for tool in memcheck racecheck initcheck synccheck; do part "$tool" under "$tool"; done
-part bench bash tests/bench/run.sh '^gpu_'
-part bench_tf32 env STAVE_TF32=1 bash tests/bench/run.sh '^gpu_matmul_tf32'
+for name in "${parts[@]}"; do
+  part "$name"
+  [[ $name != build ]] || ((${#failed[@]} == 0)) || break
+done
 
 if ((${#failed[@]})); then
   echo "Failed: ${failed[*]} (logs in $logs)"

@@ -1,6 +1,6 @@
 // Scopes and labels: what they show, and that they change nothing.
+#include <stave/core/effects/scope.h>
 #include <stave/core/label.h>
-#include <stave/core/scope.h>
 #include <stave/stave.h>
 
 #include <sstream>
@@ -274,6 +274,31 @@ TEST(Debug, CountsBytes) {
   std::ostringstream lane;
   vmap(debug(sin, {.out = &lane, .bytes = true}))(ones({5, 3}));
   EXPECT_THAT(lane.str(), EndsWith("  60 B\n"));
+}
+
+// What a handler may ask: inside grad it sees the forward pass alone, around it the backward pass as well.
+TEST(Scopes, AndTheBackwardPassAreKnownToHandlers) {
+  struct Asks : Handler {
+    std::vector<std::string> seen;
+    Outputs handle(Call& call) override {
+      std::string line = call.op().name;
+      for (const std::string& scope : scopes()) line += " " + scope;
+      seen.push_back(line + (in_backward_pass() ? " back" : ""));
+      return perform(std::move(call));
+    }
+  } around, inside;
+  const auto f = [](const Tensor& x) {
+    const Scope outer("outer");
+    const Tensor y = sin(x);
+    const Scope inner("inner");
+    return sum(y);
+  };
+  const Tensor x = ones({2});
+  with(around, [&] { return grad(f)(x); });
+  EXPECT_THAT(around.seen, testing::IsSupersetOf({"sin outer", "sum inner outer", "cos outer backward of grad back"}));
+  grad([&](const Tensor& v) { return with(inside, [&] { return f(v); }); })(x);
+  EXPECT_THAT(inside.seen, testing::ElementsAre("sin outer", "sum inner outer"));
+  EXPECT_FALSE(in_backward_pass());
 }
 
 }  // namespace

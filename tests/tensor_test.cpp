@@ -134,6 +134,11 @@ TEST(Item, ConvertsAsStaticCast) {
   EXPECT_TRUE(static_cast<bool>(tensor({{2}})));
 }
 
+TEST(Item, IsAFunctionToo) {
+  EXPECT_EQ(item<int>(tensor(2.5)), 2);
+  EXPECT_EQ(item<double>(tensor({{3}})), 3);
+}
+
 TEST(Item, OfSeveralElementsIsAnError) {
   EXPECT_THAT([] { global.item<float>(); },
               ThrowsMessage<ShapeError>("item: the tensor of shape [3] has 3 elements, not one"));
@@ -181,7 +186,8 @@ TEST(Data, IsTheContiguousHostMemory) {
   EXPECT_THAT(std::vector(data.begin(), data.end()), ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(x.data<float>().data(), data.data());
   EXPECT_EQ(x(1).data<float>().data(), data.data() + 2);  // a view that is contiguous
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data.data()) % 64, 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data.data()) % 16, 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(zeros({5}).data<float>().data()) % 64, 0u);  // more than 16 bytes
   EXPECT_THAT(
       [&] { transpose(x).data<float>(); },
       ThrowsMessage<ShapeError>(AllOf(HasSubstr("data: the tensor of shape [2,2] is not contiguous (strides [1,2])"),
@@ -265,7 +271,7 @@ TEST(Full, EveryElementIsTheValue) {
   EXPECT_THAT(full({}, std::numeric_limits<double>::infinity()), IsNumber(std::numeric_limits<double>::infinity()));
   EXPECT_EQ(zeros({0, 3}).shape(), Shape(0, 3));
   EXPECT_THAT([] { full({2}, -3, uint8); }, ThrowsMessage<DtypeError>(HasSubstr("-3 does not fit uint8")));
-  EXPECT_THAT([] { zeros({2, -1}); }, ThrowsMessage<ShapeError>("full: shape [2,-1] has a negative length"));
+  EXPECT_THAT([] { zeros({2, -1}); }, ThrowsMessage<ShapeError>("zeros: shape [2,-1] has a negative length"));
   const Tensor x = zeros({2, 3}, int32);
   EXPECT_THAT(ones_like(x), Equals(ones({2, 3}, int32)));
   EXPECT_THAT(zeros_like(x), Equals(x));
@@ -293,6 +299,8 @@ TEST(Arange, OfIntegersThatDoublesDoNotTellApart) {
   EXPECT_THAT(arange(0, two53 + 1, two53), Equals(tensor({std::int64_t{0}, two53})));
   EXPECT_THAT(arange(most, most - 4, -2), Equals(tensor({most, most - 2})));
   EXPECT_THAT(arange(-most - 1, most, most), Equals(tensor({-most - 1, std::int64_t{-1}, most - 1})));
+  EXPECT_THAT(arange(two53 + 1, most, most, int64), Equals(tensor({two53 + 1})));
+  EXPECT_THAT(arange(most - 1, most, 1, int64), Equals(tensor({most - 1})));
   EXPECT_EQ(arange(two53 + 1, two53).shape(), Shape(0));
   EXPECT_THROW(arange(-most, most), ShapeError);
 }
@@ -313,6 +321,12 @@ TEST(Eye, HasOnesOnADiagonal) {
   EXPECT_THAT(eye(2, 3, 1), Equals(tensor({{0., 1., 0.}, {0., 0., 1.}})));
   EXPECT_THAT(eye(3, 2, -1, int32), Equals(tensor({{0, 0}, {1, 0}, {0, 1}})));
   EXPECT_EQ(eye(0).shape(), Shape(0, 0));
+  constexpr Index most = std::numeric_limits<Index>::max();
+  for (Index k : {most, -most - 1, Index{1} << 31, -(Index{1} << 31)}) {
+    EXPECT_THAT(eye(2, 3, k), Equals(zeros({2, 3}))) << k;
+    EXPECT_THAT(tril(ones({2, 3}), k), Equals(full({2, 3}, k > 0 ? 1. : 0.))) << k;
+    EXPECT_THAT(triu(ones({2, 3}), k), Equals(full({2, 3}, k > 0 ? 0. : 1.))) << k;
+  }
 }
 
 TEST(Triangles, KeepOnePartOfEachMatrix) {

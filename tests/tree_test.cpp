@@ -1,10 +1,16 @@
 // Trees: what counts as one, the order of leaves, functions on trees, and trees as arguments and results of transforms.
 
+#include <deque>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <list>
 #include <memory>
+#include <set>
 #include <sstream>
+#include <unordered_map>
+#include <variant>
 
 #include <stave/stave.h>
 
@@ -85,8 +91,19 @@ struct Virtual {
   Tensor x;
 };
 
+class Logbook {  // no aggregate, declared to hold no tensors
+ public:
+  explicit Logbook(std::string text) : text_(std::move(text)) {}
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
 }  // namespace tree_test
 
+template <>
+struct stave::TreeTraits<tree_test::Logbook> {};
 template <>
 struct stave::TreeTraits<tree_test::Layer> {
   template <class L, class F>
@@ -105,10 +122,13 @@ static_assert(is_tree<std::vector<std::vector<Point>>> && is_tree<std::map<std::
 static_assert(is_tree<std::optional<Point>> && is_tree<std::pair<int, Tensor>> && is_tree<std::tuple<Tensor, double>>);
 static_assert(is_tree<Point> && is_tree<Empty> && is_tree<Mixed> && is_tree<Nested> && is_tree<Arrays> &&
               is_tree<Layer>);
-static_assert(!is_tree<int> && !is_tree<double> && !is_tree<std::string> && !is_tree<Key> && !is_tree<Opaque>);
+static_assert(is_tree<Key> && is_tree<std::unique_ptr<Tensor>> && is_tree<std::shared_ptr<Point>>);
+static_assert(is_tree<std::deque<Tensor>> && is_tree<std::list<Point>> && is_tree<std::unordered_map<int, Tensor>>);
+static_assert(is_tree<std::variant<int, Tensor>> && is_tree<std::vector<std::unique_ptr<Point>>>);
+static_assert(!is_tree<int> && !is_tree<double> && !is_tree<std::string> && !is_tree<Opaque>);
 static_assert(!is_tree<std::vector<int>> && !is_tree<std::pair<int, double>> && !is_tree<std::optional<std::string>>);
-static_assert(!is_tree<std::ostream> && !is_tree<std::unique_ptr<Tensor>> && !is_tree<std::function<Tensor(Tensor)>>);
-static_assert(!is_tree<Virtual> && !is_tree<Tensor*> && !is_tree<Dtype>);
+static_assert(!is_tree<std::ostream> && !is_tree<std::unique_ptr<int>> && !is_tree<std::function<Tensor(Tensor)>>);
+static_assert(!is_tree<Virtual> && !is_tree<Tensor*> && !is_tree<Dtype> && !is_tree<std::set<Tensor>>);
 
 // ---- leaves -----------------------------------------------------------------------------------------------
 
@@ -210,8 +230,11 @@ struct PassedOver {
   std::function<Tensor(Tensor)> activation;
   std::ostringstream out;
   Key key;
-  Tensor* pointer;
-  Opaque opaque;
+  const char* text;
+  std::filesystem::path path;
+  Logbook log;
+  Logbook* other;
+  FILE* file;
   Dtype dtype;
   Tensor y;
 };
@@ -222,7 +245,10 @@ TEST(Leaves, PassOverWhatIsNoTree) {
                   {},
                   Key(0),
                   nullptr,
-                  Opaque(number(9)),
+                  "folder",
+                  Logbook("text"),
+                  nullptr,
+                  nullptr,
                   float64,
                   number(2)};
   EXPECT_THAT(leaves(tree), ElementsAre(1, 2));
@@ -237,6 +263,114 @@ TEST(Leaves, OfClassesWithTraits) {
   visit_tensors(layers, [](Tensor& leaf) { leaf = -leaf; });
   EXPECT_THAT(leaves(layers), ElementsAre(-1, -2));
   EXPECT_EQ(layers[1].id(), 6);
+}
+
+// Every container of trees is one: its gradient has gradients in it, and never the argument's own tensors.
+struct Owners {
+  std::deque<Tensor> deque;
+  std::list<Point> list;
+  std::unordered_map<std::string, Tensor> map;
+  std::variant<int, Tensor, Point> variant;
+  std::shared_ptr<Point> shared, again;
+  std::optional<std::shared_ptr<Tensor>> nested;
+  std::string name;
+};
+Owners owners() {
+  const auto point = std::make_shared<Point>(Point{number(7), number(8)});
+  return {{number(1), number(2)},
+          {{number(3), number(4)}},
+          {{"z", number(5)}, {"a", number(6)}},
+          Point{number(9), number(10)},
+          point,
+          point,
+          std::make_shared<Tensor>(number(11)),
+          "name"};
+}
+struct Unique {
+  std::unique_ptr<Point> point;
+  std::vector<std::unique_ptr<Tensor>> list;
+  std::map<std::string, std::unique_ptr<Tensor>> map;
+  std::variant<Tensor, std::unique_ptr<Tensor>> variant;
+  std::string name;
+  Point points[2];
+};
+Unique unique() {
+  Unique tree{std::make_unique<Point>(Point{number(1), number(2)}), {}, {}, std::make_unique<Tensor>(number(5)), "name",
+              {{number(6), number(7)}, {number(8), number(9)}}};
+  tree.list.push_back(std::make_unique<Tensor>(number(3)));
+  tree.map.emplace("key", std::make_unique<Tensor>(number(4)));
+  return tree;
+}
+struct Recursive {
+  Tensor value;
+  std::vector<Recursive> children;
+  std::unique_ptr<Recursive> next;
+};
+
+TEST(Leaves, OfEveryContainer) {
+  EXPECT_THAT(leaves(owners()), ElementsAre(1, 2, 3, 4, 6, 5, 9, 10, 7, 8, 7, 8, 11));  // unordered maps by key
+  EXPECT_THAT(leaves(unique()), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9));
+  Recursive tree{number(1), {}, std::make_unique<Recursive>(Recursive{number(3), {}, nullptr})};
+  tree.children.push_back({number(2), {}, nullptr});
+  EXPECT_THAT(leaves(tree), ElementsAre(1, 2, 3));
+  EXPECT_THAT(leaves(std::unordered_map<int, Tensor>{{3, number(1)}, {-5, number(2)}, {0, number(3)}}),
+              ElementsAre(2, 3, 1));
+  EXPECT_THAT(leaves(std::multimap<int, Tensor>{{3, number(1)}, {3, number(2)}}), ElementsAre(1, 2));
+  EXPECT_THAT(leaves(std::variant<int, Tensor>(3)), IsEmpty());
+  EXPECT_THAT(leaves(std::shared_ptr<Point>()), IsEmpty());
+}
+
+TEST(TreeArguments, GradientsHaveObjectsOfTheirOwn) {
+  const Owners tree = owners();
+  const auto loss = [](const Owners& o) {
+    return o.deque[0] * o.list.front().y + o.map.at("a") * std::get<Point>(o.variant).x + o.shared->x * o.again->x +
+           **o.nested;
+  };
+  const Owners g = grad(loss)(tree);
+  // What is shared is in the tree twice: a pointer's gradient is that of its own occurrence.
+  EXPECT_THAT(leaves(g), ElementsAre(4, 0, 0, 1, 9, 0, 6, 0, 7, 0, 7, 0, 1));
+  EXPECT_EQ(g.name, "name");
+  EXPECT_NE(g.shared, g.again);
+  EXPECT_THAT(leaves(tree), ElementsAre(1, 2, 3, 4, 6, 5, 9, 10, 7, 8, 7, 8, 11));  // and the argument is as it was
+  EXPECT_THAT(leaves(grad(loss)(owners())), ElementsAre(4, 0, 0, 1, 9, 0, 6, 0, 7, 0, 7, 0, 1));
+  EXPECT_THAT(leaves(jvp(loss, tree, tree).second), ElementsAre(2 * (1 * 4 + 6 * 9 + 7 * 7) + 11));
+  EXPECT_THAT(leaves(std::get<0>(vjp(loss, tree).second(number(1)))),
+              ElementsAre(4, 0, 0, 1, 9, 0, 6, 0, 7, 0, 7, 0, 1));
+  EXPECT_THAT(leaves(grad(checkpoint(loss))(tree)), ElementsAre(4, 0, 0, 1, 9, 0, 6, 0, 7, 0, 7, 0, 1));
+  EXPECT_THAT(leaves(tree), ElementsAre(1, 2, 3, 4, 6, 5, 9, 10, 7, 8, 7, 8, 11));
+  const Owners twice = tree_map([](const Tensor& x) { return 2 * x; }, tree);
+  EXPECT_THAT(leaves(twice), ElementsAre(2, 4, 6, 8, 12, 10, 18, 20, 14, 16, 14, 16, 22));
+}
+
+TEST(TreeArguments, ThatCannotBeCopiedAreCopiedPartByPart) {
+  const Unique tree = unique();
+  const auto loss = [](const Unique& u) {
+    return u.point->x * *u.list[0] + *u.map.at("key") * **std::get_if<1>(&u.variant) + square(u.points[1].y);
+  };
+  const Unique g = grad(loss)(tree);
+  EXPECT_THAT(leaves(g), ElementsAre(3, 0, 1, 5, 4, 0, 0, 0, 18));
+  EXPECT_EQ(g.name, "name");
+  EXPECT_THAT(leaves(tree), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(leaves(grad(loss)(unique())), ElementsAre(3, 0, 1, 5, 4, 0, 0, 0, 18));
+}
+
+TEST(TreeArguments, OfContainersUnderVmap) {
+  const std::deque<Tensor> xs{tensor({1., 2.}), tensor({3., 4.})};
+  EXPECT_THAT(vmap([](const std::deque<Tensor>& x) { return x[0] * x[1]; })(xs), Equals(tensor({3., 8.})));
+  const auto shared = std::make_shared<Point>(Point{xs[0], xs[1]});
+  const auto mapped = vmap([](const std::shared_ptr<Point>& p) { return std::make_shared<Point>(Point{p->y, p->x}); });
+  EXPECT_THAT(mapped(shared)->x, Equals(xs[1]));
+  EXPECT_THAT(shared->x, Equals(xs[0]));
+}
+
+// A member that is a reference would be written through.
+struct Reference {
+  const Tensor& x;
+};
+TEST(Leaves, OfReferencesAreRefused) {
+  const Tensor x = number(1);
+  EXPECT_THAT([&] { tree_leaves(Reference{x}); },
+              testing::ThrowsMessage<TransformError>(HasSubstr("a member of a tree is a reference")));
 }
 
 // ---- functions on trees -----------------------------------------------------------------------------------
@@ -261,8 +395,59 @@ TEST(TreeMap, OfTreesThatDifferIsAnError) {
   const auto add = [](const Tensor& a, const Tensor& b) { return a + b; };
   EXPECT_THAT(
       [&] { tree_map(add, one, two); },
-      testing::ThrowsMessage<ShapeError>("tree_map: the trees differ in structure: 1 tensors in one, 2 in another"));
+      testing::ThrowsMessage<ShapeError>(
+          "tree_map: the trees differ in structure: in a length, in the keys of a map, or in which member is present"));
   EXPECT_THROW(tree_map(add, std::optional<Tensor>(), std::optional(number(1))), ShapeError);
+}
+
+TEST(TreeMap, OfTreesThatDifferInMoreThanTheNumberOfTensorsIsAnError) {
+  const auto add = [](const Tensor& a, const Tensor& b) { return a + b; };
+  const auto refused = [&](const auto& a, const auto& b) { EXPECT_THROW(tree_map(add, a, b), ShapeError); };
+  const Tensor x = number(1);
+  using Map = std::map<std::string, Tensor>;
+  refused(Map{{"a", x}}, Map{{"b", x}});
+  using Unordered = std::unordered_map<std::string, Tensor>;
+  refused(Unordered{{"a", x}}, Unordered{{"b", x}});
+  using Lists = std::vector<std::vector<Tensor>>;
+  refused(Lists{{x, x}, {x}}, Lists{{x}, {x, x}});
+  using Either = std::variant<Point, std::array<Tensor, 2>>;
+  refused(Either(Point{x, x}), Either(std::array{x, x}));
+  using Optionals = std::pair<std::optional<Tensor>, std::optional<Tensor>>;
+  refused(Optionals{x, {}}, Optionals{{}, x});
+  EXPECT_THROW(jvp([](const Map& m) { return m.at("a"); }, Map{{"a", x}}, Map{{"b", x}}), ShapeError);
+  EXPECT_THROW(vjp([](const Tensor& t) { return Map{{"a", t}}; }, x).second(Map{{"b", x}}), ShapeError);
+  EXPECT_THROW(linearize([](const Map& m) { return m.at("a"); }, Map{{"a", x}}).second(Map{{"b", x}}), ShapeError);
+}
+
+TEST(TreeMap, ToSeveralTrees) {
+  const Point p{number(2), number(3)}, q{number(5), number(7)};
+  const auto [sum, product] = tree_map([](const Tensor& a, const Tensor& b) { return std::pair(a + b, a * b); }, p, q);
+  EXPECT_THAT(leaves(sum), ElementsAre(7, 10));
+  EXPECT_THAT(leaves(product), ElementsAre(10, 21));
+  const auto [a, b, c] = tree_map([](const Tensor& x) { return std::tuple(x, 2 * x, 3 * x); }, std::vector{number(1)});
+  EXPECT_THAT(leaves(c), ElementsAre(3));
+}
+
+TEST(AddAll, IsTheSumOfTensors) {
+  EXPECT_THAT(add_all(std::vector{tensor({1., 2.}), tensor(10.), tensor({3., 4.})}), Equals(tensor({14., 16.})));
+  EXPECT_THAT(add_all(Point{number(3), number(4)}), IsNumber(7));
+  EXPECT_THAT(add_all(std::vector<Tensor>()), IsNumber(0));
+}
+
+TEST(Ravel, AndBack) {
+  const Point p{tensor({{1., 2.}, {3., 4.}}), tensor(5, int32)};
+  const auto [vector, unravel] = ravel(p);
+  const auto of_four = [&unravel = unravel] { unravel(ones({4})); };
+  EXPECT_THAT(vector, Equals(tensor({1., 2., 3., 4., 5.})));
+  const Point twice = unravel(2 * vector);
+  EXPECT_THAT(twice.x, Equals(2 * p.x));
+  EXPECT_THAT(twice.y, Equals(tensor(10, int32)));
+  EXPECT_THAT(of_four, testing::ThrowsMessage<ShapeError>(
+                           "unravel: the tree has 5 elements, but a tensor of shape [4] was given"));
+  EXPECT_EQ(ravel(std::vector<Tensor>()).first.shape(), Shape(0));
+  // In a gradient, too: d sum((2 v)^2) / dv = 8 v.
+  const auto loss = [](const Point& q) { return sum(square(2 * ravel(q).first)); };
+  EXPECT_THAT(grad(loss)(Point{p.x, number(5)}).x, Equals(8 * p.x));
 }
 
 TEST(ZerosLike, KeepsShapesAndDtypes) {
@@ -392,6 +577,45 @@ TEST(TreeArguments, AggregatesThatCannotBeCopiedPassThroughGrad) {
   };
   EXPECT_THAT(grad(f)(number(3), logger), IsNumber(4));
   EXPECT_EQ(*logger.lines, "called");
+}
+
+// A key stays as it is where tensors are differentiated or changed, and has a lane's data under vmap.
+struct Noisy {
+  Tensor w;
+  Key key;
+};
+TEST(TreeKeys, StayUnderDerivatives) {
+  const Noisy at{tensor({1., 2.}), Key(7)};
+  const auto loss = [](const Noisy& n) { return sum(n.w * uniform(n.key, {2})); };
+  const Noisy g = grad(loss)(at);
+  EXPECT_THAT(g.w, Equals(uniform(Key(7), {2})));
+  EXPECT_THAT(g.key.data(), Equals(Key(7).data()));
+  EXPECT_EQ(tree_leaves(at).size(), 1u);
+  EXPECT_THAT(tree_map([](const Tensor& x) { return 2 * x; }, at).key.data(), Equals(Key(7).data()));
+  EXPECT_THAT(jvp(loss, at, at).second, Equals(loss(at)));
+}
+
+TEST(TreeKeys, AreMapped) {
+  const Tensor keys = split(Key(3), 4), xs = tensor({1., 2., 3., 4.});
+  const auto draw = [](const Tensor& x, const Key& key) { return x + uniform(key, {2}); };
+  const Tensor lanes = vmap(draw)(xs, keys), same = vmap(draw, {.in_axes = {0, unmapped}})(xs, Key(3));
+  for (Index i = 0; i < 4; ++i) {
+    EXPECT_THAT(lanes[i], Equals(draw(xs[i], keys[i])));
+    EXPECT_THAT(same[i], Equals(draw(xs[i], Key(3))));
+  }
+  const auto [drawn, next] = vmap([](const Noisy& n) {
+    const auto [now, later] = split(n.key);
+    return std::pair(n.w * uniform(now), Noisy{n.w, later});
+  })(Noisy{xs, keys});
+  for (Index i = 0; i < 4; ++i) {
+    EXPECT_THAT(drawn[i], Equals(xs[i] * uniform(split(Key(keys[i]))[0])));
+    EXPECT_THAT(next.key.data()[i], Equals(split(Key(keys[i]))[1].data()));
+  }
+  const auto keys_last = vmap([](const Key& k) { return k; }, {.in_axes = -1, .out_axes = -1});
+  EXPECT_THAT(keys_last(Key(keys)).data(), Equals(keys));
+  const auto refused = testing::ThrowsMessage<TransformError>(HasSubstr("is one key: give `unmapped`"));
+  EXPECT_THAT([&] { vmap(draw)(xs, Key(3)); }, refused);
+  EXPECT_THAT([&] { vmap([](const Noisy& n) { return n.w; })(Noisy{xs, Key(3)}); }, refused);
 }
 
 // ---- a training step --------------------------------------------------------------------------------------

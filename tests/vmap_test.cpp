@@ -73,6 +73,51 @@ TEST(Vmap, AnAxisServesAllTensorsOfATree) {
               Equals(transpose(a + b) + 100 * c));
 }
 
+// As in JAX, axes are given by a prefix of the arguments' tree.
+TEST(Vmap, InAxesByMember) {
+  struct Pair {
+    Tensor a;
+    int n;
+    std::vector<Tensor> bs;
+  };
+  const Tensor x = counting({3, 2}), y = counting({2, 3}), z = tensor({1., 10.});
+  const auto f = [](const Tensor& s, const Pair& p) { return s * p.a * p.n + p.bs[0] * p.bs[1]; };
+  const Pair pair{x, 2, {y, z}};
+  const Tensor s = tensor({1., 2., 3.}), expected = expand_dims(s, 1) * x * 2 + transpose(y) * z;
+  EXPECT_THAT(vmap(f, {.in_axes = {0, {0, 0, {1, unmapped}}}})(s, pair), Equals(expected));
+  EXPECT_THAT(vmap(f, {.in_axes = {0, {0, none, {-1, none}}}})(s, pair), Equals(expected));
+  const auto of_pair = [&](const Pair& p) { return f(tensor(2.), p); };
+  EXPECT_THAT(vmap(of_pair, {.in_axes = {{0, 0, {1, unmapped}}}})(pair), Equals(2 * x * 2 + transpose(y) * z));
+  EXPECT_THAT(
+      [&] {
+        vmap(f, {.in_axes = {0, {0, 1}}})(s, pair);
+      },
+      testing::ThrowsMessage<TransformError>(testing::HasSubstr("in_axes has 2 entries for 3 members")));
+  EXPECT_THAT(
+      [&] {
+        vmap(f, {.in_axes = {{0, 1}, 0}})(s, pair);
+      },
+      testing::ThrowsMessage<TransformError>(testing::HasSubstr("in_axes has 2 entries for 1 tensor")));
+  EXPECT_THAT(
+      [&] {
+        vmap(of_pair, {.in_axes = {{0, 0, {0, unmapped}}}})(pair);
+      },
+      testing::ThrowsMessage<ShapeError>(testing::HasSubstr("argument 0 (its member 2/0) of shape [2,3]")));
+}
+
+TEST(Vmap, OutAxesByMember) {
+  const Tensor x = counting({3, 2});
+  struct Results {
+    Tensor a;
+    std::vector<Tensor> bs;
+  };
+  const auto f = [](const Tensor& row) { return Results{row, {2 * row, 3 * row}}; };
+  const Results r = vmap(f, {.out_axes = {1, {0, 1}}})(x);
+  EXPECT_THAT(r.a, Equals(transpose(x)));
+  EXPECT_THAT(r.bs[0], Equals(2 * x));
+  EXPECT_THAT(r.bs[1], Equals(3 * transpose(x)));
+}
+
 TEST(Vmap, OutAxes) {
   const Tensor x = counting({3, 2, 4});
   const auto f = [](const Tensor& lane) { return lane + 1; };

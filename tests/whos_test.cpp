@@ -116,11 +116,18 @@ TEST(Whos, ReadsWhileOtherThreadsWork) {
   const TensorTracking tracking;
   std::atomic<bool> done{false};
   const auto work = [&] {
-    for (int i = 0; i < 200; ++i)
+    for (int i = 0; i < 200; ++i) {
       vmap(grad([](const Tensor& x) { return sum(label(sin(x), "s")); }))(zeros({3, 2}) + 1);
+      Tensor y = zeros({400}) + 1;
+      for (int j = 0; j < 10; ++j) y = std::move(y) + 1.;  // in the buffer that the value before had
+    }
   };
   std::thread first(work), second(work), reader([&] {
-    while (!done) whos().str();
+    while (!done)
+      for (const LiveTensor& tensor : whos().tensors)
+        if (tensor.shape == Shape{400} && tensor.storage) {
+          EXPECT_EQ(tensor.bytes, 1600u);
+        }
   });
   first.join();
   second.join();

@@ -10,8 +10,11 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <utility>
 
-#include <stave/core/sanitize.h>
+#include <stave/core/effects/fork.h>
+#include <stave/core/effects/sanitize.h>
+#include <stave/core/pool.h>
 
 namespace stave_cpu {
 
@@ -26,7 +29,8 @@ constexpr bool caching = !STAVE_ASAN && !STAVE_TSAN;
 constexpr std::size_t line = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t header_bytes = line;
-static_assert(sizeof(Storage) <= header_bytes && std::is_trivially_destructible_v<Storage>);
+constexpr std::size_t tiny_payload = 16;  // a few numbers: at the end of the header
+static_assert(sizeof(Storage) <= header_bytes - tiny_payload && std::is_trivially_destructible_v<Storage>);
 
 // ---- memory from the system --------------------------------------------------------------------------------
 
@@ -86,6 +90,7 @@ struct FreeList {
   void* pop() noexcept {
     FreeBlock* block = first;
     first = block->next;
+    __builtin_prefetch(first, 1);
     --count;
     return block;
   }
@@ -105,8 +110,8 @@ struct Pool {
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Pool thread_pool;
 
+constinit std::mutex mutex;  // of all below but the atomics
 struct Shared {
-  std::mutex mutex;  // of all below but the atomics
   FreeList small[small_classes];
   FreeList large[large_classes];
   std::size_t cached_large = 0;
@@ -114,6 +119,17 @@ struct Shared {
   std::atomic<std::int64_t> live{0}, peak{0};
 };
 constinit Shared shared;
+// Other threads' lists are lost to a child; what they counted stays true.
+const stave_detail::HeldOverFork<mutex,
+                                 [] {
+                                   for (const Pool* pool = std::exchange(shared.pools, nullptr); pool;
+                                        pool = pool->next)
+                                     if (pool != &thread_pool)
+                                       shared.live += pool->pending.load(std::memory_order_relaxed);
+                                   thread_pool.next = nullptr;
+                                   if (thread_pool.state == Pool::State::open) shared.pools = &thread_pool;
+                                 }>
+    held_over_fork;
 
 constexpr std::int64_t most_untold = 64 << 10;  // by which other threads' view of live_bytes may lag
 constexpr std::uint32_t most_kept = 512;        // blocks in a thread's list before half goes to the others
@@ -152,14 +168,14 @@ void close(Pool& pool) noexcept {
 /// Closes the pool when its thread ends.
 struct ThreadExit {
   ThreadExit() noexcept {
-    std::lock_guard lock(shared.mutex);
+    std::lock_guard lock(mutex);
     thread_pool.next = shared.pools;
     shared.pools = &thread_pool;
     thread_pool.state = Pool::State::open;
   }
   ~ThreadExit() {
     tell(thread_pool, 0);
-    std::lock_guard lock(shared.mutex);
+    std::lock_guard lock(mutex);
     close(thread_pool);
   }
   void touch() const noexcept {}
@@ -174,11 +190,25 @@ void open(Pool& pool) noexcept {
 
 std::size_t small_bytes(int c) { return header_bytes + static_cast<std::size_t>(c) * line; }
 
+// Headers without a payload, as those of single numbers, are small objects like others; malloc would take as much again to align
+// them to a line.
+void* new_small(int c) noexcept {
+  if (c > 0) return take_from_system(small_bytes(c));
+  try {
+    return stave_detail::pool_allocate(small_bytes(0));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void delete_small(void* block, int c) noexcept {
+  c > 0 ? give_to_system(block, small_bytes(c)) : stave_detail::pool_free(block, small_bytes(0));
+}
+
 /// A block from the others' lists, some more for this thread's, or a new one. Null if there is no memory.
 [[gnu::noinline]] void* small_miss(Pool& pool, int c) noexcept {
   open(pool);
   {
-    std::lock_guard lock(shared.mutex);
+    std::lock_guard lock(mutex);
     FreeList& theirs = shared.small[c];
     if (theirs.count) {
       void* block = theirs.pop();
@@ -187,7 +217,7 @@ std::size_t small_bytes(int c) { return header_bytes + static_cast<std::size_t>(
       return block;
     }
   }
-  return take_from_system(small_bytes(c));
+  return new_small(c);
 }
 void* take_small(Pool& pool, int c) {
   if (pool.lists[c].count) [[likely]]
@@ -201,7 +231,7 @@ void* take_small(Pool& pool, int c) {
 [[gnu::noinline]] void share_small(Pool& pool, int c, void* block) noexcept {
   open(pool);
   if (pool.state == Pool::State::open && pool.lists[c].count < most_kept) return pool.lists[c].push(block);
-  std::lock_guard lock(shared.mutex);
+  std::lock_guard lock(mutex);
   shared.small[c].push(block);
   while (pool.lists[c].count > most_kept / 2) shared.small[c].push(pool.lists[c].pop());
 }
@@ -216,7 +246,7 @@ void give_small(Pool& pool, int c, void* block) noexcept {
 
 void* take_large(LargeClass size) {
   {
-    std::lock_guard lock(shared.mutex);
+    std::lock_guard lock(mutex);
     if (shared.large[size.index].count) {
       shared.cached_large -= size.bytes;
       return shared.large[size.index].pop();
@@ -231,7 +261,7 @@ void* take_large(LargeClass size) {
 void give_large(void* data, LargeClass size) noexcept {
   auto limit = static_cast<std::size_t>(std::max(always_cached, shared.peak.load(std::memory_order_relaxed)));
   {
-    std::lock_guard lock(shared.mutex);
+    std::lock_guard lock(mutex);
     if (shared.cached_large + size.bytes <= limit) {
       shared.cached_large += size.bytes;
       return shared.large[size.index].push(data);
@@ -269,8 +299,11 @@ Storage* allocate(Backend* owner, std::size_t bytes) {
   if (!caching) {
     open(pool);
     storage = allocate_plain(owner, bytes);
+  } else if (bytes <= tiny_payload) {
+    char* block = static_cast<char*>(take_small(pool, 0));
+    storage = make_storage(block, owner, block + header_bytes - tiny_payload, bytes, tiny_payload);
   } else if (bytes <= small_payload) {
-    int c = std::max(1, static_cast<int>((bytes + line - 1) / line));
+    int c = static_cast<int>((bytes + line - 1) / line);
     char* block = static_cast<char*>(take_small(pool, c));
     storage = make_storage(block, owner, block + header_bytes, bytes, static_cast<std::size_t>(c) * line);
   } else {
@@ -296,6 +329,8 @@ void deallocate(Storage* storage) noexcept {
   if (!caching) {
     std::free(storage->data);
     std::free(block);
+  } else if (storage->data < block + header_bytes && storage->data > block) {
+    give_small(pool, 0, block);
   } else if (storage->data == block + header_bytes) {
     give_small(pool, static_cast<int>(storage->capacity / line), block);
   } else {
@@ -306,7 +341,7 @@ void deallocate(Storage* storage) noexcept {
 
 MemoryStats memory_stats() {
   tell(thread_pool, 0);
-  std::lock_guard lock(shared.mutex);
+  std::lock_guard lock(mutex);
   std::int64_t live = shared.live.load(std::memory_order_relaxed);
   std::size_t cached = shared.cached_large;
   for (int c = 0; c < small_classes; ++c)
@@ -323,10 +358,10 @@ void reset_peak_memory() {
 }
 
 void release_cached_memory() {
-  std::lock_guard lock(shared.mutex);
+  std::lock_guard lock(mutex);
   for (int c = 0; c < small_classes; ++c) {
-    while (thread_pool.lists[c].count) give_to_system(thread_pool.lists[c].pop(), small_bytes(c));
-    while (shared.small[c].count) give_to_system(shared.small[c].pop(), small_bytes(c));
+    while (thread_pool.lists[c].count) delete_small(thread_pool.lists[c].pop(), c);
+    while (shared.small[c].count) delete_small(shared.small[c].pop(), c);
   }
   for (int index = 0; index < large_classes; ++index) {
     std::size_t power = static_cast<std::size_t>(index) / 8, steps = static_cast<std::size_t>(index) % 8 + 9;

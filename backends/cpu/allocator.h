@@ -1,7 +1,7 @@
 // Memory of CPU tensors: cached, because fresh pages for every result cost 5 to 8 times the arithmetic on them.
 //
 //   small (payload up to 1 KiB)  header and payload are one block from a free list of the thread: no lock, no atomic
-//                                read-modify-write, about 10 ns to take and give back
+//                                read-modify-write, about 10 ns to take and give back; up to 16 bytes, one cache line
 //   large                        payload from a process-wide cache of size classes, at most 12.5 % larger than asked
 //                                for, under a mutex; from 2 MiB on mapped in huge pages
 //

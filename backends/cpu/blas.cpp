@@ -7,6 +7,8 @@
 
 #include <cblas.h>
 
+#include <stave/core/effects/fork.h>
+
 // OpenBLAS's; absent in other implementations of CBLAS.
 extern "C" {
 __attribute__((weak)) void openblas_set_num_threads(int count);
@@ -18,6 +20,7 @@ namespace stave_cpu {
 namespace {
 
 constinit std::mutex mutex;
+const stave_detail::HeldOverFork<mutex> held_over_fork;
 constinit int guards = 0, threads_before = 1;
 
 constexpr Index most_int = std::numeric_limits<int>::max();
@@ -28,9 +31,10 @@ struct BlasMatrix {
   int leading = 0;
 };
 
-bool describe(const Matrix& x, BlasMatrix& blas) {
-  if (std::max(x.rows, x.columns) > most_int) return false;
-  auto fits = [](Index leading, Index least) { return leading >= std::max<Index>(1, least) && leading <= most_int; };
+/// False if rows or columns are not dense, or lie closer than they are long, or a number is beyond `most`.
+bool describe(const Matrix& x, BlasMatrix& blas, Index most = most_int) {
+  if (std::max(x.rows, x.columns) > most) return false;
+  auto fits = [most](Index leading, Index least) { return leading >= std::max<Index>(1, least) && leading <= most; };
   // The step along an axis of length 1 does not matter: any that BLAS accepts will do.
   Index row_step = x.rows == 1 ? std::max<Index>(1, x.columns) : x.row_step;
   Index column_step = x.columns == 1 ? 1 : x.column_step;
@@ -95,6 +99,10 @@ SingleThreadedBlas::~SingleThreadedBlas() {
 bool blas_reads(const Matrix& x) {
   BlasMatrix blas;
   return describe(x, blas);
+}
+bool blas_reads_parts(const Matrix& x) {
+  BlasMatrix blas;
+  return describe(x, blas, std::numeric_limits<Index>::max());
 }
 
 template <class T>

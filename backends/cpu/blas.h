@@ -27,8 +27,11 @@ class SingleThreadedBlas {
 
 /// Whether BLAS can read it as it lies: row-major or column-major, with any distance between rows or columns.
 bool blas_reads(const Matrix& x);
+/// The same but for numbers that are too large for BLAS: parts of such a matrix can be read, if not always as they lie.
+bool blas_reads_parts(const Matrix& x);
 
-/// out = a b for matrices that BLAS reads; rows of `out` are `out_step` elements apart. T: float or double.
+/// out = a b for matrices that BLAS reads; rows of `out` are `out_step` elements apart, at most INT_MAX. Sums are as BLAS adds
+/// them: of a vector, one term to the next. T: float or double.
 template <class T>
 void multiply_floats(T* out, Index out_step, const Matrix& a, const Matrix& b);
 

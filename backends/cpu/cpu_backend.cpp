@@ -16,8 +16,9 @@
 #include <stave/backends/cpu/scan.h>
 #include <stave/backends/cpu/softmax.h>
 #include <stave/backends/cpu/sort.h>
-#include <stave/core/error.h>
+#include <stave/core/effects/error.h>
 #include <stave/core/op.h>
+#include <stave/core/ops/elementwise_ops.h>
 
 namespace stave_cpu {
 
@@ -27,45 +28,18 @@ using stave::View;
 
 namespace {
 
-#define X(name) +1
-constexpr int elementwise_count = 0 STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X);
+/// What takes several times what memory does pays for a second thread with less elements.
+constexpr Index grains[] = {
+#define X(name, Struct) stave_detail::Struct::work == stave_detail::Work::arithmetic ? cheap_grain : cheap_grain / 4,
+    STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)
 #undef X
+};
+constexpr int elementwise_count = static_cast<int>(std::size(grains));
 static_assert(static_cast<int>(OpId::full) == elementwise_count, "elementwise operations come first in all_ops.h");
 
 [[noreturn]] void no_kernel(OpId op, std::string_view why) {
   throw stave::Error(std::string("cpu: ") + stave::all_ops()[static_cast<std::size_t>(op)]->name + ": " +
                      std::string(why));
-}
-
-/// Transcendental functions cost several times what memory does: less of them pays for a second thread.
-Index grain_of(OpId op) {
-  switch (op) {
-    case OpId::exp:
-    case OpId::expm1:
-    case OpId::log:
-    case OpId::log1p:
-    case OpId::sin:
-    case OpId::cos:
-    case OpId::tan:
-    case OpId::asin:
-    case OpId::acos:
-    case OpId::atan:
-    case OpId::sinh:
-    case OpId::cosh:
-    case OpId::tanh:
-    case OpId::asinh:
-    case OpId::acosh:
-    case OpId::atanh:
-    case OpId::sigmoid:
-    case OpId::erf:
-    case OpId::erfinv:
-    case OpId::softplus:
-    case OpId::floor_divide:
-    case OpId::remainder:
-    case OpId::atan2:
-    case OpId::pow: return cheap_grain / 4;
-    default: return cheap_grain;
-  }
 }
 
 template <class A>
@@ -132,7 +106,7 @@ void CpuBackend::run(OpId op, const Attributes* attributes, std::span<const View
     const void* in[] = {inputs[0].data, inputs.back().data};
     return kernel(outputs[0].data, in, 1);
   }
-  run_elementwise(kernel, inputs, outputs[0], grain_of(op));
+  run_elementwise(kernel, inputs, outputs[0], grains[static_cast<int>(op)]);
 }
 
 Storage* CpuBackend::allocate(std::size_t bytes) { return stave_cpu::allocate(this, bytes); }

@@ -2,11 +2,22 @@
 #include <stave/backends/cpu/dispatch.h>
 
 #include <cstdlib>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <string_view>
 
-#include <stave/core/error.h>
+#include <stave/core/effects/error.h>
+#include <stave/core/effects/fork.h>
+
+// Those of this build, from best to plainest: CMake writes the list.
+#define STAVE_ISA(name)                         \
+  namespace stave_kernels_##name {              \
+    bool supported();                           \
+    void fill_table(stave_cpu::Kernels& table); \
+  }
+#include <isas.inc>
+#undef STAVE_ISA
 
 namespace stave_cpu {
 
@@ -14,37 +25,20 @@ constinit std::atomic<const Kernels*> chosen_kernels{nullptr};
 
 namespace {
 
-bool has_baseline() { return true; }
-
-// x86-64-v3 and -v4 as the psABI defines them, as far as compilers name the features; LZCNT comes with BMI.
-[[maybe_unused]] bool has_avx2() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("sse4.2");
-}
-[[maybe_unused]] bool has_avx512() {
-  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
 struct Isa {
   const char* name;
   bool (*supported)();
   void (*fill)(Kernels& table);
 };
-// From best to plainest.
 constexpr Isa isas[] = {
-#ifdef STAVE_HAVE_AVX512
-    {"avx512", has_avx512, stave_kernels_avx512::fill_table},
-#endif
-#ifdef STAVE_HAVE_AVX2
-    {"avx2", has_avx2, stave_kernels_avx2::fill_table},
-#endif
-    {"baseline", has_baseline, stave_kernels_baseline::fill_table},
+#define STAVE_ISA(name) {#name, stave_kernels_##name::supported, stave_kernels_##name::fill_table},
+#include <isas.inc>
+#undef STAVE_ISA
 };
-constexpr int isa_count = static_cast<int>(sizeof isas / sizeof isas[0]);
+constexpr int isa_count = static_cast<int>(std::size(isas));
 
 constinit std::mutex mutex;
+const stave_detail::HeldOverFork<mutex> held_over_fork;
 constinit Kernels tables[isa_count] = {};  // each filled in at most once, under the mutex
 
 const Kernels* filled(int i) {
@@ -63,9 +57,15 @@ const Kernels* filled(int i) {
 
 }  // namespace
 
-const Kernels* kernels_for(const char* name) {
+std::vector<std::string> built_isas() {
+  std::vector<std::string> names;
+  for (const Isa& isa : isas) names.emplace_back(isa.name);
+  return names;
+}
+
+const Kernels* kernels_for(std::string_view name) {
   for (int i = 0; i < isa_count; ++i)
-    if (std::string_view(name) == isas[i].name && isas[i].supported()) return filled(i);
+    if (name == isas[i].name && isas[i].supported()) return filled(i);
   return nullptr;
 }
 
@@ -77,8 +77,11 @@ const Kernels& choose_kernels() {
     table = kernels_for(wanted);
     if (!table) refuse(wanted);
   }
-  for (int i = 0; !table; ++i)
+  for (int i = 0; !table && i < isa_count; ++i)
     if (isas[i].supported()) table = filled(i);
+  if (!table)
+    throw stave::Error(
+        "this processor has no instruction set that the library was built for; build it with another STAVE_CPU_ISAS");
   use_kernels(table);
   return *table;
 }

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <stave/backends/cpu/kernels/kernels.h>
 
@@ -16,8 +19,10 @@ inline const Kernels& kernels() {
   return table ? *table : choose_kernels();
 }
 
-/// The table of one set by name ("baseline", "avx2", "avx512"), or null if this build or processor lacks it. For tests.
-const Kernels* kernels_for(const char* isa);
+/// The sets of this build, from best to plainest.
+std::vector<std::string> built_isas();
+/// The table of one set by name ("avx2"), or null if this build or processor lacks it. For tests.
+const Kernels* kernels_for(std::string_view isa);
 /// Makes every later operation use `table`; null: chosen again at the next one. For tests.
 void use_kernels(const Kernels* table);
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
 
@@ -46,14 +47,14 @@ void compute(BlockKernel kernel, const Operands& operands, char* out, const void
     const void* from[most_inputs];
     for (int k = 1; k < operands.count; ++k) from[k - 1] = static_cast<const char*>(in[k - 1]) + i * operands.size[k];
     kernel(results, from, count);
-    stream_bytes(to, results, count * size);
+    kernels().stream_bytes(to, results, count * size);
   }
 }
 
 /// All operands contiguous, or one value repeated: the latter fills a buffer, once for each thread's part.
 void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain, bool by_blocks) {
   Index size = operands.size[0];
-  bool stream = n * size >= stream_contiguous && !operands.in_place;
+  const bool stream = !operands.in_place && streams(n * size, stream_contiguous);
   parallel_for(n, grain, [&](Index first, Index last) {
     alignas(64) char buffers[most_inputs][block * 8];
     const void* in[most_inputs];
@@ -68,7 +69,7 @@ void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain
         if (!operands.repeated[k]) in[k - 1] = operands.data[k] + i * operands.size[k];
       compute(kernel, operands, operands.data[0] + i * size, in, std::min(step, last - i), stream);
     }
-    if (stream) end_streams();
+    if (stream) kernels().end_streams();
   });
 }
 
@@ -123,7 +124,7 @@ class TiledLoop {
     if (row_axis_ >= 0) rows_ = std::min(axes[static_cast<std::size_t>(row_axis_)].length, most / columns_);
     Index bytes = operands.size[0];
     for (const Axis& axis : axes) bytes *= axis.length;
-    stream_ = bytes >= (transposing ? stream_scattered : stream_contiguous) && !operands.in_place;
+    stream_ = !operands.in_place && streams(bytes, transposing ? stream_scattered : stream_contiguous);
     down_ = transposing;
     whole_ = rows_ == 1 || (columns_ == axes.back().length && row_step(0) == columns_ * operands.size[0]);
     by_rows_ = !whole_ && columns_ >= 32 && !(transposing && stream_);
@@ -136,7 +137,7 @@ class TiledLoop {
       Buffers buffers;
       walk.seek(first);
       for (Index t = first; t < last; ++t, walk.next()) run_tile(walk, buffers);
-      if (stream_) end_streams();
+      if (stream_) kernels().end_streams();
     });
   }
 

@@ -22,30 +22,27 @@ void fill(const View& out, const void* value) {
   });
 }
 
-/// Fills with a number, given both ways: bool as 0 or 1.
-void fill_number(const View& out, double value, std::int64_t integer) {
+void fill_number(const View& out, stave::Scalar value) {
   stave::visit_dtype(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    T element = std::is_floating_point_v<T> ? static_cast<T>(value)
-                : std::is_same_v<T, bool>   ? static_cast<T>(integer != 0)
-                                            : static_cast<T>(integer);
+    T element = std::is_floating_point_v<T> ? static_cast<T>(value.floating)
+                : std::is_same_v<T, bool>   ? static_cast<T>(value.integer != 0)
+                                            : static_cast<T>(value.integer);
     fill(out, &element);
   });
 }
 
 }  // namespace
 
-void run_full(const stave::FullAttributes& attributes, const View& out) {
-  fill_number(out, attributes.value, attributes.integer);
-}
+void run_full(const stave::FullAttributes& attributes, const View& out) { fill_number(out, attributes.value); }
 
 void run_iota(const stave::IotaAttributes& attributes, const View& out) {
   stave::visit_dtype(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;  // int64 that wraps
-    auto wide = [](double x) {
-      if constexpr (std::is_floating_point_v<T>) return x;
-      else return static_cast<Wide>(static_cast<std::int64_t>(x));
+    auto wide = [](stave::Scalar x) {
+      if constexpr (std::is_floating_point_v<T>) return x.floating;
+      else return static_cast<Wide>(x.integer);
     };
     Wide start = wide(attributes.start), step = wide(attributes.step);
     T* to = static_cast<T*>(out.data);
@@ -62,7 +59,7 @@ void run_copy(const View& in, const View& out) {
 }
 
 void run_pad(const stave::PadAttributes& attributes, const View& in, const View& out) {
-  fill_number(out, attributes.value, is_float(out.dtype) ? 0 : static_cast<std::int64_t>(attributes.value));
+  fill_number(out, attributes.value);
   Strides strides(out.strides);
   Index start = 0;
   for (std::size_t i = 0; i < strides.size(); ++i) {

@@ -14,7 +14,7 @@
 #include <stave/backends/cpu/elementwise.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
-#include <stave/core/fiber.h>
+#include <stave/core/effects/fiber.h>
 
 namespace stave_cpu {
 
@@ -69,7 +69,7 @@ void merge_batch_into_rows(Product& p) {
     Matrix taller = p.a;
     if (p.m() == 1) taller.row_step = axis.step[1] / p.size;
     taller.rows *= axis.length;
-    if (!blas_reads(taller)) return;  // rows that overlap, or run backwards
+    if (!blas_reads_parts(taller)) return;  // rows that overlap, or run backwards
     p.a = taller;
     p.batch.pop_back();
   }
@@ -134,14 +134,55 @@ void multiply_outer(const View& a, const View& b, const View& out) {
 
 bool is_tiny(const Product& p) { return p.m() <= tiny && p.k() <= tiny && p.n() <= tiny; }
 
-/// Dense copies of all matrices of an operand that BLAS cannot read as they lie; null if it can.
+/// Dense copies of all matrices of an operand that BLAS cannot read as they lie; null if it can. Of vectors parts are copied later.
 std::unique_ptr<char[]> pack(const Product& p, const Matrix& x, const View& view) {
-  if (blas_reads(x)) return nullptr;
+  if (x.rows == 1 || x.columns == 1 || blas_reads_parts(x)) return nullptr;
   Index count = element_count(view.shape);
   auto copy = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(count * p.size));
   Strides dense = stave::contiguous_strides(Shape(view.shape));
   copy_strided({copy.get(), dense}, {static_cast<char*>(view.data), view.strides}, view.shape, p.size);
   return copy;
+}
+
+/// The matrix, dense, in `copy`.
+Matrix dense(const Matrix& x, Index size, std::unique_ptr<char[]>& copy) {
+  copy = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(x.rows * x.columns * size));
+  copy_tile(copy.get(), x.columns * size, size, x.data, x.row_step * size, x.column_step * size, x.rows, x.columns,
+            size);
+  return {copy.get(), x.rows, x.columns, x.columns, 1};
+}
+
+/// out = a b in one call of BLAS, of sums that are not long.
+template <class T>
+void multiply_part(T* out, Index out_step, Matrix a, Matrix b) {
+  std::unique_ptr<char[]> copies[2];
+  // Of two vectors the left one is to BLAS a matrix of one row, or else of many columns, which it adds up one by one.
+  bool scattered_row = a.rows == 1 && b.columns == 1 && a.columns > 1 && a.column_step != 1;
+  if (scattered_row || !blas_reads(a)) a = dense(a, sizeof(T), copies[0]);
+  if (!blas_reads(b)) b = dense(b, sizeof(T), copies[1]);
+  multiply_floats(out, out_step, a, b);
+}
+
+/// out = a b. Long sums are taken in pieces, which are added in double: so they are accurate however the operands lie, and of
+/// any length.
+template <class T>
+void multiply_pieces(T* out, Index out_step, const Matrix& a, const Matrix& b) {
+  constexpr Index most_int = std::numeric_limits<int>::max();
+  // BLAS adds the terms of vectors one by one, those of matrices by some hundreds.
+  Index longest = a.rows == 1 || b.columns == 1 ? 1024 : 4096;
+  if (a.columns <= longest && out_step <= most_int) return multiply_part(out, out_step, a, b);
+  auto count = static_cast<std::size_t>(a.rows * b.columns);
+  auto sums = std::make_unique<double[]>(count);
+  auto piece = std::make_unique_for_overwrite<T[]>(count);
+  for (Index first = 0; first < a.columns; first += longest) {
+    Index length = std::min(longest, a.columns - first);
+    multiply_part(piece.get(), b.columns, a.part(0, a.rows, first, length, sizeof(T)),
+                  b.part(first, length, 0, b.columns, sizeof(T)));
+    for (std::size_t i = 0; i < count; ++i) sums[i] += static_cast<double>(piece[i]);
+  }
+  for (Index row = 0; row < a.rows; ++row)
+    for (Index column = 0; column < b.columns; ++column)
+      out[row * out_step + column] = static_cast<T>(sums[static_cast<std::size_t>(row * b.columns + column)]);
 }
 
 /// Floats: tiles of each product, on as many threads as there are. A tile's sums run over all of k, so that how a
@@ -187,8 +228,8 @@ class FloatProducts {
     a = a.part(row, std::min(rows_, p_.m() - row), 0, p_.k(), p_.size);
     b = b.part(0, p_.k(), column, std::min(columns_, p_.n() - column), p_.size);
     char* out = p_.out + walk.offset(0) + (row * p_.n() + column) * p_.size;
-    if (p_.dtype == Dtype::float32) multiply_floats(reinterpret_cast<float*>(out), p_.n(), a, b);
-    else multiply_floats(reinterpret_cast<double*>(out), p_.n(), a, b);
+    if (p_.dtype == Dtype::float32) multiply_pieces(reinterpret_cast<float*>(out), p_.n(), a, b);
+    else multiply_pieces(reinterpret_cast<double*>(out), p_.n(), a, b);
   }
 
   const Product& p_;
@@ -219,8 +260,7 @@ void run_matmul(const View& a, const View& b, const View& out) {
   if (k == 0) return void(std::memset(out.data, 0, static_cast<std::size_t>(elements) * stave::size_of(out.dtype)));
   if (k == 1) return multiply_outer(a, b, out);
   Product p = make_product(a, b, out);
-  bool floats = is_float(p.dtype) && std::max({p.m(), p.k(), p.n()}) <= std::numeric_limits<int>::max();
-  if (!floats || is_tiny(p)) {
+  if (!is_float(p.dtype) || is_tiny(p)) {
     if (!is_tiny(p)) merge_batch_into_rows(p);
     return multiply_others(p);
   }

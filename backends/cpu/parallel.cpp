@@ -1,20 +1,34 @@
 // parallel_for on oneTBB.
 #include <stave/backends/cpu/parallel.h>
 
+#include <pthread.h>
+
+#include <atomic>
+
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
-#include <stave/core/fiber.h>
+#include <stave/core/effects/fiber.h>
 
 namespace stave_cpu {
 
-int thread_count() { return tbb::this_task_arena::max_concurrency(); }
+namespace {
+
+// The workers do not exist in a child of fork(), and oneTBB does not know: a child of a program that had some computes alone.
+constinit std::atomic<bool> has_workers{false}, alone{false};
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { alone = has_workers.load(); });
+
+}  // namespace
+
+int thread_count() { return alone ? 1 : tbb::this_task_arena::max_concurrency(); }
 
 // Isolated: while it waits, this thread may run pieces of this loop only. Otherwise it could pick up a task of the
 // user's own oneTBB loop, which would then perform its operations under this thread's handlers. Never on a fiber's stack,
 // where oneTBB would wait without helping (measured: 0 of 100 tasks).
 void parallel_for_split(Index n, Index grain, RangeBody body) {
+  if (alone) return body(0, n);
+  has_workers.store(true, std::memory_order_relaxed);
   stave_detail::on_thread_stack([&] {
     tbb::this_task_arena::isolate([&] {
       tbb::parallel_for(tbb::blocked_range<Index>(0, n, static_cast<std::size_t>(grain)),

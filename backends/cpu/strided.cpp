@@ -1,11 +1,10 @@
 // Merging axes, walking tiles, copying them.
 #include <stave/backends/cpu/strided.h>
 
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/parallel.h>
 
 namespace stave_cpu {
@@ -158,7 +157,7 @@ void transpose_four(char* dst, Index dst_row, const char* src, Index src_column)
 }
 
 void copy_bytes(char* dst, const char* src, Index bytes, bool stream) {
-  if (stream) stream_bytes(dst, src, bytes);
+  if (stream) kernels().stream_bytes(dst, src, bytes);
   else std::memcpy(dst, src, static_cast<std::size_t>(bytes));
 }
 
@@ -225,15 +224,7 @@ void copy_tile(char* dst, Index dst_row, Index dst_column, const char* src, Inde
   else copy_elements<std::uint64_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns, stream);
 }
 
-void stream_bytes(char* dst, const char* src, Index bytes) {
-  Index head = std::min(bytes, static_cast<Index>(-reinterpret_cast<std::uintptr_t>(dst) & 15));
-  std::memcpy(dst, src, static_cast<std::size_t>(head));
-  Index i = head;
-  for (; i + 16 <= bytes; i += 16)
-    _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i)));
-  std::memcpy(dst + i, src + i, static_cast<std::size_t>(bytes - i));
-}
-void end_streams() { _mm_sfence(); }
+bool streams(Index bytes, Index from) { return bytes >= from && kernels().stream_bytes; }
 
 void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index size) {
   const Index* strides[] = {dst.strides.data(), src.strides.data()};
@@ -256,8 +247,7 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
       rows = std::min(axes[static_cast<std::size_t>(row_axis)].length, std::max<Index>(1, 16384 / columns));
   }
   auto step = [&](int axis, int k) { return axis < 0 ? 0 : axes[static_cast<std::size_t>(axis)].step[k]; };
-  Index bytes = element_count(shape) * size;
-  bool stream = bytes >= (transposing ? stream_scattered : stream_contiguous);
+  const bool stream = streams(element_count(shape) * size, transposing ? stream_scattered : stream_contiguous);
   TileWalk tiles(axes, 2, row_axis, rows, columns, transposing);
   parallel_for(tiles.count(), std::max<Index>(1, cheap_grain / (rows * columns)), [&](Index first, Index last) {
     TileWalk walk = tiles;
@@ -265,7 +255,7 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
     for (Index t = first; t < last; ++t, walk.next())
       copy_tile(dst.data + walk.offset(0), step(row_axis, 0), step(inner, 0), src.data + walk.offset(1),
                 step(row_axis, 1), step(inner, 1), walk.rows(), walk.columns(), size, stream);
-    end_streams();
+    if (stream) kernels().end_streams();
   });
 }
 

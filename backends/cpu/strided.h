@@ -69,11 +69,9 @@ int dense_axis(const Axes& axes, int first, int operands, const Index* sizes);
 void copy_tile(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column, Index rows,
                Index columns, Index size, bool stream = false);
 
-/// Copies past the caches, for results that are too large to be found there again: a store that misses would first read
-/// the line that it is about to overwrite. A thread that streamed calls end_streams() before others may read.
-void stream_bytes(char* dst, const char* src, Index bytes);
-void end_streams();
-/// Bytes of a result from which streaming pays (measured): contiguous, and written in pieces far apart.
+/// Whether a result of so many bytes is written past the caches: it pays (measured) from these sizes on, contiguous, and in pieces
+/// far apart.
+bool streams(Index bytes, Index from);
 inline constexpr Index stream_contiguous = Index{32} << 20, stream_scattered = Index{4} << 20;
 
 /// Fills dst[0 .. n) with the element at `value`.

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <sstream>
 #include <string>
 
 #include <stave/core/fail.h>
@@ -16,14 +17,18 @@ namespace {
 #define STAVE_TEXT_OF(x) STAVE_TEXT(x)
 constexpr const char* library = "libcublasLt.so." STAVE_TEXT_OF(CUBLAS_VER_MAJOR);
 
-// From where the loader looks, else from the toolkit that the backend was built with.
+// Between colons: where the backend was built, the library was here.
+#ifndef STAVE_CUBLAS_FOLDERS
+#define STAVE_CUBLAS_FOLDERS ""
+#endif
+
+// From where the loader looks, else from the toolkit, or the Python package, that the backend was built with.
 void* open_library() {
   if (void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL)) return handle;
   const std::string why = dlerror();
-#ifdef STAVE_CUDA_LIBRARIES
-  if (void* handle = dlopen((STAVE_CUDA_LIBRARIES "/" + std::string(library)).c_str(), RTLD_NOW | RTLD_LOCAL))
-    return handle;
-#endif
+  std::istringstream folders(STAVE_CUBLAS_FOLDERS);
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (void* handle = dlopen((folder + "/" + library).c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
   fail<stave::DeviceError>(
       "matmul: cuBLASLt cannot be loaded: {}: install the CUDA Toolkit's cuBLAS {}, or put the folder of {} into "
       "LD_LIBRARY_PATH",

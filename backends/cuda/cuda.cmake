@@ -2,7 +2,55 @@
 # what it adds goes into the library. Without it `backend_of(cuda)` throws a DeviceError that says how to get it.
 set(STAVE_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (if nvcc is found), ON, OFF")
 set_property(CACHE STAVE_CUDA PROPERTY STRINGS AUTO ON OFF)
-set(STAVE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual CACHE STRING "What device code is made for, as CMAKE_CUDA_ARCHITECTURES")
+
+# The GPUs of this machine; where there is none, what a release needs.
+set(architectures 80-real 90-real 90-virtual)
+execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+  RESULT_VARIABLE status OUTPUT_VARIABLE capabilities ERROR_QUIET)
+if(status EQUAL 0 AND capabilities MATCHES "^[0-9]+[.][0-9]")
+  string(REGEX MATCHALL "[0-9]+[.][0-9]+" capabilities "${capabilities}")
+  string(REPLACE "." "" architectures "${capabilities}")
+  list(REMOVE_DUPLICATES architectures)
+  list(TRANSFORM architectures APPEND -real)
+endif()
+set(STAVE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "What device code is made for, as CMAKE_CUDA_ARCHITECTURES")
+
+# Where Python's packages keep CUDA's headers: nvidia/cublas/include, from CUDA 13 on nvidia/cu13/include.
+function(stave_python_cuda_includes found)
+  set(includes "")
+  find_program(STAVE_PYTHON NAMES python3 python)
+  if(STAVE_PYTHON)
+    execute_process(COMMAND "${STAVE_PYTHON}" -c "import sys; print(*filter(None, sys.path), sep=';')"
+      OUTPUT_VARIABLE paths OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    foreach(path IN LISTS paths)
+      file(GLOB there "${path}/nvidia/*/include")
+      list(APPEND includes ${there})
+    endforeach()
+  endif()
+  set(${found} "${includes}" PARENT_SCOPE)
+endfunction()
+
+# Sets STAVE_CUBLAS_INCLUDE, empty where the toolkit's own folder has the header, and returns whether it compiles. A toolkit may
+# come without cuBLAS, of which only the header is needed here: the library is looked for when a program multiplies.
+function(stave_find_cublas found)
+  set(probe "${CMAKE_CURRENT_BINARY_DIR}/cublas_probe.cpp")
+  file(WRITE "${probe}" "#include <cublasLt.h>\nint main() { return CUBLAS_VER_MAJOR; }\n")
+  set(${found} FALSE PARENT_SCOPE)
+  stave_python_cuda_includes(includes)
+  foreach(include "${STAVE_CUBLAS_INCLUDE}" "" ${includes})
+    set(option "")
+    if(include)
+      set(option "-I${include}")
+    endif()
+    execute_process(COMMAND "${STAVE_NVCC}" -std=c++20 -ccbin "${CMAKE_CXX_COMPILER}" ${option} -c -o "${probe}.o" "${probe}"
+      RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+    if(status EQUAL 0)
+      set(STAVE_CUBLAS_INCLUDE "${include}" CACHE PATH "The folder of cublasLt.h, if it is not the CUDA Toolkit's" FORCE)
+      set(${found} TRUE PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+endfunction()
 
 # Sets STAVE_HAVE_CUDA, or `why_not`.
 macro(stave_find_cuda)
@@ -19,11 +67,14 @@ macro(stave_find_cuda)
       "int main() { twice<<<1, 1>>>(static_cast<float*>(nullptr)); return std::span<int>().size(); }\n")
     execute_process(COMMAND "${STAVE_NVCC}" -std=c++20 -ccbin "${CMAKE_CXX_COMPILER}" -o "${probe}.out" "${probe}"
       RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
-    if(status EQUAL 0)
-      set(STAVE_HAVE_CUDA TRUE)
-    else()
+    if(NOT status EQUAL 0)
       string(STRIP "${output}" output)
       set(why_not "${STAVE_NVCC} does not compile C++20 with ${CMAKE_CXX_COMPILER}:\n${output}")
+    else()
+      stave_find_cublas(STAVE_HAVE_CUDA)
+      set(why_not "cublasLt.h was found neither by ${STAVE_NVCC} nor among Python's packages: install the toolkit's cuBLAS "
+        "(libcublas-dev), or pip's nvidia-cublas, or set STAVE_CUBLAS_INCLUDE to its folder")
+      string(CONCAT why_not ${why_not})
     endif()
   endif()
 endmacro()
@@ -39,15 +90,16 @@ if(STAVE_CUDA)
     endif()
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
-    message(STATUS "CUDA: with ${STAVE_NVCC} ${CMAKE_CUDA_COMPILER_VERSION} for ${STAVE_CUDA_ARCHITECTURES}")
+    list(JOIN STAVE_CUDA_ARCHITECTURES ", " names)
+    message(STATUS "Stave: CUDA by ${STAVE_NVCC} ${CMAKE_CUDA_COMPILER_VERSION} for ${names}")
   elseif(STAVE_CUDA STREQUAL "AUTO")
-    message(STATUS "CUDA: without; ${why_not}")
+    message(STATUS "Stave: no CUDA: ${why_not}")
   else()
     message(FATAL_ERROR "STAVE_CUDA=${STAVE_CUDA}, but ${why_not}")
   endif()
 else()
   set(STAVE_HAVE_CUDA FALSE)
-  message(STATUS "CUDA: without, as STAVE_CUDA=${STAVE_CUDA} says")
+  message(STATUS "Stave: no CUDA, as STAVE_CUDA=${STAVE_CUDA} says")
 endif()
 
 if(NOT STAVE_HAVE_CUDA)
@@ -55,21 +107,51 @@ if(NOT STAVE_HAVE_CUDA)
 endif()
 
 # Host code is C++ for the project's own compiler; only kernels/ is nvcc's.
+# Beside a shared Stave it is a library of its own. The CUDA runtime, which is linked statically so that programs start where no
+# CUDA is installed, has 4 KiB of thread-locals on a page of their own; in the library itself, whose thread-locals are initial-exec,
+# they would have to fit into what a program has left for them at its start, and nobody could load the library by dlopen.
+# It takes what it needs of Stave from the library that loads it.
 file(GLOB cuda_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/*.cpp")
 file(GLOB cuda_kernel_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/kernels/*.cu")
-add_library(stave_cuda OBJECT ${cuda_sources} ${cuda_kernel_sources})
+if(BUILD_SHARED_LIBS)
+  add_library(stave_cuda SHARED ${cuda_sources} ${cuda_kernel_sources})
+  set_target_properties(stave_cuda PROPERTIES LINKER_LANGUAGE CXX
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  target_link_libraries(stave_cuda PRIVATE CUDA::cudart_static)
+  # Ours is no runtime for others in the process, nor theirs for us.
+  target_link_options(stave_cuda PRIVATE -Wl,-Bsymbolic-functions -Wl,--exclude-libs,libcudart_static.a)
+  target_link_libraries(stave PRIVATE stave_cuda)
+  install(TARGETS stave_cuda EXPORT stave LIBRARY NAMELINK_SKIP)
+else()
+  add_library(stave_cuda OBJECT ${cuda_sources} ${cuda_kernel_sources})
+  target_sources(stave PRIVATE $<TARGET_OBJECTS:stave_cuda>)
+  target_link_libraries(stave PRIVATE CUDA::cudart_static)
+endif()
 target_compile_features(stave_cuda PRIVATE cxx_std_20)
 set_target_properties(stave_cuda PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
 target_include_directories(stave_cuda PRIVATE "${include_dir}")
-target_include_directories(stave_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_include_directories(stave_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${STAVE_CUBLAS_INCLUDE})
 target_link_libraries(stave_cuda PRIVATE fmt::fmt)
 # -std: CMake 3.25 knows no CUDA_STANDARD 20.
 # No contraction: a value is the CPU's to the last bit where the arithmetic is IEEE, and fused only where the source says so.
 target_compile_options(stave_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;$<$<BOOL:${STAVE_WERROR}>:-Werror>>
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra$<$<BOOL:${STAVE_WERROR}>:;-Werror=all-warnings;-Xcompiler=-Werror>>)
+# Where the library may be, for machines whose loader does not know: beside the header, in the toolkit, among Python's packages.
+stave_python_cuda_includes(includes)
+set(cublas_folders "${CUDAToolkit_LIBRARY_DIR}")
+foreach(include IN LISTS includes)
+  cmake_path(GET include PARENT_PATH beside)
+  file(GLOB library "${beside}/lib/libcublasLt.so*")
+  if(library AND include STREQUAL STAVE_CUBLAS_INCLUDE)
+    list(PREPEND cublas_folders "${beside}/lib")
+  elseif(library)
+    list(APPEND cublas_folders "${beside}/lib")
+  endif()
+endforeach()
+string(REPLACE ";" ":" cublas_folders "${cublas_folders}")
 set_property(SOURCE "${CMAKE_CURRENT_LIST_DIR}/cublas.cpp" APPEND PROPERTY
-  COMPILE_DEFINITIONS "STAVE_CUDA_LIBRARIES=\"${CUDAToolkit_LIBRARY_DIR}\"")
-target_sources(stave PRIVATE $<TARGET_OBJECTS:stave_cuda>)
-target_link_libraries(stave PRIVATE CUDA::cudart_static)
-target_compile_definitions(stave PRIVATE STAVE_HAVE_CUDA)
+  COMPILE_DEFINITIONS "STAVE_CUBLAS_FOLDERS=\"${cublas_folders}\"")
+string(REPLACE ";" ", " code "${STAVE_CUDA_ARCHITECTURES}")
+set_property(SOURCE "${CMAKE_CURRENT_LIST_DIR}/runtime.cpp" APPEND PROPERTY COMPILE_DEFINITIONS "STAVE_CUDA_CODE=\"${code}\"")
+set_property(SOURCE core/storage.cpp APPEND PROPERTY COMPILE_DEFINITIONS STAVE_HAVE_CUDA)

@@ -56,7 +56,7 @@ class Table {
     for (OpId op : ops) drivers_[static_cast<std::size_t>(op)] = driver;
   }
   constexpr void elementwise() {
-#define X(name) OpId::name,
+#define X(name, ...) OpId::name,
     set({STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)}, STAVE_DRIVER(run_elementwise(launch, op, in, out)));
 #undef X
     set({OpId::where}, STAVE_DRIVER(run_where(launch, in[0], in[1], in[2], out)));
@@ -135,11 +135,6 @@ class OperationScratch final : public Scratch {
   stave::SmallVector<Taken, 4> taken_;
 };
 
-// Whether kernels of this operation look at indices, which may be out of range.
-bool takes_indices(OpId op) {
-  return op == OpId::gather || op == OpId::scatter_add || op == OpId::dynamic_slice || op == OpId::dynamic_update_slice;
-}
-
 }  // namespace
 
 Driver driver_of(OpId op) { return drivers[op]; }
@@ -149,14 +144,14 @@ CudaBackend::CudaBackend(int index) : runtime_(runtime_of(index)) {}
 void CudaBackend::run(OpId op, const Attributes* attributes, std::span<const View> inputs,
                       std::span<const View> outputs) {
   const Driver driver = driver_of(op);
-  if (!driver)
-    fail<stave::Error>("cuda: {}: a view or an unknown operation has no kernel",
-                       stave::all_ops()[static_cast<std::size_t>(op)]->name);
+  const stave::Op& record = *stave::all_ops()[static_cast<std::size_t>(op)];
+  if (!driver) fail<stave::Error>("cuda: {}: a view or an unknown operation has no kernel", record.name);
   const CurrentDevice current(runtime_.index());
   OperationScratch scratch(runtime_.memory());
   Faults& faults = runtime_.faults();
-  const Launch launch{runtime_.stream(), runtime_.multiprocessors(), scratch, faults.place(),
-                      takes_indices(op) ? faults.ticket(op) : 1};
+  const bool indexed = record.index_name;
+  const Launch launch{runtime_.stream(), runtime_.multiprocessors(), scratch, indexed ? faults.place() : nullptr,
+                      indexed ? faults.ticket(op) : 1};
   driver(launch, op, attributes, inputs, outputs[0]);
 }
 
@@ -170,7 +165,7 @@ Storage* CudaBackend::allocate(std::size_t bytes) {
 }
 
 void CudaBackend::deallocate(Storage* storage) noexcept {
-  runtime_.memory().give(storage->data, storage->bytes);
+  if (!forked_from_user()) runtime_.memory().give(storage->data, storage->bytes);  // else it is the parent's
   delete static_cast<DeviceStorage*>(storage);
 }
 
@@ -193,7 +188,7 @@ void CudaBackend::release_cached_memory() { runtime_.memory().release(); }
 
 namespace stave {
 
-int cuda_device_count() { return stave_cuda::device_count(); }
+int cuda_backend_count() { return stave_cuda::device_count(); }
 
 Backend& cuda_backend(int index) {
   using stave_cuda::CudaBackend;

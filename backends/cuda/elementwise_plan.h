@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 #include <stave/backends/cuda/index_map.h>
@@ -32,7 +33,8 @@ struct Position {
 template <int inputs>
 struct ElementwiseLoop {
   void* out = nullptr;
-  const void* in[inputs] = {};
+  const void* in[inputs] = {};  // null: the number
+  std::uint64_t number = 0;     // the bytes of one element for all: a number beside a tensor travels with the launch
   std::uint64_t elements = 0;
   bool by_vectors = false;
   bool flat = false;           // by vectors: all inputs contiguous
@@ -54,7 +56,10 @@ class ElementwisePlan {
   ElementwisePlan(const View* in, const View& out, int lanes)
       : lanes_(lanes), axes_(merged_axes<inputs>(out.shape, strides_of(in))) {
     loop_.out = out.data;
-    for (int k = 0; k < inputs; ++k) loop_.in[k] = in[k].data;
+    for (int k = 0; k < inputs; ++k) {
+      if (in[k].number) std::memcpy(&loop_.number, in[k].data, stave::size_of(in[k].dtype));
+      else loop_.in[k] = in[k].data;
+    }
     for (const LoopAxis<inputs>& axis : axes_) elements_ *= axis.length;
     loop_.elements = static_cast<std::uint64_t>(elements_);
     if (elements_ > 0 && vectors_fit(in, out)) take_vectors();

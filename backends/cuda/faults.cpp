@@ -1,11 +1,55 @@
 #include <stave/backends/cuda/faults.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
 
 namespace stave_cuda {
+
+// ---- threads by number -------------------------------------------------------------------------------------
+
+namespace {
+
+// Numbers of threads that live, the lowest free one for each: so they stay small, and the next thread takes over what an ended
+// one has left. The last number is never taken alone.
+constexpr std::size_t shared_number = Faults::most_threads - 1;
+constinit std::array<std::atomic<bool>, shared_number> living{};
+constinit std::atomic<std::size_t> numbers_used = 0;
+
+constinit thread_local std::size_t number = shared_number;
+constinit thread_local bool numbered = false;
+
+struct Numbered {
+  Numbered() {
+    for (std::size_t i = 0; i < shared_number; ++i) {
+      if (living[i].exchange(true)) continue;
+      number = i;
+      std::size_t used = numbers_used;
+      while (used <= i && !numbers_used.compare_exchange_weak(used, i + 1)) continue;
+      return;
+    }
+  }
+  ~Numbered() {
+    if (number != shared_number) living[number] = false;
+    number = shared_number;  // for what destructors after this one still launch
+  }
+};
+
+std::size_t number_of_this_thread() {
+  if (!numbered) {
+    numbered = true;
+    static thread_local const Numbered here;
+  }
+  return number;
+}
+
+}  // namespace
+
+// ---- faults ------------------------------------------------------------------------------------------------
+
+IndexFault* Faults::place() const { return &places_[std::min(number_of_this_thread(), places_.size() - 1)]; }
 
 unsigned Faults::ticket(stave::OpId op) {
   const std::lock_guard lock(mutex_);
@@ -15,25 +59,35 @@ unsigned Faults::ticket(stave::OpId op) {
 }
 
 void Faults::raise() {
+  raise(*place());
+  const std::size_t used = std::min(numbers_used.load(), places_.size() - 1);
+  for (std::size_t i = 0; i < used; ++i)
+    if (!living[i]) raise(places_[i]);
+  raise(places_.back());
+}
+
+void Faults::raise(IndexFault& place) {
   IndexFault found;
   const char* operation = "an operation on indices";
-  bool of_slice = false;
+  const char* index = "index";
   {
-    const std::lock_guard lock(mutex_);
-    std::atomic_ref<unsigned> taken(fault_->taken);
+    std::atomic_ref<unsigned> taken(place.taken);
     if (taken.load(std::memory_order_acquire) == 0) return;
-    found = *fault_;
+    const std::lock_guard lock(mutex_);
+    if (taken.load(std::memory_order_acquire) == 0) return;
+    found = place;
     taken.store(0, std::memory_order_release);
     const Launched& launched = launches_[found.taken % remembered];
     if (launched.ticket == found.taken) {
-      operation = stave::all_ops()[static_cast<std::size_t>(launched.op)]->name;
-      of_slice = launched.op == stave::OpId::dynamic_slice || launched.op == stave::OpId::dynamic_update_slice;
+      const stave::Op& op = *stave::all_ops()[static_cast<std::size_t>(launched.op)];
+      operation = op.name;
+      index = op.index_name;
     }
   }
   stave_detail::fail<stave::IndexError>(
       "{}: {} {} is out of range for axis {} with size {} (the device found it, and this is the first wait for it "
       "since)",
-      operation, of_slice ? "a slice that starts at index" : "index", found.index, found.axis, found.size);
+      operation, index, found.index, found.axis, found.size);
 }
 
 }  // namespace stave_cuda

@@ -1,22 +1,29 @@
-// Indices out of range, found by kernels: which operation met one, told at the next read or synchronize(). Host code, tested
-// without a device.
+// Indices out of range, found by kernels: which operation met one, told at the next read or synchronize() of the thread that
+// asked for it. Host code, tested without a device.
 #pragma once
 
 #include <array>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include <stave/backends/cuda/launch.h>
 #include <stave/core/ops/all_ops.h>
 
 namespace stave_cuda {
 
-/// Of one device. `fault` is memory that its kernels write and the host reads.
+/// Of one device. A thread meets the faults of its own kernels, and those that a thread left behind when it ended: nobody else
+/// would hear of them.
 class Faults {
  public:
-  explicit Faults(IndexFault* fault) : fault_(fault) {}
+  /// Places for so many threads at once. Those beyond share the last one, and any thread meets what is found there.
+  static constexpr std::size_t most_threads = 1024;
 
-  IndexFault* place() const { return fault_; }
+  /// Memory that kernels write and the host reads: at most `most_threads`.
+  explicit Faults(std::span<IndexFault> places) : places_(places) {}
+
+  /// For the kernels that this thread launches.
+  IndexFault* place() const;
   /// A ticket for a launch of `op`. Not 0.
   unsigned ticket(stave::OpId op);
   /// After the device has done its work: throws IndexError if a kernel met an index out of range since this was last asked.
@@ -30,8 +37,10 @@ class Faults {
     stave::OpId op;
   };
 
+  void raise(IndexFault& place);
+
   std::mutex mutex_;
-  IndexFault* const fault_;
+  const std::span<IndexFault> places_;
   unsigned last_ = 0;
   std::array<Launched, remembered> launches_{};
 };

@@ -131,23 +131,30 @@ struct IndexMap {
     if (wide) return walk_wide(index);
     return walk<std::uint32_t>(static_cast<std::uint32_t>(index));
   }
-  STAVE_BOTH const MapAxis<operands>& axis(int i) const { return i < inline_axes ? axes[i] : more[i - inline_axes]; }
 
  private:
   STAVE_OUTLINE STAVE_BOTH Offsets<operands> walk_wide(std::uint64_t index) const { return walk<std::uint64_t>(index); }
   template <class Word>
   STAVE_BOTH Offsets<operands> walk(Word rest) const {
     Offsets<operands> offsets;
+    // Two loops, though they do the same: an axis that may lie in either place is read through a pointer to anywhere, and those
+    // within the kernel's parameters are constants, which are read as fast as registers.
+    const int within = rank < inline_axes ? rank : inline_axes;
     STAVE_ROLLED
-    for (int i = 0; i + 1 < rank; ++i) {
-      const MapAxis<operands>& a = axis(i);
-      Word quotient = sizeof(Word) == 4 ? static_cast<Word>(a.length.narrow(static_cast<std::uint32_t>(rest)))
-                                        : static_cast<Word>(a.length.wide(rest));
-      add<Word>(offsets, a, rest - quotient * static_cast<Word>(a.length.divisor));
-      rest = quotient;
-    }
-    if (rank > 0) add<Word>(offsets, axis(rank - 1), rest);
+    for (int i = 0; i < within; ++i) step_along(offsets, axes[i], rest, i + 1 == rank);
+    STAVE_ROLLED
+    for (int i = inline_axes; i < rank; ++i) step_along(offsets, more[i - inline_axes], rest, i + 1 == rank);
     return offsets;
+  }
+  /// `rest` numbers places along this axis and those outside of it; of the outermost one it is the position.
+  template <class Word>
+  STAVE_BOTH static void step_along(Offsets<operands>& offsets, const MapAxis<operands>& a, Word& rest,
+                                    bool outermost) {
+    if (outermost) return add<Word>(offsets, a, rest);
+    const Word quotient = sizeof(Word) == 4 ? static_cast<Word>(a.length.narrow(static_cast<std::uint32_t>(rest)))
+                                            : static_cast<Word>(a.length.wide(rest));
+    add<Word>(offsets, a, rest - quotient * static_cast<Word>(a.length.divisor));
+    rest = quotient;
   }
   template <class Word>
   STAVE_BOTH static void add(Offsets<operands>& offsets, const MapAxis<operands>& a, Word position) {

@@ -42,10 +42,6 @@ struct SliceLoop {
   void* part = nullptr;
   IndexFault* fault = nullptr;
   unsigned ticket = 0;
-
-  STAVE_BOTH const IndexedAxis& axis(int j) const {
-    return j < inline_indexed_axes ? axes[j] : more[j - inline_indexed_axes];
-  }
 };
 
 class SlicePlan {
@@ -195,7 +191,21 @@ struct ScatterLoop {
   std::uint32_t* lane;         // relative to first_lane
   const std::uint32_t* order;  // lanes by destination
   std::uint64_t* sorted;       // destinations in that order
+  unsigned part_bits;          // updates of one destination are added 2^part_bits at a time, then these sums
+  void* partials;              // [parts, elements of a slice]
+
+  /// The sums of all but a destination's first part have places of their own: those of destinations that follow one another
+  /// start more than a part apart.
+  STAVE_BOTH std::uint64_t parts() const { return ((lanes - 1) >> part_bits) + 1; }
 };
+
+/// So that a destination of all updates takes about as many steps within its parts as over them; and one of few is one part,
+/// added as the CPU does. A function of the shapes alone, as results have to be.
+inline unsigned scatter_part_bits(Index lanes) {
+  unsigned bits = 6;
+  while ((lanes >> bits) > (Index{1} << bits)) ++bits;
+  return bits;
+}
 
 /// Without its arrays and lanes.
 inline ScatterLoop scatter_loop(const SlicePlan& plan, const SliceLoop& slices, const View& out) {
@@ -204,6 +214,7 @@ inline ScatterLoop scatter_loop(const SlicePlan& plan, const SliceLoop& slices, 
   ScatterLoop loop{};
   loop.slices = slices;
   loop.nowhere = static_cast<std::uint64_t>(elements / plan.units());
+  loop.part_bits = scatter_part_bits(std::min(plan.lanes(), most_sorted));
   return loop;
 }
 

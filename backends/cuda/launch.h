@@ -42,6 +42,9 @@ struct Launch {
   unsigned ticket;    // names this operation in `fault`; not 0
 };
 
+/// A kernel of this library: a device has code for all of them or for none. For cudaFuncGetAttributes.
+const void* any_kernel();
+
 /// Throws stave::Error naming `what`, or std::bad_alloc for cudaErrorMemoryAllocation.
 void check(cudaError_t status, const char* what);
 /// After a launch of kernel `what`.

@@ -157,27 +157,22 @@ struct IotaLoop {
   std::uint64_t start_integer, step_integer;  // integers, which wrap
 };
 inline IotaLoop iota_loop(const stave::IotaAttributes& attributes, const View& out) {
-  // The other pair is not used, and a float need not fit an integer.
-  auto integer = [&](double x) {
-    return is_float(out.dtype) ? 0 : static_cast<std::uint64_t>(static_cast<std::int64_t>(x));
-  };
   return {out.data,
           static_cast<std::uint64_t>(attributes.length),
-          attributes.start,
-          attributes.step,
-          integer(attributes.start),
-          integer(attributes.step)};
+          attributes.start.floating,
+          attributes.step.floating,
+          static_cast<std::uint64_t>(attributes.start.integer),
+          static_cast<std::uint64_t>(attributes.step.integer)};
 }
 
-/// The pattern of a number, given both ways; bool as 0 or 1.
-inline Pattern pattern_of(stave::Dtype dtype, double value, std::int64_t integer) {
+inline Pattern pattern_of(stave::Dtype dtype, stave::Scalar value) {
   Pattern pattern;
   stave::visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     T element;
-    if constexpr (std::is_floating_point_v<T>) element = static_cast<T>(value);
-    else if constexpr (std::is_same_v<T, bool>) element = integer != 0;
-    else element = static_cast<T>(integer);
+    if constexpr (std::is_floating_point_v<T>) element = static_cast<T>(value.floating);
+    else if constexpr (std::is_same_v<T, bool>) element = value.integer != 0;
+    else element = static_cast<T>(value.integer);
     for (std::size_t i = 0; i < sizeof pattern; i += sizeof element)
       std::memcpy(pattern.bytes + i, &element, sizeof element);
   });

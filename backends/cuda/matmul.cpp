@@ -3,14 +3,17 @@
 #include <stave/backends/cuda/matmul.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <span>
 #include <unordered_map>
+#include <vector>
 
 #include <stave/backends/cuda/cublas.h>
 #include <stave/backends/cuda/layout.h>
@@ -47,12 +50,17 @@ struct KeyHash {
   }
 };
 
-/// A product that cuBLASLt was asked about: its descriptions and the algorithm that it advises; none: it knows no way.
+/// A product that cuBLASLt was asked about: its descriptions and the algorithms that it advises, the best first; none: it knows no
+/// way.
 struct Advice {
+  struct Way {
+    cublasLtMatmulAlgo_t algorithm;
+    std::size_t workspace;
+  };
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
-  std::optional<cublasLtMatmulAlgo_t> algorithm;
-  std::size_t workspace = 0;
+  std::vector<Way> ways;
+  mutable std::atomic<std::size_t> refused = 0;  // so many of the first, when they were tried
 
   Advice() = default;
   Advice(const Advice&) = delete;
@@ -64,6 +72,7 @@ struct Advice {
 };
 using AdvicePtr = std::shared_ptr<const Advice>;
 
+constexpr std::size_t most_ways = 4;
 constexpr std::size_t most_workspace = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
 
 cudaDataType_t type_of(Dtype dtype) { return dtype == Dtype::float64 ? CUDA_R_64F : CUDA_R_32F; }
@@ -123,13 +132,14 @@ void ask(cublasLtHandle_t handle, const Key& key, Advice& advice) {
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.out_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.out_alignment);
-  cublasLtMatmulHeuristicResult_t result{};
+  std::array<cublasLtMatmulHeuristicResult_t, most_ways> results{};
   int found = 0;
-  const cublasStatus_t status = cublas().MatmulAlgoGetHeuristic(handle, advice.product, advice.b, advice.a, advice.out,
-                                                                advice.out, made, 1, &result, &found);
-  if (status != CUBLAS_STATUS_SUCCESS || found == 0 || result.state != CUBLAS_STATUS_SUCCESS) return;
-  advice.algorithm = result.algo;
-  advice.workspace = result.workspaceSize;
+  const cublasStatus_t status =
+      cublas().MatmulAlgoGetHeuristic(handle, advice.product, advice.b, advice.a, advice.out, advice.out, made,
+                                      static_cast<int>(results.size()), results.data(), &found);
+  if (status != CUBLAS_STATUS_SUCCESS) return;
+  for (const auto& result : std::span(results).first(static_cast<std::size_t>(found)))
+    if (result.state == CUBLAS_STATUS_SUCCESS) advice.ways.push_back({result.algo, result.workspaceSize});
 }
 
 // ---- what is remembered ------------------------------------------------------------------------------------
@@ -217,21 +227,31 @@ Key key_of(const MatmulPlan& plan, Dtype dtype, const Pointers& at, Index batch)
   return key;
 }
 
-/// False: cuBLASLt knows no way.
+/// Advice is no promise. With these answers cuBLASLt has done nothing, and another algorithm may do.
+bool is_refusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+         status == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
+/// False: cuBLASLt knows no way, or none that it goes in the end.
 bool multiply(const Launch& launch, const MatmulPlan& plan, Dtype dtype, const Pointers& at, Index batch) {
   const Key key = key_of(plan, dtype, at, batch);
   const AdvicePtr advice = advisor().advice_on(key);
-  if (!advice->algorithm) return false;
-  void* const workspace = advice->workspace ? launch.scratch.allocate(advice->workspace) : nullptr;
   const double one = 1, zero = 0;
   const float single_one = 1, single_zero = 0;
   const bool doubles = dtype == Dtype::float64;
-  check(cublas().Matmul(advisor().handle_of(key.device), advice->product,
-                        doubles ? static_cast<const void*>(&one) : &single_one, at.b, advice->b, at.a, advice->a,
-                        doubles ? static_cast<const void*>(&zero) : &single_zero, at.out, advice->out, at.out,
-                        advice->out, &*advice->algorithm, workspace, advice->workspace, launch.stream),
-        "Matmul");
-  return true;
+  for (std::size_t i = advice->refused; i < advice->ways.size(); ++i) {
+    const Advice::Way& way = advice->ways[i];
+    void* const workspace = way.workspace ? launch.scratch.allocate(way.workspace) : nullptr;
+    const cublasStatus_t status = cublas().Matmul(
+        advisor().handle_of(key.device), advice->product, doubles ? static_cast<const void*>(&one) : &single_one, at.b,
+        advice->b, at.a, advice->a, doubles ? static_cast<const void*>(&zero) : &single_zero, at.out, advice->out,
+        at.out, advice->out, &way.algorithm, workspace, way.workspace, launch.stream);
+    if (!is_refusal(status)) return check(status, "Matmul"), true;
+    cudaGetLastError();       // what it met on the way is not to be taken for the next launch's
+    advice->refused = i + 1;  // nor is it asked again
+  }
+  return false;
 }
 
 /// The batch in parts that cuBLASLt can count.

@@ -20,14 +20,37 @@ std::string in_words(std::size_t bytes) {
 
 }  // namespace
 
+namespace {
+
+// Classes of equal ratios: 2^bits sizes for each power of two, the first of which lie above 2^(power - 1).
+struct Octaves {
+  int first_index, power, bits;
+};
+constexpr Octaves medium{16, 13, 3}, large{16 + 8 * 12, 25, 7};
+constexpr std::size_t medium_bytes = std::size_t{1} << 24;
+static_assert(SizeClass::count == large.first_index + (46 - 24) * (1 << large.bits) && most_bytes == std::size_t{1}
+                                                                                                         << 46);
+
+}  // namespace
+
 SizeClass SizeClass::of(std::size_t bytes) {
   if (bytes <= small_bytes) {
     const std::size_t units = std::max<std::size_t>(1, (bytes + unit - 1) / unit);
     return {static_cast<int>(units) - 1, units * unit};
   }
-  const int power = std::bit_width(bytes - 1);  // 2^(power - 1) < bytes <= 2^power, power >= 13
-  const std::size_t step = std::size_t{1} << (power - 4), steps = (bytes + step - 1) / step;  // 9 ... 16
-  return {16 + 8 * (power - 13) + static_cast<int>(steps) - 9, steps * step};
+  const Octaves& octaves = bytes <= medium_bytes ? medium : large;
+  const int power = std::bit_width(bytes - 1), each = 1 << octaves.bits;  // 2^(power - 1) < bytes <= 2^power
+  const std::size_t step = std::size_t{1} << (power - 1 - octaves.bits);
+  const std::size_t steps = (bytes + step - 1) / step;  // each + 1 ... 2 each
+  return {octaves.first_index + each * (power - octaves.power) + static_cast<int>(steps) - each - 1, steps * step};
+}
+
+SizeClass SizeClass::at(int index) {
+  if (index < medium.first_index) return {index, (static_cast<std::size_t>(index) + 1) * unit};
+  const Octaves& octaves = index < large.first_index ? medium : large;
+  const int each = 1 << octaves.bits, octave = (index - octaves.first_index) / each;
+  const auto steps = static_cast<std::size_t>((index - octaves.first_index) % each + each + 1);
+  return {index, steps << (octave + octaves.power - 1 - octaves.bits)};
 }
 
 void* MemoryCache::take(std::size_t bytes) {
@@ -50,7 +73,7 @@ void* MemoryCache::cached(SizeClass size) noexcept {
   return block;
 }
 
-void* MemoryCache::take_uncached(SizeClass size) noexcept {
+void* MemoryCache::take_uncached(SizeClass size) {
   if (void* block = source_.take(size.bytes)) return block;
   release();
   return source_.take(size.bytes);
@@ -84,12 +107,8 @@ void MemoryCache::release() {
     blocks.swap(free_);
     stats_.cached_bytes = 0;
   }
-  // The class of 256 bytes is the first; of the others the size follows from the index, as SizeClass::of has it.
-  for (int index = 0; index < SizeClass::count; ++index) {
-    const auto i = static_cast<std::size_t>(index);
-    const std::size_t bytes = index < 16 ? (i + 1) * unit : ((i - 16) % 8 + 9) << ((i - 16) / 8 + 9);
-    for (void* block : blocks[i]) source_.give(block, bytes);
-  }
+  for (int index = 0; index < SizeClass::count; ++index)
+    for (void* block : blocks[static_cast<std::size_t>(index)]) source_.give(block, SizeClass::at(index).bytes);
   source_.settle();
 }
 

@@ -19,11 +19,11 @@ namespace stave_cuda {
 /// Where the cache gets its blocks.
 class MemorySource {
  public:
-  /// Null if there is none.
-  virtual void* take(std::size_t bytes) noexcept = 0;
+  /// Null if there is none; throws what else went wrong.
+  virtual void* take(std::size_t bytes) = 0;
   virtual void give(void* block, std::size_t bytes) noexcept = 0;
-  /// Lets all that was given back be used for requests of any size.
-  virtual void settle() noexcept = 0;
+  /// Lets all that was given back be used for requests of any size; throws what keeps it from that.
+  virtual void settle() = 0;
   /// "of 79.1 GiB 0.4 GiB are free", for errors.
   virtual std::string free_memory() const = 0;
 
@@ -31,12 +31,14 @@ class MemorySource {
   ~MemorySource() = default;
 };
 
-/// Multiples of 256 bytes up to 4 KiB, above it eight sizes for each power of two: at most an eighth is lost.
+/// Multiples of 256 bytes up to 4 KiB, above it eight sizes for each power of two, of which at most an eighth is lost, and above
+/// 16 MiB, where an eighth is much and blocks are few, 128: less than a hundredth.
 struct SizeClass {
   int index;
   std::size_t bytes;
-  static constexpr int count = 16 + 8 * 52;
+  static constexpr int count = 16 + 8 * 12 + 128 * 22;
   static SizeClass of(std::size_t bytes);
+  static SizeClass at(int index);
 };
 
 /// Thread-safe. `device` names it in errors.
@@ -56,7 +58,7 @@ class MemoryCache {
 
  private:
   void* cached(SizeClass size) noexcept;
-  void* take_uncached(SizeClass size) noexcept;
+  void* take_uncached(SizeClass size);
   void count(std::size_t bytes);
   [[noreturn]] void fail(std::size_t bytes) const;
 

@@ -1,9 +1,12 @@
 #include <stave/backends/cuda/runtime.h>
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include <stave/backends/cuda/launch.h>
 #include <stave/core/fail.h>
@@ -21,11 +24,16 @@ struct Found {
   std::string why_none;
 };
 
+constinit std::atomic<bool> has_devices = false, forked = false;
+
 const Found& found() {
   static const Found* const result = [] {
     auto* made = new Found;
+    has_devices = true;  // before the driver is: nobody knows when another thread forks
+    pthread_atfork(nullptr, nullptr, [] { forked = has_devices.load(); });
     const cudaError_t status = cudaGetDeviceCount(&made->count);
     if (status == cudaSuccess && made->count > 0) return made;
+    has_devices = false;
     made->count = 0;
     made->why_none = status == cudaSuccess ? "the driver lists none" : cudaGetErrorString(status);
     cudaGetLastError();
@@ -38,19 +46,61 @@ constinit thread_local int forbidding = 0;  // NoWaiting objects
 
 }  // namespace
 
-int device_count() { return found().count; }
-const std::string& why_none() { return found().why_none; }
+bool forked_from_user() { return forked.load(std::memory_order_relaxed); }
+int device_count() { return forked_from_user() ? 0 : found().count; }
+const std::string& why_none() {
+  static const std::string* const in_child = new std::string(
+      "this process is a child of fork(), whose parent had used CUDA, and the driver does not work in such a child: "
+      "fork "
+      "before the first use of a device, or let the child exec");
+  return forked_from_user() ? *in_child : found().why_none;
+}
 
 NoWaiting::NoWaiting() { ++forbidding; }
 NoWaiting::~NoWaiting() { --forbidding; }
 
+namespace {
+
+void refuse_child(int index) {
+  if (forked_from_user()) [[unlikely]]
+    fail<stave::DeviceError>("cuda:{}: no CUDA device can be used: {}", index, why_none());
+}
+
+// Whether the device has a context, the driver's cuDevicePrimaryCtxGetState says. It is asked for by name: the library is not linked
+// to the driver, which is absent where there is no GPU.
+bool has_context(int index) {
+  using GetState = int (*)(int device, unsigned* flags, int* active);
+  static const auto get_state = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
+    const cudaError_t status =
+        cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, 12000, cudaEnableDefault, &found);
+#else
+    const cudaError_t status =
+        cudaGetDriverEntryPoint("cuDevicePrimaryCtxGetState", &function, cudaEnableDefault, &found);
+#endif
+    if (status != cudaSuccess) cudaGetLastError();
+    return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<GetState>(function)
+                                                                         : nullptr;
+  }();
+  unsigned flags = 0;
+  int active = 0;
+  return !get_state || get_state(index, &flags, &active) != 0 || active != 0;  // where nobody knows, as if it had
+}
+
+}  // namespace
+
 // cudaGetDevice reads a thread-local variable of the runtime: as cheap as one of our own, which could be wrong.
 CurrentDevice::CurrentDevice(int index) : index_(index) {
+  refuse_child(index);
   check(cudaGetDevice(&before_), "cudaGetDevice");
-  if (before_ != index_) check(cudaSetDevice(index_), "cudaSetDevice");
+  if (before_ == index_) return;
+  restores_ = has_context(before_);
+  check(cudaSetDevice(index_), "cudaSetDevice");
 }
 CurrentDevice::~CurrentDevice() {
-  if (before_ != index_) cudaSetDevice(before_);
+  if (restores_) cudaSetDevice(before_);
 }
 
 // ---- memory ------------------------------------------------------------------------------------------------
@@ -59,11 +109,17 @@ StreamMemory::StreamMemory(int index, cudaStream_t stream) : index_(index), stre
   check(cudaDeviceGetDefaultMemPool(&pool_, index), "cudaDeviceGetDefaultMemPool");
   std::uint64_t threshold = std::numeric_limits<std::uint64_t>::max();  // gives back to the system when asked to only
   check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &threshold), "cudaMemPoolSetAttribute");
+  std::size_t unused = 0;
+  const CurrentDevice current(index);
+  check(cudaMemGetInfo(&unused, &all_), "cudaMemGetInfo");
 }
 
-void* StreamMemory::take(std::size_t bytes) noexcept {
+// Any other failure is most often what an earlier kernel did, and told as that.
+void* StreamMemory::take(std::size_t bytes) {
+  if (bytes > all_) return nullptr;  // for what no device has, the driver has other words
   void* block = nullptr;
-  if (cudaMallocFromPoolAsync(&block, bytes, pool_, stream_) == cudaSuccess) return block;
+  const cudaError_t status = cudaMallocFromPoolAsync(&block, bytes, pool_, stream_);
+  if (status != cudaErrorMemoryAllocation) return check(status, "allocating memory"), block;
   cudaGetLastError();  // it is told by the null, and not to be met again by the next call
   return nullptr;
 }
@@ -74,10 +130,9 @@ void StreamMemory::give(void* block, std::size_t) noexcept {
   cudaGetLastError();
 }
 
-void StreamMemory::settle() noexcept {
-  cudaStreamSynchronize(stream_);
-  cudaMemPoolTrimTo(pool_, 0);
-  cudaGetLastError();
+void StreamMemory::settle() {
+  check(cudaStreamSynchronize(stream_), "waiting for memory that is given back");
+  check(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo");
 }
 
 std::string StreamMemory::free_memory() const {
@@ -106,58 +161,150 @@ int attribute(cudaDeviceAttr which, int index) {
   return value;
 }
 
-IndexFault* new_fault(int index) {
+// For writes by way of other memory. A block is not reused under a dependency that the driver adds by itself: it would be on the
+// stream that a write is not to wait for.
+cudaMemPool_t new_pool(int index) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {cudaMemLocationTypeDevice, index};
+  cudaMemPool_t pool = nullptr;
+  check(cudaMemPoolCreate(&pool, &properties), "cudaMemPoolCreate");
+  int no = 0;
+  check(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &no), "cudaMemPoolSetAttribute");
+  return pool;
+}
+
+// Work that `later` is given from now on comes after all that `earlier` has been given.
+void order(cudaStream_t earlier, int earlier_device, cudaStream_t later) {
+  const CurrentDevice current(earlier_device);
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  const cudaError_t recorded = cudaEventRecord(event, earlier);
+  const cudaError_t ordered = recorded == cudaSuccess ? cudaStreamWaitEvent(later, event, 0) : recorded;
+  cudaEventDestroy(event);  // takes effect when the event has happened
+  check(ordered, "cudaStreamWaitEvent");
+}
+
+std::span<IndexFault> new_faults(int index) {
   const CurrentDevice current(index);
   void* memory = nullptr;
-  check(cudaHostAlloc(&memory, sizeof(IndexFault), cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
-  return ::new (memory) IndexFault;  // with unified addressing the device knows it by the same address
+  constexpr std::size_t count = Faults::most_threads;
+  check(cudaHostAlloc(&memory, count * sizeof(IndexFault), cudaHostAllocMapped | cudaHostAllocPortable),
+        "cudaHostAlloc");
+  auto* const first = static_cast<IndexFault*>(memory);
+  std::uninitialized_default_construct_n(first, count);
+  return {first, count};  // with unified addressing the device knows them by the same address
 }
 
 }  // namespace
 
 DeviceRuntime::DeviceRuntime(int index)
     : index_(index), stream_(new_stream(index)), multiprocessors_(attribute(cudaDevAttrMultiProcessorCount, index)),
-      source_(index, stream_), memory_(source_, fmt::format("cuda:{}", index)), faults_(new_fault(index)) {}
+      source_(index, stream_), memory_(source_, fmt::format("cuda:{}", index)), faults_(new_faults(index)),
+      copies_(new_stream(index)), way_(new_pool(index)) {}
+
+MemoryCache& DeviceRuntime::memory() {
+  refuse_child(index_);
+  return memory_;
+}
+
+void DeviceRuntime::expect_waiting(const char* what) const {
+  if (forbidding > 0) fail<stave::Error>("cuda:{}: {} waits for the device where NoWaiting stands", index_, what);
+}
 
 void DeviceRuntime::wait(cudaEvent_t event, const char* what) {
   const cudaError_t status = cudaEventQuery(event);
   if (status == cudaSuccess) return;
   if (status != cudaErrorNotReady) check(status, what);
-  if (forbidding > 0) fail<stave::Error>("cuda:{}: {} waits for the device where NoWaiting stands", index_, what);
+  cudaGetLastError();  // or the next launch would be taken for one that failed because something is not ready
+  expect_waiting(what);
   check(cudaEventSynchronize(event), what);
 }
 
 template <std::size_t n>
-DeviceRuntime::Buffer& DeviceRuntime::next(std::array<Buffer, n>& buffers, std::size_t& turn, std::size_t bytes) {
+DeviceRuntime::Buffer& DeviceRuntime::Ring<n>::next() {
   Buffer& buffer = buffers[turn++ % n];
-  if (!buffer.data) {
+  if (!buffer.data) {  // only here a write may wait for the device: CUDA does, where it pins memory
     check(cudaEventCreateWithFlags(&buffer.event, cudaEventDisableTiming), "cudaEventCreate");
     check(cudaHostAlloc(&buffer.data, bytes, cudaHostAllocDefault), "cudaHostAlloc");
   }
-  wait(buffer.event, "a transfer's buffer");  // at once, unless it was used lately
   return buffer;
 }
+template <std::size_t n>
+bool DeviceRuntime::Ring<n>::are_free(std::size_t count) const {
+  for (std::size_t i = 0; i < count; ++i) {
+    const Buffer& buffer = buffers[(turn + i) % n];
+    if (!buffer.data) continue;
+    const cudaError_t status = cudaEventQuery(buffer.event);
+    if (status == cudaSuccess) continue;
+    if (status != cudaErrorNotReady) check(status, "a transfer's buffer");
+    cudaGetLastError();
+    return false;
+  }
+  return true;
+}
 
+/// The next one. It may still be in use.
 DeviceRuntime::Buffer& DeviceRuntime::buffer_for(std::size_t bytes) {
-  return bytes <= small_bytes ? next(small_, small_turn_, small_bytes) : next(large_, large_turn_, large_bytes);
+  return bytes <= small_bytes ? small_.next() : large_.next();
+}
+
+void DeviceRuntime::copy_in(Buffer& buffer, void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  std::memcpy(buffer.data, from, bytes);
+  check(cudaMemcpyAsync(to, buffer.data, bytes, cudaMemcpyHostToDevice, stream), "writing to the device");
+  check(cudaEventRecord(buffer.event, stream), "cudaEventRecord");
 }
 
 void DeviceRuntime::write(void* to, const void* from, std::size_t bytes) {
   const CurrentDevice current(index_);
   const std::lock_guard lock(transfers_);
+  if (waits_for_nothing(bytes) || !write_by_way(to, from, bytes)) write_straight(to, from, bytes);
+}
+
+/// Whether there are free buffers for so much, or only the write's own parts would be waited for.
+bool DeviceRuntime::waits_for_nothing(std::size_t bytes) const {
+  const std::size_t parts = (bytes + large_bytes - 1) / large_bytes;
+  if (bytes <= small_bytes ? small_.are_free(1) : parts <= large_count && large_.are_free(parts)) return true;
+  const cudaError_t status = cudaStreamQuery(stream_);
+  if (status != cudaErrorNotReady) return check(status, "writing to the device"), true;
+  cudaGetLastError();
+  return false;
+}
+
+void DeviceRuntime::write_straight(void* to, const void* from, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t part = std::min(bytes - done, large_bytes);
     Buffer& buffer = buffer_for(part);
-    std::memcpy(buffer.data, static_cast<const char*>(from) + done, part);
-    check(cudaMemcpyAsync(static_cast<char*>(to) + done, buffer.data, part, cudaMemcpyHostToDevice, stream_),
-          "writing to the device");
-    check(cudaEventRecord(buffer.event, stream_), "cudaEventRecord");
+    check(cudaEventSynchronize(buffer.event), "writing to the device");
+    copy_in(buffer, static_cast<char*>(to) + done, static_cast<const char*>(from) + done, part, stream_);
     done += part;
   }
 }
 
+// The destination may be memory that work on the stream still reads, so the last step belongs there; until then the value waits
+// in memory that nothing else knows. False: there is none.
+bool DeviceRuntime::write_by_way(void* to, const void* from, std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMallocFromPoolAsync(&memory, bytes, way_, copies_);
+  if (status == cudaErrorMemoryAllocation) return cudaGetLastError(), false;
+  check(status, "allocating memory");
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t part = std::min(bytes - done, large_bytes);
+    Buffer& buffer = on_the_way_.next();
+    check(cudaEventSynchronize(buffer.event),
+          "writing to the device");  // for the transfer before the last, and no more
+    copy_in(buffer, static_cast<char*>(memory) + done, static_cast<const char*>(from) + done, part, copies_);
+    done += part;
+  }
+  order(copies_, index_, stream_);
+  check(cudaMemcpyAsync(to, memory, bytes, cudaMemcpyDeviceToDevice, stream_), "writing to the device");
+  check(cudaFreeAsync(memory, stream_), "cudaFreeAsync");
+  return true;
+}
+
 DeviceRuntime::Part DeviceRuntime::start_reading(const void* from, std::size_t at, std::size_t bytes) {
   Buffer& buffer = buffer_for(bytes);
+  wait(buffer.event, "a transfer's buffer");
   check(cudaMemcpyAsync(buffer.data, static_cast<const char*>(from) + at, bytes, cudaMemcpyDeviceToHost, stream_),
         "reading a value");
   check(cudaEventRecord(buffer.event, stream_), "cudaEventRecord");
@@ -172,6 +319,7 @@ void DeviceRuntime::finish_reading(void* to, const Part& part) {
 
 // The device copies one part while the host takes the one before it from the other buffer.
 void DeviceRuntime::read(void* to, const void* from, std::size_t bytes) {
+  expect_waiting("reading a value");
   const CurrentDevice current(index_);
   {
     const std::lock_guard lock(transfers_);
@@ -186,21 +334,6 @@ void DeviceRuntime::read(void* to, const void* from, std::size_t bytes) {
   faults_.raise();
 }
 
-namespace {
-
-// Work that `later` is given from now on comes after all that `earlier` has been given.
-void order(cudaStream_t earlier, int earlier_device, cudaStream_t later) {
-  const CurrentDevice current(earlier_device);
-  cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-  const cudaError_t recorded = cudaEventRecord(event, earlier);
-  const cudaError_t ordered = recorded == cudaSuccess ? cudaStreamWaitEvent(later, event, 0) : recorded;
-  cudaEventDestroy(event);  // takes effect when the event has happened
-  check(ordered, "cudaStreamWaitEvent");
-}
-
-}  // namespace
-
 void DeviceRuntime::copy_from(DeviceRuntime& other, void* to, const void* from, std::size_t bytes) {
   order(other.stream_, other.index_, stream_);
   {
@@ -211,7 +344,8 @@ void DeviceRuntime::copy_from(DeviceRuntime& other, void* to, const void* from, 
 }
 
 void DeviceRuntime::synchronize() {
-  if (forbidding > 0) fail<stave::Error>("cuda:{}: synchronize() waits for the device where NoWaiting stands", index_);
+  refuse_child(index_);
+  expect_waiting("synchronize()");
   check(cudaStreamSynchronize(stream_), "synchronize");
   faults_.raise();
 }
@@ -267,7 +401,34 @@ constexpr int most_devices = 256;
   fail<stave::DeviceError>("cuda:{}: there are {} CUDA devices, cuda:0 to cuda:{}", index, count, count - 1);
 }
 
+#ifndef STAVE_CUDA_CODE
+#define STAVE_CUDA_CODE "no architecture"
+#endif
+
+// Without code for the device every launch would fail, one operation after the other, with words that say little.
+void expect_code(int index) {
+  const CurrentDevice current(index);
+  cudaFuncAttributes attributes{};
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, any_kernel());
+  const int major = attribute(cudaDevAttrComputeCapabilityMajor, index),
+            minor = attribute(cudaDevAttrComputeCapabilityMinor, index);
+  switch (status) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorUnsupportedPtxVersion:  // code to be translated, but the driver is older than the compiler
+    case cudaErrorJitCompilerNotFound:
+      cudaGetLastError();
+      fail<stave::DeviceError>(
+          "cuda:{}: the device has compute capability {}.{}, for which this library holds no code: it was built for "
+          "{}; "
+          "build it with -DSTAVE_CUDA_ARCHITECTURES={}{}-real, or use another device",
+          index, major, minor, STAVE_CUDA_CODE, major, minor);
+    default: check(status, "asking for the device's code");
+  }
+}
+
 DeviceRuntime* open(int index) {
+  expect_code(index);
   if (!attribute(cudaDevAttrMemoryPoolsSupported, index))
     fail<stave::DeviceError>("cuda:{}: the device or its driver has no stream-ordered memory: use a newer driver",
                              index);

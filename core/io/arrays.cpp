@@ -54,7 +54,7 @@ NpzContents::NpzContents(const std::string& path) : path_(path) {
   const ZipReader zip(file);
   for (const ZipEntry& entry : zip.entries()) {
     if (!entry.name.ends_with(suffix))
-      fail<FileError>("{}: entry '{}' is not an array: its name does not end with {}", file.where(), entry.name,
+      fail<FileError>("{}: entry '{}' is not an array: its name does not end with {}", file.where(), shown(entry.name),
                       suffix);
     const auto stream = zip.open(entry);
     Tensor x = read_npy(*stream);

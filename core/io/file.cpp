@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include <stave/core/utf8.h>
+
 namespace stave_detail {
 
 namespace fs = std::filesystem;
@@ -22,10 +24,19 @@ std::string system_error_text() { return std::generic_category().message(errno);
 
 std::string shown(std::string_view text) {
   constexpr std::size_t most = 100;
-  std::string result(text.substr(0, most));
-  for (char& c : result)
-    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
-  return text.size() > most ? result + "..." : result;
+  std::string result;
+  while (!text.empty()) {
+    if (result.size() >= most) return result + "...";
+    const std::size_t length = utf8_length(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    const bool control = first < ' ' || first == 0x7f || (first == 0xc2 && length == 2 && text[1] < '\xa0');
+    const std::size_t taken = std::max<std::size_t>(length, 1);
+    for (std::size_t i = 0; i < taken; ++i)
+      if (length == 0 || control) result += escaped_byte(text[i]);
+      else result += text[i];
+    text.remove_prefix(taken);
+  }
+  return result;
 }
 
 // ---- Descriptor --------------------------------------------------------------------------------------------

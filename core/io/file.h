@@ -66,7 +66,7 @@ class OutputFile {
 /// "No such file or directory" and the like, of errno.
 std::string system_error_text();
 
-/// Text out of a file, or for one, as it goes into an error: the beginning, with '?' for what does not print.
+/// Text out of a file, or for one, as it goes into an error: the beginning, with "\xNN" for bytes that do not print.
 std::string shown(std::string_view text);
 
 /// Bytes one after the other, of a file or of what is unpacked from it.

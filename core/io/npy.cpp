@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <stave/core/effect.h>
+#include <stave/core/effects/effect.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/storage.h>
 
@@ -232,6 +232,7 @@ std::string npy_header(Dtype dtype, const Shape& shape) {
 }
 
 void with_npy_elements(const Tensor& x, FunctionRef<void(std::span<const char>)> write) {
+  const UnderFrame observing(x.node().storage ? nullptr : current);
   visit_dtype(x.dtype(), [&](auto zero) {
     const auto values = x.to_vector<decltype(zero)>();
     if constexpr (std::is_same_v<decltype(zero), bool>) {
@@ -249,7 +250,7 @@ Tensor read_npy(Source& source) {
   const Strides strides = header.fortran ? fortran_strides(header.shape) : contiguous_strides(header.shape);
   const Dtype dtype = header.type.dtype;
   const Tensor x(
-      NodePtr(new Node(dtype, cpu, header.shape, strides, allocate_storage(cpu, static_cast<Index>(bytes)))));
+      NodePtr(new Node(dtype, cpu, header.shape, strides, allocate_storage(cpu, dtype, header.shape, "load_npy"))));
   char* const data = static_cast<char*>(x.node().data());
   source.read(data, bytes);
   if (header.type.swapped) reverse_bytes(data, bytes, size_of(dtype));

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include <stave/core/function_ref.h>
+#include <stave/core/effects/function_ref.h>
 #include <stave/core/io/file.h>
 #include <stave/core/tensor.h>
 

@@ -6,7 +6,7 @@ namespace stave {
 
 std::span<const Op* const> all_ops() {
   static constexpr const Op* ops[] = {
-#define X(name) &op_##name,
+#define X(name, ...) &op_##name,
       STAVE_ALL_OPS(X)
 #undef X
   };

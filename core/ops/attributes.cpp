@@ -10,16 +10,28 @@ using fmt::format;
 
 namespace {
 
+std::string text(Scalar number) {
+  return number.kind == Scalar::Kind::floating ? format("{}", number.floating) : format("{}", number.integer);
+}
+
 std::string place(Device device) { return device == cpu ? "" : " device=" + device.str(); }
+
+Shape prepended(Index first, Shape shape) {
+  shape.insert(shape.begin(), first);
+  return shape;
+}
+Shape shifted(Shape axes) {
+  for (Index& axis : axes) ++axis;
+  return axes;
+}
 
 }  // namespace
 
 std::string FullAttributes::str() const {
-  const std::string number = is_float(dtype) ? format("{}", value) : format("{}", integer);
-  return format("shape={} dtype={} value={}{}", shape, dtype, number, place(device));
+  return format("shape={} dtype={} value={}{}", shape, dtype, text(value), place(device));
 }
 std::string IotaAttributes::str() const {
-  return format("length={} dtype={} start={} step={}{}", length, dtype, start, step, place(device));
+  return format("length={} dtype={} start={} step={}{}", length, dtype, text(start), text(step), place(device));
 }
 std::string TransferAttributes::str() const { return device.str(); }
 std::string DtypeAttributes::str() const { return format("dtype={}", dtype); }
@@ -27,13 +39,14 @@ std::string ReduceAttributes::str() const { return format("axes={}{}", axes, kee
 std::string ScanAttributes::str() const { return format("axis={}{}", axis, reverse ? " reverse" : ""); }
 std::string SortAttributes::str() const { return format("axis={}{}", axis, descending ? " descending" : ""); }
 std::string ShapeAttributes::str() const { return shape.str(); }
+std::string PermuteAttributes::str() const { return axes.str(); }
 std::string SliceAttributes::str() const {
   const bool unit = std::all_of(steps.begin(), steps.end(), [](Index step) { return step == 1; });
   return format("starts={} lengths={}{}", starts, lengths, unit ? "" : format(" steps={}", steps));
 }
 std::string PadAttributes::str() const {
   const bool unit = std::all_of(steps.begin(), steps.end(), [](Index step) { return step == 1; });
-  return format("shape={} starts={}{} value={}", shape, starts, unit ? "" : format(" steps={}", steps), value);
+  return format("shape={} starts={}{} value={}", shape, starts, unit ? "" : format(" steps={}", steps), text(value));
 }
 std::string AxisAttributes::str() const { return format("axis={}", axis); }
 std::string GatherAttributes::str() const {
@@ -43,6 +56,32 @@ std::string DynamicSliceAttributes::str() const { return format("batch_dims={} s
 std::string RandomAttributes::str() const { return format("shape={}", shape); }
 std::string UniformAttributes::str() const {
   return format("shape={} dtype={} low={} high={}", shape, dtype, low, high);
+}
+
+AttributesPtr Attributes::batched(Index) const { return AttributesPtr(this); }
+AttributesPtr ReduceAttributes::batched(Index) const {
+  return make_intrusive<ReduceAttributes>(shifted(axes), keepdims);
+}
+AttributesPtr ScanAttributes::batched(Index) const { return make_intrusive<ScanAttributes>(axis + 1, reverse); }
+AttributesPtr SortAttributes::batched(Index) const { return make_intrusive<SortAttributes>(axis + 1, descending); }
+AttributesPtr ShapeAttributes::batched(Index lanes) const {
+  return make_intrusive<ShapeAttributes>(prepended(lanes, shape));
+}
+AttributesPtr PermuteAttributes::batched(Index) const {
+  return make_intrusive<PermuteAttributes>(prepended(0, shifted(axes)));
+}
+AttributesPtr SliceAttributes::batched(Index lanes) const {
+  return make_intrusive<SliceAttributes>(prepended(0, starts), prepended(lanes, lengths), prepended(1, steps));
+}
+AttributesPtr PadAttributes::batched(Index lanes) const {
+  return make_intrusive<PadAttributes>(prepended(lanes, shape), prepended(0, starts), prepended(1, steps), value);
+}
+AttributesPtr AxisAttributes::batched(Index) const { return make_intrusive<AxisAttributes>(axis + 1); }
+AttributesPtr GatherAttributes::batched(Index) const {
+  return make_intrusive<GatherAttributes>(batch_dims + 1, from_end);
+}
+AttributesPtr DynamicSliceAttributes::batched(Index) const {
+  return make_intrusive<DynamicSliceAttributes>(batch_dims + 1, sizes);
 }
 
 }  // namespace stave

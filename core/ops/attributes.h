@@ -9,19 +9,25 @@
 
 #include <stave/core/device.h>
 #include <stave/core/dtype.h>
-#include <stave/core/intrusive.h>
+#include <stave/core/effects/intrusive.h>
 #include <stave/core/pool.h>
+#include <stave/core/scalar.h>
 #include <stave/core/shape.h>
 
 namespace stave {
+
+struct Attributes;
+using AttributesPtr = IntrusivePtr<const Attributes>;
 
 /// Base of all attributes.
 struct Attributes : RefCounted, stave_detail::Pooled {
   virtual ~Attributes() = default;
   /// As shown by debug and in errors: "axes=[0,1] keepdims".
   virtual std::string str() const = 0;
+  /// Those of the same operation on so many lanes at once, which are axis 0 of its inputs and outputs. By default the same: no
+  /// axis or shape stands here, or they are counted from behind.
+  virtual AttributesPtr batched(Index lanes) const;
 };
-using AttributesPtr = IntrusivePtr<const Attributes>;
 
 /// Of an operation without inputs, whose place they would say: where it computes.
 struct PlacedAttributes : Attributes {
@@ -29,23 +35,24 @@ struct PlacedAttributes : Attributes {
   explicit PlacedAttributes(Device device) : device(device) {}
 };
 
-/// full: every element is `value`, given in the type of the dtype's kind.
+// Numbers are Scalars that the dtype holds: a backend reads `floating` for floats, `integer` for integers and bool (0 or 1).
+
+/// full: every element is `value`.
 struct FullAttributes final : PlacedAttributes {
   Shape shape;
   Dtype dtype;
-  double value;          // for floats
-  std::int64_t integer;  // for integers and bool
-  FullAttributes(Shape shape, Dtype dtype, double value, std::int64_t integer, Device device = cpu)
-      : PlacedAttributes(device), shape(std::move(shape)), dtype(dtype), value(value), integer(integer) {}
+  Scalar value;
+  FullAttributes(Shape shape, Dtype dtype, Scalar value, Device device = cpu)
+      : PlacedAttributes(device), shape(std::move(shape)), dtype(dtype), value(value) {}
   std::string str() const override;
 };
 
-/// iota: a vector of `length` elements, start + i * step, computed in double (floats) or int64 (integers).
+/// iota: a vector of `length` elements, start + i * step, computed in double (floats) or int64 (integers, which wrap).
 struct IotaAttributes final : PlacedAttributes {
   Index length;
   Dtype dtype;
-  double start, step;
-  IotaAttributes(Index length, Dtype dtype, double start, double step, Device device = cpu)
+  Scalar start, step;
+  IotaAttributes(Index length, Dtype dtype, Scalar start, Scalar step, Device device = cpu)
       : PlacedAttributes(device), length(length), dtype(dtype), start(start), step(step) {}
   std::string str() const override;
 };
@@ -70,6 +77,7 @@ struct ReduceAttributes final : Attributes {
   bool keepdims;
   ReduceAttributes(Shape axes, bool keepdims) : axes(std::move(axes)), keepdims(keepdims) {}
   std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
 };
 
 /// Scans, from the first element of the axis to the last one, or in reverse. cumulative_sum: out[i] = out[i - 1] + x[i];
@@ -79,6 +87,7 @@ struct ScanAttributes final : Attributes {
   bool reverse;
   ScanAttributes(int axis, bool reverse) : axis(axis), reverse(reverse) {}
   std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
 };
 
 /// sort, argsort. Stable; NaN is the largest of all, -0 equals 0. argsort gives int32, or int64 where the axis is too long.
@@ -87,13 +96,23 @@ struct SortAttributes final : Attributes {
   bool descending;
   SortAttributes(int axis, bool descending) : axis(axis), descending(descending) {}
   std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
 };
 
-/// reshape, broadcast_to: the new shape. permute_dims: the input axis of each output axis.
+/// reshape, broadcast_to: the new shape.
 struct ShapeAttributes final : Attributes {
   Shape shape;
   explicit ShapeAttributes(Shape shape) : shape(std::move(shape)) {}
   std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
+};
+
+/// permute_dims: the input axis of each output axis.
+struct PermuteAttributes final : Attributes {
+  Shape axes;
+  explicit PermuteAttributes(Shape axes) : axes(std::move(axes)) {}
+  std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
 };
 
 /// slice: out[i] = in[start + i * step] along each axis, lengths[axis] elements of it; steps may be negative, never 0.
@@ -102,15 +121,17 @@ struct SliceAttributes final : Attributes {
   SliceAttributes(Shape starts, Shape lengths, Shape steps)
       : starts(std::move(starts)), lengths(std::move(lengths)), steps(std::move(steps)) {}
   std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
 };
 
 /// pad: an array of `shape` filled with `value`, in which in[i] stands at start + i * step. Slice's transpose.
 struct PadAttributes final : Attributes {
   Shape shape, starts, steps;
-  double value;
-  PadAttributes(Shape shape, Shape starts, Shape steps, double value)
+  Scalar value;
+  PadAttributes(Shape shape, Shape starts, Shape steps, Scalar value)
       : shape(std::move(shape)), starts(std::move(starts)), steps(std::move(steps)), value(value) {}
   std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
 };
 
 /// concat, softmax, log_softmax: along one axis.
@@ -118,6 +139,7 @@ struct AxisAttributes final : Attributes {
   int axis;
   explicit AxisAttributes(int axis) : axis(axis) {}
   std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
 };
 
 /// gather(x, indices): x is [batch..., d1..dk, rest...], indices (int32 or int64) [batch..., at..., k]; the result is
@@ -129,6 +151,7 @@ struct GatherAttributes final : Attributes {
   bool from_end;
   explicit GatherAttributes(int batch_dims, bool from_end = true) : batch_dims(batch_dims), from_end(from_end) {}
   std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
 };
 
 /// dynamic_slice(x, starts): x is [batch..., dims...], starts (int32 or int64) [batch..., number of dims]; the result is
@@ -140,6 +163,7 @@ struct DynamicSliceAttributes final : Attributes {
   Shape sizes;
   DynamicSliceAttributes(int batch_dims, Shape sizes) : batch_dims(batch_dims), sizes(std::move(sizes)) {}
   std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
 };
 
 /// The random operations hash a 64-bit counter c under a key of two uint32 words by Threefry-2x32 with 20 rounds into

@@ -68,7 +68,7 @@ Overloaded(F...) -> Overloaded<F...>;
 
 }  // namespace
 
-Tensor Tensor::stave_detail_index(std::initializer_list<Subscript> subscripts) const {
+Tensor Tensor::stave_detail_index(std::span<const Subscript> subscripts) const {
   const auto count = [&]<class T>(std::type_identity<T>) {
     return std::count_if(subscripts.begin(), subscripts.end(),
                          [](const Subscript& s) { return std::holds_alternative<T>(s.value); });

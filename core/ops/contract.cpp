@@ -7,11 +7,12 @@
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
 
 namespace stave {
 
-using stave_detail::fail;
+using stave_detail::fail, stave_detail::given, stave_detail::named;
 
 namespace {
 
@@ -95,6 +96,11 @@ Shape lengths_of(const Tensor& x, const Shape& axes) {
   return lengths;
 }
 
+bool repeats(Shape axes) {
+  std::sort(axes.begin(), axes.end());
+  return std::adjacent_find(axes.begin(), axes.end()) != axes.end();
+}
+
 Shape joined(Shape first, const Shape& second) {
   first.append(second.begin(), second.end());
   return first;
@@ -107,14 +113,13 @@ constinit const Op op_matmul{
     .name = "matmul",
     .infer = infer_matmul,
     .derivative = Derivative::bilinear,
-    .saves = {.crossed = true},
     .vjp = vjp_matmul,
     // The operand without the batch has one axis less: it broadcasts.
     .batch = [](const BatchContext& c) { return Outputs(matmul(c.in(0), c.in(1))); },
 };
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
-  if (a.rank() == 0 || b.rank() == 0)
+  if (given(a, "matmul", 0).rank() == 0 || given(b, "matmul", 1).rank() == 0)
     fail<ShapeError>("matmul: shapes {} and {}: an operand of rank 0 has no axis to sum over: use multiply", a.shape(),
                      b.shape());
   check_inner(a.shape(), b.shape());
@@ -130,24 +135,29 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<Index>& a_axes, const std::vector<Index>& b_axes) {
+  given(a, "tensordot", 0), given(b, "tensordot", 1);
   if (a_axes.size() != b_axes.size())
     fail<ShapeError>("tensordot: {} axes of the left are to be paired with {} of the right", a_axes.size(),
                      b_axes.size());
   Shape left = a_axes, right = b_axes;
   for (Index& axis : left) axis = normalize_axis(axis, a.rank(), "tensordot");
   for (Index& axis : right) axis = normalize_axis(axis, b.rank(), "tensordot");
+  if (repeats(left) || repeats(right)) fail<ShapeError>("tensordot: axes {} and {} name one twice", left, right);
   if (lengths_of(a, left) != lengths_of(b, right))
     fail<ShapeError>("tensordot: axes {} of shape {} and axes {} of shape {} differ in length", left, a.shape(), right,
                      b.shape());
   const Shape a_free = free_axes(a, left), b_free = free_axes(b, right);
   const Shape a_shape = lengths_of(a, a_free), b_shape = lengths_of(b, b_free);
-  const Index summed = product(lengths_of(a, left));
-  const Tensor rows = reshape(permute_dims(a, joined(a_free, left)), {product(a_shape), summed});
-  const Tensor columns = reshape(permute_dims(b, joined(right, b_free)), {summed, product(b_shape)});
-  return reshape(matmul(rows, columns), joined(a_shape, b_shape));
+  return named("tensordot", [&] {
+    const Index summed = product(lengths_of(a, left));
+    const Tensor rows = reshape(permute_dims(a, joined(a_free, left)), {product(a_shape), summed});
+    const Tensor columns = reshape(permute_dims(b, joined(right, b_free)), {summed, product(b_shape)});
+    return reshape(matmul(rows, columns), joined(a_shape, b_shape));
+  });
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, int axes) {
+  given(a, "tensordot", 0), given(b, "tensordot", 1);
   if (axes < 0 || axes > a.rank() || axes > b.rank())
     fail<ShapeError>("tensordot: shapes {} and {} do not both have {} axes", a.shape(), b.shape(), axes);
   std::vector<Index> last, first;
@@ -158,6 +168,13 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int axes) {
   return tensordot(a, b, last, first);
 }
 
-Tensor outer(const Tensor& a, const Tensor& b) { return reshape(a, {a.size(), 1}) * reshape(b, {1, b.size()}); }
+Tensor outer(const Tensor& a, const Tensor& b) {
+  return named(
+      "outer",
+      [&] {
+        return reshape(a, {a.size(), 1}) * reshape(b, {1, b.size()});
+      },
+      a, b);
+}
 
 }  // namespace stave

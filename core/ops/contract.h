@@ -12,6 +12,11 @@ namespace stave {
 /// [..., m, k] x [..., k, n] -> [..., m, n], leading axes broadcast; a vector counts as a row on the left, a column on the
 /// right, and its axis is dropped from the result. Transposed operands are read in place.
 Tensor matmul(const Tensor& a, const Tensor& b);
+/// The product of three or more, from left to right.
+template <std::same_as<Tensor>... More>
+Tensor matmul(const Tensor& a, const Tensor& b, const Tensor& c, const More&... more) {
+  return matmul(matmul(a, b), c, more...);
+}
 /// Sums over the last `axes` axes of a and the first of b.
 Tensor tensordot(const Tensor& a, const Tensor& b, int axes = 2);
 /// Sums over pairs of axes: a_axes[i] with b_axes[i].

@@ -2,6 +2,7 @@
 
 #include <stave/core/ops/create.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -48,8 +49,6 @@ void infer_same(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({call.input(0).shape(), call.input(0).dtype()});
 }
 
-Outputs batch_same(const BatchContext& c) { return apply(c.call.op(), {c.in(0)}, c.attributes()); }
-
 }  // namespace
 
 // Linear; between floats the cotangent is cast back. A cast to or from integers has derivative zero: such a value carries
@@ -62,9 +61,8 @@ constinit const Op op_astype{
           outputs.push_back({call.input(0).shape(), call.as<DtypeAttributes>().dtype});
         },
     .derivative = Derivative::linear,
-    .saves = {.inputs = 0},
     .vjp = [](const VjpContext& c, int) { return astype(c.ct(), c.dtype(0)); },
-    .batch = batch_same,
+    .batch = batch_in_front,
 };
 
 constinit const Op op_stop_gradient{
@@ -72,7 +70,7 @@ constinit const Op op_stop_gradient{
     .name = "stop_gradient",
     .infer = infer_same,
     .derivative = Derivative::zero,
-    .batch = batch_same,
+    .batch = batch_in_front,
     .view = [](const Call& call) { return view_of(call.input(0)); },
 };
 
@@ -81,14 +79,17 @@ constinit const Op op_copy{
     .name = "copy",
     .infer = infer_same,
     .derivative = Derivative::linear,
-    .saves = {.inputs = 0},
     .vjp = [](const VjpContext& c, int) { return c.ct(); },
-    .batch = batch_same,
+    .batch = batch_in_front,
 };
 
 Tensor astype(const Tensor& x, Dtype dtype) {
-  if (x.dtype() == dtype) return x;
+  if (given(x, "astype").dtype() == dtype) return x;
   return apply(op_astype, {x}, make_intrusive<DtypeAttributes>(dtype));
+}
+
+DefaultDtype::DefaultDtype(Dtype dtype) : dtype_(dtype) {
+  if (!is_float(dtype)) fail<DtypeError>("DefaultDtype: {} is not a floating dtype", dtype);
 }
 
 Tensor stop_gradient(const Tensor& x) { return apply(op_stop_gradient, {x}); }
@@ -101,14 +102,14 @@ void Scalar::throw_too_large(std::uint64_t value) {
 
 Dtype Scalar::alone() const {
   if (kind == Kind::boolean) return bool_;
-  if (kind == Kind::floating) return float32;
+  if (kind == Kind::floating) return default_dtype();
   return integer == static_cast<std::int32_t>(integer) ? int32 : int64;
 }
 
 Dtype Scalar::with(Dtype other) const {
   if (kind == Kind::boolean) return other;
   if (kind == Kind::integer) return other == bool_ ? int32 : other;
-  return is_float(other) ? other : float32;
+  return is_float(other) ? other : default_dtype();
 }
 
 }  // namespace stave
@@ -141,14 +142,13 @@ namespace {
 // One number in storage of a device: by its kernel, since a launch needs no buffer that both sides see.
 void fill_number(const Node& node, Scalar value) {
   value = held(value, node.dtype);
-  const FullAttributes full({}, node.dtype, value.floating, value.integer, node.device);
+  const FullAttributes full({}, node.dtype, value, node.device);
   const View number{node.data(), node.dtype, {}, {}};
   backend_of(node.device).run(OpId::full, &full, {}, {&number, 1});
 }
 
-Tensor new_tensor(Dtype dtype, const Shape& shape, Device device) {
-  const Index bytes = shape.elements() * static_cast<Index>(size_of(dtype));
-  return Tensor(NodePtr(new Node(dtype, device, shape, contiguous_strides(shape), allocate_storage(device, bytes))));
+Tensor new_tensor(Dtype dtype, const Shape& shape, Device device, const char* operation) {
+  return Tensor(NodePtr(new Node(dtype, device, shape, allocate_storage(device, dtype, shape, operation))));
 }
 
 }  // namespace
@@ -170,7 +170,7 @@ void write_number(void* to, Scalar value, Dtype dtype) {
 }
 
 Tensor constant(Scalar value, Dtype dtype, const Shape& shape, Device device) {
-  NodePtr node(new Node(dtype, device, shape, allocate_storage(device, size_of(dtype))));
+  NodePtr node(new Node(dtype, device, shape, allocate_storage(device, dtype, {}, "full")));
   for (Index& stride : node->strides) stride = 0;
   if (device == cpu) write_number(node->data(), value, dtype);
   else fill_number(*node, value);
@@ -227,8 +227,10 @@ Tensor tensor_of(const NestedList& list, const Dtype* dtype, Device device = cpu
   bool wide = false;
   infer_list(list, 0, shape, kind, wide);
   const Dtype integers = wide ? int64 : int32;
-  const Dtype inferred = kind == Scalar::Kind::floating ? float32 : kind == Scalar::Kind::integer ? integers : bool_;
-  Tensor x = new_tensor(dtype ? *dtype : inferred, shape, cpu);
+  const Dtype inferred = kind == Scalar::Kind::floating  ? default_dtype()
+                         : kind == Scalar::Kind::integer ? integers
+                                                         : bool_;
+  Tensor x = new_tensor(dtype ? *dtype : inferred, shape, cpu, "tensor");
   char* to = static_cast<char*>(x.node().data());
   write_list(list, x.dtype(), to);
   return device == cpu ? x : from_bytes(x.node().data(), static_cast<std::size_t>(x.size()), x.dtype(), shape, device);
@@ -236,19 +238,23 @@ Tensor tensor_of(const NestedList& list, const Dtype* dtype, Device device = cpu
 
 }  // namespace
 
-Tensor tensor(std::initializer_list<NestedList> entries) { return tensor_of(NestedList(entries), nullptr); }
+Tensor tensor(std::initializer_list<NestedList> entries) {
+  return naming("tensor", [&] { return tensor_of(NestedList(entries), nullptr); });
+}
 Tensor tensor(std::initializer_list<NestedList> entries, Dtype dtype, Device device) {
-  return tensor_of(NestedList(entries), &dtype, device);
+  return naming("tensor", [&] { return tensor_of(NestedList(entries), &dtype, device); });
 }
 Tensor tensor(Scalar value) { return constant(value, value.alone(), {}, cpu); }
-Tensor tensor(Scalar value, Dtype dtype, Device device) { return constant(value, dtype, {}, device); }
+Tensor tensor(Scalar value, Dtype dtype, Device device) {
+  return naming("tensor", [&] { return constant(value, dtype, {}, device); });
+}
 
 Tensor from_bytes(const void* data, std::size_t count, Dtype dtype, const Shape& shape, Device device) {
   for (Index length : shape)
     if (length < 0) fail<ShapeError>("from: shape {} has a negative length", shape);
   if (static_cast<Index>(count) != shape.elements())
     fail<ShapeError>("from: {} values do not fill shape {}, which holds {}", count, shape, shape.elements());
-  Tensor x = new_tensor(dtype, shape, device);
+  Tensor x = new_tensor(dtype, shape, device, "from");
   write_storage(device, x.node().data(), data, count * size_of(dtype));
   return x;
 }
@@ -264,28 +270,35 @@ Tensor full(const Shape& shape, Scalar value, Dtype dtype, Device device) {
   static_cast<void>(backend_of(device));
   for (Index length : shape)
     if (length < 0) fail<ShapeError>("full: shape {} has a negative length", shape);
-  value = held(value, dtype);
-  return apply(op_full, {}, make_intrusive<FullAttributes>(shape, dtype, value.floating, value.integer, device));
+  value = naming("full", [&] { return held(value, dtype); });
+  return apply(op_full, {}, make_intrusive<FullAttributes>(shape, dtype, value, device));
 }
 Tensor full(const Shape& shape, Scalar value) { return full(shape, value, value.alone()); }
-Tensor zeros(const Shape& shape, Dtype dtype, Device device) { return full(shape, 0, dtype, device); }
-Tensor ones(const Shape& shape, Dtype dtype, Device device) { return full(shape, 1, dtype, device); }
-Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype(), x.device()); }
-Tensor ones_like(const Tensor& x) { return ones(x.shape(), x.dtype(), x.device()); }
-Tensor full_like(const Tensor& x, Scalar value) { return full(x.shape(), value, x.dtype(), x.device()); }
+Tensor zeros(const Shape& shape, Dtype dtype, Device device) {
+  return named("zeros", [&] { return full(shape, 0, dtype, device); });
+}
+Tensor ones(const Shape& shape, Dtype dtype, Device device) {
+  return named("ones", [&] { return full(shape, 1, dtype, device); });
+}
+namespace {
+
+Tensor full_like(const char* function, const Tensor& x, Scalar value) {
+  given(x, function);
+  return named(function, [&] { return full(x.shape(), value, x.dtype(), x.device()); });
+}
+
+}  // namespace
+
+Tensor zeros_like(const Tensor& x) { return full_like("zeros_like", x, 0); }
+Tensor ones_like(const Tensor& x) { return full_like("ones_like", x, 1); }
+Tensor full_like(const Tensor& x, Scalar value) { return full_like("full_like", x, value); }
 
 namespace {
 
-// Whether a range of integers has some that doubles do not tell apart.
-bool beyond_doubles(Scalar start, Scalar stop, Scalar step) {
-  const auto integer = [](const Scalar& number) { return number.kind != Scalar::Kind::floating; };
-  const auto large = [](const Scalar& number) { return std::abs(number.floating) >= 0x1p53; };
-  return integer(start) && integer(stop) && integer(step) && (large(start) || large(stop) || large(step));
-}
-
 // How many of start, start + step, ... lie before stop.
 Index count_of_range(Scalar start, Scalar stop, Scalar step) {
-  if (beyond_doubles(start, stop, step)) {
+  const auto floating = [](const Scalar& number) { return number.kind == Scalar::Kind::floating; };
+  if (!floating(start) && !floating(stop) && !floating(step)) {
     const bool up = step.integer > 0;
     if (up ? start.integer >= stop.integer : start.integer <= stop.integer) return 0;
     // Unsigned, the distance between any two is in range.
@@ -300,19 +313,37 @@ Index count_of_range(Scalar start, Scalar stop, Scalar step) {
   return length <= 0 ? 0 : Shape(static_cast<Index>(std::min(length, 0x1p62))).elements();
 }
 
+// What an integer dtype makes of a number: floats lose what stands behind the point.
+Scalar truncated(Scalar number, Dtype dtype) {
+  if (number.kind == Scalar::Kind::floating) number = std::trunc(number.floating);
+  return held(number, dtype);
+}
+
+// Throws if the last of `count` numbers does not fit: where both ends fit, so does what is between them.
+void check_last(Scalar start, Scalar step, Index count, Dtype dtype) {
+  if (start.kind == Scalar::Kind::floating || step.kind == Scalar::Kind::floating)
+    held(std::trunc(start.floating + static_cast<double>(count - 1) * step.floating), dtype);
+  else
+    held(static_cast<std::int64_t>(static_cast<std::uint64_t>(start.integer) +
+                                   static_cast<std::uint64_t>(count - 1) * static_cast<std::uint64_t>(step.integer)),
+         dtype);
+}
+
 }  // namespace
 
 Tensor arange(Scalar start, Scalar stop, Scalar step, Dtype dtype, Device device) {
   static_cast<void>(backend_of(device));
   if (step.floating == 0) fail<ShapeError>("arange: step is 0");
   if (dtype == bool_) fail<DtypeError>("arange: bool has no ranges: use an integer dtype");
-  const Index count = count_of_range(start, stop, step);
-  if (dtype == int64 && beyond_doubles(start, stop, step)) return arange(0, count, 1, int64, device) * step + start;
-  if (count > 0 && is_integer(dtype)) {  // where both ends fit, so does what is between them
-    held(std::trunc(start.floating), dtype);
-    held(std::trunc(start.floating + static_cast<double>(count - 1) * step.floating), dtype);
-  }
-  return apply(op_iota, {}, make_intrusive<IotaAttributes>(count, dtype, start.floating, step.floating, device));
+  const Index count = naming("arange", [&] { return count_of_range(start, stop, step); });
+  if (is_integer(dtype))
+    naming("arange", [&] {
+      const Scalar first = count > 0 ? truncated(start, dtype) : Scalar(0);
+      if (count > 0) check_last(start, step, count, dtype);
+      start = first;
+      step = count > 1 ? truncated(step, int64) : Scalar(1);
+    });
+  return apply(op_iota, {}, make_intrusive<IotaAttributes>(count, dtype, start, step, device));
 }
 Tensor arange(Scalar start, Scalar stop, Scalar step) {
   const Dtype dtype = promote(promote(start.alone(), stop.alone()), promote(step.alone(), int32));
@@ -322,10 +353,11 @@ Tensor arange(Scalar stop) { return arange(0, stop); }
 
 namespace {
 
+// Of positions up to `count`.
+Dtype positions_dtype(Index count) { return promote(Scalar(count).alone(), int32); }
+
 // 0, 1, ..., count - 1 as arange(count) has them, on `device`.
-Tensor positions(Index count, Device device) {
-  return arange(0, count, 1, promote(Scalar(count).alone(), int32), device);
-}
+Tensor positions(Index count, Device device) { return arange(0, count, 1, positions_dtype(count), device); }
 
 }  // namespace
 
@@ -343,9 +375,11 @@ Tensor linspace(double start, double stop, Index count, Dtype dtype, Device devi
 
 namespace {
 
-// column - row: [rows, columns] int32.
-Tensor diagonals(Index rows, Index columns, Device device) {
-  return expand_dims(positions(columns, device), 0) - expand_dims(positions(rows, device), 1);
+// Where the diagonal that begins k columns to the right of the main one meets each row: [rows, 1]. Diagonals that lie beside the
+// matrix are all alike.
+Tensor on_diagonal(Index rows, Index columns, Index k, Device device) {
+  const Index start = std::clamp(k, -rows, columns);
+  return expand_dims(arange(start, start + rows, 1, positions_dtype(rows + columns), device), 1);
 }
 
 void check_matrix(const Tensor& x, const char* operation) {
@@ -357,17 +391,31 @@ void check_matrix(const Tensor& x, const char* operation) {
 Tensor eye(Index rows, Index columns, Index k, Dtype dtype, Device device) {
   static_cast<void>(backend_of(device));
   if (rows < 0 || columns < 0) fail<ShapeError>("eye: negative size {} x {}", rows, columns);
-  return astype(diagonals(rows, columns, device) == k, dtype);
+  naming("eye", [&] { return Shape(rows, columns).elements(); });  // throws if there are too many
+  return named("eye",
+               [&] { return astype(positions(columns, device) == on_diagonal(rows, columns, k, device), dtype); });
 }
 Tensor eye(Index rows, Dtype dtype, Device device) { return eye(rows, rows, 0, dtype, device); }
 
 Tensor tril(const Tensor& x, Index k) {
-  check_matrix(x, "tril");
-  return where(diagonals(x.shape(-2), x.shape(-1), x.device()) <= k, x, false);  // false: a zero of any dtype
+  return named(
+      "tril",
+      [&] {
+        check_matrix(x, "tril");
+        const Tensor bound = on_diagonal(x.shape(-2), x.shape(-1), k, x.device());
+        return where(positions(x.shape(-1), x.device()) <= bound, x, false);  // false: a zero of any dtype
+      },
+      x);
 }
 Tensor triu(const Tensor& x, Index k) {
-  check_matrix(x, "triu");
-  return where(diagonals(x.shape(-2), x.shape(-1), x.device()) >= k, x, false);
+  return named(
+      "triu",
+      [&] {
+        check_matrix(x, "triu");
+        const Tensor bound = on_diagonal(x.shape(-2), x.shape(-1), k, x.device());
+        return where(positions(x.shape(-1), x.device()) >= bound, x, false);
+      },
+      x);
 }
 
 }  // namespace stave

@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
+#include <stave/core/default_dtype.h>
 #include <stave/core/tensor.h>
 
 namespace stave {
 
-/// A tensor of nested braces: tensor({{1, 2}, {3, 4}}). int32 from int literals (int64 from 64-bit ones), float32 from
-/// floating ones, bool from bools. Throws ShapeError for ragged lists. `dtype` converts.
+/// A tensor of nested braces: tensor({{1, 2}, {3, 4}}). int32 from int literals (int64 from 64-bit ones), default_dtype()
+/// (float32) from floating ones, bool from bools. Throws ShapeError for ragged lists. `dtype` converts.
 class NestedList {
  public:
   template <class T>
@@ -60,25 +61,25 @@ Tensor from(const std::vector<T>& values, Device device = cpu) {
 }
 Tensor from(const std::vector<bool>& values, Device device = cpu);
 
-Tensor zeros(const Shape& shape, Dtype dtype = float32, Device device = cpu);
-Tensor ones(const Shape& shape, Dtype dtype = float32, Device device = cpu);
-/// Every element is `value`; without a dtype: the one that the number has alone (float32, int32 or bool).
+Tensor zeros(const Shape& shape, Dtype dtype = default_dtype(), Device device = cpu);
+Tensor ones(const Shape& shape, Dtype dtype = default_dtype(), Device device = cpu);
+/// Every element is `value`; without a dtype: the one that the number has alone (default_dtype(), int32 or bool).
 Tensor full(const Shape& shape, Scalar value);
 Tensor full(const Shape& shape, Scalar value, Dtype dtype, Device device = cpu);
 Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 Tensor full_like(const Tensor& x, Scalar value);
 
-/// start, start + step, ... below (above, for a negative step) stop; int32 unless an argument is floating (then float32).
+/// start, start + step, ... below (above, for a negative step) stop; int32 unless an argument is floating (then default_dtype()).
 Tensor arange(Scalar stop);
 Tensor arange(Scalar start, Scalar stop, Scalar step = 1);
 Tensor arange(Scalar start, Scalar stop, Scalar step, Dtype dtype, Device device = cpu);
 /// `count` numbers evenly spaced from start to stop, both included (`endpoint`).
-Tensor linspace(double start, double stop, Index count, Dtype dtype = float32, Device device = cpu,
+Tensor linspace(double start, double stop, Index count, Dtype dtype = default_dtype(), Device device = cpu,
                 bool endpoint = true);
 /// [rows, columns], 1 where column - row = k, else 0.
-Tensor eye(Index rows, Dtype dtype = float32, Device device = cpu);
-Tensor eye(Index rows, Index columns, Index k = 0, Dtype dtype = float32, Device device = cpu);
+Tensor eye(Index rows, Dtype dtype = default_dtype(), Device device = cpu);
+Tensor eye(Index rows, Index columns, Index k = 0, Dtype dtype = default_dtype(), Device device = cpu);
 /// The lower (upper) triangle of the last two axes: elements with column - row <= k (>= k), zeros elsewhere.
 Tensor tril(const Tensor& x, Index k = 0);
 Tensor triu(const Tensor& x, Index k = 0);

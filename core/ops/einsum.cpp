@@ -12,6 +12,7 @@
 #include <stave/core/fail.h>
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
 
@@ -302,20 +303,23 @@ void contract_best_pair(std::vector<Factor>& factors, const Labels& output) {
 
 Tensor einsum(std::string_view subscripts, const std::vector<Tensor>& operands) {
   const Subscripts terms = parsed(subscripts);
+  stave_detail::check_given(operands, "einsum");
   const std::vector<Labels> labels = labels_of(terms, operands);
   const Labels output = output_labels(terms, labels);
-  Dtype dtype = operands[0].dtype();
-  for (const Tensor& operand : operands) dtype = promote(dtype, operand.dtype());
-  if (dtype == bool_) fail<DtypeError>("einsum: bool has no products to sum: convert to int32 with astype");
+  return stave_detail::named("einsum", [&] {
+    Dtype dtype = operands[0].dtype();
+    for (const Tensor& operand : operands) dtype = promote(dtype, operand.dtype());
+    if (dtype == bool_) fail<DtypeError>("einsum: bool has no products to sum: convert to int32 with astype");
 
-  std::vector<Factor> all, factors;
-  for (std::size_t i = 0; i < operands.size(); ++i) all.push_back({astype(operands[i], dtype), labels[i]});
-  check_lengths(all, terms.text);
-  for (const Factor& factor : all) factors.push_back(without_repeating_axes(factor, all));
-  for (Factor& factor : factors) take_diagonals(factor);
-  for (std::size_t i = 0; i < factors.size(); ++i) sum_alone(factors[i], needed_beside(factors, i, i, output));
-  while (factors.size() > 1) contract_best_pair(factors, output);
-  return factors[0].ordered(output);
+    std::vector<Factor> all, factors;
+    for (std::size_t i = 0; i < operands.size(); ++i) all.push_back({astype(operands[i], dtype), labels[i]});
+    check_lengths(all, terms.text);
+    for (const Factor& factor : all) factors.push_back(without_repeating_axes(factor, all));
+    for (Factor& factor : factors) take_diagonals(factor);
+    for (std::size_t i = 0; i < factors.size(); ++i) sum_alone(factors[i], needed_beside(factors, i, i, output));
+    while (factors.size() > 1) contract_best_pair(factors, output);
+    return factors[0].ordered(output);
+  });
 }
 
 }  // namespace stave

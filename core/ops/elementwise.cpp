@@ -2,6 +2,7 @@
 
 #include <stave/core/ops/elementwise.h>
 
+#include <stave/core/default_dtype.h>
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/create.h>
@@ -36,8 +37,8 @@ void infer_elementwise(const Call& call, SmallVector<Abstract, 1>& outputs) {
 }
 
 // Partial i of S at the operands of `c`, times `factor`: scale(factor, dS/dx_i). A linear struct says it in one step.
-template <class S, int i, class Context>
-Tensor times_partial(const Tensor& factor, const Context& c) {
+template <class S, int i, class X, class Context>
+constexpr X times_partial(const X& factor, const Context& c) {
   if constexpr (i == 0) {
     if constexpr (requires { S::tangent0(factor); }) return S::tangent0(factor);
     else if constexpr (requires { S::partial0(factor, factor, factor); })
@@ -66,6 +67,34 @@ Tensor vjp_elementwise(const VjpContext& c, int input) {
   return times_partial<S, 0>(c.ct(), c);
 }
 
+// Stands for a tensor in a partial and knows from which values of the operation it was computed. So a partial that is run on
+// these, at compile time, says what it reads.
+struct Traced {
+  ValueSet from;
+  constexpr explicit Traced(ValueSet from) : from(from) {}
+  template <class Number>
+    requires std::is_arithmetic_v<Number>
+  constexpr Traced(Number) {}
+
+  constexpr Dtype dtype() const { return float32; }
+  friend constexpr Traced astype(Traced x, Dtype) { return x; }
+  friend constexpr Traced where(Traced condition, Traced a, Traced b) { return condition + a + b; }
+// clang-format off
+#define X(name, ...) [[maybe_unused]] friend constexpr Traced name(Traced x) { return x; }
+  STAVE_UNARY_OPS(X) X(stop_gradient) X(operator-)
+#undef X
+#define X(name, ...) \
+  [[maybe_unused]] friend constexpr Traced name(Traced a, Traced b) { return Traced(ValueSet(a.from.mask | b.from.mask)); }
+  STAVE_BINARY_OPS(X) X(operator+) X(operator-) X(operator*) X(operator/) X(operator==) X(operator<) X(operator>)
+#undef X
+};
+// clang-format on
+
+struct TracedCall {
+  constexpr Traced in(int i) const { return Traced(ValueSet(1u << i)); }
+  constexpr Traced out() const { return Traced(ValueSet(ValueSet::outputs)); }
+};
+
 Outputs batch_elementwise(const BatchContext& c) {
   Inputs inputs;
   for (std::size_t i = 0; i < c.inputs.size(); ++i) inputs.push_back(c.batched_in(i));
@@ -76,14 +105,13 @@ template <class S, bool binary>
 constexpr Op elementwise_op(OpId id, const char* name) {
   Op op{.id = id, .name = name, .infer = infer_elementwise, .elementwise = true, .batch = batch_elementwise};
   op.boolean = S::result == Result::boolean;
-  op.saves.inputs = S::reads == Reads::nothing || S::reads == Reads::output ? 0u : ~0u;
-  op.saves.crossed = S::reads == Reads::other;
-  op.saves.outputs = S::reads == Reads::output || S::reads == Reads::both;
   if constexpr (S::zero_derivative) {
     op.derivative = Derivative::zero;
   } else {
     op.jvp = jvp_elementwise<S, binary>;
     op.vjp = vjp_elementwise<S, binary>;
+    op.reads[0] = times_partial<S, 0>(Traced(1), TracedCall()).from;
+    if constexpr (binary) op.reads[1] = times_partial<S, 1>(Traced(1), TracedCall()).from;
   }
   return op;
 }
@@ -91,9 +119,9 @@ constexpr Op elementwise_op(OpId id, const char* name) {
 // ---- operands --------------------------------------------------------------------------------------------
 
 // The dtype in which an operation of this domain computes operands that are of `dtype`.
-constexpr Dtype admit(Operands domain, Dtype dtype) {
+Dtype admit(Operands domain, Dtype dtype) {
   switch (domain) {
-    case Operands::floats: return is_float(dtype) ? dtype : float32;
+    case Operands::floats: return is_float(dtype) ? dtype : default_dtype();
     case Operands::numbers: return dtype == bool_ ? int32 : dtype;
     case Operands::bools: return bool_;
     case Operands::any: break;
@@ -102,7 +130,7 @@ constexpr Dtype admit(Operands domain, Dtype dtype) {
 }
 
 Tensor unary(const Op& op, Operands domain, Tensor x) {
-  const Dtype dtype = admit(domain, x.dtype());
+  const Dtype dtype = admit(domain, given(x, op.name).dtype());
   if (dtype != x.dtype()) x = astype(x, dtype);
   return apply_elementwise(op, {&x, 1});
 }
@@ -131,6 +159,14 @@ void keep(Operand& x) {
   if (current && !x.is_scalar() && !x.owns()) x = x.tensor();
 }
 
+void check_given(const char* function, std::initializer_list<const Operand*> operands) {
+  std::size_t place = 0;
+  for (const Operand* x : operands) {
+    if (!x->is_scalar()) given(x->tensor(), function, place);
+    ++place;
+  }
+}
+
 // Makes x a tensor of `dtype`, broadcast to `shape` if one is given.
 void fit(Operand& x, Dtype dtype, const Shape* shape, Device device) {
   if (x.is_scalar() || x.tensor().dtype() != dtype || (shape && x.tensor().shape() != *shape))
@@ -144,15 +180,16 @@ bool joins(const Operand& number, const Operand& other, Operands domain) {
   return admit(domain, number.scalar().with(dtype)) == dtype;
 }
 
-Tensor binary(const Op& op, Operands domain, Operand& a, Operand& b) {
+Tensor fit_and_apply(const Op& op, Operands domain, Operand& a, Operand& b) {
   if (!a.is_scalar() && !b.is_scalar()) {  // most often there is nothing to fit
-    const Node &x = a.tensor().node(), &y = b.tensor().node();
+    const Node &x = given(a.tensor(), op.name, 0).node(), &y = given(b.tensor(), op.name, 1).node();
     if (x.dtype == y.dtype && admit(domain, x.dtype) == x.dtype && x.shape == y.shape)
       return apply_binary(op, std::move(a), std::move(b));
     keep(a);
     keep(b);
-  } else if (joins(a, b, domain) || joins(b, a, domain)) {
-    return apply_binary(op, std::move(a), std::move(b));
+  } else {
+    check_given(op.name, {&a, &b});
+    if (joins(a, b, domain) || joins(b, a, domain)) return apply_binary(op, std::move(a), std::move(b));
   }
   const Dtype dtype = admit(domain, common_dtype(a, b));
   Shape common;
@@ -162,6 +199,10 @@ Tensor binary(const Op& op, Operands domain, Operand& a, Operand& b) {
   fit(a, dtype, shape, device);
   fit(b, dtype, shape, device);
   return apply_binary(op, std::move(a), std::move(b));
+}
+
+Tensor binary(const Op& op, Operands domain, Operand& a, Operand& b) {
+  return naming(op.name, [&] { return fit_and_apply(op, domain, a, b); });
 }
 
 }  // namespace
@@ -186,13 +227,13 @@ Tensor BatchContext::batched_in(std::size_t i) const {
 #define X(name, Struct)                                                                          \
   constinit const Op op_##name = elementwise_op<stave_detail::Struct, false>(OpId::name, #name); \
   Tensor name(Tensor x) { return unary(op_##name, stave_detail::Struct::operands, std::move(x)); }
-STAVE_UNARY_STRUCTS(X)
+STAVE_UNARY_OPS(X)
 #undef X
 
 #define X(name, Struct)                                                                         \
   constinit const Op op_##name = elementwise_op<stave_detail::Struct, true>(OpId::name, #name); \
   Tensor name(Operand a, Operand b) { return binary(op_##name, stave_detail::Struct::operands, a, b); }
-STAVE_BINARY_STRUCTS(X)
+STAVE_BINARY_OPS(X)
 #undef X
 
 #define X(symbol, name, Struct) \
@@ -209,6 +250,26 @@ X(<=, less_equal, LessEqual)
 X(>, greater, Greater)
 X(>=, greater_equal, GreaterEqual)
 #undef X
+
+namespace {
+
+// The old value stays until the new one is there: nothing is lost if the operation throws.
+Tensor& assign(const char* symbol, Tensor (*operation)(Operand, Operand), Tensor& a, Operand&& b) {
+  if (!a.defined())
+    fail<TransformError>(
+        "{}: what stands on its left is an empty Tensor (default-constructed or moved from): begin with zeros(shape) "
+        "or "
+        "zeros_like(x)",
+        symbol);
+  return a = operation(a, std::move(b));
+}
+
+}  // namespace
+
+Tensor& operator+=(Tensor& a, Operand b) { return assign("+=", add, a, std::move(b)); }
+Tensor& operator-=(Tensor& a, Operand b) { return assign("-=", subtract, a, std::move(b)); }
+Tensor& operator*=(Tensor& a, Operand b) { return assign("*=", multiply, a, std::move(b)); }
+Tensor& operator/=(Tensor& a, Operand b) { return assign("/=", divide, a, std::move(b)); }
 
 // ---- where, clip -----------------------------------------------------------------------------------------
 
@@ -227,42 +288,51 @@ constinit const Op op_where{
     .derivative = Derivative::linear,
     .linear_in = 0b110,
     .elementwise = true,
-    .saves = {.inputs = 0b001},
     .vjp = [](const VjpContext& c,
               int input) { return input == 1 ? where(c.in(0), c.ct(), 0) : where(c.in(0), 0, c.ct()); },
     .batch = batch_elementwise,
 };
 
 Tensor where(Operand condition, Operand a, Operand b) {
+  check_given("where", {&condition, &a, &b});
   const Dtype dtype = common_dtype(a, b);
   Shape shape = broadcast_shapes(shape_of(a), shape_of(b), "where");
   shape = broadcast_shapes(shape_of(condition), shape, "where");
   for (Operand* x : {&condition, &a, &b}) keep(*x);
   const Device device = device_of({&a, &b, &condition});
   Inputs inputs;
-  inputs.push_back(as_tensor(std::move(condition), bool_, &shape, device));
-  inputs.push_back(as_tensor(std::move(a), dtype, &shape, device));
-  inputs.push_back(as_tensor(std::move(b), dtype, &shape, device));
+  naming("where", [&] {
+    inputs.push_back(as_tensor(std::move(condition), bool_, &shape, device));
+    inputs.push_back(as_tensor(std::move(a), dtype, &shape, device));
+    inputs.push_back(as_tensor(std::move(b), dtype, &shape, device));
+  });
   return apply_elementwise(op_where, inputs);
 }
 
 Tensor clip(Operand x, Operand low, Operand high) {
+  check_given("clip", {&x, &low, &high});
   keep(high);
-  return minimum(maximum(std::move(x), std::move(low)), std::move(high));
+  return named("clip", [&] { return minimum(maximum(std::move(x), std::move(low)), std::move(high)); });
 }
 
 // ---- comparisons that answer on the host -----------------------------------------------------------------
 
 bool array_equal(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && static_cast<bool>(all(equal(a, b)));
+  return named(
+      "array_equal", [&] { return a.shape() == b.shape() && static_cast<bool>(all(equal(a, b))); }, a, b);
 }
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  const Tensor x = astype(a, float64), y = astype(b, float64);
-  Tensor close = less_equal(abs(x - y), atol + rtol * abs(y));
-  close = logical_or(equal(x, y), logical_and(close, isfinite(y)));
-  if (equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));
-  return static_cast<bool>(all(close));
+  return named(
+      "allclose",
+      [&] {
+        const Tensor x = astype(a, float64), y = astype(b, float64);
+        Tensor close = less_equal(abs(x - y), atol + rtol * abs(y));
+        close = logical_or(equal(x, y), logical_and(close, isfinite(y)));
+        if (equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));
+        return static_cast<bool>(all(close));
+      },
+      a, b);
 }
 
 }  // namespace stave

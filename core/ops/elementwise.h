@@ -2,7 +2,7 @@
 //
 // Operands broadcast as in NumPy and are promoted (dtype.h); C++ numbers are weak (Scalar). Tensors are taken by value: a
 // temporary's buffer is reused for the result. Results are contiguous. Unary functions of floats turn integers into
-// float32. Called with C++ numbers alone, names that <cmath> has keep their meaning there: sin(0.5) is a double.
+// default_dtype(), float32. Called with C++ numbers alone, names that <cmath> has keep their meaning there: sin(0.5) is a double.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ using std::floor, std::ceil, std::round, std::trunc, std::isnan, std::isinf, std
 
 Tensor abs(Tensor x);       ///< |x|; derivative 0 at 0
 Tensor negative(Tensor x);  ///< -x
-Tensor sign(Tensor x);      ///< -1, 0 or 1; NaN stays
+Tensor sign(Tensor x);      ///< -1, 0 or 1 (0 for -0, too); NaN stays
 Tensor sqrt(Tensor x);      ///< derivative at 0 is infinite
 Tensor rsqrt(Tensor x);     ///< 1 / sqrt(x)
 Tensor square(Tensor x);    ///< x * x
@@ -56,13 +56,13 @@ Tensor isfinite(Tensor x);
 Tensor add(Operand a, Operand b);
 Tensor subtract(Operand a, Operand b);
 Tensor multiply(Operand a, Operand b);
-Tensor divide(Operand a, Operand b);  ///< true division: integers become float32
+Tensor divide(Operand a, Operand b);  ///< true division: integers become default_dtype()
 /// floor(a / b), as Python's //, so that a is floor_divide(a, b) * b + remainder(a, b); derivative 0. Integers stay
 /// integers, and one by 0 is 0; a float by 0 is a / b.
 Tensor floor_divide(Operand a, Operand b);
 Tensor remainder(Operand a, Operand b);  ///< a - floor(a / b) * b, the sign of b, as Python's %; an integer by 0 is 0
 Tensor pow(Operand a, Operand b);        ///< a^b; of integers, negative powers are truncated towards 0
-/// The angle of the point (x, y), in [-pi, pi]; integers become float32. Its derivatives at the origin are 0.
+/// The angle of the point (x, y), in [-pi, pi]; integers become default_dtype(). Its derivatives at the origin are 0.
 Tensor atan2(Operand y, Operand x);
 Tensor maximum(Operand a, Operand b);  ///< NaN wins; ties share the derivative equally
 Tensor minimum(Operand a, Operand b);
@@ -106,11 +106,16 @@ Tensor operator>=(Operand a, Operand b);
 /// Elementwise; both operands are always computed.
 inline Tensor operator&&(Tensor a, Tensor b) { return logical_and(std::move(a), std::move(b)); }
 inline Tensor operator||(Tensor a, Tensor b) { return logical_or(std::move(a), std::move(b)); }
-// The old value stays until the new one is there: nothing is lost if the operation throws.
-inline Tensor& operator+=(Tensor& a, Operand b) { return a = add(a, std::move(b)); }
-inline Tensor& operator-=(Tensor& a, Operand b) { return a = subtract(a, std::move(b)); }
-inline Tensor& operator*=(Tensor& a, Operand b) { return a = multiply(a, std::move(b)); }
-inline Tensor& operator/=(Tensor& a, Operand b) { return a = divide(a, std::move(b)); }
+/// a is another value then: whoever shares the old one keeps it.
+Tensor& operator+=(Tensor& a, Operand b);
+Tensor& operator-=(Tensor& a, Operand b);
+Tensor& operator*=(Tensor& a, Operand b);
+Tensor& operator/=(Tensor& a, Operand b);
+// x[i] += y would change no x.
+void operator+=(Tensor&&, Operand) = delete;  // x = scatter_add(x, indices, y), where or dynamic_update_slice
+void operator-=(Tensor&&, Operand) = delete;  // x = scatter_add(x, indices, -y), where or dynamic_update_slice
+void operator*=(Tensor&&, Operand) = delete;  // x = where(condition, x * y, x) or dynamic_update_slice
+void operator/=(Tensor&&, Operand) = delete;  // x = where(condition, x / y, x) or dynamic_update_slice
 
 /// True if shapes are equal and all elements are; reads the device.
 bool array_equal(const Tensor& a, const Tensor& b);

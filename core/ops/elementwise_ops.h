@@ -7,9 +7,9 @@
 //   partial0(x..., y) its partial derivative by argument 0 at x where the result is y, written over a type X: instantiated
 //                     with Tensor, so that derivatives of any order follow. partial1 is that by argument 1.
 //
-// JVP, VJP, batching and the kernels of each backend are derived from these. `operands` says what goes in (others are
-// promoted or refused), `result` what comes out; `reads` what the partials look at, so that a tape keeps nothing else.
-// A struct without partials, and without `zero_derivative`, makes differentiation throw.
+// JVP, VJP, batching and the kernels of each backend are derived from these, and from the partials what a tape keeps.
+// `operands` says what goes in (others are promoted or refused), `result` what comes out, `work` what it takes. A linear
+// operation has tangent0(dx), tangent1 in place of partials; one that is piecewise constant has `zero_derivative`.
 #pragma once
 
 #include <cmath>
@@ -28,122 +28,123 @@ namespace stave_detail {
 /// What an operation computes on: integers become float32 for `floats`, bool int32 for `numbers`, all become bool for `bools`.
 enum class Operands { floats, numbers, any, bools };
 enum class Result { same, boolean };
-enum class Reads { nothing, inputs, other, output, both };  // other: partial0 the operand 1, partial1 the operand 0
+/// What an element takes: several times what memory does, for all but `arithmetic`. `function`: libraries differ in last digits.
+enum class Work { arithmetic, remainder, function };
 
 #define STAVE_VALUE(...) \
   template <class T>     \
   STAVE_HOST_DEVICE static auto value(__VA_ARGS__)
 #define STAVE_PARTIAL(name, ...) \
   template <class X>             \
-  static X name(__VA_ARGS__)
+  static constexpr X name(__VA_ARGS__)
 
-template <Operands in, Result out = Result::same, Reads r = Reads::nothing, bool zero = false>
+template <Operands in, Work w = Work::arithmetic, Result out = Result::same, bool zero = false>
 struct Elementwise {
   static constexpr Operands operands = in;
+  static constexpr Work work = w;
   static constexpr Result result = out;
-  static constexpr Reads reads = r;
   static constexpr bool zero_derivative = zero;
 };
-using FloatOfInput = Elementwise<Operands::floats, Result::same, Reads::inputs>;
-using FloatOfOutput = Elementwise<Operands::floats, Result::same, Reads::output>;
-using NumberOfInput = Elementwise<Operands::numbers, Result::same, Reads::inputs>;
-using Predicate = Elementwise<Operands::any, Result::boolean, Reads::nothing, true>;
-using Logical = Elementwise<Operands::bools, Result::boolean, Reads::nothing, true>;
-using Rounding = Elementwise<Operands::numbers, Result::same, Reads::nothing, true>;
+using Floats = Elementwise<Operands::floats>;
+using FloatFunction = Elementwise<Operands::floats, Work::function>;
+using Numbers = Elementwise<Operands::numbers>;
+using Predicate = Elementwise<Operands::any, Work::arithmetic, Result::boolean, true>;
+using Logical = Elementwise<Operands::bools, Work::arithmetic, Result::boolean, true>;
+using Rounding = Elementwise<Operands::numbers, Work::arithmetic, Result::same, true>;
 
 // ---- one operand ------------------------------------------------------------------------------------------
 
-struct Abs : NumberOfInput {
+struct Abs : Numbers {
   STAVE_VALUE(T x) { return abs(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return sign(x); }
 };
-struct Negative : Elementwise<Operands::numbers> {
+struct Negative : Numbers {
   STAVE_VALUE(T x) { return -x; }
   STAVE_PARTIAL(tangent0, const X& dx) { return negative(dx); }  // linear: d(-x) = -dx
 };
 struct Sign : Rounding {
-  // NaN keeps: neither comparison holds, and x itself is returned.
-  STAVE_VALUE(T x) { return select(x > T(0), T(1), select(x < T(0), T(-1), x)); }
+  // NaN stays; -0 gives 0, as the array API standard has it.
+  STAVE_VALUE(T x) { return select(x > T(0), T(1), select(x < T(0), T(-1), select(x == T(0), T(0), x))); }
 };
-struct Sqrt : FloatOfOutput {
+struct Sqrt : Floats {
   STAVE_VALUE(T x) { return sqrt(x); }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return 0.5 / y; }
 };
-struct Rsqrt : Elementwise<Operands::floats, Result::same, Reads::both> {
+struct Rsqrt : Floats {
   STAVE_VALUE(T x) { return T(1) / sqrt(x); }
   STAVE_PARTIAL(partial0, const X& x, const X& y) { return -0.5 * y / x; }
 };
-struct Square : NumberOfInput {
+struct Square : Numbers {
   STAVE_VALUE(T x) { return x * x; }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return 2 * x; }
 };
-struct Exp : FloatOfOutput {
+struct Exp : FloatFunction {
   STAVE_VALUE(T x) { return exp(x); }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return y; }
 };
-struct Expm1 : FloatOfOutput {
+struct Expm1 : FloatFunction {
   STAVE_VALUE(T x) { return expm1(x); }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return y + 1; }
 };
-struct Log : FloatOfInput {
+struct Log : FloatFunction {
   STAVE_VALUE(T x) { return log(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / x; }
 };
-struct Log1p : FloatOfInput {
+struct Log1p : FloatFunction {
   STAVE_VALUE(T x) { return log1p(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / (x + 1); }
 };
-struct Sin : FloatOfInput {
+struct Sin : FloatFunction {
   STAVE_VALUE(T x) { return sin(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return cos(x); }
 };
-struct Cos : FloatOfInput {
+struct Cos : FloatFunction {
   STAVE_VALUE(T x) { return cos(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return -sin(x); }
 };
-struct Tan : FloatOfOutput {
+struct Tan : FloatFunction {
   STAVE_VALUE(T x) { return tan(x); }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return 1 + square(y); }
 };
-struct Asin : FloatOfInput {
+struct Asin : FloatFunction {
   STAVE_VALUE(T x) { return asin(x); }
   // 1 / sqrt(1 - x^2); the factors keep the digits that 1 - x^2 loses near 1, here and below
   STAVE_PARTIAL(partial0, const X& x, const X&) { return rsqrt((1 - x) * (1 + x)); }
 };
-struct Acos : FloatOfInput {
+struct Acos : FloatFunction {
   STAVE_VALUE(T x) { return acos(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return -rsqrt((1 - x) * (1 + x)); }
 };
-struct Atan : FloatOfInput {
+struct Atan : FloatFunction {
   STAVE_VALUE(T x) { return atan(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / (1 + square(x)); }
 };
-struct Sinh : FloatOfInput {
+struct Sinh : FloatFunction {
   STAVE_VALUE(T x) { return sinh(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return cosh(x); }
 };
-struct Cosh : FloatOfInput {
+struct Cosh : FloatFunction {
   STAVE_VALUE(T x) { return cosh(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return sinh(x); }
 };
-struct Tanh : FloatOfOutput {
+struct Tanh : FloatFunction {
   STAVE_VALUE(T x) { return tanh(x); }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return 1 - square(y); }
 };
-struct Asinh : FloatOfInput {
+struct Asinh : FloatFunction {
   STAVE_VALUE(T x) { return asinh(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return rsqrt(square(x) + 1); }
 };
-struct Acosh : FloatOfInput {
+struct Acosh : FloatFunction {
   STAVE_VALUE(T x) { return acosh(x); }
   // 1 / sqrt(x^2 - 1); NaN, as the value is, for every x < 1
   STAVE_PARTIAL(partial0, const X& x, const X&) { return rsqrt(x - 1) * rsqrt(x + 1); }
 };
-struct Atanh : FloatOfInput {
+struct Atanh : FloatFunction {
   STAVE_VALUE(T x) { return atanh(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / ((1 - x) * (1 + x)); }
 };
-struct Sigmoid : FloatOfOutput {
+struct Sigmoid : FloatFunction {
   // e^x / (1 + e^x) for x < 0, so that e^-x overflows nowhere and small results keep their digits.
   STAVE_VALUE(T x) {
     T e = exp(-abs(x));
@@ -151,21 +152,21 @@ struct Sigmoid : FloatOfOutput {
   }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return y * (1 - y); }
 };
-struct Erf : FloatOfInput {
+struct Erf : FloatFunction {
   STAVE_VALUE(T x) { return erf(x); }
   // 2 / sqrt(pi) exp(-x^2)
   STAVE_PARTIAL(partial0, const X& x, const X&) { return 1.1283791670955126 * exp(-square(x)); }
 };
-struct Erfinv : FloatOfOutput {
+struct Erfinv : FloatFunction {
   STAVE_VALUE(T x) { return erfinv(x); }
   // sqrt(pi) / 2 exp(y^2)
   STAVE_PARTIAL(partial0, const X&, const X& y) { return 0.8862269254527580 * exp(square(y)); }
 };
-struct Relu : NumberOfInput {
+struct Relu : Numbers {
   STAVE_VALUE(T x) { return select(x < T(0), T(0), x); }  // NaN stays
   STAVE_PARTIAL(partial0, const X& x, const X&) { return astype(x > 0, x.dtype()); }
 };
-struct Softplus : FloatOfInput {
+struct Softplus : FloatFunction {
   // log(1 + e^x) = max(x, 0) + log1p(e^-|x|)
   STAVE_VALUE(T x) { return select(x < T(0), T(0), x) + log1p(exp(-abs(x))); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return sigmoid(x); }
@@ -197,42 +198,42 @@ struct Isfinite : Predicate {
 
 // ---- two operands -----------------------------------------------------------------------------------------
 
-struct Add : Elementwise<Operands::numbers> {
+struct Add : Numbers {
   STAVE_VALUE(T a, T b) { return a + b; }
   STAVE_PARTIAL(tangent0, const X& da) { return da; }
   STAVE_PARTIAL(tangent1, const X& db) { return db; }
 };
-struct Subtract : Elementwise<Operands::numbers> {
+struct Subtract : Numbers {
   STAVE_VALUE(T a, T b) { return a - b; }
   STAVE_PARTIAL(tangent0, const X& da) { return da; }
   STAVE_PARTIAL(tangent1, const X& db) { return negative(db); }
 };
-struct Multiply : Elementwise<Operands::numbers, Result::same, Reads::other> {
+struct Multiply : Numbers {
   STAVE_VALUE(T a, T b) { return a * b; }
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }
   STAVE_PARTIAL(partial1, const X& a, const X&, const X&) { return a; }
 };
 /// 0 where either is 0, else a * b: what multiplies partials with tangents and cotangents, so that no NaN or infinity
 /// leaks from a branch that was not taken. Its derivative is itself, by bilinearity.
-struct Scale : Elementwise<Operands::numbers, Result::same, Reads::other> {
+struct Scale : Numbers {
   STAVE_VALUE(T a, T b) { return select((a == T(0)) | (b == T(0)), T(0), a * b); }
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }
   STAVE_PARTIAL(partial1, const X& a, const X&, const X&) { return a; }
 };
-struct Divide : Elementwise<Operands::floats, Result::same, Reads::both> {
+struct Divide : Floats {
   STAVE_VALUE(T a, T b) { return a / b; }
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return 1 / b; }
   STAVE_PARTIAL(partial1, const X&, const X& b, const X& y) { return -y / b; }
 };
-struct FloorDivide : Rounding {
+struct FloorDivide : Elementwise<Operands::numbers, Work::remainder, Result::same, true> {
   STAVE_VALUE(T a, T b) { return floor_divide(a, b); }  // floor(a / b); an integer by 0 is 0
 };
-struct Remainder : NumberOfInput {
+struct Remainder : Elementwise<Operands::numbers, Work::remainder> {
   STAVE_VALUE(T a, T b) { return remainder(a, b); }  // sign of b, as Python's %; an integer by 0 is 0
-  STAVE_PARTIAL(partial0, const X& a, const X&, const X&) { return ones_like(a); }
+  STAVE_PARTIAL(tangent0, const X& da) { return da; }
   STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return -floor(a / b); }
 };
-struct Pow : Elementwise<Operands::numbers, Result::same, Reads::both> {
+struct Pow : Elementwise<Operands::numbers, Work::function> {
   STAVE_VALUE(T a, T b) { return pow(a, b); }
   // b a^(b-1), which is 0 for b = 0 at any a: `scale` drops the infinite factor.
   STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return scale(b, pow(a, b - 1)); }
@@ -242,13 +243,13 @@ struct Pow : Elementwise<Operands::numbers, Result::same, Reads::both> {
 /// `coordinate`, which is x or y, over x^2 + y^2, in units of the larger of |x| and |y|: so the squares neither overflow nor
 /// vanish. The quotient is the same in every unit, hence no derivative by it. 0 at the origin and at infinity.
 template <class X>
-X over_squared_radius(const X& coordinate, const X& x, const X& y) {
+constexpr X over_squared_radius(const X& coordinate, const X& x, const X& y) {
   const X larger = maximum(abs(x), abs(y)), beyond = logical_or(larger == 0, isinf(larger));
   const X unit = stop_gradient(where(beyond, 1, larger));
   const X quotient = coordinate / unit / (square(x / unit) + square(y / unit)) / unit;
   return where(beyond, 0, quotient);
 }
-struct Atan2 : FloatOfInput {
+struct Atan2 : FloatFunction {
   STAVE_VALUE(T y, T x) { return atan2(y, x); }
   // The angle has no derivative at the origin: as the norm there, it is given 0.
   STAVE_PARTIAL(partial0, const X& y, const X& x, const X&) { return over_squared_radius(x, x, y); }
@@ -256,16 +257,16 @@ struct Atan2 : FloatOfInput {
 };
 /// 1 where a wins, 1/2 where they tie, 0 where b does: ties share the derivative equally.
 template <class X>
-X share(const X& wins, const X& ties, const X& like) {
+constexpr X share(const X& wins, const X& ties, const X& like) {
   return where(ties, 0.5, astype(wins, like.dtype()));
 }
-struct Maximum : NumberOfInput {
+struct Maximum : Numbers {
   // NaN in either operand comes out, as NumPy's maximum.
   STAVE_VALUE(T a, T b) { return select((a > b) | (a != a), a, b); }
   STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return share(a > b, a == b, a); }
   STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return share(b > a, a == b, a); }
 };
-struct Minimum : NumberOfInput {
+struct Minimum : Numbers {
   STAVE_VALUE(T a, T b) { return select((a < b) | (a != a), a, b); }
   STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return share(a < b, a == b, a); }
   STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return share(b < a, a == b, a); }
@@ -297,22 +298,5 @@ struct LogicalOr : Logical {
 struct LogicalXor : Logical {
   STAVE_VALUE(T a, T b) { return (a != T(0)) ^ (b != T(0)); }
 };
-
-// clang-format off
-// X(name, Struct): from a name in all_ops.h to its struct here.
-#define STAVE_UNARY_STRUCTS(X)                                                                                        \
-  X(abs, Abs) X(negative, Negative) X(sign, Sign) X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(square, Square) X(exp, Exp)         \
-  X(expm1, Expm1) X(log, Log) X(log1p, Log1p) X(sin, Sin) X(cos, Cos) X(tan, Tan) X(asin, Asin) X(acos, Acos)         \
-  X(atan, Atan) X(sinh, Sinh) X(cosh, Cosh) X(tanh, Tanh) X(asinh, Asinh) X(acosh, Acosh) X(atanh, Atanh)             \
-  X(sigmoid, Sigmoid) X(erf, Erf) X(erfinv, Erfinv) X(relu, Relu) X(softplus, Softplus) X(floor, Floor)               \
-  X(ceil, Ceil) X(round, Round) X(trunc, Trunc) X(logical_not, LogicalNot) X(isnan, Isnan) X(isinf, Isinf)            \
-  X(isfinite, Isfinite)
-#define STAVE_BINARY_STRUCTS(X)                                                                                       \
-  X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale) X(divide, Divide)                           \
-  X(floor_divide, FloorDivide) X(remainder, Remainder) X(pow, Pow) X(atan2, Atan2) X(maximum, Maximum)                \
-  X(minimum, Minimum) X(equal, Equal) X(not_equal, NotEqual) X(less, Less) X(less_equal, LessEqual)                   \
-  X(greater, Greater) X(greater_equal, GreaterEqual)                                                                  \
-  X(logical_and, LogicalAnd) X(logical_or, LogicalOr) X(logical_xor, LogicalXor)
-// clang-format on
 
 }  // namespace stave_detail

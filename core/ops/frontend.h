@@ -8,6 +8,17 @@ namespace stave_detail {
 
 using namespace stave;
 
+[[noreturn]] void fail_empty(const char* function, std::size_t operand);
+/// x, which is not an empty Tensor; else an error names the function and the operand's place.
+inline const Tensor& given(const Tensor& x, const char* function, std::size_t operand = 0) {
+  if (!x.defined()) [[unlikely]]
+    fail_empty(function, operand);
+  return x;
+}
+inline void check_given(std::span<const Tensor> xs, const char* function) {
+  for (std::size_t i = 0; i < xs.size(); ++i) given(xs[i], function, i);
+}
+
 /// The number as `dtype` has it: an integer for integers, a bool for bool, which takes anything. Throws DtypeError for one
 /// that an integer dtype does not hold.
 Scalar held(Scalar value, Dtype dtype);

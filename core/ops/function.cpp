@@ -1,56 +1,107 @@
 #include <stave/core/ops/function.h>
 
-#include <stave/core/op.h>
+#include <stave/core/fail.h>
+#include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 
 namespace stave {
-namespace {
 
-// Known when the function has run.
-void infer_nothing(const Call&, SmallVector<Abstract, 1>&) {}
-
-}  // namespace
-
-#define X(function)                                                       \
-  constinit const Op op_##function{                                       \
-      .id = OpId::function,                                               \
-      .carries_functions = true,                                          \
-      .name = #function,                                                  \
-      .infer = infer_nothing,                                             \
-      .saves = {.inputs = OpId::function == OpId::checkpoint ? ~0u : 0u}, \
-  };
-STAVE_FUNCTION_OPS(X)
-#undef X
+// What it yields is known when the function has run.
+constinit const Op op_call{
+    .id = OpId::call,
+    .carries_functions = true,
+    .name = "call",
+    .infer = [](const Call&, SmallVector<Abstract, 1>&) {},
+    .reads = {0u, 0u},
+};
 
 }  // namespace stave
 
 namespace stave_detail {
+namespace {
 
-Outputs checkpoint_flat(CarriedFunction function, Inputs inputs) {
-  FunctionAttributes functions;
-  functions.function = [function = std::move(function), log = make_intrusive<EffectLog>()](std::span<const Tensor> xs) {
-    LogFrame frame(current, *log);
-    UnderFrame install(&frame);
-    Outputs outputs = function(xs);
-    log->complete = true;
+// The function, answering effects as it did the first time.
+Outputs run_logged(const CarriedFunction& function, EffectLog& log, std::span<const Tensor> xs) {
+  EffectLogHandler handler(log);
+  HandlerFrame frame(current, &handler);
+  UnderFrame install(&frame);
+  Outputs outputs = function(xs);
+  if (!log.complete) log.complete = true;
+  return outputs;
+}
+
+Outputs checked_cotangents(Outputs cotangents, std::span<const Abstract> inputs) {
+  if (cotangents.size() != inputs.size())
+    fail<TransformError>("custom_vjp: the backward rule gave {} cotangents for {} inputs", cotangents.size(),
+                         inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tensor& cotangent = cotangents[i];
+    if (!cotangent.defined()) continue;
+    if (!is_float(inputs[i].dtype)) cotangent = Tensor();  // it has none
+    else if (cotangent.shape() != inputs[i].shape || cotangent.dtype() != inputs[i].dtype)
+      fail<TransformError>("the VJP rule of custom_vjp gave a cotangent {} {} for input {}, which is {} {}",
+                           cotangent.dtype(), cotangent.shape(), i, inputs[i].dtype, inputs[i].shape);
+  }
+  return cotangents;
+}
+
+}  // namespace
+
+Outputs with_tangents(Outputs outputs, const Outputs& tangents) {
+  if (outputs.size() != tangents.size())
+    fail<TransformError>("custom_jvp: the rule gave {} results and {} tangents", outputs.size(), tangents.size());
+  check_defined("custom_jvp", "result", outputs);
+  Outputs both = outputs;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& output = outputs[i];
+    const bool zero = !tangents[i].defined() || !is_float(output.dtype());
+    both.push_back(zero ? zeros_like(output) : tangents[i]);
+    if (both.back().shape() != output.shape() || both.back().dtype() != output.dtype())
+      fail<TransformError>("the JVP rule of custom_jvp gave a tangent {} {} for result {}, which is {} {}",
+                           both.back().dtype(), both.back().shape(), i, output.dtype(), output.shape());
+  }
+  return both;
+}
+
+Outputs call_function(FunctionAttributes functions, Inputs inputs) {
+  const char* const name = functions.name;
+  if (functions.runs_again) functions.log = make_intrusive<EffectLog>();
+  functions.function = [name, function = std::move(functions.function), log = functions.log](auto xs) {
+    Outputs outputs = log ? run_logged(function, *log, xs) : function(xs);
+    check_defined(name, "result", outputs);
     return outputs;
   };
-  return perform_carrying(op_checkpoint, std::move(inputs), std::move(functions));
+  if (functions.forward)
+    functions.forward = [name, forward = std::move(functions.forward)](auto xs) {
+      Forward both = forward(xs);
+      check_defined(name, "result", both.outputs);
+      check_defined(name, "residual", both.residuals);
+      return both;
+    };
+  if (functions.backward) {
+    SmallVector<Abstract, 2> abstracts;
+    for (const Tensor& input : inputs) abstracts.emplace_back(input.shape(), input.dtype());
+    functions.backward = [backward = std::move(functions.backward), abstracts](auto xs) {
+      return checked_cotangents(backward(xs), abstracts);
+    };
+  }
+  return perform_functions(std::move(inputs), std::move(functions));
 }
 
-Outputs custom_vjp_flat(FunctionAttributes functions, Inputs inputs) {
-  return perform_carrying(op_custom_vjp, std::move(inputs), std::move(functions));
+void fail_unknown_results(const char* name) {
+  fail<TransformError>(
+      "{}: a handler answered the call without running its function, so what it would return is not known: perform it",
+      name);
 }
-Outputs custom_jvp_flat(FunctionAttributes functions, Inputs inputs) {
-  return perform_carrying(op_custom_jvp, std::move(inputs), std::move(functions));
-}
-Outputs custom_vmap_flat(FunctionAttributes functions, Inputs inputs) {
-  return perform_carrying(op_custom_vmap, std::move(inputs), std::move(functions));
+void fail_other_results(const char* name, std::size_t expected, std::size_t got) {
+  fail<TransformError>("{}: the function returned {} tensors at first, and {} another time or by another rule", name,
+                       expected, got);
 }
 
 Tensor broadcast_lanes(const Tensor& x, Index lanes) {
   Shape shape = x.shape();
   shape.insert(shape.begin(), lanes);
+  naming("vmap", [&] { return shape.elements(); });  // throws if there are too many
   return broadcast_quietly(x, shape);
 }
 

@@ -15,7 +15,7 @@
 
 namespace stave {
 
-using stave_detail::fail;
+using stave_detail::fail, stave_detail::given, stave_detail::named;
 
 namespace {
 
@@ -78,15 +78,14 @@ void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
 // What was read at a place flows back to it, as often as it was read.
 Tensor vjp_gather(const VjpContext& c, int) {
   const auto& attributes = c.as<GatherAttributes>();
-  const Tensor nothing = zeros(c.shape(0), c.dtype(0), c.ct().device());
-  return scatter_add_batched(nothing, c.in(1), c.ct(), attributes.batch_dims, attributes.from_end);
+  return scatter_add_batched(c.zeros(0), c.in(1), c.ct(), attributes.batch_dims, attributes.from_end);
 }
 
+// Where x is one for all lanes, they are one more axis of `at`.
 Outputs batch_gather(const BatchContext& c) {
   const auto& attributes = c.as<GatherAttributes>();
-  if (!c.batched[0] && attributes.batch_dims == 0)  // x is one for all lanes: the batch is one more axis of `at`
-    return gather_batched(c.in(0), c.in(1), 0, attributes.from_end);
-  return gather_batched(c.batched_in(0), c.batched_in(1), attributes.batch_dims + 1, attributes.from_end);
+  if (c.batched[0] || attributes.batch_dims > 0) return batch_in_front(c);
+  return gather_batched(c.in(0), c.in(1), 0, attributes.from_end);
 }
 
 // ---- scatter_add ------------------------------------------------------------------------------------------
@@ -110,20 +109,14 @@ Tensor vjp_scatter_add(const VjpContext& c, int input) {
   return input == 0 ? c.ct() : gather_batched(c.ct(), c.in(1), attributes.batch_dims, attributes.from_end);
 }
 
-Outputs batch_scatter_add(const BatchContext& c) {
-  const auto& attributes = c.as<GatherAttributes>();
-  return scatter_add_batched(c.batched_in(0), c.batched_in(1), c.batched_in(2), attributes.batch_dims + 1,
-                             attributes.from_end);
-}
-
 // ---- dynamic_slice, dynamic_update_slice ------------------------------------------------------------------
 
-Tensor slice_at(const Tensor& x, const Tensor& starts, Shape sizes, int batch_dims) {
-  return apply(op_dynamic_slice, {x, starts}, make_intrusive<DynamicSliceAttributes>(batch_dims, std::move(sizes)));
+Tensor slice_at(const Tensor& x, const Tensor& starts, AttributesPtr attributes) {
+  return apply(op_dynamic_slice, {x, starts}, std::move(attributes));
 }
 
-Tensor updated_at(const Tensor& x, const Tensor& update, const Tensor& starts, const AttributesPtr& attributes) {
-  return apply(op_dynamic_update_slice, {x, update, starts}, attributes);
+Tensor updated_at(const Tensor& x, const Tensor& update, const Tensor& starts, AttributesPtr attributes) {
+  return apply(op_dynamic_update_slice, {x, update, starts}, std::move(attributes));
 }
 
 // [batch..., sizes...], for x [batch..., dims...] and starts [batch..., number of dims]. Validates.
@@ -162,30 +155,14 @@ void infer_dynamic_update_slice(const Call& call, SmallVector<Abstract, 1>& outp
 
 // What was read flows back to its place.
 Tensor vjp_dynamic_slice(const VjpContext& c, int) {
-  const Tensor nothing = zeros(c.shape(0), c.dtype(0), c.ct().device());
-  const auto& attributes = c.as<DynamicSliceAttributes>();
-  return updated_at(nothing, c.ct(), c.in(1),
-                    make_intrusive<DynamicSliceAttributes>(attributes.batch_dims, attributes.sizes));
+  return updated_at(c.zeros(0), c.ct(), c.in(1), AttributesPtr(c.attributes));
 }
 
 // The update takes the place of what stood there: to x flows the rest.
 Tensor vjp_dynamic_update_slice(const VjpContext& c, int input) {
-  const auto& attributes = c.as<DynamicSliceAttributes>();
-  if (input == 1) return slice_at(c.ct(), c.in(2), attributes.sizes, attributes.batch_dims);
-  const Tensor nothing = zeros(c.shape(1), c.dtype(1), c.ct().device());
-  return updated_at(c.ct(), nothing, c.in(2),
-                    make_intrusive<DynamicSliceAttributes>(attributes.batch_dims, attributes.sizes));
-}
-
-Outputs batch_dynamic_slice(const BatchContext& c) {
-  const auto& attributes = c.as<DynamicSliceAttributes>();
-  return slice_at(c.batched_in(0), c.batched_in(1), attributes.sizes, attributes.batch_dims + 1);
-}
-
-Outputs batch_dynamic_update_slice(const BatchContext& c) {
-  const auto& attributes = c.as<DynamicSliceAttributes>();
-  return updated_at(c.batched_in(0), c.batched_in(1), c.batched_in(2),
-                    make_intrusive<DynamicSliceAttributes>(attributes.batch_dims + 1, attributes.sizes));
+  AttributesPtr attributes(c.attributes);
+  return input == 0 ? updated_at(c.ct(), c.zeros(1), c.in(2), std::move(attributes))
+                    : slice_at(c.ct(), c.in(2), std::move(attributes));
 }
 
 }  // namespace
@@ -196,9 +173,9 @@ constinit const Op op_gather{
     .infer = infer_gather,
     .derivative = Derivative::linear,
     .linear_in = 0b01,
-    .saves = {.inputs = 0b10},
     .vjp = vjp_gather,
     .batch = batch_gather,
+    .index_name = "index",
 };
 
 constinit const Op op_scatter_add{
@@ -207,9 +184,10 @@ constinit const Op op_scatter_add{
     .infer = infer_scatter_add,
     .derivative = Derivative::linear,
     .linear_in = 0b101,
-    .saves = {.inputs = 0b010},
+    .reads = {0, 0b010},
     .vjp = vjp_scatter_add,
-    .batch = batch_scatter_add,
+    .batch = batch_in_front,
+    .index_name = "index",
 };
 
 constinit const Op op_dynamic_slice{
@@ -218,9 +196,9 @@ constinit const Op op_dynamic_slice{
     .infer = infer_dynamic_slice,
     .derivative = Derivative::linear,
     .linear_in = 0b01,
-    .saves = {.inputs = 0b10},
     .vjp = vjp_dynamic_slice,
-    .batch = batch_dynamic_slice,
+    .batch = batch_in_front,
+    .index_name = "a slice that starts at index",
 };
 
 constinit const Op op_dynamic_update_slice{
@@ -229,24 +207,29 @@ constinit const Op op_dynamic_update_slice{
     .infer = infer_dynamic_update_slice,
     .derivative = Derivative::linear,
     .linear_in = 0b011,
-    .saves = {.inputs = 0b100},
     .vjp = vjp_dynamic_update_slice,
-    .batch = batch_dynamic_update_slice,
+    .batch = batch_in_front,
+    .index_name = "a slice that starts at index",
 };
 
 // ---- index.h ----------------------------------------------------------------------------------------------
 
 // The axes before `axis` are batch axes, for which the indices repeat (a view): the result needs no transpose.
 Tensor take(const Tensor& x, const Tensor& indices, Index axis) {
-  const int along = normalize_axis(axis, x.rank(), "take");
-  const Tensor places = expand_dims(as_indices(indices, "take"), -1);
-  const std::span<const Index> batch(x.shape().begin(), static_cast<std::size_t>(along));
-  return gather_batched(x, broadcast_to(places, joined({batch, places.shape()})), along);
+  return named(
+      "take",
+      [&] {
+        const int along = normalize_axis(axis, x.rank(), "take");
+        const Tensor places = expand_dims(as_indices(indices, "take"), -1);
+        const std::span<const Index> batch(x.shape().begin(), static_cast<std::size_t>(along));
+        return gather_batched(x, broadcast_to(places, joined({batch, places.shape()})), along);
+      },
+      x, indices);
 }
 
 // All axes but one are batch axes.
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, Index axis) {
-  if (x.rank() != indices.rank())
+  if (given(x, "take_along_axis", 0).rank() != given(indices, "take_along_axis", 1).rank())
     fail<ShapeError>("take_along_axis: x {} and indices {} must have equal ranks", x.shape(), indices.shape());
   const int along = normalize_axis(axis, x.rank(), "take_along_axis");
   const Tensor values = moveaxis(x, along, -1), places = moveaxis(as_indices(indices, "take_along_axis"), along, -1);
@@ -255,16 +238,21 @@ Tensor take_along_axis(const Tensor& x, const Tensor& indices, Index axis) {
   at.pop_back();
   batch = broadcast_shapes(batch, at, "take_along_axis");
   const Index read = values.shape(-1), taken = places.shape(-1);
-  const Tensor result =
-      gather_batched(broadcast_to(values, joined({batch, Shape(read)})),
-                     broadcast_to(expand_dims(places, -1), joined({batch, Shape(taken, 1)})), batch.rank());
-  return moveaxis(result, -1, along);
+  return named("take_along_axis", [&] {
+    const Tensor result =
+        gather_batched(broadcast_to(values, joined({batch, Shape(read)})),
+                       broadcast_to(expand_dims(places, -1), joined({batch, Shape(taken, 1)})), batch.rank());
+    return moveaxis(result, -1, along);
+  });
 }
 
-Tensor gather(const Tensor& x, const Tensor& indices) { return gather_batched(x, as_indices(indices, "gather"), 0); }
+Tensor gather(const Tensor& x, const Tensor& indices) {
+  return gather_batched(given(x, "gather", 0), as_indices(given(indices, "gather", 1), "gather"), 0);
+}
 
 Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates) {
-  const Dtype dtype = promote(x.dtype(), updates.dtype());
+  const Dtype dtype = promote(given(x, "scatter_add", 0).dtype(), given(updates, "scatter_add", 2).dtype());
+  given(indices, "scatter_add", 1);
   const Tensor places = as_indices(indices, "scatter_add");
   return scatter_add_batched(astype(x, dtype), places, astype(updates, dtype), 0, true);
 }
@@ -273,14 +261,19 @@ Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates
 Tensor one_hot(const Tensor& x, Index n, Dtype dtype) {
   if (n < 0) fail<ShapeError>("one_hot: {} classes", n);
   if (dtype == bool_) return astype(one_hot(x, n, uint8), bool_);
-  const Tensor places = reshape(as_indices(x, "one_hot"), {x.size(), 1});
-  const Tensor one = broadcast_to(ones({}, dtype, x.device()), {x.size()});
-  const Tensor rows = scatter_add_batched(zeros({x.size(), n}, dtype, x.device()), places, one, 1, false);
-  return reshape(rows, joined({x.shape(), Shape(n)}));
+  return named(
+      "one_hot",
+      [&] {
+        const Tensor places = reshape(as_indices(x, "one_hot"), {x.size(), 1});
+        const Tensor one = broadcast_to(ones({}, dtype, x.device()), {x.size()});
+        const Tensor rows = scatter_add_batched(zeros({x.size(), n}, dtype, x.device()), places, one, 1, false);
+        return reshape(rows, joined({x.shape(), Shape(n)}));
+      },
+      x);
 }
 
 Tensor Starts::tensor(const char* operation, Device device) const {
-  if (indices_) return as_indices(*indices_, operation);
+  if (indices_) return as_indices(given(*indices_, operation, 1), operation);
   if (list_.empty()) return zeros({0}, int32, device);
   std::vector<Tensor> indices;
   for (const Operand& index : list_) {
@@ -294,11 +287,13 @@ Tensor Starts::tensor(const char* operation, Device device) const {
 }
 
 Tensor dynamic_slice(const Tensor& x, const Starts& starts, const Shape& sizes) {
-  return slice_at(x, starts.tensor("dynamic_slice", x.device()), sizes, 0);
+  const Device device = given(x, "dynamic_slice").device();
+  return slice_at(x, starts.tensor("dynamic_slice", device), make_intrusive<DynamicSliceAttributes>(0, sizes));
 }
 
 Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const Starts& starts) {
-  const Dtype dtype = promote(x.dtype(), update.dtype());
+  const Dtype dtype =
+      promote(given(x, "dynamic_update_slice", 0).dtype(), given(update, "dynamic_update_slice", 1).dtype());
   return updated_at(astype(x, dtype), astype(update, dtype), starts.tensor("dynamic_update_slice", x.device()),
                     make_intrusive<DynamicSliceAttributes>(0, update.shape()));
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include <stave/core/default_dtype.h>
 #include <stave/core/tensor.h>
 
 namespace stave {
@@ -20,7 +21,7 @@ Tensor gather(const Tensor& x, const Tensor& indices);
 /// x with updates [at..., rest...] added where gather(x, indices) would read; duplicates accumulate, in a fixed order.
 Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates);
 /// 1 at index x along a new last axis of length n, else 0; an index outside [0, n) throws, negative ones too.
-Tensor one_hot(const Tensor& x, Index n, Dtype dtype = float32);
+Tensor one_hot(const Tensor& x, Index n, Dtype dtype = default_dtype());
 
 /// Where a slice starts: one integer tensor of rank 1 with an index for each axis, or that many single indices, which are
 /// tensors of rank 0 or C++ integers: {i, 0}.

@@ -6,7 +6,7 @@
 #include <stave/core/ops/layout.h>
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include <stave/core/fail.h>
@@ -17,18 +17,13 @@
 
 namespace stave {
 
-using stave_detail::fail, stave_detail::view_of;
+using stave_detail::fail, stave_detail::given, stave_detail::named, stave_detail::view_of;
 
 namespace {
 
 Shape repeated(int rank, Index value) {
   Shape shape;
   shape.resize(static_cast<std::size_t>(rank), value);
-  return shape;
-}
-
-Shape prepended(Index first, Shape shape) {
-  shape.insert(shape.begin(), first);
   return shape;
 }
 
@@ -41,14 +36,14 @@ Shape all_axes_of(int rank) {
 void check_lengths(const Shape& shape, const char* operation) {
   for (Index length : shape)
     if (length < 0) fail<ShapeError>("{}: shape {} has a negative length", operation, shape);
-  static_cast<void>(shape.elements());  // throws if there are too many
+  stave_detail::naming(operation, [&] { return shape.elements(); });  // throws if there are too many
 }
 
 Tensor slice_of(const Tensor& x, Shape starts, Shape lengths, Shape steps) {
   return apply(op_slice, {x}, make_intrusive<SliceAttributes>(std::move(starts), std::move(lengths), std::move(steps)));
 }
 
-Tensor pad_into(const Tensor& x, Shape shape, Shape starts, Shape steps, double value) {
+Tensor pad_into(const Tensor& x, Shape shape, Shape starts, Shape steps, Scalar value) {
   return apply(op_pad, {x},
                make_intrusive<PadAttributes>(std::move(shape), std::move(starts), std::move(steps), value));
 }
@@ -57,7 +52,8 @@ Tensor pad_into(const Tensor& x, Shape shape, Shape starts, Shape steps, double 
 bool within(Index start, Index length, Index step, Index size) {
   if (length < 0 || step == 0) return false;
   if (length == 0) return true;
-  const Index last = start + (length - 1) * step;
+  Index last;
+  if (__builtin_mul_overflow(length - 1, step, &last) || __builtin_add_overflow(start, last, &last)) return false;
   return start >= 0 && start < size && last >= 0 && last < size;
 }
 
@@ -102,15 +98,11 @@ Tensor view_reshape(const Call& call) {
   return strides ? view_of(x, shape, std::move(*strides), x.node().offset) : Tensor();
 }
 
-Outputs batch_reshape(const BatchContext& c) {
-  return reshape(c.in(0), prepended(c.size, c.as<ShapeAttributes>().shape));
-}
-
 // ---- permute_dims -----------------------------------------------------------------------------------------
 
 void infer_permute_dims(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
-  const Shape& axes = call.as<ShapeAttributes>().shape;
+  const Shape& axes = call.as<PermuteAttributes>().axes;
   const Shape identity = all_axes_of(x.rank());
   if (axes.size() != identity.size() || !std::is_permutation(axes.begin(), axes.end(), identity.begin()))
     fail<ShapeError>("permute_dims: axes {} must name each axis of shape {} once", axes, x.shape());
@@ -121,22 +113,16 @@ void infer_permute_dims(const Call& call, SmallVector<Abstract, 1>& outputs) {
 
 Tensor view_permute_dims(const Call& call) {
   const Tensor& x = call.input(0);
-  Strides strides = call.as<ShapeAttributes>().shape;
+  Strides strides = call.as<PermuteAttributes>().axes;
   for (Index& stride : strides) stride = x.strides()[static_cast<std::size_t>(stride)];
   return view_of(x, call.abstract_outputs()[0].shape, std::move(strides), x.node().offset);
 }
 
 Tensor vjp_permute_dims(const VjpContext& c, int) {
-  const Shape& axes = c.as<ShapeAttributes>().shape;
+  const Shape& axes = c.as<PermuteAttributes>().axes;
   Shape inverse = axes;
   for (std::size_t i = 0; i < axes.size(); ++i) inverse[static_cast<std::size_t>(axes[i])] = static_cast<Index>(i);
   return permute_dims(c.ct(), inverse);
-}
-
-Outputs batch_permute_dims(const BatchContext& c) {
-  Shape axes = c.as<ShapeAttributes>().shape;
-  for (Index& axis : axes) ++axis;
-  return permute_dims(c.in(0), prepended(0, std::move(axes)));
 }
 
 // ---- broadcast_to -----------------------------------------------------------------------------------------
@@ -185,7 +171,7 @@ Outputs batch_broadcast_to(const BatchContext& c) {
   Shape aligned = repeated(to.rank() + 1, 1);
   aligned[0] = c.size;
   std::copy(c.in(0).shape().begin() + 1, c.in(0).shape().end(), aligned.end() - (c.in(0).rank() - 1));
-  return broadcast_to(reshape(c.in(0), aligned), prepended(c.size, to));
+  return apply(op_broadcast_to, {reshape(c.in(0), aligned)}, c.attributes()->batched(c.size));
 }
 
 // ---- slice and pad ----------------------------------------------------------------------------------------
@@ -220,12 +206,6 @@ Tensor vjp_slice(const VjpContext& c, int) {
   return pad_into(c.ct(), c.shape(0), attributes.starts, attributes.steps, 0);
 }
 
-Outputs batch_slice(const BatchContext& c) {
-  const auto& attributes = c.as<SliceAttributes>();
-  return slice_of(c.in(0), prepended(0, attributes.starts), prepended(c.size, attributes.lengths),
-                  prepended(1, attributes.steps));
-}
-
 void infer_pad(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
   const auto& attributes = call.as<PadAttributes>();
@@ -241,19 +221,13 @@ void infer_pad(const Call& call, SmallVector<Abstract, 1>& outputs) {
 
 // The padding is constant: its tangent is 0.
 Outputs jvp_pad(const JvpContext& c) {
-  const auto& attributes = c.call.as<PadAttributes>();
+  const auto& attributes = c.as<PadAttributes>();
   return pad_into(c.tangent(0), attributes.shape, attributes.starts, attributes.steps, 0);
 }
 
 Tensor vjp_pad(const VjpContext& c, int) {
   const auto& attributes = c.as<PadAttributes>();
   return slice_of(c.ct(), attributes.starts, c.shape(0), attributes.steps);
-}
-
-Outputs batch_pad(const BatchContext& c) {
-  const auto& attributes = c.as<PadAttributes>();
-  return pad_into(c.in(0), prepended(c.size, attributes.shape), prepended(0, attributes.starts),
-                  prepended(1, attributes.steps), attributes.value);
 }
 
 // ---- concat -----------------------------------------------------------------------------------------------
@@ -271,6 +245,7 @@ void infer_concat(const Call& call, SmallVector<Abstract, 1>& outputs) {
       fail<ShapeError>("concat: shapes {} and {} do not join along axis {}: the other lengths must agree",
                        first.shape(), x.shape(), axis);
     shape[axis] += x.shape()[axis];
+    stave_detail::naming("concat", [&] { return shape.elements(); });  // throws if there are too many
   }
   outputs.push_back({std::move(shape), first.dtype()});
 }
@@ -283,12 +258,6 @@ Tensor vjp_concat(const VjpContext& c, int input) {
   return slice_of(c.ct(), std::move(starts), lengths, repeated(lengths.rank(), 1));
 }
 
-Outputs batch_concat(const BatchContext& c) {
-  Inputs inputs;
-  for (std::size_t i = 0; i < c.inputs.size(); ++i) inputs.push_back(c.batched_in(i));
-  return apply(op_concat, std::move(inputs), make_intrusive<AxisAttributes>(c.as<AxisAttributes>().axis + 1));
-}
-
 }  // namespace
 
 // ---- the records ------------------------------------------------------------------------------------------
@@ -298,9 +267,8 @@ constinit const Op op_reshape{
     .name = "reshape",
     .infer = infer_reshape,
     .derivative = Derivative::linear,
-    .saves = {.inputs = 0},
     .vjp = [](const VjpContext& c, int) { return reshape(c.ct(), c.shape(0)); },
-    .batch = batch_reshape,
+    .batch = batch_in_front,
     .view = view_reshape,
 };
 
@@ -309,9 +277,8 @@ constinit const Op op_permute_dims{
     .name = "permute_dims",
     .infer = infer_permute_dims,
     .derivative = Derivative::linear,
-    .saves = {.inputs = 0},
     .vjp = vjp_permute_dims,
-    .batch = batch_permute_dims,
+    .batch = batch_in_front,
     .view = view_permute_dims,
 };
 
@@ -320,7 +287,6 @@ constinit const Op op_broadcast_to{
     .name = "broadcast_to",
     .infer = infer_broadcast_to,
     .derivative = Derivative::linear,
-    .saves = {.inputs = 0},
     .vjp = vjp_broadcast_to,
     .batch = batch_broadcast_to,
     .view = view_broadcast_to,
@@ -331,9 +297,8 @@ constinit const Op op_slice{
     .name = "slice",
     .infer = infer_slice,
     .derivative = Derivative::linear,
-    .saves = {.inputs = 0},
     .vjp = vjp_slice,
-    .batch = batch_slice,
+    .batch = batch_in_front,
     .view = view_slice,
 };
 
@@ -341,10 +306,10 @@ constinit const Op op_pad{
     .id = OpId::pad,
     .name = "pad",
     .infer = infer_pad,
-    .saves = {.inputs = 0},
+    .reads = {0},
     .jvp = jvp_pad,
     .vjp = vjp_pad,
-    .batch = batch_pad,
+    .batch = batch_in_front,
 };
 
 constinit const Op op_concat{
@@ -352,9 +317,8 @@ constinit const Op op_concat{
     .name = "concat",
     .infer = infer_concat,
     .derivative = Derivative::linear,
-    .saves = {.inputs = 0},
     .vjp = vjp_concat,
-    .batch = batch_concat,
+    .batch = batch_in_front,
 };
 
 // ---- layout.h ---------------------------------------------------------------------------------------------
@@ -378,33 +342,34 @@ Shape inferred(Shape shape, Index count) {
 }  // namespace
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
-  Shape target = inferred(shape, x.size());
+  Shape target = inferred(shape, given(x, "reshape").size());
   if (target == x.shape()) return x;
   return apply(op_reshape, {x}, make_intrusive<ShapeAttributes>(std::move(target)));
 }
 
 Tensor permute_dims(const Tensor& x, const Shape& axes) {
   Shape normalized = axes;
-  for (Index& axis : normalized) axis = normalize_axis(axis, x.rank(), "permute_dims");
+  for (Index& axis : normalized) axis = normalize_axis(axis, given(x, "permute_dims").rank(), "permute_dims");
   if (normalized == all_axes_of(x.rank())) return x;
-  return apply(op_permute_dims, {x}, make_intrusive<ShapeAttributes>(std::move(normalized)));
+  return apply(op_permute_dims, {x}, make_intrusive<PermuteAttributes>(std::move(normalized)));
 }
 
 Tensor transpose(const Tensor& x) {
-  Shape axes = all_axes_of(x.rank());
+  Shape axes = all_axes_of(given(x, "transpose").rank());
   std::reverse(axes.begin(), axes.end());
   return permute_dims(x, axes);
 }
 
 Tensor matrix_transpose(const Tensor& x) {
-  if (x.rank() < 2) fail<ShapeError>("matrix_transpose: shape {} has fewer than 2 axes", x.shape());
+  if (given(x, "matrix_transpose").rank() < 2)
+    fail<ShapeError>("matrix_transpose: shape {} has fewer than 2 axes", x.shape());
   Shape axes = all_axes_of(x.rank());
   std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
   return permute_dims(x, axes);
 }
 
 Tensor moveaxis(const Tensor& x, Index source, Index destination) {
-  const int from = normalize_axis(source, x.rank(), "moveaxis");
+  const int from = normalize_axis(source, given(x, "moveaxis").rank(), "moveaxis");
   const int to = normalize_axis(destination, x.rank(), "moveaxis");
   Shape axes = all_axes_of(x.rank());
   axes.erase(axes.begin() + from);
@@ -413,20 +378,26 @@ Tensor moveaxis(const Tensor& x, Index source, Index destination) {
 }
 
 Tensor expand_dims(const Tensor& x, Index axis) {
-  Shape shape = x.shape();
+  Shape shape = given(x, "expand_dims").shape();
   shape.insert(shape.begin() + normalize_axis(axis, x.rank() + 1, "expand_dims"), 1);
+  return reshape(x, shape);
+}
+
+Tensor expand_dims(const Tensor& x, const Shape& axes) {
+  Shape shape = given(x, "expand_dims").shape();
+  for (Index axis : Axes(axes).normalize(x.rank() + axes.rank(), "expand_dims")) shape.insert(shape.begin() + axis, 1);
   return reshape(x, shape);
 }
 
 Tensor squeeze(const Tensor& x) {
   Shape shape;
-  for (Index length : x.shape())
+  for (Index length : given(x, "squeeze").shape())
     if (length != 1) shape.push_back(length);
   return reshape(x, shape);
 }
 
 Tensor squeeze(const Tensor& x, const Axes& axes) {
-  Shape shape = x.shape();
+  Shape shape = given(x, "squeeze").shape();
   const Shape dropped = axes.normalize(x.rank(), "squeeze");
   for (std::size_t i = dropped.size(); i-- > 0;) {
     const Index* length = shape.begin() + dropped[i];
@@ -438,28 +409,32 @@ Tensor squeeze(const Tensor& x, const Axes& axes) {
 }
 
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
-  if (shape == x.shape()) return x;
+  if (shape == given(x, "broadcast_to").shape()) return x;
   return apply(op_broadcast_to, {x}, make_intrusive<ShapeAttributes>(shape));
 }
 
 Tensor flip(const Tensor& x) { return flip(x, all_axes); }
 
 Tensor flip(const Tensor& x, const Axes& axes) {
-  const Shape flipped = axes.normalize(x.rank(), "flip");
+  const Shape flipped = axes.normalize(given(x, "flip").rank(), "flip");
   if (flipped.empty()) return x;
   Shape starts = repeated(x.rank(), 0), steps = repeated(x.rank(), 1);
   for (Index axis : flipped) {
     starts[static_cast<std::size_t>(axis)] = x.shape(axis) - 1;
     steps[static_cast<std::size_t>(axis)] = -1;
   }
-  return slice_of(x, std::move(starts), x.shape(), std::move(steps));
+  return named("flip", [&] { return slice_of(x, std::move(starts), x.shape(), std::move(steps)); });
 }
 
 // A lane's value has no storage of its own, so its strides say nothing.
-Tensor contiguous(const Tensor& x) { return x.is_contiguous() && x.node().storage ? x : apply(op_copy, {x}); }
+Tensor contiguous(const Tensor& x) {
+  if (given(x, "contiguous").is_contiguous() && x.node().storage) return x;
+  return named("contiguous", [&] { return apply(op_copy, {x}); });
+}
 
 Tensor concat(const std::vector<Tensor>& xs, Index axis) {
   if (xs.empty()) fail<ShapeError>("concat: nothing to join");
+  stave_detail::check_given(xs, "concat");
   if (xs[0].rank() == 0) fail<ShapeError>("concat: a tensor of rank 0 has no axis to join along: use stack");
   const int along = normalize_axis(axis, xs[0].rank(), "concat");
   if (xs.size() == 1) return xs[0];
@@ -472,39 +447,49 @@ Tensor concat(const std::vector<Tensor>& xs, Index axis) {
 
 Tensor stack(const std::vector<Tensor>& xs, Index axis) {
   if (xs.empty()) fail<ShapeError>("stack: nothing to join");
+  stave_detail::check_given(xs, "stack");
   const int along = normalize_axis(axis, xs[0].rank() + 1, "stack");
   std::vector<Tensor> expanded;
   for (const Tensor& x : xs) {
     if (x.shape() != xs[0].shape()) fail<ShapeError>("stack: shapes {} and {} differ", xs[0].shape(), x.shape());
     expanded.push_back(expand_dims(x, along));
   }
-  return concat(expanded, along);
+  return named("stack", [&] { return concat(expanded, along); });
 }
 
+namespace {
+
+// The sum, or the number nearest to it.
+Index plus(Index a, Index b) {
+  Index sum;
+  if (!__builtin_add_overflow(a, b, &sum)) return sum;
+  return b < 0 ? std::numeric_limits<Index>::min() : std::numeric_limits<Index>::max();
+}
+
+}  // namespace
+
 Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, Scalar value) {
-  if (widths.size() != x.shape().size())
+  if (widths.size() != given(x, "pad").shape().size())
     fail<ShapeError>("pad: {} pairs of widths for shape {}: give one for each axis", widths.size(), x.shape());
   if (value.kind == Scalar::Kind::floating && !is_float(x.dtype()))
     fail<DtypeError>("pad: the value {} is no {}: convert x with astype", value.floating, x.dtype());
-  value = stave_detail::held(value, x.dtype());
-  if (x.dtype() == int64 && std::abs(value.floating) >= 0x1p53) {  // more digits than the attribute has
-    const Tensor inside = pad(full(x.shape(), true, bool_, x.device()), widths, false);
-    return where(inside, pad(x, widths), value);
-  }
+  value = stave_detail::naming("pad", [&] { return stave_detail::held(value, x.dtype()); });
   Shape kept = x.shape(), first = repeated(x.rank(), 0), padded = x.shape(), starts = first;
   const Shape ones = repeated(x.rank(), 1);
   for (std::size_t axis = 0; axis < widths.size(); ++axis) {
     const auto [before, after] = widths[axis];
-    first[axis] = std::max<Index>(-before, 0);
-    kept[axis] += std::min<Index>(before, 0) + std::min<Index>(after, 0);
+    kept[axis] = plus(plus(kept[axis], std::min<Index>(before, 0)), std::min<Index>(after, 0));
     if (kept[axis] < 0)
       fail<ShapeError>("pad: widths {{{}, {}}} cut more than length {} of axis {}", before, after, x.shape()[axis],
                        axis);
+    first[axis] = before < 0 ? -before : 0;
     starts[axis] = std::max<Index>(before, 0);
-    padded[axis] = kept[axis] + starts[axis] + std::max<Index>(after, 0);
+    padded[axis] = plus(plus(kept[axis], starts[axis]), std::max<Index>(after, 0));
   }
-  const Tensor middle = kept == x.shape() ? x : slice_of(x, std::move(first), kept, ones);
-  return padded == kept ? middle : pad_into(middle, std::move(padded), std::move(starts), ones, value.floating);
+  return named("pad", [&] {
+    const Tensor middle = kept == x.shape() ? x : slice_of(x, std::move(first), kept, ones);
+    return padded == kept ? middle : pad_into(middle, std::move(padded), std::move(starts), ones, value);
+  });
 }
 
 }  // namespace stave

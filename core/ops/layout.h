@@ -1,12 +1,18 @@
 // Layout: views of the same data where strides can express them, copies where not. And joining, padding, slicing.
 #pragma once
 
+#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <stave/core/ops/reduce.h>
 #include <stave/core/tensor.h>
+
+namespace stave_detail {
+/// Throws ShapeError unless unstack<n> finds n entries.
+void check_entries(const stave::Tensor& x, stave::Index axis, std::size_t found, std::size_t n);
+}  // namespace stave_detail
 
 namespace stave {
 
@@ -41,6 +47,8 @@ Tensor moveaxis(const Tensor& x, Index source, Index destination);
 Tensor moveaxis(const Tensor& x, const Shape& sources, const Shape& destinations);
 /// A new axis of length 1 at `axis` of the result.
 Tensor expand_dims(const Tensor& x, Index axis);
+/// Several: axes of the result, in any order.
+Tensor expand_dims(const Tensor& x, const Shape& axes);
 /// Without the given axes (or all axes) of length 1. Throws ShapeError for a longer one.
 Tensor squeeze(const Tensor& x);
 Tensor squeeze(const Tensor& x, const Axes& axes);
@@ -64,6 +72,15 @@ Tensor stack(const std::vector<Tensor>& xs, Index axis = 0);
 Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, Scalar value = 0);
 /// The inverse of stack: x's entries along an axis, as views.
 std::vector<Tensor> unstack(const Tensor& x, Index axis = 0);
+/// The same where their number is known: const auto [mean, deviation] = unstack<2>(x, -1);
+template <std::size_t n>
+std::array<Tensor, n> unstack(const Tensor& x, Index axis = 0) {
+  const std::vector<Tensor> entries = unstack(x, axis);
+  stave_detail::check_entries(x, axis, entries.size(), n);
+  return [&]<std::size_t... i>(std::index_sequence<i...>) {
+    return std::array<Tensor, n>{entries[i]...};
+  }(std::make_index_sequence<n>());
+}
 
 /// x[1:] - x[:-1] along an axis, n times over: n entries less. Bools: whether they differ.
 Tensor diff(const Tensor& x, Index n = 1, Index axis = -1);
@@ -74,7 +91,7 @@ Tensor roll(const Tensor& x, Index shift, Index axis);
 Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes);
 /// x, as a whole, counts[axis] times along each axis; the shorter of x's shape and counts gets ones in front.
 Tensor tile(const Tensor& x, const Shape& counts);
-/// Each entry `count` times along an axis, or entry i counts[i] times. Without an axis: of the flattened tensor.
+/// Each entry `count` times along an axis, or entry i counts[i] times (counts of one number: as that number). Without an axis: of the flattened tensor.
 Tensor repeat(const Tensor& x, Index count);
 Tensor repeat(const Tensor& x, Index count, Index axis);
 Tensor repeat(const Tensor& x, const std::vector<Index>& counts);

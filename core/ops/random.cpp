@@ -13,12 +13,13 @@
 #include <stave/core/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 
 namespace stave {
 
-using stave_detail::fail;
+using stave_detail::fail, stave_detail::given, stave_detail::named;
 
 namespace {
 
@@ -68,46 +69,17 @@ void infer_random_permutation(const Call& call, SmallVector<Abstract, 1>& output
   infer_drawn(call, shape, int32, outputs);
 }
 
-// The batch is one more batch axis of the inputs.
-Outputs batch_leading(const BatchContext& c) {
-  Inputs inputs;
-  for (std::size_t i = 0; i < c.inputs.size(); ++i) inputs.push_back(c.batched_in(i));
-  return apply(c.call.op(), std::move(inputs), c.attributes());
+constexpr Op random_op(OpId id, const char* name, decltype(Op::infer) infer) {
+  return {.id = id, .name = name, .infer = infer, .derivative = Derivative::zero, .batch = batch_in_front};
 }
 
 }  // namespace
 
-constinit const Op op_fold_in{
-    .id = OpId::fold_in,
-    .name = "fold_in",
-    .infer = infer_fold_in,
-    .derivative = Derivative::zero,
-    .batch = batch_leading,
-};
-
-constinit const Op op_random_bits{
-    .id = OpId::random_bits,
-    .name = "random_bits",
-    .infer = infer_random_bits,
-    .derivative = Derivative::zero,
-    .batch = batch_leading,
-};
-
-constinit const Op op_random_uniform{
-    .id = OpId::random_uniform,
-    .name = "random_uniform",
-    .infer = infer_random_uniform,
-    .derivative = Derivative::zero,
-    .batch = batch_leading,
-};
-
-constinit const Op op_random_permutation{
-    .id = OpId::random_permutation,
-    .name = "random_permutation",
-    .infer = infer_random_permutation,
-    .derivative = Derivative::zero,
-    .batch = batch_leading,
-};
+constinit const Op op_fold_in = random_op(OpId::fold_in, "fold_in", infer_fold_in);
+constinit const Op op_random_bits = random_op(OpId::random_bits, "random_bits", infer_random_bits);
+constinit const Op op_random_uniform = random_op(OpId::random_uniform, "random_uniform", infer_random_uniform);
+constinit const Op op_random_permutation =
+    random_op(OpId::random_permutation, "random_permutation", infer_random_permutation);
 
 // ---- keys -------------------------------------------------------------------------------------------------
 
@@ -115,7 +87,7 @@ Key::Key(std::uint64_t seed, Device device)
     : data_(from(std::vector{static_cast<std::uint32_t>(seed >> 32), static_cast<std::uint32_t>(seed)}, device)) {}
 
 Key::Key(Tensor data) : data_(std::move(data)) {
-  if (data_.dtype() != uint32 || data_.shape() != Shape(2))
+  if (given(data_, "Key").dtype() != uint32 || data_.rank() == 0 || data_.shape(-1) != 2)
     fail<ShapeError>("Key: a key is a uint32 tensor of shape [2], not {} {}: give one row of split(key, n)",
                      data_.dtype(), data_.shape());
 }
@@ -123,8 +95,11 @@ Key::Key(Tensor data) : data_(std::move(data)) {
 // Key i is fold_in of i.
 Tensor split(const Key& key, Index n) {
   if (n < 0) fail<ShapeError>("split: {} keys", n);
-  const Tensor counters = arange(0, n, 1, uint32, key.data().device());
-  return apply(op_fold_in, {broadcast_to(key.data(), {n, 2}), counters});
+  if (key.data().rank() != 1) fail<ShapeError>("split: an array of keys {}: vmap over it", key.data().shape());
+  return named("split", [&] {
+    const Tensor counters = arange(0, n, 1, uint32, key.data().device());
+    return apply(op_fold_in, {broadcast_to(key.data(), {n, 2}), counters});
+  });
 }
 
 Key fold_in(const Key& key, std::uint32_t data) {
@@ -132,7 +107,8 @@ Key fold_in(const Key& key, std::uint32_t data) {
 }
 
 Key fold_in(const Key& key, const Tensor& data) {
-  if (!is_integer(data.dtype())) fail<DtypeError>("fold_in: data is {}, not an integer", data.dtype());
+  if (!is_integer(given(data, "fold_in", 1).dtype()))
+    fail<DtypeError>("fold_in: data is {}, not an integer", data.dtype());
   if (data.rank() != 0) fail<ShapeError>("fold_in: data has shape {}, not []: vmap over it", data.shape());
   return Key(apply(op_fold_in, {key.data(), astype(data, uint32)}));
 }
@@ -144,27 +120,36 @@ Tensor random_bits(const Key& key, const Shape& shape) {
 }
 
 Tensor uniform(const Key& key, const Shape& shape, double low, double high, Dtype dtype) {
-  return apply(op_random_uniform, {key.data()}, make_intrusive<UniformAttributes>(shape, dtype, low, high));
+  return named("uniform", [&] {
+    return apply(op_random_uniform, {key.data()}, make_intrusive<UniformAttributes>(shape, dtype, low, high));
+  });
 }
+
+Tensor uniform(const Key& key, const Shape& shape, Dtype dtype) { return uniform(key, shape, 0, 1, dtype); }
 
 // u lies in (-1, 1): -1 itself, where erfinv is infinite, is left out.
 Tensor normal(const Key& key, const Shape& shape, Dtype dtype) {
   const double low = dtype == float64 ? std::nextafter(-1.0, 0.0) : std::nextafter(-1.0f, 0.0f);
-  return std::numbers::sqrt2 * erfinv(uniform(key, shape, low, 1, dtype));
+  return named("normal", [&] { return std::numbers::sqrt2 * erfinv(uniform(key, shape, low, 1, dtype)); });
 }
 
-Tensor bernoulli(const Key& key, double p, const Shape& shape) { return uniform(key, shape) < p; }
+Tensor bernoulli(const Key& key, double p, const Shape& shape) {
+  return named("bernoulli", [&] { return uniform(key, shape, float32) < p; });
+}
 
 Tensor bernoulli(const Key& key, const Tensor& p) {
-  return uniform(key, p.shape(), 0, 1, p.dtype() == float64 ? float64 : float32) < p;
+  given(p, "bernoulli", 1);
+  return named("bernoulli", [&] { return uniform(key, p.shape(), p.dtype() == float64 ? float64 : float32) < p; });
 }
 
 Tensor permutation(const Key& key, Index n) {
-  return apply(op_random_permutation, {key.data()}, make_intrusive<RandomAttributes>(Shape(n)));
+  return named("permutation",
+               [&] { return apply(op_random_permutation, {key.data()}, make_intrusive<RandomAttributes>(Shape(n))); });
 }
 
 Tensor permutation(const Key& key, const Tensor& x) {
-  if (x.rank() == 0) fail<ShapeError>("permutation: a tensor of rank 0 has no entries to permute");
+  if (given(x, "permutation", 1).rank() == 0)
+    fail<ShapeError>("permutation: a tensor of rank 0 has no entries to permute");
   return take(x, permutation(key, x.shape(0)), 0);
 }
 

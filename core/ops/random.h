@@ -9,22 +9,43 @@
 #include <array>
 #include <cstdint>
 
+#include <stave/core/default_dtype.h>
 #include <stave/core/tensor.h>
+
+namespace stave_detail {
+struct KeyData;
+}
 
 namespace stave {
 
-/// A key: two words, kept in a uint32 tensor of shape [2], so that a vmapped function may be given one for each lane.
+/// A key: two words, kept in a uint32 tensor of shape [2]. Under vmap, one for each lane: vmap(f)(xs, split(key, n)), where f takes
+/// a Key; one for all lanes is `unmapped` in in_axes. What vmap takes and returns may be an array of keys, of shape [..., 2].
 class Key {
  public:
   /// The words are the seed's upper and lower half. (JAX drops the upper one, unless 64-bit integers are enabled.)
   explicit Key(std::uint64_t seed, Device device = cpu);
-  /// From a row of split(key, n).
-  explicit Key(Tensor data);
+  /// From a row of split(key, n), or an array of keys.
+  Key(Tensor data);
   const Tensor& data() const noexcept { return data_; }
 
  private:
+  friend struct stave_detail::KeyData;
   Tensor data_;
 };
+
+}  // namespace stave
+
+namespace stave_detail {
+
+// Transforms replace the data of a key by that of a lane, or of all lanes.
+struct KeyData {
+  static stave::Tensor& of(stave::Key& key) { return key.data_; }
+  static const stave::Tensor& of(const stave::Key& key) { return key.data_; }
+};
+
+}  // namespace stave_detail
+
+namespace stave {
 
 /// n new keys, rows of a uint32 tensor [n, 2]: vmap over it, or Key(keys[i]).
 Tensor split(const Key& key, Index n);
@@ -44,9 +65,10 @@ Key fold_in(const Key& key, const Tensor& data);
 /// Uniform uint32.
 Tensor random_bits(const Key& key, const Shape& shape);
 /// Uniform in [low, high), but that rounding may give `high`: float32 or float64.
-Tensor uniform(const Key& key, const Shape& shape = {}, double low = 0, double high = 1, Dtype dtype = float32);
+Tensor uniform(const Key& key, const Shape& shape = {}, double low = 0, double high = 1, Dtype dtype = default_dtype());
+Tensor uniform(const Key& key, const Shape& shape, Dtype dtype);
 /// Standard normal: sqrt(2) erfinv(u) of a uniform u in (-1, 1).
-Tensor normal(const Key& key, const Shape& shape = {}, Dtype dtype = float32);
+Tensor normal(const Key& key, const Shape& shape = {}, Dtype dtype = default_dtype());
 /// true with probability p.
 Tensor bernoulli(const Key& key, double p, const Shape& shape = {});
 Tensor bernoulli(const Key& key, const Tensor& p);

@@ -1,18 +1,30 @@
 // Functions of layout.h that are composed of layout operations: parts moved, repeated, taken apart.
 
 #include <algorithm>
-#include <string>
+#include <limits>
 
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 
+namespace stave_detail {
+
+using namespace stave;
+
+void check_entries(const Tensor& x, Index axis, std::size_t found, std::size_t n) {
+  if (found != n)
+    fail<ShapeError>("unstack<{}>: x of shape {} has {} entries along axis {}", n, x.shape(), found, axis);
+}
+
+}  // namespace stave_detail
+
 namespace stave {
 
-using stave_detail::fail;
+using stave_detail::fail, stave_detail::given, stave_detail::named;
 
 namespace {
 
@@ -41,6 +53,7 @@ Shape normalized(const Shape& axes, int rank, const char* operation) {
 }  // namespace
 
 Tensor moveaxis(const Tensor& x, const Shape& sources, const Shape& destinations) {
+  given(x, "moveaxis");
   if (sources.size() != destinations.size())
     fail<ShapeError>("moveaxis: {} sources {} for {} destinations {}", sources.size(), sources, destinations.size(),
                      destinations);
@@ -64,7 +77,7 @@ Tensor moveaxis(const Tensor& x, const Shape& sources, const Shape& destinations
 }
 
 Tensor diagonal(const Tensor& x, Index offset, Index axis1, Index axis2) {
-  if (x.rank() < 2) fail<ShapeError>("diagonal: shape {} has fewer than 2 axes", x.shape());
+  if (given(x, "diagonal").rank() < 2) fail<ShapeError>("diagonal: shape {} has fewer than 2 axes", x.shape());
   const int rows_axis = normalize_axis(axis1, x.rank(), "diagonal"),
             columns_axis = normalize_axis(axis2, x.rank(), "diagonal");
   if (rows_axis == columns_axis)
@@ -82,54 +95,64 @@ Tensor diagonal(const Tensor& x, Index offset, Index axis1, Index axis2) {
   starts.back() = length > 0 ? first_row * columns + first_column : 0;
   steps.back() = columns + 1;
   lengths.back() = length;
-  return apply(op_slice, {reshape(matrices, flat)},
-               make_intrusive<SliceAttributes>(std::move(starts), std::move(lengths), std::move(steps)));
+  return named("diagonal", [&] {
+    return apply(op_slice, {reshape(matrices, flat)},
+                 make_intrusive<SliceAttributes>(std::move(starts), std::move(lengths), std::move(steps)));
+  });
 }
 
 Tensor trace(const Tensor& x, Index offset, Index axis1, Index axis2) {
-  if (x.rank() < 2) fail<ShapeError>("trace: shape {} has fewer than 2 axes", x.shape());
-  return sum(diagonal(x, offset, axis1, axis2), -1);
+  return named(
+      "trace", [&] { return sum(diagonal(x, offset, axis1, axis2), -1); }, x);
 }
 
 Tensor diff(const Tensor& x, Index n, Index axis) {
   if (n < 0) fail<ShapeError>("diff: taken {} times", n);
-  const int along = normalize_axis(axis, x.rank(), "diff");
-  Tensor result = x;
-  for (; n > 0 && result.shape(along) > 0; --n) {
-    const Index left = result.shape(along) - 1;
-    const Tensor next = entries(result, along, 1, left), here = entries(result, along, 0, left);
-    result = x.dtype() == bool_ ? not_equal(next, here) : subtract(next, here);
-  }
-  return result;
+  const int along = normalize_axis(axis, given(x, "diff").rank(), "diff");
+  return named("diff", [&] {
+    Tensor result = x;
+    for (Index left = n; left > 0 && result.shape(along) > 0; --left) {
+      const Index count = result.shape(along) - 1;
+      const Tensor next = entries(result, along, 1, count), here = entries(result, along, 0, count);
+      result = x.dtype() == bool_ ? not_equal(next, here) : subtract(next, here);
+    }
+    return result;
+  });
 }
 
-Tensor roll(const Tensor& x, Index shift) { return reshape(rolled(reshape(x, {-1}), shift, 0), x.shape()); }
+Tensor roll(const Tensor& x, Index shift) {
+  return named(
+      "roll", [&] { return reshape(rolled(reshape(x, {-1}), shift, 0), x.shape()); }, x);
+}
 
 Tensor roll(const Tensor& x, Index shift, Index axis) {
-  return rolled(x, shift, normalize_axis(axis, x.rank(), "roll"));
+  return named(
+      "roll", [&] { return rolled(x, shift, normalize_axis(axis, x.rank(), "roll")); }, x);
 }
 
 Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes) {
   if (shifts.size() != axes.size() && shifts.size() != 1 && axes.size() != 1)
     fail<ShapeError>("roll: {} shifts {} for {} axes {}: give one for each, or one for all", shifts.size(), shifts,
                      axes.size(), axes);
-  const Shape along = normalized(axes, x.rank(), "roll");
+  const Shape along = normalized(axes, given(x, "roll").rank(), "roll");
   Shape totals(std::vector<Index>(x.shape().size(), 0));  // an axis that is named again is rolled again
   for (std::size_t i = 0; i < std::max(shifts.size(), along.size()); ++i) {
     const auto axis = static_cast<std::size_t>(along[along.size() == 1 ? 0 : i]);
     const Index length = std::max<Index>(x.shape()[axis], 1);
     totals[axis] = (totals[axis] + shifts[shifts.size() == 1 ? 0 : i] % length) % length;
   }
-  Tensor result = x;
-  for (int axis = 0; axis < x.rank(); ++axis) result = rolled(result, totals[static_cast<std::size_t>(axis)], axis);
-  return result;
+  return named("roll", [&] {
+    Tensor result = x;
+    for (int axis = 0; axis < x.rank(); ++axis) result = rolled(result, totals[static_cast<std::size_t>(axis)], axis);
+    return result;
+  });
 }
 
 // [d] -> [1, d] -> [count, d] -> [count * d], for every axis at once.
 Tensor tile(const Tensor& x, const Shape& counts) {
   for (Index count : counts)
     if (count < 0) fail<ShapeError>("tile: counts {} have a negative one", counts);
-  const std::size_t rank = std::max(counts.size(), x.shape().size());
+  const std::size_t rank = std::max(counts.size(), given(x, "tile").shape().size());
   Shape apart, repeated, together;
   for (std::size_t axis = 0; axis < rank; ++axis) {
     const std::size_t ahead_of_x = rank - x.shape().size(), ahead_of_counts = rank - counts.size();
@@ -137,41 +160,58 @@ Tensor tile(const Tensor& x, const Shape& counts) {
     const Index count = axis < ahead_of_counts ? 1 : counts[axis - ahead_of_counts];
     for (Index one_or_length : {Index{1}, length}) apart.push_back(one_or_length);
     for (Index count_or_length : {count, length}) repeated.push_back(count_or_length);
-    together.push_back(count * length);
   }
-  return reshape(broadcast_to(reshape(x, apart), repeated), together);
+  return named("tile", [&] {
+    static_cast<void>(repeated.elements());  // throws if there are too many
+    for (std::size_t axis = 0; axis < rank; ++axis) together.push_back(repeated[2 * axis] * repeated[2 * axis + 1]);
+    return reshape(broadcast_to(reshape(x, apart), repeated), together);
+  });
 }
 
-Tensor repeat(const Tensor& x, Index count) { return repeat(reshape(x, {-1}), count, 0); }
+Tensor repeat(const Tensor& x, Index count) { return repeat(reshape(given(x, "repeat"), {-1}), count, 0); }
 
 // [..., d, ...] -> [..., d, 1, ...] -> [..., d, count, ...] -> [..., d * count, ...]
 Tensor repeat(const Tensor& x, Index count, Index axis) {
   if (count < 0) fail<ShapeError>("repeat: the count {} is negative", count);
-  const int along = normalize_axis(axis, x.rank(), "repeat");
-  const Tensor apart = expand_dims(x, along + 1);
-  Shape repeated = apart.shape(), together = x.shape();
-  repeated[static_cast<std::size_t>(along) + 1] = count;
-  together[static_cast<std::size_t>(along)] *= count;
-  return reshape(broadcast_to(apart, repeated), together);
+  const int along = normalize_axis(axis, given(x, "repeat").rank(), "repeat");
+  return named("repeat", [&] {
+    const Tensor apart = expand_dims(x, along + 1);
+    Shape repeated = apart.shape(), together = x.shape();
+    repeated[static_cast<std::size_t>(along) + 1] = count;
+    static_cast<void>(repeated.elements());  // throws if there are too many
+    together[static_cast<std::size_t>(along)] *= count;
+    return reshape(broadcast_to(apart, repeated), together);
+  });
 }
 
-Tensor repeat(const Tensor& x, const std::vector<Index>& counts) { return repeat(reshape(x, {-1}), counts, 0); }
+Tensor repeat(const Tensor& x, const std::vector<Index>& counts) {
+  return repeat(reshape(given(x, "repeat"), {-1}), counts, 0);
+}
 
 Tensor repeat(const Tensor& x, const std::vector<Index>& counts, Index axis) {
-  const int along = normalize_axis(axis, x.rank(), "repeat");
+  if (counts.size() == 1) return repeat(x, counts[0], axis);
+  const int along = normalize_axis(axis, given(x, "repeat").rank(), "repeat");
   if (static_cast<Index>(counts.size()) != x.shape(along))
-    fail<ShapeError>("repeat: {} counts for axis {} of shape {}: give one for each of its {} entries, or one for all",
+    fail<ShapeError>("repeat: {} counts for axis {} of shape {}: give one for each of its {} entries, or a single one",
                      counts.size(), along, x.shape(), x.shape(along));
-  std::vector<Index> sources;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] < 0) fail<ShapeError>("repeat: the count {} of entry {} is negative", counts[i], i);
-    sources.insert(sources.end(), static_cast<std::size_t>(counts[i]), static_cast<Index>(i));
-  }
-  return take(x, from(sources, x.device()), along);
+  return named("repeat", [&] {
+    Shape repeated = x.shape();
+    Index& total = repeated[static_cast<std::size_t>(along)] = 0;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      if (counts[i] < 0) fail<ShapeError>("repeat: the count {} of entry {} is negative", counts[i], i);
+      if (__builtin_add_overflow(total, counts[i], &total)) total = std::numeric_limits<Index>::max();
+      static_cast<void>(repeated.elements());  // throws if there are too many
+    }
+    std::vector<Index> sources;
+    sources.reserve(static_cast<std::size_t>(total));
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      sources.insert(sources.end(), static_cast<std::size_t>(counts[i]), static_cast<Index>(i));
+    return take(x, from(sources, x.device()), along);
+  });
 }
 
 std::vector<Tensor> unstack(const Tensor& x, Index axis) {
-  if (x.rank() == 0) fail<ShapeError>("unstack: a tensor of rank 0 has no axis to take apart");
+  if (given(x, "unstack").rank() == 0) fail<ShapeError>("unstack: a tensor of rank 0 has no axis to take apart");
   const int along = normalize_axis(axis, x.rank(), "unstack");
   Shape shape = x.shape();
   shape.erase(shape.begin() + along);
@@ -181,6 +221,7 @@ std::vector<Tensor> unstack(const Tensor& x, Index axis) {
 }
 
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view indexing) {
+  stave_detail::check_given(xs, "meshgrid");
   if (indexing != "xy" && indexing != "ij")
     fail<ShapeError>("meshgrid: the indexing \"{}\" is neither \"xy\" nor \"ij\"", indexing);
   Shape order;  // the axis of the grids along which each input runs
@@ -191,6 +232,7 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view ind
     if (xs[i].rank() > 1) fail<ShapeError>("meshgrid: input {} of shape {} has more than 1 axis", i, xs[i].shape());
     grid[static_cast<std::size_t>(order[i])] = xs[i].size();
   }
+  static_cast<void>(named("meshgrid", [&] { return grid.elements(); }));  // throws if there are too many
   std::vector<Tensor> grids;
   for (std::size_t i = 0; i < xs.size(); ++i) {
     Shape along(std::vector<Index>(xs.size(), 1));

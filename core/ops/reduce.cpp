@@ -3,7 +3,9 @@
 #include <stave/core/ops/reduce.h>
 
 #include <algorithm>
+#include <limits>
 
+#include <stave/core/default_dtype.h>
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/create.h>
@@ -55,15 +57,18 @@ template <Gives gives>
 void infer_reduction(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const auto& reduce = call.as<ReduceAttributes>();
   const Tensor& x = call.input(0);
+  constexpr Index most = std::numeric_limits<std::int32_t>::max();
+  const Dtype index = gives == Gives::index && reduced_count(x.shape(), reduce.axes) > most ? int64 : int32;
   outputs.push_back(
-      {reduced_shape(x.shape(), reduce.axes, reduce.keepdims), gives == Gives::index ? int32 : x.dtype()});
+      {reduced_shape(x.shape(), reduce.axes, reduce.keepdims), gives == Gives::index ? index : x.dtype()});
 }
 
-Outputs batch_reduction(const BatchContext& c) {
-  const auto& reduce = c.as<ReduceAttributes>();
-  Shape axes = reduce.axes;
-  for (Index& axis : axes) ++axis;
-  return apply(c.call.op(), {c.in(0)}, make_intrusive<ReduceAttributes>(std::move(axes), reduce.keepdims));
+template <Gives gives>
+void infer_choice(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Shape& shape = call.input(0).shape();
+  if (reduced_count(shape, call.as<ReduceAttributes>().axes) == 0)
+    fail<ShapeError>("{}: shape {} has no elements to choose from along the reduced axes", call.op().name, shape);
+  infer_reduction<gives>(call, outputs);
 }
 
 // A reduced value, broadcast back over the axes that were reduced.
@@ -71,15 +76,13 @@ Tensor spread(const Tensor& reduced, const Shape& shape, const ReduceAttributes&
   return broadcast_to(reshape(reduced, reduced_shape(shape, reduce.axes, true)), shape);
 }
 
-Tensor reduce_again(const Tensor& x, const Op& op, const Attributes* attributes) {
-  return apply(op, {x}, AttributesPtr(attributes));
-}
-
 // d max(x) / dx: equal shares for all the elements that are the largest.
-Tensor extreme_shares(const Tensor& x, const Tensor& y, const ReduceAttributes& reduce) {
-  const Tensor winners = astype(x == spread(y, x.shape(), reduce), x.dtype());
+constexpr auto extreme_shares = [](const auto& c) {
+  const Tensor& x = c.in(0);
+  const auto& reduce = c.template as<ReduceAttributes>();
+  const Tensor winners = astype(x == spread(c.out(), x.shape(), reduce), x.dtype());
   return winners / sum(winners, reduce.axes, keepdims);
-}
+};
 
 // The product of all other elements along the last axis, exact where some are 0: pairs are multiplied, the same is done for
 // the half as many products, and each element gets the others of its pair's product times its partner. log2(n) steps.
@@ -116,49 +119,37 @@ Tensor product_of_others(const Tensor& x, const Shape& axes) {
   return permute_dims(reshape(others, moved), inverse);
 }
 
-Tensor prod_partials(const Tensor& x, const ReduceAttributes& reduce) { return product_of_others(x, reduce.axes); }
+// d prod(x) / dx.
+constexpr auto other_factors = [](const auto& c) {
+  return product_of_others(c.in(0), c.template as<ReduceAttributes>().axes);
+};
 
-template <class Partials>
-Outputs jvp_weighted(const JvpContext& c, Partials partials) {
-  const auto& reduce = c.call.as<ReduceAttributes>();
-  return reduce_again(scale(c.tangents[0], partials(reduce)), op_sum, &reduce);
+template <auto partials>
+Outputs jvp_weighted(const JvpContext& c) {
+  return apply(op_sum, {scale(c.tangents[0], partials(c))}, c.call.attributes_ptr());
 }
 
-template <class Partials>
-Tensor vjp_weighted(const VjpContext& c, Partials partials) {
-  const auto& reduce = c.as<ReduceAttributes>();
-  return scale(spread(c.ct(), c.in(0).shape(), reduce), partials(reduce));
+template <auto partials>
+Tensor vjp_weighted(const VjpContext& c, int) {
+  return scale(spread(c.ct(), c.shape(0), c.as<ReduceAttributes>()), partials(c));
 }
 
 constexpr Op extreme_op(OpId id, const char* name) {
   return Op{
       .id = id,
       .name = name,
-      .infer =
-          [](const Call& call, SmallVector<Abstract, 1>& outputs) {
-            const Tensor& x = call.input(0);
-            if (reduced_count(x.shape(), call.as<ReduceAttributes>().axes) == 0)
-              fail<ShapeError>("{}: shape {} has no elements to choose from along the reduced axes", call.op().name,
-                               x.shape());
-            infer_reduction<Gives::same>(call, outputs);
-          },
-      .saves = {.inputs = ~0u, .outputs = true},
-      .jvp =
-          [](const JvpContext& c) {
-            return jvp_weighted(c, [&](const auto& reduce) { return extreme_shares(c.in(0), c.out(), reduce); });
-          },
-      .vjp =
-          [](const VjpContext& c, int) {
-            return vjp_weighted(c, [&](const auto& reduce) { return extreme_shares(c.in(0), c.out(), reduce); });
-          },
-      .batch = batch_reduction,
+      .infer = infer_choice<Gives::same>,
+      .reads = {0b1 | ValueSet::outputs},
+      .jvp = jvp_weighted<extreme_shares>,
+      .vjp = vjp_weighted<extreme_shares>,
+      .batch = batch_in_front,
   };
 }
 
 // Along one axis the batch only shifts it; over all axes each lane is flattened first.
 Outputs batch_arg_reduction(const BatchContext& c) {
   const auto& reduce = c.as<ReduceAttributes>();
-  if (reduce.axes.size() == 1) return batch_reduction(c);
+  if (reduce.axes.size() == 1) return batch_in_front(c);
   const Tensor flat = reshape(c.in(0), {c.size, c.call.input(0).size()});  // not -1: there may be no lanes
   const Tensor positions = apply(c.call.op(), {flat}, make_intrusive<ReduceAttributes>(Shape(1), false));
   Shape shape(c.size);
@@ -170,13 +161,7 @@ constexpr Op arg_op(OpId id, const char* name) {
   return Op{
       .id = id,
       .name = name,
-      .infer =
-          [](const Call& call, SmallVector<Abstract, 1>& outputs) {
-            const Tensor& x = call.input(0);
-            if (reduced_count(x.shape(), call.as<ReduceAttributes>().axes) == 0)
-              fail<ShapeError>("{}: shape {} has no elements to choose from", call.op().name, x.shape());
-            infer_reduction<Gives::index>(call, outputs);
-          },
+      .infer = infer_choice<Gives::index>,
       .derivative = Derivative::zero,
       .batch = batch_arg_reduction,
   };
@@ -187,7 +172,7 @@ constexpr Op logical_op(OpId id, const char* name) {
             .name = name,
             .infer = infer_reduction<Gives::same>,
             .derivative = Derivative::zero,
-            .batch = batch_reduction};
+            .batch = batch_in_front};
 }
 
 }  // namespace
@@ -197,22 +182,18 @@ constinit const Op op_sum{
     .name = "sum",
     .infer = infer_reduction<Gives::same>,
     .derivative = Derivative::linear,
-    .saves = {.inputs = 0},
     .vjp = [](const VjpContext& c, int) { return spread(c.ct(), c.shape(0), c.as<ReduceAttributes>()); },
-    .batch = batch_reduction,
+    .batch = batch_in_front,
 };
 
 constinit const Op op_prod{
     .id = OpId::prod,
     .name = "prod",
     .infer = infer_reduction<Gives::same>,
-    .jvp =
-        [](const JvpContext& c) {
-          return jvp_weighted(c, [&](const auto& reduce) { return prod_partials(c.in(0), reduce); });
-        },
-    .vjp = [](const VjpContext& c,
-              int) { return vjp_weighted(c, [&](const auto& reduce) { return prod_partials(c.in(0), reduce); }); },
-    .batch = batch_reduction,
+    .reads = {0b1},
+    .jvp = jvp_weighted<other_factors>,
+    .vjp = vjp_weighted<other_factors>,
+    .batch = batch_in_front,
 };
 
 constinit const Op op_max = extreme_op(OpId::max, "max");
@@ -227,7 +208,8 @@ constinit const Op op_any = logical_op(OpId::any, "any");
 namespace {
 
 Tensor reduce(const Op& op, const Tensor& x, const Axes& axes, KeepDims keep) {
-  return apply(op, {x}, make_intrusive<ReduceAttributes>(axes.normalize(x.rank(), op.name), keep.value));
+  return apply(op, {x},
+               make_intrusive<ReduceAttributes>(axes.normalize(given(x, op.name).rank(), op.name), keep.value));
 }
 
 // Sums and products of small integers are kept in 32 bits: uint8 in uint32, bool in int32.
@@ -236,55 +218,103 @@ Tensor widen(const Tensor& x) {
   return x.dtype() == bool_ ? astype(x, int32) : x;
 }
 
-Tensor floating(const Tensor& x) { return is_float(x.dtype()) ? x : astype(x, float32); }
+Tensor floating(const Tensor& x) { return is_float(x.dtype()) ? x : astype(x, default_dtype()); }
 
-double count_over(const Tensor& x, const Axes& axes, const char* operation) {
-  return static_cast<double>(reduced_count(x.shape(), axes.normalize(x.rank(), operation)));
-}
-
-// The largest value along axes, as a constant: subtracted, it keeps exp from overflowing and leaves no derivative.
-Tensor finite_max(const Tensor& x, const Axes& axes) {
-  const Tensor largest = stop_gradient(max(x, axes, keepdims));
-  return where(isfinite(largest), largest, 0);
+double count_over(const Tensor& x, const Axes& axes) {
+  return static_cast<double>(reduced_count(x.shape(), axes.normalize(x.rank(), "mean")));
 }
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const Axes& axes, KeepDims keep) { return reduce(op_sum, widen(x), axes, keep); }
-Tensor prod(const Tensor& x, const Axes& axes, KeepDims keep) { return reduce(op_prod, widen(x), axes, keep); }
+Tensor sum(const Tensor& x, const Axes& axes, KeepDims keep) {
+  return reduce(op_sum, widen(given(x, "sum")), axes, keep);
+}
+Tensor prod(const Tensor& x, const Axes& axes, KeepDims keep) {
+  return reduce(op_prod, widen(given(x, "prod")), axes, keep);
+}
 Tensor max(const Tensor& x, const Axes& axes, KeepDims keep) {
-  return x.dtype() == bool_ ? any(x, axes, keep) : reduce(op_max, x, axes, keep);
+  if (given(x, "max").dtype() != bool_) return reduce(op_max, x, axes, keep);
+  return named("max", [&] { return any(x, axes, keep); });
 }
 Tensor min(const Tensor& x, const Axes& axes, KeepDims keep) {
-  return x.dtype() == bool_ ? all(x, axes, keep) : reduce(op_min, x, axes, keep);
+  if (given(x, "min").dtype() != bool_) return reduce(op_min, x, axes, keep);
+  return named("min", [&] { return all(x, axes, keep); });
 }
-Tensor all(const Tensor& x, const Axes& axes, KeepDims keep) { return reduce(op_all, astype(x, bool_), axes, keep); }
-Tensor any(const Tensor& x, const Axes& axes, KeepDims keep) { return reduce(op_any, astype(x, bool_), axes, keep); }
+Tensor all(const Tensor& x, const Axes& axes, KeepDims keep) {
+  return reduce(op_all, astype(given(x, "all"), bool_), axes, keep);
+}
+Tensor any(const Tensor& x, const Axes& axes, KeepDims keep) {
+  return reduce(op_any, astype(given(x, "any"), bool_), axes, keep);
+}
 Tensor mean(const Tensor& x, const Axes& axes, KeepDims keep) {
-  return sum(floating(x), axes, keep) / count_over(x, axes, "mean");
+  return named(
+      "mean", [&] { return sum(floating(x), axes, keep) / count_over(x, axes); }, x);
 }
 
+// Where the largest x is infinite the result is that x, and has its derivative.
 Tensor logsumexp(const Tensor& x, const Axes& axes, KeepDims keep) {
-  const Tensor values = floating(x);
-  const Shape reduced = axes.normalize(x.rank(), "logsumexp");
-  if (reduced_count(x.shape(), reduced) == 0) return log(sum(values, reduced, keep));
-  const Tensor largest = finite_max(values, reduced);
-  const Tensor result = log(sum(exp(values - largest), reduced, keepdims)) + largest;
-  return keep.value ? result : squeeze(result, reduced);
+  return named(
+      "logsumexp",
+      [&] {
+        const Tensor values = floating(x);
+        const Shape reduced = axes.normalize(x.rank(), "logsumexp");
+        if (reduced_count(x.shape(), reduced) == 0) return log(sum(values, reduced, keep));
+        const Tensor largest = max(values, reduced, keepdims);
+        const Tensor shift = stop_gradient(where(isfinite(largest), largest, 0));  // so that exp does not overflow
+        Tensor result = log(sum(exp(values - shift), reduced, keepdims)) + shift;
+        result = where(isinf(largest), largest, result);
+        return keep.value ? result : squeeze(result, reduced);
+      },
+      x);
 }
+
+namespace {
+
+Tensor deviations(const Tensor& x, const Axes& axes) {
+  const Tensor values = floating(x);
+  return values - mean(values, axes, keepdims);
+}
+double degrees_of_freedom(const Tensor& x, const Axes& axes, double correction) {
+  return std::max(count_over(x, axes) - correction, 0.0);
+}
+
+}  // namespace
 
 Tensor var(const Tensor& x, const Axes& axes, KeepDims keep, double correction) {
-  const Tensor values = floating(x);
-  const Tensor deviations = values - mean(values, axes, keepdims);
-  return sum(square(deviations), axes, keep) / std::max(count_over(x, axes, "var") - correction, 0.0);
+  return named(
+      "var", [&] { return sum(square(deviations(x, axes)), axes, keep) / degrees_of_freedom(x, axes, correction); }, x);
 }
 Tensor std(const Tensor& x, const Axes& axes, KeepDims keep, double correction) {
-  return sqrt(var(x, axes, keep, correction));
+  return named(
+      "std", [&] { return norm(deviations(x, axes), axes, keep) / std::sqrt(degrees_of_freedom(x, axes, correction)); },
+      x);
 }
-Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep) { return sqrt(sum(square(floating(x)), axes, keep)); }
 
-#define STAVE_OVER_ALL_AXES(name) \
-  Tensor name(const Tensor& x) { return name(x, all_axes); }
+// In units of the largest |x|, so that the squares neither overflow nor vanish. The norm is the same in every unit, hence no
+// derivative by it.
+Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep) {
+  return named(
+      "norm",
+      [&] {
+        const Tensor values = floating(x);
+        const Shape reduced = axes.normalize(x.rank(), "norm");
+        if (reduced_count(x.shape(), reduced) == 0) return sum(values, reduced, keep);
+        const Tensor largest = max(abs(values), reduced, keepdims);
+        const Tensor infinite = isinf(largest), zero = largest == 0;
+        const double least =
+            values.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+        const Tensor unit = stop_gradient(where(infinite, 1, maximum(largest, least)));
+        const Tensor squares = sum(square(values / unit), reduced, keepdims);
+        Tensor result = where(zero, 0, sqrt(where(zero, 1, squares)) * unit);
+        result = where(infinite, largest, result);
+        return keep.value ? result : squeeze(result, reduced);
+      },
+      x);
+}
+
+#define STAVE_OVER_ALL_AXES(name)                            \
+  Tensor name(const Tensor& x) { return name(x, all_axes); } \
+  Tensor name(const Tensor& x, KeepDims keep) { return name(x, all_axes, keep); }
 STAVE_OVER_ALL_AXES(sum)
 STAVE_OVER_ALL_AXES(prod)
 STAVE_OVER_ALL_AXES(max)

@@ -1,6 +1,6 @@
 // Reductions: over all axes, over one (sum(x, 0), sum(x, -1)) or over several (sum(x, {0, 2})).
 //
-// The result loses the reduced axes, or keeps them with length 1: sum(x, 0, keepdims). Sums of floats accumulate pairwise or
+// The result loses the reduced axes, or keeps them with length 1: sum(x, 0, keepdims), sum(x, keepdims). Sums of floats accumulate pairwise or
 // wider. Integers keep their dtype; uint8 sums to uint32 and bool to int32.
 #pragma once
 
@@ -24,25 +24,32 @@ class Axes {
   Axes(const std::vector<I>& axes) : list_(Shape(axes)) {}
   Axes(Shape axes) : list_(std::move(axes)) {}
   Axes(bool) = delete;  // sum(x, true): write sum(x, axes, keepdims)
-  static Axes all() { return Axes(); }
+  /// None: sum(x, {}) sums over no axes, as NumPy's axis=().
+  Axes() : list_(Shape()) {}
+  static Axes all() {
+    Axes axes;
+    axes.list_.reset();
+    return axes;
+  }
 
   /// Sorted, counted from the front. Throws IndexError for one out of range, ShapeError for one given twice.
   Shape normalize(int rank, const char* operation) const;
 
  private:
-  Axes() = default;
   std::optional<Shape> list_;  // empty: all
 };
 inline const Axes all_axes = Axes::all();
 
 struct KeepDims {
-  bool value = true;
+  bool value;
+  explicit constexpr KeepDims(bool value) : value(value) {}
 };
 inline constexpr KeepDims keepdims{true};
 inline constexpr KeepDims drop_dims{false};
 
-#define STAVE_REDUCTION(name)   \
-  Tensor name(const Tensor& x); \
+#define STAVE_REDUCTION(name)                  \
+  Tensor name(const Tensor& x);                \
+  Tensor name(const Tensor& x, KeepDims keep); \
   Tensor name(const Tensor& x, const Axes& axes, KeepDims keep = drop_dims);
 
 STAVE_REDUCTION(sum)
@@ -52,24 +59,29 @@ STAVE_REDUCTION(max)  ///< NaN wins; ties share the derivative equally; throws S
 STAVE_REDUCTION(min)
 STAVE_REDUCTION(all)
 STAVE_REDUCTION(any)
-STAVE_REDUCTION(logsumexp)  ///< log(sum(exp(x))), without overflow
+STAVE_REDUCTION(logsumexp)  ///< log(sum(exp(x))), without overflow; infinities share the derivative as in max
 #undef STAVE_REDUCTION
 
 /// Divided by n - correction: 0 gives the population's variance, 1 the unbiased estimate.
 Tensor var(const Tensor& x);
+Tensor var(const Tensor& x, KeepDims keep);
 Tensor var(const Tensor& x, const Axes& axes, KeepDims keep = drop_dims, double correction = 0);
 /// sqrt(var(x)). With `using namespace stave` write stave::std: the plain word is the standard library's.
 Tensor std(const Tensor& x);
+Tensor std(const Tensor& x, KeepDims keep);
 Tensor std(const Tensor& x, const Axes& axes, KeepDims keep = drop_dims, double correction = 0);
 
-/// int32 position of the first largest element: in the flattened tensor, or along one axis.
+/// Position of the first largest element, in the flattened tensor, or along one axis: int32, int64 where that does not hold
+/// all positions.
 Tensor argmax(const Tensor& x);
 Tensor argmax(const Tensor& x, Index axis, KeepDims keep = drop_dims);
 Tensor argmin(const Tensor& x);
 Tensor argmin(const Tensor& x, Index axis, KeepDims keep = drop_dims);
 
-/// sqrt(sum(x^2)), the Euclidean (for matrices Frobenius) norm; derivative 0 at 0.
+/// sqrt(sum(x^2)), the Euclidean (for matrices Frobenius) norm, without overflow; derivative 0 at 0, and infinities share it as
+/// in max.
 Tensor norm(const Tensor& x);
+Tensor norm(const Tensor& x, KeepDims keep);
 Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep = drop_dims);
 
 // Of two operands max is no reduction. Templates, so that in grad(max) the name still means the function of one tensor.

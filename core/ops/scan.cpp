@@ -37,13 +37,6 @@ void infer_recurrence(const Call& call, SmallVector<Abstract, 1>& outputs) {
   infer_scan(call, outputs);
 }
 
-Outputs batch_scan(const BatchContext& c) {
-  const auto& scan = c.as<ScanAttributes>();
-  Inputs inputs;
-  for (std::size_t i = 0; i < c.inputs.size(); ++i) inputs.push_back(c.batched_in(i));
-  return apply(c.call.op(), std::move(inputs), along(scan.axis + 1, scan.reverse));
-}
-
 // x moved by one place along the axis: element i gets that of i - 1 (`later`) or of i + 1; `fill` enters.
 Tensor moved(const Tensor& x, int axis, bool later, int fill) {
   if (x.shape(axis) == 0) return x;
@@ -68,10 +61,9 @@ constinit const Op op_cumulative_sum{
     .name = "cumulative_sum",
     .infer = infer_scan,
     .derivative = Derivative::linear,
-    .saves = {.inputs = 0},
     .vjp = [](const VjpContext& c,
               int) { return apply(op_cumulative_sum, {c.ct()}, backwards(c.as<ScanAttributes>())); },
-    .batch = batch_scan,
+    .batch = batch_in_front,
 };
 
 // y_i = y_(i-1) x_i, so dy_i = x_i dy_(i-1) + y_(i-1) dx_i. Backwards, r_i = ct_i + x_(i+1) r_(i+1) is all that flows into
@@ -80,9 +72,9 @@ constinit const Op op_cumulative_prod{
     .id = OpId::cumulative_prod,
     .name = "cumulative_prod",
     .infer = infer_scan,
-    .saves = {.outputs = true},
+    .reads = {0b1 | ValueSet::outputs},
     .jvp = [](const JvpContext& c) -> Outputs {
-      const Tensor before = previous(c.out(), c.call.as<ScanAttributes>(), 1);
+      const Tensor before = previous(c.out(), c.as<ScanAttributes>(), 1);
       return recurrence(c.in(0), scale(c.tangents[0], before), c.call.attributes_ptr());
     },
     .vjp =
@@ -90,7 +82,7 @@ constinit const Op op_cumulative_prod{
           const auto& scan = c.as<ScanAttributes>();
           return scale(recurrence(next(c.in(0), scan), c.ct(), backwards(scan)), previous(c.out(), scan, 1));
         },
-    .batch = batch_scan,
+    .batch = batch_in_front,
 };
 
 // dh_i = a_i dh_(i-1) + h_(i-1) da_i + db_i. Backwards, r_i = ct_i + a_(i+1) r_(i+1) flows into b_i, h_(i-1) r_i into a_i.
@@ -98,11 +90,11 @@ constinit const Op op_linear_recurrence{
     .id = OpId::linear_recurrence,
     .name = "linear_recurrence",
     .infer = infer_recurrence,
-    .saves = {.inputs = 0b01, .outputs = true},
+    .reads = {0b01 | ValueSet::outputs, 0b01},
     .jvp = [](const JvpContext& c) -> Outputs {
       Tensor source = c.tangents[1];
       if (c.has(0)) {
-        const Tensor before = previous(c.out(), c.call.as<ScanAttributes>(), 0);
+        const Tensor before = previous(c.out(), c.as<ScanAttributes>(), 0);
         source = add_tangents(std::move(source), scale(c.tangents[0], before));
       }
       return recurrence(c.in(0), source, c.call.attributes_ptr());
@@ -113,7 +105,7 @@ constinit const Op op_linear_recurrence{
           const Tensor flow = recurrence(next(c.in(0), scan), c.ct(), backwards(scan));
           return input == 1 ? flow : scale(flow, previous(c.out(), scan, 0));
         },
-    .batch = batch_scan,
+    .batch = batch_in_front,
 };
 
 // ---- functions -------------------------------------------------------------------------------------------
@@ -127,17 +119,18 @@ Tensor widen(const Tensor& x) {
 }
 
 Tensor cumulative(const Op& op, const Tensor& x, Index axis, CumulativeOptions options, int initial) {
-  const int at = normalize_axis(axis, x.rank(), op.name);
+  const int at = normalize_axis(axis, given(x, op.name).rank(), op.name);
   const Tensor y = apply(op, {widen(x)}, along(at, options.reverse));
   if (!options.include_initial) return y;
   std::vector<std::pair<Index, Index>> widths(x.shape().size(), {0, 0});
   widths[static_cast<std::size_t>(at)] =
       options.reverse ? std::pair<Index, Index>{0, 1} : std::pair<Index, Index>{1, 0};
-  return pad(y, widths, initial);
+  return named(op.name, [&] { return pad(y, widths, initial); });
 }
 
 const Tensor& of_rank_1(const Tensor& x, const char* operation) {
-  if (x.rank() != 1) fail<ShapeError>("{}: x has shape {}: say along which axis", operation, x.shape());
+  if (given(x, operation).rank() != 1)
+    fail<ShapeError>("{}: x has shape {}: say along which axis", operation, x.shape());
   return x;
 }
 
@@ -153,11 +146,12 @@ Tensor cumulative_sum(const Tensor& x) { return cumulative_sum(of_rank_1(x, "cum
 Tensor cumulative_prod(const Tensor& x) { return cumulative_prod(of_rank_1(x, "cumulative_prod"), 0); }
 
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, Index axis, RecurrenceOptions options) {
-  const Shape shape = broadcast_shapes(a.shape(), b.shape(), "linear_recurrence");
+  const Shape shape = broadcast_shapes(given(a, "linear_recurrence", 0).shape(),
+                                       given(b, "linear_recurrence", 1).shape(), "linear_recurrence");
   const int at = normalize_axis(axis, shape.rank(), "linear_recurrence");
   const Dtype dtype = promote(a.dtype(), b.dtype());
   const auto operand = [&](const Tensor& x) { return broadcast_to(widen(astype(x, dtype)), shape); };
-  return recurrence(operand(a), operand(b), along(at, options.reverse));
+  return named("linear_recurrence", [&] { return recurrence(operand(a), operand(b), along(at, options.reverse)); });
 }
 
 }  // namespace stave

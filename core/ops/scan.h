@@ -5,11 +5,13 @@
 // computed in double. Integers keep their dtype and wrap; uint8 gives uint32 and bool int32, as sum and prod do.
 #pragma once
 
+#include <stave/core/options.h>
 #include <stave/core/tensor.h>
 
 namespace stave {
 
 struct CumulativeOptions {
+  [[no_unique_address]] ByName by_name{};
   bool include_initial = false;  ///< one element more, before the others: the sum or product of nothing
   bool reverse = false;          ///< from the last element to the first one
 };
@@ -22,6 +24,7 @@ Tensor cumulative_prod(const Tensor& x);
 Tensor cumulative_prod(const Tensor& x, Index axis, CumulativeOptions options = {});
 
 struct RecurrenceOptions {
+  [[no_unique_address]] ByName by_name{};
   bool reverse = false;  ///< h[i] = a[i] h[i+1] + b[i]
 };
 

@@ -2,9 +2,11 @@
 // alone.
 #include <stave/core/ops/softmax.h>
 
+#include <stave/core/default_dtype.h>
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/reduce.h>
 
 namespace stave {
@@ -21,10 +23,6 @@ void infer_softmax(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({x.shape(), x.dtype()});
 }
 
-Outputs batch_softmax(const BatchContext& c) {
-  return apply(c.call.op(), {c.in(0)}, make_intrusive<AxisAttributes>(c.as<AxisAttributes>().axis + 1));
-}
-
 // y = softmax(x): dy = y (dx - sum(y dx)). The Jacobian is symmetric, so cotangents go the same way.
 Tensor through_softmax(const Tensor& y, const Tensor& dx, int axis) {
   return scale(dx - sum(scale(dx, y), axis, keepdims), y);
@@ -36,12 +34,12 @@ constinit const Op op_softmax{
     .id = OpId::softmax,
     .name = "softmax",
     .infer = infer_softmax,
-    .saves = {.inputs = 0, .outputs = true},
+    .reads = {ValueSet::outputs},
     .jvp = [](const JvpContext& c) -> Outputs {
-      return through_softmax(c.out(), c.tangents[0], c.call.as<AxisAttributes>().axis);
+      return through_softmax(c.out(), c.tangents[0], c.as<AxisAttributes>().axis);
     },
     .vjp = [](const VjpContext& c, int) { return through_softmax(c.out(), c.ct(), c.as<AxisAttributes>().axis); },
-    .batch = batch_softmax,
+    .batch = batch_in_front,
 };
 
 // y = log softmax(x): dy = dx - sum(exp(y) dx); backwards ct - exp(y) sum(ct).
@@ -49,21 +47,21 @@ constinit const Op op_log_softmax{
     .id = OpId::log_softmax,
     .name = "log_softmax",
     .infer = infer_softmax,
-    .saves = {.inputs = 0, .outputs = true},
+    .reads = {ValueSet::outputs},
     .jvp = [](const JvpContext& c) -> Outputs {
       const Tensor& dx = c.tangents[0];
-      return dx - sum(scale(dx, exp(c.out())), c.call.as<AxisAttributes>().axis, keepdims);
+      return dx - sum(scale(dx, exp(c.out())), c.as<AxisAttributes>().axis, keepdims);
     },
     .vjp = [](const VjpContext& c,
               int) { return c.ct() - scale(sum(c.ct(), c.as<AxisAttributes>().axis, keepdims), exp(c.out())); },
-    .batch = batch_softmax,
+    .batch = batch_in_front,
 };
 
 namespace {
 
 Tensor along(const Op& op, const Tensor& x, Index axis) {
-  const int at = normalize_axis(axis, x.rank(), op.name);
-  return apply(op, {is_float(x.dtype()) ? x : astype(x, float32)}, make_intrusive<AxisAttributes>(at));
+  const int at = normalize_axis(axis, given(x, op.name).rank(), op.name);
+  return apply(op, {is_float(x.dtype()) ? x : astype(x, default_dtype())}, make_intrusive<AxisAttributes>(at));
 }
 
 }  // namespace

@@ -6,27 +6,25 @@
 
 #include <stave/core/op.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 
 namespace stave {
 
+using stave_detail::given;
+
 namespace {
 
 AttributesPtr along(int axis, bool descending) { return make_intrusive<SortAttributes>(axis, descending); }
 
-Outputs batch_sort(const BatchContext& c) {
-  const auto& attributes = c.as<SortAttributes>();
-  return apply(c.call.op(), {c.in(0)}, along(attributes.axis + 1, attributes.descending));
-}
-
 Tensor permutation(const Tensor& x, const SortAttributes& attributes) {
-  return apply(op_argsort, {x}, along(attributes.axis, attributes.descending));
+  return apply(op_argsort, {x}, AttributesPtr(&attributes));
 }
 
 // y_i = x_p(i), so dy_i = dx_p(i).
 Outputs jvp_sort(const JvpContext& c) {
-  const auto& attributes = c.call.as<SortAttributes>();
+  const auto& attributes = c.as<SortAttributes>();
   return take_along_axis(c.tangents[0], permutation(c.in(0), attributes), attributes.axis);
 }
 
@@ -50,9 +48,10 @@ constinit const Op op_sort{
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
           outputs.push_back({call.input(0).shape(), call.input(0).dtype()});
         },
+    .reads = {0b1},
     .jvp = jvp_sort,
     .vjp = vjp_sort,
-    .batch = batch_sort,
+    .batch = batch_in_front,
 };
 
 constinit const Op op_argsort{
@@ -65,16 +64,16 @@ constinit const Op op_argsort{
           outputs.push_back({x.shape(), wide ? int64 : int32});
         },
     .derivative = Derivative::zero,
-    .batch = batch_sort,
+    .batch = batch_in_front,
 };
 
 // ---- functions -------------------------------------------------------------------------------------------
 
 Tensor sort(const Tensor& x, Index axis, SortOptions options) {
-  return apply(op_sort, {x}, along(normalize_axis(axis, x.rank(), "sort"), options.descending));
+  return apply(op_sort, {x}, along(normalize_axis(axis, given(x, "sort").rank(), "sort"), options.descending));
 }
 Tensor argsort(const Tensor& x, Index axis, SortOptions options) {
-  return apply(op_argsort, {x}, along(normalize_axis(axis, x.rank(), "argsort"), options.descending));
+  return apply(op_argsort, {x}, along(normalize_axis(axis, given(x, "argsort").rank(), "argsort"), options.descending));
 }
 Tensor sort(const Tensor& x) { return sort(x, -1); }
 Tensor argsort(const Tensor& x) { return argsort(x, -1); }

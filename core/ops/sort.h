@@ -4,11 +4,13 @@
 
 #include <concepts>
 
+#include <stave/core/options.h>
 #include <stave/core/tensor.h>
 
 namespace stave {
 
 struct SortOptions {
+  [[no_unique_address]] ByName by_name{};
   bool descending = false;
 };
 

@@ -11,7 +11,7 @@
 
 namespace stave {
 
-using stave_detail::fail, stave_detail::view_of;
+using stave_detail::fail, stave_detail::given, stave_detail::view_of;
 
 namespace {
 
@@ -37,7 +37,7 @@ Tensor transferred(const Tensor& x, Device device) {
   stave_detail::UnderFrame past_all_handlers(nullptr);
   const Tensor dense = contiguous(without_repeats(x));
   const auto bytes = static_cast<std::size_t>(dense.size()) * size_of(x.dtype());
-  StoragePtr storage = allocate_storage(device, static_cast<Index>(bytes));
+  StoragePtr storage = allocate_storage(device, x.dtype(), dense.shape(), "to");
   copy_storage(device, storage->data, x.device(), dense.node().data(), bytes);
   Strides strides = contiguous_strides(dense.shape());
   for (std::size_t axis = 0; axis < strides.size(); ++axis)
@@ -52,9 +52,8 @@ constinit const Op op_to{
     .name = "to",
     .infer = infer_to,
     .derivative = Derivative::linear,
-    .saves = {.inputs = 0},
     .vjp = [](const VjpContext& c, int) { return to(c.ct(), c.as<TransferAttributes>().from); },
-    .batch = [](const BatchContext& c) { return Outputs(apply(c.call.op(), {c.in(0)}, c.attributes())); },
+    .batch = batch_in_front,
     .view =
         [](const Call& call) {
           const Device device = call.as<TransferAttributes>().device;
@@ -63,7 +62,7 @@ constinit const Op op_to{
 };
 
 Tensor to(const Tensor& x, Device device) {
-  return apply(op_to, {x}, make_intrusive<TransferAttributes>(device, x.device()));
+  return apply(op_to, {x}, make_intrusive<TransferAttributes>(device, given(x, "to").device()));
 }
 
 }  // namespace stave

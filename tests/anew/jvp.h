@@ -58,7 +58,8 @@ class Forward : public Handler {
     }
     if (!is_float(c.out().dtype())) return {};  // a cast to integers
     Inputs dx;                                  // those that it is not linear in, such as indices, stay
-    for (std::size_t i = 0; i < c.tangents.size(); ++i) dx.push_back(op.linear_in >> i & 1 ? c.tangent(i) : c.in(i));
+    for (std::size_t i = 0; i < c.tangents.size(); ++i)
+      dx.push_back(op.linear_in.has_input(i) ? c.tangent(i) : c.in(i));
     return perform(c.call.with_inputs(std::move(dx)));
   }
 };

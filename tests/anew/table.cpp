@@ -12,7 +12,7 @@
 #include <cstdio>
 
 #include <stave/handlers/jvp_flat.h>
-#include <stave/handlers/vjp.h>
+#include <stave/handlers/vjp_flat.h>
 #include <stave/handlers/vmap_flat.h>
 
 #include "anew/jvp.h"
@@ -112,9 +112,8 @@ class Comparison {
       lanes.push_back(concat({rows, i < primals ? rows : rows * -0.75}, 0));
     }
     const std::vector<MapAxis> axes(at.size(), MapAxis(0));
-    const std::vector<int> arguments(at.size());
     const auto mapped = [&](const Function& f) {
-      const FlatVmap result = vmap_flat(f, lanes, axes, arguments, 2);
+      const FlatVmap result = vmap_flat(f, lanes, axes, 2);
       Outputs outputs;
       for (std::size_t i = 0; i < result.outputs.size(); ++i) outputs.push_back(vmap_output(result, i, MapAxis(0)));
       return to_arrays(outputs);

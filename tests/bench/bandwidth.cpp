@@ -1,4 +1,5 @@
-// Operations that are as fast as memory allows: add, exp and sum of 2^24 floats beside copies and reads (streams.h).
+// Operations that are as fast as memory allows: add, exp and sum of 2^24 floats beside copies and reads (streams.h). And of
+// as few as the caches of the cores hold, where the arithmetic alone counts: which of the two binds is the machine's affair.
 #include <cmath>
 #include <cstring>
 
@@ -11,26 +12,34 @@ using namespace stave_bench;
 
 constexpr Index count = Index{1} << 24;
 constexpr std::size_t bytes = count * sizeof(float);
+constexpr Index cached = count / 128;  // as bars.cpp knows
 
-void add_large(benchmark::State& state) {
-  const Tensor a = full({count}, 1.f), b = full({count}, 2.f);
+void measure_add(benchmark::State& state, Index n) {
+  const Tensor a = full({n}, 1.f), b = full({n}, 2.f);
   measure(state, [&] { return a + b; });
 }
+void add_large(benchmark::State& state) { measure_add(state, count); }
+void add_cached(benchmark::State& state) { measure_add(state, cached); }
 
-void exp_large(benchmark::State& state) {
-  const Tensor x = linspace(-10, 10, count);
+void measure_exp(benchmark::State& state, Index n) {
+  const Tensor x = linspace(-10, 10, n);
   measure(state, [&] { return exp(x); });
 }
+void exp_large(benchmark::State& state) { measure_exp(state, count); }
+void exp_cached(benchmark::State& state) { measure_exp(state, cached); }
+void exp_one_thread(benchmark::State& state) { measure_exp(state, 1 << 12); }
 
-void sum_large(benchmark::State& state) {
-  const Tensor x = full({count}, 0.5f);
+void measure_sum(benchmark::State& state, Index n) {
+  const Tensor x = full({n}, 0.5f);
   measure(state, [&] { return sum(x); });
 }
+void sum_large(benchmark::State& state) { measure_sum(state, count); }
+void sum_cached(benchmark::State& state) { measure_sum(state, cached); }
 
 /// Between buffers of the allocator that tensors' come from, whose pages are there: both have been written.
 void copy(benchmark::State& state, void (*copy)(float*, const float*, Index)) {
-  const StoragePtr from = allocate_storage(cpu, static_cast<Index>(bytes));
-  const StoragePtr to = allocate_storage(cpu, static_cast<Index>(bytes));
+  const StoragePtr from = allocate_storage(cpu, uint8, Shape(bytes), "bench");
+  const StoragePtr to = allocate_storage(cpu, uint8, Shape(bytes), "bench");
   auto* in = static_cast<float*>(from->data);
   auto* out = static_cast<float*>(to->data);
   for (Index i = 0; i < count; ++i) in[i] = static_cast<float>(i);
@@ -50,8 +59,12 @@ void read(benchmark::State& state, float (*read)(const float*, Index)) {
 }
 
 BENCHMARK(add_large)->UseRealTime();
+BENCHMARK(add_cached)->UseRealTime();
 BENCHMARK(exp_large)->UseRealTime();
+BENCHMARK(exp_cached)->UseRealTime();
+BENCHMARK(exp_one_thread)->UseRealTime();
 BENCHMARK(sum_large)->UseRealTime();
+BENCHMARK(sum_cached)->UseRealTime();
 
 #define STAVE_STREAM(kind, how)                                                                \
   void kind##_by_##how(benchmark::State& state) { kind(state, stave_bench::kind##_by_##how); } \

@@ -1,12 +1,17 @@
 // The bars that benchmarks are held to, and who judges them.
 //
-//   stave_bars FILTER FILE...          prints the median of each benchmark that the bars need, then one line for each bar:
-//                                        bar NAME MEASURED LIMIT holds|short
+//   stave_bars FILTER FILE...          prints the median of each benchmark that the bars need, what they are judged by, and
+//                                      one line for each bar:
+//                                        bar NAME MEASURED LIMIT holds|short|unsure
 //                                        bar NAME - LIMIT skipped           (a peer or a GPU was not there, or there is no limit)
 //   stave_bars --needs FILTER          prints a regular expression that matches these benchmarks' names
 //
 // FILTER is a regular expression, of which a bar's name contains a match. The files are JSON of Google Benchmark's layout,
-// with repetitions; a benchmark's samples from all files count alike, so that runs that took turns are one measurement.
+// with repetitions. Files whose names end alike, from the last '-' on, are of one round: what a bar measures is computed of each
+// round's medians, and the median of the rounds is judged, so that a machine that slows down on the way slows both sides of a
+// ratio. A limit in nanoseconds is a multiple of `reference` (reference.cpp), or of another benchmark, in the same rounds: on
+// a slow machine, or one that others use, it is longer. Where even `reference` was now fast, now slow (the middle half of its
+// samples spans more than a third of their median), nothing can be said: a bar is `unsure`.
 // Exit status: 0 if no bar is short, 1 if one is, 2 for a benchmark that failed or is missing, or for bad arguments.
 #include <algorithm>
 #include <cstdio>
@@ -38,6 +43,10 @@ struct Bar {
   std::vector<std::string>
       benchmarks;  // those of peers begin with "torch_", those on a GPU with "gpu_"; both may be missing
   double (*measured)(Times t);
+  const char* unit = nullptr;  // the benchmark whose time the limit counts in, for a bar that measures nanoseconds
+  // Of a bar that compares an operation with memory: the time that it needs for its own reads and writes, with `benchmarks`
+  // as `bounded` wants them.
+  double (*memory)(Times t) = nullptr;
 };
 
 double first(Times t) { return t[0]; }
@@ -46,59 +55,86 @@ double fastest(Times t) { return *std::min_element(t.begin(), t.end()); }
 
 constexpr double no_limit = std::numeric_limits<double>::infinity();
 
-/// By the kernels that Stave chooses here: exp is bound by memory where registers are wide, and nearly so where they are
-/// half as wide. Of others nothing is asked.
-double exp_limit() {
-  std::string_view isa = "baseline";
+// ---- operations as fast as memory, or as their arithmetic ---------------------------------------------------------
+// Of these, the benchmarks are: the operation; the same on a 128th of the elements, which caches hold; a cycle of the clock;
+// and several ways to move the same bytes.
+
+constexpr double large_count = 1 << 24, cached_part = 128;
+double arithmetic(Times t) { return cached_part * t[1]; }
+double moved(Times t) { return fastest(t.subspan(3)); }
+double moved_by_add(Times t) { return 1.5 * moved(t); }  // three arrays, while a copy moves two
+template <double (*memory)(Times)>
+double bound_over_time(Times t) {
+  return std::max(memory(t), arithmetic(t)) / t[0];
+}
+template <double (*memory)(Times)>
+double time_over_bound(Times t) {
+  return 1 / bound_over_time<memory>(t);
+}
+
+/// Cycles for an element, on one thread, by the kernels that Stave chooses here.
+double exp_cycles_limit() {
+  std::string_view isa = "sse2";
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) isa = "avx2";
   if (__builtin_cpu_supports("avx512f")) isa = "avx512";
 #endif
   if (const char* wanted = std::getenv("STAVE_CPU_ISA"); wanted && *wanted) isa = wanted;
-  return isa == "avx512" ? 1.3 : isa == "avx2" ? 1.6 : no_limit;
+  return isa == "avx512" ? 2.5 : isa == "avx2" ? 4 : no_limit;
 }
 
+// A limit in nanoseconds is the most that its ratio to the reference was in several runs on a busy machine, and a tenth.
 std::vector<Bar> all_bars() {
   using enum Bar::Side;
-  const auto bandwidth_of_add = [](Times t) {  // add moves three arrays while a copy moves two
-    return (3 / t[0]) / (2 / fastest(t.subspan(1)));
-  };
   // A median that no bar judges is printed with the bar that names it.
   const auto inverse_ratio = [](Times t) { return t[1] / t[0]; };
   const auto half_a_copy = [](Times t) { return t[1] / t[0] / 2; };  // a copy reads, and writes as much
   const auto least_product_speed = [](Times t) { return std::min(t[1] / t[0], fastest(t.subspan(3)) / t[2]); };
   const auto worse_of_two = [](Times t) { return std::max(t[0] / t[1], t[2] / t[3]); };
+  const char* reference = "reference";
   return {
       // overhead.cpp, controllers.cpp
-      {"scalar_add_ns", at_most, 60, {"scalar_add"}, first},
-      {"scalar_add_literal_ns", at_most, 90, {"scalar_add_literal"}, first},
-      {"broadcast_add_ns", at_most, 250, {"broadcast_add"}, first},
-      {"forwarder_ns", at_most, 5, {"forwarders/10", "plain"}, [](Times t) { return (t[0] - t[1]) / 10; }},
-      {"grad_chain_ns", at_most, 250, {"grad_chain"}, first},
-      {"jvp_chain_ns", at_most, 200, {"jvp_chain"}, first},
-      {"vmap_chain_ns", at_most, 250, {"vmap_chain"}, first},
-      {"vmap_grad_chain_ns", at_most, 900, {"vmap_grad_chain"}, first},
-      {"grad_grad_chain_ns", at_most, 1500, {"grad_grad_chain", "grad_grad_power"}, first},
-      {"suspend_resume_ns", at_most, 40, {"suspend_resume"}, first},
-      {"idle_handlers_ns", at_most, 15, {"idle_handlers/9", "plain"}, [](Times t) { return t[0] - t[1]; }},
-      {"install_ns", at_most, 10, {"install"}, first},
-      {"drop_ns", at_most, 2500, {"drop"}, first},
+      {"scalar_add_ns", at_most, 5.2, {"scalar_add"}, first, reference},
+      {"scalar_add_literal_ns", at_most, 5.2, {"scalar_add_literal"}, first, reference},
+      {"broadcast_add_ns", at_most, 20, {"broadcast_add"}, first, reference},
+      {"forwarder_ns", at_most, 0.6, {"forwarders/10", "plain"}, [](Times t) { return (t[0] - t[1]) / 10; }, reference},
+      {"grad_chain_ns", at_most, 21.5, {"grad_chain"}, first, reference},
+      {"grad_chain_100k_ns", at_most, 1.3, {"grad_chain_100k"}, first, "grad_chain"},
+      {"jvp_chain_ns", at_most, 18.5, {"jvp_chain"}, first, reference},
+      {"vmap_chain_ns", at_most, 17.5, {"vmap_chain"}, first, reference},
+      {"vmap_grad_chain_ns", at_most, 39, {"vmap_grad_chain"}, first, reference},
+      {"grad_grad_chain_ns", at_most, 49, {"grad_grad_chain", "grad_grad_power"}, first, reference},
+      {"suspend_resume_ns", at_most, 3.2, {"suspend_resume"}, first, reference},
+      {"idle_handlers_ns", at_most, 0.7, {"idle_handlers/9", "plain"}, [](Times t) { return t[0] - t[1]; }, reference},
+      {"install_ns", at_most, 0.16, {"install"}, first, reference},
+      {"drop_ns", at_most, 187, {"drop"}, first, reference},
       // bandwidth.cpp
       {"add_vs_copy",
        at_least,
        0.85,
-       {"add_large", "copy_by_memcpy", "copy_by_loop", "copy_by_stream"},
-       bandwidth_of_add},
+       {"add_large", "add_cached", "clock_cycle", "copy_by_memcpy", "copy_by_loop", "copy_by_stream"},
+       bound_over_time<moved_by_add>,
+       nullptr,
+       moved_by_add},
       {"exp_vs_copy",
        at_most,
-       exp_limit(),
-       {"exp_large", "copy_by_memcpy", "copy_by_loop", "copy_by_stream"},
-       [](Times t) { return t[0] / fastest(t.subspan(1)); }},
+       1.3,
+       {"exp_large", "exp_cached", "clock_cycle", "copy_by_memcpy", "copy_by_loop", "copy_by_stream"},
+       time_over_bound<moved>,
+       nullptr,
+       moved},
+      {"exp_cycles",
+       at_most,
+       exp_cycles_limit(),
+       {"exp_one_thread", "clock_cycle"},
+       [](Times t) { return t[0] / t[1] / 4096; }},
       {"sum_vs_read",
        at_least,
        0.85,
-       {"sum_large", "read_by_loop", "read_by_prefetch"},
-       [](Times t) { return fastest(t.subspan(1)) / t[0]; }},
+       {"sum_large", "sum_cached", "clock_cycle", "read_by_loop", "read_by_prefetch"},
+       bound_over_time<moved>,
+       nullptr,
+       moved},
       // matmul.cpp
       {"matmul_vs_openblas",
        at_least,
@@ -120,7 +156,12 @@ std::vector<Bar> all_bars() {
        {"plain", "torch_scalar_eager", "grad_chain", "torch_scalar_grad"},
        worse_of_two},
       // gpu.cpp: skipped without a device. The first one's further medians are printed, and nothing is asked of them.
-      {"gpu_host_op_ns", at_most, 3000, {"gpu_host_op", "gpu_host_grad", "gpu_host_vmap", "gpu_host_vmap_grad"}, first},
+      {"gpu_host_op_ns",
+       at_most,
+       150,
+       {"gpu_host_op", "gpu_host_grad", "gpu_host_vmap", "gpu_host_vmap_grad"},
+       first,
+       reference},
       {"gpu_add_vs_copy", at_least, 0.9, {"gpu_add_large", "gpu_copy"}, [](Times t) { return 1.5 * t[1] / t[0]; }},
       {"gpu_broadcast_vs_copy", at_least, 0.9, {"gpu_broadcast_large", "gpu_copy"}, inverse_ratio},
       {"gpu_sum_full_vs_copy", at_least, 0.9, {"gpu_sum_full", "gpu_copy"}, half_a_copy},
@@ -147,12 +188,16 @@ std::vector<Bar> bars_matching(const std::string& filter) {
   return bars;
 }
 
-/// Each once, in order.
+/// Each once, in order; the reference first.
 std::vector<std::string> benchmarks_of(std::span<const Bar> bars) {
-  std::vector<std::string> names;
-  for (const Bar& bar : bars)
-    for (const std::string& name : bar.benchmarks)
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  std::vector<std::string> names{"reference"};
+  const auto add = [&](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const Bar& bar : bars) {
+    for (const std::string& name : bar.benchmarks) add(name);
+    if (bar.unit) add(bar.unit);
+  }
   return names;
 }
 
@@ -160,6 +205,13 @@ std::vector<std::string> benchmarks_of(std::span<const Bar> bars) {
 
 /// Nanoseconds, by benchmark: the time for an operation where it has a counter `per_op`, else for an iteration.
 using Samples = std::map<std::string, std::vector<double>>;
+using Rounds = std::map<std::string, Samples>;
+
+/// What a file's name ends with, from the last '-' on.
+std::string round_of(const std::string& path) {
+  const std::size_t dash = path.find_last_of("-/");
+  return dash == path.npos || path[dash] == '/' ? "" : path.substr(dash);
+}
 
 /// What follows "key": in a line of JSON that has one member a line, as Google Benchmark writes it; without quotes.
 std::optional<std::string> member(std::string_view line, const std::string& key) {
@@ -198,10 +250,21 @@ void read_samples(const std::string& path, Samples& samples) {
   }
 }
 
-double median(std::vector<double> values) {
+/// The value below which a part of all lies.
+double quantile(std::vector<double> values, double part) {
   std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return (values[(n - 1) / 2] + values[n / 2]) / 2;
+  const double at = part * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(at), above = std::min(below + 1, values.size() - 1);
+  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
+}
+double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }
+
+std::vector<double> all_of(const Rounds& rounds, const std::string& benchmark) {
+  std::vector<double> all;
+  for (const auto& [name, samples] : rounds)
+    if (const auto found = samples.find(benchmark); found != samples.end())
+      all.insert(all.end(), found->second.begin(), found->second.end());
+  return all;
 }
 
 // ---- judging ---------------------------------------------------------------------------------------------------
@@ -211,41 +274,75 @@ bool may_be_missing(const std::string& benchmark) {
   return benchmark.starts_with("torch_") || benchmark.starts_with("gpu_");
 }
 
-/// The medians of a bar's benchmarks; nothing if one that may be is missing.
-std::optional<std::vector<double>> times_of(const Bar& bar, const Samples& samples) {
-  std::vector<double> times;
-  bool complete = true;
-  for (const std::string& name : bar.benchmarks) {
-    const auto found = samples.find(name);
-    if (found != samples.end()) times.push_back(median(found->second));
-    else if (may_be_missing(name)) complete = false;
-    else throw std::runtime_error("there is no sample of " + name + ", which " + bar.name + " needs");
+double time_of(const std::string& benchmark, const Bar& bar, const Samples& samples) {
+  const auto found = samples.find(benchmark);
+  if (found == samples.end())
+    throw std::runtime_error("there is no sample of " + benchmark + ", which " + bar.name + " needs");
+  return median(found->second);
+}
+
+bool is_there(const Bar& bar, const Samples& samples) {
+  const bool complete = std::none_of(bar.benchmarks.begin(), bar.benchmarks.end(), [&](const std::string& name) {
+    return may_be_missing(name) && !samples.contains(name);
+  });
+  for (const std::string& name : bar.benchmarks)
+    if (!may_be_missing(name)) time_of(name, bar, samples);  // throws
+  return complete;
+}
+
+/// The median of what the rounds give, by `of`.
+double over_rounds(const Bar& bar, const Rounds& rounds, double (*of)(Times)) {
+  std::vector<double> values;
+  for (const auto& [round, samples] : rounds) {
+    std::vector<double> times;
+    for (const std::string& name : bar.benchmarks) times.push_back(time_of(name, bar, samples));
+    values.push_back(of(times) / (bar.unit ? time_of(bar.unit, bar, samples) : 1));
   }
-  if (!complete) return std::nullopt;
-  return times;
+  return median(values);
+}
+
+/// Which of the two binds an operation, its arithmetic or memory.
+void print_bound(const Bar& bar, const Rounds& rounds) {
+  const double memory = over_rounds(bar, rounds, bar.memory), arithmetic_alone = over_rounds(bar, rounds, arithmetic);
+  const double cycle = over_rounds(bar, rounds, [](Times t) { return t[2]; });
+  std::printf("bound %s %s: %.2f ms for the bytes, %.2f ms for the arithmetic, %.2f cycles an element at %.2f GHz\n",
+              bar.name, memory > arithmetic_alone ? "memory" : "arithmetic", memory / 1e6, arithmetic_alone / 1e6,
+              arithmetic_alone / large_count / cycle, 1 / cycle);
 }
 
 /// Whether it is short.
-bool judge(const Bar& bar, const Samples& samples) {
-  const auto times = times_of(bar, samples);
-  if (!times || bar.limit == no_limit) {
-    std::printf("bar %s - %g skipped\n", bar.name, bar.limit);
+bool judge(const Bar& bar, const Rounds& rounds, bool sure) {
+  const auto there = [&](const auto& round) { return is_there(bar, round.second); };
+  const double unit = bar.unit ? median(all_of(rounds, bar.unit)) : 1;
+  if (!std::all_of(rounds.begin(), rounds.end(), there) || bar.limit == no_limit) {
+    std::printf("bar %s - %.4g skipped\n", bar.name, bar.limit * unit);
     return false;
   }
-  const double measured = bar.measured(*times);
+  const double measured = over_rounds(bar, rounds, bar.measured);
+  if (bar.memory) print_bound(bar, rounds);
+  if (bar.unit) std::printf("ratio %s %.3g of %s, at most %.3g\n", bar.name, measured, bar.unit, bar.limit);
   const bool holds = bar.side == Bar::at_most ? measured <= bar.limit : measured >= bar.limit;
-  std::printf("bar %s %.*f %g %s\n", bar.name, measured < 10 ? 3 : 1, measured, bar.limit, holds ? "holds" : "short");
-  return !holds;
+  const double shown = measured * unit;
+  std::printf("bar %s %.*f %.4g %s\n", bar.name, shown < 10 ? 3 : 1, shown, bar.limit * unit,
+              !sure   ? "unsure"
+              : holds ? "holds"
+                      : "short");
+  return sure && !holds;
 }
 
 int judge_all(std::span<const Bar> bars, std::span<char* const> files) {
-  Samples samples;
-  for (const char* file : files) read_samples(file, samples);
+  Rounds rounds;
+  for (const char* file : files) read_samples(file, rounds[round_of(file)]);
   for (const std::string& name : benchmarks_of(bars))
-    if (const auto found = samples.find(name); found != samples.end())
-      std::printf("median %s %.1f ns of %zu\n", name.c_str(), median(found->second), found->second.size());
+    if (const std::vector<double> all = all_of(rounds, name); !all.empty())
+      std::printf("median %s %.1f ns of %zu\n", name.c_str(), median(all), all.size());
+  const std::vector<double> reference = all_of(rounds, "reference");
+  if (reference.empty()) throw std::runtime_error("there is no sample of reference, which all bars need");
+  const double spread = (quantile(reference, 0.75) - quantile(reference, 0.25)) / median(reference);
+  const bool sure = spread <= 1. / 3;
+  std::printf("spread reference %.0f %%%s\n", 100 * spread, sure ? "" : ": this machine is too busy to judge");
   bool any_short = false;
-  for (const Bar& bar : bars) any_short |= judge(bar, samples);
+  for (const Bar& bar : bars) any_short |= judge(bar, rounds, sure);
   return any_short ? 1 : 0;
 }
 

@@ -20,45 +20,100 @@ samples() {
   } >"$file"
 }
 
-# expect STATUS TEXT command...: its exit status, and all that it prints but for medians.
+# expect STATUS TEXT command...: its exit status, and the lines that judge.
 expect() {
   local status=0 output
-  output=$("${@:3}" 2>&1 | grep -v '^median ') || status=$?
+  output=$("${@:3}" 2>&1 | grep -vE '^(median|ratio|bound|spread) ') || status=$?
   if [[ $status != "$1" || $output != "$2" ]]; then
     printf '%s\n  printed  %s\n  expected %s\n  status %s, expected %s\n' "${*:3}" "$output" "$2" "$status" "$1" >&2
     exit 1
   fi
 }
+# shows TEXT command...: what it prints besides.
+shows() {
+  "${@:2}" | grep -qFx -- "$1" || { printf '%s\n  does not print %s\n' "${*:2}" "$1" >&2; exit 1; }
+}
 
-# At most, with a median of an odd and of an even number; at its limit a bar holds.
-samples add scalar_add/real_time 1000 61 59
-expect 1 'bar scalar_add_ns 61.0 60 short' "$bars" '^scalar_add_ns$' "$folder/add"
-samples more scalar_add/real_time 58
-expect 0 'bar scalar_add_ns 60.0 60 holds' "$bars" '^scalar_add_ns$' "$folder/add" "$folder/more"
+# In every file of samples below: each bar needs the reference.
+samples reference reference/real_time 9 11 10
+reference=$folder/reference
+
+# At most 5.2 times the reference, with a median of an odd and of an even number; at its limit a bar holds.
+samples add scalar_add/real_time 1000 53 51
+expect 1 'bar scalar_add_ns 53.0 52 short' "$bars" '^scalar_add_ns$' "$reference" "$folder/add"
+samples more scalar_add/real_time 50
+expect 0 'bar scalar_add_ns 52.0 52 holds' "$bars" '^scalar_add_ns$' "$reference" "$folder/add" "$folder/more"
+shows 'ratio scalar_add_ns 5.2 of reference, at most 5.2' "$bars" '^scalar_add_ns$' "$reference" "$folder/add" "$folder/more"
 
 # A counter per_op, in seconds, is the figure.
-sed 's/"time_unit": "ns"/"time_unit": "ns",\n      "per_op": 5.5e-08/' "$folder/add" >"$folder/per_op"
-expect 0 'bar scalar_add_ns 55.0 60 holds' "$bars" '^scalar_add_ns$' "$folder/per_op"
+sed 's/"time_unit": "ns"/"time_unit": "ns",\n      "per_op": 4.5e-08/' "$folder/add" >"$folder/per_op"
+expect 0 'bar scalar_add_ns 45.0 52 holds' "$bars" '^scalar_add_ns$' "$reference" "$folder/per_op"
+
+# A machine that is ten times slower in one round, and twice as slow in another, is so on both sides of the ratio.
+for round in 1-10 2-100 3-20; do
+  samples "reference-${round%-*}" reference "${round#*-}"
+  samples "add-${round%-*}" scalar_add "$((5 * ${round#*-}))"
+done
+rounds=("$folder"/{reference,add}-[123])
+expect 0 'bar scalar_add_ns 100.0 104 unsure' "$bars" '^scalar_add_ns$' "${rounds[@]}"
+shows 'spread reference 225 %: this machine is too busy to judge' "$bars" '^scalar_add_ns$' "${rounds[@]}"
+samples reference-2 reference 26
+samples add-2 scalar_add 130
+expect 0 'bar scalar_add_ns 100.0 104 unsure' "$bars" '^scalar_add_ns$' "${rounds[@]}"
+samples reference-2 reference 22
+samples reference-1 reference 18
+samples add-1 scalar_add 300
+samples add-2 scalar_add 100
+expect 0 'bar scalar_add_ns 100.0 104 holds' "$bars" '^scalar_add_ns$' "${rounds[@]}"
+
+# Against another benchmark of the same run.
+samples grad_chain grad_chain 100
+samples grad_chain_100k grad_chain_100k 140
+expect 1 'bar grad_chain_100k_ns 140.0 130 short' "$bars" 100k "$reference" "$folder"/grad_chain{,_100k}
 
 # At least, and the fastest of several baselines: 0.8 of what the prefetching one reads.
+samples cycle clock_cycle 0.5
 samples sum sum_large/real_time 100
+samples sum_cached sum_cached 0.1
 samples loop read_by_loop/real_time 90
 samples prefetch read_by_prefetch/real_time 80
-expect 1 'bar sum_vs_read 0.800 0.85 short' "$bars" '^sum_vs' "$folder"/{sum,loop,prefetch}
+sum=("$reference" "$folder"/{cycle,sum,sum_cached,loop,prefetch})
+expect 1 'bar sum_vs_read 0.800 0.85 short' "$bars" '^sum_vs' "${sum[@]}"
 samples prefetch read_by_prefetch/real_time 86
-expect 0 'bar sum_vs_read 0.860 0.85 holds' "$bars" '^sum_vs' "$folder"/{sum,loop,prefetch}
+expect 0 'bar sum_vs_read 0.860 0.85 holds' "$bars" '^sum_vs' "${sum[@]}"
+# Where the arithmetic alone takes 128 * 0.75 = 96 ns, memory does not bind.
+samples sum_cached sum_cached 0.75
+expect 0 'bar sum_vs_read 0.960 0.85 holds' "$bars" '^sum_vs' "${sum[@]}"
 
 # An addition reads and writes 3 arrays in 100 ns, a copy 2 in 80.
 samples add_large add_large/real_time 100
+samples add_cached add_cached 0.1
 samples memcpy copy_by_memcpy/real_time 90
 samples loop copy_by_loop/real_time 80
 samples stream copy_by_stream/real_time 95
-expect 0 'bar add_vs_copy 1.200 0.85 holds' "$bars" '^add_vs' "$folder"/{add_large,memcpy,loop,stream}
+copies=("$reference" "$folder"/{cycle,memcpy,loop,stream})
+expect 0 'bar add_vs_copy 1.200 0.85 holds' "$bars" '^add_vs' "${copies[@]}" "$folder"/add_{large,cached}
 
-# Per handler: ten of them add 60 ns.
+# Of exp, 2^24 elements in 92.3 ms where a copy takes 20.5 ms: 11 cycles of 0.5 ns each. The arithmetic binds, and is not slow.
+samples exp exp_large/real_time 96000000
+samples exp_cached exp_cached 720896
+samples loop copy_by_loop/real_time 20500000
+samples memcpy copy_by_memcpy/real_time 90000000
+samples stream copy_by_stream/real_time 90000000
+expect 0 'bar exp_vs_copy 1.040 1.3 holds' "$bars" '^exp_vs' "${copies[@]}" "$folder"/exp{,_cached}
+shows 'bound exp_vs_copy arithmetic: 20.50 ms for the bytes, 92.27 ms for the arithmetic, 11.00 cycles an element at 2.00 GHz' \
+  "$bars" '^exp_vs' "${copies[@]}" "$folder"/exp{,_cached}
+# The instruction set decides what its arithmetic may cost: here 4 cycles.
+samples exp_one exp_one_thread 8192
+cycles=("$reference" "$folder"/{cycle,exp_one})
+expect 1 'bar exp_cycles 4.000 2.5 short' env STAVE_CPU_ISA=avx512 "$bars" exp_cycles "${cycles[@]}"
+expect 0 'bar exp_cycles 4.000 4 holds' env STAVE_CPU_ISA=avx2 "$bars" exp_cycles "${cycles[@]}"
+expect 0 'bar exp_cycles - inf skipped' env STAVE_CPU_ISA=sse2 "$bars" exp_cycles "${cycles[@]}"
+
+# Per handler: ten of them add 70 ns.
 samples plain plain/real_time 100
-samples ten forwarders/10/real_time 160
-expect 1 'bar forwarder_ns 6.000 5 short' "$bars" forwarder "$folder"/{plain,ten}
+samples ten forwarders/10/real_time 170
+expect 1 'bar forwarder_ns 7.000 6 short' "$bars" forwarder "$reference" "$folder"/{plain,ten}
 
 # The slower of two products counts: 0.9 of the large one, more than the fastest way to compute the small ones.
 samples large matmul_1024/real_time 100
@@ -66,31 +121,26 @@ samples sgemm sgemm_1024/real_time 90
 samples small matmul_batched/real_time 50
 samples turn sgemm_in_turn/real_time 80
 samples time sgemm_at_a_time/real_time 60
-expect 1 'bar matmul_vs_openblas 0.900 0.95 short' "$bars" '^matmul' "$folder"/{large,sgemm,small,turn,time}
-
-# The instruction set decides what exp may cost.
-samples exp exp_large/real_time 120
-expect 1 'bar exp_vs_copy 1.500 1.3 short' env STAVE_CPU_ISA=avx512 "$bars" '^exp_vs' "$folder"/{exp,memcpy,loop,stream}
-expect 0 'bar exp_vs_copy 1.500 1.6 holds' env STAVE_CPU_ISA=avx2 "$bars" '^exp_vs' "$folder"/{exp,memcpy,loop,stream}
-expect 0 'bar exp_vs_copy - inf skipped' env STAVE_CPU_ISA=baseline "$bars" '^exp_vs' "$folder"/{exp,memcpy,loop,stream}
+expect 1 'bar matmul_vs_openblas 0.900 0.95 short' "$bars" '^matmul' "$reference" "$folder"/{large,sgemm,small,turn,time}
 
 # Without its peer a bar is skipped; with it, the worse of two ratios counts.
 samples grad grad_chain/real_time 300
-expect 0 'bar scalar_chain_vs_torch - 0.1 skipped' "$bars" ^scalar_chain "$folder"/{plain,grad}
+expect 0 'bar scalar_chain_vs_torch - 0.1 skipped' "$bars" ^scalar_chain "$reference" "$folder"/{plain,grad}
 samples torch_eager torch_scalar_eager 2000
 samples torch_grad torch_scalar_grad 2500
-expect 1 'bar scalar_chain_vs_torch 0.120 0.1 short' "$bars" ^scalar_chain "$folder"/{plain,grad,torch_eager,torch_grad}
+expect 1 'bar scalar_chain_vs_torch 0.120 0.1 short' "$bars" ^scalar_chain "$reference" "$folder"/{plain,grad,torch_eager,torch_grad}
 
 # Without a GPU its bars are skipped; times that a benchmark measured itself are read as well.
 samples host gpu_host_op/manual_time 4000
-expect 0 'bar gpu_host_op_ns - 3000 skipped' "$bars" gpu_host "$folder/host"
+expect 0 'bar gpu_host_op_ns - 1500 skipped' "$bars" gpu_host "$reference" "$folder/host"
 samples host_grad gpu_host_grad/manual_time 9000
 samples host_vmap gpu_host_vmap/manual_time 9000
 samples host_vmap_grad gpu_host_vmap_grad/manual_time 9000
-expect 1 'bar gpu_host_op_ns 4000.0 3000 short' "$bars" gpu_host "$folder"/host*
+expect 1 'bar gpu_host_op_ns 4000.0 1500 short' "$bars" gpu_host "$reference" "$folder"/host*
 
 # What is missing, failed or misspelt is no success.
-expect 2 'stave_bars: there is no sample of sum_large, which sum_vs_read needs' "$bars" '^sum_vs' "$folder/add"
+expect 2 'stave_bars: there is no sample of reference, which all bars need' "$bars" '^sum_vs' "$folder/add"
+expect 2 'stave_bars: there is no sample of sum_large, which sum_vs_read needs' "$bars" '^sum_vs' "$reference" "$folder/add"
 sed 's/"iterations": 9/"error_occurred": true,\n      "error_message": "the copy is not what was copied"/' "$folder/add" >"$folder/failed"
 expect 2 'stave_bars: scalar_add failed: the copy is not what was copied' "$bars" '^scalar_add_ns$' "$folder/failed"
 expect 2 "stave_bars: $folder/none: cannot be opened" "$bars" '^sum_vs' "$folder/none"
@@ -100,4 +150,4 @@ expect 2 "stave_bars: $folder/us: scalar_add is in us; expected ns" "$bars" '^sc
 expect 2 'stave_bars: usage: stave_bars FILTER FILE... | stave_bars --needs FILTER' "$bars" sum
 
 # Each benchmark that several bars need stands once.
-expect 0 '^(forwarders/10|plain|idle_handlers/9)(/real_time|/manual_time)?$' "$bars" --needs 'forwarder|idle'
+expect 0 '^(reference|forwarders/10|plain|idle_handlers/9)(/real_time|/manual_time)?$' "$bars" --needs 'forwarder|idle'

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include <stave/core/fiber.h>
+#include <stave/core/effects/fiber.h>
 
 namespace {
 

@@ -37,10 +37,10 @@ void expect_kernels(const char* kernel, std::vector<std::string>& names) {
 std::vector<std::string> expected_kernels() {
   std::vector<std::string> names;
 #define X(name, Struct) expect_kernels<stave_detail::Struct>("12unary_kernel", names);
-  STAVE_UNARY_STRUCTS(X)
+  STAVE_UNARY_OPS(X)
 #undef X
 #define X(name, Struct) expect_kernels<stave_detail::Struct>("13binary_kernel", names);
-  STAVE_BINARY_STRUCTS(X)
+  STAVE_BINARY_OPS(X)
 #undef X
   return names;
 }

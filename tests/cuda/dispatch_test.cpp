@@ -4,7 +4,7 @@
 #include <string>
 
 #include <stave/backends/cuda/cuda_backend.h>
-#include <stave/core/error.h>
+#include <stave/core/effects/error.h>
 #include <stave/core/op.h>
 
 namespace {
@@ -34,7 +34,7 @@ TEST(Dispatch, EveryOperationHasADriver) {
       EXPECT_EQ(refused_by_cpu(op->id),
                 std::string("cpu: ") + op->name + ": a view or an unknown operation has no kernel");
   }
-  EXPECT_EQ(drivers, op_count - 8) << "all but permute_dims, broadcast_to, slice, to and the 4 that carry functions";
+  EXPECT_EQ(drivers, op_count - 5) << "all but permute_dims, broadcast_to, slice, to and call";
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // The CUDA backend on a GPU: what no host execution shows. Skipped, saying so, where there is none.
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <thread>
 
 #include <stave/backends/cuda/runtime.h>
@@ -49,6 +52,51 @@ TEST_F(Gpu, NothingWaitsUntilAValueIsRead) {
     EXPECT_THROW(synchronize(gpu), Error);
   }
   EXPECT_TRUE(static_cast<bool>(all(isfinite(g))));
+}
+
+TEST_F(Gpu, WritesOfAnySizeWaitForNothing) {
+  const Tensor host = arange(0, 10'000'001, 1, int32), numbers = to(host, gpu);  // loads what it takes
+  EXPECT_TRUE(array_equal(to(numbers, cpu), host));
+  Tensor x = ones({1 << 24}, float32, gpu), written;
+  std::vector<Tensor> small;
+  {
+    const NoWaiting none;
+    for (int i = 0; i < 300; ++i) x = x * 1.5 - x * 0.5;  // a queue of work
+    written = to(host, gpu);
+    for (int i = 0; i < 300; ++i) small.push_back(from(std::vector{i}, gpu));
+  }
+  EXPECT_TRUE(array_equal(to(written, cpu), host));
+  for (int i = 0; i < 300; ++i) EXPECT_EQ(small[static_cast<std::size_t>(i)].item<std::int32_t>(), i);
+  EXPECT_TRUE(static_cast<bool>(all(x == 1)));
+}
+
+TEST_F(Gpu, ANumberBesideATensorTakesNoMemory) {
+  const Tensor x = to(tensor({1., 2., 3.}), gpu);
+  const std::size_t before = memory_stats(gpu).live_bytes;
+  const Tensor y = 2 - x * 3;
+  EXPECT_LE(memory_stats(gpu).live_bytes, before + 3 * sizeof(float));
+  EXPECT_EQ(y.to_vector<float>(), (std::vector{-1.f, -4.f, -7.f}));
+}
+
+TEST_F(Gpu, AChildOfForkIsToldThatItHasNoDevices) {
+  const Tensor x = ones({3}, float32, gpu);
+  synchronize(gpu);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    bool told = !cuda_available();
+    try {
+      static_cast<void>(x + x);
+      told = false;
+    } catch (const DeviceError& error) {
+      told &= std::string(error.what()).find("this process is a child of fork()") != std::string::npos;
+    }
+    _exit(told ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(sum(x).item<float>(), 3);
 }
 
 TEST_F(Gpu, AnIndexOutOfRangeIsToldAtTheNextRead) {

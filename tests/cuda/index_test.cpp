@@ -1,6 +1,10 @@
 // The bodies of gather, scatter_add and dynamic slices, executed on the host, against the CPU backend; faults.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <optional>
+#include <utility>
+
 #include <stave/backends/cuda/kernels/index.cuh>
 #include <stave/backends/cuda/kernels/layout.cuh>
 
@@ -111,16 +115,20 @@ TEST(Gather, AgainstTheCpu) {
 
 /// The driver's steps, with the standard library's sort for CUB's. `chunk` lanes are sorted at a time.
 void scatter_on_host(const GatherAttributes& attributes, const View& indices, const View& updates, const View& out,
-                     Index chunk, IndexFault& fault, bool wide_keys = false) {
+                     Index chunk, IndexFault& fault, bool wide_keys = false, std::optional<unsigned> part_bits = {}) {
   const SlicePlan plan =
       SlicePlan::gather(attributes, out, updates, indices, static_cast<Index>(stave::size_of(out.dtype)));
   if (plan.lanes() == 0 || plan.units() == 0) return;
   ScatterLoop loop = scatter_loop(plan, plan.on_host(), out);
   loop.slices.fault = &fault;
   loop.slices.ticket = 5;
+  if (part_bits) loop.part_bits = *part_bits;
   const auto n = static_cast<std::size_t>(std::min(plan.lanes(), chunk));
   std::vector<std::uint64_t> destination(n), sorted(n);
   std::vector<std::uint32_t> key(n), lane(n), order(n);
+  std::vector<std::uint64_t> partials((((n - 1) >> loop.part_bits) + 1) * static_cast<std::size_t>(plan.units()),
+                                      ~0ull);
+  loop.partials = partials.data();
   loop.destination = destination.data(), loop.sorted = sorted.data(), loop.key = key.data(), loop.lane = lane.data();
   for (Index first = 0; first < plan.lanes(); first += static_cast<Index>(n)) {
     loop.first_lane = static_cast<std::uint64_t>(first);
@@ -142,8 +150,10 @@ void scatter_on_host(const GatherAttributes& attributes, const View& indices, co
       sort();
     }
     each(sort_destinations, loop.lanes);
-    stave::visit_dtype(
-        out.dtype, [&](auto zero) { each(add_updates<decltype(zero)>, loop.lanes * loop.slices.slice_units.divisor); });
+    stave::visit_dtype(out.dtype, [&](auto zero) {
+      each(sum_parts<decltype(zero)>, loop.parts() * loop.slices.slice_units.divisor);
+      each(add_updates<decltype(zero)>, loop.lanes * loop.slices.slice_units.divisor);
+    });
   }
 }
 
@@ -180,6 +190,83 @@ TEST(ScatterAdd, AgainstTheCpuToTheBit) {
   check_scatter<std::int64_t>(random);
   check_scatter<float>(random);
   check_scatter<double>(random);
+}
+
+/// What the parts add up to, one place after the other.
+std::vector<float> in_parts(std::vector<float> to, const std::vector<std::int32_t>& places,
+                            const std::vector<float>& updates, std::size_t part) {
+  for (std::size_t place = 0; place < to.size(); ++place) {
+    std::size_t count = 0;
+    float sum = 0;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (places[i] != static_cast<std::int32_t>(place)) continue;
+      if (count > 0 && count % part == 0 && count > part) to[place] += std::exchange(sum, 0.f);
+      (count++ < part ? to[place] : sum) += updates[i];
+    }
+    if (count > part) to[place] += sum;
+  }
+  return to;
+}
+
+TEST(ScatterAdd, ManyUpdatesOfAPlaceAreAddedInParts) {
+  std::mt19937_64 random(4);
+  for (const std::int32_t places : {1, 2, 3, 7, 40})
+    for (const unsigned bits : {0u, 1u, 2u, 5u})
+      for (const Index lanes : {1, 2, 31, 32, 33, 64, 65, 1000}) {
+        Buffer indices(stave::int32, {lanes, 1}), updates(stave::float32, {lanes}), out(stave::float32, {places});
+        std::vector<std::int32_t> index;
+        std::vector<float> update, before;
+        for (Index i = 0; i < lanes; ++i) {
+          index.push_back(static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(places)));
+          update.push_back(static_cast<float>(random() >> 40) * 0x1.23p-20f - 7);
+        }
+        for (std::int32_t i = 0; i < places; ++i) before.push_back(static_cast<float>(i) + 0.1f);
+        std::copy(index.begin(), index.end(), indices.data<std::int32_t>());
+        std::copy(update.begin(), update.end(), updates.data<float>());
+        std::copy(before.begin(), before.end(), out.data<float>());
+        IndexFault fault;
+        scatter_on_host(GatherAttributes(0), indices.view(), updates.view(), out.view(), 1 << 20, fault, false, bits);
+        const std::vector<float> expected = in_parts(before, index, update, std::size_t{1} << bits);
+        for (std::int32_t i = 0; i < places; ++i)
+          ASSERT_EQ(out.data<float>()[i], expected[static_cast<std::size_t>(i)])
+              << i << " of " << places << ", " << lanes << " updates in parts of " << (1 << bits);
+      }
+}
+
+TEST(ScatterAdd, NoThreadAddsAllOfManyUpdates) {
+  for (Index lanes : {Index{1}, Index{64}, Index{4096}, Index{1} << 20, Index{10000000}, most_sorted}) {
+    const unsigned bits = scatter_part_bits(lanes);
+    EXPECT_GE(bits, 6u);
+    const Index within = Index{1} << bits, over = (lanes - 1) / within + 1;
+    EXPECT_LE(std::min(lanes, within) + over, std::max<Index>(128, 4 * static_cast<Index>(std::sqrt(lanes))));
+  }
+}
+
+template <class T>
+void check_integers(std::mt19937_64& random) {
+  constexpr Dtype dtype = stave::dtype_of<T>();
+  for (const GatherCase& c : gather_cases()) {
+    Buffer x(dtype, c.shape, c.strides), got(dtype, c.shape), expected(dtype, c.shape), updates(dtype, c.out);
+    fill_with_values<T>(x, random);
+    fill_with_values<T>(updates, random);
+    Buffer indices = indices_of(c, stave::int32, random);
+    const GatherAttributes attributes(c.batch_dims);
+    run_on_cpu(stave::OpId::copy, attributes, {x.view()}, got);
+    const SlicePlan plan = SlicePlan::gather(attributes, got.view(), updates.view(), indices.view(), sizeof(T));
+    SliceLoop loop = plan.on_host();
+    IndexFault fault;
+    loop.fault = &fault;
+    ASSERT_EQ(plan.unit(), static_cast<Index>(sizeof(T)));
+    for_each_thread(plan.blocks(), [&](Position p) { add_slices<std::make_unsigned_t<T>>(loop, p); });
+    run_on_cpu(stave::OpId::scatter_add, attributes, {x.view(), indices.view(), updates.view()}, expected);
+    expect_same(got, expected, std::string(c.name) + " " + name_of(dtype));
+  }
+}
+TEST(ScatterAdd, IntegersAreAddedAtomically) {
+  std::mt19937_64 random(5);
+  check_integers<std::uint32_t>(random);
+  check_integers<std::int32_t>(random);
+  check_integers<std::int64_t>(random);
 }
 
 struct SliceCase {

@@ -132,7 +132,7 @@ TEST(CopyPlan, MoreThan31Bits) {
 }
 
 template <class T>
-void check_iota(double start, double step) {
+void check_iota(stave::Scalar start, stave::Scalar step) {
   for (Index n : {Index{0}, Index{1}, Index{700}}) {
     const stave::IotaAttributes attributes(n, stave::dtype_of<T>(), start, step);
     Buffer got(attributes.dtype, {n}), expected(attributes.dtype, {n});
@@ -148,7 +148,7 @@ TEST(Iota, EveryDtype) {
   check_iota<std::uint8_t>(250, 3);
   check_iota<std::uint32_t>(5, -1);
   check_iota<std::int32_t>(-7, 3);
-  check_iota<std::int64_t>(9007199254740992.0, -12345);
+  check_iota<std::int64_t>((Index{1} << 60) + 1, -12345);
   check_iota<float>(0.1, 0.3);
   check_iota<double>(-1e300, 1e297);
 }
@@ -162,9 +162,12 @@ TEST(Full, EveryDtype) {
   for (int d = 0; d < stave::dtype_count; ++d)
     for (Index n : {Index{1}, Index{15}, Index{16}, Index{5001}}) {
       const auto dtype = static_cast<stave::Dtype>(d);
-      const stave::FullAttributes attributes({n}, dtype, -2.75, is_float(dtype) ? 0 : dtype == stave::bool_ ? 1 : -3);
+      const stave::Scalar value = is_float(dtype)         ? stave::Scalar(-2.75)
+                                  : dtype == stave::bool_ ? stave::Scalar(true)
+                                                          : stave::Scalar(-3);
+      const stave::FullAttributes attributes({n}, dtype, value);
       Buffer got(dtype, {n}), expected(dtype, {n});
-      fill_on_host(got, pattern_of(dtype, attributes.value, attributes.integer));
+      fill_on_host(got, pattern_of(dtype, attributes.value));
       run_on_cpu(stave::OpId::full, &attributes, {}, expected);
       expect_same(got, expected, name_of(dtype));
     }
@@ -179,7 +182,7 @@ TEST(Pad, StepsOfBothSigns) {
       const Shape shape{4, 33};
       Buffer in(dtype, shape, {1, 4}), got(dtype, attributes.shape), expected(dtype, attributes.shape);
       fill_bytes(in, random);
-      fill_on_host(got, pattern_of(dtype, attributes.value, static_cast<std::int64_t>(attributes.value)));
+      fill_on_host(got, pattern_of(dtype, attributes.value));
       const PadPlace place(attributes, got.view());
       copy_on_host({place.data, place.strides}, {in.view().data, in.view().strides}, shape,
                    static_cast<Index>(stave::size_of(dtype)));

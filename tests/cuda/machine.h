@@ -5,9 +5,9 @@ namespace stave_test {
 
 /// As many blocks as a machine runs at once, and in which order its threads come.
 struct Machine {
-  int multiprocessors;
+  int blocks;
   bool backwards;
 };
-inline constexpr Machine large{132, false}, small{1, true};
+inline constexpr Machine large{1056, false}, small{8, true};
 
 }  // namespace stave_test

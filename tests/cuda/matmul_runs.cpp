@@ -45,6 +45,9 @@ struct Preference {
 struct Library {
   int alive = 0, asked = 0, products = 0, tiled = 0;
   bool knows_a_way = true;
+  int refusals = 0;  // of the next products
+  cublasStatus_t refusal = CUBLAS_STATUS_NOT_SUPPORTED;
+  std::vector<int> ways;  // the algorithms of products, refused ones too: which piece of advice each was
   std::set<cublasComputeType_t> computed_in;
 } library;
 
@@ -76,7 +79,9 @@ void multiply(const Product& product, const void* alpha, const void* a_data, con
 cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
                       cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,
                       const void* c, cublasLtMatrixLayout_t, void* out, cublasLtMatrixLayout_t out_layout,
-                      const cublasLtMatmulAlgo_t*, void* workspace, std::size_t bytes, cudaStream_t) {
+                      const cublasLtMatmulAlgo_t* algorithm, void* workspace, std::size_t bytes, cudaStream_t) {
+  library.ways.push_back(static_cast<int>(algorithm->data[0]));
+  if (library.refusals > 0) return --library.refusals, library.refusal;
   ++library.products;
   EXPECT_EQ(c, out);
   EXPECT_EQ(bytes, 1000u);
@@ -140,13 +145,16 @@ cublasStatus_t set_preference(cublasLtMatmulPreference_t preference, cublasLtMat
   }
 }
 cublasStatus_t advise(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                      cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference, int,
+                      cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference, int most,
                       cublasLtMatmulHeuristicResult_t* results, int* found) {
   ++library.asked;
   std::copy_n(reinterpret_cast<Preference*>(preference)->alignment, 3, reinterpret_cast<Product*>(desc)->alignment);
-  results->workspaceSize = 1000;
-  results->state = CUBLAS_STATUS_SUCCESS;
-  *found = library.knows_a_way;
+  *found = library.knows_a_way ? std::min(most, 3) : 0;
+  for (int i = 0; i < *found; ++i) {
+    results[i].algo.data[0] = static_cast<std::uint64_t>(i);
+    results[i].workspaceSize = 1000;
+    results[i].state = CUBLAS_STATUS_SUCCESS;
+  }
   return library.knows_a_way ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -184,7 +192,9 @@ const CublasLt& cublas() {
   };
   return functions;
 }
-void check(cublasStatus_t status, const char* what) { ASSERT_EQ(status, CUBLAS_STATUS_SUCCESS) << what; }
+void check(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS) throw stave::Error(what);
+}
 
 // The CPU's kernels in place of the device's.
 void run_copy(const Launch&, const stave::View& in, const stave::View& out) {
@@ -296,6 +306,34 @@ TEST(Matmul, WhatTheLibraryCannotDoIsDoneByTiles) {
   EXPECT_TRUE(allclose(product(a, b), matmul(a, b)));
   EXPECT_EQ(library.tiled, tiled + 2);
   library.knows_a_way = true;
+}
+
+TEST(Matmul, WhatTheLibraryRefusesAfterItsAdviceIsDoneInAnotherWay) {
+  const auto ways_of = [](const Tensor& a, const Tensor& b, int refusals) {
+    library.ways.clear();
+    library.refusals = refusals;
+    EXPECT_TRUE(allclose(product(a, b), matmul(a, b)));
+    library.refusals = 0;
+    return library.ways;
+  };
+  const int tiled = library.tiled;
+  const Tensor a = normal(Key(1), {17, 23}), b = normal(Key(2), {23, 19});
+  EXPECT_EQ(ways_of(a, b, 1), (std::vector{0, 1}));
+  EXPECT_EQ(ways_of(a, b, 0), (std::vector{1}));  // what was refused is not asked again
+  EXPECT_EQ(library.tiled, tiled);
+  library.refusal = CUBLAS_STATUS_INVALID_VALUE;
+  EXPECT_EQ(ways_of(a, b, 9), (std::vector{1, 2}));  // and our own kernel
+  EXPECT_EQ(library.tiled, tiled + 1);
+  EXPECT_EQ(ways_of(a, b, 0), (std::vector<int>{}));
+  EXPECT_EQ(library.tiled, tiled + 2);
+}
+
+TEST(Matmul, WhatBreaksIsAnError) {
+  const Tensor a = normal(Key(1), {18, 23}), b = normal(Key(2), {23, 19});
+  library.refusals = 1;
+  library.refusal = CUBLAS_STATUS_EXECUTION_FAILED;
+  EXPECT_THROW(product(a, b), stave::Error);
+  library.refusal = CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 }  // namespace

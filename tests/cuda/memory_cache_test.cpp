@@ -1,7 +1,9 @@
 // The cache of a device's memory, over a source that counts.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <future>
 #include <map>
 #include <random>
 #include <set>
@@ -9,7 +11,7 @@
 
 #include <stave/backends/cuda/faults.h>
 #include <stave/backends/cuda/memory_cache.h>
-#include <stave/core/error.h>
+#include <stave/core/effects/error.h>
 
 namespace {
 
@@ -19,11 +21,12 @@ using namespace stave_cuda;
 struct Source final : MemorySource {
   std::size_t limit = std::size_t{1} << 40, given_out = 0;
   int takes = 0, settles = 0;
+  bool breaks = false;
   std::map<void*, std::size_t> blocks;
   std::uintptr_t next = 4096;
   std::mutex mutex;
 
-  void* take(std::size_t bytes) noexcept override {
+  void* take(std::size_t bytes) override {
     const std::lock_guard lock(mutex);
     if (given_out + bytes > limit) return nullptr;
     ++takes;
@@ -39,22 +42,26 @@ struct Source final : MemorySource {
     given_out -= bytes;
     blocks.erase(block);
   }
-  void settle() noexcept override { ++settles; }
+  void settle() override {
+    ++settles;
+    if (breaks) throw stave::Error("cuda: a kernel has broken off");
+  }
   std::string free_memory() const override { return "of 2.0 GiB 0.5 GiB are free"; }
 };
 
 TEST(SizeClass, HoldsWhatIsAskedForAndLittleMore) {
   int last = -1;
-  for (std::size_t bytes = 0; bytes < (std::size_t{1} << 20); bytes += 1 + bytes / 97) {
+  for (std::size_t bytes = 0; bytes < (std::size_t{1} << 46); bytes += 1 + bytes / 997) {
     const SizeClass size = SizeClass::of(bytes);
     EXPECT_GE(size.bytes, bytes);
-    EXPECT_LE(size.bytes, std::max<std::size_t>(bytes + 256, bytes + bytes / 8)) << bytes;
+    EXPECT_LE(size.bytes, std::max<std::size_t>(bytes + 256, bytes + bytes / (bytes <= 16 << 20 ? 8 : 100))) << bytes;
     EXPECT_EQ(size.bytes % 256, 0u);
     EXPECT_GE(size.index, last);
     last = size.index;
     const SizeClass again = SizeClass::of(size.bytes);  // a class is its own
     EXPECT_EQ(again.index, size.index);
     EXPECT_EQ(again.bytes, size.bytes);
+    EXPECT_EQ(SizeClass::at(size.index).bytes, size.bytes);
   }
   EXPECT_LT(SizeClass::of(std::size_t{1} << 46).index, SizeClass::count);
 }
@@ -64,6 +71,8 @@ TEST(SizeClass, NeighboursDiffer) {
   EXPECT_EQ(SizeClass::of(4096).index + 1, SizeClass::of(4097).index);
   EXPECT_EQ(SizeClass::of(4097).bytes, 4608u);
   EXPECT_EQ(SizeClass::of(8192).index + 1, SizeClass::of(8193).index);
+  EXPECT_EQ(SizeClass::of(16 << 20).index + 1, SizeClass::of((16 << 20) + 1).index);
+  EXPECT_EQ(SizeClass::of(std::size_t{1} << 46).index, SizeClass::count - 1);
 }
 
 TEST(MemoryCache, GivesOutAgainWhatWasFreed) {
@@ -128,6 +137,20 @@ TEST(MemoryCache, GivesCachedMemoryBackBeforeItFails) {
   EXPECT_THROW(cache.take(~std::size_t{0}), stave::DeviceError);
 }
 
+TEST(MemoryCache, WhatElseGoesWrongIsNotCalledWantOfMemory) {
+  Source source;
+  source.limit = 10000;
+  source.breaks = true;
+  MemoryCache cache(source, "cuda:0");
+  try {
+    cache.take(20000);
+    FAIL();
+  } catch (const stave::Error& error) {
+    EXPECT_STREQ(error.what(), "cuda: a kernel has broken off");
+  }
+  EXPECT_EQ(cache.stats().live_bytes, 0u);
+}
+
 TEST(MemoryCache, ThreadsShareIt) {
   Source source;
   MemoryCache cache(source, "cuda:0");
@@ -165,7 +188,7 @@ std::string raised(Faults& faults) {
 
 TEST(Faults, NameTheOperationOnce) {
   IndexFault fault;
-  Faults faults(&fault);
+  Faults faults({&fault, 1});
   const unsigned first = faults.ticket(stave::OpId::gather), second = faults.ticket(stave::OpId::dynamic_slice);
   EXPECT_NE(first, 0u);
   EXPECT_NE(first, second);
@@ -183,11 +206,64 @@ TEST(Faults, NameTheOperationOnce) {
 
 TEST(Faults, OfLaunchesLongAgoAreToldWithoutTheirName) {
   IndexFault fault;
-  Faults faults(&fault);
+  Faults faults({&fault, 1});
   const unsigned old = faults.ticket(stave::OpId::gather);
   for (int i = 0; i < 20000; ++i) faults.ticket(stave::OpId::scatter_add);
   fault = {old, 1, 3, 3};
   EXPECT_EQ(raised(faults).substr(0, 62), "an operation on indices: index 3 is out of range for axis 1 wi");
+}
+
+TEST(Faults, AreToldToTheThreadWhoseKernelsMetThem) {
+  std::vector<IndexFault> places(8);
+  Faults faults(places);
+  const unsigned ticket = faults.ticket(stave::OpId::gather);
+  std::string to_the_other, to_its_own;
+  IndexFault* mine = faults.place();
+  std::promise<void> met, asked;
+  std::thread other([&] {
+    EXPECT_NE(faults.place(), mine);
+    *faults.place() = {ticket, 0, 5, 4};
+    met.set_value();
+    asked.get_future().wait();
+    to_its_own = raised(faults);
+  });
+  met.get_future().wait();
+  EXPECT_EQ(raised(faults), "");
+  *mine = {ticket, 0, 6, 4};  // is not lost behind the other
+  EXPECT_EQ(raised(faults).substr(0, 32), "gather: index 6 is out of range ");
+  asked.set_value();
+  other.join();
+  EXPECT_EQ(to_its_own.substr(0, 32), "gather: index 5 is out of range ");
+  EXPECT_EQ(raised(faults), "");
+}
+
+TEST(Faults, OfThreadsThatEndedAreToldToWhoeverAsks) {
+  std::vector<IndexFault> places(8);
+  Faults faults(places);
+  std::thread([&] { *faults.place() = {faults.ticket(stave::OpId::gather), 0, 5, 4}; }).join();
+  EXPECT_EQ(raised(faults).substr(0, 32), "gather: index 5 is out of range ");
+  EXPECT_EQ(raised(faults), "");
+}
+
+TEST(Faults, ManyThreadsSharePlaces) {
+  std::vector<IndexFault> places(2);
+  Faults faults(places);
+  std::promise<void> end;
+  const std::shared_future<void> ended = end.get_future().share();
+  std::vector<std::thread> threads;
+  std::atomic<int> met = 0;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      EXPECT_GE(faults.place(), &places[0]);
+      EXPECT_LE(faults.place(), &places[1]);
+      ++met;
+      ended.wait();
+    });
+  while (met < 4) std::this_thread::yield();
+  places[1] = {faults.ticket(stave::OpId::gather), 0, 5, 4};
+  EXPECT_EQ(raised(faults).substr(0, 32), "gather: index 5 is out of range ");
+  end.set_value();
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <stave/backends/cuda/kernels/reduce_kernels.h>
 #include <stave/backends/cuda/reduce.h>
-#include <stave/core/error.h>
+#include <stave/core/effects/error.h>
 #include <stave/backends/cuda/kernels/reduce.cuh>
 #include "machine.h"
 #include "strided.h"
@@ -25,13 +25,13 @@ void reduce_on_host(const ReducePlan& plan, Machine machine) {
   std::vector<Accumulator> partials(static_cast<std::size_t>(plan.partials())), shared(block_threads);
   args.partials = partials.data();
   run_on_host(
-      grid_size(args.tasks(), machine.multiprocessors),
+      grid_size(args.tasks(), machine.blocks),
       [&](const HostBlock& block) { reduce_body<Fold>(block, args, shared.data()); }, machine.backwards);
   if (plan.partials() == 0) return;
   const unsigned bits = merge_lane_bits(args.parts());
   const Index width = block_threads >> bits;
   run_on_host(
-      grid_size((args.outputs + width - 1) / width, machine.multiprocessors),
+      grid_size((args.outputs + width - 1) / width, machine.blocks),
       [&](const HostBlock& block) { merge_body<Fold>(block, args, bits, shared.data()); }, machine.backwards);
 }
 
@@ -343,7 +343,7 @@ TEST(ReducePlans, a_full_reduction_keeps_every_multiprocessor_busy_with_16_byte_
   EXPECT_EQ(args.tasks(), 2048);
   EXPECT_EQ(args.parts() * args.units_per_part, 1 << 24);
   EXPECT_EQ(plan.partials(), 2048);
-  EXPECT_EQ(grid_size(args.tasks(), 132), 1056);
+  EXPECT_EQ(grid_size(args.tasks(), 1056), 1056);
 }
 
 TEST(ReducePlans, a_transposed_array_is_read_in_the_order_of_its_memory) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cuda_runtime_api.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -13,8 +15,9 @@
 #include <set>
 #include <thread>
 
+#include <stave/backends/cuda/occupancy.h>
 #include <stave/backends/cuda/runtime.h>
-#include <stave/core/error.h>
+#include <stave/core/effects/error.h>
 
 // ---- the driver --------------------------------------------------------------------------------------------
 
@@ -34,9 +37,19 @@ struct Driver {
   std::uintptr_t next = 1;
   std::size_t limit = std::size_t{1} << 32, given_out = 0;
   int waits = 0, wrong_device = 0;
+  std::set<int> contexts;                  // devices that something was set up on
+  bool breaks = false;                     // when it is next waited for
+  cudaError_t broken = cudaSuccess;        // what a kernel did: told by every call from then on that could
+  cudaError_t code = cudaSuccess;          // whether there is a kernel for the device
+  std::map<const void*, int> occupancies;  // asked for so many times
 };
 Driver driver;
 thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t fails(cudaError_t error) { return last_error = error; }
+/// A call that reports what went wrong before.
+cudaError_t done() { return driver.broken == cudaSuccess ? cudaSuccess : fails(driver.broken); }
 
 Driver::Stream& stream_of(cudaStream_t stream) {
   Driver::Stream& found = driver.streams.at(reinterpret_cast<std::uintptr_t>(stream));
@@ -60,16 +73,39 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 }  // namespace
 
 extern "C" {
-cudaError_t cudaGetDeviceCount(int* count) { return *count = 2, cudaSuccess; }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-const char* cudaGetErrorString(cudaError_t) { return "an error"; }
+cudaError_t cudaGetDeviceCount(int* count) { return *count = 3, cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorIllegalAddress ? "an illegal address" : "an error";
+}
 const char* cudaGetErrorName(cudaError_t) { return "error"; }
 cudaError_t cudaGetDevice(int* device) { return *device = current_device, cudaSuccess; }
-cudaError_t cudaSetDevice(int device) { return current_device = device, cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+  driver.contexts.insert(device);
+  return current_device = device, cudaSuccess;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* found) {
+  if (std::strcmp(name, "cuDevicePrimaryCtxGetState") != 0) return fails(cudaErrorInvalidValue);
+  *function = reinterpret_cast<void*>(+[](int device, unsigned* flags, int* active) {
+    *flags = 0;
+    *active = static_cast<int>(driver.contexts.count(device));
+    return 0;
+  });
+  return *found = cudaDriverEntryPointSuccess, cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, const void*) {
+  return driver.code == cudaSuccess ? cudaSuccess : fails(driver.code);
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int threads, std::size_t) {
+  ++driver.occupancies[kernel];
+  return *blocks = 1536 / threads, cudaSuccess;
+}
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 7, cudaSuccess; }
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) { return *pool = nullptr, cudaSuccess; }
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) { return *pool = nullptr, cudaSuccess; }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return done(); }
 cudaError_t cudaMemGetInfo(std::size_t* unused, std::size_t* all) {
   *unused = std::size_t{1} << 30;
   *all = std::size_t{2} << 30;
@@ -87,7 +123,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 }
 cudaError_t cudaMallocFromPoolAsync(void** memory, std::size_t bytes, cudaMemPool_t, cudaStream_t) {
   const Lock lock(driver.mutex);
-  if (driver.given_out + bytes > driver.limit) return cudaErrorMemoryAllocation;
+  if (driver.broken != cudaSuccess) return done();
+  if (bytes > std::size_t{2} << 30) return fails(cudaErrorInvalidValue);
+  if (driver.given_out + bytes > driver.limit) return fails(cudaErrorMemoryAllocation);
   driver.given_out += bytes;
   *memory = std::malloc(bytes + sizeof bytes);
   std::memcpy(*memory, &bytes, sizeof bytes);
@@ -140,12 +178,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Lock lock(driver.mutex);
-  return driver.events.at(reinterpret_cast<std::uintptr_t>(event)).second ? cudaSuccess : cudaErrorNotReady;
+  return driver.events.at(reinterpret_cast<std::uintptr_t>(event)).second ? done() : fails(cudaErrorNotReady);
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const Lock lock(driver.mutex);
+  return stream_of(stream).work.empty() ? done() : fails(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(driver.mutex);
-  ++driver.waits;
   auto& state = driver.events.at(reinterpret_cast<std::uintptr_t>(event));
+  driver.waits += !state.second;
   if (state.first) work_until(*state.first, [&] { return state.second; });
   return cudaSuccess;
 }
@@ -159,9 +201,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(driver.mutex);
   ++driver.waits;
   work_until(stream_of(stream), [] { return false; });
-  return cudaSuccess;
+  if (driver.breaks) driver.broken = cudaErrorIllegalAddress;
+  return done();
 }
 }  // extern "C"
+
+const void* stave_cuda::any_kernel() { return &driver; }
 
 // ---- tests -------------------------------------------------------------------------------------------------
 
@@ -223,8 +268,6 @@ TEST(Runtime, WritingWaitsForNothingAndReadingDoes) {
   {
     const NoWaiting none;
     for (unsigned i = 0; i < 64; ++i) device.write(memory, bytes_of(64, i).data(), 64);
-    EXPECT_EQ(text_of<stave::Error>([&] { read(device, memory, 64); }),
-              "cuda:0: a transfer's buffer waits for the device where NoWaiting stands");
     EXPECT_EQ(text_of<stave::Error>([&] { device.synchronize(); }),
               "cuda:0: synchronize() waits for the device where NoWaiting stands");
   }
@@ -322,10 +365,148 @@ TEST(Runtime, OutOfMemoryIsToldWithSizes) {
       0u);
   driver.limit = std::size_t{1} << 32;
   device.memory().give(block, (1 << 20) - 5000000 / 8);
+  EXPECT_EQ(text_of<stave::DeviceError>([&] {
+              device.memory().take(std::size_t{1} << 40);
+            }).find("cuda:1: out of memory: 1024.0 GiB (1099511627776 bytes) are asked for"),
+            0u);
 }
 
 TEST(Runtime, AbsentDevicesAreErrors) {
-  EXPECT_EQ(text_of<stave::DeviceError>([] { runtime_of(2); }), "cuda:2: there are 2 CUDA devices, cuda:0 to cuda:1");
+  EXPECT_EQ(text_of<stave::DeviceError>([] { runtime_of(3); }), "cuda:3: there are 3 CUDA devices, cuda:0 to cuda:2");
+}
+
+TEST(Runtime, ADeviceWithoutCodeIsRefusedWhenItIsOpened) {
+  for (cudaError_t why : {cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion}) {
+    driver.code = why;
+    EXPECT_EQ(
+        text_of<stave::DeviceError>([] { runtime_of(2); }),
+        "cuda:2: the device has compute capability 7.7, for which this library holds no code: it was built for no "
+        "architecture; build it with -DSTAVE_CUDA_ARCHITECTURES=77-real, or use another device");
+  }
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  driver.code = cudaErrorIllegalAddress;
+  EXPECT_EQ(text_of<stave::Error>([] { runtime_of(2); }),
+            "cuda: asking for the device's code: an illegal address (error)");
+  driver.code = cudaSuccess;
+  EXPECT_EQ(runtime_of(2).index(), 2);
+}
+
+TEST(Runtime, WhatAKernelDidIsNotCalledWantOfMemory) {
+  DeviceRuntime& device = runtime_of(0);
+  driver.broken = cudaErrorIllegalAddress;
+  EXPECT_EQ(text_of<stave::Error>([&] { device.memory().take(123456789); }),
+            "cuda: allocating memory: an illegal address (error)");
+  driver.broken = cudaSuccess;
+  driver.breaks = true;
+  driver.limit = driver.given_out;
+  EXPECT_EQ(text_of<stave::Error>([&] { device.memory().take(123456789); }),
+            "cuda: waiting for memory that is given back: an illegal address (error)");
+  driver.breaks = false;
+  driver.broken = cudaSuccess;
+  driver.limit = std::size_t{1} << 32;
+}
+
+TEST(Runtime, AnEventThatHasNotHappenedIsNoErrorOfTheNextLaunch) {
+  DeviceRuntime& device = runtime_of(0);
+  void* const memory = device.memory().take(64);
+  device.write(memory, bytes_of(64, 1).data(), 64);
+  read(device, memory, 64);
+  EXPECT_NO_THROW(check_launch("a kernel"));
+  for (unsigned i = 0; i < 200; ++i) device.write(memory, bytes_of(64, i).data(), 64);
+  EXPECT_NO_THROW(check_launch("a kernel"));
+  device.memory().give(memory, 64);
+}
+
+TEST(Runtime, ReadingUnderNoWaitingThrowsThoughTheDeviceIsDone) {
+  DeviceRuntime& device = runtime_of(0);
+  void* const memory = device.memory().take(64);
+  device.synchronize();
+  const NoWaiting none;
+  EXPECT_EQ(text_of<stave::Error>([&] { read(device, memory, 0); }),
+            "cuda:0: reading a value waits for the device where NoWaiting stands");
+  device.memory().give(memory, 64);
+}
+
+// However much is written, and however many writes there are, the kernels before them go on meanwhile.
+TEST(Runtime, WritesDoNotDrainTheQueue) {
+  DeviceRuntime& device = runtime_of(0);
+  device.synchronize();
+  const std::size_t large = (40 << 20) + 5;
+  void *const big = device.memory().take(large), *const little = device.memory().take(64);
+  bool ran = false;
+  driver.streams.at(reinterpret_cast<std::uintptr_t>(device.stream())).work.emplace_back([&] { ran = true; });
+  {
+    const NoWaiting none;
+    for (unsigned i = 0; i < 4; ++i) device.write(big, bytes_of(large, i).data(), large);
+    for (unsigned i = 0; i < 500; ++i) device.write(little, bytes_of(64, i).data(), 64);
+  }
+  EXPECT_FALSE(ran);
+  EXPECT_EQ(read(device, big, large), bytes_of(large, 3));
+  EXPECT_EQ(read(device, little, 64), bytes_of(64, 499));
+  EXPECT_TRUE(ran);
+  driver.streams.at(reinterpret_cast<std::uintptr_t>(device.stream())).work.emplace_back([] {});
+  const std::size_t given_out = driver.given_out;
+  driver.limit = given_out;  // no memory for a detour
+  device.write(big, bytes_of(large, 7).data(), large);
+  driver.limit = std::size_t{1} << 32;
+  EXPECT_EQ(read(device, big, large), bytes_of(large, 7));
+  device.memory().give(big, large);
+  device.memory().give(little, 64);
+}
+
+TEST(Runtime, ADeviceThatNobodyUsedIsNotSetUpByMakingItCurrentAgain) {
+  DeviceRuntime& device = runtime_of(1);
+  std::thread([&] {  // which has device 0 current, as every thread at first
+    driver.contexts.erase(0);
+    void* const memory = device.memory().take(64);
+    device.write(memory, bytes_of(64, 3).data(), 64);
+    device.memory().give(memory, 64);
+    EXPECT_EQ(driver.contexts.count(0), 0u);
+    EXPECT_EQ(driver.contexts.count(1), 1u);
+  })
+      .join();
+}
+
+TEST(Runtime, BlocksAreAsManyAsRunAtOnce) {
+  const auto kernel = [](int) {};
+  const void* const name = reinterpret_cast<const void*>(+kernel);
+  runtime_of(0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(blocks_at_once(name), 6);  // 1536 threads, 256 each
+  EXPECT_EQ(driver.occupancies[name], 1);
+  struct NoScratch final : Scratch {
+    void* allocate(std::size_t) override { return nullptr; }
+  } scratch;
+  const Launch launch{nullptr, 10, scratch, nullptr, 1};
+  EXPECT_EQ(grid_for(launch, +kernel, 1000), 60u);
+  EXPECT_EQ(grid_for(launch, +kernel, 59), 59u);
+}
+
+TEST(Runtime, AChildOfForkIsToldThatItHasNoDevices) {
+  DeviceRuntime& device = runtime_of(0);
+  void* const memory = device.memory().take(64);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    const std::string why =
+        "cuda:0: no CUDA device can be used: this process is a child of fork(), whose parent had used CUDA, and the "
+        "driver does not work in such a child: fork before the first use of a device, or let the child exec";
+    char byte = 0;
+    int right = text_of<stave::DeviceError>([&] { device.memory().take(64); }) == why;
+    right += text_of<stave::DeviceError>([&] { device.write(memory, &byte, 1); }) == why;
+    right += text_of<stave::DeviceError>([&] { device.read(&byte, memory, 1); }) == why;
+    right += text_of<stave::DeviceError>([&] { device.synchronize(); }) == why;
+    right += text_of<stave::DeviceError>([&] { device.stopwatch(); }) == why;
+    right += text_of<stave::DeviceError>([&] { runtime_of(0); }).find(why) == 0;
+    right += device_count() == 0 && forked_from_user();
+    _exit(right);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_FALSE(forked_from_user());
+  EXPECT_EQ(device_count(), 3);
+  device.memory().give(memory, 64);
 }
 
 TEST(Runtime, ThreadsShareADevice) {

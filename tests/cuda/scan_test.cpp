@@ -6,7 +6,7 @@
 
 #include <stave/backends/cuda/kernels/scan_kernels.h>
 #include <stave/backends/cuda/scan.h>
-#include <stave/core/error.h>
+#include <stave/core/effects/error.h>
 #include <stave/backends/cuda/kernels/scan.cuh>
 #include "machine.h"
 #include "strided.h"
@@ -30,7 +30,7 @@ void scan_on_host(const ScanPlan& plan, Machine machine) {
   args.carries = carries.data();
   const auto run = [&](ScanStage stage) {
     run_on_host(
-        grid_size(plan.tasks(stage), machine.multiprocessors),
+        grid_size(plan.tasks(stage), machine.blocks),
         [&](const HostBlock& block) {
           if (args.tiles) scan_tiles_body<Step>(block, args, stage, *shared);
           else scan_rows_body<Step>(block, args, stage);

@@ -6,7 +6,7 @@
 
 #include <stave/backends/cuda/kernels/softmax_kernels.h>
 #include <stave/backends/cuda/softmax.h>
-#include <stave/core/error.h>
+#include <stave/core/effects/error.h>
 #include <stave/backends/cuda/kernels/softmax.cuh>
 #include "machine.h"
 #include "strided.h"
@@ -27,7 +27,7 @@ void softmax_on_host(const SoftmaxPlan& plan, Machine machine) {
   const auto shared = std::make_unique<SoftmaxShared<T>>();
   const auto run = [&](SoftmaxStage stage) {
     run_on_host(
-        grid_size(args.tasks(), machine.multiprocessors),
+        grid_size(args.tasks(), machine.blocks),
         [&](const HostBlock& block) { softmax_body<T>(block, args, stage, *shared); }, machine.backwards);
   };
   if (partials.empty()) return run(SoftmaxStage::whole);

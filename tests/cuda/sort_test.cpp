@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include <stave/core/error.h>
+#include <stave/core/effects/error.h>
 #include <stave/backends/cuda/kernels/sort.cuh>
 #include "strided.h"
 

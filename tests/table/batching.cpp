@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include <stave/handlers/jvp_flat.h>
-#include <stave/handlers/vjp.h>
+#include <stave/handlers/vjp_flat.h>
 #include <stave/handlers/vmap_flat.h>
 
 #include "table/cell.h"
@@ -65,7 +65,7 @@ Index out_axis(Index out, int rank) { return out == -2 ? second_last(rank) : out
 /// vmap(f) with the lanes of all results along `out`.
 Function vmapped(Function f, std::vector<MapAxis> in, Index out, Index size) {
   return [=](std::span<const Tensor> xs) {
-    const FlatVmap result = vmap_flat(f, xs, in, std::vector<int>(in.size()), size);
+    const FlatVmap result = vmap_flat(f, xs, in, size);
     Outputs outputs;
     for (std::size_t k = 0; k < result.outputs.size(); ++k) {
       const int rank = result.outputs[k].rank() - (result.batched[k] ? 1 : 0);

@@ -7,7 +7,7 @@
 
 #include <stave/core/ops/layout.h>
 #include <stave/handlers/jvp_flat.h>
-#include <stave/handlers/vjp.h>
+#include <stave/handlers/vjp_flat.h>
 #include <stave/handlers/vmap_flat.h>
 
 namespace table {
@@ -164,7 +164,7 @@ Function vmap_of(Function f) {
   return [f](std::span<const Tensor> xs) {
     std::vector<Tensor> twice;
     for (const Tensor& x : xs) twice.push_back(broadcast_to(x, with_axis(x.shape(), 0, 2)));
-    return vmap_flat(f, twice, std::vector<MapAxis>(xs.size()), std::vector<int>(xs.size()), Index{2}).outputs;
+    return vmap_flat(f, twice, std::vector<MapAxis>(xs.size()), Index{2}).outputs;
   };
 }
 

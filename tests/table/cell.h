@@ -116,6 +116,9 @@ void compare(const std::string& what, Kind kind, const Arrays& got, const Arrays
 /// The same for two numbers of a computation in `dtype`, whose terms add up to `size` in absolute value.
 void compare(const std::string& what, Kind kind, Dtype dtype, Real got, Real expected, Real size);
 
+/// The row's accuracy; on a CUDA device, with what CUDA's functions may err beyond it.
+Real accuracy_here(const Row& row);
+
 /// Cotangents of outputs: none for those that are not floats.
 std::vector<Tensor> cotangents_for(const Arrays& outputs, const Arrays& weights);
 

@@ -39,14 +39,6 @@ void scan(const std::filesystem::path& header, std::map<std::string, std::string
   }
 }
 
-struct Recorder : Handler {
-  std::set<std::string> performed;
-  Outputs handle(Call& call) override {
-    performed.insert(call.op().name);
-    return perform(std::move(call));
-  }
-};
-
 /// Calls everything that a row tests. What comes out, and what throws, is other tests' business.
 void perform_all(const Row& row) {
   for (Dtype dtype : row.dtypes)
@@ -58,15 +50,6 @@ void perform_all(const Row& row) {
         } catch (const Error&) {
         }
       }
-}
-
-/// The names of the operations that all rows together perform.
-std::set<std::string> performed_operations() {
-  Recorder recorder;
-  with(recorder, [&] {
-    for (const Row& row : all_rows()) perform_all(row);
-  });
-  return recorder.performed;
 }
 
 /// Every row has each layout: some variant is tested in it, or is refused in words that the row gives. Where there is no
@@ -104,9 +87,15 @@ void check_completeness(Report& report) {
   }
   for (const Row& row : all_rows()) names.insert(row.also.begin(), row.also.end());
 
-  const std::set<std::string> performed = performed_operations();
-  for (const Op* op : all_ops())
-    if (!performed.contains(op->name)) incomplete(std::string("no row performs the operation ") + op->name);
+  ReadsCheck seen(report);
+  with(seen, [] {
+    for (const Row& row : all_rows()) perform_all(row);
+  });
+  for (const Op* op : all_ops()) {
+    if (!seen.performed.contains(op->name)) incomplete(std::string("no row performs the operation ") + op->name);
+    if (op->vjp && !seen.checked.contains(op->name))
+      incomplete(std::string("no row checks what the rule of ") + op->name + " reads");
+  }
 
   const std::map<std::string, std::string> functions = public_functions();
   if (functions.size() < 50)
@@ -116,8 +105,8 @@ void check_completeness(Report& report) {
       incomplete(function + " of " + header + " has no row");
   for (const auto& [function, reason] : exceptions)
     if (!functions.contains(function)) incomplete("the exception " + function + " is declared nowhere");
-  std::printf("rows %zu  operations performed %zu of %zu  public functions %zu\n", all_rows().size(), performed.size(),
-              all_ops().size(), functions.size());
+  std::printf("rows %zu  operations performed %zu of %zu  public functions %zu\n", all_rows().size(),
+              seen.performed.size(), all_ops().size(), functions.size());
 }
 
 }  // namespace table

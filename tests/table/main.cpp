@@ -69,14 +69,24 @@ bool instruction_set_is_there() {
   }
 }
 
-/// Has all operations performed at place(): values that were made elsewhere go there first.
+/// Has all operations performed at place(): values that were made elsewhere go there first, and the results come back to them.
 struct AtPlace : Handler {
   Outputs handle(Call& call) override {
+    Outputs outputs = at_place(call);
+    if (call.op().carries_functions || call.op().id == OpId::to || call.inputs().empty()) return outputs;
+    for (Tensor& output : outputs)
+      if (output.device() != call.input(0).device()) output = to(output, call.input(0).device());
+    return outputs;
+  }
+  std::string describe() const override { return "operation_table --device"; }
+
+ private:
+  static Outputs at_place(Call& call) {
     if (call.op().id == OpId::to || call.op().carries_functions) return perform(std::move(call));
     if (call.op().id == OpId::full) {
       const auto& full = call.as<stave::FullAttributes>();
       return perform(call.with_attributes(
-          stave::make_intrusive<stave::FullAttributes>(full.shape, full.dtype, full.value, full.integer, place())));
+          stave::make_intrusive<stave::FullAttributes>(full.shape, full.dtype, full.value, place())));
     }
     if (call.op().id == OpId::iota) {
       const auto& iota = call.as<stave::IotaAttributes>();
@@ -87,7 +97,6 @@ struct AtPlace : Handler {
     for (const Tensor& input : call.inputs()) inputs.push_back(input.device() == place() ? input : to(input, place()));
     return perform(call.with_inputs(std::move(inputs)));
   }
-  std::string describe() const override { return "operation_table --device"; }
 };
 
 int run_option(int argc, char** argv) {

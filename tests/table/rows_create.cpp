@@ -201,7 +201,12 @@ std::vector<Variant> eye_variants(Dtype dtype) {
         "k = " + std::to_string(k) + " ", [=] { return eye(rows, columns, k, dtype); }, dtype, {rows, columns},
         [=](const Shape& p) { return p[1] - p[0] == k; });
   };
-  return {of(3, 3, 0), of(2, 4, 1), of(3, 2, -1), of(0, 3, 0),
+  return {of(3, 3, 0),
+          of(2, 4, 1),
+          of(3, 2, -1),
+          of(0, 3, 0),
+          of(2, 3, Index{1} << 40),
+          of(3, 2, -(Index{1} << 40)),
           made(
               "square ", [=] { return eye(3, dtype); }, dtype, {3, 3}, [](const Shape& p) { return p[0] == p[1]; })};
 }
@@ -225,6 +230,7 @@ std::vector<Variant> triangle_variants(Dtype dtype, Tensor (*triangle)(const Ten
   add({2, 4}, 1);
   add({2, 3, 2}, -1);
   add({0, 3}, 0);
+  for (Index k : {Index{1} << 31, Index{1} << 40, -(Index{1} << 40)}) add({2, 3}, k);
   add({}, 0, "at least 2 axes");
   return variants;
 }

@@ -48,7 +48,18 @@ std::vector<Variant> expand_dims_variants(Dtype dtype) {
         "at " + std::to_string(axis) + " ", dtype, shape, [axis](const Tensor& x) { return expand_dims(x, axis); },
         result);
   };
-  return {at({2, 3}, 0, {1, 2, 3}), at({2, 3}, 1, {2, 1, 3}), at({2, 3}, -1, {2, 3, 1}), at({0, 3}, -2, {0, 1, 3}),
+  const auto several = [&](const Shape& shape, const Shape& axes, const Shape& result) {
+    return relabelled(
+        "at " + axes.str() + " ", dtype, shape, [axes](const Tensor& x) { return expand_dims(x, axes); }, result);
+  };
+  return {several({2, 3}, {-1, 0}, {1, 2, 3, 1}),
+          several({2, 3}, {1, 2}, {2, 1, 1, 3}),
+          several({}, {0, 1}, {1, 1}),
+          several({2, 3}, {}, {2, 3}),
+          at({2, 3}, 0, {1, 2, 3}),
+          at({2, 3}, 1, {2, 1, 3}),
+          at({2, 3}, -1, {2, 3, 1}),
+          at({0, 3}, -2, {0, 1, 3}),
           at({}, 0, {1})};
 }
 
@@ -281,6 +292,9 @@ std::vector<Variant> concat_variants(Dtype dtype) {
                                    of({{dtype, {0, 3}}, {dtype, {2, 3}}}, 0),
                                    of({{dtype, {2, 3}}}, 1),
                                    none};
+  std::vector<Input> many(40, {dtype, {1}});  // more than a mask of 32 bits has bits
+  many[33].shape = {2};
+  variants.push_back(of(many, 0));
   for (Dtype other : all_dtypes) variants.push_back(of({{dtype, {2, 2}}, {other, {2, 1}}}, 1));
   return variants;
 }
@@ -294,8 +308,16 @@ std::vector<Variant> stack_variants(Dtype dtype) {
                    .reference = [axis](auto xs) { return Arrays{stacked(xs, axis)}; }};
   };
   const Input matrix{dtype, {2, 3}}, empty{dtype, {0, 2}}, number{dtype, {}};
-  return {of({matrix, matrix}, 0), of({matrix, matrix, matrix}, -1), of({matrix, matrix}, 1),           of({matrix}, 0),
-          of({empty, empty}, 1),   of({number, number, number}, 0),  of({matrix, {float64, {2, 3}}}, 0)};
+  const std::vector<Input> many(40, {dtype, {2}});  // more than a mask of 32 bits has bits
+  return {of({matrix, matrix}, 0),
+          of({matrix, matrix, matrix}, -1),
+          of({matrix, matrix}, 1),
+          of({matrix}, 0),
+          of({empty, empty}, 1),
+          of({number, number, number}, 0),
+          of(many, 0),
+          of(many, 1),
+          of({matrix, {float64, {2, 3}}}, 0)};
 }
 
 std::vector<Variant> pad_variants(Dtype dtype) {

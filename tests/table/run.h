@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,20 @@ enum class Columns { all, values };
 /// All cells of a row; failures are printed.
 void run_row(const Row& row, Columns columns, Report& report);
 
-/// That the table is complete: every row has each layout, every operation of all_ops() is performed by some row, every
-/// public tensor function has a row.
+/// Sees which operations are performed, and that their VJP rules read what their records say (reads.cpp).
+class ReadsCheck : public Handler {
+ public:
+  explicit ReadsCheck(Report& report) : report_(report) {}
+  Outputs handle(Call& call) override;
+
+  std::set<std::string> performed, checked;
+
+ private:
+  Report& report_;
+};
+
+/// That the table is complete: every row has each layout, every operation of all_ops() is performed by some row, and its VJP
+/// rule reads what its record says; every public tensor function has a row.
 void check_completeness(Report& report);
 
 /// The names of the tensor functions that the headers in core/ops declare, with the header: read from the sources.

@@ -1,6 +1,7 @@
 // argmax and argmin: NaN is the extreme, and the first occurrence wins, as in NumPy.
 #include <stave/backends/cpu/kernels/fill.h>
-#include <stave/backends/cpu/kernels/vec.h>
+
+#include <machine.h>
 
 namespace STAVE_KERNELS {
 

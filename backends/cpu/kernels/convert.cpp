@@ -1,6 +1,7 @@
 // astype between all dtypes, and where.
 #include <stave/backends/cpu/kernels/fill.h>
-#include <stave/backends/cpu/kernels/vec.h>
+
+#include <machine.h>
 
 namespace STAVE_KERNELS {
 

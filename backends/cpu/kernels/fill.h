@@ -15,5 +15,6 @@ void fill_softmax(stave_cpu::Kernels& table);
 void fill_scan(stave_cpu::Kernels& table);
 void fill_matmul(stave_cpu::Kernels& table);
 void fill_random(stave_cpu::Kernels& table);
+void fill_stream(stave_cpu::Kernels& table);
 
 }  // namespace STAVE_KERNELS

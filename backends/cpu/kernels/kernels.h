@@ -100,17 +100,9 @@ struct Kernels {
   /// Floats in [low, high) from the same counters, as UniformAttributes defines them.
   void (*random_uniform[dtype_count])(void* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n,
                                       double low, double high);
+  /// Copies past the caches; whoever did so calls end_streams() before others may read. Null where there is no such store.
+  void (*stream_bytes)(char* to, const char* from, Index bytes);
+  void (*end_streams)();
 };
 
 }  // namespace stave_cpu
-
-// Each instruction set fills in a table: kernels/table.cpp.
-namespace stave_kernels_baseline {
-void fill_table(stave_cpu::Kernels& table);
-}
-namespace stave_kernels_avx2 {
-void fill_table(stave_cpu::Kernels& table);
-}
-namespace stave_kernels_avx512 {
-void fill_table(stave_cpu::Kernels& table);
-}

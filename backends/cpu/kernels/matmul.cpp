@@ -1,7 +1,8 @@
 // The inner loops of the matmuls that BLAS does not do: integer ones, and tiny ones, where a call to BLAS costs more
 // than the arithmetic.
 #include <stave/backends/cpu/kernels/fill.h>
-#include <stave/backends/cpu/kernels/vec.h>
+
+#include <machine.h>
 
 namespace STAVE_KERNELS {
 

@@ -79,21 +79,8 @@ void random_words(std::uint64_t* out, std::uint32_t key0, std::uint32_t key1, st
 }
 
 // ---- floats in a range -------------------------------------------------------------------------------------
+// By fma, which rounds once on every instruction set: the numbers do not depend on the machine.
 
-/// a b + c rounded once, on every instruction set: the numbers do not depend on the machine.
-template <class T>
-STAVE_INLINE Vec<T> multiply_add_once(Vec<T> a, Vec<T> b, Vec<T> c) {
-#ifdef STAVE_HAVE_FMA
-  return fma(a, b, c);
-#else
-  Vec<T> sum = c;
-  for (int i = 0; i < Vec<T>::lanes; ++i) {
-    if constexpr (sizeof(T) == 4) sum.raw[i] = __builtin_fmaf(a.raw[i], b.raw[i], c.raw[i]);
-    else sum.raw[i] = __builtin_fma(a.raw[i], b.raw[i], c.raw[i]);
-  }
-  return sum;
-#endif
-}
 /// The bits behind the exponent of 1 make a number in [1, 2): taking 1 away is exact.
 STAVE_INLINE F32 unit(Vec<std::uint32_t> bits) {
   return F32{reinterpret_cast<F32::Raw>((bits.raw >> 9) | Word(0x3f800000u).raw)} - F32(1);
@@ -104,7 +91,7 @@ STAVE_INLINE F64 unit(Vec<std::uint64_t> bits) {
 }
 template <class T>
 STAVE_INLINE Vec<T> in_range(Vec<T> u, T low, T high) {
-  Vec<T> x = multiply_add_once(u, Vec<T>(high - low), Vec<T>(low));
+  Vec<T> x = fma(u, Vec<T>(high - low), Vec<T>(low));
   return select(x < Vec<T>(low), Vec<T>(low), x);
 }
 

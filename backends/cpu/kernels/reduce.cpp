@@ -5,7 +5,8 @@
 // neither depends on how the work was split by more than the last bit of that wider sum.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/two_sum.h>
-#include <stave/backends/cpu/kernels/vec.h>
+
+#include <machine.h>
 
 namespace STAVE_KERNELS {
 

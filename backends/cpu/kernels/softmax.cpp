@@ -41,22 +41,6 @@ STAVE_INLINE X subtracted_for(X max) {
   return select(max == X(-__builtin_inf()), X(0), max);
 }
 
-// By intrinsics: GCC 12 converts a quarter of a register at a time.
-#if defined(__AVX512F__)
-template <int which>
-STAVE_INLINE F64 half(F32 x) {
-  return {_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, x.raw, which))};
-}
-STAVE_INLINE F64 low_half(F32 x) { return half<0>(x); }
-STAVE_INLINE F64 high_half(F32 x) { return half<1>(x); }
-#elif defined(__AVX2__)
-STAVE_INLINE F64 low_half(F32 x) { return {_mm256_cvtps_pd(_mm256_castps256_ps128(x.raw))}; }
-STAVE_INLINE F64 high_half(F32 x) { return {_mm256_cvtps_pd(_mm256_extractf128_ps(x.raw, 1))}; }
-#else
-STAVE_INLINE F64 low_half(F32 x) { return {_mm_cvtps_pd(x.raw)}; }
-STAVE_INLINE F64 high_half(F32 x) { return {_mm_cvtps_pd(_mm_movehl_ps(x.raw, x.raw))}; }
-#endif
-
 /// Running sums of the lanes of vectors of T, in double.
 template <class T>
 struct Sums;
@@ -109,11 +93,7 @@ template <class T>
 struct OfWeights {
   using V = Vec<T>;
   static constexpr bool keeps_weights = true;
-#ifdef STAVE_HAVE_FMA
-  static constexpr bool divides = sizeof(T) == 8;
-#else
-  static constexpr bool divides = true;
-#endif
+  static constexpr bool divides = sizeof(T) == 8 || !has_fma;
   T first, second;
   static STAVE_INLINE OfWeights made_of(double sum) {
     if constexpr (divides) return {static_cast<T>(sum), 0};

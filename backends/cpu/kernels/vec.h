@@ -2,11 +2,14 @@
 //
 // It is what elementwise operations see as their `T` (core/ops/elementwise_ops.h): arithmetic that wraps for integers,
 // comparisons that give a Mask, select(mask, a, b), and the functions of vec_math.h. bool is a byte of 0 or 1.
+// Included by the instruction set's machine.h, which says how wide a register is.
 #pragma once
 
-#include <immintrin.h>
-
 #include <stave/backends/cpu/kernels/isa.h>
+
+#ifndef STAVE_VECTOR_BYTES
+#error "include <machine.h> in place of vec.h"
+#endif
 
 // Vectors by value are an ABI question only between functions that are not inlined, and these all are.
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -152,39 +155,35 @@ STAVE_INLINE void store_booleans(Mask<T> mask, void* to) {
   __builtin_memcpy(to, &bytes, static_cast<std::size_t>(lanes));
 }
 
-// ---- the first n lanes, 0 <= n <= lanes: the others read as 0 and are not written --------------------------
+// ---- signs ------------------------------------------------------------------------------------------------
 
-#if defined(__AVX512BW__)
+using F32 = Vec<float>;
+using F64 = Vec<double>;
+
 template <class T>
-STAVE_INLINE Vec<T> load_some(const void* from, std::int64_t n) {
-  constexpr std::size_t size = sizeof(typename Vec<T>::Lane);
-  using Raw = typename Vec<T>::Raw;
-  std::uint64_t mask = n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
-  if constexpr (size == 1) return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi8(mask, from))};
-  else if constexpr (size == 4)
-    return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>(mask), from))};
-  else return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(mask), from))};
+STAVE_INLINE Vec<T> bits_and(Vec<T> a, Mask<T> mask) {
+  return {reinterpret_cast<typename Vec<T>::Raw>(reinterpret_cast<typename Mask<T>::Raw>(a.raw) & mask.bits)};
 }
 template <class T>
-STAVE_INLINE void store_some(Vec<T> v, void* to, std::int64_t n) {
-  constexpr std::size_t size = sizeof(typename Vec<T>::Lane);
-  __m512i raw = reinterpret_cast<__m512i>(v.raw);
-  std::uint64_t mask = n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
-  if constexpr (size == 1) _mm512_mask_storeu_epi8(to, mask, raw);
-  else if constexpr (size == 4) _mm512_mask_storeu_epi32(to, static_cast<__mmask16>(mask), raw);
-  else _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(mask), raw);
-}
-#else
-template <class T>
-STAVE_INLINE Vec<T> load_some(const void* from, std::int64_t n) {
-  typename Vec<T>::Lane lanes[Vec<T>::lanes] = {};
-  __builtin_memcpy(lanes, from, static_cast<std::size_t>(n) * sizeof lanes[0]);
-  return Vec<T>::load(lanes);
+STAVE_INLINE Mask<T> sign_bit() {
+  return {reinterpret_cast<typename Mask<T>::Raw>(Vec<T>(-0.0).raw)};
 }
 template <class T>
-STAVE_INLINE void store_some(Vec<T> v, void* to, std::int64_t n) {
-  __builtin_memcpy(to, &v, static_cast<std::size_t>(n) * sizeof(typename Vec<T>::Lane));
+  requires is_real<T>
+STAVE_INLINE Vec<T> abs(Vec<T> x) {
+  return bits_and(x, ~sign_bit<T>());
 }
-#endif
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> abs(Vec<T> x) {
+  return select(x < Vec<T>(0), -x, x);
+}
+/// |magnitude| with the sign of `sign`.
+template <class T>
+STAVE_INLINE Vec<T> copysign(Vec<T> magnitude, Vec<T> sign) {
+  auto bits = reinterpret_cast<typename Mask<T>::Raw>(abs(magnitude).raw) |
+              (reinterpret_cast<typename Mask<T>::Raw>(sign.raw) & sign_bit<T>().bits);
+  return {reinterpret_cast<typename Vec<T>::Raw>(bits)};
+}
 
 }  // namespace STAVE_KERNELS

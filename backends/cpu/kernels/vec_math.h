@@ -6,119 +6,15 @@
 // Measured against quadruple precision in tests/cpu_backend_test.cpp; where SLEEF is off, the fix stands beside the call.
 #pragma once
 
-#include <immintrin.h>
-#include <sleef.h>
-
-#include <stave/backends/cpu/kernels/vec.h>
+#include <stave/backends/cpu/kernels/isa.h>
 #include <stave/core/ops/erfinv.h>
+
+#include <machine.h>
 
 namespace STAVE_KERNELS {
 
-using F32 = Vec<float>;
-using F64 = Vec<double>;
+// ---- rounding ---------------------------------------------------------------------------------------------
 
-#define STAVE_SLEEF_baseline(f, type) Sleef_cinz_##f##type##_u10sse2
-#define STAVE_SLEEF_avx2(f, type) Sleef_finz_##f##type##_u10avx2
-#define STAVE_SLEEF_avx512(f, type) Sleef_finz_##f##type##_u10avx512f
-#define STAVE_LANES_F32_baseline f4
-#define STAVE_LANES_F32_avx2 f8
-#define STAVE_LANES_F32_avx512 f16
-#define STAVE_LANES_F64_baseline d2
-#define STAVE_LANES_F64_avx2 d4
-#define STAVE_LANES_F64_avx512 d8
-#define STAVE_SLEEF_CALL(f, type) STAVE_JOIN(STAVE_SLEEF_, STAVE_ISA)(f, type)
-#define STAVE_SLEEF_JOIN(f, type) STAVE_SLEEF_CALL(f, type)
-#define STAVE_SLEEF_F32(f) STAVE_SLEEF_JOIN(f, STAVE_JOIN(STAVE_LANES_F32_, STAVE_ISA))
-#define STAVE_SLEEF_F64(f) STAVE_SLEEF_JOIN(f, STAVE_JOIN(STAVE_LANES_F64_, STAVE_ISA))
-
-// ---- rounding and signs -----------------------------------------------------------------------------------
-
-template <class T>
-STAVE_INLINE Vec<T> bits_and(Vec<T> a, Mask<T> mask) {
-  return {reinterpret_cast<typename Vec<T>::Raw>(reinterpret_cast<typename Mask<T>::Raw>(a.raw) & mask.bits)};
-}
-template <class T>
-STAVE_INLINE Mask<T> sign_bit() {
-  return {reinterpret_cast<typename Mask<T>::Raw>(Vec<T>(-0.0).raw)};
-}
-template <class T>
-  requires is_real<T>
-STAVE_INLINE Vec<T> abs(Vec<T> x) {
-  return bits_and(x, ~sign_bit<T>());
-}
-/// |magnitude| with the sign of `sign`.
-template <class T>
-STAVE_INLINE Vec<T> copysign(Vec<T> magnitude, Vec<T> sign) {
-  auto bits = reinterpret_cast<typename Mask<T>::Raw>(abs(magnitude).raw) |
-              (reinterpret_cast<typename Mask<T>::Raw>(sign.raw) & sign_bit<T>().bits);
-  return {reinterpret_cast<typename Vec<T>::Raw>(bits)};
-}
-template <class T>
-  requires(!is_real<T>)
-STAVE_INLINE Vec<T> abs(Vec<T> x) {
-  return select(x < Vec<T>(0), -x, x);
-}
-
-#if defined(__AVX512F__)
-// The forms with a full mask compile to the plain instructions, without GCC 12's false warnings about their sources.
-STAVE_INLINE F32 sqrt(F32 x) { return {_mm512_maskz_sqrt_ps(0xffff, x.raw)}; }
-STAVE_INLINE F64 sqrt(F64 x) { return {_mm512_maskz_sqrt_pd(0xff, x.raw)}; }
-STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.raw, b.raw, c.raw)}; }
-STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) { return {_mm512_fmadd_pd(a.raw, b.raw, c.raw)}; }
-// One instruction each; x where it is NaN, because they give their second operand then.
-STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) {
-  return {_mm512_maskz_max_ps(0xffff, low.raw, _mm512_maskz_min_ps(0xffff, high.raw, x.raw))};
-}
-#define STAVE_ROUNDING(name, mode)                                                                               \
-  STAVE_INLINE F32 name(F32 x) { return {_mm512_maskz_roundscale_ps(0xffff, x.raw, mode | _MM_FROUND_NO_EXC)}; } \
-  STAVE_INLINE F64 name(F64 x) { return {_mm512_maskz_roundscale_pd(0xff, x.raw, mode | _MM_FROUND_NO_EXC)}; }
-#elif defined(__AVX2__)
-STAVE_INLINE F32 sqrt(F32 x) { return {_mm256_sqrt_ps(x.raw)}; }
-STAVE_INLINE F64 sqrt(F64 x) { return {_mm256_sqrt_pd(x.raw)}; }
-STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm256_fmadd_ps(a.raw, b.raw, c.raw)}; }
-STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) { return {_mm256_fmadd_pd(a.raw, b.raw, c.raw)}; }
-STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) { return {_mm256_max_ps(low.raw, _mm256_min_ps(high.raw, x.raw))}; }
-#define STAVE_ROUNDING(name, mode)                                                            \
-  STAVE_INLINE F32 name(F32 x) { return {_mm256_round_ps(x.raw, mode | _MM_FROUND_NO_EXC)}; } \
-  STAVE_INLINE F64 name(F64 x) { return {_mm256_round_pd(x.raw, mode | _MM_FROUND_NO_EXC)}; }
-#else
-STAVE_INLINE F32 sqrt(F32 x) { return {_mm_sqrt_ps(x.raw)}; }
-STAVE_INLINE F64 sqrt(F64 x) { return {_mm_sqrt_pd(x.raw)}; }
-#endif
-
-#if defined(STAVE_ROUNDING)
-#define STAVE_HAVE_FMA 1
-STAVE_ROUNDING(floor, _MM_FROUND_TO_NEG_INF)
-STAVE_ROUNDING(ceil, _MM_FROUND_TO_POS_INF)
-STAVE_ROUNDING(rint, _MM_FROUND_TO_NEAREST_INT)
-STAVE_ROUNDING(trunc, _MM_FROUND_TO_ZERO)
-#else
-// SSE2 has no rounding instruction: adding 2^23 (2^52) leaves no bits for a fraction. Larger numbers are integers.
-template <class T>
-  requires is_real<T>
-STAVE_INLINE Vec<T> rint(Vec<T> x) {
-  Vec<T> magic(sizeof(T) == 4 ? 0x1p23 : 0x1p52);
-  Vec<T> rounded = copysign((abs(x) + magic) - magic, x);
-  return select(abs(x) < magic, rounded, x);
-}
-template <class T>
-  requires is_real<T>
-STAVE_INLINE Vec<T> floor(Vec<T> x) {
-  Vec<T> r = rint(x);
-  return select(r > x, r - Vec<T>(1), r);
-}
-template <class T>
-  requires is_real<T>
-STAVE_INLINE Vec<T> ceil(Vec<T> x) {
-  Vec<T> r = rint(x);
-  return copysign(select(r < x, r + Vec<T>(1), r), x);
-}
-template <class T>
-  requires is_real<T>
-STAVE_INLINE Vec<T> trunc(Vec<T> x) {
-  return copysign(floor(abs(x)), x);
-}
-#endif
 template <class T>
   requires(!is_real<T>)
 STAVE_INLINE Vec<T> trunc(Vec<T> x) {
@@ -155,11 +51,8 @@ STAVE_INLINE Mask<T> isfinite(Vec<T> x) {
 /// differ from one inlined copy to the next.
 template <class T>
 STAVE_INLINE Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<T> c) {
-#ifdef STAVE_HAVE_FMA
-  return fma(a, b, c);
-#else
-  return a * b + c;
-#endif
+  if constexpr (has_fma) return fma(a, b, c);
+  else return a * b + c;
 }
 
 // ---- exponentials, logarithms, trigonometry, erf ----------------------------------------------------------
@@ -176,14 +69,14 @@ STAVE_FROM_SLEEF(asin)
 STAVE_FROM_SLEEF(acos)
 STAVE_FROM_SLEEF(atan)
 
-#ifdef STAVE_HAVE_FMA
 /// 2^n for integers n in [-126, 127].
 STAVE_INLINE F32 power_of_two(Vec<std::int32_t> n) {
   return {reinterpret_cast<F32::Raw>((n + Vec<std::int32_t>(127)).raw << 23)};
 }
-/// Our own, because it is the hottest: x = n log 2 + r, e^x = 2^n e^r, with the polynomial of SLEEF's expf for e^r.
-/// 0.988 ulp at most, over every third float.
+/// Our own where it takes fused multiply-adds, because it is the hottest: x = n log 2 + r, e^x = 2^n e^r, with the polynomial of
+/// SLEEF's expf for e^r. 0.988 ulp at most, over every third float.
 STAVE_INLINE F32 exp(F32 x) {
+  if constexpr (!has_fma) return {F32::Raw(STAVE_SLEEF_F32(exp)(x.raw))};
   x = clamp(F32(-104), x, F32(89));  // beyond, the result is 0 or infinity all the same
   F32 n = rint(x * F32(1.44269504088896341));
   F32 r = fma(n, F32(-1.42860677e-6f), fma(n, F32(-0.693145752f), x));  // log 2 in two parts, the first of 16 bits
@@ -197,9 +90,6 @@ STAVE_INLINE F32 exp(F32 x) {
   Vec<std::int32_t> whole{__builtin_convertvector(n.raw, Vec<std::int32_t>::Raw)}, half{whole.raw >> 1};
   return y * power_of_two(half) * power_of_two(whole - half);
 }
-#else
-STAVE_INLINE F32 exp(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(exp)(x.raw))}; }
-#endif
 /// SLEEF's overflows 2e-6 early. Numbers so close to the bound are rare: libm decides about them.
 STAVE_INLINE F64 exp(F64 x) {
   F64 y{F64::Raw(STAVE_SLEEF_F64(exp)(x.raw))};
@@ -358,16 +248,13 @@ STAVE_INLINE Vec<T> fmod_by_lanes(Vec<T> a, Vec<T> b) {
 /// is too large by one at most, when a / b rounded up to an integer.
 template <class T>
 STAVE_INLINE Vec<T> fmod(Vec<T> a, Vec<T> b) {
-#ifdef STAVE_HAVE_FMA
+  if constexpr (!has_fma) return fmod_by_lanes(a, b);
   Vec<T> quotient = a / b;
   Mask<T> small = (abs(quotient) < Vec<T>(0x1p22)) & isfinite(b);
   if (any(~small)) return fmod_by_lanes(a, b);
   Vec<T> r = fma(-trunc(quotient), b, a);
   Mask<T> crossed = ((r < Vec<T>(0)) & (a > Vec<T>(0))) | ((r > Vec<T>(0)) & (a < Vec<T>(0)));
   return select(crossed, r + copysign(b, a), r);
-#else
-  return fmod_by_lanes(a, b);
-#endif
 }
 /// Python's %: the sign of b; a zero too has it.
 template <class T>

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <stave/backends/cuda/elementwise_plan.h>
+#include <stave/backends/cuda/occupancy.h>
 
 // A loop unrolled so many times on the device: kernels are unrolled only where it pays, since each copy costs compile time.
 #ifdef __CUDA_ARCH__
@@ -23,13 +24,6 @@ namespace stave_cuda {
 /// The logarithm of the threads of a block.
 inline constexpr unsigned block_bits = 8;
 static_assert(block_threads == 1u << block_bits);
-
-/// Blocks to launch for so many tasks: as many as run at once, or fewer. Bodies go on from task to task.
-inline std::int64_t grid_size(std::int64_t tasks, int multiprocessors) {
-  constexpr std::int64_t blocks_per_multiprocessor = 2048 / block_threads;
-  const std::int64_t most = multiprocessors * blocks_per_multiprocessor;
-  return tasks < most ? tasks : most;
-}
 
 STAVE_BOTH inline Index least_of(Index a, Index b) { return a < b ? a : b; }
 

@@ -1,6 +1,8 @@
 // Elementwise kernels: one for each struct and dtype, for every layout (elementwise_plan.h says how threads share the work).
 #pragma once
 
+#include <cstring>
+
 #include <stave/backends/cuda/elementwise_plan.h>
 #include <stave/backends/cuda/elementwise_table.h>
 #include <stave/core/ops/elementwise_ops.h>
@@ -22,6 +24,11 @@ struct Loaded {
   STAVE_BOTH void one(const void* from, Index offset, int j) { lane[j] = static_cast<const T*>(from)[offset]; }
   STAVE_BOTH void repeat(const void* from, Index offset) {
     T value = static_cast<const T*>(from)[offset];
+    for (int j = 0; j < lanes; ++j) lane[j] = value;
+  }
+  STAVE_BOTH void number(std::uint64_t bytes) {
+    T value;
+    memcpy(&value, &bytes, sizeof value);
     for (int j = 0; j < lanes; ++j) lane[j] = value;
   }
   STAVE_BOTH void vector(const void* from, Index offset) {
@@ -76,38 +83,42 @@ struct Inputs<lanes, A, B, C> {
   }
 };
 
-// What all operations on the same types share stands outside their kernels, called once by a thread: so a kernel is short, and
-// two hundred of them compile in a minute.
+// How elements are read is part of every kernel: so the map, and whatever else the loop says, stays among the kernel's parameters,
+// which are constants to it. A function of its own would be given an address, and read them from memory at each step.
 
 template <int operands>
-STAVE_BOTH STAVE_OUTLINE Offsets<operands> locate(const IndexMap<operands>& map, std::uint64_t index) {
+STAVE_BOTH Offsets<operands> locate(const IndexMap<operands>& map, std::uint64_t index) {
   return map(index);
 }
 /// By vectors that do not follow each other in memory.
 template <int lanes, class... In>
-STAVE_BOTH STAVE_OUTLINE Inputs<lanes, In...> load_vectors(const ElementwiseLoop<sizeof...(In)>& loop,
-                                                           std::uint64_t vector) {
+STAVE_BOTH Inputs<lanes, In...> load_vectors(const ElementwiseLoop<sizeof...(In)>& loop, std::uint64_t vector) {
   Inputs<lanes, In...> in;
   const Offsets<sizeof...(In)> at = locate(loop.map, vector);
   in.each([&](auto& input, int k) {
-    if (loop.repeated[k]) input.repeat(loop.in[k], at[k]);
+    if (!loop.in[k]) input.number(loop.number);
+    else if (loop.repeated[k]) input.repeat(loop.in[k], at[k]);
     else input.vector(loop.in[k], at[k]);
   });
   return in;
 }
 /// One by one; zeros where there is no element.
 template <int lanes, class... In>
-STAVE_BOTH STAVE_OUTLINE Inputs<lanes, In...> load_elements(const ElementwiseLoop<sizeof...(In)>& loop,
-                                                            std::uint64_t first, unsigned stride) {
+STAVE_BOTH Inputs<lanes, In...> load_elements(const ElementwiseLoop<sizeof...(In)>& loop, std::uint64_t first,
+                                              unsigned stride) {
   Inputs<lanes, In...> in{};
+  in.each([&](auto& input, int k) {
+    if (!loop.in[k]) input.number(loop.number);
+  });
   Offsets<sizeof...(In)> at;
   if (loop.by_vectors) at = locate(loop.map, first / lanes);  // the last, shorter vector of a flat loop
   for (int j = 0; j < lanes; ++j) {
     const std::uint64_t i = first + j * std::uint64_t{stride};
     if (i >= loop.elements) break;
     if (!loop.by_vectors) at = locate(loop.map, i);
-    in.each(
-        [&](auto& input, int k) { input.one(loop.in[k], at[k] + (loop.by_vectors && !loop.repeated[k] ? j : 0), j); });
+    in.each([&](auto& input, int k) {
+      if (loop.in[k]) input.one(loop.in[k], at[k] + (loop.by_vectors && !loop.repeated[k] ? j : 0), j);
+    });
   }
   return in;
 }
@@ -188,7 +199,7 @@ void fill_unary(KernelRow& kernels) {
   if constexpr (admits<stave_detail::Struct, T>()) \
     kernels[static_cast<int>(stave::OpId::name)] = \
         reinterpret_cast<const void*>(&unary_kernel<stave_detail::Struct, T>);
-  STAVE_UNARY_STRUCTS(X)
+  STAVE_UNARY_OPS(X)
 #undef X
 }
 template <class T>
@@ -197,7 +208,7 @@ void fill_binary(KernelRow& kernels) {
   if constexpr (admits<stave_detail::Struct, T>()) \
     kernels[static_cast<int>(stave::OpId::name)] = \
         reinterpret_cast<const void*>(&binary_kernel<stave_detail::Struct, T>);
-  STAVE_BINARY_STRUCTS(X)
+  STAVE_BINARY_OPS(X)
 #undef X
 }
 #endif

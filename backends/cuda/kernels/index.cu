@@ -26,6 +26,14 @@ __global__ void __launch_bounds__(block_threads) sort_destinations_kernel(const 
   sort_destinations(loop, {blockIdx.x, threadIdx.x, blockDim.x});
 }
 template <class T>
+__global__ void __launch_bounds__(block_threads) add_slices_kernel(const __grid_constant__ SliceLoop loop) {
+  add_slices<T>(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+template <class T>
+__global__ void __launch_bounds__(block_threads) sum_parts_kernel(const __grid_constant__ ScatterLoop loop) {
+  sum_parts<T>(loop, {blockIdx.x, threadIdx.x, blockDim.x});
+}
+template <class T>
 __global__ void __launch_bounds__(block_threads) add_updates_kernel(const __grid_constant__ ScatterLoop loop) {
   add_updates<T>(loop, {blockIdx.x, threadIdx.x, blockDim.x});
 }
@@ -62,18 +70,29 @@ void launch_slices(const Launch& launch, const SlicePlan& plan, const char* what
   check_launch(what);
 }
 
-/// Adds in the dtype; integers wrap, so signed ones go with unsigned ones.
-void launch_sums(const Launch& launch, stave::Dtype dtype, const ScatterLoop& loop) {
-  const unsigned blocks = blocks_for(loop.lanes * loop.slices.slice_units.divisor);
-  switch (dtype) {
-    case stave::float32: add_updates_kernel<float><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-    case stave::float64: add_updates_kernel<double><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-    case stave::int64: add_updates_kernel<std::int64_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-    case stave::int32:
-    case stave::uint32: add_updates_kernel<std::uint32_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-    default: add_updates_kernel<std::uint8_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-  }
+template <class T>
+void launch_sums_of(const Launch& launch, const ScatterLoop& loop) {
+  const std::uint64_t units = loop.slices.slice_units.divisor;
+  if (loop.parts() > 1)
+    sum_parts_kernel<T><<<blocks_for(loop.parts() * units), block_threads, 0, launch.stream>>>(loop);
+  add_updates_kernel<T><<<blocks_for(loop.lanes * units), block_threads, 0, launch.stream>>>(loop);
   check_launch("scatter_add");
+}
+/// In the dtype.
+void launch_sums(const Launch& launch, stave::Dtype dtype, const ScatterLoop& loop) {
+  if (dtype == stave::float32) launch_sums_of<float>(launch, loop);
+  else if (dtype == stave::float64) launch_sums_of<double>(launch, loop);
+  else launch_sums_of<std::uint8_t>(launch, loop);
+}
+
+/// Integers wrap, so signed ones go with unsigned ones. False: a device adds no single bytes at once.
+bool add_at_once(const Launch& launch, const SlicePlan& plan) {
+  const SliceLoop loop = plan.on_device(launch);
+  if (plan.unit() == 4) add_slices_kernel<std::uint32_t><<<plan.blocks(), block_threads, 0, launch.stream>>>(loop);
+  else if (plan.unit() == 8) add_slices_kernel<std::uint64_t><<<plan.blocks(), block_threads, 0, launch.stream>>>(loop);
+  else return false;
+  check_launch("scatter_add");
+  return true;
 }
 
 /// The lanes of `loop`, whose arrays are as long: their order by destination, then the sums.
@@ -106,12 +125,15 @@ void run_scatter_add(const Launch& launch, const stave::GatherAttributes& attrib
   if (out.data != x.data) copy_strided(launch, {out.data, out.strides}, {x.data, x.strides}, x.shape, size);
   const SlicePlan plan = SlicePlan::gather(attributes, out, updates, indices, size);
   if (nothing_to_move(launch, plan, "scatter_add")) return;
+  if (!is_float(x.dtype) && add_at_once(launch, plan)) return;
   const Index n = std::min(plan.lanes(), most_sorted);
   ScatterLoop loop = scatter_loop(plan, plan.on_device(launch), out);
   loop.destination = scratch_array<std::uint64_t>(launch, n);
   loop.sorted = scratch_array<std::uint64_t>(launch, n);
   loop.key = scratch_array<std::uint32_t>(launch, n);
   loop.lane = scratch_array<std::uint32_t>(launch, n);
+  const Index parts = ((n - 1) >> loop.part_bits) + 1;
+  loop.partials = launch.scratch.allocate(static_cast<std::size_t>(parts * plan.units() * size));
   auto* sorted_keys = scratch_array<std::uint32_t>(launch, n);
   auto* order = scratch_array<std::uint32_t>(launch, n);
   for (Index first = 0; first < plan.lanes(); first += n) {

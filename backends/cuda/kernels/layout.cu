@@ -1,3 +1,4 @@
+#include <stave/backends/cuda/launch.h>
 #include <stave/backends/cuda/kernels/layout.cuh>
 
 namespace stave_cuda {
@@ -61,6 +62,8 @@ void fill(const Launch& launch, const View& out, const Pattern& pattern) {
 
 }  // namespace
 
+const void* any_kernel() { return reinterpret_cast<const void*>(&fill_kernel); }
+
 void copy_strided(const Launch& launch, Placed to, Placed from, std::span<const Index> shape, Index size) {
   const CopyPlan plan(to, from, shape, size);
   switch (plan.way()) {
@@ -75,7 +78,7 @@ void copy_strided(const Launch& launch, Placed to, Placed from, std::span<const 
 }
 
 void run_full(const Launch& launch, const stave::FullAttributes& attributes, const View& out) {
-  fill(launch, out, pattern_of(out.dtype, attributes.value, attributes.integer));
+  fill(launch, out, pattern_of(out.dtype, attributes.value));
 }
 
 void run_iota(const Launch& launch, const stave::IotaAttributes& attributes, const View& out) {
@@ -94,8 +97,7 @@ void run_copy(const Launch& launch, const View& in, const View& out) {
 }
 
 void run_pad(const Launch& launch, const stave::PadAttributes& attributes, const View& in, const View& out) {
-  const auto integer = is_float(out.dtype) ? 0 : static_cast<std::int64_t>(attributes.value);
-  fill(launch, out, pattern_of(out.dtype, attributes.value, integer));
+  fill(launch, out, pattern_of(out.dtype, attributes.value));
   const PadPlace place(attributes, out);
   copy_strided(launch, {place.data, place.strides}, {in.data, in.strides}, in.shape,
                static_cast<Index>(stave::size_of(out.dtype)));

@@ -1,6 +1,4 @@
 // The kernel behind run_tiled_matmul.
-#include <algorithm>
-
 #include <stave/backends/cuda/matmul.h>
 #include <stave/backends/cuda/kernels/matmul.cuh>
 
@@ -19,7 +17,7 @@ void launch_product(const Launch& launch, const stave::View& a, const stave::Vie
   const std::size_t batch_rank = out.shape.size() - 2;
   const IndexPlan<2> plan(out.shape.first(batch_rank), {a.strides.first(batch_rank), b.strides.first(batch_rank)});
   const TiledProduct<T> product = tiled_product<T>(a, b, out, plan.on_device(launch));
-  const auto blocks = static_cast<unsigned>(std::min<Index>(product.tasks, Index{launch.multiprocessors} * 64));
+  const unsigned blocks = grid_for(launch, &tiled_product_kernel<T>, product.tasks);
   tiled_product_kernel<<<blocks, block_threads, 0, launch.stream>>>(product);
   check_launch("matmul");
 }

@@ -25,13 +25,13 @@ void launch_reduction(const Launch& launch, const ReducePlan& plan) {
   if (plan.partials() > 0)
     args.partials =
         launch.scratch.allocate(static_cast<std::size_t>(plan.partials()) * sizeof(typename Fold::Accumulator));
-  const auto blocks = static_cast<unsigned>(grid_size(args.tasks(), launch.multiprocessors));
+  const auto blocks = grid_for(launch, &reduce_kernel<Fold>, args.tasks());
   reduce_kernel<Fold><<<blocks, block_threads, 0, launch.stream>>>(args);
   check_launch("a reduction");
   if (plan.partials() == 0) return;
   const unsigned lane_bits = merge_lane_bits(args.parts());
   const Index width = block_threads >> lane_bits, tiles = (args.outputs + width - 1) / width;
-  const auto merging = static_cast<unsigned>(grid_size(tiles, launch.multiprocessors));
+  const auto merging = grid_for(launch, &merge_kernel<Fold>, tiles);
   merge_kernel<Fold><<<merging, block_threads, 0, launch.stream>>>(args, lane_bits);
   check_launch("the merging of a reduction's parts");
 }

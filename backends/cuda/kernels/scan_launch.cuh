@@ -23,9 +23,8 @@ template <class Step>
 void launch_scan(const Launch& launch, const ScanPlan& plan) {
   ScanArgs args = plan.on_device(launch);
   const auto run = [&](ScanStage stage) {
-    const auto blocks = static_cast<unsigned>(grid_size(plan.tasks(stage), launch.multiprocessors));
-    if (args.tiles) scan_tiles_kernel<Step><<<blocks, block_threads, 0, launch.stream>>>(args, stage);
-    else scan_rows_kernel<Step><<<blocks, block_threads, 0, launch.stream>>>(args, stage);
+    auto* const kernel = args.tiles ? &scan_tiles_kernel<Step> : &scan_rows_kernel<Step>;
+    kernel<<<grid_for(launch, kernel, plan.tasks(stage)), block_threads, 0, launch.stream>>>(args, stage);
     check_launch("a scan");
   };
   if (const auto partials = static_cast<std::size_t>(plan.partials()); partials > 0) {

@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(block_threads)
 template <class T>
 void launch_softmax(const Launch& launch, const SoftmaxPlan& plan) {
   SoftmaxArgs args = plan.on_device(launch);
-  const auto blocks = static_cast<unsigned>(grid_size(args.tasks(), launch.multiprocessors));
+  const auto blocks = grid_for(launch, &softmax_kernel<T>, args.tasks());
   const auto run = [&](SoftmaxStage stage) {
     softmax_kernel<T><<<blocks, block_threads, 0, launch.stream>>>(args, stage);
     check_launch("softmax");

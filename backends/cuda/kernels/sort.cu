@@ -64,8 +64,7 @@ struct Pairs {
 template <class Kernel, class... Args>
 void run(const Launch& launch, Kernel kernel, const SortArgs& args, Args... more) {
   const std::int64_t tasks = (args.count + block_threads - 1) / block_threads;
-  const auto blocks = static_cast<unsigned>(grid_size(tasks, launch.multiprocessors));
-  kernel<<<blocks, block_threads, 0, launch.stream>>>(args, more...);
+  kernel<<<grid_for(launch, kernel, tasks), block_threads, 0, launch.stream>>>(args, more...);
   check_launch("a sort");
 }
 

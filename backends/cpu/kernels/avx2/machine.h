@@ -1,0 +1,38 @@
+// x86-64-v3: AVX2 and fused multiply-add.
+#pragma once
+
+#define STAVE_VECTOR_BYTES 32
+#include <stave/backends/cpu/kernels/generic.h>
+#include <stave/backends/cpu/kernels/x86.h>
+
+namespace STAVE_KERNELS {
+
+#define STAVE_SLEEF_F32(name) Sleef_finz_##name##f8_u10avx2
+#define STAVE_SLEEF_F64(name) Sleef_finz_##name##d4_u10avx2
+
+using generic::load_some;
+using generic::store_some;
+
+STAVE_INLINE F32 sqrt(F32 x) { return {_mm256_sqrt_ps(x.raw)}; }
+STAVE_INLINE F64 sqrt(F64 x) { return {_mm256_sqrt_pd(x.raw)}; }
+
+inline constexpr bool has_fma = true;
+STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm256_fmadd_ps(a.raw, b.raw, c.raw)}; }
+STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) { return {_mm256_fmadd_pd(a.raw, b.raw, c.raw)}; }
+
+#define STAVE_ROUNDING(name, mode)                                                            \
+  STAVE_INLINE F32 name(F32 x) { return {_mm256_round_ps(x.raw, mode | _MM_FROUND_NO_EXC)}; } \
+  STAVE_INLINE F64 name(F64 x) { return {_mm256_round_pd(x.raw, mode | _MM_FROUND_NO_EXC)}; }
+STAVE_ROUNDING(floor, _MM_FROUND_TO_NEG_INF)
+STAVE_ROUNDING(ceil, _MM_FROUND_TO_POS_INF)
+STAVE_ROUNDING(rint, _MM_FROUND_TO_NEAREST_INT)
+STAVE_ROUNDING(trunc, _MM_FROUND_TO_ZERO)
+
+// x where it is NaN, because both instructions give their second operand then.
+STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) { return {_mm256_max_ps(low.raw, _mm256_min_ps(high.raw, x.raw))}; }
+
+// GCC 12 converts a quarter of a register at a time.
+STAVE_INLINE F64 low_half(F32 x) { return {_mm256_cvtps_pd(_mm256_castps256_ps128(x.raw))}; }
+STAVE_INLINE F64 high_half(F32 x) { return {_mm256_cvtps_pd(_mm256_extractf128_ps(x.raw, 1))}; }
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,62 @@
+// x86-64-v4: AVX-512 F, BW, CD, DQ and VL.
+// The forms with a full mask compile to the plain instructions, without GCC 12's false warnings about their sources.
+#pragma once
+
+#define STAVE_VECTOR_BYTES 64
+#include <stave/backends/cpu/kernels/generic.h>
+#include <stave/backends/cpu/kernels/x86.h>
+
+namespace STAVE_KERNELS {
+
+#define STAVE_SLEEF_F32(name) Sleef_finz_##name##f16_u10avx512f
+#define STAVE_SLEEF_F64(name) Sleef_finz_##name##d8_u10avx512f
+
+template <class T>
+STAVE_INLINE Vec<T> load_some(const void* from, std::int64_t n) {
+  constexpr std::size_t size = sizeof(typename Vec<T>::Lane);
+  using Raw = typename Vec<T>::Raw;
+  std::uint64_t mask = n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
+  if constexpr (size == 1) return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi8(mask, from))};
+  else if constexpr (size == 4)
+    return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>(mask), from))};
+  else return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(mask), from))};
+}
+template <class T>
+STAVE_INLINE void store_some(Vec<T> v, void* to, std::int64_t n) {
+  constexpr std::size_t size = sizeof(typename Vec<T>::Lane);
+  __m512i raw = reinterpret_cast<__m512i>(v.raw);
+  std::uint64_t mask = n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
+  if constexpr (size == 1) _mm512_mask_storeu_epi8(to, mask, raw);
+  else if constexpr (size == 4) _mm512_mask_storeu_epi32(to, static_cast<__mmask16>(mask), raw);
+  else _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(mask), raw);
+}
+
+STAVE_INLINE F32 sqrt(F32 x) { return {_mm512_maskz_sqrt_ps(0xffff, x.raw)}; }
+STAVE_INLINE F64 sqrt(F64 x) { return {_mm512_maskz_sqrt_pd(0xff, x.raw)}; }
+
+inline constexpr bool has_fma = true;
+STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.raw, b.raw, c.raw)}; }
+STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) { return {_mm512_fmadd_pd(a.raw, b.raw, c.raw)}; }
+
+#define STAVE_ROUNDING(name, mode)                                                                               \
+  STAVE_INLINE F32 name(F32 x) { return {_mm512_maskz_roundscale_ps(0xffff, x.raw, mode | _MM_FROUND_NO_EXC)}; } \
+  STAVE_INLINE F64 name(F64 x) { return {_mm512_maskz_roundscale_pd(0xff, x.raw, mode | _MM_FROUND_NO_EXC)}; }
+STAVE_ROUNDING(floor, _MM_FROUND_TO_NEG_INF)
+STAVE_ROUNDING(ceil, _MM_FROUND_TO_POS_INF)
+STAVE_ROUNDING(rint, _MM_FROUND_TO_NEAREST_INT)
+STAVE_ROUNDING(trunc, _MM_FROUND_TO_ZERO)
+
+// x where it is NaN, because both instructions give their second operand then.
+STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) {
+  return {_mm512_maskz_max_ps(0xffff, low.raw, _mm512_maskz_min_ps(0xffff, high.raw, x.raw))};
+}
+
+// GCC 12 converts a quarter of a register at a time.
+template <int which>
+STAVE_INLINE F64 half(F32 x) {
+  return {_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, x.raw, which))};
+}
+STAVE_INLINE F64 low_half(F32 x) { return half<0>(x); }
+STAVE_INLINE F64 high_half(F32 x) { return half<1>(x); }
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,44 @@
+// What every 64-bit ARM has.
+#pragma once
+
+#define STAVE_VECTOR_BYTES 16
+#include <stave/backends/cpu/kernels/generic.h>
+
+#include <arm_neon.h>
+#include <sleef.h>
+
+namespace STAVE_KERNELS {
+
+#define STAVE_SLEEF_F32(name) Sleef_finz_##name##f4_u10advsimd
+#define STAVE_SLEEF_F64(name) Sleef_finz_##name##d2_u10advsimd
+
+using generic::load_some;
+using generic::store_some;
+
+STAVE_INLINE F32 sqrt(F32 x) { return {vsqrtq_f32(x.raw)}; }
+STAVE_INLINE F64 sqrt(F64 x) { return {vsqrtq_f64(x.raw)}; }
+
+inline constexpr bool has_fma = true;
+STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) { return {vfmaq_f32(c.raw, a.raw, b.raw)}; }
+STAVE_INLINE F64 fma(F64 a, F64 b, F64 c) { return {vfmaq_f64(c.raw, a.raw, b.raw)}; }
+
+STAVE_INLINE F32 floor(F32 x) { return {vrndmq_f32(x.raw)}; }
+STAVE_INLINE F64 floor(F64 x) { return {vrndmq_f64(x.raw)}; }
+STAVE_INLINE F32 ceil(F32 x) { return {vrndpq_f32(x.raw)}; }
+STAVE_INLINE F64 ceil(F64 x) { return {vrndpq_f64(x.raw)}; }
+STAVE_INLINE F32 rint(F32 x) { return {vrndnq_f32(x.raw)}; }
+STAVE_INLINE F64 rint(F64 x) { return {vrndnq_f64(x.raw)}; }
+STAVE_INLINE F32 trunc(F32 x) { return {vrndq_f32(x.raw)}; }
+STAVE_INLINE F64 trunc(F64 x) { return {vrndq_f64(x.raw)}; }
+
+STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) { return {vmaxq_f32(low.raw, vminq_f32(high.raw, x.raw))}; }
+
+STAVE_INLINE F64 low_half(F32 x) { return {vcvt_f64_f32(vget_low_f32(x.raw))}; }
+STAVE_INLINE F64 high_half(F32 x) { return {vcvt_high_f64_f32(x.raw)}; }
+
+// GCC has no store past the caches but by assembly, and these processors tell long runs of stores by themselves.
+using generic::can_stream;
+using generic::order_streams;
+using generic::stream;
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,5 @@
+namespace stave_kernels_portable {
+
+bool supported() { return true; }
+
+}  // namespace stave_kernels_portable

@@ -1,0 +1,31 @@
+// What every x86-64 has.
+#pragma once
+
+#define STAVE_VECTOR_BYTES 16
+#include <stave/backends/cpu/kernels/generic.h>
+#include <stave/backends/cpu/kernels/x86.h>
+
+namespace STAVE_KERNELS {
+
+#define STAVE_SLEEF_F32(name) Sleef_cinz_##name##f4_u10sse2
+#define STAVE_SLEEF_F64(name) Sleef_cinz_##name##d2_u10sse2
+
+using generic::load_some;
+using generic::store_some;
+
+STAVE_INLINE F32 sqrt(F32 x) { return {_mm_sqrt_ps(x.raw)}; }
+STAVE_INLINE F64 sqrt(F64 x) { return {_mm_sqrt_pd(x.raw)}; }
+
+inline constexpr bool has_fma = false;
+using generic::fma;
+
+using generic::ceil;
+using generic::clamp;
+using generic::floor;
+using generic::rint;
+using generic::trunc;
+
+STAVE_INLINE F64 low_half(F32 x) { return {_mm_cvtps_pd(x.raw)}; }
+STAVE_INLINE F64 high_half(F32 x) { return {_mm_cvtps_pd(_mm_movehl_ps(x.raw, x.raw))}; }
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,18 @@
+// What all x86-64 processors have in common.
+#pragma once
+
+#include <immintrin.h>
+#include <sleef.h>
+
+#include <stave/backends/cpu/kernels/vec.h>
+
+namespace STAVE_KERNELS {
+
+/// Writes 16 bytes to an address that is a multiple of 16, past the caches.
+inline constexpr bool can_stream = true;
+STAVE_INLINE void stream(void* to, const void* from) {
+  _mm_stream_si128(static_cast<__m128i*>(to), _mm_loadu_si128(static_cast<const __m128i*>(from)));
+}
+STAVE_INLINE void order_streams() { _mm_sfence(); }
+
+}  // namespace STAVE_KERNELS

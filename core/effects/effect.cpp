@@ -1,0 +1,110 @@
+#include <stave/core/effects/effect.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include <stave/core/effects/error.h>
+#include <stave/core/effects/scope.h>
+
+#if defined(__GNUG__)
+#include <cxxabi.h>
+
+#include <cstdlib>
+#endif
+
+namespace stave {
+
+InstallationId next_installation_id() noexcept {
+  // Ids are drawn in blocks: a transform in a tight loop should not wait for a cache line that all threads want.
+  constexpr InstallationId block = 1024;
+  static std::atomic<InstallationId> next_block{1};
+  static constinit thread_local InstallationId next = 0, end = 0;
+  if (next == end) {
+    next = next_block.fetch_add(block, std::memory_order_relaxed);
+    end = next + block;
+  }
+  return next++;
+}
+
+std::string AnyHandler::describe() const { return stave_detail::type_name(typeid(*this)); }
+
+// What the computations inside do about it may have others stand still in there; each is told once.
+void HandlerFrame::end() noexcept {
+  known->stands = false;
+  while (!known->inside.empty()) {
+    SuspendedInside* const computation = known->inside.back();
+    known->inside.pop_back();
+    computation->installation_ends(handler->describe(), owner);
+  }
+}
+
+namespace {
+
+// From inside out; those without a name are the library's own devices.
+std::vector<std::string> names_of_handlers() {
+  std::vector<std::string> names;
+  stave_detail::visit_frames(stave_detail::current, nullptr, [&](const Frame& frame) {
+    if (!frame.handler) return;
+    if (std::string name = frame.handler->describe(); !name.empty()) names.push_back(std::move(name));
+  });
+  return names;
+}
+
+}  // namespace
+
+std::string current_handlers() {
+  std::string list;
+  for (const std::string& name : names_of_handlers()) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+std::string error_context() {
+  constexpr std::size_t most = 32;  // whoever nests deeper by mistake wants to see the message
+  const std::vector<std::string> names = names_of_handlers();
+  std::string context;
+  for (std::size_t i = 0; i < names.size() && i < most; ++i)
+    context += (context.empty() ? "\n  inside " : ", inside ") + names[i];
+  if (names.size() > most) context += ", inside " + std::to_string(names.size() - most) + " more";
+  return context;
+}
+
+}  // namespace stave
+
+namespace stave_detail {
+
+constinit thread_local Frame* current = nullptr;
+
+std::string type_name(const std::type_info& type) {
+#if defined(__GNUG__)
+  struct Free {
+    void operator()(char* text) const noexcept { std::free(text); }
+  };
+  int status = 0;
+  const std::unique_ptr<char, Free> demangled(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status));
+  if (demangled) return demangled.get();
+#endif
+  return type.name();
+}
+
+void fail_transform(const std::string& text) { throw TransformError(text + error_context()); }
+
+std::any& EffectLogHandler::next_answer() {
+  if (next_ == log.answers.size())
+    throw TransformError(
+        "checkpoint: the function performed more effects when it ran again than at first, which were " +
+        std::to_string(next_) + error_context());
+  return log.answers[next_++];
+}
+
+void throw_not_copyable(const std::type_info& effect) {
+  fail_transform("checkpoint: the answer to the effect " + type_name(effect) +
+                 " cannot be copied, so it cannot be given again when the function runs again");
+}
+
+void throw_unhandled(const std::type_info& effect) {
+  fail_transform("perform: no handler for the effect " + type_name(effect) +
+                 ", and it has no unhandled() to fall back on");
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,336 @@
+// Effects and handlers: the mechanism on which everything stands. It knows nothing of tensors.
+//
+// A program *performs* an effect: a value of some type E with a member type `Result`. The innermost *handler* of E that
+// is installed answers it with an E::Result; while the handler runs, the handlers below it are current, so whatever it
+// performs goes down, never back to itself. An effect that nobody handles gets its default, `E::unhandled()`, or throws.
+//
+//   struct LearningRate { using Result = float; };                    // an effect
+//   struct Constant : Handles<LearningRate> {                         // a handler
+//     float handle(LearningRate&) override { return 0.1f; }
+//   };
+//   Constant constant;
+//   with(constant, [] { return perform(LearningRate{}); });            // 0.1f
+//
+// The stack of handlers is a list of frames, each a local variable of the `with` that installed it; one thread-local
+// pointer names the top. There are three kinds: an installed handler, the controller of a computation (controller.h), and
+// an interception, which is a handler at work. One effect, `Call`, has a slot of its own in each frame, which saves a
+// look-up: a program of tensors performs millions of it. Start reading at `Frame`, then `perform`.
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include <stave/core/effects/intrusive.h>
+#include <stave/core/effects/name.h>
+
+namespace stave_detail {
+class Surroundings;  // carried.h
+}
+
+namespace stave {
+
+struct Call;  // the effect with the slot; what it is stands in op.h
+
+/// Names an installation of a handler, or another owner of notes. Process-wide, never used twice, never 0.
+using InstallationId = std::uint64_t;
+InstallationId next_installation_id() noexcept;
+
+/// The part of a handler that answers effects of type E.
+template <class E>
+class Handling {
+ public:
+  virtual typename E::Result handle(E& effect) = 0;
+
+ protected:
+  ~Handling() = default;
+};
+
+/// A type of effects at run time. A program, a library and a plugin mean the same one by the same type, whatever the visibility
+/// of its symbols: types compare by name where their addresses differ.
+struct EffectType {
+  const std::type_info& type;
+  void* remembering;  // the Handling<E> by which an EffectLog answers
+  friend bool operator==(const EffectType& a, const EffectType& b) noexcept { return &a == &b || a.type == b.type; }
+};
+template <class E>
+const EffectType& effect_type() noexcept;
+
+/// Base of all handlers, as a frame sees them.
+class AnyHandler {
+ public:
+  virtual ~AnyHandler() = default;
+  /// For errors and traces: "vmap", "grad". By default the name of the class.
+  virtual std::string describe() const;
+  /// Whether it promises to run no code of the user's while it handles, and to answer as each operation infers: what a caller
+  /// holds stays as it is meanwhile, and the answers need no check. For the library's own.
+  virtual bool discreet() const noexcept { return false; }
+  /// This handler's Handling<E> as a void pointer, or null; `effect` is effect_type<E>().
+  virtual void* handling(const EffectType& effect) = 0;
+  /// The same for Call.
+  virtual Handling<Call>* handling_calls() noexcept { return nullptr; }
+  /// Whether a handler of this type answers an effect: to be asked after its end. Null: it answers none.
+  using Answers = bool (*)(const EffectType&) noexcept;
+  virtual Answers answered_effects() const noexcept { return nullptr; }
+  /// Whether nothing that the program computes depends on it: what runs again after its end may run without it.
+  virtual bool only_observes() const noexcept { return false; }
+  /// Of a scope, its name; else null.
+  virtual const NamePtr* scope_name() const noexcept { return nullptr; }
+};
+
+/// A handler of the effects Es: derive from it and override `handle` for each.
+template <class... Es>
+class Handles : public AnyHandler, public Handling<Es>... {
+ public:
+  using Handling<Es>::handle...;
+  void* handling(const EffectType& effect) override {
+    void* found = nullptr;
+    ((is<Es>(effect) ? void(found = static_cast<Handling<Es>*>(this)) : void()), ...);
+    return found;
+  }
+  Handling<Call>* handling_calls() noexcept override {
+    if constexpr ((std::is_same_v<Es, Call> || ...)) return this;
+    else return nullptr;
+  }
+  Answers answered_effects() const noexcept override {
+    return [](const EffectType& effect) noexcept { return (is<Es>(effect) || ...); };
+  }
+
+ private:
+  template <class E>
+  static bool is(const EffectType& effect) noexcept {
+    if constexpr (std::is_same_v<E, Call>) return false;  // it has its slot
+    else return effect == effect_type<E>();
+  }
+};
+
+/// A computation that stands still inside a `handle` that runs on its stack (controller.h).
+class SuspendedInside {
+ public:
+  /// The handler's installation ends.
+  virtual void installation_ends(const std::string& handler, bool shared) noexcept = 0;
+
+ protected:
+  ~SuspendedInside() = default;
+};
+
+/// An entry of a thread's stack. Frames live in the C++ frames of whoever made them.
+struct Frame {
+  enum class Kind : std::uint8_t { handler, computation, interception };
+
+  Frame* below;
+  Frame* nearest;              // the first frame, from this one down, that answers tensor operations
+  AnyHandler* handler;         // of a handler's or computation's frame
+  Handling<Call>* operations;  // what answers tensor operations; null: they pass this frame by
+  Kind kind;
+  bool trusted;   // the handler is discreet
+  bool discreet;  // it and all below it are
+
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+ protected:
+  explicit Frame(Frame* below) noexcept  // of an interception
+      : below(below), nearest(nearest_of(below)), handler(nullptr), operations(nullptr), kind(Kind::interception),
+        trusted(false), discreet(false) {}
+  Frame(Frame* below, Kind kind, AnyHandler* handler, Handling<Call>* operations) noexcept
+      : below(below), nearest(operations ? this : nearest_of(below)), handler(handler), operations(operations),
+        kind(kind), trusted(operations && handler->discreet()),
+        discreet(trusted && (!nearest_of(below) || nearest_of(below)->discreet)) {}
+  ~Frame() = default;
+  static Frame* nearest_of(Frame* frame) noexcept { return frame ? frame->nearest : nullptr; }
+};
+
+/// An installed handler.
+struct HandlerFrame : Frame {
+  /// What outlives the frame and knows whether it still stands.
+  struct Standing : RefCounted {
+    bool stands = true;
+    std::vector<SuspendedInside*> inside;
+  };
+  const std::shared_ptr<AnyHandler>* owner = nullptr;  // of a handler that is shared
+  IntrusivePtr<Standing> known;                        // null until somebody asks
+  const stave_detail::Surroundings* again = nullptr;   // of a handler that stands up again: by these
+
+  HandlerFrame(Frame* below, AnyHandler* handler) noexcept : HandlerFrame(below, handler, handler->handling_calls()) {}
+  HandlerFrame(Frame* below, AnyHandler* handler, Handling<Call>* operations, Kind kind = Kind::handler) noexcept
+      : Frame(below, kind, handler, operations) {}
+  ~HandlerFrame() {
+    if (known) end();
+  }
+  Standing& standing() {
+    if (!known) known = make_intrusive<Standing>();
+    return *known;
+  }
+
+ private:
+  void end() noexcept;
+};
+
+/// A `handle` that is running. Errors and traces read from these what surrounds them.
+struct Interception : Frame {
+  Frame* performer;  // the top of the stack when the effect was performed
+  Frame* answering;  // the handler's frame; null: below all handlers
+
+  explicit Interception(Frame* performer) noexcept : Frame(nullptr), performer(performer), answering(nullptr) {}
+  Interception(Frame* performer, Frame* answering) noexcept
+      : Frame(answering->below), performer(performer), answering(answering) {}
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+
+using namespace stave;
+
+// The top of this thread's stack.
+extern constinit thread_local Frame* current;
+
+// Makes `frame` the top, or restores what was: exceptions included.
+class UnderFrame {
+ public:
+  explicit UnderFrame(Frame* top) noexcept : saved_(current) { current = top; }
+  ~UnderFrame() { current = saved_; }
+  UnderFrame(const UnderFrame&) = delete;
+  UnderFrame& operator=(const UnderFrame&) = delete;
+
+ private:
+  Frame* saved_;
+};
+
+// The time during which `frame` answers an effect: the frames below it are current.
+class Intercept {
+ public:
+  explicit Intercept(Frame* frame) noexcept : interception_(current, frame) { current = &interception_; }
+  ~Intercept() { current = interception_.performer; }
+  Intercept(const Intercept&) = delete;
+  Intercept& operator=(const Intercept&) = delete;
+
+ private:
+  Interception interception_;
+};
+
+/// As written in a program: "(anonymous namespace)::Ask".
+std::string type_name(const std::type_info& type);
+[[noreturn]] void throw_unhandled(const std::type_info& effect);
+[[noreturn]] void throw_not_copyable(const std::type_info& effect);
+
+// The innermost handler of E from `frame` down answers.
+template <class E>
+typename E::Result perform_from(Frame* frame, E& effect) {
+  for (; frame; frame = frame->below) {
+    if (!frame->handler) continue;
+    if (void* handling = frame->handler->handling(effect_type<E>())) {
+      Intercept intercept(frame);
+      return static_cast<Handling<E>*>(handling)->handle(effect);
+    }
+  }
+  if constexpr (requires { effect.unhandled(); }) return effect.unhandled();
+  else throw_unhandled(typeid(E));
+}
+
+// The answers to the effects of a function that will run again and must do then what it did. Tensor operations are not effects
+// here: they are computed anew.
+struct EffectLog : RefCounted {
+  std::vector<std::any> answers;
+  bool complete = false;
+  int answering = 0;  // handlers that are at work on an answer
+};
+
+// Answers all effects: when the function runs first by what is below, later as then.
+class EffectLogHandler final : public AnyHandler {
+ public:
+  explicit EffectLogHandler(EffectLog& log) noexcept : log(log), replays(log.complete) {
+    if (!replays) log.answers.clear();
+  }
+  std::string describe() const override { return "the log of a checkpoint's effects"; }
+  void* handling(const EffectType& effect) override { return effect.remembering; }
+  std::any& next_answer();
+
+  EffectLog& log;
+  const bool replays;
+
+ private:
+  std::size_t next_ = 0;
+};
+
+template <class E>
+class Remembering final : public Handling<E> {
+ public:
+  typename E::Result handle(E& effect) override {
+    using R = typename E::Result;
+    auto& handler = static_cast<EffectLogHandler&>(*static_cast<Interception*>(current)->answering->handler);
+    if constexpr (std::is_void_v<R>) {
+      if (!handler.replays) answered_below(handler, effect);  // once
+    } else if constexpr (std::is_copy_constructible_v<R>) {
+      if (handler.replays) return std::any_cast<R>(handler.next_answer());
+      R answer = answered_below(handler, effect);
+      handler.log.answers.emplace_back(answer);
+      return answer;
+    } else {
+      throw_not_copyable(typeid(E));
+    }
+  }
+
+ private:
+  static typename E::Result answered_below(EffectLogHandler& handler, E& effect) {
+    struct AtWork {
+      EffectLog& log;
+      explicit AtWork(EffectLog& log) : log(log) { ++log.answering; }
+      ~AtWork() { --log.answering; }
+    } at_work(handler.log);
+    return perform_from(current->below, effect);
+  }
+};
+
+template <class E>
+inline constinit Remembering<E> remembering{};
+template <class E>
+inline constinit const EffectType effect_type_storage{typeid(E), static_cast<Handling<E>*>(&remembering<E>)};
+
+}  // namespace stave_detail
+
+namespace stave {
+
+template <class E>
+const EffectType& effect_type() noexcept {
+  return stave_detail::effect_type_storage<E>;
+}
+
+/// Performs a user's effect: the innermost handler of E answers; if there is none, E::unhandled() does, if it exists.
+template <class E>
+  requires(!std::is_same_v<E, Call>)
+typename E::Result perform(E effect) {
+  return stave_detail::perform_from(stave_detail::current, effect);
+}
+
+/// Runs body with `handler` installed on top of the stack; returns what body returns. A handler object may be installed
+/// several times, nested in itself too. On the way out the stack is what it was, exceptions included.
+template <class H, class Body>
+  requires std::is_base_of_v<AnyHandler, std::remove_reference_t<H>>
+decltype(auto) with(H&& handler, Body&& body) {
+  HandlerFrame frame(stave_detail::current, &handler);
+  stave_detail::UnderFrame install(&frame);
+  return std::forward<Body>(body)();
+}
+
+/// The same with a handler that is kept alive by whatever runs again under it later, such as a checkpoint's function.
+template <class H, class Body>
+  requires std::is_base_of_v<AnyHandler, H>
+decltype(auto) with(const std::shared_ptr<H>& handler, Body&& body) {
+  const std::shared_ptr<AnyHandler> owner = handler;
+  HandlerFrame frame(stave_detail::current, owner.get());
+  frame.owner = &owner;
+  stave_detail::UnderFrame install(&frame);
+  return std::forward<Body>(body)();
+}
+
+/// What stands around this point of the program, from inside out: "vmap", "backward of grad", "grad".
+std::string current_handlers();
+
+}  // namespace stave

@@ -1,0 +1,71 @@
+// Errors. One type per cause; a message says what, where (operation, shapes, the transforms around it) and what to do.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace stave {
+
+class Error;
+
+}  // namespace stave
+
+namespace stave_detail {
+
+void mark_as_ours(stave::Error& error) noexcept;
+void name_function(stave::Error& error, const char* function, bool rename);
+
+}  // namespace stave_detail
+
+namespace stave {
+
+/// Base of all errors that Stave throws.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+
+ private:
+  friend void stave_detail::mark_as_ours(Error& error) noexcept;
+  friend void stave_detail::name_function(Error& error, const char* function, bool rename);
+  bool ours_ = false;  // its text begins with the name of a function of the library's, if it names one
+};
+/// Shapes, ranks or axes that do not fit an operation.
+class ShapeError : public Error {
+  using Error::Error;
+};
+/// Element types that do not fit.
+class DtypeError : public Error {
+  using Error::Error;
+};
+/// Tensors on different devices, or a device that is absent.
+class DeviceError : public Error {
+  using Error::Error;
+};
+/// A transform that was given what it cannot transform, or a value that escaped its transform.
+class TransformError : public Error {
+  using Error::Error;
+};
+/// An index or axis out of range.
+class IndexError : public Error {
+  using Error::Error;
+};
+/// More memory is asked for than there is. Everything is as before the operation.
+class MemoryError : public Error {
+  using Error::Error;
+};
+/// A file that cannot be read or written, or that does not hold what it should.
+class FileError : public Error {
+  using Error::Error;
+};
+
+/// "\n  inside vmap (axis size 3), inside grad": the handlers around this point of the program, from inside out; "" if none.
+std::string error_context();
+
+}  // namespace stave
+
+namespace stave_detail {
+
+/// Throws TransformError with the text and where in the nest of transforms it happened.
+[[noreturn]] void fail_transform(const std::string& text);
+
+}  // namespace stave_detail

@@ -1,0 +1,18 @@
+// A text shared by all who remember it: the name of a scope, the label of a tensor.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <stave/core/effects/intrusive.h>
+
+namespace stave {
+
+struct Name : RefCounted {
+  const std::string text;
+  const bool backward;  // of the scope of a backward pass
+  explicit Name(std::string name, bool of_backward = false) : text(std::move(name)), backward(of_backward) {}
+};
+using NamePtr = IntrusivePtr<const Name>;
+
+}  // namespace stave

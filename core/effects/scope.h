@@ -1,0 +1,93 @@
+// Scopes: names of a program's own for what it does; and where an operation was performed: the frames around it, and the scopes
+// among them, which a tape remembers for its backward pass.
+#pragma once
+
+#include <list>
+#include <string>
+#include <vector>
+
+#include <stave/core/effects/effect.h>
+#include <stave/core/effects/function_ref.h>
+
+namespace stave_detail {
+
+// The scopes that stand on this thread, in all its computations: where there are none, nobody need look for them.
+extern constinit thread_local int open_scopes;
+
+}  // namespace stave_detail
+
+namespace stave {
+
+/// Names what runs while it stands: `Scope layer("layer1");`. It handles nothing, and shows in errors, traces, profiles and
+/// graphs. Scopes nest. What the backward pass performs for an operation is performed in the scopes of that operation, too.
+class Scope {
+ public:
+  [[nodiscard]] explicit Scope(std::string name) : Scope(make_intrusive<const Name>(std::move(name))) {}
+  [[nodiscard]] explicit Scope(NamePtr name) noexcept
+      : handler_(std::move(name)), frame_(stave_detail::current, &handler_), install_(&frame_) {}
+
+ private:
+  class NameOnly final : public AnyHandler {
+   public:
+    explicit NameOnly(NamePtr name) noexcept : name_(std::move(name)) { ++stave_detail::open_scopes; }
+    ~NameOnly() override { --stave_detail::open_scopes; }
+    std::string describe() const override { return name_->text; }
+    void* handling(const EffectType&) override { return nullptr; }
+    const NamePtr* scope_name() const noexcept override { return &name_; }
+
+   private:
+    const NamePtr name_;
+  } handler_;
+  HandlerFrame frame_;
+  stave_detail::UnderFrame install_;
+};
+
+/// The scopes around this point of the program, from inside out. In a handler, also those of the program that performed.
+std::vector<std::string> scopes();
+
+/// Whether a pullback is performing this: for handlers below grad, jacrev or vjp, or inside their rules.
+bool in_backward_pass();
+
+}  // namespace stave
+
+namespace stave_detail {
+
+/// The frames from `first` down to `last` (null: all), from inside out. An interception hides frames: those of the program
+/// that performed, down to the handler that answers. They come right after it. Those hidden below all handlers stand again above,
+/// and are left out.
+void visit_frames(const Frame* first, const Frame* last, FunctionRef<void(const Frame&)> visit);
+
+/// The name of a scope's frame; null for other frames.
+inline const NamePtr* scope_of(const Frame& frame) noexcept {
+  return frame.handler ? frame.handler->scope_name() : nullptr;
+}
+
+/// Names of scopes, innermost first. Never empty.
+struct ScopePath : RefCounted {
+  std::vector<NamePtr> names;
+};
+using ScopePathPtr = IntrusivePtr<const ScopePath>;
+
+ScopePathPtr find_scopes_of_performer(ScopePathPtr& last);
+
+/// For a handler that is answering: the scopes entered above it where the effect was performed; null if there are none.
+/// `last` is what the same caller was given last: one path serves all operations of a scope.
+inline ScopePathPtr scopes_of_performer(ScopePathPtr& last) {
+  return open_scopes == 0 ? nullptr : find_scopes_of_performer(last);
+}
+
+/// While it stands, what is performed is so in the scopes of `path` (null: none), inside those that stand already.
+class ReenteredScopes {
+ public:
+  explicit ReenteredScopes(const ScopePath* path) : restore_(current) {
+    if (path) enter(*path);
+  }
+
+ private:
+  void enter(const ScopePath& path);
+
+  UnderFrame restore_;
+  std::list<Scope> scopes_;
+};
+
+}  // namespace stave_detail

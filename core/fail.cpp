@@ -1,0 +1,28 @@
+#include <stave/core/fail.h>
+
+#include <string>
+#include <string_view>
+
+namespace stave_detail {
+
+using namespace stave;
+
+void mark_as_ours(Error& error) noexcept { error.ours_ = true; }
+
+void name_function(Error& error, const char* function, bool rename) {
+  if (!error.ours_ || dynamic_cast<const TransformError*>(&error)) return;
+  std::string_view text = error.what();
+  const std::size_t name = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789");
+  if (name != text.npos && text.substr(name).starts_with(": ")) {
+    if (!rename) return;
+    text.remove_prefix(name + 2);
+  }
+  static_cast<std::runtime_error&>(error) = std::runtime_error(std::string(function) + ": " + std::string(text));
+}
+
+void fail_empty(const char* function, std::size_t operand) {
+  fail_transform(std::string(function) + ": operand " + std::to_string(operand) +
+                 " is an empty Tensor (default-constructed or moved from)");
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,72 @@
+// What the machine itself costs: the measure of all that is told in nanoseconds (bars.cpp), since a slower or busier machine
+// slows both down.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "bench.h"
+
+namespace {
+
+using namespace stave_bench;
+
+constexpr int length = 1000;
+
+struct Step {
+  virtual std::size_t next(std::size_t x) const = 0;
+
+ protected:
+  ~Step() = default;
+};
+struct Successor final : Step {
+  std::size_t next(std::size_t x) const override { return x + 1; }
+};
+
+// What an operation cannot do without: memory for its result (64 bytes), a count of its owners, up and down, and a call
+// through a table. Each waits for the one before.
+void reference(benchmark::State& state) {
+  const Successor successor;
+  const Step* step = &successor;
+  benchmark::DoNotOptimize(step);  // of a type unknown here, so that the call stays
+  measure(
+      state,
+      [step] {
+        std::size_t x = 0;
+        for (int i = 0; i < length; ++i) {
+          void* memory = std::malloc(64);
+          if (!memory) throw std::bad_alloc();
+          auto* owners = new (memory) std::atomic<std::size_t>(x);
+          benchmark::DoNotOptimize(owners);
+          owners->fetch_add(1);
+          x = step->next(owners->fetch_sub(1));
+          std::free(memory);
+        }
+        return x;
+      },
+      length);
+}
+
+// The time of a cycle: an addition takes one, and waits for the one before.
+void clock_cycle(benchmark::State& state) {
+  std::size_t one = 1;
+  benchmark::DoNotOptimize(one);
+  measure(
+      state,
+      [one] {
+        std::size_t x = 0;
+        for (int i = 0; i < length; ++i) {
+#pragma GCC unroll 8
+          for (int j = 0; j < 8; ++j) {
+            x += one;
+            asm("" : "+r"(x));  // or eight additions would be one of 8
+          }
+        }
+        return x;
+      },
+      8 * length);
+}
+
+BENCHMARK(reference)->UseRealTime();
+BENCHMARK(clock_cycle)->UseRealTime();
+
+}  // namespace

@@ -1,0 +1,172 @@
+// Faults put into random programs, one run for each place: user code throws before step n; a handler around all throws at
+// operation n; the n-th allocation of the C++ heap fails; the n-th of the tensors' memory does. Each time the fault comes out
+// as what it is, nothing of the run is left (handlers, notes, memory), and the program works as before.
+#include <cstdlib>
+#include <new>
+#include <string_view>
+
+#include "../separate_backend.h"
+
+#include "generator.h"
+#include "options.h"
+
+namespace {
+
+// Of this thread: which fault comes when its count is down to 0.
+struct Countdown {
+  long left = -1;  // below 0: none comes
+  long met = 0;
+  bool hit() {
+    ++met;
+    return left >= 0 && left-- == 0;
+  }
+};
+thread_local Countdown steps, operations, news, storages;
+thread_local bool counting = false;  // a program runs
+std::atomic<long> live_news = 0;
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  if (counting && news.hit()) throw std::bad_alloc();
+  void* memory = alignment <= alignof(std::max_align_t)
+                     ? std::malloc(bytes ? bytes : 1)
+                     : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (!memory) throw std::bad_alloc();
+  ++live_news;
+  return memory;
+}
+void release(void* memory) noexcept {
+  if (memory) --live_news;
+  std::free(memory);
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes, 1); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+
+namespace {
+
+using namespace stave_fuzz;
+
+struct Fault {};
+
+struct ThrowsAtOperation : Handler {
+  Outputs handle(Call& call) override {
+    if (operations.hit()) throw Fault();
+    return perform(std::move(call));
+  }
+};
+
+/// A device whose memory may run out.
+class Scarce final : public stave_test::SeparateBackend {
+ public:
+  using SeparateBackend::SeparateBackend;
+  Storage* allocate(std::size_t bytes) override {
+    if (counting && storages.hit()) throw std::bad_alloc();
+    return SeparateBackend::allocate(bytes);
+  }
+};
+
+struct Kind {
+  const char* name;
+  Countdown& count;
+};
+
+// One run: its value, with counts of what it met.
+Tensor run_counted(const Program& program, const Tensor& x, const Tensor& c) {
+  struct WhileItRuns {
+    WhileItRuns() {
+      steps.met = operations.met = news.met = storages.met = 0;
+      before_step = [] {
+        if (steps.hit()) throw Fault();
+      };
+      counting = true;
+    }
+    ~WhileItRuns() {
+      counting = false;
+      before_step = nullptr;
+      steps.left = operations.left = news.left = storages.left = -1;
+    }
+  } while_it_runs;
+  const auto handler = std::make_shared<ThrowsAtOperation>();
+  return with(handler, [&] { return run(program, Route::library, x, c); });
+}
+
+/// What is wrong after fault n of a kind, or nothing.
+std::string wrong_after(const Kind& kind, long n, const Program& program, const Tensor& x, const Tensor& c,
+                        const Tensor& value) {
+  const std::size_t before = memory_stats(place).live_bytes;
+  bool came = false;
+  std::string other;
+  const bool no_memory = &kind.count == &news || &kind.count == &storages;
+  kind.count.left = n;
+  try {
+    run_counted(program, x, c);
+  } catch (const Fault&) {
+    came = !no_memory;
+  } catch (const std::bad_alloc&) {
+    came = no_memory;
+  } catch (const std::exception& error) {
+    came = no_memory && std::string_view(error.what()).find("not enough memory") != std::string_view::npos;
+    other = std::string(": ") + error.what();
+  }
+  if (!came) return "it does not come out" + other;
+  if (const std::string handlers = current_handlers(); !handlers.empty())
+    return "these handlers still stand: " + handlers;
+  if (live_notes(x) + live_notes(c) > 0) return "an argument is still annotated";
+  if (memory_stats(place).live_bytes != before) return "tensors are left in memory";
+  if (!array_equal(run_counted(program, x, c), value)) return "the program gives another value afterwards";
+  return "";
+}
+
+constexpr long most_places = 200;  // of a kind, in one program: of more, some at random
+
+std::string wrong(const Program& program, const Tensor& x, const Tensor& c, Random random) {
+  const Tensor value = run_counted(program, x, c);
+  const Kind kinds[] = {{"step", steps}, {"operation", operations}, {"new", news}, {"storage", storages}};
+  for (const Kind& kind : kinds) {
+    const long places = kind.count.met;
+    for (long i = 0; i < std::min(places, most_places); ++i) {
+      const long n = places <= most_places ? i : static_cast<long>(below(static_cast<std::size_t>(places), random));
+      run_counted(program, x, c);  // the same caches each time
+      const std::string what = wrong_after(kind, n, program, x, c, value);
+      if (!what.empty()) return "after a fault at " + std::string(kind.name) + " " + std::to_string(n) + ", " + what;
+    }
+  }
+  return "";
+}
+
+std::string wrong_or_leaks(const Program& program, const Tensor& x, const Tensor& c, std::uint64_t seed) {
+  std::string what = wrong(program, x, c, Random(seed));
+  const long before = live_news;
+  if (what.empty()) what = wrong(program, x, c, Random(seed));
+  if (const long more = live_news - before; what.empty() && more > 20)
+    what = std::to_string(more) + " blocks more on the heap after the same faults again";
+  return what;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options(argc, argv);
+  Scarce device(0);
+  return fuzz(options, [&](std::uint64_t seed) {
+    Random random(seed);
+    place = below(2, random) ? cuda(0) : cpu;
+    const Program program = random_program(random, 1 + static_cast<int>(below(2, random)), false);
+    const Tensor x = random_vector(random), c = random_vector(random);
+    const std::string what = wrong_or_leaks(program, x, c, seed);
+    if (what.empty()) return true;
+    std::printf("fuzz_faults --only %llu: %s\n", static_cast<unsigned long long>(seed), what.c_str());
+    const Program least = shrunk(program, [&](const Program& p) { return !wrong_or_leaks(p, x, c, seed).empty(); });
+    std::printf("The least of it that fails: %s\n%s", wrong_or_leaks(least, x, c, seed).c_str(),
+                to_test(least, x, c).c_str());
+    return false;
+  });
+}

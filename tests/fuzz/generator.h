@@ -1,0 +1,69 @@
+// Random programs: straight lines of operations on vectors, some of which are nests, a transform or handler or wrapper around
+// a program of its own. Each row (rows.cpp) says how it runs by the library, and the plain way: derivatives by jvp along unit
+// vectors, batches by loops, wrappers and handlers left out. The two must agree.
+#pragma once
+
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vocabulary.h"
+
+namespace stave_fuzz {
+
+struct Row {
+  enum Kind {
+    operation,
+    kinked,  // an operation whose derivative has steps: differences say nothing of it
+    transform,
+    second_order,  // the same; costs much
+    carries,       // a checkpoint
+    rule,          // a rule of one's own: what it captures must not be differentiated, so nothing in it may ask
+    handler,
+    lent,              // a handler that ends with its body, so that no checkpoint in it can run again
+    ask,               // performs Ask
+    answer,            // answers it in f
+    answer_by_asking,  // by what is answered around
+  };
+  using Expression = Tensor (*)(const Fn& f, const Tensor& a, const Tensor& b);
+  const char* text;
+  Expression library, plain;
+  Kind kind;
+
+  bool nests() const { return kind > kinked && kind != ask; }
+};
+std::span<const Row> rows();
+
+struct Program;
+struct Step {
+  const Row* row;
+  std::size_t a, b;  // values: 0 and 1 are the arguments, then come the results
+  std::shared_ptr<const Program> f;
+};
+/// A function of two vectors: the last step's result.
+struct Program {
+  std::vector<Step> steps;
+};
+
+using Random = std::mt19937_64;
+inline std::size_t below(std::size_t n, Random& random) { return random() % n; }
+
+/// `smooth`: without kinks.
+Program random_program(Random& random, int depth, bool smooth);
+Tensor random_vector(Random& random);
+
+enum class Route { library, plain };
+Tensor run(const Program& program, Route route, const Tensor& x, const Tensor& c);
+/// A C++ expression, an Fn.
+std::string to_cpp(const Program& program, int indent = 0);
+/// The same as a whole program that prints both routes.
+std::string to_test(const Program& program, const Tensor& x, const Tensor& c);
+/// The smallest program found that still fails, by leaving out steps one after another.
+Program shrunk(Program program, const std::function<bool(const Program&)>& fails);
+
+/// Called before each step that the library's route runs.
+extern thread_local void (*before_step)();
+
+}  // namespace stave_fuzz

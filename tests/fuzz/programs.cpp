@@ -1,0 +1,93 @@
+// Random programs by the library against the same the plain way, and their derivatives against differences. Afterwards no
+// handler stands, no value is annotated, and all memory is back.
+#include <cmath>
+#include <mutex>
+#include <optional>
+#include <sstream>
+
+#include "generator.h"
+#include "options.h"
+
+namespace {
+
+using namespace stave_fuzz;
+
+std::string text(const Tensor& x) {
+  std::ostringstream out;
+  out << x;
+  return out.str();
+}
+
+// By Richardson's extrapolation; nothing if steps of two sizes disagree, where f is too steep for differences.
+std::optional<Tensor> difference(const Fn1& f, const Tensor& x, const Tensor& v) {
+  const auto central = [&](double h) { return (f(x + v * h) - f(x - v * h)) / (2 * h); };
+  const Tensor coarse = central(2e-4), fine = central(1e-4);
+  if (!allclose(coarse, fine, 1e-4, 1e-6)) return std::nullopt;
+  return (4 * fine - coarse) / 3;
+}
+
+/// What is wrong, or nothing.
+std::string wrong_value(const Program& program, const Tensor& x, const Tensor& c) {
+  const Tensor plain = run(program, Route::plain, x, c);
+  if (!all(isfinite(plain)).item<bool>()) return "";
+  const Tensor value = run(program, Route::library, x, c);
+  if (!allclose(value, plain, 1e-6, 1e-9))
+    return "the value is " + text(value) + ", and " + text(plain) + " the plain way";
+  return "";
+}
+
+std::string wrong_derivative(const Program& program, const Tensor& x, const Tensor& c) {
+  const auto by = [&](Route route) { return Fn1([&, route](const Tensor& y) { return run(program, route, y, c); }); };
+  const std::optional<Tensor> expected = difference(by(Route::plain), x, c);
+  if (!expected || !all(isfinite(*expected)).item<bool>()) return "";
+  const Tensor forward = jvp(by(Route::library), x, c).second;
+  if (!allclose(forward, *expected, 1e-3, 1e-5))
+    return "the derivative along c is " + text(forward) + " by jvp, and " + text(*expected) + " by differences";
+  const Tensor reverse = sum(grad([&](const Tensor& y) { return sum(run(program, Route::library, y, c)); })(x) * c);
+  if (!allclose(reverse, sum(*expected), 1e-3, 1e-5))
+    return "the sum's derivative along c is " + text(reverse) + " by grad, and " + text(sum(*expected)) +
+           " by differences";
+  return "";
+}
+
+std::string left_behind(const Tensor& x, const Tensor& c) {
+  if (const std::string handlers = current_handlers(); !handlers.empty())
+    return "these handlers still stand: " + handlers;
+  if (live_notes(x) + live_notes(c) > 0) return "an argument is still annotated";
+  return "";
+}
+
+std::string wrong(const Program& program, const Tensor& x, const Tensor& c, bool smooth, bool alone) {
+  try {
+    const std::size_t before = memory_stats().live_bytes;
+    std::string what = wrong_value(program, x, c);
+    if (what.empty() && smooth) what = wrong_derivative(program, x, c);
+    if (what.empty()) what = left_behind(x, c);
+    if (what.empty() && alone && memory_stats().live_bytes != before) what = "tensors are left in memory";
+    return what;
+  } catch (const std::exception& error) {
+    return std::string("it throws: ") + error.what();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options(argc, argv);
+  static const Tensor shared = tensor({0.4, -0.7, 1.1}, float64);  // by all threads
+  std::mutex printing;
+  return fuzz(options, [&](std::uint64_t seed) {
+    Random random(seed);
+    const bool smooth = below(2, random) == 0, alone = options.threads == 1;
+    const Program program = random_program(random, 1 + static_cast<int>(below(3, random)), smooth);
+    const Tensor x = random_vector(random), c = below(2, random) ? shared : random_vector(random);
+    const std::string what = wrong(program, x, c, smooth, alone);
+    if (what.empty()) return true;
+    const Program least = shrunk(program, [&](const Program& p) { return !wrong(p, x, c, smooth, alone).empty(); });
+    const std::lock_guard lock(printing);
+    std::printf("fuzz_programs --only %llu: %s\nThe least of it that fails: %s\n%s",
+                static_cast<unsigned long long>(seed), what.c_str(), wrong(least, x, c, smooth, alone).c_str(),
+                to_test(least, x, c).c_str());
+    return false;
+  });
+}

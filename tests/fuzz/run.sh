@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Fuzzes Stave: bash tests/fuzz/run.sh [MINUTES]
+#
+# Builds the fuzzers (tests/fuzz/CMakeLists.txt says what they are) and runs each MINUTES long (10) from a new seed, which it
+# prints. STAVE_PRESET chooses another preset than release: asan, or tsan. Ends at the first failure, with the program that
+# fails, made small, and how to run it again.
+set -euo pipefail
+CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
+source cmake/packages.sh
+
+seconds=$((60 * ${1:-10}))
+preset=${STAVE_PRESET:-release}
+require_packages
+quietly "Configuring build/$preset" cmake --preset "$preset" -DSTAVE_BUILD_TESTS=ON
+quietly "Building (some minutes the first time)" cmake --build "build/$preset" --parallel "$(nproc)" \
+  --target fuzz_programs fuzz_faults fuzz_coroutines
+# As the preset's tests run: with the options of the sanitizers.
+if [[ $preset == tsan ]]; then export TSAN_OPTIONS="suppressions=$PWD/cmake/tsan.supp:history_size=7:halt_on_error=1"; fi
+if [[ $preset == asan ]]; then export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1; fi
+for fuzzer in programs faults coroutines "programs --threads 4"; do
+  echo "fuzz_$fuzzer"
+  # shellcheck disable=SC2086  # a name and its options
+  build/"$preset"/tests/fuzz/fuzz_$fuzzer --seconds "$seconds"
+done

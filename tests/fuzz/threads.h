@@ -1,0 +1,237 @@
+// A model of controllers (stave/core/effects/controller.h) in which each computation is a thread: one runs, the others wait for their turn.
+// What a stack, its exceptions and its thread-local frames are, the system says; the rest is the contract, written once more.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <semaphore>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+namespace stave_fuzz {
+
+class Threads {
+  struct Computation;
+
+ public:
+  class Rest;
+  using Handle = std::function<void(int kind, Rest rest)>;
+  using Answer = std::function<int(int kind)>;
+  using Body = std::function<void()>;
+
+ private:
+  struct Frame {
+    Frame* below = nullptr;
+    Frame* performer = nullptr;  // of one that hides: what it hides
+    enum { answering, hiding, guard } kind = answering;
+    int mask = 0;
+    const Answer* answer = nullptr;
+    Computation* computation = nullptr;
+    bool unwinding = false;
+  };
+  static bool dropped_around();
+  static Frame*& top() {
+    static thread_local Frame* top = nullptr;
+    return top;
+  }
+  struct Under {
+    Frame* saved;
+    explicit Under(Frame* frame) : saved(std::exchange(top(), frame)) {}
+    ~Under() { top() = saved; }
+  };
+
+ public:
+  /// The rest of a computation, to be used once.
+  class Rest {
+   public:
+    Rest(std::shared_ptr<Computation> of, int ticket) : of_(std::move(of)), ticket_(ticket) {}
+    Rest(Rest&&) = default;
+    Rest& operator=(Rest&&) = default;
+    ~Rest() {
+      if (!of_ || of_->ended || of_->pending != ticket_) return;
+      try {
+        drop();
+      } catch (...) {
+      }
+    }
+    void resume(int answer) { use(&Computation::value, answer)->run(); }
+    void resume_last(int answer) { use(&Computation::value, answer)->goes_on = true; }
+    void resume_throwing(std::exception_ptr exception) { use(&Computation::exception, exception)->run(); }
+    void drop() {
+      check();
+      const std::shared_ptr<Computation> of = std::move(of_);
+      of->cancel();
+    }
+
+   private:
+    void check() const {
+      if (!of_ || of_->ended || of_->pending != ticket_) throw std::logic_error("this rest cannot be used");
+    }
+    template <class T>
+    std::shared_ptr<Computation> use(T Computation::*member, T answer) {
+      check();
+      (*of_).*member = answer;
+      return std::move(of_);
+    }
+    std::shared_ptr<Computation> of_;
+    int ticket_;
+  };
+
+  static int perform(int kind) {
+    for (Frame* frame = top(); frame; frame = frame->below) {
+      if (!(frame->mask >> kind & 1)) continue;
+      Frame hides{.below = frame->below, .performer = top(), .kind = Frame::hiding};
+      const Under under(&hides);
+      return frame->computation ? frame->computation->suspend(kind, hides) : (*frame->answer)(kind);
+    }
+    return 100 + kind;
+  }
+  static bool with_controller(int mask, bool shared, Handle handle, Body body) {
+    const auto computation = std::make_shared<Computation>(mask, std::move(handle), std::move(body));
+    try {
+      computation->run();
+    } catch (...) {
+      if (!shared) computation->cancel_quietly();
+      throw;
+    }
+    if (!shared) computation->cancel();
+    else if (!computation->ended && dropped_around()) throw Cancelled();  // it stands still while one around it unwinds
+    return computation->ended && !computation->failed && !computation->cancelled;
+  }
+  static void with_interceptor(int mask, const Answer& answer, const Body& body) {
+    Frame frame{.below = top(), .mask = mask, .answer = &answer};
+    const Under under(&frame);
+    body();
+  }
+  class Uncancellable {
+   public:
+    Uncancellable() : under_(&frame_) {}
+
+   private:
+    Frame frame_{.below = top(), .kind = Frame::guard};
+    Under under_;
+  };
+  static void check_end() {
+    if (top()) throw std::logic_error("the model's frames still stand");
+  }
+
+ private:
+  struct Cancelled {};
+
+  struct Computation : std::enable_shared_from_this<Computation> {
+    Computation(int mask, Handle handle, Body body) : handle(std::move(handle)), body(std::move(body)) {
+      frame.mask = mask;
+      frame.computation = this;
+    }
+    ~Computation() {
+      if (thread.joinable()) thread.join();
+    }
+
+    Handle handle;
+    Body body;
+    Frame frame;
+    std::thread thread;
+    std::binary_semaphore to_resumer{0}, to_performer{0};
+    int tickets = 0, pending = 0, kind = 0;  // pending: the ticket of the effect that waits, or 0
+    Frame* hides = nullptr;                  // its frame
+    Frame* at_work = nullptr;                // of the controller
+    int value = 0;
+    std::exception_ptr exception, thrown;
+    bool goes_on = false, ended = false, failed = false, cancelled = false, unwound_by_another = false;
+
+    void run() {
+      const auto alive = shared_from_this();
+      if (at_work) at_work->performer = nullptr;  // what it hid goes on
+      do {
+        goes_on = false;
+        frame.below = top();
+        frame.unwinding = std::uncaught_exceptions() > 0;
+        if (pending) {
+          hides->below = top();
+          pending = 0;
+          to_performer.release();
+        } else {
+          thread = std::thread([this] { live(); });
+        }
+        to_resumer.acquire();
+        if (ended) thread.join();
+        else give_to_controller();
+      } while (goes_on);
+      if (thrown) std::rethrow_exception(std::exchange(thrown, nullptr));
+      if (!std::exchange(unwound_by_another, false)) return;
+      if (dropped_around()) throw Cancelled();
+      cancelled = true;  // by one around it that is gone
+    }
+    void live() {
+      top() = &frame;
+      try {
+        body();
+      } catch (const Cancelled&) {
+        failed = true;
+        unwound_by_another = !cancelled;
+      } catch (...) {
+        failed = true;
+        thrown = std::current_exception();
+      }
+      ended = true;
+      to_resumer.release();
+    }
+    void give_to_controller() {
+      Frame working{.below = frame.below, .performer = hides->performer, .kind = Frame::hiding};
+      const Under under(&working);
+      struct End {
+        Frame*& at_work;
+        Frame* self;
+        ~End() {
+          if (at_work == self) at_work = nullptr;
+        }
+      } end{at_work, at_work = &working};
+      try {
+        handle(kind, Rest(shared_from_this(), pending));
+      } catch (...) {
+        if (std::exchange(goes_on, false)) cancel_quietly();
+        throw;
+      }
+    }
+    int suspend(int of, Frame& hiding) {
+      if (!cancelled) {
+        kind = of;
+        pending = ++tickets;
+        hides = &hiding;
+        to_resumer.release();
+        to_performer.acquire();
+        if (exception) std::rethrow_exception(std::exchange(exception, nullptr));
+        if (!cancelled) return value;
+      }
+      if (may_throw()) throw Cancelled();
+      return perform(of);
+    }
+    bool may_throw() const {
+      if (std::uncaught_exceptions() > 0) return false;
+      for (const Frame* at = top(); at && at != &frame; at = at->performer ? at->performer : at->below)
+        if (at->kind == Frame::guard || at->unwinding) return false;
+      return true;
+    }
+    void cancel() {
+      if (ended) return;
+      cancelled = true;
+      if (pending) run();
+    }
+    void cancel_quietly() {
+      try {
+        cancel();
+      } catch (...) {
+      }
+    }
+  };
+};
+
+inline bool Threads::dropped_around() {
+  for (Frame* at = top(); at; at = at->performer ? at->performer : at->below)
+    if (at->computation && at->computation->cancelled) return true;
+  return false;
+}
+
+}  // namespace stave_fuzz

@@ -1,0 +1,90 @@
+// What a VJP rule reads, by its record: a tape keeps this and nothing else. For each call that a row performs and each input
+// that has a cotangent, the rule is run on what it is said to read alone, and must give what it gives with all values there;
+// and once more without each of these, which it must miss.
+
+#include <optional>
+#include <utility>
+
+#include "table/run.h"
+
+namespace table {
+
+namespace {
+
+using stave::Abstract, stave::Derivative, stave::ValueSet;
+
+static_assert(!ValueSet(0b1).has_input(32) && !ValueSet(0b1).has_input(40));  // a shift by as much would begin anew
+static_assert(ValueSet(~0u).has_input(40) && !ValueSet(ValueSet::outputs).has_input(31));
+
+/// One call and its results.
+class Rule {
+ public:
+  Rule(const Call& call, const Outputs& outputs) : call_(call), outputs_(outputs) {
+    Random random(std::string("reads/") + call.op().name);
+    for (const Tensor& input : call.inputs()) abstracts_.push_back({input.shape(), input.dtype()});
+    cotangents_ = cotangents_for(to_arrays(outputs), random.weights_like(to_arrays(outputs)));
+  }
+
+  /// The cotangent of input i, where the rule is given these values; none if it misses one.
+  std::optional<Array> cotangent(std::size_t i, ValueSet given) const {
+    std::vector<Tensor> inputs(call_.inputs().begin(), call_.inputs().end());
+    for (std::size_t j = 0; j < inputs.size(); ++j)
+      if (!given.has_input(j)) inputs[j] = Tensor();
+    const Outputs outputs = given.has_outputs() ? outputs_ : Outputs(outputs_.size(), Tensor());
+    try {
+      return to_array(call_.op().vjp({call_.op(), call_.attributes(), inputs, outputs, abstracts_, cotangents_},
+                                     static_cast<int>(i)));
+    } catch (const stave::TransformError&) {
+      return std::nullopt;
+    }
+  }
+
+  bool gives(std::size_t i) const {
+    const Op& op = call_.op();
+    return op.vjp && is_float(abstracts_[i].dtype) &&
+           (op.derivative != Derivative::linear || op.linear_in.has_input(i));
+  }
+
+  /// What is wrong with the record's word on input i; empty if nothing is.
+  std::string fault(std::size_t i) const {
+    const ValueSet said = call_.op().reads_for(i);
+    const std::optional<Array> all = cotangent(i, ~0u), declared = cotangent(i, said);
+    const std::string rule = std::string("the VJP rule of ") + call_.op().name + " for input " + std::to_string(i);
+    if (!all) return rule + " does not work";
+    if (!declared) return rule + " reads more than it is said to";
+    compare(rule, Kind::value, *declared, *all, 0);
+    if (said.has_outputs() && cotangent(i, said.mask & ~ValueSet::outputs)) return rule + " does not read the outputs";
+    for (std::size_t j = 0; j < call_.inputs().size(); ++j)
+      if (said.has_input(j) && cotangent(i, said.mask & ~(1u << j)))
+        return rule + " does not read input " + std::to_string(j);
+    return "";
+  }
+
+ private:
+  const Call& call_;
+  const Outputs& outputs_;
+  std::vector<Abstract> abstracts_;
+  std::vector<Tensor> cotangents_;
+};
+
+}  // namespace
+
+Outputs ReadsCheck::handle(Call& call) {
+  performed.insert(call.op().name);
+  const Call kept = call;
+  Outputs outputs = perform(std::move(call));
+  if (outputs.size() != 1 || outputs[0].dtype() != float64 || outputs[0].size() == 0) return outputs;
+  const Rule rule(kept, outputs);
+  for (std::size_t i = 0; i < kept.inputs().size(); ++i) {
+    if (!rule.gives(i)) continue;
+    checked.insert(kept.op().name);
+    try {
+      if (const std::string fault = rule.fault(i); !fault.empty()) report_.fail("reads", fault);
+    } catch (const Mismatch& mismatch) {
+      report_.fail("reads", mismatch.what());
+    }
+  }
+  return outputs;
+}
+
+}  // namespace table
