@@ -147,7 +147,8 @@ void Computation::enter() noexcept {
   state_ = State::ended;
 }
 
-void Computation::run() {
+// Flattened: the calls of its parts were 8 % of a suspension.
+[[gnu::flatten]] void Computation::run() {
   const ComputationPtr alive(this);  // its resumption may be the last owner, and is used up
   Frame* const resumer = current;
   if (handling_) handling_->performer = nullptr;  // the program goes on: it is no longer hidden at that point
