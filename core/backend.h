@@ -25,8 +25,8 @@
 
 #include <stave/core/dtype.h>
 #include <stave/core/effects/intrusive.h>
-#include <stave/core/ops/all_ops.h>
 #include <stave/core/ops/attributes.h>
+#include <stave/core/ops/op_id.h>
 #include <stave/core/shape.h>
 
 namespace stave {

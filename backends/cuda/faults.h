@@ -8,7 +8,7 @@
 #include <span>
 
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/ops/op_id.h>
 
 namespace stave_cuda {
 

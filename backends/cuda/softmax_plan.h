@@ -11,7 +11,7 @@
 
 #include <stave/backends/cuda/index_map.h>
 #include <stave/core/backend.h>
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/ops/op_id.h>
 
 namespace stave_cuda {
 

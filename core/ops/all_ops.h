@@ -2,8 +2,9 @@
 // generated test has a row for each, and a new operation starts with a line here.
 #pragma once
 
-#include <cstdint>
 #include <span>
+
+#include <stave/core/ops/op_id.h>
 
 namespace stave {
 

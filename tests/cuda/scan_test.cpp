@@ -7,6 +7,7 @@
 #include <stave/backends/cuda/kernels/scan_kernels.h>
 #include <stave/backends/cuda/scan.h>
 #include <stave/core/effects/error.h>
+#include <stave/core/ops/all_ops.h>
 #include <stave/backends/cuda/kernels/scan.cuh>
 #include "machine.h"
 #include "strided.h"

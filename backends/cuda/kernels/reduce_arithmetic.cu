@@ -1,4 +1,5 @@
 // sum and prod.
+#include <stave/core/ops/all_ops.h>
 #include <stave/backends/cuda/kernels/reduce_launch.cuh>
 
 namespace stave_cuda {
