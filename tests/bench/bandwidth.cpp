@@ -29,6 +29,24 @@ void exp_large(benchmark::State& state) { measure_exp(state, count); }
 void exp_cached(benchmark::State& state) { measure_exp(state, cached); }
 void exp_one_thread(benchmark::State& state) { measure_exp(state, 1 << 12); }
 
+// Masks: one byte is written, or read, beside elements of four.
+constexpr Index few = 1 << 14;
+template <class F>
+void measure_few(benchmark::State& state, F f) {
+  const Tensor a = remainder(arange(0, few, 1, float32), 7.f), b = remainder(arange(0, few, 1, float32), 5.f),
+               mask = a > b;
+  measure(state, [&] { return f(a, b, mask); });
+}
+void add_one_thread(benchmark::State& state) {
+  measure_few(state, [](const Tensor& a, const Tensor& b, const Tensor&) { return a + b; });
+}
+void greater_one_thread(benchmark::State& state) {
+  measure_few(state, [](const Tensor& a, const Tensor& b, const Tensor&) { return a > b; });
+}
+void where_one_thread(benchmark::State& state) {
+  measure_few(state, [](const Tensor& a, const Tensor& b, const Tensor& mask) { return where(mask, a, b); });
+}
+
 void measure_sum(benchmark::State& state, Index n) {
   const Tensor x = full({n}, 0.5f);
   measure(state, [&] { return sum(x); });
@@ -63,6 +81,9 @@ BENCHMARK(add_cached)->UseRealTime();
 BENCHMARK(exp_large)->UseRealTime();
 BENCHMARK(exp_cached)->UseRealTime();
 BENCHMARK(exp_one_thread)->UseRealTime();
+BENCHMARK(add_one_thread)->UseRealTime();
+BENCHMARK(greater_one_thread)->UseRealTime();
+BENCHMARK(where_one_thread)->UseRealTime();
 BENCHMARK(sum_large)->UseRealTime();
 BENCHMARK(sum_cached)->UseRealTime();
 

@@ -42,24 +42,16 @@ void convert(void* out, const void* const* in, Index n) {
 }
 
 template <class T>
-STAVE_INLINE Vec<T> chosen(const std::uint8_t* condition, const void* x, const void* y) {
-  constexpr int lanes = Vec<T>::lanes;
-  typedef std::int8_t Bytes __attribute__((vector_size(lanes)));
-  Bytes bytes;
-  __builtin_memcpy(&bytes, condition, sizeof bytes);
-  Mask<T> mask{__builtin_convertvector(bytes, typename Mask<T>::Raw) != typename Mask<T>::Raw{}};
-  return select(mask, Vec<T>::load(x), Vec<T>::load(y));
-}
-template <class T>
 void where(void* out, const void* const* in, Index n) {
-  constexpr Index lanes = Vec<T>::lanes;
   auto* condition = static_cast<const std::uint8_t*>(in[0]);
   auto* x = static_cast<const T*>(in[1]);
   auto* y = static_cast<const T*>(in[2]);
   auto* to = static_cast<T*>(out);
-  Index i = 0;
-  for (; i + lanes <= n; i += lanes) chosen<T>(condition + i, x + i, y + i).store(to + i);
-  for (; i < n; ++i) to[i] = condition[i] ? x[i] : y[i];
+#pragma GCC ivdep  // `out` is none of the inputs, or one of them
+  for (Index i = 0; i < n; ++i) {
+    const T a = x[i], b = y[i];  // both, so that there is nothing to skip
+    to[i] = condition[i] ? a : b;
+  }
 }
 
 template <class From>

@@ -72,10 +72,16 @@ void block(void* out, const void* const* in, Index n) {
   const Lane* b = static_cast<const Lane*>(in[arity - 1]);
   char* to = static_cast<char*>(out);
   // The last elements are done as one overlapping vector, read before an in-place call could overwrite them.
-  Index last = n - V::lanes;
+  Index last = n - V::lanes, i = 0;
   V last_a = V::load(a + last), last_b = V::load(b + last);
-  for (Index i = 0; i < last; i += V::lanes)
-    store(apply<S, T>(V::load(a + i), V::load(b + i), tag), to + i * result_size);
+  if constexpr (constexpr int group = sizeof(Lane); S::result == Result::boolean && group > 1)
+    for (; i + group * V::lanes <= n; i += group * V::lanes) {
+      Mask<T> masks[group];
+      for (int k = 0; k < group; ++k)
+        masks[k] = apply<S, T>(V::load(a + i + k * V::lanes), V::load(b + i + k * V::lanes), tag);
+      store_booleans(masks, to + i);
+    }
+  for (; i < last; i += V::lanes) store(apply<S, T>(V::load(a + i), V::load(b + i), tag), to + i * result_size);
   store(apply<S, T>(last_a, last_b, tag), to + last * result_size);
 }
 

@@ -5,6 +5,8 @@
 // Included by the instruction set's machine.h, which says how wide a register is.
 #pragma once
 
+#include <utility>
+
 #include <stave/backends/cpu/kernels/isa.h>
 
 #ifndef STAVE_VECTOR_BYTES
@@ -57,6 +59,21 @@ struct LaneOf<std::uint64_t> : LaneOf<std::int64_t> {
 template <>
 struct LaneOf<double> : LaneOf<std::int64_t> {
   using Type = double;
+};
+
+template <class Lane>
+struct HalfOf;
+template <>
+struct HalfOf<std::int64_t> {
+  using Type = std::int32_t;
+};
+template <>
+struct HalfOf<std::int32_t> {
+  using Type = std::int16_t;
+};
+template <>
+struct HalfOf<std::int16_t> {
+  using Type = std::int8_t;
 };
 
 template <class T>
@@ -153,6 +170,36 @@ STAVE_INLINE void store_booleans(Mask<T> mask, void* to) {
   typedef std::int8_t Bytes __attribute__((vector_size(lanes)));
   Bytes bytes = __builtin_convertvector(mask.bits, Bytes) & static_cast<std::int8_t>(1);
   __builtin_memcpy(to, &bytes, static_cast<std::size_t>(lanes));
+}
+
+/// Of two vectors, each lane's low half, in one.
+template <class Halves, class Raw, int... lane>
+STAVE_INLINE Halves low_halves(Raw a, Raw b, std::integer_sequence<int, lane...>) {
+  return __builtin_shufflevector(reinterpret_cast<Halves>(a), reinterpret_cast<Halves>(b), (2 * lane)...);
+}
+/// Of as many vectors as a lane has bytes, each lane's low byte, in one. Compilers narrow a single vector a lane at a time.
+template <class Lane, class Raw>
+STAVE_INLINE auto low_bytes(const Raw* vectors) {
+  if constexpr (sizeof(Lane) == 1) {
+    return *vectors;
+  } else {
+    using Half = typename HalfOf<Lane>::Type;
+    typedef Half Halves __attribute__((vector_size(STAVE_VECTOR_BYTES)));
+    constexpr auto lanes = std::make_integer_sequence<int, static_cast<int>(STAVE_VECTOR_BYTES / sizeof(Half))>();
+    Halves halves[sizeof(Half)];
+    for (std::size_t i = 0; i < sizeof(Half); ++i)
+      halves[i] = low_halves<Halves>(vectors[2 * i], vectors[2 * i + 1], lanes);
+    return low_bytes<Half>(halves);
+  }
+}
+/// The same for as many masks as a lane has bytes.
+template <class T>
+STAVE_INLINE void store_booleans(const Mask<T>* masks, void* to) {
+  constexpr int group = sizeof(typename Mask<T>::Lane);
+  typename Mask<T>::Raw bits[group];
+  for (int i = 0; i < group; ++i) bits[i] = masks[i].bits;
+  Vec<bool>(reinterpret_cast<Vec<bool>::Raw>(low_bytes<typename Mask<T>::Lane>(bits) & static_cast<std::int8_t>(1)))
+      .store(to);
 }
 
 // ---- signs ------------------------------------------------------------------------------------------------
