@@ -153,7 +153,8 @@ void check_recorded(const Slot* slot) {
 }
 
 Tensor GradHandler::strip(Tensor x) const {
-  for (const GradHandler* handler = this; handler; handler = handler->base_) x = handler->notes.strip(std::move(x));
+  for (const GradHandler* handler = this; handler; handler = handler->base_.get())
+    x = handler->notes.strip(std::move(x));
   return x;
 }
 

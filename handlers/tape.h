@@ -73,12 +73,12 @@ struct Entry : RefCounted {
   Kind* kinds() noexcept { return reinterpret_cast<Kind*>(lengths() + axes); }
 };
 
-class GradHandler final : public Handler {
+class GradHandler final : public Handler, public std::enable_shared_from_this<GradHandler> {
  public:
   explicit GradHandler(const char* transform) : notes(transform, this) {}
   /// Records a function that runs again: knows what `base` recorded, and goes on with entries from `sequence`.
-  GradHandler(const GradHandler& base, std::uint64_t sequence)
-      : notes(base.notes.owner().name, this), base_(&base), sequence_(sequence) {}
+  GradHandler(std::shared_ptr<const GradHandler> base, std::uint64_t sequence)
+      : notes(base->notes.owner().name, this), base_(std::move(base)), sequence_(sequence) {}
 
   Outputs handle(Call& call) override;
   std::string describe() const override { return notes.owner().name; }
@@ -94,7 +94,6 @@ class GradHandler final : public Handler {
   Inputs without_notes(std::span<const Tensor> inputs) const;
 
   Notes<Slot> notes;
-  std::weak_ptr<GradHandler> self;  // of one that records a function that runs again
 
  private:
   bool is_noted(const Call& call) const noexcept;
@@ -109,7 +108,8 @@ class GradHandler final : public Handler {
   Outputs custom_jvp(Call& call, const FunctionAttributes& functions);
   std::vector<InstallationId> ids() const;
 
-  const GradHandler* const base_ = nullptr;
+  // For as long as what this recorded is walked back over: values still carry its notes. The first one lives as long as the tape.
+  const std::shared_ptr<const GradHandler> base_;
   std::uint64_t sequence_ = 0;
   ScopePathPtr scopes_;  // of the last operation in scopes
 };

@@ -93,8 +93,7 @@ class Unrecorded final : public Handler {
 
 struct RunAgainAttributes final : Attributes {
   AttributesPtr functions;
-  const GradHandler* recorder;
-  std::shared_ptr<GradHandler> keeps_recorder;  // if it records a function that runs again itself
+  std::shared_ptr<const GradHandler> recorder;  // lent, if it is the first one
   std::string str() const override { return ""; }
 };
 
@@ -152,8 +151,8 @@ Outputs GradHandler::checkpoint(Call& call) {
   if (!unrecorded->touched && !is_noted(call)) return outputs;
   const auto again = make_intrusive<RunAgainAttributes>();
   again->functions = call.attributes_ptr();
-  again->recorder = this;
-  if (base_) again->keeps_recorder = self.lock();
+  again->recorder = weak_from_this().lock();
+  if (!again->recorder) again->recorder = {std::shared_ptr<void>(), this};
   const EntryPtr entry = record(call);
   entry->attributes = again;
   std::copy(call.inputs().begin(), call.inputs().end(), entry->inputs().begin());  // with notes: the same producers
@@ -197,7 +196,7 @@ Outputs GradHandler::custom_jvp(Call& call, const FunctionAttributes& functions)
 
 std::vector<InstallationId> GradHandler::ids() const {
   std::vector<InstallationId> ids;
-  for (const GradHandler* handler = this; handler; handler = handler->base_) ids.push_back(handler->notes.id());
+  for (const GradHandler* handler = this; handler; handler = handler->base_.get()) ids.push_back(handler->notes.id());
   return ids;
 }
 
@@ -206,8 +205,7 @@ bool runs_again(const Entry& entry) { return dynamic_cast<const RunAgainAttribut
 Recorded run_again(Entry& entry) {
   const auto& attributes = static_cast<const RunAgainAttributes&>(*entry.attributes);
   const auto& functions = static_cast<const FunctionAttributes&>(*attributes.functions);
-  const auto recorder = std::make_shared<GradHandler>(*attributes.recorder, entry.sequence + 1);
-  recorder->self = recorder;
+  const auto recorder = std::make_shared<GradHandler>(attributes.recorder, entry.sequence + 1);
   Recorded recorded{{}, recorder};
   recorded.outputs = recorder->notes.run(
       [&] { return with(recorder, [&] { return functions.run(functions.function, entry.inputs()); }); });

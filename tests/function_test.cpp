@@ -146,6 +146,29 @@ TEST(Checkpoint, InsideCheckpoints) {
   EXPECT_NEAR(at(grad(derivative(grad(f)))(x)), at(grad(derivative(grad(plain)))(x)), 1e-11);
 }
 
+// What records a function that runs again must last as long as what that in turn records.
+TEST(Checkpoint, InsideCheckpointsToAnyDepth) {
+  const auto deep = [](const Tensor& x) {
+    return checkpoint([](const Tensor& p) {
+      return checkpoint([](const Tensor& q) {
+        const Tensor captured = exp(q);
+        return checkpoint([captured](const Tensor& r) {
+          return checkpoint([captured](const Tensor& s) { return captured * square(s); })(cos(r));
+        })(q * 2.);
+      })(sin(p));
+    })(x);
+  };
+  const auto plain = [](const Tensor& x) { return exp(sin(x)) * square(cos(sin(x) * 2.)); };
+  const Tensor x = tensor({0.3, 1.2}, float64);
+  const auto close = [](const Tensor& a, const Tensor& b) { return allclose(a, b, 1e-11, 1e-13); };
+  const auto total = [](auto f) { return [f](const Tensor& y) { return sum(f(y)); }; };
+  EXPECT_TRUE(close(grad(total(deep))(x), grad(total(plain))(x)));
+  EXPECT_TRUE(close(hessian(total(deep))(x), hessian(total(plain))(x)));
+  const auto pullback = vjp(deep, x).second;
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(close(std::get<0>(pullback(ones_like(x))), grad(total(plain))(x)));
+  EXPECT_TRUE(close(vmap(grad(total(deep)))(stack({x, -x})), vmap(grad(total(plain)))(stack({x, -x}))));
+}
+
 TEST(Checkpoint, HandlersAboveSeeTheOperationsInside) {
   auto count = std::make_shared<Count>();
   const auto f = [&](const Tensor& x) {
