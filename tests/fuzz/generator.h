@@ -36,6 +36,10 @@ struct Row {
 };
 std::span<const Row> rows();
 
+/// Whether, since this was last asked on this thread, some operation with kinks was computed the plain way so close to one that
+/// differences may step over it.
+bool take_kinks_near();
+
 struct Program;
 struct Step {
   const Row* row;

@@ -1,5 +1,5 @@
-// What the fuzzers are told: --seed N (else a new one each time, which is printed), --seconds S (10), --threads T (1);
-// --only N: the one trial of that seed.
+// What the fuzzers are told: --seed N (else a new one each time, which is printed), --seconds S (10), --trials N (as many as there
+// is time for), --threads T (1); --only N: the one trial of that seed.
 #pragma once
 
 #include <unistd.h>
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -26,6 +27,7 @@ namespace stave_fuzz {
 struct Options {
   std::uint64_t seed = std::random_device()();
   double seconds = 10;
+  std::uint64_t trials = std::numeric_limits<std::uint64_t>::max();
   int threads = 1;
   bool only = false;
 
@@ -35,12 +37,13 @@ struct Options {
       if (i + 1 == argc) usage();
       if (name == "--seed" || name == "--only") seed = std::strtoull(argv[i + 1], nullptr, 10), only = name == "--only";
       else if (name == "--seconds") seconds = std::strtod(argv[i + 1], nullptr);
+      else if (name == "--trials") trials = std::strtoull(argv[i + 1], nullptr, 10);
       else if (name == "--threads") threads = std::atoi(argv[i + 1]);
       else usage();
     }
   }
   [[noreturn]] static void usage() {
-    std::fputs("usage: [--seed N | --only N] [--seconds S] [--threads T]\n", stderr);
+    std::fputs("usage: [--seed N | --only N] [--seconds S] [--trials N] [--threads T]\n", stderr);
     std::exit(2);
   }
 };
@@ -77,6 +80,7 @@ int fuzz(const Options& options, Trial trial) {
     while (!failed && std::chrono::steady_clock::now() < end) {
       alarm(longest_trial);
       current_trial = next++;
+      if (current_trial - options.seed >= options.trials) return;
       if (!trial(current_trial)) failed = true;
       ++done;
     }

@@ -26,12 +26,23 @@ std::optional<Tensor> difference(const Fn1& f, const Tensor& x, const Tensor& v)
   return (4 * fine - coarse) / 3;
 }
 
+/// Whether the plain way says nothing, since rounding or the steps of differences decide: a sort or a maximum of what would be
+/// equal, or a pole.
+bool is_unsure(const Program& program, const Tensor& x, const Tensor& c, const Tensor& plain) {
+  take_kinks_near();
+  static_cast<void>(run(program, Route::plain, x, c));
+  if (take_kinks_near()) return true;
+  for (int i = 1; i <= 8; ++i)
+    if (!allclose(run(program, Route::plain, x * (1 + i * 1e-13), c), plain, 1e-7, 1e-10)) return true;
+  return false;
+}
+
 /// What is wrong, or nothing.
 std::string wrong_value(const Program& program, const Tensor& x, const Tensor& c) {
   const Tensor plain = run(program, Route::plain, x, c);
   if (!all(isfinite(plain)).item<bool>()) return "";
   const Tensor value = run(program, Route::library, x, c);
-  if (!allclose(value, plain, 1e-6, 1e-9))
+  if (!allclose(value, plain, 1e-6, 1e-9) && !is_unsure(program, x, c, plain))
     return "the value is " + text(value) + ", and " + text(plain) + " the plain way";
   return "";
 }
