@@ -204,10 +204,6 @@ std::string in_words(const Tensor& x) {
   return fmt::format("{} {} on {}", x.dtype(), x.shape(), x.device().str());
 }
 
-}  // namespace
-
-namespace {
-
 struct PassOn final : Handling<Call> {
   Outputs handle(Call& call) override { return perform(std::move(call)); }
 };

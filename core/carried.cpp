@@ -54,8 +54,7 @@ class Ended final : public AnyHandler {
     if (!answers_ || !answers_(effect)) return nullptr;
     fail<TransformError>(
         "a function runs again (that of a rule, in the backward pass) and performs {}, but {}, which stood around it "
-        "and "
-        "would answer, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
+        "and would answer, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
         type_name(effect.type), name_);
   }
 
@@ -80,8 +79,7 @@ class UnderLent : public Copied<UnderLent> {
     if (sees_operations_)
       fail<TransformError>(
           "a function runs again (that of a checkpoint, in the backward pass), but {}, which stood around it and sees "
-          "its "
-          "operations, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
+          "its operations, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
           name_);
     Ended ended(name_, answers_);
     stand_under(&ended, nullptr, body);

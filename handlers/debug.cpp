@@ -270,8 +270,7 @@ class ChosenZeros {
       fail<TransformError>(
           "scale: in {} of {} elements a zero swallows an infinity or NaN ({}{}): the derivative there is 0 by the "
           "rule for branches not taken, but arithmetic made this zero. Write the function so that it does not "
-          "overflow, "
-          "or choose the branch by where",
+          "overflow, or choose the branch by where",
           swallowed, output.size(), left_side(call), notation({&output, 1}));
   }
 

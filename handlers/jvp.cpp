@@ -54,9 +54,7 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
         std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
     if (!functions.backward && !functions.tangents) {  // the rule of vmap alone: the function's derivative is taken
       if (!any) return perform(std::move(call));
-      HandlerFrame frame(current, this);
-      UnderFrame install(&frame);
-      return functions.run(functions.function, call.inputs());
+      return with(*this, [&] { return functions.run(functions.function, call.inputs()); });
     }
     FunctionAttributes guarded = without_captures(functions, {notes.id()}, "jvp");
     if (!any) return perform_functions(Inputs(call.inputs()), std::move(guarded));

@@ -89,11 +89,16 @@ void Entry::clear() noexcept {
 Outputs GradHandler::handle(Call& call) {
   if (call.op().carries_functions) [[unlikely]]
     return handle_carrying(call);
-  if (!is_noted(call)) return perform(std::move(call));
-  if (call.op().derivative == Derivative::zero) return without_notes(perform(std::move(call)));
+  bool known = false, lost = false;
   for (const Tensor& input : call.inputs())
-    if (const Slot* slot = find(input); slot && !slot->entry) [[unlikely]]
-      return unrecorded(perform(std::move(call)));
+    if (const Slot* slot = find(input)) {
+      known = true;
+      lost |= !slot->entry;
+    }
+  if (!known) return perform(std::move(call));
+  if (call.op().derivative == Derivative::zero) return without_notes(perform(std::move(call)));
+  if (lost) [[unlikely]]
+    return unrecorded(perform(std::move(call)));
   EntryPtr entry = record(call);
   Outputs outputs = perform(std::move(call));  // may reuse the buffers of inputs that the entry did not save
   if (entry->keeps_outputs) std::copy(outputs.begin(), outputs.end(), entry->outputs().begin());
@@ -148,8 +153,7 @@ void check_recorded(const Slot* slot) {
   if (slot && !slot->entry)
     fail<TransformError>(
         "grad: a value that a checkpoint's function computed left it, through a captured variable or an effect, and "
-        "the "
-        "result depends on it: its derivative would be lost. Return it from the function");
+        "the result depends on it: its derivative would be lost. Return it from the function");
 }
 
 Tensor GradHandler::strip(Tensor x) const {

@@ -131,9 +131,7 @@ Outputs GradHandler::handle_carrying(Call& call) {
   const bool any = is_noted(call);
   if (!functions.backward && !functions.tangents) {
     if (!any) return perform(std::move(call));
-    HandlerFrame frame(current, this);
-    UnderFrame install(&frame);
-    return functions.run(functions.function, call.inputs());
+    return with(*this, [&] { return functions.run(functions.function, call.inputs()); });
   }
   FunctionAttributes guarded = without_captures(functions, ids(), notes.owner().name);
   if (!any) return perform_functions(Inputs(call.inputs()), std::move(guarded));

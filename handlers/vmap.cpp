@@ -246,8 +246,7 @@ void check_mapped_keys(std::span<const Tensor> inputs, std::span<const MapAxis> 
     if (are_keys[i] && axes[i].mapped && inputs[i].rank() == 1)
       fail<TransformError>(
           "vmap: {} is one key: give `unmapped` for it in in_axes, and all lanes draw the same, or give a key for "
-          "each, "
-          "as split(key, lanes)",
+          "each, as split(key, lanes)",
           names(i));
 }
 

@@ -51,8 +51,7 @@ int device_count() { return forked_from_user() ? 0 : found().count; }
 const std::string& why_none() {
   static const std::string* const in_child = new std::string(
       "this process is a child of fork(), whose parent had used CUDA, and the driver does not work in such a child: "
-      "fork "
-      "before the first use of a device, or let the child exec");
+      "fork before the first use of a device, or let the child exec");
   return forked_from_user() ? *in_child : found().why_none;
 }
 
@@ -394,8 +393,7 @@ constexpr int most_devices = 256;
   if (count == 0)
     fail<stave::DeviceError>(
         "cuda:{}: no CUDA device can be used: {}: see what nvidia-smi lists, and whether CUDA_VISIBLE_DEVICES hides "
-        "it, "
-        "or use the CPU",
+        "it, or use the CPU",
         index, why_none());
   if (count == 1) fail<stave::DeviceError>("cuda:{}: there is 1 CUDA device, cuda:0", index);
   fail<stave::DeviceError>("cuda:{}: there are {} CUDA devices, cuda:0 to cuda:{}", index, count, count - 1);

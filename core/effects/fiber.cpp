@@ -255,8 +255,7 @@ bool contains(const State* innermost, const State* state) noexcept {
     throw stave::Error("Fiber::resume: the computation is running, and this is inside it; suspend it first");
   throw stave::Error(
       "Fiber::resume: the computation waits for another one, which it resumed and in which all were suspended, or for "
-      "a "
-      "function on the thread's own stack; resume the outer one, or return from the function");
+      "a function on the thread's own stack; resume the outer one, or return from the function");
 }
 
 [[noreturn, gnu::noinline]] void throw_cannot_suspend(const State* state) {

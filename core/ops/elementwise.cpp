@@ -258,8 +258,7 @@ Tensor& assign(const char* symbol, Tensor (*operation)(Operand, Operand), Tensor
   if (!a.defined())
     fail<TransformError>(
         "{}: what stands on its left is an empty Tensor (default-constructed or moved from): begin with zeros(shape) "
-        "or "
-        "zeros_like(x)",
+        "or zeros_like(x)",
         symbol);
   return a = operation(a, std::move(b));
 }
