@@ -137,7 +137,7 @@ Outputs GradHandler::noted(Outputs outputs, EntryPtr entry) const {
       EntryPtr owner = i + 1 == outputs.size() ? std::move(entry) : entry;
       outputs[i] = notes.put(std::move(outputs[i]), Slot{std::move(owner), static_cast<int>(i)});
     } else {
-      outputs[i] = strip(std::move(outputs[i]));
+      outputs[i] = without_notes(std::move(outputs[i]));
     }
   }
   return outputs;
@@ -156,20 +156,20 @@ void check_recorded(const Slot* slot) {
         "the result depends on it: its derivative would be lost. Return it from the function");
 }
 
-Tensor GradHandler::strip(Tensor x) const {
+Tensor GradHandler::without_notes(Tensor x) const {
   for (const GradHandler* handler = this; handler; handler = handler->base_.get())
     x = handler->notes.strip(std::move(x));
   return x;
 }
 
 Outputs GradHandler::without_notes(Outputs outputs) const {
-  for (Tensor& output : outputs) output = strip(std::move(output));
+  for (Tensor& output : outputs) output = without_notes(std::move(output));
   return outputs;
 }
 
 Inputs GradHandler::without_notes(std::span<const Tensor> inputs) const {
   Inputs stripped;
-  for (const Tensor& input : inputs) stripped.push_back(strip(input));
+  for (const Tensor& input : inputs) stripped.push_back(without_notes(input));
   return stripped;
 }
 

@@ -90,6 +90,7 @@ class GradHandler final : public Handler, public std::enable_shared_from_this<Gr
     return slot || !base_ ? slot : base_->find(x);
   }
   Outputs unrecorded(Outputs outputs) const;
+  Tensor without_notes(Tensor x) const;
   Outputs without_notes(Outputs outputs) const;
   Inputs without_notes(std::span<const Tensor> inputs) const;
 
@@ -99,7 +100,6 @@ class GradHandler final : public Handler, public std::enable_shared_from_this<Gr
   bool is_noted(const Call& call) const noexcept;
   EntryPtr record(const Call& call);
   Outputs noted(Outputs outputs, EntryPtr entry) const;
-  Tensor strip(Tensor x) const;
 
   // The operation `call`: tape_carried.cpp.
   Outputs handle_carrying(Call& call);

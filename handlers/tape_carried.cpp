@@ -50,7 +50,7 @@ class CaptureGuard final : public Handler {
 };
 
 // Stands in the place of grad while a checkpoint's function runs for the first time.
-class Unrecorded final : public Handler {
+class Unrecorded final : public Handler, public std::enable_shared_from_this<Unrecorded> {
  public:
   Unrecorded(GradHandler& grad, IntrusivePtr<EffectLog> log)
       : grad_(&grad), owner_(&grad.notes.owner()), log_(std::move(log)) {}
@@ -59,7 +59,8 @@ class Unrecorded final : public Handler {
     if (!grad) return perform(std::move(call));
     if (log_->answering) return grad->handle(call);  // by who answers an effect: the answer keeps its derivative
     const bool before = std::exchange(touched, is_known(*grad, call.inputs()));
-    Outputs outputs = perform(std::move(call));  // functions inside may touch more
+    // functions inside may touch more
+    Outputs outputs = call.op().carries_functions ? perform(with_bare_rules(call)) : perform(std::move(call));
     if (touched) outputs = grad->unrecorded(std::move(outputs));
     touched |= before;
     return outputs;
@@ -67,16 +68,14 @@ class Unrecorded final : public Handler {
   std::string describe() const override { return ""; }
 
   /// Runs the function on inputs with the notes of `arguments`.
-  Outputs run(const FunctionAttributes& functions, std::span<const Tensor> xs, std::span<const Tensor> arguments,
-              const std::shared_ptr<Unrecorded>& self) {
+  Outputs run(const FunctionAttributes& functions, std::span<const Tensor> xs, std::span<const Tensor> arguments) {
     const GradHandler* const grad = running();
     Inputs inputs(xs.begin(), xs.end());
     for (std::size_t i = 0; grad && i < inputs.size(); ++i)
       if (const Slot* slot = grad->find(arguments[i])) inputs[i] = grad->notes.put(clone_node(inputs[i]), *slot);
-    Outputs outputs = with(self, [&] { return functions.run(functions.function, inputs); });
-    if (!grad) return outputs;
-    touched |= is_known(*grad, outputs);  // an argument, or a captured value itself
-    return grad->without_notes(std::move(outputs));
+    Outputs outputs = with(shared_from_this(), [&] { return functions.run(functions.function, inputs); });
+    make_bare(outputs);  // they may be an argument, or a captured value itself
+    return outputs;
   }
   bool touched = false;
 
@@ -85,6 +84,33 @@ class Unrecorded final : public Handler {
   GradHandler* running() const { return owner_->running && owner_->thread == this_thread() ? grad_ : nullptr; }
   static bool is_known(const GradHandler& grad, std::span<const Tensor> xs) {
     return std::any_of(xs.begin(), xs.end(), [&](const Tensor& x) { return grad.find(x) != nullptr; });
+  }
+  void make_bare(std::span<Tensor> xs) {
+    const GradHandler* const grad = running();
+    if (!grad) return;
+    touched |= is_known(*grad, xs);
+    for (Tensor& x : xs) x = grad->without_notes(std::move(x));
+  }
+  void make_bare(Forward& results) {
+    make_bare(results.outputs);
+    make_bare(results.residuals);
+  }
+  // Handlers below keep what rules give, as tangents, say, beside results: these leave the checkpoint without notes.
+  Call with_bare_rules(const Call& call) {
+    auto bare = make_intrusive<FunctionAttributes>(functions_of(call));
+    const auto wrap = [&](auto& rule) {
+      if (!rule) return;
+      rule = [self = shared_from_this(), rule = std::move(rule)](auto... arguments) {
+        auto results = rule(arguments...);
+        self->make_bare(results);
+        return results;
+      };
+    };
+    wrap(bare->forward);
+    wrap(bare->backward);
+    wrap(bare->tangents);
+    wrap(bare->batch);
+    return call.with_attributes(std::move(bare));
   }
   GradHandler* const grad_;  // while it runs
   const IntrusivePtr<NoteOwner> owner_;
@@ -143,7 +169,7 @@ Outputs GradHandler::checkpoint(Call& call) {
   const auto unrecorded = std::make_shared<Unrecorded>(*this, first.log);
   first.around = nullptr;
   first.function = [unrecorded, functions = call.attributes_ptr(), arguments = Inputs(call.inputs())](auto xs) {
-    return unrecorded->run(static_cast<const FunctionAttributes&>(*functions), xs, arguments, unrecorded);
+    return unrecorded->run(static_cast<const FunctionAttributes&>(*functions), xs, arguments);
   };
   Outputs outputs = perform_functions(without_notes(call.inputs()), std::move(first));
   if (!unrecorded->touched && !is_noted(call)) return outputs;

@@ -169,6 +169,51 @@ TEST(Checkpoint, InsideCheckpointsToAnyDepth) {
   EXPECT_TRUE(close(vmap(grad(total(deep)))(stack({x, -x})), vmap(grad(total(plain)))(stack({x, -x}))));
 }
 
+// The tangents that a rule inside gives leave the checkpoint beside its results: they are nothing that grad knows.
+TEST(Checkpoint, WhatRulesInsideGiveToHandlersBelowIsFree) {
+  const auto product = [](const Tensor& a, const Tensor& b) { return a * b; };
+  const auto ruled_jvp = custom_jvp(product, [](const Tensor& a, const Tensor& b, const Tensor& da, const Tensor& db) {
+    return std::pair(a * b, da * b + a * db);
+  });
+  const auto ruled_vjp = custom_vjp(
+      product, [](const Tensor& a, const Tensor& b) { return std::pair(a * b, std::pair(a, b)); },
+      [](const std::pair<Tensor, Tensor>& at, const Tensor& ct) { return std::pair(ct * at.second, ct * at.first); });
+  const auto within = [](auto rule) {
+    return [rule](const Tensor& a) {
+      const Tensor p = checkpoint([rule, a](const Tensor& x) { return rule(x, a); })(a);
+      return rule(p, a);
+    };
+  };
+  const auto plain = [](const Tensor& a) { return a * a * a; };
+  const Tensor x = tensor({0.7, -1.1, 1.3}, float64), t = tensor({0.4, 0.5, -2.}, float64);
+  const auto check = [&](auto f) {
+    const auto through = [&](auto g) { return [g](const Tensor& a) { return matmul(jacrev(g)(a), a); }; };
+    const auto [out, tangent] = jvp(through(f), std::tuple(x), std::tuple(t));
+    const auto [wanted, wanted_tangent] = jvp(through(plain), std::tuple(x), std::tuple(t));
+    EXPECT_TRUE(allclose(out, wanted, 1e-12)) << out;
+    EXPECT_TRUE(allclose(tangent, wanted_tangent, 1e-12)) << tangent;
+    EXPECT_TRUE(allclose(jacrev(through(f))(x), jacrev(through(plain))(x), 1e-12));
+    EXPECT_TRUE(allclose(jacfwd(through(f))(x), jacfwd(through(plain))(x), 1e-12));
+  };
+  check(within(ruled_jvp));
+  check(within(ruled_vjp));
+  const auto batched = [](Index, const std::vector<bool>& mapped, const Tensor& a, const Tensor& b) {
+    return (mapped[0] ? a : expand_dims(a, 0)) * (mapped[1] ? b : expand_dims(b, 0));
+  };
+  const auto lanes = [&](auto f) { return vmap([=](const Tensor& a) { return sum(jacrev(f)(a)); }); };
+  const Tensor xs = stack({x, t});
+  EXPECT_TRUE(allclose(lanes(within(custom_vmap(product, batched)))(xs), lanes(plain)(xs), 1e-12));
+  const auto both = custom_vjp(
+      ruled_jvp, [&](const Tensor& a, const Tensor& b) { return std::pair(ruled_jvp(a, b), std::pair(a, b)); },
+      [&](const std::pair<Tensor, Tensor>& at, const Tensor& ct) {
+        return vjp(ruled_jvp, at.first, at.second).second(ct);
+      });
+  check(within(both));
+  check([&](const Tensor& a) {
+    return both(checkpoint([ruled_jvp, a](const Tensor& y) { return ruled_jvp(y, a); })(a), a);
+  });
+}
+
 TEST(Checkpoint, HandlersAboveSeeTheOperationsInside) {
   auto count = std::make_shared<Count>();
   const auto f = [&](const Tensor& x) {
