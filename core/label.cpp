@@ -19,13 +19,27 @@ namespace stave_detail {
 
 using namespace stave;
 
+namespace {
+
+// Never destroyed: a tensor may be a global and die last.
+const Notes<NamePtr>& labels() {
+  static const auto& notes = *new Notes<NamePtr>(make_intrusive<NoteOwner>("label"));
+  return notes;
+}
+
+}  // namespace
+
+NamePtr label_of(const Node& node) {
+  const NamePtr* label = labels().find(node);
+  return label ? *label : nullptr;
+}
+
 Tensor relabel(Tensor x, NamePtr name) {
   if (!name) return x;
   static_cast<void>(x.node());  // throws for an empty Tensor
   if (!x.node_ptr().unique()) x = clone_node(x);
-  Node& node = *x.node_ptr();
-  set_label(node, name->text.empty() ? nullptr : name);
-  for (Note* note = node.notes; note; note = note->next)
+  x = name->text.empty() ? labels().strip(std::move(x)) : labels().put(std::move(x), name);
+  for (Note* note = x.node_ptr()->notes; note; note = note->next)
     if (note->live() && note->owner->thread == this_thread()) note->labelled(name);
   return x;
 }

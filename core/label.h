@@ -10,6 +10,7 @@
 
 #include <string>
 
+#include <stave/core/effects/name.h>
 #include <stave/core/tensor.h>
 
 namespace stave {
@@ -23,6 +24,8 @@ std::string label_of(const Tensor& x);
 
 namespace stave_detail {
 
+/// Null if the value has none.
+stave::NamePtr label_of(const stave::Node& node);
 /// x under that name; null leaves x as it is.
 stave::Tensor relabel(stave::Tensor x, stave::NamePtr name);
 

@@ -46,6 +46,8 @@ const void* this_thread() noexcept { return &stave_detail::current; }
 
 NoteOwner::NoteOwner(const char* transform, const AnyHandler* handler) noexcept
     : name(transform), thread(this_thread()), differentiates(handler) {}
+NoteOwner::NoteOwner(const char* kind) noexcept
+    : name(kind), thread(nullptr), differentiates(nullptr), running(false) {}
 
 void NoteOwner::lock() noexcept {
   if (thread != this_thread()) for_others.lock();
@@ -143,7 +145,6 @@ bool runs_on_other_thread(const Note& note) noexcept {
 Tensor clone_node(const Tensor& x) {
   const Node& node = x.node();
   auto clone = NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, node.storage, node.offset));
-  if (node.registered) stave_detail::set_label(*clone, stave_detail::label_of(node));
   bool has_value = static_cast<bool>(node.storage);
   Note** end = &clone->notes;
   for (const Note* note = node.notes; note; note = note->next) {

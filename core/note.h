@@ -34,7 +34,7 @@ namespace stave {
 struct NoteOwner : RefCounted {
   const InstallationId id = next_installation_id();
   const char* const name;    // of the transform, for errors
-  const void* const thread;  // where it runs
+  const void* const thread;  // where it runs; null: nowhere
   const AnyHandler* const
       differentiates;               // the handler whose knowledge of derivatives the notes are; null: of another kind
   std::atomic<bool> running{true};  // false when the body it handles has ended
@@ -43,6 +43,8 @@ struct NoteOwner : RefCounted {
   Note* first = nullptr;            // of the notes that it made
 
   NoteOwner(const char* transform, const AnyHandler* differentiates) noexcept;
+  /// Of notes that are no transform's: any thread's, for as long as the program runs.
+  explicit NoteOwner(const char* kind) noexcept;
   /// Ends all notes. On any thread.
   void end() noexcept;
   /// Counts a note, and lists it.
@@ -126,7 +128,8 @@ class Notes {
  public:
   /// `differentiates`: the handler, if the notes are what it knows of derivatives; null: they are of another kind.
   explicit Notes(const char* transform, const AnyHandler* differentiates = nullptr)
-      : owner_(make_intrusive<NoteOwner>(transform, differentiates)) {
+      : Notes(make_intrusive<NoteOwner>(transform, differentiates)) {}
+  explicit Notes(IntrusivePtr<NoteOwner> owner) : owner_(std::move(owner)) {
     // Shells of notes outlive this, in values of whoever has them.
     [[maybe_unused]] static const bool stays = (stave_detail::keep_module_of(&module_mark), true);
   }
@@ -153,9 +156,10 @@ class Notes {
   }
 
   /// What is noted on x; null if nothing is.
-  const P* find(const Tensor& x) const noexcept {
-    for (Note* note = x.defined() ? x.node_ptr()->notes : nullptr; note; note = note->next)
-      if (note->owner == owner_.get()) return &static_cast<NoteOf*>(note)->payload;
+  const P* find(const Tensor& x) const noexcept { return x.defined() ? find(*x.node_ptr()) : nullptr; }
+  const P* find(const Node& node) const noexcept {
+    for (const Note* note = node.notes; note; note = note->next)
+      if (note->owner == owner_.get()) return &static_cast<const NoteOf*>(note)->payload;
     return nullptr;
   }
 

@@ -30,7 +30,7 @@ struct Note;
 struct Node : RefCounted, stave_detail::Pooled {
   Dtype dtype;
   Device device;
-  bool registered = false;  // it has a label, or whos() should know it: track.h
+  bool registered = false;  // whos() should know it: track.h
   StoragePtr storage;       // null: the value of a lane under vmap, which has no storage of its own
   Index offset = 0;         // of element (0, ..., 0) in the storage, in elements
   Shape shape;

@@ -1,6 +1,6 @@
 #include <stave/core/track.h>
 
-#include <unordered_map>
+#include <unordered_set>
 
 #include <stave/core/effects/fork.h>
 #include <stave/core/tensor.h>
@@ -11,17 +11,12 @@ constinit std::atomic<int> trackings{0};
 
 namespace {
 
-struct Entry {
-  NamePtr label;  // null: none
-  bool tracked = false;
-};
-
 constinit std::mutex mutex;
 const HeldOverFork<mutex> held_over_fork;
 
 // Never destroyed: a tensor may be a global and die last.
-std::unordered_map<const Node*, Entry>& the_register() {
-  static auto& nodes = *new std::unordered_map<const Node*, Entry>;
+std::unordered_set<const Node*>& the_register() {
+  static auto& nodes = *new std::unordered_set<const Node*>;
   return nodes;
 }
 
@@ -29,7 +24,7 @@ std::unordered_map<const Node*, Entry>& the_register() {
 
 void track(const Node& node) {
   const auto lock = lock_register();
-  the_register()[&node].tracked = true;
+  the_register().insert(&node);
 }
 
 void forget(const Node& node) noexcept {
@@ -37,24 +32,9 @@ void forget(const Node& node) noexcept {
   the_register().erase(&node);
 }
 
-void set_label(Node& node, NamePtr label) {
-  if (!label && !node.registered) return;
+void visit_tracked(FunctionRef<void(const Node&)> visit) {
   const auto lock = lock_register();
-  the_register()[&node].label = std::move(label);
-  node.registered = true;
-}
-
-NamePtr label_of(const Node& node) {
-  if (!node.registered) return nullptr;
-  const auto lock = lock_register();
-  const auto found = the_register().find(&node);
-  return found == the_register().end() ? nullptr : found->second.label;
-}
-
-void visit_tracked(FunctionRef<void(const Node&, const Name*)> visit) {
-  const auto lock = lock_register();
-  for (const auto& [node, entry] : the_register())
-    if (entry.tracked) visit(*node, entry.label.get());
+  for (const Node* node : the_register()) visit(*node);
 }
 
 std::unique_lock<std::mutex> lock_register() { return std::unique_lock<std::mutex>(mutex); }

@@ -1,15 +1,14 @@
-// A register of nodes: the labels of those that have one (label.h), and, on request, all nodes that live (handlers/whos.h).
-// A node that is not in it costs one load and two branches. (A label in the node would cost each node a third cache line.)
+// A register of the nodes that live, on request, for whos() (handlers/whos.h). A node that is not in it costs one load and two
+// branches.
 //
 // Any thread may read the register at any time. A node's shape, dtype and storage never change, it leaves the register before
-// it dies, and what may change while one handle owns it, its label and its list of notes, changes under the register's lock.
+// it dies, and what may change while one handle owns it, its list of notes, changes under the register's lock.
 #pragma once
 
 #include <atomic>
 #include <mutex>
 
 #include <stave/core/effects/function_ref.h>
-#include <stave/core/effects/name.h>
 
 namespace stave {
 
@@ -34,12 +33,8 @@ extern constinit std::atomic<int> trackings;  // that stand
 void track(const Node& node);
 /// The node dies.
 void forget(const Node& node) noexcept;
-/// For a node that nobody else owns; null: none.
-void set_label(Node& node, NamePtr label);
-/// Null if it has none.
-NamePtr label_of(const Node& node);
-/// Calls visit with each tracked node that lives, and its label or null. visit may neither make nor drop a tensor.
-void visit_tracked(FunctionRef<void(const Node&, const Name*)> visit);
+/// Calls visit with each tracked node that lives. visit may neither make nor drop a tensor.
+void visit_tracked(FunctionRef<void(const Node&)> visit);
 std::unique_lock<std::mutex> lock_register();
 
 }  // namespace stave_detail

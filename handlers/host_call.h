@@ -49,15 +49,13 @@ class HostCallOf {
     if constexpr (can_carry<Returns::tree, const F, A...>) {
       using Result = typename CarriedCall<const F, A...>::Result;
       const KeptCall<A...> kept(std::forward<A>(args)...);
-      const auto structure = std::make_shared<std::optional<Result>>();
-      const CarriedFunction function = [f = f_, kept, structure](std::span<const Tensor> xs) {
-        const Result result = kept.call(std::as_const(*f), xs);
-        *structure = structure_of(result);
-        return flat_outputs(result);
+      const ResultStructure<Result> results("host_call");
+      const CarriedFunction function = [f = f_, kept, results](std::span<const Tensor> xs) {
+        return results.flat(kept.call(std::as_const(*f), xs));
       };
       const Outputs outputs = host_call_flat({function, results_, options_}, kept.inputs());
-      if constexpr (std::is_same_v<Result, Tensor>) return outputs[0];
-      else return with_leaves(structure->value(), outputs);
+      if constexpr (std::is_same_v<Result, Tensor>) return outputs[0];  // of no lanes, too: f was not called
+      else return results.tree(outputs);
     } else {
       return Refused();
     }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <stave/core/effects/scope.h>
+#include <stave/core/label.h>
 #include <stave/core/print.h>
 
 namespace stave_detail {

@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include <stave/core/fail.h>
+#include <stave/core/label.h>
 #include <stave/core/note.h>
 #include <stave/core/storage.h>
 #include <stave/handlers/notation.h>
@@ -18,12 +19,13 @@ namespace {
 std::vector<std::string> owners_of_notes(const Node& node) {
   std::vector<std::string> names;
   for (const Note* note = node.notes; note; note = note->next)
-    if (note->live() && std::find(names.begin(), names.end(), note->owner->name) == names.end())
+    if (note->live() && note->owner->thread && std::find(names.begin(), names.end(), note->owner->name) == names.end())
       names.emplace_back(note->owner->name);
   return names;
 }
 
-LiveTensor describe(const Node& node, const Name* label) {
+LiveTensor describe(const Node& node) {
+  const NamePtr label = label_of(node);
   return {node.shape,
           node.dtype,
           node.device,
@@ -49,7 +51,7 @@ LiveTensors whos() {
     fail<TransformError>(
         "whos: no tensors are tracked: write `const TensorTracking tracking;` before the tensors of interest are made");
   LiveTensors live;
-  visit_tracked([&](const Node& node, const Name* label) { live.tensors.push_back(describe(node, label)); });
+  visit_tracked([&](const Node& node) { live.tensors.push_back(describe(node)); });
   std::sort(live.tensors.begin(), live.tensors.end(), larger);
   std::size_t cpu_bytes = 0;
   const void* last = nullptr;

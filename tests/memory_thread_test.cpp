@@ -227,6 +227,23 @@ TEST(NotesOnThreads, OfAUsersHandlerThatEndsElsewhere) {
   }
 }
 
+TEST(NotesOnThreads, OfLabelsGoWithTheirValuesWhereverTheseDo) {
+  const auto one = [](const Tensor& x) { return grad([](const Tensor& y) { return sum(label(y * y, "square")); })(x); };
+  const std::size_t before = stave_detail::pool_stats().live_bytes;
+  for (int i = 0; i < calls; ++i) {
+    std::vector<Tensor> labelled;
+    for (int j = 0; j < 100; ++j) labelled.push_back(label(ones({2}), "of one thread"));
+    std::thread other([&labelled, &one, mine = labelled]() mutable {
+      EXPECT_EQ(label_of(mine[0]) + label_of(label(mine[1], "another")), "of one threadanother");
+      EXPECT_EQ(label_of(one(mine[2])), "");
+      mine.clear();
+      labelled.clear();
+    });
+    other.join();
+  }
+  EXPECT_LT(stave_detail::pool_stats().live_bytes, before + 100 * 64 * static_cast<std::size_t>(calls) / 2);
+}
+
 TEST(NotesOnThreads, EndAtOnce) {
   auto notes = std::make_unique<Notes<Tensor>>("test");
   const std::size_t before = memory_stats().live_bytes;
