@@ -10,9 +10,9 @@
 //     buffer of a contiguous input of the same size         one that computes later: at the next read or synchronize(),
 //   - views (transposes, slices, reshapes that need no      and read and write nothing there
 //     copy) and `to` never reach run                      - let no exception of its own leave other than stave::Error
-//   - all views are of this backend's storage; the host     and std::bad_alloc
-//     looks at it through read and write alone            - do what it is asked in the order of asking, deallocation
-//     (the CPU's excepted)                                  included: an operation may be run and its inputs freed before
+//   - all views are of this backend's storage, but for      and std::bad_alloc
+//     numbers (View); the host looks at it through        - do what it is asked in the order of asking, deallocation
+//     read and write alone (the CPU's excepted)             included: an operation may be run and its inputs freed before
 //                                                           they are read
 //
 // DESIGN: kernels never perform operations. A handler that wants to see what runs looks at calls, above this line.
@@ -36,6 +36,7 @@ class Backend;
 /// Bytes on a device, shared by the tensors that view them. `data` is aligned to 64 bytes; to 16 if there are no more
 /// than that.
 struct Storage : RefCounted {
+  bool number = false;  // of a constant on a device: one element, in the host's memory, with no bytes there
   Backend* owner = nullptr;
   void* data = nullptr;
   std::size_t bytes = 0;     // asked for
@@ -50,7 +51,7 @@ struct View {
   Dtype dtype;
   std::span<const Index> shape;
   std::span<const Index> strides;
-  bool number = false;  // one element for all, in the host's memory until run() returns (see Backend::takes_numbers)
+  bool number = false;  // one element for all, in the host's memory until run() returns
 };
 
 /// What a backend has given out and keeps. Bytes.
@@ -76,12 +77,9 @@ class Backend {
   /// Throws std::bad_alloc. Zero bytes give storage with a valid pointer.
   virtual Storage* allocate(std::size_t bytes) = 0;
   virtual void deallocate(Storage* storage) noexcept = 0;
-  /// Computes `op` on `inputs` into `outputs`.
+  /// Computes `op` on `inputs` into `outputs`. Inputs of elementwise operations and of `copy` may be numbers (View).
   virtual void run(OpId op, const Attributes* attributes, std::span<const View> inputs,
                    std::span<const View> outputs) = 0;
-  /// Whether one operand of an elementwise operation on two may be a number in the host's memory, of a View that says so. The
-  /// CPU's, to which all memory is the host's, is given such ones unasked.
-  virtual bool takes_numbers() const { return false; }
   /// From the host into storage. The host's memory is free for other use when it returns.
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;
   /// From storage to the host; waits for what computes it.

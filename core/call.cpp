@@ -107,7 +107,8 @@ const Device& check_inputs(const Call& call) {
 bool may_donate(const Tensor& x, const Shape& shape, Dtype dtype) {
   if (!x.node_ptr().unique()) return false;
   const Node& node = *x.node_ptr();
-  if (!node.storage.unique() || node.offset != 0 || size_of(node.dtype) != size_of(dtype)) return false;
+  if (!node.storage.unique() || node.storage->number || node.offset != 0 || size_of(node.dtype) != size_of(dtype))
+    return false;
   if (node.shape != shape || !node.contiguous()) return false;
   return node.storage->bytes == static_cast<std::size_t>(shape.elements()) * size_of(dtype);
 }
@@ -165,6 +166,20 @@ Tensor apply(Call&& call) {
 
 namespace stave_detail {
 
+namespace {
+
+// A number goes to the device where a kernel wants it there, for as long as `kept` lives.
+void move_number(View& view, Device device, Tensor& kept) {
+  Backend& backend = backend_of(device);
+  kept = Tensor(NodePtr(new Node(view.dtype, device, {}, allocate_storage(backend, device, view.dtype, {}, "full"))));
+  const View from{view.data, view.dtype, {}, {}, true}, to = kept.node().view();
+  backend.run(OpId::copy, nullptr, {&from, 1}, {&to, 1});
+  view.data = to.data;
+  view.number = false;
+}
+
+}  // namespace
+
 Outputs run(Call& call) {
   if (call.op().elementwise)
     return run_elementwise(call.op(), call.abstract_outputs()[0].dtype, call.mutable_inputs(), call.lent_inputs());
@@ -176,7 +191,11 @@ Outputs run(Call& call) {
   Outputs outputs;
   SmallVector<View, 3> input_views;
   SmallVector<View, 2> output_views;
-  for (const Tensor& input : call.inputs()) input_views.push_back(input.node_ptr()->view());
+  SmallVector<Tensor, 1> numbers;
+  for (const Tensor& input : call.inputs()) {
+    View& view = input_views.emplace_back(input.node_ptr()->view());
+    if (view.number && call.op().id != OpId::copy) move_number(view, device, numbers.emplace_back());
+  }
   for (const Abstract& output : call.abstract_outputs()) {
     StoragePtr storage = allocate_storage(device, output.dtype, output.shape, call.op().name);
     NodePtr node(new Node(output.dtype, device, output.shape, std::move(storage)));
@@ -254,8 +273,6 @@ Tensor apply_elementwise(const Op& op, std::span<Tensor> inputs) {
 
 namespace {
 
-bool takes_numbers(Device device) { return device == cpu || backend_of(device).takes_numbers(); }
-
 Tensor run_binary(const Op& op, Operand& a, Operand& b) {
   const Node& like = (a.is_scalar() ? b : a).tensor().node();
   std::uint64_t number;  // one element for all: it needs no storage
@@ -281,7 +298,7 @@ Tensor apply_binary(const Op& op, Operand&& a, Operand&& b) {
   Frame* const frame = current ? current->nearest : nullptr;
   if (Operand* const number = a.is_scalar() ? &a : b.is_scalar() ? &b : nullptr) {
     const Node& like = (number == &a ? b : a).tensor().node();
-    if (frame || !takes_numbers(like.device)) *number = constant(number->scalar(), like.dtype, like.shape, like.device);
+    if (frame) *number = constant(number->scalar(), like.dtype, like.shape, like.device);
   }
   if (!frame) return run_binary(op, a, b);
   Call call(&op);

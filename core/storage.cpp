@@ -60,7 +60,25 @@ std::unique_ptr<Stopwatch> Backend::stopwatch() {
   return std::make_unique<HostStopwatch>();
 }
 
-void destroy(Storage* storage) noexcept { storage->owner->deallocate(storage); }
+namespace {
+
+struct NumberStorage final : Storage, stave_detail::Pooled {
+  alignas(16) std::byte value[16];
+};
+
+}  // namespace
+
+StoragePtr number_storage() {
+  auto storage = std::make_unique<NumberStorage>();
+  storage->number = true;
+  storage->data = storage->value;
+  return StoragePtr(storage.release());
+}
+
+void destroy(Storage* storage) noexcept {
+  if (storage->number) delete static_cast<NumberStorage*>(storage);
+  else storage->owner->deallocate(storage);
+}
 
 StoragePtr allocate_storage(Device device, Dtype dtype, const Shape& shape, const char* operation) {
   return stave_detail::allocate_storage(backend_of(device), device, dtype, shape, operation);

@@ -19,6 +19,9 @@ void copy_storage(Device to_device, void* to, Device from_device, const void* fr
 /// for an index out of range. The CPU is always done.
 void synchronize(Device device = cpu);
 
+/// Storage for one element of a constant on a device.
+StoragePtr number_storage();
+
 /// What tensors on `device` occupy, and what describes and records them. Bytes.
 MemoryStats memory_stats(Device device = cpu);
 /// Makes peak_bytes start again at live_bytes.

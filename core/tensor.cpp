@@ -84,7 +84,7 @@ void Tensor::stave_detail_item(Dtype dtype, void* value) const {
   if (size() != 1) fail<ShapeError>("item: the tensor of shape {} has {} elements, not one", shape(), size());
   const Tensor x = readable(*this);
   visit_dtype(x.dtype(), [&](auto from) {
-    read_storage(x.device(), &from, x.node().data(), sizeof from);
+    read_storage(x.node().memory(), &from, x.node().data(), sizeof from);
     visit_dtype(dtype, [&](auto to) {
       to = convert<decltype(to)>(from);
       std::memcpy(value, &to, sizeof to);
@@ -97,7 +97,7 @@ void Tensor::stave_detail_read(Dtype dtype, void* values) const {
   const Tensor x = laid_out(readable(*this));
   check_not_differentiated(node(), "to_vector", "write stop_gradient(x).to_vector() where it is to be a constant");
   const auto bytes = static_cast<std::size_t>(x.size()) * size_of(dtype);
-  read_storage(x.device(), values, x.node().data(), bytes);
+  read_storage(x.node().memory(), values, x.node().data(), bytes);
 }
 
 const void* Tensor::stave_detail_data(Dtype dtype) const {

@@ -52,7 +52,9 @@ struct Node : RefCounted, stave_detail::Pooled {
   Node& operator=(const Node&) = delete;
 
   void* data() const { return static_cast<char*>(storage->data) + offset * static_cast<Index>(size_of(dtype)); }
-  View view() const { return {data(), dtype, shape, strides}; }
+  View view() const { return {data(), dtype, shape, strides, storage->number}; }
+  /// Whose memory `data` is in: a number's is the host's.
+  Device memory() const { return storage->number ? cpu : device; }
   bool contiguous() const { return is_contiguous(shape, strides); }
   /// What an owner holds who changes the list of notes: nothing, unless others may look.
   std::unique_lock<std::mutex> lock_if_registered() const {

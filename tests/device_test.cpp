@@ -111,7 +111,7 @@ TEST_F(Devices, AnOperationComputesWhereItsInputsLive) {
   EXPECT_THAT(to(y, cpu), IsNear(tensor({{std::sin(1.) + 2 * std::sin(2.)}})));
 }
 
-// A number goes with the call to a device that takes numbers: it needs no memory there, and nobody fills any.
+// A number goes with the call: it needs no memory on the device, and nobody fills any.
 TEST_F(Devices, ANumberBesideATensorTakesNoMemoryThere) {
   const Tensor x = to(tensor({{1., 2.}, {3., 4.}}), gpu), i = to(tensor({1, 2}), gpu);
   const std::size_t before = first.memory_stats().live_bytes;
@@ -122,6 +122,39 @@ TEST_F(Devices, ANumberBesideATensorTakesNoMemoryThere) {
   EXPECT_EQ(first.memory_stats().live_bytes, before + 4 * sizeof(float) + 2 * sizeof(int));
   EXPECT_THAT(to(y, cpu), Equals(tensor({{2., 1.}, {0., -1.}})));
   EXPECT_THAT(to(z, cpu), Equals(tensor({2, 4})));
+}
+
+// Neither under handlers, nor in operations of three operands.
+TEST_F(Devices, AConstantTakesNoMemoryThereUntilAKernelWantsIt) {
+  const Tensor x = to(tensor({{1., 2.}, {3., -4.}}), gpu);
+  const std::size_t before = first.memory_stats().live_bytes, each = 4 * sizeof(float);
+  const auto f = [](const Tensor& v) { return 1. / (v * 2. + 10.); };
+  const int writes = first.writes;
+  const auto [y, dy] = jvp(f, x, x);
+  EXPECT_EQ(first.memory_stats().live_bytes, before + 2 * each);
+  const Tensor w = where(x > 0., 7., -1.), c = clip(x, -1., 2.5), both = where(true, tensor(2., float32, gpu), x);
+  EXPECT_EQ(first.writes, writes);
+  EXPECT_EQ(first.filled, 0);
+  EXPECT_THAT(to(y, cpu), IsNear(tensor({{1. / 12, 1. / 14}, {1. / 16, 1. / 2}})));
+  EXPECT_THAT(to(dy, cpu), IsNear(tensor({{-2. / 144, -4. / 196}, {-6. / 256, 8. / 4}})));
+  EXPECT_THAT(to(w, cpu), Equals(tensor({{7., 7.}, {7., -1.}})));
+  EXPECT_THAT(to(c, cpu), Equals(tensor({{1., 2.}, {2.5, -1.}})));
+  EXPECT_THAT(to(both, cpu), Equals(tensor({{2., 2.}, {2., 2.}})));
+  const Tensor rate = tensor(0.5, float64, gpu), row = broadcast_to(rate, {3});
+  EXPECT_EQ(rate.item<double>() + to(rate, cpu).item<double>() + to(rate, other).item<double>(), 1.5);
+  EXPECT_EQ(first.filled, 0);
+  EXPECT_EQ(row.to_vector<double>(), (std::vector{0.5, 0.5, 0.5}));
+  EXPECT_EQ(first.filled, 1);
+  EXPECT_THAT(to(row, cpu), Equals(tensor({0.5, 0.5, 0.5}, float64)));
+  EXPECT_THAT(to(contiguous(row), cpu), Equals(tensor({0.5, 0.5, 0.5}, float64)));
+  EXPECT_THAT(to(sum(row) + rate * rate, cpu), Equals(tensor(1.75, float64)));
+  EXPECT_THAT(to(matmul(row, row), cpu), Equals(tensor(0.75, float64)));
+  EXPECT_THAT(to(concat({row, expand_dims(rate, 0)}), cpu), Equals(tensor({0.5, 0.5, 0.5, 0.5}, float64)));
+  EXPECT_THAT(to(take(row, to(tensor({1, 2}), gpu)), cpu), Equals(tensor({0.5, 0.5}, float64)));
+  EXPECT_EQ(first.writes, writes + 1);  // the indices
+  std::ostringstream text;
+  text << rate;
+  EXPECT_EQ(text.str(), "0.5");
 }
 
 // ---- derivatives and batching across the boundary ------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <stave/core/backend.h>
+#include <stave/core/ops/all_ops.h>
 
 namespace stave_test {
 
@@ -37,13 +38,13 @@ class SeparateBackend : public stave::Backend {
   void run(stave::OpId op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override {
     ++runs;
+    filled += op == stave::OpId::full || (op == stave::OpId::copy && inputs[0].number);
     std::vector<stave::View> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
     for (auto* views : {&in, &out})
       for (stave::View& view : *views)
         if (!view.number) view.data = moved(view.data, -distance);
     stave::cpu_backend().run(op, attributes, in, out);
   }
-  bool takes_numbers() const override { return true; }
   void write(void* to, const void* from, std::size_t bytes) override {
     ++writes;
     std::memcpy(moved(to, -distance), from, bytes);
@@ -67,7 +68,7 @@ class SeparateBackend : public stave::Backend {
   void reset_peak_memory() override {}
   void release_cached_memory() override {}
 
-  std::atomic<int> runs = 0, writes = 0, reads = 0, synchronizations = 0;
+  std::atomic<int> runs = 0, filled = 0, writes = 0, reads = 0, synchronizations = 0;
 
  private:
   struct Separate : stave::Storage {

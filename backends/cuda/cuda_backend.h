@@ -23,7 +23,6 @@ class CudaBackend final : public stave::Backend {
   void deallocate(stave::Storage* storage) noexcept override;
   void run(stave::OpId op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override;
-  bool takes_numbers() const override { return true; }
   void write(void* to, const void* from, std::size_t bytes) override;
   void read(void* to, const void* from, std::size_t bytes) override;
   bool copy_from(stave::Backend& other, void* to, const void* from, std::size_t bytes) override;

@@ -33,8 +33,8 @@ struct Position {
 template <int inputs>
 struct ElementwiseLoop {
   void* out = nullptr;
-  const void* in[inputs] = {};  // null: the number
-  std::uint64_t number = 0;     // the bytes of one element for all: a number beside a tensor travels with the launch
+  const void* in[inputs] = {};        // null: a number, which travels with the launch
+  std::uint64_t number[inputs] = {};  // the bytes of its one element
   std::uint64_t elements = 0;
   bool by_vectors = false;
   bool flat = false;           // by vectors: all inputs contiguous
@@ -57,7 +57,7 @@ class ElementwisePlan {
       : lanes_(lanes), axes_(merged_axes<inputs>(out.shape, strides_of(in))) {
     loop_.out = out.data;
     for (int k = 0; k < inputs; ++k) {
-      if (in[k].number) std::memcpy(&loop_.number, in[k].data, stave::size_of(in[k].dtype));
+      if (in[k].number) std::memcpy(&loop_.number[k], in[k].data, stave::size_of(in[k].dtype));
       else loop_.in[k] = in[k].data;
     }
     for (const LoopAxis<inputs>& axis : axes_) elements_ *= axis.length;

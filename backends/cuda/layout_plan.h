@@ -178,5 +178,12 @@ inline Pattern pattern_of(stave::Dtype dtype, stave::Scalar value) {
   });
   return pattern;
 }
+/// Of a number in the host's memory.
+inline Pattern pattern_of(const View& number) {
+  Pattern pattern;
+  const std::size_t size = stave::size_of(number.dtype);
+  for (std::size_t i = 0; i < sizeof pattern; i += size) std::memcpy(pattern.bytes + i, number.data, size);
+  return pattern;
+}
 
 }  // namespace stave_cuda

@@ -139,14 +139,6 @@ Scalar held(Scalar value, Dtype dtype) {
 
 namespace {
 
-// One number in storage of a device: by its kernel, since a launch needs no buffer that both sides see.
-void fill_number(const Node& node, Scalar value) {
-  value = held(value, node.dtype);
-  const FullAttributes full({}, node.dtype, value, node.device);
-  const View number{node.data(), node.dtype, {}, {}};
-  backend_of(node.device).run(OpId::full, &full, {}, {&number, 1});
-}
-
 Tensor new_tensor(Dtype dtype, const Shape& shape, Device device, const char* operation) {
   return Tensor(NodePtr(new Node(dtype, device, shape, allocate_storage(device, dtype, shape, operation))));
 }
@@ -170,10 +162,11 @@ void write_number(void* to, Scalar value, Dtype dtype) {
 }
 
 Tensor constant(Scalar value, Dtype dtype, const Shape& shape, Device device) {
-  NodePtr node(new Node(dtype, device, shape, allocate_storage(device, dtype, {}, "full")));
+  if (device != cpu) static_cast<void>(backend_of(device));  // throws if there is none
+  StoragePtr storage = device == cpu ? allocate_storage(device, dtype, {}, "full") : number_storage();
+  NodePtr node(new Node(dtype, device, shape, std::move(storage)));
   for (Index& stride : node->strides) stride = 0;
-  if (device == cpu) write_number(node->data(), value, dtype);
-  else fill_number(*node, value);
+  write_number(node->data(), value, dtype);
   return Tensor(std::move(node));
 }
 

@@ -38,7 +38,7 @@ Tensor transferred(const Tensor& x, Device device) {
   const Tensor dense = contiguous(without_repeats(x));
   const auto bytes = static_cast<std::size_t>(dense.size()) * size_of(x.dtype());
   StoragePtr storage = allocate_storage(device, x.dtype(), dense.shape(), "to");
-  copy_storage(device, storage->data, x.device(), dense.node().data(), bytes);
+  copy_storage(device, storage->data, dense.node().memory(), dense.node().data(), bytes);
   Strides strides = contiguous_strides(dense.shape());
   for (std::size_t axis = 0; axis < strides.size(); ++axis)
     if (dense.shape()[axis] != x.shape()[axis]) strides[axis] = 0;

@@ -201,6 +201,38 @@ TEST(Elementwise, ANumberTravelsWithTheLaunch) {
   }
 }
 
+// Any of the operands may be one, and all of them.
+TEST(Elementwise, NumbersTravelEachByItself) {
+  for (const auto& [shape, misaligned_by] :
+       std::vector<std::pair<stave::Shape, std::size_t>>{{{1003}, 0}, {{1003}, 1}, {{7, 64}, 0}, {{}, 0}}) {
+    stave::Strides still = contiguous_strides(shape);
+    for (Index& stride : still) stride = 0;
+    Buffer condition(stave::bool_, shape), x(stave::float32, shape, contiguous_strides(shape), misaligned_by),
+        y(stave::float32, shape), out(stave::float32, shape);
+    for (std::size_t i = 0; i < x.elements(); ++i) {
+      condition.data<bool>()[i] = i % 3 == 0;
+      x.data<float>()[i] = static_cast<float>(i);
+      y.data<float>()[i] = -static_cast<float>(i);
+    }
+    for (unsigned numbers = 0; numbers < 8; ++numbers) {
+      auto yes = std::make_unique<bool>(true);
+      auto seven = std::make_unique<float>(7.f), nine = std::make_unique<float>(9.f);
+      const View in[] = {numbers & 1 ? View{yes.get(), stave::bool_, shape, still, true} : condition.view(),
+                         numbers & 2 ? View{seven.get(), stave::float32, shape, still, true} : x.view(),
+                         numbers & 4 ? View{nine.get(), stave::float32, shape, still, true} : y.view()};
+      const ElementwisePlan<3> plan(in, out.view(), lanes_of(4));
+      const auto loop = plan.on_host();
+      yes.reset(), seven.reset(), nine.reset();
+      for_each_thread(plan.blocks(), [&](Position p) { WhereBody<std::uint32_t>::run(loop, p); });
+      for (std::size_t i = 0; i < x.elements(); ++i) {
+        const auto at = static_cast<float>(i);
+        const bool first = numbers & 1 || i % 3 == 0;
+        ASSERT_EQ(out.data<float>()[i], first ? (numbers & 2 ? 7 : at) : (numbers & 4 ? 9 : -at)) << numbers;
+      }
+    }
+  }
+}
+
 TEST(ElementwisePlan, ByVectorsWhereMemoryAllows) {
   alignas(16) static float memory[4096];
   auto by_vectors = [](const stave::Shape& shape, const stave::Strides& a, const stave::Strides& b, int skip = 0) {

@@ -96,7 +96,7 @@ STAVE_BOTH Inputs<lanes, In...> load_vectors(const ElementwiseLoop<sizeof...(In)
   Inputs<lanes, In...> in;
   const Offsets<sizeof...(In)> at = locate(loop.map, vector);
   in.each([&](auto& input, int k) {
-    if (!loop.in[k]) input.number(loop.number);
+    if (!loop.in[k]) input.number(loop.number[k]);
     else if (loop.repeated[k]) input.repeat(loop.in[k], at[k]);
     else input.vector(loop.in[k], at[k]);
   });
@@ -108,7 +108,7 @@ STAVE_BOTH Inputs<lanes, In...> load_elements(const ElementwiseLoop<sizeof...(In
                                               unsigned stride) {
   Inputs<lanes, In...> in{};
   in.each([&](auto& input, int k) {
-    if (!loop.in[k]) input.number(loop.number);
+    if (!loop.in[k]) input.number(loop.number[k]);
   });
   Offsets<sizeof...(In)> at;
   if (loop.by_vectors) at = locate(loop.map, first / lanes);  // the last, shorter vector of a flat loop
