@@ -16,7 +16,8 @@ struct Documented {
 };
 
 // CUDA C++ Programming Guide, "Mathematical Functions", "Standard Functions": the tables of maximum errors
-// (https://docs.nvidia.com/cuda/cuda-c-programming-guide/#standard-functions).
+// (https://docs.nvidia.com/cuda/cuda-c-programming-guide/#standard-functions). None is below what LLVM's conformance tests found
+// of CUDA's functions, over every float and 2^32 doubles (https://libc.llvm.org/headers/math/, "GPU Conformance").
 constexpr Documented documented[] = {
     {"exp", 2},
     {"expm1", 1},
