@@ -15,6 +15,7 @@
 #include <stave/core/op.h>
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/define.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
@@ -30,6 +31,7 @@
 #include <stave/core/track.h>
 #include <stave/core/tree.h>
 #include <stave/handlers/check_grads.h>
+#include <stave/handlers/check_op.h>
 #include <stave/handlers/checkpoint.h>
 #include <stave/handlers/custom.h>
 #include <stave/handlers/debug.h>

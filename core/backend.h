@@ -26,12 +26,12 @@
 #include <stave/core/dtype.h>
 #include <stave/core/effects/intrusive.h>
 #include <stave/core/ops/attributes.h>
-#include <stave/core/ops/op_id.h>
 #include <stave/core/shape.h>
 
 namespace stave {
 
 class Backend;
+struct Op;
 
 /// Bytes on a device, shared by the tensors that view them. `data` is aligned to 64 bytes; to 16 if there are no more
 /// than that.
@@ -78,7 +78,7 @@ class Backend {
   virtual Storage* allocate(std::size_t bytes) = 0;
   virtual void deallocate(Storage* storage) noexcept = 0;
   /// Computes `op` on `inputs` into `outputs`. Inputs of elementwise operations and of `copy` may be numbers (View).
-  virtual void run(OpId op, const Attributes* attributes, std::span<const View> inputs,
+  virtual void run(const Op& op, const Attributes* attributes, std::span<const View> inputs,
                    std::span<const View> outputs) = 0;
   /// From the host into storage. The host's memory is free for other use when it returns.
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;

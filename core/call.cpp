@@ -10,6 +10,7 @@
 #include <stave/core/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
 #include <stave/core/storage.h>
 
 namespace stave {
@@ -134,7 +135,7 @@ Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<co
                            : stave_detail::allocate_storage(backend, like.device, dtype, like.shape, op.name);
   Tensor result(NodePtr(new Node(dtype, like.device, like.shape, std::move(storage))));
   const View out = result.node_ptr()->view();
-  backend.run(op.id, nullptr, in, {&out, 1});
+  backend.run(op, nullptr, in, {&out, 1});
   return result;
 }
 
@@ -173,7 +174,7 @@ void move_number(View& view, Device device, Tensor& kept) {
   Backend& backend = backend_of(device);
   kept = Tensor(NodePtr(new Node(view.dtype, device, {}, allocate_storage(backend, device, view.dtype, {}, "full"))));
   const View from{view.data, view.dtype, {}, {}, true}, to = kept.node().view();
-  backend.run(OpId::copy, nullptr, {&from, 1}, {&to, 1});
+  backend.run(op_copy, nullptr, {&from, 1}, {&to, 1});
   view.data = to.data;
   view.number = false;
 }
@@ -191,10 +192,12 @@ Outputs run(Call& call) {
   Outputs outputs;
   SmallVector<View, 3> input_views;
   SmallVector<View, 2> output_views;
-  SmallVector<Tensor, 1> numbers;
+  const bool by_rows = call.op().id == OpId::own && !call.op().takes_strides;
+  SmallVector<Tensor, 1> made;  // for this
   for (const Tensor& input : call.inputs()) {
-    View& view = input_views.emplace_back(input.node_ptr()->view());
-    if (view.number && call.op().id != OpId::copy) move_number(view, device, numbers.emplace_back());
+    const bool as_it_is = !by_rows || input.is_contiguous();
+    View& view = input_views.emplace_back((as_it_is ? input : made.emplace_back(contiguous(input))).node().view());
+    if (view.number && call.op().id != OpId::copy) move_number(view, device, made.emplace_back());
   }
   for (const Abstract& output : call.abstract_outputs()) {
     StoragePtr storage = allocate_storage(device, output.dtype, output.shape, call.op().name);
@@ -203,7 +206,7 @@ Outputs run(Call& call) {
     outputs.push_back(Tensor(std::move(node)));
   }
   try {
-    backend.run(call.op().id, call.attributes(), input_views, output_views);
+    backend.run(call.op(), call.attributes(), input_views, output_views);
   } catch (const std::bad_alloc&) {  // for what a kernel lays aside
     fail_memory(call.op().name, call.abstract_outputs()[0].dtype, call.abstract_outputs()[0].shape, device);
   }
@@ -321,10 +324,24 @@ Tensor VjpContext::zeros(std::size_t i) const {
   return stave::zeros(shape(i), dtype(i), given->device());
 }
 
-Outputs batch_in_front(const BatchContext& c) {
+namespace {
+
+Inputs all_batched(const BatchContext& c) {
   Inputs inputs;
   for (std::size_t i = 0; i < c.inputs.size(); ++i) inputs.push_back(c.batched_in(i));
-  return perform(Call(c.call.op(), std::move(inputs), c.attributes() ? c.attributes()->batched(c.size) : nullptr));
+  return inputs;
+}
+
+}  // namespace
+
+Outputs batch_in_front(const BatchContext& c) {
+  return perform(Call(c.call.op(), all_batched(c), c.attributes() ? c.attributes()->batched(c.size) : nullptr));
+}
+
+Outputs batch_elementwise(const BatchContext& c) {
+  Inputs inputs = all_batched(c);
+  if (c.call.op().elementwise) return stave_detail::apply_elementwise(c.call.op(), inputs);
+  return perform(Call(c.call.op(), std::move(inputs), c.attributes()));
 }
 
 }  // namespace stave

@@ -259,6 +259,9 @@ struct BatchContext {
 /// (Attributes::batched).
 Outputs batch_in_front(const BatchContext& c);
 
+/// A batching rule: the operation itself on all lanes, of which it knows nothing. Every input has the batch as axis 0.
+Outputs batch_elementwise(const BatchContext& c);
+
 /// A set of an operation's values, as a mask: inputs, those beyond the 31st being as that one, and the outputs in the last bit.
 struct ValueSet {
   static constexpr unsigned outputs = 1u << 31;
@@ -277,11 +280,11 @@ enum class Derivative : std::uint8_t {
 };
 
 struct Op {
-  OpId id;
+  OpId id = OpId::own;
   bool carries_functions = false;  // in its attributes (carried.h); it has no outputs to infer
-  const char* name;
+  const char* name = nullptr;
   /// The only place that validates: throws, or gives the outputs' shapes and dtypes.
-  void (*infer)(const Call&, SmallVector<Abstract, 1>& outputs);
+  void (*infer)(const Call&, SmallVector<Abstract, 1>& outputs) = nullptr;
   Derivative derivative = Derivative::rules;
   ValueSet linear_in = ~0u;
   bool elementwise = false;  // one output of the inputs' shape, at most three inputs, no attributes
@@ -297,6 +300,11 @@ struct Op {
   /// The output without a kernel: a view of the input, where that is possible (of `to`: its copy elsewhere); else an undefined
   /// tensor, and the backend computes.
   Tensor (*view)(const Call&) = nullptr;
+  /// Kernels of an operation of one's own (ops/define.h): they fill the outputs, which are row-major, from the inputs, which are so
+  /// unless `takes_strides`. On CUDA they put work on the stream, a cudaStream_t of the current device, and do not wait for it.
+  void (*cpu)(const Attributes*, std::span<const View> inputs, std::span<const View> outputs) = nullptr;
+  void (*cuda)(void* stream, const Attributes*, std::span<const View> inputs, std::span<const View> outputs) = nullptr;
+  bool takes_strides = false;
   /// Of an operation on indices: what an error calls one that is out of range. Kernels of others find none.
   const char* index_name = nullptr;
 

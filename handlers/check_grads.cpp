@@ -10,16 +10,12 @@
 #include <stave/core/ops/reduce.h>
 #include <stave/handlers/jvp_flat.h>
 
-namespace stave {
+namespace stave_detail {
 
-using namespace stave_detail;
+using namespace stave;
 
-namespace {
-
-using Tensors = std::vector<Tensor>;
-
-Tensors random_like(std::span<const Tensor> xs, std::uint64_t seed) {
-  Tensors result;
+std::vector<Tensor> random_like(std::span<const Tensor> xs, std::uint64_t seed) {
+  std::vector<Tensor> result;
   for (const Tensor& x : xs)
     result.push_back(
         is_float(x.dtype())
@@ -27,6 +23,16 @@ Tensors random_like(std::span<const Tensor> xs, std::uint64_t seed) {
             : zeros_like(x));
   return result;
 }
+
+}  // namespace stave_detail
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+using Tensors = std::vector<Tensor>;
 
 // The inner product over all floating tensors, in float64.
 double inner(std::span<const Tensor> a, std::span<const Tensor> b) {
@@ -50,31 +56,34 @@ void compare(const char* what, int order, double a, double b, double size, doubl
 
 void check_order(FlatFunction f, std::span<const Tensor> primals, const CheckGradsOptions& options, int order) {
   const Tensors direction = random_like(primals, 1);
-  const FlatJvp forward = jvp_flat(f, primals, direction);
-  const Tensors weights = random_like(forward.outputs, 2);
-  const double derivative = inner(weights, forward.tangents);
-
-  const double above = inner(weights, moved(f, primals, direction, options.step));
-  const double below = inner(weights, moved(f, primals, direction, -options.step));
-  const double difference = (above - below) / (2 * options.step);
-  compare("jvp and the central difference", order, derivative, difference, std::abs(difference), options.tolerance);
-
-  FlatVjp reverse = vjp_flat(f, primals, "check_grads");
+  const Outputs above = moved(f, primals, direction, options.step), below = moved(f, primals, direction, -options.step);
+  const Tensors weights = random_like(above, 2);
   Tensors cotangents = weights;
   for (Tensor& cotangent : cotangents)
     if (!is_float(cotangent.dtype())) cotangent = Tensor();
-  const double adjoint = inner(reverse.pullback(cotangents), direction);
-  compare("vjp and jvp (the adjoint identity)", order, adjoint, derivative, std::abs(derivative), options.tolerance);
+  const double difference = (inner(weights, above) - inner(weights, below)) / (2 * options.step);
+  double derivative = difference;
+  if (options.forward) {
+    derivative = inner(weights, jvp_flat(f, primals, direction).tangents);
+    compare("jvp and the central difference", order, derivative, difference, std::abs(difference), options.tolerance);
+  }
+  if (options.reverse) {
+    const double adjoint = inner(vjp_flat(f, primals, "check_grads").pullback(cotangents), direction);
+    compare(options.forward ? "vjp and jvp (the adjoint identity)" : "vjp and the central difference", order, adjoint,
+            derivative, std::abs(derivative), options.tolerance);
+  }
 
   if (order == options.order) return;
-  check_order([&](std::span<const Tensor> xs) { return jvp_flat(f, xs, direction).tangents; }, primals, options,
-              order + 1);
-  check_order(
-      [&](std::span<const Tensor> xs) {
-        const Tensors gradients = vjp_flat(f, xs, "check_grads").pullback(cotangents);
-        return Outputs(gradients.begin(), gradients.end());
-      },
-      primals, options, order + 1);
+  if (options.forward)
+    check_order([&](std::span<const Tensor> xs) { return jvp_flat(f, xs, direction).tangents; }, primals, options,
+                order + 1);
+  if (options.reverse)
+    check_order(
+        [&](std::span<const Tensor> xs) {
+          const Tensors gradients = vjp_flat(f, xs, "check_grads").pullback(cotangents);
+          return Outputs(gradients.begin(), gradients.end());
+        },
+        primals, options, order + 1);
 }
 
 }  // namespace

@@ -14,12 +14,26 @@ struct CheckGradsOptions {
   int order = 1;         ///< derivatives of derivatives up to this order
   double step = 0;       ///< of the central difference; 0: the cube root of the dtype's epsilon
   double tolerance = 0;  ///< relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32
+  bool forward = true;   ///< jvp is asked for
+  bool reverse = true;   ///< vjp is asked for
 };
 
 void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const CheckGradsOptions& options);
 
+}  // namespace stave
+
+namespace stave_detail {
+
+/// A normal tensor for each of floats, zeros for others.
+std::vector<stave::Tensor> random_like(std::span<const stave::Tensor> xs, std::uint64_t seed);
+
+}  // namespace stave_detail
+
+namespace stave {
+
 /// Compares jvp of f at `args` along a random direction with a central difference, and vjp with jvp by the adjoint identity
-/// <ct, J v> = <J' ct, v>. Throws TransformError, saying which and by how much, where they disagree. Use float64.
+/// <ct, J v> = <J' ct, v>; of one of them alone, that. Throws TransformError, saying which and by how much, where they disagree.
+/// Use float64.
 template <class F, class... A>
 void check_grads(F&& f, const std::tuple<A...>& args, const CheckGradsOptions& options = {}) {
   using namespace stave_detail;

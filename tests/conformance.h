@@ -210,7 +210,7 @@ std::vector<R> run(OpId op, const Attributes* attributes, const std::vector<View
   const auto bytes = static_cast<std::size_t>(shape.elements()) * sizeof(R);
   StoragePtr storage(backend()->allocate(bytes));
   View out{storage->data, dtype_of<R>(), shape, strides};
-  backend()->run(op, attributes, views, std::span<const View>(&out, 1));
+  backend()->run(record_of(op), attributes, views, std::span<const View>(&out, 1));
   const auto data = std::make_unique_for_overwrite<R[]>(static_cast<std::size_t>(shape.elements()));
   backend()->read(data.get(), storage->data, bytes);
   return std::vector<R>(data.get(), data.get() + shape.elements());

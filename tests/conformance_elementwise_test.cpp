@@ -139,7 +139,7 @@ TEST_P(Elementwise, InPlace) {
     const std::vector<float> before = x.values();
     const DeviceOperand there(x.view());
     const View out = there.view();
-    backend()->run(OpId::square, nullptr, std::vector<View>{out}, std::span<const View>(&out, 1));
+    backend()->run(op_square, nullptr, std::vector<View>{out}, std::span<const View>(&out, 1));
     backend()->read(x.base(), out.data, before.size() * sizeof(float));
     for (Index i = 0; i < n; ++i)
       ASSERT_EQ(x.at(i), before[static_cast<std::size_t>(i)] * before[static_cast<std::size_t>(i)]);

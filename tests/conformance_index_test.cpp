@@ -74,7 +74,7 @@ TEST_P(Indexing, AnIndexOutOfRangeWritesNowhere) {
   const std::vector<float> before = out.values();
   const View to = out.view();
   EXPECT_THROW(
-      cpu_backend().run(OpId::scatter_add, &attributes, std::vector<View>{x.view(), indices.view(), updates.view()},
+      cpu_backend().run(op_scatter_add, &attributes, std::vector<View>{x.view(), indices.view(), updates.view()},
                         std::span<const View>(&to, 1)),
       IndexError);
   EXPECT_EQ(out.values(), before) << "checked before anything is written";

@@ -45,7 +45,7 @@ void check_large(OpId op, const Shape& shape, const Strides& left, const Strides
   const Strides rows = contiguous_strides(shape);
   const View in[] = {{x.data() + 3, dtype_of<T>(), shape, left}, {y.data() + 1, dtype_of<T>(), shape, right}};
   const View out{result->data, dtype_of<R>(), shape, rows};
-  cpu_backend().run(op, nullptr, in, {&out, 1});
+  cpu_backend().run(record_of(op), nullptr, in, {&out, 1});
   const auto* got = static_cast<const R*>(result->data);
   const Index columns = shape[shape.size() - 1];
   const auto at = [&](const Strides& strides, Index i) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <stave/core/backend.h>
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op.h>
 
 namespace stave_test {
 
@@ -35,10 +35,10 @@ class SeparateBackend : public stave::Backend {
     live_bytes_ -= storage->bytes;
     delete static_cast<Separate*>(storage);
   }
-  void run(stave::OpId op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
+  void run(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override {
     ++runs;
-    filled += op == stave::OpId::full || (op == stave::OpId::copy && inputs[0].number);
+    filled += op.id == stave::OpId::full || (op.id == stave::OpId::copy && inputs[0].number);
     std::vector<stave::View> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
     for (auto* views : {&in, &out})
       for (stave::View& view : *views)

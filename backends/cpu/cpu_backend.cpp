@@ -23,6 +23,7 @@
 namespace stave_cpu {
 
 using stave::Attributes;
+using stave::Op;
 using stave::Storage;
 using stave::View;
 
@@ -37,9 +38,8 @@ constexpr Index grains[] = {
 constexpr int elementwise_count = static_cast<int>(std::size(grains));
 static_assert(static_cast<int>(OpId::full) == elementwise_count, "elementwise operations come first in all_ops.h");
 
-[[noreturn]] void no_kernel(OpId op, std::string_view why) {
-  throw stave::Error(std::string("cpu: ") + stave::all_ops()[static_cast<std::size_t>(op)]->name + ": " +
-                     std::string(why));
+[[noreturn]] void no_kernel(const Op& op, std::string_view why) {
+  throw stave::Error(std::string("cpu: ") + op.name + ": " + std::string(why));
 }
 
 template <class A>
@@ -47,10 +47,10 @@ const A& as(const Attributes* attributes) {
   return *static_cast<const A*>(attributes);
 }
 
-void run_other(OpId op, const Attributes* attributes, std::span<const View> in, const View& out) {
+void run_other(const Op& op, const Attributes* attributes, std::span<const View> in, const View& out) {
   const Kernels& table = kernels();
-  int id = static_cast<int>(op), dtype = in.empty() ? 0 : static_cast<int>(in[0].dtype);
-  switch (op) {
+  int id = static_cast<int>(op.id), dtype = in.empty() ? 0 : static_cast<int>(in[0].dtype);
+  switch (op.id) {
     case OpId::full: return run_full(as<stave::FullAttributes>(attributes), out);
     case OpId::iota: return run_iota(as<stave::IotaAttributes>(attributes), out);
     case OpId::astype: return run_elementwise(table.convert[dtype][static_cast<int>(out.dtype)], in, out, cheap_grain);
@@ -97,16 +97,22 @@ void run_other(OpId op, const Attributes* attributes, std::span<const View> in, 
 
 }  // namespace
 
-void CpuBackend::run(OpId op, const Attributes* attributes, std::span<const View> inputs,
+void CpuBackend::run(const Op& op, const Attributes* attributes, std::span<const View> inputs,
                      std::span<const View> outputs) {
-  if (static_cast<int>(op) >= elementwise_count) return run_other(op, attributes, inputs, outputs[0]);
-  BlockKernel kernel = kernels().elementwise[static_cast<int>(op)][static_cast<int>(inputs[0].dtype)];
+  const int id = static_cast<int>(op.id);
+  if (id >= elementwise_count) {
+    if (op.id != OpId::own) return run_other(op, attributes, inputs, outputs[0]);
+    if (op.cpu) return op.cpu(attributes, inputs, outputs);
+    throw stave::DeviceError(std::string(op.name) +
+                             ": it has no kernel for the CPU: move its inputs with to(x, cuda())");
+  }
+  BlockKernel kernel = kernels().elementwise[id][static_cast<int>(inputs[0].dtype)];
   if (!kernel) no_kernel(op, std::string("no kernel for ") + name_of(inputs[0].dtype));
   if (outputs[0].shape.empty()) {  // a scalar: nothing to look at
     const void* in[] = {inputs[0].data, inputs.back().data};
     return kernel(outputs[0].data, in, 1);
   }
-  run_elementwise(kernel, inputs, outputs[0], grains[static_cast<int>(op)]);
+  run_elementwise(kernel, inputs, outputs[0], grains[id]);
 }
 
 Storage* CpuBackend::allocate(std::size_t bytes) { return stave_cpu::allocate(this, bytes); }

@@ -11,7 +11,7 @@ class CpuBackend final : public stave::Backend {
   const char* name() const override { return "cpu"; }
   stave::Storage* allocate(std::size_t bytes) override;
   void deallocate(stave::Storage* storage) noexcept override;
-  void run(stave::OpId op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
+  void run(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override;
   void write(void* to, const void* from, std::size_t bytes) override;
   void read(void* to, const void* from, std::size_t bytes) override;

@@ -141,18 +141,21 @@ Driver driver_of(OpId op) { return drivers[op]; }
 
 CudaBackend::CudaBackend(int index) : runtime_(runtime_of(index)) {}
 
-void CudaBackend::run(OpId op, const Attributes* attributes, std::span<const View> inputs,
+void CudaBackend::run(const stave::Op& op, const Attributes* attributes, std::span<const View> inputs,
                       std::span<const View> outputs) {
-  const Driver driver = driver_of(op);
-  const stave::Op& record = *stave::all_ops()[static_cast<std::size_t>(op)];
-  if (!driver) fail<stave::Error>("cuda: {}: a view or an unknown operation has no kernel", record.name);
   const CurrentDevice current(runtime_.index());
+  if (op.cuda) {
+    op.cuda(runtime_.stream(), attributes, inputs, outputs);
+    return check_launch(op.name);
+  }
+  const Driver driver = op.id == OpId::own ? nullptr : driver_of(op.id);
+  if (!driver) fail<stave::DeviceError>("{}: it has no kernel for CUDA: move its inputs with to(x, cpu)", op.name);
   OperationScratch scratch(runtime_.memory());
   Faults& faults = runtime_.faults();
-  const bool indexed = record.index_name;
+  const bool indexed = op.index_name;
   const Launch launch{runtime_.stream(), runtime_.multiprocessors(), scratch, indexed ? faults.place() : nullptr,
-                      indexed ? faults.ticket(op) : 1};
-  driver(launch, op, attributes, inputs, outputs[0]);
+                      indexed ? faults.ticket(op.id) : 1};
+  driver(launch, op.id, attributes, inputs, outputs[0]);
 }
 
 Storage* CudaBackend::allocate(std::size_t bytes) {

@@ -3,6 +3,7 @@
 
 #include <stave/backends/cuda/launch.h>
 #include <stave/core/backend.h>
+#include <stave/core/ops/op_id.h>
 
 namespace stave_cuda {
 
@@ -21,7 +22,7 @@ class CudaBackend final : public stave::Backend {
   const char* name() const override { return "cuda"; }
   stave::Storage* allocate(std::size_t bytes) override;
   void deallocate(stave::Storage* storage) noexcept override;
-  void run(stave::OpId op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
+  void run(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override;
   void write(void* to, const void* from, std::size_t bytes) override;
   void read(void* to, const void* from, std::size_t bytes) override;

@@ -3,6 +3,7 @@
 
 #include <stave/backends/cuda/launch.h>
 #include <stave/core/backend.h>
+#include <stave/core/ops/op_id.h>
 
 namespace stave_cuda {
 

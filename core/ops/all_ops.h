@@ -2,6 +2,7 @@
 // generated test has a row for each, and a new operation starts with a line here.
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 #include <stave/core/ops/op_id.h>
@@ -49,12 +50,14 @@ enum class OpId : std::uint16_t {
 #define X(name, ...) name,
   STAVE_ALL_OPS(X)
 #undef X
-      count
+      count,
+  own = count  // of an operation that is not the library's (define.h): its record names it
 };
 inline constexpr int op_count = static_cast<int>(OpId::count);
 
 struct Op;
 /// Every operation's record, in the order of OpId.
 std::span<const Op* const> all_ops();
+inline const Op& record_of(OpId id) { return *all_ops()[static_cast<std::size_t>(id)]; }
 
 }  // namespace stave

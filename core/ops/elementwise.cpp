@@ -95,12 +95,6 @@ struct TracedCall {
   constexpr Traced out() const { return Traced(ValueSet(ValueSet::outputs)); }
 };
 
-Outputs batch_elementwise(const BatchContext& c) {
-  Inputs inputs;
-  for (std::size_t i = 0; i < c.inputs.size(); ++i) inputs.push_back(c.batched_in(i));
-  return apply_elementwise(c.call.op(), inputs);
-}
-
 template <class S, bool binary>
 constexpr Op elementwise_op(OpId id, const char* name) {
   Op op{.id = id, .name = name, .infer = infer_elementwise, .elementwise = true, .batch = batch_elementwise};

@@ -15,7 +15,7 @@ using namespace stave;
 std::string refused_by_cpu(OpId op) {
   const View nothing{nullptr, float32, {}, {}};
   try {
-    cpu_backend().run(op, nullptr, {}, {&nothing, 1});
+    cpu_backend().run(record_of(op), nullptr, {}, {&nothing, 1});
   } catch (const Error& error) {
     return error.what();
   }

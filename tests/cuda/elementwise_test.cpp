@@ -53,7 +53,7 @@ void run_on_cpu(OpId op, const std::vector<Buffer>& in, const Buffer& out) {
   for (const Buffer& buffer : in) views.push_back(buffer.view());
   View view = out.view();
   stave::DtypeAttributes dtype(out.dtype());
-  stave::cpu_backend().run(op, op == OpId::astype ? &dtype : nullptr, views, {&view, 1});
+  stave::cpu_backend().run(record_of(op), op == OpId::astype ? &dtype : nullptr, views, {&view, 1});
 }
 
 /// All pairs (triples) of the layouts of each group.

@@ -66,7 +66,7 @@ void expect_same(const Buffer& got, const Buffer& expected, const std::string& w
 
 void run_on_cpu(stave::OpId op, const stave::Attributes* attributes, const std::vector<View>& in, const Buffer& out) {
   View view = out.view();
-  stave::cpu_backend().run(op, attributes, in, {&view, 1});
+  stave::cpu_backend().run(record_of(op), attributes, in, {&view, 1});
 }
 
 void check_copy(stave::Dtype dtype, const Layout& layout, std::mt19937_64& random) {

@@ -198,12 +198,12 @@ void check(cublasStatus_t status, const char* what) {
 
 // The CPU's kernels in place of the device's.
 void run_copy(const Launch&, const stave::View& in, const stave::View& out) {
-  stave::cpu_backend().run(stave::OpId::copy, nullptr, {&in, 1}, {&out, 1});
+  stave::cpu_backend().run(stave::op_copy, nullptr, {&in, 1}, {&out, 1});
 }
 void run_tiled_matmul(const Launch&, const stave::View& a, const stave::View& b, const stave::View& out) {
   ++library.tiled;
   const stave::View in[] = {a, b};
-  stave::cpu_backend().run(stave::OpId::matmul, nullptr, in, {&out, 1});
+  stave::cpu_backend().run(stave::op_matmul, nullptr, in, {&out, 1});
 }
 
 }  // namespace stave_cuda

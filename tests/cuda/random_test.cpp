@@ -13,7 +13,7 @@ using stave::Shape;
 
 void run_on_cpu(stave::OpId op, const stave::Attributes* attributes, const std::vector<View>& in, const Buffer& out) {
   View view = out.view();
-  stave::cpu_backend().run(op, attributes, in, {&view, 1});
+  stave::cpu_backend().run(record_of(op), attributes, in, {&view, 1});
 }
 void expect_same(const Buffer& got, const Buffer& expected) {
   const std::size_t bytes = expected.elements() * stave::size_of(expected.dtype());

@@ -249,7 +249,7 @@ TEST_P(Reduce, agrees_with_the_cpu) {
       Array out = reduced(op, x, axes, is_position(op) ? Dtype::int32 : dtype), cpu = contiguous(out.shape, out.dtype);
       const View in = x.view(), to = cpu.view();
       const auto attributes = stave::make_intrusive<stave::ReduceAttributes>(axes, false);
-      stave::cpu_backend().run(op, attributes.get(), {&in, 1}, {&to, 1});
+      stave::cpu_backend().run(record_of(op), attributes.get(), {&in, 1}, {&to, 1});
       EXPECT_EQ(out.memory, cpu.memory) << stave::name_of(dtype) << " " << x.shape.str() << " axes " << axes.str();
     }
   }

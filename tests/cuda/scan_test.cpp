@@ -81,7 +81,7 @@ Array scanned_by_cpu(OpId op, std::vector<Array>& x, int axis, bool reverse) {
   const std::vector<View> in = views(x);
   const View to = out.view();
   const auto attributes = stave::make_intrusive<ScanAttributes>(axis, reverse);
-  stave::cpu_backend().run(op, attributes.get(), in, {&to, 1});
+  stave::cpu_backend().run(record_of(op), attributes.get(), in, {&to, 1});
   return out;
 }
 

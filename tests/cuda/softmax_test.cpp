@@ -202,7 +202,7 @@ TEST(Softmax, agrees_with_the_cpu) {
       Array out = computed(op, axis, x), cpu = contiguous(x.shape, x.dtype);
       const View in = x.view(), to = cpu.view();
       const auto attributes = stave::make_intrusive<stave::AxisAttributes>(axis);
-      stave::cpu_backend().run(op, attributes.get(), {&in, 1}, {&to, 1});
+      stave::cpu_backend().run(record_of(op), attributes.get(), {&in, 1}, {&to, 1});
       stave::visit_dtype(x.dtype, [&](auto zero) {
         using T = decltype(zero);
         if constexpr (std::is_floating_point_v<T>)

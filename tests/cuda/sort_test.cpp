@@ -121,7 +121,7 @@ TEST(Sort, any_dtype_axis_and_layout) {
         Array cpu = contiguous(ours.shape, ours.dtype);
         const View in = x.view(), out = cpu.view();
         const auto attributes = stave::make_intrusive<SortAttributes>(axis, descending);
-        stave::cpu_backend().run(op, attributes.get(), {&in, 1}, {&out, 1});
+        stave::cpu_backend().run(record_of(op), attributes.get(), {&in, 1}, {&out, 1});
         EXPECT_EQ(cpu.memory, ours.memory) << "not as on the CPU";
       }
     }
