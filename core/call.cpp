@@ -278,8 +278,8 @@ namespace {
 
 Tensor run_binary(const Op& op, Operand& a, Operand& b) {
   const Node& like = (a.is_scalar() ? b : a).tensor().node();
-  std::uint64_t number;  // one element for all: it needs no storage
-  Strides still;         // its strides
+  Bytes16 number;  // one element for all: it needs no storage
+  Strides still;   // its strides
   const auto view = [&](const Operand& x) {
     if (x.is_scalar()) {
       write_number(&number, x.scalar(), like.dtype);

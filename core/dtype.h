@@ -21,16 +21,24 @@ inline constexpr Dtype float32 = Dtype::float32;
 inline constexpr Dtype float64 = Dtype::float64;
 inline constexpr int dtype_count = 7;
 
-inline constexpr std::size_t dtype_sizes[dtype_count] = {1, 1, 4, 4, 8, 4, 8};
-constexpr std::size_t size_of(Dtype dtype) { return dtype_sizes[static_cast<int>(dtype)]; }
-
-constexpr const char* name_of(Dtype dtype) {
-  constexpr const char* names[dtype_count] = {"bool", "uint8", "uint32", "int32", "int64", "float32", "float64"};
-  return names[static_cast<int>(dtype)];
-}
-
-constexpr bool is_float(Dtype dtype) { return dtype >= Dtype::float32; }
-constexpr bool is_integer(Dtype dtype) { return dtype != Dtype::bool_ && !is_float(dtype); }
+/// All that is known of a dtype.
+struct DtypeRecord {
+  enum class Kind : std::uint8_t { boolean, integer, floating };
+  const char* name;
+  std::size_t size;  // of an element, in bytes
+  Kind kind;
+};
+inline constexpr DtypeRecord dtype_records[dtype_count] = {
+    {"bool", 1, DtypeRecord::Kind::boolean},     {"uint8", 1, DtypeRecord::Kind::integer},
+    {"uint32", 4, DtypeRecord::Kind::integer},   {"int32", 4, DtypeRecord::Kind::integer},
+    {"int64", 8, DtypeRecord::Kind::integer},    {"float32", 4, DtypeRecord::Kind::floating},
+    {"float64", 8, DtypeRecord::Kind::floating},
+};
+constexpr const DtypeRecord& record_of(Dtype dtype) { return dtype_records[static_cast<int>(dtype)]; }
+constexpr std::size_t size_of(Dtype dtype) { return record_of(dtype).size; }
+constexpr const char* name_of(Dtype dtype) { return record_of(dtype).name; }
+constexpr bool is_float(Dtype dtype) { return record_of(dtype).kind == DtypeRecord::Kind::floating; }
+constexpr bool is_integer(Dtype dtype) { return record_of(dtype).kind == DtypeRecord::Kind::integer; }
 
 /// The dtype that holds values of both, by the rules at the top of this file.
 constexpr Dtype promote(Dtype a, Dtype b) {
@@ -72,6 +80,22 @@ constexpr decltype(auto) visit_dtype(Dtype dtype, F&& f) {
     case Dtype::float64: break;
   }
   return f(double{});
+}
+
+/// An element of sixteen bytes.
+struct alignas(16) Bytes16 {
+  std::uint64_t words[2];
+};
+/// Calls f with an element of so many bytes (1, 2, 4, 8 or 16), for what moves elements: visit_size(n, [](auto element) { ... }).
+template <class F>
+constexpr decltype(auto) visit_size(std::size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1: return f(std::uint8_t{});
+    case 2: return f(std::uint16_t{});
+    case 4: return f(std::uint32_t{});
+    case 8: return f(std::uint64_t{});
+    default: return f(Bytes16{});
+  }
 }
 
 }  // namespace stave

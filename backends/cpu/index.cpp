@@ -122,9 +122,8 @@ void gather_typed(char* to, const char* from, const Offsets& offsets, Index firs
   for (Index i = first; i < last; ++i) reinterpret_cast<T*>(to)[i] = *reinterpret_cast<const T*>(from + offsets[i]);
 }
 void gather_elements(char* to, const char* from, const Offsets& offsets, Index first, Index last, Index size) {
-  if (size == 1) gather_typed<std::uint8_t>(to, from, offsets, first, last);
-  else if (size == 4) gather_typed<std::uint32_t>(to, from, offsets, first, last);
-  else gather_typed<std::uint64_t>(to, from, offsets, first, last);
+  stave::visit_size(static_cast<std::size_t>(size),
+                    [&](auto element) { gather_typed<decltype(element)>(to, from, offsets, first, last); });
 }
 
 /// The part of a shape or of strides that belongs to one slice.

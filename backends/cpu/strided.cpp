@@ -196,8 +196,9 @@ template <class T>
 void copy_elements(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column,
                    Index rows, Index columns, bool stream) {
   constexpr Index size = sizeof(T);
-  if (dst_column == size && src_row == size && src_column != size && rows >= 4 && columns >= 4)
-    return transpose_tile<T>(dst, dst_row, src, src_column, rows, columns, stream);
+  if constexpr (size <= 8)  // larger ones fill lines of the cache as they are
+    if (dst_column == size && src_row == size && src_column != size && rows >= 4 && columns >= 4)
+      return transpose_tile<T>(dst, dst_row, src, src_column, rows, columns, stream);
   for (Index r = 0; r < rows; ++r, dst += dst_row, src += src_row) {
     if (dst_column == size && src_column == size && columns >= 16) copy_bytes(dst, src, columns * size, stream);
     else if (dst_column == size && src_column == 0 && columns > 4) fill_with<T>(dst, src, columns);
@@ -211,17 +212,14 @@ void copy_elements(char* dst, Index dst_row, Index dst_column, const char* src, 
 }  // namespace
 
 void fill_elements(void* dst, const void* value, Index n, Index size) {
-  if (size == 1) fill_with<std::uint8_t>(dst, value, n);
-  else if (size == 4) fill_with<std::uint32_t>(dst, value, n);
-  else fill_with<std::uint64_t>(dst, value, n);
+  stave::visit_size(static_cast<std::size_t>(size), [&](auto element) { fill_with<decltype(element)>(dst, value, n); });
 }
 
 void copy_tile(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column, Index rows,
                Index columns, Index size, bool stream) {
-  if (size == 1) copy_elements<std::uint8_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns, stream);
-  else if (size == 4)
-    copy_elements<std::uint32_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns, stream);
-  else copy_elements<std::uint64_t>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns, stream);
+  stave::visit_size(static_cast<std::size_t>(size), [&](auto element) {
+    copy_elements<decltype(element)>(dst, dst_row, dst_column, src, src_row, src_column, rows, columns, stream);
+  });
 }
 
 bool streams(Index bytes, Index from) { return bytes >= from && kernels().stream_bytes; }

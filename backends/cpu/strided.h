@@ -65,7 +65,7 @@ class TileWalk {
 /// densest; -1 if all run along the last axis or stand still.
 int dense_axis(const Axes& axes, int first, int operands, const Index* sizes);
 
-/// dst[r, c] = src[r, c] for elements of 1, 4 or 8 bytes; past the caches where dense rows allow it and `stream` is set.
+/// dst[r, c] = src[r, c] for elements of so many bytes as visit_size knows; past the caches where dense rows allow it and `stream` is set.
 void copy_tile(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column, Index rows,
                Index columns, Index size, bool stream = false);
 

@@ -33,8 +33,8 @@ struct Position {
 template <int inputs>
 struct ElementwiseLoop {
   void* out = nullptr;
-  const void* in[inputs] = {};        // null: a number, which travels with the launch
-  std::uint64_t number[inputs] = {};  // the bytes of its one element
+  const void* in[inputs] = {};         // null: a number, which travels with the launch
+  stave::Bytes16 number[inputs] = {};  // its one element
   std::uint64_t elements = 0;
   bool by_vectors = false;
   bool flat = false;           // by vectors: all inputs contiguous

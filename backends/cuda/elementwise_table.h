@@ -14,7 +14,7 @@ struct ElementwiseKernels {
   /// astype[from][to]
   const void* astype[stave::dtype_count][stave::dtype_count] = {};
   /// where, which moves bits: by the size of an element.
-  const void* where[9] = {};
+  const void* where[17] = {};
 };
 
 void fill_unary_floats(ElementwiseKernels& table);

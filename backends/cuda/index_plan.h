@@ -65,7 +65,7 @@ class SlicePlan {
     loop_.part = part.data;
     plan_axes(indices, part);
     unit_ = most_unit;
-    while (unit_ > size_ && !divides(unit_ / size_)) unit_ = unit_ == 4 ? 1 : unit_ / 2;
+    while (unit_ > size_ && !divides(unit_ / size_)) unit_ /= 2;
     in_units();
   }
   static SlicePlan gather(const stave::GatherAttributes& attributes, const View& whole, const View& part,

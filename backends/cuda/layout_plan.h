@@ -1,7 +1,7 @@
 // How copies are spread over threads: plain arithmetic, tested without a device.
 //
 //   flat      both contiguous: the driver's own copy
-//   units     each thread moves four units, the largest of 16, 8, 4 or 1 bytes into which both sides' runs divide
+//   units     each thread moves four units, the largest of 16, 8, 4, 2 or 1 bytes into which both sides' runs divide
 //   tiles     the source is dense along another axis than the destination (a transpose): 32 x 32 elements at a time through
 //             shared memory, so that both sides are read and written in runs
 #pragma once
@@ -105,7 +105,7 @@ class CopyPlan {
   }
   void plan_units() {
     way_ = Way::units;
-    for (unit_ = 16; unit_ > size_ && !divides(unit_);) unit_ = unit_ == 4 ? 1 : unit_ / 2;
+    for (unit_ = 16; unit_ > size_ && !divides(unit_);) unit_ /= 2;
     const Index ratio = unit_ / size_;
     LoopAxes<2> axes = axes_;
     for (std::size_t i = 0; i + 1 < axes.size(); ++i)

@@ -28,12 +28,8 @@ void move_on_host(const SlicePlan& plan, IndexFault& fault) {
     return for_each_thread((loop.lane_count + block_threads - 1) / block_threads,
                            [&](Position p) { check_place(loop, p); });
   for_each_thread(plan.blocks(), [&](Position p) {
-    switch (plan.unit()) {
-      case 1: return move_slices<std::uint8_t, to_part>(loop, p);
-      case 4: return move_slices<std::uint32_t, to_part>(loop, p);
-      case 8: return move_slices<std::uint64_t, to_part>(loop, p);
-      default: return move_slices<Unit16, to_part>(loop, p);
-    }
+    stave::visit_size(static_cast<std::size_t>(plan.unit()),
+                      [&](auto unit) { move_slices<decltype(unit), to_part>(loop, p); });
   });
 }
 
@@ -391,8 +387,10 @@ TEST(SlicePlan, TheLargestUnitThatDivides) {
   EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), x.view(), out.view(), indices.view(), 4).unit(), 4);
   Buffer odd(stave::float32, {16, 31}), odd_out(stave::float32, {3, 31});
   EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), odd.view(), odd_out.view(), indices.view()).unit(), 4);
-  Buffer apart(stave::uint8, {16, 32}, {34, 1}), bytes(stave::uint8, {3, 32});
-  EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), apart.view(), bytes.view(), indices.view()).unit(), 1);
+  Buffer apart(stave::uint8, {16, 32}, {34, 1}), odd_rows(stave::uint8, {16, 32}, {35, 1}),
+      bytes(stave::uint8, {3, 32});
+  EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), apart.view(), bytes.view(), indices.view()).unit(), 2);
+  EXPECT_EQ(SlicePlan::gather(GatherAttributes(0), odd_rows.view(), bytes.view(), indices.view()).unit(), 1);
   Buffer whole(stave::float32, {2, 8, 8}), starts(stave::int64, {2, 2});
   const DynamicSliceAttributes attributes(1, {3, 8});
   auto unit = [&](const Strides& strides) {

@@ -38,15 +38,12 @@ Way copy_on_host(Placed to, Placed from, std::span<const Index> shape, Index siz
     case Way::nothing: break;
     case Way::flat: std::memcpy(to.data, from.data, static_cast<std::size_t>(plan.bytes())); break;
     case Way::units:
-      if (plan.unit() == 1) copy_units_on_host<std::uint8_t>(plan);
-      else if (plan.unit() == 4) copy_units_on_host<std::uint32_t>(plan);
-      else if (plan.unit() == 8) copy_units_on_host<std::uint64_t>(plan);
-      else copy_units_on_host<Unit16>(plan);
+      stave::visit_size(static_cast<std::size_t>(plan.unit()),
+                        [&](auto unit) { copy_units_on_host<decltype(unit)>(plan); });
       break;
     case Way::tiles:
-      if (size == 1) copy_tiles_on_host<std::uint8_t>(plan);
-      else if (size == 4) copy_tiles_on_host<std::uint32_t>(plan);
-      else copy_tiles_on_host<std::uint64_t>(plan);
+      stave::visit_size(static_cast<std::size_t>(size),
+                        [&](auto element) { copy_tiles_on_host<decltype(element)>(plan); });
   }
   return plan.way();
 }
@@ -99,6 +96,30 @@ TEST(Copy, EveryLayoutAndSize) {
   EXPECT_GT(ways[Way::tiles], 0);
 }
 
+// Whether there is a dtype of that size yet or not.
+TEST(Copy, EverySizeOfElementsInEveryLayout) {
+  ways.clear();
+  std::mt19937_64 random(5);
+  for (const std::size_t size : {1, 2, 4, 8, 16})
+    for (const std::vector<Index>& from : {std::vector<Index>{96, 1}, {1, 48}, {97, 2}, {0, 1}, {-64, 1}, {1, 0}}) {
+      const Shape shape{40, 64};
+      const Strides dense = contiguous_strides(shape), strides(from);
+      std::vector<char> source(8192 * size), result(40 * 64 * size);
+      for (char& byte : source) byte = static_cast<char>(random());
+      const Index start = from[0] < 0 ? -39 * from[0] : 0;
+      char* const first = source.data() + static_cast<std::size_t>(start) * size;
+      copy_on_host({result.data(), dense}, {first, strides}, shape, static_cast<Index>(size));
+      for (Index i = 0; i < 40; ++i)
+        for (Index j = 0; j < 64; ++j)
+          ASSERT_EQ(std::memcmp(result.data() + static_cast<std::size_t>(i * 64 + j) * size,
+                                first + (i * from[0] + j * from[1]) * static_cast<Index>(size), size),
+                    0)
+              << size << " bytes, strides " << from[0] << " " << from[1] << ", element " << i << " " << j;
+    }
+  EXPECT_GT(ways[Way::units], 0);
+  EXPECT_GT(ways[Way::tiles], 0);
+}
+
 TEST(CopyPlan, TheLargestUnitThatDivides) {
   alignas(64) static char memory[1 << 16];
   auto unit = [](const Shape& shape, const Strides& to, const Strides& from, Index size, int skip = 0) {
@@ -107,7 +128,10 @@ TEST(CopyPlan, TheLargestUnitThatDivides) {
   EXPECT_EQ(unit({8, 64}, {64, 1}, {96, 1}, 1), 16);
   EXPECT_EQ(unit({8, 64}, {64, 1}, {72, 1}, 1), 8);
   EXPECT_EQ(unit({8, 64}, {64, 1}, {68, 1}, 1), 4);
-  EXPECT_EQ(unit({8, 64}, {64, 1}, {66, 1}, 1), 1);
+  EXPECT_EQ(unit({8, 64}, {64, 1}, {66, 1}, 1), 2);
+  EXPECT_EQ(unit({8, 64}, {64, 1}, {67, 1}, 1), 1);
+  EXPECT_EQ(unit({8, 64}, {64, 1}, {68, 1}, 2), 8);
+  EXPECT_EQ(unit({8, 64}, {64, 1}, {68, 1}, 16), 16);
   EXPECT_EQ(unit({8, 64}, {64, 1}, {66, 1}, 4), 8);
   EXPECT_EQ(unit({8, 64}, {64, 1}, {68, 1}, 4), 16);
   EXPECT_EQ(unit({8, 63}, {63, 1}, {68, 1}, 4), 4);

@@ -75,8 +75,8 @@ void fill_convert(Kernels& table) {
   fill_from<double>(table.convert[static_cast<int>(Dtype::float64)]);
   // Selecting moves bits: one kernel for each size.
   for (int d = 0; d < stave_cpu::dtype_count; ++d) {
-    std::size_t size = stave::size_of(static_cast<Dtype>(d));
-    table.where[d] = size == 1 ? where<std::uint8_t> : size == 4 ? where<std::uint32_t> : where<std::int64_t>;
+    stave::visit_size(stave::size_of(static_cast<Dtype>(d)),
+                      [&](auto element) { table.where[d] = where<decltype(element)>; });
   }
 }
 

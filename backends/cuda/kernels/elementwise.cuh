@@ -26,9 +26,9 @@ struct Loaded {
     T value = static_cast<const T*>(from)[offset];
     for (int j = 0; j < lanes; ++j) lane[j] = value;
   }
-  STAVE_BOTH void number(std::uint64_t bytes) {
+  STAVE_BOTH void number(const stave::Bytes16& element) {
     T value;
-    memcpy(&value, &bytes, sizeof value);
+    memcpy(&value, &element, sizeof value);
     for (int j = 0; j < lanes; ++j) lane[j] = value;
   }
   STAVE_BOTH void vector(const void* from, Index offset) {

@@ -61,12 +61,9 @@ void launch_slices(const Launch& launch, const SlicePlan& plan, const char* what
   if (nothing_to_move(launch, plan, what)) return;
   const unsigned blocks = plan.blocks();
   const SliceLoop loop = plan.on_device(launch);
-  switch (plan.unit()) {
-    case 1: move_slices_kernel<std::uint8_t, to_part><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-    case 4: move_slices_kernel<std::uint32_t, to_part><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-    case 8: move_slices_kernel<std::uint64_t, to_part><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-    default: move_slices_kernel<Unit16, to_part><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-  }
+  stave::visit_size(static_cast<std::size_t>(plan.unit()), [&](auto unit) {
+    move_slices_kernel<decltype(unit), to_part><<<blocks, block_threads, 0, launch.stream>>>(loop);
+  });
   check_launch(what);
 }
 

@@ -32,22 +32,17 @@ unsigned blocks_for(std::uint64_t threads) {
 void launch_units(const Launch& launch, const CopyPlan& plan) {
   const UnitLoop loop = plan.units(plan.unit_plan().on_device(launch));
   const unsigned blocks = plan.blocks();
-  switch (plan.unit()) {
-    case 1: copy_units_kernel<std::uint8_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-    case 4: copy_units_kernel<std::uint32_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-    case 8: copy_units_kernel<std::uint64_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-    default: copy_units_kernel<Unit16><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-  }
+  stave::visit_size(static_cast<std::size_t>(plan.unit()), [&](auto unit) {
+    copy_units_kernel<decltype(unit)><<<blocks, block_threads, 0, launch.stream>>>(loop);
+  });
   check_launch("copy");
 }
 void launch_tiles(const Launch& launch, const CopyPlan& plan, Index size) {
   const TileLoop loop = plan.tiles(plan.tile_plan().on_device(launch));
   const unsigned blocks = plan.blocks();
-  switch (size) {
-    case 1: copy_tiles_kernel<std::uint8_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-    case 4: copy_tiles_kernel<std::uint32_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-    default: copy_tiles_kernel<std::uint64_t><<<blocks, block_threads, 0, launch.stream>>>(loop); break;
-  }
+  stave::visit_size(static_cast<std::size_t>(size), [&](auto element) {
+    copy_tiles_kernel<decltype(element)><<<blocks, block_threads, 0, launch.stream>>>(loop);
+  });
   check_launch("copy of a transpose");
 }
 

@@ -6,10 +6,6 @@
 
 namespace stave_cuda {
 
-struct alignas(16) Unit16 {
-  std::uint64_t words[2];
-};
-
 template <class Unit>
 STAVE_BOTH void copy_units(const UnitLoop& loop, Position p) {
   const std::uint64_t first = p.block * p.threads * units_per_thread + p.thread;

@@ -37,9 +37,10 @@ void fill_astype(ElementwiseKernels& table) {
 }
 
 void fill_where(ElementwiseKernels& table) {
-  table.where[1] = reinterpret_cast<const void*>(&where_kernel<std::uint8_t>);
-  table.where[4] = reinterpret_cast<const void*>(&where_kernel<std::uint32_t>);
-  table.where[8] = reinterpret_cast<const void*>(&where_kernel<std::uint64_t>);
+  for (std::size_t bytes : {1, 2, 4, 8, 16})
+    stave::visit_size(bytes, [&](auto element) {
+      table.where[bytes] = reinterpret_cast<const void*>(&where_kernel<decltype(element)>);
+    });
 }
 
 }  // namespace stave_cuda

@@ -45,11 +45,8 @@ KeyKernel make_keys_of(Dtype dtype) {
   return make_keys<double>;
 }
 PlaceKernel place_elements_of(Dtype dtype) {
-  switch (stave::size_of(dtype)) {
-    case 1: return place_elements<std::uint8_t>;
-    case 4: return place_elements<std::uint32_t>;
-    default: return place_elements<std::uint64_t>;
-  }
+  return stave::visit_size(stave::size_of(dtype),
+                           [](auto element) -> PlaceKernel { return place_elements<decltype(element)>; });
 }
 
 /// Keys and places, each with as much memory again for what is sorted.
