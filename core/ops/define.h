@@ -13,7 +13,8 @@
 //
 // The record is immutable, and outlives all that was computed by it: a namespace-scope constant. What it does not say, no handler
 // guesses: a transform without its rule throws, and names the operation. check_op (handlers/check_op.h) holds record and
-// kernels against each other. What an operation is given besides tensors is an Attributes of its own (attributes.h).
+// kernels against each other. What an operation is given besides tensors is an Attributes of its own (attributes.h): PlacedAttributes,
+// which says the device, if it has no inputs.
 #pragma once
 
 #include <span>
