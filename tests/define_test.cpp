@@ -180,6 +180,8 @@ TEST(OwnOperation, ComputesOnADevice) {
   EXPECT_THAT(to(power(tensor(3., float64, gpu), 2), cpu), IsNear(tensor(9., float64)));
   EXPECT_THAT(to(cross(to(x, gpu), broadcast_to(tensor(2., float64, gpu), {2, 3})), cpu),
               IsNear(cross(x, full({2, 3}, 2., float64))));
+  EXPECT_NO_THROW(check_op(op_power, {{.inputs = {to(x, gpu)}, .attributes = make_intrusive<Exponent>(3)}}));
+  EXPECT_NO_THROW(check_op(op_cross, {{.inputs = {to(x, gpu), to(y, gpu)}}}));
 }
 
 TEST(DefineOp, RefusesARecordThatCannotBePerformed) {

@@ -78,6 +78,43 @@ TEST_F(Gpu, ANumberBesideATensorTakesNoMemory) {
   EXPECT_EQ(y.to_vector<float>(), (std::vector{-1.f, -4.f, -7.f}));
 }
 
+TEST_F(Gpu, AConstantUnderHandlersTakesNoMemoryUntilAKernelWantsIt) {
+  const Tensor x = to(arange(0., 1000.), gpu);
+  const std::size_t before = memory_stats(gpu).live_bytes, each = 4000;
+  const auto [y, dy] = jvp([](const Tensor& v) { return 3. * v + where(v > 10., 2., v); }, x, x);
+  EXPECT_EQ(memory_stats(gpu).live_bytes, before + 2 * each);
+  const Tensor host = to(x, cpu);
+  EXPECT_TRUE(array_equal(to(y, cpu), 3. * host + where(host > 10., 2., host)));
+  EXPECT_TRUE(array_equal(to(dy, cpu), 3. * host + where(host > 10., 0., host)));
+  const Tensor rate = tensor(0.5, float64, gpu), row = broadcast_to(rate, {1000});
+  EXPECT_EQ((sum(row) + rate).item<double>(), 500.5);
+  EXPECT_EQ(matmul(row, row).item<double>(), 250);
+  EXPECT_EQ(row.to_vector<double>(), std::vector<double>(1000, 0.5));
+}
+
+// One that copies, on the stream that it is given; and one without a kernel for devices.
+TEST_F(Gpu, AnOperationOfOnesOwn) {
+  Op op{
+      .name = "copied",
+      .infer = [](const Call& call, SmallVector<Abstract, 1>& outputs) { outputs.push_back(abstract(call.input(0))); },
+      .derivative = Derivative::linear,
+      .vjp = [](const VjpContext& c, int) { return c.ct(); },
+      .batch = batch_elementwise,
+      .cpu = [](const Attributes*, std::span<const View>, std::span<const View>) {}};
+  const Op on_cpu = define_op(op);
+  op.cuda = [](void* stream, const Attributes*, std::span<const View> in, std::span<const View> out) {
+    std::size_t bytes = size_of(in[0].dtype);
+    for (const Index length : in[0].shape) bytes *= static_cast<std::size_t>(length);
+    cudaMemcpyAsync(out[0].data, in[0].data, bytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream));
+  };
+  const Op copied = define_op(op);
+  const Tensor x = uniform(Key(3), {300, 200}), there = to(x, gpu);
+  EXPECT_TRUE(array_equal(to(apply(copied, {permute_dims(sin(there), {1, 0})}), cpu),
+                          to(permute_dims(sin(there), {1, 0}), cpu)));
+  EXPECT_NO_THROW(check_op(copied, {{.inputs = {there}}, {.inputs = {tensor(2., float64, gpu)}}}));
+  EXPECT_THROW(apply(on_cpu, {there}), DeviceError);
+}
+
 TEST_F(Gpu, AChildOfForkIsToldThatItHasNoDevices) {
   const Tensor x = ones({3}, float32, gpu);
   synchronize(gpu);
