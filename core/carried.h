@@ -84,6 +84,14 @@ struct FunctionAttributes final : Attributes {
     stave_detail::Surroundings::run(around.get(), [&] { result = rule(args...); });
     return result;
   }
+  /// Calls f with each of the rules, as a pointer to the member.
+  template <class F>
+  static void for_rules(F f) {
+    f(&FunctionAttributes::forward);
+    f(&FunctionAttributes::backward);
+    f(&FunctionAttributes::tangents);
+    f(&FunctionAttributes::batch);
+  }
   /// The same functions, each run by `run`, which is given a function without arguments and returns what that returns.
   template <class Run>
   FunctionAttributes lifted(Run run) const;
@@ -121,10 +129,7 @@ FunctionAttributes FunctionAttributes::lifted(Run run) const {
         member = [self, run, member](auto... args) { return run([&] { return self->run(*self.*member, args...); }); };
   };
   lift(&FunctionAttributes::function);
-  lift(&FunctionAttributes::forward);
-  lift(&FunctionAttributes::backward);
-  lift(&FunctionAttributes::tangents);
-  lift(&FunctionAttributes::batch);
+  for_rules(lift);
   return result;
 }
 

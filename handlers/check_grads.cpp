@@ -1,5 +1,6 @@
 #include <stave/handlers/check_grads.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -8,6 +9,7 @@
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/random.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/handlers/check.h>
 #include <stave/handlers/jvp_flat.h>
 
 namespace stave_detail {
@@ -23,6 +25,23 @@ std::vector<Tensor> random_like(std::span<const Tensor> xs, std::uint64_t seed) 
             : zeros_like(x));
   return result;
 }
+
+Outputs pulled_back(FlatFunction f, std::span<const Tensor> xs, std::vector<Tensor> cotangents) {
+  for (Tensor& cotangent : cotangents)
+    if (!is_float(cotangent.dtype())) cotangent = Tensor();
+  const std::vector<Tensor> found = vjp_flat(f, xs, "check_grads").pullback(cotangents);
+  return Outputs(found.begin(), found.end());
+}
+
+namespace {
+
+bool all_float64(std::span<const Tensor> xs) {
+  return std::all_of(xs.begin(), xs.end(), [](const Tensor& x) { return x.dtype() == float64; });
+}
+
+}  // namespace
+
+double tolerance_for(std::span<const Tensor> xs) { return all_float64(xs) ? 1e-6 : 1e-2; }
 
 }  // namespace stave_detail
 
@@ -58,9 +77,6 @@ void check_order(FlatFunction f, std::span<const Tensor> primals, const CheckGra
   const Tensors direction = random_like(primals, 1);
   const Outputs above = moved(f, primals, direction, options.step), below = moved(f, primals, direction, -options.step);
   const Tensors weights = random_like(above, 2);
-  Tensors cotangents = weights;
-  for (Tensor& cotangent : cotangents)
-    if (!is_float(cotangent.dtype())) cotangent = Tensor();
   const double difference = (inner(weights, above) - inner(weights, below)) / (2 * options.step);
   double derivative = difference;
   if (options.forward) {
@@ -68,7 +84,7 @@ void check_order(FlatFunction f, std::span<const Tensor> primals, const CheckGra
     compare("jvp and the central difference", order, derivative, difference, std::abs(difference), options.tolerance);
   }
   if (options.reverse) {
-    const double adjoint = inner(vjp_flat(f, primals, "check_grads").pullback(cotangents), direction);
+    const double adjoint = inner(pulled_back(f, primals, weights), direction);
     compare(options.forward ? "vjp and jvp (the adjoint identity)" : "vjp and the central difference", order, adjoint,
             derivative, std::abs(derivative), options.tolerance);
   }
@@ -78,23 +94,17 @@ void check_order(FlatFunction f, std::span<const Tensor> primals, const CheckGra
     check_order([&](std::span<const Tensor> xs) { return jvp_flat(f, xs, direction).tangents; }, primals, options,
                 order + 1);
   if (options.reverse)
-    check_order(
-        [&](std::span<const Tensor> xs) {
-          const Tensors gradients = vjp_flat(f, xs, "check_grads").pullback(cotangents);
-          return Outputs(gradients.begin(), gradients.end());
-        },
-        primals, options, order + 1);
+    check_order([&](std::span<const Tensor> xs) { return pulled_back(f, xs, weights); }, primals, options, order + 1);
 }
 
 }  // namespace
 
 void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const CheckGradsOptions& options) {
-  bool doubles = true;
-  for (const Tensor& primal : primals) doubles &= primal.dtype() == float64;
   CheckGradsOptions filled = options;
-  const double epsilon = doubles ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  const double epsilon =
+      all_float64(primals) ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
   if (filled.step == 0) filled.step = std::cbrt(epsilon);
-  if (filled.tolerance == 0) filled.tolerance = doubles ? 1e-6 : 1e-2;
+  if (filled.tolerance == 0) filled.tolerance = tolerance_for(primals);
   check_order(f, primals, filled, 1);
 }
 

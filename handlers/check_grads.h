@@ -20,17 +20,6 @@ struct CheckGradsOptions {
 
 void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const CheckGradsOptions& options);
 
-}  // namespace stave
-
-namespace stave_detail {
-
-/// A normal tensor for each of floats, zeros for others.
-std::vector<stave::Tensor> random_like(std::span<const stave::Tensor> xs, std::uint64_t seed);
-
-}  // namespace stave_detail
-
-namespace stave {
-
 /// Compares jvp of f at `args` along a random direction with a central difference, and vjp with jvp by the adjoint identity
 /// <ct, J v> = <J' ct, v>; of one of them alone, that. Throws TransformError, saying which and by how much, where they disagree.
 /// Use float64.

@@ -1,12 +1,11 @@
 #include <stave/handlers/check_op.h>
 
-#include <cmath>
-
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/handlers/check.h>
 #include <stave/handlers/check_grads.h>
 #include <stave/handlers/jvp_flat.h>
 #include <stave/handlers/vmap_flat.h>
@@ -44,17 +43,13 @@ class Checked {
  public:
   Checked(const Op& op, const OpCase& given, const CheckOpOptions& options)
       : op_(op), attributes_(given.attributes), inputs_(given.inputs), options_(options) {
-    bool doubles = true;
     for (std::size_t i = 0; i < inputs_.size(); ++i)
-      if (is_float(inputs_[i].dtype())) {
-        floats_.push_back(i);
-        doubles &= inputs_[i].dtype() == float64;
-      }
-    tolerance_ = options.tolerance ? options.tolerance : doubles ? 1e-6 : 1e-2;
+      if (is_float(inputs_[i].dtype())) floats_.push_back(i);
+    tolerance_ = options.tolerance ? options.tolerance : tolerance_for(pick(inputs_));
     const bool structured = op.derivative == Derivative::linear || op.derivative == Derivative::bilinear;
-    smooth_ = !floats_.empty() && op.derivative != Derivative::zero;
-    forward_ = smooth_ && (op.jvp || structured);
-    reverse_ = smooth_ && op.vjp;
+    const bool smooth = !floats_.empty() && op.derivative != Derivative::zero;
+    forward_ = smooth && (op.jvp || structured);
+    reverse_ = smooth && op.vjp;
   }
 
   void value() const {
@@ -74,34 +69,35 @@ class Checked {
     check_grads_flat([&](std::span<const Tensor> xs) { return of_floats(xs); }, pick(inputs_), how(options_.order));
   }
 
-  // vmap over the inputs of the mask.
-  void batching(unsigned mapped) const {
+  // vmap over inputs i with mapped[i].
+  void batching(const std::vector<bool>& mapped) const {
     std::vector<MapAxis> axes;
     Tensors all;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      const bool maps = mapped >> i & 1;
-      axes.push_back(maps ? MapAxis(0) : MapAxis(unmapped));
+      axes.push_back(mapped[i] ? MapAxis(0) : MapAxis(unmapped));
       Tensors of_lanes;
       for (Index lane = 0; lane < lanes; ++lane) of_lanes.push_back(in_lane(i, lane));
-      all.push_back(maps ? stack(of_lanes) : inputs_[i]);
+      all.push_back(mapped[i] ? stack(of_lanes) : inputs_[i]);
     }
+    const auto batched = [&](auto f, std::span<const Tensor> xs) {
+      const FlatVmap result = vmap_flat(f, xs, axes, lanes);
+      return vmap_outputs(result, std::vector<MapAxis>(result.outputs.size(), MapAxis(0)));
+    };
     const auto compare_with_loop = [&](auto f) {
-      const std::vector<MapAxis> in_front(compute(inputs_).size() + inputs_.size(), MapAxis(0));
-      const FlatVmap batched = vmap_flat(f, all, axes, lanes);
       std::vector<Tensors> results;
       for (Index lane = 0; lane < lanes; ++lane) {
         Tensors inputs;
-        for (std::size_t i = 0; i < inputs_.size(); ++i)
-          inputs.push_back(mapped >> i & 1 ? in_lane(i, lane) : inputs_[i]);
+        for (std::size_t i = 0; i < inputs_.size(); ++i) inputs.push_back(mapped[i] ? in_lane(i, lane) : inputs_[i]);
         const Outputs outputs = f(inputs);
         results.resize(outputs.size());
         for (std::size_t k = 0; k < outputs.size(); ++k) results[k].push_back(outputs[k]);
       }
       Tensors expected;
       for (const Tensors& result : results) expected.push_back(stack(result));
-      compare(vmap_outputs(batched, std::span(in_front).first(expected.size())), expected, tolerance_);
+      compare(batched(f, all), expected, tolerance_);
     };
-    compare_with_loop([&](std::span<const Tensor> xs) { return compute(xs); });
+    const auto operation = [&](std::span<const Tensor> xs) { return compute(xs); };
+    compare_with_loop(operation);
     const Tensors directions = random_like(pick(inputs_), 3), weights = random_like(compute(inputs_), 4);
     if (forward_)
       compare_with_loop([&](std::span<const Tensor> xs) {
@@ -109,21 +105,11 @@ class Checked {
       });
     if (reverse_)
       compare_with_loop([&](std::span<const Tensor> xs) {
-        const FlatVjp at = vjp_flat([&](std::span<const Tensor> ys) { return of_floats(ys, xs); }, pick(xs), "vjp");
-        Tensors cotangents = weights;
-        for (Tensor& cotangent : cotangents)
-          if (!is_float(cotangent.dtype())) cotangent = Tensor();
-        const Tensors found = at.pullback(cotangents);
-        return Outputs(found.begin(), found.end());
+        return pulled_back([&](std::span<const Tensor> ys) { return of_floats(ys, xs); }, pick(xs), weights);
       });
     if (forward_ || reverse_)
-      check_grads_flat(
-          [&](std::span<const Tensor> ys) {
-            const Tensors xs = with_floats(ys, all);
-            const FlatVmap result = vmap_flat([&](std::span<const Tensor> zs) { return compute(zs); }, xs, axes, lanes);
-            return vmap_outputs(result, std::vector<MapAxis>(result.outputs.size(), MapAxis(0)));
-          },
-          pick(all), how(1));
+      check_grads_flat([&](std::span<const Tensor> ys) { return batched(operation, with_floats(ys, all)); }, pick(all),
+                       how(1));
   }
 
  private:
@@ -164,14 +150,31 @@ class Checked {
   const CheckOpOptions& options_;
   std::vector<std::size_t> floats_;
   double tolerance_;
-  bool smooth_, forward_, reverse_;
+  bool forward_, reverse_;
 };
 
-std::string set_of(unsigned mask) {
-  std::string set;
-  for (unsigned i = 0; mask >> i; ++i)
-    if (mask >> i & 1) set += (set.empty() ? "" : ", ") + std::to_string(i);
-  return set;
+using Set = std::vector<bool>;  // of inputs
+
+// All but the empty one; of many inputs each alone, and all.
+std::vector<Set> sets_of(std::size_t inputs) {
+  std::vector<Set> sets;
+  if (inputs <= 4) {
+    for (unsigned mask = 1; mask < 1u << inputs; ++mask) {
+      sets.emplace_back(inputs);
+      for (std::size_t i = 0; i < inputs; ++i) sets.back()[i] = mask >> i & 1;
+    }
+    return sets;
+  }
+  for (std::size_t i = 0; i < inputs; ++i) sets.emplace_back(inputs)[i] = true;
+  sets.emplace_back(inputs, true);
+  return sets;
+}
+
+std::string name_of(const Set& set) {
+  std::string name;
+  for (std::size_t i = 0; i < set.size(); ++i)
+    if (set[i]) name += (name.empty() ? "" : ", ") + std::to_string(i);
+  return name;
 }
 
 }  // namespace
@@ -185,19 +188,14 @@ void check_op(const Op& op, const std::vector<OpCase>& cases, const CheckOpOptio
         fail<TransformError>("check_op: {}: case {}: {}: {}", op.name, k, what, error.what());
       }
     };
-    const std::size_t inputs = cases[k].inputs.size();
-    for (std::size_t i = 0; i < inputs; ++i) given(cases[k].inputs[i], "check_op", i);
+    const std::vector<Tensor>& inputs = cases[k].inputs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) given(inputs[i], "check_op", i);
     const Checked checked(op, cases[k], options);
     part("value", [&] { checked.value(); });
     part("derivatives", [&] { checked.derivatives(); });
-    if (!op.batch || inputs == 0) continue;
-    // Of many inputs, each alone, and all.
-    for (unsigned mapped = 1; inputs <= 4 && mapped < 1u << inputs; ++mapped)
-      part("vmap over inputs " + set_of(mapped), [&] { checked.batching(mapped); });
-    for (std::size_t i = 0; inputs > 4 && i <= inputs && i < 31; ++i) {
-      const unsigned mapped = i == inputs ? (1u << inputs) - 1 : 1u << i;
-      part("vmap over inputs " + set_of(mapped), [&] { checked.batching(mapped); });
-    }
+    if (!op.batch) continue;
+    for (const Set& mapped : sets_of(inputs.size()))
+      part("vmap over inputs " + name_of(mapped), [&] { checked.batching(mapped); });
   }
 }
 

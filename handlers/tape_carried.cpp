@@ -98,18 +98,15 @@ class Unrecorded final : public Handler, public std::enable_shared_from_this<Unr
   // Handlers below keep what rules give, as tangents, say, beside results: these leave the checkpoint without notes.
   Call with_bare_rules(const Call& call) {
     auto bare = make_intrusive<FunctionAttributes>(functions_of(call));
-    const auto wrap = [&](auto& rule) {
+    FunctionAttributes::for_rules([&](auto member) {
+      auto& rule = *bare.*member;
       if (!rule) return;
       rule = [self = shared_from_this(), rule = std::move(rule)](auto... arguments) {
         auto results = rule(arguments...);
         self->make_bare(results);
         return results;
       };
-    };
-    wrap(bare->forward);
-    wrap(bare->backward);
-    wrap(bare->tangents);
-    wrap(bare->batch);
+    });
     return call.with_attributes(std::move(bare));
   }
   GradHandler* const grad_;  // while it runs

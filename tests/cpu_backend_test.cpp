@@ -1,11 +1,11 @@
 // What is the CPU backend's own: its memory, its choice of instruction sets, its generator's words. Its kernels: conformance.h.
 #include <cstring>
-#include <random>
 #include <thread>
 
 #include <stave/backends/cpu/strided.h>
 
 #include "conformance.h"
+#include "copies.h"
 
 namespace {
 
@@ -24,28 +24,18 @@ class Cpu : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Isa, Cpu, testing::ValuesIn(stave_cpu::built_isas()),
                          [](const auto& isa) { return isa.param; });
 
-// Whether there is a dtype of that size yet or not.
 TEST_P(Cpu, MovesElementsOfEverySize) {
-  std::mt19937_64 random(5);
-  for (const std::size_t size : {1, 2, 4, 8, 16})
-    for (const std::vector<Index>& from : {std::vector<Index>{96, 1}, {1, 48}, {97, 2}, {0, 1}, {-64, 1}, {1, 0}}) {
-      const Shape shape{40, 64};
-      const Strides dense = contiguous_strides(shape), strides(from);
-      std::vector<char> source(8192 * size), result(40 * 64 * size);
-      for (char& byte : source) byte = static_cast<char>(random());
-      const Index start = from[0] < 0 ? -39 * from[0] : 0;
-      char* const first = source.data() + static_cast<std::size_t>(start) * size;
-      stave_cpu::copy_strided({result.data(), dense}, {first, strides}, shape, static_cast<Index>(size));
-      for (Index i = 0; i < 40; ++i)
-        for (Index j = 0; j < 64; ++j)
-          ASSERT_EQ(std::memcmp(result.data() + static_cast<std::size_t>(i * 64 + j) * size,
-                                first + (i * from[0] + j * from[1]) * static_cast<Index>(size), size),
-                    0)
-              << size << " bytes, strides " << from[0] << " " << from[1] << ", element " << i << " " << j;
-      stave_cpu::fill_elements(result.data(), first, 40 * 64, static_cast<Index>(size));
-      for (std::size_t i = 0; i < 40 * 64; ++i)
-        ASSERT_EQ(std::memcmp(result.data() + i * size, first, size), 0) << size;
-    }
+  stave_test::check_copies_of_every_size(
+      [](char* to, const Strides& dense, char* from, const Strides& strides, const Shape& shape, Index size) {
+        stave_cpu::copy_strided({to, dense}, {from, strides}, shape, size);
+      });
+  for (const std::size_t size : {1, 2, 4, 8, 16}) {
+    std::vector<char> element(size), result(40 * 64 * size);
+    for (std::size_t i = 0; i < size; ++i) element[i] = static_cast<char>(i + 1);
+    stave_cpu::fill_elements(result.data(), element.data(), 40 * 64, static_cast<Index>(size));
+    for (std::size_t i = 0; i < 40 * 64; ++i)
+      ASSERT_EQ(std::memcmp(result.data() + i * size, element.data(), size), 0) << size;
+  }
 }
 
 TEST_P(Cpu, ThreefryKnownAnswers) {  // Random123's kat_vectors, threefry2x32 with 20 rounds
