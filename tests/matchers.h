@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <concepts>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <stave/core/effects/function_ref.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
@@ -61,6 +64,18 @@ MATCHER_P(Equals, expected, "") {
   const Tensor want = expected;
   return arg.shape() == want.shape() && arg.dtype() == want.dtype() && values(arg) == values(want);
 }
+
+/// `value`; a function without arguments, such as a lambda that is to throw, as a reference to it. EXPECT_THAT compiles some ten
+/// classes for each type of value, and every lambda is a type of its own: in a file of many, most of what it takes to compile.
+template <class T>
+decltype(auto) matched(T&& value) {
+  using Value = std::remove_cvref_t<T>;
+  if constexpr (std::invocable<T&> && !std::is_same_v<Value, Tensor>) return FunctionRef<void()>(value);
+  else return std::forward<T>(value);
+}
+#undef EXPECT_THAT
+#define EXPECT_THAT(value, matcher) \
+  EXPECT_PRED_FORMAT1(testing::internal::MakePredicateFormatterFromMatcher(matcher), stave_test::matched(value))
 
 /// What the exception E says that body throws.
 template <class E, class Body>

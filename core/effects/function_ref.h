@@ -18,7 +18,9 @@ class FunctionRef<R(A...)> {
   FunctionRef(F&& callee) noexcept
       : object_(const_cast<void*>(static_cast<const volatile void*>(std::addressof(callee)))),
         call_([](void* object, A... args) -> R {
-          return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<A>(args)...);
+          auto& function = *static_cast<std::remove_reference_t<F>*>(object);
+          if constexpr (std::is_void_v<R>) static_cast<void>(function(std::forward<A>(args)...));
+          else return function(std::forward<A>(args)...);
         }) {}
   R operator()(A... args) const { return call_(object_, std::forward<A>(args)...); }
 
