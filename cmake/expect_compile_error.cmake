@@ -1,9 +1,8 @@
-# cmake -DSOURCE=file -DCOMPILE="c++;-fsyntax-only;..." [-DPRECOMPILED=folder] -P expect_compile_error.cmake
+# cmake -DSOURCE=file -DCOMPILE="c++;-fsyntax-only;..." -P expect_compile_error.cmake
 #
 # Passes if SOURCE does not compile and the compiler's words match the first line of it, `// expect: REGEX` (CMake's dialect).
 # A file of several cases has `#if CASE == 1`, each followed by a line `// expect: REGEX`: it is compiled once for each of them,
-# and a case that expects a static_assert of Stave's must fail by that one error. PRECOMPILED, for g++, is where its first
-# include, stave.h, is kept meanwhile.
+# and a case that expects a static_assert of Stave's must fail by that one error.
 file(READ "${SOURCE}" text)
 set(ENV{LC_ALL} C)  # English, and plain quotation marks
 
@@ -24,14 +23,6 @@ endfunction()
 
 string(REGEX MATCHALL "if CASE == [0-9]+\n *// expect: [^\n]+" cases "${text}")
 if(cases)
-  if(PRECOMPILED)
-    set(header "${PRECOMPILED}/stave/stave.h")
-    file(WRITE "${header}" "#include_next <stave/stave.h>\n")
-    set(precompile ${COMPILE})
-    list(REMOVE_ITEM precompile -fsyntax-only)
-    execute_process(COMMAND ${precompile} -x c++-header "${header}" -o "${header}.gch" ERROR_QUIET)
-    list(INSERT COMPILE 1 "-I${PRECOMPILED}")
-  endif()
   foreach(case IN LISTS cases)
     string(REGEX MATCH "CASE == ([0-9]+)\n *// expect: ([^\n]+)" matched "${case}")
     expect_error("${CMAKE_MATCH_2}" "-DCASE=${CMAKE_MATCH_1}")
