@@ -119,6 +119,52 @@ TEST_P(Elementwise, IntegersWrapAndNeverTrap) {
   EXPECT_EQ(map<std::uint32_t>(OpId::floor, std::vector<std::uint32_t>{5}), std::vector<std::uint32_t>{5});
 }
 
+template <class T>
+void check_bits() {
+  using U = std::make_unsigned_t<T>;
+  constexpr int width = 8 * sizeof(T);
+  check_elementwise<T>(
+      OpId::bitwise_and, [](T a, T b) { return static_cast<T>(a & b); }, 2);
+  check_elementwise<T>(
+      OpId::bitwise_or, [](T a, T b) { return static_cast<T>(a | b); }, 2);
+  check_elementwise<T>(
+      OpId::bitwise_xor, [](T a, T b) { return static_cast<T>(a ^ b); }, 2);
+  check_elementwise<T>(
+      OpId::bitwise_invert, [](T a, T) { return static_cast<T>(~a); }, 1);
+  // Every number of places, and those that are none: no bits are left but the sign's.
+  std::vector<T> a, places;
+  for (const T x : {T(0), T(1), T(93), T(-1), T(-77), std::numeric_limits<T>::min(), std::numeric_limits<T>::max()})
+    for (int p = 0; p < 2 * width; ++p) {
+      a.push_back(x), places.push_back(static_cast<T>(p));
+      a.push_back(x), places.push_back(static_cast<T>(-p));
+      a.push_back(x), places.push_back(static_cast<T>(std::numeric_limits<T>::max() - static_cast<T>(p)));
+    }
+  const std::vector<T> left = map<T>(OpId::bitwise_left_shift, a, places);
+  const std::vector<T> right = map<T>(OpId::bitwise_right_shift, a, places);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const bool far = places[i] < T(0) || static_cast<U>(places[i]) >= width;
+    const int count = far ? 0 : static_cast<int>(places[i]);
+    ASSERT_EQ(left[i], far ? T(0) : static_cast<T>(static_cast<std::uint64_t>(a[i]) << count))
+        << +a[i] << " " << +places[i];
+    ASSERT_EQ(right[i], far ? static_cast<T>(a[i] < T(0) ? -1 : 0) : static_cast<T>(a[i] >> count))
+        << +a[i] << " " << +places[i];
+  }
+}
+TEST_P(Elementwise, Bits) {
+  check_bits<std::uint8_t>();
+  check_bits<std::uint32_t>();
+  check_bits<std::int32_t>();
+  check_bits<std::int64_t>();
+  check_elementwise<bool>(
+      OpId::bitwise_and, [](bool a, bool b) { return a && b; }, 2);
+  check_elementwise<bool>(
+      OpId::bitwise_or, [](bool a, bool b) { return a || b; }, 2);
+  check_elementwise<bool>(
+      OpId::bitwise_xor, [](bool a, bool b) { return a != b; }, 2);
+  check_elementwise<bool>(
+      OpId::bitwise_invert, [](bool a, bool) { return !a; }, 1);
+}
+
 TEST_P(Elementwise, NansAndZeros) {
   float nan = NAN, inf = INFINITY;
   using F = std::vector<float>;

@@ -1,6 +1,12 @@
 // Functions of floats, on every backend.
 #include "conformance.h"
 
+#include <fstream>
+#include <numbers>
+#include <sstream>
+
+#include "special_reference.h"
+
 namespace {
 
 using namespace conformance;
@@ -26,16 +32,42 @@ Real remainder_exact(Real a, Real b) {
   return r == 0 ? std::copysign(Real{0}, b) : (r < 0) != (b < 0) ? r + b : r;
 }
 
+Real gelu_exact(Real x) {
+  return std::isinf(x) && x < 0 ? -Real{0} : x * std::erfc(-x / std::numbers::sqrt2_v<Real>) / 2;
+}
+Real gelu_tanh_exact(Real x) {
+  const Real inner = std::sqrt(2 / std::numbers::pi_v<Real>) * (x + 0.044715L * x * x * x);
+  return std::isinf(x) && x < 0 ? -Real{0} : x / (1 + std::exp(-2 * inner));
+}
+
 struct Function {
   OpId op;
   const char* name;
   Real (*exact)(Real);
   double ulps32, ulps64;
   double low, high;  // of the moderate range that is tested densely
+  double least = 0,
+         up_to = 0;  // for x < up_to, errors of results smaller than least are as of it: near zeros they are absolute
+  bool by_x =
+      false;  // a product of x and what may be denormal, for x < 0: errors are also allowed in its spacing, times |x|
 };
 const Function functions[] = {
     {OpId::sqrt, "sqrt", [](Real x) { return std::sqrt(x); }, 0.5001, 0.5005, 0, 100},
     {OpId::rsqrt, "rsqrt", [](Real x) { return 1 / std::sqrt(x); }, 1.5, 1.5, 0, 100},
+    {OpId::reciprocal, "reciprocal", [](Real x) { return 1 / x; }, 0.5001, 0.5005, -10, 10},
+    {OpId::exp2, "exp2", [](Real x) { return std::exp2(x); }, 1, 1, -20, 20},
+    {OpId::log2, "log2", [](Real x) { return std::log2(x); }, 1, 1, 0, 3},
+    {OpId::log10, "log10", [](Real x) { return std::log10(x); }, 1, 1, 0, 3},
+    {OpId::logit, "logit",
+     [](Real x) { return x < 0.3L || x > 0.7L ? std::log(x / (1 - x)) : std::log1p((2 * x - 1) / (1 - x)); }, 3, 3, 0,
+     1},
+    {OpId::erfc, "erfc", [](Real x) { return std::erfc(x); }, 2, 1.5, -4, 10},
+    {OpId::lgamma, "lgamma", [](Real x) { return std::lgamma(x); }, 1, 1, -10, 10, 1},
+    {OpId::digamma, "digamma", stave_test::digamma_reference, 0.51, 3, -10, 14, 32, 2},
+    {OpId::silu, "silu", [](Real x) { return std::isinf(x) && x < 0 ? -Real{0} : x / (1 + std::exp(-x)); }, 3.5, 3.5,
+     -10, 10, 0, 0, true},
+    {OpId::gelu, "gelu", gelu_exact, 4, 4, -10, 10, 0, 0, true},
+    {OpId::gelu_tanh, "gelu_tanh", gelu_tanh_exact, 4, 4, -6, 10, 0.25, 0},
     {OpId::exp, "exp", [](Real x) { return std::exp(x); }, 1, 1, -20, 20},
     {OpId::expm1, "expm1", [](Real x) { return std::expm1(x); }, 1, 1, -5, 5},
     {OpId::log, "log", [](Real x) { return std::log(x); }, 1, 1, 0, 3},
@@ -67,9 +99,9 @@ const Function functions[] = {
 /// states at most 5 ulps for the functions above.
 double allowed(double ulps) { return on_cuda() && ulps > 0.51 ? ulps + 5 : ulps; }
 
-/// |got - exact| in spacings of T at `exact`; infinite for a wrong NaN, infinity or sign of zero.
+/// |got - exact| in spacings of T at `exact`, or at `least` if that is more; infinite for a wrong NaN, infinity or sign of zero.
 template <class T>
-double ulps(T got, Real exact) {
+double ulps(T got, Real exact, double least = 0) {
   constexpr double wrong = std::numeric_limits<double>::infinity();
   if (std::isnan(exact)) return std::isnan(got) ? 0 : wrong;
   T rounded = static_cast<T>(exact);
@@ -79,8 +111,8 @@ double ulps(T got, Real exact) {
     return (std::abs(got) == most || std::abs(rounded) == most) && std::signbit(got) == std::signbit(rounded) ? 1
                                                                                                               : wrong;
   }
-  if (exact == 0) return got == 0 && std::signbit(got) == std::signbit(exact) ? 0 : wrong;
-  int exponent = std::max(std::ilogb(exact), std::numeric_limits<T>::min_exponent - 1);
+  if (exact == 0 && least == 0) return got == 0 && std::signbit(got) == std::signbit(exact) ? 0 : wrong;
+  int exponent = std::max(std::ilogb(std::max<Real>(std::abs(exact), least)), std::numeric_limits<T>::min_exponent - 1);
   Real spacing = std::ldexp(Real{1}, exponent - std::numeric_limits<T>::digits + 1);
   return static_cast<double>(std::abs(static_cast<Real>(got) - exact) / spacing);
 }
@@ -106,7 +138,10 @@ void check_function(const Function& f, double bound, int count) {
   double worst = 0;
   T worst_at = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    double error = ulps(y[i], f.exact(x[i]));
+    double error = ulps(y[i], f.exact(x[i]), x[i] < f.up_to ? f.least : 0);
+    if (f.by_x && x[i] < 0 && y[i] <= 0)
+      error = std::min(error, static_cast<double>(std::abs(static_cast<Real>(y[i]) - f.exact(x[i])) /
+                                                  (std::abs(x[i]) * std::numeric_limits<T>::denorm_min())));
     if (error > worst) {
       worst = error;
       worst_at = x[i];
@@ -130,7 +165,7 @@ TEST_P(Functions, FunctionsOfFloat64) {
 }
 
 template <class T>
-void check_binary(OpId op, Real (*exact)(Real, Real), double bound, const char* name) {
+void check_binary(OpId op, Real (*exact)(Real, Real), double bound, const char* name, double least = 0) {
   std::vector<T> x, y, special = special_values<T>();
   for (T a : special)
     for (T b : special) x.push_back(a), y.push_back(b);
@@ -140,7 +175,7 @@ void check_binary(OpId op, Real (*exact)(Real, Real), double bound, const char* 
   for (int i = 0; i < 1000; ++i) x.push_back(T(moderate(rng()))), y.push_back(T(int(moderate(rng()))));
   std::vector<T> z = map<T>(op, x, y);
   for (std::size_t i = 0; i < x.size(); ++i)
-    ASSERT_LE(ulps(z[i], exact(x[i], y[i])),
+    ASSERT_LE(ulps(z[i], exact(x[i], y[i]), least),
               name == std::string("remainder") || name == std::string("floor_divide") ? bound : allowed(bound))
         << name << "(" << x[i] << ", " << y[i] << ") = " << z[i];
 }
@@ -168,6 +203,118 @@ TEST_P(Functions, PowAndRemainderOfFloats) {
   // The shifted remainder r + b rounds; np.remainder(-1, inf) is inf.
   check_binary<float>(OpId::remainder, remainder_exact, 0.5, "remainder");
   check_binary<double>(OpId::remainder, remainder_exact, 0.5, "remainder");
+}
+
+Real logaddexp_exact(Real a, Real b) {
+  if (a == b) return a + std::numbers::ln2_v<Real>;
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<Real>::quiet_NaN();
+  return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b)));
+}
+TEST_P(Functions, LengthsAndLogarithmsOfTwoFloats) {
+  auto length = [](Real a, Real b) { return std::hypot(a, b); };
+  // Of numbers that are not denormal, 0.51.
+  check_binary<float>(OpId::hypot, length, 1.5, "hypot");
+  check_binary<double>(OpId::hypot, length, 1.5, "hypot");
+  // Where it is near 0, the operands have cancelled.
+  check_binary<float>(OpId::logaddexp, logaddexp_exact, 2, "logaddexp", 1);
+  check_binary<double>(OpId::logaddexp, logaddexp_exact, 2, "logaddexp", 1);
+  auto xlogy = [](Real a, Real b) { return a == 0 && !std::isnan(b) ? 0 : a * std::log(b); };
+  check_binary<float>(OpId::xlogy, xlogy, 2, "xlogy");
+  check_binary<double>(OpId::xlogy, xlogy, 2, "xlogy");
+  auto xlog1py = [](Real a, Real b) { return a == 0 && !std::isnan(b) ? 0 : a * std::log1p(b); };
+  check_binary<float>(OpId::xlog1py, xlog1py, 2, "xlog1py");
+  check_binary<double>(OpId::xlog1py, xlog1py, 2, "xlog1py");
+}
+
+TEST_P(Functions, SignsAndNeighbours) {
+  auto sign = [](Real a, Real b) { return std::copysign(a, b); };
+  check_binary<float>(OpId::copysign, sign, 0, "copysign");
+  check_binary<double>(OpId::copysign, sign, 0, "copysign");
+  check_binary<float>(
+      OpId::nextafter,
+      [](Real a, Real b) { return Real(std::nextafter(static_cast<float>(a), static_cast<float>(b))); }, 0,
+      "nextafter");
+  check_binary<double>(
+      OpId::nextafter,
+      [](Real a, Real b) { return Real(std::nextafter(static_cast<double>(a), static_cast<double>(b))); }, 0,
+      "nextafter");
+  const std::vector<float> x = {0.f, -0.f, 1.f, -1.f, INFINITY, -INFINITY, std::copysign(float{NAN}, -1.f)};
+  EXPECT_EQ(map<bool>(OpId::signbit, x), (std::vector<bool>{false, true, false, true, false, true, true}));
+}
+
+// ---- digamma and zeta, by mpmath ---------------------------------------------------------------------------
+
+struct Stored {
+  std::vector<double> arguments;
+  Real value;
+};
+/// The lines of tests/data/special.csv for one function.
+std::vector<Stored> stored(const std::string& function) {
+  std::ifstream file(STAVE_SOURCE_DIR "/tests/data/special.csv");
+  std::vector<Stored> all;
+  for (std::string line, word; std::getline(file, line);) {
+    if (!line.starts_with(function + ",")) continue;
+    std::istringstream words(line.substr(function.size() + 1));
+    std::vector<Real> numbers;
+    while (std::getline(words, word, ',')) numbers.push_back(std::strtold(word.c_str(), nullptr));
+    const Real value = numbers.back();
+    numbers.pop_back();
+    all.push_back({std::vector<double>(numbers.begin(), numbers.end()), value});
+  }
+  return all;
+}
+
+TEST(SpecialReferences, AreMpmaths) {
+  ASSERT_GT(stored("digamma").size(), 90u);
+  ASSERT_GT(stored("zeta").size(), 140u);
+  for (const Stored& s : stored("digamma"))
+    EXPECT_LE(std::abs(stave_test::digamma_reference(s.arguments[0]) - s.value), 1e-18L + 2e-18L * std::abs(s.value))
+        << s.arguments[0];
+  for (const Stored& s : stored("zeta"))
+    EXPECT_LE(std::abs(stave_test::zeta_reference(s.arguments[0], s.arguments[1]) - s.value),
+              2e-17L * std::abs(s.value) + (s.arguments[1] < 0 ? 1e-16L : 0))  // terms of both signs cancel
+        << s.arguments[0] << " " << s.arguments[1];
+}
+TEST_P(Functions, DigammaIsMpmaths) {
+  double worst = 0;
+  for (const Stored& s : stored("digamma")) {
+    const double error = ulps(map<double>(OpId::digamma, s.arguments)[0], s.value, s.arguments[0] < 0 ? 1 : 0);
+    EXPECT_LE(error, allowed(s.arguments[0] < 0 ? 6 : 3)) << s.arguments[0];
+    worst = std::max(worst, error);
+  }
+  if (std::getenv("STAVE_TEST_VERBOSE")) std::printf("digamma %.3f ulp\n", worst);
+}
+TEST_P(Functions, ZetaIsMpmaths) {
+  double worst = 0;
+  for (const Stored& s : stored("zeta")) {
+    const double error = ulps(
+        map<double>(OpId::zeta, std::vector<double>{s.arguments[0]}, std::vector<double>{s.arguments[1]})[0], s.value);
+    EXPECT_LE(error, allowed(6)) << s.arguments[0] << " " << s.arguments[1];
+    worst = std::max(worst, error);
+  }
+  if (std::getenv("STAVE_TEST_VERBOSE")) std::printf("zeta %.3f ulp\n", worst);
+}
+TEST_P(Functions, ZetaOfFloat32) {
+  std::vector<float> s, q;
+  std::uniform_real_distribution<double> exponent(1.01, 12), from(0.01, 30);
+  for (int i = 0; i < 1000; ++i) s.push_back(float(exponent(rng()))), q.push_back(float(from(rng())));
+  const std::vector<float> y = map<float>(OpId::zeta, s, q);
+  for (std::size_t i = 0; i < s.size(); ++i)
+    ASSERT_LE(ulps(y[i], stave_test::zeta_reference(s[i], q[i])), 0.51) << s[i] << " " << q[i];
+}
+TEST_P(Functions, ZetaAtItsEdges) {
+  const double nan = NAN, inf = INFINITY;
+  const std::vector<double> s = {1, 0.5, 2, 3, 3, 2, 2.5, 2, 2, nan, 2, inf, inf, inf, 400, 2, 1e30};
+  const std::vector<double> q = {2, 2, 0, 0, -0., -3, -0.5, inf, -inf, 1, nan, 2, 1, 0.5, 3, 1e200, 7};
+  const std::vector<double> expected = {
+      inf, nan, inf, inf, inf, inf, nan, 0, inf, nan, nan, 0, 1, inf, std::pow(3., -400.), 1e-200, 0};
+  const std::vector<double> y = map<double>(OpId::zeta, s, q);
+  for (std::size_t i = 0; i < s.size(); ++i)
+    EXPECT_LE(ulps(y[i], expected[i]), 2) << s[i] << " " << q[i] << " " << y[i];
+  EXPECT_EQ(map<double>(OpId::digamma, std::vector<double>{0, -0., inf, 0x1p-1000}),
+            (std::vector<double>{-inf, inf, inf, -0x1p1000}));
+  for (const double pole : {-1., -2., -1e20, -inf})
+    EXPECT_TRUE(std::isnan(map<double>(OpId::digamma, std::vector<double>{pole})[0])) << pole;
 }
 
 // The last bit of f(x) may depend neither on the neighbours of x nor on its position: a vmap'ed program equals the loop.

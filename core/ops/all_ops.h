@@ -17,13 +17,18 @@ namespace stave {
   X(atan, Atan) X(sinh, Sinh) X(cosh, Cosh) X(tanh, Tanh) X(asinh, Asinh) X(acosh, Acosh) X(atanh, Atanh)          \
   X(sigmoid, Sigmoid) X(erf, Erf) X(erfinv, Erfinv) X(relu, Relu) X(softplus, Softplus) X(floor, Floor)            \
   X(ceil, Ceil) X(round, Round) X(trunc, Trunc) X(logical_not, LogicalNot) X(isnan, Isnan) X(isinf, Isinf)         \
-  X(isfinite, Isfinite)
+  X(isfinite, Isfinite) X(signbit, Signbit) X(bitwise_invert, BitwiseInvert) X(reciprocal, Reciprocal)             \
+  X(exp2, Exp2) X(log2, Log2) X(log10, Log10) X(logit, Logit) X(erfc, Erfc) X(silu, Silu) X(gelu, Gelu)            \
+  X(gelu_tanh, GeluTanh) X(lgamma, Lgamma) X(digamma, Digamma)
 #define STAVE_BINARY_OPS(X)                                                                                        \
   X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale) X(divide, Divide)                        \
   X(floor_divide, FloorDivide) X(remainder, Remainder) X(pow, Pow) X(atan2, Atan2) X(maximum, Maximum)             \
   X(minimum, Minimum) X(equal, Equal) X(not_equal, NotEqual) X(less, Less) X(less_equal, LessEqual)                \
   X(greater, Greater) X(greater_equal, GreaterEqual)                                                               \
-  X(logical_and, LogicalAnd) X(logical_or, LogicalOr) X(logical_xor, LogicalXor)
+  X(logical_and, LogicalAnd) X(logical_or, LogicalOr) X(logical_xor, LogicalXor)                                   \
+  X(bitwise_and, BitwiseAnd) X(bitwise_or, BitwiseOr) X(bitwise_xor, BitwiseXor)                                   \
+  X(bitwise_left_shift, BitwiseLeftShift) X(bitwise_right_shift, BitwiseRightShift) X(copysign, Copysign)          \
+  X(nextafter, Nextafter) X(hypot, Hypot) X(logaddexp, Logaddexp) X(xlogy, Xlogy) X(xlog1py, Xlog1py) X(zeta, Zeta)
 
 // X(name): it carries functions, and runs them: no kernel.
 #define STAVE_FUNCTION_OPS(X) X(call)

@@ -2,6 +2,9 @@
 
 #include <stave/core/ops/elementwise.h>
 
+#include <cmath>
+#include <limits>
+
 #include <stave/core/default_dtype.h>
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
@@ -36,6 +39,13 @@ void infer_elementwise(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.emplace_back(x.shape(), call.op().result_dtype(x.dtype()));
 }
 
+const Op& op_of(const JvpContext& c) { return c.call.op(); }
+const Op& op_of(const VjpContext& c) { return c.op; }
+[[noreturn]] void fail_no_rule(const Op& op, int operand) {
+  fail<TransformError>("the operation {} has no derivative by operand {}: cut that off with stop_gradient", op.name,
+                       operand);
+}
+
 // Partial i of S at the operands of `c`, times `factor`: scale(factor, dS/dx_i). A linear struct says it in one step.
 template <class S, int i, class X, class Context>
 constexpr X times_partial(const X& factor, const Context& c) {
@@ -43,7 +53,9 @@ constexpr X times_partial(const X& factor, const Context& c) {
     if constexpr (requires { S::tangent0(factor); }) return S::tangent0(factor);
     else if constexpr (requires { S::partial0(factor, factor, factor); })
       return scale(factor, S::partial0(c.in(0), c.in(1), c.out()));
-    else return scale(factor, S::partial0(c.in(0), c.out()));
+    else if constexpr (requires { S::partial0(factor, factor); }) return scale(factor, S::partial0(c.in(0), c.out()));
+    else if constexpr (std::is_same_v<X, Tensor>) fail_no_rule(op_of(c), i);
+    else return X(0);
   } else {
     if constexpr (requires { S::tangent1(factor); }) return S::tangent1(factor);
     else return scale(factor, S::partial1(c.in(0), c.in(1), c.out()));
@@ -113,18 +125,25 @@ constexpr Op elementwise_op(OpId id, const char* name) {
 // ---- operands --------------------------------------------------------------------------------------------
 
 // The dtype in which an operation of this domain computes operands that are of `dtype`.
-Dtype admit(Operands domain, Dtype dtype) {
+Dtype admit(const Op& op, Operands domain, Dtype dtype) {
   switch (domain) {
     case Operands::floats: return is_float(dtype) ? dtype : default_dtype();
     case Operands::numbers: return dtype == bool_ ? int32 : dtype;
     case Operands::bools: return bool_;
+    case Operands::integers:
+    case Operands::bits:
+      if (is_float(dtype))
+        fail<DtypeError>("{}: {} has no bits to work on: give integers{}, by astype", op.name, dtype,
+                         domain == Operands::bits ? " or bool" : "");
+      if (domain == Operands::integers && dtype == bool_) return int32;
+      break;
     case Operands::any: break;
   }
   return dtype;
 }
 
 Tensor unary(const Op& op, Operands domain, Tensor x) {
-  const Dtype dtype = admit(domain, given(x, op.name).dtype());
+  const Dtype dtype = admit(op, domain, given(x, op.name).dtype());
   if (dtype != x.dtype()) x = astype(x, dtype);
   return apply_elementwise(op, {&x, 1});
 }
@@ -153,8 +172,7 @@ void keep(Operand& x) {
   if (current && !x.is_scalar() && !x.owns()) x = x.tensor();
 }
 
-void check_given(const char* function, std::initializer_list<const Operand*> operands) {
-  std::size_t place = 0;
+void check_given(const char* function, std::initializer_list<const Operand*> operands, std::size_t place = 0) {
   for (const Operand* x : operands) {
     if (!x->is_scalar()) given(x->tensor(), function, place);
     ++place;
@@ -168,24 +186,24 @@ void fit(Operand& x, Dtype dtype, const Shape* shape, Device device) {
 }
 
 // Whether a number meets a tensor that stays as it is: what happens to most numbers.
-bool joins(const Operand& number, const Operand& other, Operands domain) {
+bool joins(const Op& op, const Operand& number, const Operand& other, Operands domain) {
   if (!number.is_scalar() || other.is_scalar()) return false;
   const Dtype dtype = other.tensor().dtype();
-  return admit(domain, number.scalar().with(dtype)) == dtype;
+  return admit(op, domain, number.scalar().with(dtype)) == dtype;
 }
 
 Tensor fit_and_apply(const Op& op, Operands domain, Operand& a, Operand& b) {
   if (!a.is_scalar() && !b.is_scalar()) {  // most often there is nothing to fit
     const Node &x = given(a.tensor(), op.name, 0).node(), &y = given(b.tensor(), op.name, 1).node();
-    if (x.dtype == y.dtype && admit(domain, x.dtype) == x.dtype && x.shape == y.shape)
+    if (x.dtype == y.dtype && admit(op, domain, x.dtype) == x.dtype && x.shape == y.shape)
       return apply_binary(op, std::move(a), std::move(b));
     keep(a);
     keep(b);
   } else {
     check_given(op.name, {&a, &b});
-    if (joins(a, b, domain) || joins(b, a, domain)) return apply_binary(op, std::move(a), std::move(b));
+    if (joins(op, a, b, domain) || joins(op, b, a, domain)) return apply_binary(op, std::move(a), std::move(b));
   }
-  const Dtype dtype = admit(domain, common_dtype(a, b));
+  const Dtype dtype = admit(op, domain, common_dtype(a, b));
   Shape common;
   const Shape* shape = nullptr;  // to broadcast to
   if (shape_of(a) != shape_of(b)) shape = &(common = broadcast_shapes(shape_of(a), shape_of(b), op.name));
@@ -243,6 +261,9 @@ X(<, less, Less)
 X(<=, less_equal, LessEqual)
 X(>, greater, Greater)
 X(>=, greater_equal, GreaterEqual)
+X(&, bitwise_and, BitwiseAnd)
+X(|, bitwise_or, BitwiseOr)
+X(^, bitwise_xor, BitwiseXor)
 #undef X
 
 namespace {
@@ -306,6 +327,82 @@ Tensor clip(Operand x, Operand low, Operand high) {
   check_given("clip", {&x, &low, &high});
   keep(high);
   return named("clip", [&] { return minimum(maximum(std::move(x), std::move(low)), std::move(high)); });
+}
+
+// ---- functions composed of others ------------------------------------------------------------------------
+
+namespace {
+
+Tensor floating(Tensor x) { return is_float(x.dtype()) ? x : astype(x, default_dtype()); }
+
+// The body of a function of a tensor of floats and of operands that handlers may replace meanwhile.
+template <class Body, class... Operands>
+Tensor of_floats(const char* function, const Tensor& x, Body&& body, Operands&... operands) {
+  check_given(function, {&operands...}, 1);
+  (keep(operands), ...);
+  return named(
+      function, [&] { return body(floating(x)); }, x);
+}
+
+}  // namespace
+
+// A branch that was not taken has the derivative 0, whatever it overflowed to: where gives it the cotangent 0, of which scale makes 0.
+
+Tensor leaky_relu(Tensor x, Operand slope) {
+  return of_floats(
+      "leaky_relu", x, [&](const Tensor& t) { return where(t > 0, t, slope * t); }, slope);
+}
+
+Tensor elu(Tensor x, Operand alpha) {
+  return of_floats(
+      "elu", x, [&](const Tensor& t) { return where(t > 0, t, alpha * expm1(t)); }, alpha);
+}
+
+Tensor selu(Tensor x) {
+  constexpr double alpha = 1.6732632423543772, scale = 1.0507009873554805;
+  return of_floats("selu", x, [](const Tensor& t) { return scale * where(t > 0, t, alpha * expm1(t)); });
+}
+
+Tensor celu(Tensor x, Operand alpha) {
+  return of_floats(
+      "celu", x, [&](const Tensor& t) { return where(t > 0, t, alpha * expm1(t / alpha)); }, alpha);
+}
+
+Tensor hardtanh(Tensor x, Operand low, Operand high) {
+  return of_floats(
+      "hardtanh", x, [&](const Tensor& t) { return where(t <= low, low, where(t >= high, high, t)); }, low, high);
+}
+
+Tensor hardsigmoid(Tensor x) {
+  return of_floats("hardsigmoid", x, [](const Tensor& t) { return where(t <= -3, 0, where(t >= 3, 1, (t + 3) / 6)); });
+}
+
+Tensor hardswish(Tensor x) {
+  return of_floats("hardswish", x,
+                   [](const Tensor& t) { return where(t <= -3, 0, where(t >= 3, t, t * (t + 3) / 6)); });
+}
+
+Tensor mish(Tensor x) {
+  return of_floats("mish", x, [](const Tensor& t) { return scale(t, tanh(softplus(t))); });  // 0 at -inf
+}
+
+Tensor log_sigmoid(Tensor x) {
+  return of_floats("log_sigmoid", x, [](const Tensor& t) { return -softplus(-t); });
+}
+
+Tensor entr(Tensor x) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  return of_floats("entr", x, [&](const Tensor& t) { return where(t < 0, -infinity, -xlogy(t, t)); });
+}
+
+// (-1)^(n+1) n! zeta(n+1, x)
+Tensor polygamma(int n, Tensor x) {
+  if (n < 0) fail<IndexError>("polygamma: there is no derivative of order {}", n);
+  return of_floats("polygamma", x, [&](const Tensor& t) {
+    if (n == 0) return digamma(t);
+    const double factorial = std::tgamma(n + 1.0);
+    return (n % 2 == 0 ? -factorial : factorial) * zeta(n + 1, t);
+  });
 }
 
 // ---- comparisons that answer on the host -----------------------------------------------------------------

@@ -2,8 +2,9 @@
 //
 //   value(x...)       the function itself, written once over a value type T: a SIMD vector in the CPU's kernels, a scalar on
 //                     a GPU. T has the arithmetic operators, comparisons (to a mask), select(mask, a, b), and the
-//                     functions abs sqrt exp expm1 log log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh
-//                     atanh erf erfinv pow floor ceil rint trunc floor_divide remainder, found by ADL.
+//                     functions abs sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh
+//                     asinh acosh atanh erf erfc erfinv lgamma digamma zeta pow hypot copysign nextafter signbit floor ceil
+//                     rint trunc floor_divide remainder, found by ADL; integers have & | ^ ~ shifted_left shifted_right.
 //   partial0(x..., y) its partial derivative by argument 0 at x where the result is y, written over a type X: instantiated
 //                     with Tensor, so that derivatives of any order follow. partial1 is that by argument 1.
 //
@@ -25,8 +26,9 @@
 
 namespace stave_detail {
 
-/// What an operation computes on: integers become float32 for `floats`, bool int32 for `numbers`, all become bool for `bools`.
-enum class Operands { floats, numbers, any, bools };
+/// What an operation computes on: integers become float32 for `floats`, bool int32 for `numbers` and `integers`, all become bool
+/// for `bools`. Floats are an error to `integers`, and to `bits`, which takes bool as it comes.
+enum class Operands { floats, numbers, any, bools, integers, bits };
 enum class Result { same, boolean };
 /// What an element takes: several times what memory does, for all but `arithmetic`. `function`: libraries differ in last digits.
 enum class Work { arithmetic, remainder, function };
@@ -51,6 +53,8 @@ using Numbers = Elementwise<Operands::numbers>;
 using Predicate = Elementwise<Operands::any, Work::arithmetic, Result::boolean, true>;
 using Logical = Elementwise<Operands::bools, Work::arithmetic, Result::boolean, true>;
 using Rounding = Elementwise<Operands::numbers, Work::arithmetic, Result::same, true>;
+using Bitwise = Elementwise<Operands::bits, Work::arithmetic, Result::same, true>;
+using Shift = Elementwise<Operands::integers, Work::arithmetic, Result::same, true>;
 
 // ---- one operand ------------------------------------------------------------------------------------------
 
@@ -78,9 +82,18 @@ struct Square : Numbers {
   STAVE_VALUE(T x) { return x * x; }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return 2 * x; }
 };
+struct Reciprocal : Floats {
+  STAVE_VALUE(T x) { return T(1) / x; }
+  STAVE_PARTIAL(partial0, const X&, const X& y) { return -square(y); }
+};
 struct Exp : FloatFunction {
   STAVE_VALUE(T x) { return exp(x); }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return y; }
+};
+struct Exp2 : FloatFunction {
+  STAVE_VALUE(T x) { return exp2(x); }
+  // 2^x log 2
+  STAVE_PARTIAL(partial0, const X&, const X& y) { return 0.6931471805599453 * y; }
 };
 struct Expm1 : FloatFunction {
   STAVE_VALUE(T x) { return expm1(x); }
@@ -89,6 +102,16 @@ struct Expm1 : FloatFunction {
 struct Log : FloatFunction {
   STAVE_VALUE(T x) { return log(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / x; }
+};
+struct Log2 : FloatFunction {
+  STAVE_VALUE(T x) { return log2(x); }
+  // 1 / (x log 2)
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1.4426950408889634 / x; }
+};
+struct Log10 : FloatFunction {
+  STAVE_VALUE(T x) { return log10(x); }
+  // 1 / (x log 10)
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return 0.4342944819032518 / x; }
 };
 struct Log1p : FloatFunction {
   STAVE_VALUE(T x) { return log1p(x); }
@@ -144,18 +167,34 @@ struct Atanh : FloatFunction {
   STAVE_VALUE(T x) { return atanh(x); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / ((1 - x) * (1 + x)); }
 };
+/// 1 / (1 + e^-x), as e^x / (1 + e^x) for x < 0, so that e^-x overflows nowhere and small results keep their digits.
+template <class T>
+STAVE_HOST_DEVICE T sigmoid_of(T x) {
+  T e = exp(-abs(x));
+  return select(x < T(0), e, T(1)) / (T(1) + e);
+}
 struct Sigmoid : FloatFunction {
-  // e^x / (1 + e^x) for x < 0, so that e^-x overflows nowhere and small results keep their digits.
-  STAVE_VALUE(T x) {
-    T e = exp(-abs(x));
-    return select(x < T(0), e, T(1)) / (T(1) + e);
-  }
+  STAVE_VALUE(T x) { return sigmoid_of(x); }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return y * (1 - y); }
+};
+/// log(p / (1 - p))
+struct Logit : FloatFunction {
+  // Near 1/2, where the quotient is near 1 and its rounding all that is left of the logarithm, log1p((2p - 1) / (1 - p)): 2p - 1
+  // is exact there.
+  STAVE_VALUE(T p) {
+    T q = T(1) - p;
+    return select(abs(p - T(0.5)) < T(0.25), log1p((p + p - T(1)) / q), log(p / q));
+  }
+  STAVE_PARTIAL(partial0, const X& p, const X&) { return 1 / (p * (1 - p)); }
 };
 struct Erf : FloatFunction {
   STAVE_VALUE(T x) { return erf(x); }
   // 2 / sqrt(pi) exp(-x^2)
   STAVE_PARTIAL(partial0, const X& x, const X&) { return 1.1283791670955126 * exp(-square(x)); }
+};
+struct Erfc : FloatFunction {
+  STAVE_VALUE(T x) { return erfc(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return -1.1283791670955126 * exp(-square(x)); }
 };
 struct Erfinv : FloatFunction {
   STAVE_VALUE(T x) { return erfinv(x); }
@@ -170,6 +209,46 @@ struct Softplus : FloatFunction {
   // log(1 + e^x) = max(x, 0) + log1p(e^-|x|)
   STAVE_VALUE(T x) { return select(x < T(0), T(0), x) + log1p(exp(-abs(x))); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return sigmoid(x); }
+};
+/// x times a share of it that falls to 0 faster than x grows, at -inf too.
+template <class T>
+STAVE_HOST_DEVICE T share_of(T x, T part) {
+  return select(part == T(0), T(-0.0), x * part);
+}
+/// x sigmoid(x)
+struct Silu : FloatFunction {
+  STAVE_VALUE(T x) { return share_of(x, sigmoid_of(x)); }
+  // s + x s (1 - s); `scale` drops an infinite x where s (1 - s) is 0.
+  STAVE_PARTIAL(partial0, const X& x, const X&) {
+    const X s = sigmoid(x);
+    return s + scale(x, s * (1 - s));
+  }
+};
+/// x Phi(x), with the standard normal distribution's Phi(x) = erfc(-x / sqrt(2)) / 2.
+struct Gelu : FloatFunction {
+  STAVE_VALUE(T x) { return share_of(x, T(0.5) * erfc_of_root_half(-x)); }
+  // Phi(x) + x phi(x), phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
+  STAVE_PARTIAL(partial0, const X& x, const X&) {
+    return 0.5 * erfc(-0.7071067811865476 * x) + scale(0.3989422804014327 * x, exp(-0.5 * square(x)));
+  }
+};
+/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 (Hendrycks and Gimpel, "Gaussian error linear units", 2016): since
+/// (1 + tanh(u)) / 2 is sigmoid(2 u), x sigmoid(a x + b x^3).
+struct GeluTanh : FloatFunction {
+  static constexpr double a = 1.5957691216057308, b = 0.07135481627260025;
+  STAVE_VALUE(T x) { return share_of(x, sigmoid_of(x * (T(a) + T(b) * (x * x)))); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) {
+    const X s = sigmoid(x * (a + b * square(x)));
+    return s + scale(scale(x, a + 3 * b * square(x)), s * (1 - s));
+  }
+};
+struct Lgamma : FloatFunction {
+  STAVE_VALUE(T x) { return lgamma(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return digamma(x); }
+};
+struct Digamma : FloatFunction {
+  STAVE_VALUE(T x) { return digamma(x); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return zeta(2, x); }
 };
 struct Floor : Rounding {
   STAVE_VALUE(T x) { return floor(x); }
@@ -194,6 +273,12 @@ struct Isinf : Predicate {
 };
 struct Isfinite : Predicate {
   STAVE_VALUE(T x) { return isfinite(x); }
+};
+struct Signbit : Elementwise<Operands::floats, Work::arithmetic, Result::boolean, true> {
+  STAVE_VALUE(T x) { return signbit(x); }
+};
+struct BitwiseInvert : Bitwise {
+  STAVE_VALUE(T x) { return ~x; }
 };
 
 // ---- two operands -----------------------------------------------------------------------------------------
@@ -271,6 +356,64 @@ struct Minimum : Numbers {
   STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return share(a < b, a == b, a); }
   STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return share(b < a, a == b, a); }
 };
+/// sqrt(x^2 + y^2), whose squares neither overflow nor vanish.
+struct Hypot : FloatFunction {
+  STAVE_VALUE(T x, T y) { return hypot(x, y); }
+  STAVE_PARTIAL(partial0, const X& x, const X& y, const X& r) { return over_radius(x, y, r); }
+  STAVE_PARTIAL(partial1, const X& x, const X& y, const X& r) { return over_radius(y, x, r); }
+
+ private:
+  // x / r; 0 at the origin, and at infinity that of max(|x|, |y|), as `norm` has it.
+  template <class X>
+  static constexpr X over_radius(const X& x, const X& y, const X& r) {
+    const X zero = r == 0, beyond = sign(x) * share(abs(x) > abs(y), abs(x) == abs(y), x);
+    return where(isinf(r), beyond, where(zero, 0, x / where(zero, 1, r)));
+  }
+};
+/// log(e^a + e^b)
+struct Logaddexp : FloatFunction {
+  // The larger plus log1p(e^-|a - b|); where they are equal infinities, their difference is none.
+  STAVE_VALUE(T a, T b) {
+    T larger = select((a > b) | (a != a), a, b), rest = log1p(exp(-abs(a - b)));
+    return select(a == b, a + T(0.6931471805599453), larger + rest);
+  }
+  STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return part(a, b); }
+  STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return part(b, a); }
+
+ private:
+  // e^a / (e^a + e^b)
+  template <class X>
+  static constexpr X part(const X& a, const X& b) {
+    return sigmoid(where(logical_and(a == b, isinf(a)), 0, a - b));
+  }
+};
+/// x log(y), and 0 where x is 0, but for y that are NaN.
+struct Xlogy : FloatFunction {
+  STAVE_VALUE(T x, T y) { return select((x == T(0)) & (y == y), T(0), x * log(y)); }
+  STAVE_PARTIAL(partial0, const X&, const X& y, const X&) { return log(y); }
+  STAVE_PARTIAL(partial1, const X& x, const X& y, const X&) { return scale(x, 1 / y); }
+};
+/// x log1p(y), and 0 where x is 0, but for y that are NaN.
+struct Xlog1py : FloatFunction {
+  STAVE_VALUE(T x, T y) { return select((x == T(0)) & (y == y), T(0), x * log1p(y)); }
+  STAVE_PARTIAL(partial0, const X&, const X& y, const X&) { return log1p(y); }
+  STAVE_PARTIAL(partial1, const X& x, const X& y, const X&) { return scale(x, 1 / (1 + y)); }
+};
+/// The Hurwitz zeta function: the sum of (q + k)^-s over k = 0, 1, 2, ...
+struct Zeta : FloatFunction {
+  STAVE_VALUE(T s, T q) { return zeta(s, q); }
+  // By s there is no closed form: no rule, and an error for whoever asks.
+  STAVE_PARTIAL(partial1, const X& s, const X& q, const X&) { return -s * zeta(s + 1, q); }
+};
+struct Copysign : Floats {
+  STAVE_VALUE(T x, T y) { return copysign(x, y); }
+  // 0 at 0, as that of |x|
+  STAVE_PARTIAL(partial0, const X& x, const X& y, const X&) { return sign(x) * copysign(1, y); }
+  STAVE_PARTIAL(partial1, const X&, const X& y, const X&) { return scale(y, 0); }  // 0
+};
+struct Nextafter : Elementwise<Operands::floats, Work::arithmetic, Result::same, true> {
+  STAVE_VALUE(T x, T y) { return nextafter(x, y); }
+};
 struct Equal : Predicate {
   STAVE_VALUE(T a, T b) { return a == b; }
 };
@@ -297,6 +440,23 @@ struct LogicalOr : Logical {
 };
 struct LogicalXor : Logical {
   STAVE_VALUE(T a, T b) { return (a != T(0)) ^ (b != T(0)); }
+};
+struct BitwiseAnd : Bitwise {
+  STAVE_VALUE(T a, T b) { return a & b; }
+};
+struct BitwiseOr : Bitwise {
+  STAVE_VALUE(T a, T b) { return a | b; }
+};
+struct BitwiseXor : Bitwise {
+  STAVE_VALUE(T a, T b) { return a ^ b; }
+};
+// By as many places as there are bits, or more, nothing is left but copies of the sign; a negative number of places, read
+// unsigned, is more.
+struct BitwiseLeftShift : Shift {
+  STAVE_VALUE(T a, T places) { return shifted_left(a, places); }
+};
+struct BitwiseRightShift : Shift {
+  STAVE_VALUE(T a, T places) { return shifted_right(a, places); }
 };
 
 }  // namespace stave_detail

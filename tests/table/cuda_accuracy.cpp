@@ -20,8 +20,11 @@ struct Documented {
 // of CUDA's functions, over every float and 2^32 doubles (https://libc.llvm.org/headers/math/, "GPU Conformance").
 constexpr Documented documented[] = {
     {"exp", 2},
+    {"exp2", 2},
     {"expm1", 1},
     {"log", 1},
+    {"log2", 1},
+    {"log10", 2},
     {"log1p", 1},
     {"sin", 2},
     {"cos", 2},
@@ -37,11 +40,30 @@ constexpr Documented documented[] = {
     {"acosh", 4},
     {"atanh", 3},
     {"erf", 2},
+    {"erfc", 5},
+    {"lgamma", 6},
+    {"hypot", 3},
     {"pow", 4},
     // What consists of those above, none of which it makes worse.
     {"sigmoid", 2},      // exp
     {"softplus", 3},     // log1p of exp
     {"erfinv", 1},       // log1p
+    {"logit", 1},        // log and log1p
+    {"logaddexp", 3},    // log1p of exp
+    {"xlogy", 1},        // log
+    {"xlog1py", 1},      // log1p
+    {"entr", 1},         // xlogy
+    {"log_sigmoid", 3},  // softplus
+    {"silu", 2},         // sigmoid
+    {"gelu", 5},         // erfc
+    {"gelu_tanh", 2},    // exp
+    {"mish", 5},         // tanh of softplus
+    {"elu", 1},          // expm1
+    {"celu", 1},
+    {"selu", 1},
+    {"digamma", 1},      // log
+    {"zeta", 4},         // pow
+    {"polygamma", 4},    // zeta
     {"normal", 1},       // erfinv
     {"softmax", 4},      // exp by a sum of exp
     {"log_softmax", 3},  // log of a sum of exp

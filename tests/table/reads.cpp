@@ -42,7 +42,18 @@ class Rule {
   bool gives(std::size_t i) const {
     const Op& op = call_.op();
     return op.vjp && is_float(abstracts_[i].dtype) &&
-           (op.derivative != Derivative::linear || op.linear_in.has_input(i));
+           (op.derivative != Derivative::linear || op.linear_in.has_input(i)) && !refuses(i);
+  }
+
+  /// Whether the rule says that the function has no derivative by input i.
+  bool refuses(std::size_t i) const {
+    try {
+      call_.op().vjp({call_.op(), call_.attributes(), call_.inputs(), outputs_, abstracts_, cotangents_},
+                     static_cast<int>(i));
+    } catch (const stave::TransformError& error) {
+      return std::string(error.what()).find("has no derivative by operand " + std::to_string(i)) != std::string::npos;
+    }
+    return false;
   }
 
   /// What is wrong with the record's word on input i; empty if nothing is.

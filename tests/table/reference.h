@@ -40,6 +40,9 @@ Array mapped(Dtype dtype, const Array& x, const Array& y, F f) {
 
 Real erfinv_reference(Real x);
 
+/// The words with which operations on bits refuse floats.
+inline const std::string no_bits = "has no bits to work on";
+
 /// The position in the input that a position of the result shows.
 using Source = std::function<Shape(const Shape&)>;
 

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include <stave/core/ops/elementwise.h>
 
 #include "table/reference.h"
 #include "table/row.h"
+
+#include "special_reference.h"
 
 namespace table {
 
@@ -15,7 +18,9 @@ namespace {
 using Call = Tensor (*)(Operand, Operand);
 using Formula = Real (*)(Real, Real);
 
-enum class Gives { numbers, floats, truth };  // in what the function computes, or that it answers in bool
+// In what the function computes: bool becomes int32 for `numbers` and `integers`, which floats are refused by, as by `bits`; or that
+// it answers in bool.
+enum class Gives { numbers, floats, truth, integers, bits };
 
 // Operands of their own, for a variant more.
 struct Extra {
@@ -35,11 +40,18 @@ struct Binary {
   Gives gives = Gives::numbers;
   Domain left = {}, right = {};
   Extra extra = {};
-  bool differentiable = gives != Gives::truth;  // false: piecewise constant
+  bool differentiable = gives == Gives::numbers || gives == Gives::floats;  // false: piecewise constant
+  bool by_left = true, by_right = true;                                     // false: no derivative by that operand
+  Real accuracy = 2;
+
+  bool refuses(Dtype operands) const {
+    return is_float(operands) && (gives == Gives::integers || gives == Gives::bits);
+  }
 };
 
 Dtype result_of(const Binary& f, Dtype operands) {
   if (f.gives == Gives::truth) return bool_;
+  if (f.gives == Gives::bits) return operands;
   return f.gives == Gives::floats ? as_float(operands) : as_number(operands);
 }
 
@@ -54,7 +66,8 @@ Variant variant_of(const Binary& f, Call call, const std::string& name, const In
           .inputs = {left, right},
           .call = [call](auto xs) { return call(xs[0], xs[1]); },
           .reference = [formula = f.formula, result](auto xs) { return Arrays{mapped(result, xs[0], xs[1], formula)}; },
-          .differentiable = f.differentiable};
+          .differentiable = f.differentiable,
+          .refusal = f.refuses(promoted(left.dtype, right.dtype)) ? no_bits : ""};
 }
 
 // A C++ number on either side: it takes the tensor's dtype, within its kind.
@@ -65,19 +78,20 @@ void add_numbers(std::vector<Variant>& variants, const Binary& f, Dtype dtype, N
                         .inputs = {std::move(input)},
                         .call = call,
                         .reference = reference,
-                        .differentiable = f.differentiable});
+                        .differentiable = f.differentiable,
+                        .refusal = f.refuses(met) ? no_bits : ""});
   };
   const Dtype result = result_of(f, met);
   const Real value = static_cast<Real>(number);
   const std::string kind = std::is_floating_point_v<Number> ? "float" : "int";
   add(
-      "tensor with a C++ " + kind, {dtype, {2, 3}, f.left},
+      "tensor with a C++ " + kind, {dtype, {2, 3}, f.left, f.by_left},
       [call = f.call, number](auto xs) { return Outputs(call(xs[0], number)); },
       [=, formula = f.formula](auto xs) {
         return Arrays{mapped(result, xs[0], [&](Real x) { return formula(x, value); })};
       });
   add(
-      "C++ " + kind + " with a tensor", {dtype, {2, 3}, f.right},
+      "C++ " + kind + " with a tensor", {dtype, {2, 3}, f.right, f.by_right},
       [call = f.call, number](auto xs) { return Outputs(call(number, xs[0])); },
       [=, formula = f.formula](auto xs) {
         return Arrays{mapped(result, xs[0], [&](Real x) { return formula(value, x); })};
@@ -87,16 +101,19 @@ void add_numbers(std::vector<Variant>& variants, const Binary& f, Dtype dtype, N
 std::vector<Variant> variants_of(const Binary& f, Dtype dtype) {
   std::vector<Variant> variants;
   for (const auto& [left, right] : shapes)
-    variants.push_back(variant_of(f, f.call, "", {dtype, left, f.left}, {dtype, right, f.right}));
+    variants.push_back(
+        variant_of(f, f.call, "", {dtype, left, f.left, f.by_left}, {dtype, right, f.right, f.by_right}));
   for (Dtype other : all_dtypes)
     if (other != dtype)
-      variants.push_back(variant_of(f, f.call, std::string("with ") + stave::name_of(other), {dtype, {2, 3}, f.left},
-                                    {other, {3}, f.right}));
+      variants.push_back(variant_of(f, f.call, std::string("with ") + stave::name_of(other),
+                                    {dtype, {2, 3}, f.left, f.by_left}, {other, {3}, f.right, f.by_right}));
   for (const auto& [name, call] : {std::pair(f.operator_name, f.operator_call), {f.assignment_name, f.assignment_call}})
-    if (name) variants.push_back(variant_of(f, call, name, {dtype, {2, 3}, f.left}, {dtype, {2, 1}, f.right}));
+    if (name)
+      variants.push_back(
+          variant_of(f, call, name, {dtype, {2, 3}, f.left, f.by_left}, {dtype, {2, 1}, f.right, f.by_right}));
   const bool is_signed = dtype == int32 || dtype == int64;
   if (f.extra.name && (is_float(dtype) || (is_signed && f.gives != Gives::truth)))
-    variants.push_back(variant_of(f, f.call, f.extra.name, {dtype, {3, 4}, f.extra.left},
+    variants.push_back(variant_of(f, f.call, f.extra.name, {dtype, {3, 4}, f.extra.left, f.by_left},
                                   {dtype, {3, 4}, f.extra.right, f.extra.by_right}));
   const Dtype with_int = dtype == bool_ ? int32 : dtype, with_float = as_float(dtype);
   add_numbers(variants, f, dtype, 2, with_int);
@@ -106,6 +123,10 @@ std::vector<Variant> variants_of(const Binary& f, Dtype dtype) {
 
 // So few that some are equal, and some 0.
 const Domain few{.choices = {-1, 0, 0.5, 2}};
+
+// Integers as 64 bits, and back: of the narrower and unsigned ones what is too much wraps away.
+std::uint64_t bits_of(Real x) { return x < 0 ? ~static_cast<std::uint64_t>(-1 - x) : static_cast<std::uint64_t>(x); }
+Real number_of(std::uint64_t bits) { return static_cast<Real>(static_cast<std::int64_t>(bits)); }
 
 std::vector<Binary> functions() {
 #define CALL(f) .name = #f, .call = static_cast<Call>(stave::f)
@@ -124,6 +145,7 @@ std::vector<Binary> functions() {
     {.choices = special_values},                               \
     {.choices = special_values}                                \
   }
+#define BITS .gives = Gives::bits, .left = {-100, 100}, .right = {-100, 100}
   return {
       {CALL(add), FORMULA(a + b), OPERATOR(+), ASSIGNMENT(+=)},
       {CALL(subtract), FORMULA(a - b), OPERATOR(-), ASSIGNMENT(-=)},
@@ -139,6 +161,15 @@ std::vector<Binary> functions() {
        .extra = {"negative base, whole exponent", {-3, 3}, {.choices = {0, 1, 2, 3}}, false}},
       {CALL(atan2), FORMULA(std::atan2(a, b)), .gives = Gives::floats, .right = {0.4, 2.6},
        .extra = {"left half plane", {0.4, 2}, {-3, -0.4}}},
+      {CALL(hypot), FORMULA(std::hypot(a, b)), .gives = Gives::floats, .right = {0.4, 2.6}},
+      {CALL(copysign), FORMULA(std::copysign(a, b)), .gives = Gives::floats},
+      {CALL(logaddexp), FORMULA(std::log(std::exp(a) + std::exp(b))), .gives = Gives::floats, .right = {0.4, 2.6},
+       .accuracy = 4},
+      {CALL(xlogy), FORMULA(a == 0 ? 0 : a * std::log(b)), .gives = Gives::floats, .right = positive, .accuracy = 4},
+      {CALL(xlog1py), FORMULA(a == 0 ? 0 : a * std::log1p(b)), .gives = Gives::floats, .right = {-0.6, 3},
+       .accuracy = 4},
+      {CALL(zeta), FORMULA(stave_test::zeta_reference(a, b)), .gives = Gives::floats, .left = {1.5, 4.5},
+       .right = {0.4, 3}, .by_left = false, .accuracy = 8},
       {CALL(maximum), FORMULA(std::max(a, b))},
       {CALL(minimum), FORMULA(std::min(a, b))},
       {CALL(equal), FORMULA(a == b), OPERATOR(==), TRUTH},
@@ -150,6 +181,13 @@ std::vector<Binary> functions() {
       {CALL(logical_and), FORMULA(a != 0 && b != 0), TENSOR_OPERATOR(&&), TRUTH},
       {CALL(logical_or), FORMULA(a != 0 || b != 0), TENSOR_OPERATOR(||), TRUTH},
       {CALL(logical_xor), FORMULA((a != 0) != (b != 0)), TRUTH},
+      {CALL(bitwise_and), FORMULA(number_of(bits_of(a) & bits_of(b))), OPERATOR(&), BITS},
+      {CALL(bitwise_or), FORMULA(number_of(bits_of(a) | bits_of(b))), OPERATOR(|), BITS},
+      {CALL(bitwise_xor), FORMULA(number_of(bits_of(a) ^ bits_of(b))), OPERATOR(^), BITS},
+      {CALL(bitwise_left_shift), FORMULA(std::ldexp(a, static_cast<int>(b))), .gives = Gives::integers,
+       .left = {-90, 90}, .right = {0, 7}},
+      {CALL(bitwise_right_shift), FORMULA(std::floor(std::ldexp(a, -static_cast<int>(b)))), .gives = Gives::integers,
+       .left = {-90, 90}, .right = {0, 7}},
   };
 #undef CALL
 #undef FORMULA
@@ -157,6 +195,37 @@ std::vector<Binary> functions() {
 #undef TENSOR_OPERATOR
 #undef ASSIGNMENT
 #undef TRUTH
+#undef BITS
+}
+
+// ---- nextafter --------------------------------------------------------------------------------------------
+
+/// By the C++ library's of the dtype: a float64 that follows a float32 is another.
+Real next_in(Dtype dtype, Real x, Real y) {
+  if (dtype == float32) return std::nextafter(static_cast<float>(x), static_cast<float>(y));
+  return std::nextafter(static_cast<double>(x), static_cast<double>(y));
+}
+
+std::vector<Variant> nextafter_variants(Dtype dtype) {
+  std::vector<Variant> variants;
+  const auto add = [&](const std::string& name, const Input& left, const Input& right) {
+    const Dtype result = as_float(promoted(left.dtype, right.dtype));
+    variants.push_back(
+        {.name = name + left.shape.str() + right.shape.str(),
+         .inputs = {left, right},
+         .call = [](auto xs) { return nextafter(xs[0], xs[1]); },
+         .reference =
+             [result](auto xs) {
+               return Arrays{mapped(result, xs[0], xs[1], [result](Real x, Real y) { return next_in(result, x, y); })};
+             },
+         .differentiable = false});
+  };
+  for (const auto& [left, right] : shapes) add("", {dtype, left}, {dtype, right});
+  for (Dtype other : all_dtypes)
+    if (other != dtype) add(std::string("with ") + stave::name_of(other), {dtype, {2, 3}}, {other, {3}});
+  if (is_float(dtype))
+    add("special values", {dtype, {6, 8}, {.choices = special_values}}, {dtype, {6, 8}, {.choices = special_values}});
+  return variants;
 }
 
 // ---- three operands ---------------------------------------------------------------------------------------
@@ -234,13 +303,15 @@ std::vector<std::string> operators_of(const Binary& f) {
 
 void add_binary_rows(std::vector<Row>& rows) {
   for (const Binary& f : functions()) {
-    const bool power = f.call == static_cast<Call>(stave::pow);  // of bools there would be 0^-1
+    // Of bools there would be 0^-1, and the pole zeta(1, q).
+    const bool numbers = f.call == static_cast<Call>(stave::pow) || f.call == static_cast<Call>(stave::zeta);
     rows.push_back({.name = f.name,
-                    .dtypes = power ? number_dtypes : all_dtypes,
+                    .dtypes = numbers ? number_dtypes : all_dtypes,
                     .variants = [f](Dtype dtype) { return variants_of(f, dtype); },
                     .also = operators_of(f),
-                    .accuracy = 2});
+                    .accuracy = f.accuracy});
   }
+  rows.push_back({.name = "nextafter", .dtypes = all_dtypes, .variants = nextafter_variants, .accuracy = 0});
   rows.push_back({.name = "where", .dtypes = all_dtypes, .variants = where_variants, .accuracy = 0});
   rows.push_back({.name = "clip", .dtypes = all_dtypes, .variants = clip_variants, .accuracy = 0});
 }

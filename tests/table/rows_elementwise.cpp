@@ -9,6 +9,8 @@
 #include "table/reference.h"
 #include "table/row.h"
 
+#include "special_reference.h"
+
 namespace table {
 
 Real erfinv_reference(Real x) {
@@ -86,6 +88,11 @@ Real round_half_to_even(Real x) {
   return std::fmod(below, Real(2)) == 0 ? below : below + 1;
 }
 
+Real gelu_by_tanh(Real x) {
+  const Real inner = std::sqrt(2 / std::numbers::pi_v<Real>) * (x + 0.044715L * x * x * x);
+  return x / (1 + std::exp(-2 * inner));  // (1 + tanh(u)) / 2
+}
+
 std::vector<Unary> functions() {
   using namespace stave;
 #define CALL(f) .name = #f, .call = static_cast<Call>(stave::f)
@@ -100,9 +107,13 @@ std::vector<Unary> functions() {
       {CALL(sqrt), FORMULA(std::sqrt(x)), .domain = positive},
       {CALL(rsqrt), FORMULA(1 / std::sqrt(x)), .domain = positive},
       {CALL(square), FORMULA(x * x), .of = Of::numbers, .domain = {-12, 12}},
+      {CALL(reciprocal), FORMULA(1 / x), .domain = positive},
       {CALL(exp), FORMULA(std::exp(x))},
+      {CALL(exp2), FORMULA(std::exp2(x))},
       {CALL(expm1), FORMULA(std::expm1(x))},
       {CALL(log), FORMULA(std::log(x)), .domain = positive},
+      {CALL(log2), FORMULA(std::log2(x)), .domain = positive},
+      {CALL(log10), FORMULA(std::log10(x)), .domain = positive},
       {CALL(log1p), FORMULA(std::log1p(x)), .domain = {-0.7, 3}},
       {CALL(sin), FORMULA(std::sin(x)), .domain = {-4, 4}},
       {CALL(cos), FORMULA(std::cos(x)), .domain = {-4, 4}},
@@ -117,10 +128,38 @@ std::vector<Unary> functions() {
       {CALL(acosh), FORMULA(std::acosh(x)), .domain = {1, 30}},
       {CALL(atanh), FORMULA(std::atanh(x)), .domain = {-0.9, 0.9}},
       {CALL(sigmoid), FORMULA(1 / (1 + std::exp(-x))), .domain = {-4, 4}},
+      {CALL(logit), FORMULA(std::log(x / (1 - x))), .domain = {.choices = {0.1, 0.2, 0.35, 0.45, 0.6, 0.8, 0.9}},
+       .accuracy = 4},
       {CALL(erf), FORMULA(std::erf(x))},
+      {CALL(erfc), FORMULA(std::erfc(x))},
       {CALL(erfinv), FORMULA(erfinv_reference(x)), .domain = {-0.85, 0.85}, .accuracy = 8},
       {CALL(relu), FORMULA(x < 0 ? 0 : x), .of = Of::numbers},
       {CALL(softplus), FORMULA(std::log1p(std::exp(x))), .domain = {-4, 4}},
+      {CALL(silu), FORMULA(x / (1 + std::exp(-x))), .domain = {-4, 4}, .accuracy = 4},
+      {CALL(gelu), FORMULA(x * std::erfc(-x / std::numbers::sqrt2_v<Real>) / 2), .domain = {-4, 4}, .accuracy = 4},
+      {CALL(gelu_tanh), FORMULA(gelu_by_tanh(x)), .domain = {-4, 4}, .accuracy = 24},
+      {CALL(lgamma), FORMULA(std::lgamma(x)), .domain = {0.2, 6}, .accuracy = 4},
+      {CALL(digamma), FORMULA(stave_test::digamma_reference(x)), .domain = {0.2, 12}, .accuracy = 4},
+      {.name = "polygamma",
+       .call = [](Tensor x) { return polygamma(2, std::move(x)); },
+       FORMULA(-2 * stave_test::zeta_reference(3, x)),
+       .domain = {0.4, 3},
+       .accuracy = 8},
+      {CALL(log_sigmoid), FORMULA(-std::log1p(std::exp(-x))), .domain = {-4, 4}, .accuracy = 4},
+      {CALL(mish), FORMULA(x * std::tanh(std::log1p(std::exp(x)))), .domain = {-4, 4}, .accuracy = 6},
+      {.name = "leaky_relu", .call = [](Tensor x) { return leaky_relu(std::move(x)); }, FORMULA(x < 0 ? x / 100 : x)},
+      {.name = "elu", .call = [](Tensor x) { return elu(std::move(x)); }, FORMULA(x < 0 ? std::expm1(x) : x)},
+      {.name = "celu",
+       .call = [](Tensor x) { return celu(std::move(x), 2); },
+       FORMULA(x < 0 ? 2 * std::expm1(x / 2) : x)},
+      {CALL(selu), FORMULA(1.0507009873554804935L * (x < 0 ? 1.6732632423543772848L * std::expm1(x) : x)),
+       .accuracy = 4},
+      {.name = "hardtanh",
+       .call = [](Tensor x) { return hardtanh(std::move(x), -1.3, 0.9); },
+       FORMULA(std::clamp(x, Real(-1.3L), Real(0.9L)))},
+      {CALL(hardsigmoid), FORMULA(std::clamp(x / 6 + Real(0.5), Real(0), Real(1))), .domain = {-5, 5}, .accuracy = 8},
+      {CALL(hardswish), FORMULA(x * std::clamp(x / 6 + Real(0.5), Real(0), Real(1))), .domain = {-5, 5}, .accuracy = 8},
+      {CALL(entr), FORMULA(x == 0 ? 0 : -x * std::log(x)), .domain = positive, .accuracy = 4},
       {CALL(floor), FORMULA(std::floor(x)), PIECEWISE_CONSTANT},
       {CALL(ceil), FORMULA(std::ceil(x)), PIECEWISE_CONSTANT},
       {CALL(round), FORMULA(round_half_to_even(x)), PIECEWISE_CONSTANT},
@@ -129,12 +168,31 @@ std::vector<Unary> functions() {
       {CALL(isnan), FORMULA(std::isnan(x)), PREDICATE},
       {CALL(isinf), FORMULA(std::isinf(x)), PREDICATE},
       {CALL(isfinite), FORMULA(std::isfinite(x)), PREDICATE},
+      {CALL(signbit), FORMULA(std::signbit(x)), PREDICATE},
   };
 #undef CALL
 #undef FORMULA
 #undef OPERATOR
 #undef PIECEWISE_CONSTANT
 #undef PREDICATE
+}
+
+// ---- bitwise_invert -----------------------------------------------------------------------------------------
+
+// -1 - x, which wraps for unsigned integers; of bool the other.
+std::vector<Variant> invert_variants(Dtype dtype) {
+  const Unary f{.name = "bitwise_invert",
+                .call = static_cast<Call>(stave::bitwise_invert),
+                .formula = dtype == bool_ ? [](Real x) { return 1 - x; } : [](Real x) { return -1 - x; },
+                .of = Of::any,
+                .domain = {-9, 9},
+                .differentiable = false};
+  const Call by_operator = [](Tensor x) { return ~x; };
+  std::vector<Variant> variants = {variant_of(f, by_operator, dtype, {2, 3}, f.domain, "operator~")};
+  for (const Shape& shape : shapes) variants.push_back(variant_of(f, f.call, dtype, shape, f.domain, ""));
+  if (is_float(dtype))
+    for (Variant& variant : variants) variant.refusal = no_bits;
+  return variants;
 }
 
 // ---- astype, stop_gradient --------------------------------------------------------------------------------
@@ -183,6 +241,11 @@ std::vector<Variant> stop_gradient_variants(Dtype dtype) {
 
 void add_elementwise_rows(std::vector<Row>& rows) {
   for (const Unary& f : functions()) rows.push_back(row_of(f));
+  rows.push_back({.name = "bitwise_invert",
+                  .dtypes = all_dtypes,
+                  .variants = invert_variants,
+                  .also = {"operator~"},
+                  .accuracy = 0});
   rows.push_back({.name = "astype", .dtypes = all_dtypes, .variants = astype_variants, .accuracy = 1});
   rows.push_back({.name = "stop_gradient", .dtypes = all_dtypes, .variants = stop_gradient_variants, .accuracy = 0});
 }

@@ -89,7 +89,9 @@ void block(void* out, const void* const* in, Index n) {
 template <class S, int arity>
 void fill_row(BlockKernel* row) {
   constexpr Operands in = S::operands;
-  constexpr bool floats = in != Operands::bools, integers = in == Operands::numbers || in == Operands::any;
+  constexpr bool wholes = in == Operands::integers || in == Operands::bits;
+  constexpr bool floats = in != Operands::bools && !wholes;
+  constexpr bool integers = in == Operands::numbers || in == Operands::any || wholes;
   if constexpr (floats) {
     row[static_cast<int>(Dtype::float32)] = block<S, float, arity>;
     row[static_cast<int>(Dtype::float64)] = block<S, double, arity>;
@@ -100,7 +102,7 @@ void fill_row(BlockKernel* row) {
     row[static_cast<int>(Dtype::int32)] = block<S, std::int32_t, arity>;
     row[static_cast<int>(Dtype::int64)] = block<S, std::int64_t, arity>;
   }
-  if constexpr (in == Operands::any || in == Operands::bools)
+  if constexpr (in == Operands::any || in == Operands::bools || in == Operands::bits)
     row[static_cast<int>(Dtype::bool_)] = block<S, bool, arity>;
 }
 

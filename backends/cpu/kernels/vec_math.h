@@ -1,6 +1,6 @@
 // The functions that elementwise operations call, on Vec<T>: found by argument-dependent lookup.
 //
-// Transcendental functions are SLEEF's, with a bound of 1.0 ulp, named by instruction set to skip SLEEF's own dispatcher.
+// Transcendental functions are SLEEF's, with a bound of 1.0 ulp unless another stands in their name, named by instruction set to skip SLEEF's own dispatcher.
 // Of its variants we take the deterministic ones (finz, cinz): the others choose a path by the whole vector, so that
 // sin(x) could depend on the neighbours of x, and a vmap'ed program could differ from the loop in the last bit.
 // Measured against quadruple precision in tests/cpu_backend_test.cpp; where SLEEF is off, the fix stands beside the call.
@@ -8,6 +8,7 @@
 
 #include <stave/backends/cpu/kernels/isa.h>
 #include <stave/core/ops/erfinv.h>
+#include <stave/core/ops/polygamma.h>
 
 #include <machine.h>
 
@@ -57,11 +58,17 @@ STAVE_INLINE Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<T> c) {
 
 // ---- exponentials, logarithms, trigonometry, erf ----------------------------------------------------------
 
+#define STAVE_SLEEF_F32(name) STAVE_SLEEF_WITHIN_F32(u10, name)
+#define STAVE_SLEEF_F64(name) STAVE_SLEEF_WITHIN_F64(u10, name)
+
 #define STAVE_FROM_SLEEF(name)                                                      \
   STAVE_INLINE F32 name(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(name)(x.raw))}; } \
   STAVE_INLINE F64 name(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(name)(x.raw))}; }
+STAVE_FROM_SLEEF(exp2)
 STAVE_FROM_SLEEF(expm1)
 STAVE_FROM_SLEEF(log)
+STAVE_FROM_SLEEF(log2)
+STAVE_FROM_SLEEF(log10)
 STAVE_FROM_SLEEF(sin)
 STAVE_FROM_SLEEF(cos)
 STAVE_FROM_SLEEF(tan)
@@ -173,12 +180,19 @@ STAVE_INLINE Vec<T> erf(Vec<T> x) {
   return select(is_tiny(x), multiply_add(x, Vec<T>(0.12837916709551257390), x), sleef_erf(x));
 }
 
+STAVE_INLINE F32 erfc(F32 x) { return {F32::Raw(STAVE_SLEEF_WITHIN_F32(u15, erfc)(x.raw))}; }
+STAVE_INLINE F64 erfc(F64 x) { return {F64::Raw(STAVE_SLEEF_WITHIN_F64(u15, erfc)(x.raw))}; }
+
+STAVE_INLINE F32 hypot(F32 x, F32 y) { return {F32::Raw(STAVE_SLEEF_WITHIN_F32(u05, hypot)(x.raw, y.raw))}; }
+STAVE_INLINE F64 hypot(F64 x, F64 y) { return {F64::Raw(STAVE_SLEEF_WITHIN_F64(u05, hypot)(x.raw, y.raw))}; }
+
 STAVE_INLINE F32 sleef_log1p(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(log1p)(x.raw))}; }
 STAVE_INLINE F64 sleef_log1p(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(log1p)(x.raw))}; }
-/// SLEEF's gives infinity from 1e38 (1e307) on, where 1 + x is x.
+/// log1p x = x - x^2/2 + ...; SLEEF loses bits of denormal results, and gives infinity from 1e38 (1e307) on, where 1 + x is x.
 template <class T>
 STAVE_INLINE Vec<T> log1p(Vec<T> x) {
   Vec<T> y = sleef_log1p(x);
+  y = select(abs(x) < Vec<T>(sizeof(T) == 4 ? 0x1p-25 : 0x1p-54), x, y);
   Mask<T> huge = x > Vec<T>(sizeof(T) == 4 ? 0x1p100 : 0x1p1000);
   return any(huge) ? select(huge, log(x), y) : y;
 }
@@ -192,6 +206,29 @@ STAVE_INLINE F64 pow(F64 x, F64 y) {
     for (int i = 0; i < F64::lanes; ++i)
       if (overflow.bits[i]) z.raw[i] = __builtin_pow(x.raw[i], y.raw[i]);
   return z;
+}
+
+/// a b - product, exactly, where product is a b rounded: without fma by halves of a and b (Dekker, "A floating-point technique for
+/// extending the available precision", 1971). NaN where these overflow.
+template <class T>
+STAVE_INLINE Vec<T> lost_of_product(Vec<T> a, Vec<T> b, Vec<T> product) {
+  if constexpr (has_fma) return fma(a, b, -product);
+  const Vec<T> split(sizeof(T) == 4 ? 0x1p12 + 1 : 0x1p27 + 1);
+  const Vec<T> a_high = a * split - (a * split - a), b_high = b * split - (b * split - b);
+  const Vec<T> a_low = a - a_high, b_low = b - b_high;
+  return a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low);
+}
+/// erfc(x / sqrt(2)). What rounding takes from the quotient, erfc multiplies by some x^2: it is computed, and given back by the
+/// derivative -2 / sqrt(pi) exp(-z^2), of which -(z + sqrt(z^2 + 1.6)) erfc(z) is off by less than a seventh for positive z.
+template <class T>
+STAVE_INLINE Vec<T> erfc_of_root_half(Vec<T> x) {
+  const Vec<T> root(sizeof(T) == 4 ? 0x1.6a09e6p-1 : 0x1.6a09e667f3bcdp-1);
+  const Vec<T> rest(sizeof(T) == 4 ? 0x1.9fcef4p-27 : -0x1.bdd3413b26456p-55);
+  const Vec<T> z = x * root;
+  const Vec<T> lost = lost_of_product(x, root, z) + x * rest;
+  const Vec<T> slope = z + sqrt(z * z + Vec<T>(1.6));
+  const Vec<T> y = erfc(z), moved = y - y * (lost * slope);
+  return select((z > Vec<T>(0)) & isfinite(lost * slope), moved, y);
 }
 
 // ---- erfinv -----------------------------------------------------------------------------------------------
@@ -231,6 +268,91 @@ STAVE_INLINE F64 erfinv(F64 x) {
   F64 middle = polynomial(sqrt(w) - F64(3.25), erfinv_f64.middle);
   F64 tail = polynomial(sqrt(w) - F64(5), erfinv_f64.tail);
   return erfinv_ends(x, x * select(w < F64(6.25), central, select(w < F64(16), middle, tail)));
+}
+
+// ---- the gamma function's -----------------------------------------------------------------------------------
+// digamma and zeta by core/ops/polygamma.h. That is in double precision: of floats they err by no more than their last rounding.
+
+/// Both halves of a vector, rounded.
+STAVE_INLINE F32 narrow(F64 low, F64 high) {
+  typedef float Half __attribute__((vector_size(STAVE_VECTOR_BYTES / 2)));
+  const Half halves[] = {__builtin_convertvector(low.raw, Half), __builtin_convertvector(high.raw, Half)};
+  return F32::load(halves);
+}
+
+// SLEEF's overflows early.
+STAVE_FROM_SLEEF_BUT(lgamma, y, (x > Vec<T>(sizeof(T) == 4 ? 0x1p118 : 0x1p1010)) & isfinite(x))
+
+STAVE_INLINE F64 digamma(F64 x) { return stave_detail::digamma_of(x); }
+STAVE_INLINE F32 digamma(F32 x) { return narrow(digamma(low_half(x)), digamma(high_half(x))); }
+
+STAVE_INLINE F64 zeta(F64 s, F64 q) { return stave_detail::zeta_of(s, q); }
+STAVE_INLINE F32 zeta(F32 s, F32 q) { return narrow(zeta(low_half(s), low_half(q)), zeta(high_half(s), high_half(q))); }
+
+// ---- bits -------------------------------------------------------------------------------------------------
+
+template <class T>
+  requires is_real<T>
+STAVE_INLINE Mask<T> signbit(Vec<T> x) {
+  return {reinterpret_cast<typename Mask<T>::Raw>(x.raw) < typename Mask<T>::Raw{}};
+}
+/// The float that follows x in the direction of y; y where they are equal. Floats of one sign lie in the order of their bits.
+template <class T>
+  requires is_real<T>
+STAVE_INLINE Vec<T> nextafter(Vec<T> x, Vec<T> y) {
+  using Bits = typename Mask<T>::Raw;
+  const Vec<T> zero(0), least(sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074);
+  const Mask<T> away = (x < y) ^ (x < zero);  // from 0
+  const Bits moved = reinterpret_cast<Bits>(x.raw) - 1 - 2 * away.bits;
+  Vec<T> next = select(x == zero, copysign(least, y), Vec<T>(reinterpret_cast<typename Vec<T>::Raw>(moved)));
+  next = select(x == y, y, next);
+  return select((x != x) | (y != y), x + y, next);
+}
+
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> operator&(Vec<T> a, Vec<T> b) {
+  return {a.raw & b.raw};
+}
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> operator|(Vec<T> a, Vec<T> b) {
+  return {a.raw | b.raw};
+}
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> operator^(Vec<T> a, Vec<T> b) {
+  return {a.raw ^ b.raw};
+}
+/// Of bool the other truth.
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> operator~(Vec<T> a) {
+  if constexpr (__is_same(T, bool)) return a ^ Vec<T>(1);
+  else return {~a.raw};
+}
+
+/// Whether places are no shift of T: as many as it has bits, or more, or less than 0.
+template <class T>
+STAVE_INLINE Mask<T> too_far(Vec<T> places) {
+  const typename Vec<T>::Unsigned bits =
+      static_cast<typename Vec<T>::UnsignedLane>(8 * sizeof(T)) - typename Vec<T>::Unsigned{};
+  return {reinterpret_cast<typename Mask<T>::Raw>(Vec<T>::wrapping(places) >= bits)};
+}
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> shifted_left(Vec<T> a, Vec<T> places) {
+  const Mask<T> far = too_far(places);
+  const auto bits = Vec<T>::wrapping(a) << Vec<T>::wrapping(select(far, Vec<T>(0), places));
+  return select(far, Vec<T>(0), Vec<T>(reinterpret_cast<typename Vec<T>::Raw>(bits)));
+}
+/// Of a signed integer its sign moves in.
+template <class T>
+  requires(!is_real<T>)
+STAVE_INLINE Vec<T> shifted_right(Vec<T> a, Vec<T> places) {
+  const Mask<T> far = too_far(places);
+  const Vec<T> zero(0);
+  return select(far, select(a < zero, Vec<T>(-1), zero), Vec<T>(a.raw >> select(far, zero, places).raw));
 }
 
 // ---- remainder --------------------------------------------------------------------------------------------

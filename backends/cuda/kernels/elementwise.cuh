@@ -175,9 +175,11 @@ using BinaryBody =
 template <class S, class T>
 constexpr bool admits() {
   using stave_detail::Operands;
-  if constexpr (std::is_same_v<T, bool>) return S::operands == Operands::any || S::operands == Operands::bools;
-  else if constexpr (Real<T>) return S::operands != Operands::bools;
-  else return S::operands == Operands::numbers || S::operands == Operands::any;
+  constexpr Operands in = S::operands;
+  constexpr bool wholes = in == Operands::integers || in == Operands::bits;
+  if constexpr (std::is_same_v<T, bool>) return in == Operands::any || in == Operands::bools || in == Operands::bits;
+  else if constexpr (Real<T>) return in != Operands::bools && !wholes;
+  else return in == Operands::numbers || in == Operands::any || wholes;
 }
 
 #ifdef __CUDACC__

@@ -12,6 +12,7 @@
 
 #include <stave/backends/cuda/index_map.h>
 #include <stave/core/ops/erfinv.h>
+#include <stave/core/ops/polygamma.h>
 
 namespace stave_cuda {
 
@@ -23,6 +24,7 @@ struct Truth {
   friend STAVE_BOTH Truth operator|(Truth a, Truth b) { return {a.value || b.value}; }
   friend STAVE_BOTH Truth operator^(Truth a, Truth b) { return {a.value != b.value}; }
   friend STAVE_BOTH Truth operator~(Truth a) { return {!a.value}; }
+  friend STAVE_BOTH bool any(Truth a) { return a.value; }
 };
 
 template <class T>
@@ -95,7 +97,12 @@ STAVE_LANE_FUNCTION(, STAVE_OUTLINE, log)
 STAVE_LANE_FUNCTION(, STAVE_OUTLINE, log1p)
 STAVE_LANE_FUNCTION(, STAVE_OUTLINE, tanh)
 STAVE_LANE_FUNCTION(, STAVE_OUTLINE, erf)
+STAVE_LANE_FUNCTION(, STAVE_OUTLINE, exp2)
+STAVE_LANE_FUNCTION(, STAVE_OUTLINE, log2)
+STAVE_LANE_FUNCTION(, STAVE_OUTLINE, log10)
 STAVE_LANE_FUNCTION(STAVE_OUTLINE, STAVE_OUTLINE, expm1)
+STAVE_LANE_FUNCTION(STAVE_OUTLINE, STAVE_OUTLINE, erfc)
+STAVE_LANE_FUNCTION(STAVE_OUTLINE, STAVE_OUTLINE, lgamma)
 STAVE_LANE_FUNCTION(STAVE_OUTLINE, STAVE_OUTLINE, sin)
 STAVE_LANE_FUNCTION(STAVE_OUTLINE, STAVE_OUTLINE, cos)
 STAVE_LANE_FUNCTION(STAVE_OUTLINE, STAVE_OUTLINE, tan)
@@ -110,6 +117,8 @@ STAVE_LANE_FUNCTION(STAVE_OUTLINE, STAVE_OUTLINE, atanh)
 STAVE_LANE_FUNCTION2(STAVE_OUTLINE, atan2)
 STAVE_LANE_FUNCTION2(STAVE_OUTLINE, pow)
 STAVE_LANE_FUNCTION2(STAVE_OUTLINE, fmod)
+STAVE_LANE_FUNCTION2(STAVE_OUTLINE, hypot)
+STAVE_LANE_FUNCTION2(STAVE_OUTLINE, nextafter)
 STAVE_LANE_FUNCTION2(, copysign)
 #undef STAVE_LANE_FUNCTION
 #undef STAVE_LANE_FUNCTION2
@@ -128,6 +137,23 @@ template <class T>
 STAVE_BOTH Truth isfinite(Lane<T> x) {
   if constexpr (Real<T>) return abs(x) < Lane<T>(HUGE_VAL);
   else return {true};
+}
+
+template <Real T>
+STAVE_BOTH Truth signbit(Lane<T> x) {
+  return {copysign(Lane<T>(1), x).value < 0};
+}
+/// erfc(x / sqrt(2)). What rounding takes from the quotient, erfc multiplies by some x^2: it is computed, and given back by the
+/// derivative -2 / sqrt(pi) exp(-z^2), of which -(z + sqrt(z^2 + 1.6)) erfc(z) is off by less than a seventh for positive z.
+template <Real T>
+STAVE_BOTH Lane<T> erfc_of_root_half(Lane<T> x) {
+  const Lane<T> root(sizeof(T) == 4 ? 0x1.6a09e6p-1 : 0x1.6a09e667f3bcdp-1);
+  const Lane<T> rest(sizeof(T) == 4 ? 0x1.9fcef4p-27 : -0x1.bdd3413b26456p-55);
+  const Lane<T> z = x * root;
+  const Lane<T> lost = fma(x, root, -z) + x * rest;
+  const Lane<T> slope = z + sqrt(z * z + Lane<T>(1.6));
+  const Lane<T> y = erfc(z), moved = y - y * (lost * slope);
+  return select((z > Lane<T>(0)) & isfinite(lost * slope), moved, y);
 }
 
 // ---- erfinv -----------------------------------------------------------------------------------------------
@@ -166,6 +192,14 @@ STAVE_BOTH STAVE_OUTLINE inline F64 erfinv(F64 x) {
   return erfinv_ends(x, x * y);
 }
 
+// ---- digamma and zeta -------------------------------------------------------------------------------------
+// By core/ops/polygamma.h, in double precision.
+
+STAVE_BOTH STAVE_OUTLINE inline F64 digamma(F64 x) { return stave_detail::digamma_of(x); }
+STAVE_BOTH inline F32 digamma(F32 x) { return F32(digamma(F64(x.value)).value); }
+STAVE_BOTH STAVE_OUTLINE inline F64 zeta(F64 s, F64 q) { return stave_detail::zeta_of(s, q); }
+STAVE_BOTH inline F32 zeta(F32 s, F32 q) { return F32(zeta(F64(s.value), F64(q.value)).value); }
+
 // ---- remainder and floor_divide of floats -----------------------------------------------------------------
 
 /// Python's %: the sign of b; a zero too has it.
@@ -188,6 +222,39 @@ STAVE_BOTH STAVE_OUTLINE Lane<T> floor_divide(Lane<T> a, Lane<T> b) {
 
 // ---- functions of integers --------------------------------------------------------------------------------
 
+template <Whole T>
+STAVE_BOTH Lane<T> operator&(Lane<T> a, Lane<T> b) {
+  return Lane<T>(a.value & b.value);
+}
+template <Whole T>
+STAVE_BOTH Lane<T> operator|(Lane<T> a, Lane<T> b) {
+  return Lane<T>(a.value | b.value);
+}
+template <Whole T>
+STAVE_BOTH Lane<T> operator^(Lane<T> a, Lane<T> b) {
+  return Lane<T>(a.value ^ b.value);
+}
+/// Of bool the other truth.
+template <Whole T>
+STAVE_BOTH Lane<T> operator~(Lane<T> a) {
+  if constexpr (std::is_same_v<T, bool>) return a ^ Lane<T>(1);
+  else return Lane<T>(~a.wrapping());
+}
+/// Whether places are no shift of T: as many as it has bits, or more, or less than 0.
+template <Whole T>
+STAVE_BOTH bool too_far(Lane<T> places) {
+  return static_cast<std::make_unsigned_t<T>>(places.value) >= 8 * sizeof(T);
+}
+template <Whole T>
+STAVE_BOTH Lane<T> shifted_left(Lane<T> a, Lane<T> places) {
+  return too_far(places) ? Lane<T>(0) : Lane<T>(a.wrapping() << places.value);
+}
+/// Of a signed integer its sign moves in.
+template <Whole T>
+STAVE_BOTH Lane<T> shifted_right(Lane<T> a, Lane<T> places) {
+  if (too_far(places)) return Lane<T>(a.value < 0 ? -1 : 0);
+  return Lane<T>(a.value >> places.value);
+}
 template <Whole T>
 STAVE_BOTH Lane<T> abs(Lane<T> x) {
   if constexpr (std::is_signed_v<T>) return x.value < 0 ? -x : x;

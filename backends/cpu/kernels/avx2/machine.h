@@ -7,8 +7,8 @@
 
 namespace STAVE_KERNELS {
 
-#define STAVE_SLEEF_F32(name) Sleef_finz_##name##f8_u10avx2
-#define STAVE_SLEEF_F64(name) Sleef_finz_##name##d4_u10avx2
+#define STAVE_SLEEF_WITHIN_F32(bound, name) Sleef_finz_##name##f8_##bound##avx2
+#define STAVE_SLEEF_WITHIN_F64(bound, name) Sleef_finz_##name##d4_##bound##avx2
 
 using generic::load_some;
 using generic::store_some;

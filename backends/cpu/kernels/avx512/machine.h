@@ -8,8 +8,8 @@
 
 namespace STAVE_KERNELS {
 
-#define STAVE_SLEEF_F32(name) Sleef_finz_##name##f16_u10avx512f
-#define STAVE_SLEEF_F64(name) Sleef_finz_##name##d8_u10avx512f
+#define STAVE_SLEEF_WITHIN_F32(bound, name) Sleef_finz_##name##f16_##bound##avx512f
+#define STAVE_SLEEF_WITHIN_F64(bound, name) Sleef_finz_##name##d8_##bound##avx512f
 
 template <class T>
 STAVE_INLINE Vec<T> load_some(const void* from, std::int64_t n) {

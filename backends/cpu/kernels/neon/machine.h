@@ -9,8 +9,8 @@
 
 namespace STAVE_KERNELS {
 
-#define STAVE_SLEEF_F32(name) Sleef_finz_##name##f4_u10advsimd
-#define STAVE_SLEEF_F64(name) Sleef_finz_##name##d2_u10advsimd
+#define STAVE_SLEEF_WITHIN_F32(bound, name) Sleef_finz_##name##f4_##bound##advsimd
+#define STAVE_SLEEF_WITHIN_F64(bound, name) Sleef_finz_##name##d2_##bound##advsimd
 
 using generic::load_some;
 using generic::store_some;

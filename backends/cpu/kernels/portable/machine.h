@@ -10,8 +10,8 @@
 
 namespace STAVE_KERNELS {
 
-// The functions of vec_math.h that are SLEEF's, by name: STAVE_SLEEF_F32(exp)(raw) gives each lane's exponential. A name that has
-// no SLEEF for its processor has libm's, whose bounds are the C library's.
+// The functions of vec_math.h that are SLEEF's, by bound and name: STAVE_SLEEF_WITHIN_F32(u10, exp)(raw) gives each lane's exponential
+// to 1.0 ulp. A machine that has no SLEEF for its processor has libm's, whose bounds are the C library's.
 template <class V, class F, class... Raw>
 STAVE_INLINE V by_lanes(F f, Raw... x) {
   V y{};
@@ -19,16 +19,20 @@ STAVE_INLINE V by_lanes(F f, Raw... x) {
   return y;
 }
 #if __has_include(<sleef.h>)
-#define STAVE_LANE_F32(name) Sleef_cinz_##name##f1_u10purec
-#define STAVE_LANE_F64(name) Sleef_cinz_##name##d1_u10purec
+#define STAVE_LANE_F32(bound, name) Sleef_cinz_##name##f1_##bound##purec
+#define STAVE_LANE_F64(bound, name) Sleef_cinz_##name##d1_##bound##purec
 #else
-#define STAVE_LANE_F32(name) __builtin_##name##f
-#define STAVE_LANE_F64(name) __builtin_##name
+#define STAVE_LANE_F32(bound, name) __builtin_##name##f
+#define STAVE_LANE_F64(bound, name) __builtin_##name
 #endif
-#define STAVE_SLEEF_F32(name) \
-  [](auto... raw) { return by_lanes<F32::Raw>([](auto... lane) { return STAVE_LANE_F32(name)(lane...); }, raw...); }
-#define STAVE_SLEEF_F64(name) \
-  [](auto... raw) { return by_lanes<F64::Raw>([](auto... lane) { return STAVE_LANE_F64(name)(lane...); }, raw...); }
+#define STAVE_SLEEF_WITHIN_F32(bound, name)                                                               \
+  [](auto... raw) {                                                                                       \
+    return by_lanes<F32::Raw>([](auto... lane) { return STAVE_LANE_F32(bound, name)(lane...); }, raw...); \
+  }
+#define STAVE_SLEEF_WITHIN_F64(bound, name)                                                               \
+  [](auto... raw) {                                                                                       \
+    return by_lanes<F64::Raw>([](auto... lane) { return STAVE_LANE_F64(bound, name)(lane...); }, raw...); \
+  }
 
 /// The first n lanes, 0 <= n <= lanes: the others read as 0 and are not written.
 using generic::load_some;

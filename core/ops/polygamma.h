@@ -1,0 +1,101 @@
+// The digamma function and the Hurwitz zeta function, of which all polygamma functions are: written once over the value types of
+// elementwise_ops.h in double precision.
+#pragma once
+
+#include <stave/core/ops/elementwise_ops.h>
+
+namespace stave_detail {
+
+/// Coefficients, the highest power first.
+struct DigammaDouble {
+  // digamma(x) / (x - root) for 1 <= x <= 2, in 2 x - 3: interpolated in Chebyshev's points, off by less than 4e-18.
+  double central[23] = {
+      2.832706668021759e-11,  -8.498137230186096e-11,  9.206434499177992e-11,  -2.7619635330317715e-10,
+      1.2358072433984831e-09, -3.7075072647122386e-09, 1.0542687624027994e-08, -3.163020268955334e-08,
+      9.542050972688906e-08,  -2.86315275846934e-07,   8.589127353033379e-07,  -2.57809436305308e-06,
+      7.741232223504057e-06,  -2.325824239445257e-05,  6.995018873950506e-05,  -0.00021074841140458636,
+      0.0006368880303257201,  -0.0019350666648590097,  0.005936795278305649,   -0.018550615381735115,
+      0.060135621060196744,   -0.2118137106407303,     0.9510558760318328};
+  double root = 0x1.762d86356be3fp+0, root_rest = 0x1.b86a722197829p-54;  // together the positive root
+  // B_2k / 2k for k = 8, ..., 1: log x - 1 / (2 x) - the sum of these by x^2k (Abramowitz and Stegun 6.3.18)
+  double tail[8] = {-0.44325980392156862745,   0.083333333333333333333,   -0.021092796092796092796,
+                    0.0075757575757575757576,  -0.0041666666666666666667, 0.003968253968253968254,
+                    -0.0083333333333333333333, 0.083333333333333333333};
+};
+
+/// For x >= 0; by the recurrence digamma(x + 1) = digamma(x) + 1 / x from between 1 and 2, and from 10 on by the asymptotic series.
+template <class T>
+STAVE_HOST_DEVICE T digamma_of_positive(T x) {
+  constexpr DigammaDouble c;
+  const T one(1);
+  const auto below = x < one;
+  T sum = select(below, -(one / x), T(0)), near = select(below, x + one, x);
+  for (int i = 0; i < 8; ++i) {
+    const auto above = near > T(2);
+    const T lower = near - one;
+    sum = select(above, sum + one / lower, sum);
+    near = select(above, lower, near);
+  }
+  const T central = sum + ((near - T(c.root)) - T(c.root_rest)) * polynomial(near + near - T(3), c.central);
+  const T z = one / (x * x);
+  const T far = log(x) - T(0.5) / x - z * polynomial(z, c.tail);
+  return select(x < T(10), central, far);
+}
+/// For x < 0 by the reflection digamma(1 - x) = digamma(x) + pi / tan(pi x) (6.3.7); NaN at the poles there.
+template <class T>
+STAVE_HOST_DEVICE T digamma_of(T x) {
+  const auto negative = x < T(0);
+  const T y = digamma_of_positive(select(negative, T(1) - x, x));
+  if (!any(negative)) return y;
+  const T pi(3.14159265358979323846), part = x - rint(x);  // exact
+  const T reflection = select(part == T(0), part / part, pi / tan(pi * part));
+  return select(negative, y - reflection, y);
+}
+
+struct ZetaDouble {
+  // B_2k / (2 k)! for k = 9, ..., 1
+  double tail[9] = {8.5860620562778445641e-15,  -3.3896802963225828668e-13, 1.3382536530684678833e-11,
+                    -5.2841901386874931848e-10, 2.0876756987868098979e-8,   -8.2671957671957671958e-7,
+                    3.3068783068783068783e-5,   -0.0013888888888888888889,  0.083333333333333333333};
+};
+
+/// For s > 1 and q > 0: ten terms of the sum, and for the rest, from a = q + 10 on, the formula of Euler and Maclaurin (Apostol,
+/// "Introduction to Analytic Number Theory", 1976, theorem 12.21 and the remark on it):
+/// a^(1-s) / (s-1) + a^-s (1/2 + s/a (B_2/2! + (s+1)(s+2)/a^2 (B_4/4! + (s+3)(s+4)/a^2 (...)))).
+template <class T>
+STAVE_HOST_DEVICE T zeta_of_positive(T s, T q) {
+  constexpr ZetaDouble c;
+  constexpr int terms = 10, order = 9;
+  const T one(1), a = q + T(terms), z = one / (a * a);
+  const T integral = pow(a, one - s), last = integral / a;
+  T series(c.tail[0]);
+  for (int k = 1; k < order; ++k) {
+    const T up = s + T(2 * (order - k));
+    series = T(c.tail[k]) + (up - one) * up * z * series;
+  }
+  // Where the last term vanishes, so does what it multiplies, which may overflow.
+  T sum = integral / (s - one) + select(last == T(0), T(0), last * (T(0.5) + s / a * series));
+  for (int k = terms - 1; k >= 0; --k) sum = sum + pow(q + T(k), -s);
+  return sum;
+}
+/// NaN for s < 1, and for negative q unless s is an integer. Infinite for s = 1, and at the poles q = 0, -1, -2, ... For another
+/// negative q, of which f is the fraction, the terms left of 0 are those of 1 - f, 2 - f, ..., -q:
+/// zeta(s, q) = zeta(s, f) + (-1)^s (zeta(s, 1 - f) - zeta(s, 1 - q)).
+template <class T>
+STAVE_HOST_DEVICE T zeta_of(T s, T q) {
+  const T one(1), infinity(__builtin_inf()), nan(__builtin_nan(""));
+  const auto negative = q < T(0);
+  T y = zeta_of_positive(s, select(negative, q - floor(q), q));
+  if (any(negative)) {
+    const T p = select(negative, -q, one);
+    const T left = zeta_of_positive(s, p - floor(p)), beyond = zeta_of_positive(s, one + p);
+    const T half = T(0.5) * s;
+    const T both = select(half == floor(half), (y + left) - beyond, (y - left) + beyond);
+    y = select(negative, select(s == floor(s), both, nan), y);
+  }
+  y = select((q == floor(q)) & (q <= T(0)), infinity, y);
+  y = select(s > one, y, select(s == one, infinity, nan));
+  return select(q == q, y, q);
+}
+
+}  // namespace stave_detail
