@@ -252,8 +252,9 @@ STAVE_BOTH Lane<T> shifted_left(Lane<T> a, Lane<T> places) {
 /// Of a signed integer its sign moves in.
 template <Whole T>
 STAVE_BOTH Lane<T> shifted_right(Lane<T> a, Lane<T> places) {
-  if (too_far(places)) return Lane<T>(a.value < 0 ? -1 : 0);
-  return Lane<T>(a.value >> places.value);
+  constexpr int most = 8 * sizeof(T) - 1;
+  if (!too_far(places)) return Lane<T>(a.value >> places.value);
+  return std::is_signed_v<T> ? Lane<T>(a.value >> most) : Lane<T>(0);
 }
 template <Whole T>
 STAVE_BOTH Lane<T> abs(Lane<T> x) {
