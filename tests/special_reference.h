@@ -24,11 +24,11 @@ inline long double digamma_reference(long double x) {
   return std::isinf(from) ? from : sum + (std::log(from) - 1 / (2 * from) - series);
 }
 
-/// The sum of (q + k)^-s, term by term up to q + k > 200, then by Euler's and Maclaurin's formula. For s > 1.
+/// The sum of (q + k)^-s, term by term up to q + k > 20 + 8 s, then by Euler's and Maclaurin's formula. For s > 1.
 inline long double zeta_reference(long double s, long double q) {
   if (q <= 0 && q == std::floor(q)) return std::numeric_limits<long double>::infinity();
   long double sum = 0, from = q;
-  for (; from < 200; from += 1) sum += std::pow(from, -s);
+  for (; from < 20 + 8 * s; from += 1) sum += std::pow(from, -s);
   const long double coefficients[] = {1.0L / 12, -1.0L / 720, 1.0L / 30240, -1.0L / 1209600, 1.0L / 47900160};
   long double term = s * std::pow(from, -s - 1), rest = 0, k = 0;
   for (const long double c : coefficients) {
