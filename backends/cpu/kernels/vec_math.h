@@ -300,10 +300,10 @@ STAVE_INLINE Mask<T> signbit(Vec<T> x) {
 template <class T>
   requires is_real<T>
 STAVE_INLINE Vec<T> nextafter(Vec<T> x, Vec<T> y) {
-  using Bits = typename Mask<T>::Raw;
+  using Bits = typename Vec<T>::Unsigned;  // which wrap
   const Vec<T> zero(0), least(sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074);
   const Mask<T> away = (x < y) ^ (x < zero);  // from 0
-  const Bits moved = reinterpret_cast<Bits>(x.raw) - 1 - 2 * away.bits;
+  const Bits moved = reinterpret_cast<Bits>(x.raw) - 1 - 2 * reinterpret_cast<Bits>(away.bits);
   Vec<T> next = select(x == zero, copysign(least, y), Vec<T>(reinterpret_cast<typename Vec<T>::Raw>(moved)));
   next = select(x == y, y, next);
   return select((x != x) | (y != y), x + y, next);
