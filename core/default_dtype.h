@@ -18,7 +18,7 @@ struct WhichFloat {
   Dtype unhandled() const noexcept { return float32; }
 };
 
-/// The handler that answers: float32 or float64, else it throws DtypeError.
+/// The handler that answers: a floating dtype, else it throws DtypeError.
 class DefaultDtype : public Handles<WhichFloat> {
  public:
   explicit DefaultDtype(Dtype dtype);

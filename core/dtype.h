@@ -1,85 +1,124 @@
 // Element types of tensors, and how two of them meet.
 //
-// Promotion follows the Python array API standard within a kind (bool < integers < floats). Where the
-// standard is silent, an integer with a float gives that float (as in JAX), and bool gives way to anything.
+// Promotion is the Python array API standard's table. Where that is silent, an integer with a float gives that float and bool gives
+// way to anything (as in JAX), and float16 with bfloat16 gives float32; uint64 with a signed integer is an error: no dtype holds both.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
+#include <stave/core/half.h>
+
 namespace stave {
 
-enum class Dtype : std::uint8_t { bool_, uint8, uint32, int32, int64, float32, float64 };
+// clang-format off
+// X(dtype, type): every dtype, and the C++ type of an element.
+#define STAVE_DTYPES(X)                                                                                            \
+  X(bool_, bool) STAVE_INTEGERS(X) STAVE_FLOATS(X)
+#define STAVE_INTEGERS(X)                                                                                          \
+  X(uint8, std::uint8_t) X(uint16, std::uint16_t) X(uint32, std::uint32_t) X(uint64, std::uint64_t)                \
+  X(int8, std::int8_t) X(int16, std::int16_t) X(int32, std::int32_t) X(int64, std::int64_t)
+#define STAVE_FLOATS(X)                                                                                            \
+  X(float16, stave::Float16) X(bfloat16, stave::BFloat16) X(float32, float) X(float64, double)
+// clang-format on
 
-inline constexpr Dtype bool_ = Dtype::bool_;
-inline constexpr Dtype uint8 = Dtype::uint8;
-inline constexpr Dtype uint32 = Dtype::uint32;
-inline constexpr Dtype int32 = Dtype::int32;
-inline constexpr Dtype int64 = Dtype::int64;
-inline constexpr Dtype float32 = Dtype::float32;
-inline constexpr Dtype float64 = Dtype::float64;
-inline constexpr int dtype_count = 7;
+enum class Dtype : std::uint8_t {
+#define X(name, type) name,
+  STAVE_DTYPES(X)
+#undef X
+};
+#define X(name, type) inline constexpr Dtype name = Dtype::name;
+STAVE_DTYPES(X)
+#undef X
+#define X(name, type) +1
+inline constexpr int dtype_count = STAVE_DTYPES(X);
+#undef X
 
 /// All that is known of a dtype.
 struct DtypeRecord {
-  enum class Kind : std::uint8_t { boolean, integer, floating };
+  enum class Kind : std::uint8_t { boolean, unsigned_integer, signed_integer, floating };
   const char* name;
   std::size_t size;  // of an element, in bytes
   Kind kind;
 };
+template <class T>
+inline constexpr DtypeRecord::Kind kind_of_element = std::is_same_v<T, bool>  ? DtypeRecord::Kind::boolean
+                                                     : !std::is_integral_v<T> ? DtypeRecord::Kind::floating
+                                                     : std::is_signed_v<T>    ? DtypeRecord::Kind::signed_integer
+                                                                              : DtypeRecord::Kind::unsigned_integer;
 inline constexpr DtypeRecord dtype_records[dtype_count] = {
-    {"bool", 1, DtypeRecord::Kind::boolean},     {"uint8", 1, DtypeRecord::Kind::integer},
-    {"uint32", 4, DtypeRecord::Kind::integer},   {"int32", 4, DtypeRecord::Kind::integer},
-    {"int64", 8, DtypeRecord::Kind::integer},    {"float32", 4, DtypeRecord::Kind::floating},
-    {"float64", 8, DtypeRecord::Kind::floating},
+#define X(name, type) {Dtype::name == Dtype::bool_ ? "bool" : #name, sizeof(type), kind_of_element<type>},
+    STAVE_DTYPES(X)
+#undef X
 };
 constexpr const DtypeRecord& record_of(Dtype dtype) { return dtype_records[static_cast<int>(dtype)]; }
 constexpr std::size_t size_of(Dtype dtype) { return record_of(dtype).size; }
 constexpr const char* name_of(Dtype dtype) { return record_of(dtype).name; }
 constexpr bool is_float(Dtype dtype) { return record_of(dtype).kind == DtypeRecord::Kind::floating; }
-constexpr bool is_integer(Dtype dtype) { return record_of(dtype).kind == DtypeRecord::Kind::integer; }
+constexpr bool is_unsigned(Dtype dtype) { return record_of(dtype).kind == DtypeRecord::Kind::unsigned_integer; }
+constexpr bool is_integer(Dtype dtype) {
+  return is_unsigned(dtype) || record_of(dtype).kind == DtypeRecord::Kind::signed_integer;
+}
+/// float16 and bfloat16.
+constexpr bool is_half_float(Dtype dtype) { return is_float(dtype) && size_of(dtype) == 2; }
 
-/// The dtype that holds values of both, by the rules at the top of this file.
+}  // namespace stave
+
+namespace stave_detail {
+[[noreturn]] void throw_no_common_dtype(stave::Dtype a, stave::Dtype b);
+template <class T, class... Others>
+inline constexpr bool is_among = (std::is_same_v<T, Others> || ...);
+}  // namespace stave_detail
+
+namespace stave {
+
+/// The dtype that holds values of both, by the rules at the top of this file. Throws DtypeError where there is none.
 constexpr Dtype promote(Dtype a, Dtype b) {
-  if (a > b) return promote(b, a);
-  // In the enum's order the later dtype holds the earlier one, but for uint32 with int32.
-  if (a == Dtype::uint32 && b == Dtype::int32) return Dtype::int64;
-  return b;
+  if (a == b || b == Dtype::bool_) return a;
+  if (a == Dtype::bool_) return b;
+  if (is_float(a) != is_float(b)) return is_float(a) ? a : b;
+  if (is_half_float(a) && is_half_float(b)) return Dtype::float32;
+  if (is_float(a) || is_unsigned(a) == is_unsigned(b)) return size_of(a) > size_of(b) ? a : b;
+  const Dtype positive = is_unsigned(a) ? a : b, other = is_unsigned(a) ? b : a;
+  if (size_of(other) > size_of(positive)) return other;
+  switch (positive) {
+    case Dtype::uint8: return Dtype::int16;
+    case Dtype::uint16: return Dtype::int32;
+    case Dtype::uint32: return Dtype::int64;
+    default: stave_detail::throw_no_common_dtype(a, b);
+  }
 }
 
-/// The C++ type of one element is the dtype's; other arithmetic types have none.
+/// The C++ type of one element is the dtype's: any integer type but characters, by its size; float, double; Float16, BFloat16.
 template <class T>
-inline constexpr bool has_dtype =
-    std::is_same_v<T, bool> || std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::uint32_t> ||
-    std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, long long> ||
-    std::is_same_v<T, float> || std::is_same_v<T, double>;
+inline constexpr bool has_dtype = (std::is_integral_v<T> && sizeof(T) <= 8 &&
+                                   !stave_detail::is_among<T, char, wchar_t, char8_t, char16_t, char32_t>) ||
+                                  std::is_same_v<T, float> || std::is_same_v<T, double> || is_half<T>;
 
 template <class T>
 constexpr Dtype dtype_of() {
   static_assert(has_dtype<T>,
-                "no Stave dtype for this type: use bool, uint8_t, uint32_t, int32_t, int64_t, float or double");
-  if constexpr (std::is_same_v<T, bool>) return Dtype::bool_;
-  else if constexpr (std::is_same_v<T, std::uint8_t>) return Dtype::uint8;
-  else if constexpr (std::is_same_v<T, std::uint32_t>) return Dtype::uint32;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return Dtype::int32;
-  else if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? Dtype::float32 : Dtype::float64;
-  else return Dtype::int64;
+                "no Stave dtype for this type: use bool, an integer type such as int8_t or uint64_t, "
+                "stave::Float16, stave::BFloat16, float or double");
+  for (int i = 0; i < dtype_count; ++i) {
+    constexpr DtypeRecord::Kind kind = kind_of_element<T>;
+    const bool same_half = !is_half<T> || (static_cast<Dtype>(i) == Dtype::float16) == std::is_same_v<T, Float16>;
+    if (dtype_records[i].kind == kind && dtype_records[i].size == sizeof(T) && same_half) return static_cast<Dtype>(i);
+  }
+  return Dtype::bool_;  // not reached
 }
 
 /// Calls f with a value of the C++ type of `dtype`: visit_dtype(d, [](auto zero) { using T = decltype(zero); ... }).
 template <class F>
 constexpr decltype(auto) visit_dtype(Dtype dtype, F&& f) {
   switch (dtype) {
-    case Dtype::bool_: return f(bool{});
-    case Dtype::uint8: return f(std::uint8_t{});
-    case Dtype::uint32: return f(std::uint32_t{});
-    case Dtype::int32: return f(std::int32_t{});
-    case Dtype::int64: return f(std::int64_t{});
-    case Dtype::float32: return f(float{});
-    case Dtype::float64: break;
+#define X(name, type) \
+  case Dtype::name: return f(type{});
+    STAVE_DTYPES(X)
+#undef X
   }
-  return f(double{});
+  __builtin_unreachable();
 }
 
 /// An element of sixteen bytes.

@@ -20,6 +20,10 @@ void name_function(Error& error, const char* function, bool rename) {
   static_cast<std::runtime_error&>(error) = std::runtime_error(std::string(function) + ": " + std::string(text));
 }
 
+void throw_no_common_dtype(Dtype a, Dtype b) {
+  fail<DtypeError>("no dtype holds the numbers of both {} and {}: convert one of the operands with astype", a, b);
+}
+
 void fail_empty(const char* function, std::size_t operand) {
   fail_transform(std::string(function) + ": operand " + std::to_string(operand) +
                  " is an empty Tensor (default-constructed or moved from)");

@@ -54,6 +54,26 @@ std::string to_digits(T value, Format... format) {
   std::array<char, 512> buffer;  // the longest: 1e308 in fixed notation
   return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format...).ptr};
 }
+template <class T, class... Format>
+  requires is_half<T>
+std::string to_digits(T value, Format... format) {
+  return to_digits(static_cast<float>(value), format...);
+}
+// d.ddde+xx with the fewest digits that name the value.
+template <class T>
+std::string fewest_digits(T value) {
+  return to_digits(value, std::chars_format::scientific);
+}
+template <class T>
+  requires is_half<T>
+std::string fewest_digits(T value) {
+  for (int digits = 0;; ++digits) {
+    std::string text = to_digits(value, std::chars_format::scientific, digits);
+    float read = 0;
+    std::from_chars(text.data(), text.data() + text.size(), read);
+    if (T(read).bits == value.bits) return text;
+  }
+}
 
 Decimal split_decimal(const std::string& text) {
   const std::size_t e = std::min(text.find('e'), text.size()), point = std::min(text.find('.'), e);
@@ -68,7 +88,7 @@ void trim_zeros(std::string& fraction) { fraction.erase(fraction.find_last_not_o
 // d.ddde+xx with the fewest digits that name the value, at most `digits` after the point.
 template <class T>
 Decimal scientific(T value, int digits) {
-  Decimal parts = split_decimal(to_digits(value, std::chars_format::scientific));
+  Decimal parts = split_decimal(fewest_digits(value));
   if (static_cast<int>(parts.fraction.size()) > digits) {
     parts = split_decimal(to_digits(value, std::chars_format::scientific, digits));
     trim_zeros(parts.fraction);
@@ -141,9 +161,13 @@ class FloatFormat {
 
  private:
   static bool wants_scientific(const std::vector<T>& values) {
-    constexpr T large = sizeof(T) == 4 ? T(1e6) : T(1e8), small = T(1e-4), far_apart = T(1000);
-    T least = std::numeric_limits<T>::infinity(), greatest = 0;
-    for (T value : values) {
+    using C = Computed<T>;
+    constexpr C large = sizeof(T) == 2   ? C(1e3)
+                        : sizeof(T) == 4 ? C(1e6)
+                                         : C(1e8),
+                small = C(1e-4), far_apart = C(1000);
+    C least = std::numeric_limits<C>::infinity(), greatest = 0;
+    for (C value : values) {
       if (!std::isfinite(value) || value == 0) continue;
       least = std::min(least, std::abs(value));
       greatest = std::max(greatest, std::abs(value));
@@ -182,7 +206,7 @@ struct BoolFormat {
 
 template <class T>
 using FormatOf = std::conditional_t<std::is_same_v<T, bool>, BoolFormat,
-                                    std::conditional_t<std::is_floating_point_v<T>, FloatFormat<T>, IntegerFormat<T>>>;
+                                    std::conditional_t<std::is_integral_v<T>, IntegerFormat<T>, FloatFormat<T>>>;
 
 // A tensor of rank 0 prints as the number itself, with all the digits that it takes.
 template <class T>
@@ -194,7 +218,9 @@ std::string scalar_text(T value) {
   } else {
     if (!std::isfinite(value)) return non_finite(value);
     constexpr int all_digits = std::numeric_limits<int>::max();
-    const double magnitude = std::abs(static_cast<double>(value)), large = sizeof(T) == 4 ? 1e6 : 1e16;
+    const double magnitude = std::abs(static_cast<double>(value)), large = sizeof(T) == 2   ? 1e3
+                                                                           : sizeof(T) == 4 ? 1e6
+                                                                                            : 1e16;
     if (magnitude == 0 || (magnitude >= 1e-4 && magnitude < large)) {
       const Decimal parts = positional(value, all_digits);
       return parts.integer + '.' + (parts.fraction.empty() ? "0" : parts.fraction);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
+#include <initializer_list>
 #include <type_traits>
 
 #include <stave/core/dtype.h>
@@ -15,34 +15,35 @@ class Scalar {
  public:
   enum class Kind : std::uint8_t { boolean, integer, floating };
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Scalar(T value) : kind(kind_of<T>()), floating(static_cast<double>(value)), integer(to_integer(value)) {}
+    requires(std::is_arithmetic_v<T> || is_half<T>)
+  Scalar(T value)
+      : kind(kind_of<T>()), beyond_int64(is_beyond(value)), floating(static_cast<double>(value)),
+        integer(kind == Kind::floating ? 0 : static_cast<std::int64_t>(value)) {}
 
   Kind kind;
+  bool beyond_int64;     // an integer of 2^63 or more: `integer` has a uint64's bits
   double floating;       // the value
   std::int64_t integer;  // the value, if it is not floating
 
   /// The dtype of the result when this meets a tensor of dtype `other`.
   Dtype with(Dtype other) const;
-  /// The dtype that this has alone: bool, int32 (int64 if it does not fit) or default_dtype().
+  /// The dtype that this has alone: bool, int32 (int64 or uint64 if it does not fit) or default_dtype().
   Dtype alone() const;
 
  private:
   template <class T>
   static constexpr Kind kind_of() {
     if (std::is_same_v<T, bool>) return Kind::boolean;
-    return std::is_floating_point_v<T> ? Kind::floating : Kind::integer;
+    return std::is_integral_v<T> ? Kind::integer : Kind::floating;
   }
   template <class T>
-  static std::int64_t to_integer(T value) {
-    if constexpr (std::is_floating_point_v<T>) return 0;
-    else {
-      if constexpr (std::is_unsigned_v<T> && sizeof(T) >= 8)
-        if (value > static_cast<T>(std::numeric_limits<std::int64_t>::max())) throw_too_large(value);
-      return static_cast<std::int64_t>(value);
-    }
+  static constexpr bool is_beyond(T value) {
+    if constexpr (std::is_unsigned_v<T> && sizeof(T) == 8) return value >> 63;
+    else return false;
   }
-  [[noreturn]] static void throw_too_large(std::uint64_t value);
 };
+
+/// The dtype that numbers have together, where they meet no tensor: the widest kind's, wide enough for all integers.
+Dtype common_dtype(std::initializer_list<Scalar> numbers);
 
 }  // namespace stave

@@ -51,7 +51,9 @@ Tensor laid_out(const Tensor& x) {
 // As astype converts: a float becomes the nearest integer towards 0 that there is, NaN 0.
 template <class To, class From>
 To convert(From from) {
-  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
+  if constexpr (is_half<From>) {
+    return convert<To>(static_cast<float>(from));
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
     constexpr double low = static_cast<double>(std::numeric_limits<To>::min());
     constexpr double high = static_cast<double>(std::numeric_limits<To>::max());
     if (std::isnan(from)) return 0;

@@ -77,9 +77,9 @@ class Tensor {
   /// No value at all: every use but assignment and `defined()` throws.
   Tensor() noexcept = default;
   explicit Tensor(NodePtr node) noexcept : node_(std::move(node)) {}
-  /// A rank-0 tensor of a C++ number: bool, int32 (int64 if need be) or float32.
+  /// A rank-0 tensor of a C++ number: bool, int32 (int64 or uint64 if need be) or float32.
   template <class T>
-    requires std::is_arithmetic_v<T>
+    requires(std::is_arithmetic_v<T> || is_half<T>)
   explicit Tensor(T value) : Tensor(from_scalar(Scalar(value))) {}
 
   Tensor(const Tensor&) noexcept = default;
@@ -106,9 +106,9 @@ class Tensor {
 
   /// The value of a tensor of one element, converted as by static_cast. Reads the device; throws ShapeError for more than one.
   template <class T>
-    requires std::is_arithmetic_v<T>
+    requires(std::is_arithmetic_v<T> || is_half<T>)
   T item() const {
-    // Read as a type that has a dtype: short by way of int64, long double by way of double.
+    // Read as a type that has a dtype: char by way of int64, long double by way of double.
     using Read = std::conditional_t<has_dtype<T>, T, std::conditional_t<std::is_floating_point_v<T>, double, Index>>;
     Read value;
     stave_detail_item(dtype_of<Read>(), &value);
@@ -224,7 +224,7 @@ extern template std::ostream& operator<<(std::ostream& out, const Shape& shape);
 class Operand {
  public:
   template <class T>
-    requires std::is_arithmetic_v<T>
+    requires(std::is_arithmetic_v<T> || is_half<T>)
   Operand(T value) : scalar_(value) {}
   Operand(Scalar value) : scalar_(value) {}
   Operand(const Tensor& tensor) noexcept : tensor_(&tensor), scalar_(false) {}

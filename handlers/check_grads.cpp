@@ -100,6 +100,10 @@ void check_order(FlatFunction f, std::span<const Tensor> primals, const CheckGra
 }  // namespace
 
 void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const CheckGradsOptions& options) {
+  for (const Tensor& primal : primals)
+    if (is_half_float(primal.dtype()))
+      fail<DtypeError>("check_grads: {} has too few digits for differences: check in float32 or float64",
+                       primal.dtype());
   CheckGradsOptions filled = options;
   const double epsilon =
       all_float64(primals) ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();

@@ -22,7 +22,7 @@ void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const Che
 
 /// Compares jvp of f at `args` along a random direction with a central difference, and vjp with jvp by the adjoint identity
 /// <ct, J v> = <J' ct, v>; of one of them alone, that. Throws TransformError, saying which and by how much, where they disagree.
-/// Use float64.
+/// Use float64; throws DtypeError for float16 and bfloat16.
 template <class F, class... A>
 void check_grads(F&& f, const std::tuple<A...>& args, const CheckGradsOptions& options = {}) {
   using namespace stave_detail;

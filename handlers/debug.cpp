@@ -56,8 +56,8 @@ Tensor without_repetitions(const Tensor& x) {
 
 template <class T>
 std::string number(T value) {
-  if constexpr (std::is_floating_point_v<T>) return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value);
-  else return fmt::format("{}", static_cast<std::int64_t>(value));
+  if constexpr (std::is_integral_v<T>) return fmt::format("{}", +value);
+  else return std::isnan(value) ? "nan" : fmt::format("{:.6g}", static_cast<Computed<T>>(value));
 }
 
 template <class T>
@@ -67,7 +67,7 @@ Summary summary_of(const std::vector<T>& values) {
   std::optional<T> least, greatest;
   double sum = 0;
   for (const T value : values) {
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (!std::is_integral_v<T>) {
       summary.nans += std::isnan(value);
       summary.infinities += std::isinf(value);
       if (std::isnan(value)) continue;

@@ -23,11 +23,17 @@ Place place_of_performer() {
 
 namespace {
 
+// "f32", "u8", "bf16", "bool".
+std::string short_name(Dtype dtype) {
+  if (dtype == bool_) return "bool";
+  const char* const kind = dtype == bfloat16 ? "bf" : is_float(dtype) ? "f" : is_unsigned(dtype) ? "u" : "i";
+  return kind + std::to_string(8 * size_of(dtype));
+}
+
 std::string notation_of_one(const Tensor& x) {
-  constexpr const char* names[dtype_count] = {"bool", "u8", "u32", "i32", "i64", "f32", "f64"};
   if (!x.defined()) return "undefined";
   const NamePtr label = label_of(x.node());
-  return (label ? label->text + ":" : "") + names[static_cast<int>(x.dtype())] + x.shape().str() +
+  return (label ? label->text + ":" : "") + short_name(x.dtype()) + x.shape().str() +
          (x.device() == cpu ? "" : "@" + x.device().str());
 }
 

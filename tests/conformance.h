@@ -109,7 +109,7 @@ inline std::mt19937_64& rng() {
 }
 template <class T>
 T random_value() {
-  if constexpr (std::is_floating_point_v<T>) return static_cast<T>(std::normal_distribution<double>(0, 3)(rng()));
+  if constexpr (!std::is_integral_v<T>) return static_cast<T>(std::normal_distribution<double>(0, 3)(rng()));
   else if constexpr (std::is_same_v<T, bool>) return rng()() % 2;
   else return static_cast<T>(static_cast<T>(rng()() % 11) - static_cast<T>(std::is_signed_v<T> ? 5 : 0));
 }
@@ -260,11 +260,18 @@ inline std::vector<std::string> backends() {
   class Suite : public OnBackend {}; \
   INSTANTIATE_TEST_SUITE_P(On, Suite, testing::ValuesIn(backends()), [](const auto& where) { return where.param; })
 
+/// From 1 to the next number; 0 for integers.
+template <class T>
+constexpr double epsilon_of() {
+  if constexpr (is_half<T>) return std::is_same_v<T, Float16> ? 0x1p-10 : 0x1p-7;
+  else return std::is_integral_v<T> ? 0 : static_cast<double>(std::numeric_limits<T>::epsilon());
+}
 template <class T>
 void expect_near(T got, Real exact, Real scale) {
-  double epsilon = std::is_floating_point_v<T> ? static_cast<double>(std::numeric_limits<T>::epsilon()) : 0;
-  if constexpr (!std::is_floating_point_v<T>) exact = static_cast<T>(static_cast<std::int64_t>(exact));
-  ASSERT_NEAR(static_cast<double>(got), static_cast<double>(exact), static_cast<double>(scale) * epsilon);
+  constexpr double epsilon = epsilon_of<T>();
+  if constexpr (std::is_integral_v<T>) exact = static_cast<T>(static_cast<std::int64_t>(exact));
+  constexpr double subnormal = std::is_same_v<T, Float16> ? 0x1p-25 : 0;  // half a step among float16's
+  ASSERT_NEAR(static_cast<double>(got), static_cast<double>(exact), static_cast<double>(scale) * epsilon + subnormal);
 }
 
 }  // namespace conformance

@@ -28,7 +28,7 @@ void check_elementwise(OpId op, F exact, int arity) {
 }
 template <class T>
 void check_arithmetic() {
-  using W = std::conditional_t<std::is_floating_point_v<T>, T, std::uint64_t>;
+  using W = std::conditional_t<std::is_integral_v<T>, std::uint64_t, Computed<T>>;
   check_elementwise<T>(
       OpId::add, [](T a, T b) { return static_cast<T>(static_cast<W>(a) + static_cast<W>(b)); }, 2);
   check_elementwise<T>(
@@ -36,7 +36,7 @@ void check_arithmetic() {
   check_elementwise<T>(
       OpId::multiply, [](T a, T b) { return static_cast<T>(static_cast<W>(a) * static_cast<W>(b)); }, 2);
   check_elementwise<T>(
-      OpId::maximum, [](T a, T b) { return std::max(a, b); }, 2);
+      OpId::maximum, [](T a, T b) { return a < b ? b : a; }, 2);
   check_elementwise<T>(
       OpId::minimum, [](T a, T b) { return std::min(a, b); }, 2);
   check_elementwise<T>(
@@ -64,20 +64,15 @@ void check_predicates() {
       OpId::isfinite, [](T, T) { return true; }, 1);
 }
 TEST_P(Elementwise, Arithmetic) {
-  check_arithmetic<float>();
-  check_arithmetic<double>();
-  check_arithmetic<std::uint8_t>();
-  check_arithmetic<std::uint32_t>();
-  check_arithmetic<std::int32_t>();
-  check_arithmetic<std::int64_t>();
+#define X(name, type) check_arithmetic<type>();
+  STAVE_INTEGERS(X)
+  STAVE_FLOATS(X)
+#undef X
 }
 TEST_P(Elementwise, Predicates) {
-  check_predicates<float>();
-  check_predicates<double>();
-  check_predicates<std::uint8_t>();
-  check_predicates<std::int32_t>();
-  check_predicates<std::int64_t>();
-  check_predicates<bool>();
+#define X(name, type) check_predicates<type>();
+  STAVE_DTYPES(X)
+#undef X
   check_elementwise<bool>(
       OpId::logical_and, [](bool a, bool b) { return a && b; }, 2);
   check_elementwise<bool>(
@@ -115,6 +110,22 @@ TEST_P(Elementwise, IntegersWrapAndNeverTrap) {
   EXPECT_EQ(map<std::uint32_t>(OpId::floor_divide, U{0xffffffff, 0xffffffff, 7}, U{0xffffffff, 2, 0}),
             (U{1, 0x7fffffff, 0}));
   EXPECT_EQ(map<std::uint8_t>(OpId::pow, B{3, 2}, B{200, 7}), (B{161, 128}));
+  using S = std::vector<std::int8_t>;
+  EXPECT_EQ(map<std::int8_t>(OpId::multiply, S{100, -128}, S{3, -1}), (S{44, -128}));
+  EXPECT_EQ(map<std::int8_t>(OpId::floor_divide, S{-128, 7, 5, -7}, S{-1, -3, 0, 2}), (S{-128, -3, 0, -4}));
+  EXPECT_EQ(map<std::int8_t>(OpId::remainder, S{-128, 7, 5, -7}, S{-1, -3, 0, 2}), (S{0, -2, 0, 1}));
+  EXPECT_EQ(map<std::int8_t>(OpId::pow, S{-2, 3, -1}, S{7, 5, -3}), (S{-128, -13, -1}));
+  using H = std::vector<std::int16_t>;
+  EXPECT_EQ(map<std::int16_t>(OpId::multiply, H{300, -32768}, H{300, -1}), (H{24464, -32768}));
+  EXPECT_EQ(map<std::int16_t>(OpId::floor_divide, H{-32768, -7}, H{-1, 2}), (H{-32768, -4}));
+  using W = std::vector<std::uint16_t>;
+  EXPECT_EQ(map<std::uint16_t>(OpId::floor_divide, W{65535, 65535, 7}, W{65535, 2, 0}), (W{1, 32767, 0}));
+  using Q = std::vector<std::uint64_t>;
+  constexpr std::uint64_t greatest = ~std::uint64_t{0};
+  EXPECT_EQ(map<std::uint64_t>(OpId::floor_divide, Q{greatest, greatest, 7}, Q{greatest, 2, 0}),
+            (Q{1, greatest / 2, 0}));
+  EXPECT_EQ(map<std::uint64_t>(OpId::remainder, Q{greatest, greatest}, Q{10, greatest - 1}), (Q{5, 1}));
+  EXPECT_EQ(map<std::uint64_t>(OpId::maximum, Q{greatest, 1}, Q{2, greatest - 1}), (Q{greatest, greatest - 1}));
   EXPECT_EQ(map<std::int32_t>(OpId::trunc, I{-5, most}), (I{-5, most}));
   EXPECT_EQ(map<std::uint32_t>(OpId::floor, std::vector<std::uint32_t>{5}), std::vector<std::uint32_t>{5});
 }
@@ -198,7 +209,9 @@ template <class To, class From>
 To converted(From x) {
   if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
-  } else if constexpr (std::is_floating_point_v<From> && !std::is_floating_point_v<To>) {
+  } else if constexpr (is_half<From>) {
+    return converted<To, float>(x);
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     if (std::isnan(x)) return 0;
     Real clamped = std::clamp<Real>(x, std::numeric_limits<To>::min(), std::numeric_limits<To>::max());
     return static_cast<To>(clamped);
@@ -209,8 +222,8 @@ To converted(From x) {
 template <class From>
 void check_conversions() {
   std::vector<From> x;
-  if constexpr (std::is_floating_point_v<From>) {
-    x = special_values<From>();
+  if constexpr (!std::is_integral_v<From>) {
+    for (const auto value : special_values<Computed<From>>()) x.push_back(From(value));
     for (double edge : {0x1p8, 0x1p31, 0x1p32, 0x1p63})
       for (double step : {-1.0, -0.5, 0.0, 1.0}) x.insert(x.end(), {From(edge + step), From(-edge + step)});
   } else {
@@ -267,6 +280,7 @@ TEST_P(Elementwise, SelectionAndLayout) {
   for (Lay lay : lays) {
     check_where_and_copy<float>(lay);
     check_where_and_copy<double>(lay);
+    check_where_and_copy<BFloat16>(lay);
     check_where_and_copy<std::uint8_t>(lay);
     check_where_and_copy<bool>(lay);
     check_where_and_copy<std::int64_t>(lay);

@@ -21,7 +21,8 @@ void check_gather(Lay lay) {
   GatherAttributes attributes(1);
   std::vector<T> got = run<T>(OpId::gather, &attributes, {x.view(), indices.view()}, out_shape);
   Array<T> updates = random_array<T>(out_shape, lay);
-  std::vector<T> added = x.values();
+  std::vector<Computed<T>> sums;  // sixteen-bit floats are added as floats
+  for (const T value : x.values()) sums.push_back(value);
   for (Index b = 0; b < 2; ++b)
     for (Index a = 0; a < 12; ++a)
       for (Index r = 0; r < 3; ++r) {
@@ -30,10 +31,12 @@ void check_gather(Lay lay) {
         Index from = ((b * 4 + (i + 4) % 4) * 5 + (j + 5) % 5) * 3 + r, to = (b * 12 + a) * 3 + r;
         ASSERT_EQ(got[static_cast<std::size_t>(to)], x.at(from));
         if constexpr (!std::is_same_v<T, bool>)
-          added[static_cast<std::size_t>(from)] =
-              static_cast<T>(added[static_cast<std::size_t>(from)] + updates.at(to));
+          sums[static_cast<std::size_t>(from)] =
+              static_cast<Computed<T>>(sums[static_cast<std::size_t>(from)] + updates.at(to));
       }
   if constexpr (!std::is_same_v<T, bool>) {
+    std::vector<T> added;
+    for (const auto sum : sums) added.push_back(static_cast<T>(sum));
     ASSERT_EQ(run<T>(OpId::scatter_add, &attributes, {x.view(), indices.view(), updates.view()}, x_shape), added);
   }
 }
@@ -44,6 +47,8 @@ TEST_P(Indexing, GatherAndScatterAdd) {
     check_gather<bool, std::int32_t>(lay);
     check_gather<std::uint8_t, std::int64_t>(lay);
     check_gather<std::int64_t, std::int32_t>(lay);
+    check_gather<Float16, std::int32_t>(lay);
+    check_gather<std::int16_t, std::int64_t>(lay);
   }
 }
 TEST_P(Indexing, IndicesOutOfRangeThrow) {

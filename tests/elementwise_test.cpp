@@ -16,26 +16,43 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
-constexpr Dtype dtypes[] = {bool_, uint8, uint32, int32, int64, float32, float64};
+constexpr Dtype dtypes[] = {bool_, uint8, uint16,  uint32,   uint64,  int8,   int16,
+                            int32, int64, float16, bfloat16, float32, float64};
 std::string name(Dtype dtype) { return name_of(dtype); }
 
 // ---- promotion --------------------------------------------------------------------------------------------
 
-// jnp.promote_types(row, column), with 64-bit types enabled.
-const char* const promoted[7][7] = {
-    {"bool", "uint8", "uint32", "int32", "int64", "float32", "float64"},             // bool
-    {"uint8", "uint8", "uint32", "int32", "int64", "float32", "float64"},            // uint8
-    {"uint32", "uint32", "uint32", "int64", "int64", "float32", "float64"},          // uint32
-    {"int32", "int32", "int64", "int32", "int64", "float32", "float64"},             // int32
-    {"int64", "int64", "int64", "int64", "int64", "float32", "float64"},             // int64
-    {"float32", "float32", "float32", "float32", "float32", "float32", "float64"},   // float32
-    {"float64", "float64", "float64", "float64", "float64", "float64", "float64"}};  // float64
+// jnp.promote_types(row, column), with 64-bit types enabled; but none where JAX takes a float for integers.
+// clang-format off
+const char* const promoted[dtype_count][dtype_count] = {
+    {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // bool
+    {"uint8", "uint8", "uint16", "uint32", "uint64", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // uint8
+    {"uint16", "uint16", "uint16", "uint32", "uint64", "int32", "int32", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // uint16
+    {"uint32", "uint32", "uint32", "uint32", "uint64", "int64", "int64", "int64", "int64", "float16", "bfloat16", "float32", "float64"},  // uint32
+    {"uint64", "uint64", "uint64", "uint64", "uint64", "none", "none", "none", "none", "float16", "bfloat16", "float32", "float64"},  // uint64
+    {"int8", "int16", "int32", "int64", "none", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // int8
+    {"int16", "int16", "int32", "int64", "none", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // int16
+    {"int32", "int32", "int32", "int64", "none", "int32", "int32", "int32", "int64", "float16", "bfloat16", "float32", "float64"},  // int32
+    {"int64", "int64", "int64", "int64", "none", "int64", "int64", "int64", "int64", "float16", "bfloat16", "float32", "float64"},  // int64
+    {"float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float16", "float32", "float32", "float64"},  // float16
+    {"bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "float32", "bfloat16", "float32", "float64"},  // bfloat16
+    {"float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32", "float64"},  // float32
+    {"float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64"},  // float64
+};
+// clang-format on
 
 TEST(Promotion, OfTwoTensors) {
-  for (int i = 0; i < 7; ++i)
-    for (int j = 0; j < 7; ++j) {
+  for (int i = 0; i < dtype_count; ++i)
+    for (int j = 0; j < dtype_count; ++j) {
       const Tensor a = ones({2}, dtypes[i]), b = ones({2}, dtypes[j]);
       const std::string want = promoted[i][j], numbers = want == "bool" ? "int32" : want;
+      if (want == "none") {
+        EXPECT_THAT([&] { a + b; },
+                    ThrowsMessage<DtypeError>("add: no dtype holds the numbers of both " + name(dtypes[i]) + " and " +
+                                              name(dtypes[j]) + ": convert one of the operands with astype"));
+        EXPECT_THAT([&] { concat({a, b}); }, ThrowsMessage<DtypeError>(HasSubstr("no dtype holds")));
+        continue;
+      }
       const std::string floats = is_float(dtypes[i]) || is_float(dtypes[j]) ? want : "float32";
       SCOPED_TRACE(name(dtypes[i]) + " with " + name(dtypes[j]));
       EXPECT_EQ(name(promote(dtypes[i], dtypes[j])), want);
@@ -52,10 +69,9 @@ TEST(Promotion, OfTwoTensors) {
 
 TEST(Promotion, NumbersAreWeakWithinTheirKind) {
   // of dtype, then met by true, 2 and 0.5
-  const Dtype weak[7][4] = {{bool_, int32, int32, float32},      {uint8, uint8, uint8, float32},
-                            {uint32, uint32, uint32, float32},   {int32, int32, int32, float32},
-                            {int64, int64, int64, float32},      {float32, float32, float32, float32},
-                            {float64, float64, float64, float64}};
+  std::vector<std::array<Dtype, 4>> weak = {{bool_, int32, int32, float32}};
+  for (const Dtype dtype : dtypes)
+    if (dtype != bool_) weak.push_back({dtype, dtype, dtype, is_float(dtype) ? dtype : float32});
   for (const auto& row : weak) {
     const Tensor x = ones({2}, row[0]);
     SCOPED_TRACE(name(row[0]));

@@ -115,19 +115,17 @@ TEST(DamagedNpy, HeadersThatAreNone) {
 TEST(DamagedNpy, DtypesThatStaveLacks) {
   const auto text = [](const std::string& descr, const std::string& name) {
     return ": holds elements of dtype '" + descr + "' (" + name +
-           "), which Stave does not have: convert it in NumPy with astype, to bool, uint8, uint32, int32, int64, "
-           "float32 or "
-           "float64";
+           "), which Stave does not have: convert it in NumPy with astype, to bool, integers or "
+           "floats of at most 64 bits";
   };
   const std::pair<const char*, const char*> types[] = {
-      {"|i1", "int8"},          {"<i2", "int16"},        {"<u2", "uint16"},       {">u8", "uint64"},
-      {"<f2", "float16"},       {"<f16", "longdouble"},  {"<c8", "complex64"},    {"<c16", "complex128"},
-      {"|O", "Python objects"}, {"|S3", "byte strings"}, {"<U5", "strings"},      {"|V4", "raw bytes"},
-      {"<M8[ns]", "dates"},     {"<m8", "time spans"},   {"", "an unknown type"}, {"<f44", "an unknown type"}};
+      {"<f16", "longdouble"},  {"<c8", "complex64"},    {"<c16", "complex128"},     {"|O", "Python objects"},
+      {"|S3", "byte strings"}, {"<U5", "strings"},      {"|V4", "raw bytes"},       {"<M8[ns]", "dates"},
+      {"<m8", "time spans"},   {"", "an unknown type"}, {"<f44", "an unknown type"}};
   for (const auto& [descr, name] : types)
     EXPECT_EQ(npy_fault<DtypeError>(npy(header("(0,)", "'" + std::string(descr) + "'"))), text(descr, name));
-  EXPECT_EQ(message_of<DtypeError>([] { load_npy(data + "float16.npy"); }),
-            "load_npy: " + data + "float16.npy" + text("<f2", "float16"));
+  EXPECT_EQ(message_of<DtypeError>([] { load_npy(data + "complex64.npy"); }),
+            "load_npy: " + data + "complex64.npy" + text("<c8", "complex64"));
   EXPECT_EQ(message_of<DtypeError>([] { load_npy(data + "objects.npy"); }),
             "load_npy: " + data + "objects.npy" + text("|O", "Python objects"));
   EXPECT_EQ(message_of<DtypeError>([] { load_npy(data + "structured.npy"); }),

@@ -29,7 +29,8 @@ using T = const Tensor&;
 using Named = std::map<std::string, Tensor>;
 
 const std::string data = STAVE_SOURCE_DIR "/tests/data/";
-const std::vector<Dtype> dtypes = {bool_, uint8, uint32, int32, int64, float32, float64};
+const std::vector<Dtype> dtypes = {bool_, uint8, uint16, uint32,  uint64,  int8,
+                                   int16, int32, int64,  float16, float32, float64};
 
 // ---- .npy -------------------------------------------------------------------------------------------------
 

@@ -47,6 +47,12 @@ TEST(Print, NumbersOfRankZero) {
       {"np.array(-np.inf)", tensor(-inf, float64), "-inf"},
       {"np.array(-7)", tensor(-7), "-7"},
       {"np.array(np.uint8(200))", tensor(200, uint8), "200"},
+      {"np.array(np.uint64(18446744073709551615))", tensor(18446744073709551615u), "18446744073709551615"},
+      {"np.array(np.int8(-128))", tensor(-128, int8), "-128"},
+      {"np.array(np.float16(0.1))", tensor(0.1, float16), "0.1"},
+      {"np.array(np.float16(2000))", tensor(2000, float16), "2e+03"},
+      {"np.array(np.float16(65504))", tensor(65504, float16), "6.55e+04"},
+      {"np.array(np.float16(1 / 3))", tensor(1. / 3, float16), "0.3333"},
       {"np.array(True)", tensor(true), "True"},
   });
 }
@@ -67,6 +73,8 @@ TEST(Print, Floats) {
       {"np.array([-0.0, 1], f4)", tensor({-0.0, 1.}), "[-0.  1.]"},
       {"np.array([1, np.nan, -np.inf, np.inf], f4)", tensor({1., nan, -inf, inf}), "[  1.  nan -inf  inf]"},
       {"np.array([np.nan])", tensor({nan}, float64), "[nan]"},
+      {"np.array([0.1, 0.2, 1 / 3], np.float16)", tensor({0.1, 0.2, 1. / 3}, float16), "[0.1    0.2    0.3333]"},
+      {"np.array([65504, 3], np.float16)", tensor({65504, 3}, float16), "[6.55e+04 3.00e+00]"},
   });
 }
 

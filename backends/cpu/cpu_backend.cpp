@@ -7,6 +7,7 @@
 #include <stave/backends/cpu/allocator.h>
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/elementwise.h>
+#include <stave/backends/cpu/in_floats.h>
 #include <stave/backends/cpu/index.h>
 #include <stave/backends/cpu/layout.h>
 #include <stave/backends/cpu/matmul.h>
@@ -49,7 +50,7 @@ const A& as(const Attributes* attributes) {
 
 void run_other(const Op& op, const Attributes* attributes, std::span<const View> in, const View& out) {
   const Kernels& table = kernels();
-  int id = static_cast<int>(op.id), dtype = in.empty() ? 0 : static_cast<int>(in[0].dtype);
+  const int dtype = in.empty() ? 0 : static_cast<int>(in[0].dtype);
   switch (op.id) {
     case OpId::full: return run_full(as<stave::FullAttributes>(attributes), out);
     case OpId::iota: return run_iota(as<stave::IotaAttributes>(attributes), out);
@@ -64,29 +65,36 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
     case OpId::min:
     case OpId::all:
     case OpId::any:
-      if (!table.reduce[id][dtype].row) no_kernel(op, std::string("no kernel for ") + name_of(in[0].dtype));
-      return run_reduce(table.reduce[id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
+      if (!table.reduce[op.id][dtype].row) no_kernel(op, std::string("no kernel for ") + name_of(in[0].dtype));
+      return run_reduce(table.reduce[op.id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
     case OpId::argmax:
     case OpId::argmin:
-      return run_arg_reduce(table.arg_reduce[id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
+      return run_arg_reduce(table.arg_reduce[op.id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
     case OpId::softmax:
     case OpId::log_softmax:
-      return run_softmax(table.softmax[id][dtype], as<stave::AxisAttributes>(attributes).axis, in[0], out);
+      return in_floats({in[0]}, out, [&](const View(&x)[1], const View& y) {
+        run_softmax(table.softmax[op.id][static_cast<int>(y.dtype)], as<stave::AxisAttributes>(attributes).axis, x[0],
+                    y);
+      });
     case OpId::cumulative_sum:
     case OpId::cumulative_prod:
     case OpId::linear_recurrence:
-      return run_scan(table.scan[id][dtype], as<stave::ScanAttributes>(attributes), in, out);
+      return run_scan(table.scan[op.id][dtype], as<stave::ScanAttributes>(attributes), in, out);
     case OpId::sort: return run_sort(as<stave::SortAttributes>(attributes), in[0], out);
     case OpId::argsort: return run_argsort(as<stave::SortAttributes>(attributes), in[0], out);
     case OpId::pad: return run_pad(as<stave::PadAttributes>(attributes), in[0], out);
     case OpId::concat: return run_concat(as<stave::AxisAttributes>(attributes).axis, in, out);
     case OpId::gather: return run_gather(as<stave::GatherAttributes>(attributes), in[0], in[1], out);
-    case OpId::scatter_add: return run_scatter_add(as<stave::GatherAttributes>(attributes), in[0], in[1], in[2], out);
+    case OpId::scatter_add:
+      return in_floats({in[0], in[2]}, out, [&](const View(&x)[2], const View& y) {
+        run_scatter_add(as<stave::GatherAttributes>(attributes), x[0], in[1], x[1], y);
+      });
     case OpId::dynamic_slice:
       return run_dynamic_slice(as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], out);
     case OpId::dynamic_update_slice:
       return run_dynamic_update_slice(as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], in[2], out);
-    case OpId::matmul: return run_matmul(in[0], in[1], out);
+    case OpId::matmul:
+      return in_floats({in[0], in[1]}, out, [](const View(&x)[2], const View& y) { run_matmul(x[0], x[1], y); });
     case OpId::fold_in: return run_fold_in(in[0], in[1], out);
     case OpId::random_bits: return run_random_bits(in[0], out);
     case OpId::random_uniform: return run_random_uniform(as<stave::UniformAttributes>(attributes), in[0], out);
@@ -106,7 +114,7 @@ void CpuBackend::run(const Op& op, const Attributes* attributes, std::span<const
     throw stave::DeviceError(std::string(op.name) +
                              ": it has no kernel for the CPU: move its inputs with to(x, cuda())");
   }
-  BlockKernel kernel = kernels().elementwise[id][static_cast<int>(inputs[0].dtype)];
+  BlockKernel kernel = kernels().elementwise[op.id][static_cast<int>(inputs[0].dtype)];
   if (!kernel) no_kernel(op, std::string("no kernel for ") + name_of(inputs[0].dtype));
   if (outputs[0].shape.empty()) {  // a scalar: nothing to look at
     const void* in[] = {inputs[0].data, inputs.back().data};

@@ -172,7 +172,7 @@ void run_scatter_add(const stave::GatherAttributes& attributes, const View& x, c
   Axes axes = merged_axes(updates.shape.first(lead), strides, &size);
   std::span<const Index> update_strides = rest_of(updates.strides, layout);
   bool dense = is_contiguous(shape, update_strides);
-  auto add = kernels().elementwise[static_cast<int>(OpId::add)][static_cast<int>(x.dtype)];
+  auto add = kernels().elementwise[OpId::add][static_cast<int>(x.dtype)];
   std::unique_ptr<char[]> slice;
   if (!dense) slice = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(elements * size));
   TileWalk walk(axes, 1, -1, 1, 1);

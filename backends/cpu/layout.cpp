@@ -25,9 +25,9 @@ void fill(const View& out, const void* value) {
 void fill_number(const View& out, stave::Scalar value) {
   stave::visit_dtype(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    T element = std::is_floating_point_v<T> ? static_cast<T>(value.floating)
-                : std::is_same_v<T, bool>   ? static_cast<T>(value.integer != 0)
-                                            : static_cast<T>(value.integer);
+    T element;
+    if constexpr (std::is_integral_v<T>) element = static_cast<T>(value.integer);
+    else element = static_cast<T>(value.floating);
     fill(out, &element);
   });
 }
@@ -39,10 +39,10 @@ void run_full(const stave::FullAttributes& attributes, const View& out) { fill_n
 void run_iota(const stave::IotaAttributes& attributes, const View& out) {
   stave::visit_dtype(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;  // int64 that wraps
+    using Wide = std::conditional_t<std::is_integral_v<T>, std::uint64_t, double>;  // int64 that wraps
     auto wide = [](stave::Scalar x) {
-      if constexpr (std::is_floating_point_v<T>) return x.floating;
-      else return static_cast<Wide>(x.integer);
+      if constexpr (std::is_integral_v<T>) return static_cast<Wide>(x.integer);
+      else return x.floating;
     };
     Wide start = wide(attributes.start), step = wide(attributes.step);
     T* to = static_cast<T*>(out.data);

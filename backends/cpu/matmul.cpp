@@ -128,7 +128,7 @@ void multiply_outer(const View& a, const View& b, const View& out) {
   a_strides[rank - 1] = 0;
   b_strides[rank - 2] = 0;
   View inputs[] = {{a.data, a.dtype, out.shape, a_strides}, {b.data, b.dtype, out.shape, b_strides}};
-  auto multiply = kernels().elementwise[static_cast<int>(OpId::multiply)][static_cast<int>(out.dtype)];
+  auto multiply = kernels().elementwise[OpId::multiply][static_cast<int>(out.dtype)];
   run_elementwise(multiply, inputs, out, cheap_grain);
 }
 

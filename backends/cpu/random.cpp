@@ -142,11 +142,10 @@ void run_random_bits(const View& keys, const View& out) {
 }
 
 void run_random_uniform(const stave::UniformAttributes& attributes, const View& keys, const View& out) {
-  bool wide = out.dtype == stave::float64;
+  const auto size = static_cast<Index>(stave::size_of(out.dtype));
   auto uniform = kernels().random_uniform[static_cast<int>(out.dtype)];
   for_runs(keys, out, [&](KeyWords key, Index at, std::uint64_t counter, Index n) {
-    uniform(static_cast<char*>(out.data) + at * (wide ? 8 : 4), key.k0, key.k1, counter, n, attributes.low,
-            attributes.high);
+    uniform(static_cast<char*>(out.data) + at * size, key.k0, key.k1, counter, n, attributes.low, attributes.high);
   });
 }
 

@@ -17,6 +17,7 @@
 
 namespace stave_cpu {
 
+using stave::Computed;
 using stave::View;
 
 namespace {
@@ -24,8 +25,8 @@ namespace {
 // ---- keys --------------------------------------------------------------------------------------------------
 
 template <class T>
-using KeyOf =
-    std::conditional_t<sizeof(T) == 1, std::uint8_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+using KeyOf = std::conditional_t<sizeof(T) <= 2, std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint16_t>,
+                                 std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
 template <class K>
 constexpr K top_bit = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
 
@@ -33,7 +34,7 @@ constexpr K top_bit = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
 template <class T>
 KeyOf<T> key_of(T x) {
   using K = KeyOf<T>;
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (!std::is_integral_v<T>) {
     if (x != x) return static_cast<K>(~K{0});
     const K bits = std::bit_cast<K>(x == 0 ? T(0) : x);
     return bits & top_bit<K> ? static_cast<K>(~bits) : static_cast<K>(bits | top_bit<K>);
@@ -45,14 +46,14 @@ KeyOf<T> key_of(T x) {
 template <class T>
 T element_of(KeyOf<T> key) {
   using K = KeyOf<T>;
-  if constexpr (std::is_floating_point_v<T>)
+  if constexpr (!std::is_integral_v<T>)
     return std::bit_cast<T>(key & top_bit<K> ? static_cast<K>(key ^ top_bit<K>) : static_cast<K>(~key));
   else return static_cast<T>(std::is_signed_v<T> ? static_cast<K>(key ^ top_bit<K>) : key);
 }
 /// Whether x is one of the elements that its key does not tell: -0 and NaN.
 template <class T>
 bool is_ambiguous(T x) {
-  if constexpr (std::is_floating_point_v<T>) return x != x || (x == 0 && std::bit_cast<KeyOf<T>>(x) != 0);
+  if constexpr (!std::is_integral_v<T>) return x != x || (x == 0 && std::bit_cast<KeyOf<T>>(x) != 0);
   else return false;
 }
 
@@ -80,11 +81,11 @@ K key_in(const Placed<K, P>& item) {
 template <class Item>
 class Sorter {
   using K = decltype(key_in(std::declval<Item>()));
-  static constexpr int digit_bits = sizeof(K) == 1 ? 8 : 11;
+  static constexpr int digit_bits = sizeof(K) <= 2 ? 8 : 11;
   static constexpr int digits = (8 * static_cast<int>(sizeof(K)) + digit_bits - 1) / digit_bits;
   static constexpr std::size_t radix = std::size_t{1} << digit_bits;
   // Below this the counts cost more than comparisons (measured).
-  static constexpr Index least = sizeof(K) == 1 ? 64 : sizeof(K) == 4 ? 256 : 512;
+  static constexpr Index least = sizeof(K) == 1 ? 64 : sizeof(K) <= 4 ? 256 : 512;
 
  public:
   explicit Sorter(Index length) : items_(new_items(length)) {
@@ -201,9 +202,10 @@ void sort_rows(const Rows& rows, bool descending, const View& in, const View& ou
     const K* const sorted = sorter.sort(rows.length);
     for (Index i = 0; i < rows.length; ++i)
       *reinterpret_cast<T*>(y + i * rows.out_step) = element_of<T>(static_cast<K>(sorted[i] ^ flip));
-    if constexpr (std::is_floating_point_v<T>)
+    if constexpr (!std::is_integral_v<T>)
       if (ambiguous)
-        for (const T like : {T(0), std::numeric_limits<T>::quiet_NaN()}) restore_run(rows, x, sorted, flip, like, y);
+        for (const T like : {T(0), T(std::numeric_limits<Computed<T>>::quiet_NaN())})
+          restore_run(rows, x, sorted, flip, like, y);
   });
 }
 

@@ -170,9 +170,9 @@ inline Pattern pattern_of(stave::Dtype dtype, stave::Scalar value) {
   stave::visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     T element;
-    if constexpr (std::is_floating_point_v<T>) element = static_cast<T>(value.floating);
-    else if constexpr (std::is_same_v<T, bool>) element = value.integer != 0;
-    else element = static_cast<T>(value.integer);
+    if constexpr (std::is_same_v<T, bool>) element = value.integer != 0;
+    else if constexpr (std::is_integral_v<T>) element = static_cast<T>(value.integer);
+    else element = static_cast<T>(value.floating);
     for (std::size_t i = 0; i < sizeof pattern; i += sizeof element)
       std::memcpy(pattern.bytes + i, &element, sizeof element);
   });

@@ -75,7 +75,14 @@ using AdvicePtr = std::shared_ptr<const Advice>;
 constexpr std::size_t most_ways = 4;
 constexpr std::size_t most_workspace = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
 
-cudaDataType_t type_of(Dtype dtype) { return dtype == Dtype::float64 ? CUDA_R_64F : CUDA_R_32F; }
+cudaDataType_t type_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::float16: return CUDA_R_16F;
+    case Dtype::bfloat16: return CUDA_R_16BF;
+    case Dtype::float64: return CUDA_R_64F;
+    default: return CUDA_R_32F;
+  }
+}
 
 cublasLtMatrixLayout_t layout_of(const Key& key, Index rows, Index columns, Index leading, Index step) {
   cublasLtMatrixLayout_t layout = nullptr;
@@ -128,6 +135,9 @@ void ask(cublasLtHandle_t handle, const Key& key, Advice& advice) {
   };
   const std::uint64_t workspace = most_workspace;
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
+  // Sums of parts of a product are not rounded to the dtype before they are added.
+  const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  if (is_half_float(static_cast<Dtype>(key.dtype))) set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.out_alignment);

@@ -65,7 +65,8 @@ SoftmaxPlan::SoftmaxPlan(stave::OpId op, int axis, const View& in, const View& o
   args_.out_step = out.strides[along];
   args_.logarithm = op == stave::OpId::log_softmax;
   args_.columns = innermost(out) != along;
-  choose_lanes(softmax_tile_bytes / static_cast<Index>(stave::size_of(out.dtype)) / block_threads);
+  const auto kept = std::max(sizeof(float), stave::size_of(out.dtype));  // a tile keeps what is computed with
+  choose_lanes(softmax_tile_bytes / static_cast<Index>(kept) / block_threads);
   choose_parts();
 }
 

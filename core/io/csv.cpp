@@ -66,10 +66,20 @@ Parsed parse(std::string_view field, T& value) {
   return error == std::errc::result_out_of_range ? Parsed::too_large : Parsed::no_number;
 }
 
+// Halves are rounded once, from what double reads: its digits decide.
 template <class T>
-constexpr const char* expected = std::is_same_v<T, bool>       ? "0, 1, true or false"
-                                 : std::is_floating_point_v<T> ? "a number"
-                                                               : "an integer";
+  requires is_half<T>
+Parsed parse(std::string_view field, T& value) {
+  double wide = 0;
+  const Parsed parsed = parse(field, wide);
+  value = T(wide);
+  return parsed;
+}
+
+template <class T>
+constexpr const char* expected = std::is_same_v<T, bool>  ? "0, 1, true or false"
+                                 : !std::is_integral_v<T> ? "a number"
+                                                          : "an integer";
 
 // Reads lines of numbers of one C++ type.
 template <class T>

@@ -21,10 +21,11 @@ constexpr std::string_view magic = "\x93NUMPY";
 constexpr char native_order = std::endian::native == std::endian::little ? '<' : '>';
 constexpr std::size_t most_axes = 64;  // as in NumPy
 
-// Kind and size, as descr has them after the byte order.
-constexpr const char* type_code(Dtype dtype) {
-  constexpr const char* codes[dtype_count] = {"b1", "u1", "u4", "i4", "i8", "f4", "f8"};
-  return codes[static_cast<int>(dtype)];
+// Kind and size, as descr has them after the byte order; empty: NumPy lacks it.
+std::string type_code(Dtype dtype) {
+  if (dtype == bfloat16) return "";
+  const char kind = dtype == bool_ ? 'b' : is_float(dtype) ? 'f' : is_unsigned(dtype) ? 'u' : 'i';
+  return kind + std::to_string(size_of(dtype));
 }
 
 // ---- dtypes ------------------------------------------------------------------------------------------------
@@ -32,7 +33,6 @@ constexpr const char* type_code(Dtype dtype) {
 // NumPy's name of a type that Stave lacks; descr itself if it has none.
 std::string numpy_name(std::string_view code) {
   constexpr std::pair<std::string_view, const char*> names[] = {
-      {"i1", "int8"},        {"i2", "int16"},     {"u2", "uint16"},      {"u8", "uint64"},      {"f2", "float16"},
       {"f16", "longdouble"}, {"c8", "complex64"}, {"c16", "complex128"}, {"c32", "clongdouble"}};
   for (const auto& [known, name] : names)
     if (code == known) return name;
@@ -57,10 +57,11 @@ ElementType element_type(std::string_view descr, const std::string& where) {
     code.remove_prefix(1);
   }
   for (int i = 0; i < dtype_count; ++i)
-    if (const auto dtype = static_cast<Dtype>(i); code == type_code(dtype)) return {dtype, order != native_order};
+    if (const auto dtype = static_cast<Dtype>(i); !code.empty() && code == type_code(dtype))
+      return {dtype, order != native_order};
   fail<DtypeError>(
       "{}: holds elements of dtype '{}' ({}), which Stave does not have: convert it in NumPy with astype, to bool, "
-      "uint8, uint32, int32, int64, float32 or float64",
+      "integers or floats of at most 64 bits",
       where, shown(descr), numpy_name(code));
 }
 
@@ -217,6 +218,9 @@ Strides fortran_strides(const Shape& shape) {
 }  // namespace
 
 std::string npy_header(Dtype dtype, const Shape& shape) {
+  if (type_code(dtype).empty())
+    fail<DtypeError>("{} has no place in .npy files: convert it with astype(x, float32), which keeps every value",
+                     dtype);
   const std::string lengths = fmt::format("{}{}", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   const char order = size_of(dtype) == 1 ? '|' : native_order;
   std::string text =

@@ -180,7 +180,8 @@ struct RandomAttributes final : Attributes {
 };
 
 /// random_uniform(keys): [batch..., shape...] of `dtype`: max(low, fma(u, high - low, low)), all in that dtype, where u
-/// is ((w0 ^ w1) >> 9) * 2^-23 for float32 and ((w0 << 32 | w1) >> 12) * 2^-52 for float64, of random_bits' counters.
+/// is ((w0 ^ w1) >> 9) * 2^-23 for float32 and ((w0 << 32 | w1) >> 12) * 2^-52 for float64, of random_bits' counters. Floats of
+/// sixteen bits take the low 16 (bfloat16: 8) bits of w0 ^ w1 as their mantissa, and round the product before the sum.
 struct UniformAttributes final : Attributes {
   Shape shape;
   Dtype dtype;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include <stave/core/fail.h>
 #include <stave/core/note.h>
@@ -96,14 +97,18 @@ Tensor stop_gradient(const Tensor& x) { return apply(op_stop_gradient, {x}); }
 
 // ---- numbers ---------------------------------------------------------------------------------------------
 
-void Scalar::throw_too_large(std::uint64_t value) {
-  fail<DtypeError>("the number {} does not fit int64, the widest integer dtype: write it as a floating number", value);
-}
+Dtype Scalar::alone() const { return common_dtype({*this}); }
 
-Dtype Scalar::alone() const {
-  if (kind == Kind::boolean) return bool_;
-  if (kind == Kind::floating) return default_dtype();
-  return integer == static_cast<std::int32_t>(integer) ? int32 : int64;
+Dtype common_dtype(std::initializer_list<Scalar> numbers) {
+  Scalar::Kind kind = Scalar::Kind::boolean;
+  Dtype integers = int32;
+  for (const Scalar& number : numbers) {
+    kind = std::max(kind, number.kind);
+    if (number.beyond_int64) integers = uint64;
+    else if (integers == int32 && !std::in_range<std::int32_t>(number.integer)) integers = int64;
+  }
+  if (kind == Scalar::Kind::floating) return default_dtype();
+  return kind == Scalar::Kind::integer ? integers : bool_;
 }
 
 Dtype Scalar::with(Dtype other) const {
@@ -116,25 +121,41 @@ Dtype Scalar::with(Dtype other) const {
 
 namespace stave_detail {
 
+namespace {
+
+// Whether an integer dtype holds the number, of which a floating one must have no fraction.
+bool holds(Dtype dtype, const Scalar& value) {
+  return visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (!std::is_integral_v<T> || std::is_same_v<T, bool>) {
+      return false;  // not asked
+    } else if (value.kind == Scalar::Kind::floating) {
+      const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);  // what comes after the greatest
+      const bool in_range = value.floating < end && value.floating >= (std::is_signed_v<T> ? -end : 0.0);
+      return in_range && value.floating == std::trunc(value.floating);
+    } else {
+      return value.beyond_int64 ? std::is_same_v<T, std::uint64_t> : std::in_range<T>(value.integer);
+    }
+  });
+}
+
+std::string text_of(const Scalar& value) {
+  if (value.kind == Scalar::Kind::floating) return fmt::format("{}", value.floating);
+  return value.beyond_int64 ? fmt::format("{}", static_cast<std::uint64_t>(value.integer))
+                            : fmt::format("{}", value.integer);
+}
+
+}  // namespace
+
 Scalar held(Scalar value, Dtype dtype) {
   const bool floating = value.kind == Scalar::Kind::floating;
   if (dtype == bool_) return floating ? value.floating != 0 : value.integer != 0;
   if (!is_integer(dtype)) return value;
-  constexpr double two63 = 9223372036854775808.0;
-  bool holds =
-      !floating || (value.floating >= -two63 && value.floating < two63 && value.floating == std::trunc(value.floating));
-  const std::int64_t integer = floating && holds ? static_cast<std::int64_t>(value.floating) : value.integer;
-  if (holds && dtype != int64)
-    visit_dtype(dtype, [&](auto zero) {
-      using T = decltype(zero);
-      if constexpr (std::is_integral_v<T> && sizeof(T) < 8)
-        holds = integer >= static_cast<std::int64_t>(std::numeric_limits<T>::min()) &&
-                integer <= static_cast<std::int64_t>(std::numeric_limits<T>::max());
-    });
-  if (!holds)
-    fail<DtypeError>("the number {} does not fit {}: give a wider dtype",
-                     floating ? fmt::format("{}", value.floating) : fmt::format("{}", value.integer), dtype);
-  return integer;
+  if (!holds(dtype, value))
+    fail<DtypeError>("the number {} does not fit {}: give a wider dtype", text_of(value), dtype);
+  if (!floating) return value;
+  return dtype == uint64 ? Scalar(static_cast<std::uint64_t>(value.floating))
+                         : Scalar(static_cast<std::int64_t>(value.floating));
 }
 
 namespace {
@@ -155,8 +176,8 @@ void write_number(void* to, Scalar value, Dtype dtype) {
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     T number;
-    if constexpr (std::is_floating_point_v<T>) number = static_cast<T>(value.floating);
-    else number = static_cast<T>(value.integer);
+    if constexpr (std::is_integral_v<T>) number = static_cast<T>(value.integer);
+    else number = static_cast<T>(value.floating);
     std::memcpy(to, &number, sizeof number);
   });
 }
@@ -185,12 +206,18 @@ Tensor Tensor::from_scalar(Scalar value) { return constant(value, value.alone(),
 
 namespace {
 
-void infer_list(const NestedList& list, std::size_t depth, Shape& shape, Scalar::Kind& kind, bool& wide) {
+// The dtype of a list that was of `dtype` so far, with one more number.
+Dtype with_number(Dtype dtype, const NestedList& number) {
+  if (number.scalar().kind != Scalar::Kind::integer) return promote(dtype, number.scalar().alone());
+  const Dtype alone = number.wide() && !number.scalar().beyond_int64 ? int64 : number.scalar().alone();
+  return dtype == uint64 || alone == uint64 ? (is_float(dtype) ? dtype : uint64) : promote(dtype, alone);
+}
+
+void infer_list(const NestedList& list, std::size_t depth, Shape& shape, Dtype& dtype) {
   if (!list.is_list()) {
     if (depth != shape.size())
       fail<ShapeError>("tensor: ragged list: a number stands where a list of {} should", shape[depth]);
-    kind = std::max(kind, list.scalar().kind);
-    wide |= list.wide() && list.scalar().kind == Scalar::Kind::integer;
+    dtype = with_number(dtype, list);
     return;
   }
   const auto length = static_cast<Index>(list.entries().size());
@@ -198,7 +225,7 @@ void infer_list(const NestedList& list, std::size_t depth, Shape& shape, Scalar:
   if (length != shape[depth])
     fail<ShapeError>("tensor: ragged list: {} entries where the first list of axis {} has {}", length, depth,
                      shape[depth]);
-  for (const NestedList& entry : list.entries()) infer_list(entry, depth + 1, shape, kind, wide);
+  for (const NestedList& entry : list.entries()) infer_list(entry, depth + 1, shape, dtype);
 }
 
 void write_list(const NestedList& list, Dtype dtype, char*& to) {
@@ -216,13 +243,8 @@ Tensor tensor_of(const NestedList& list, const Dtype* dtype, Device device = cpu
     shape.push_back(static_cast<Index>(first->entries().size()));
     if (first->entries().empty()) break;
   }
-  Scalar::Kind kind = shape.elements() == 0 ? Scalar::Kind::floating : Scalar::Kind::boolean;
-  bool wide = false;
-  infer_list(list, 0, shape, kind, wide);
-  const Dtype integers = wide ? int64 : int32;
-  const Dtype inferred = kind == Scalar::Kind::floating  ? default_dtype()
-                         : kind == Scalar::Kind::integer ? integers
-                                                         : bool_;
+  Dtype inferred = shape.elements() == 0 ? default_dtype() : bool_;
+  infer_list(list, 0, shape, inferred);
   Tensor x = new_tensor(dtype ? *dtype : inferred, shape, cpu, "tensor");
   char* to = static_cast<char*>(x.node().data());
   write_list(list, x.dtype(), to);
@@ -288,17 +310,21 @@ Tensor full_like(const Tensor& x, Scalar value) { return full_like("full_like", 
 
 namespace {
 
+__extension__ typedef __int128 Wide;  // holds what lies between two numbers of 64 bits, whatever their signs
+Wide wide(const Scalar& number) {
+  return number.beyond_int64 ? Wide{static_cast<std::uint64_t>(number.integer)} : Wide{number.integer};
+}
+
 // How many of start, start + step, ... lie before stop.
 Index count_of_range(Scalar start, Scalar stop, Scalar step) {
   const auto floating = [](const Scalar& number) { return number.kind == Scalar::Kind::floating; };
   if (!floating(start) && !floating(stop) && !floating(step)) {
-    const bool up = step.integer > 0;
-    if (up ? start.integer >= stop.integer : start.integer <= stop.integer) return 0;
-    // Unsigned, the distance between any two is in range.
-    const auto from = static_cast<std::uint64_t>(start.integer), to = static_cast<std::uint64_t>(stop.integer),
-               by = static_cast<std::uint64_t>(step.integer);
-    const std::uint64_t before_last = up ? (to - from - 1) / by : (from - to - 1) / (0 - by);
-    return Shape(std::min(before_last, std::uint64_t{1} << 62) + 1).elements();  // throws if there are too many
+    const bool up = wide(step) > 0;
+    const Wide distance = up ? wide(stop) - wide(start) : wide(start) - wide(stop);
+    if (distance <= 0) return 0;
+    const Wide before_last = (distance - 1) / (up ? wide(step) : -wide(step));
+    return Shape(static_cast<Index>(std::min(before_last, Wide{1} << 62)) + 1)
+        .elements();  // throws if there are too many
   }
   const double length = std::ceil((stop.floating - start.floating) / step.floating);
   if (!std::isfinite(length))
@@ -314,12 +340,12 @@ Scalar truncated(Scalar number, Dtype dtype) {
 
 // Throws if the last of `count` numbers does not fit: where both ends fit, so does what is between them.
 void check_last(Scalar start, Scalar step, Index count, Dtype dtype) {
-  if (start.kind == Scalar::Kind::floating || step.kind == Scalar::Kind::floating)
+  if (start.kind == Scalar::Kind::floating || step.kind == Scalar::Kind::floating) {
     held(std::trunc(start.floating + static_cast<double>(count - 1) * step.floating), dtype);
-  else
-    held(static_cast<std::int64_t>(static_cast<std::uint64_t>(start.integer) +
-                                   static_cast<std::uint64_t>(count - 1) * static_cast<std::uint64_t>(step.integer)),
-         dtype);
+    return;
+  }
+  const Wide last = wide(start) + Wide{count - 1} * wide(step);
+  held(last < 0 ? Scalar(static_cast<std::int64_t>(last)) : Scalar(static_cast<std::uint64_t>(last)), dtype);
 }
 
 }  // namespace
@@ -339,7 +365,7 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, Dtype dtype, Device device
   return apply(op_iota, {}, make_intrusive<IotaAttributes>(count, dtype, start, step, device));
 }
 Tensor arange(Scalar start, Scalar stop, Scalar step) {
-  const Dtype dtype = promote(promote(start.alone(), stop.alone()), promote(step.alone(), int32));
+  const Dtype dtype = common_dtype({start, stop, step, 0});
   return arange(start, stop, step, dtype);
 }
 Tensor arange(Scalar stop) { return arange(0, stop); }

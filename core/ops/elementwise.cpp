@@ -148,9 +148,9 @@ Tensor unary(const Op& op, Operands domain, Tensor x) {
   return apply_elementwise(op, {&x, 1});
 }
 
-Dtype common_dtype(const Operand& a, const Operand& b) {
+Dtype dtype_of_both(const Operand& a, const Operand& b) {
   if (a.is_scalar())
-    return b.is_scalar() ? promote(a.scalar().alone(), b.scalar().alone()) : a.scalar().with(b.tensor().dtype());
+    return b.is_scalar() ? common_dtype({a.scalar(), b.scalar()}) : a.scalar().with(b.tensor().dtype());
   return b.is_scalar() ? b.scalar().with(a.tensor().dtype()) : promote(a.tensor().dtype(), b.tensor().dtype());
 }
 
@@ -203,7 +203,7 @@ Tensor fit_and_apply(const Op& op, Operands domain, Operand& a, Operand& b) {
     check_given(op.name, {&a, &b});
     if (joins(op, a, b, domain) || joins(op, b, a, domain)) return apply_binary(op, std::move(a), std::move(b));
   }
-  const Dtype dtype = admit(op, domain, common_dtype(a, b));
+  const Dtype dtype = admit(op, domain, dtype_of_both(a, b));
   Shape common;
   const Shape* shape = nullptr;  // to broadcast to
   if (shape_of(a) != shape_of(b)) shape = &(common = broadcast_shapes(shape_of(a), shape_of(b), op.name));
@@ -309,7 +309,7 @@ constinit const Op op_where{
 
 Tensor where(Operand condition, Operand a, Operand b) {
   check_given("where", {&condition, &a, &b});
-  const Dtype dtype = common_dtype(a, b);
+  const Dtype dtype = dtype_of_both(a, b);
   Shape shape = broadcast_shapes(shape_of(a), shape_of(b), "where");
   shape = broadcast_shapes(shape_of(condition), shape, "where");
   for (Operand* x : {&condition, &a, &b}) keep(*x);

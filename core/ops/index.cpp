@@ -49,10 +49,11 @@ void check_indices(const Tensor& indices, const char* operation) {
     fail<DtypeError>("{}: indices are {}: convert them to int32 or int64 with astype", operation, indices.dtype());
 }
 
-// Indices of any integer dtype as int32 or int64.
+// Indices of any integer dtype as int32 or int64, those that neither holds as one that is out of range.
 Tensor as_indices(const Tensor& indices, const char* operation) {
-  if (indices.dtype() == uint8) return astype(indices, int32);
-  if (indices.dtype() == uint32) return astype(indices, int64);
+  const Dtype dtype = indices.dtype();
+  if (dtype == uint64) return astype(minimum(indices, std::numeric_limits<std::int64_t>::max()), int64);
+  if (is_integer(dtype) && dtype != int32 && dtype != int64) return astype(indices, dtype == uint32 ? int64 : int32);
   check_indices(indices, operation);
   return indices;
 }

@@ -129,7 +129,8 @@ Tensor uniform(const Key& key, const Shape& shape, Dtype dtype) { return uniform
 
 // u lies in (-1, 1): -1 itself, where erfinv is infinite, is left out.
 Tensor normal(const Key& key, const Shape& shape, Dtype dtype) {
-  const double low = dtype == float64 ? std::nextafter(-1.0, 0.0) : std::nextafter(-1.0f, 0.0f);
+  const double digits = dtype == float64 ? 53 : dtype == float32 ? 24 : dtype == float16 ? 11 : 8;
+  const double low = std::exp2(-digits) - 1;
   return named("normal", [&] { return std::numbers::sqrt2 * erfinv(uniform(key, shape, low, 1, dtype)); });
 }
 
@@ -139,7 +140,7 @@ Tensor bernoulli(const Key& key, double p, const Shape& shape) {
 
 Tensor bernoulli(const Key& key, const Tensor& p) {
   given(p, "bernoulli", 1);
-  return named("bernoulli", [&] { return uniform(key, p.shape(), p.dtype() == float64 ? float64 : float32) < p; });
+  return named("bernoulli", [&] { return uniform(key, p.shape(), is_float(p.dtype()) ? p.dtype() : float32) < p; });
 }
 
 Tensor permutation(const Key& key, Index n) {

@@ -64,7 +64,7 @@ Key fold_in(const Key& key, const Tensor& data);
 
 /// Uniform uint32.
 Tensor random_bits(const Key& key, const Shape& shape);
-/// Uniform in [low, high), but that rounding may give `high`: float32 or float64.
+/// Uniform in [low, high), but that rounding may give `high`: in any floating dtype.
 Tensor uniform(const Key& key, const Shape& shape = {}, double low = 0, double high = 1, Dtype dtype = default_dtype());
 Tensor uniform(const Key& key, const Shape& shape, Dtype dtype);
 /// Standard normal: sqrt(2) erfinv(u) of a uniform u in (-1, 1).

@@ -205,6 +205,15 @@ constinit const Op op_any = logical_op(OpId::any, "any");
 
 // ---- functions -------------------------------------------------------------------------------------------
 
+}  // namespace stave
+
+stave::Tensor stave_detail::widened(const Tensor& x) {
+  if (is_float(x.dtype()) || size_of(x.dtype()) >= 4) return x;
+  return astype(x, is_unsigned(x.dtype()) ? uint32 : int32);
+}
+
+namespace stave {
+
 namespace {
 
 Tensor reduce(const Op& op, const Tensor& x, const Axes& axes, KeepDims keep) {
@@ -212,13 +221,12 @@ Tensor reduce(const Op& op, const Tensor& x, const Axes& axes, KeepDims keep) {
                make_intrusive<ReduceAttributes>(axes.normalize(given(x, op.name).rank(), op.name), keep.value));
 }
 
-// Sums and products of small integers are kept in 32 bits: uint8 in uint32, bool in int32.
-Tensor widen(const Tensor& x) {
-  if (x.dtype() == uint8) return astype(x, uint32);
-  return x.dtype() == bool_ ? astype(x, int32) : x;
+// f of x as a float. Halves are given as float32, so that what f computes on its way neither overflows nor loses digits.
+template <class F>
+Tensor in_floats(const Tensor& x, F f) {
+  if (is_half_float(x.dtype())) return astype(f(astype(x, float32)), x.dtype());
+  return f(is_float(x.dtype()) ? x : astype(x, default_dtype()));
 }
-
-Tensor floating(const Tensor& x) { return is_float(x.dtype()) ? x : astype(x, default_dtype()); }
 
 double count_over(const Tensor& x, const Axes& axes) {
   return static_cast<double>(reduced_count(x.shape(), axes.normalize(x.rank(), "mean")));
@@ -227,10 +235,10 @@ double count_over(const Tensor& x, const Axes& axes) {
 }  // namespace
 
 Tensor sum(const Tensor& x, const Axes& axes, KeepDims keep) {
-  return reduce(op_sum, widen(given(x, "sum")), axes, keep);
+  return reduce(op_sum, widened(given(x, "sum")), axes, keep);
 }
 Tensor prod(const Tensor& x, const Axes& axes, KeepDims keep) {
-  return reduce(op_prod, widen(given(x, "prod")), axes, keep);
+  return reduce(op_prod, widened(given(x, "prod")), axes, keep);
 }
 Tensor max(const Tensor& x, const Axes& axes, KeepDims keep) {
   if (given(x, "max").dtype() != bool_) return reduce(op_max, x, axes, keep);
@@ -248,32 +256,28 @@ Tensor any(const Tensor& x, const Axes& axes, KeepDims keep) {
 }
 Tensor mean(const Tensor& x, const Axes& axes, KeepDims keep) {
   return named(
-      "mean", [&] { return sum(floating(x), axes, keep) / count_over(x, axes); }, x);
+      "mean", [&] { return in_floats(x, [&](const Tensor& y) { return sum(y, axes, keep) / count_over(x, axes); }); },
+      x);
 }
 
 // Where the largest x is infinite the result is that x, and has its derivative.
 Tensor logsumexp(const Tensor& x, const Axes& axes, KeepDims keep) {
+  const auto of_floats = [&](const Tensor& values) {
+    const Shape reduced = axes.normalize(x.rank(), "logsumexp");
+    if (reduced_count(x.shape(), reduced) == 0) return log(sum(values, reduced, keep));
+    const Tensor largest = max(values, reduced, keepdims);
+    const Tensor shift = stop_gradient(where(isfinite(largest), largest, 0));  // so that exp does not overflow
+    Tensor result = log(sum(exp(values - shift), reduced, keepdims)) + shift;
+    result = where(isinf(largest), largest, result);
+    return keep.value ? result : squeeze(result, reduced);
+  };
   return named(
-      "logsumexp",
-      [&] {
-        const Tensor values = floating(x);
-        const Shape reduced = axes.normalize(x.rank(), "logsumexp");
-        if (reduced_count(x.shape(), reduced) == 0) return log(sum(values, reduced, keep));
-        const Tensor largest = max(values, reduced, keepdims);
-        const Tensor shift = stop_gradient(where(isfinite(largest), largest, 0));  // so that exp does not overflow
-        Tensor result = log(sum(exp(values - shift), reduced, keepdims)) + shift;
-        result = where(isinf(largest), largest, result);
-        return keep.value ? result : squeeze(result, reduced);
-      },
-      x);
+      "logsumexp", [&] { return in_floats(x, of_floats); }, x);
 }
 
 namespace {
 
-Tensor deviations(const Tensor& x, const Axes& axes) {
-  const Tensor values = floating(x);
-  return values - mean(values, axes, keepdims);
-}
+Tensor deviations(const Tensor& x, const Axes& axes) { return x - mean(x, axes, keepdims); }
 double degrees_of_freedom(const Tensor& x, const Axes& axes, double correction) {
   return std::max(count_over(x, axes) - correction, 0.0);
 }
@@ -281,35 +285,38 @@ double degrees_of_freedom(const Tensor& x, const Axes& axes, double correction) 
 }  // namespace
 
 Tensor var(const Tensor& x, const Axes& axes, KeepDims keep, double correction) {
+  const auto of_floats = [&](const Tensor& y) {
+    return sum(square(deviations(y, axes)), axes, keep) / degrees_of_freedom(y, axes, correction);
+  };
   return named(
-      "var", [&] { return sum(square(deviations(x, axes)), axes, keep) / degrees_of_freedom(x, axes, correction); }, x);
+      "var", [&] { return in_floats(x, of_floats); }, x);
 }
 Tensor std(const Tensor& x, const Axes& axes, KeepDims keep, double correction) {
+  const auto of_floats = [&](const Tensor& y) {
+    return norm(deviations(y, axes), axes, keep) / std::sqrt(degrees_of_freedom(y, axes, correction));
+  };
   return named(
-      "std", [&] { return norm(deviations(x, axes), axes, keep) / std::sqrt(degrees_of_freedom(x, axes, correction)); },
-      x);
+      "std", [&] { return in_floats(x, of_floats); }, x);
 }
 
 // In units of the largest |x|, so that the squares neither overflow nor vanish. The norm is the same in every unit, hence no
 // derivative by it.
 Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep) {
+  const auto of_floats = [&](const Tensor& values) {
+    const Shape reduced = axes.normalize(x.rank(), "norm");
+    if (reduced_count(x.shape(), reduced) == 0) return sum(values, reduced, keep);
+    const Tensor largest = max(abs(values), reduced, keepdims);
+    const Tensor infinite = isinf(largest), zero = largest == 0;
+    const double least =
+        values.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+    const Tensor unit = stop_gradient(where(infinite, 1, maximum(largest, least)));
+    const Tensor squares = sum(square(values / unit), reduced, keepdims);
+    Tensor result = where(zero, 0, sqrt(where(zero, 1, squares)) * unit);
+    result = where(infinite, largest, result);
+    return keep.value ? result : squeeze(result, reduced);
+  };
   return named(
-      "norm",
-      [&] {
-        const Tensor values = floating(x);
-        const Shape reduced = axes.normalize(x.rank(), "norm");
-        if (reduced_count(x.shape(), reduced) == 0) return sum(values, reduced, keep);
-        const Tensor largest = max(abs(values), reduced, keepdims);
-        const Tensor infinite = isinf(largest), zero = largest == 0;
-        const double least =
-            values.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
-        const Tensor unit = stop_gradient(where(infinite, 1, maximum(largest, least)));
-        const Tensor squares = sum(square(values / unit), reduced, keepdims);
-        Tensor result = where(zero, 0, sqrt(where(zero, 1, squares)) * unit);
-        result = where(infinite, largest, result);
-        return keep.value ? result : squeeze(result, reduced);
-      },
-      x);
+      "norm", [&] { return in_floats(x, of_floats); }, x);
 }
 
 #define STAVE_OVER_ALL_AXES(name)                            \

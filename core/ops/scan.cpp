@@ -112,15 +112,9 @@ constinit const Op op_linear_recurrence{
 
 namespace {
 
-// As sum and prod: uint8 in uint32, bool in int32.
-Tensor widen(const Tensor& x) {
-  if (x.dtype() == uint8) return astype(x, uint32);
-  return x.dtype() == bool_ ? astype(x, int32) : x;
-}
-
 Tensor cumulative(const Op& op, const Tensor& x, Index axis, CumulativeOptions options, int initial) {
   const int at = normalize_axis(axis, given(x, op.name).rank(), op.name);
-  const Tensor y = apply(op, {widen(x)}, along(at, options.reverse));
+  const Tensor y = apply(op, {widened(x)}, along(at, options.reverse));
   if (!options.include_initial) return y;
   std::vector<std::pair<Index, Index>> widths(x.shape().size(), {0, 0});
   widths[static_cast<std::size_t>(at)] =
@@ -150,7 +144,7 @@ Tensor linear_recurrence(const Tensor& a, const Tensor& b, Index axis, Recurrenc
                                        given(b, "linear_recurrence", 1).shape(), "linear_recurrence");
   const int at = normalize_axis(axis, shape.rank(), "linear_recurrence");
   const Dtype dtype = promote(a.dtype(), b.dtype());
-  const auto operand = [&](const Tensor& x) { return broadcast_to(widen(astype(x, dtype)), shape); };
+  const auto operand = [&](const Tensor& x) { return broadcast_to(widened(astype(x, dtype)), shape); };
   return named("linear_recurrence", [&] { return recurrence(operand(a), operand(b), along(at, options.reverse)); });
 }
 

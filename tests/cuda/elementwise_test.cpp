@@ -1,5 +1,6 @@
 // The bodies of elementwise kernels, executed on the host for every operation, dtype and layout, against the CPU backend: the
 // same bits where IEEE arithmetic decides them, else within a few ulp. (There against references in long double: operation_table.)
+// What floats of 16 bits give is what float32 gives, rounded.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -12,6 +13,7 @@
 namespace stave_cuda {
 namespace {
 
+using namespace stave_test;
 using stave::Dtype;
 using stave::OpId;
 
@@ -19,22 +21,24 @@ using stave::OpId;
 double terms_of(OpId op) { return op == OpId::lgamma || op == OpId::digamma || op == OpId::logaddexp ? 4 : 0; }
 
 template <class T>
-bool close(T a, T b, T ulps, T terms) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
-    if (ulps != 0 && std::isfinite(a) && std::isfinite(b))
-      return std::abs(a - b) <= ulps * std::max(std::numeric_limits<T>::epsilon() * std::max(std::abs(b), terms),
-                                                std::numeric_limits<T>::denorm_min());
+bool close(T a, T b, double ulps, double terms) {
+  if constexpr (!std::is_integral_v<T>) {
+    const auto x = static_cast<double>(a), y = static_cast<double>(b);
+    const double least = std::ldexp(epsilon_of<T>, FloatFormat<T>::least);
+    if (ulps != 0 && std::isfinite(x) && std::isfinite(y))
+      return std::abs(x - y) <= ulps * std::max(epsilon_of<T> * std::max(std::abs(y), terms), least);
   }
-  return std::memcmp(&a, &b, sizeof a) == 0;
+  return same(a, b);
 }
 
-template <class T>
 void expect_equal(const Buffer& got, const Buffer& expected, Index elements, double ulps, double terms,
                   const std::string& what) {
-  for (Index i = 0; i < elements; ++i)
-    ASSERT_TRUE(close(got.at<T>(i), expected.at<T>(i), static_cast<T>(ulps), static_cast<T>(terms)))
-        << what << ": element " << i << " is " << +got.at<T>(i) << ", expected " << +expected.at<T>(i);
+  stave::visit_dtype(got.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (Index i = 0; i < elements; ++i)
+      ASSERT_TRUE(close(got.at<T>(i), expected.at<T>(i), ulps, terms))
+          << what << ": element " << i << " is " << +got.at<T>(i) << ", expected " << +expected.at<T>(i);
+  });
   ASSERT_TRUE(got.guards_are_whole()) << what << ": wrote outside the output";
 }
 
@@ -75,40 +79,52 @@ void for_each_layout(int inputs, F f) {
   }
 }
 
-template <class Body, class... In>
-void check(OpId op, Dtype out_dtype, double ulps) {
-  constexpr int inputs = sizeof...(In);
-  std::mt19937_64 random(static_cast<std::uint64_t>(op) * 8 + static_cast<std::uint64_t>(out_dtype));
-  for_each_layout(inputs, [&](const std::vector<Layout>& layouts) {
+Buffer expected_of(OpId op, const std::vector<Buffer>& in, const stave::Shape& shape, Dtype dtype) {
+  if (op == OpId::astype && is_half_float(dtype)) return rounded_to(dtype, in[0], shape);
+  if (op == OpId::nextafter) {  // of which float32's says nothing
+    Buffer next(dtype, shape);
+    run_on_cpu(op, in, next);
+    return next;
+  }
+  std::vector<Buffer> wide;
+  for (const Buffer& input : in) wide.push_back(widened(input));
+  Buffer result(is_half_float(dtype) ? Dtype::float32 : dtype, shape);
+  run_on_cpu(op, wide, result);
+  return is_half_float(dtype) ? rounded_to(dtype, result, shape) : result;
+}
+
+using Kernel = void (*)(const std::vector<Buffer>& in, const Buffer& out);
+
+void check(Kernel kernel, OpId op, const std::vector<Dtype>& in_dtypes, Dtype out_dtype, double ulps) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(op) * 16 + static_cast<std::uint64_t>(out_dtype));
+  for_each_layout(static_cast<int>(in_dtypes.size()), [&](const std::vector<Layout>& layouts) {
     std::vector<Buffer> in;
     std::string what = stave::all_ops()[static_cast<std::size_t>(op)]->name;
-    auto add = [&]<class T>(T) {
+    for (const Dtype dtype : in_dtypes) {
       const Layout& layout = layouts[in.size()];
-      in.emplace_back(stave::dtype_of<T>(), layout.shape, layout.strides, layout.misaligned_by);
-      fill_with_values<T>(in.back(), random);
-      what += std::string(" ") + name_of(stave::dtype_of<T>()) + " " + layout.name;
-    };
-    (add(In()), ...);
+      in.emplace_back(dtype, layout.shape, layout.strides, layout.misaligned_by);
+      stave::visit_dtype(dtype, [&](auto zero) { fill_with_values<decltype(zero)>(in.back(), random); });
+      what += std::string(" ") + name_of(dtype) + " " + layout.name;
+    }
     const stave::Shape& shape = layouts[0].shape;
-    Buffer got(out_dtype, shape), expected(out_dtype, shape);
-    execute<Body>(in, got);
-    run_on_cpu(op, in, expected);
-    stave::visit_dtype(out_dtype, [&](auto zero) {
-      expect_equal<decltype(zero)>(got, expected, shape.elements(), ulps, terms_of(op), what);
-    });
+    const Buffer got(out_dtype, shape);
+    kernel(in, got);
+    expect_equal(got, expected_of(op, in, shape, out_dtype), shape.elements(), ulps, terms_of(op), what);
   });
 }
 
 template <class S, class T>
 void check_struct(OpId op, bool unary) {
   if constexpr (admits<S, T>()) {
-    const Dtype out = S::result == stave_detail::Result::boolean ? stave::bool_ : stave::dtype_of<T>();
+    constexpr Dtype dtype = stave::dtype_of<T>();
+    const Dtype out = S::result == stave_detail::Result::boolean ? stave::bool_ : dtype;
     // What CUDA's functions and SLEEF's, or the host's, may differ by.
-    const double ulps = Real<T> && S::work == stave_detail::Work::function ? 4 : 0;
-    if constexpr (requires(Lane<T> x) { S::value(x); }) {
-      if (unary) check<UnaryBody<S, T>, T>(op, out, ulps);
+    const bool differ = is_float(dtype) && S::work == stave_detail::Work::function;
+    const double ulps = !differ ? 0 : stave::is_half<T> ? 1 : 4;
+    if constexpr (requires(Lane<stave::Computed<T>> x) { S::value(x); }) {
+      if (unary) check(execute<UnaryBody<S, KernelType<S, T>>>, op, {dtype}, out, ulps);
     } else {
-      check<BinaryBody<S, T>, T, T>(op, out, ulps);
+      check(execute<BinaryBody<S, KernelType<S, T>>>, op, {dtype, dtype}, out, ulps);
     }
   }
 }
@@ -121,28 +137,33 @@ void check_all() {
   STAVE_BINARY_OPS(X)
 #undef X
 }
-TEST(Elementwise, Bool) { check_all<bool>(); }
-TEST(Elementwise, Uint8) { check_all<std::uint8_t>(); }
-TEST(Elementwise, Uint32) { check_all<std::uint32_t>(); }
-TEST(Elementwise, Int32) { check_all<std::int32_t>(); }
-TEST(Elementwise, Int64) { check_all<std::int64_t>(); }
-TEST(Elementwise, Float32) { check_all<float>(); }
-TEST(Elementwise, Float64) { check_all<double>(); }
+#define X(name, type) \
+  TEST(Elementwise, name) { check_all<type>(); }
+STAVE_DTYPES(X)
+#undef X
 
-template <class From, class... To>
-void check_astype(std::tuple<To...>) {
-  using Memory = std::conditional_t<std::is_same_v<From, bool>, std::uint8_t, From>;  // as the table of kernels has it
-  (check<AstypeBody<Memory, To>, From>(OpId::astype, stave::dtype_of<To>(), 0), ...);
+template <class From>
+void check_astype() {
+#define X(name, To)                                                                                          \
+  check(execute<AstypeBody<ReadAs<From, To>, WrittenAs<From, To>>>, OpId::astype, {stave::dtype_of<From>()}, \
+        stave::name, 0);
+  STAVE_DTYPES(X)
+#undef X
 }
-TEST(Astype, AllPairs) {
-  using All = std::tuple<bool, std::uint8_t, std::uint32_t, std::int32_t, std::int64_t, float, double>;
-  check_astype<bool>(All());
-  check_astype<std::uint8_t>(All());
-  check_astype<std::uint32_t>(All());
-  check_astype<std::int32_t>(All());
-  check_astype<std::int64_t>(All());
-  check_astype<float>(All());
-  check_astype<double>(All());
+#define X(name, type) \
+  TEST(Astype, name) { check_astype<type>(); }
+STAVE_DTYPES(X)
+#undef X
+
+// Numbers beside the middle of two floats of 16 bits, which a first rounding to float would put into it.
+TEST(Astype, RoundsOnce) {
+  EXPECT_EQ(converted<stave::Float16>(2049 + 0x1p-40), 2050);
+  EXPECT_EQ(converted<stave::Float16>(-2049 - 0x1p-40), -2050);
+  EXPECT_EQ(converted<stave::Float16>(2049.0), 2048);
+  EXPECT_EQ(converted<stave::BFloat16>((std::int64_t{257} << 50) + 1), 0x1p50f * 258);
+  EXPECT_EQ(converted<stave::BFloat16>((std::uint64_t{257} << 55) + 1), 0x1p55f * 258);
+  EXPECT_EQ(converted<stave::BFloat16>(std::uint64_t{257} << 55), 0x1p55f * 256);
+  EXPECT_EQ(converted<stave::Float16>(~std::uint64_t{0}), HUGE_VALF);
 }
 TEST(Astype, SaturatesAndTruncates) {
   EXPECT_EQ(converted<std::int32_t>(2147483648.0f), 2147483647);
@@ -152,20 +173,28 @@ TEST(Astype, SaturatesAndTruncates) {
   EXPECT_EQ(converted<std::uint8_t>(255.9f), 255);
   EXPECT_EQ(converted<std::uint32_t>(4294967296.0), 4294967295u);
   EXPECT_EQ(converted<std::int64_t>(HUGE_VAL), 9223372036854775807);
+  EXPECT_EQ(converted<std::uint64_t>(0x1p64), ~std::uint64_t{0});
+  EXPECT_EQ(converted<std::uint64_t>(0x1.8p63f), std::uint64_t{3} << 62);
+  EXPECT_EQ(converted<std::uint64_t>(-0.5), 0u);
+  EXPECT_EQ(converted<std::int8_t>(127.9f), 127);
+  EXPECT_EQ(converted<std::int8_t>(-129.f), -128);
+  EXPECT_EQ(converted<std::int16_t>(1e9), 32767);
+  EXPECT_EQ(converted<std::uint16_t>(stave::BFloat16(1e9)), 65535);
+  EXPECT_EQ(converted<std::int8_t>(stave::Float16(-1.75)), -1);
+  EXPECT_EQ(converted<float>(~std::uint64_t{0}), 0x1p64f);
   volatile double nan = NAN;  // a compiler that knows it may give what it likes
   EXPECT_EQ(converted<std::int64_t>(static_cast<double>(nan)), 0);
   EXPECT_EQ(converted<std::uint8_t>(std::int32_t{-1}), 255);  // integers wrap, as NumPy's astype
   EXPECT_EQ(converted<bool>(0.5f), 1);
+  EXPECT_EQ(converted<bool>(stave::Float16(0x1p-24)), 1);
+  EXPECT_EQ(converted<bool>(stave::Float16(-0.0)), 0);
 }
 
 TEST(Where, EverySize) {
-  check<WhereBody<std::uint8_t>, bool, bool, bool>(OpId::where, stave::bool_, 0);
-  check<WhereBody<std::uint8_t>, bool, std::uint8_t, std::uint8_t>(OpId::where, stave::uint8, 0);
-  check<WhereBody<std::uint32_t>, bool, std::int32_t, std::int32_t>(OpId::where, stave::int32, 0);
-  check<WhereBody<std::uint32_t>, bool, std::uint32_t, std::uint32_t>(OpId::where, stave::uint32, 0);
-  check<WhereBody<std::uint32_t>, bool, float, float>(OpId::where, stave::float32, 0);
-  check<WhereBody<std::uint64_t>, bool, std::int64_t, std::int64_t>(OpId::where, stave::int64, 0);
-  check<WhereBody<std::uint64_t>, bool, double, double>(OpId::where, stave::float64, 0);
+#define X(name, type) \
+  check(execute<WhereBody<BitsOf<type>>>, OpId::where, {stave::bool_, stave::name, stave::name}, stave::name, 0);
+  STAVE_DTYPES(X)
+#undef X
 }
 
 // The output's buffer may be that of a contiguous input.

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <bit>
 #include <thread>
 
 #include <stave/backends/cuda/runtime.h>
@@ -222,6 +223,42 @@ TEST_F(Gpu, MatmulInEveryLayoutEqualsTheCpu) {
       EXPECT_TRUE(allclose(to(matmul(there(astype(left, float32)), there(astype(right, float32))), cpu),
                            astype(expected, float32), 1e-4, 1e-5));
     }
+}
+
+// What tests on the host cannot see: the device converts by instructions of its own.
+template <class T>
+void expect_conversions(const Device& gpu) {
+  std::vector<T> every;
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits)
+    every.push_back(std::bit_cast<T>(static_cast<std::uint16_t>(bits)));
+  const Dtype dtype = dtype_of<T>();
+  const Tensor x = from(every), wide = astype(x, float32);
+  const auto same = [](const Tensor& a, const Tensor& b) {
+    return static_cast<bool>(all(logical_or(a == b, logical_and(isnan(a), isnan(b)))));
+  };
+  EXPECT_TRUE(same(to(astype(to(x, gpu), float32), cpu), wide)) << name_of(dtype);
+  for (const double factor : {1., 1 + 0x1p-12, 1 - 0x1p-12, 1 + 0x1p-9, 1 + 0x1p-8, 0.75, 0x1p-13, 0x1p13}) {
+    const Tensor y = wide * factor;
+    EXPECT_TRUE(same(to(astype(to(y, gpu), dtype), cpu), astype(y, dtype))) << name_of(dtype) << " by " << factor;
+  }
+  for (const Dtype other : {int8, uint8, int16, uint16, int64, uint64})
+    EXPECT_TRUE(array_equal(to(astype(to(x, gpu), other), cpu), astype(x, other)))
+        << name_of(dtype) << " to " << name_of(other);
+}
+TEST_F(Gpu, FloatsOf16BitsConvertAsOnTheCpu) {
+  expect_conversions<Float16>(gpu);
+  expect_conversions<BFloat16>(gpu);
+}
+
+// Ones beyond the number of which one more makes no difference, if sums were rounded to the dtype.
+TEST_F(Gpu, MatmulOf16BitsIsAddedUpInFloat) {
+  for (const Dtype dtype : {float16, bfloat16}) {
+    EXPECT_EQ(matmul(ones({4, 8192}, dtype, gpu), ones({8192, 4}, dtype, gpu))(1, 2).item<float>(), 8192);
+    const Tensor a = uniform(Key(1), {3, 33, 65}, -1, 1, dtype), b = uniform(Key(2), {3, 65, 40}, -1, 1, dtype);
+    const Tensor expected = matmul(astype(a, float32), astype(b, float32));
+    const Tensor got = astype(to(matmul(to(a, gpu), to(b, gpu)), cpu), float32);
+    EXPECT_TRUE(allclose(got, expected, dtype == float16 ? 0x1p-10 : 0x1p-7, 1e-5)) << name_of(dtype);
+  }
 }
 
 // Of 24 bits: with TF32 the factors would be rounded to 11.

@@ -27,7 +27,11 @@ const Index two_to_31 = Index{1} << (on_host ? 21 : 31);
 const Index many = two_to_31 + 7;
 const Index long_row = on_host ? 10'000 : 10'000'000;
 
-constexpr Dtype dtypes[] = {bool_, uint8, uint32, int32, int64, float32, float64};
+constexpr Dtype dtypes[] = {
+#define X(name, type) name,
+    STAVE_DTYPES(X)
+#undef X
+};
 
 class Large : public testing::Test {
  protected:
@@ -53,13 +57,11 @@ Tensor there(const Tensor& x) { return to(x, place); }
 Tensor back(const Tensor& x) { return to(x, cpu); }
 std::int64_t whole(const Tensor& x) { return astype(x, int64).item<std::int64_t>(); }
 
-bool is_inexact(Dtype dtype) { return dtype == float32 || dtype == float64; }
-
 /// The same numbers on every run, with ties; floats of either sign.
 Tensor mixed(const Shape& shape, Dtype dtype, int seed = 0) {
   const Tensor x = uniform(Key(seed), shape, -1000, 1000, float64);
   if (dtype == bool_) return x > 0;
-  return is_inexact(dtype) ? astype(round(x), dtype) : astype(floor(abs(x) / 4), dtype);
+  return is_float(dtype) ? astype(round(x), dtype) : astype(floor(abs(x) / 4), dtype);
 }
 
 // ---- more elements than 31 bits count --------------------------------------------------------------------------
@@ -127,7 +129,7 @@ TEST_F(Large, ManyElementsIndexed) {
   EXPECT_EQ(whole(taken(-1)), byte_at(many - 1));
   EXPECT_EQ(whole(dynamic_slice(x, {many - 5}, {5})(4)), byte_at(many - 1));
   const auto count = static_cast<Index>(indices.size());
-  for (const Dtype dtype : {uint8, float32}) {
+  for (const Dtype dtype : {uint8, bfloat16, float32}) {
     const Tensor sums = scatter_add(zeros({many}, dtype, place), reshape(from(indices, place), {count, 1}),
                                     ones({count}, dtype, place));
     EXPECT_EQ(whole(sums(many - 1)), 2) << name_of(dtype);
@@ -161,8 +163,9 @@ TEST_F(Large, LongSortsOfEveryDtype) {
 }
 
 bool agree(const Tensor& got, const Tensor& expected) {
-  if (!is_inexact(expected.dtype())) return array_equal(back(got), expected);
-  const double tolerance = expected.dtype() == float32 ? 1e-5 : 1e-12;
+  const Dtype dtype = expected.dtype();
+  if (!is_float(dtype)) return array_equal(back(got), expected);
+  const double tolerance = dtype == bfloat16 ? 2e-2 : dtype == float16 ? 2e-3 : dtype == float32 ? 1e-5 : 1e-12;
   return allclose(back(got), expected, tolerance, tolerance);
 }
 
@@ -170,7 +173,7 @@ TEST_F(Large, LongScansOfEveryDtype) {
   for (const Dtype dtype : dtypes)
     for (const Shape& shape : {Shape{long_row}, Shape{long_row / 1000, 1000}})
       for (Index axis = 0; axis < shape.rank(); ++axis) {
-        const bool inexact = is_inexact(dtype);
+        const bool inexact = is_float(dtype);
         const Tensor x = inexact ? astype(uniform(Key(3), shape, 0, 1, float64), dtype) : mixed(shape, dtype);
         const auto what = [&] { return std::string(name_of(dtype)) + shape.str() + " along " + std::to_string(axis); };
         EXPECT_TRUE(agree(cumulative_sum(there(x), axis), cumulative_sum(x, axis))) << what();
@@ -184,17 +187,19 @@ TEST_F(Large, LongScansOfEveryDtype) {
 
 TEST_F(Large, ManyUpdatesOfFewPlaces) {
   const Tensor places = astype(mixed({long_row, 1}, int32) % 3, int64);
-  for (const Dtype dtype : {uint8, int32, int64, float32, float64}) {
+  for (const Dtype dtype : dtypes) {
+    if (dtype == bool_) continue;
     const Tensor updates = mixed({long_row}, dtype, 1), zero = zeros({3}, dtype);
     const auto sums = [&] { return back(scatter_add(there(zero), there(places), there(updates))); };
     const Tensor got = sums();
     EXPECT_TRUE(array_equal(got, sums())) << name_of(dtype) << ": two runs differ";
-    if (!is_inexact(dtype)) {
+    if (!is_float(dtype)) {
       EXPECT_TRUE(array_equal(got, scatter_add(zero, places, updates))) << name_of(dtype);
       continue;
     }
     const Tensor exact = scatter_add(zeros({3}, int64), places, astype(updates, int64));  // they are whole numbers
-    EXPECT_TRUE(allclose(astype(got, float64), astype(exact, float64), 1e-3, 1)) << name_of(dtype);
+    const double tolerance = dtype == bfloat16 ? 2e-2 : 2e-3;
+    EXPECT_TRUE(allclose(astype(got, float64), astype(astype(exact, dtype), float64), tolerance, 1)) << name_of(dtype);
   }
 }
 
@@ -202,7 +207,8 @@ TEST_F(Large, ManyUpdatesOfFewPlaces) {
 
 TEST_F(Large, ABatchOfSmallProducts) {
   const Index batch = on_host ? 70 : 70'000;
-  for (const Dtype dtype : {int32, int64, float32, float64}) {
+  for (const Dtype dtype : dtypes) {
+    if (dtype == bool_) continue;
     const Tensor a = mixed({batch, 4, 4}, dtype, 1), b = mixed({batch, 4, 4}, dtype, 2), c = matmul(a, b);
     EXPECT_TRUE(agree(matmul(there(a), there(b)), c)) << name_of(dtype);
     EXPECT_TRUE(agree(matmul(matrix_transpose(there(contiguous(matrix_transpose(a)))), there(b)), c)) << name_of(dtype);

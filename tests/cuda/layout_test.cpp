@@ -81,7 +81,7 @@ void check_copy(stave::Dtype dtype, const Layout& layout, std::mt19937_64& rando
 TEST(Copy, EveryLayoutAndSize) {
   std::mt19937_64 random(1);
   ways.clear();
-  for (stave::Dtype dtype : {stave::bool_, stave::uint8, stave::uint32, stave::int64, stave::float64}) {
+  for (stave::Dtype dtype : {stave::bool_, stave::uint8, stave::float16, stave::uint32, stave::int64, stave::float64}) {
     for (const auto& group : operand_layouts())
       for (const Layout& layout : group) check_copy(dtype, layout, random);
     for (const Layout& layout :
@@ -148,10 +148,16 @@ void check_iota(stave::Scalar start, stave::Scalar step) {
     const stave::IotaAttributes attributes(n, stave::dtype_of<T>(), start, step);
     Buffer got(attributes.dtype, {n}), expected(attributes.dtype, {n});
     const IotaLoop loop = iota_loop(attributes, got.view());
+    using Written = std::conditional_t<std::is_same_v<T, bool>, bool, Signless<T>>;  // as the kernels have it
     for_each_thread((static_cast<std::uint64_t>(n) + block_threads - 1) / block_threads,
-                    [&](Position p) { iota<T>(loop, p); });
+                    [&](Position p) { iota<Written>(loop, p); });
     run_on_cpu(stave::OpId::iota, &attributes, {}, expected);
-    expect_same(got, expected, name_of(attributes.dtype));
+    if (n > 0) expect_same(got, expected, name_of(attributes.dtype));
+    for (Index i = 0; i < n; ++i)
+      if constexpr (stave::is_half<T>) {
+        const double exact = start.floating + static_cast<double>(i) * step.floating;
+        ASSERT_TRUE(stave_test::same(got.at<T>(i), stave_test::rounded<T>(exact))) << i;
+      }
   }
 }
 TEST(Iota, EveryDtype) {
@@ -160,6 +166,12 @@ TEST(Iota, EveryDtype) {
   check_iota<std::uint32_t>(5, -1);
   check_iota<std::int32_t>(-7, 3);
   check_iota<std::int64_t>((Index{1} << 60) + 1, -12345);
+  check_iota<std::int8_t>(-100, 7);
+  check_iota<std::int16_t>(32000, 100);
+  check_iota<std::uint16_t>(3, -1000);
+  check_iota<std::uint64_t>(Index{-2}, (Index{1} << 60) + 7);  // from 2^64 - 2 on
+  check_iota<stave::Float16>(2049 + 0x1p-40, 1);
+  check_iota<stave::BFloat16>(0.1, 0.7);
   check_iota<float>(0.1, 0.3);
   check_iota<double>(-1e300, 1e297);
 }
@@ -186,7 +198,7 @@ TEST(Full, EveryDtype) {
 
 TEST(Pad, StepsOfBothSigns) {
   std::mt19937_64 random(2);
-  for (stave::Dtype dtype : {stave::uint8, stave::float32, stave::int64})
+  for (stave::Dtype dtype : {stave::uint8, stave::bfloat16, stave::float32, stave::int64})
     for (const stave::PadAttributes& attributes :
          {stave::PadAttributes({9, 40}, {2, 3}, {1, 1}, 7), stave::PadAttributes({20, 70}, {14, 1}, {-3, 2}, -1),
           stave::PadAttributes({4, 33}, {0, 32}, {1, -1}, 0)}) {

@@ -37,9 +37,11 @@ struct Product {
   cudaDataType scale;
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
   std::uint32_t alignment[3] = {};  // that advice was asked for
+  std::uint32_t reductions = 0;     // likewise
 };
 struct Preference {
   std::uint32_t alignment[4] = {256, 256, 256, 256};
+  std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 
 struct Library {
@@ -53,7 +55,8 @@ struct Library {
 
 Layout& layout_of(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<Layout*>(layout); }
 
-template <class T>
+/// Elements of E, calculated with in T.
+template <class E, class T>
 void multiply(const Product& product, const void* alpha, const void* a_data, const Layout& a, const void* b_data,
               const Layout& b, const void* beta, void* out_data, const Layout& out) {
   ASSERT_EQ(*static_cast<const T*>(alpha), T(1));
@@ -62,7 +65,7 @@ void multiply(const Product& product, const void* alpha, const void* a_data, con
     if (op == CUBLAS_OP_T) std::swap(row, column);
     EXPECT_LT(static_cast<std::uint64_t>(row), x.rows);
     EXPECT_LT(static_cast<std::uint64_t>(column), x.columns);
-    return static_cast<const T*>(data)[i * x.step + column * x.leading + row];
+    return static_cast<T>(static_cast<const E*>(data)[i * x.step + column * x.leading + row]);
   };
   const auto k = static_cast<Index>(product.a == CUBLAS_OP_N ? a.columns : a.rows);
   for (const Layout* x : {&a, &b, &out}) ASSERT_GE(x->leading, static_cast<std::int64_t>(x->rows));
@@ -72,7 +75,7 @@ void multiply(const Product& product, const void* alpha, const void* a_data, con
         T sum = 0;
         for (Index q = 0; q < k; ++q)
           sum += element(a_data, a, product.a, i, row, q) * element(b_data, b, product.b, i, q, column);
-        static_cast<T*>(out_data)[i * out.step + column * out.leading + row] = sum;
+        static_cast<E*>(out_data)[i * out.step + column * out.leading + row] = static_cast<E>(sum);
       }
 }
 
@@ -89,12 +92,21 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* a
   const Product& product = *reinterpret_cast<Product*>(desc);
   const void* const pointers[] = {a, b, out};
   for (int i = 0; i < 3; ++i) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pointers[i]) % product.alignment[i], 0u);
-  const auto with = [&](auto zero) {
-    multiply<decltype(zero)>(product, alpha, a, layout_of(a_layout), b, layout_of(b_layout), beta, out,
-                             layout_of(out_layout));
+  const auto with = [&]<class E, class T>(E, T) {
+    multiply<E, T>(product, alpha, a, layout_of(a_layout), b, layout_of(b_layout), beta, out, layout_of(out_layout));
   };
   library.computed_in.insert(product.compute);
-  product.scale == CUDA_R_64F ? with(double{}) : with(float{});
+  const cudaDataType type = layout_of(out_layout).type;
+  for (cublasLtMatrixLayout_t layout : {a_layout, b_layout}) EXPECT_EQ(layout_of(layout).type, type);
+  EXPECT_EQ(product.scale, type == CUDA_R_64F ? CUDA_R_64F : CUDA_R_32F);
+  switch (type) {
+    case CUDA_R_16F: with(stave::Float16{}, float{}); break;
+    case CUDA_R_16BF: with(stave::BFloat16{}, float{}); break;
+    case CUDA_R_32F: with(float{}, float{}); break;
+    case CUDA_R_64F: with(double{}, double{}); break;
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  EXPECT_EQ(product.reductions == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, type == CUDA_R_16F || type == CUDA_R_16BF);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -133,10 +145,11 @@ cublasStatus_t set_product(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttribut
 }
 cublasStatus_t set_preference(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t which,
                               const void* value, std::size_t bytes) {
-  auto& alignment = reinterpret_cast<Preference*>(preference)->alignment;
+  auto& [alignment, reductions] = *reinterpret_cast<Preference*>(preference);
   std::uint64_t workspace = 0;
   switch (which) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return copy(workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return copy(reductions, value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return copy(alignment[0], value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return copy(alignment[1], value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return copy(alignment[2], value, bytes);
@@ -148,7 +161,9 @@ cublasStatus_t advise(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatri
                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference, int most,
                       cublasLtMatmulHeuristicResult_t* results, int* found) {
   ++library.asked;
-  std::copy_n(reinterpret_cast<Preference*>(preference)->alignment, 3, reinterpret_cast<Product*>(desc)->alignment);
+  const auto& wanted = *reinterpret_cast<Preference*>(preference);
+  std::copy_n(wanted.alignment, 3, reinterpret_cast<Product*>(desc)->alignment);
+  reinterpret_cast<Product*>(desc)->reductions = wanted.reductions;
   *found = library.knows_a_way ? std::min(most, 3) : 0;
   for (int i = 0; i < *found; ++i) {
     results[i].algo.data[0] = static_cast<std::uint64_t>(i);
@@ -257,7 +272,7 @@ void check_products(const Shape& batch, Index m, Index k, Index n, Dtype dtype) 
   for (Index length : {m, k}) a_shape.push_back(length);
   for (Index length : {k, n}) b_shape.push_back(length);
   const Tensor a = normal(Key(1), a_shape, dtype), b = normal(Key(2), b_shape, dtype);
-  const double tolerance = dtype == float64 ? 1e-13 : 1e-4;
+  const double tolerance = dtype == float64 ? 1e-13 : dtype == float32 ? 1e-4 : dtype == float16 ? 2e-3 : 2e-2;
   for (const Tensor& x : layouts(a))
     for (const Tensor& y : layouts(b))
       EXPECT_TRUE(allclose(product(x, y), matmul(x, y), tolerance, tolerance))
@@ -265,7 +280,7 @@ void check_products(const Shape& batch, Index m, Index k, Index n, Dtype dtype) 
 }
 
 TEST(Matmul, EqualsTheCpuInEveryLayout) {
-  for (const Dtype dtype : {float32, float64}) {
+  for (const Dtype dtype : {float16, bfloat16, float32, float64}) {
     check_products({}, 3, 4, 5, dtype);
     check_products({}, 1, 7, 6, dtype);
     check_products({}, 7, 1, 6, dtype);

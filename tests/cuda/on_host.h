@@ -9,6 +9,8 @@
 #include <stave/backends/cuda/elementwise_plan.h>
 #include <stave/core/backend.h>
 
+#include "cuda/rounding.h"
+
 namespace stave_cuda {
 
 /// body(Position) for all threads of all blocks. The blocks run last to first: nothing may depend on their order.
@@ -41,6 +43,9 @@ class Buffer {
   }
   Buffer(stave::Dtype dtype, const stave::Shape& shape) : Buffer(dtype, shape, contiguous_strides(shape)) {}
 
+  /// Another one of the same layout.
+  Buffer like(stave::Dtype dtype) const { return Buffer(dtype, shape_, strides_, (begin_ - guard) / size_); }
+
   View view() const { return {const_cast<char*>(bytes()) + origin_, dtype_, shape_, strides_}; }
   std::size_t elements() const { return elements_; }
   stave::Dtype dtype() const { return dtype_; }
@@ -48,6 +53,10 @@ class Buffer {
   template <class T>
   T* data() {
     return reinterpret_cast<T*>(bytes_() + begin_);
+  }
+  template <class T>
+  const T* data() const {
+    return reinterpret_cast<const T*>(bytes() + begin_);
   }
   /// The element with this row-major index.
   template <class T>
@@ -83,30 +92,57 @@ class Buffer {
   std::vector<Line> memory_;
 };
 
-/// Values of every kind: small, large, ties, zeros of both signs, the ends of the range, infinities and NaN.
+/// A value of any kind: small, large, ties, zeros of both signs, the ends of the range, infinities and NaN.
+template <class T>
+T any_value(std::uint64_t bits) {
+  const int kind = static_cast<int>(bits & 15);
+  if constexpr (std::is_same_v<T, bool>) {
+    return bits & 1;
+  } else if constexpr (stave::is_half<T>) {
+    return T(any_value<float>(bits));
+  } else if constexpr (std::is_floating_point_v<T>) {
+    constexpr T specials[] = {T(0), T(-0.0), T(HUGE_VAL), T(-HUGE_VAL), T(NAN), T(1), T(-1), T(0.5), T(-2.5), T(3e9)};
+    if (kind < 2) return specials[(bits >> 8) % 10];
+    if (kind < 4) return static_cast<T>(static_cast<int>((bits >> 8) % 9) - 4);
+    if (kind < 6)
+      return std::ldexp(T(1) + static_cast<T>((bits >> 20) & 0xff) / 256, static_cast<int>((bits >> 8) % 100) - 50);
+    return (static_cast<T>(bits >> 11) * T(0x1p-53) - T(0.5)) * T(kind);
+  } else {
+    if (kind < 8) return static_cast<T>(static_cast<int>((bits >> 8) % 9) - 4);
+    if (kind < 10) return std::numeric_limits<T>::min();
+    if (kind < 12) return std::numeric_limits<T>::max();
+    return static_cast<T>(bits >> 8);
+  }
+}
 template <class T>
 void fill_with_values(Buffer& buffer, std::mt19937_64& random) {
   T* data = buffer.data<T>();
-  for (std::size_t i = 0; i < buffer.elements(); ++i) {
-    const auto bits = random();
-    const int kind = static_cast<int>(bits & 15);
-    if constexpr (std::is_same_v<T, bool>) {
-      data[i] = bits & 1;
-    } else if constexpr (std::is_floating_point_v<T>) {
-      constexpr T specials[] = {T(0), T(-0.0), T(HUGE_VAL), T(-HUGE_VAL), T(NAN), T(1), T(-1), T(0.5), T(-2.5), T(3e9)};
-      if (kind < 2) data[i] = specials[(bits >> 8) % 10];
-      else if (kind < 4) data[i] = static_cast<T>(static_cast<int>((bits >> 8) % 9) - 4);
-      else if (kind < 6)
-        data[i] =
-            std::ldexp(T(1) + static_cast<T>((bits >> 20) & 0xff) / 256, static_cast<int>((bits >> 8) % 100) - 50);
-      else data[i] = (static_cast<T>(bits >> 11) * T(0x1p-53) - T(0.5)) * T(kind);
-    } else {
-      if (kind < 8) data[i] = static_cast<T>(static_cast<int>((bits >> 8) % 9) - 4);
-      else if (kind < 10) data[i] = std::numeric_limits<T>::min();
-      else if (kind < 12) data[i] = std::numeric_limits<T>::max();
-      else data[i] = static_cast<T>(bits >> 8);
-    }
-  }
+  for (std::size_t i = 0; i < buffer.elements(); ++i) data[i] = any_value<T>(random());
+}
+
+/// All elements as float32 in the place of 16 bits, in the same layout.
+inline Buffer widened(const Buffer& buffer) {
+  if (!is_half_float(buffer.dtype())) return buffer;
+  Buffer wide = buffer.like(stave::float32);
+  stave::visit_dtype(buffer.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (std::size_t i = 0; i < wide.elements(); ++i)
+      if constexpr (stave::is_half<T>) wide.data<float>()[i] = buffer.data<T>()[i];
+  });
+  return wide;
+}
+/// The elements of `exact`, row-major, each rounded once to a dtype of 16 bits.
+inline Buffer rounded_to(stave::Dtype dtype, const Buffer& exact, const stave::Shape& shape) {
+  Buffer result(dtype, shape);
+  stave::visit_dtype(exact.dtype(), [&](auto from) {
+    stave::visit_dtype(dtype, [&](auto to) {
+      using To = decltype(to);
+      for (Index i = 0; i < shape.elements(); ++i)
+        if constexpr (stave::is_half<To>)
+          result.data<To>()[i] = stave_test::rounded<To>(static_cast<long double>(exact.at<decltype(from)>(i)));
+    });
+  });
+  return result;
 }
 
 }  // namespace stave_cuda

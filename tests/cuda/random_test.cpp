@@ -82,12 +82,11 @@ TEST(Draw, BitsAndFloatsOfTheCpu) {
   check_draw<DrawBits>(stave::OpId::random_bits, stave::RandomAttributes(each), stave::uint32, 0, 0);
   for (auto [low, high] :
        {std::pair(0.0, 1.0), std::pair(-0.1, 0.7), std::pair(3.0, 3.0), std::pair(-1e30, 1e30), std::pair(1.0, 0.5)}) {
-    check_draw<DrawUniform<float>>(stave::OpId::random_uniform,
-                                   stave::UniformAttributes(each, stave::float32, low, high), stave::float32, low,
-                                   high);
-    check_draw<DrawUniform<double>>(stave::OpId::random_uniform,
-                                    stave::UniformAttributes(each, stave::float64, low, high), stave::float64, low,
-                                    high);
+#define X(name, type)                                                                                                \
+  check_draw<DrawUniform<type>>(stave::OpId::random_uniform, stave::UniformAttributes(each, stave::name, low, high), \
+                                stave::name, low, high);
+    STAVE_FLOATS(X)
+#undef X
   }
 }
 // Counters beyond 32 bits.
@@ -96,17 +95,27 @@ TEST(Draw, HighWordOfTheCounter) {
   EXPECT_EQ(got.w0, expected.w0);
   EXPECT_EQ(got.w1, expected.w1);
 }
-// jax.random.uniform(jax.random.key(7), (4,))
-TEST(Draw, UniformOfJax) {
+/// jax.random.uniform(jax.random.key(7), (n,), minval=low, maxval=high)
+template <class T, std::size_t n>
+void expect_uniform(const BitsOf<T> (&expected)[n], double low = 0, double high = 1) {
   const std::uint32_t words[] = {0, 7};
   const Shape shape{2};
   const stave::Strides strides{1};
   const KeyPlan plan({const_cast<std::uint32_t*>(words), stave::uint32, shape, strides});
-  float got[4];
-  const DrawLoop loop{plan.with(plan.lead().on_host()), 4, Divider(4), got, 0, 1};
-  for_each_thread(1, [&](Position p) { draw<DrawUniform<float>>(loop, p); });
-  const float expected[] = {0x1.5922500000000p-1f, 0x1.f300fc0000000p-1f, 0x1.361ca00000000p-2f, 0x1.c69d100000000p-2f};
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(got[i], expected[i]);
+  T got[n];
+  const DrawLoop loop{plan.with(plan.lead().on_host()), n, Divider(n), got, low, high};
+  for_each_thread(1, [&](Position p) { draw<DrawUniform<T>>(loop, p); });
+  for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(__builtin_bit_cast(BitsOf<T>, got[i]), expected[i]) << i;
+}
+TEST(Draw, UniformOfJax) {
+  using stave::Float16, stave::BFloat16;
+  expect_uniform<float>({0x3f2c9128, 0x3f79807e, 0x3e9b0e50, 0x3ee34e88});
+  expect_uniform<Float16>({0x3120, 0x37e0, 0x3130, 0x3450, 0x3638, 0x38da, 0x3268, 0x3aaa});
+  expect_uniform<Float16>({0x2738, 0x34b4, 0x27a0, 0x2f68, 0x32c1, 0x362a, 0x2bb4, 0x3888}, -0.1, 0.7);
+  expect_uniform<Float16>({0x38e7, 0x3eb3, 0x38f4, 0x3bb4, 0x3d60, 0x4015, 0x39ed, 0x4188}, 0.1, 3.3);
+  expect_uniform<BFloat16>({0x3d20, 0x0000, 0x3f2a, 0x3e40, 0x3f06, 0x3ed4, 0x3eb0, 0x3ed4});
+  expect_uniform<BFloat16>({0xbd8d, 0xbdcd, 0x3edd, 0x3d4e, 0x3ea4, 0x3e6e, 0x3e34, 0x3e6e}, -0.1, 0.7);
+  expect_uniform<BFloat16>({0x3e66, 0x3dcd, 0x400e, 0x3f34, 0x3fe4, 0x3fb7, 0x3f9a, 0x3fb7}, 0.1, 3.3);
 }
 
 /// The driver's steps, with the standard library's sort for CUB's.

@@ -9,6 +9,7 @@
 #include <stave/core/ops/all_ops.h>
 #include <stave/backends/cuda/kernels/reduce.cuh>
 #include "machine.h"
+#include "rounding.h"
 #include "strided.h"
 
 namespace stave_cuda {
@@ -40,37 +41,14 @@ using OnHost = void (*)(const ReducePlan&, Machine);
 
 template <template <class> class Fold>
 OnHost fold_of_any(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::bool_:
-    case Dtype::uint8: return reduce_on_host<Fold<std::uint8_t>>;
-    case Dtype::uint32:
-    case Dtype::int32: return reduce_on_host<Fold<std::uint32_t>>;
-    case Dtype::int64: return reduce_on_host<Fold<std::uint64_t>>;
-    case Dtype::float32: return reduce_on_host<Fold<float>>;
-    case Dtype::float64: break;
-  }
-  return reduce_on_host<Fold<double>>;
+  return stave::visit_dtype(dtype, [](auto zero) -> OnHost { return reduce_on_host<Fold<Signless<decltype(zero)>>>; });
 }
 
 OnHost fold_of(OpId op, Dtype dtype) {
   if (op == OpId::max || op == OpId::min) return fold_of_any<Extreme>(dtype);
   if (op == OpId::argmax || op == OpId::argmin) return fold_of_any<ArgExtreme>(dtype);
   if (op == OpId::all || op == OpId::any) return reduce_on_host<Logical>;
-  const bool sum = op == OpId::sum;
-  switch (dtype) {
-    case Dtype::uint8:
-      return sum ? reduce_on_host<Sum<std::uint8_t, std::uint32_t>>
-                 : reduce_on_host<Product<std::uint8_t, std::uint32_t>>;
-    case Dtype::uint32:
-    case Dtype::int32:
-      return sum ? reduce_on_host<Sum<std::uint32_t, std::uint32_t>>
-                 : reduce_on_host<Product<std::uint32_t, std::uint32_t>>;
-    case Dtype::int64:
-      return sum ? reduce_on_host<Sum<std::uint64_t, std::uint64_t>>
-                 : reduce_on_host<Product<std::uint64_t, std::uint64_t>>;
-    case Dtype::float32: return sum ? reduce_on_host<Sum<float, double>> : reduce_on_host<Product<float, double>>;
-    default: return sum ? reduce_on_host<CompensatedSum> : reduce_on_host<Product<double, double>>;
-  }
+  return op == OpId::sum ? fold_of_any<Sum>(dtype) : fold_of_any<Product>(dtype);
 }
 
 Shape without(const Shape& shape, const Shape& axes) {
@@ -139,24 +117,22 @@ Index expected_position(const std::vector<T>& x, bool max) {
 /// Sums and products of floats: of long double, to within the rounding of the result; of integers exactly.
 template <class T>
 void expect_arithmetic(OpId op, const std::vector<T>& x, T got) {
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (!std::is_integral_v<T>) {
     long double expected = op == OpId::sum ? 0 : 1, size = 0;
     for (T e : x) {
       if (op == OpId::sum) expected += static_cast<long double>(e);
       else expected *= static_cast<long double>(e);
       size += std::abs(static_cast<long double>(e));
     }
-    const auto rounded = static_cast<T>(expected);
-    if (std::isnan(rounded)) EXPECT_TRUE(std::isnan(got));
-    else if (std::isinf(rounded) || rounded == got) EXPECT_EQ(got, rounded);
+    const auto nearest = static_cast<double>(rounded<T>(expected)), answer = static_cast<double>(got);
+    if (std::isnan(nearest)) EXPECT_TRUE(std::isnan(answer));
+    else if (std::isinf(nearest) || nearest == answer) EXPECT_EQ(answer, nearest);
     else if (op == OpId::sum)
-      EXPECT_NEAR(static_cast<double>(got), static_cast<double>(rounded),
-                  std::abs(static_cast<double>(rounded)) * double{std::numeric_limits<T>::epsilon()} +
-                      static_cast<double>(size) * 1e-18);
+      EXPECT_NEAR(answer, nearest, std::abs(nearest) * epsilon_of<T> + static_cast<double>(size) * 1e-18);
     else
-      EXPECT_NEAR(static_cast<double>(got), static_cast<double>(rounded),
-                  std::abs(static_cast<double>(rounded)) *
-                      (1e-15 * static_cast<double>(x.size() + 2) + double{std::numeric_limits<T>::epsilon()}));
+      EXPECT_NEAR(answer, nearest,
+                  std::abs(nearest) * (1e-15 * static_cast<double>(x.size() + 2) + epsilon_of<T>)+std::ldexp(
+                                          epsilon_of<T>, FloatFormat<T>::least));
   } else {
     std::uint64_t expected = op == OpId::sum ? 0 : 1;
     for (T e : x)
@@ -223,8 +199,8 @@ TEST_P(Reduce, any_dtype_axes_and_layout) {
         for (int axis = 0; axis < x.shape.rank(); ++axis) axes.push_back(axis);
       }
       fill(x, random, i % 3 == 0);
-      if (op == OpId::prod && dtype == Dtype::float32) fill_with_factors<float>(x, random);
-      if (op == OpId::prod && dtype == Dtype::float64) fill_with_factors<double>(x, random);
+      if (op == OpId::prod && is_float(dtype))
+        stave::visit_dtype(dtype, [&](auto zero) { fill_with_factors<decltype(zero)>(x, random); });
       SCOPED_TRACE(testing::Message() << stave::name_of(dtype) << " " << x.shape.str() << " strides " << x.strides.str()
                                       << " axes " << axes.str() << " origin " << x.origin);
       expect_reduced(op, x, axes, !is_position(op) ? dtype : i % 2 ? Dtype::int32 : Dtype::int64);
@@ -269,6 +245,21 @@ TEST(ReduceMeaning, sums_of_many_floats_are_exact) {
   EXPECT_EQ(reduced(OpId::sum, x, {0}, Dtype::float32).at<float>(0), 33554432.f);
   for (Index i = 0; i < x.shape[0]; ++i) x.at<float>(i) = .1f;
   EXPECT_EQ(reduced(OpId::sum, x, {0}, Dtype::float32).at<float>(0), 33554432.f * .1f);
+}
+
+// What is added up in double is rounded once: 2049 is the middle of two numbers, and a first rounding to float would put it there.
+TEST(ReduceMeaning, sums_and_products_of_16_bits_are_rounded_once) {
+  Array x = contiguous({3}, Dtype::float16), y = contiguous({2}, Dtype::bfloat16);
+  const double terms[] = {2048, 1, 0x1p-24};
+  for (Index i = 0; i < 3; ++i) x.at<stave::Float16>(i) = stave::Float16(terms[i]);
+  EXPECT_EQ(reduced(OpId::sum, x, {0}, Dtype::float16).at<stave::Float16>(0), 2050);
+  y.at<stave::BFloat16>(0) = stave::BFloat16(0x1p-100), y.at<stave::BFloat16>(1) = stave::BFloat16(257 * 0x1p-7);
+  EXPECT_EQ(reduced(OpId::sum, y, {0}, Dtype::bfloat16).at<stave::BFloat16>(0), 2);
+  Array ones = contiguous({1 << 20}, Dtype::bfloat16);
+  for (Index i = 0; i < ones.shape[0]; ++i) ones.at<stave::BFloat16>(i) = stave::BFloat16(1);
+  EXPECT_EQ(reduced(OpId::sum, ones, {0}, Dtype::bfloat16).at<stave::BFloat16>(0), 0x1p20f);
+  for (Index i = 0; i < 40; ++i) ones.at<stave::BFloat16>(i) = stave::BFloat16(i < 20 ? 0x1p-30 : 0x1p30);
+  EXPECT_EQ(reduced(OpId::prod, ones, {0}, Dtype::bfloat16).at<stave::BFloat16>(0), 1);  // beyond the range in between
 }
 
 TEST(ReduceMeaning, sums_of_doubles_carry_what_rounding_lost) {

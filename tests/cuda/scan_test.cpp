@@ -10,6 +10,7 @@
 #include <stave/core/ops/all_ops.h>
 #include <stave/backends/cuda/kernels/scan.cuh>
 #include "machine.h"
+#include "rounding.h"
 #include "strided.h"
 
 namespace stave_cuda {
@@ -45,16 +46,9 @@ void scan_on_host(const ScanPlan& plan, Machine machine) {
   run(ScanStage::scan);
 }
 
-template <template <class, class> class Step>
+template <template <class> class Step>
 void scan_as(Dtype dtype, const ScanPlan& plan, Machine machine) {
-  switch (dtype) {
-    case Dtype::uint8: return scan_on_host<Step<std::uint8_t, std::uint32_t>>(plan, machine);
-    case Dtype::uint32:
-    case Dtype::int32: return scan_on_host<Step<std::uint32_t, std::uint32_t>>(plan, machine);
-    case Dtype::int64: return scan_on_host<Step<std::uint64_t, std::uint64_t>>(plan, machine);
-    case Dtype::float32: return scan_on_host<Step<float, double>>(plan, machine);
-    default: return scan_on_host<Step<double, double>>(plan, machine);
-  }
+  stave::visit_dtype(dtype, [&](auto zero) { scan_on_host<Step<Signless<decltype(zero)>>>(plan, machine); });
 }
 
 std::vector<View> views(std::vector<Array>& arrays) {
@@ -71,7 +65,6 @@ Array scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Machine ma
   const ScanPlan plan(*attributes, in, out.view());
   if (op == OpId::linear_recurrence) scan_as<Recurrence>(out.dtype, plan, machine);
   else if (op == OpId::cumulative_prod) scan_as<RunningProduct>(out.dtype, plan, machine);
-  else if (out.dtype == Dtype::float64) scan_on_host<CompensatedRunningSum>(plan, machine);
   else scan_as<RunningSum>(out.dtype, plan, machine);
   return out;
 }
@@ -104,17 +97,18 @@ void expect_scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Arra
       else
         state = (a == 0 || state == 0 ? 0 : a * state) + b,
         size = (a == 0 || size == 0 ? 0 : (a < 0 ? -a : a) * size) + (b < 0 ? -b : b);
-      const T got = out.at<T>(offset_of(position, out.strides)), expected = static_cast<T>(state);
-      if constexpr (std::is_floating_point_v<T>) {
+      const T answer = out.at<T>(offset_of(position, out.strides));
+      if constexpr (!std::is_integral_v<T>) {
+        const auto got = static_cast<double>(answer), expected = static_cast<double>(rounded<T>(state));
         if (std::isnan(expected)) EXPECT_TRUE(std::isnan(got)) << "at " << i;
         else if (std::isinf(expected) || got == expected) EXPECT_EQ(got, expected) << "at " << i;
         else
-          EXPECT_NEAR(got, expected,
-                      double{std::numeric_limits<T>::epsilon()} * std::abs(double{expected}) +
-                          1e-15 * static_cast<double>(i + 8) * static_cast<double>(size))
+          EXPECT_NEAR(
+              got, expected,
+              epsilon_of<T> * std::abs(expected) + 1e-15 * static_cast<double>(i + 8) * static_cast<double>(size))
               << "at " << i;
       } else {
-        EXPECT_EQ(got, expected) << "at " << i;
+        EXPECT_EQ(answer, static_cast<T>(state)) << "at " << i;
       }
     }
   });
@@ -124,14 +118,11 @@ void expect_scan(OpId op, std::vector<Array>& x, int axis, bool reverse) {
   SCOPED_TRACE(testing::Message() << stave::name_of(x[0].dtype) << " " << x[0].shape.str() << " strides "
                                   << x[0].strides.str() << " axis " << axis << (reverse ? " reverse" : ""));
   Array out = scanned(op, x, axis, reverse);
-  switch (x[0].dtype) {
-    case Dtype::uint8: expect_scanned<std::uint8_t, std::uint64_t>(op, x, axis, reverse, out); break;
-    case Dtype::uint32: expect_scanned<std::uint32_t, std::uint64_t>(op, x, axis, reverse, out); break;
-    case Dtype::int32: expect_scanned<std::int32_t, std::uint64_t>(op, x, axis, reverse, out); break;
-    case Dtype::int64: expect_scanned<std::int64_t, std::uint64_t>(op, x, axis, reverse, out); break;
-    case Dtype::float32: expect_scanned<float, double>(op, x, axis, reverse, out); break;
-    default: expect_scanned<double, long double>(op, x, axis, reverse, out);
-  }
+  stave::visit_dtype(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using Wide = std::conditional_t<std::is_same_v<T, double>, long double, double>;
+    expect_scanned<T, std::conditional_t<std::is_integral_v<T>, std::uint64_t, Wide>>(op, x, axis, reverse, out);
+  });
   EXPECT_EQ(scanned(op, x, axis, reverse, small).memory, out.memory) << "depends on the machine";
 }
 
@@ -154,8 +145,8 @@ std::vector<Array> any_inputs(OpId op, const Shape& shape, Dtype dtype, std::mt1
     x.push_back(any_layout(shape, dtype, random));
     fill(x.back(), random, wild && (k == 1 || op == OpId::cumulative_sum));
   }
-  if (op != OpId::cumulative_sum && dtype == Dtype::float32) fill_with_factors<float>(x[0], random, wild);
-  if (op != OpId::cumulative_sum && dtype == Dtype::float64) fill_with_factors<double>(x[0], random, wild);
+  if (op != OpId::cumulative_sum && is_float(dtype))
+    stave::visit_dtype(dtype, [&](auto zero) { fill_with_factors<decltype(zero)>(x[0], random, wild); });
   return x;
 }
 
@@ -189,9 +180,11 @@ TEST_P(Scan, long_rows_in_parts) {
 TEST_P(Scan, integers_are_the_cpus) {
   const OpId op = GetParam();
   std::mt19937 random(3);
-  for (const Dtype dtype : {Dtype::uint8, Dtype::uint32, Dtype::int32, Dtype::int64})
+  for (int d = 0; d < stave::dtype_count; ++d)
     for (int i = 0; i < 30; ++i) {
+      const auto dtype = static_cast<Dtype>(d);
       Shape shape = any_shape(random);
+      if (!is_integer(dtype)) continue;
       if (shape.elements() == 0 || shape.empty()) continue;
       std::vector<Array> x = any_inputs(op, shape, dtype, random, false);
       const int axis = static_cast<int>(random() % shape.size());
@@ -254,6 +247,17 @@ TEST(ScanMeaning, factors_that_overflow_together_do_not_where_the_state_is_small
   EXPECT_NEAR(out.at<double>(16000) * 1e300, 1, 1e-11);
 }
 
+TEST(ScanMeaning, what_is_carried_on_is_not_rounded_to_16_bits) {
+  auto x = rows_of<stave::BFloat16>({runs({{1, 5000}})});
+  Array sums = scanned(OpId::cumulative_sum, x, 0, false);
+  for (Index i = 0; i < 5000; ++i)
+    ASSERT_TRUE(same(sums.at<stave::BFloat16>(i), rounded<stave::BFloat16>(static_cast<double>(i + 1)))) << i;
+  auto decay = rows_of<stave::Float16>({runs({{1, 4000}}), runs({{2048, 1}, {1, 1}, {0x1p-24, 3998}})});
+  Array states = scanned(OpId::linear_recurrence, decay, 0, false);
+  EXPECT_EQ(states.at<stave::Float16>(1), 2048);
+  EXPECT_EQ(states.at<stave::Float16>(2), 2050);  // 2049 + 2^-24
+}
+
 TEST(ScanMeaning, sums_of_doubles_carry_what_rounding_lost) {
   std::vector<double> terms = runs({{1, 100000}});
   terms[0] = 1e16;
@@ -263,7 +267,7 @@ TEST(ScanMeaning, sums_of_doubles_carry_what_rounding_lost) {
 }
 
 TEST(ScanSteps, what_maps_do_together_is_what_they_do_in_turn) {
-  using R = Recurrence<double, double>;
+  using R = Recurrence<double>;
   const R::Map f{2, 3}, g{5, 7};
   EXPECT_EQ(R::apply(R::apply(11, f), g), R::apply(11, R::then(f, g)));
   EXPECT_EQ(R::apply(11, R::identity()), 11);

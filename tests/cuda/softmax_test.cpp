@@ -10,6 +10,7 @@
 #include <stave/core/ops/all_ops.h>
 #include <stave/backends/cuda/kernels/softmax.cuh>
 #include "machine.h"
+#include "rounding.h"
 #include "strided.h"
 
 namespace stave_cuda {
@@ -20,8 +21,9 @@ using stave::OpId;
 
 // ---- on the host -------------------------------------------------------------------------------------------
 
-template <class T>
+template <class E>
 void softmax_on_host(const SoftmaxPlan& plan, Machine machine) {
+  using T = stave::Computed<E>;
   SoftmaxArgs args = plan.on_host();
   std::vector<SoftmaxTotal<T>> partials(static_cast<std::size_t>(plan.partials()));
   args.partials = partials.data();
@@ -29,7 +31,7 @@ void softmax_on_host(const SoftmaxPlan& plan, Machine machine) {
   const auto run = [&](SoftmaxStage stage) {
     run_on_host(
         grid_size(args.tasks(), machine.blocks),
-        [&](const HostBlock& block) { softmax_body<T>(block, args, stage, *shared); }, machine.backwards);
+        [&](const HostBlock& block) { softmax_body<E>(block, args, stage, *shared); }, machine.backwards);
   };
   if (partials.empty()) return run(SoftmaxStage::whole);
   run(SoftmaxStage::partials);
@@ -40,22 +42,33 @@ Array computed(OpId op, int axis, Array& x, Machine machine = large) {
   Array out = contiguous(x.shape, x.dtype);
   const SoftmaxPlan plan(op, axis, x.view(), out.view());
   if (plan.args().row_count == 0) return out;
-  if (x.dtype == Dtype::float32) softmax_on_host<float>(plan, machine);
-  else softmax_on_host<double>(plan, machine);
+  stave::visit_dtype(x.dtype, [&](auto zero) {
+    if constexpr (!std::is_integral_v<decltype(zero)>) softmax_on_host<decltype(zero)>(plan, machine);
+  });
   return out;
 }
 
 // ---- the definition ----------------------------------------------------------------------------------------
 
-/// What is rounded: x - max, which makes its exponential wrong by |x - max| / 2 ulp, the exponential (2 ulp by CUDA), the result.
-template <class T>
-void expect_one(T got, long double exact, bool logarithm) {
+/// What is rounded: x - max, which makes its exponential wrong by |x - max| / 2 ulp, the exponential (2 ulp by CUDA), the result; that
+/// of 16 bits once more.
+template <class E>
+void expect_one(E result, long double exact, bool logarithm) {
+  using T = stave::Computed<E>;
+  const T got = static_cast<T>(result);
   if (std::isnan(exact)) {
     EXPECT_TRUE(std::isnan(got)) << got;
     return;
   }
   if (std::isinf(exact)) {
     EXPECT_EQ(got, static_cast<T>(exact));
+    return;
+  }
+  if constexpr (stave::is_half<E>) {  // as good as exact before it is rounded
+    const auto nearest = static_cast<T>(rounded<E>(exact));
+    if (nearest == got) return;
+    const double least = std::ldexp(epsilon_of<E>, FloatFormat<E>::least);
+    EXPECT_LE(std::abs(got - exact), std::max(0.51 * epsilon_of<E> * std::abs(got), 0.51 * least)) << "for " << exact;
     return;
   }
   const long double ulp = std::numeric_limits<T>::epsilon(), least = std::numeric_limits<T>::denorm_min(),
@@ -94,18 +107,23 @@ void expect_softmax(OpId op, int axis, Array& x) {
   SCOPED_TRACE(testing::Message() << (op == OpId::softmax ? "softmax " : "log_softmax ") << stave::name_of(x.dtype)
                                   << " " << x.shape.str() << " strides " << x.strides.str() << " axis " << axis);
   Array out = computed(op, axis, x);
-  if (x.dtype == Dtype::float32) expect_softmax<float>(op, axis, x, out);
-  else expect_softmax<double>(op, axis, x, out);
+  stave::visit_dtype(x.dtype, [&](auto zero) {
+    if constexpr (!std::is_integral_v<decltype(zero)>) expect_softmax<decltype(zero)>(op, axis, x, out);
+  });
   EXPECT_EQ(computed(op, axis, x, small).memory, out.memory) << "depends on the machine";
 }
 
 constexpr OpId ops[] = {OpId::softmax, OpId::log_softmax};
-constexpr Dtype floats[] = {Dtype::float32, Dtype::float64};
+constexpr Dtype floats[] = {
+#define X(name, type) Dtype::name,
+    STAVE_FLOATS(X)
+#undef X
+};
 
 TEST(Softmax, any_axis_and_layout) {
   std::mt19937 random(1);
   for (int i = 0; i < 300; ++i) {
-    Array x = any_layout(any_shape(random), floats[i % 2], random);
+    Array x = any_layout(any_shape(random), floats[i % 4], random);
     if (x.shape.empty()) continue;
     const auto axis = static_cast<int>(random() % x.shape.size());
     if (x.shape[static_cast<std::size_t>(axis)] == 0) continue;
@@ -145,8 +163,7 @@ TEST(Softmax, infinities_in_parts) {
                                : kind == 2 ? (at == n - 1 ? HUGE_VAL : 1)
                                : kind == 3 ? (at == n / 2 ? std::nan("") : -HUGE_VAL)
                                            : (at == n / 3 ? 200 : -200);
-          if (dtype == Dtype::float32) x.at<float>(i) = static_cast<float>(value);
-          else x.at<double>(i) = value;
+          stave::visit_dtype(dtype, [&](auto zero) { x.at<decltype(zero)>(i) = static_cast<decltype(zero)>(value); });
         }
         for (OpId op : ops) expect_softmax(op, axis, x);
         if (HasFailure()) return;
@@ -194,7 +211,7 @@ TEST(Softmax, weights_add_up_to_one) {
 TEST(Softmax, agrees_with_the_cpu) {
   std::mt19937 random(4);
   for (int i = 0; i < 100; ++i) {
-    Array x = any_layout(any_shape(random), floats[i % 2], random);
+    Array x = any_layout(any_shape(random), floats[i % 4], random);
     if (x.shape.elements() == 0 || x.shape.empty()) continue;
     const auto axis = static_cast<int>(random() % x.shape.size());
     fill(x, random, true);
@@ -205,10 +222,10 @@ TEST(Softmax, agrees_with_the_cpu) {
       stave::cpu_backend().run(record_of(op), attributes.get(), {&in, 1}, {&to, 1});
       stave::visit_dtype(x.dtype, [&](auto zero) {
         using T = decltype(zero);
-        if constexpr (std::is_floating_point_v<T>)
+        if constexpr (!std::is_integral_v<T>)
           for (Index k = 0; k < x.shape.elements(); ++k) {
-            const T a = out.at<T>(k), b = cpu.at<T>(k);
-            const T tolerance = 20 * std::numeric_limits<T>::epsilon() * (1 + std::abs(b));
+            const auto a = static_cast<double>(out.at<T>(k)), b = static_cast<double>(cpu.at<T>(k));
+            const double tolerance = (stave::is_half<T> ? 1 : 20) * epsilon_of<T> * (1 + std::abs(b));
             ASSERT_TRUE(a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= tolerance)
                 << a << " and " << b << " of " << x.shape.str() << " axis " << axis;
           }
@@ -258,6 +275,8 @@ TEST(SoftmaxPlans, a_row_of_8192_floats_is_read_once_by_a_block) {
   EXPECT_EQ(args.tiles, 8192);
   EXPECT_EQ(args.parts, 1);
   EXPECT_TRUE(plan_of({8192, 4096}, 1, Dtype::float64).resident);
+  EXPECT_TRUE(plan_of({8192, 8192}, 1, Dtype::float16).resident);
+  EXPECT_FALSE(plan_of({8192, 8193}, 1, Dtype::bfloat16).resident);  // of floats, which a tile keeps
   EXPECT_FALSE(plan_of({8192, 8193}, 1).resident);
   EXPECT_EQ(plan_of({8192, 8193}, 1).parts, 1);
 }
@@ -293,7 +312,7 @@ TEST(SoftmaxPlans, few_long_rows_are_split) {
     Shape shape;
     for (unsigned k = random() % 3 + 1; k > 0; --k)
       shape.push_back(std::max<Index>(1, (Index{1} << (random() % 20)) - static_cast<Index>(random() % 3)));
-    const SoftmaxArgs args = plan_of(shape, static_cast<int>(random() % shape.size()), floats[i % 2]);
+    const SoftmaxArgs args = plan_of(shape, static_cast<int>(random() % shape.size()), floats[i % 4]);
     EXPECT_GE(args.parts * args.per_part, args.length) << shape.str();
     EXPECT_LT((args.parts - 1) * args.per_part, args.length) << shape.str();
     EXPECT_GE(args.tiles * (block_threads >> args.lane_bits), args.row_count) << shape.str();

@@ -28,24 +28,12 @@ void sort_pairs_on_host(SortArgs& args, int bits) {
 }
 
 void make_keys_on_host(Dtype dtype, const HostBlock& block, const SortArgs& args, const SortPass& pass) {
-  switch (dtype) {
-    case Dtype::bool_:
-    case Dtype::uint8: return make_keys_body<std::uint8_t>(block, args, pass);
-    case Dtype::uint32:
-    case Dtype::int32: return make_keys_body<std::uint32_t>(block, args, pass);
-    case Dtype::int64: return make_keys_body<std::uint64_t>(block, args, pass);
-    case Dtype::float32: return make_keys_body<float>(block, args, pass);
-    default: return make_keys_body<double>(block, args, pass);
-  }
+  stave::visit_dtype(dtype, [&](auto zero) { make_keys_body<Signless<decltype(zero)>>(block, args, pass); });
 }
 
 void place_on_host(OpId op, Dtype dtype, const HostBlock& block, const SortArgs& args) {
   if (op == OpId::argsort) return place_positions_body(block, args);
-  switch (stave::size_of(dtype)) {
-    case 1: return place_elements_body<std::uint8_t>(block, args);
-    case 4: return place_elements_body<std::uint32_t>(block, args);
-    default: return place_elements_body<std::uint64_t>(block, args);
-  }
+  stave::visit_size(stave::size_of(dtype), [&](auto element) { place_elements_body<decltype(element)>(block, args); });
 }
 
 /// The steps of the driver.
@@ -150,6 +138,17 @@ TEST(SortKeys, are_in_the_order_of_elements) {
   EXPECT_EQ(key_of(-0.f), key_of(0.f));
   EXPECT_EQ(key_of(-nan), key_of(nan));
   EXPECT_EQ(key_of(std::numeric_limits<float>::quiet_NaN()), 0xffffffffu);
+  // All there are, but for NaN.
+  for (std::uint32_t bits = 0; bits < 0x7c00; ++bits) {
+    const auto half = [](std::uint32_t of) {
+      return __builtin_bit_cast(stave::Float16, static_cast<std::uint16_t>(of));
+    };
+    EXPECT_LT(key_of(half(bits)), key_of(half(bits + 1)));
+    EXPECT_LE(key_of(half(bits + 0x8001)), key_of(half(bits + 0x8000)));
+  }
+  EXPECT_EQ(key_of(stave::BFloat16(-0.)), key_of(stave::BFloat16(0.)));
+  EXPECT_LT(key_of(stave::BFloat16(inf)), key_of(stave::BFloat16(-nan)));
+  EXPECT_LT(key_of(stave::BFloat16(-inf)), key_of(stave::BFloat16(-3e38)));
 }
 
 // ---- plans -------------------------------------------------------------------------------------------------
@@ -172,6 +171,7 @@ TEST(SortPlans, passes_are_as_few_as_32_bits_allow) {
   EXPECT_EQ(passes_of({1000, 100}, Dtype::float32), (std::vector{low, rows}));
   EXPECT_EQ(passes_of({1000}, Dtype::float64), (std::vector{low, high}));
   EXPECT_EQ(passes_of({1000, 100}, Dtype::int64), (std::vector{low, high, rows}));
+  EXPECT_EQ(passes_of({1000, 100}, Dtype::float16), (std::vector{SortPass{0, 26, true, true, 16}}));
   EXPECT_EQ(passes_of({1000, 100}, Dtype::bool_), (std::vector{SortPass{0, 18, true, true, 8}}));
   EXPECT_TRUE(passes_of({1000, 1}, Dtype::int64).empty());
 }

@@ -80,6 +80,8 @@ template <class T>
 T any_element(std::mt19937& random, bool wild = false) {
   if constexpr (std::is_same_v<T, bool>) {
     return random() % 7 != 0;
+  } else if constexpr (stave::is_half<T>) {
+    return T(any_element<float>(random, wild));
   } else if constexpr (std::is_integral_v<T>) {
     if (random() % 2) return static_cast<T>(static_cast<std::uint64_t>(random()) << 32 | random());
     return static_cast<T>(random() % 20 - 10);

@@ -9,7 +9,8 @@ import zipfile
 import numpy as np
 
 folder = pathlib.Path(__file__).parent
-ordinals = {np.bool_: "?", np.uint8: "u1", np.uint32: "u4", np.int32: "i4", np.int64: "i8", np.float32: "f4", np.float64: "f8"}
+ordinals = {np.bool_: "?", np.uint8: "u1", np.uint16: "u2", np.uint32: "u4", np.uint64: "u8", np.int8: "i1", np.int16: "i2",
+            np.int32: "i4", np.int64: "i8", np.float16: "f2", np.float32: "f4", np.float64: "f8"}
 
 
 def arrays():
@@ -30,7 +31,7 @@ np.savez_compressed(folder / "deflated.npz", a=np.zeros(10000, np.float32), b=np
 for version in (2, 3):
     with open(folder / f"version_{version}.npy", "wb") as file:
         np.lib.format.write_array(file, np.arange(3, dtype=np.int32), version=(version, 0))
-np.save(folder / "float16.npy", np.zeros(3, np.float16))
+np.save(folder / "complex64.npy", np.zeros(3, np.complex64))
 np.save(folder / "structured.npy", np.zeros(2, [("x", np.float32), ("y", np.int32)]))
 np.save(folder / "objects.npy", np.array([{}, None], object), allow_pickle=True)
 with zipfile.ZipFile(folder / "bzip2.npz", "w", zipfile.ZIP_BZIP2) as archive:

@@ -1,7 +1,9 @@
 #include "table/array.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 
@@ -32,13 +34,34 @@ Shape reversed(Shape shape) {
 Real& Array::operator()(const Shape& position) { return values[flat(shape, position)]; }
 Real Array::operator()(const Shape& position) const { return values[flat(shape, position)]; }
 
+bool is_signed(Dtype dtype) { return dtype == int8 || dtype == int16 || dtype == int32 || dtype == int64; }
+
+FloatShape float_shape(Dtype dtype) {
+  if (dtype == float64) return {53, -1022, 1024};
+  if (dtype == float32) return {24, -126, 128};
+  return dtype == float16 ? FloatShape{11, -14, 16} : FloatShape{8, -126, 128};
+}
+
+namespace {
+
+// To the nearest, and from the middle to the even one.
+Real nearest(Real value, const FloatShape& shape) {
+  if (!std::isfinite(value) || value == 0) return value;
+  int exponent;
+  std::frexp(value, &exponent);  // value is below 2^exponent
+  const int last = std::max(exponent - 1, shape.least) - (shape.digits - 1);
+  const Real result = std::ldexp(std::nearbyint(std::ldexp(value, -last)), last);
+  const Real end = std::ldexp(Real(1), shape.end);
+  return std::abs(result) >= end ? std::copysign(std::numeric_limits<Real>::infinity(), value) : result;
+}
+
+}  // namespace
+
 Real rounded(Real value, Dtype dtype) {
   if (dtype == bool_) return value != 0;
-  if (dtype == float32) return static_cast<float>(value);
-  if (dtype == float64) return static_cast<double>(value);
+  if (is_float(dtype)) return nearest(value, float_shape(dtype));
   const Real range = std::ldexp(Real(1), 8 * static_cast<int>(size_of(dtype)));
-  const bool is_signed = dtype == int32 || dtype == int64;
-  const Real low = is_signed ? -range / 2 : 0;
+  const Real low = is_signed(dtype) ? -range / 2 : 0;
   const Real whole = std::trunc(value);
   return whole - range * std::floor((whole - low) / range);
 }
@@ -113,18 +136,31 @@ Array lane(const Array& x, Index axis, Index index) {
   });
 }
 
-Dtype promoted(Dtype a, Dtype b) {
-  constexpr Dtype B = bool_, u8 = uint8, u32 = uint32, i32 = int32, i64 = int64, f32 = float32, f64 = float64;
-  constexpr Dtype dtypes[dtype_count][dtype_count] = {// bool uint8 uint32 int32 int64 float32 float64
-                                                      {B, u8, u32, i32, i64, f32, f64},      // bool
-                                                      {u8, u8, u32, i32, i64, f32, f64},     // uint8
-                                                      {u32, u32, u32, i64, i64, f32, f64},   // uint32
-                                                      {i32, i32, i64, i32, i64, f32, f64},   // int32
-                                                      {i64, i64, i64, i64, i64, f32, f64},   // int64
-                                                      {f32, f32, f32, f32, f32, f32, f64},   // float32
-                                                      {f64, f64, f64, f64, f64, f64, f64}};  // float64
-  return dtypes[static_cast<int>(a)][static_cast<int>(b)];
+std::optional<Dtype> common(Dtype a, Dtype b) {
+  constexpr Dtype B = bool_, u8 = uint8, u16 = uint16, u32 = uint32, u64 = uint64, i8 = int8, i16 = int16, i32 = int32,
+                  i64 = int64, h = float16, bf = bfloat16, f = float32, d = float64, __ = bool_;  // __: there is none
+  // clang-format off
+  constexpr Dtype dtypes[dtype_count][dtype_count] = {
+      //  B   u8   u16  u32  u64  i8   i16  i32  i64  h   bf  f  d
+      {   B,  u8,  u16, u32, u64, i8,  i16, i32, i64, h,  bf, f, d},  // bool
+      {  u8,  u8,  u16, u32, u64, i16, i16, i32, i64, h,  bf, f, d},  // uint8
+      { u16,  u16, u16, u32, u64, i32, i32, i32, i64, h,  bf, f, d},  // uint16
+      { u32,  u32, u32, u32, u64, i64, i64, i64, i64, h,  bf, f, d},  // uint32
+      { u64,  u64, u64, u64, u64, __,  __,  __,  __,  h,  bf, f, d},  // uint64
+      {  i8,  i16, i32, i64, __,  i8,  i16, i32, i64, h,  bf, f, d},  // int8
+      { i16,  i16, i32, i64, __,  i16, i16, i32, i64, h,  bf, f, d},  // int16
+      { i32,  i32, i32, i64, __,  i32, i32, i32, i64, h,  bf, f, d},  // int32
+      { i64,  i64, i64, i64, __,  i64, i64, i64, i64, h,  bf, f, d},  // int64
+      {   h,  h,   h,   h,   h,   h,   h,   h,   h,   h,  f,  f, d},  // float16
+      {  bf,  bf,  bf,  bf,  bf,  bf,  bf,  bf,  bf,  f,  bf, f, d},  // bfloat16
+      {   f,  f,   f,   f,   f,   f,   f,   f,   f,   f,  f,  f, d},  // float32
+      {   d,  d,   d,   d,   d,   d,   d,   d,   d,   d,  d,  d, d}}; // float64
+  // clang-format on
+  const Dtype found = dtypes[static_cast<int>(a)][static_cast<int>(b)];
+  return found == bool_ && a != b ? std::nullopt : std::optional(found);
 }
+
+Dtype promoted(Dtype a, Dtype b) { return common(a, b).value(); }
 
 // ---- between arrays and tensors ---------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include <stave/core/dtype.h>
@@ -28,6 +29,14 @@ struct Array {
 };
 using Arrays = std::vector<Array>;
 
+bool is_signed(Dtype dtype);  // of integers
+
+/// A floating dtype: significant bits, and the exponents of the least normal number and of the first that is too large.
+struct FloatShape {
+  int digits, least, end;
+};
+FloatShape float_shape(Dtype dtype);
+
 /// The number as `dtype` keeps it: integers wrap around, bool is != 0, floats are rounded.
 Real rounded(Real value, Dtype dtype);
 
@@ -50,7 +59,10 @@ Shape broadcast_shape(const Shape& a, const Shape& b);
 
 /// Entry `index` along `axis`. Throws if there is none.
 Array lane(const Array& x, Index axis, Index index);
-/// The dtype that operands of dtypes a and b are promoted to, by the table of the array API standard, and JAX's where it is silent.
+/// The dtype that operands of dtypes a and b are promoted to, by the table of the array API standard, and JAX's where it is silent;
+/// none for uint64 with a signed integer.
+std::optional<Dtype> common(Dtype a, Dtype b);
+/// The same, of which there is one.
 Dtype promoted(Dtype a, Dtype b);
 
 // ---- between arrays and tensors ---------------------------------------------------------------------------

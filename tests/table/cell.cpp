@@ -46,8 +46,7 @@ Array Random::values(const Input& input, const Shape& shape, std::size_t number)
   return make(input.dtype, shape, [&](const Shape&) -> Real {
     if (!domain.choices.empty()) return rounded(domain.choices[below(domain.choices.size())], input.dtype);
     if (!is_float(input.dtype)) {
-      const bool is_signed = input.dtype == int32 || input.dtype == int64;
-      const double low = std::ceil(is_signed ? domain.low : std::max(domain.low, 0.0));
+      const double low = std::ceil(is_signed(input.dtype) ? domain.low : std::max(domain.low, 0.0));
       const double high = std::floor(input.dtype == bool_ ? std::min(domain.high, 1.0) : domain.high);
       return static_cast<Real>(low) + static_cast<Real>(below(static_cast<std::size_t>(high - low + 1)));
     }
@@ -207,26 +206,24 @@ namespace {
 // How far results may lie from what is expected: `units` of the dtype's epsilon, relative to the element, or to 1 and the
 // largest element of the array. The derivatives in float64 are limited by the central differences, in float32 by the rules.
 struct Tolerance {
-  Real float32_, float64_;  // in epsilons
+  Real half, float32_, float64_;  // in epsilons
   bool by_element;
 };
 constexpr Tolerance tolerances[] = {
-    {1, 1, true},        // value: times the row's accuracy
-    {128, 2e6, false},   // first derivatives: 1.5e-5 and 4e-10
-    {1024, 1e9, false},  // second derivatives: 1.2e-4 and 2e-7
-    {64, 64, false},     // the adjoint identity and the symmetry of second derivatives
-    {16, 16, false},     // lanes that are not bitwise equal
+    {1, 1, 1, true},         // value: times the row's accuracy
+    {16, 128, 2e6, false},   // first derivatives: 1.5e-5 and 4e-10
+    {64, 1024, 1e9, false},  // second derivatives: 1.2e-4 and 2e-7
+    {64, 64, 64, false},     // the adjoint identity and the symmetry of second derivatives
+    {16, 16, 16, false},     // lanes that are not bitwise equal
 };
 
-Real epsilon_of(Dtype dtype) {
-  return dtype == float32   ? Real(std::numeric_limits<float>::epsilon())
-         : dtype == float64 ? Real(std::numeric_limits<double>::epsilon())
-                            : 0;
-}
+Real epsilon_of(Dtype dtype) { return is_float(dtype) ? std::ldexp(Real(1), 1 - float_shape(dtype).digits) : 0; }
 
 Real tolerance_of(Kind kind, Dtype dtype) {
   const Tolerance& tolerance = tolerances[static_cast<int>(kind)];
-  return epsilon_of(dtype) * (dtype == float32 ? tolerance.float32_ : tolerance.float64_);
+  return epsilon_of(dtype) * (dtype == float64   ? tolerance.float64_
+                              : dtype == float32 ? tolerance.float32_
+                                                 : tolerance.half);
 }
 
 std::string text(Real value) {

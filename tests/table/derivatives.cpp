@@ -149,9 +149,10 @@ struct Derivation {
 
 /// The coarsest of the floats that a derivative goes through.
 Dtype precision_of(const Case& c, const Derivation& d) {
-  const auto coarse = [](const Array& x) { return x.dtype == float32; };
-  const Arrays floats = joined(c.active_of(c.arrays), d.outputs);
-  return std::any_of(floats.begin(), floats.end(), coarse) ? float32 : float64;
+  Dtype coarsest = float64;
+  for (const Array& x : joined(c.active_of(c.arrays), d.outputs))
+    if (is_float(x.dtype) && float_shape(x.dtype).digits < float_shape(coarsest).digits) coarsest = x.dtype;
+  return coarsest;
 }
 
 void check_adjoint(const std::string& what, Dtype precision, const Inner& a, const Inner& b) {

@@ -59,10 +59,18 @@ struct Row {
   bool bitwise = true;                 // a lane of vmap computes exactly what a call for itself does
 };
 
-inline const std::vector<Dtype> all_dtypes = {bool_, uint8, uint32, int32, int64, float32, float64};
-inline const std::vector<Dtype> number_dtypes = {uint8, uint32, int32, int64, float32, float64};
-inline const std::vector<Dtype> float_dtypes = {float32, float64};
+inline const std::vector<Dtype> integer_dtypes = {uint8, uint16, uint32, uint64, int8, int16, int32, int64};
+inline const std::vector<Dtype> float_dtypes = {float16, bfloat16, float32, float64};
+inline const std::vector<Dtype> number_dtypes = {uint8, uint16, uint32,  uint64,   int8,    int16,
+                                                 int32, int64,  float16, bfloat16, float32, float64};
+inline const std::vector<Dtype> all_dtypes = {bool_, uint8, uint16,  uint32,   uint64,  int8,   int16,
+                                              int32, int64, float16, bfloat16, float32, float64};
 
+/// The dtype in which integers are summed.
+inline Dtype summed_in(Dtype dtype) {
+  if (dtype == bool_ || dtype == int8 || dtype == int16) return int32;
+  return dtype == uint8 || dtype == uint16 ? uint32 : dtype;
+}
 /// The dtypes in which functions of floats, and of numbers, compute.
 inline Dtype as_float(Dtype dtype) { return is_float(dtype) ? dtype : float32; }
 inline Dtype as_number(Dtype dtype) { return dtype == bool_ ? int32 : dtype; }

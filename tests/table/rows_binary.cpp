@@ -43,6 +43,7 @@ struct Binary {
   bool differentiable = gives == Gives::numbers || gives == Gives::floats;  // false: piecewise constant
   bool by_left = true, by_right = true;                                     // false: no derivative by that operand
   Real accuracy = 2;
+  Formula quotient = nullptr;  // near any a, b the function is a - b * quotient, of which this is constant
 
   bool refuses(Dtype operands) const {
     return is_float(operands) && (gives == Gives::integers || gives == Gives::bits);
@@ -60,12 +61,24 @@ const std::vector<std::pair<Shape, Shape>> shapes = {
     {{2, 3}, {2, 3}},    {{2, 3}, {3}}, {{2, 1}, {1, 3}}, {{2, 3}, {}}, {{2, 37}, {2, 1}}, {{2, 37}, {37}},
     {{3, 1, 2}, {2, 1}}, {{0, 3}, {3}}, {{2, 0}, {2, 1}}, {{}, {}},     {{}, {2, 3}}};
 
+// Where operands of few bits lie on a jump, differences would see it.
+std::function<Arrays(std::span<const Array>, std::span<const Array>)> smooth_of(const Binary& f, Dtype result) {
+  if (!f.quotient) return {};
+  return [quotient = f.quotient, result](auto at, auto xs) {
+    const Array whole = mapped(float64, at[0], at[1], quotient);
+    return Arrays{make(result, whole.shape, [&](const Shape& p) {
+      return xs[0](broadcast_position(xs[0].shape, p)) - xs[1](broadcast_position(xs[1].shape, p)) * whole(p);
+    })};
+  };
+}
+
 Variant variant_of(const Binary& f, Call call, const std::string& name, const Input& left, const Input& right) {
   const Dtype result = result_of(f, promoted(left.dtype, right.dtype));
   return {.name = name + left.shape.str() + right.shape.str(),
           .inputs = {left, right},
           .call = [call](auto xs) { return call(xs[0], xs[1]); },
           .reference = [formula = f.formula, result](auto xs) { return Arrays{mapped(result, xs[0], xs[1], formula)}; },
+          .smooth = smooth_of(f, result),
           .differentiable = f.differentiable,
           .refusal = f.refuses(promoted(left.dtype, right.dtype)) ? no_bits : ""};
 }
@@ -73,29 +86,30 @@ Variant variant_of(const Binary& f, Call call, const std::string& name, const In
 // A C++ number on either side: it takes the tensor's dtype, within its kind.
 template <class Number>
 void add_numbers(std::vector<Variant>& variants, const Binary& f, Dtype dtype, Number number, Dtype met) {
-  const auto add = [&](const std::string& name, Input input, auto call, auto reference) {
-    variants.push_back({.name = name,
-                        .inputs = {std::move(input)},
-                        .call = call,
-                        .reference = reference,
-                        .differentiable = f.differentiable,
-                        .refusal = f.refuses(met) ? no_bits : ""});
-  };
   const Dtype result = result_of(f, met);
-  const Real value = static_cast<Real>(number);
+  const Array constant = make(float64, {}, [&](const Shape&) { return static_cast<Real>(number); });
   const std::string kind = std::is_floating_point_v<Number> ? "float" : "int";
-  add(
-      "tensor with a C++ " + kind, {dtype, {2, 3}, f.left, f.by_left},
-      [call = f.call, number](auto xs) { return Outputs(call(xs[0], number)); },
-      [=, formula = f.formula](auto xs) {
-        return Arrays{mapped(result, xs[0], [&](Real x) { return formula(x, value); })};
-      });
-  add(
-      "C++ " + kind + " with a tensor", {dtype, {2, 3}, f.right, f.by_right},
-      [call = f.call, number](auto xs) { return Outputs(call(number, xs[0])); },
-      [=, formula = f.formula](auto xs) {
-        return Arrays{mapped(result, xs[0], [&](Real x) { return formula(value, x); })};
-      });
+  const auto add = [&](const std::string& name, Input input, bool number_first, auto call) {
+    const auto operands = [=](std::span<const Array> xs) {
+      return number_first ? Arrays{constant, xs[0]} : Arrays{xs[0], constant};
+    };
+    Variant variant{.name = name,
+                    .inputs = {std::move(input)},
+                    .call = call,
+                    .differentiable = f.differentiable,
+                    .refusal = f.refuses(met) ? no_bits : ""};
+    variant.reference = [=, formula = f.formula](auto xs) {
+      const Arrays both = operands(xs);
+      return Arrays{mapped(result, both[0], both[1], formula)};
+    };
+    if (const auto smooth = smooth_of(f, result))
+      variant.smooth = [=](auto at, auto xs) { return smooth(operands(at), operands(xs)); };
+    variants.push_back(std::move(variant));
+  };
+  add("tensor with a C++ " + kind, {dtype, {2, 3}, f.left, f.by_left}, false,
+      [call = f.call, number](auto xs) { return Outputs(call(xs[0], number)); });
+  add("C++ " + kind + " with a tensor", {dtype, {2, 3}, f.right, f.by_right}, true,
+      [call = f.call, number](auto xs) { return Outputs(call(number, xs[0])); });
 }
 
 std::vector<Variant> variants_of(const Binary& f, Dtype dtype) {
@@ -104,15 +118,14 @@ std::vector<Variant> variants_of(const Binary& f, Dtype dtype) {
     variants.push_back(
         variant_of(f, f.call, "", {dtype, left, f.left, f.by_left}, {dtype, right, f.right, f.by_right}));
   for (Dtype other : all_dtypes)
-    if (other != dtype)
+    if (other != dtype && common(dtype, other))
       variants.push_back(variant_of(f, f.call, std::string("with ") + stave::name_of(other),
                                     {dtype, {2, 3}, f.left, f.by_left}, {other, {3}, f.right, f.by_right}));
   for (const auto& [name, call] : {std::pair(f.operator_name, f.operator_call), {f.assignment_name, f.assignment_call}})
     if (name)
       variants.push_back(
           variant_of(f, call, name, {dtype, {2, 3}, f.left, f.by_left}, {dtype, {2, 1}, f.right, f.by_right}));
-  const bool is_signed = dtype == int32 || dtype == int64;
-  if (f.extra.name && (is_float(dtype) || (is_signed && f.gives != Gives::truth)))
+  if (f.extra.name && (is_float(dtype) || (is_signed(dtype) && f.gives != Gives::truth)))
     variants.push_back(variant_of(f, f.call, f.extra.name, {dtype, {3, 4}, f.extra.left, f.by_left},
                                   {dtype, {3, 4}, f.extra.right, f.extra.by_right}));
   const Dtype with_int = dtype == bool_ ? int32 : dtype, with_float = as_float(dtype);
@@ -155,7 +168,7 @@ std::vector<Binary> functions() {
       {CALL(floor_divide), FORMULA(std::floor(a / b)), .left = {-5, 5}, .right = {1, 3},
        .extra = {"negative divisor", {-5, 5}, {-3, -1}}, .differentiable = false},
       {CALL(remainder), FORMULA(a - std::floor(a / b) * b), OPERATOR(%), .left = {-5, 5}, .right = {1, 3},
-       .extra = {"negative divisor", {-5, 5}, {-3, -1}}},
+       .extra = {"negative divisor", {-5, 5}, {-3, -1}}, .quotient = [](Real a, Real b) { return std::floor(a / b); }},
       // Powers of integers truncate towards 0: 2^-1 is 0.
       {CALL(pow), FORMULA(std::pow(a, b)), .left = {0.4, 2.6}, .right = {-2, 2.9},
        .extra = {"negative base, whole exponent", {-3, 3}, {.choices = {0, 1, 2, 3}}, false}},
@@ -200,8 +213,25 @@ std::vector<Binary> functions() {
 
 // ---- nextafter --------------------------------------------------------------------------------------------
 
+/// Where the C++ library has none: a step of the last digit, which below a power of two is half of that above.
+Real next_of_shape(const FloatShape& shape, Real x, Real y) {
+  if (std::isnan(x) || std::isnan(y)) return x + y;
+  if (x == y) return y;
+  if (x == 0) return std::copysign(std::ldexp(Real(1), shape.least - shape.digits + 1), y);
+  if (std::isinf(x))
+    return std::copysign(std::ldexp(Real(1), shape.end) - std::ldexp(Real(1), shape.end - shape.digits), x);
+  int exponent;
+  const bool power = std::abs(std::frexp(x, &exponent)) == 0.5L;
+  const bool inwards = (x < y) != (x > 0);
+  const int finest = shape.least + 1;
+  Real step = std::ldexp(Real(1), std::max(exponent, finest) - shape.digits);
+  if (power && inwards && exponent > finest) step /= 2;
+  return rounded(x < y ? x + step : x - step, shape.digits == 11 ? float16 : bfloat16);
+}
+
 /// By the C++ library's of the dtype: a float64 that follows a float32 is another.
 Real next_in(Dtype dtype, Real x, Real y) {
+  if (size_of(dtype) == 2) return next_of_shape(float_shape(dtype), x, y);
   if (dtype == float32) return std::nextafter(static_cast<float>(x), static_cast<float>(y));
   return std::nextafter(static_cast<double>(x), static_cast<double>(y));
 }
@@ -222,7 +252,8 @@ std::vector<Variant> nextafter_variants(Dtype dtype) {
   };
   for (const auto& [left, right] : shapes) add("", {dtype, left}, {dtype, right});
   for (Dtype other : all_dtypes)
-    if (other != dtype) add(std::string("with ") + stave::name_of(other), {dtype, {2, 3}}, {other, {3}});
+    if (other != dtype && common(dtype, other))
+      add(std::string("with ") + stave::name_of(other), {dtype, {2, 3}}, {other, {3}});
   if (is_float(dtype))
     add("special values", {dtype, {6, 8}, {.choices = special_values}}, {dtype, {6, 8}, {.choices = special_values}});
   return variants;
@@ -256,7 +287,8 @@ std::vector<Variant> where_variants(Dtype dtype) {
   std::vector<Variant> variants;
   for (const auto& [condition, a, b] : triples)
     variants.push_back(where_of({bool_, condition}, {dtype, a}, {dtype, b}));
-  for (Dtype other : all_dtypes) variants.push_back(where_of({bool_, {2, 3}}, {dtype, {2, 3}}, {other, {3}}));
+  for (Dtype other : all_dtypes)
+    if (common(dtype, other)) variants.push_back(where_of({bool_, {2, 3}}, {dtype, {2, 3}}, {other, {3}}));
   variants.push_back(
       where_of({int32, {2, 3}, {0, 1}}, {dtype, {2, 3}}, {dtype, {3}}));  // a number is true where it is not 0
   variants.push_back({.name = "C++ numbers",

@@ -74,7 +74,7 @@ std::vector<Variant> matmul_variants(Dtype dtype) {
                                                        {{0}, {0}}};
   for (const auto& [a, b] : shapes) variants.push_back(matmul_of(a, dtype, b, dtype));
   for (Dtype other : number_dtypes)
-    if (other != dtype) variants.push_back(matmul_of({2, 3}, dtype, {3, 2}, other));
+    if (other != dtype && common(dtype, other)) variants.push_back(matmul_of({2, 3}, dtype, {3, 2}, other));
   variants.push_back(matmul_of({}, dtype, {}, dtype));
   variants.back().refusal = "rank 0";
   return variants;
@@ -217,7 +217,7 @@ std::vector<Variant> einsum_variants(Dtype dtype) {
                                    of(",i->i", {{}, {3}}, {"", "i"}, "i"),
                                    of("", {{}}, {""}, "")};
   for (Dtype other : number_dtypes) {
-    if (other == dtype) continue;
+    if (other == dtype || !common(dtype, other)) continue;
     variants.push_back({.name = std::string("with ") + stave::name_of(other),
                         .inputs = {{dtype, {2, 3}, entries}, {other, {3, 2}, entries}},
                         .call = [](auto xs) { return einsum("ij,jk->ik", xs[0], xs[1]); },

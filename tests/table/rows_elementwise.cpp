@@ -155,8 +155,8 @@ std::vector<Unary> functions() {
       {CALL(selu), FORMULA(1.0507009873554804935L * (x < 0 ? 1.6732632423543772848L * std::expm1(x) : x)),
        .accuracy = 4},
       {.name = "hardtanh",
-       .call = [](Tensor x) { return hardtanh(std::move(x), -1.3, 0.9); },
-       FORMULA(std::clamp(x, Real(-1.3L), Real(0.9L)))},
+       .call = [](Tensor x) { return hardtanh(std::move(x), -1.3, 0.95); },
+       FORMULA(std::clamp(x, Real(-1.3L), Real(0.95L)))},
       {CALL(hardsigmoid), FORMULA(std::clamp(x / 6 + Real(0.5), Real(0), Real(1))), .domain = {-5, 5}, .accuracy = 8},
       {CALL(hardswish), FORMULA(x * std::clamp(x / 6 + Real(0.5), Real(0), Real(1))), .domain = {-5, 5}, .accuracy = 8},
       {CALL(entr), FORMULA(x == 0 ? 0 : -x * std::log(x)), .domain = positive, .accuracy = 4},
@@ -202,10 +202,27 @@ Real cast(Real x, Dtype from, Dtype to) {
   if (!is_float(from) || !is_integer(to)) return x;
   if (std::isnan(x)) return 0;
   const int bits = 8 * static_cast<int>(size_of(to));
-  const bool is_signed = to == int32 || to == int64;
-  const Real low = is_signed ? -std::ldexp(Real(1), bits - 1) : 0,
-             high = std::ldexp(Real(1), is_signed ? bits - 1 : bits) - 1;
+  const Real low = is_signed(to) ? -std::ldexp(Real(1), bits - 1) : 0,
+             high = std::ldexp(Real(1), is_signed(to) ? bits - 1 : bits) - 1;
   return std::clamp(std::trunc(x), low, high);
+}
+
+// Numbers that `from` holds near the middle of two floats of sixteen bits, where rounding twice would go wrong, and near their ends.
+std::vector<Real> near_middles(Dtype from) {
+  if (!is_float(from))
+    return size_of(from) == 8
+               ? std::vector<Real>{0x1p40L + 0x1p32L + 1, 0x1p40L + 0x1p32L - 1, 0x1p62L + 0x1p54L + 1, 65519, 65520}
+               : std::vector<Real>{0x1p30L + 0x1p22L + 1, 0x1p30L + 0x1p22L - 1, 2049, 2051, 65519, 65520};
+  return {1 + 0x1p-11L + 0x1p-40L,
+          1 + 0x1p-8L + 0x1p-40L,
+          1 + 0x1p-8L - 0x1p-40L,
+          -65519.9999L,
+          65520,
+          0x1p-25L,
+          0x1p-25L + 0x1p-60L,
+          0x1p-14L - 0x1p-26L,
+          0x1p-133L,
+          0x1p127L * 2};
 }
 
 std::vector<Variant> astype_variants(Dtype from) {
@@ -213,7 +230,7 @@ std::vector<Variant> astype_variants(Dtype from) {
   const auto add = [&](Dtype to, const Shape& shape, const Domain& domain) {
     variants.push_back(
         {.name = std::string("to ") + stave::name_of(to) + shape.str(),
-         .inputs = {{from, shape, domain}},
+         .inputs = {{from, shape, domain, domain.choices.empty()}},
          .call = [to](auto xs) { return astype(xs[0], to); },
          .reference = [from,
                        to](auto xs) { return Arrays{mapped(to, xs[0], [&](Real x) { return cast(x, from, to); })}; },
@@ -221,7 +238,8 @@ std::vector<Variant> astype_variants(Dtype from) {
   };
   for (Dtype to : all_dtypes) {
     for (const Shape& shape : shapes) add(to, shape, {-300, 300});
-    if (is_float(from) && !is_float(to)) add(to, {4, 3}, {.choices = special_values});
+    if (is_float(from) && to != from) add(to, {4, 3}, {.choices = special_values});
+    if (size_of(to) == 2 && is_float(to) && size_of(from) >= 4) add(to, {4, 5}, {.choices = near_middles(from)});
   }
   return variants;
 }

@@ -19,8 +19,6 @@ Input indices(Dtype dtype, const Shape& shape, Index length) {
   return {dtype, shape, {-static_cast<double>(length), static_cast<double>(length) - 1}};
 }
 
-const std::vector<Dtype> index_dtypes = {uint8, uint32, int32, int64};
-
 Variant take_of(Dtype dtype, const Shape& shape, const Shape& taken, Index axis, Dtype index_dtype,
                 std::string refusal = "") {
   const Index along = axis < 0 ? axis + shape.rank() : axis;
@@ -46,7 +44,7 @@ std::vector<Variant> take_variants(Dtype dtype) {
       take_of(dtype, {2, 3, 2}, {2}, 1, int32), take_of(dtype, {2, 3}, {}, 1, int32),
       take_of(dtype, {5}, {7}, 0, int32),       take_of(dtype, {0, 3}, {2}, 1, int32),
       take_of(dtype, {2, 3}, {0}, 1, int64),    take_of(dtype, {}, {2}, 0, int32, "out of range")};
-  for (Dtype index_dtype : index_dtypes) variants.push_back(take_of(dtype, {4, 2}, {3}, 0, index_dtype));
+  for (Dtype index_dtype : integer_dtypes) variants.push_back(take_of(dtype, {4, 2}, {3}, 0, index_dtype));
   return variants;
 }
 
@@ -79,7 +77,8 @@ std::vector<Variant> take_along_axis_variants(Dtype dtype) {
       take_along_axis_of(dtype, {3, 2}, {2, 1}, 0, int32), take_along_axis_of(dtype, {1, 3, 2}, {2, 2, 1}, -2, int32),
       take_along_axis_of(dtype, {5}, {3}, 0, int32),       take_along_axis_of(dtype, {0, 3}, {0, 2}, 1, int32),
       take_along_axis_of(dtype, {2, 3}, {2, 0}, 1, int32), take_along_axis_of(dtype, {}, {}, 0, int32, "out of range")};
-  for (Dtype index_dtype : index_dtypes) variants.push_back(take_along_axis_of(dtype, {4, 2}, {3, 2}, 0, index_dtype));
+  for (Dtype index_dtype : integer_dtypes)
+    variants.push_back(take_along_axis_of(dtype, {4, 2}, {3, 2}, 0, index_dtype));
   return variants;
 }
 
@@ -124,7 +123,7 @@ std::vector<Variant> gather_variants(Dtype dtype) {
                                    gather_of(dtype, {3, 0}, {2, 1}, int32),
                                    gather_of(dtype, {2, 3}, {0, 1}, int32),
                                    gather_of(dtype, {}, {2, 0}, int32)};
-  for (Dtype index_dtype : index_dtypes) variants.push_back(gather_of(dtype, {5}, {3, 1}, index_dtype));
+  for (Dtype index_dtype : integer_dtypes) variants.push_back(gather_of(dtype, {5}, {3, 1}, index_dtype));
   return variants;
 }
 
@@ -157,8 +156,9 @@ std::vector<Variant> scatter_add_variants(Dtype dtype) {
       of({4, 3}, {5, 1}, int64), of({2, 2}, {6, 2}, int32), of({3, 2, 2}, {2, 2, 1}, int32),
       of({2, 3}, {1}, int32),    of({3, 0}, {2, 1}, int32), of({2, 3}, {0, 1}, int32),
       of({}, {3, 0}, int32)};
-  for (Dtype index_dtype : index_dtypes) variants.push_back(of({3}, {4, 1}, index_dtype));
-  for (Dtype other : number_dtypes) variants.push_back(scatter_add_of({dtype, {3, 2}}, {other, {}}, {4, 1}, int32));
+  for (Dtype index_dtype : integer_dtypes) variants.push_back(of({3}, {4, 1}, index_dtype));
+  for (Dtype other : number_dtypes)
+    if (common(dtype, other)) variants.push_back(scatter_add_of({dtype, {3, 2}}, {other, {}}, {4, 1}, int32));
   return variants;
 }
 
@@ -194,8 +194,7 @@ Input starts(Dtype dtype, const Shape& shape, const Shape& sizes) {
   }
   std::vector<Real> choices;
   for (Index start = 0; start <= room; ++start) choices.push_back(static_cast<Real>(start));
-  const bool is_signed = dtype == int32 || dtype == int64;
-  for (Index start = std::max<Index>(largest, 1); is_signed && start <= shortest; ++start)
+  for (Index start = std::max<Index>(largest, 1); is_signed(dtype) && start <= shortest; ++start)
     choices.push_back(-static_cast<Real>(start));
   return {dtype, {shape.rank()}, {.choices = choices}};
 }
@@ -242,7 +241,7 @@ std::vector<Variant> dynamic_slice_variants(Dtype dtype) {
                                    dynamic_slice_of(dtype, {0, 3}, {0, 2}, int32),
                                    dynamic_slice_of(dtype, {}, {}, int32),
                                    dynamic_slice_at_numbers(dtype)};
-  for (Dtype index_dtype : index_dtypes) variants.push_back(dynamic_slice_of(dtype, {5}, {2}, index_dtype));
+  for (Dtype index_dtype : integer_dtypes) variants.push_back(dynamic_slice_of(dtype, {5}, {2}, index_dtype));
   return variants;
 }
 
@@ -267,8 +266,9 @@ std::vector<Variant> dynamic_update_slice_variants(Dtype dtype) {
   std::vector<Variant> variants = {of({4, 5}, {2, 3}, int32), of({3, 2, 4}, {1, 2, 2}, int64),
                                    of({3, 4}, {3, 4}, int32), of({3, 4}, {2, 0}, int32),
                                    of({0, 3}, {0, 2}, int32), of({}, {}, int32)};
-  for (Dtype index_dtype : index_dtypes) variants.push_back(of({5}, {2}, index_dtype));
-  for (Dtype other : all_dtypes) variants.push_back(dynamic_update_slice_of(dtype, {3, 4}, {other, {2, 2}}, int32));
+  for (Dtype index_dtype : integer_dtypes) variants.push_back(of({5}, {2}, index_dtype));
+  for (Dtype other : all_dtypes)
+    if (common(dtype, other)) variants.push_back(dynamic_update_slice_of(dtype, {3, 4}, {other, {2, 2}}, int32));
   return variants;
 }
 
@@ -283,7 +283,7 @@ void add_index_rows(std::vector<Row>& rows) {
   rows.push_back({.name = "dynamic_slice", .dtypes = all_dtypes, .variants = dynamic_slice_variants, .accuracy = 0});
   rows.push_back(
       {.name = "dynamic_update_slice", .dtypes = all_dtypes, .variants = dynamic_update_slice_variants, .accuracy = 1});
-  rows.push_back({.name = "one_hot", .dtypes = index_dtypes, .variants = one_hot_variants, .accuracy = 0});
+  rows.push_back({.name = "one_hot", .dtypes = integer_dtypes, .variants = one_hot_variants, .accuracy = 0});
 }
 
 }  // namespace table

@@ -295,7 +295,8 @@ std::vector<Variant> concat_variants(Dtype dtype) {
   std::vector<Input> many(40, {dtype, {1}});  // more than a mask of 32 bits has bits
   many[33].shape = {2};
   variants.push_back(of(many, 0));
-  for (Dtype other : all_dtypes) variants.push_back(of({{dtype, {2, 2}}, {other, {2, 1}}}, 1));
+  for (Dtype other : all_dtypes)
+    if (common(dtype, other)) variants.push_back(of({{dtype, {2, 2}}, {other, {2, 1}}}, 1));
   return variants;
 }
 

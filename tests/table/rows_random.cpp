@@ -44,15 +44,18 @@ std::uint32_t bits(Words key, std::uint32_t counter) {
 /// In [0, 1), of as many bits as the significand holds after its first.
 Real unit(Words key, std::uint32_t counter, Dtype dtype) {
   if (dtype == float32) return static_cast<Real>(bits(key, counter) >> 9) * 0x1p-23L;
+  if (dtype == float16) return static_cast<Real>((bits(key, counter) & 0xffff) >> 6) * 0x1p-10L;
+  if (dtype == bfloat16) return static_cast<Real>((bits(key, counter) & 0xff) >> 1) * 0x1p-7L;
   const Words words = threefry(key, {0, counter});
   return static_cast<Real>((std::uint64_t{words[0]} << 32 | words[1]) >> 12) * 0x1p-52L;
 }
 
-/// u (high - low) + low, as computed in the dtype.
+/// u (high - low) + low, as computed in the dtype: in sixteen bits the product is rounded by itself.
 Real uniform_number(Words key, std::uint32_t counter, Real low, Real high, Dtype dtype) {
   low = rounded(low, dtype);
   const Real range = rounded(rounded(high, dtype) - low, dtype);
-  return std::max(low, rounded(unit(key, counter, dtype) * range + low, dtype));
+  const Real product = unit(key, counter, dtype) * range;
+  return std::max(low, rounded((size_of(dtype) == 2 ? rounded(product, dtype) : product) + low, dtype));
 }
 
 /// f of each element's number in row-major order.
@@ -180,7 +183,7 @@ std::vector<Variant> uniform_variants(Dtype dtype) {
 }
 
 std::vector<Variant> normal_variants(Dtype dtype) {
-  const Real low = dtype == float32 ? Real(std::nextafter(-1.0f, 0.0f)) : Real(std::nextafter(-1.0, 0.0));
+  const Real low = std::ldexp(Real(1), -float_shape(dtype).digits) - 1;  // the next number after -1
   return for_shapes([=](const Key& key, const Shape& shape) { return normal(key, shape, dtype); },
                     [=](Words key, const Shape& shape) {
                       return counted(dtype, shape, [&](auto i) {
@@ -237,7 +240,7 @@ std::vector<Variant> permutation_variants(Dtype dtype) {
 
 void add_random_rows(std::vector<Row>& rows) {
   rows.push_back({.name = "split", .dtypes = {uint32}, .variants = split_variants});
-  rows.push_back({.name = "fold_in", .dtypes = {uint8, uint32, int32, int64}, .variants = fold_in_variants});
+  rows.push_back({.name = "fold_in", .dtypes = integer_dtypes, .variants = fold_in_variants});
   rows.push_back({.name = "random_bits", .dtypes = {uint32}, .variants = random_bits_variants});
   rows.push_back({.name = "uniform", .dtypes = float_dtypes, .variants = uniform_variants, .accuracy = 0});
   rows.push_back({.name = "normal", .dtypes = float_dtypes, .variants = normal_variants, .accuracy = 8});

@@ -78,7 +78,7 @@ std::vector<Variant> diagonal_variants(Dtype dtype) {
 }
 
 std::vector<Variant> trace_variants(Dtype dtype) {
-  const Dtype result = dtype == bool_ ? int32 : dtype == uint8 ? uint32 : dtype;
+  const Dtype result = summed_in(dtype);
   const auto of = [&](const Shape& shape, Index offset, Index axis1, Index axis2) {
     const Diagonal d(shape, offset, axis1, axis2);
     const auto summed = [d](const Array& x, Shape p, bool absolute) {

@@ -106,12 +106,12 @@ Real sum_magnitude(const Elements& x) {
 Real mean_magnitude(const Elements& x) { return sum_magnitude(x) / static_cast<Real>(x.size()); }
 Real logsumexp_magnitude(const Elements& x) { return std::abs(logsumexp_of(x)) + largest_of(x) + 1; }
 
-enum class Gives { same, wide, floats, truth, index };  // wide: uint8 sums in uint32, bool in int32
+enum class Gives { same, wide, floats, truth, index };  // wide: of integers, at least 32 bits
 
 Dtype result_of(Gives gives, Dtype dtype) {
   switch (gives) {
     case Gives::same: return dtype;
-    case Gives::wide: return dtype == uint8 ? uint32 : dtype == bool_ ? int32 : dtype;
+    case Gives::wide: return summed_in(dtype);
     case Gives::floats: return as_float(dtype);
     case Gives::truth: return bool_;
     case Gives::index: break;

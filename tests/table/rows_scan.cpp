@@ -75,7 +75,7 @@ Real product_of(const std::vector<Real>& elements) {
 
 Variant cumulative_of(Dtype dtype, CumulativeOfVector of_vector, Cumulative of, bool product, const Along& along,
                       const Domain& domain) {
-  const Dtype result = dtype == uint8 ? uint32 : dtype == bool_ ? int32 : dtype;
+  const Dtype result = summed_in(dtype);
   Variant variant{.name = along.str(),
                   .inputs = {{dtype, along.shape, domain, true, other_axis(along.shape, along.axis)}}};
   if (along.whole) variant.call = [=](auto xs) { return of_vector(xs[0]); };
@@ -149,7 +149,7 @@ Array recurred(const Array& a, const Array& b, std::size_t axis, bool reverse, D
 
 Variant recurrence_of(Dtype dtype, const Shape& a, const Shape& b, Index axis, bool reverse, const Domain& domain = {},
                       const char* refusal = "") {
-  const Dtype result = dtype == uint8 ? uint32 : dtype == bool_ ? int32 : dtype;
+  const Dtype result = summed_in(dtype);
   const Shape shape = broadcast_shape(a, b);
   const auto along = shape.rank() ? counted(shape, axis) : 0;
   return {.name = a.str() + ", " + b.str() + " along " + std::to_string(axis) + (reverse ? " reverse" : ""),
@@ -169,6 +169,7 @@ Variant recurrence_of(Dtype dtype, const Shape& a, const Shape& b, Index axis, b
 }
 
 std::vector<Variant> recurrence_variants(Dtype dtype) {
+  const Real least = dtype == uint64 ? 3 : -2;  // as uint64 it would have products that no Real holds
   return {recurrence_of(dtype, {4}, {4}, 0, false),
           recurrence_of(dtype, {2, 3}, {2, 3}, 1, false),
           recurrence_of(dtype, {3, 2}, {3, 2}, 0, true),
@@ -176,7 +177,7 @@ std::vector<Variant> recurrence_variants(Dtype dtype) {
           recurrence_of(dtype, {3}, {2, 3}, -1, true),
           recurrence_of(dtype, {3, 1}, {3, 2}, 0, false),
           recurrence_of(dtype, {3, 37}, {3, 37}, 0, false),
-          recurrence_of(dtype, {2, 5}, {2, 5}, 1, false, {.choices = {0, 0, 1.5, -2}}),
+          recurrence_of(dtype, {2, 5}, {2, 5}, 1, false, {.choices = {0, 0, 1.5, least}}),
           recurrence_of(dtype, {0, 3}, {0, 3}, 1, false),
           recurrence_of(dtype, {2, 0}, {2, 0}, 1, true),
           recurrence_of(dtype, {}, {}, -1, false, {}, "linear_recurrence: axis -1 is out of range for rank 0")};

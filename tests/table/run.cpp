@@ -49,17 +49,18 @@ bool has(const Row& row, Dtype dtype) {
 }
 
 /// Whether a transform is run in this dtype. Kernels differ by dtype, and the values reach them all; rules seldom do. So pairs are
-/// run where differences are the most exact, single transforms in float32 as well. Under a sanitizer, vjp and vmap in one dtype
-/// reach all memory that others would: jvp's rules are performed by the same operations, and pairs are made of these.
+/// run where differences are the most exact, single transforms in the other floats, and in int32 and bool, which have no
+/// derivatives. Under a sanitizer, vjp and vmap in one dtype reach all memory that others would: jvp's rules are performed by the
+/// same operations, and pairs are made of these.
 bool is_run(const Row& row, Dtype dtype, Transform transform) {
   using enum Transform;
   if (transform == value) return true;
   const Dtype first = *row.dtypes.begin();
   if (STAVE_ASAN || STAVE_TSAN)
     return (transform == vjp || transform == vmap) && dtype == (has(row, stave::float32) ? stave::float32 : first);
-  if (dtype == (has(row, stave::float64) ? stave::float64 : has(row, stave::float32) ? stave::float32 : first))
-    return true;
-  return dtype == stave::float32 && (transform == jvp || transform == vjp || transform == vmap);
+  if (dtype == (has(row, stave::float64) ? stave::float64 : first)) return true;
+  const bool alone = transform == jvp || transform == vjp || transform == vmap;
+  return alone && (is_float(dtype) || dtype == stave::int32 || dtype == stave::bool_);
 }
 
 /// Runs one cell, or counts why it is skipped.

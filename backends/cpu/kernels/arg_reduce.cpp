@@ -1,7 +1,6 @@
 // argmax and argmin: NaN is the extreme, and the first occurrence wins, as in NumPy.
 #include <stave/backends/cpu/kernels/fill.h>
-
-#include <machine.h>
+#include <stave/backends/cpu/kernels/half.h>
 
 namespace STAVE_KERNELS {
 
@@ -23,22 +22,23 @@ STAVE_INLINE bool same(T a, T b) {
 
 template <bool max, class T>
 struct Arg {
-  using V = Vec<T>;
+  using V = VecOf<T>;
+  using C = Computed<T>;
 
-  static STAVE_INLINE T extreme(const T* x, Index n) {
-    T best = x[0];
+  static STAVE_INLINE C extreme(const T* x, Index n) {
+    C best = x[0];
     Index i = 0;
     if (n >= V::lanes) {
-      V wide = V::load(x);
+      V wide = load<T>(x);
       for (i = V::lanes; i + V::lanes <= n; i += V::lanes) {
-        V next = V::load(x + i);
+        V next = load<T>(x + i);
         wide = select(before<max>(next, wide), next, wide);
       }
-      T lanes[V::lanes];
+      C lanes[V::lanes];
       wide.store(lanes);
-      for (T lane : lanes) best = before<max>(lane, best) ? lane : best;
+      for (C lane : lanes) best = before<max>(lane, best) ? lane : best;
     }
-    for (; i < n; ++i) best = before<max>(x[i], best) ? x[i] : best;
+    for (; i < n; ++i) best = before<max>(C(x[i]), best) ? C(x[i]) : best;
     return best;
   }
 
@@ -46,52 +46,46 @@ struct Arg {
   static Index row(const void* in, Index n, void* value) {
     constexpr Index block = 1024;
     const T* x = static_cast<const T*>(in);
-    T best = x[0];
+    C best = x[0];
     Index where = 0;
     for (Index first = 0; first < n; first += block) {
       Index count = n - first < block ? n - first : block;
-      T candidate = extreme(x + first, count);
+      const C candidate = extreme(x + first, count);
       if (!before<max>(candidate, best)) continue;
       best = candidate;
-      for (where = first; !same(x[where], best);) ++where;
+      for (where = first; !same(C(x[where]), best);) ++where;
     }
-    *static_cast<T*>(value) = best;
+    *static_cast<T*>(value) = T(best);
     return where;
   }
 
   static bool beats(const void* a, const void* b) {
-    return before<max>(*static_cast<const T*>(a), *static_cast<const T*>(b));
+    return before<max>(C(*static_cast<const T*>(a)), C(*static_cast<const T*>(b)));
   }
 
   static void columns(const void* in, Index n, Index position, void* best, Index* where) {
     const T* x = static_cast<const T*>(in);
     T* values = static_cast<T*>(best);
     for (Index c = 0; c < n; ++c) {
-      bool better = before<max>(x[c], values[c]);
+      bool better = before<max>(C(x[c]), C(values[c]));
       values[c] = better ? x[c] : values[c];
       where[c] = better ? position : where[c];
     }
   }
 };
 
-template <bool max, class T>
-void set_arg(ArgReduction* row, Dtype dtype) {
-  row[static_cast<int>(dtype)] = {Arg<max, T>::row, Arg<max, T>::beats, Arg<max, T>::columns};
-}
 template <bool max>
 void fill_arg(ArgReduction* row) {
-  set_arg<max, std::uint8_t>(row, Dtype::bool_);
-  set_arg<max, std::uint8_t>(row, Dtype::uint8);
-  set_arg<max, std::uint32_t>(row, Dtype::uint32);
-  set_arg<max, std::int32_t>(row, Dtype::int32);
-  set_arg<max, std::int64_t>(row, Dtype::int64);
-  set_arg<max, float>(row, Dtype::float32);
-  set_arg<max, double>(row, Dtype::float64);
+#define X(name, type)                         \
+  using name##_arg = Arg<max, Element<type>>; \
+  row[static_cast<int>(Dtype::name)] = {name##_arg::row, name##_arg::beats, name##_arg::columns};
+  STAVE_DTYPES(X)
+#undef X
 }
 
 void fill_arg_reduce(stave_cpu::Kernels& table) {
-  fill_arg<true>(table.arg_reduce[static_cast<int>(OpId::argmax)]);
-  fill_arg<false>(table.arg_reduce[static_cast<int>(OpId::argmin)]);
+  fill_arg<true>(table.arg_reduce[OpId::argmax]);
+  fill_arg<false>(table.arg_reduce[OpId::argmin]);
 }
 
 }  // namespace STAVE_KERNELS

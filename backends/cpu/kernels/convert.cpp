@@ -1,7 +1,6 @@
 // astype between all dtypes, and where.
 #include <stave/backends/cpu/kernels/fill.h>
-
-#include <machine.h>
+#include <stave/backends/cpu/kernels/half.h>
 
 namespace STAVE_KERNELS {
 
@@ -29,16 +28,31 @@ STAVE_INLINE To saturate(From x) {
   return static_cast<To>(x);
 }
 template <class To, class From>
-STAVE_INLINE typename LaneOf<To>::Type converted(typename LaneOf<From>::Type x) {
-  if constexpr (__is_same(To, bool)) return x != 0;
-  else if constexpr (is_real<From> && !is_real<To>) return saturate<To>(x);
-  else return static_cast<To>(x);
+STAVE_INLINE Element<To> converted(Element<From> x) {
+  if constexpr (std::is_same_v<To, bool>) return x != 0;
+  else if constexpr (is_real<From> && std::is_integral_v<To>) return saturate<To>(x);
+  else return static_cast<Element<To>>(x);
 }
 template <class To, class From>
 void convert(void* out, const void* const* in, Index n) {
-  auto* to = static_cast<typename LaneOf<To>::Type*>(out);
-  auto* from = static_cast<const typename LaneOf<From>::Type*>(in[0]);
-  for (Index i = 0; i < n; ++i) to[i] = converted<To, From>(from[i]);
+  auto* to = static_cast<Element<To>*>(out);
+  auto* from = static_cast<const Element<From>*>(in[0]);
+  constexpr bool exact = sizeof(From) <= 2 || std::is_same_v<From, float>;  // as floats
+  if constexpr (is_half<From> || (is_half<To> && exact)) {
+    constexpr Index block = 256;
+    float floats[block];
+    for (Index i = 0; i < n; i += block) {
+      const Index count = n - i < block ? n - i : block;
+      if constexpr (is_half<From>) widen(from + i, count, floats);
+      else
+        for (Index j = 0; j < count; ++j) floats[j] = static_cast<float>(from[i + j]);
+      if constexpr (is_half<To>) narrow(floats, count, to + i);
+      else
+        for (Index j = 0; j < count; ++j) to[i + j] = converted<To, float>(floats[j]);
+    }
+  } else {
+    for (Index i = 0; i < n; ++i) to[i] = converted<To, From>(from[i]);
+  }
 }
 
 template <class T>
@@ -56,23 +70,15 @@ void where(void* out, const void* const* in, Index n) {
 
 template <class From>
 void fill_from(stave_cpu::BlockKernel* row) {
-  row[static_cast<int>(Dtype::bool_)] = convert<bool, From>;
-  row[static_cast<int>(Dtype::uint8)] = convert<std::uint8_t, From>;
-  row[static_cast<int>(Dtype::uint32)] = convert<std::uint32_t, From>;
-  row[static_cast<int>(Dtype::int32)] = convert<std::int32_t, From>;
-  row[static_cast<int>(Dtype::int64)] = convert<std::int64_t, From>;
-  row[static_cast<int>(Dtype::float32)] = convert<float, From>;
-  row[static_cast<int>(Dtype::float64)] = convert<double, From>;
+#define X(name, type) row[static_cast<int>(Dtype::name)] = convert<type, From>;
+  STAVE_DTYPES(X)
+#undef X
 }
 
 void fill_convert(Kernels& table) {
-  fill_from<bool>(table.convert[static_cast<int>(Dtype::bool_)]);
-  fill_from<std::uint8_t>(table.convert[static_cast<int>(Dtype::uint8)]);
-  fill_from<std::uint32_t>(table.convert[static_cast<int>(Dtype::uint32)]);
-  fill_from<std::int32_t>(table.convert[static_cast<int>(Dtype::int32)]);
-  fill_from<std::int64_t>(table.convert[static_cast<int>(Dtype::int64)]);
-  fill_from<float>(table.convert[static_cast<int>(Dtype::float32)]);
-  fill_from<double>(table.convert[static_cast<int>(Dtype::float64)]);
+#define X(name, type) fill_from<type>(table.convert[static_cast<int>(Dtype::name)]);
+  STAVE_DTYPES(X)
+#undef X
   // Selecting moves bits: one kernel for each size.
   for (int d = 0; d < stave_cpu::dtype_count; ++d) {
     stave::visit_size(stave::size_of(static_cast<Dtype>(d)),

@@ -57,6 +57,34 @@ STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) {
   return select(x < low, low, x);
 }
 
+/// Sixteen bits each, as the low half of a lane.
+STAVE_INLINE Vec<std::uint32_t> load_uint16(const void* from) {
+  typedef std::uint16_t Half __attribute__((vector_size(STAVE_VECTOR_BYTES / 2), aligned(2), may_alias));
+  return {__builtin_convertvector(*static_cast<const Half*>(from), Vec<std::uint32_t>::Raw)};
+}
+STAVE_INLINE void store_uint16(Vec<std::uint32_t> v, void* to) {
+  typedef std::uint16_t Half __attribute__((vector_size(STAVE_VECTOR_BYTES / 2), aligned(2), may_alias));
+  *static_cast<Half*>(to) = __builtin_convertvector(v.raw, Half);
+}
+
+/// As core/half.h does it, a vector at a time.
+STAVE_INLINE F32 load_float16(const void* from) {
+  using Bits = Vec<std::uint32_t>;
+  const Bits half = load_uint16(from);
+  const F32 magnitude = F32{reinterpret_cast<F32::Raw>((half.raw & 0x7fff) << 13)} * F32(0x1p112);
+  const Bits::Raw special = reinterpret_cast<Bits::Raw>((magnitude >= F32(0x1p16)).bits) & 0x7f800000;
+  return {reinterpret_cast<F32::Raw>(reinterpret_cast<Bits::Raw>(magnitude.raw) | special | (half.raw & 0x8000) << 16)};
+}
+STAVE_INLINE void store_float16(F32 x, void* to) {
+  using Raw = Vec<std::uint32_t>::Raw;
+  const Raw bits = reinterpret_cast<Raw>(x.raw), magnitude = bits & 0x7fffffff;
+  const Raw small = reinterpret_cast<Raw>((abs(x) + F32(0.5)).raw) - 0x3f000000;
+  const Raw normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  const Raw not_finite = magnitude > 0x7f800000 ? 0x7e00 | (magnitude >> 13 & 0x3ff) : Raw{} + 0x7c00;
+  const Raw result = magnitude >= 0x47800000 ? not_finite : magnitude < 0x38800000 ? small : normal;
+  store_uint16({result | (bits >> 16 & 0x8000)}, to);
+}
+
 inline constexpr bool can_stream = false;
 STAVE_INLINE void stream(void*, const void*) {}
 STAVE_INLINE void order_streams() {}

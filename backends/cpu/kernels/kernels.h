@@ -14,7 +14,6 @@ namespace stave_cpu {
 using stave::Dtype;
 using stave::dtype_count;
 using Index = std::int64_t;  // stave::Index, without the headers of core/shape.h
-using stave::op_count;
 using stave::OpId;
 
 /// out[i] = f(in[0][i], in[1][i], ...) for i < n. `out` may be one of the inputs.
@@ -79,16 +78,26 @@ struct Softmax {
 };
 inline constexpr Index softmax_columns = 512;
 
+/// Kernels by operation and dtype, for the operations that all_ops.h lists from `first` on, up to `end`, which is none of them.
+template <class Kernel, OpId first, OpId end>
+struct ByOp {
+  Kernel rows[static_cast<int>(end) - static_cast<int>(first)][dtype_count];
+  [[gnu::always_inline]] Kernel* operator[](OpId op) { return rows[static_cast<int>(op) - static_cast<int>(first)]; }
+  [[gnu::always_inline]] const Kernel* operator[](OpId op) const {
+    return rows[static_cast<int>(op) - static_cast<int>(first)];
+  }
+};
+
 struct Kernels {
   const char* isa;
-  BlockKernel elementwise[op_count][dtype_count];  // unary and binary operations
-  BlockKernel convert[dtype_count][dtype_count];   // [from][to]
-  BlockKernel where[dtype_count];                  // in: condition, x, y
-  Reduction reduce[op_count][dtype_count];         // sum prod max min all any
-  ArgReduction arg_reduce[op_count][dtype_count];  // argmax argmin
-  Softmax softmax[op_count][dtype_count];          // softmax log_softmax; of floats
-  Scan scan[op_count][dtype_count];                // cumulative_sum cumulative_prod linear_recurrence; not of bool
-  /// out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small and integer matmuls.
+  ByOp<BlockKernel, OpId::abs, OpId::full> elementwise;
+  BlockKernel convert[dtype_count][dtype_count];  // [from][to]
+  BlockKernel where[dtype_count];                 // in: condition, x, y
+  ByOp<Reduction, OpId::sum, OpId::argmax> reduce;
+  ByOp<ArgReduction, OpId::argmax, OpId::softmax> arg_reduce;
+  ByOp<Softmax, OpId::softmax, OpId::cumulative_sum> softmax;  // of float32 and float64
+  ByOp<Scan, OpId::cumulative_sum, OpId::sort> scan;           // not of bool
+  /// out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small and integer matmuls. Not of sixteen-bit floats.
   void (*multiply_add[dtype_count])(void* out, const void* a, const void* b, Index n);
   /// [m, k] x [k, n] for m, k, n <= 16 and row-major operands with the given distances between rows.
   void (*tiny_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n, Index a_stride,

@@ -55,10 +55,9 @@ void fill_type(stave_cpu::Kernels& table, Dtype dtype) {
 }
 
 void fill_matmul(stave_cpu::Kernels& table) {
-  fill_type<std::uint8_t>(table, Dtype::uint8);
-  fill_type<std::uint32_t>(table, Dtype::uint32);
-  fill_type<std::int32_t>(table, Dtype::int32);
-  fill_type<std::int64_t>(table, Dtype::int64);
+#define X(name, type) fill_type<type>(table, Dtype::name);
+  STAVE_INTEGERS(X)
+#undef X
   fill_type<float>(table, Dtype::float32);
   fill_type<double>(table, Dtype::float64);
 }

@@ -2,6 +2,7 @@
 // counters. Element i of a key's stream is the block at the 64-bit counter i, its high word first, as in jax.random
 // with jax_threefry_partitionable, JAX's default.
 #include <stave/backends/cpu/kernels/fill.h>
+#include <stave/backends/cpu/kernels/half.h>
 #include <stave/backends/cpu/kernels/vec_math.h>
 
 namespace STAVE_KERNELS {
@@ -114,9 +115,35 @@ void random_uniform(void* out, std::uint32_t key0, std::uint32_t key1, std::uint
   }
 }
 
+/// Of T's mantissa as many low bits of a word, whole bytes of them, as are needed behind the exponent of 1. Each step is rounded to T,
+/// as jax.random has it.
+template <class T>
+void random_uniform_half(void* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n, double low,
+                         double high) {
+  constexpr bool is_float16 = std::is_same_v<T, Float16>;
+  constexpr std::uint32_t drawn = is_float16 ? 16 : 8, mantissa = is_float16 ? 10 : 7,
+                          one = is_float16 ? 0x3c00 : 0x3f80;
+  const T least = T(low), width = T(T(high) - least);
+  T* to = static_cast<T*>(out);
+  constexpr Index block = 256;
+  std::uint32_t words[block];
+  for (Index i = 0; i < n; i += block) {
+    const Index count = n - i < block ? n - i : block;
+    random_bits(words, key0, key1, first + static_cast<std::uint64_t>(i), count);
+    for (Index j = 0; j < count; ++j) {
+      T number;
+      number.bits = static_cast<std::uint16_t>((words[j] & ((1u << drawn) - 1)) >> (drawn - mantissa) | one);
+      const T x = T(T((number - 1.0f) * width) + least);
+      to[i + j] = x < least ? least : x;
+    }
+  }
+}
+
 void fill_random(stave_cpu::Kernels& table) {
   table.random_bits = random_bits;
   table.random_words = random_words;
+  table.random_uniform[static_cast<int>(stave_cpu::Dtype::float16)] = random_uniform_half<Float16>;
+  table.random_uniform[static_cast<int>(stave_cpu::Dtype::bfloat16)] = random_uniform_half<BFloat16>;
   table.random_uniform[static_cast<int>(stave_cpu::Dtype::float32)] = random_uniform<float, std::uint32_t>;
   table.random_uniform[static_cast<int>(stave_cpu::Dtype::float64)] = random_uniform<double, std::uint64_t>;
 }

@@ -1,12 +1,11 @@
 // Reductions of contiguous rows, and of rows into columns.
 //
-// Accuracy: float32 accumulates in double. float64 sums are compensated: groups of eight are added as a tree, and what
+// Accuracy: float32 and the floats of sixteen bits accumulate in double. float64 sums are compensated: groups of eight are added as a tree, and what
 // rounding the running sum loses (Knuth's TwoSum) is summed beside it. Both are about as fast as memory delivers, and
 // neither depends on how the work was split by more than the last bit of that wider sum.
 #include <stave/backends/cpu/kernels/fill.h>
+#include <stave/backends/cpu/kernels/half.h>
 #include <stave/backends/cpu/kernels/two_sum.h>
-
-#include <machine.h>
 
 namespace STAVE_KERNELS {
 
@@ -255,46 +254,80 @@ struct Compensated {
   }
 };
 
+// ---- floats of sixteen bits: as floats, a block after the other ---------------------------------------------
+
+template <class C, class T, class A>
+struct Widened {
+  using Floats = Plain<C, float, A>;
+  static constexpr Index block = 512;
+
+  static void row(const void* in, Index n, void* accumulator) {
+    alignas(64) float floats[block];
+    for (Index i = 0; i < n; i += block) {
+      const Index count = n - i < block ? n - i : block;
+      widen(static_cast<const T*>(in) + i, count, floats);
+      Floats::row(floats, count, accumulator);
+    }
+  }
+  static void rows(const void* in, Index count, Index stride, Index n, void* accumulator) {
+    for (Index r = 0; r < count; ++r) row(static_cast<const T*>(in) + r * stride, n, static_cast<A*>(accumulator) + r);
+  }
+  static void columns(const void* in, Index rows, Index stride, Index n, void* accumulator) {
+    alignas(64) float floats[8][block];
+    for (Index r = 0; r < rows; r += 8)
+      for (Index c = 0; c < n; c += block) {
+        const Index height = rows - r < 8 ? rows - r : 8, width = n - c < block ? n - c : block;
+        for (Index k = 0; k < height; ++k) widen(static_cast<const T*>(in) + (r + k) * stride + c, width, floats[k]);
+        Floats::columns(floats, height, block, width, static_cast<A*>(accumulator) + c);
+      }
+  }
+  static void finish(const void* accumulator, Index n, void* out) {
+    for (Index c = 0; c < n; ++c) static_cast<T*>(out)[c] = T(static_cast<const A*>(accumulator)[c]);
+  }
+};
+
 // ---- the table ---------------------------------------------------------------------------------------------
 
-template <class R>
-Reduction reduction(int planes, std::size_t plane_bytes) {
-  return {planes, static_cast<int>(plane_bytes), R::start, R::row, R::rows, R::columns, R::merge, R::finish};
-}
-template <class C, class T, class A = T>
-void set(Reduction* row, Dtype dtype) {
-  row[static_cast<int>(dtype)] = reduction<Plain<C, T, A>>(1, sizeof(A));
+/// Of elements of T, in accumulators of A.
+template <class C, class T, class A>
+constexpr Reduction plain() {
+  using P = Plain<C, Computed<T>, A>;
+  if constexpr (is_half<T>) {
+    using W = Widened<C, T, A>;
+    return {1, sizeof(A), P::start, W::row, W::rows, W::columns, P::merge, W::finish};
+  } else {
+    return {1, sizeof(A), P::start, P::row, P::rows, P::columns, P::merge, P::finish};
+  }
 }
 /// Sums and products of signed integers are those of unsigned ones, bit by bit.
 template <class C>
 void fill_arithmetic(Reduction* row) {
-  set<C, std::uint8_t>(row, Dtype::uint8);
-  set<C, std::uint32_t>(row, Dtype::uint32);
-  set<C, std::uint32_t>(row, Dtype::int32);
-  set<C, std::uint64_t>(row, Dtype::int64);
-  set<C, float, double>(row, Dtype::float32);
-  set<C, double>(row, Dtype::float64);
+#define X(name, type) \
+  row[static_cast<int>(Dtype::name)] = plain<C, typename LaneOf<type>::Unsigned, typename LaneOf<type>::Unsigned>();
+  STAVE_INTEGERS(X)
+#undef X
+#define X(name, type) row[static_cast<int>(Dtype::name)] = plain<C, type, double>();
+  STAVE_FLOATS(X)
+#undef X
 }
 template <class C>
 void fill_extreme(Reduction* row) {
-  set<C, std::uint8_t>(row, Dtype::bool_);
-  set<C, std::uint8_t>(row, Dtype::uint8);
-  set<C, std::uint32_t>(row, Dtype::uint32);
-  set<C, std::int32_t>(row, Dtype::int32);
-  set<C, std::int64_t>(row, Dtype::int64);
-  set<C, float>(row, Dtype::float32);
-  set<C, double>(row, Dtype::float64);
+#define X(name, type) row[static_cast<int>(Dtype::name)] = plain<C, Element<type>, Computed<Element<type>>>();
+  STAVE_DTYPES(X)
+#undef X
 }
 
 void fill_reduce(stave_cpu::Kernels& table) {
-  auto row = [&](OpId op) { return table.reduce[static_cast<int>(op)]; };
+  auto row = [&](OpId op) { return table.reduce[op]; };
   fill_arithmetic<SumOf>(row(OpId::sum));
-  row(OpId::sum)[static_cast<int>(Dtype::float64)] = reduction<Compensated>(2, sizeof(double));
+  using S = Compensated;
+  row(OpId::sum)[static_cast<int>(Dtype::float64)] = {2,       sizeof(double), S::start, S::row,
+                                                      S::rows, S::columns,     S::merge, S::finish};
   fill_arithmetic<ProdOf>(row(OpId::prod));
   fill_extreme<MaxOf>(row(OpId::max));
   fill_extreme<MinOf>(row(OpId::min));
-  set<AllOf, std::uint8_t>(row(OpId::all), Dtype::bool_);
-  set<AnyOf, std::uint8_t>(row(OpId::any), Dtype::bool_);
+  row(OpId::all)[static_cast<int>(Dtype::bool_)] = plain<AllOf, std::uint8_t, std::uint8_t>();
+  row(OpId::any)[static_cast<int>(Dtype::bool_)] = plain<AnyOf, std::uint8_t, std::uint8_t>();
 }
 
 }  // namespace STAVE_KERNELS

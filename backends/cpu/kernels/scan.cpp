@@ -1,6 +1,6 @@
 // Scans: one element of a column after the other; columns side by side are vector loops.
 //
-// Accuracy: float32 is computed in double. float64 sums carry what rounding lost beside them (Neumaier, "Rundungsfehleranalyse
+// Accuracy: float32 and the floats of sixteen bits are computed in double. float64 sums carry what rounding lost beside them (Neumaier, "Rundungsfehleranalyse
 // einiger Verfahren zur Summation endlicher Summen", 1974; the error by Knuth's TwoSum).
 #include <stave/backends/cpu/kernels/fill.h>
 
@@ -98,18 +98,27 @@ void set(Scan* row, Dtype dtype) {
   row[static_cast<int>(dtype)] = {1, sizeof(S), R::start, R::row, R::columns};
 }
 
+/// Integers in at least 32 bits, floats in double.
+template <class T>
+struct ScannedIn {
+  using Type = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+};
+template <class T>
+  requires(!std::is_integral_v<T>)
+struct ScannedIn<T> {
+  using Type = double;
+};
+
 template <class F>
 void fill(Scan* row) {
-  set<F, std::uint8_t, std::uint32_t>(row, Dtype::uint8);
-  set<F, std::uint32_t, std::uint32_t>(row, Dtype::uint32);
-  set<F, std::uint32_t, std::uint32_t>(row, Dtype::int32);
-  set<F, std::uint64_t, std::uint64_t>(row, Dtype::int64);
-  set<F, float, double>(row, Dtype::float32);
-  set<F, double, double>(row, Dtype::float64);
+#define X(name, type) set<F, type, typename ScannedIn<type>::Type>(row, Dtype::name);
+  STAVE_INTEGERS(X)
+  STAVE_FLOATS(X)
+#undef X
 }
 
 void fill_scan(stave_cpu::Kernels& table) {
-  const auto row = [&](OpId op) { return table.scan[static_cast<int>(op)]; };
+  const auto row = [&](OpId op) { return table.scan[op]; };
   fill<SumUpTo>(row(OpId::cumulative_sum));
   using C = CompensatedUpTo;
   row(OpId::cumulative_sum)[static_cast<int>(Dtype::float64)] = {2, sizeof(double), C::start, C::row, C::columns};

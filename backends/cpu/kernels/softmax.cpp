@@ -331,8 +331,8 @@ void fill(Softmax* row) {
 }
 
 void fill_softmax(stave_cpu::Kernels& table) {
-  fill<OfWeights>(table.softmax[static_cast<int>(OpId::softmax)]);
-  fill<OfLogarithms>(table.softmax[static_cast<int>(OpId::log_softmax)]);
+  fill<OfWeights>(table.softmax[OpId::softmax]);
+  fill<OfLogarithms>(table.softmax[OpId::log_softmax]);
 }
 
 }  // namespace STAVE_KERNELS

@@ -5,7 +5,7 @@
 namespace STAVE_KERNELS {
 
 void fill_unary(stave_cpu::Kernels& table) {
-#define X(name, Struct) fill_row<stave_detail::Struct, 1>(table.elementwise[static_cast<int>(OpId::name)]);
+#define X(name, Struct) fill_row<stave_detail::Struct, 1>(table.elementwise[OpId::name]);
   STAVE_UNARY_OPS(X)
 #undef X
 }

@@ -1,13 +1,15 @@
 // Vec<T>: a SIMD register of T as a value type, over the vector extensions of GCC and Clang.
 //
 // It is what elementwise operations see as their `T` (core/ops/elementwise_ops.h): arithmetic that wraps for integers,
-// comparisons that give a Mask, select(mask, a, b), and the functions of vec_math.h. bool is a byte of 0 or 1.
+// comparisons that give a Mask, select(mask, a, b), and the functions of vec_math.h. bool is a byte of 0 or 1. Float16 and BFloat16
+// have no vectors of their own: half.h loads them as floats and stores floats as them.
 // Included by the instruction set's machine.h, which says how wide a register is.
 #pragma once
 
 #include <utility>
 
 #include <stave/backends/cpu/kernels/isa.h>
+#include <stave/core/half.h>
 
 #ifndef STAVE_VECTOR_BYTES
 #error "include <machine.h> in place of vec.h"
@@ -32,6 +34,20 @@ struct LaneOf<bool> {
 };
 template <>
 struct LaneOf<std::uint8_t> : LaneOf<bool> {};
+template <>
+struct LaneOf<std::int8_t> : LaneOf<bool> {
+  using Type = std::int8_t;
+};
+template <>
+struct LaneOf<std::uint16_t> {
+  using Type = std::uint16_t;
+  using Signed = std::int16_t;
+  using Unsigned = std::uint16_t;
+};
+template <>
+struct LaneOf<std::int16_t> : LaneOf<std::uint16_t> {
+  using Type = std::int16_t;
+};
 template <>
 struct LaneOf<std::uint32_t> {
   using Type = std::uint32_t;

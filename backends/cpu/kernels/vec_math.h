@@ -1,6 +1,7 @@
 // The functions that elementwise operations call, on Vec<T>: found by argument-dependent lookup.
 //
-// Transcendental functions are SLEEF's, with a bound of 1.0 ulp unless another stands in their name, named by instruction set to skip SLEEF's own dispatcher.
+// Transcendental functions are SLEEF's, with a bound of 1.0 ulp unless another stands in their name, named by instruction set to skip
+// its own dispatcher.
 // Of its variants we take the deterministic ones (finz, cinz): the others choose a path by the whole vector, so that
 // sin(x) could depend on the neighbours of x, and a vmap'ed program could differ from the loop in the last bit.
 // Measured against quadruple precision in tests/cpu_backend_test.cpp; where SLEEF is off, the fix stands beside the call.

@@ -3,8 +3,9 @@
 namespace stave_cuda {
 
 void fill_binary_floats(ElementwiseKernels& table) {
-  fill_binary<float>(table.by_dtype[static_cast<int>(stave::float32)]);
-  fill_binary<double>(table.by_dtype[static_cast<int>(stave::float64)]);
+#define X(name, type) fill_binary<type>(table.by_dtype[static_cast<int>(stave::name)]);
+  STAVE_FLOATS(X)
+#undef X
 }
 
 }  // namespace stave_cuda

@@ -156,20 +156,23 @@ struct ElementwiseBody {
 
 template <class S, class T>
 struct Apply {
-  using Value = typename Lane<T>::Value;
-  static STAVE_BOTH Value bits(Lane<T> lane) { return lane.value; }
-  static STAVE_BOTH std::uint8_t bits(Truth truth) { return truth.value; }
-  static STAVE_BOTH auto apply(Value a) { return bits(S::template value<Lane<T>>(Lane<T>(a))); }
-  static STAVE_BOTH auto apply(Value a, Value b) { return bits(S::template value<Lane<T>>(Lane<T>(a), Lane<T>(b))); }
+  using L = Lane<stave::Computed<T>>;
+  static STAVE_BOTH Element<T> stored(L lane) { return element_of<Element<T>>(lane.value); }
+  static STAVE_BOTH std::uint8_t stored(Truth truth) { return truth.value; }
+  static STAVE_BOTH auto apply(Element<T> a) { return stored(S::template value<L>(L(computed(a)))); }
+  static STAVE_BOTH auto apply(Element<T> a, Element<T> b) {
+    if constexpr (std::is_same_v<S, stave_detail::Nextafter> && stave::is_half<T>)
+      return stave_detail::next_half(a, b);  // as a float it would be rounded away
+    else return stored(S::template value<L>(L(computed(a)), L(computed(b))));
+  }
 };
 template <class S, class T>
-using OutOf = std::conditional_t<S::result == stave_detail::Result::boolean, std::uint8_t, typename Lane<T>::Value>;
+using OutOf = std::conditional_t<S::result == stave_detail::Result::boolean, std::uint8_t, Element<T>>;
 
 template <class S, class T>
-using UnaryBody = ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, typename Lane<T>::Value>;
+using UnaryBody = ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, Element<T>>;
 template <class S, class T>
-using BinaryBody =
-    ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, typename Lane<T>::Value, typename Lane<T>::Value>;
+using BinaryBody = ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, Element<T>, Element<T>>;
 
 /// True if the operation computes on T: what the frontend may ask for.
 template <class S, class T>
@@ -178,15 +181,32 @@ constexpr bool admits() {
   constexpr Operands in = S::operands;
   constexpr bool wholes = in == Operands::integers || in == Operands::bits;
   if constexpr (std::is_same_v<T, bool>) return in == Operands::any || in == Operands::bools || in == Operands::bits;
-  else if constexpr (Real<T>) return in != Operands::bools && !wholes;
-  else return in == Operands::numbers || in == Operands::any || wholes;
+  else if constexpr (std::is_integral_v<T>) return in == Operands::numbers || in == Operands::any || wholes;
+  else return in != Operands::bools && !wholes;
 }
+
+/// Of integers the same bits with a sign as without.
+template <class S>
+inline constexpr bool ignores_sign =
+    stave_detail::is_among<S, stave_detail::Negative, stave_detail::Square, stave_detail::Floor, stave_detail::Ceil,
+                           stave_detail::Round, stave_detail::Trunc, stave_detail::Isnan, stave_detail::Isinf,
+                           stave_detail::Isfinite, stave_detail::Add, stave_detail::Subtract, stave_detail::Multiply,
+                           stave_detail::Scale, stave_detail::Equal, stave_detail::NotEqual, stave_detail::BitwiseAnd,
+                           stave_detail::BitwiseOr, stave_detail::BitwiseXor, stave_detail::BitwiseInvert,
+                           stave_detail::BitwiseLeftShift>;
+/// Whose kernel T takes. Bytes of bool are bytes, but for what inverts their truth.
+template <class S, class T>
+using KernelType =
+    std::conditional_t<std::is_same_v<T, bool>,
+                       std::conditional_t<std::is_same_v<S, stave_detail::BitwiseInvert>, bool, Signless<T>>,
+                       std::conditional_t<ignores_sign<S>, Signless<T>, T>>;
 
 #ifdef __CUDACC__
 // So many blocks on a multiprocessor hide the latency of memory with 16 bytes of each input on their way in every thread. (Six
-// leave 40 registers, which the longest unary kernel needs.)
+// leave 40 registers, which the longest unary kernel needs; eight floats, of elements of two bytes, need some more.)
 template <class S, class T>
-__global__ void __launch_bounds__(block_threads, 6) unary_kernel(const __grid_constant__ ElementwiseLoop<1> loop) {
+__global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 5 : 6)
+    unary_kernel(const __grid_constant__ ElementwiseLoop<1> loop) {
   UnaryBody<S, T>::run(loop, {blockIdx.x, threadIdx.x, blockDim.x});
 }
 template <class S, class T>
@@ -200,7 +220,7 @@ void fill_unary(KernelRow& kernels) {
 #define X(name, Struct)                            \
   if constexpr (admits<stave_detail::Struct, T>()) \
     kernels[static_cast<int>(stave::OpId::name)] = \
-        reinterpret_cast<const void*>(&unary_kernel<stave_detail::Struct, T>);
+        reinterpret_cast<const void*>(&unary_kernel<stave_detail::Struct, KernelType<stave_detail::Struct, T>>);
   STAVE_UNARY_OPS(X)
 #undef X
 }
@@ -209,7 +229,7 @@ void fill_binary(KernelRow& kernels) {
 #define X(name, Struct)                            \
   if constexpr (admits<stave_detail::Struct, T>()) \
     kernels[static_cast<int>(stave::OpId::name)] = \
-        reinterpret_cast<const void*>(&binary_kernel<stave_detail::Struct, T>);
+        reinterpret_cast<const void*>(&binary_kernel<stave_detail::Struct, KernelType<stave_detail::Struct, T>>);
   STAVE_BINARY_OPS(X)
 #undef X
 }

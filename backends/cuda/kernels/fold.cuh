@@ -1,6 +1,6 @@
 // How the elements of a reduction fold: for each operation and dtype the accumulator, and how elements enter it. The CPU's
-// meanings: float32 accumulates in float64; a sum of float64 carries beside it what rounding lost; signed integers are summed
-// and multiplied as unsigned ones, bit by bit the same; NaN is the largest and the smallest of all.
+// meanings: floats of 16 and 32 bits accumulate in float64; a sum of float64 carries beside it what rounding lost; signed integers
+// are summed and multiplied as unsigned ones, bit by bit the same; NaN is the largest and the smallest of all.
 //
 // A fold has Element, Accumulator, start(), add(accumulator, element, position), merge(accumulator, another) and
 // store(accumulator, out, offset). Merging is associative, so that threads can share the work.
@@ -12,36 +12,39 @@
 #include <type_traits>
 
 #include <stave/backends/cuda/reduce_plan.h>
+#include <stave/backends/cuda/kernels/element.cuh>
 
 namespace stave_cuda {
 
 // ---- sums and products -------------------------------------------------------------------------------------
 
-/// Of elements T in the type A.
-template <class T, class A>
+/// What sums and products of elements T are computed in. Integers are unsigned ones.
+template <class T>
+using Accumulated = std::conditional_t<!std::is_integral_v<T>, double,
+                                       std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>>;
+
+template <class T>
 struct Sum {
   using Element = T;
-  using Accumulator = A;
+  using Accumulator = Accumulated<T>;
+  using A = Accumulator;
   STAVE_BOTH explicit Sum(const ReduceArgs&) {}
   STAVE_BOTH A start() const { return A(0); }
-  STAVE_BOTH void add(A& total, T x, Index) const { total += static_cast<A>(x); }
+  STAVE_BOTH void add(A& total, T x, Index) const { total += static_cast<A>(computed(x)); }
   STAVE_BOTH void merge(A& total, A other) const { total += other; }
-  STAVE_BOTH void store(A total, void* out, Index offset) const {
-    static_cast<T*>(out)[offset] = static_cast<T>(total);
-  }
+  STAVE_BOTH void store(A total, void* out, Index offset) const { static_cast<T*>(out)[offset] = element_of<T>(total); }
 };
 
-template <class T, class A>
+template <class T>
 struct Product {
   using Element = T;
-  using Accumulator = A;
+  using Accumulator = Accumulated<T>;
+  using A = Accumulator;
   STAVE_BOTH explicit Product(const ReduceArgs&) {}
   STAVE_BOTH A start() const { return A(1); }
-  STAVE_BOTH void add(A& total, T x, Index) const { total *= static_cast<A>(x); }
+  STAVE_BOTH void add(A& total, T x, Index) const { total *= static_cast<A>(computed(x)); }
   STAVE_BOTH void merge(A& total, A other) const { total *= other; }
-  STAVE_BOTH void store(A total, void* out, Index offset) const {
-    static_cast<T*>(out)[offset] = static_cast<T>(total);
-  }
+  STAVE_BOTH void store(A total, void* out, Index offset) const { static_cast<T*>(out)[offset] = element_of<T>(total); }
 };
 
 /// A sum and, beside it, what rounding lost: sum + lost is what was added, exactly but for the rounding of `lost`.
@@ -61,10 +64,11 @@ struct WithLost {
   STAVE_BOTH double value() const { return sum - sum == 0 ? sum + lost : sum; }
 };
 
-struct CompensatedSum {
+template <>
+struct Sum<double> {
   using Element = double;
   using Accumulator = WithLost;
-  STAVE_BOTH explicit CompensatedSum(const ReduceArgs&) {}
+  STAVE_BOTH explicit Sum(const ReduceArgs&) {}
   STAVE_BOTH WithLost start() const { return {0, 0}; }
   STAVE_BOTH void add(WithLost& total, double x, Index) const { total.add(x); }
   STAVE_BOTH void merge(WithLost& total, WithLost other) const { total.add(other); }
@@ -74,10 +78,6 @@ struct CompensatedSum {
 };
 
 // ---- extremes ----------------------------------------------------------------------------------------------
-
-template <class T>
-using BitsOf =
-    std::conditional_t<sizeof(T) == 1, std::uint8_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
 
 /// The bits of x exchanged as in `mask`.
 template <class T>
@@ -103,14 +103,15 @@ STAVE_BOTH constexpr T lowest_of_all() {
 template <class T>
 struct Extreme {
   using Element = T;
-  using Accumulator = T;
+  using Accumulator = stave::Computed<T>;
+  using A = Accumulator;
   BitsOf<T> mask;
   STAVE_BOTH explicit Extreme(const ReduceArgs& args) : mask(static_cast<BitsOf<T>>(args.mask)) {}
-  STAVE_BOTH T start() const { return lowest_of_all<T>(); }
-  STAVE_BOTH void add(T& best, T x, Index) const { merge(best, exchange_bits(x, mask)); }
-  STAVE_BOTH void merge(T& best, T other) const { best = best > other || best != best ? best : other; }
-  STAVE_BOTH void store(T best, void* out, Index offset) const {
-    static_cast<T*>(out)[offset] = exchange_bits(best, mask);
+  STAVE_BOTH A start() const { return lowest_of_all<A>(); }
+  STAVE_BOTH void add(A& best, T x, Index) const { merge(best, computed(exchange_bits(x, mask))); }
+  STAVE_BOTH void merge(A& best, A other) const { best = best > other || best != best ? best : other; }
+  STAVE_BOTH void store(A best, void* out, Index offset) const {
+    static_cast<T*>(out)[offset] = exchange_bits(element_of<T>(best), mask);
   }
 };
 
@@ -140,20 +141,21 @@ struct Best {
 template <class T>
 struct ArgExtreme {
   using Element = T;
-  using Accumulator = Best<T>;
+  using Accumulator = Best<stave::Computed<T>>;
+  using A = Accumulator;
   BitsOf<T> mask;
   bool wide;
   STAVE_BOTH explicit ArgExtreme(const ReduceArgs& args)
       : mask(static_cast<BitsOf<T>>(args.mask)), wide(args.wide_positions) {}
-  STAVE_BOTH Best<T> start() const { return {lowest_of_all<T>(), std::numeric_limits<std::int64_t>::max()}; }
-  STAVE_BOTH void add(Best<T>& best, T x, Index position) const { merge(best, {exchange_bits(x, mask), position}); }
-  STAVE_BOTH void merge(Best<T>& best, Best<T> other) const {
+  STAVE_BOTH A start() const { return {lowest_of_all<stave::Computed<T>>(), std::numeric_limits<std::int64_t>::max()}; }
+  STAVE_BOTH void add(A& best, T x, Index position) const { merge(best, {computed(exchange_bits(x, mask)), position}); }
+  STAVE_BOTH void merge(A& best, A other) const {
     const bool nan = other.value != other.value, best_nan = best.value != best.value;
     const bool better = other.value > best.value || (nan && !best_nan);
     const bool equal = other.value == best.value || (nan && best_nan);
     if (better || (equal && other.position < best.position)) best = other;
   }
-  STAVE_BOTH void store(Best<T> best, void* out, Index offset) const {
+  STAVE_BOTH void store(A best, void* out, Index offset) const {
     if (wide) static_cast<std::int64_t*>(out)[offset] = best.position;
     else static_cast<std::int32_t*>(out)[offset] = static_cast<std::int32_t>(best.position);
   }

@@ -75,14 +75,15 @@ void launch_sums_of(const Launch& launch, const ScatterLoop& loop) {
   add_updates_kernel<T><<<blocks_for(loop.lanes * units), block_threads, 0, launch.stream>>>(loop);
   check_launch("scatter_add");
 }
-/// In the dtype.
+/// In the dtype, for all that add_at_once does not add.
 void launch_sums(const Launch& launch, stave::Dtype dtype, const ScatterLoop& loop) {
-  if (dtype == stave::float32) launch_sums_of<float>(launch, loop);
-  else if (dtype == stave::float64) launch_sums_of<double>(launch, loop);
-  else launch_sums_of<std::uint8_t>(launch, loop);
+  stave::visit_dtype(dtype, [&](auto zero) {
+    using T = Signless<decltype(zero)>;
+    if constexpr (!std::is_integral_v<T> || sizeof(T) < 4) launch_sums_of<T>(launch, loop);
+  });
 }
 
-/// Integers wrap, so signed ones go with unsigned ones. False: a device adds no single bytes at once.
+/// Integers wrap, so signed ones go with unsigned ones. False: a device adds at once no less than four bytes.
 bool add_at_once(const Launch& launch, const SlicePlan& plan) {
   const SliceLoop loop = plan.on_device(launch);
   if (plan.unit() == 4) add_slices_kernel<std::uint32_t><<<plan.blocks(), block_threads, 0, launch.stream>>>(loop);
@@ -90,6 +91,10 @@ bool add_at_once(const Launch& launch, const SlicePlan& plan) {
   else return false;
   check_launch("scatter_add");
   return true;
+}
+
+std::size_t size_of_sum(stave::Dtype dtype) {
+  return stave::visit_dtype(dtype, [](auto zero) { return sizeof(UpdateSum<decltype(zero)>); });
 }
 
 /// The lanes of `loop`, whose arrays are as long: their order by destination, then the sums.
@@ -130,7 +135,7 @@ void run_scatter_add(const Launch& launch, const stave::GatherAttributes& attrib
   loop.key = scratch_array<std::uint32_t>(launch, n);
   loop.lane = scratch_array<std::uint32_t>(launch, n);
   const Index parts = ((n - 1) >> loop.part_bits) + 1;
-  loop.partials = launch.scratch.allocate(static_cast<std::size_t>(parts * plan.units() * size));
+  loop.partials = launch.scratch.allocate(static_cast<std::size_t>(parts * plan.units()) * size_of_sum(x.dtype));
   auto* sorted_keys = scratch_array<std::uint32_t>(launch, n);
   auto* order = scratch_array<std::uint32_t>(launch, n);
   for (Index first = 0; first < plan.lanes(); first += n) {

@@ -106,14 +106,17 @@ STAVE_BOTH inline void sort_destinations(const ScatterLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;
   if (i < loop.lanes) loop.sorted[i] = loop.destination[loop.order[i]];
 }
+/// What updates of T are added in; the result is rounded from it.
+template <class T>
+using UpdateSum = Lane<stave::Computed<T>>;
 /// `sum`, and the updates of a destination from the j-th of the sorted ones on, as many as are in a part.
 template <class T>
-STAVE_BOTH Lane<T> add_part(const ScatterLoop& loop, std::uint64_t j, std::uint64_t unit, Lane<T> sum) {
+STAVE_BOTH UpdateSum<T> add_part(const ScatterLoop& loop, std::uint64_t j, std::uint64_t unit, UpdateSum<T> sum) {
   const SliceLoop& slices = loop.slices;
   const T* updates = static_cast<const T*>(slices.part) + slices.slice(unit)[1];
   const std::uint64_t destination = loop.sorted[j], end = j + (std::uint64_t{1} << loop.part_bits);
   for (; j < end && j < loop.lanes && loop.sorted[j] == destination; ++j)
-    sum = sum + Lane<T>(updates[slices.lanes(loop.first_lane + loop.order[j])[2]]);
+    sum = sum + UpdateSum<T>(computed(updates[slices.lanes(loop.first_lane + loop.order[j])[2]]));
   return sum;
 }
 /// Where the destination of the j-th sorted lane begins.
@@ -139,7 +142,7 @@ STAVE_BOTH void sum_parts(const ScatterLoop& loop, Position p) {
   const std::uint64_t begin = head + ((first - head + whole) & ~whole);
   if (destination == loop.nowhere || begin == head || begin >= loop.lanes || loop.sorted[begin] != destination) return;
   const std::uint64_t unit = i - stretch * loop.slices.slice_units.divisor;
-  static_cast<T*>(loop.partials)[i] = add_part(loop, begin, unit, Lane<T>(0)).value;
+  static_cast<UpdateSum<T>*>(loop.partials)[i] = add_part<T>(loop, begin, unit, UpdateSum<T>(0));
 }
 /// The first lane of each destination adds the updates of its first part, and the sums of the others, in their order; a thread for
 /// each element.
@@ -151,11 +154,11 @@ STAVE_BOTH void add_updates(const ScatterLoop& loop, Position p) {
   const std::uint64_t destination = loop.sorted[head], unit = i - head * units;
   if (destination == loop.nowhere || (head > 0 && loop.sorted[head - 1] == destination)) return;
   T* to = static_cast<T*>(loop.slices.whole) + destination * units + unit;
-  Lane<T> sum = add_part(loop, head, unit, Lane<T>(*to));
+  UpdateSum<T> sum = add_part<T>(loop, head, unit, UpdateSum<T>(computed(*to)));
   const std::uint64_t step = std::uint64_t{1} << loop.part_bits;
   for (std::uint64_t j = head + step; j < loop.lanes && loop.sorted[j] == destination; j += step)
-    sum = sum + Lane<T>(static_cast<const T*>(loop.partials)[(j >> loop.part_bits) * units + unit]);
-  *to = sum.value;
+    sum = sum + static_cast<const UpdateSum<T>*>(loop.partials)[(j >> loop.part_bits) * units + unit];
+  *to = element_of<T>(sum.value);
 }
 
 }  // namespace stave_cuda

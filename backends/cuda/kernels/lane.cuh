@@ -3,16 +3,17 @@
 //
 // Arithmetic that wraps for integers, comparisons that give a Truth, select(truth, a, b), and the functions that the structs
 // call, found by ADL. Meanings are those of backends/cpu/kernels/vec.h and vec_math.h: the same bits wherever IEEE arithmetic
-// decides them; transcendental functions are CUDA's. bool is a byte of 0 or 1.
+// decides them; transcendental functions are CUDA's. bool is a byte of 0 or 1. T is what is computed with: float for float16 and
+// bfloat16.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
 
-#include <stave/backends/cuda/index_map.h>
 #include <stave/core/ops/erfinv.h>
 #include <stave/core/ops/polygamma.h>
+#include <stave/backends/cuda/kernels/element.cuh>
 
 namespace stave_cuda {
 
@@ -30,7 +31,7 @@ struct Truth {
 template <class T>
 struct Lane {
   static constexpr bool is_real = std::is_floating_point_v<T>;
-  using Value = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+  using Value = Element<T>;
   /// What integers compute in: unsigned, where overflow is defined, and not narrower than int, to which all is promoted.
   using Wrapping = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
@@ -336,12 +337,13 @@ STAVE_BOTH To saturate(From x) {
   if (x <= static_cast<From>(least<To>)) return least<To>;
   return static_cast<To>(x);
 }
-/// astype of one value. bool is taken as a byte of 0 or 1, and given as one.
+/// astype of one element. bool is taken as a byte of 0 or 1, and given as one.
 template <class To, class From>
-STAVE_BOTH typename Lane<To>::Value converted(From x) {
+STAVE_BOTH Element<To> converted(From element) {
+  const stave::Computed<From> x = computed(element);
   if constexpr (std::is_same_v<To, bool>) return x != 0;
-  else if constexpr (Real<From> && !Real<To>) return saturate<To>(x);
-  else return static_cast<To>(x);
+  else if constexpr (Real<stave::Computed<From>> && std::is_integral_v<To>) return saturate<To>(x);
+  else return element_of<To>(x);
 }
 
 }  // namespace stave_cuda

@@ -57,14 +57,14 @@ STAVE_BOTH inline void fill_pattern(const FillLoop& loop, Position p) {
   }
 }
 
-/// start + i step, computed in double for floats; integers wrap.
+/// start + i step, computed in double for floats, and rounded once; integers wrap.
 template <class T>
 STAVE_BOTH void iota(const IotaLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;
   if (i >= loop.elements) return;
   T* to = static_cast<T*>(loop.to) + i;
-  if constexpr (Real<T>) *to = static_cast<T>(loop.start + static_cast<double>(i) * loop.step);
-  else *to = static_cast<T>(loop.start_integer + i * loop.step_integer);
+  if constexpr (std::is_integral_v<T>) *to = static_cast<T>(loop.start_integer + i * loop.step_integer);
+  else *to = element_of<T>(loop.start + static_cast<double>(i) * loop.step);
 }
 
 }  // namespace stave_cuda

@@ -25,15 +25,10 @@ void launch_product(const Launch& launch, const stave::View& a, const stave::Vie
 }  // namespace
 
 void run_tiled_matmul(const Launch& launch, const stave::View& a, const stave::View& b, const stave::View& out) {
-  switch (out.dtype) {
-    case stave::Dtype::uint8: return launch_product<std::uint8_t>(launch, a, b, out);
-    case stave::Dtype::int32:
-    case stave::Dtype::uint32: return launch_product<std::uint32_t>(launch, a, b, out);
-    case stave::Dtype::int64: return launch_product<std::uint64_t>(launch, a, b, out);
-    case stave::Dtype::float32: return launch_product<float>(launch, a, b, out);
-    case stave::Dtype::float64: return launch_product<double>(launch, a, b, out);
-    case stave::Dtype::bool_: break;  // has no products: the frontend refuses it
-  }
+  stave::visit_dtype(out.dtype, [&](auto zero) {
+    using T = decltype(zero);  // bool has no products: the frontend refuses it
+    if constexpr (!std::is_same_v<T, bool>) launch_product<Signless<T>>(launch, a, b, out);
+  });
 }
 
 }  // namespace stave_cuda

@@ -5,6 +5,7 @@
 #include <stave/backends/cuda/index_map.h>
 #include <stave/core/backend.h>
 #include <stave/backends/cuda/kernels/block.cuh>
+#include <stave/backends/cuda/kernels/element.cuh>
 
 #include <type_traits>
 
@@ -12,7 +13,12 @@ namespace stave_cuda {
 
 inline constexpr int product_tile = 32;  // rows and columns of the result that a block computes at a time
 
-/// A kernel's parameter. T: integers as unsigned words, whose sums and products wrap as all backends' do.
+/// What elements of T are multiplied and added in: floats not narrower than float, integers as unsigned ones not narrower than int,
+/// whose sums and products wrap as all backends' do.
+template <class T>
+using Factor = decltype(stave::Computed<T>() + 0u);
+
+/// A kernel's parameter. T: integers as unsigned ones.
 template <class T>
 struct TiledProduct {
   const T *a, *b;
@@ -28,7 +34,7 @@ struct TiledProduct {
 template <class T>
 struct ProductTiles {
   // A column more, so that threads that go down one do not meet in one bank.
-  T a[product_tile][product_tile + 1], b[product_tile][product_tile + 1], sums[product_tile][product_tile + 1];
+  Factor<T> a[product_tile][product_tile + 1], b[product_tile][product_tile + 1], sums[product_tile][product_tile + 1];
 };
 
 /// Element i of a tile that threads load or store together.
@@ -43,13 +49,14 @@ inline constexpr int tile_elements = product_tile * product_tile;
 
 /// to = x[first_row + i, first_column + j], 0 outside of the matrix.
 template <class T>
-STAVE_BOTH void load_tile(T (&to)[product_tile][product_tile + 1], const T* x, Index rows, Index columns,
+STAVE_BOTH void load_tile(Factor<T> (&to)[product_tile][product_tile + 1], const T* x, Index rows, Index columns,
                           Index row_step, Index column_step, bool by_columns, Index first_row, Index first_column,
                           unsigned thread) {
   for (int i = static_cast<int>(thread); i < tile_elements; i += static_cast<int>(block_threads)) {
     const TilePlace at(i, by_columns);
     const Index row = first_row + at.row, column = first_column + at.column;
-    to[at.row][at.column] = row < rows && column < columns ? x[row * row_step + column * column_step] : T(0);
+    const bool inside = row < rows && column < columns;
+    to[at.row][at.column] = inside ? computed(x[row * row_step + column * column_step]) : Factor<T>(0);
   }
 }
 
@@ -57,8 +64,8 @@ template <class T>
 STAVE_BOTH void multiply_tiles(ProductTiles<T>& shared, unsigned thread) {
   for (int i = static_cast<int>(thread); i < tile_elements; i += static_cast<int>(block_threads)) {
     const TilePlace at(i, false);
-    T sum = shared.sums[at.row][at.column];
-    for (int q = 0; q < product_tile; ++q) sum = static_cast<T>(sum + shared.a[at.row][q] * shared.b[q][at.column]);
+    Factor<T> sum = shared.sums[at.row][at.column];
+    for (int q = 0; q < product_tile; ++q) sum += shared.a[at.row][q] * shared.b[q][at.column];
     shared.sums[at.row][at.column] = sum;
   }
 }
@@ -71,7 +78,7 @@ STAVE_BOTH void tiled_product_body(const Block& block, const TiledProduct<T>& p,
     const Offsets<2> start = p.batch(static_cast<std::uint64_t>(matrix));
     block.for_threads([&](unsigned t) {
       for (int i = static_cast<int>(t); i < tile_elements; i += static_cast<int>(block_threads))
-        shared.sums[i / product_tile][i % product_tile] = T(0);
+        shared.sums[i / product_tile][i % product_tile] = 0;
     });
     for (Index q = 0; q < p.k; q += product_tile) {
       block.for_threads([&](unsigned t) {
@@ -83,7 +90,8 @@ STAVE_BOTH void tiled_product_body(const Block& block, const TiledProduct<T>& p,
     block.for_threads([&](unsigned t) {
       for (int i = static_cast<int>(t); i < tile_elements; i += static_cast<int>(block_threads)) {
         const Index r = row + i / product_tile, c = column + i % product_tile;
-        if (r < p.m && c < p.n) p.out[(matrix * p.m + r) * p.n + c] = shared.sums[i / product_tile][i % product_tile];
+        if (r >= p.m || c >= p.n) continue;
+        p.out[(matrix * p.m + r) * p.n + c] = element_of<T>(shared.sums[i / product_tile][i % product_tile]);
       }
     });
   }

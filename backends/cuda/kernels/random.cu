@@ -108,9 +108,11 @@ void run_random_bits(const Launch& launch, const View& keys, const View& out) {
 
 void run_random_uniform(const Launch& launch, const stave::UniformAttributes& attributes, const View& keys,
                         const View& out) {
-  if (out.dtype == stave::float32)
-    launch_draw<DrawUniform<float>>(launch, keys, out, attributes.low, attributes.high, "random_uniform");
-  else launch_draw<DrawUniform<double>>(launch, keys, out, attributes.low, attributes.high, "random_uniform");
+  stave::visit_dtype(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (!std::is_integral_v<T>)
+      launch_draw<DrawUniform<T>>(launch, keys, out, attributes.low, attributes.high, "random_uniform");
+  });
 }
 
 void run_random_permutation(const Launch& launch, const View& keys_view, const View& out) {

@@ -47,29 +47,38 @@ STAVE_BOTH inline void fold_in(const FoldLoop& loop, Position p) {
   loop.out[2 * i + 1] = folded.w1;
 }
 
-/// The bits behind the exponent of 1 make a number in [1, 2): taking 1 away is exact.
+/// Random bits of a mantissa, for float16 the upper ones of 16, for bfloat16 of 8, and before them the exponent of 1.
 template <class T>
-STAVE_BOTH T unit_float(Words words) {
-  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-  Bits bits;
-  if constexpr (sizeof(T) == 4) bits = (words.w0 ^ words.w1) >> 9 | 0x3f800000u;
-  else bits = (std::uint64_t{words.w0} << 32 | words.w1) >> 12 | std::uint64_t{0x3ff} << 52;
+STAVE_BOTH BitsOf<T> bits_from_one(Words words) {
+  const std::uint32_t word = words.w0 ^ words.w1;
+  if constexpr (std::is_same_v<T, stave::Float16>) return static_cast<std::uint16_t>((word & 0xffff) >> 6 | 0x3c00);
+  else if constexpr (std::is_same_v<T, stave::BFloat16>) return static_cast<std::uint16_t>((word & 0xff) >> 1 | 0x3f80);
+  else if constexpr (std::is_same_v<T, float>) return word >> 9 | 0x3f800000u;
+  else return (std::uint64_t{words.w0} << 32 | words.w1) >> 12 | std::uint64_t{0x3ff} << 52;
+}
+/// From 0 to 1: taking 1 away from a number in [1, 2) is exact.
+template <class T>
+STAVE_BOTH stave::Computed<T> unit_float(Words words) {
+  const BitsOf<T> bits = bits_from_one<T>(words);
   T x;
   memcpy(&x, &bits, sizeof x);
-  return x - T(1);
+  return computed(x) - 1;
 }
 struct DrawBits {
   using Out = std::uint32_t;
   static STAVE_BOTH std::uint32_t draw(const DrawLoop&, Words words) { return words.w0 ^ words.w1; }
 };
-/// max(low, fma(u, high - low, low)), all in T.
+/// max(low, fma(u, high - low, low)), all in T; of 16 bits max(low, u * (high - low) + low), each step rounded.
 template <class T>
 struct DrawUniform {
   using Out = T;
   static STAVE_BOTH T draw(const DrawLoop& loop, Words words) {
-    const Lane<T> low(loop.low), high(loop.high);
-    const Lane<T> x = fma(Lane<T>(unit_float<T>(words)), high - low, low);
-    return select(x < low, low, x).value;
+    using L = Lane<stave::Computed<T>>;
+    const auto rounded = [](L x) { return L(computed(element_of<T>(x.value))); };
+    const L low(computed(element_of<T>(loop.low))), high(computed(element_of<T>(loop.high)));
+    const L unit(unit_float<T>(words)), range = rounded(high - low);
+    const L x = stave::is_half<T> ? rounded(rounded(unit * range) + low) : fma(unit, range, low);
+    return element_of<T>(select(x < low, low, x).value);
   }
 };
 template <class Draw>

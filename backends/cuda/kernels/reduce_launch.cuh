@@ -36,4 +36,11 @@ void launch_reduction(const Launch& launch, const ReducePlan& plan) {
   check_launch("the merging of a reduction's parts");
 }
 
+/// The fold of each dtype's elements, all integers of one size in one.
+template <template <class> class Fold>
+ReduceLauncher reduction_of(stave::Dtype dtype) {
+  return stave::visit_dtype(
+      dtype, [](auto zero) -> ReduceLauncher { return launch_reduction<Fold<Signless<decltype(zero)>>>; });
+}
+
 }  // namespace stave_cuda

@@ -36,22 +36,12 @@ void launch_scan(const Launch& launch, const ScanPlan& plan) {
   run(ScanStage::scan);
 }
 
-template <template <class, class> class Step>
+/// The step of each dtype's elements, all integers of one size in one.
+template <template <class> class Step>
 ScanLauncher scan_of(stave::Dtype dtype) {
-  using stave::Dtype;
-  switch (dtype) {
-    case Dtype::uint8: return launch_scan<Step<std::uint8_t, std::uint32_t>>;
-    case Dtype::uint32:
-    case Dtype::int32: return launch_scan<Step<std::uint32_t, std::uint32_t>>;
-    case Dtype::int64: return launch_scan<Step<std::uint64_t, std::uint64_t>>;
-    case Dtype::float32: return launch_scan<Step<float, double>>;
-    case Dtype::float64:
-      if constexpr (std::is_same_v<Step<double, double>, RunningSum<double, double>>)
-        return launch_scan<CompensatedRunningSum>;
-      else return launch_scan<Step<double, double>>;
-    case Dtype::bool_: break;
-  }
-  return nullptr;
+  if (dtype == stave::bool_) return nullptr;
+  return stave::visit_dtype(dtype,
+                            [](auto zero) -> ScanLauncher { return launch_scan<Step<Signless<decltype(zero)>>>; });
 }
 
 }  // namespace stave_cuda

@@ -2,7 +2,8 @@
 //
 // A step has Element, the number of `inputs`; State, with start(), next(state, x, y) and value(state); and Map, what a run of
 // elements does to the state that enters it: identity(), of(x, y), then(first, second), apply(state, map). The CPU's
-// arithmetic: float32 is computed in float64; sums of float64 carry beside them what rounding lost; integers wrap.
+// arithmetic: floats of 16 and 32 bits are computed in float64; sums of float64 carry beside them what rounding lost; integers
+// wrap.
 //
 // Taking runs together associates otherwise than going from element to element. Where a map left the range of float64, so that
 // the result could differ by more than rounding, fits() says no, and the run is gone through element by element. What is not
@@ -25,23 +26,25 @@ STAVE_BOTH inline bool fits_factor(double map, double state) {
   return !small || (state <= 0x1p200 && state >= -0x1p200);
 }
 
-template <class T, class S>
+template <class T>
 struct RunningSum {
   using Element = T;
-  using State = S;
-  using Map = S;
+  using State = Accumulated<T>;
+  using Map = State;
+  using S = State;
   static constexpr int inputs = 1;
   STAVE_BOTH static S start() { return S(0); }
-  STAVE_BOTH static S next(S sum, T x, T) { return sum + static_cast<S>(x); }
-  STAVE_BOTH static T value(S sum) { return static_cast<T>(sum); }
+  STAVE_BOTH static S next(S sum, T x, T) { return sum + static_cast<S>(computed(x)); }
+  STAVE_BOTH static T value(S sum) { return element_of<T>(sum); }
   STAVE_BOTH static S identity() { return S(0); }
-  STAVE_BOTH static S of(T x, T) { return static_cast<S>(x); }
+  STAVE_BOTH static S of(T x, T) { return static_cast<S>(computed(x)); }
   STAVE_BOTH static S then(S first, S second) { return first + second; }
   STAVE_BOTH static S apply(S sum, S map) { return sum + map; }
   STAVE_BOTH static bool fits(S, S) { return true; }
 };
 
-struct CompensatedRunningSum {
+template <>
+struct RunningSum<double> {
   using Element = double;
   using State = WithLost;
   using Map = WithLost;
@@ -62,17 +65,18 @@ struct CompensatedRunningSum {
   STAVE_BOTH static bool fits(WithLost, WithLost) { return true; }
 };
 
-template <class T, class S>
+template <class T>
 struct RunningProduct {
   using Element = T;
-  using State = S;
-  using Map = S;
+  using State = Accumulated<T>;
+  using Map = State;
+  using S = State;
   static constexpr int inputs = 1;
   STAVE_BOTH static S start() { return S(1); }
-  STAVE_BOTH static S next(S product, T x, T) { return product * static_cast<S>(x); }
-  STAVE_BOTH static T value(S product) { return static_cast<T>(product); }
+  STAVE_BOTH static S next(S product, T x, T) { return product * static_cast<S>(computed(x)); }
+  STAVE_BOTH static T value(S product) { return element_of<T>(product); }
   STAVE_BOTH static S identity() { return S(1); }
-  STAVE_BOTH static S of(T x, T) { return static_cast<S>(x); }
+  STAVE_BOTH static S of(T x, T) { return static_cast<S>(computed(x)); }
   STAVE_BOTH static S then(S first, S second) { return first * second; }
   STAVE_BOTH static S apply(S product, S map) { return product * map; }
   STAVE_BOTH static bool fits(S map, S product) {
@@ -89,18 +93,21 @@ struct AffineMap {
 /// h = scale(a, h) + b: a factor of 0 wins over infinity and NaN (DESIGN, section 2). Of h -> a h + b and then h -> c h + d
 /// comes h -> c a h + (c b + d): products of IEEE here, in which 0 times infinity, which may both stand for numbers out of
 /// range, is NaN, so that the map does not fit.
-template <class T, class S>
+template <class T>
 struct Recurrence {
   using Element = T;
-  using State = S;
+  using State = Accumulated<T>;
+  using S = State;
   using Map = AffineMap<S>;
   static constexpr int inputs = 2;
   STAVE_BOTH static S scale(S a, S b) { return a == 0 || b == 0 ? S(0) : a * b; }
   STAVE_BOTH static S start() { return S(0); }
-  STAVE_BOTH static S next(S h, T a, T b) { return scale(static_cast<S>(a), h) + static_cast<S>(b); }
-  STAVE_BOTH static T value(S h) { return static_cast<T>(h); }
+  STAVE_BOTH static S next(S h, T a, T b) {
+    return scale(static_cast<S>(computed(a)), h) + static_cast<S>(computed(b));
+  }
+  STAVE_BOTH static T value(S h) { return element_of<T>(h); }
   STAVE_BOTH static Map identity() { return {S(1), S(0)}; }
-  STAVE_BOTH static Map of(T a, T b) { return {static_cast<S>(a), static_cast<S>(b)}; }
+  STAVE_BOTH static Map of(T a, T b) { return {static_cast<S>(computed(a)), static_cast<S>(computed(b))}; }
   STAVE_BOTH static Map then(Map first, Map second) { return {second.a * first.a, second.a * first.b + second.b}; }
   STAVE_BOTH static S apply(S h, Map map) { return scale(map.a, h) + map.b; }
   STAVE_BOTH static bool fits(Map map, S h) {

@@ -14,26 +14,20 @@ __global__ void __launch_bounds__(block_threads) astype_kernel(const __grid_cons
 }
 
 template <class From>
-void fill_from(const void** row) {
-  row[static_cast<int>(stave::bool_)] = reinterpret_cast<const void*>(&astype_kernel<From, bool>);
-  row[static_cast<int>(stave::uint8)] = reinterpret_cast<const void*>(&astype_kernel<From, std::uint8_t>);
-  row[static_cast<int>(stave::uint32)] = reinterpret_cast<const void*>(&astype_kernel<From, std::uint32_t>);
-  row[static_cast<int>(stave::int32)] = reinterpret_cast<const void*>(&astype_kernel<From, std::int32_t>);
-  row[static_cast<int>(stave::int64)] = reinterpret_cast<const void*>(&astype_kernel<From, std::int64_t>);
-  row[static_cast<int>(stave::float32)] = reinterpret_cast<const void*>(&astype_kernel<From, float>);
-  row[static_cast<int>(stave::float64)] = reinterpret_cast<const void*>(&astype_kernel<From, double>);
+void fill_astype_from(const void** row) {
+#define X(name, To)                    \
+  row[static_cast<int>(stave::name)] = \
+      reinterpret_cast<const void*>(&astype_kernel<ReadAs<From, To>, WrittenAs<From, To>>);
+  STAVE_DTYPES(X)
+#undef X
 }
 
 }  // namespace
 
 void fill_astype(ElementwiseKernels& table) {
-  fill_from<std::uint8_t>(table.astype[static_cast<int>(stave::bool_)]);  // a byte of 0 or 1
-  fill_from<std::uint8_t>(table.astype[static_cast<int>(stave::uint8)]);
-  fill_from<std::uint32_t>(table.astype[static_cast<int>(stave::uint32)]);
-  fill_from<std::int32_t>(table.astype[static_cast<int>(stave::int32)]);
-  fill_from<std::int64_t>(table.astype[static_cast<int>(stave::int64)]);
-  fill_from<float>(table.astype[static_cast<int>(stave::float32)]);
-  fill_from<double>(table.astype[static_cast<int>(stave::float64)]);
+#define X(name, type) fill_astype_from<type>(table.astype[static_cast<int>(stave::name)]);
+  STAVE_DTYPES(X)
+#undef X
 }
 
 void fill_where(ElementwiseKernels& table) {

@@ -24,6 +24,19 @@ struct Convert {
 };
 template <class From, class To>
 using AstypeBody = ElementwiseBody<lanes_of(sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To)), Convert<To>,
-                                   typename Lane<To>::Value, typename Lane<From>::Value>;
+                                   Element<To>, Element<From>>;
+
+// Whose kernel a pair takes: of an integer that becomes another one the sign matters where it grows; what stays as it is, is bits.
+template <class From, class To>
+inline constexpr bool stays = std::is_same_v<From, To>;
+template <class From, class To>
+inline constexpr bool widens = !std::is_integral_v<To> || sizeof(To) > sizeof(From);
+template <class From, class To>
+using ReadAs = std::conditional_t<stays<From, To>, BitsOf<From>,
+                                  std::conditional_t<widens<From, To>, Element<From>, Signless<From>>>;
+template <class From, class To>
+using WrittenAs =
+    std::conditional_t<stays<From, To>, BitsOf<To>,
+                       std::conditional_t<std::is_integral_v<From> && !std::is_same_v<To, bool>, Signless<To>, To>>;
 
 }  // namespace stave_cuda

@@ -6,23 +6,24 @@ namespace stave_cuda {
 
 namespace {
 
-template <class T>
+template <class E>
 __global__ void __launch_bounds__(block_threads)
     softmax_kernel(const __grid_constant__ SoftmaxArgs args, SoftmaxStage stage) {
-  __shared__ SoftmaxShared<T> shared;
-  softmax_body<T>(DeviceBlock(), args, stage, shared);
+  __shared__ SoftmaxShared<stave::Computed<E>> shared;
+  softmax_body<E>(DeviceBlock(), args, stage, shared);
 }
 
-template <class T>
+template <class E>
 void launch_softmax(const Launch& launch, const SoftmaxPlan& plan) {
   SoftmaxArgs args = plan.on_device(launch);
-  const auto blocks = grid_for(launch, &softmax_kernel<T>, args.tasks());
+  const auto blocks = grid_for(launch, &softmax_kernel<E>, args.tasks());
   const auto run = [&](SoftmaxStage stage) {
-    softmax_kernel<T><<<blocks, block_threads, 0, launch.stream>>>(args, stage);
+    softmax_kernel<E><<<blocks, block_threads, 0, launch.stream>>>(args, stage);
     check_launch("softmax");
   };
   if (plan.partials() == 0) return run(SoftmaxStage::whole);
-  args.partials = launch.scratch.allocate(static_cast<std::size_t>(plan.partials()) * sizeof(SoftmaxTotal<T>));
+  using Total = SoftmaxTotal<stave::Computed<E>>;
+  args.partials = launch.scratch.allocate(static_cast<std::size_t>(plan.partials()) * sizeof(Total));
   run(SoftmaxStage::partials);
   run(SoftmaxStage::finish);
 }
@@ -30,8 +31,10 @@ void launch_softmax(const Launch& launch, const SoftmaxPlan& plan) {
 }  // namespace
 
 SoftmaxLauncher softmax_of(stave::Dtype dtype) {
-  if (dtype == stave::float32) return launch_softmax<float>;
-  return dtype == stave::float64 ? launch_softmax<double> : nullptr;
+  return stave::visit_dtype(dtype, [](auto zero) -> SoftmaxLauncher {
+    if constexpr (std::is_integral_v<decltype(zero)>) return nullptr;
+    else return launch_softmax<decltype(zero)>;
+  });
 }
 
 }  // namespace stave_cuda

@@ -1,7 +1,8 @@
 // The kernel of softmax and log_softmax, as a body that runs on the device and on the host: see softmax_plan.h.
 //
 // Accuracy as on the CPU: exp(x - max) in the dtype; float32 is summed in double, float64 with what rounding loses beside it. Where
-// all elements are -inf, 0 is subtracted in the place of the maximum, so that the sum of a part is 0 and not NaN.
+// all elements are -inf, 0 is subtracted in the place of the maximum, so that the sum of a part is 0 and not NaN. float16 and
+// bfloat16 are float32 to all but who reads and writes: E is an element in memory, T what is computed with.
 #pragma once
 
 #include <stave/backends/cuda/softmax_plan.h>
@@ -103,18 +104,19 @@ struct SoftmaxShared {
 inline constexpr unsigned softmax_loads = 8;
 
 /// One thread's part in the work on a row.
-template <class T>
+template <class E>
 struct SoftmaxLane {
-  const T* in;
-  T* out;
+  using T = stave::Computed<E>;
+  const E* in;
+  E* out;
   Index in_step, out_step;
   Index first, last, stride;  // its elements
 
   STAVE_BOTH SoftmaxLane(const SoftmaxArgs& args, Index row, Index part, unsigned lane)
       : in_step(args.in_step), out_step(args.out_step), stride(args.lanes()) {
     const Offsets<2> at = args.rows(static_cast<std::uint64_t>(row));
-    in = static_cast<const T*>(args.in) + at[0];
-    out = static_cast<T*>(args.out) + at[1];
+    in = static_cast<const E*>(args.in) + at[0];
+    out = static_cast<E*>(args.out) + at[1];
     first = part * args.per_part + lane;
     last = least_of((part + 1) * args.per_part, args.length);
   }
@@ -128,13 +130,13 @@ struct SoftmaxLane {
       T loaded[softmax_loads];
       STAVE_UNROLL(softmax_loads)
       for (unsigned k = 0; k < softmax_loads; ++k)
-        loaded[k] = i + k * stride < last ? in[(i + k * stride) * in_step] : lowest_of_all<T>();
+        loaded[k] = i + k * stride < last ? computed(in[(i + k * stride) * in_step]) : lowest_of_all<T>();
       f(loaded, number);
     }
   }
   STAVE_BOTH void write(unsigned number, T y) const {
     const Index i = first + number * stride;
-    if (i < last) out[i * out_step] = y;
+    if (i < last) out[i * out_step] = element_of<E>(y);
   }
   STAVE_BOTH unsigned count() const {
     return first < last ? static_cast<unsigned>((last - first + stride - 1) / stride) : 0;
@@ -150,8 +152,9 @@ STAVE_BOTH T largest_of(const T (&x)[softmax_loads]) {
 }
 
 /// In one reading: the sum is that of exp(x - max) for the maximum so far.
-template <class T>
-STAVE_BOTH SoftmaxTotal<T> online_total(const SoftmaxLane<T>& lane) {
+template <class E>
+STAVE_BOTH SoftmaxTotal<stave::Computed<E>> online_total(const SoftmaxLane<E>& lane) {
+  using T = stave::Computed<E>;
   SoftmaxTotal<T> total{lowest_of_all<T>(), WeightSum<T>::none()};
   lane.read([&](const T(&x)[softmax_loads], unsigned) {
     const T max = larger_of(largest_of(x), total.max);
@@ -166,8 +169,9 @@ STAVE_BOTH SoftmaxTotal<T> online_total(const SoftmaxLane<T>& lane) {
 // ---- the body ----------------------------------------------------------------------------------------------
 
 /// One tile of rows, or a part of them.
-template <class T, class Block>
+template <class E, class Block>
 struct SoftmaxTile {
+  using T = stave::Computed<E>;
   const Block& block;
   const SoftmaxArgs& args;
   SoftmaxStage stage;
@@ -180,7 +184,7 @@ struct SoftmaxTile {
   STAVE_BOTH SoftmaxTotal<T>* partials(unsigned t) const {
     return static_cast<SoftmaxTotal<T>*>(args.partials) + row(t);
   }
-  STAVE_BOTH SoftmaxLane<T> lane(unsigned t) const { return {args, row(t), part, lanes.lane(t)}; }
+  STAVE_BOTH SoftmaxLane<E> lane(unsigned t) const { return {args, row(t), part, lanes.lane(t)}; }
 
   /// f(total) for the parts of thread t's row that are its to merge.
   template <class F>
@@ -248,7 +252,7 @@ struct SoftmaxTile {
         return;
       }
       const SoftmaxResult<T> result(max, sum.value(), args.logarithm);
-      const SoftmaxLane<T> to = lane(t);
+      const SoftmaxLane<E> to = lane(t);
       if (resident()) {
         const unsigned count = to.count();
         STAVE_UNROLL(softmax_loads)
@@ -263,16 +267,16 @@ struct SoftmaxTile {
   }
 };
 
-template <class T, class Block>
+template <class E, class Block>
 STAVE_BOTH void softmax_body(const Block& block, const SoftmaxArgs& args, SoftmaxStage stage,
-                             SoftmaxShared<T>& shared) {
+                             SoftmaxShared<stave::Computed<E>>& shared) {
   const Lanes lanes{args.lane_bits, args.columns};
   STAVE_UNROLL(1)
   for (Index task = block.index(); task < args.tasks(); task += block.count()) {
     // Neighbouring tasks read neighbouring memory.
     const Index part = args.parts == 1 ? 0 : args.columns ? task / args.tiles : task % args.parts;
     const Index tile = args.parts == 1 ? task : args.columns ? task % args.tiles : task / args.parts;
-    const SoftmaxTile<T, Block> on{block, args, stage, shared, lanes, tile * lanes.outputs(), part};
+    const SoftmaxTile<E, Block> on{block, args, stage, shared, lanes, tile * lanes.outputs(), part};
     on.find_maxima();
     on.find_sums();
     on.write();

@@ -33,16 +33,7 @@ using KeyKernel = void (*)(SortArgs, SortPass);
 using PlaceKernel = void (*)(SortArgs);
 
 KeyKernel make_keys_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::bool_:
-    case Dtype::uint8: return make_keys<std::uint8_t>;
-    case Dtype::uint32:
-    case Dtype::int32: return make_keys<std::uint32_t>;
-    case Dtype::int64: return make_keys<std::uint64_t>;
-    case Dtype::float32: return make_keys<float>;
-    case Dtype::float64: break;
-  }
-  return make_keys<double>;
+  return stave::visit_dtype(dtype, [](auto zero) -> KeyKernel { return make_keys<Signless<decltype(zero)>>; });
 }
 PlaceKernel place_elements_of(Dtype dtype) {
   return stave::visit_size(stave::size_of(dtype),

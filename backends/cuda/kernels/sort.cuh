@@ -6,23 +6,25 @@
 
 #include <stave/backends/cuda/sort_plan.h>
 #include <stave/backends/cuda/kernels/block.cuh>
+#include <stave/backends/cuda/kernels/element.cuh>
 
 namespace stave_cuda {
 
 /// An element as a key: NaN the largest, -0 as 0. Of a positive float the bits are in its order, of a negative one in the
 /// reverse order.
 template <class T>
-STAVE_BOTH std::uint64_t key_of(T x) {
-  if constexpr (std::is_floating_point_v<T>) {
-    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+STAVE_BOTH std::uint64_t key_of(T element) {
+  if constexpr (!std::is_integral_v<T>) {
+    using Bits = BitsOf<T>;
     constexpr Bits sign = Bits{1} << (8 * sizeof(T) - 1);
+    const stave::Computed<T> x = computed(element);
     if (x != x) return static_cast<Bits>(~Bits{0});
     if (x == 0) return sign;
     Bits bits;
-    std::memcpy(&bits, &x, sizeof x);
+    std::memcpy(&bits, &element, sizeof element);
     return bits & sign ? static_cast<Bits>(~bits) : static_cast<Bits>(bits | sign);
   } else {
-    return x;
+    return element;
   }
 }
 

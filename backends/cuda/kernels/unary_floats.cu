@@ -3,8 +3,9 @@
 namespace stave_cuda {
 
 void fill_unary_floats(ElementwiseKernels& table) {
-  fill_unary<float>(table.by_dtype[static_cast<int>(stave::float32)]);
-  fill_unary<double>(table.by_dtype[static_cast<int>(stave::float64)]);
+#define X(name, type) fill_unary<type>(table.by_dtype[static_cast<int>(stave::name)]);
+  STAVE_FLOATS(X)
+#undef X
 }
 
 }  // namespace stave_cuda

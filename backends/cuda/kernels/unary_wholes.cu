@@ -3,11 +3,9 @@
 namespace stave_cuda {
 
 void fill_unary_wholes(ElementwiseKernels& table) {
-  fill_unary<bool>(table.by_dtype[static_cast<int>(stave::bool_)]);
-  fill_unary<std::uint8_t>(table.by_dtype[static_cast<int>(stave::uint8)]);
-  fill_unary<std::uint32_t>(table.by_dtype[static_cast<int>(stave::uint32)]);
-  fill_unary<std::int32_t>(table.by_dtype[static_cast<int>(stave::int32)]);
-  fill_unary<std::int64_t>(table.by_dtype[static_cast<int>(stave::int64)]);
+#define X(name, type) fill_unary<type>(table.by_dtype[static_cast<int>(stave::name)]);
+  X(bool_, bool) STAVE_INTEGERS(X)
+#undef X
 }
 
 }  // namespace stave_cuda

@@ -35,4 +35,21 @@ STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) { return {_mm256_max_ps(low.raw
 STAVE_INLINE F64 low_half(F32 x) { return {_mm256_cvtps_pd(_mm256_castps256_ps128(x.raw))}; }
 STAVE_INLINE F64 high_half(F32 x) { return {_mm256_cvtps_pd(_mm256_extractf128_ps(x.raw, 1))}; }
 
+// GCC 12 takes several steps to go down from 32 bits to 16.
+STAVE_INLINE Vec<std::uint32_t> load_uint16(const void* from) {
+  return {reinterpret_cast<Vec<std::uint32_t>::Raw>(
+      _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(from))))};
+}
+STAVE_INLINE void store_uint16(Vec<std::uint32_t> v, void* to) {
+  const __m256i lanes = reinterpret_cast<__m256i>(v.raw);
+  const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(lanes, lanes), 0b1000);
+  _mm_storeu_si128(static_cast<__m128i*>(to), _mm256_castsi256_si128(packed));
+}
+STAVE_INLINE F32 load_float16(const void* from) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(from)))};
+}
+STAVE_INLINE void store_float16(F32 x, void* to) {
+  _mm_storeu_si128(static_cast<__m128i*>(to), _mm256_cvtps_ph(x.raw, _MM_FROUND_TO_NEAREST_INT));
+}
+
 }  // namespace STAVE_KERNELS

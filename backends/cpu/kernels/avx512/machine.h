@@ -17,6 +17,8 @@ STAVE_INLINE Vec<T> load_some(const void* from, std::int64_t n) {
   using Raw = typename Vec<T>::Raw;
   std::uint64_t mask = n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
   if constexpr (size == 1) return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi8(mask, from))};
+  else if constexpr (size == 2)
+    return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi16(static_cast<__mmask32>(mask), from))};
   else if constexpr (size == 4)
     return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>(mask), from))};
   else return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(mask), from))};
@@ -27,6 +29,7 @@ STAVE_INLINE void store_some(Vec<T> v, void* to, std::int64_t n) {
   __m512i raw = reinterpret_cast<__m512i>(v.raw);
   std::uint64_t mask = n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
   if constexpr (size == 1) _mm512_mask_storeu_epi8(to, mask, raw);
+  else if constexpr (size == 2) _mm512_mask_storeu_epi16(to, static_cast<__mmask32>(mask), raw);
   else if constexpr (size == 4) _mm512_mask_storeu_epi32(to, static_cast<__mmask16>(mask), raw);
   else _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(mask), raw);
 }
@@ -58,5 +61,19 @@ STAVE_INLINE F64 half(F32 x) {
 }
 STAVE_INLINE F64 low_half(F32 x) { return half<0>(x); }
 STAVE_INLINE F64 high_half(F32 x) { return half<1>(x); }
+
+STAVE_INLINE Vec<std::uint32_t> load_uint16(const void* from) {
+  return {reinterpret_cast<Vec<std::uint32_t>::Raw>(
+      _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256(static_cast<const __m256i*>(from))))};
+}
+STAVE_INLINE void store_uint16(Vec<std::uint32_t> v, void* to) {
+  _mm512_mask_cvtepi32_storeu_epi16(to, 0xffff, reinterpret_cast<__m512i>(v.raw));
+}
+STAVE_INLINE F32 load_float16(const void* from) {
+  return {_mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(static_cast<const __m256i*>(from)))};
+}
+STAVE_INLINE void store_float16(F32 x, void* to) {
+  _mm256_storeu_si256(static_cast<__m256i*>(to), _mm512_maskz_cvtps_ph(0xffff, x.raw, _MM_FROUND_TO_NEAREST_INT));
+}
 
 }  // namespace STAVE_KERNELS

@@ -36,6 +36,15 @@ STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) { return {vmaxq_f32(low.raw, vm
 STAVE_INLINE F64 low_half(F32 x) { return {vcvt_f64_f32(vget_low_f32(x.raw))}; }
 STAVE_INLINE F64 high_half(F32 x) { return {vcvt_high_f64_f32(x.raw)}; }
 
+using generic::load_uint16;
+using generic::store_uint16;
+STAVE_INLINE F32 load_float16(const void* from) {
+  return {vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(static_cast<const std::uint16_t*>(from))))};
+}
+STAVE_INLINE void store_float16(F32 x, void* to) {
+  vst1_u16(static_cast<std::uint16_t*>(to), vreinterpret_u16_f16(vcvt_f16_f32(x.raw)));
+}
+
 // GCC has no store past the caches but by assembly, and these processors tell long runs of stores by themselves.
 using generic::can_stream;
 using generic::order_streams;

@@ -62,6 +62,12 @@ using generic::clamp;
 STAVE_INLINE F64 low_half(F32 x) { return {F64::Raw{x.raw[0], x.raw[1]}}; }
 STAVE_INLINE F64 high_half(F32 x) { return {F64::Raw{x.raw[2], x.raw[3]}}; }
 
+/// Sixteen bits each, as the low half of a lane; and IEEE's sixteen-bit floats, rounded to the nearest, to an even one from the middle.
+using generic::load_float16;
+using generic::load_uint16;
+using generic::store_float16;
+using generic::store_uint16;
+
 /// Whether there are stores past the caches; one of 16 bytes, to a multiple of 16; and a fence between these and later stores.
 using generic::can_stream;
 using generic::order_streams;

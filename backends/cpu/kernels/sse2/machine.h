@@ -25,6 +25,11 @@ using generic::floor;
 using generic::rint;
 using generic::trunc;
 
+using generic::load_float16;
+using generic::load_uint16;
+using generic::store_float16;
+using generic::store_uint16;
+
 STAVE_INLINE F64 low_half(F32 x) { return {_mm_cvtps_pd(x.raw)}; }
 STAVE_INLINE F64 high_half(F32 x) { return {_mm_cvtps_pd(_mm_movehl_ps(x.raw, x.raw))}; }
 

@@ -1,0 +1,45 @@
+// What is computed on whole operands and has no kernels for floats of sixteen bits: it is run on float32, and its result rounded.
+#pragma once
+
+#include <memory>
+
+#include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/elementwise.h>
+#include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/strided.h>
+
+namespace stave_cpu {
+
+/// The elements of a view as float32, dense; or room for them.
+struct FloatCopy {
+  std::unique_ptr<float[]> elements;
+  stave::Strides strides;
+  stave::View view;
+
+  explicit FloatCopy(const stave::View& like)
+      : elements(std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(element_count(like.shape)))),
+        strides(stave::contiguous_strides(stave::Shape(like.shape))),
+        view{elements.get(), stave::float32, like.shape, strides} {}
+};
+
+inline void convert(const stave::View& from, const stave::View& to) {
+  const stave::View in[] = {from};
+  run_elementwise(kernels().convert[static_cast<int>(from.dtype)][static_cast<int>(to.dtype)], in, to, cheap_grain);
+}
+
+/// run(inputs, output) as it is, or with float32 in the place of sixteen-bit floats.
+template <std::size_t count, class Run>
+void in_floats(const stave::View (&inputs)[count], const stave::View& out, Run run) {
+  if (!is_half_float(out.dtype)) return run(inputs, out);
+  const FloatCopy result(out);
+  const auto run_copies = [&]<std::size_t... i>(std::index_sequence<i...>) {
+    const FloatCopy copies[] = {FloatCopy(inputs[i])...};
+    (convert(inputs[i], copies[i].view), ...);
+    const stave::View views[] = {copies[i].view...};
+    run(views, result.view);
+  };
+  run_copies(std::make_index_sequence<count>());
+  convert(result.view, out);
+}
+
+}  // namespace stave_cpu

@@ -1,0 +1,55 @@
+// Elements of tensors as kernels have them: their bits, how they lie in memory, and what is computed with.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <stave/backends/cuda/index_map.h>
+#include <stave/core/dtype.h>
+
+namespace stave_cuda {
+
+/// The unsigned integer of T's size.
+template <class T>
+using BitsOf = std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                                  std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                                     std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+
+/// What kernels are compiled for where no sign matters, as where integers wrap: all integers of one size have one kernel, and
+/// bool has that of bytes.
+template <class T>
+using Signless = std::conditional_t<std::is_integral_v<T>, BitsOf<T>, T>;
+
+/// In memory: bool is a byte of 0 or 1.
+template <class T>
+using Element = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+
+// Float16 and BFloat16 convert by integer arithmetic, of which a device has no need: it has instructions for that.
+
+/// An element as what is computed with.
+template <class T>
+STAVE_BOTH stave::Computed<T> computed(T x) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<T, stave::Float16>) {
+    float wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
+    return wide;
+  } else
+#endif
+    return static_cast<stave::Computed<T>>(x);
+}
+/// A result as an element, rounded once.
+template <class T, class N>
+STAVE_BOTH T element_of(N x) {
+#ifdef __CUDA_ARCH__
+  if constexpr (stave::is_half<T> && std::is_same_v<N, float>) {
+    T element;
+    if constexpr (std::is_same_v<T, stave::Float16>) asm("cvt.rn.f16.f32 %0, %1;" : "=h"(element.bits) : "f"(x));
+    else asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(element.bits) : "f"(x));
+    return element;
+  } else
+#endif
+    return static_cast<T>(x);
+}
+
+}  // namespace stave_cuda
