@@ -22,6 +22,7 @@
 #include <stave/core/ops/random.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/scan.h>
+#include <stave/core/ops/search.h>
 #include <stave/core/ops/softmax.h>
 #include <stave/core/ops/sort.h>
 #include <stave/core/ops/transfer.h>

@@ -258,6 +258,20 @@ Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates
   return scatter_add_batched(astype(x, dtype), places, astype(updates, dtype), 0, true);
 }
 
+Tensor segment_sum(const Tensor& data, const Tensor& ids, Index count) {
+  const Shape& shape = given(data, "segment_sum", 0).shape();
+  if (given(ids, "segment_sum", 1).rank() != 1 || shape.rank() == 0 || shape[0] != ids.size())
+    fail<ShapeError>("segment_sum: data {} needs ids of shape {}, not {}", shape, Shape(shape.rank() ? shape[0] : 1),
+                     ids.shape());
+  if (count < 0) fail<ShapeError>("segment_sum: {} segments", count);
+  return named("segment_sum", [&] {
+    const Tensor terms = stave_detail::widened(data), places = expand_dims(as_indices(ids, "segment_sum"), 1);
+    Shape sums = shape;
+    sums[0] = count;
+    return scatter_add_batched(zeros(sums, terms.dtype(), data.device()), places, terms, 0, false);
+  });
+}
+
 // A one is added to each of x.size() rows of zeros: indices out of range are found where all are, in every transform.
 Tensor one_hot(const Tensor& x, Index n, Dtype dtype) {
   if (n < 0) fail<ShapeError>("one_hot: {} classes", n);

@@ -20,6 +20,9 @@ Tensor take_along_axis(const Tensor& x, const Tensor& indices, Index axis);
 Tensor gather(const Tensor& x, const Tensor& indices);
 /// x with updates [at..., rest...] added where gather(x, indices) would read; duplicates accumulate, in a fixed order.
 Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates);
+/// Entry s of the result is the sum of those data[i] for which ids[i] is s: [count, data.shape[1:]], integers as in sum. ids has
+/// rank 1; throws IndexError for one outside [0, count), negative ones too.
+Tensor segment_sum(const Tensor& data, const Tensor& ids, Index count);
 /// 1 at index x along a new last axis of length n, else 0; an index outside [0, n) throws, negative ones too.
 Tensor one_hot(const Tensor& x, Index n, Dtype dtype = default_dtype());
 

@@ -83,6 +83,7 @@ void add_reduce_rows(std::vector<Row>& rows);
 void add_softmax_rows(std::vector<Row>& rows);
 void add_scan_rows(std::vector<Row>& rows);
 void add_sort_rows(std::vector<Row>& rows);
+void add_search_rows(std::vector<Row>& rows);
 void add_layout_rows(std::vector<Row>& rows);
 void add_rearrange_rows(std::vector<Row>& rows);
 void add_index_rows(std::vector<Row>& rows);

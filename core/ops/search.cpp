@@ -1,0 +1,247 @@
+// Searching, counting, sets, and functions given by samples.
+
+#include <stave/core/ops/search.h>
+
+#include <algorithm>
+#include <limits>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/index.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/scan.h>
+#include <stave/core/ops/sort.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+Dtype dtype_of_positions(Index count) { return count > std::numeric_limits<std::int32_t>::max() ? int64 : int32; }
+
+Tensor flattened(const Tensor& x) { return reshape(x, {x.size()}); }
+
+void check_vector(const Tensor& x, const char* function, const char* what) {
+  if (x.rank() != 1) fail<ShapeError>("{}: {} has shape {}: a vector is needed", function, what, x.shape());
+}
+
+// Whether a comes before b in what is sorted: NaN is the largest.
+Tensor comes_before(const Tensor& a, const Tensor& b) {
+  return logical_or(a < b, logical_and(isnan(b), logical_not(isnan(a))));
+}
+
+// Entries first, ..., last - 1 along an axis.
+Tensor part_along(const Tensor& x, Index axis, Tensor::Slice part) {
+  std::vector<Tensor::Subscript> subscripts(static_cast<std::size_t>(normalize_axis(axis, x.rank(), "slice")), slice());
+  subscripts.push_back(part);
+  return x(subscripts);
+}
+
+// Positions of the true elements of a vector.
+Tensor places_of(const Tensor& mask) {
+  const Tensor order = argsort(logical_not(mask));  // stable
+  return order(slice(count_nonzero(mask).item<Index>()));
+}
+
+}  // namespace
+
+// ---- counting --------------------------------------------------------------------------------------------
+
+Tensor count_nonzero(const Tensor& x, const Axes& axes, KeepDims keep) {
+  return named(
+      "count_nonzero", [&] { return sum(astype(astype(x, bool_), dtype_of_positions(x.size())), axes, keep); }, x);
+}
+Tensor count_nonzero(const Tensor& x) { return count_nonzero(x, all_axes); }
+Tensor count_nonzero(const Tensor& x, KeepDims keep) { return count_nonzero(x, all_axes, keep); }
+
+std::vector<Tensor> nonzero(const Tensor& x) {
+  if (given(x, "nonzero").rank() == 0) fail<ShapeError>("nonzero: a tensor of rank 0 has no positions");
+  return named("nonzero", [&] {
+    Tensor places = places_of(astype(flattened(x), bool_));
+    std::vector<Tensor> indices(static_cast<std::size_t>(x.rank()));
+    for (std::size_t axis = indices.size(); axis-- > 0;) {
+      const Index length = std::max<Index>(x.shape()[axis], 1);
+      indices[axis] = places % length;
+      places = floor_divide(places, length);
+    }
+    return indices;
+  });
+}
+
+Tensor bincount(const Tensor& x, Index length) {
+  return named(
+      "bincount", [&] { return bincount(x, length, ones(x.shape(), dtype_of_positions(x.size()), x.device())); }, x);
+}
+
+Tensor bincount(const Tensor& x, Index length, const Tensor& weights) {
+  return named(
+      "bincount",
+      [&] {
+        if (weights.shape() != x.shape())
+          fail<ShapeError>("bincount: weights {} for elements {}: one for each is needed", weights.shape(), x.shape());
+        return segment_sum(flattened(weights), flattened(x), length);
+      },
+      x, weights);
+}
+
+Tensor histogram(const Tensor& x, const Tensor& edges) {
+  return named(
+      "histogram",
+      [&] {
+        check_vector(edges, "histogram", "edges");
+        const Index bins = edges.size() - 1;
+        if (bins < 1) fail<ShapeError>("histogram: {} edges have nothing between them", edges.size());
+        const Tensor last = edges(bins);
+        const Tensor after = where(x == last, bins, searchsorted(edges, x, {.right = true}));
+        // What lies in none goes to one more, which is dropped.
+        const Tensor in_one = logical_and(after > 0, after <= bins);
+        return bincount(where(in_one, after - 1, bins), bins + 1)(slice(bins));
+      },
+      x, edges);
+}
+
+// ---- order -----------------------------------------------------------------------------------------------
+
+std::pair<Tensor, Tensor> topk(const Tensor& x, Index k, Index axis) {
+  const int along = normalize_axis(axis, given(x, "topk").rank(), "topk");
+  if (k < 0 || k > x.shape(along))
+    fail<ShapeError>("topk: {} entries are asked for of axis {} with size {}", k, along, x.shape(along));
+  return named("topk", [&] {
+    const Tensor order = part_along(argsort(x, along, {.descending = true}), along, slice(k));
+    return std::pair(take_along_axis(x, order, along), order);
+  });
+}
+
+// Between low and high the place is not known yet; each step halves that.
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, SearchOptions options) {
+  return named(
+      "searchsorted",
+      [&] {
+        check_vector(sorted, "searchsorted", "what is sorted");
+        const Index length = sorted.size();
+        const Dtype dtype = dtype_of_positions(length);
+        Tensor low = zeros(values.shape(), dtype, values.device()), high = full_like(low, length);
+        for (Index left = length; left > 0; left /= 2) {
+          const Tensor middle = low + bitwise_right_shift(high - low, 1);
+          const Tensor there = take(sorted, minimum(middle, length - 1));
+          const Tensor beyond = options.right ? logical_not(comes_before(values, there)) : comes_before(there, values);
+          const Tensor open = low < high;
+          low = where(logical_and(open, beyond), middle + 1, low);
+          high = where(logical_and(open, logical_not(beyond)), middle, high);
+        }
+        return low;
+      },
+      sorted, values);
+}
+
+Tensor isin(const Tensor& x, const Tensor& values) {
+  return named(
+      "isin",
+      [&] {
+        if (values.size() == 0) return zeros(x.shape(), bool_, x.device());
+        const Tensor sorted = sort(flattened(values));
+        return take(sorted, minimum(searchsorted(sorted, x), values.size() - 1)) == x;
+      },
+      x, values);
+}
+
+// ---- sets ------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Whether an element of a sorted vector is another than the one before it.
+Tensor begins(const Tensor& sorted) {
+  const Tensor first = ones({std::min<Index>(sorted.size(), 1)}, bool_, sorted.device());
+  return concat({first, sorted(slice(1, none)) != sorted(slice(-1))});
+}
+
+}  // namespace
+
+Tensor unique_values(const Tensor& x) {
+  return named(
+      "unique_values",
+      [&] {
+        const Tensor sorted = sort(flattened(x));
+        return take(sorted, places_of(begins(sorted)));
+      },
+      x);
+}
+
+std::pair<Tensor, Tensor> unique_counts(const Tensor& x) {
+  return named(
+      "unique_counts",
+      [&] {
+        const Tensor sorted = sort(flattened(x)), places = places_of(begins(sorted));
+        const Tensor end = full({1}, sorted.size(), places.dtype(), x.device());
+        return std::pair(take(sorted, places), diff(concat({places, end})));
+      },
+      x);
+}
+
+std::pair<Tensor, Tensor> unique_inverse(const Tensor& x) {
+  return named(
+      "unique_inverse",
+      [&] {
+        const Tensor flat = flattened(x), order = argsort(flat), sorted = take(flat, order), first = begins(sorted);
+        const Tensor set = cumulative_sum(astype(first, order.dtype()), 0) - 1;  // of each sorted element
+        const Tensor inverse = scatter_add(zeros_like(order), expand_dims(order, 1), set);
+        return std::pair(take(sorted, places_of(first)), reshape(inverse, x.shape()));
+      },
+      x);
+}
+
+// ---- functions given by samples --------------------------------------------------------------------------
+
+Tensor interp(const Tensor& x, const Tensor& xp, const Tensor& fp) {
+  return named(
+      "interp",
+      [&] {
+        check_vector(xp, "interp", "xp");
+        if (fp.shape() != xp.shape() || xp.size() == 0)
+          fail<ShapeError>("interp: xp {} and fp {} must be vectors of one length, which is not 0", xp.shape(),
+                           fp.shape());
+        const Index last = xp.size() - 1;
+        if (last == 0) return interp(x, concat({xp, xp}), concat({fp, fp}));
+        const Tensor right = clip(searchsorted(xp, x, {.right = true}), 1, last), left = right - 1;
+        const Tensor x0 = take(xp, left), f0 = take(fp, left), width = take(xp, right) - x0,
+                     rise = take(fp, right) - f0;
+        const Tensor jump = width == 0;  // two samples at one place: the left one
+        Tensor y = where(jump, f0, f0 + (x - x0) / where(jump, 1, width) * rise);
+        y = where(x < xp(0), fp(0), y);
+        return where(x > xp(last), fp(last), y);
+      },
+      x, xp, fp);
+}
+
+namespace {
+
+// Sums of neighbours along an axis.
+Tensor pairs_along(const Tensor& y, Index axis) {
+  return part_along(y, axis, slice(1, none)) + part_along(y, axis, slice(-1));
+}
+
+}  // namespace
+
+Tensor trapezoid(const Tensor& y, double dx, Index axis) {
+  return named(
+      "trapezoid", [&] { return sum(pairs_along(y, axis), axis) * (dx / 2); }, y);
+}
+
+Tensor trapezoid(const Tensor& y, const Tensor& x, Index axis) {
+  return named(
+      "trapezoid",
+      [&] {
+        if (x.rank() != 1) return sum(diff(x, 1, axis) * pairs_along(y, axis), axis) * 0.5;
+        const int along = normalize_axis(axis, y.rank(), "trapezoid");
+        Shape widths(std::vector<Index>(static_cast<std::size_t>(y.rank()), 1));
+        widths[static_cast<std::size_t>(along)] = std::max<Index>(x.size() - 1, 0);
+        return sum(reshape(diff(x), widths) * pairs_along(y, axis), axis) * 0.5;
+      },
+      y, x);
+}
+
+}  // namespace stave
