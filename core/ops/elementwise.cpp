@@ -124,19 +124,21 @@ constexpr Op elementwise_op(OpId id, const char* name) {
 
 // ---- operands --------------------------------------------------------------------------------------------
 
+[[noreturn]] void fail_without_bits(const Op& op, Operands domain, Dtype dtype) {
+  fail<DtypeError>("{}: {} has no bits to work on: give integers{}, by astype", op.name, dtype,
+                   domain == Operands::bits ? " or bool" : "");
+}
+
 // The dtype in which an operation of this domain computes operands that are of `dtype`.
-Dtype admit(const Op& op, Operands domain, Dtype dtype) {
+inline Dtype admit(const Op& op, Operands domain, Dtype dtype) {
   switch (domain) {
     case Operands::floats: return is_float(dtype) ? dtype : default_dtype();
     case Operands::numbers: return dtype == bool_ ? int32 : dtype;
     case Operands::bools: return bool_;
     case Operands::integers:
     case Operands::bits:
-      if (is_float(dtype))
-        fail<DtypeError>("{}: {} has no bits to work on: give integers{}, by astype", op.name, dtype,
-                         domain == Operands::bits ? " or bool" : "");
-      if (domain == Operands::integers && dtype == bool_) return int32;
-      break;
+      if (is_float(dtype)) fail_without_bits(op, domain, dtype);
+      return domain == Operands::integers && dtype == bool_ ? int32 : dtype;
     case Operands::any: break;
   }
   return dtype;
