@@ -57,9 +57,8 @@ constexpr std::size_t size_of(Dtype dtype) { return record_of(dtype).size; }
 constexpr const char* name_of(Dtype dtype) { return record_of(dtype).name; }
 constexpr bool is_float(Dtype dtype) { return record_of(dtype).kind == DtypeRecord::Kind::floating; }
 constexpr bool is_unsigned(Dtype dtype) { return record_of(dtype).kind == DtypeRecord::Kind::unsigned_integer; }
-constexpr bool is_integer(Dtype dtype) {
-  return is_unsigned(dtype) || record_of(dtype).kind == DtypeRecord::Kind::signed_integer;
-}
+constexpr bool is_signed(Dtype dtype) { return record_of(dtype).kind == DtypeRecord::Kind::signed_integer; }
+constexpr bool is_integer(Dtype dtype) { return is_signed(dtype) || is_unsigned(dtype); }
 /// float16 and bfloat16.
 constexpr bool is_half_float(Dtype dtype) { return is_float(dtype) && size_of(dtype) == 2; }
 
@@ -120,6 +119,11 @@ constexpr decltype(auto) visit_dtype(Dtype dtype, F&& f) {
   }
   __builtin_unreachable();
 }
+
+/// The unsigned integer of T's size.
+template <class T>
+using BitsOf = std::conditional_t<sizeof(T) <= 2, std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint16_t>,
+                                  std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
 
 /// An element of sixteen bytes.
 struct alignas(16) Bytes16 {

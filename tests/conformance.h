@@ -23,6 +23,7 @@
 #include <stave/core/device.h>
 #include <stave/core/effects/error.h>
 
+#include "float_shape.h"
 #include "separate_backend.h"
 
 namespace conformance {
@@ -260,15 +261,9 @@ inline std::vector<std::string> backends() {
   class Suite : public OnBackend {}; \
   INSTANTIATE_TEST_SUITE_P(On, Suite, testing::ValuesIn(backends()), [](const auto& where) { return where.param; })
 
-/// From 1 to the next number; 0 for integers.
-template <class T>
-constexpr double epsilon_of() {
-  if constexpr (is_half<T>) return std::is_same_v<T, Float16> ? 0x1p-10 : 0x1p-7;
-  else return std::is_integral_v<T> ? 0 : static_cast<double>(std::numeric_limits<T>::epsilon());
-}
 template <class T>
 void expect_near(T got, Real exact, Real scale) {
-  constexpr double epsilon = epsilon_of<T>();
+  const double epsilon = stave_test::epsilon_of(dtype_of<T>());
   if constexpr (std::is_integral_v<T>) exact = static_cast<T>(static_cast<std::int64_t>(exact));
   constexpr double subnormal = std::is_same_v<T, Float16> ? 0x1p-25 : 0;  // half a step among float16's
   ASSERT_NEAR(static_cast<double>(got), static_cast<double>(exact), static_cast<double>(scale) * epsilon + subnormal);

@@ -25,8 +25,7 @@ namespace {
 // ---- keys --------------------------------------------------------------------------------------------------
 
 template <class T>
-using KeyOf = std::conditional_t<sizeof(T) <= 2, std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint16_t>,
-                                 std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+using KeyOf = stave::BitsOf<T>;
 template <class K>
 constexpr K top_bit = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
 

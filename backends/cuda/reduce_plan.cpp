@@ -164,8 +164,7 @@ std::uint64_t extreme_mask(stave::OpId op, stave::Dtype dtype) {
   if (!smallest && op != OpId::max && op != OpId::argmax) return 0;
   const std::uint64_t sign = std::uint64_t{1} << (8 * stave::size_of(dtype) - 1);
   if (stave::is_float(dtype)) return smallest ? sign : 0;
-  const bool is_signed = record_of(dtype).kind == stave::DtypeRecord::Kind::signed_integer;
-  return (smallest ? ~std::uint64_t{0} : 0) ^ (is_signed ? sign : 0);
+  return (smallest ? ~std::uint64_t{0} : 0) ^ (is_signed(dtype) ? sign : 0);
 }
 
 unsigned merge_lane_bits(Index parts) { return bits_for(parts, block_bits); }

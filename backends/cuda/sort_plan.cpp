@@ -37,8 +37,7 @@ std::uint32_t length_of(const stave::SortAttributes& attributes, const View& in)
 /// Signed integers are ordered as unsigned ones with the sign exchanged; descending, by the complement.
 std::uint64_t key_mask(bool descending, stave::Dtype dtype) {
   const int bits = 8 * static_cast<int>(stave::size_of(dtype));
-  const bool is_signed = record_of(dtype).kind == stave::DtypeRecord::Kind::signed_integer;
-  return (descending ? ~std::uint64_t{0} >> (64 - bits) : 0) ^ (is_signed ? std::uint64_t{1} << (bits - 1) : 0);
+  return (descending ? ~std::uint64_t{0} >> (64 - bits) : 0) ^ (is_signed(dtype) ? std::uint64_t{1} << (bits - 1) : 0);
 }
 
 }  // namespace

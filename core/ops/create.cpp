@@ -97,18 +97,26 @@ Tensor stop_gradient(const Tensor& x) { return apply(op_stop_gradient, {x}); }
 
 // ---- numbers ---------------------------------------------------------------------------------------------
 
-Dtype Scalar::alone() const { return common_dtype({*this}); }
+namespace {
+
+// Of numbers together: signed integers are uint64 beside one that only uint64 holds.
+Dtype dtype_together(Dtype a, Dtype b) {
+  if (is_integer(a) && is_integer(b) && (a == uint64 || b == uint64)) return uint64;
+  return promote(a, b);
+}
+
+}  // namespace
+
+Dtype Scalar::alone() const {
+  if (kind != Kind::integer) return kind == Kind::floating ? default_dtype() : bool_;
+  if (beyond_int64) return uint64;
+  return std::in_range<std::int32_t>(integer) ? int32 : int64;
+}
 
 Dtype common_dtype(std::initializer_list<Scalar> numbers) {
-  Scalar::Kind kind = Scalar::Kind::boolean;
-  Dtype integers = int32;
-  for (const Scalar& number : numbers) {
-    kind = std::max(kind, number.kind);
-    if (number.beyond_int64) integers = uint64;
-    else if (integers == int32 && !std::in_range<std::int32_t>(number.integer)) integers = int64;
-  }
-  if (kind == Scalar::Kind::floating) return default_dtype();
-  return kind == Scalar::Kind::integer ? integers : bool_;
+  Dtype dtype = bool_;
+  for (const Scalar& number : numbers) dtype = dtype_together(dtype, number.alone());
+  return dtype;
 }
 
 Dtype Scalar::with(Dtype other) const {
@@ -120,6 +128,13 @@ Dtype Scalar::with(Dtype other) const {
 }  // namespace stave
 
 namespace stave_detail {
+
+Tensor floating(const Tensor& x) { return is_float(x.dtype()) ? x : astype(x, default_dtype()); }
+
+Tensor widened(const Tensor& x) {
+  if (is_float(x.dtype()) || size_of(x.dtype()) >= 4) return x;
+  return astype(x, is_unsigned(x.dtype()) ? uint32 : int32);
+}
 
 namespace {
 
@@ -206,18 +221,12 @@ Tensor Tensor::from_scalar(Scalar value) { return constant(value, value.alone(),
 
 namespace {
 
-// The dtype of a list that was of `dtype` so far, with one more number.
-Dtype with_number(Dtype dtype, const NestedList& number) {
-  if (number.scalar().kind != Scalar::Kind::integer) return promote(dtype, number.scalar().alone());
-  const Dtype alone = number.wide() && !number.scalar().beyond_int64 ? int64 : number.scalar().alone();
-  return dtype == uint64 || alone == uint64 ? (is_float(dtype) ? dtype : uint64) : promote(dtype, alone);
-}
-
 void infer_list(const NestedList& list, std::size_t depth, Shape& shape, Dtype& dtype) {
   if (!list.is_list()) {
     if (depth != shape.size())
       fail<ShapeError>("tensor: ragged list: a number stands where a list of {} should", shape[depth]);
-    dtype = with_number(dtype, list);
+    const Dtype alone = list.scalar().alone();
+    dtype = dtype_together(dtype, list.wide() && alone == int32 ? int64 : alone);
     return;
   }
   const auto length = static_cast<Index>(list.entries().size());
@@ -371,9 +380,6 @@ Tensor arange(Scalar start, Scalar stop, Scalar step) {
 Tensor arange(Scalar stop) { return arange(0, stop); }
 
 namespace {
-
-// Of positions up to `count`.
-Dtype positions_dtype(Index count) { return promote(Scalar(count).alone(), int32); }
 
 // 0, 1, ..., count - 1 as arange(count) has them, on `device`.
 Tensor positions(Index count, Device device) { return arange(0, count, 1, positions_dtype(count), device); }

@@ -335,8 +335,6 @@ Tensor clip(Operand x, Operand low, Operand high) {
 
 namespace {
 
-Tensor floating(Tensor x) { return is_float(x.dtype()) ? x : astype(x, default_dtype()); }
-
 // The body of a function of a tensor of floats and of operands that handlers may replace meanwhile.
 template <class Body, class... Operands>
 Tensor of_floats(const char* function, const Tensor& x, Body&& body, Operands&... operands) {

@@ -29,6 +29,19 @@ namespace stave_detail {
 /// What an operation computes on: integers become float32 for `floats`, bool int32 for `numbers` and `integers`, all become bool
 /// for `bools`. Floats are an error to `integers`, and to `bits`, which takes bool as it comes.
 enum class Operands { floats, numbers, any, bools, integers, bits };
+/// Whether backends have kernels of such an operation for elements of T: what the frontend may ask for.
+template <class T>
+constexpr bool admits(Operands in) {
+  switch (in) {
+    case Operands::floats: return !std::is_integral_v<T>;
+    case Operands::numbers: return !std::is_same_v<T, bool>;
+    case Operands::bools: return std::is_same_v<T, bool>;
+    case Operands::integers: return std::is_integral_v<T> && !std::is_same_v<T, bool>;
+    case Operands::bits: return std::is_integral_v<T>;
+    case Operands::any: break;
+  }
+  return true;
+}
 enum class Result { same, boolean };
 /// What an element takes: several times what memory does, for all but `arithmetic`. `function`: libraries differ in last digits.
 enum class Work { arithmetic, remainder, function };

@@ -1,6 +1,8 @@
 // From operands as users write them to the inputs of operations. For the .cpp files of core/ops.
 #pragma once
 
+#include <limits>
+
 #include <stave/core/op.h>
 #include <stave/core/tensor.h>
 
@@ -41,6 +43,14 @@ Tensor broadcast_quietly(const Tensor& x, const Shape& shape);
 
 /// Integers in the dtype in which they are summed: those of less than 32 bits in int32 or uint32, bool in int32.
 Tensor widened(const Tensor& x);
+
+/// x if it is of floats, else x in default_dtype().
+Tensor floating(const Tensor& x);
+
+/// The dtype of positions up to `count`.
+inline Dtype positions_dtype(Index count) { return count > std::numeric_limits<std::int32_t>::max() ? int64 : int32; }
+/// Entries first, ..., first + count - 1 along an axis.
+Tensor entries(const Tensor& x, int axis, Index first, Index count);
 
 /// a + b, where an undefined tensor is zero.
 Tensor add_tangents(Tensor a, Tensor b);

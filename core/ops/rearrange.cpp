@@ -1,7 +1,6 @@
 // Functions of layout.h that are composed of layout operations: parts moved, repeated, taken apart.
 
 #include <algorithm>
-#include <limits>
 
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
@@ -20,15 +19,6 @@ void check_entries(const Tensor& x, Index axis, std::size_t found, std::size_t n
     fail<ShapeError>("unstack<{}>: x of shape {} has {} entries along axis {}", n, x.shape(), found, axis);
 }
 
-}  // namespace stave_detail
-
-namespace stave {
-
-using stave_detail::fail, stave_detail::given, stave_detail::named;
-
-namespace {
-
-// Entries first, ..., first + count - 1 along an axis.
 Tensor entries(const Tensor& x, int axis, Index first, Index count) {
   Shape starts(std::vector<Index>(x.shape().size(), 0)), steps(std::vector<Index>(x.shape().size(), 1));
   Shape lengths = x.shape();
@@ -36,6 +26,14 @@ Tensor entries(const Tensor& x, int axis, Index first, Index count) {
   lengths[static_cast<std::size_t>(axis)] = count;
   return apply(op_slice, {x}, make_intrusive<SliceAttributes>(std::move(starts), std::move(lengths), std::move(steps)));
 }
+
+}  // namespace stave_detail
+
+namespace stave {
+
+using stave_detail::entries, stave_detail::fail, stave_detail::given, stave_detail::named;
+
+namespace {
 
 Tensor rolled(const Tensor& x, Index shift, int axis) {
   const Index length = x.shape(axis);

@@ -57,10 +57,8 @@ template <Gives gives>
 void infer_reduction(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const auto& reduce = call.as<ReduceAttributes>();
   const Tensor& x = call.input(0);
-  constexpr Index most = std::numeric_limits<std::int32_t>::max();
-  const Dtype index = gives == Gives::index && reduced_count(x.shape(), reduce.axes) > most ? int64 : int32;
-  outputs.push_back(
-      {reduced_shape(x.shape(), reduce.axes, reduce.keepdims), gives == Gives::index ? index : x.dtype()});
+  const Dtype dtype = gives == Gives::index ? positions_dtype(reduced_count(x.shape(), reduce.axes)) : x.dtype();
+  outputs.push_back({reduced_shape(x.shape(), reduce.axes, reduce.keepdims), dtype});
 }
 
 template <Gives gives>
@@ -205,15 +203,6 @@ constinit const Op op_any = logical_op(OpId::any, "any");
 
 // ---- functions -------------------------------------------------------------------------------------------
 
-}  // namespace stave
-
-stave::Tensor stave_detail::widened(const Tensor& x) {
-  if (is_float(x.dtype()) || size_of(x.dtype()) >= 4) return x;
-  return astype(x, is_unsigned(x.dtype()) ? uint32 : int32);
-}
-
-namespace stave {
-
 namespace {
 
 Tensor reduce(const Op& op, const Tensor& x, const Axes& axes, KeepDims keep) {
@@ -225,7 +214,7 @@ Tensor reduce(const Op& op, const Tensor& x, const Axes& axes, KeepDims keep) {
 template <class F>
 Tensor in_floats(const Tensor& x, F f) {
   if (is_half_float(x.dtype())) return astype(f(astype(x, float32)), x.dtype());
-  return f(is_float(x.dtype()) ? x : astype(x, default_dtype()));
+  return f(floating(x));
 }
 
 double count_over(const Tensor& x, const Axes& axes) {

@@ -3,7 +3,6 @@
 #include <stave/core/ops/search.h>
 
 #include <algorithm>
-#include <limits>
 
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
@@ -21,8 +20,6 @@ using namespace stave_detail;
 
 namespace {
 
-Dtype dtype_of_positions(Index count) { return count > std::numeric_limits<std::int32_t>::max() ? int64 : int32; }
-
 Tensor flattened(const Tensor& x) { return reshape(x, {x.size()}); }
 
 void check_vector(const Tensor& x, const char* function, const char* what) {
@@ -32,13 +29,6 @@ void check_vector(const Tensor& x, const char* function, const char* what) {
 // Whether a comes before b in what is sorted: NaN is the largest.
 Tensor comes_before(const Tensor& a, const Tensor& b) {
   return logical_or(a < b, logical_and(isnan(b), logical_not(isnan(a))));
-}
-
-// Entries first, ..., last - 1 along an axis.
-Tensor part_along(const Tensor& x, Index axis, Tensor::Slice part) {
-  std::vector<Tensor::Subscript> subscripts(static_cast<std::size_t>(normalize_axis(axis, x.rank(), "slice")), slice());
-  subscripts.push_back(part);
-  return x(subscripts);
 }
 
 // Positions of the true elements of a vector.
@@ -53,7 +43,7 @@ Tensor places_of(const Tensor& mask) {
 
 Tensor count_nonzero(const Tensor& x, const Axes& axes, KeepDims keep) {
   return named(
-      "count_nonzero", [&] { return sum(astype(astype(x, bool_), dtype_of_positions(x.size())), axes, keep); }, x);
+      "count_nonzero", [&] { return sum(astype(astype(x, bool_), positions_dtype(x.size())), axes, keep); }, x);
 }
 Tensor count_nonzero(const Tensor& x) { return count_nonzero(x, all_axes); }
 Tensor count_nonzero(const Tensor& x, KeepDims keep) { return count_nonzero(x, all_axes, keep); }
@@ -74,7 +64,7 @@ std::vector<Tensor> nonzero(const Tensor& x) {
 
 Tensor bincount(const Tensor& x, Index length) {
   return named(
-      "bincount", [&] { return bincount(x, length, ones(x.shape(), dtype_of_positions(x.size()), x.device())); }, x);
+      "bincount", [&] { return bincount(x, length, ones(x.shape(), positions_dtype(x.size()), x.device())); }, x);
 }
 
 Tensor bincount(const Tensor& x, Index length, const Tensor& weights) {
@@ -111,7 +101,7 @@ std::pair<Tensor, Tensor> topk(const Tensor& x, Index k, Index axis) {
   if (k < 0 || k > x.shape(along))
     fail<ShapeError>("topk: {} entries are asked for of axis {} with size {}", k, along, x.shape(along));
   return named("topk", [&] {
-    const Tensor order = part_along(argsort(x, along, {.descending = true}), along, slice(k));
+    const Tensor order = entries(argsort(x, along, {.descending = true}), along, 0, k);
     return std::pair(take_along_axis(x, order, along), order);
   });
 }
@@ -123,7 +113,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, SearchOptions op
       [&] {
         check_vector(sorted, "searchsorted", "what is sorted");
         const Index length = sorted.size();
-        const Dtype dtype = dtype_of_positions(length);
+        const Dtype dtype = positions_dtype(length);
         Tensor low = zeros(values.shape(), dtype, values.device()), high = full_like(low, length);
         for (Index left = length; left > 0; left /= 2) {
           const Tensor middle = low + bitwise_right_shift(high - low, 1);
@@ -221,7 +211,9 @@ namespace {
 
 // Sums of neighbours along an axis.
 Tensor pairs_along(const Tensor& y, Index axis) {
-  return part_along(y, axis, slice(1, none)) + part_along(y, axis, slice(-1));
+  const int along = normalize_axis(axis, y.rank(), "trapezoid");
+  const Index length = y.shape(along), count = std::max<Index>(length - 1, 0);
+  return entries(y, along, length - count, count) + entries(y, along, 0, count);
 }
 
 }  // namespace

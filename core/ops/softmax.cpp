@@ -61,7 +61,7 @@ namespace {
 
 Tensor along(const Op& op, const Tensor& x, Index axis) {
   const int at = normalize_axis(axis, given(x, op.name).rank(), op.name);
-  return apply(op, {is_float(x.dtype()) ? x : astype(x, default_dtype())}, make_intrusive<AxisAttributes>(at));
+  return apply(op, {floating(x)}, make_intrusive<AxisAttributes>(at));
 }
 
 }  // namespace

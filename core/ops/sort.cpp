@@ -2,8 +2,6 @@
 
 #include <stave/core/ops/sort.h>
 
-#include <limits>
-
 #include <stave/core/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
@@ -12,7 +10,7 @@
 
 namespace stave {
 
-using stave_detail::given;
+using stave_detail::given, stave_detail::positions_dtype;
 
 namespace {
 
@@ -60,8 +58,7 @@ constinit const Op op_argsort{
     .infer =
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
           const Tensor& x = call.input(0);
-          const bool wide = x.shape(call.as<SortAttributes>().axis) > std::numeric_limits<std::int32_t>::max();
-          outputs.push_back({x.shape(), wide ? int64 : int32});
+          outputs.push_back({x.shape(), positions_dtype(x.shape(call.as<SortAttributes>().axis))});
         },
     .derivative = Derivative::zero,
     .batch = batch_in_front,

@@ -24,9 +24,9 @@ template <class T>
 bool close(T a, T b, double ulps, double terms) {
   if constexpr (!std::is_integral_v<T>) {
     const auto x = static_cast<double>(a), y = static_cast<double>(b);
-    const double least = std::ldexp(epsilon_of<T>, FloatFormat<T>::least);
+    const double least = std::ldexp(epsilon<T>, shape_of<T>.least);
     if (ulps != 0 && std::isfinite(x) && std::isfinite(y))
-      return std::abs(x - y) <= ulps * std::max(epsilon_of<T> * std::max(std::abs(y), terms), least);
+      return std::abs(x - y) <= ulps * std::max(epsilon<T> * std::max(std::abs(y), terms), least);
   }
   return same(a, b);
 }

@@ -128,11 +128,11 @@ void expect_arithmetic(OpId op, const std::vector<T>& x, T got) {
     if (std::isnan(nearest)) EXPECT_TRUE(std::isnan(answer));
     else if (std::isinf(nearest) || nearest == answer) EXPECT_EQ(answer, nearest);
     else if (op == OpId::sum)
-      EXPECT_NEAR(answer, nearest, std::abs(nearest) * epsilon_of<T> + static_cast<double>(size) * 1e-18);
+      EXPECT_NEAR(answer, nearest, std::abs(nearest) * epsilon<T> + static_cast<double>(size) * 1e-18);
     else
       EXPECT_NEAR(answer, nearest,
-                  std::abs(nearest) * (1e-15 * static_cast<double>(x.size() + 2) + epsilon_of<T>)+std::ldexp(
-                                          epsilon_of<T>, FloatFormat<T>::least));
+                  std::abs(nearest) * (1e-15 * static_cast<double>(x.size() + 2) + epsilon<T>)+std::ldexp(
+                                          epsilon<T>, shape_of<T>.least));
   } else {
     std::uint64_t expected = op == OpId::sum ? 0 : 1;
     for (T e : x)

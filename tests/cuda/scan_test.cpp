@@ -103,9 +103,8 @@ void expect_scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Arra
         if (std::isnan(expected)) EXPECT_TRUE(std::isnan(got)) << "at " << i;
         else if (std::isinf(expected) || got == expected) EXPECT_EQ(got, expected) << "at " << i;
         else
-          EXPECT_NEAR(
-              got, expected,
-              epsilon_of<T> * std::abs(expected) + 1e-15 * static_cast<double>(i + 8) * static_cast<double>(size))
+          EXPECT_NEAR(got, expected,
+                      epsilon<T> * std::abs(expected) + 1e-15 * static_cast<double>(i + 8) * static_cast<double>(size))
               << "at " << i;
       } else {
         EXPECT_EQ(answer, static_cast<T>(state)) << "at " << i;

@@ -67,8 +67,8 @@ void expect_one(E result, long double exact, bool logarithm) {
   if constexpr (stave::is_half<E>) {  // as good as exact before it is rounded
     const auto nearest = static_cast<T>(rounded<E>(exact));
     if (nearest == got) return;
-    const double least = std::ldexp(epsilon_of<E>, FloatFormat<E>::least);
-    EXPECT_LE(std::abs(got - exact), std::max(0.51 * epsilon_of<E> * std::abs(got), 0.51 * least)) << "for " << exact;
+    const double least = std::ldexp(epsilon<E>, shape_of<E>.least);
+    EXPECT_LE(std::abs(got - exact), std::max(0.51 * epsilon<E> * std::abs(got), 0.51 * least)) << "for " << exact;
     return;
   }
   const long double ulp = std::numeric_limits<T>::epsilon(), least = std::numeric_limits<T>::denorm_min(),
@@ -225,7 +225,7 @@ TEST(Softmax, agrees_with_the_cpu) {
         if constexpr (!std::is_integral_v<T>)
           for (Index k = 0; k < x.shape.elements(); ++k) {
             const auto a = static_cast<double>(out.at<T>(k)), b = static_cast<double>(cpu.at<T>(k));
-            const double tolerance = (stave::is_half<T> ? 1 : 20) * epsilon_of<T> * (1 + std::abs(b));
+            const double tolerance = (stave::is_half<T> ? 1 : 20) * epsilon<T> * (1 + std::abs(b));
             ASSERT_TRUE(a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= tolerance)
                 << a << " and " << b << " of " << x.shape.str() << " axis " << axis;
           }

@@ -34,32 +34,9 @@ Shape reversed(Shape shape) {
 Real& Array::operator()(const Shape& position) { return values[flat(shape, position)]; }
 Real Array::operator()(const Shape& position) const { return values[flat(shape, position)]; }
 
-bool is_signed(Dtype dtype) { return dtype == int8 || dtype == int16 || dtype == int32 || dtype == int64; }
-
-FloatShape float_shape(Dtype dtype) {
-  if (dtype == float64) return {53, -1022, 1024};
-  if (dtype == float32) return {24, -126, 128};
-  return dtype == float16 ? FloatShape{11, -14, 16} : FloatShape{8, -126, 128};
-}
-
-namespace {
-
-// To the nearest, and from the middle to the even one.
-Real nearest(Real value, const FloatShape& shape) {
-  if (!std::isfinite(value) || value == 0) return value;
-  int exponent;
-  std::frexp(value, &exponent);  // value is below 2^exponent
-  const int last = std::max(exponent - 1, shape.least) - (shape.digits - 1);
-  const Real result = std::ldexp(std::nearbyint(std::ldexp(value, -last)), last);
-  const Real end = std::ldexp(Real(1), shape.end);
-  return std::abs(result) >= end ? std::copysign(std::numeric_limits<Real>::infinity(), value) : result;
-}
-
-}  // namespace
-
 Real rounded(Real value, Dtype dtype) {
   if (dtype == bool_) return value != 0;
-  if (is_float(dtype)) return nearest(value, float_shape(dtype));
+  if (is_float(dtype)) return stave_test::nearest(value, float_shape(dtype));
   const Real range = std::ldexp(Real(1), 8 * static_cast<int>(size_of(dtype)));
   const Real low = is_signed(dtype) ? -range / 2 : 0;
   const Real whole = std::trunc(value);

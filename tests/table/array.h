@@ -11,9 +11,12 @@
 #include <stave/core/shape.h>
 #include <stave/core/tensor.h>
 
+#include "float_shape.h"
+
 namespace table {
 
 using namespace stave;
+using stave_test::float_shape, stave_test::FloatShape;
 
 /// Wider than every dtype: holds each int64, and leaves central differences eleven more bits than double.
 using Real = long double;
@@ -28,14 +31,6 @@ struct Array {
   Real operator()(const Shape& position) const;
 };
 using Arrays = std::vector<Array>;
-
-bool is_signed(Dtype dtype);  // of integers
-
-/// A floating dtype: significant bits, and the exponents of the least normal number and of the first that is too large.
-struct FloatShape {
-  int digits, least, end;
-};
-FloatShape float_shape(Dtype dtype);
 
 /// The number as `dtype` keeps it: integers wrap around, bool is != 0, floats are rounded.
 Real rounded(Real value, Dtype dtype);

@@ -217,13 +217,11 @@ constexpr Tolerance tolerances[] = {
     {16, 16, 16, false},     // lanes that are not bitwise equal
 };
 
-Real epsilon_of(Dtype dtype) { return is_float(dtype) ? std::ldexp(Real(1), 1 - float_shape(dtype).digits) : 0; }
-
 Real tolerance_of(Kind kind, Dtype dtype) {
   const Tolerance& tolerance = tolerances[static_cast<int>(kind)];
-  return epsilon_of(dtype) * (dtype == float64   ? tolerance.float64_
-                              : dtype == float32 ? tolerance.float32_
-                                                 : tolerance.half);
+  return stave_test::epsilon_of(dtype) * (dtype == float64   ? tolerance.float64_
+                                          : dtype == float32 ? tolerance.float32_
+                                                             : tolerance.half);
 }
 
 std::string text(Real value) {

@@ -74,11 +74,13 @@ struct Arg {
   }
 };
 
+template <bool max, class T>
+void set_arg(ArgReduction* row, Dtype dtype) {
+  row[static_cast<int>(dtype)] = {Arg<max, T>::row, Arg<max, T>::beats, Arg<max, T>::columns};
+}
 template <bool max>
 void fill_arg(ArgReduction* row) {
-#define X(name, type)                         \
-  using name##_arg = Arg<max, Element<type>>; \
-  row[static_cast<int>(Dtype::name)] = {name##_arg::row, name##_arg::beats, name##_arg::columns};
+#define X(name, type) set_arg<max, Element<type>>(row, Dtype::name);
   STAVE_DTYPES(X)
 #undef X
 }

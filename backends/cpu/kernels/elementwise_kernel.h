@@ -12,7 +12,6 @@ using stave_cpu::BlockKernel;
 using stave_cpu::Dtype;
 using stave_cpu::Index;
 using stave_cpu::OpId;
-using stave_detail::Operands;
 using stave_detail::Result;
 
 template <class S, class V>
@@ -100,25 +99,12 @@ constexpr BlockKernel kernel_of() {
   else return block<S, T, arity>;
 }
 
-/// Whether operations on such operands have kernels for elements of T.
-template <class T>
-constexpr bool admits(Operands in) {
-  switch (in) {
-    case Operands::floats: return !std::is_integral_v<T>;
-    case Operands::numbers: return !std::is_same_v<T, bool>;
-    case Operands::bools: return std::is_same_v<T, bool>;
-    case Operands::integers: return std::is_integral_v<T> && !std::is_same_v<T, bool>;
-    case Operands::bits: return std::is_integral_v<T>;
-    case Operands::any: break;
-  }
-  return true;
-}
-
 /// One row of the table: the kernels of S.
 template <class S, int arity>
 void fill_row(BlockKernel* row) {
-#define X(name, type) \
-  if constexpr (admits<type>(S::operands)) row[static_cast<int>(Dtype::name)] = kernel_of<S, type, arity>();
+#define X(name, type)                                    \
+  if constexpr (stave_detail::admits<type>(S::operands)) \
+    row[static_cast<int>(Dtype::name)] = kernel_of<S, type, arity>();
   STAVE_DTYPES(X)
 #undef X
 }

@@ -13,16 +13,7 @@ using stave::is_half;
 
 /// An element of T as it lies in memory.
 template <class T>
-struct ElementOf {
-  using Type = typename LaneOf<T>::Type;
-};
-template <class T>
-  requires is_half<T>
-struct ElementOf<T> {
-  using Type = T;
-};
-template <class T>
-using Element = typename ElementOf<T>::Type;
+using Element = typename LaneOf<T>::Type;
 
 /// What T's elements are computed in.
 template <class T>

@@ -1,8 +1,8 @@
 // Reductions of contiguous rows, and of rows into columns.
 //
-// Accuracy: float32 and the floats of sixteen bits accumulate in double. float64 sums are compensated: groups of eight are added as a tree, and what
-// rounding the running sum loses (Knuth's TwoSum) is summed beside it. Both are about as fast as memory delivers, and
-// neither depends on how the work was split by more than the last bit of that wider sum.
+// Accuracy: float32 and the floats of sixteen bits accumulate in double. float64 sums are compensated: groups of eight are added as
+// a tree, and what rounding the running sum loses (Knuth's TwoSum) is summed beside it. Both are about as fast as memory delivers,
+// and neither depends on how the work was split by more than the last bit of that wider sum.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/half.h>
 #include <stave/backends/cpu/kernels/two_sum.h>
@@ -257,7 +257,7 @@ struct Compensated {
 // ---- floats of sixteen bits: as floats, a block after the other ---------------------------------------------
 
 template <class C, class T, class A>
-struct Widened {
+struct Widened : Plain<C, float, A> {
   using Floats = Plain<C, float, A>;
   static constexpr Index block = 512;
 
@@ -288,31 +288,29 @@ struct Widened {
 
 // ---- the table ---------------------------------------------------------------------------------------------
 
+template <class R>
+Reduction reduction(int planes, std::size_t plane_bytes) {
+  return {planes, static_cast<int>(plane_bytes), R::start, R::row, R::rows, R::columns, R::merge, R::finish};
+}
 /// Of elements of T, in accumulators of A.
 template <class C, class T, class A>
-constexpr Reduction plain() {
-  using P = Plain<C, Computed<T>, A>;
-  if constexpr (is_half<T>) {
-    using W = Widened<C, T, A>;
-    return {1, sizeof(A), P::start, W::row, W::rows, W::columns, P::merge, W::finish};
-  } else {
-    return {1, sizeof(A), P::start, P::row, P::rows, P::columns, P::merge, P::finish};
-  }
+void set(Reduction* row, Dtype dtype) {
+  using R = std::conditional_t<is_half<T>, Widened<C, T, A>, Plain<C, T, A>>;
+  row[static_cast<int>(dtype)] = reduction<R>(1, sizeof(A));
 }
 /// Sums and products of signed integers are those of unsigned ones, bit by bit.
 template <class C>
 void fill_arithmetic(Reduction* row) {
-#define X(name, type) \
-  row[static_cast<int>(Dtype::name)] = plain<C, typename LaneOf<type>::Unsigned, typename LaneOf<type>::Unsigned>();
+#define X(name, type) set<C, stave::BitsOf<type>, stave::BitsOf<type>>(row, Dtype::name);
   STAVE_INTEGERS(X)
 #undef X
-#define X(name, type) row[static_cast<int>(Dtype::name)] = plain<C, type, double>();
+#define X(name, type) set<C, type, double>(row, Dtype::name);
   STAVE_FLOATS(X)
 #undef X
 }
 template <class C>
 void fill_extreme(Reduction* row) {
-#define X(name, type) row[static_cast<int>(Dtype::name)] = plain<C, Element<type>, Computed<Element<type>>>();
+#define X(name, type) set<C, Element<type>, Computed<Element<type>>>(row, Dtype::name);
   STAVE_DTYPES(X)
 #undef X
 }
@@ -320,14 +318,12 @@ void fill_extreme(Reduction* row) {
 void fill_reduce(stave_cpu::Kernels& table) {
   auto row = [&](OpId op) { return table.reduce[op]; };
   fill_arithmetic<SumOf>(row(OpId::sum));
-  using S = Compensated;
-  row(OpId::sum)[static_cast<int>(Dtype::float64)] = {2,       sizeof(double), S::start, S::row,
-                                                      S::rows, S::columns,     S::merge, S::finish};
+  row(OpId::sum)[static_cast<int>(Dtype::float64)] = reduction<Compensated>(2, sizeof(double));
   fill_arithmetic<ProdOf>(row(OpId::prod));
   fill_extreme<MaxOf>(row(OpId::max));
   fill_extreme<MinOf>(row(OpId::min));
-  row(OpId::all)[static_cast<int>(Dtype::bool_)] = plain<AllOf, std::uint8_t, std::uint8_t>();
-  row(OpId::any)[static_cast<int>(Dtype::bool_)] = plain<AnyOf, std::uint8_t, std::uint8_t>();
+  set<AllOf, std::uint8_t, std::uint8_t>(row(OpId::all), Dtype::bool_);
+  set<AnyOf, std::uint8_t, std::uint8_t>(row(OpId::any), Dtype::bool_);
 }
 
 }  // namespace STAVE_KERNELS

@@ -1,7 +1,7 @@
 // Scans: one element of a column after the other; columns side by side are vector loops.
 //
-// Accuracy: float32 and the floats of sixteen bits are computed in double. float64 sums carry what rounding lost beside them (Neumaier, "Rundungsfehleranalyse
-// einiger Verfahren zur Summation endlicher Summen", 1974; the error by Knuth's TwoSum).
+// Accuracy: float32 and the floats of sixteen bits are computed in double. float64 sums carry what rounding lost beside them
+// (Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974; the error by Knuth's TwoSum).
 #include <stave/backends/cpu/kernels/fill.h>
 
 namespace STAVE_KERNELS {

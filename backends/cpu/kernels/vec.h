@@ -6,10 +6,11 @@
 // Included by the instruction set's machine.h, which says how wide a register is.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include <stave/backends/cpu/kernels/isa.h>
-#include <stave/core/half.h>
+#include <stave/core/dtype.h>
 
 #ifndef STAVE_VECTOR_BYTES
 #error "include <machine.h> in place of vec.h"
@@ -20,61 +21,12 @@
 
 namespace STAVE_KERNELS {
 
+/// How an element of T lies in memory, and the integers of its size.
 template <class T>
 struct LaneOf {
-  using Type = T;
-  using Signed = T;
-  using Unsigned = T;
-};
-template <>
-struct LaneOf<bool> {
-  using Type = std::uint8_t;
-  using Signed = std::int8_t;
-  using Unsigned = std::uint8_t;
-};
-template <>
-struct LaneOf<std::uint8_t> : LaneOf<bool> {};
-template <>
-struct LaneOf<std::int8_t> : LaneOf<bool> {
-  using Type = std::int8_t;
-};
-template <>
-struct LaneOf<std::uint16_t> {
-  using Type = std::uint16_t;
-  using Signed = std::int16_t;
-  using Unsigned = std::uint16_t;
-};
-template <>
-struct LaneOf<std::int16_t> : LaneOf<std::uint16_t> {
-  using Type = std::int16_t;
-};
-template <>
-struct LaneOf<std::uint32_t> {
-  using Type = std::uint32_t;
-  using Signed = std::int32_t;
-  using Unsigned = std::uint32_t;
-};
-template <>
-struct LaneOf<std::int32_t> : LaneOf<std::uint32_t> {
-  using Type = std::int32_t;
-};
-template <>
-struct LaneOf<float> : LaneOf<std::uint32_t> {
-  using Type = float;
-};
-template <>
-struct LaneOf<std::int64_t> {
-  using Type = std::int64_t;
-  using Signed = std::int64_t;
-  using Unsigned = std::uint64_t;
-};
-template <>
-struct LaneOf<std::uint64_t> : LaneOf<std::int64_t> {
-  using Type = std::uint64_t;
-};
-template <>
-struct LaneOf<double> : LaneOf<std::int64_t> {
-  using Type = double;
+  using Unsigned = stave::BitsOf<T>;
+  using Signed = std::make_signed_t<Unsigned>;
+  using Type = std::conditional_t<std::is_same_v<T, bool>, Unsigned, T>;
 };
 
 template <class Lane>

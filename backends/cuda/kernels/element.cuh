@@ -9,11 +9,7 @@
 
 namespace stave_cuda {
 
-/// The unsigned integer of T's size.
-template <class T>
-using BitsOf = std::conditional_t<sizeof(T) == 1, std::uint8_t,
-                                  std::conditional_t<sizeof(T) == 2, std::uint16_t,
-                                                     std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+using stave::BitsOf;
 
 /// What kernels are compiled for where no sign matters, as where integers wrap: all integers of one size have one kernel, and
 /// bool has that of bytes.

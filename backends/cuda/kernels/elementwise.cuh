@@ -174,17 +174,6 @@ using UnaryBody = ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>,
 template <class S, class T>
 using BinaryBody = ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, Element<T>, Element<T>>;
 
-/// True if the operation computes on T: what the frontend may ask for.
-template <class S, class T>
-constexpr bool admits() {
-  using stave_detail::Operands;
-  constexpr Operands in = S::operands;
-  constexpr bool wholes = in == Operands::integers || in == Operands::bits;
-  if constexpr (std::is_same_v<T, bool>) return in == Operands::any || in == Operands::bools || in == Operands::bits;
-  else if constexpr (std::is_integral_v<T>) return in == Operands::numbers || in == Operands::any || wholes;
-  else return in != Operands::bools && !wholes;
-}
-
 /// Of integers the same bits with a sign as without.
 template <class S>
 inline constexpr bool ignores_sign =
@@ -217,18 +206,18 @@ __global__ void __launch_bounds__(block_threads, 4) binary_kernel(const __grid_c
 /// Sets kernels[operation] for those that admit T.
 template <class T>
 void fill_unary(KernelRow& kernels) {
-#define X(name, Struct)                            \
-  if constexpr (admits<stave_detail::Struct, T>()) \
-    kernels[static_cast<int>(stave::OpId::name)] = \
+#define X(name, Struct)                                                  \
+  if constexpr (stave_detail::admits<T>(stave_detail::Struct::operands)) \
+    kernels[static_cast<int>(stave::OpId::name)] =                       \
         reinterpret_cast<const void*>(&unary_kernel<stave_detail::Struct, KernelType<stave_detail::Struct, T>>);
   STAVE_UNARY_OPS(X)
 #undef X
 }
 template <class T>
 void fill_binary(KernelRow& kernels) {
-#define X(name, Struct)                            \
-  if constexpr (admits<stave_detail::Struct, T>()) \
-    kernels[static_cast<int>(stave::OpId::name)] = \
+#define X(name, Struct)                                                  \
+  if constexpr (stave_detail::admits<T>(stave_detail::Struct::operands)) \
+    kernels[static_cast<int>(stave::OpId::name)] =                       \
         reinterpret_cast<const void*>(&binary_kernel<stave_detail::Struct, KernelType<stave_detail::Struct, T>>);
   STAVE_BINARY_OPS(X)
 #undef X
