@@ -20,7 +20,7 @@ using Names = std::set<std::string, std::less<>>;
 
 template <class S, class T>
 void expect_kernel(const char* kernel, std::vector<std::string>& names) {
-  if constexpr (admits<S, T>())
+  if constexpr (stave_detail::admits<T>(S::operands))
     names.push_back(std::string("_ZN10stave_cuda") + kernel + "I" + typeid(S).name() + typeid(T).name() + "EEv");
 }
 template <class S>

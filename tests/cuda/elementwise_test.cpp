@@ -115,7 +115,7 @@ void check(Kernel kernel, OpId op, const std::vector<Dtype>& in_dtypes, Dtype ou
 
 template <class S, class T>
 void check_struct(OpId op, bool unary) {
-  if constexpr (admits<S, T>()) {
+  if constexpr (stave_detail::admits<T>(S::operands)) {
     constexpr Dtype dtype = stave::dtype_of<T>();
     const Dtype out = S::result == stave_detail::Result::boolean ? stave::bool_ : dtype;
     // What CUDA's functions and SLEEF's, or the host's, may differ by.
