@@ -13,6 +13,7 @@
 #include <stave/core/label.h>
 #include <stave/core/note.h>
 #include <stave/core/op.h>
+#include <stave/core/ops/at.h>
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/define.h>

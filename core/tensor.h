@@ -25,6 +25,7 @@
 namespace stave {
 
 struct Note;
+class At;
 
 /// One value. Immutable once it is shared; its notes change only while one handle owns it (note.h).
 struct Node : RefCounted, stave_detail::Pooled {
@@ -89,7 +90,7 @@ class Tensor {
   // x[i] = y changes no x. Compilers show the line.
   template <class T = Tensor>
   // clang-format off
-  void operator=(T&&) && = delete;  // x = where(condition, y, x), dynamic_update_slice or scatter_add
+  void operator=(T&&) && = delete;  // x = x.at(i).set(y), or x.at(i).add(y)
   // clang-format on
 
   bool defined() const noexcept { return static_cast<bool>(node_); }
@@ -165,15 +166,20 @@ class Tensor {
 
   /// Basic indexing, a view: x(1), x(slice(1, none), -1), x(ellipsis, newaxis, 0). See layout.h for `slice`. Subscripts whose
   /// number is known at run time come in a span or a vector: x(std::vector<Tensor::Subscript>{1, slice(2)}).
+  /// With tensors of integers or bools among the indices it is x.at(indices...).get(), a copy.
   template <class... I>
   Tensor operator()(const I&... indices) const {
+    constexpr bool basic = (std::is_constructible_v<Subscript, const I&> && ...);
     if constexpr (sizeof...(I) == 1 && (std::is_convertible_v<const I&, std::span<const Subscript>> && ...)) {
       return stave_detail_index(indices...);
+    } else if constexpr (basic) {
+      return stave_detail_index(std::array<Subscript, sizeof...(I)>{Subscript(indices)...});
     } else {
-      static_assert((std::is_constructible_v<Subscript, const I&> && ...),
-                    "stave: an index must be an integer, a slice, ellipsis or newaxis. By a tensor: take or where");
-      if constexpr ((std::is_constructible_v<Subscript, const I&> && ...))
-        return stave_detail_index(std::array<Subscript, sizeof...(I)>{Subscript(indices)...});
+      constexpr bool known =
+          ((std::is_constructible_v<Subscript, const I&> || std::is_convertible_v<const I&, Tensor>)&&...);
+      static_assert(known,
+                    "stave: an index must be an integer, a slice, ellipsis, newaxis, or a tensor of integers or bools");
+      if constexpr (known) return at(indices...).get();
     }
   }
   /// x[i] is x(i): entry i of the first axis; negative counts from the end.
@@ -181,6 +187,10 @@ class Tensor {
   Tensor operator[](const I& index) const {
     return (*this)(index);
   }
+
+  /// Entries by all that NumPy takes as an index, to be read or, in a copy, updated: x.at(x < 0).set(0). See ops/at.h.
+  template <class... I>
+  At at(const I&... indices) const;
 
   /// As NumPy prints it, without the dtype.
   std::string str() const;

@@ -9,8 +9,20 @@ STAVE_ON_BACKENDS(Indexing);
 
 // ---- indexing ----------------------------------------------------------------------------------------------
 
+/// What a scatter makes of an element and an update.
+template <class C>
+C combined(OpId op, C x, C update) {
+  switch (op) {
+    case OpId::scatter_add: return static_cast<C>(x + update);
+    case OpId::scatter_multiply: return static_cast<C>(x * update);
+    case OpId::scatter_min: return std::min(x, update);
+    case OpId::scatter_max: return std::max(x, update);
+    default: return update;
+  }
+}
+
 template <class T, class I>
-void check_gather(Lay lay) {
+void check_gather(Lay lay, OpId scatter) {
   // x [batch 2, indexed 4 x 5, rest 3], indices [batch 2, at 6 x 2, k 2]
   Shape x_shape{2, 4, 5, 3}, index_shape{2, 6, 2, 2}, out_shape{2, 6, 2, 3};
   Array<T> x = random_array<T>(x_shape, lay);
@@ -21,8 +33,8 @@ void check_gather(Lay lay) {
   GatherAttributes attributes(1);
   std::vector<T> got = run<T>(OpId::gather, &attributes, {x.view(), indices.view()}, out_shape);
   Array<T> updates = random_array<T>(out_shape, lay);
-  std::vector<Computed<T>> sums;  // sixteen-bit floats are added as floats
-  for (const T value : x.values()) sums.push_back(value);
+  std::vector<Computed<T>> scattered;  // sixteen-bit floats are computed as floats
+  for (const T value : x.values()) scattered.push_back(value);
   for (Index b = 0; b < 2; ++b)
     for (Index a = 0; a < 12; ++a)
       for (Index r = 0; r < 3; ++r) {
@@ -30,25 +42,45 @@ void check_gather(Lay lay) {
               j = static_cast<Index>(indices.at((b * 12 + a) * 2 + 1));
         Index from = ((b * 4 + (i + 4) % 4) * 5 + (j + 5) % 5) * 3 + r, to = (b * 12 + a) * 3 + r;
         ASSERT_EQ(got[static_cast<std::size_t>(to)], x.at(from));
-        if constexpr (!std::is_same_v<T, bool>)
-          sums[static_cast<std::size_t>(from)] =
-              static_cast<Computed<T>>(sums[static_cast<std::size_t>(from)] + updates.at(to));
+        const auto place = static_cast<std::size_t>(from);
+        scattered[place] = combined<Computed<T>>(scatter, scattered[place], updates.at(to));
       }
-  if constexpr (!std::is_same_v<T, bool>) {
-    std::vector<T> added;
-    for (const auto sum : sums) added.push_back(static_cast<T>(sum));
-    ASSERT_EQ(run<T>(OpId::scatter_add, &attributes, {x.view(), indices.view(), updates.view()}, x_shape), added);
+  std::vector<T> expected;
+  for (const auto value : scattered) expected.push_back(static_cast<T>(value));
+  ASSERT_EQ(run<T>(scatter, &attributes, {x.view(), indices.view(), updates.view()}, x_shape), expected);
+}
+TEST_P(Indexing, GatherAndScatter) {
+  for (Lay lay : lays) {
+    check_gather<bool, std::int32_t>(lay, OpId::scatter);
+    for (OpId scatter :
+         {OpId::scatter, OpId::scatter_add, OpId::scatter_multiply, OpId::scatter_min, OpId::scatter_max}) {
+      SCOPED_TRACE(record_of(scatter).name);
+      check_gather<float, std::int32_t>(lay, scatter);
+      check_gather<double, std::int64_t>(lay, scatter);
+      check_gather<std::uint8_t, std::int64_t>(lay, scatter);
+      check_gather<std::int64_t, std::int32_t>(lay, scatter);
+      check_gather<Float16, std::int32_t>(lay, scatter);
+      check_gather<std::int16_t, std::int64_t>(lay, scatter);
+    }
   }
 }
-TEST_P(Indexing, GatherAndScatterAdd) {
-  for (Lay lay : lays) {
-    check_gather<float, std::int32_t>(lay);
-    check_gather<double, std::int64_t>(lay);
-    check_gather<bool, std::int32_t>(lay);
-    check_gather<std::uint8_t, std::int64_t>(lay);
-    check_gather<std::int64_t, std::int32_t>(lay);
-    check_gather<Float16, std::int32_t>(lay);
-    check_gather<std::int16_t, std::int64_t>(lay);
+/// Enough that several threads put rows, of which many go to one place.
+TEST_P(Indexing, ManyRowsScatterInTheirOrder) {
+  const Index rows = 3000, width = 48, places = 7;
+  const Shape shape{places, width};
+  Array<float> x = random_array<float>(shape, Lay::contiguous);
+  Array<float> updates = random_array<float>(Shape{rows, width}, Lay::permuted);
+  Array<std::int32_t> indices = make<std::int32_t>(Shape{rows, 1}, Lay::contiguous, [&](Index) {
+    return static_cast<std::int32_t>(rng()() % static_cast<std::uint64_t>(places));
+  });
+  GatherAttributes attributes(0);
+  for (OpId scatter : {OpId::scatter, OpId::scatter_max}) {
+    std::vector<float> expected = x.values();
+    for (Index i = 0; i < rows * width; ++i) {
+      const auto place = static_cast<std::size_t>(indices.at(i / width) * width + i % width);
+      expected[place] = combined<float>(scatter, expected[place], updates.at(i));
+    }
+    ASSERT_EQ(run<float>(scatter, &attributes, {x.view(), indices.view(), updates.view()}, shape), expected);
   }
 }
 TEST_P(Indexing, IndicesOutOfRangeThrow) {

@@ -124,7 +124,7 @@ TEST(ScatterAdd, Errors) {
               ThrowsMessage<ShapeError>(
                   "scatter_add: updates of shape [2] should have shape [1], for x [3] and indices [1,1]"));
   EXPECT_THAT([&] { scatter_add(zeros({3}, bool_), tensor({{0}}), ones({1}, bool_)); },
-              ThrowsMessage<DtypeError>("scatter_add: bool has no sums: convert x to an integer dtype with astype"));
+              ThrowsMessage<DtypeError>("scatter_add: bool is not computed with: convert x to an integer dtype with astype"));
 }
 
 TEST(OneHot, MarksTheIndex) {

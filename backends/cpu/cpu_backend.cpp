@@ -48,6 +48,18 @@ const A& as(const Attributes* attributes) {
   return *static_cast<const A*>(attributes);
 }
 
+/// How an update is taken together with what stands in its place; null: it takes that place.
+BlockKernel combining(OpId scatter, Dtype dtype) {
+  const auto kernel = [&](OpId op) { return kernels().elementwise[op][static_cast<int>(dtype)]; };
+  switch (scatter) {
+    case OpId::scatter_add: return kernel(OpId::add);
+    case OpId::scatter_multiply: return kernel(OpId::multiply);
+    case OpId::scatter_min: return kernel(OpId::minimum);
+    case OpId::scatter_max: return kernel(OpId::maximum);
+    default: return nullptr;
+  }
+}
+
 void run_other(const Op& op, const Attributes* attributes, std::span<const View> in, const View& out) {
   const Kernels& table = kernels();
   const int dtype = in.empty() ? 0 : static_cast<int>(in[0].dtype);
@@ -78,6 +90,8 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
       });
     case OpId::cumulative_sum:
     case OpId::cumulative_prod:
+    case OpId::cummax:
+    case OpId::cummin:
     case OpId::linear_recurrence:
       return run_scan(table.scan[op.id][dtype], as<stave::ScanAttributes>(attributes), in, out);
     case OpId::sort: return run_sort(as<stave::SortAttributes>(attributes), in[0], out);
@@ -85,9 +99,15 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
     case OpId::pad: return run_pad(as<stave::PadAttributes>(attributes), in[0], out);
     case OpId::concat: return run_concat(as<stave::AxisAttributes>(attributes).axis, in, out);
     case OpId::gather: return run_gather(as<stave::GatherAttributes>(attributes), in[0], in[1], out);
+    case OpId::scatter:
+    case OpId::scatter_min:
+    case OpId::scatter_max:
+      return run_scatter(op.name, combining(op.id, out.dtype), as<stave::GatherAttributes>(attributes), in[0], in[1],
+                         in[2], out);
     case OpId::scatter_add:
+    case OpId::scatter_multiply:
       return in_floats({in[0], in[2]}, out, [&](const View(&x)[2], const View& y) {
-        run_scatter_add(as<stave::GatherAttributes>(attributes), x[0], in[1], x[1], y);
+        run_scatter(op.name, combining(op.id, y.dtype), as<stave::GatherAttributes>(attributes), x[0], in[1], x[1], y);
       });
     case OpId::dynamic_slice:
       return run_dynamic_slice(as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], out);

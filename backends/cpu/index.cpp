@@ -1,7 +1,7 @@
-// gather and scatter_add; dynamic_slice and dynamic_update_slice.
+// gather and scatter; dynamic_slice and dynamic_update_slice.
 //
 // All index tuples become byte offsets first, checked on the way, so that an error leaves the output untouched. Then
-// slices are copied (in parallel) or added (in the order of the updates, so that the rounding of duplicates is fixed).
+// slices are copied, or combined in the order of the updates, so that the rounding of duplicates is fixed.
 #include <stave/backends/cpu/index.h>
 
 #include <algorithm>
@@ -155,38 +155,74 @@ void run_gather(const stave::GatherAttributes& attributes, const View& x, const 
   });
 }
 
-void run_scatter_add(const stave::GatherAttributes& attributes, const View& x, const View& indices, const View& updates,
-                     const View& out) {
-  Layout layout(attributes, x, indices);
-  Offsets offsets("scatter_add", layout, x, indices, out.strides);
-  Index size = static_cast<Index>(stave::size_of(x.dtype));
-  char* to = static_cast<char*>(out.data);
+namespace {
+
+/// Updates where they are read dense: as they lie, or copied one by one.
+class UpdateWalk {
+ public:
+  UpdateWalk(const View& updates, const Layout& layout)
+      : size_(static_cast<Index>(stave::size_of(updates.dtype))), shape_(rest_of(updates.shape, layout)),
+        strides_(rest_of(updates.strides, layout)), data_(static_cast<char*>(updates.data)),
+        walk_(lead_axes(updates, layout, size_), 1, -1, 1, 1) {
+    walk_.seek(0);
+    if (is_contiguous(shape_, strides_)) return;
+    dense_strides_ = stave::contiguous_strides(stave::Shape(shape_));
+    dense_ = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(element_count(shape_) * size_));
+  }
+  const void* update() const {
+    char* const update = data_ + walk_.offset(0);
+    if (!dense_) return update;
+    copy_strided({dense_.get(), dense_strides_}, {update, strides_}, shape_, size_);
+    return dense_.get();
+  }
+  void next() { walk_.next(); }
+
+ private:
+  static Axes lead_axes(const View& updates, const Layout& layout, Index size) {
+    const Index* strides[] = {updates.strides.data()};
+    return merged_axes(updates.shape.first(layout.batch + layout.at), strides, &size);
+  }
+
+  Index size_;
+  std::span<const Index> shape_, strides_;
+  char* data_;
+  TileWalk walk_;
+  stave::Strides dense_strides_;
+  std::unique_ptr<char[]> dense_;
+};
+
+constexpr Index shared_bytes = 64;  // of a slice: what is worth that several threads look at all places
+
+}  // namespace
+
+void run_scatter(const char* operation, BlockKernel combine, const stave::GatherAttributes& attributes, const View& x,
+                 const View& indices, const View& updates, const View& out) {
+  const Layout layout(attributes, x, indices);
+  const Offsets offsets(operation, layout, x, indices, out.strides);
+  const Index size = static_cast<Index>(stave::size_of(x.dtype));
+  char* const to = static_cast<char*>(out.data);
   if (out.data != x.data) copy_strided({to, out.strides}, {static_cast<char*>(x.data), x.strides}, x.shape, size);
 
-  std::span<const Index> shape = rest_of(x.shape, layout);
-  Index elements = element_count(shape);
+  // Slices of the output are contiguous.
+  const Index elements = element_count(rest_of(x.shape, layout)), bytes = elements * size;
   if (elements == 0 || offsets.count() == 0) return;
-  // Slices of the output are contiguous. Those of the updates are read in place, or gathered one by one.
-  std::size_t lead = layout.batch + layout.at;
-  const Index* strides[] = {updates.strides.data()};
-  Axes axes = merged_axes(updates.shape.first(lead), strides, &size);
-  std::span<const Index> update_strides = rest_of(updates.strides, layout);
-  bool dense = is_contiguous(shape, update_strides);
-  auto add = kernels().elementwise[OpId::add][static_cast<int>(x.dtype)];
-  std::unique_ptr<char[]> slice;
-  if (!dense) slice = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(elements * size));
-  TileWalk walk(axes, 1, -1, 1, 1);
-  walk.seek(0);
-  for (Index i = 0; i < offsets.count(); ++i, walk.next()) {
-    char* update = static_cast<char*>(updates.data) + walk.offset(0);
-    if (!dense) {
-      stave::Strides dense_strides = stave::contiguous_strides(stave::Shape(shape));
-      copy_strided({slice.get(), dense_strides}, {update, update_strides}, shape, size);
-      update = slice.get();
+  const auto put = [&](char* place, const void* update) {
+    if (!combine) {
+      std::memcpy(place, update, static_cast<std::size_t>(bytes));
+      return;
     }
-    const void* in[] = {to + offsets[i], update};
-    add(to + offsets[i], in, elements);
-  }
+    const void* in[] = {place, update};
+    combine(place, in, elements);
+  };
+  // Each part of the output is one thread's, which takes the updates that go there, in their order.
+  const Index parts = bytes >= shared_bytes && offsets.count() * elements > cheap_grain ? thread_count() : 1;
+  const Index slices = element_count(out.shape) / elements;
+  parallel_for(parts, 1, [&](Index first, Index last) {
+    const Index begin = slices * first / parts * bytes, end = slices * last / parts * bytes;
+    UpdateWalk walk(updates, layout);
+    for (Index i = 0; i < offsets.count(); ++i, walk.next())
+      if (offsets[i] >= begin && offsets[i] < end) put(to + offsets[i], walk.update());
+  });
 }
 
 // ---- slices -----------------------------------------------------------------------------------------------

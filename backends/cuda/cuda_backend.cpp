@@ -76,7 +76,7 @@ class Table {
         STAVE_DRIVER(run_arg_reduce(launch, op, as<stave::ReduceAttributes>(attributes).axes, in[0], out)));
     set({OpId::softmax, OpId::log_softmax},
         STAVE_DRIVER(run_softmax(launch, op, as<stave::AxisAttributes>(attributes).axis, in[0], out)));
-    set({OpId::cumulative_sum, OpId::cumulative_prod, OpId::linear_recurrence},
+    set({OpId::cumulative_sum, OpId::cumulative_prod, OpId::cummax, OpId::cummin, OpId::linear_recurrence},
         STAVE_DRIVER(run_scan(launch, op, as<stave::ScanAttributes>(attributes), in, out)));
     set({OpId::sort}, STAVE_DRIVER(run_sort(launch, as<stave::SortAttributes>(attributes), in[0], out)));
     set({OpId::argsort}, STAVE_DRIVER(run_argsort(launch, as<stave::SortAttributes>(attributes), in[0], out)));
@@ -84,8 +84,8 @@ class Table {
   }
   constexpr void indexing() {
     set({OpId::gather}, STAVE_DRIVER(run_gather(launch, as<stave::GatherAttributes>(attributes), in[0], in[1], out)));
-    set({OpId::scatter_add},
-        STAVE_DRIVER(run_scatter_add(launch, as<stave::GatherAttributes>(attributes), in[0], in[1], in[2], out)));
+    set({OpId::scatter, OpId::scatter_add, OpId::scatter_multiply, OpId::scatter_min, OpId::scatter_max},
+        STAVE_DRIVER(run_scatter(launch, op, as<stave::GatherAttributes>(attributes), in[0], in[1], in[2], out)));
     set({OpId::dynamic_slice},
         STAVE_DRIVER(run_dynamic_slice(launch, as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], out)));
     set({OpId::dynamic_update_slice},

@@ -1,7 +1,7 @@
 // Slices of one tensor, `whole`, at places that an integer tensor names, and the tensor that they are copied to or from, `part`.
 //
 // gather        whole = x [batch, indexed, rest],  part = out [batch, at, rest]
-// scatter_add   whole = out,                       part = updates
+// scatter ...   whole = out,                       part = updates
 // dynamic_slice and dynamic_update_slice           the same without `at`: a slice has all axes of whole, shorter
 //
 // A lane is an element of [batch, at]: it has one tuple of indices, and one slice.
@@ -175,9 +175,9 @@ class SlicePlan {
   std::optional<std::pair<IndexPlan<3>, IndexPlan<2>>> maps_;
 };
 
-// ---- scatter_add ------------------------------------------------------------------------------------------
+// ---- scatter ----------------------------------------------------------------------------------------------
 
-/// Lanes are sorted so many at a time, so that their numbers fit 32 bits. In order, so the sums are the same.
+/// Lanes are sorted so many at a time, so that their numbers fit 32 bits. In order, so what they come to is the same.
 inline constexpr Index most_sorted = Index{1} << 30;
 
 /// A kernel's parameter: some lanes of `slices`, from `first_lane` on. Their destinations are numbers of slices of the result,
@@ -191,10 +191,10 @@ struct ScatterLoop {
   std::uint32_t* lane;         // relative to first_lane
   const std::uint32_t* order;  // lanes by destination
   std::uint64_t* sorted;       // destinations in that order
-  unsigned part_bits;          // updates of one destination are added 2^part_bits at a time, then these sums
+  unsigned part_bits;          // updates of one destination are merged 2^part_bits at a time, then these parts
   void* partials;              // [parts, elements of a slice]
 
-  /// The sums of all but a destination's first part have places of their own: those of destinations that follow one another
+  /// All but a destination's first part have places of their own: those of destinations that follow one another
   /// start more than a part apart.
   STAVE_BOTH std::uint64_t parts() const { return ((lanes - 1) >> part_bits) + 1; }
 };

@@ -12,6 +12,8 @@ void run_scan(const Launch& launch, OpId op, const stave::ScanAttributes& attrib
               const View& out) {
   const ScanLauncher launcher = op == OpId::cumulative_sum    ? cumulative_sum(out.dtype)
                                 : op == OpId::cumulative_prod ? cumulative_prod(out.dtype)
+                                : op == OpId::cummax          ? cummax(out.dtype)
+                                : op == OpId::cummin          ? cummin(out.dtype)
                                                               : linear_recurrence(out.dtype);
   if (!launcher)
     stave_detail::fail<stave::DtypeError>("cuda: no kernel of {} for {}; convert with astype",

@@ -9,7 +9,7 @@
 
 namespace stave_cuda {
 
-/// cumulative_sum cumulative_prod linear_recurrence: inputs of `out`'s shape and dtype.
+/// cumulative_sum cumulative_prod cummax cummin linear_recurrence: inputs of `out`'s shape and dtype.
 void run_scan(const Launch& launch, stave::OpId op, const stave::ScanAttributes& attributes,
               std::span<const stave::View> inputs, const stave::View& out);
 

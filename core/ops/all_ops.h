@@ -40,10 +40,11 @@ namespace stave {
   /* elementwise */ X(where)                                                                                       \
   /* reduce */ X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)                                      \
   /* softmax */ X(softmax) X(log_softmax)                                                                          \
-  /* scan */ X(cumulative_sum) X(cumulative_prod) X(linear_recurrence)                                             \
+  /* scan */ X(cumulative_sum) X(cumulative_prod) X(cummax) X(cummin) X(linear_recurrence)                                             \
   /* sort */ X(sort) X(argsort)                                                                                    \
   /* layout */ X(reshape) X(permute_dims) X(broadcast_to) X(slice) X(pad) X(concat)                                \
-  /* index */ X(gather) X(scatter_add) X(dynamic_slice) X(dynamic_update_slice)                                    \
+  /* index */ X(gather) X(scatter) X(scatter_add) X(scatter_multiply) X(scatter_min) X(scatter_max)                \
+              X(dynamic_slice) X(dynamic_update_slice)                                                             \
   /* contract */ X(matmul)                                                                                         \
   /* random */ X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)                                   \
   /* transfer */ X(to)                                                                                             \

@@ -81,7 +81,8 @@ struct ReduceAttributes final : Attributes {
 };
 
 /// Scans, from the first element of the axis to the last one, or in reverse. cumulative_sum: out[i] = out[i - 1] + x[i];
-/// cumulative_prod: out[i] = out[i - 1] * x[i]; linear_recurrence(a, b): out[i] = scale(a[i], out[i - 1]) + b[i], after 0.
+/// cumulative_prod: out[i] = out[i - 1] * x[i]; cummax and cummin: the larger or smaller of out[i - 1] and x[i], NaN once there was
+/// one; linear_recurrence(a, b): out[i] = scale(a[i], out[i - 1]) + b[i], after 0.
 struct ScanAttributes final : Attributes {
   int axis;
   bool reverse;
@@ -144,7 +145,9 @@ struct AxisAttributes final : Attributes {
 
 /// gather(x, indices): x is [batch..., d1..dk, rest...], indices (int32 or int64) [batch..., at..., k]; the result is
 /// [batch..., at..., rest...], out[b, a, r] = x[b, indices[b, a, 0], ..., indices[b, a, k-1], r].
-/// scatter_add(x, indices, updates): x plus updates (of gather's result shape) added where gather would read.
+/// scatter(x, indices, updates): x with updates (of gather's result shape) put where gather would read, of those to one place the
+/// last in row-major order; scatter_add, scatter_multiply, scatter_min, scatter_max: taken together with what stands there. Updates
+/// that go to one place are taken in their order, or in parts of that order. min and max: NaN if there is one.
 /// Negative indices count from the end if `from_end`, else they are out of range.
 struct GatherAttributes final : Attributes {
   int batch_dims;

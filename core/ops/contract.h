@@ -29,8 +29,8 @@ Tensor outer(const Tensor& a, const Tensor& b);
 /// "..." stands for any axes, which broadcast and come first in an output that is not given. A letter twice in one operand
 /// reads its diagonal. Axes of length 1 broadcast. Operands are promoted to one dtype, which is the result's.
 ///
-/// Contracts two operands at a time, by matmul where there is something to sum; of several, first the pair that adds least
-/// to the memory.
+/// Contracts two operands at a time, by matmul where there is something to sum. Of up to eight operands in the order that takes the
+/// fewest multiplications; of more, first the pair that adds least to the memory.
 Tensor einsum(std::string_view subscripts, const std::vector<Tensor>& operands);
 template <std::same_as<Tensor>... T>
 Tensor einsum(std::string_view subscripts, const T&... operands) {

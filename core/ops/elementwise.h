@@ -173,10 +173,10 @@ Tensor& operator-=(Tensor& a, Operand b);
 Tensor& operator*=(Tensor& a, Operand b);
 Tensor& operator/=(Tensor& a, Operand b);
 // x[i] += y would change no x.
-void operator+=(Tensor&&, Operand) = delete;  // x = scatter_add(x, indices, y), where or dynamic_update_slice
-void operator-=(Tensor&&, Operand) = delete;  // x = scatter_add(x, indices, -y), where or dynamic_update_slice
-void operator*=(Tensor&&, Operand) = delete;  // x = where(condition, x * y, x) or dynamic_update_slice
-void operator/=(Tensor&&, Operand) = delete;  // x = where(condition, x / y, x) or dynamic_update_slice
+void operator+=(Tensor&&, Operand) = delete;  // x = x.at(i).add(y)
+void operator-=(Tensor&&, Operand) = delete;  // x = x.at(i).add(-y)
+void operator*=(Tensor&&, Operand) = delete;  // x = x.at(i).multiply(y)
+void operator/=(Tensor&&, Operand) = delete;  // x = x.at(i).multiply(1 / y)
 
 /// True if shapes are equal and all elements are; reads the device.
 bool array_equal(const Tensor& a, const Tensor& b);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include <stave/core/op.h>
+#include <stave/core/ops/elementwise.h>
 #include <stave/core/tensor.h>
 
 namespace stave_detail {
@@ -46,9 +47,17 @@ Tensor widened(const Tensor& x);
 
 /// x if it is of floats, else x in default_dtype().
 Tensor floating(const Tensor& x);
+/// f of x as a float. Halves are given as float32, so that what f computes on its way neither overflows nor loses digits.
+template <class F>
+Tensor in_floats(const Tensor& x, F f) {
+  if (is_half_float(x.dtype())) return astype(f(astype(x, float32)), x.dtype());
+  return f(floating(x));
+}
 
 /// The dtype of positions up to `count`.
 inline Dtype positions_dtype(Index count) { return count > std::numeric_limits<std::int32_t>::max() ? int64 : int32; }
+/// Indices of any integer dtype as int32 or int64, those that neither holds as one that is out of range.
+Tensor as_indices(const Tensor& indices, const char* operation);
 /// Entries first, ..., first + count - 1 along an axis.
 Tensor entries(const Tensor& x, int axis, Index first, Index count);
 

@@ -1,10 +1,13 @@
-// Gather and its transpose, scatter_add; and what is composed of them. Slices at computed places, and their updates.
+// Gather and its counterpart, scatter, which puts, adds, multiplies or compares; and what is composed of them. Slices at computed
+// places, and their updates.
 //
 // All have leading batch axes that x and indices share, so the batch of a vmap is one more of them.
 
 #include <stave/core/ops/index.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
@@ -12,10 +15,33 @@
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/scan.h>
+#include <stave/core/ops/sort.h>
+
+namespace stave_detail {
+
+namespace {
+
+void check_indices(const Tensor& indices, const char* operation) {
+  if (indices.dtype() != int32 && indices.dtype() != int64)
+    fail<DtypeError>("{}: indices are {}: convert them to int32 or int64 with astype", operation, indices.dtype());
+}
+
+}  // namespace
+
+Tensor as_indices(const Tensor& indices, const char* operation) {
+  const Dtype dtype = indices.dtype();
+  if (dtype == uint64) return astype(minimum(indices, std::numeric_limits<std::int64_t>::max()), int64);
+  if (is_integer(dtype) && dtype != int32 && dtype != int64) return astype(indices, dtype == uint32 ? int64 : int32);
+  check_indices(indices, operation);
+  return indices;
+}
+
+}  // namespace stave_detail
 
 namespace stave {
 
-using stave_detail::fail, stave_detail::given, stave_detail::named;
+using namespace stave_detail;
 
 namespace {
 
@@ -44,27 +70,20 @@ Shape gathered_shape(const Shape& x, const Shape& indices, int batch_dims, const
   return joined({at, all.subspan(batch + addressed)});
 }
 
-void check_indices(const Tensor& indices, const char* operation) {
-  if (indices.dtype() != int32 && indices.dtype() != int64)
-    fail<DtypeError>("{}: indices are {}: convert them to int32 or int64 with astype", operation, indices.dtype());
+int checked_batch(Index batch_axes, const Tensor& x, const Tensor& indices, const char* operation) {
+  if (batch_axes < 0 || batch_axes > std::min(x.rank(), indices.rank()))
+    fail<ShapeError>("{}: x {} and indices {} cannot share {} batch axes", operation, x.shape(), indices.shape(),
+                     batch_axes);
+  return static_cast<int>(batch_axes);
 }
 
-// Indices of any integer dtype as int32 or int64, those that neither holds as one that is out of range.
-Tensor as_indices(const Tensor& indices, const char* operation) {
-  const Dtype dtype = indices.dtype();
-  if (dtype == uint64) return astype(minimum(indices, std::numeric_limits<std::int64_t>::max()), int64);
-  if (is_integer(dtype) && dtype != int32 && dtype != int64) return astype(indices, dtype == uint32 ? int64 : int32);
-  check_indices(indices, operation);
-  return indices;
+Tensor gather_as(const Tensor& x, const Tensor& indices, AttributesPtr attributes) {
+  return apply(op_gather, {x, indices}, std::move(attributes));
 }
 
-Tensor gather_batched(const Tensor& x, const Tensor& indices, int batch_dims, bool from_end = true) {
-  return apply(op_gather, {x, indices}, batched_by(batch_dims, from_end));
-}
-
-Tensor scatter_add_batched(const Tensor& x, const Tensor& indices, const Tensor& updates, int batch_dims,
-                           bool from_end) {
-  return apply(op_scatter_add, {x, indices, updates}, batched_by(batch_dims, from_end));
+Tensor scatter_as(const Op& op, const Tensor& x, const Tensor& indices, const Tensor& updates,
+                  AttributesPtr attributes) {
+  return apply(op, {x, indices, updates}, std::move(attributes));
 }
 
 // ---- gather -----------------------------------------------------------------------------------------------
@@ -78,36 +97,161 @@ void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
 
 // What was read at a place flows back to it, as often as it was read.
 Tensor vjp_gather(const VjpContext& c, int) {
-  const auto& attributes = c.as<GatherAttributes>();
-  return scatter_add_batched(c.zeros(0), c.in(1), c.ct(), attributes.batch_dims, attributes.from_end);
+  return scatter_as(op_scatter_add, c.zeros(0), c.in(1), c.ct(), AttributesPtr(c.attributes));
 }
 
 // Where x is one for all lanes, they are one more axis of `at`.
 Outputs batch_gather(const BatchContext& c) {
   const auto& attributes = c.as<GatherAttributes>();
   if (c.batched[0] || attributes.batch_dims > 0) return batch_in_front(c);
-  return gather_batched(c.in(0), c.in(1), 0, attributes.from_end);
+  return gather_as(c.in(0), c.in(1), c.attributes());
 }
 
-// ---- scatter_add ------------------------------------------------------------------------------------------
+// ---- scatter and its kind ---------------------------------------------------------------------------------
 
-void infer_scatter_add(const Call& call, SmallVector<Abstract, 1>& outputs) {
+void infer_scatter(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor &x = call.input(0), &indices = call.input(1), &updates = call.input(2);
-  check_indices(indices, "scatter_add");
-  if (x.dtype() == bool_) fail<DtypeError>("scatter_add: bool has no sums: convert x to an integer dtype with astype");
+  const char* const operation = call.op().name;
+  check_indices(indices, operation);
+  if (x.dtype() == bool_ && call.op().id != OpId::scatter)
+    fail<DtypeError>("{}: bool is not computed with: convert x to an integer dtype with astype", operation);
   if (x.dtype() != updates.dtype())
-    fail<DtypeError>("scatter_add: x is {}, updates are {}: convert with astype", x.dtype(), updates.dtype());
-  const Shape expected =
-      gathered_shape(x.shape(), indices.shape(), call.as<GatherAttributes>().batch_dims, "scatter_add");
+    fail<DtypeError>("{}: x is {}, updates are {}: convert with astype", operation, x.dtype(), updates.dtype());
+  const Shape expected = gathered_shape(x.shape(), indices.shape(), call.as<GatherAttributes>().batch_dims, operation);
   if (updates.shape() != expected)
-    fail<ShapeError>("scatter_add: updates of shape {} should have shape {}, for x {} and indices {}", updates.shape(),
-                     expected, x.shape(), indices.shape());
+    fail<ShapeError>("{}: updates of shape {} should have shape {}, for x {} and indices {}", operation,
+                     updates.shape(), expected, x.shape(), indices.shape());
   outputs.push_back({x.shape(), x.dtype()});
 }
 
 Tensor vjp_scatter_add(const VjpContext& c, int input) {
-  const auto& attributes = c.as<GatherAttributes>();
-  return input == 0 ? c.ct() : gather_batched(c.ct(), c.in(1), attributes.batch_dims, attributes.from_end);
+  return input == 0 ? c.ct() : gather_as(c.ct(), c.in(1), AttributesPtr(c.attributes));
+}
+
+// Which updates no later one replaces: [batch..., at..., 1...], bool. Each claims its place by its number.
+Tensor last_of_each_place(const Tensor& indices, const Shape& x, const Shape& updates, AttributesPtr attributes) {
+  const auto batch = static_cast<std::size_t>(static_cast<const GatherAttributes&>(*attributes).batch_dims);
+  const std::span<const Index> all(indices.shape().begin(), indices.shape().end() - 1), at = all.subspan(batch);
+  const Index count = Shape(at).elements();
+  const Dtype dtype = positions_dtype(count);
+  const Tensor numbers = broadcast_to(reshape(arange(0, count, 1, dtype, indices.device()), Shape(at)), Shape(all));
+  const Shape places(std::span<const Index>(x).first(batch + static_cast<std::size_t>(indices.shape().back())));
+  const Tensor claimed = scatter_as(op_scatter, zeros(places, dtype, indices.device()), indices, numbers, attributes);
+  const Tensor last = gather_as(claimed, indices, std::move(attributes)) == numbers;
+  return reshape(last, joined({all, Shape(std::vector<Index>(updates.size() - all.size(), 1))}));
+}
+
+// An update takes the place of what stood there: to x, and to updates that are replaced, flows nothing.
+Tensor vjp_scatter(const VjpContext& c, int input) {
+  const AttributesPtr attributes(c.attributes);
+  if (input == 0) return scatter_as(op_scatter, c.ct(), c.in(1), c.zeros(2), attributes);
+  const Tensor flow = gather_as(c.ct(), c.in(1), attributes);
+  return where(last_of_each_place(c.in(1), c.shape(0), c.shape(2), attributes), flow, 0);
+}
+
+// d min or d max: equal shares for all, x's element and updates, that have the value which came out.
+struct Shares {
+  Tensor of_x, of_updates;
+};
+template <class Context>
+Shares extreme_shares(const Context& c, const AttributesPtr& attributes) {
+  const Tensor &x = c.in(0), &indices = c.in(1), &updates = c.in(2);
+  const Tensor x_has = astype(x == c.out(), x.dtype());
+  const Tensor update_has = astype(updates == gather_as(c.out(), indices, attributes), x.dtype());
+  const Tensor count = scatter_as(op_scatter_add, x_has, indices, update_has, attributes);
+  return {x_has / count, update_has / gather_as(count, indices, attributes)};
+}
+
+Outputs jvp_scatter_extreme(const JvpContext& c) {
+  const AttributesPtr& attributes = c.call.attributes_ptr();
+  const Shares shares = extreme_shares(c, attributes);
+  return scatter_as(op_scatter_add, scale(c.tangent(0), shares.of_x), c.in(1), scale(c.tangent(2), shares.of_updates),
+                    attributes);
+}
+
+Tensor vjp_scatter_extreme(const VjpContext& c, int input) {
+  const AttributesPtr attributes(c.attributes);
+  const Shares shares = extreme_shares(c, attributes);
+  return input == 0 ? scale(c.ct(), shares.of_x) : scale(gather_as(c.ct(), c.in(1), attributes), shares.of_updates);
+}
+
+// The number of the place that each tuple of indices addresses, in x's row-major order: [batch * at].
+Tensor place_numbers(const Tensor& indices, const Shape& x, const GatherAttributes& attributes) {
+  const auto batch = static_cast<std::size_t>(attributes.batch_dims);
+  const Shape all(std::span<const Index>(indices.shape().begin(), indices.shape().end() - 1));
+  Tensor numbers;
+  Index lengths = 1;
+  const auto add_axis = [&](const Tensor& index, Index length) {
+    const Tensor term = index * lengths;
+    numbers = numbers.defined() ? numbers + term : term;
+    lengths *= length;
+  };
+  for (int axis = static_cast<int>(indices.shape().back()) - 1; axis >= 0; --axis) {
+    const Index length = x[batch + static_cast<std::size_t>(axis)];
+    const Tensor index = astype(squeeze(entries(indices, indices.rank() - 1, axis, 1), -1), int64);
+    add_axis(where(index < 0, index + length, index), length);
+  }
+  for (std::size_t axis = batch; axis-- > 0;) {
+    Shape line(std::vector<Index>(all.size(), 1));
+    line[axis] = x[axis];
+    add_axis(reshape(arange(0, x[axis], 1, int64, indices.device()), line), x[axis]);
+  }
+  if (!numbers.defined()) numbers = zeros({}, int64, indices.device());
+  return reshape(broadcast_to(numbers, all), {all.elements()});
+}
+
+// The product of what stood where an update goes and of all other updates that go there: of the updates' shape. Nothing is divided:
+// in the order of their places, the product of those before it times the product of those behind it, each a recurrence.
+template <class Context>
+Tensor product_of_others(const Context& c, const AttributesPtr& attributes) {
+  const Tensor &x = c.in(0), &indices = c.in(1), &updates = c.in(2);
+  const auto& gathering = static_cast<const GatherAttributes&>(*attributes);
+  const Tensor factor = gather_as(x, indices, attributes);
+  if (updates.size() == 0) return factor;
+  const Tensor numbers = place_numbers(indices, x.shape(), gathering);
+  const Index count = numbers.size(), width = updates.size() / count;
+  const Tensor order = argsort(numbers), places = take(numbers, order);
+  const Tensor sorted = take(reshape(updates, {count, width}), order);
+  const Tensor same = broadcast_to(expand_dims(entries(places, 0, 1, count - 1) == entries(places, 0, 0, count - 1), 1),
+                                   {count - 1, width});  // whether an update goes where the one before it does
+  const auto beside = [&](bool before) {
+    const std::vector<std::pair<Index, Index>> one{
+        before ? std::pair<Index, Index>{1, 0} : std::pair<Index, Index>{0, 1}, {0, 0}};
+    const Tensor neighbours = entries(sorted, 0, before ? 0 : 1, count - 1);
+    const Tensor factors = pad(where(same, neighbours, 0), one, 0),
+                 starts = pad(astype(logical_not(same), x.dtype()), one, 1);
+    return linear_recurrence(factors, starts, 0, {.reverse = !before});
+  };
+  return reshape(take(beside(true) * beside(false), argsort(order)), updates.shape()) * factor;
+}
+
+// y = x u_1 u_2 ...: dy = dx u_1 u_2 ... + x u_2 ... du_1 + ...
+Outputs jvp_scatter_multiply(const JvpContext& c) {
+  const AttributesPtr& attributes = c.call.attributes_ptr();
+  Tensor tangent = scatter_as(op_scatter_multiply, c.tangent(0), c.in(1), c.in(2), attributes);
+  if (c.has(2))
+    tangent = scatter_as(op_scatter_add, tangent, c.in(1), scale(c.tangents[2], product_of_others(c, attributes)),
+                         attributes);
+  return tangent;
+}
+
+Tensor vjp_scatter_multiply(const VjpContext& c, int input) {
+  const AttributesPtr attributes(c.attributes);
+  if (input == 0) return scatter_as(op_scatter_multiply, c.ct(), c.in(1), c.in(2), attributes);
+  return scale(gather_as(c.ct(), c.in(1), attributes), product_of_others(c, attributes));
+}
+
+constexpr Op scatter_extreme(OpId id, const char* name) {
+  return Op{
+      .id = id,
+      .name = name,
+      .infer = infer_scatter,
+      .reads = {0b111 | ValueSet::outputs, 0b111 | ValueSet::outputs},
+      .jvp = jvp_scatter_extreme,
+      .vjp = vjp_scatter_extreme,
+      .batch = batch_in_front,
+      .index_name = "index",
+  };
 }
 
 // ---- dynamic_slice, dynamic_update_slice ------------------------------------------------------------------
@@ -179,10 +323,36 @@ constinit const Op op_gather{
     .index_name = "index",
 };
 
+constinit const Op op_scatter{
+    .id = OpId::scatter,
+    .name = "scatter",
+    .infer = infer_scatter,
+    .derivative = Derivative::linear,
+    .linear_in = 0b101,
+    .reads = {0b010, 0b010},
+    .vjp = vjp_scatter,
+    .batch = batch_in_front,
+    .index_name = "index",
+};
+
+constinit const Op op_scatter_multiply{
+    .id = OpId::scatter_multiply,
+    .name = "scatter_multiply",
+    .infer = infer_scatter,
+    .reads = {0b110, 0b111},
+    .jvp = jvp_scatter_multiply,
+    .vjp = vjp_scatter_multiply,
+    .batch = batch_in_front,
+    .index_name = "index",
+};
+
+constinit const Op op_scatter_min = scatter_extreme(OpId::scatter_min, "scatter_min");
+constinit const Op op_scatter_max = scatter_extreme(OpId::scatter_max, "scatter_max");
+
 constinit const Op op_scatter_add{
     .id = OpId::scatter_add,
     .name = "scatter_add",
-    .infer = infer_scatter_add,
+    .infer = infer_scatter,
     .derivative = Derivative::linear,
     .linear_in = 0b101,
     .reads = {0, 0b010},
@@ -223,65 +393,160 @@ Tensor take(const Tensor& x, const Tensor& indices, Index axis) {
         const int along = normalize_axis(axis, x.rank(), "take");
         const Tensor places = expand_dims(as_indices(indices, "take"), -1);
         const std::span<const Index> batch(x.shape().begin(), static_cast<std::size_t>(along));
-        return gather_batched(x, broadcast_to(places, joined({batch, places.shape()})), along);
+        return gather_as(x, broadcast_to(places, joined({batch, places.shape()})), batched_by(along));
       },
       x, indices);
 }
 
-// All axes but one are batch axes.
+namespace {
+
+// An axis of x moved behind all others, which are batch axes; indices likewise, and broadcast.
+struct AlongAxis {
+  Tensor values, places;  // [batch..., n], [batch..., k]
+  int axis;
+
+  AlongAxis(const Tensor& x, const Tensor& indices, Index along, const char* function)
+      : axis(normalize_axis(along, given(x, function, 0).rank(), function)) {
+    if (x.rank() != given(indices, function, 1).rank())
+      fail<ShapeError>("{}: x {} and indices {} must have equal ranks", function, x.shape(), indices.shape());
+    values = moveaxis(x, axis, -1);
+    places = moveaxis(as_indices(indices, function), axis, -1);
+  }
+  Shape batch() const {
+    return broadcast_shapes(without_last(values.shape()), without_last(places.shape()), "indices");
+  }
+  Tensor values_in(const Shape& batch) const { return broadcast_to(values, joined({batch, Shape(values.shape(-1))})); }
+  Tensor indices_in(const Shape& batch) const {
+    return broadcast_to(expand_dims(places, -1), joined({batch, Shape(places.shape(-1), 1)}));
+  }
+
+ private:
+  static Shape without_last(Shape shape) {
+    shape.pop_back();
+    return shape;
+  }
+};
+
+}  // namespace
+
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, Index axis) {
-  if (given(x, "take_along_axis", 0).rank() != given(indices, "take_along_axis", 1).rank())
-    fail<ShapeError>("take_along_axis: x {} and indices {} must have equal ranks", x.shape(), indices.shape());
-  const int along = normalize_axis(axis, x.rank(), "take_along_axis");
-  const Tensor values = moveaxis(x, along, -1), places = moveaxis(as_indices(indices, "take_along_axis"), along, -1);
-  Shape batch = values.shape(), at = places.shape();
-  batch.pop_back();
-  at.pop_back();
-  batch = broadcast_shapes(batch, at, "take_along_axis");
-  const Index read = values.shape(-1), taken = places.shape(-1);
+  const AlongAxis along(x, indices, axis, "take_along_axis");
   return named("take_along_axis", [&] {
-    const Tensor result =
-        gather_batched(broadcast_to(values, joined({batch, Shape(read)})),
-                       broadcast_to(expand_dims(places, -1), joined({batch, Shape(taken, 1)})), batch.rank());
-    return moveaxis(result, -1, along);
+    const Shape batch = along.batch();
+    return moveaxis(gather_as(along.values_in(batch), along.indices_in(batch), batched_by(batch.rank())), -1,
+                    along.axis);
   });
 }
 
-Tensor gather(const Tensor& x, const Tensor& indices) {
-  return gather_batched(given(x, "gather", 0), as_indices(given(indices, "gather", 1), "gather"), 0);
+Tensor put_along_axis(const Tensor& x, const Tensor& indices, const Operand& values, Index axis) {
+  const AlongAxis along(x, indices, axis, "put_along_axis");
+  return named("put_along_axis", [&] {
+    const Dtype dtype =
+        values.is_scalar() ? values.scalar().with(x.dtype()) : promote(x.dtype(), values.tensor().dtype());
+    const Shape batch = along.batch();
+    Shape into = joined({batch, Shape(along.values.shape(-1))}), put = joined({batch, Shape(along.places.shape(-1))});
+    if (into != along.values.shape())
+      fail<ShapeError>("put_along_axis: indices {} do not fit x {}, which is not broadcast", indices.shape(),
+                       x.shape());
+    Shape shape = x.shape();
+    shape[static_cast<std::size_t>(along.axis)] = along.places.shape(-1);
+    const Tensor updates = as_tensor(Operand(values), dtype, &shape, x.device());
+    const Tensor result = scatter_as(op_scatter, astype(along.values, dtype), along.indices_in(batch),
+                                     moveaxis(updates, along.axis, -1), batched_by(batch.rank()));
+    return moveaxis(result, -1, along.axis);
+  });
 }
 
-Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates) {
-  const Dtype dtype = promote(given(x, "scatter_add", 0).dtype(), given(updates, "scatter_add", 2).dtype());
-  given(indices, "scatter_add", 1);
-  const Tensor places = as_indices(indices, "scatter_add");
-  return scatter_add_batched(astype(x, dtype), places, astype(updates, dtype), 0, true);
+Tensor gather(const Tensor& x, const Tensor& indices, Index batch_axes) {
+  given(x, "gather", 0);
+  const Tensor places = as_indices(given(indices, "gather", 1), "gather");
+  return gather_as(x, places, batched_by(checked_batch(batch_axes, x, places, "gather")));
 }
+
+namespace {
+
+Tensor scattered(const Op& op, const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes) {
+  const Dtype dtype = promote(given(x, op.name, 0).dtype(), given(updates, op.name, 2).dtype());
+  const Tensor places = as_indices(given(indices, op.name, 1), op.name);
+  const int batch = checked_batch(batch_axes, x, places, op.name);
+  return scatter_as(op, astype(x, dtype), places, astype(updates, dtype), batched_by(batch));
+}
+
+}  // namespace
+
+Tensor scatter(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes) {
+  return scattered(op_scatter, x, indices, updates, batch_axes);
+}
+Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes) {
+  return scattered(op_scatter_add, x, indices, updates, batch_axes);
+}
+Tensor scatter_multiply(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes) {
+  return scattered(op_scatter_multiply, x, indices, updates, batch_axes);
+}
+Tensor scatter_min(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes) {
+  return scattered(op_scatter_min, x, indices, updates, batch_axes);
+}
+Tensor scatter_max(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes) {
+  return scattered(op_scatter_max, x, indices, updates, batch_axes);
+}
+
+// ---- segments ---------------------------------------------------------------------------------------------
+
+namespace {
+
+// `initial` for each segment, and the data scattered into it.
+template <class Initial>
+Tensor in_segments(const char* function, const Op& op, const Tensor& data, const Tensor& ids, Index count,
+                   Initial initial) {
+  const Shape& shape = given(data, function, 0).shape();
+  if (given(ids, function, 1).rank() != 1 || shape.rank() == 0 || shape[0] != ids.size())
+    fail<ShapeError>("{}: data {} needs ids of shape {}, not {}", function, shape, Shape(shape.rank() ? shape[0] : 1),
+                     ids.shape());
+  if (count < 0) fail<ShapeError>("{}: {} segments", function, count);
+  return named(function, [&] {
+    Shape segments = shape;
+    segments[0] = count;
+    const Tensor none = full(segments, initial, data.dtype(), data.device());
+    return scatter_as(op, none, expand_dims(as_indices(ids, function), 1), data, batched_by(0, false));
+  });
+}
+
+// The least or the greatest that a dtype has: of floats infinity.
+Scalar end_of(Dtype dtype, bool greatest) {
+  return visit_dtype(dtype, [&](auto zero) -> Scalar {
+    using T = decltype(zero);
+    if constexpr (!std::is_integral_v<T>) return greatest ? HUGE_VAL : -HUGE_VAL;
+    else return greatest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
+  });
+}
+
+}  // namespace
 
 Tensor segment_sum(const Tensor& data, const Tensor& ids, Index count) {
-  const Shape& shape = given(data, "segment_sum", 0).shape();
-  if (given(ids, "segment_sum", 1).rank() != 1 || shape.rank() == 0 || shape[0] != ids.size())
-    fail<ShapeError>("segment_sum: data {} needs ids of shape {}, not {}", shape, Shape(shape.rank() ? shape[0] : 1),
-                     ids.shape());
-  if (count < 0) fail<ShapeError>("segment_sum: {} segments", count);
-  return named("segment_sum", [&] {
-    const Tensor terms = stave_detail::widened(data), places = expand_dims(as_indices(ids, "segment_sum"), 1);
-    Shape sums = shape;
-    sums[0] = count;
-    return scatter_add_batched(zeros(sums, terms.dtype(), data.device()), places, terms, 0, false);
-  });
+  return in_segments("segment_sum", op_scatter_add, widened(given(data, "segment_sum", 0)), ids, count, 0);
+}
+Tensor segment_prod(const Tensor& data, const Tensor& ids, Index count) {
+  return in_segments("segment_prod", op_scatter_multiply, widened(given(data, "segment_prod", 0)), ids, count, 1);
+}
+Tensor segment_min(const Tensor& data, const Tensor& ids, Index count) {
+  return in_segments("segment_min", op_scatter_min, data, ids, count,
+                     end_of(given(data, "segment_min", 0).dtype(), true));
+}
+Tensor segment_max(const Tensor& data, const Tensor& ids, Index count) {
+  return in_segments("segment_max", op_scatter_max, data, ids, count,
+                     end_of(given(data, "segment_max", 0).dtype(), false));
 }
 
-// A one is added to each of x.size() rows of zeros: indices out of range are found where all are, in every transform.
+// A one is put into each of x.size() rows of zeros: indices out of range are found where all are, in every transform.
 Tensor one_hot(const Tensor& x, Index n, Dtype dtype) {
   if (n < 0) fail<ShapeError>("one_hot: {} classes", n);
-  if (dtype == bool_) return astype(one_hot(x, n, uint8), bool_);
   return named(
       "one_hot",
       [&] {
         const Tensor places = reshape(as_indices(x, "one_hot"), {x.size(), 1});
         const Tensor one = broadcast_to(ones({}, dtype, x.device()), {x.size()});
-        const Tensor rows = scatter_add_batched(zeros({x.size(), n}, dtype, x.device()), places, one, 1, false);
+        const Tensor rows =
+            scatter_as(op_scatter, zeros({x.size(), n}, dtype, x.device()), places, one, batched_by(1, false));
         return reshape(rows, joined({x.shape(), Shape(n)}));
       },
       x);
@@ -293,7 +558,7 @@ Tensor Starts::tensor(const char* operation, Device device) const {
   std::vector<Tensor> indices;
   for (const Operand& index : list_) {
     const Dtype dtype = index.is_scalar() ? index.scalar().alone() : index.tensor().dtype();
-    indices.push_back(as_indices(stave_detail::as_tensor(Operand(index), dtype, nullptr, device), operation));
+    indices.push_back(as_indices(as_tensor(Operand(index), dtype, nullptr, device), operation));
     if (indices.back().rank() != 0)
       fail<ShapeError>("{}: start {} has shape {}: give single integers, or one tensor of rank 1 for all axes",
                        operation, indices.size() - 1, indices.back().shape());

@@ -15,14 +15,32 @@ namespace stave {
 Tensor take(const Tensor& x, const Tensor& indices, Index axis = 0);
 /// out[..., i, ...] = x[..., indices[..., i, ...], ...] along `axis`; the other axes broadcast. (NumPy's name)
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, Index axis);
+/// x with `values` put where take_along_axis(x, indices, axis) would read; of those to one place the last. Values broadcast to
+/// the shape that this would have. (NumPy's name; x is not changed)
+Tensor put_along_axis(const Tensor& x, const Tensor& indices, const Operand& values, Index axis);
+
 /// indices [at..., k] address the first k axes of x:
 /// out[at..., rest...] = x[indices[at..., 0], ..., indices[at..., k-1], rest...].
-Tensor gather(const Tensor& x, const Tensor& indices);
-/// x with updates [at..., rest...] added where gather(x, indices) would read; duplicates accumulate, in a fixed order.
-Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates);
+/// Of batch axes, which x and indices begin with and share, each position is for itself.
+Tensor gather(const Tensor& x, const Tensor& indices, Index batch_axes = 0);
+/// x with updates [at..., rest...] put where gather(x, indices, batch_axes) would read; dtypes are promoted. Of updates to one place
+/// the last in row-major order is kept, and has the derivative.
+Tensor scatter(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
+/// The same with updates added to what stands there; all to one place, in a fixed order.
+Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
+/// Multiplied. Derivatives of any order are exact where factors are 0.
+Tensor scatter_multiply(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
+/// The least, or the greatest, of what stands there and all updates; NaN if one is. Equals share the derivative.
+Tensor scatter_min(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
+Tensor scatter_max(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
+
 /// Entry s of the result is the sum of those data[i] for which ids[i] is s: [count, data.shape[1:]], integers as in sum. ids has
 /// rank 1; throws IndexError for one outside [0, count), negative ones too.
 Tensor segment_sum(const Tensor& data, const Tensor& ids, Index count);
+/// The same with products, minima and maxima; of no data 1, and the greatest or least of the dtype: infinity for floats.
+Tensor segment_prod(const Tensor& data, const Tensor& ids, Index count);
+Tensor segment_min(const Tensor& data, const Tensor& ids, Index count);
+Tensor segment_max(const Tensor& data, const Tensor& ids, Index count);
 /// 1 at index x along a new last axis of length n, else 0; an index outside [0, n) throws, negative ones too.
 Tensor one_hot(const Tensor& x, Index n, Dtype dtype = default_dtype());
 

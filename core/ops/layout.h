@@ -59,6 +59,8 @@ Tensor flip(const Tensor& x);
 Tensor flip(const Tensor& x, const Axes& axes);
 /// x[..., i, i + offset] along a new last axis, for the matrices of two axes; a view if the matrices are contiguous.
 Tensor diagonal(const Tensor& x, Index offset = 0, Index axis1 = -2, Index axis2 = -1);
+/// Of a vector the matrix that has it on its diagonal (k-th above the main one) and zeros beside it; of matrices their diagonal.
+Tensor diag(const Tensor& x, Index k = 0);
 /// The sum of the diagonal; dtypes as those of sum.
 Tensor trace(const Tensor& x, Index offset = 0, Index axis1 = -2, Index axis2 = -1);
 /// All elements, in row-major order, in memory of its own kind: x itself if it is contiguous.

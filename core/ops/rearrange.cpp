@@ -99,6 +99,17 @@ Tensor diagonal(const Tensor& x, Index offset, Index axis1, Index axis2) {
   });
 }
 
+// As rows of length n + 1, of which each begins with an element of x, the matrix stands on its diagonal.
+Tensor diag(const Tensor& x, Index k) {
+  if (given(x, "diag").rank() != 1) return named("diag", [&] { return diagonal(x, k); });
+  return named("diag", [&] {
+    const Index rows_below = std::max<Index>(-k, 0), columns_beside = std::max<Index>(k, 0);
+    const Index n = x.size() + rows_below + columns_beside, front = rows_below * n + columns_beside;
+    const Tensor spread = reshape(pad(expand_dims(x, 1), {{0, 0}, {0, n}}), {x.size() * (n + 1)});
+    return reshape(pad(spread, {{front, n * n - front - spread.size()}}), {n, n});
+  });
+}
+
 Tensor trace(const Tensor& x, Index offset, Index axis1, Index axis2) {
   return named(
       "trace", [&] { return sum(diagonal(x, offset, axis1, axis2), -1); }, x);

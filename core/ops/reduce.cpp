@@ -210,13 +210,6 @@ Tensor reduce(const Op& op, const Tensor& x, const Axes& axes, KeepDims keep) {
                make_intrusive<ReduceAttributes>(axes.normalize(given(x, op.name).rank(), op.name), keep.value));
 }
 
-// f of x as a float. Halves are given as float32, so that what f computes on its way neither overflows nor loses digits.
-template <class F>
-Tensor in_floats(const Tensor& x, F f) {
-  if (is_half_float(x.dtype())) return astype(f(astype(x, float32)), x.dtype());
-  return f(floating(x));
-}
-
 double count_over(const Tensor& x, const Axes& axes) {
   return static_cast<double>(reduced_count(x.shape(), axes.normalize(x.rank(), "mean")));
 }

@@ -3,6 +3,7 @@
 
 #include <stave/core/ops/scan.h>
 
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 
 namespace stave {
@@ -50,6 +52,43 @@ Tensor previous(const Tensor& y, const ScanAttributes& scan, int initial) {
 }
 Tensor next(const Tensor& x, const ScanAttributes& scan) { return moved(x, scan.axis, scan.reverse, 0); }
 
+// The latest element that each extreme up to here is: its position.
+Tensor latest_extreme(const Tensor& x, const Tensor& y, const ScanAttributes& scan) {
+  Shape line(std::vector<Index>(x.shape().size(), 1));
+  const Index length = line[static_cast<std::size_t>(scan.axis)] = x.shape(scan.axis);
+  const Tensor positions = reshape(arange(0, length, 1, positions_dtype(length), x.device()), line);
+  const Tensor is_it = x == y, nan = is_float(x.dtype()) ? logical_or(is_it, isnan(x)) : is_it;
+  return apply(scan.reverse ? op_cummin : op_cummax, {where(nan, positions, scan.reverse ? length - 1 : 0)},
+               along(scan.axis, scan.reverse));
+}
+
+void infer_extreme(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  outputs.push_back({call.input(0).shape(), call.input(0).dtype()});
+}
+
+// y_i = x_p(i), so dy_i = dx_p(i), and what flows into y_i flows on into x_p(i).
+constexpr Op extreme_op(OpId id, const char* name) {
+  return Op{
+      .id = id,
+      .name = name,
+      .infer = infer_extreme,
+      .reads = {0b1 | ValueSet::outputs},
+      .jvp = [](const JvpContext& c) -> Outputs {
+        const auto& scan = c.as<ScanAttributes>();
+        return take_along_axis(c.tangents[0], latest_extreme(c.in(0), c.out(), scan), scan.axis);
+      },
+      .vjp =
+          [](const VjpContext& c, int) {
+            const auto& scan = c.as<ScanAttributes>();
+            const int batch = c.ct().rank() - 1;
+            const Tensor places = moveaxis(latest_extreme(c.in(0), c.out(), scan), scan.axis, -1);
+            const Tensor flow = moveaxis(c.ct(), scan.axis, -1);
+            return moveaxis(scatter_add(zeros_like(flow), expand_dims(places, -1), flow, batch), -1, scan.axis);
+          },
+      .batch = batch_in_front,
+  };
+}
+
 Tensor recurrence(const Tensor& a, const Tensor& b, AttributesPtr attributes) {
   return apply(op_linear_recurrence, {a, b}, std::move(attributes));
 }
@@ -84,6 +123,9 @@ constinit const Op op_cumulative_prod{
         },
     .batch = batch_in_front,
 };
+
+constinit const Op op_cummax = extreme_op(OpId::cummax, "cummax");
+constinit const Op op_cummin = extreme_op(OpId::cummin, "cummin");
 
 // dh_i = a_i dh_(i-1) + h_(i-1) da_i + db_i. Backwards, r_i = ct_i + a_(i+1) r_(i+1) flows into b_i, h_(i-1) r_i into a_i.
 constinit const Op op_linear_recurrence{
@@ -139,7 +181,36 @@ Tensor cumulative_prod(const Tensor& x, Index axis, CumulativeOptions options) {
 Tensor cumulative_sum(const Tensor& x) { return cumulative_sum(of_rank_1(x, "cumulative_sum"), 0); }
 Tensor cumulative_prod(const Tensor& x) { return cumulative_prod(of_rank_1(x, "cumulative_prod"), 0); }
 
-Tensor linear_recurrence(const Tensor& a, const Tensor& b, Index axis, RecurrenceOptions options) {
+namespace {
+
+Tensor extreme(const Op& op, const Tensor& x, Index axis, ScanOptions options) {
+  return apply(op, {x}, along(normalize_axis(axis, given(x, op.name).rank(), op.name), options.reverse));
+}
+
+}  // namespace
+
+Tensor cummax(const Tensor& x, Index axis, ScanOptions options) { return extreme(op_cummax, x, axis, options); }
+Tensor cummin(const Tensor& x, Index axis, ScanOptions options) { return extreme(op_cummin, x, axis, options); }
+Tensor cummax(const Tensor& x) { return cummax(of_rank_1(x, "cummax"), 0); }
+Tensor cummin(const Tensor& x) { return cummin(of_rank_1(x, "cummin"), 0); }
+
+// With m_i the largest so far, s_i = sum_(j <= i) e^(x_j - m_i) = e^(m_(i-1) - m_i) s_(i-1) + e^(x_i - m_i): at least 1, but for
+// x_j = -inf alone. y_i = m_i + log s_i whatever m is, so m is a constant to derivatives, and 0 where it is infinite.
+Tensor logcumsumexp(const Tensor& x, Index axis, ScanOptions options) {
+  const int at = normalize_axis(axis, given(x, "logcumsumexp").rank(), "logcumsumexp");
+  const auto of_floats = [&](const Tensor& terms) {
+    const Tensor largest = stop_gradient(extreme(op_cummax, terms, at, options));
+    const Tensor m = where(isinf(largest), 0, largest), before = moved(m, at, !options.reverse, 0);
+    const Tensor sums = recurrence(exp(minimum(before - m, 0)), exp(terms - m), along(at, options.reverse));
+    const Tensor nothing = sums == 0;
+    return where(nothing, -std::numeric_limits<double>::infinity(), m + log(where(nothing, 1, sums)));
+  };
+  return named(
+      "logcumsumexp", [&] { return in_floats(x, of_floats); }, x);
+}
+Tensor logcumsumexp(const Tensor& x) { return logcumsumexp(of_rank_1(x, "logcumsumexp"), 0); }
+
+Tensor linear_recurrence(const Tensor& a, const Tensor& b, Index axis, ScanOptions options) {
   const Shape shape = broadcast_shapes(given(a, "linear_recurrence", 0).shape(),
                                        given(b, "linear_recurrence", 1).shape(), "linear_recurrence");
   const int at = normalize_axis(axis, shape.rank(), "linear_recurrence");

@@ -1,4 +1,4 @@
-// expect: deleted function.*x = scatter_add\(x, indices, y\)
+// expect: deleted function.*x = x\.at\(i\)\.add\(y\)
 #include <stave/stave.h>
 using namespace stave;
 

@@ -1,4 +1,4 @@
-// expect: stave: an index must be an integer, a slice, ellipsis or newaxis. By a tensor: take or where
+// expect: stave: an index must be an integer, a slice, ellipsis, newaxis, or a tensor of integers or bools
 #include <stave/stave.h>
 using namespace stave;
 

@@ -1,4 +1,4 @@
-// expect: deleted function.*x = where\(condition, y, x\), dynamic_update_slice
+// expect: deleted function.*x = x\.at\(i\)\.set\(y\)
 #include <stave/stave.h>
 using namespace stave;
 

@@ -5,8 +5,9 @@
 #include <optional>
 #include <utility>
 
-#include <stave/backends/cuda/kernels/index.cuh>
+#include <stave/core/op.h>
 #include <stave/backends/cuda/kernels/layout.cuh>
+#include <stave/backends/cuda/kernels/scatter.cuh>
 
 #include "cuda/on_host.h"
 
@@ -110,8 +111,9 @@ TEST(Gather, AgainstTheCpu) {
 }
 
 /// The driver's steps, with the standard library's sort for CUB's. `chunk` lanes are sorted at a time.
-void scatter_on_host(const GatherAttributes& attributes, const View& indices, const View& updates, const View& out,
-                     Index chunk, IndexFault& fault, bool wide_keys = false, std::optional<unsigned> part_bits = {}) {
+void scatter_on_host(stave::OpId op, const GatherAttributes& attributes, const View& indices, const View& updates,
+                     const View& out, Index chunk, IndexFault& fault, bool wide_keys = false,
+                     std::optional<unsigned> part_bits = {}) {
   const SlicePlan plan =
       SlicePlan::gather(attributes, out, updates, indices, static_cast<Index>(stave::size_of(out.dtype)));
   if (plan.lanes() == 0 || plan.units() == 0) return;
@@ -146,28 +148,37 @@ void scatter_on_host(const GatherAttributes& attributes, const View& indices, co
       sort();
     }
     each(sort_destinations, loop.lanes);
+    const auto merge = [&]<class How, class T>(How, T) {
+      each(merge_parts<How, T>, loop.parts() * loop.slices.slice_units.divisor);
+      each(merge_updates<How, T>, loop.lanes * loop.slices.slice_units.divisor);
+    };
     stave::visit_dtype(out.dtype, [&](auto zero) {
-      using T = Signless<decltype(zero)>;
-      each(sum_parts<T>, loop.parts() * loop.slices.slice_units.divisor);
-      each(add_updates<T>, loop.lanes * loop.slices.slice_units.divisor);
+      using T = Element<decltype(zero)>;
+      using Wrapping = Signless<decltype(zero)>;
+      if (op == stave::OpId::scatter) merge(Latest(), BitsOf<T>());
+      else if (op == stave::OpId::scatter_multiply) merge(Multiplying(), Wrapping());
+      else if (op == stave::OpId::scatter_min) merge(Least(), T());
+      else if (op == stave::OpId::scatter_max) merge(Greatest(), T());
+      else merge(Adding(), Wrapping());
     });
   }
 }
 
-/// What the CPU adds; floats of 16 bits as floats, the sums of which are rounded.
-Buffer scattered_by_cpu(const GatherAttributes& attributes, const Buffer& x, const Buffer& indices,
+/// What the CPU makes of it; floats of 16 bits as floats, the results of which are rounded.
+Buffer scattered_by_cpu(stave::OpId op, const GatherAttributes& attributes, const Buffer& x, const Buffer& indices,
                         const Buffer& updates, const Shape& shape) {
   Buffer sums(widened(x).dtype(), shape);
-  run_on_cpu(stave::OpId::scatter_add, attributes, {widened(x).view(), indices.view(), widened(updates).view()}, sums);
+  run_on_cpu(op, attributes, {widened(x).view(), indices.view(), widened(updates).view()}, sums);
   return is_half_float(x.dtype()) ? rounded_to(x.dtype(), sums, shape) : sums;
 }
 
 template <class T>
-void check_scatter(std::mt19937_64& random) {
+void check_scatter(stave::OpId op, std::mt19937_64& random) {
+  const bool rounds = op == stave::OpId::scatter_add || op == stave::OpId::scatter_multiply;
   constexpr Dtype dtype = stave::dtype_of<T>();
   for (const GatherCase& c : gather_cases())
     for (Index chunk : {Index{1} << 30, Index{4}}) {
-      if (stave::is_half<T> && chunk == 4) continue;  // each time lanes are sorted the sums are rounded
+      if (stave::is_half<T> && rounds && chunk == 4) continue;  // each time lanes are sorted results are rounded
       Buffer x(dtype, c.shape, c.strides), got(dtype, c.shape);
       fill_with_values<T>(x, random);
       Strides update_strides = contiguous_strides(c.out);
@@ -178,20 +189,26 @@ void check_scatter(std::mt19937_64& random) {
       const GatherAttributes attributes(c.batch_dims);
       IndexFault fault;
       run_on_cpu(stave::OpId::copy, attributes, {x.view()}, got);
-      scatter_on_host(attributes, indices.view(), updates.view(), got.view(), chunk, fault, chunk == 4);
-      const Buffer expected = scattered_by_cpu(attributes, x, indices, updates, c.shape);
+      scatter_on_host(op, attributes, indices.view(), updates.view(), got.view(), chunk, fault, chunk == 4);
+      const Buffer expected = scattered_by_cpu(op, attributes, x, indices, updates, c.shape);
       EXPECT_EQ(fault.taken, 0u);
       for (Index i = 0; i < c.shape.elements(); ++i) {
         ASSERT_TRUE(stave_test::same(got.at<T>(i), expected.at<T>(i))) << c.name << " " << name_of(dtype) << " " << i;
       }
     }
 }
-TEST(ScatterAdd, AgainstTheCpuToTheBit) {
+TEST(Scatter, AgainstTheCpuToTheBit) {
   std::mt19937_64 random(2);
-#define X(name, type) check_scatter<type>(random);
-  STAVE_INTEGERS(X)
-  STAVE_FLOATS(X)
+  using stave::OpId;
+  for (const OpId op :
+       {OpId::scatter, OpId::scatter_add, OpId::scatter_multiply, OpId::scatter_min, OpId::scatter_max}) {
+    SCOPED_TRACE(record_of(op).name);
+#define X(name, type) check_scatter<type>(op, random);
+    STAVE_INTEGERS(X)
+    STAVE_FLOATS(X)
 #undef X
+  }
+  check_scatter<bool>(OpId::scatter, random);
 }
 
 /// What the parts add up to, one place after the other.
@@ -230,7 +247,9 @@ void check_parts() {
         for (std::size_t i = 0; i < update.size(); ++i) updates.data<T>()[i] = T(update[i]);
         for (std::size_t i = 0; i < before.size(); ++i) out.data<T>()[i] = T(before[i]);
         IndexFault fault;
-        scatter_on_host(GatherAttributes(0), indices.view(), updates.view(), out.view(), 1 << 20, fault, false, bits);
+        scatter_on_host(stave::OpId::scatter_add, GatherAttributes(0), indices.view(), updates.view(), out.view(),
+                        1 << 20, fault, false, bits);
+
         const std::vector<float> expected = in_parts(before, index, update, std::size_t{1} << bits);
         for (std::int32_t i = 0; i < places; ++i)
           ASSERT_TRUE(stave_test::same(out.data<T>()[i], stave_test::rounded<T>(expected[static_cast<std::size_t>(i)])))
@@ -241,6 +260,30 @@ TEST(ScatterAdd, ManyUpdatesOfAPlaceAreAddedInParts) {
   check_parts<float>();
   check_parts<stave::Float16>();
   check_parts<stave::BFloat16>();
+}
+
+/// Of many updates to one place the last; and the largest, wherever it stands.
+TEST(Scatter, ManyUpdatesOfAPlaceAreMergedInTheirOrder) {
+  for (const unsigned bits : {0u, 1u, 3u, 10u})
+    for (const Index lanes : {1, 2, 33, 1000}) {
+      Buffer indices(stave::int32, {lanes, 1}), updates(stave::int16, {lanes});
+      for (Index i = 0; i < lanes; ++i) indices.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % 3);
+      for (Index i = 0; i < lanes; ++i)
+        updates.data<std::int16_t>()[i] = static_cast<std::int16_t>(i * 7919 % 4001 - 2000);
+      for (const auto op : {stave::OpId::scatter, stave::OpId::scatter_max}) {
+        Buffer out(stave::int16, {3});
+        std::vector<std::int16_t> expected(3, -3000);
+        std::copy(expected.begin(), expected.end(), out.data<std::int16_t>());
+        for (Index i = 0; i < lanes; ++i) {
+          std::int16_t &place = expected[static_cast<std::size_t>(i % 3)], update = updates.data<std::int16_t>()[i];
+          place = op == stave::OpId::scatter ? update : std::max(place, update);
+        }
+        IndexFault fault;
+        scatter_on_host(op, GatherAttributes(0), indices.view(), updates.view(), out.view(), 1 << 20, fault, false,
+                        bits);
+        for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(out.data<std::int16_t>()[i], expected[i]) << lanes << " " << bits;
+      }
+    }
 }
 
 TEST(ScatterAdd, NoThreadAddsAllOfManyUpdates) {
@@ -376,7 +419,7 @@ TEST(Faults, OfScatterAddLeaveTheOthers) {
   for (int i = 0; i < 3; ++i) updates.data<float>()[i] = static_cast<float>(i + 1);
   out.data<float>()[0] = out.data<float>()[1] = 0;
   IndexFault fault;
-  scatter_on_host(GatherAttributes(0), indices.view(), updates.view(), out.view(), 8, fault);
+  scatter_on_host(stave::OpId::scatter_add, GatherAttributes(0), indices.view(), updates.view(), out.view(), 8, fault);
   expect_fault(fault, 5, 0, 2, 2);
   EXPECT_EQ(out.data<float>()[0], 0);
   EXPECT_EQ(out.data<float>()[1], 4);

@@ -7,6 +7,7 @@
 #include <stave/backends/cuda/kernels/scan_kernels.h>
 #include <stave/backends/cuda/scan.h>
 #include <stave/core/effects/error.h>
+#include <stave/core/op.h>
 #include <stave/core/ops/all_ops.h>
 #include <stave/backends/cuda/kernels/scan.cuh>
 #include "machine.h"
@@ -51,6 +52,8 @@ void scan_as(Dtype dtype, const ScanPlan& plan, Machine machine) {
   stave::visit_dtype(dtype, [&](auto zero) { scan_on_host<Step<Signless<decltype(zero)>>>(plan, machine); });
 }
 
+bool is_extreme(OpId op) { return op == OpId::cummax || op == OpId::cummin; }
+
 std::vector<View> views(std::vector<Array>& arrays) {
   std::vector<View> result;
   for (Array& array : arrays) result.push_back(array.view());
@@ -65,6 +68,12 @@ Array scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Machine ma
   const ScanPlan plan(*attributes, in, out.view());
   if (op == OpId::linear_recurrence) scan_as<Recurrence>(out.dtype, plan, machine);
   else if (op == OpId::cumulative_prod) scan_as<RunningProduct>(out.dtype, plan, machine);
+  else if (is_extreme(op))
+    stave::visit_dtype(out.dtype, [&](auto zero) {
+      using T = Element<decltype(zero)>;
+      op == OpId::cummax ? scan_on_host<RunningMax<T>>(plan, machine) : scan_on_host<RunningMin<T>>(plan, machine);
+    });
+
   else scan_as<RunningSum>(out.dtype, plan, machine);
   return out;
 }
@@ -113,6 +122,25 @@ void expect_scanned(OpId op, std::vector<Array>& x, int axis, bool reverse, Arra
   });
 }
 
+/// NaN from the first one on.
+template <class T>
+void expect_extremes(OpId op, std::vector<Array>& x, int axis, bool reverse, Array& out) {
+  const auto along = static_cast<std::size_t>(axis);
+  Shape others = out.shape;
+  others[along] = 1;
+  for_positions(others, [&](Shape position) {
+    T extreme{};
+    for (Index i = 0; i < out.shape[along]; ++i) {
+      position[along] = reverse ? out.shape[along] - 1 - i : i;
+      const T a = x[0].at<T>(offset_of(position, x[0].strides));
+      const bool beyond = op == OpId::cummax ? a > extreme : a < extreme;
+      if (i == 0 || a != a || beyond) extreme = extreme != extreme ? extreme : a;
+      const T answer = out.at<T>(offset_of(position, out.strides));
+      ASSERT_TRUE(answer == extreme || (answer != answer && extreme != extreme)) << "at " << i;
+    }
+  });
+}
+
 void expect_scan(OpId op, std::vector<Array>& x, int axis, bool reverse) {
   SCOPED_TRACE(testing::Message() << stave::name_of(x[0].dtype) << " " << x[0].shape.str() << " strides "
                                   << x[0].strides.str() << " axis " << axis << (reverse ? " reverse" : ""));
@@ -120,6 +148,7 @@ void expect_scan(OpId op, std::vector<Array>& x, int axis, bool reverse) {
   stave::visit_dtype(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     using Wide = std::conditional_t<std::is_same_v<T, double>, long double, double>;
+    if (is_extreme(op)) return expect_extremes<T>(op, x, axis, reverse, out);
     expect_scanned<T, std::conditional_t<std::is_integral_v<T>, std::uint64_t, Wide>>(op, x, axis, reverse, out);
   });
   EXPECT_EQ(scanned(op, x, axis, reverse, small).memory, out.memory) << "depends on the machine";
@@ -142,14 +171,15 @@ std::vector<Array> any_inputs(OpId op, const Shape& shape, Dtype dtype, std::mt1
   std::vector<Array> x;
   for (int k = 0; k < (op == OpId::linear_recurrence ? 2 : 1); ++k) {
     x.push_back(any_layout(shape, dtype, random));
-    fill(x.back(), random, wild && (k == 1 || op == OpId::cumulative_sum));
+    fill(x.back(), random, wild && (k == 1 || op == OpId::cumulative_sum || is_extreme(op)));
   }
-  if (op != OpId::cumulative_sum && is_float(dtype))
+  if (op != OpId::cumulative_sum && !is_extreme(op) && is_float(dtype))
     stave::visit_dtype(dtype, [&](auto zero) { fill_with_factors<decltype(zero)>(x[0], random, wild); });
   return x;
 }
 
-constexpr OpId scans[] = {OpId::cumulative_sum, OpId::cumulative_prod, OpId::linear_recurrence};
+constexpr OpId scans[] = {OpId::cumulative_sum, OpId::cumulative_prod, OpId::cummax, OpId::cummin,
+                          OpId::linear_recurrence};
 class Scan : public testing::TestWithParam<OpId> {};
 
 TEST_P(Scan, any_dtype_axis_and_layout) {
@@ -192,10 +222,7 @@ TEST_P(Scan, integers_are_the_cpus) {
     }
 }
 
-std::string name_of_scan(const testing::TestParamInfo<OpId>& of) {
-  static constexpr const char* names[] = {"cumulative_sum", "cumulative_prod", "linear_recurrence"};
-  return names[std::find(std::begin(scans), std::end(scans), of.param) - std::begin(scans)];
-}
+std::string name_of_scan(const testing::TestParamInfo<OpId>& of) { return record_of(of.param).name; }
 INSTANTIATE_TEST_SUITE_P(All, Scan, testing::ValuesIn(scans), name_of_scan);
 
 // ---- where runs of elements leave the range of float64 -----------------------------------------------------

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include <stave/core/ops/at.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/index.h>
+#include <stave/core/ops/layout.h>
 
 #include "table/reference.h"
 #include "table/row.h"
@@ -82,83 +86,400 @@ std::vector<Variant> take_along_axis_variants(Dtype dtype) {
   return variants;
 }
 
-// ---- gather, scatter_add ----------------------------------------------------------------------------------
+Variant put_along_axis_of(Dtype dtype, const Shape& shape, const Shape& put, Input values, Index axis,
+                          Dtype index_dtype) {
+  const auto along = static_cast<std::size_t>(axis < 0 ? axis + shape.rank() : axis);
+  const Dtype result = common(dtype, values.dtype).value_or(dtype);
+  return {.name = shape.str() + " at " + stave::name_of(index_dtype) + put.str() + " along " + std::to_string(axis),
+          .inputs = {{dtype, shape}, indices(index_dtype, put, shape[along]), values},
+          .call = [axis](auto xs) { return put_along_axis(xs[0], xs[1], xs[2], axis); },
+          .reference =
+              [=](auto xs) {
+                Array y = mapped(result, xs[0], [](Real v) { return v; });
+                Shape updates = shape;
+                updates[along] = put[along];
+                for_each_position(updates, [&](const Shape& p) {
+                  Shape to = p;
+                  to[along] = from_end(xs[1](broadcast_position(put, p)), shape[along]);
+                  y(to) = xs[2](broadcast_position(values.shape, p));
+                });
+                return Arrays{mapped(result, y, [](Real v) { return v; })};
+              }};
+}
 
-/// The position in x that entry `p` of the result of gather shows, for indices [at..., k].
-Shape addressed(const Array& index, const Shape& x, const Shape& p) {
+std::vector<Variant> put_along_axis_variants(Dtype dtype) {
+  std::vector<Variant> variants = {
+      put_along_axis_of(dtype, {2, 3}, {2, 2}, {dtype, {2, 2}}, 1, int64),
+      put_along_axis_of(dtype, {3, 2}, {4, 1}, {dtype, {4, 2}}, 0, int32),
+      put_along_axis_of(dtype, {2, 3, 2}, {1, 2, 2}, {dtype, {2}}, -2, int32),
+      put_along_axis_of(dtype, {5}, {3}, {dtype, {}}, 0, int32),
+      refused(
+          "", dtype, {}, [](const Tensor& x) { return put_along_axis(x, zeros({}, int32), x, 0); },
+          "axis 0 is out of range for rank 0"),
+
+      put_along_axis_of(dtype, {0, 3}, {0, 2}, {dtype, {0, 2}}, 1, int32)};
+  for (Dtype index_dtype : integer_dtypes)
+    variants.push_back(put_along_axis_of(dtype, {4, 2}, {3, 2}, {dtype, {3, 2}}, 0, index_dtype));
+  return variants;
+}
+
+// ---- gather, scatter --------------------------------------------------------------------------------------
+
+/// The position in x that entry `p` of the result of gather shows, for indices [batch..., at..., k].
+Shape addressed(const Array& index, const Shape& x, const Shape& p, Index batch = 0) {
   const Index at = index.shape.rank() - 1, k = index.shape.back();
-  Shape in;
+  Shape in = part(p, 0, batch);
   for (Index i = 0; i < k; ++i)
-    in.push_back(from_end(index(concatenated(part(p, 0, at), Shape(i))), x[static_cast<std::size_t>(i)]));
+    in.push_back(from_end(index(concatenated(part(p, 0, at), Shape(i))), x[static_cast<std::size_t>(batch + i)]));
   return concatenated(in, part(p, at, p.rank()));
 }
 
-Shape gathered_shape(const Shape& x, const Shape& index) {
-  return concatenated(part(index, 0, index.rank() - 1), part(x, index.back(), x.rank()));
+Shape gathered_shape(const Shape& x, const Shape& index, Index batch = 0) {
+  return concatenated(part(index, 0, index.rank() - 1), part(x, batch + index.back(), x.rank()));
 }
 
 /// The shortest of the axes that indices of this shape address bounds all of them.
-Index shortest(const Shape& x, const Shape& index) {
+Index shortest(const Shape& x, const Shape& index, Index batch = 0) {
   Index length = 100;
-  for (Index i = 0; i < index.back(); ++i) length = std::min(length, x[static_cast<std::size_t>(i)]);
+  for (Index i = 0; i < index.back(); ++i) length = std::min(length, x[static_cast<std::size_t>(batch + i)]);
   return length;
 }
 
-Variant gather_of(Dtype dtype, const Shape& shape, const Shape& at, Dtype index_dtype) {
-  return {.name = shape.str() + " at " + stave::name_of(index_dtype) + at.str(),
-          .inputs = {{dtype, shape}, indices(index_dtype, at, shortest(shape, at))},
-          .call = [](auto xs) { return gather(xs[0], xs[1]); },
+std::string words_for(const Shape& shape, const Shape& at, Dtype index_dtype, Index batch) {
+  return shape.str() + " at " + stave::name_of(index_dtype) + at.str() +
+         (batch ? " batch " + std::to_string(batch) : "");
+}
+
+Variant gather_of(Dtype dtype, const Shape& shape, const Shape& at, Dtype index_dtype, Index batch = 0) {
+  return {.name = words_for(shape, at, index_dtype, batch),
+          .inputs = {{dtype, shape}, indices(index_dtype, at, shortest(shape, at, batch))},
+          .call = [batch](auto xs) { return gather(xs[0], xs[1], batch); },
           .reference =
               [=](auto xs) {
-                return Arrays{make(dtype, gathered_shape(shape, at),
-                                   [&](const Shape& p) { return xs[0](addressed(xs[1], shape, p)); })};
+                return Arrays{make(dtype, gathered_shape(shape, at, batch),
+                                   [&](const Shape& p) { return xs[0](addressed(xs[1], shape, p, batch)); })};
               }};
 }
 
 std::vector<Variant> gather_variants(Dtype dtype) {
-  std::vector<Variant> variants = {gather_of(dtype, {4, 3}, {5, 1}, int64),
-                                   gather_of(dtype, {3, 2}, {4, 2}, int32),
-                                   gather_of(dtype, {2, 3, 2}, {2, 2, 2}, int32),
-                                   gather_of(dtype, {2, 3}, {1}, int32),
-                                   gather_of(dtype, {3, 0}, {2, 1}, int32),
-                                   gather_of(dtype, {2, 3}, {0, 1}, int32),
-                                   gather_of(dtype, {}, {2, 0}, int32)};
+  std::vector<Variant> variants = {
+      gather_of(dtype, {4, 3}, {5, 1}, int64),       gather_of(dtype, {3, 2}, {4, 2}, int32),
+      gather_of(dtype, {2, 3, 2}, {2, 2, 2}, int32), gather_of(dtype, {2, 3}, {1}, int32),
+      gather_of(dtype, {3, 0}, {2, 1}, int32),       gather_of(dtype, {2, 3}, {0, 1}, int32),
+      gather_of(dtype, {}, {2, 0}, int32),           gather_of(dtype, {2, 3, 2}, {2, 4, 1}, int32, 1)};
   for (Dtype index_dtype : integer_dtypes) variants.push_back(gather_of(dtype, {5}, {3, 1}, index_dtype));
   return variants;
 }
 
-Variant scatter_add_of(Input x, Input updates, const Shape& at, Dtype index_dtype) {
-  const Dtype result = promoted(x.dtype, updates.dtype);
-  updates.shape = gathered_shape(x.shape, at);
-  return {
-      .name = x.shape.str() + " at " + stave::name_of(index_dtype) + at.str() + " of " + stave::name_of(updates.dtype),
-      .inputs = {x, indices(index_dtype, at, shortest(x.shape, at)), updates},
-      .call = [](auto xs) { return scatter_add(xs[0], xs[1], xs[2]); },
-      .reference =
-          [=](auto xs) {
-            Array y = xs[0], size = mapped(float64, y, [](Real v) { return std::abs(v); });
-            for_each_position(xs[2].shape, [&](const Shape& p) {
-              const Shape to = addressed(xs[1], y.shape, p);
-              y(to) += xs[2](p);
-              size(to) += std::abs(xs[2](p));
-            });
-            y = mapped(result, y, [](Real v) { return v; });
-            y.magnitude = size.values;
-            return Arrays{y};
-          }};
+using Scatter = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, Index);
+/// What stands in a place, with an update.
+using Combine = Real (*)(Real, Real);
+Real put(Real, Real update) { return update; }
+Real plus(Real x, Real update) { return x + update; }
+Real times(Real x, Real update) { return x * update; }
+Real least(Real x, Real update) { return std::min(x, update); }
+Real greatest(Real x, Real update) { return std::max(x, update); }
+
+/// An array of places where updates meet. Of a minimum or maximum its derivative is that of the mean of those that are it.
+class Met {
+ public:
+  Met(const Array& at, const Array& x, Combine combine)
+      : combine_(combine), best_(mapped(float64, at, [](Real v) { return v; })),
+        sum_(mapped(float64, x, [](Real v) { return v; })), count_(mapped(float64, x, [](Real) { return Real(1); })) {}
+  /// An update: where the derivative is asked for, and near there.
+  void put(const Shape& to, Real at, Real value) {
+    const Real next = combine_(best_(to), at);
+    if (at != next) return;
+    const bool ties = at == best_(to);
+    sum_(to) = ties ? sum_(to) + value : value;
+    count_(to) = ties ? count_(to) + 1 : 1;
+    best_(to) = next;
+  }
+  Array mean(Dtype dtype) const {
+    return mapped(dtype, sum_, count_, [](Real sum, Real count) { return sum / count; });
+  }
+
+ private:
+  Combine combine_;
+  Array best_, sum_, count_;
+};
+
+Variant scatter_of(Scatter scatter, Combine combine, Input x, Input updates, const Shape& at, Dtype index_dtype,
+                   Index batch = 0) {
+  const Dtype result = common(x.dtype, updates.dtype).value_or(x.dtype);
+  updates.shape = gathered_shape(x.shape, at, batch);
+  Variant variant{.name = words_for(x.shape, at, index_dtype, batch) + " of " + stave::name_of(updates.dtype),
+                  .inputs = {x, indices(index_dtype, at, shortest(x.shape, at, batch)), updates},
+                  .call = [=](auto xs) { return scatter(xs[0], xs[1], xs[2], batch); },
+                  .reference =
+                      [=](auto xs) {
+                        Array y = xs[0], size = mapped(float64, y, [](Real v) { return std::abs(v); });
+                        for_each_position(xs[2].shape, [&](const Shape& p) {
+                          const Shape to = addressed(xs[1], y.shape, p, batch);
+                          y(to) = combine(y(to), xs[2](p));
+                          size(to) = combine == plus ? size(to) + std::abs(xs[2](p)) : std::abs(y(to));
+                        });
+                        y = mapped(result, y, [](Real v) { return v; });
+                        y.magnitude = size.values;
+                        return Arrays{y};
+                      }};
+  if (combine == least || combine == greatest)
+    variant.smooth = [=](auto near, auto xs) {
+      Met met(near[0], xs[0], combine);
+      for_each_position(xs[2].shape,
+                        [&](const Shape& p) { met.put(addressed(xs[1], x.shape, p, batch), near[2](p), xs[2](p)); });
+      return Arrays{met.mean(result)};
+    };
+  return variant;
 }
 
-std::vector<Variant> scatter_add_variants(Dtype dtype) {
-  const auto of = [&](const Shape& shape, const Shape& at, Dtype index_dtype) {
-    return scatter_add_of({dtype, shape}, {dtype, {}}, at, index_dtype);
+template <Scatter scatter, Combine combine>
+std::vector<Variant> scatter_variants(Dtype dtype) {
+  const auto of = [&](const Shape& shape, const Shape& at, Dtype index_dtype, Index batch = 0) {
+    return scatter_of(scatter, combine, {dtype, shape}, {dtype, {}}, at, index_dtype, batch);
   };
-  std::vector<Variant> variants = {
-      of({4, 3}, {5, 1}, int64), of({2, 2}, {6, 2}, int32), of({3, 2, 2}, {2, 2, 1}, int32),
-      of({2, 3}, {1}, int32),    of({3, 0}, {2, 1}, int32), of({2, 3}, {0, 1}, int32),
-      of({}, {3, 0}, int32)};
+  std::vector<Variant> variants = {of({4, 3}, {5, 1}, int64),       of({2, 2}, {6, 2}, int32),
+                                   of({3, 2, 2}, {2, 2, 1}, int32), of({2, 3}, {1}, int32),
+                                   of({3, 0}, {2, 1}, int32),       of({2, 3}, {0, 1}, int32),
+                                   of({}, {3, 0}, int32),           of({2, 3, 2}, {2, 4, 1}, int32, 1)};
   for (Dtype index_dtype : integer_dtypes) variants.push_back(of({3}, {4, 1}, index_dtype));
-  for (Dtype other : number_dtypes)
-    if (common(dtype, other)) variants.push_back(scatter_add_of({dtype, {3, 2}}, {other, {}}, {4, 1}, int32));
+  for (Dtype other : dtype == bool_ ? std::vector<Dtype>{} : number_dtypes)
+    if (common(dtype, other))
+      variants.push_back(scatter_of(scatter, combine, {dtype, {3, 2}}, {other, {}}, {4, 1}, int32));
+  if (combine == times && is_float(dtype))
+    variants.push_back(
+        scatter_of(scatter, combine, {dtype, {2, 2}}, {dtype, {}, {.choices = {0, 0, 1.5, -2}}}, {5, 1}, int32));
+  return variants;
+}
+
+// ---- segments ---------------------------------------------------------------------------------------------
+
+using Segments = Tensor (*)(const Tensor&, const Tensor&, Index);
+
+template <Segments segments, Combine combine>
+std::vector<Variant> segment_variants(Dtype dtype) {
+  const bool sums = combine == plus || combine == times;
+  const Dtype result = sums ? summed_in(dtype) : dtype;
+  const Real range = std::ldexp(Real(1), 8 * static_cast<int>(size_of(dtype)));
+  const Real top = is_float(dtype)    ? std::numeric_limits<Real>::infinity()
+                   : is_signed(dtype) ? range / 2 - 1
+                                      : range - 1;
+  const Real bottom = is_float(dtype) ? -top : is_signed(dtype) ? -range / 2 : 0;
+  const Real nothing = combine == plus ? 0 : combine == times ? 1 : combine == least ? top : bottom;
+  std::vector<Variant> variants;
+  const auto add = [&](const Shape& shape, const std::vector<Index>& ids, Index count, bool differentiable = true) {
+    variants.push_back(
+        {.name = shape.str() + " in " + std::to_string(count),
+         .inputs = {{dtype, shape, {}, differentiable, shape.rank() - 1}},
+
+         .call = [=](auto xs) { return segments(xs[0], astype(from(ids), count % 2 ? int64 : uint8), count); },
+         .reference =
+             [=](auto xs) {
+               Shape all = shape;
+               all[0] = count;
+               Array y = make(float64, all, [&](const Shape&) { return nothing; });
+               Array size = mapped(float64, y, [](Real) { return Real(0); });
+               for_each_position(shape, [&](const Shape& p) {
+                 Shape to = p;
+                 to[0] = ids[static_cast<std::size_t>(p[0])];
+                 y(to) = combine(y(to), xs[0](p));
+                 size(to) = combine == plus ? size(to) + std::abs(xs[0](p)) : std::abs(y(to));
+               });
+               y = mapped(result, y, [](Real v) { return v; });
+               y.magnitude = size.values;
+               return Arrays{y};
+             }});
+    if (sums) return;
+    variants.back().smooth = [=](auto near, auto xs) {
+      Shape all = shape;
+      all[0] = count;
+      const Array none = make(float64, all, [&](const Shape&) { return nothing; });
+      Met met(none, none, combine);
+      for_each_position(shape, [&](const Shape& p) {
+        Shape to = p;
+        to[0] = ids[static_cast<std::size_t>(p[0])];
+        met.put(to, near[0](p), xs[0](p));
+      });
+      return Arrays{met.mean(result)};
+    };
+  };
+  add({7}, {2, 0, 0, 1, 2, 2, 0}, 3);
+  add({4, 3}, {1, 1, 0, 1}, 2);
+  add({4, 2}, {3, 3, 0, 3}, 5, sums);  // some of nothing: an infinity has no differences
+  add({0, 2}, {}, 2, sums);
+
+  variants.push_back(refused(
+      "", dtype, {}, [](const Tensor& x) { return segments(x, zeros({1}, int32), 2); },
+      "needs ids of shape [1], not [1]"));
+  return variants;
+}
+
+// ---- at ---------------------------------------------------------------------------------------------------
+
+/// An index with tensors: what it makes of x, and which place of x a position of what is read shows.
+struct Indexed {
+  const char* name;
+  Shape shape;
+  std::vector<Input> tensors;
+  std::function<At(const Tensor&, std::span<const Tensor>)> at;
+  Shape read;
+  std::function<Shape(const Shape& p, std::span<const Array> tensors)> place;
+};
+
+std::vector<Indexed> indices_of_all_kinds() {
+  const auto in = [](Index length, const Shape& shape) { return indices(int32, shape, length); };
+  const auto at = [](const Array& index, const Shape& p, Index length) { return from_end(index(p), length); };
+  return {
+      {"numbers and slices",
+       {3, 4},
+       {},
+       [](const Tensor& x, auto) { return x.at(1, slice(none, none, -2)); },
+       {2},
+       [](const Shape& p, auto) { return Shape(1, 3 - 2 * p[0]); }},
+      {"new axes",
+       {3, 4},
+       {},
+       [](const Tensor& x, auto) { return x.at(ellipsis, newaxis, slice(1, 3)); },
+       {3, 1, 2},
+       [](const Shape& p, auto) { return Shape(p[0], p[2] + 1); }},
+      {"a tensor",
+       {4, 3},
+       {in(4, {5})},
+       [](const Tensor& x, auto ts) { return x.at(ts[0], slice(1, none)); },
+       {5, 2},
+       [at](const Shape& p, auto ts) { return Shape(at(ts[0], {p[0]}, 4), p[1] + 1); }},
+      {"a tensor behind a slice",
+       {2, 4},
+       {in(4, {2, 2})},
+       [](const Tensor& x, auto ts) { return x.at(slice(), ts[0]); },
+       {2, 2, 2},
+       [at](const Shape& p, auto ts) {
+         return Shape(p[0], at(ts[0], {p[1], p[2]}, 4));
+       }},
+      {"two that broadcast",
+       {3, 4},
+       {in(3, {2, 1}), in(4, {3})},
+       [](const Tensor& x, auto ts) { return x.at(ts[0], ts[1]); },
+       {2, 3},
+       [at](const Shape& p, auto ts) {
+         return Shape(at(ts[0], {p[0], 0}, 3), at(ts[1], {p[1]}, 4));
+       }},
+      {"two apart",
+       {3, 2, 4},
+       {in(3, {3}), in(4, {3})},
+       [](const Tensor& x, auto ts) { return x.at(ts[0], slice(), ts[1]); },
+       {3, 2},
+       [at](const Shape& p, auto ts) { return Shape(at(ts[0], {p[0]}, 3), p[1], at(ts[1], {p[0]}, 4)); }},
+      {"a number and a tensor apart",
+       {2, 3, 4},
+       {in(4, {2})},
+       [](const Tensor& x, auto ts) { return x.at(-1, slice(2), ts[0]); },
+       {2, 2},
+       [at](const Shape& p, auto ts) { return Shape(1, p[1], at(ts[0], {p[0]}, 4)); }},
+      {"one entry",
+       {5},
+       {in(5, {})},
+       [](const Tensor& x, auto ts) { return x.at(ts[0]); },
+       {},
+       [at](const Shape&, auto ts) { return Shape(at(ts[0], {}, 5)); }},
+      {"of rank 0",
+       {},
+       {},
+       [](const Tensor& x, auto) { return x.at(newaxis, ellipsis); },
+       {1},
+       [](const Shape&, auto) { return Shape(); }},
+      {"nothing",
+       {0, 3},
+       {in(3, {2})},
+       [](const Tensor& x, auto ts) { return x.at(slice(), ts[0]); },
+       {0, 2},
+       [at](const Shape& p, auto ts) { return Shape(p[0], at(ts[0], {p[1]}, 3)); }},
+  };
+}
+
+std::vector<Input> inputs_of(const Indexed& index, std::vector<Input> inputs) {
+  inputs.insert(inputs.end(), index.tensors.begin(), index.tensors.end());
+  return inputs;
+}
+
+std::vector<Variant> at_variants(Dtype dtype) {
+  std::vector<Variant> variants;
+  for (const Indexed& index : indices_of_all_kinds())
+    variants.push_back({.name = index.name,
+                        .inputs = inputs_of(index, {{dtype, index.shape}}),
+                        .call = [=](auto xs) { return index.at(xs[0], xs.subspan(1)).get(); },
+                        .reference =
+                            [=](auto xs) {
+                              return Arrays{make(dtype, index.read,
+                                                 [&](const Shape& p) { return xs[0](index.place(p, xs.subspan(1))); })};
+                            }});
+  variants.push_back({.name = "filled",
+                      .inputs = {{dtype, {3, 2}}, {int32, {6}, {-5, 5}}, {dtype, {}}},
+                      .call = [](auto xs) { return xs[0].at(xs[1]).get(xs[2]); },
+                      .reference =
+                          [=](auto xs) {
+                            return Arrays{make(dtype, {6, 2}, [&](const Shape& p) {
+                              const Index at = from_end(xs[1](Shape(p[0])), 3);
+                              return at < 0 || at > 2 ? xs[2]({}) : xs[0]({at, p[1]});
+                            })};
+                          }});
+  return variants;
+}
+
+using Update = Tensor (At::*)(const Operand&) const;
+
+template <Update update, Combine combine>
+std::vector<Variant> update_variants(Dtype dtype) {
+  const Dtype result = combine == put ? dtype : as_number(dtype);
+  const auto updated = [=](const Array& x, const auto& f) {
+    Array y = mapped(result, x, [](Real v) { return v; }),
+          size = mapped(float64, y, [](Real v) { return std::abs(v); });
+    f([&](const Shape& to, Real value) {
+      y(to) = combine(y(to), value);
+      size(to) = combine == plus ? size(to) + std::abs(value) : std::abs(y(to));
+    });
+    y = mapped(result, y, [](Real v) { return v; });
+    y.magnitude = size.values;
+    return Arrays{y};
+  };
+  std::vector<Variant> variants;
+  for (const Indexed& index : indices_of_all_kinds())
+    for (bool one : {false, true}) {
+      const Shape values = one ? Shape() : index.read;
+      variants.push_back({.name = index.name + std::string(one ? ", of one value" : ""),
+                          .inputs = inputs_of(index, {{dtype, index.shape}, {dtype, values}}),
+                          .call = [=](auto xs) { return (index.at(xs[0], xs.subspan(2)).*update)(xs[1]); },
+                          .reference =
+                              [=](auto xs) {
+                                return updated(xs[0], [&](const auto& put_at) {
+                                  for_each_position(index.read, [&](const Shape& p) {
+                                    put_at(index.place(p, xs.subspan(2)), xs[1](broadcast_position(values, p)));
+                                  });
+                                });
+                              }});
+      if (combine != least && combine != greatest) continue;
+      variants.back().smooth = [=](auto near, auto xs) {
+        Met met(near[0], xs[0], combine);
+        for_each_position(index.read, [&](const Shape& p) {
+          const Shape from = broadcast_position(values, p);
+          met.put(index.place(p, xs.subspan(2)), near[1](from), xs[1](from));
+        });
+        return Arrays{met.mean(result)};
+      };
+    }
+
+  // A mask over the last two axes, of one value for each entry of the first.
+  variants.push_back({.name = "a mask",
+                      .inputs = {{dtype, {2, 3, 2}}, {dtype, {2, 1}}, {bool_, {3, 2}}},
+                      .call = [](auto xs) { return (xs[0].at(slice(), xs[2]).*update)(xs[1]); },
+                      .reference =
+                          [=](auto xs) {
+                            return updated(xs[0], [&](const auto& put_at) {
+                              for_each_position(xs[0].shape, [&](const Shape& p) {
+                                if (xs[2]({p[1], p[2]}) != 0) put_at(p, xs[1]({p[0], 0}));
+                              });
+                            });
+                          }});
   return variants;
 }
 
@@ -279,7 +600,37 @@ void add_index_rows(std::vector<Row>& rows) {
   rows.push_back(
       {.name = "take_along_axis", .dtypes = all_dtypes, .variants = take_along_axis_variants, .accuracy = 0});
   rows.push_back({.name = "gather", .dtypes = all_dtypes, .variants = gather_variants, .accuracy = 0});
-  rows.push_back({.name = "scatter_add", .dtypes = number_dtypes, .variants = scatter_add_variants});
+  rows.push_back({.name = "put_along_axis", .dtypes = all_dtypes, .variants = put_along_axis_variants, .accuracy = 1});
+  rows.push_back({.name = "scatter", .dtypes = all_dtypes, .variants = scatter_variants<scatter, put>, .accuracy = 1});
+  rows.push_back({.name = "scatter_add", .dtypes = number_dtypes, .variants = scatter_variants<scatter_add, plus>});
+  rows.push_back(
+      {.name = "scatter_multiply", .dtypes = number_dtypes, .variants = scatter_variants<scatter_multiply, times>});
+  rows.push_back({.name = "scatter_min",
+                  .dtypes = number_dtypes,
+                  .variants = scatter_variants<scatter_min, least>,
+                  .accuracy = 1});
+  rows.push_back({.name = "scatter_max",
+                  .dtypes = number_dtypes,
+                  .variants = scatter_variants<scatter_max, greatest>,
+                  .accuracy = 1});
+  rows.push_back({.name = "segment_sum", .dtypes = all_dtypes, .variants = segment_variants<segment_sum, plus>});
+  rows.push_back({.name = "segment_prod", .dtypes = all_dtypes, .variants = segment_variants<segment_prod, times>});
+  rows.push_back({.name = "segment_min",
+                  .dtypes = number_dtypes,
+                  .variants = segment_variants<segment_min, least>,
+                  .accuracy = 0});
+  rows.push_back({.name = "segment_max",
+                  .dtypes = number_dtypes,
+                  .variants = segment_variants<segment_max, greatest>,
+                  .accuracy = 0});
+  rows.push_back({.name = "x.at", .dtypes = all_dtypes, .variants = at_variants, .accuracy = 0});
+  rows.push_back({.name = "x.at.set", .dtypes = all_dtypes, .variants = update_variants<&At::set, put>, .accuracy = 0});
+  rows.push_back({.name = "x.at.add", .dtypes = all_dtypes, .variants = update_variants<&At::add, plus>});
+  rows.push_back({.name = "x.at.multiply", .dtypes = all_dtypes, .variants = update_variants<&At::multiply, times>});
+  rows.push_back(
+      {.name = "x.at.min", .dtypes = all_dtypes, .variants = update_variants<&At::min, least>, .accuracy = 0});
+  rows.push_back(
+      {.name = "x.at.max", .dtypes = all_dtypes, .variants = update_variants<&At::max, greatest>, .accuracy = 0});
   rows.push_back({.name = "dynamic_slice", .dtypes = all_dtypes, .variants = dynamic_slice_variants, .accuracy = 0});
   rows.push_back(
       {.name = "dynamic_update_slice", .dtypes = all_dtypes, .variants = dynamic_update_slice_variants, .accuracy = 1});

@@ -52,6 +52,29 @@ struct Diagonal {
   }
 };
 
+std::vector<Variant> diag_variants(Dtype dtype) {
+  std::vector<Variant> variants;
+  for (Index n : {3, 1, 0})
+    for (Index k : {0, 2, -1}) {
+      const Index size = n + std::abs(k);
+      variants.push_back({.name = std::to_string(n) + " at " + std::to_string(k),
+                          .inputs = {{dtype, {n}}},
+                          .call = [k](auto xs) { return diag(xs[0], k); },
+                          .reference =
+                              [=](auto xs) {
+                                return Arrays{make(dtype, {size, size}, [&](const Shape& p) {
+                                  return p[1] - p[0] == k ? xs[0](Shape(std::min(p[0], p[1]))) : 0;
+                                })};
+                              }});
+    }
+  variants.push_back(view_of(
+      "of a matrix ", dtype, {3, 4}, [](const Tensor& x) { return diag(x, 1); }, {3},
+      [](const Shape& p) { return Shape(p[0], p[0] + 1); }));
+  variants.push_back(refused(
+      "", dtype, {}, [](const Tensor& x) { return diag(x); }, "fewer than 2 axes"));
+  return variants;
+}
+
 std::vector<Variant> diagonal_variants(Dtype dtype) {
   const auto of = [&](const Shape& shape, Index offset, Index axis1, Index axis2) {
     const Diagonal d(shape, offset, axis1, axis2);
@@ -314,6 +337,7 @@ void add_rearrange_rows(std::vector<Row>& rows) {
   const auto add = [&](const char* name, std::vector<Variant> (*variants)(Dtype), Real accuracy = 0) {
     rows.push_back({.name = name, .dtypes = all_dtypes, .variants = variants, .accuracy = accuracy});
   };
+  add("diag", diag_variants);
   add("diagonal", diagonal_variants);
   add("trace", trace_variants, 4);
   add("unstack", unstack_variants);

@@ -1,6 +1,8 @@
 // Cumulative sums and products, and linear recurrences.
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <stave/core/ops/scan.h>
 
@@ -128,6 +130,77 @@ std::vector<Variant> cumulative_variants(Dtype dtype, CumulativeOfVector of_vect
   return variants;
 }
 
+// ---- cummax, cummin, logcumsumexp -------------------------------------------------------------------------
+
+using Scanned = Tensor (*)(const Tensor&, Index, ScanOptions);
+using Folded = Real (*)(const std::vector<Real>&);
+
+Real largest_of(const std::vector<Real>& elements) { return *std::max_element(elements.begin(), elements.end()); }
+Real smallest_of(const std::vector<Real>& elements) { return *std::min_element(elements.begin(), elements.end()); }
+Real logsumexp_of(const std::vector<Real>& elements) {
+  const Real largest = largest_of(elements);
+  Real sum = 0;
+  for (Real x : elements) sum += std::exp(x - largest);
+  return largest + std::log(sum);
+}
+
+template <Scanned of, CumulativeOfVector of_vector, Folded folded>
+std::vector<Variant> scan_variants(Dtype dtype) {
+  const bool exponentials = folded == logsumexp_of;
+  const Dtype result = exponentials ? as_float(dtype) : dtype;
+  std::vector<Variant> variants;
+  const auto add = [&](const Along& along, const Domain& domain, const char* name) {
+    variants.push_back({.name = along.str() + name,
+                        .inputs = {{dtype, along.shape, domain, true, other_axis(along.shape, along.axis)}},
+                        .call =
+                            [=](auto xs) {
+                              return along.whole ? of_vector(xs[0])
+                                                 : of(xs[0], along.axis, {.reverse = along.options.reverse});
+                            },
+                        .reference =
+                            [=](auto xs) {
+                              Array y = scanned(xs[0], along, result, folded);
+                              // Of log(e^x + ...) the errors of its terms, which may cancel.
+                              if (exponentials)
+                                y.magnitude = scanned(xs[0], along, float64, [](const std::vector<Real>& x) {
+                                                return std::max<Real>(1, std::abs(largest_of(x)));
+                                              }).values;
+                              return Arrays{y};
+                            }});
+    if (exponentials) return;
+    variants.back().smooth = [=](auto at, auto xs) {
+      const Array latest = scanned(at[0], along, float64, [](const std::vector<Real>& x) {
+        const auto last = std::find(x.rbegin(), x.rend(), folded(x));
+        return static_cast<Real>(x.rend() - last - 1);
+      });
+      std::size_t i = 0;
+      return Arrays{scanned(xs[0], along, result, [&](const std::vector<Real>& x) {
+        return x[static_cast<std::size_t>(latest.values[i++])];
+      })};
+    };
+  };
+  for (const Along& along : everywhere)
+    if (!along.options.include_initial) add(along, {-9, 9}, "");
+  if (is_float(dtype) && !exponentials) {
+    const Real nan = std::numeric_limits<Real>::quiet_NaN(), infinity = std::numeric_limits<Real>::infinity();
+    const auto fold = [](const std::vector<Real>& x) {
+      Real sum = 0;
+      for (Real v : x) sum += v;
+      return std::isnan(sum) && std::any_of(x.begin(), x.end(), [](Real v) { return std::isnan(v); }) ? sum : folded(x);
+    };
+    const Along along{{3, 8}, 1};
+    variants.push_back({.name = "of NaN and infinity",
+                        .inputs = {{dtype, along.shape, {.choices = {1, -2, nan, infinity, -infinity}}, false, 0}},
+                        .call = [](auto xs) { return of(xs[0], 1, {}); },
+                        .reference = [=](auto xs) { return Arrays{scanned(xs[0], along, dtype, fold)}; }});
+  }
+  variants.push_back(refused(
+      "", dtype, {2, 3}, [](const Tensor& x) { return of_vector(x); }, "say along which axis"));
+  variants.push_back(refused(
+      "", dtype, {}, [](const Tensor& x) { return of(x, 0, {}); }, "axis 0 is out of range for rank 0"));
+  return variants;
+}
+
 // ---- linear_recurrence ------------------------------------------------------------------------------------
 
 /// f(h of the place before, a, b) at each place, in the order of the scan.
@@ -192,6 +265,17 @@ void add_scan_rows(std::vector<Row>& rows) {
   rows.push_back({.name = "cumulative_prod", .dtypes = all_dtypes, .variants = [](Dtype dtype) {
                     return cumulative_variants(dtype, stave::cumulative_prod, stave::cumulative_prod, true);
                   }});
+  rows.push_back({.name = "cummax",
+                  .dtypes = all_dtypes,
+                  .variants = scan_variants<stave::cummax, stave::cummax, largest_of>,
+                  .accuracy = 0});
+  rows.push_back({.name = "cummin",
+                  .dtypes = all_dtypes,
+                  .variants = scan_variants<stave::cummin, stave::cummin, smallest_of>,
+                  .accuracy = 0});
+  rows.push_back({.name = "logcumsumexp",
+                  .dtypes = all_dtypes,
+                  .variants = scan_variants<stave::logcumsumexp, stave::logcumsumexp, logsumexp_of>});
   rows.push_back({.name = "linear_recurrence", .dtypes = all_dtypes, .variants = recurrence_variants});
 }
 

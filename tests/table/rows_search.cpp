@@ -66,38 +66,6 @@ std::vector<Variant> bincount_variants(Dtype dtype) {
           of({0, 2}, "", inside), of({}, "", inside),     of({5}, "out of range", {.choices = {4}})};
 }
 
-std::vector<Variant> segment_sum_variants(Dtype dtype) {
-  const auto of = [&](const Shape& shape, Index count) -> Variant {
-    Domain ids;
-    for (Index id = 0; id < std::max<Index>(count, 1); id += 2) ids.choices.push_back(static_cast<Real>(id));
-    Shape sums = shape;
-    sums[0] = count;
-    return {.name = shape.str() + " into " + std::to_string(count),
-            .inputs = {{dtype, shape}, {int32, {shape[0]}, ids}},
-            .call = [=](auto xs) { return segment_sum(xs[0], xs[1], count); },
-            .reference =
-                [=](auto xs) {
-                  Array result = make(summed_in(dtype), sums, [](const Shape&) { return Real(0); });
-                  result.magnitude = result.values;
-                  for_each_position(shape, [&](const Shape& p) {
-                    Shape to = p;
-                    to[0] = static_cast<Index>(xs[1]({p[0]}));
-                    result(to) += xs[0](p);
-                  });
-                  for (Real& size : result.magnitude) size = 2 * static_cast<Real>(std::max<Index>(shape[0], 1));
-                  return Arrays{result};
-                }};
-  };
-  return {of({6}, 3),
-          of({5, 2}, 4),
-          of({4, 2, 3}, 2),
-          of({0, 3}, 2),
-          of({3, 0}, 2),
-          refused(
-              "", dtype, {}, [](const Tensor& x) { return segment_sum(x, zeros({1}, int32), 2); },
-              "needs ids of shape [1]")};
-}
-
 std::vector<Variant> histogram_variants(Dtype dtype) {
   const auto of = [&](const Shape& shape, const Shape& edges, const char* refusal) -> Variant {
     return {.name = shape.str() + " by " + edges.str(),
@@ -308,7 +276,6 @@ std::vector<Variant> trapezoid_variants(Dtype dtype) {
 void add_search_rows(std::vector<Row>& rows) {
   rows.push_back({.name = "count_nonzero", .dtypes = all_dtypes, .variants = count_nonzero_variants, .accuracy = 0});
   rows.push_back({.name = "bincount", .dtypes = integer_dtypes, .variants = bincount_variants, .accuracy = 0});
-  rows.push_back({.name = "segment_sum", .dtypes = all_dtypes, .variants = segment_sum_variants});
   rows.push_back({.name = "histogram", .dtypes = all_dtypes, .variants = histogram_variants, .accuracy = 0});
   rows.push_back({.name = "topk", .dtypes = all_dtypes, .variants = topk_variants, .accuracy = 0});
   rows.push_back({.name = "searchsorted", .dtypes = all_dtypes, .variants = searchsorted_variants, .accuracy = 0});

@@ -2,7 +2,10 @@
 //
 // Accuracy: float32 and the floats of sixteen bits are computed in double. float64 sums carry what rounding lost beside them
 // (Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974; the error by Knuth's TwoSum).
+#include <limits>
+
 #include <stave/backends/cpu/kernels/fill.h>
+#include <stave/backends/cpu/kernels/half.h>
 
 namespace STAVE_KERNELS {
 
@@ -12,21 +15,48 @@ using stave_cpu::OpId;
 using stave_cpu::Scan;
 
 struct SumUpTo {
-  static constexpr int inputs = 1, initial = 0;
+  static constexpr int inputs = 1;
+  template <class S>
+  static constexpr S initial = 0;
   template <class S>
   static STAVE_INLINE S next(S sum, S x, S) {
     return sum + x;
   }
 };
 struct ProdUpTo {
-  static constexpr int inputs = 1, initial = 1;
+  static constexpr int inputs = 1;
+  template <class S>
+  static constexpr S initial = 1;
   template <class S>
   static STAVE_INLINE S next(S product, S x, S) {
     return product * x;
   }
 };
+// NaN, once met, stays.
+struct MaxUpTo {
+  static constexpr int inputs = 1;
+  template <class S>
+  static constexpr S initial =
+      std::numeric_limits<S>::has_infinity ? -std::numeric_limits<S>::infinity() : std::numeric_limits<S>::lowest();
+  template <class S>
+  static STAVE_INLINE S next(S max, S x, S) {
+    return (max > x) | (max != max) ? max : x;
+  }
+};
+struct MinUpTo {
+  static constexpr int inputs = 1;
+  template <class S>
+  static constexpr S initial =
+      std::numeric_limits<S>::has_infinity ? std::numeric_limits<S>::infinity() : std::numeric_limits<S>::max();
+  template <class S>
+  static STAVE_INLINE S next(S min, S x, S) {
+    return (min < x) | (min != min) ? min : x;
+  }
+};
 struct Recurrence {
-  static constexpr int inputs = 2, initial = 0;
+  static constexpr int inputs = 2;
+  template <class S>
+  static constexpr S initial = 0;
   template <class S>
   static STAVE_INLINE S next(S h, S a, S b) {
     const bool vanishes = (a == 0) | (h == 0);
@@ -38,7 +68,7 @@ struct Recurrence {
 template <class F, class T, class S>
 struct Running {
   static void start(void* state, Index n) {
-    for (Index c = 0; c < n; ++c) static_cast<S*>(state)[c] = S(F::initial);
+    for (Index c = 0; c < n; ++c) static_cast<S*>(state)[c] = F::template initial<S>;
   }
   static void row(const void* const* in, Index n, void* state, void* out) {
     const T* __restrict a = static_cast<const T*>(in[0]);
@@ -117,12 +147,22 @@ void fill(Scan* row) {
 #undef X
 }
 
+/// What does not round is computed as it is, floats of sixteen bits as floats.
+template <class F>
+void fill_extreme(Scan* row) {
+#define X(name, type) set<F, Element<type>, Computed<Element<type>>>(row, Dtype::name);
+  STAVE_DTYPES(X)
+#undef X
+}
+
 void fill_scan(stave_cpu::Kernels& table) {
   const auto row = [&](OpId op) { return table.scan[op]; };
   fill<SumUpTo>(row(OpId::cumulative_sum));
   using C = CompensatedUpTo;
   row(OpId::cumulative_sum)[static_cast<int>(Dtype::float64)] = {2, sizeof(double), C::start, C::row, C::columns};
   fill<ProdUpTo>(row(OpId::cumulative_prod));
+  fill_extreme<MaxUpTo>(row(OpId::cummax));
+  fill_extreme<MinUpTo>(row(OpId::cummin));
   fill<Recurrence>(row(OpId::linear_recurrence));
 }
 

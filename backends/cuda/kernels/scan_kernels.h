@@ -7,6 +7,8 @@ namespace stave_cuda {
 
 using ScanLauncher = void (*)(const Launch& launch, const ScanPlan& plan);
 
+ScanLauncher cummax(stave::Dtype dtype);
+ScanLauncher cummin(stave::Dtype dtype);
 // Null for bool.
 ScanLauncher cumulative_sum(stave::Dtype dtype);
 ScanLauncher cumulative_prod(stave::Dtype dtype);

@@ -1,0 +1,150 @@
+// Bodies of the kernels that scatter (index_plan.h).
+#pragma once
+
+#include <stave/backends/cuda/kernels/index.cuh>
+
+namespace stave_cuda {
+
+// ---- scatter_add of integers, whose sums do not depend on the order ------------------------------------------
+
+template <class T>
+STAVE_BOTH void add_atomically(T* to, T value) {
+#ifdef __CUDA_ARCH__
+  using Word = std::conditional_t<sizeof(T) == 8, unsigned long long, unsigned>;
+  atomicAdd(reinterpret_cast<Word*>(to), static_cast<Word>(value));
+#else
+  *to += value;
+#endif
+}
+/// One element of one update by each thread.
+template <class T>
+STAVE_BOTH void add_slices(const SliceLoop& loop, Position p) {
+  static_assert(std::is_unsigned_v<T>);
+  const std::uint64_t i = p.block * p.threads + p.thread, lane = loop.slice_units.wide(i);
+  if (lane >= loop.lane_count) return;
+  const SlicePlace place = place_of(loop, lane);
+  if (!place.valid) return;
+  const Offsets<2> at = loop.slice(i - lane * loop.slice_units.divisor);
+  add_atomically(static_cast<T*>(loop.whole) + place.whole + at[0],
+                 static_cast<const T*>(loop.part)[place.part + at[1]]);
+}
+
+// ---- all others, in five steps: destinations, a stable sort by them, the sorted destinations, parts merged, places merged ----
+
+STAVE_BOTH inline void find_destinations(const ScatterLoop& loop, Position p) {
+  const std::uint64_t i = p.block * p.threads + p.thread;
+  if (i >= loop.lanes) return;
+  const SlicePlace place = place_of(loop.slices, loop.first_lane + i);
+  const std::uint64_t destination =
+      place.valid ? loop.slices.slice_units.wide(static_cast<std::uint64_t>(place.whole)) : loop.nowhere;
+  loop.destination[i] = destination;
+  loop.key[i] = static_cast<std::uint32_t>(destination);
+  loop.lane[i] = static_cast<std::uint32_t>(i);
+}
+/// For a second pass of the sort: the upper halves of the destinations, in the order so far.
+STAVE_BOTH inline void take_upper_keys(const ScatterLoop& loop, Position p) {
+  const std::uint64_t i = p.block * p.threads + p.thread;
+  if (i >= loop.lanes) return;
+  loop.key[i] = static_cast<std::uint32_t>(loop.destination[loop.order[i]] >> 32);
+  loop.lane[i] = loop.order[i];
+}
+STAVE_BOTH inline void sort_destinations(const ScatterLoop& loop, Position p) {
+  const std::uint64_t i = p.block * p.threads + p.thread;
+  if (i < loop.lanes) loop.sorted[i] = loop.destination[loop.order[i]];
+}
+/// How what stands in a place and an update, or two updates, are taken together: `a` is before `b`.
+struct Adding {
+  template <class S>
+  static STAVE_BOTH S merge(S a, S b) {
+    return a + b;
+  }
+};
+struct Multiplying {
+  template <class S>
+  static STAVE_BOTH S merge(S a, S b) {
+    return a * b;
+  }
+};
+struct Least {
+  template <class S>
+  static STAVE_BOTH S merge(S a, S b) {
+    return select((a < b) | (a != a), a, b);
+  }
+};
+struct Greatest {
+  template <class S>
+  static STAVE_BOTH S merge(S a, S b) {
+    return select((a > b) | (a != a), a, b);
+  }
+};
+struct Latest {
+  template <class S>
+  static STAVE_BOTH S merge(S, S b) {
+    return b;
+  }
+};
+
+/// What updates of T are computed in; the result is rounded from it.
+template <class T>
+using Merged = Lane<stave::Computed<T>>;
+/// Of the j-th of the sorted lanes.
+template <class T>
+STAVE_BOTH Merged<T> update_of(const ScatterLoop& loop, std::uint64_t j, std::uint64_t unit) {
+  const SliceLoop& slices = loop.slices;
+  const T* updates = static_cast<const T*>(slices.part) + slices.slice(unit)[1];
+  return Merged<T>(computed(updates[slices.lanes(loop.first_lane + loop.order[j])[2]]));
+}
+/// `state`, and the updates of a destination from the j-th of the sorted ones up to `end`.
+template <class How, class T>
+STAVE_BOTH Merged<T> merge_part(const ScatterLoop& loop, std::uint64_t j, std::uint64_t end, std::uint64_t unit,
+                                Merged<T> state) {
+  const std::uint64_t destination = loop.sorted[j - 1];
+  for (; j < end && j < loop.lanes && loop.sorted[j] == destination; ++j)
+    state = How::merge(state, update_of<T>(loop, j, unit));
+  return state;
+}
+/// Where the destination of the j-th sorted lane begins.
+STAVE_BOTH inline std::uint64_t head_of(const ScatterLoop& loop, std::uint64_t j) {
+  const std::uint64_t destination = loop.sorted[j];
+  std::uint64_t low = 0;
+  while (low < j) {
+    const std::uint64_t middle = low + (j - low) / 2;
+    if (loop.sorted[middle] < destination) low = middle + 1;
+    else j = middle;
+  }
+  return j;
+}
+/// A destination's second and later parts, which begin a whole number of parts after it: of those that overlap one another so many
+/// lanes from 0 on, at most one begins within each, and it belongs to the destination that the stretch begins with. A thread for
+/// each element of each stretch.
+template <class How, class T>
+STAVE_BOTH void merge_parts(const ScatterLoop& loop, Position p) {
+  const std::uint64_t i = p.block * p.threads + p.thread, stretch = loop.slices.slice_units.wide(i);
+  if (stretch >= loop.parts()) return;
+  const std::uint64_t first = stretch << loop.part_bits, destination = loop.sorted[first];
+  const std::uint64_t head = head_of(loop, first), whole = (std::uint64_t{1} << loop.part_bits) - 1;
+  const std::uint64_t begin = head + ((first - head + whole) & ~whole);
+  if (destination == loop.nowhere || begin == head || begin >= loop.lanes || loop.sorted[begin] != destination) return;
+  const std::uint64_t unit = i - stretch * loop.slices.slice_units.divisor;
+  static_cast<Merged<T>*>(loop.partials)[i] =
+      merge_part<How, T>(loop, begin + 1, begin + whole + 1, unit, update_of<T>(loop, begin, unit));
+}
+/// The first lane of each destination merges the updates of its first part, and then the other parts, in their order; a thread for
+/// each element.
+template <class How, class T>
+STAVE_BOTH void merge_updates(const ScatterLoop& loop, Position p) {
+  const std::uint64_t units = loop.slices.slice_units.divisor;
+  const std::uint64_t i = p.block * p.threads + p.thread, head = loop.slices.slice_units.wide(i);
+  if (head >= loop.lanes) return;
+  const std::uint64_t destination = loop.sorted[head], unit = i - head * units;
+  if (destination == loop.nowhere || (head > 0 && loop.sorted[head - 1] == destination)) return;
+  T* to = static_cast<T*>(loop.slices.whole) + destination * units + unit;
+  const std::uint64_t step = std::uint64_t{1} << loop.part_bits;
+  Merged<T> state = How::merge(Merged<T>(computed(*to)), update_of<T>(loop, head, unit));
+  state = merge_part<How, T>(loop, head + 1, head + step, unit, state);
+  for (std::uint64_t j = head + step; j < loop.lanes && loop.sorted[j] == destination; j += step)
+    state = How::merge(state, static_cast<const Merged<T>*>(loop.partials)[(j >> loop.part_bits) * units + unit]);
+  *to = element_of<T>(state.value);
+}
+
+}  // namespace stave_cuda
