@@ -20,6 +20,7 @@
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/linalg.h>
 #include <stave/core/ops/random.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/scan.h>

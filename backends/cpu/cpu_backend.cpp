@@ -10,6 +10,7 @@
 #include <stave/backends/cpu/in_floats.h>
 #include <stave/backends/cpu/index.h>
 #include <stave/backends/cpu/layout.h>
+#include <stave/backends/cpu/linalg.h>
 #include <stave/backends/cpu/matmul.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/random.h>
@@ -129,6 +130,7 @@ void CpuBackend::run(const Op& op, const Attributes* attributes, std::span<const
                      std::span<const View> outputs) {
   const int id = static_cast<int>(op.id);
   if (id >= elementwise_count) {
+    if (op.id >= OpId::cholesky && op.id <= OpId::expm) return run_linalg(op, attributes, inputs, outputs);
     if (op.id != OpId::own) return run_other(op, attributes, inputs, outputs[0]);
     if (op.cpu) return op.cpu(attributes, inputs, outputs);
     throw stave::DeviceError(std::string(op.name) +

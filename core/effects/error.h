@@ -49,6 +49,11 @@ class TransformError : public Error {
 class IndexError : public Error {
   using Error::Error;
 };
+/// A matrix for which a function has no result, as a singular one has no inverse, or one at which an iteration finds no end. Of a
+/// stack, the message says which.
+class LinalgError : public Error {
+  using Error::Error;
+};
 /// More memory is asked for than there is. Everything is as before the operation.
 class MemoryError : public Error {
   using Error::Error;

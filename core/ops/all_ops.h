@@ -46,6 +46,8 @@ namespace stave {
   /* index */ X(gather) X(scatter) X(scatter_add) X(scatter_multiply) X(scatter_min) X(scatter_max)                \
               X(dynamic_slice) X(dynamic_update_slice)                                                             \
   /* contract */ X(matmul)                                                                                         \
+  /* linalg */ X(cholesky) X(triangular_solve) X(lu) X(solve) X(det) X(slogdet) X(qr) X(eigh) X(eigvalsh) X(svd)  \
+  X(svdvals) X(lstsq) X(expm)                                                                                      \
   /* random */ X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)                                   \
   /* transfer */ X(to)                                                                                             \
   /* function */ STAVE_FUNCTION_OPS(X)

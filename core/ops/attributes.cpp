@@ -53,6 +53,12 @@ std::string GatherAttributes::str() const {
   return format("batch_dims={}{}", batch_dims, from_end ? "" : " not_from_end");
 }
 std::string DynamicSliceAttributes::str() const { return format("batch_dims={} sizes={}", batch_dims, sizes); }
+std::string CholeskyAttributes::str() const { return nan_if_indefinite ? "nan_if_indefinite" : ""; }
+std::string TriangularAttributes::str() const {
+  return format("{}{}{}", lower ? "lower" : "upper", transpose ? " transpose" : "", unit ? " unit_diagonal" : "");
+}
+std::string SolveAttributes::str() const { return transpose ? "transpose" : ""; }
+std::string FactorAttributes::str() const { return full ? "full" : ""; }
 std::string RandomAttributes::str() const { return format("shape={}", shape); }
 std::string UniformAttributes::str() const {
   return format("shape={} dtype={} low={} high={}", shape, dtype, low, high);

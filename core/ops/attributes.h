@@ -169,6 +169,36 @@ struct DynamicSliceAttributes final : Attributes {
   AttributesPtr batched(Index lanes) const override;
 };
 
+// Linear algebra: matrices are the last two axes, those before them are stacks, so lanes are one more stack. See linalg.cpp.
+
+/// cholesky: of a matrix that is not positive definite a factor of NaN, else an error.
+struct CholeskyAttributes final : Attributes {
+  bool nan_if_indefinite;
+  explicit CholeskyAttributes(bool nan_if_indefinite) : nan_if_indefinite(nan_if_indefinite) {}
+  std::string str() const override;
+};
+
+/// triangular_solve(a, b): x with a x = b, or a^T x = b, of which a only the triangle is read, its diagonal being ones if `unit`.
+struct TriangularAttributes final : Attributes {
+  bool lower, transpose, unit;
+  TriangularAttributes(bool lower, bool transpose, bool unit) : lower(lower), transpose(transpose), unit(unit) {}
+  std::string str() const override;
+};
+
+/// solve: with a, or with a^T.
+struct SolveAttributes final : Attributes {
+  bool transpose;
+  explicit SolveAttributes(bool transpose) : transpose(transpose) {}
+  std::string str() const override;
+};
+
+/// qr, svd: whether orthogonal matrices are square, else they have min(m, n) columns (rows).
+struct FactorAttributes final : Attributes {
+  bool full;
+  explicit FactorAttributes(bool full) : full(full) {}
+  std::string str() const override;
+};
+
 /// The random operations hash a 64-bit counter c under a key of two uint32 words by Threefry-2x32 with 20 rounds into
 /// two words: (w0, w1) = T(key, c >> 32, c & 0xffffffff). Keys are uint32 [batch..., 2].
 ///   fold_in(keys, data)       data uint32 [batch...], result uint32 [batch..., 2]: T(key, 0, data). No attributes.

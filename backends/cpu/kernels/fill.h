@@ -14,6 +14,7 @@ void fill_arg_reduce(stave_cpu::Kernels& table);
 void fill_softmax(stave_cpu::Kernels& table);
 void fill_scan(stave_cpu::Kernels& table);
 void fill_matmul(stave_cpu::Kernels& table);
+void fill_linalg(stave_cpu::Kernels& table);
 void fill_random(stave_cpu::Kernels& table);
 void fill_stream(stave_cpu::Kernels& table);
 

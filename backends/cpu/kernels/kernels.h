@@ -78,6 +78,28 @@ struct Softmax {
 };
 inline constexpr Index softmax_columns = 512;
 
+/// Factorizations of one small matrix, row-major without gaps, of float32 or float64. Their elements are finite, and of qr, eigh and
+/// svd of moderate size, so that squares neither overflow nor vanish.
+struct SmallLinalg {
+  /// The lower triangle of a [n, n] becomes l of a = l l^T, the upper one 0. False: a is not positive definite.
+  bool (*cholesky)(void* a, Index n);
+  /// a [m, n] becomes its packed factors; row i was exchanged with row exchanges[i].
+  void (*lu)(void* a, Index m, Index n, std::int32_t* exchanges);
+  /// b [n, k] becomes t^-1 b for triangular t, whose steps are given.
+  void (*triangular_solve)(const void* t, Index row_step, Index column_step, bool lower, bool unit, Index n, void* b,
+                           Index k);
+  /// a [m, n], m >= n, becomes r; q [m, p]; `work` has room for m + p numbers.
+  void (*qr)(void* a, Index m, Index n, void* q, Index p, void* work);
+  /// The rows of a [n, n], symmetric, become the eigenvectors (if `vectors`) of w, ascending; `work` has room for n * n + 3 * n
+  /// numbers. False: no end was found.
+  bool (*eigh)(void* a, Index n, void* w, bool vectors, void* work);
+  /// The rows of x [k, n], k <= n, and the rows of y [k, k] (null: not asked for) become those of v and of u^T, where x = u diag(s) v,
+  /// s descending. False: no end was found.
+  bool (*svd)(void* x, Index k, Index n, void* y, void* s);
+  /// Rows of x [rows, n] from `known` on become orthonormal to each other and to those before, which are orthonormal.
+  void (*complete)(void* x, Index known, Index rows, Index n);
+};
+
 /// Kernels by operation and dtype, for the operations that all_ops.h lists from `first` on, up to `end`, which is none of them.
 template <class Kernel, OpId first, OpId end>
 struct ByOp {
@@ -102,6 +124,7 @@ struct Kernels {
   /// [m, k] x [k, n] for m, k, n <= 16 and row-major operands with the given distances between rows.
   void (*tiny_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n, Index a_stride,
                                    Index b_stride);
+  SmallLinalg small_linalg[dtype_count];  // of float32 and float64
   /// out[i] = the word of `key` at 64-bit counter first + i: both halves of Threefry-2x32, exclusive or.
   void (*random_bits)(std::uint32_t* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n);
   /// The same with both halves kept, high word first.

@@ -1,0 +1,178 @@
+// The exponential of matrices: Pade approximants of a matrix that is halved until they are exact, and squared as often again.
+// N. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005: the bounds of table 2.3, and of section
+// 5 for single precision; the coefficients of the [m/m] approximant are b_j = (2m - j)! / ((m - j)! j!), all but for a factor.
+#include <stave/backends/cpu/expm.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include <stave/backends/cpu/lapack.h>
+#include <stave/backends/cpu/linalg_stack.h>
+#include <stave/backends/cpu/matmul.h>
+
+#include <cblas.h>
+
+namespace stave_cpu {
+
+namespace {
+
+/// The order of an approximant, and up to which norm it is as good as the dtype.
+struct Approximant {
+  int order;
+  double bound;
+};
+constexpr Approximant in_float64[] = {{3, 1.495585217958292e-2},
+                                      {5, 2.539398330063230e-1},
+                                      {7, 9.504178996162932e-1},
+                                      {9, 2.097847961257068},
+                                      {13, 5.371920351148152}};
+constexpr Approximant in_float32[] = {{3, 4.258730016922831e-1}, {5, 1.880152677804762}, {7, 3.925724783138660}};
+
+/// b_j / b_0, which fall.
+double coefficient(int order, int j) {
+  double b = 1;
+  for (int i = 0; i < j; ++i) b *= static_cast<double>(order - i) / (static_cast<double>(2 * order - i) * (i + 1));
+  return b;
+}
+
+void gemm(const float* a, const float* b, float* c, int n) {
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, a, n, b, n, 0, c, n);
+}
+void gemm(const double* a, const double* b, double* c, int n) {
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, a, n, b, n, 0, c, n);
+}
+lapack_int gesv(lapack_int n, float* a, lapack_int* pivots, float* b) {
+  return LAPACKE_sgesv_work(LAPACK_COL_MAJOR, n, n, a, n, pivots, b, n);
+}
+lapack_int gesv(lapack_int n, double* a, lapack_int* pivots, double* b) {
+  return LAPACKE_dgesv_work(LAPACK_COL_MAJOR, n, n, a, n, pivots, b, n);
+}
+
+/// The exponential of one matrix at a time, n x n.
+template <class T>
+class Exponential {
+ public:
+  explicit Exponential(Index n) : n_(n), size_(n * n), room_(room<T>(10 * n * n)), pivots_(room<lapack_int>(n)) {}
+
+  /// The matrix in `x` becomes its exponential.
+  void operator()(T* x) {
+    if (!all_finite(x, size_)) return void(std::fill_n(x, size_, not_a_number<T>));
+    const double length = norm(x);
+    const auto* chosen = std::begin(approximants);
+    while (chosen != std::end(approximants) - 1 && length > chosen->bound) ++chosen;
+    int halvings = 0;
+    if (length > chosen->bound) halvings = std::max(0, static_cast<int>(std::ceil(std::log2(length / chosen->bound))));
+    for (Index i = 0; i < size_; ++i) x[i] = std::ldexp(x[i], -halvings);
+    approximate(x, chosen->order);
+    for (int i = 0; i < halvings; ++i) {
+      multiply(x, x, matrix(0));
+      std::copy_n(matrix(0), size_, x);
+    }
+  }
+
+ private:
+  static constexpr auto& approximants =
+      std::conditional_t<sizeof(T) == 8, std::integral_constant<const Approximant (*)[5], &in_float64>,
+                         std::integral_constant<const Approximant (*)[3], &in_float32>>::value[0];
+
+  T* matrix(Index i) { return room_.get() + i * size_; }
+  /// The largest sum of a column's absolute values.
+  double norm(const T* x) {
+    double largest = 0;
+    for (Index c = 0; c < n_; ++c) {
+      double sum = 0;
+      for (Index r = 0; r < n_; ++r) sum += std::abs(static_cast<double>(x[r * n_ + c]));
+      largest = std::max(largest, sum);
+    }
+    return largest;
+  }
+  void multiply(const T* a, const T* b, T* c) {
+    if (n_ <= 16) return kernels().tiny_matmul[static_cast<int>(stave::dtype_of<T>())](c, a, b, n_, n_, n_, n_, n_);
+    gemm(a, b, c, static_cast<int>(n_));
+  }
+
+  /// x = (v - u)^-1 (v + u), where u has the odd powers of x, and v the even ones.
+  void approximate(T* x, int order) {
+    const int powers = order == 13 ? 3 : order / 2;
+    T *const u = matrix(5), *const v = matrix(6), *const inner = matrix(7), *const product = matrix(8);
+    multiply(x, x, matrix(1));
+    for (int i = 2; i <= powers; ++i) multiply(matrix(i - 1), matrix(1), matrix(i));
+    if (order == 13) {  // of 13, 11, 9 and 12, 10, 8 the sixth power stands outside
+      sum_powers(order, 9, 3, 1, inner);
+      multiply(matrix(3), inner, product);
+      sum_powers(order, 1, 4, 0, inner);
+      add(inner, product);
+      multiply(x, inner, u);
+      sum_powers(order, 8, 3, 1, inner);
+      multiply(matrix(3), inner, v);
+      sum_powers(order, 0, 4, 0, inner);
+      add(v, inner);
+    } else {
+      sum_powers(order, 1, powers + 1, 0, inner);
+      multiply(x, inner, u);
+      sum_powers(order, 0, powers + 1, 0, v);
+    }
+    for (Index i = 0; i < size_; ++i) {
+      inner[i] = v[i] - u[i];
+      x[i] = v[i] + u[i];
+    }
+    divide(inner, x);
+  }
+  void add(T* x, const T* y) {
+    for (Index i = 0; i < size_; ++i) x[i] += y[i];
+  }
+  /// The sum of `count` terms b_(first + 2 i) times power first_power + i of x^2.
+  void sum_powers(int order, int first, int count, int first_power, T* to) {
+    std::fill_n(to, size_, T(0));
+    for (int i = 0; i < count; ++i) {
+      const T b = static_cast<T>(coefficient(order, first + 2 * i));
+      if (const int power = first_power + i; power > 0) {
+        const T* const x = matrix(power);
+        for (Index j = 0; j < size_; ++j) to[j] += b * x[j];
+      } else {
+        for (Index r = 0; r < n_; ++r) to[r * (n_ + 1)] += b;
+      }
+    }
+  }
+  /// b = a^-1 b. The two commute, so that LAPACK's transposes serve as well: b^T a^-T is a^-T b^T.
+  void divide(T* a, T* b) {
+    if (n_ > small) return void(gesv(static_cast<lapack_int>(n_), a, pivots_.get(), b));
+    const SmallLinalg& linalg = small_linalg<T>();
+    linalg.lu(a, n_, n_, pivots_.get());
+    for (Index k = 0; k < n_; ++k)
+      if (pivots_[static_cast<std::size_t>(k)] != k)
+        std::swap_ranges(b + k * n_, b + (k + 1) * n_, b + pivots_[static_cast<std::size_t>(k)] * n_);
+    linalg.triangular_solve(a, n_, 1, true, true, n_, b, n_);
+    linalg.triangular_solve(a, n_, 1, false, false, n_, b, n_);
+  }
+
+  Index n_, size_;
+  std::unique_ptr<T[]> room_;
+  std::unique_ptr<lapack_int[]> pivots_;
+};
+
+template <class T>
+void run(const View& in, const View& out) {
+  const Stack<const T> a(in);
+  const Index n = a.rows;
+  if (n == 0) return;
+  over_stack(a.count(), 16 * n * n * n, n > 16, [&](Index first, Index last) {
+    Exponential<T> exponential(n);
+    for (Index i = first; i < last; ++i) {
+      T* const x = static_cast<T*>(out.data) + i * n * n;
+      copy_matrix(a, i, x, n, 1);
+      exponential(x);
+    }
+  });
+}
+
+}  // namespace
+
+void run_expm(const View& in, const View& out) {
+  if (out.dtype == stave::float32) run<float>(in, out);
+  else run<double>(in, out);
+}
+
+}  // namespace stave_cpu

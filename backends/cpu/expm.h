@@ -1,0 +1,11 @@
+// The exponential of matrices.
+#pragma once
+
+#include <stave/core/backend.h>
+
+namespace stave_cpu {
+
+/// Of a stack of square matrices, of float32 or float64.
+void run_expm(const stave::View& in, const stave::View& out);
+
+}  // namespace stave_cpu

@@ -1,0 +1,566 @@
+// Linear algebra. A row-major matrix is to LAPACK its transpose: where that serves as well (cholesky, det, eigh, svd) nothing is
+// turned round. A matrix with NaN or infinity is given to no iteration, which might not end: its results are NaN.
+#include <stave/backends/cpu/linalg.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <cblas.h>
+
+#include <stave/backends/cpu/expm.h>
+#include <stave/backends/cpu/lapack.h>
+#include <stave/backends/cpu/linalg_stack.h>
+#include <stave/backends/cpu/matmul.h>
+
+namespace stave_cpu {
+
+using stave::LinalgError;
+using stave::OpId;
+using stave_detail::fail;
+
+namespace {
+
+constexpr const char* singular = "is singular";
+constexpr const char* endless = "has no factors that the iteration finds";
+
+template <class A>
+const A& as(const stave::Attributes* attributes) {
+  return *static_cast<const A*>(attributes);
+}
+
+template <class T>
+void fill_nan(T* x, Index n) {
+  std::fill_n(x, n, not_a_number<T>);
+}
+
+lapack_int to_int(Index n, const char* op) {
+  if (n > std::numeric_limits<lapack_int>::max())
+    fail<stave::ShapeError>("{}: a matrix is larger than LAPACK's integers, which have 32 bits, can say", op);
+  return static_cast<lapack_int>(n);
+}
+
+/// Room that LAPACK asks for: call(work, -1) says how much.
+template <class T, class F>
+lapack_int with_work(Index least, const char* op, F call) {
+  T asked = 0;
+  if (const lapack_int info = call(&asked, -1)) return info;
+  const Index count = std::max(least, static_cast<Index>(std::ceil(static_cast<double>(asked) * (1 + 1e-6))));
+  const auto work = room<T>(count);
+  return call(work.get(), to_int(count, op));
+}
+
+/// (a + a^T) / 2, dense. False if something in it is not finite.
+template <class T>
+bool load_symmetric(const Stack<const T>& a, Index i, T* to) {
+  constexpr Index tile = 32;
+  const T* x = a[i];
+  const Index n = a.rows;
+  const auto at = [&](Index r, Index c) { return x[r * a.row_step + c * a.column_step]; };
+  for (Index top = 0; top < n; top += tile)
+    for (Index left = 0; left <= top; left += tile)
+      for (Index r = top; r < std::min(top + tile, n); ++r)
+        for (Index c = left; c < std::min(left + tile, r + 1); ++c)
+          to[r * n + c] = to[c * n + r] = T(0.5) * at(r, c) + T(0.5) * at(c, r);
+  return all_finite(to, n * n);
+}
+
+/// The power of two by which a matrix of finite numbers is moderate: 1 if it is so already.
+template <class T>
+T moderating(const T* x, Index n) {
+  T largest = 0;
+  for (Index i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i]));
+  constexpr T big = sizeof(T) == 8 ? T(0x1p+400) : T(0x1p+50);
+  if (largest == 0 || (largest < big && largest > 1 / big)) return 1;
+  return std::ldexp(T(1), std::clamp(-std::ilogb(largest), std::numeric_limits<T>::min_exponent,
+                                     std::numeric_limits<T>::max_exponent - 1));
+}
+template <class T>
+void scale_by(T* x, Index n, T factor) {
+  if (factor == 1) return;
+  for (Index i = 0; i < n; ++i) x[i] *= factor;
+}
+
+// ---- cholesky ----------------------------------------------------------------------------------------------------------------
+
+/// In rows, l is to LAPACK the upper factor.
+template <class T>
+bool factor_cholesky(T* a, Index n) {
+  if (n <= small) return small_linalg<T>().cholesky(a, n);
+  if (potrf('U', to_int(n, "cholesky"), a, static_cast<lapack_int>(n)) != 0) return false;
+  for (Index r = 0; r < n; ++r) std::fill(a + r * n + r + 1, a + (r + 1) * n, T(0));
+  return true;
+}
+
+template <class T>
+void run_cholesky(bool nan_if_indefinite, const View& in, const View& out) {
+  const Stack<const T> a(in);
+  const Index n = a.rows;
+  Failure failure;
+  over_stack(a.count(), n * n * n / 3, n > small, [&](Index first, Index last) {
+    for (Index i = first; i < last; ++i) {
+      T* const l = static_cast<T*>(out.data) + i * n * n;
+      const bool finite = load_symmetric(a, i, l);
+      if (finite && factor_cholesky(l, n)) continue;
+      if (finite && !nan_if_indefinite) failure.at(i);
+      fill_nan(l, n * n);
+    }
+  });
+  failure.check("cholesky", a.shape(), "is not positive definite");
+}
+
+// ---- lu ----------------------------------------------------------------------------------------------------------------------
+
+/// The packed factors of matrix i, in rows, and the exchanges.
+template <class T>
+void factor_lu(const Stack<const T>& a, Index i, T* packed, std::int32_t* exchanges) {
+  const Index m = a.rows, n = a.columns;
+  if (m <= small && n <= small) {
+    copy_matrix(a, i, packed, n, 1);
+    return small_linalg<T>().lu(packed, m, n, exchanges);
+  }
+  const auto by_columns = room<T>(m * n);
+  copy_matrix(a, i, by_columns.get(), 1, m);
+  getrf(to_int(m, "lu"), to_int(n, "lu"), by_columns.get(), static_cast<lapack_int>(m), exchanges);
+  for (Index k = 0; k < std::min(m, n); ++k) --exchanges[k];
+  const Index shape[] = {m, n}, from[] = {1, m}, to[] = {n, 1};
+  copy_strided({reinterpret_cast<char*>(packed), to}, {reinterpret_cast<char*>(by_columns.get()), from}, shape,
+               sizeof(T));
+}
+
+template <class T>
+void run_lu(const View& in, std::span<const View> out) {
+  const Stack<const T> a(in);
+  const Index m = a.rows, n = a.columns, k = std::min(m, n);
+  over_stack(a.count(), k * m * n, std::max(m, n) > small, [&](Index first, Index last) {
+    for (Index i = first; i < last; ++i) {
+      T* const packed = static_cast<T*>(out[0].data) + i * m * n;
+      auto* const exchanges = static_cast<std::int32_t*>(out[1].data) + i * k;
+      auto* const order = static_cast<std::int32_t*>(out[2].data) + i * m;
+      factor_lu(a, i, packed, exchanges);
+      if (!all_finite(packed, m * n)) {  // it was not, or what is beyond the largest number came of it
+        fill_nan(packed, m * n);
+        for (Index r = 0; r < k; ++r) exchanges[r] = static_cast<std::int32_t>(r);
+      }
+      for (Index r = 0; r < m; ++r) order[r] = static_cast<std::int32_t>(r);
+      for (Index r = 0; r < k; ++r) std::swap(order[r], order[exchanges[r]]);
+    }
+  });
+}
+
+// ---- determinants ------------------------------------------------------------------------------------------------------------
+
+/// mantissa * 2^exponent, so that no product on the way overflows.
+struct Determinant {
+  double mantissa = 1;
+  Index exponent = 0;
+
+  void multiply(double factor) {
+    int by;
+    mantissa = std::frexp(mantissa * factor, &by);
+    exponent += by;
+  }
+  double value() const { return std::ldexp(mantissa, static_cast<int>(std::clamp<Index>(exponent, -10000, 10000))); }
+  double sign() const { return std::isnan(mantissa) ? mantissa : static_cast<double>((mantissa > 0) - (mantissa < 0)); }
+  double logarithm() const { return std::log(std::abs(mantissa)) + static_cast<double>(exponent) * std::log(2.); }
+};
+
+template <class T>
+Determinant determinant(const Stack<const T>& a, Index i, T* buffer, std::int32_t* exchanges) {
+  const Index n = a.rows;
+  copy_matrix(a, i, buffer, n, 1);
+  Determinant det;
+  if (!all_finite(buffer, n * n)) {
+    det.mantissa = not_a_number<double>;
+    return det;
+  }
+  if (n <= small) {
+    small_linalg<T>().lu(buffer, n, n, exchanges);
+  } else {  // of the transpose, which has the same
+    getrf(to_int(n, "det"), to_int(n, "det"), buffer, static_cast<lapack_int>(n), exchanges);
+    for (Index k = 0; k < n; ++k) --exchanges[k];
+  }
+  for (Index k = 0; k < n; ++k) {
+    const double pivot = static_cast<double>(buffer[k * (n + 1)]);
+    det.multiply(exchanges[k] == k ? pivot : -pivot);
+  }
+  return det;
+}
+
+template <class T>
+void run_determinant(const View& in, std::span<const View> out) {
+  const Stack<const T> a(in);
+  const Index n = a.rows;
+  over_stack(a.count(), n * n * n / 3, n > small, [&](Index first, Index last) {
+    const auto buffer = room<T>(n * n);
+    const auto exchanges = room<std::int32_t>(n);
+    for (Index i = first; i < last; ++i) {
+      const Determinant det = determinant(a, i, buffer.get(), exchanges.get());
+      T* const result = static_cast<T*>(out[0].data) + i;
+      if (out.size() == 1) {
+        *result = static_cast<T>(det.value());
+        continue;
+      }
+      *result = static_cast<T>(det.sign());
+      static_cast<T*>(out[1].data)[i] = static_cast<T>(det.logarithm());
+    }
+  });
+}
+
+// ---- triangles ---------------------------------------------------------------------------------------------------------------
+
+void trsm(CBLAS_UPLO uplo, CBLAS_TRANSPOSE transpose, CBLAS_DIAG diag, int n, int k, const float* t, int step,
+          float* b) {
+  if (k == 1) return cblas_strsv(CblasRowMajor, uplo, transpose, diag, n, t, step, b, 1);
+  cblas_strsm(CblasRowMajor, CblasLeft, uplo, transpose, diag, n, k, 1, t, step, b, k);
+}
+void trsm(CBLAS_UPLO uplo, CBLAS_TRANSPOSE transpose, CBLAS_DIAG diag, int n, int k, const double* t, int step,
+          double* b) {
+  if (k == 1) return cblas_dtrsv(CblasRowMajor, uplo, transpose, diag, n, t, step, b, 1);
+  cblas_dtrsm(CblasRowMajor, CblasLeft, uplo, transpose, diag, n, k, 1, t, step, b, k);
+}
+
+/// A triangle of a dense matrix, and how it is used.
+template <class T>
+struct Triangle {
+  const T* data;
+  Index n;
+  bool lower, transpose, unit;
+
+  /// b [n, k] = t^-1 b
+  void solve(T* b, Index k) const {
+    if (k == 0) return;
+    if (n <= small)
+      return small_linalg<T>().triangular_solve(data, transpose ? 1 : n, transpose ? n : 1, lower != transpose, unit, n,
+                                                b, k);
+    trsm(lower ? CblasLower : CblasUpper, transpose ? CblasTrans : CblasNoTrans, unit ? CblasUnit : CblasNonUnit,
+         to_int(n, "solve"), to_int(k, "solve"), data, static_cast<int>(n), b);
+  }
+  bool singular() const {
+    if (unit) return false;
+    for (Index i = 0; i < n; ++i)
+      if (data[i * (n + 1)] == 0) return true;
+    return false;
+  }
+};
+
+template <class T>
+void run_triangular_solve(const stave::TriangularAttributes& of, const View& matrices, const View& sides,
+                          const View& out) {
+  Stack<const T> a(matrices);
+  const Stack<const T> b(sides);
+  const Index n = a.rows, k = b.columns;
+  // What lies in columns is the transpose, in rows.
+  const bool by_columns = !a.dense() && a.row_step == 1 && a.column_step == n;
+  if (by_columns) std::swap(a.row_step, a.column_step);
+  Failure failure;
+  over_stack(b.count(), n * n * k, n > small, [&](Index first, Index last) {
+    std::unique_ptr<T[]> buffer;
+    for (Index i = first; i < last; ++i) {
+      const Triangle<T> triangle{dense_matrix(a, i, buffer), n, of.lower != by_columns, of.transpose != by_columns,
+                                 of.unit};
+      if (triangle.singular()) {
+        failure.at(i);
+        continue;
+      }
+      T* const x = static_cast<T*>(out.data) + i * n * k;
+      copy_matrix(b, i, x, k, 1);
+      triangle.solve(x, k);
+    }
+  });
+  failure.check("triangular_solve", b.shape(), "is singular: its diagonal has a 0");
+}
+
+// ---- solve -------------------------------------------------------------------------------------------------------------------
+
+/// a[order] = l u. a x = b: x = u^-1 l^-1 b[order]; a^T x = b: x[order] = l^-T u^-T b.
+template <class T>
+void run_solve(bool transpose, std::span<const View> in, const View& out) {
+  const Stack<const T> b(in[1]), packed(in[2]);
+  const Stack<const std::int32_t> orders(in[3], 1);
+  const Index n = b.rows, k = b.columns;
+  Failure failure;
+  over_stack(b.count(), n * n * k, n > small, [&](Index first, Index last) {
+    std::unique_ptr<T[]> buffer, turned;
+    if (transpose) turned = room<T>(n * k);
+    for (Index i = first; i < last; ++i) {
+      const T* const factors = dense_matrix(packed, i, buffer);
+      const Triangle<T> l{factors, n, true, transpose, true}, u{factors, n, false, transpose, false};
+      if (u.singular()) {
+        failure.at(i);
+        continue;
+      }
+      const T* const sides = b[i];
+      const std::int32_t* const order = orders[i];
+      T* const x = static_cast<T*>(out.data) + i * n * k;
+      if (!transpose) {
+        for (Index r = 0; r < n; ++r) {
+          const T* const row = sides + order[r * orders.column_step] * b.row_step;
+          for (Index c = 0; c < k; ++c) x[r * k + c] = row[c * b.column_step];
+        }
+        l.solve(x, k);
+        u.solve(x, k);
+        continue;
+      }
+      copy_matrix(b, i, turned.get(), k, 1);
+      u.solve(turned.get(), k);
+      l.solve(turned.get(), k);
+      for (Index r = 0; r < n; ++r) std::copy_n(turned.get() + r * k, k, x + order[r * orders.column_step] * k);
+    }
+  });
+  failure.check("solve", b.shape(), singular);
+}
+
+/// x = vh^T diag(inverse) u^T b
+template <class T>
+void run_lstsq(std::span<const View> in, const View& out) {
+  const auto transposed = [](const View& view, Shape& shape, stave::Strides& strides) {
+    shape = Shape(view.shape);
+    strides = stave::Strides(view.strides);
+    std::swap(shape.back(), shape[shape.size() - 2]);
+    std::swap(strides.back(), strides[strides.size() - 2]);
+    return View{view.data, view.dtype, shape, strides};
+  };
+  const Stack<const T> inverse(in[3], 1);
+  const Index rank = inverse.columns, k = out.shape.back();
+  Shape shape(out.shape), u_shape, v_shape;
+  stave::Strides u_strides, v_strides;
+  shape[shape.size() - 2] = rank;
+  const auto parts = room<T>(element_count(shape));
+  const stave::Strides strides = stave::contiguous_strides(shape);
+  const View part{parts.get(), out.dtype, shape, strides};
+  run_matmul(transposed(in[2], u_shape, u_strides), in[1], part);
+  for (Index i = 0; i < inverse.count(); ++i)
+    for (Index r = 0; r < rank; ++r) scale_by(parts.get() + (i * rank + r) * k, k, inverse[i][r * inverse.column_step]);
+  run_matmul(transposed(in[4], v_shape, v_strides), part, out);
+}
+
+// ---- qr ----------------------------------------------------------------------------------------------------------------------
+
+template <class T>
+void large_qr(const Stack<const T>& a, Index i, T* q, T* r, Index p) {
+  const Index m = a.rows, n = a.columns;
+  const lapack_int rows = to_int(m, "qr"), columns = to_int(n, "qr"), all = to_int(p, "qr");
+  const auto by_columns = room<T>(m * p), taus = room<T>(n);
+  copy_matrix(a, i, by_columns.get(), 1, m);
+  if (!all_finite(by_columns.get(), m * n)) return fill_nan(q, m * p), fill_nan(r, p * n);
+  with_work<T>(n, "qr", [&](T* work, lapack_int count) {
+    return geqrf(rows, columns, by_columns.get(), rows, taus.get(), work, count);
+  });
+  for (Index row = 0; row < p; ++row)
+    for (Index column = 0; column < n; ++column)
+      r[row * n + column] = row <= column ? by_columns[static_cast<std::size_t>(column * m + row)] : T(0);
+  with_work<T>(p, "qr", [&](T* work, lapack_int count) {
+    return orgqr(rows, all, columns, by_columns.get(), rows, taus.get(), work, count);
+  });
+  const Index shape[] = {m, p}, from[] = {1, m}, to[] = {p, 1};
+  copy_strided({reinterpret_cast<char*>(q), to}, {reinterpret_cast<char*>(by_columns.get()), from}, shape, sizeof(T));
+}
+
+template <class T>
+void small_qr(const Stack<const T>& a, Index i, T* q, T* r, Index p, T* buffer) {
+  const Index m = a.rows, n = a.columns;
+  T* const work = buffer + m * n;
+  copy_matrix(a, i, buffer, n, 1);
+  if (!all_finite(buffer, m * n)) return fill_nan(q, m * p), fill_nan(r, p * n);
+  const T factor = moderating(buffer, m * n);
+  scale_by(buffer, m * n, factor);
+  small_linalg<T>().qr(buffer, m, n, q, p, work);
+  scale_by(buffer, p * n, 1 / factor);
+  std::copy_n(buffer, p * n, r);
+}
+
+template <class T>
+void run_qr(const View& in, std::span<const View> out) {
+  const Stack<const T> a(in);
+  const Index m = a.rows, n = a.columns, p = out[0].shape.back();
+  const bool large = std::max(m, n) > small;
+  over_stack(a.count(), 4 * m * p * n, large, [&](Index first, Index last) {
+    const auto buffer = large ? nullptr : room<T>(m * n + m + p);
+    for (Index i = first; i < last; ++i) {
+      T *const q = static_cast<T*>(out[0].data) + i * m * p, *const r = static_cast<T*>(out[1].data) + i * p * n;
+      if (large) large_qr(a, i, q, r, p);
+      else small_qr(a, i, q, r, p, buffer.get());
+    }
+  });
+}
+
+// ---- eigh --------------------------------------------------------------------------------------------------------------------
+
+template <class T>
+bool large_eigh(T* a, Index n, T* w, bool vectors) {
+  const lapack_int size = to_int(n, "eigh");
+  const Index integers = vectors ? 3 + 5 * n : 1;
+  to_int(1 + 6 * n + 2 * n * n, "eigh");
+  const auto places = room<lapack_int>(integers);
+  return with_work<T>(1, "eigh", [&](T* work, lapack_int count) {
+           return syevd(vectors ? 'V' : 'N', size, a, size, w, work, count, places.get(),
+                        count < 0 ? -1 : to_int(integers, "eigh"));
+         }) == 0;
+}
+
+/// The rows of x are vectors: they become columns.
+template <class T>
+void transpose_square(T* x, Index n) {
+  constexpr Index tile = 32;
+  for (Index top = 0; top < n; top += tile)
+    for (Index left = 0; left <= top; left += tile)
+      for (Index r = top; r < std::min(top + tile, n); ++r)
+        for (Index c = left; c < std::min(left + tile, r); ++c) std::swap(x[r * n + c], x[c * n + r]);
+}
+
+template <class T>
+void run_eigh(const char* op, const View& in, std::span<const View> out) {
+  const Stack<const T> a(in);
+  const Index n = a.rows;
+  const bool large = n > small, vectors = out.size() == 2;
+  Failure failure;
+  over_stack(a.count(), 8 * n * n * n, large, [&](Index first, Index last) {
+    const auto buffer = vectors ? nullptr : room<T>(n * n), work = large ? nullptr : room<T>(n * n + 3 * n);
+    for (Index i = first; i < last; ++i) {
+      T* const w = static_cast<T*>(out[0].data) + i * n;
+      T* const v = vectors ? static_cast<T*>(out[1].data) + i * n * n : buffer.get();
+      if (!load_symmetric(a, i, v)) {
+        fill_nan(w, n);
+        fill_nan(v, n * n);
+        continue;
+      }
+      const T factor = large ? T(1) : moderating(v, n * n);
+      scale_by(v, n * n, factor);
+      if (!(large ? large_eigh(v, n, w, vectors) : small_linalg<T>().eigh(v, n, w, vectors, work.get()))) failure.at(i);
+      scale_by(w, n, 1 / factor);
+      if (vectors) transpose_square(v, n);
+    }
+  });
+  failure.check(op, a.shape(), endless);
+}
+
+// ---- svd ---------------------------------------------------------------------------------------------------------------------
+
+/// Where the results of one matrix go: u [m, p], s, vh [q, n]; u and vh null if they are not asked for.
+template <class T>
+struct SvdResults {
+  T *u, *s, *vh;
+  Index p, q;
+};
+
+/// In rows, a is to LAPACK a^T = vh^T diag(s) u^T: its left factor, in columns, is vh in rows, and its right one u.
+template <class T>
+bool large_svd(T* a, Index m, Index n, const SvdResults<T>& to) {
+  const lapack_int rows = to_int(m, "svd"), columns = to_int(n, "svd");
+  const Index k = std::min(m, n);
+  to_int(4 * k * k + 7 * k + std::max(m, n), "svd");
+  const char job = !to.u ? 'N' : to.p == m && to.q == n ? 'A' : 'S';
+  const auto places = room<lapack_int>(8 * k);
+  return with_work<T>(1, "svd", [&](T* work, lapack_int count) {
+           return gesdd(job, columns, rows, a, columns, to.s, to.vh, columns, to.u,
+                        static_cast<lapack_int>(std::max<Index>(1, to.p)), work, count, places.get());
+         }) == 0;
+}
+
+template <class T>
+void transpose_into(T* to, const T* from, Index rows, Index columns) {
+  for (Index r = 0; r < rows; ++r)
+    for (Index c = 0; c < columns; ++c) to[c * rows + r] = from[r * columns + c];
+}
+
+/// a of m <= n has its rows turned; else a^T, of which u and v have changed places. buffer: room for 2 * 32 * 32 numbers.
+template <class T>
+bool small_svd(const T* a, Index m, Index n, const SvdResults<T>& to, T* buffer) {
+  const SmallLinalg& kernels = small_linalg<T>();
+  const bool tall = m > n;
+  const Index k = std::min(m, n), longer = std::max(m, n);
+  T *const x = buffer, *const y = to.u ? buffer + small * small : nullptr;
+  if (tall) transpose_into(x, a, m, n);
+  else std::copy_n(a, m * n, x);
+  const T factor = moderating(x, m * n);
+  scale_by(x, m * n, factor);
+  if (!kernels.svd(x, k, longer, y, to.s)) return false;
+  scale_by(to.s, k, 1 / factor);
+  if (!y) return true;
+  const Index wide = tall ? to.p : to.q;  // rows of the longer side's vectors
+  kernels.complete(x, k, wide, longer);
+  if (tall) {
+    transpose_into(to.u, x, wide, longer);
+    std::copy_n(y, k * k, to.vh);
+  } else {
+    transpose_into(to.u, y, k, k);
+    std::copy_n(x, wide * longer, to.vh);
+  }
+  return true;
+}
+
+template <class T>
+void run_svd(const char* op, const View& in, std::span<const View> out) {
+  const Stack<const T> a(in);
+  const Index m = a.rows, n = a.columns, k = std::min(m, n);
+  const bool vectors = out.size() == 3, large = std::max(m, n) > small;
+  const Index p = vectors ? out[0].shape.back() : 0, q = vectors ? out[2].shape[out[2].shape.size() - 2] : 0;
+  Failure failure;
+  over_stack(a.count(), 16 * m * n * k, large, [&](Index first, Index last) {
+    const auto matrix = room<T>(m * n), buffer = large ? nullptr : room<T>(2 * small * small);
+    for (Index i = first; i < last; ++i) {
+      SvdResults<T> to{nullptr, static_cast<T*>(out[vectors ? 1 : 0].data) + i * k, nullptr, p, q};
+      if (vectors) {
+        to.u = static_cast<T*>(out[0].data) + i * m * p;
+        to.vh = static_cast<T*>(out[2].data) + i * q * n;
+      }
+      copy_matrix(a, i, matrix.get(), n, 1);
+      if (!all_finite(matrix.get(), m * n)) {
+        fill_nan(to.s, k);
+        if (vectors) fill_nan(to.u, m * p), fill_nan(to.vh, q * n);
+        continue;
+      }
+      if (!(large ? large_svd(matrix.get(), m, n, to) : small_svd(matrix.get(), m, n, to, buffer.get()))) failure.at(i);
+    }
+  });
+  failure.check(op, a.shape(), endless);
+}
+
+/// Without elements there is an identity to give, or nothing: u and vh of matrices without rows or columns, q of those without
+/// columns.
+template <class T>
+void set_identities(const View& out) {
+  const Stack<T> x(out);
+  for (Index i = 0; i < x.count(); ++i)
+    for (Index r = 0; r < x.rows; ++r)
+      for (Index c = 0; c < x.columns; ++c) x[i][r * x.row_step + c * x.column_step] = r == c;
+}
+
+template <class T>
+void run(const stave::Op& op, const stave::Attributes* attributes, std::span<const View> in,
+         std::span<const View> out) {
+  const bool empty = element_count(in[0].shape) == 0;
+  if (empty && (op.id == OpId::svd || op.id == OpId::qr)) {
+    for (const View& matrices : out)
+      if (matrices.shape.size() == in[0].shape.size()) set_identities<T>(matrices);
+    return;
+  }
+  switch (op.id) {
+    case OpId::cholesky:
+      return run_cholesky<T>(as<stave::CholeskyAttributes>(attributes).nan_if_indefinite, in[0], out[0]);
+    case OpId::triangular_solve:
+      return run_triangular_solve<T>(as<stave::TriangularAttributes>(attributes), in[0], in[1], out[0]);
+    case OpId::lu: return run_lu<T>(in[0], out);
+    case OpId::solve: return run_solve<T>(as<stave::SolveAttributes>(attributes).transpose, in, out[0]);
+    case OpId::det:
+    case OpId::slogdet: return run_determinant<T>(in[0], out);
+    case OpId::qr: return run_qr<T>(in[0], out);
+    case OpId::eigh:
+    case OpId::eigvalsh: return run_eigh<T>(op.name, in[0], out);
+    case OpId::svd:
+    case OpId::svdvals: return run_svd<T>(op.name, in[0], out);
+    case OpId::lstsq: return run_lstsq<T>(in, out[0]);
+    default: return run_expm(in[0], out[0]);
+  }
+}
+
+}  // namespace
+
+void run_linalg(const stave::Op& op, const stave::Attributes* attributes, std::span<const View> in,
+                std::span<const View> out) {
+  if (out[0].dtype == stave::float32) run<float>(op, attributes, in, out);
+  else run<double>(op, attributes, in, out);
+}
+
+}  // namespace stave_cpu

@@ -1,0 +1,12 @@
+// Linear algebra of stacks of matrices: small ones by loops of our own, others by LAPACK.
+#pragma once
+
+#include <stave/core/backend.h>
+
+namespace stave_cpu {
+
+/// Of the operations that all_ops.h lists under linalg.
+void run_linalg(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> in,
+                std::span<const stave::View> out);
+
+}  // namespace stave_cpu

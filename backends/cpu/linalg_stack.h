@@ -1,0 +1,141 @@
+// Stacks of matrices, and loops over them: what the drivers of linear algebra share.
+#pragma once
+
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include <stave/backends/cpu/blas.h>
+#include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/strided.h>
+#include <stave/core/effects/fiber.h>
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+
+namespace stave_cpu {
+
+using stave::Shape;
+using stave::View;
+
+/// Matrices up to this size are not worth a call of LAPACK.
+inline constexpr Index small = 32;
+
+/// Matrices, or vectors, over the axes of a stack, as they lie. Steps in elements.
+template <class T>
+class Stack {
+ public:
+  explicit Stack(const View& view, std::size_t kept = 2)
+      : data_(static_cast<T*>(view.data)), shape_(view.shape.first(view.shape.size() - kept)),
+        strides_(view.strides.first(shape_.size())) {
+    const std::size_t last = view.shape.size() - 1;
+    columns = view.shape[last];
+    column_step = view.strides[last];
+    if (kept == 1) return;
+    rows = view.shape[last - 1];
+    row_step = view.strides[last - 1];
+  }
+  T* operator[](Index i) const {
+    Index offset = 0;
+    for (std::size_t axis = shape_.size(); axis-- > 0; i /= shape_[axis]) offset += i % shape_[axis] * strides_[axis];
+    return data_ + offset;
+  }
+  Index count() const { return element_count(shape_); }
+  Shape shape() const { return Shape(shape_); }
+  /// Whether a matrix lies in rows without gaps.
+  bool dense() const { return (columns <= 1 || column_step == 1) && (rows <= 1 || row_step == columns); }
+
+  Index rows = 1, columns, row_step = 0, column_step;
+
+ private:
+  T* data_;
+  std::span<const Index> shape_, strides_;
+};
+
+/// Room for numbers that nobody has set.
+template <class T>
+std::unique_ptr<T[]> room(Index count) {
+  return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count));
+}
+
+template <class T>
+constexpr T not_a_number = std::numeric_limits<T>::quiet_NaN();
+
+template <class T>
+const SmallLinalg& small_linalg() {
+  return kernels().small_linalg[static_cast<int>(stave::dtype_of<T>())];
+}
+
+template <class T>
+bool all_finite(const T* x, Index n) {
+  T sums[8] = {};
+  Index i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (Index j = 0; j < 8; ++j) sums[j] += x[i + j] * 0;
+  for (; i < n; ++i) sums[0] += x[i] * 0;
+  for (Index j = 1; j < 8; ++j) sums[0] += sums[j];
+  return sums[0] == 0;
+}
+
+/// to[r * row_step + c * column_step] = matrix i of the stack.
+template <class T>
+void copy_matrix(const Stack<const T>& from, Index i, T* to, Index row_step, Index column_step) {
+  const T* x = from[i];
+  if (from.rows <= small && from.columns <= small) {
+    for (Index r = 0; r < from.rows; ++r)
+      for (Index c = 0; c < from.columns; ++c)
+        to[r * row_step + c * column_step] = x[r * from.row_step + c * from.column_step];
+    return;
+  }
+  const Index shape[] = {from.rows, from.columns}, strides[] = {from.row_step, from.column_step},
+              steps[] = {row_step, column_step};
+  char* const source = const_cast<char*>(reinterpret_cast<const char*>(x));
+  copy_strided({reinterpret_cast<char*>(to), steps}, {source, strides}, shape, sizeof(T));
+}
+
+/// Matrix i in rows without gaps; copied into `buffer` if it lies otherwise.
+template <class T>
+const T* dense_matrix(const Stack<const T>& from, Index i, std::unique_ptr<T[]>& buffer) {
+  if (from.dense()) return from[i];
+  if (!buffer) buffer = room<T>(from.rows * from.columns);
+  copy_matrix(from, i, buffer.get(), from.columns, 1);
+  return buffer.get();
+}
+
+/// The first matrix of a stack that has no result.
+class Failure {
+ public:
+  void at(Index i) {
+    Index first = first_.load(std::memory_order_relaxed);
+    while (i < first && !first_.compare_exchange_weak(first, i)) {
+    }
+  }
+  /// Throws, if there is one: "solve: matrix [1, 0] of the stack [2, 3] is singular".
+  void check(const char* op, const Shape& stack, const char* what) const {
+    Index i = first_.load();
+    if (i == none) return;
+    if (stack.empty()) stave_detail::fail<stave::LinalgError>("{}: the matrix {}", op, what);
+    Shape position = stack;
+    for (std::size_t axis = stack.size(); axis-- > 0; i /= stack[axis]) position[axis] = i % stack[axis];
+    stave_detail::fail<stave::LinalgError>("{}: matrix {} of the stack {} {}", op, position, stack, what);
+  }
+
+ private:
+  static constexpr Index none = std::numeric_limits<Index>::max();
+  std::atomic<Index> first_{none};
+};
+
+/// body(first, last) over a stack: in parallel over its matrices if there are enough of them, each of which takes `work`
+/// multiplications; else one after the other, and what BLAS does with a large one is its own affair.
+inline void over_stack(Index count, Index work, bool large, RangeBody body) {
+  constexpr Index paying = Index{1} << 17;
+  stave_detail::on_thread_stack([&] {
+    if (large && count < thread_count()) return body(0, count);
+    std::optional<SingleThreadedBlas> guard;
+    if (large) guard.emplace();
+    parallel_for(count, std::max<Index>(1, paying / std::max<Index>(1, work)), body);
+  });
+}
+
+}  // namespace stave_cpu

@@ -1,0 +1,402 @@
+// The functions of linear algebra. Their operations, and how these are differentiated, stand in linalg_factors.cpp and
+// linalg_solve.cpp; what is here is composed of them.
+
+#include <stave/core/ops/linalg.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/index.h>
+#include <stave/core/ops/linalg_rules.h>
+#include <stave/core/ops/search.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+// ---- dtypes, stacks ----------------------------------------------------------------------------------------------------------
+
+Tensor rounded(const Tensor& x, Dtype dtype) { return is_float(x.dtype()) ? astype(x, dtype) : x; }
+template <class A, class B>
+std::pair<A, B> rounded(const std::pair<A, B>& xs, Dtype dtype) {
+  return {rounded(xs.first, dtype), rounded(xs.second, dtype)};
+}
+std::tuple<Tensor, Tensor, Tensor> rounded(const std::tuple<Tensor, Tensor, Tensor>& xs, Dtype dtype) {
+  const auto& [x, y, z] = xs;
+  return {rounded(x, dtype), rounded(y, dtype), rounded(z, dtype)};
+}
+
+// f of x as floats. Halves are given as float32, and what f gives is rounded once.
+template <class F>
+auto in_floats(const Tensor& x, F f) -> decltype(f(x)) {
+  const Tensor floats = floating(x);
+  if (!is_half_float(floats.dtype())) return f(floats);
+  return rounded(f(astype(floats, float32)), floats.dtype());
+}
+template <class F>
+Tensor in_floats(const Tensor& a, const Tensor& b, F f) {
+  const Dtype common = promote(a.dtype(), b.dtype()), dtype = is_float(common) ? common : default_dtype();
+  const Dtype inside = is_half_float(dtype) ? float32 : dtype;
+  return astype(f(astype(a, inside), astype(b, inside)), dtype);
+}
+
+// The function's body, of floats; its errors name it.
+template <class F>
+auto of_floats(const char* function, const Tensor& x, F f) -> decltype(f(x)) {
+  return named(
+      function, [&] { return in_floats(x, f); }, x);
+}
+template <class F>
+Tensor of_floats(const char* function, const Tensor& a, const Tensor& b, F f) {
+  return named(
+      function, [&] { return in_floats(a, b, f); }, a, b);
+}
+
+void check_matrices(const Tensor& x, const char* function) {
+  if (x.rank() < 2) fail<ShapeError>("{}: shape {} has fewer than the 2 axes of a matrix", function, x.shape());
+}
+void check_square(const Tensor& x, const char* function) {
+  check_matrices(x, function);
+  if (x.shape(-1) != x.shape(-2)) fail<ShapeError>("{}: shape {} is not of square matrices", function, x.shape());
+}
+
+// x for each of the stack; its last `kept` axes are no stack.
+Tensor over_stack(const Tensor& x, const Shape& stack, std::size_t kept = 2) {
+  Shape shape = stack;
+  shape.append(x.shape().end() - static_cast<std::ptrdiff_t>(kept), x.shape().end());
+  return x.shape() == shape ? x : broadcast_to(x, shape);
+}
+
+// solved(a, b) with the conventions of a x = b: a vector b is one column; of one matrix a, the right sides of a whole stack are
+// columns.
+template <class F>
+Tensor for_right_sides(const char* function, const Tensor& a, const Tensor& b, F solved) {
+  check_matrices(a, function);
+  if (b.rank() == 0) fail<ShapeError>("{}: the right side is a number, for matrices {}", function, a.shape());
+  if (a.shape(-2) != b.shape(b.rank() == 1 ? 0 : -2))
+    fail<ShapeError>("{}: right sides {} do not fit matrices {}: they need {} rows", function, b.shape(), a.shape(),
+                     a.shape(-2));
+  if (b.rank() == 1) return squeeze(solved(a, expand_dims(b, -1)), -1);
+  if (a.rank() > 2 || b.rank() == 2 || b.size() == 0) return solved(a, b);
+  const Shape stack = stack_of(b.shape());
+  const Tensor lanes = reshape(b, {stack.elements(), b.shape(-2), b.shape(-1)});
+  const Tensor x = columns_as_lanes(solved(a, lanes_as_columns(lanes)), stack.elements());
+  return reshape(x, stacked(stack, {x.shape(-2), x.shape(-1)}));
+}
+
+Shape common_stack(const Tensor& a, const Tensor& b, const char* function) {
+  return broadcast_shapes(stack_of(a.shape()), stack_of(b.shape()), function);
+}
+
+AttributesPtr factors(bool full) { return make_intrusive<FactorAttributes>(full); }
+
+Tensor identity_like(const Tensor& a, Index n) { return eye(n, a.dtype(), a.device()); }
+
+}  // namespace
+
+// ---- systems of equations ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensor solve_floats(const Tensor& a, const Tensor& b) {
+  check_square(a, "solve");
+  const auto [packed, exchanges, order] = lu_factor(stop_gradient(a));
+  const Shape stack = common_stack(a, b, "solve");
+  return apply(op_solve,
+               {over_stack(a, stack), over_stack(b, stack), over_stack(packed, stack), over_stack(order, stack, 1)},
+               make_intrusive<SolveAttributes>(false));
+}
+
+}  // namespace
+
+Tensor solve(const Tensor& a, const Tensor& b) {
+  return of_floats("solve", a, b,
+                   [](const Tensor& x, const Tensor& y) { return for_right_sides("solve", x, y, solve_floats); });
+}
+
+Tensor inv(const Tensor& a) {
+  return of_floats("inv", a, [](const Tensor& x) {
+    check_square(x, "inv");
+    return solve_floats(x, identity_like(x, x.shape(-1)));
+  });
+}
+
+Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularOptions options) {
+  const auto solved = [&](const Tensor& x, const Tensor& y) {
+    check_square(x, "triangular_solve");
+    const Shape stack = common_stack(x, y, "triangular_solve");
+    return apply(op_triangular_solve, {over_stack(x, stack), over_stack(y, stack)},
+                 make_intrusive<TriangularAttributes>(options.lower, options.transpose, options.unit_diagonal));
+  };
+  return of_floats("triangular_solve", a, b,
+                   [&](const Tensor& x, const Tensor& y) { return for_right_sides("triangular_solve", x, y, solved); });
+}
+
+namespace {
+
+// Up to which part of the largest singular value others count as 0.
+Tensor rank_threshold(const Tensor& s, const Tensor& a, const RankOptions& options) {
+  if (s.shape(-1) == 0) return zeros(stacked(s.shape(), {}), s.dtype(), s.device());
+  const double rtol =
+      options.rtol.value_or(static_cast<double>(std::max(a.shape(-1), a.shape(-2))) * epsilon_of(a.dtype()));
+  return max(s, -1, keepdims) * rtol;
+}
+
+Tensor lstsq_floats(const Tensor& a, const Tensor& b, const RankOptions& options) {
+  const auto [u, s, vh] = svd(stop_gradient(a), {.full_matrices = false});
+  const Tensor inverse = inverse_above(s, rank_threshold(s, a, options));
+  const Shape stack = common_stack(a, b, "lstsq");
+  return apply(op_lstsq, {over_stack(a, stack), over_stack(b, stack), over_stack(u, stack),
+                          over_stack(inverse, stack, 1), over_stack(vh, stack)});
+}
+
+}  // namespace
+
+Tensor lstsq(const Tensor& a, const Tensor& b, RankOptions options) {
+  return of_floats("lstsq", a, b, [&](const Tensor& x, const Tensor& y) {
+    return for_right_sides("lstsq", x, y,
+                           [&](const Tensor& m, const Tensor& sides) { return lstsq_floats(m, sides, options); });
+  });
+}
+
+Tensor pinv(const Tensor& a, RankOptions options) {
+  return of_floats("pinv", a, [&](const Tensor& x) {
+    check_matrices(x, "pinv");
+    return lstsq_floats(x, identity_like(x, x.shape(-2)), options);
+  });
+}
+
+// ---- factors -----------------------------------------------------------------------------------------------------------------
+
+Tensor cholesky(const Tensor& a, CholeskyOptions options) {
+  return of_floats("cholesky", a, [&](const Tensor& x) {
+    const Tensor l = apply(op_cholesky, {x}, make_intrusive<CholeskyAttributes>(options.nan_if_indefinite));
+    return options.upper ? matrix_transpose(l) : l;
+  });
+}
+
+std::tuple<Tensor, Tensor, Tensor> lu_factor(const Tensor& a) {
+  return of_floats("lu_factor", a, [](const Tensor& x) -> std::tuple<Tensor, Tensor, Tensor> {
+    Outputs found = perform(Call(op_lu, {x}));
+    return {found[0], found[1], found[2]};
+  });
+}
+
+// Row i of l u is row order[i] of a: p has a 1 in row order[i] and column i.
+std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& a) {
+  return of_floats("lu", a, [](const Tensor& x) -> std::tuple<Tensor, Tensor, Tensor> {
+    const auto [packed, exchanges, order] = lu_factor(x);
+    const Index m = x.shape(-2), n = x.shape(-1), k = std::min(m, n);
+    const Tensor p = matrix_transpose(one_hot(order, m, x.dtype()));
+    const Tensor l = tril(columns(packed, 0, k), -1) + eye(m, k, 0, x.dtype(), x.device());
+    return {p, l, triu(rows(packed, 0, k))};
+  });
+}
+
+namespace {
+
+std::pair<Tensor, Tensor> tall_qr(const Tensor& a, bool complete) {
+  Outputs found = perform(Call(op_qr, {a}, factors(complete)));
+  return {found[0], found[1]};
+}
+
+}  // namespace
+
+// Of a matrix with more columns than rows, q is that of the first ones.
+std::pair<Tensor, Tensor> qr(const Tensor& a, QrOptions options) {
+  return of_floats("qr", a, [&](const Tensor& x) -> std::pair<Tensor, Tensor> {
+    check_matrices(x, "qr");
+    const Index m = x.shape(-2), n = x.shape(-1);
+    if (m >= n) return tall_qr(x, options.complete);
+    const auto [q, r] = tall_qr(columns(x, 0, m), false);
+    return {q, concat({r, matmul(matrix_transpose(q), columns(x, m, n - m))}, -1)};
+  });
+}
+
+std::pair<Tensor, Tensor> eigh(const Tensor& a) {
+  return of_floats("eigh", a, [](const Tensor& x) -> std::pair<Tensor, Tensor> {
+    Outputs found = perform(Call(op_eigh, {x}));
+    return {found[0], found[1]};
+  });
+}
+Tensor eigvalsh(const Tensor& a) {
+  return of_floats("eigvalsh", a, [](const Tensor& x) { return apply(op_eigvalsh, {x}); });
+}
+
+std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& a, SvdOptions options) {
+  return of_floats("svd", a, [&](const Tensor& x) -> std::tuple<Tensor, Tensor, Tensor> {
+    Outputs found = perform(Call(op_svd, {x}, factors(options.full_matrices)));
+    return {found[0], found[1], found[2]};
+  });
+}
+Tensor svdvals(const Tensor& a) {
+  return of_floats("svdvals", a, [](const Tensor& x) { return apply(op_svdvals, {x}); });
+}
+
+// ---- numbers -----------------------------------------------------------------------------------------------------------------
+
+Tensor det(const Tensor& a) {
+  return of_floats("det", a, [](const Tensor& x) { return apply(op_det, {x}); });
+}
+std::pair<Tensor, Tensor> slogdet(const Tensor& a) {
+  return of_floats("slogdet", a, [](const Tensor& x) -> std::pair<Tensor, Tensor> {
+    Outputs found = perform(Call(op_slogdet, {x}));
+    return {found[0], found[1]};
+  });
+}
+
+Tensor matrix_rank(const Tensor& a, RankOptions options) {
+  return of_floats("matrix_rank", a, [&](const Tensor& x) {
+    const Tensor s = svdvals(x);
+    return count_nonzero(s > rank_threshold(s, x, options), -1);
+  });
+}
+
+MatrixOrder::MatrixOrder(const char* name) {
+  if (std::string_view(name) == "fro") kind_ = Kind::frobenius;
+  else if (std::string_view(name) == "nuc") kind_ = Kind::nuclear;
+  else fail<Error>("matrix_norm: there is no order \"{}\": \"fro\", \"nuc\", infinity, 1, 2 or their negatives", name);
+}
+MatrixOrder::MatrixOrder(double order) : number_(order) {
+  const double size = std::abs(order);
+  if (size != 1 && size != 2 && !std::isinf(size))
+    fail<Error>("matrix_norm: there is no order {}: \"fro\", \"nuc\", infinity, 1, 2 or their negatives", order);
+}
+
+namespace {
+
+Tensor extreme(const Tensor& x, bool largest, const Axes& axes, KeepDims keep) {
+  return largest ? max(x, axes, keep) : min(x, axes, keep);
+}
+
+Tensor norm_of_matrices(const Tensor& x, MatrixOrder order) {
+  if (order.kind() == MatrixOrder::Kind::frobenius) return norm(x, {-2, -1}, keepdims);
+  if (order.kind() == MatrixOrder::Kind::nuclear) return sum(expand_dims(svdvals(x), -1), {-2, -1}, keepdims);
+  const bool largest = order.number() > 0;
+  if (std::abs(order.number()) == 2) return extreme(expand_dims(svdvals(x), -1), largest, {-2, -1}, keepdims);
+  const bool of_rows = std::isinf(order.number());
+  return extreme(sum(abs(x), of_rows ? -1 : -2, keepdims), largest, {-2, -1}, keepdims);
+}
+
+}  // namespace
+
+Tensor matrix_norm(const Tensor& x, MatrixOrder order, KeepDims keep) {
+  return of_floats("matrix_norm", x, [&](const Tensor& y) {
+    check_matrices(y, "matrix_norm");
+    const Tensor result = norm_of_matrices(y, order);
+    return keep.value ? result : squeeze(result, {-2, -1});
+  });
+}
+
+namespace {
+
+// In units of the largest |x| (the smallest, for a negative power), as in `norm`.
+Tensor power_norm(const Tensor& x, double order, const Axes& axes) {
+  const Tensor size = abs(x), unit_or_zero = stop_gradient(extreme(size, order > 0, axes, keepdims));
+  const Tensor none = logical_or(unit_or_zero == 0, isinf(unit_or_zero)), unit = where(none, 1, unit_or_zero);
+  const Tensor powers = sum(pow(where(none, 1, size / unit), order), axes, keepdims);
+  return where(none, extreme(size, order > 0, axes, keepdims), pow(powers, 1 / order) * unit);
+}
+
+Tensor norm_of_vectors(const Tensor& x, double order, const Axes& axes, KeepDims keep) {
+  if (order == 2) return norm(x, axes, keep);
+  if (order == 1) return sum(abs(x), axes, keep);
+  if (std::isinf(order)) return extreme(abs(x), order > 0, axes, keep);
+  if (order == 0) return astype(count_nonzero(x, axes, keep), x.dtype());
+  const Shape reduced = axes.normalize(x.rank(), "vector_norm");
+  for (const Index axis : reduced)
+    if (x.shape(axis) == 0) return sum(x, axes, keep);
+  const Tensor result = power_norm(x, order, axes);
+  return keep.value ? result : squeeze(result, reduced);
+}
+
+}  // namespace
+
+Tensor vector_norm(const Tensor& x, double order, const Axes& axes, KeepDims keep) {
+  return of_floats("vector_norm", x, [&](const Tensor& y) { return norm_of_vectors(y, order, axes, keep); });
+}
+
+// ---- products and functions --------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensor positive_power(Tensor square, std::uint64_t n) {
+  Tensor result;
+  for (;; square = matmul(square, square)) {
+    if (n % 2 != 0) result = result.defined() ? matmul(result, square) : square;
+    if ((n /= 2) == 0) return result;
+  }
+}
+
+}  // namespace
+
+Tensor matrix_power(const Tensor& a, Index n) {
+  const auto power = [&](const Tensor& x) {
+    check_square(x, "matrix_power");
+    if (n == 0) return broadcast_to(identity_like(x, x.shape(-1)), x.shape());
+    const auto count = static_cast<std::uint64_t>(n);
+    return n < 0 ? positive_power(inv(x), -count) : positive_power(x, count);
+  };
+  if (a.defined() && n >= 0 && !is_float(a.dtype()) && a.dtype() != bool_)
+    return named("matrix_power", [&] { return power(a); });
+  return of_floats("matrix_power", a, power);
+}
+
+Tensor expm(const Tensor& a) {
+  return of_floats("expm", a, [](const Tensor& x) { return apply(op_expm, {x}); });
+}
+
+Tensor cross(const Tensor& a, const Tensor& b, Index axis) {
+  return named(
+      "cross",
+      [&] {
+        const auto vectors = [&](const Tensor& x) {
+          const Tensor moved = moveaxis(x, axis, -1);
+          if (moved.shape(-1) != 3)
+            fail<ShapeError>("cross: shape {} does not have 3 components along axis {}", x.shape(), axis);
+          return moved;
+        };
+        const Tensor x = vectors(a), y = vectors(b);
+        const auto turned = [](const Tensor& v, Index by) { return roll(v, by, -1); };
+        return moveaxis(turned(x, -1) * turned(y, -2) - turned(x, -2) * turned(y, -1), -1, axis);
+      },
+      a, b);
+}
+
+Tensor vecdot(const Tensor& a, const Tensor& b, Index axis) {
+  return named(
+      "vecdot",
+      [&] {
+        const Tensor x = moveaxis(a, axis, -1), y = moveaxis(b, axis, -1);
+        if (x.shape(-1) != y.shape(-1))
+          fail<ShapeError>("vecdot: shapes {} and {} differ in length along axis {}", a.shape(), b.shape(), axis);
+        const Dtype dtype = promote(x.dtype(), y.dtype());
+        if (!is_half_float(dtype)) return sum(widened(astype(x, dtype)) * widened(astype(y, dtype)), -1);
+        return astype(sum(astype(x, float32) * astype(y, float32), -1), dtype);
+      },
+      a, b);
+}
+
+Tensor kron(const Tensor& a, const Tensor& b) {
+  return named(
+      "kron",
+      [&] {
+        const int rank = std::max(a.rank(), b.rank());
+        Shape left, right, result;
+        for (int axis = 0; axis < rank; ++axis) {
+          const auto length = [&](const Tensor& x) { return axis < rank - x.rank() ? 1 : x.shape(axis - rank); };
+          left.push_back(length(a)), left.push_back(1);
+          right.push_back(1), right.push_back(length(b));
+          result.push_back(length(a) * length(b));
+        }
+        return reshape(reshape(a, left) * reshape(b, right), result);
+      },
+      a, b);
+}
+
+}  // namespace stave

@@ -1,0 +1,395 @@
+// Factorizations: cholesky, lu, qr, eigh, svd, and the two that give values alone. Where a factor is not unique, its derivative is
+// that of the smooth choice which does not turn it within what is free.
+//
+// M. Giles, "An extended collection of matrix derivative results for forward and reverse mode algorithmic differentiation", 2008;
+// I. Murray, "Differentiation of the Cholesky decomposition", 2016; J. Townsend, "Differentiating the singular value
+// decomposition", 2016; for lu S. de Hoog et al., as JAX has it: L^-1 dA U^-1 = L^-1 dL + dU U^-1, of which one is strictly lower.
+
+#include <algorithm>
+#include <limits>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/index.h>
+#include <stave/core/ops/linalg_rules.h>
+#include <stave/core/ops/sort.h>
+
+namespace stave_detail {
+
+const Tensor& matrices(const Call& call, std::size_t i) {
+  const Tensor& x = call.input(i);
+  if (x.dtype() != float32 && x.dtype() != float64)
+    fail<DtypeError>("{}: {} is neither float32 nor float64: convert with astype", call.op().name, x.dtype());
+  if (x.rank() < 2) fail<ShapeError>("{}: shape {} has fewer than the 2 axes of a matrix", call.op().name, x.shape());
+  return x;
+}
+
+const Tensor& square_matrices(const Call& call, std::size_t i) {
+  const Tensor& x = matrices(call, i);
+  if (rows_of(x.shape()) != columns_of(x.shape()))
+    fail<ShapeError>("{}: shape {} is not of square matrices", call.op().name, x.shape());
+  return x;
+}
+
+const Tensor& right_sides(const Call& call) {
+  const Tensor &a = matrices(call, 0), &b = matrices(call, 1);
+  if (a.dtype() != b.dtype())
+    fail<DtypeError>("{}: dtypes {} and {} differ: convert with astype", call.op().name, a.dtype(), b.dtype());
+  if (stack_of(a.shape()) != stack_of(b.shape()) || rows_of(a.shape()) != rows_of(b.shape()))
+    fail<ShapeError>("{}: right sides {} do not fit matrices {}", call.op().name, b.shape(), a.shape());
+  return b;
+}
+
+Tensor as_diagonal(const Tensor& v) {
+  const Index n = v.shape(-1);
+  return where(eye(n, bool_, v.device()), expand_dims(v, -2), 0);
+}
+
+double epsilon_of(Dtype dtype) {
+  return dtype == float64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+}
+
+Tensor inverse_above(const Tensor& x, const Tensor& least) {
+  const Tensor small = abs(x) <= least;
+  return where(small, 0, 1 / where(small, 1, x));
+}
+
+Tensor rounding_of(const Tensor& values, Index length) {
+  if (values.shape(-1) == 0) return zeros(stacked(values.shape(), {}), values.dtype(), values.device());
+  return max(abs(stop_gradient(values)), -1, keepdims) * (static_cast<double>(length) * epsilon_of(values.dtype()));
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+using namespace stave_detail;
+
+// ---- cholesky ----------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Of a symmetric matrix s = x + x^T, the lower triangular x.
+Tensor lower_half(const Tensor& s) { return (tril(s) + tril(s, -1)) * 0.5; }
+
+// a = l l^T: l^-1 da l^-T = l^-1 dl + (l^-1 dl)^T.
+Outputs jvp_cholesky(const JvpContext& c) {
+  const Tensor& l = c.out();
+  const Tensor half = triangular_solve(l, symmetric_part(c.tangents[0]), {.lower = true});
+  return matmul(l, lower_half(triangular_solve(l, transposed(half), {.lower = true})));
+}
+
+Tensor vjp_cholesky(const VjpContext& c, int) {
+  const Tensor& l = c.out();
+  const TriangularOptions back{.lower = true, .transpose = true};
+  const Tensor half = triangular_solve(l, lower_half(matmul(transposed(l), c.ct())), back);
+  return symmetric_part(triangular_solve(l, transposed(half), back));
+}
+
+}  // namespace
+
+constinit const Op op_cholesky{
+    .id = OpId::cholesky,
+    .name = "cholesky",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const Tensor& a = square_matrices(call, 0);
+          outputs.push_back({a.shape(), a.dtype()});
+        },
+    .reads = {ValueSet::outputs},
+    .jvp = jvp_cholesky,
+    .vjp = vjp_cholesky,
+    .batch = batch_in_front,
+};
+
+// ---- lu ----------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr TriangularOptions unit_lower{.lower = true, .unit_diagonal = true};
+
+// l and u, square, with ones on what is beyond the factors' diagonals.
+std::pair<Tensor, Tensor> square_factors(const Tensor& packed) {
+  const Index m = packed.shape(-2), n = packed.shape(-1), k = std::min(m, n);
+  const auto around = [&](const Tensor& x, Index down, Index across) {
+    std::vector<std::pair<Index, Index>> widths(static_cast<std::size_t>(x.rank()), {0, 0});
+    widths[widths.size() - 2].second = down;
+    widths.back().second = across;
+    return pad(x, widths);
+  };
+  const Tensor l = around(tril(columns(packed, 0, k), -1), 0, m - k) + eye(m, packed.dtype(), packed.device());
+  const Tensor beyond = pad(eye(n - k, packed.dtype(), packed.device()), {{k, 0}, {k, 0}});
+  return {l, around(triu(rows(packed, 0, k)), n - k, 0) + beyond};
+}
+
+Tensor rows_in_order(const Tensor& x, const Tensor& order) { return take_along_axis(x, expand_dims(order, -1), -2); }
+
+Outputs jvp_lu(const JvpContext& c) {
+  const auto [l, u] = square_factors(c.out());
+  const Tensor left = triangular_solve(l, rows_in_order(c.tangents[0], c.out(2)), unit_lower);
+  const Tensor both = transposed(triangular_solve(u, transposed(left), {.transpose = true}));
+  return {matmul(l, tril(both, -1)) + matmul(triu(both), u), Tensor(), Tensor()};
+}
+
+Tensor vjp_lu(const VjpContext& c, int) {
+  const auto [l, u] = square_factors(c.out());
+  const Tensor ct = or_zeros(c.ct(), c.out());
+  const Tensor both = tril(matmul(transposed(l), ct), -1) + triu(matmul(ct, transposed(u)));
+  const Tensor left = triangular_solve(l, both, {.lower = true, .transpose = true, .unit_diagonal = true});
+  return rows_in_order(transposed(triangular_solve(u, transposed(left))), argsort(c.out(2)));
+}
+
+}  // namespace
+
+constinit const Op op_lu{
+    .id = OpId::lu,
+    .name = "lu",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const Tensor& a = matrices(call, 0);
+          const Shape stack = stack_of(a.shape());
+          outputs.push_back({a.shape(), a.dtype()});
+          outputs.push_back({stacked(stack, {least_of(a.shape())}), int32});
+          outputs.push_back({stacked(stack, {rows_of(a.shape())}), int32});
+        },
+    .reads = {ValueSet::outputs},
+    .jvp = jvp_lu,
+    .vjp = vjp_lu,
+    .batch = batch_in_front,
+};
+
+// ---- qr ----------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The p x p matrix whose first columns are x's strictly lower triangle, less its transpose.
+Tensor skew(const Tensor& x, Index p) {
+  const Tensor lower = tril(x, -1);
+  if (x.shape(-1) == p) return lower - transposed(lower);
+  const Tensor zero = zeros(stacked(stack_of(x.shape()), {p, p - x.shape(-1)}), x.dtype(), x.device());
+  const Tensor wide = concat({lower, zero}, -1);
+  return wide - transposed(wide);
+}
+
+// x r^-1, of r's first rows.
+Tensor over_triangle(const Tensor& x, const Tensor& r) {
+  return transposed(triangular_solve(rows(r, 0, r.shape(-1)), transposed(x), {.transpose = true}));
+}
+
+// x r^-T
+Tensor over_transposed(const Tensor& x, const Tensor& r) {
+  return transposed(triangular_solve(rows(r, 0, r.shape(-1)), transposed(x)));
+}
+
+// m >= n. With x = da r^-1 and w = q^T x, turn = q^T dq is skew, and w's below the diagonal: dq = q turn + (x - q w), the last in
+// the first n columns; dr = q^T da - turn r. Between the columns beyond n, turn is 0.
+Outputs jvp_qr(const JvpContext& c) {
+  const Tensor &q = c.out(0), &r = c.out(1);
+  const Index m = q.shape(-2), p = q.shape(-1);
+  const Tensor x = over_triangle(c.tangents[0], r), w = matmul(transposed(q), x), turn = skew(w, p);
+  Tensor dq = matmul(q, turn);
+  if (p < m) dq = dq + x - matmul(q, w);
+  return {dq, triu(matmul(transposed(q), c.tangents[0]) - matmul(turn, r))};
+}
+
+Tensor vjp_qr(const VjpContext& c, int) {
+  const Tensor &q = c.out(0), &r = c.out(1);
+  const Index m = q.shape(-2), p = q.shape(-1), n = r.shape(-1);
+  const Tensor ct_q = or_zeros(c.ct(0), q), ct_r = triu(or_zeros(c.ct(1), r));
+  const Tensor turn = matmul(transposed(q), ct_q) - matmul(ct_r, transposed(r));
+  Tensor w = tril(columns(turn - transposed(turn), 0, n), -1);
+  if (p == m) return over_transposed(matmul(q, w), r) + matmul(q, ct_r);
+  w = w - matmul(transposed(q), ct_q);
+  return over_transposed(ct_q + matmul(q, w), r) + matmul(q, ct_r);
+}
+
+}  // namespace
+
+constinit const Op op_qr{
+    .id = OpId::qr,
+    .name = "qr",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const Tensor& a = matrices(call, 0);
+          const Index m = rows_of(a.shape()), n = columns_of(a.shape());
+          if (m < n) fail<ShapeError>("qr: matrices of shape {} have more columns than rows here", a.shape());
+          const Index p = call.as<FactorAttributes>().full ? m : n;
+          outputs.push_back({stacked(stack_of(a.shape()), {m, p}), a.dtype()});
+          outputs.push_back({stacked(stack_of(a.shape()), {p, n}), a.dtype()});
+        },
+    .reads = {ValueSet::outputs},
+    .jvp = jvp_qr,
+    .vjp = vjp_qr,
+    .batch = batch_in_front,
+};
+
+// ---- eigh --------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// 1 / (v_j - v_i), and 0 where that is rounding.
+Tensor inverse_gaps(const Tensor& v, const Tensor& rounding) {
+  return inverse_above(expand_dims(v, -2) - expand_dims(v, -1), expand_dims(rounding, -1));
+}
+Tensor inverse_gaps(const Tensor& v) { return inverse_gaps(v, rounding_of(v, v.shape(-1))); }
+
+// s = v^T da v: dw is its diagonal, and v^T dv is s_ij / (w_j - w_i).
+Outputs jvp_eigh(const JvpContext& c) {
+  const Tensor &w = c.out(0), &v = c.out(1);
+  const Tensor s = matmul(transposed(v), symmetric_part(c.tangents[0]), v);
+  return {diagonal(s), matmul(v, s * inverse_gaps(w))};
+}
+
+Tensor vjp_eigh(const VjpContext& c, int) {
+  const Tensor &w = c.out(0), &v = c.out(1);
+  Tensor s = as_diagonal(or_zeros(c.ct(0), w));
+  if (c.ct(1).defined()) s = s + matmul(transposed(v), c.ct(1)) * inverse_gaps(w);
+  return symmetric_part(matmul(v, s, transposed(v)));
+}
+
+void infer_eigh(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor& a = square_matrices(call, 0);
+  outputs.push_back({stacked(stack_of(a.shape()), {rows_of(a.shape())}), a.dtype()});
+  if (&call.op() == &op_eigh) outputs.push_back({a.shape(), a.dtype()});
+}
+
+}  // namespace
+
+constinit const Op op_eigh{
+    .id = OpId::eigh,
+    .name = "eigh",
+    .infer = infer_eigh,
+    .reads = {ValueSet::outputs},
+    .jvp = jvp_eigh,
+    .vjp = vjp_eigh,
+    .batch = batch_in_front,
+};
+
+constinit const Op op_eigvalsh{
+    .id = OpId::eigvalsh,
+    .name = "eigvalsh",
+    .infer = infer_eigh,
+    .reads = {0b1},
+    .jvp = [](const JvpContext& c) -> Outputs {
+      const Tensor v = eigh(c.in(0)).second;
+      return sum(matmul(symmetric_part(c.tangents[0]), v) * v, -2);
+    },
+    .vjp =
+        [](const VjpContext& c, int) {
+          const Tensor v = eigh(c.in(0)).second;
+          return matmul(times_diagonal(v, c.ct()), transposed(v));
+        },
+    .batch = batch_in_front,
+};
+
+// ---- svd ---------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// What the rules of svd divide by, where it is more than rounding.
+struct Gaps {
+  Tensor differences, sums, values;  // 1 / (s_j - s_i), 1 / (s_j + s_i), 1 / s_i
+
+  Gaps(const Tensor& s, Index m, Index n) {
+    const Tensor rounding = rounding_of(s, std::max(m, n));
+    differences = inverse_gaps(s, rounding);
+    sums = inverse_above(expand_dims(s, -2) + expand_dims(s, -1), expand_dims(rounding, -1));
+    values = inverse_above(s, rounding);
+  }
+};
+
+// dx of x = [x1 x2], orthogonal: dx1 = x1 turn + away, dx2 = -x1 away^T x2.
+Tensor turned(const Tensor& x, const Tensor& turn, const Tensor& away) {
+  const Index k = turn.shape(-1), beyond = x.shape(-1) - k;
+  const Tensor x1 = columns(x, 0, k), dx1 = away.defined() ? matmul(x1, turn) + away : matmul(x1, turn);
+  if (beyond == 0) return dx1;
+  return concat({dx1, -matmul(x1, matmul(transposed(away), columns(x, k, beyond)))}, -1);
+}
+
+// With p = u^T da v (of the first k columns): ds is its diagonal; u^T du = (p_ij s_j + s_i p_ji) / (s_j^2 - s_i^2), which is half of
+// (p + p^T) / (s_j - s_i) + (p - p^T) / (s_j + s_i); v^T dv half of their difference. Out of u's span: (1 - u u^T) da v s^-1.
+Outputs jvp_svd(const JvpContext& c) {
+  const Tensor &u = c.out(0), &s = c.out(1), &da = c.tangents[0];
+  const Tensor v = transposed(c.out(2));
+  const Index m = u.shape(-2), n = v.shape(-2), k = s.shape(-1);
+  const Gaps inverse(s, m, n);
+  const Tensor u1 = columns(u, 0, k), v1 = columns(v, 0, k);
+  const Tensor p = matmul(transposed(u1), matmul(da, v1));
+  const Tensor even = (p + transposed(p)) * inverse.differences * 0.5, odd = (p - transposed(p)) * inverse.sums * 0.5;
+  Tensor away_u, away_v;
+  if (m > k) away_u = times_diagonal(matmul(da, v1) - matmul(u1, p), inverse.values);
+  if (n > k) away_v = times_diagonal(matmul(transposed(da), u1) - matmul(v1, transposed(p)), inverse.values);
+  return {turned(u, even + odd, away_u), diagonal(p), transposed(turned(v, even - odd, away_v))};
+}
+
+// The cotangent of `away` in turned(), without what lies within x1.
+Tensor ct_of_away(const Tensor& x, Index k, const Tensor& ct) {
+  const Tensor x1 = columns(x, 0, k), ct1 = columns(ct, 0, k);
+  const Tensor outside = ct1 - matmul(x1, matmul(transposed(x1), ct1));
+  const Index beyond = x.shape(-1) - k;
+  if (beyond == 0) return outside;
+  return outside - matmul(columns(x, k, beyond), matmul(transposed(columns(ct, k, beyond)), x1));
+}
+
+Tensor vjp_svd(const VjpContext& c, int) {
+  const Tensor &u = c.out(0), &s = c.out(1);
+  const Tensor v = transposed(c.out(2));
+  const Index m = u.shape(-2), n = v.shape(-2), k = s.shape(-1);
+  const Tensor u1 = columns(u, 0, k), v1 = columns(v, 0, k);
+  const Tensor ct_u = or_zeros(c.ct(0), u), ct_v = transposed(or_zeros(c.ct(2), c.out(2)));
+  const Gaps inverse(s, m, n);
+  const Tensor in_u = matmul(transposed(u1), columns(ct_u, 0, k)), in_v = matmul(transposed(v1), columns(ct_v, 0, k));
+  const Tensor even = (in_u + in_v) * inverse.differences * 0.5, odd = (in_u - in_v) * inverse.sums * 0.5;
+  const Tensor p = even + transposed(even) + odd - transposed(odd) + as_diagonal(or_zeros(c.ct(1), s));
+  Tensor left = matmul(u1, p);
+  if (m > k) left = left + times_diagonal(ct_of_away(u, k, ct_u), inverse.values);
+  Tensor result = matmul(left, transposed(v1));
+  if (n > k) result = result + matmul(u1, transposed(times_diagonal(ct_of_away(v, k, ct_v), inverse.values)));
+  return result;
+}
+
+constexpr SvdOptions reduced{.full_matrices = false};
+
+}  // namespace
+
+constinit const Op op_svd{
+    .id = OpId::svd,
+    .name = "svd",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const Tensor& a = matrices(call, 0);
+          const Shape stack = stack_of(a.shape());
+          const Index m = rows_of(a.shape()), n = columns_of(a.shape()), k = std::min(m, n);
+          const bool full = call.as<FactorAttributes>().full;
+          outputs.push_back({stacked(stack, {m, full ? m : k}), a.dtype()});
+          outputs.push_back({stacked(stack, {k}), a.dtype()});
+          outputs.push_back({stacked(stack, {full ? n : k, n}), a.dtype()});
+        },
+    .reads = {ValueSet::outputs},
+    .jvp = jvp_svd,
+    .vjp = vjp_svd,
+    .batch = batch_in_front,
+};
+
+constinit const Op op_svdvals{
+    .id = OpId::svdvals,
+    .name = "svdvals",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const Tensor& a = matrices(call, 0);
+          outputs.push_back({stacked(stack_of(a.shape()), {least_of(a.shape())}), a.dtype()});
+        },
+    .reads = {0b1},
+    .jvp = [](const JvpContext& c) -> Outputs {
+      const auto [u, s, vh] = svd(c.in(0), reduced);
+      return sum(matmul(c.tangents[0], transposed(vh)) * u, -2);
+    },
+    .vjp =
+        [](const VjpContext& c, int) {
+          const auto [u, s, vh] = svd(c.in(0), reduced);
+          return matmul(times_diagonal(u, c.ct()), vh);
+        },
+    .batch = batch_in_front,
+};
+
+}  // namespace stave

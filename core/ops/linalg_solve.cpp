@@ -1,0 +1,310 @@
+// Systems of equations, determinants, and the exponential.
+//
+// solve and lstsq are given a matrix beside its factors: values are computed from the factors, of which nobody takes a derivative,
+// and derivatives flow through the matrix, by implicit differentiation. So derivatives of any order need no other factors.
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/linalg_rules.h>
+
+namespace stave_detail {
+
+void fail_no_derivative(const Op& op, int input) {
+  fail<TransformError>("{} has no derivative by operand {}: it is a factor of operand 0", op.name, input);
+}
+
+Tensor lanes_as_columns(const Tensor& b) {
+  const Tensor moved = moveaxis(b, 0, -2);
+  Shape shape = moved.shape();
+  shape.pop_back();
+  shape.back() *= b.shape(-1);
+  return reshape(moved, shape);
+}
+
+Tensor columns_as_lanes(const Tensor& x, Index lanes) {
+  Shape shape = x.shape();
+  shape.back() = lanes;
+  shape.push_back(lanes == 0 ? 0 : x.shape(-1) / lanes);
+  return moveaxis(reshape(x, shape), -2, 0);
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+void infer_right_sides(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  square_matrices(call, 0);
+  const Tensor& b = right_sides(call);
+  outputs.push_back({b.shape(), b.dtype()});
+}
+
+// One matrix and many right sides are one system with the columns of all; else each lane has its own. Operand 1 is b.
+Outputs batch_right_sides(const BatchContext& c) {
+  for (std::size_t i = 0; i < c.inputs.size(); ++i)
+    if (c.batched[i] != (i == 1) || c.size == 0) return batch_in_front(c);
+  Inputs inputs(c.inputs);
+  inputs[1] = lanes_as_columns(inputs[1]);
+  return columns_as_lanes(apply(c.call.op(), std::move(inputs), c.attributes()), c.size);
+}
+
+Tensor negative_product(const Tensor& x, const Tensor& y, bool exchanged) {
+  return exchanged ? -matmul(y, transposed(x)) : -matmul(x, transposed(y));
+}
+
+}  // namespace
+
+// ---- triangular_solve --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensor triangle(const Tensor& x, const TriangularAttributes& of) {
+  return of.lower ? tril(x, of.unit ? -1 : 0) : triu(x, of.unit ? 1 : 0);
+}
+
+// t x = b: dt x + t dx = db.
+Outputs jvp_triangular_solve(const JvpContext& c) {
+  const auto& of = c.as<TriangularAttributes>();
+  Tensor db = c.tangents[1];
+  if (c.has(0)) {
+    const Tensor da = triangle(c.tangents[0], of);
+    db = add_tangents(std::move(db), -matmul(of.transpose ? transposed(da) : da, c.out()));
+  }
+  return apply(op_triangular_solve, {c.in(0), db}, c.call.attributes_ptr());
+}
+
+Tensor vjp_triangular_solve(const VjpContext& c, int input) {
+  const auto& of = c.as<TriangularAttributes>();
+  const Tensor flow = apply(op_triangular_solve, {c.in(0), c.ct()},
+                            make_intrusive<TriangularAttributes>(of.lower, !of.transpose, of.unit));
+  return input == 1 ? flow : triangle(negative_product(flow, c.out(), of.transpose), of);
+}
+
+}  // namespace
+
+constinit const Op op_triangular_solve{
+    .id = OpId::triangular_solve,
+    .name = "triangular_solve",
+    .infer = infer_right_sides,
+    .reads = {0b01 | ValueSet::outputs, 0b01},
+    .jvp = jvp_triangular_solve,
+    .vjp = vjp_triangular_solve,
+    .batch = batch_right_sides,
+};
+
+// ---- solve -------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Operands a, b, a's packed factors, and the permutation of its rows.
+Tensor solve_again(const Tensor& a, const Tensor& b, const Tensor& packed, const Tensor& order, bool transpose) {
+  return apply(op_solve, {a, b, packed, order}, make_intrusive<SolveAttributes>(transpose));
+}
+
+Outputs jvp_solve(const JvpContext& c) {
+  const bool transpose = c.as<SolveAttributes>().transpose;
+  Tensor db = c.tangents[1];
+  if (c.has(0)) {
+    const Tensor& da = c.tangents[0];
+    db = add_tangents(std::move(db), -matmul(transpose ? transposed(da) : da, c.out()));
+  }
+  return solve_again(c.in(0), db, c.in(2), c.in(3), transpose);
+}
+
+Tensor vjp_solve(const VjpContext& c, int input) {
+  if (input > 1) fail_no_derivative(c.op, input);
+  const bool transpose = c.as<SolveAttributes>().transpose;
+  const Tensor flow = solve_again(c.in(0), c.ct(), c.in(2), c.in(3), !transpose);
+  return input == 1 ? flow : negative_product(flow, c.out(), transpose);
+}
+
+}  // namespace
+
+constinit const Op op_solve{
+    .id = OpId::solve,
+    .name = "solve",
+    .infer = infer_right_sides,
+    .reads = {0b1101 | ValueSet::outputs, 0b1101},
+    .jvp = jvp_solve,
+    .vjp = vjp_solve,
+    .batch = batch_right_sides,
+};
+
+// ---- lstsq -------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// a^+ y, and its transpose on y, of a = u diag(1 / s) vh.
+struct PseudoInverse {
+  const Tensor &a, &u, &inverse, &vh;
+
+  Tensor operator()(const Tensor& y) const { return apply(op_lstsq, {a, y, u, inverse, vh}); }
+  Tensor transpose(const Tensor& y) const {
+    return apply(op_lstsq, {transposed(a), y, transposed(vh), inverse, transposed(u)});
+  }
+};
+
+// d(a^+) = -a^+ da a^+ + a^+ a^+^T da^T (1 - a a^+) + (1 - a^+ a) da^T a^+^T a^+ (Golub, Pereyra 1973, (4.12)).
+Outputs jvp_lstsq(const JvpContext& c) {
+  const Tensor &a = c.in(0), &b = c.in(1), &x = c.out();
+  const PseudoInverse inverse{a, c.in(2), c.in(3), c.in(4)};
+  if (!c.has(0)) return inverse(c.tangents[1]);
+  const Tensor &da = c.tangents[0], outside = matmul(transposed(da), inverse.transpose(x));
+  Tensor source = inverse.transpose(matmul(transposed(da), b - matmul(a, x))) - matmul(da, x) - matmul(a, outside);
+  return inverse(add_tangents(std::move(source), c.tangents[1])) + outside;
+}
+
+Tensor vjp_lstsq(const VjpContext& c, int input) {
+  if (input > 1) fail_no_derivative(c.op, input);
+  const PseudoInverse inverse{c.in(0), c.in(2), c.in(3), c.in(4)};
+  const Tensor flow = inverse.transpose(c.ct());
+  if (input == 1) return flow;
+  const Tensor &a = c.in(0), &b = c.in(1), &x = c.out();
+  const Tensor outside = c.ct() - inverse(matmul(a, c.ct()));
+  return matmul(b - matmul(a, x), transposed(inverse(flow))) + matmul(inverse.transpose(x), transposed(outside)) -
+         matmul(flow, transposed(x));
+}
+
+}  // namespace
+
+constinit const Op op_lstsq{
+    .id = OpId::lstsq,
+    .name = "lstsq",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const Tensor& b = right_sides(call);
+          const Shape& a = call.input(0).shape();
+          outputs.push_back({stacked(stack_of(a), {columns_of(a), columns_of(b.shape())}), b.dtype()});
+        },
+    .reads = {0b11111 | ValueSet::outputs, 0b11101},
+    .jvp = jvp_lstsq,
+    .vjp = vjp_lstsq,
+    .batch = batch_right_sides,
+};
+
+// ---- determinants ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensor row(const Tensor& x, Index i) { return squeeze(rows(x, i, 1), -2); }
+
+// Of matrices up to 3 x 3, as the polynomials that they are.
+Tensor small_cofactors(const Tensor& a) {
+  const Index n = a.shape(-1);
+  if (n <= 1) return ones_like(a);
+  if (n == 3) return stack({cross(row(a, 1), row(a, 2)), cross(row(a, 2), row(a, 0)), cross(row(a, 0), row(a, 1))}, -2);
+  return flip(a, {-2, -1}) * tensor({{1, -1}, {-1, 1}}, a.dtype(), a.device());
+}
+
+Tensor small_det(const Tensor& a) { return sum(rows(a, 0, 1) * rows(small_cofactors(a), 0, 1), {-2, -1}); }
+
+Tensor det_by_logarithm(const Tensor& a) {
+  const auto [sign, logarithm] = slogdet(a);
+  return sign * exp(logarithm);
+}
+
+}  // namespace
+
+}  // namespace stave
+
+namespace stave_detail {
+
+// With a = u s vh, b = u^T a vh^T has the value diag(s), and the derivatives of a. Its cofactors are a's, but for u and vh. Those
+// singular values that may be 0 stand in its last corner: where d is 3 x 3, and p regular,
+//   adj [p q; r d] = det p [det m w + w q adj m r w, -w q adj m; -adj m r w, adj m],   w = p^-1, m = d - r w q,
+// and adj m is a polynomial. Where p is singular a has lost 4 ranks, and det p = 0: that is right up to the third derivative.
+Tensor cofactors(const Tensor& a) {
+  const Index n = a.shape(-1), k = n - 3;
+  if (k <= 0) return small_cofactors(a);
+  const auto [u, s, vh] = svd(stop_gradient(a));
+  const Tensor moving = matmul(transposed(u), a, transposed(vh));
+  const double least = a.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  const Tensor s1 = entries(s, s.rank() - 1, 0, k), dead = s1 < least;
+  Tensor b = moving - stop_gradient(moving) + as_diagonal(s);
+  const Tensor top = rows(b, 0, k), bottom = rows(b, k, 3);
+  const Tensor p = columns(top, 0, k) + as_diagonal(astype(dead, a.dtype()));
+  const Tensor q = columns(top, k, 3), r = columns(bottom, 0, k), d = columns(bottom, k, 3);
+  const Tensor w = inv(p), wq = matmul(w, q), rw = matmul(r, w), m = d - matmul(r, wq);
+  const Tensor adjugate = transposed(small_cofactors(m)), lower = -matmul(adjugate, rw);
+  const Tensor det_m = expand_dims(small_det(m), {-2, -1});
+  const Tensor above = concat({det_m * w - matmul(wq, lower), -matmul(wq, adjugate)}, -1);
+  const Tensor det_p = where(any(dead, -1), 0, det_by_logarithm(p)) * slogdet(u).first * slogdet(vh).first;
+  const Tensor inner = concat({above, concat({lower, adjugate}, -1)}, -2) * expand_dims(det_p, {-2, -1});
+  return matmul(u, transposed(inner), vh);
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+namespace {
+
+Shape stack_of_squares(const Call& call) { return stack_of(square_matrices(call, 0).shape()); }
+Tensor over_matrices(const Tensor& numbers, const Tensor& x) { return expand_dims(numbers, {-2, -1}) * x; }
+Tensor inner_product(const Tensor& x, const Tensor& y) { return sum(x * y, {-2, -1}); }
+Tensor inverse_transposed(const Tensor& a) { return transposed(inv(a)); }
+
+}  // namespace
+
+constinit const Op op_det{
+    .id = OpId::det,
+    .name = "det",
+    .infer =
+        [](const Call& call, auto& outputs) {
+          outputs.push_back({stack_of_squares(call), call.input(0).dtype()});
+        },
+    .reads = {0b1},
+    .jvp = [](const JvpContext& c) -> Outputs { return inner_product(cofactors(c.in(0)), c.tangents[0]); },
+    .vjp = [](const VjpContext& c, int) { return over_matrices(c.ct(), cofactors(c.in(0))); },
+    .batch = batch_in_front,
+};
+
+constinit const Op op_slogdet{
+    .id = OpId::slogdet,
+    .name = "slogdet",
+    .infer =
+        [](const Call& call, auto& outputs) {
+          for (int i = 0; i < 2; ++i) outputs.push_back({stack_of_squares(call), call.input(0).dtype()});
+        },
+    .reads = {0b1},
+    .jvp = [](const JvpContext& c) -> Outputs {
+      return {Tensor(), inner_product(inverse_transposed(c.in(0)), c.tangents[0])};
+    },
+    .vjp =
+        [](const VjpContext& c, int) {
+          if (!c.ct(1).defined()) return c.zeros(0);
+          return over_matrices(c.ct(1), inverse_transposed(c.in(0)));
+        },
+    .batch = batch_in_front,
+};
+
+// ---- expm --------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// exp [a e; 0 a] = [exp a, de; 0, exp a], where de is the derivative at a along e.
+Tensor along(const Tensor& a, const Tensor& e) {
+  const Index n = a.shape(-1);
+  const Tensor block = concat({concat({a, e}, -1), concat({zeros_like(a), a}, -1)}, -2);
+  return columns(rows(expm(block), 0, n), n, n);
+}
+
+}  // namespace
+
+constinit const Op op_expm{
+    .id = OpId::expm,
+    .name = "expm",
+    .infer =
+        [](const Call& call, auto& outputs) {
+          outputs.push_back({square_matrices(call, 0).shape(), call.input(0).dtype()});
+        },
+    .reads = {0b1},
+    .jvp = [](const JvpContext& c) -> Outputs { return along(c.in(0), c.tangents[0]); },
+    .vjp = [](const VjpContext& c, int) { return along(transposed(c.in(0)), c.ct()); },
+    .batch = batch_in_front,
+};
+
+}  // namespace stave
