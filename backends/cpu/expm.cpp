@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
+#include <span>
 #include <vector>
 
 #include <stave/backends/cpu/lapack.h>
@@ -60,10 +60,10 @@ class Exponential {
   void operator()(T* x) {
     if (!all_finite(x, size_)) return void(std::fill_n(x, size_, not_a_number<T>));
     const double length = norm(x);
-    const auto* chosen = std::begin(approximants);
-    while (chosen != std::end(approximants) - 1 && length > chosen->bound) ++chosen;
-    int halvings = 0;
-    if (length > chosen->bound) halvings = std::max(0, static_cast<int>(std::ceil(std::log2(length / chosen->bound))));
+    const Approximant* chosen = approximants().data();
+    while (chosen != &approximants().back() && length > chosen->bound) ++chosen;
+    const int halvings =
+        length > chosen->bound ? std::max(0, static_cast<int>(std::ceil(std::log2(length / chosen->bound)))) : 0;
     for (Index i = 0; i < size_; ++i) x[i] = std::ldexp(x[i], -halvings);
     approximate(x, chosen->order);
     for (int i = 0; i < halvings; ++i) {
@@ -73,9 +73,10 @@ class Exponential {
   }
 
  private:
-  static constexpr auto& approximants =
-      std::conditional_t<sizeof(T) == 8, std::integral_constant<const Approximant (*)[5], &in_float64>,
-                         std::integral_constant<const Approximant (*)[3], &in_float32>>::value[0];
+  static std::span<const Approximant> approximants() {
+    if constexpr (sizeof(T) == 8) return in_float64;
+    else return in_float32;
+  }
 
   T* matrix(Index i) { return room_.get() + i * size_; }
   /// The largest sum of a column's absolute values.

@@ -536,6 +536,7 @@ void run(const stave::Op& op, const stave::Attributes* attributes, std::span<con
       if (matrices.shape.size() == in[0].shape.size()) set_identities<T>(matrices);
     return;
   }
+  if (empty && (op.id == OpId::eigh || op.id == OpId::eigvalsh)) return;
   switch (op.id) {
     case OpId::cholesky:
       return run_cholesky<T>(as<stave::CholeskyAttributes>(attributes).nan_if_indefinite, in[0], out[0]);

@@ -84,7 +84,7 @@ Outputs ReadsCheck::handle(Call& call) {
   performed.insert(call.op().name);
   const Call kept = call;
   Outputs outputs = perform(std::move(call));
-  if (outputs.size() != 1 || outputs[0].dtype() != float64 || outputs[0].size() == 0) return outputs;
+  if (outputs.empty() || outputs[0].dtype() != float64 || outputs[0].size() == 0) return outputs;
   const Rule rule(kept, outputs);
   for (std::size_t i = 0; i < kept.inputs().size(); ++i) {
     if (!rule.gives(i)) continue;
