@@ -159,7 +159,7 @@ void run(const View& in, const View& out) {
   const Stack<const T> a(in);
   const Index n = a.rows;
   if (n == 0) return;
-  over_stack(a.count(), 16 * n * n * n, n > 16, [&](Index first, Index last) {
+  over_stack(a.count(), 16 * n * n * n, std::max<Index>(n, n > 16 ? small + 1 : 0), [&](Index first, Index last) {
     Exponential<T> exponential(n);
     for (Index i = first; i < last; ++i) {
       T* const x = static_cast<T*>(out.data) + i * n * n;

@@ -97,7 +97,7 @@ void run_cholesky(bool nan_if_indefinite, const View& in, const View& out) {
   const Stack<const T> a(in);
   const Index n = a.rows;
   Failure failure;
-  over_stack(a.count(), n * n * n / 3, n > small, [&](Index first, Index last) {
+  over_stack(a.count(), n * n * n / 3, n, [&](Index first, Index last) {
     for (Index i = first; i < last; ++i) {
       T* const l = static_cast<T*>(out.data) + i * n * n;
       const bool finite = load_symmetric(a, i, l);
@@ -132,7 +132,7 @@ template <class T>
 void run_lu(const View& in, std::span<const View> out) {
   const Stack<const T> a(in);
   const Index m = a.rows, n = a.columns, k = std::min(m, n);
-  over_stack(a.count(), k * m * n, std::max(m, n) > small, [&](Index first, Index last) {
+  over_stack(a.count(), k * m * n, std::max(m, n), [&](Index first, Index last) {
     for (Index i = first; i < last; ++i) {
       T* const packed = static_cast<T*>(out[0].data) + i * m * n;
       auto* const exchanges = static_cast<std::int32_t*>(out[1].data) + i * k;
@@ -187,14 +187,34 @@ Determinant determinant(const Stack<const T>& a, Index i, T* buffer, std::int32_
   return det;
 }
 
+/// Of up to 3 x 3, in double: not a number where it is 0, or a product on the way may be beyond what that holds.
+template <class T>
+double tiny_determinant(const T* a, Index n) {
+  const auto at = [&](Index r, Index c) { return static_cast<double>(a[r * n + c]); };
+  const auto minor = [&](Index c, Index d) { return at(1, c) * at(2, d) - at(1, d) * at(2, c); };
+  const double det = n == 1   ? at(0, 0)
+                     : n == 2 ? at(0, 0) * at(1, 1) - at(0, 1) * at(1, 0)
+                              : at(0, 0) * minor(1, 2) - at(0, 1) * minor(0, 2) + at(0, 2) * minor(0, 1);
+  constexpr double least = 0x1p-900;  // far from where digits are lost
+  return std::abs(det) > least ? det : not_a_number<double>;
+}
+
 template <class T>
 void run_determinant(const View& in, std::span<const View> out) {
   const Stack<const T> a(in);
   const Index n = a.rows;
-  over_stack(a.count(), n * n * n / 3, n > small, [&](Index first, Index last) {
+  over_stack(a.count(), n * n * n / 3, n, [&](Index first, Index last) {
     const auto buffer = room<T>(n * n);
     const auto exchanges = room<std::int32_t>(n);
     for (Index i = first; i < last; ++i) {
+      if (out.size() == 1 && n > 0 && n <= 3) {
+        copy_matrix(a, i, buffer.get(), n, 1);
+        const double det = tiny_determinant(buffer.get(), n);
+        if (std::isfinite(det)) {
+          static_cast<T*>(out[0].data)[i] = static_cast<T>(det);
+          continue;
+        }
+      }
       const Determinant det = determinant(a, i, buffer.get(), exchanges.get());
       T* const result = static_cast<T*>(out[0].data) + i;
       if (out.size() == 1) {
@@ -254,7 +274,7 @@ void run_triangular_solve(const stave::TriangularAttributes& of, const View& mat
   const bool by_columns = !a.dense() && a.row_step == 1 && a.column_step == n;
   if (by_columns) std::swap(a.row_step, a.column_step);
   Failure failure;
-  over_stack(b.count(), n * n * k, n > small, [&](Index first, Index last) {
+  over_stack(b.count(), n * n * k, n, [&](Index first, Index last) {
     std::unique_ptr<T[]> buffer;
     for (Index i = first; i < last; ++i) {
       const Triangle<T> triangle{dense_matrix(a, i, buffer), n, of.lower != by_columns, of.transpose != by_columns,
@@ -280,7 +300,7 @@ void run_solve(bool transpose, std::span<const View> in, const View& out) {
   const Stack<const std::int32_t> orders(in[3], 1);
   const Index n = b.rows, k = b.columns;
   Failure failure;
-  over_stack(b.count(), n * n * k, n > small, [&](Index first, Index last) {
+  over_stack(b.count(), n * n * k, n, [&](Index first, Index last) {
     std::unique_ptr<T[]> buffer, turned;
     if (transpose) turned = room<T>(n * k);
     for (Index i = first; i < last; ++i) {
@@ -375,7 +395,7 @@ void run_qr(const View& in, std::span<const View> out) {
   const Stack<const T> a(in);
   const Index m = a.rows, n = a.columns, p = out[0].shape.back();
   const bool large = std::max(m, n) > small;
-  over_stack(a.count(), 4 * m * p * n, large, [&](Index first, Index last) {
+  over_stack(a.count(), 4 * m * p * n, std::max(m, n), [&](Index first, Index last) {
     const auto buffer = large ? nullptr : room<T>(m * n + m + p);
     for (Index i = first; i < last; ++i) {
       T *const q = static_cast<T*>(out[0].data) + i * m * p, *const r = static_cast<T*>(out[1].data) + i * p * n;
@@ -415,7 +435,7 @@ void run_eigh(const char* op, const View& in, std::span<const View> out) {
   const Index n = a.rows;
   const bool large = n > small, vectors = out.size() == 2;
   Failure failure;
-  over_stack(a.count(), 8 * n * n * n, large, [&](Index first, Index last) {
+  over_stack(a.count(), 8 * n * n * n, n, [&](Index first, Index last) {
     const auto buffer = vectors ? nullptr : room<T>(n * n), work = large ? nullptr : room<T>(n * n + 3 * n);
     for (Index i = first; i < last; ++i) {
       T* const w = static_cast<T*>(out[0].data) + i * n;
@@ -497,7 +517,7 @@ void run_svd(const char* op, const View& in, std::span<const View> out) {
   const bool vectors = out.size() == 3, large = std::max(m, n) > small;
   const Index p = vectors ? out[0].shape.back() : 0, q = vectors ? out[2].shape[out[2].shape.size() - 2] : 0;
   Failure failure;
-  over_stack(a.count(), 16 * m * n * k, large, [&](Index first, Index last) {
+  over_stack(a.count(), 16 * m * n * k, std::max(m, n), [&](Index first, Index last) {
     const auto matrix = room<T>(m * n), buffer = large ? nullptr : room<T>(2 * small * small);
     for (Index i = first; i < last; ++i) {
       SvdResults<T> to{nullptr, static_cast<T*>(out[vectors ? 1 : 0].data) + i * k, nullptr, p, q};

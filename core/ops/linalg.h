@@ -80,9 +80,13 @@ struct QrOptions {
 std::pair<Tensor, Tensor> qr(const Tensor& a, QrOptions options = {});
 
 /// Eigenvalues [..., n], ascending, and eigenvectors, the columns of [..., n, n], of symmetric matrices: a = v diag(w) v^T. Of a its
-/// symmetric part is taken, so derivatives are symmetric. In the derivative of v, 1 / (w_j - w_i) counts as 0 for equal values: those
-/// that differ by no more than rounding makes of equal ones, n epsilons of the largest. So it is finite, and exact for all that does
-/// not depend on how v lies within the space of equal values, as sums over them and projections onto that space.
+/// symmetric part is taken, so derivatives are symmetric.
+///
+/// Equal eigenvalues have no derivative of their own, and their vectors none at all; those are equal that differ by no more than
+/// rounding makes of equal ones, n epsilons of the largest. In the derivative of v, 1 / (w_j - w_i) counts as 0 for them: it is finite,
+/// and exact for sums over equal values and for projections onto their space, and whatever else does not depend on how v lies in that
+/// space. Of a direction in which equal values part it sees, within the space, the diagonal alone: second derivatives along such a
+/// one, and first ones of v diag(f(w)) v^T, lack what is beside it. (expm, pinv, lstsq, det and norms do not come of v, and are exact.)
 std::pair<Tensor, Tensor> eigh(const Tensor& a);
 /// The eigenvalues alone. Their derivative needs no gaps between them.
 Tensor eigvalsh(const Tensor& a);
@@ -92,7 +96,8 @@ struct SvdOptions {
   bool full_matrices = true;  ///< u [..., m, m] and vh [..., n, n], else with min(m, n) columns and rows
 };
 /// u, s, vh with a = u diag(s) vh: orthonormal columns, singular values in descending order, orthonormal rows. Derivatives of u and
-/// vh are as those of eigh's vectors where singular values are equal, or 0; columns of u beyond n (rows of vh beyond m) as those of qr.
+/// vh where singular values are equal, or 0, are as those of eigh's vectors, and those of columns of u beyond n (rows of vh beyond m)
+/// as those of q in qr. The derivative of the polar factor u vh is exact where singular values are equal.
 std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& a, SvdOptions options = {});
 /// The singular values alone. Their derivative needs no gaps between them.
 Tensor svdvals(const Tensor& a);
