@@ -11,12 +11,6 @@ using namespace stave;
 // Rosenbrock's valley: curved, narrow, lowest at (1, 1).
 Tensor valley(const Tensor& x) { return square(1 - x[0]) + 100 * square(x[1] - square(x[0])); }
 
-// The solution of a linear system of two equations, by Cramer's rule.
-Tensor solve(const Tensor& a, const Tensor& b) {
-  const Tensor determinant = a(0, 0) * a(1, 1) - a(0, 1) * a(1, 0);
-  return stack({b[0] * a(1, 1) - a(0, 1) * b[1], a(0, 0) * b[1] - b[0] * a(1, 0)}) / determinant;
-}
-
 int main() {
   Tensor x = tensor({-1.2, 1.}, float64);
   for (int step = 1; step <= 6; ++step) {

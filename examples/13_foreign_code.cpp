@@ -44,15 +44,15 @@ Tensor solve_on_host(const Tensor& a, const Tensor& b) {
 
 // With x = a^-1 b and the cotangent g of x: that of b is u = a^-T g, that of a is -u x^T. The rules solve by this function
 // again, and so have derivatives themselves.
-Tensor solve(const Tensor& a, const Tensor& b) {
+Tensor solution_of(const Tensor& a, const Tensor& b) {
   static const auto with_rules = custom_vjp(
       solve_on_host,
       [](const Tensor& matrix, const Tensor& right) {
-        const Tensor x = solve(matrix, right);
+        const Tensor x = solution_of(matrix, right);
         return std::pair(x, std::pair(matrix, x));
       },
       [](const std::pair<Tensor, Tensor>& saved, const Tensor& g) {
-        const Tensor u = solve(transpose(saved.first), g);
+        const Tensor u = solution_of(transpose(saved.first), g);
         return std::tuple(-expand_dims(u, 1) * saved.second, u);
       });
   return with_rules(a, b);
@@ -60,10 +60,10 @@ Tensor solve(const Tensor& a, const Tensor& b) {
 
 int main() {
   const Tensor a = tensor({{2., 1.}, {1., 3.}}, float64), b = tensor({3., 5.}, float64);
-  std::cout << "solution " << solve(a, b) << "\n";
-  check(allclose(matmul(a, solve(a, b)), b), "a x = b");
+  std::cout << "solution " << solution_of(a, b) << "\n";
+  check(allclose(matmul(a, solution_of(a, b)), b), "a x = b");
 
-  const auto energy = [](const Tensor& matrix, const Tensor& right) { return sum(square(solve(matrix, right))); };
+  const auto energy = [](const Tensor& matrix, const Tensor& right) { return sum(square(solution_of(matrix, right))); };
   check_grads(energy, std::tuple(a, b), {.order = 2});  // against differences, both modes
   const auto [da, db] = grad<0, 1>(energy)(a, b);
   std::cout << "d/da " << da << "\nd/db " << db << "\n";

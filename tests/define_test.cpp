@@ -84,7 +84,7 @@ const Op op_extremes = define_op({
 });
 
 // Bilinear, of any strides: the cross product of vectors along the last axis.
-Tensor cross(const Tensor& a, const Tensor& b);
+Tensor cross_product(const Tensor& a, const Tensor& b);
 const Op op_cross = define_op({
     .name = "cross",
     .infer =
@@ -94,7 +94,8 @@ const Op op_cross = define_op({
           outputs.push_back(abstract(call.input(0)));
         },
     .derivative = Derivative::bilinear,
-    .vjp = [](const VjpContext& c, int input) { return input == 0 ? cross(c.in(1), c.ct()) : cross(c.ct(), c.in(0)); },
+    .vjp = [](const VjpContext& c,
+              int input) { return input == 0 ? cross_product(c.in(1), c.ct()) : cross_product(c.ct(), c.in(0)); },
     .batch = batch_elementwise,
     .cpu =
         [](const Attributes*, std::span<const View> in, std::span<const View> out) {
@@ -115,7 +116,7 @@ const Op op_cross = define_op({
         },
     .takes_strides = true,
 });
-Tensor cross(const Tensor& a, const Tensor& b) { return apply(op_cross, {a, b}); }
+Tensor cross_product(const Tensor& a, const Tensor& b) { return apply(op_cross, {a, b}); }
 
 // Always a view: every second entry. No kernel.
 const Op op_evens = define_op({
@@ -142,7 +143,7 @@ TEST(OwnOperation, Computes) {
   const Outputs both = perform(Call(op_extremes, {tensor({{3, 1, 2}, {-1, -5, 0}})}));
   EXPECT_THAT(both[0], Equals(tensor({1, -5})));
   EXPECT_THAT(both[1], Equals(tensor({3, 0})));
-  EXPECT_THAT(cross(tensor({1., 0., 0.}, float64), tensor({0., 1., 0.}, float64)),
+  EXPECT_THAT(cross_product(tensor({1., 0., 0.}, float64), tensor({0., 1., 0.}, float64)),
               Equals(tensor({0., 0., 1.}, float64)));
   EXPECT_THAT(apply(op_evens, {tensor({1, 2, 3})}), Equals(tensor({1, 3})));
 }
@@ -155,9 +156,10 @@ TEST(OwnOperation, HasDerivativesOfEveryOrderAndLanes) {
   EXPECT_THAT(
       grad([&](const Tensor& v) { return f(checkpoint([](const Tensor& w) { return power(w, 2); })(v)); })(x(1)),
       IsNear(8 * power(x(1), 7)));
-  const auto triple = [](const Tensor& a) { return sum(cross(a, sin(a)) * y(0)); };
+  const auto triple = [](const Tensor& a) { return sum(cross_product(a, sin(a)) * y(0)); };
   EXPECT_NO_THROW(check_grads(triple, x(0), {.order = 3}));
-  EXPECT_THAT(vmap(cross, {.in_axes = {0, unmapped}})(x, y(0)), IsNear(stack({cross(x(0), y(0)), cross(x(1), y(0))})));
+  EXPECT_THAT(vmap(cross_product, {.in_axes = {0, unmapped}})(x, y(0)),
+              IsNear(stack({cross_product(x(0), y(0)), cross_product(x(1), y(0))})));
 }
 
 TEST(OwnOperation, IsSeenByHandlersAndSays) {
@@ -178,8 +180,8 @@ TEST(OwnOperation, ComputesOnADevice) {
   EXPECT_THAT(to(power(to(x, gpu), 2), cpu), IsNear(square(x)));
   EXPECT_THAT(to(grad([](const Tensor& v) { return sum(power(v, 2)); })(to(x, gpu)), cpu), IsNear(2 * x));
   EXPECT_THAT(to(power(tensor(3., float64, gpu), 2), cpu), IsNear(tensor(9., float64)));
-  EXPECT_THAT(to(cross(to(x, gpu), broadcast_to(tensor(2., float64, gpu), {2, 3})), cpu),
-              IsNear(cross(x, full({2, 3}, 2., float64))));
+  EXPECT_THAT(to(cross_product(to(x, gpu), broadcast_to(tensor(2., float64, gpu), {2, 3})), cpu),
+              IsNear(cross_product(x, full({2, 3}, 2., float64))));
   EXPECT_NO_THROW(check_op(op_power, {{.inputs = {to(x, gpu)}, .attributes = make_intrusive<Exponent>(3)}}));
   EXPECT_NO_THROW(check_op(op_cross, {{.inputs = {to(x, gpu), to(y, gpu)}}}));
 }
@@ -268,10 +270,10 @@ TEST(CheckOp, FindsAWrongBatchingRule) {
   EXPECT_THAT(found(op, cubes()), HasSubstr("check_op: power: case 0: vmap over inputs 0"));
   op = op_cross;  // mixes up which input has lanes
   op.batch = [](const BatchContext& c) -> Outputs {
-    return cross(c.batched[0] ? c.in(0) : c.batched_in(0), broadcast_to(c.in(1), c.batched_in(1).shape()) * 1.);
+    return cross_product(c.batched[0] ? c.in(0) : c.batched_in(0), broadcast_to(c.in(1), c.batched_in(1).shape()) * 1.);
   };
   EXPECT_NO_THROW(check_op(op, {{.inputs = {x, y}}}));
-  op.batch = [](const BatchContext& c) -> Outputs { return cross(c.batched_in(1), c.batched_in(0)); };
+  op.batch = [](const BatchContext& c) -> Outputs { return cross_product(c.batched_in(1), c.batched_in(0)); };
   EXPECT_THAT(found(op, {.inputs = {x, y}}), HasSubstr("vmap over inputs 0: result 0"));
 }
 
