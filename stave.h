@@ -15,12 +15,14 @@
 #include <stave/core/op.h>
 #include <stave/core/ops/at.h>
 #include <stave/core/ops/contract.h>
+#include <stave/core/ops/convolution.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/define.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/linalg.h>
+#include <stave/core/ops/pooling.h>
 #include <stave/core/ops/random.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/scan.h>

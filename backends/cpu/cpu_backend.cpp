@@ -5,6 +5,7 @@
 #include <string>
 
 #include <stave/backends/cpu/allocator.h>
+#include <stave/backends/cpu/convolution.h>
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/elementwise.h>
 #include <stave/backends/cpu/in_floats.h>
@@ -13,6 +14,7 @@
 #include <stave/backends/cpu/linalg.h>
 #include <stave/backends/cpu/matmul.h>
 #include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/pooling.h>
 #include <stave/backends/cpu/random.h>
 #include <stave/backends/cpu/reduce.h>
 #include <stave/backends/cpu/scan.h>
@@ -47,18 +49,6 @@ static_assert(static_cast<int>(OpId::full) == elementwise_count, "elementwise op
 template <class A>
 const A& as(const Attributes* attributes) {
   return *static_cast<const A*>(attributes);
-}
-
-/// How an update is taken together with what stands in its place; null: it takes that place.
-BlockKernel combining(OpId scatter, Dtype dtype) {
-  const auto kernel = [&](OpId op) { return kernels().elementwise[op][static_cast<int>(dtype)]; };
-  switch (scatter) {
-    case OpId::scatter_add: return kernel(OpId::add);
-    case OpId::scatter_multiply: return kernel(OpId::multiply);
-    case OpId::scatter_min: return kernel(OpId::minimum);
-    case OpId::scatter_max: return kernel(OpId::maximum);
-    default: return nullptr;
-  }
 }
 
 void run_other(const Op& op, const Attributes* attributes, std::span<const View> in, const View& out) {
@@ -103,12 +93,11 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
     case OpId::scatter:
     case OpId::scatter_min:
     case OpId::scatter_max:
-      return run_scatter(op.name, combining(op.id, out.dtype), as<stave::GatherAttributes>(attributes), in[0], in[1],
-                         in[2], out);
+      return run_scatter(op.id, as<stave::GatherAttributes>(attributes), in[0], in[1], in[2], out);
     case OpId::scatter_add:
     case OpId::scatter_multiply:
       return in_floats({in[0], in[2]}, out, [&](const View(&x)[2], const View& y) {
-        run_scatter(op.name, combining(op.id, y.dtype), as<stave::GatherAttributes>(attributes), x[0], in[1], x[1], y);
+        run_scatter(op.id, as<stave::GatherAttributes>(attributes), x[0], in[1], x[1], y);
       });
     case OpId::dynamic_slice:
       return run_dynamic_slice(as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], out);
@@ -116,6 +105,11 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
       return run_dynamic_update_slice(as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], in[2], out);
     case OpId::matmul:
       return in_floats({in[0], in[1]}, out, [](const View(&x)[2], const View& y) { run_matmul(x[0], x[1], y); });
+    case OpId::convolution:
+      return in_floats({in[0], in[1]}, out, [&](const View(&x)[2], const View& y) {
+        run_convolution(as<stave::ConvolutionAttributes>(attributes), x[0], x[1], y);
+      });
+    case OpId::argmax_pool: return run_argmax_pool(as<stave::PoolAttributes>(attributes), in[0], out);
     case OpId::fold_in: return run_fold_in(in[0], in[1], out);
     case OpId::random_bits: return run_random_bits(in[0], out);
     case OpId::random_uniform: return run_random_uniform(as<stave::UniformAttributes>(attributes), in[0], out);

@@ -164,18 +164,17 @@ class UpdateWalk {
       : size_(static_cast<Index>(stave::size_of(updates.dtype))), shape_(rest_of(updates.shape, layout)),
         strides_(rest_of(updates.strides, layout)), data_(static_cast<char*>(updates.data)),
         walk_(lead_axes(updates, layout, size_), 1, -1, 1, 1) {
-    walk_.seek(0);
-    if (is_contiguous(shape_, strides_)) return;
-    dense_strides_ = stave::contiguous_strides(stave::Shape(shape_));
-    dense_ = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(element_count(shape_) * size_));
+    if (!is_contiguous(shape_, strides_)) dense_strides_ = stave::contiguous_strides(stave::Shape(shape_));
   }
-  const void* update() const {
-    char* const update = data_ + walk_.offset(0);
-    if (!dense_) return update;
-    copy_strided({dense_.get(), dense_strides_}, {update, strides_}, shape_, size_);
-    return dense_.get();
-  }
+  void seek(Index i) { walk_.seek(i); }
   void next() { walk_.next(); }
+  const void* update() {
+    char* const update = data_ + walk_.offset(0);
+    if (dense_strides_.empty()) return update;
+    dense_.resize(static_cast<std::size_t>(element_count(shape_) * size_));
+    copy_strided({dense_.data(), dense_strides_}, {update, strides_}, shape_, size_);
+    return dense_.data();
+  }
 
  private:
   static Axes lead_axes(const View& updates, const Layout& layout, Index size) {
@@ -188,40 +187,94 @@ class UpdateWalk {
   char* data_;
   TileWalk walk_;
   stave::Strides dense_strides_;
-  std::unique_ptr<char[]> dense_;
+  std::vector<char> dense_;
 };
+
+/// How an update is taken together with what stands in its place; null: it takes that place.
+BlockKernel combining(OpId scatter, Dtype dtype) {
+  const auto kernel = [&](OpId op) { return kernels().elementwise[op][static_cast<int>(dtype)]; };
+  switch (scatter) {
+    case OpId::scatter_add: return kernel(OpId::add);
+    case OpId::scatter_multiply: return kernel(OpId::multiply);
+    case OpId::scatter_min: return kernel(OpId::minimum);
+    case OpId::scatter_max: return kernel(OpId::maximum);
+    default: return nullptr;
+  }
+}
+
+/// Calls f(to, update) with those from `first` to `last` whose places lie from `begin` to `end`, in their order.
+template <class F>
+void for_updates(const Offsets& offsets, UpdateWalk walk, Index first, Index last, Index begin, Index end, char* to,
+                 F f) {
+  walk.seek(first);
+  for (Index i = first; i < last; ++i, walk.next())
+    if (offsets[i] >= begin && offsets[i] < end) f(to + offsets[i], walk.update());
+}
+
+/// The same with elements in place of slices, of which a kernel would be called for each. False: it has to be.
+template <class Each>
+bool put_elements(OpId scatter, Dtype dtype, Each each) {
+  const auto put = [&]<class T>(T) {
+    each([](char* to, const void* update) { *reinterpret_cast<T*>(to) = *static_cast<const T*>(update); });
+  };
+  const auto add = [&]<class T>(T) {
+    each([](char* to, const void* update) {
+      T& sum = *reinterpret_cast<T*>(to);
+      sum = static_cast<T>(sum + *static_cast<const T*>(update));
+    });
+  };
+  if (scatter == OpId::scatter) stave::visit_size(stave::size_of(dtype), put);
+  else if (scatter != OpId::scatter_add) return false;
+  else if (dtype == Dtype::float32) add(float());
+  else if (dtype == Dtype::float64) add(double());
+  else
+    stave::visit_size(stave::size_of(dtype), [&](auto element) {  // integers wrap
+      if constexpr (std::is_integral_v<decltype(element)>) add(element);
+    });
+  return true;
+}
 
 constexpr Index shared_bytes = 64;  // of a slice: what is worth that several threads look at all places
 
 }  // namespace
 
-void run_scatter(const char* operation, BlockKernel combine, const stave::GatherAttributes& attributes, const View& x,
-                 const View& indices, const View& updates, const View& out) {
+void run_scatter(OpId scatter, const stave::GatherAttributes& attributes, const View& x, const View& indices,
+                 const View& updates, const View& out) {
   const Layout layout(attributes, x, indices);
-  const Offsets offsets(operation, layout, x, indices, out.strides);
+  const Offsets offsets(record_of(scatter).name, layout, x, indices, out.strides);
   const Index size = static_cast<Index>(stave::size_of(x.dtype));
   char* const to = static_cast<char*>(out.data);
   if (out.data != x.data) copy_strided({to, out.strides}, {static_cast<char*>(x.data), x.strides}, x.shape, size);
 
   // Slices of the output are contiguous.
-  const Index elements = element_count(rest_of(x.shape, layout)), bytes = elements * size;
-  if (elements == 0 || offsets.count() == 0) return;
-  const auto put = [&](char* place, const void* update) {
-    if (!combine) {
-      std::memcpy(place, update, static_cast<std::size_t>(bytes));
-      return;
-    }
-    const void* in[] = {place, update};
-    combine(place, in, elements);
+  const Index elements = element_count(rest_of(x.shape, layout)), bytes = elements * size, count = offsets.count();
+  if (elements == 0 || count == 0) return;
+  const UpdateWalk walk(updates, layout);
+  const BlockKernel combine = combining(scatter, x.dtype);
+  const auto run = [&](Index first, Index last, Index begin, Index end) {
+    const auto each = [&](auto f) { for_updates(offsets, walk, first, last, begin, end, to, f); };
+    if (elements == 1 && put_elements(scatter, x.dtype, each)) return;
+    if (!combine)
+      return each(
+          [&](char* place, const void* update) { std::memcpy(place, update, static_cast<std::size_t>(bytes)); });
+    each([&](char* place, const void* update) {
+      const void* in[] = {place, update};
+      combine(place, in, elements);
+    });
   };
-  // Each part of the output is one thread's, which takes the updates that go there, in their order.
-  const Index parts = bytes >= shared_bytes && offsets.count() * elements > cheap_grain ? thread_count() : 1;
-  const Index slices = element_count(out.shape) / elements;
+  // No two entries of the batch meet. Else each part of the output is one thread's, which looks at all updates.
+  const Index entries = element_count(x.shape.first(layout.batch)), whole = element_count(out.shape) * size;
+  if (entries > 1) {
+    const Index updates_each = count / entries, bytes_each = whole / entries;
+    return parallel_for(entries, std::max<Index>(1, cheap_grain / 4 / (updates_each * elements)),
+                        [&](Index first, Index last) {
+                          run(first * updates_each, last * updates_each, first * bytes_each, last * bytes_each);
+                        });
+  }
+  const Index parts = bytes >= shared_bytes && count * elements > cheap_grain ? thread_count() : 1;
+  const Index slices = whole / bytes;
   parallel_for(parts, 1, [&](Index first, Index last) {
-    const Index begin = slices * first / parts * bytes, end = slices * last / parts * bytes;
-    UpdateWalk walk(updates, layout);
-    for (Index i = 0; i < offsets.count(); ++i, walk.next())
-      if (offsets[i] >= begin && offsets[i] < end) put(to + offsets[i], walk.update());
+    run(0, count, slices * first / parts * bytes, slices * last / parts * bytes);
   });
 }
 

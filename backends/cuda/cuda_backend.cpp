@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include <stave/backends/cuda/convolution.h>
 #include <stave/backends/cuda/elementwise.h>
 #include <stave/backends/cuda/index.h>
 #include <stave/backends/cuda/layout.h>
@@ -81,6 +82,9 @@ class Table {
     set({OpId::sort}, STAVE_DRIVER(run_sort(launch, as<stave::SortAttributes>(attributes), in[0], out)));
     set({OpId::argsort}, STAVE_DRIVER(run_argsort(launch, as<stave::SortAttributes>(attributes), in[0], out)));
     set({OpId::matmul}, STAVE_DRIVER(run_matmul(launch, in[0], in[1], out)));
+    set({OpId::convolution},
+        STAVE_DRIVER(run_convolution(launch, as<stave::ConvolutionAttributes>(attributes), in[0], in[1], out)));
+    set({OpId::argmax_pool}, STAVE_DRIVER(run_argmax_pool(launch, as<stave::PoolAttributes>(attributes), in[0], out)));
   }
   constexpr void indexing() {
     set({OpId::gather}, STAVE_DRIVER(run_gather(launch, as<stave::GatherAttributes>(attributes), in[0], in[1], out)));

@@ -40,7 +40,7 @@ namespace stave {
   /* elementwise */ X(where)                                                                                       \
   /* reduce */ X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)                                      \
   /* softmax */ X(softmax) X(log_softmax)                                                                          \
-  /* scan */ X(cumulative_sum) X(cumulative_prod) X(cummax) X(cummin) X(linear_recurrence)                                             \
+  /* scan */ X(cumulative_sum) X(cumulative_prod) X(cummax) X(cummin) X(linear_recurrence)                         \
   /* sort */ X(sort) X(argsort)                                                                                    \
   /* layout */ X(reshape) X(permute_dims) X(broadcast_to) X(slice) X(pad) X(concat)                                \
   /* index */ X(gather) X(scatter) X(scatter_add) X(scatter_multiply) X(scatter_min) X(scatter_max)                \
@@ -48,6 +48,8 @@ namespace stave {
   /* contract */ X(matmul)                                                                                         \
   /* linalg */ X(cholesky) X(triangular_solve) X(lu) X(solve) X(det) X(slogdet) X(qr) X(eigh) X(eigvalsh) X(svd)  \
   X(svdvals) X(lstsq) X(expm)                                                                                      \
+  /* convolution */ X(convolution)                                                                                 \
+  /* pooling */ X(argmax_pool)                                                                                     \
   /* random */ X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)                                   \
   /* transfer */ X(to)                                                                                             \
   /* function */ STAVE_FUNCTION_OPS(X)

@@ -59,6 +59,13 @@ std::string TriangularAttributes::str() const {
 }
 std::string SolveAttributes::str() const { return transpose ? "transpose" : ""; }
 std::string FactorAttributes::str() const { return full ? "full" : ""; }
+std::string ConvolutionAttributes::str() const {
+  return format("strides={} low={} high={} dilations={} input_dilations={}", strides, low, high, dilations,
+                input_dilations);
+}
+std::string PoolAttributes::str() const {
+  return format("windows={} strides={} low={} high={} dilations={}", windows, strides, low, high, dilations);
+}
 std::string RandomAttributes::str() const { return format("shape={}", shape); }
 std::string UniformAttributes::str() const {
   return format("shape={} dtype={} low={} high={}", shape, dtype, low, high);

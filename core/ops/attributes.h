@@ -199,6 +199,28 @@ struct FactorAttributes final : Attributes {
   std::string str() const override;
 };
 
+/// convolution(x, w): x is [n, groups, c, lengths...], w [groups, o, c, windows...], the result [n, groups, o, places...]:
+///   out[n, g, o, p] = sum over c, k of x'[n, g, c, p * stride + k * dilation - low] w[g, o, c, k],
+/// where x' is x with input_dilation - 1 zeros between neighbours, and zeros around. `low` and `high` zeros are added before and
+/// behind; negative ones cut. One entry for each of 1 to 3 spatial axes in each list.
+struct ConvolutionAttributes final : Attributes {
+  Shape strides, low, high, dilations, input_dilations;
+  ConvolutionAttributes(Shape strides, Shape low, Shape high, Shape dilations, Shape input_dilations)
+      : strides(std::move(strides)), low(std::move(low)), high(std::move(high)), dilations(std::move(dilations)),
+        input_dilations(std::move(input_dilations)) {}
+  std::string str() const override;
+};
+
+/// argmax_pool(x): over the last axes of x, as many as `windows` has entries, which are padded by what is never chosen. The result
+/// has for each place of the window the position in those axes, counted in row-major order, of the largest element there.
+struct PoolAttributes final : Attributes {
+  Shape windows, strides, low, high, dilations;
+  PoolAttributes(Shape windows, Shape strides, Shape low, Shape high, Shape dilations)
+      : windows(std::move(windows)), strides(std::move(strides)), low(std::move(low)), high(std::move(high)),
+        dilations(std::move(dilations)) {}
+  std::string str() const override;
+};
+
 /// The random operations hash a 64-bit counter c under a key of two uint32 words by Threefry-2x32 with 20 rounds into
 /// two words: (w0, w1) = T(key, c >> 32, c & 0xffffffff). Keys are uint32 [batch..., 2].
 ///   fold_in(keys, data)       data uint32 [batch...], result uint32 [batch..., 2]: T(key, 0, data). No attributes.

@@ -89,6 +89,7 @@ void add_rearrange_rows(std::vector<Row>& rows);
 void add_index_rows(std::vector<Row>& rows);
 void add_contract_rows(std::vector<Row>& rows);
 void add_linalg_rows(std::vector<Row>& rows);
+void add_convolution_rows(std::vector<Row>& rows);
 void add_random_rows(std::vector<Row>& rows);
 void add_transfer_rows(std::vector<Row>& rows);
 void add_function_rows(std::vector<Row>& rows);

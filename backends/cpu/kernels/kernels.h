@@ -110,6 +110,9 @@ struct ByOp {
   }
 };
 
+inline constexpr Index weighed_results = 6, multiplied_results = 4, multiplied_taps = 3, sum_lanes = 16,
+                       widest_vector = 64;
+
 struct Kernels {
   const char* isa;
   ByOp<BlockKernel, OpId::abs, OpId::full> elementwise;
@@ -125,6 +128,16 @@ struct Kernels {
   void (*tiny_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n, Index a_stride,
                                    Index b_stride);
   SmallLinalg small_linalg[dtype_count];  // of float32 and float64
+  /// out[r * out_step + j] (+)= the sum over t < taps of w[t * results + r] * x[offsets[t] + j], for r < results, j < n, wrapping
+  /// in integers: rows of a convolution. At most `weighed_results` of floats, one of integers. Reads up to two vectors of x where
+  /// there is one element. Not of bool, nor of sixteen-bit floats.
+  void (*weigh_rows[dtype_count])(void* out, Index out_step, const void* x, const void* w, const Index* offsets,
+                                  Index taps, Index results, Index n, bool accumulate);
+  /// The sum over row < rows and j < n of w[r * w_step + row * w_row + j] * x[offsets[t] + row * x_row + j], for r < results,
+  /// t < taps: at most `multiplied_results` and `multiplied_taps`. It is added, in up to `sum_lanes` parts, to those of
+  /// sums[(r * taps + t) * sum_lanes]. Float32, float64.
+  void (*multiply_rows[dtype_count])(double* sums, const void* x, Index x_row, const Index* offsets, Index taps,
+                                     const void* w, Index w_row, Index w_step, Index results, Index rows, Index n);
   /// out[i] = the word of `key` at 64-bit counter first + i: both halves of Threefry-2x32, exclusive or.
   void (*random_bits)(std::uint32_t* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n);
   /// The same with both halves kept, high word first.

@@ -17,6 +17,7 @@ void fill_table(stave_cpu::Kernels& table) {
   fill_scan(table);
   fill_matmul(table);
   fill_linalg(table);
+  fill_convolution(table);
   fill_random(table);
   fill_stream(table);
 }

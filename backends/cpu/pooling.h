@@ -1,0 +1,11 @@
+// Where windows have their largest elements.
+#pragma once
+
+#include <stave/core/backend.h>
+
+namespace stave_cpu {
+
+/// out, of int32 or int64, is contiguous (core/ops/attributes.h).
+void run_argmax_pool(const stave::PoolAttributes& attributes, const stave::View& x, const stave::View& out);
+
+}  // namespace stave_cpu

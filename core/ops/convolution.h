@@ -1,0 +1,107 @@
+// Convolutions of one to three spatial axes, as networks have them: correlations, whose kernel is not reversed.
+//
+//   x: [batch..., channels, lengths...], or with channels_last [batch..., lengths..., channels]
+//   w: [out, channels / groups, windows...], or with channels_last [windows..., channels / groups, out]
+//
+//   conv(x, w)                                          as far as the window fits
+//   conv(x, w, {.stride = 2, .padding = same})          one result for every second element
+//   conv(x, w, {.padding = {{1, 2}, {0, 1}}})           before and behind, for each axis
+//   conv(x, w, {.groups = 8})                           of each eighth of the channels
+//
+// w says how many spatial axes there are: two less than its rank. What stands before the channels of x is the batch: any number of
+// axes, or none. Dtypes are promoted to one, which is the result's: integers wrap, sums of floats of sixteen bits are taken in
+// float32 and rounded once. One operation, convolution, and views; its derivatives are convolutions.
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <utility>
+
+#include <stave/core/options.h>
+#include <stave/core/tensor.h>
+
+namespace stave {
+
+/// A number for each spatial axis, or one for all of them: 2, {2, 1}.
+class PerAxis {
+ public:
+  template <std::integral I>
+    requires(!std::same_as<I, bool>)
+  PerAxis(I all) : list_(all) {}
+  PerAxis(std::initializer_list<Index> each) : list_(std::span(each.begin(), each.size())), for_all_(false) {}
+  PerAxis(Shape each) : list_(std::move(each)), for_all_(false) {}
+  PerAxis() = default;
+
+  /// Not given.
+  bool empty() const noexcept { return list_.empty(); }
+  /// How many axes there are; 0 if one number is for all.
+  int axes() const noexcept { return for_all_ ? 0 : list_.rank(); }
+  /// One for each of so many axes, none less than `least`. Throws ShapeError that names the function and what the numbers are.
+  Shape over(int axes, Index least, const char* function, const char* what) const;
+
+ private:
+  Shape list_;
+  bool for_all_ = true;
+};
+
+/// As many zeros around x, in total dilation * (window - 1) at stride 1, that there is a result for every stride-th element:
+/// ceil(length / stride) of them. Where they are odd in number, one more behind. (TensorFlow's, JAX's and, at stride 1, PyTorch's)
+struct Same {};
+inline constexpr Same same;
+/// None.
+struct Valid {};
+inline constexpr Valid valid;
+
+/// Zeros before and behind each spatial axis: a number; one for each axis {1, 0}; pairs {{1, 2}, {0, 1}}; `same` or `valid`.
+/// Negative ones cut.
+class Padding {
+ public:
+  template <std::integral I>
+    requires(!std::same_as<I, bool>)
+  Padding(I all) : low_(all), high_(all) {}
+  Padding(std::initializer_list<Index> each) : low_(each), high_(each) {}
+  Padding(std::initializer_list<std::pair<Index, Index>> each);
+  Padding(Shape low, Shape high) : low_(std::move(low)), high_(std::move(high)) {}
+  Padding(Same) : low_(0), high_(0), same_(true) {}
+  Padding(Valid) : low_(0), high_(0) {}
+
+  bool is_same() const noexcept { return same_; }
+  const PerAxis& low() const noexcept { return low_; }
+  const PerAxis& high() const noexcept { return high_; }
+
+ private:
+  PerAxis low_, high_;
+  bool same_ = false;
+};
+
+struct ConvOptions {
+  [[no_unique_address]] ByName by_name{};
+  PerAxis stride = 1;
+  Padding padding = 0;
+  PerAxis dilation = 1;        // between neighbours of w: 1 is none
+  PerAxis input_dilation = 1;  // between neighbours of x, with zeros in between
+  Index groups = 1;
+  bool channels_last = false;
+};
+/// out[n, o, p] = the sum over c and k of x[n, c, p * stride + k * dilation - padding] w[o, c, k]. Of several groups, the first
+/// out / groups results take the first channels / groups channels, and so on. Throws ShapeError where lengths do not agree or the
+/// window does not fit, DtypeError for bool.
+Tensor conv(const Tensor& x, const Tensor& w, const ConvOptions& options = {});
+
+struct ConvTransposeOptions {
+  [[no_unique_address]] ByName by_name{};
+  PerAxis stride = 1;
+  Padding padding = 0;
+  PerAxis output_padding = 0;
+  PerAxis dilation = 1;
+  Index groups = 1;
+  bool channels_last = false;
+};
+/// The transpose of conv with the same w and options, as a linear function of x: what it gives has the shape of what that conv
+/// takes. So w is [channels, out / groups, windows...], with channels_last [windows..., out / groups, channels], for x of so many
+/// channels. Each length is (length - 1) * stride - padding before and behind + dilation * (window - 1) + 1 + output_padding, or
+/// length * stride if `same`. output_padding, less than stride or dilation, chooses among the lengths of which conv gives x's.
+/// (torch.nn.functional.conv_transpose2d)
+Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeOptions& options = {});
+
+}  // namespace stave

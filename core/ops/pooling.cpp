@@ -1,0 +1,229 @@
+// Pooling. Sums are convolutions with ones; maxima are found by argmax_pool, and read by gather, so their derivatives are its.
+
+#include <stave/core/ops/pooling.h>
+
+#include <algorithm>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/index.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/reduce.h>
+#include <stave/core/ops/window.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+Shape joined(Shape first, const Shape& second) {
+  first.append(second.begin(), second.end());
+  return first;
+}
+
+Shape spatial(const Shape& shape, std::size_t axes) {
+  return Shape(std::span<const Index>(shape.end() - axes, shape.end()));
+}
+Shape leading(const Shape& shape, std::size_t axes) {
+  return Shape(std::span<const Index>(shape.begin(), shape.end() - axes));
+}
+
+// ---- argmax_pool -------------------------------------------------------------------------------------------
+
+// Whether the window at some place along an axis sees padding alone.
+bool sees_nothing(Index length, Index window, Index dilation, Index stride, Index low, Index results) {
+  for (Index place = 0; place < results; ++place) {
+    const Index first = place * stride - low, last = first + (window - 1) * dilation;
+    if (first >= length || last < 0) return true;
+    const Index at = first >= 0 ? first : first + (-first + dilation - 1) / dilation * dilation;
+    if (at >= length || at > last) return true;
+  }
+  return false;
+}
+void check_sights(const Shape& lengths, const Shape& windows, const Shape& dilations, const Shape& strides,
+                  const Pads& pads, const Shape& results, const char* function) {
+  for (std::size_t axis = 0; axis < lengths.size(); ++axis)
+    if (sees_nothing(lengths[axis], windows[axis], dilations[axis], strides[axis], pads.low[axis], results[axis]))
+      fail<ShapeError>(
+          "{}: padding {} and {} of spatial axis {}, which has length {}, is so wide that a window of {} sees nothing "
+          "else",
+          function, pads.low[axis], pads.high[axis], axis, lengths[axis], windows[axis]);
+}
+
+void infer_argmax_pool(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor& x = call.input(0);
+  const auto& a = call.as<PoolAttributes>();
+  const std::size_t axes = a.windows.size();
+  bool fits = axes >= 1 && axes <= 3 && x.shape().size() >= axes && a.strides.size() == axes && a.low.size() == axes &&
+              a.high.size() == axes && a.dilations.size() == axes;
+  for (std::size_t axis = 0; fits && axis < axes; ++axis)
+    fits = a.windows[axis] >= 1 && a.strides[axis] >= 1 && a.dilations[axis] >= 1;
+  if (!fits) fail<ShapeError>("argmax_pool: {} does not fit x {}, of 1 to 3 spatial axes", a.str(), x.shape());
+  const Shape lengths = spatial(x.shape(), axes);
+  const Pads pads{a.low, a.high};
+  const Shape results =
+      fitting_places(lengths, dilated(a.windows, a.dilations, "argmax_pool"), a.strides, pads, "argmax_pool");
+  check_sights(lengths, a.windows, a.dilations, a.strides, pads, results, "argmax_pool");
+  Shape shape = joined(leading(x.shape(), axes), results);
+  naming("argmax_pool", [&] { return shape.elements(); });  // throws if there are too many
+  outputs.push_back({std::move(shape), positions_dtype(lengths.elements())});
+}
+
+}  // namespace
+
+constinit const Op op_argmax_pool{
+    .id = OpId::argmax_pool,
+    .name = "argmax_pool",
+    .infer = infer_argmax_pool,
+    .derivative = Derivative::zero,
+    .batch = batch_in_front,
+};
+
+// ---- pooling.h ---------------------------------------------------------------------------------------------
+
+namespace {
+
+// What windows slide over, with its spatial axes last, and where they stand.
+struct Windows {
+  const char* function;
+  bool channels_last;
+  Tensor x;
+  Shape lengths, windows, strides, dilations;
+  Pads pads;
+  Shape results;
+
+  template <class Options>
+  Windows(const char* function, const Tensor& x_, const PerAxis& window, const Options& options)
+      : function(function), channels_last(options.channels_last) {
+    const int axes = window.axes() ? window.axes() : given(x_, function).rank() - 2;
+    if (axes < 1 || axes > 3)
+      fail<ShapeError>("{}: x {} with {} spatial axes, where 1, 2 or 3 are pooled", function, x_.shape(), axes);
+    if (given(x_, function).rank() < axes + channels_last)
+      fail<ShapeError>("{}: x {} has not the {} spatial axes of the window{}", function, x_.shape(), axes,
+                       channels_last ? " and one of channels" : "");
+    x = channels_last ? moveaxis(x_, -1, x_.rank() - axes - 1) : x_;
+    lengths = spatial(x.shape(), static_cast<std::size_t>(axes));
+    windows = window.over(axes, 1, function, "window");
+    strides = options.stride.empty() ? windows : options.stride.over(axes, 1, function, "stride");
+    dilations = options.dilation.over(axes, 1, function, "dilation");
+    const Shape wide = dilated(windows, dilations, function);
+    pads = pads_of(options.padding, lengths, wide, strides, function);
+    results = fitting_places(lengths, wide, strides, pads, function);
+  }
+  std::size_t axes() const { return lengths.size(); }
+  bool padded() const {
+    const auto none = [](Index pad) { return pad <= 0; };
+    return !std::all_of(pads.low.begin(), pads.low.end(), none) ||
+           !std::all_of(pads.high.begin(), pads.high.end(), none);
+  }
+  Tensor in_order(const Tensor& y) const {
+    return channels_last ? moveaxis(y, y.rank() - static_cast<int>(axes()) - 1, -1) : y;
+  }
+};
+
+// The sums of windows along one spatial axis, or along all.
+Tensor summed(const Tensor& x, const Windows& w, std::size_t first, std::size_t count) {
+  const Shape lengths = spatial(x.shape(), w.axes());
+  Shape windows = lengths, strides = lengths, low = lengths, high = lengths, dilations = lengths, ones_ = lengths;
+  for (std::size_t axis = 0; axis < w.axes(); ++axis) {
+    const bool along = axis >= first && axis < first + count;
+    windows[axis] = along ? w.windows[axis] : 1;
+    strides[axis] = along ? w.strides[axis] : 1;
+    dilations[axis] = along ? w.dilations[axis] : 1;
+    low[axis] = along ? w.pads.low[axis] : 0;
+    high[axis] = along ? w.pads.high[axis] : 0;
+    ones_[axis] = 1;
+  }
+  const Shape others = leading(x.shape(), w.axes());
+  const Tensor planes = reshape(x, joined({others.elements(), 1, 1}, lengths));
+  const Tensor kernel = ones(joined({1, 1, 1}, windows), x.dtype(), x.device());
+  const Tensor y = apply(op_convolution, {planes, kernel},
+                         make_intrusive<ConvolutionAttributes>(strides, low, high, dilations, ones_));
+  return reshape(y, joined(others, spatial(y.shape(), w.axes())));
+}
+
+// Of a large window axis by axis: a + b + c additions for a * b * c.
+Tensor window_sums(const Tensor& x, const Windows& w) {
+  if (!w.padded() && w.windows == w.lengths) {
+    Shape axes;
+    for (std::size_t axis = w.axes(); axis > 0; --axis) axes.push_back(-static_cast<Index>(axis));
+    return sum(x, axes, keepdims);
+  }
+  constexpr Index few = 16;
+  Index terms = 1;
+  for (Index window : w.windows) terms *= std::min(window, 2 * few);
+  if (terms <= few) return summed(x, w, 0, w.axes());
+  Tensor y = is_half_float(x.dtype()) ? astype(x, float32) : x;
+  for (std::size_t axis = w.axes(); axis-- > 0;) y = summed(y, w, axis, 1);
+  return astype(y, x.dtype());
+}
+
+}  // namespace
+
+Tensor sum_pool(const Tensor& x, const PerAxis& window, const PoolOptions& options) {
+  return named(
+      "sum_pool",
+      [&] {
+        const Windows w("sum_pool", x, window, options);
+        return w.in_order(window_sums(widened(w.x), w));
+      },
+      x);
+}
+
+Tensor avg_pool(const Tensor& x, const PerAxis& window, const AvgPoolOptions& options) {
+  return named(
+      "avg_pool",
+      [&] {
+        const Windows w("avg_pool", x, window, options);
+        const Tensor values = is_half_float(w.x.dtype()) ? astype(w.x, float32) : floating(w.x);
+        const Tensor sums = window_sums(values, w);
+        Tensor means;
+        if (options.count_include_pad || !w.padded()) {
+          means = sums / static_cast<double>(w.windows.elements());
+        } else {
+          check_sights(w.lengths, w.windows, w.dilations, w.strides, w.pads, w.results, "avg_pool");
+          means = sums / window_sums(ones(w.lengths, values.dtype(), values.device()), w);
+        }
+        return w.in_order(is_half_float(x.dtype()) ? astype(means, x.dtype()) : means);
+      },
+      x);
+}
+
+namespace {
+
+Tensor positions(const Windows& w) {
+  return apply(op_argmax_pool, {w.x},
+               make_intrusive<PoolAttributes>(w.windows, w.strides, w.pads.low, w.pads.high, w.dilations));
+}
+
+}  // namespace
+
+Tensor argmax_pool(const Tensor& x, const PerAxis& window, const PoolOptions& options) {
+  return named(
+      "argmax_pool",
+      [&] {
+        const Windows w("argmax_pool", x, window, options);
+        return w.in_order(positions(w));
+      },
+      x);
+}
+
+Tensor max_pool(const Tensor& x, const PerAxis& window, const PoolOptions& options) {
+  return named(
+      "max_pool",
+      [&] {
+        const Windows w("max_pool", x, window, options);
+        const Tensor at = positions(w);
+        const Shape others = leading(w.x.shape(), w.axes());
+        const Tensor planes = reshape(w.x, joined(others, {w.lengths.elements()}));
+        const Tensor places = reshape(at, joined(others, {w.results.elements()}));
+        return w.in_order(reshape(take_along_axis(planes, places, -1), at.shape()));
+      },
+      x);
+}
+
+}  // namespace stave
