@@ -221,6 +221,22 @@ TEST(Conv, NothingOfIt) {
   EXPECT_EQ(max_pool(zeros({0, 3, 4, 4}), 2).shape(), (Shape{0, 3, 2, 2}));
 }
 
+// Far apart: what is kept of x at a time is bounded, however many channels there are.
+TEST(Conv, WindowsThatAreFarDilated) {
+  const Tensor x = jumble({1, 100, 3, 41}, 7, 17, 8), w = jumble({2, 100, 3, 2}, 5, 13, 6);
+  const Tensor y = conv(x, w, {.padding = {4000, 3000}, .dilation = {4000, 3000}});
+  ASSERT_EQ(y.shape(), (Shape{1, 2, 3, 3041}));
+  // The middle row of the window sees x: by its second column at the first places, by its first one at the last.
+  const auto seen = [&](Index i, Index j) { return tensordot(w(slice(), slice(), i, j), x(0), {1}, {0}); };
+  EXPECT_THAT(y(0, slice(), slice(), slice(0, 41)), Equals(seen(1, 1)));
+  EXPECT_THAT(y(0, slice(), slice(), slice(3000, 3041)), Equals(seen(1, 0)));
+  const Tensor to_w = grad([&](const Tensor& v) {
+    return sum(conv(x, v, {.padding = {4000, 3000}, .dilation = {4000, 3000}}));
+  })(w);
+  EXPECT_THAT(to_w(1, slice(), 1, 1), Equals(sum(x(0), {1, 2})));
+  EXPECT_THAT(to_w(1, slice(), 0, 1), Equals(zeros({100})));
+}
+
 #define EXPECT_REFUSAL(kind, call, words) EXPECT_THAT([] { (void)(call); }, ThrowsMessage<kind>(HasSubstr(words)))
 
 TEST(Conv, RefusesWhatDoesNotFit) {

@@ -133,12 +133,15 @@ class Rows {
     columns_ = (p.out[2] - 1) + ((p.window[2] - 1) * p.dilation[2]) / p.stride[2] + 1;
     pitch_ = columns_ * std::min(p.stride[2], (p.window[2] - 1) * p.dilation[2] + 1);
     // Sums are of some hundred terms before they meet others, as BLAS has them.
-    channels_ = std::clamp<Index>(512 / volume(p.window), 1, p.c);
+    // Of far dilated ones only the rows that a row of results sees are kept.
+    sparse_ = reach(1) > 4 * p.window[1];
+    const Index seen = sparse_ ? p.window[1] : reach(1), one = p.window[0] * seen * pitch_ * p.size;
+    channels_ = std::clamp<Index>(std::min(512 / volume(p.window), 4 * second_cache / one), 1, p.c);
     const Index plane = channels_ * p.window[0] * pitch_ * p_.size;
-    const Index fit = (second_cache / plane - reach(1)) / p.stride[1];
+    const Index fit = sparse_ ? 1 : (second_cache / plane - seen) / p.stride[1];
     rows_ = std::clamp<Index>(fit, 1, p.out[1]);
     while (rows_ > 1 && tasks() < 4 * thread_count() && p.work() / tasks() > 2 * paying) rows_ = (rows_ + 1) / 2;
-    held_ = (rows_ - 1) * p.stride[1] + reach(1);
+    held_ = (rows_ - 1) * p.stride[1] + seen;
     pack_weights();
   }
 
@@ -218,14 +221,14 @@ class Rows {
   }
 
   void copy_rows(T* to, const char* x, Index channels, Index depth, Index q, Index count) const {
-    const Index held = (count - 1) * p_.stride[1] + reach(1);
+    const Index held = sparse_ ? held_ : (count - 1) * p_.stride[1] + reach(1);
     for (Index c = 0; c < channels; ++c)
       for (Index i = 0; i < p_.window[0]; ++i) {
         const Index at = depth * p_.stride[0] + i * p_.dilation[0] - p_.low[0];
         const char* plane = x + c * p_.x.lead[2] + at * p_.x.step[0];
         T* row = to + (c * p_.window[0] + i) * held_ * pitch_;
         for (Index h = 0; h < held; ++h, row += pitch_) {
-          const Index height = q * p_.stride[1] + h - p_.low[1];
+          const Index height = q * p_.stride[1] + h * (sparse_ ? p_.dilation[1] : 1) - p_.low[1];
           if (at < 0 || at >= p_.in[0] || height < 0 || height >= p_.in[1]) std::fill(row, row + pitch_, T{});
           else copy_row(row, plane + height * p_.x.step[1]);
         }
@@ -242,7 +245,7 @@ class Rows {
         for (Index j = 0; j < p_.window[1]; ++j)
           for (Index k = 0; k < p_.window[2]; ++k) {
             const Index along = k * p_.dilation[2];
-            to[taps++] = ((c * p_.window[0] + i) * held_ + j * p_.dilation[1]) * pitch_ +
+            to[taps++] = ((c * p_.window[0] + i) * held_ + j * (sparse_ ? 1 : p_.dilation[1])) * pitch_ +
                          along % p_.stride[2] * columns_ + along / p_.stride[2];
           }
     return taps;
@@ -267,6 +270,7 @@ class Rows {
 
   const Convolution& p_;
   Index blocks_, columns_, pitch_, channels_, rows_, held_;
+  bool sparse_;
   std::unique_ptr<T[]> weights_;
 };
 
@@ -668,7 +672,8 @@ void run_one(const Convolution& p) {
     if (p.window[2] > p.out[2]) {
       const bool few =
           p.o <= 4 * volume(p.out);  // what is laid out for a product is a copy for each place, for all results
-      return few && fills(p.window[2]) ? Sums<T>(p).run() : Products<T>(p).run();
+      const bool near = (p.out[1] - 1) * p.stride[1] <= 64 && (p.out[2] - 1) * p.stride[2] <= 64;
+      return few && near && fills(p.window[2]) ? Sums<T>(p).run() : Products<T>(p).run();
     }
     if ((!fills(p.out[2]) && p.o * p.c > 1) || p.terms() > 4096) return Products<T>(p).run();
   }
