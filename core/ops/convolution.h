@@ -44,18 +44,12 @@ class PerAxis {
   bool for_all_ = true;
 };
 
-/// As many zeros around x, in total dilation * (window - 1) at stride 1, that there is a result for every stride-th element:
-/// ceil(length / stride) of them. Where they are odd in number, one more behind. (TensorFlow's, JAX's and, at stride 1, PyTorch's)
-struct Same {};
-inline constexpr Same same;
-/// None.
-struct Valid {};
-inline constexpr Valid valid;
-
 /// Zeros before and behind each spatial axis: a number; one for each axis {1, 0}; pairs {{1, 2}, {0, 1}}; `same` or `valid`.
 /// Negative ones cut.
 class Padding {
  public:
+  struct Same {};
+  struct Valid {};
   template <std::integral I>
     requires(!std::same_as<I, bool>)
   Padding(I all) : low_(all), high_(all) {}
@@ -73,6 +67,11 @@ class Padding {
   PerAxis low_, high_;
   bool same_ = false;
 };
+/// As many zeros that there is a result for every stride-th element of x, ceil(length / stride) of them: at stride 1, dilation *
+/// (window - 1). Of an odd number one more stands behind. (TensorFlow's and JAX's, and PyTorch's, which has stride 1 alone)
+inline constexpr Padding::Same same;
+/// None.
+inline constexpr Padding::Valid valid;
 
 struct ConvOptions {
   [[no_unique_address]] ByName by_name{};
