@@ -448,6 +448,24 @@ TEST(Figures, JaxDerivatives) {
              1e-14));
 }
 
+TEST(Expm, OfWhatIsFarFromNormal) {
+  for (const double far : {1e3, 1e6, 1e10}) {  // [e, far sinh(1); 0, 1 / e]
+    const Tensor x = expm(doubles({{1, far}, {0, -1}}));
+    EXPECT_NEAR(x(0, 0).item<double>(), std::exp(1.), 1e-14);
+    EXPECT_NEAR(x(0, 1).item<double>() / far, std::sinh(1.), 1e-14);
+    EXPECT_NEAR(x(1, 1).item<double>(), std::exp(-1.), 1e-14);
+    EXPECT_NEAR(expm(tensor({{1., far}, {0., -1.}}))(0, 0).item<float>(), std::exp(1.f), 2e-6);
+  }
+  EXPECT_THAT(expm(doubles({{0, 1e200}, {0, 0}})), Equals(doubles({{1, 1e200}, {0, 1}})));
+  EXPECT_THAT(expm(doubles({{-1e80, 0}, {0, -1e80}})), Equals(zeros({2, 2}, float64)));
+  EXPECT_THAT(expm(tensor({{-1e30, 1.}, {0., -1e30}})), Equals(zeros({2, 2})));
+  for (const double turns : {1., 100., 1e4}) {  // a rotation, of the norm that it has
+    const double angle = 2 * M_PI * turns + 0.5;
+    const Tensor x = expm(doubles({{0, -angle}, {angle, 0}}));
+    EXPECT_NEAR(x(1, 0).item<double>(), std::sin(0.5), 1e-14 * std::max(1., angle));
+  }
+}
+
 // ---- determinants of singular matrices ---------------------------------------------------------------------------------------
 
 // The cofactors, by the determinants of what is left without a row and a column.

@@ -62,9 +62,9 @@ class Exponential {
     const double length = norm(x);
     const Approximant* chosen = approximants().data();
     while (chosen != &approximants().back() && length > chosen->bound) ++chosen;
-    const int halvings =
-        length > chosen->bound ? std::max(0, static_cast<int>(std::ceil(std::log2(length / chosen->bound)))) : 0;
-    for (Index i = 0; i < size_; ++i) x[i] = std::ldexp(x[i], -halvings);
+    set_powers(x, chosen->order);
+    const int halvings = length > chosen->bound ? halvings_for(x, length, *chosen) : 0;
+    if (halvings > 0) halve(x, halvings, chosen->order);
     approximate(x, chosen->order);
     for (int i = 0; i < halvings; ++i) {
       multiply(x, x, matrix(0));
@@ -94,12 +94,61 @@ class Exponential {
     gemm(a, b, c, static_cast<int>(n_));
   }
 
+  static int powers_for(int order) { return order == 13 ? 3 : order / 2; }
+  /// Matrices 1, 2, ...: x^2, x^4, ...
+  void set_powers(const T* x, int order) {
+    multiply(x, x, matrix(1));
+    for (int i = 2; i <= powers_for(order); ++i) multiply(matrix(i - 1), matrix(1), matrix(i));
+  }
+  void halve(T* x, int times, int order) {
+    for (Index i = 0; i < size_; ++i) x[i] = std::ldexp(x[i], -times);
+    if (!all_finite(matrix(powers_for(order)), size_)) return set_powers(x, order);
+    for (int power = 1; power <= powers_for(order); ++power)
+      for (Index i = 0; i < size_; ++i) matrix(power)[i] = std::ldexp(matrix(power)[i], -2 * power * times);
+  }
+
+  /// How often x is halved: its powers may be much smaller than those of its norm, and what is halved in vain loses digits. Al-Mohy and
+  /// Higham, "A new scaling and squaring algorithm for the matrix exponential", 2009: theorem 4.2 (a) for the powers 4 and 6, and
+  /// (5.1), which holds rounding against it. There is a power 6 in both orders.
+  int halvings_for(const T* x, double length, const Approximant& of) {
+    const auto halvings = [](double size, double bound) {
+      return std::max(0, static_cast<int>(std::ceil(std::log2(size / bound))));
+    };
+    const int by_norm = halvings(length, of.bound);
+    if (!all_finite(matrix(2), size_) || !all_finite(matrix(3), size_)) return by_norm;
+    const double size = std::max(std::pow(norm(matrix(2)), 1. / 4), std::pow(norm(matrix(3)), 1. / 6));
+    const int by_powers = size > 0 ? halvings(size, of.order == 13 ? 4.25 : of.bound) : 0;
+    return std::min(by_norm, by_powers + extra(x, length, by_powers, of.order));
+  }
+  /// Halvings that rounding asks for beyond those: by the norm of |x|^(2m + 1), a row of ones times it.
+  int extra(const T* x, double length, int halvings, int order) {
+    const int power = 2 * order + 1;
+    std::vector<double> row(static_cast<std::size_t>(n_), 1), next(row.size());
+    double logarithm = 0;
+    for (int i = 0; i < power; ++i) {
+      std::fill(next.begin(), next.end(), 0);
+      double largest = 0;
+      for (Index r = 0; r < n_; ++r)
+        for (Index c = 0; c < n_; ++c)
+          next[static_cast<std::size_t>(c)] +=
+              row[static_cast<std::size_t>(r)] * std::abs(static_cast<double>(x[r * n_ + c]));
+      for (const double value : next) largest = std::max(largest, value);
+      if (largest == 0) return 0;
+      for (double& value : next) value /= largest;
+      logarithm += std::log2(largest);
+      row.swap(next);
+    }
+    // 1 / ((2m)! / m!^2 (2m + 1)!), of the two orders that come so far
+    const double coefficient = order == 13 ? 1 / 113250775606021113483283660800000000. : 1 / 4487938430976000.;
+    const double unit = sizeof(T) == 8 ? 0x1p-53 : 0x1p-24;
+    const double beyond = std::log2(coefficient / unit) + logarithm - std::log2(length) - halvings * 2. * order;
+    return std::max(0, static_cast<int>(std::ceil(beyond / (2 * order))));
+  }
+
   /// x = (v - u)^-1 (v + u), where u has the odd powers of x, and v the even ones.
   void approximate(T* x, int order) {
-    const int powers = order == 13 ? 3 : order / 2;
+    const int powers = powers_for(order);
     T *const u = matrix(5), *const v = matrix(6), *const inner = matrix(7), *const product = matrix(8);
-    multiply(x, x, matrix(1));
-    for (int i = 2; i <= powers; ++i) multiply(matrix(i - 1), matrix(1), matrix(i));
     if (order == 13) {  // of 13, 11, 9 and 12, 10, 8 the sixth power stands outside
       sum_powers(order, 9, 3, 1, inner);
       multiply(matrix(3), inner, product);
