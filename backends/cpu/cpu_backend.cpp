@@ -124,7 +124,7 @@ void CpuBackend::run(const Op& op, const Attributes* attributes, std::span<const
                      std::span<const View> outputs) {
   const int id = static_cast<int>(op.id);
   if (id >= elementwise_count) {
-    if (op.id >= OpId::cholesky && op.id <= OpId::expm) return run_linalg(op, attributes, inputs, outputs);
+    if (stave::is_linalg(op.id)) return run_linalg(op, attributes, inputs, outputs);
     if (op.id != OpId::own) return run_other(op, attributes, inputs, outputs[0]);
     if (op.cpu) return op.cpu(attributes, inputs, outputs);
     throw stave::DeviceError(std::string(op.name) +

@@ -4,81 +4,26 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include <cblas.h>
 
 #include <stave/backends/cpu/expm.h>
 #include <stave/backends/cpu/lapack.h>
+#include <stave/backends/cpu/linalg_orthogonal.h>
 #include <stave/backends/cpu/linalg_stack.h>
 #include <stave/backends/cpu/matmul.h>
 
 namespace stave_cpu {
 
-using stave::LinalgError;
 using stave::OpId;
-using stave_detail::fail;
 
 namespace {
 
 constexpr const char* singular = "is singular";
-constexpr const char* endless = "has no factors that the iteration finds";
 
 template <class A>
 const A& as(const stave::Attributes* attributes) {
   return *static_cast<const A*>(attributes);
-}
-
-template <class T>
-void fill_nan(T* x, Index n) {
-  std::fill_n(x, n, not_a_number<T>);
-}
-
-lapack_int to_int(Index n, const char* op) {
-  if (n > std::numeric_limits<lapack_int>::max())
-    fail<stave::ShapeError>("{}: a matrix is larger than LAPACK's integers, which have 32 bits, can say", op);
-  return static_cast<lapack_int>(n);
-}
-
-/// Room that LAPACK asks for: call(work, -1) says how much.
-template <class T, class F>
-lapack_int with_work(Index least, const char* op, F call) {
-  T asked = 0;
-  if (const lapack_int info = call(&asked, -1)) return info;
-  const Index count = std::max(least, static_cast<Index>(std::ceil(static_cast<double>(asked) * (1 + 1e-6))));
-  const auto work = room<T>(count);
-  return call(work.get(), to_int(count, op));
-}
-
-/// (a + a^T) / 2, dense. False if something in it is not finite.
-template <class T>
-bool load_symmetric(const Stack<const T>& a, Index i, T* to) {
-  constexpr Index tile = 32;
-  const T* x = a[i];
-  const Index n = a.rows;
-  const auto at = [&](Index r, Index c) { return x[r * a.row_step + c * a.column_step]; };
-  for (Index top = 0; top < n; top += tile)
-    for (Index left = 0; left <= top; left += tile)
-      for (Index r = top; r < std::min(top + tile, n); ++r)
-        for (Index c = left; c < std::min(left + tile, r + 1); ++c)
-          to[r * n + c] = to[c * n + r] = T(0.5) * at(r, c) + T(0.5) * at(c, r);
-  return all_finite(to, n * n);
-}
-
-/// The power of two by which a matrix of finite numbers is moderate: 1 if it is so already.
-template <class T>
-T moderating(const T* x, Index n) {
-  T largest = 0;
-  for (Index i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i]));
-  constexpr T big = sizeof(T) == 8 ? T(0x1p+400) : T(0x1p+50);
-  if (largest == 0 || (largest < big && largest > 1 / big)) return 1;
-  return std::ldexp(T(1), std::clamp(-std::ilogb(largest), std::numeric_limits<T>::min_exponent,
-                                     std::numeric_limits<T>::max_exponent - 1));
-}
-template <class T>
-void scale_by(T* x, Index n, T factor) {
-  if (factor == 1) return;
-  for (Index i = 0; i < n; ++i) x[i] *= factor;
 }
 
 // ---- cholesky ----------------------------------------------------------------------------------------------------------------
@@ -353,188 +298,6 @@ void run_lstsq(std::span<const View> in, const View& out) {
   for (Index i = 0; i < inverse.count(); ++i)
     for (Index r = 0; r < rank; ++r) scale_by(parts.get() + (i * rank + r) * k, k, inverse[i][r * inverse.column_step]);
   run_matmul(transposed(in[4], v_shape, v_strides), part, out);
-}
-
-// ---- qr ----------------------------------------------------------------------------------------------------------------------
-
-template <class T>
-void large_qr(const Stack<const T>& a, Index i, T* q, T* r, Index p) {
-  const Index m = a.rows, n = a.columns;
-  const lapack_int rows = to_int(m, "qr"), columns = to_int(n, "qr"), all = to_int(p, "qr");
-  const auto by_columns = room<T>(m * p), taus = room<T>(n);
-  copy_matrix(a, i, by_columns.get(), 1, m);
-  if (!all_finite(by_columns.get(), m * n)) return fill_nan(q, m * p), fill_nan(r, p * n);
-  with_work<T>(n, "qr", [&](T* work, lapack_int count) {
-    return geqrf(rows, columns, by_columns.get(), rows, taus.get(), work, count);
-  });
-  for (Index row = 0; row < p; ++row)
-    for (Index column = 0; column < n; ++column)
-      r[row * n + column] = row <= column ? by_columns[static_cast<std::size_t>(column * m + row)] : T(0);
-  with_work<T>(p, "qr", [&](T* work, lapack_int count) {
-    return orgqr(rows, all, columns, by_columns.get(), rows, taus.get(), work, count);
-  });
-  const Index shape[] = {m, p}, from[] = {1, m}, to[] = {p, 1};
-  copy_strided({reinterpret_cast<char*>(q), to}, {reinterpret_cast<char*>(by_columns.get()), from}, shape, sizeof(T));
-}
-
-template <class T>
-void small_qr(const Stack<const T>& a, Index i, T* q, T* r, Index p, T* buffer) {
-  const Index m = a.rows, n = a.columns;
-  T* const work = buffer + m * n;
-  copy_matrix(a, i, buffer, n, 1);
-  if (!all_finite(buffer, m * n)) return fill_nan(q, m * p), fill_nan(r, p * n);
-  const T factor = moderating(buffer, m * n);
-  scale_by(buffer, m * n, factor);
-  small_linalg<T>().qr(buffer, m, n, q, p, work);
-  scale_by(buffer, p * n, 1 / factor);
-  std::copy_n(buffer, p * n, r);
-}
-
-template <class T>
-void run_qr(const View& in, std::span<const View> out) {
-  const Stack<const T> a(in);
-  const Index m = a.rows, n = a.columns, p = out[0].shape.back();
-  const bool large = std::max(m, n) > small;
-  over_stack(a.count(), 4 * m * p * n, std::max(m, n), [&](Index first, Index last) {
-    const auto buffer = large ? nullptr : room<T>(m * n + m + p);
-    for (Index i = first; i < last; ++i) {
-      T *const q = static_cast<T*>(out[0].data) + i * m * p, *const r = static_cast<T*>(out[1].data) + i * p * n;
-      if (large) large_qr(a, i, q, r, p);
-      else small_qr(a, i, q, r, p, buffer.get());
-    }
-  });
-}
-
-// ---- eigh --------------------------------------------------------------------------------------------------------------------
-
-template <class T>
-bool large_eigh(T* a, Index n, T* w, bool vectors) {
-  const lapack_int size = to_int(n, "eigh");
-  const Index integers = vectors ? 3 + 5 * n : 1;
-  to_int(1 + 6 * n + 2 * n * n, "eigh");
-  const auto places = room<lapack_int>(integers);
-  return with_work<T>(1, "eigh", [&](T* work, lapack_int count) {
-           return syevd(vectors ? 'V' : 'N', size, a, size, w, work, count, places.get(),
-                        count < 0 ? -1 : to_int(integers, "eigh"));
-         }) == 0;
-}
-
-/// The rows of x are vectors: they become columns.
-template <class T>
-void transpose_square(T* x, Index n) {
-  constexpr Index tile = 32;
-  for (Index top = 0; top < n; top += tile)
-    for (Index left = 0; left <= top; left += tile)
-      for (Index r = top; r < std::min(top + tile, n); ++r)
-        for (Index c = left; c < std::min(left + tile, r); ++c) std::swap(x[r * n + c], x[c * n + r]);
-}
-
-template <class T>
-void run_eigh(const char* op, const View& in, std::span<const View> out) {
-  const Stack<const T> a(in);
-  const Index n = a.rows;
-  const bool large = n > small, vectors = out.size() == 2;
-  Failure failure;
-  over_stack(a.count(), 8 * n * n * n, n, [&](Index first, Index last) {
-    const auto buffer = vectors ? nullptr : room<T>(n * n), work = large ? nullptr : room<T>(n * n + 3 * n);
-    for (Index i = first; i < last; ++i) {
-      T* const w = static_cast<T*>(out[0].data) + i * n;
-      T* const v = vectors ? static_cast<T*>(out[1].data) + i * n * n : buffer.get();
-      if (!load_symmetric(a, i, v)) {
-        fill_nan(w, n);
-        fill_nan(v, n * n);
-        continue;
-      }
-      const T factor = large ? T(1) : moderating(v, n * n);
-      scale_by(v, n * n, factor);
-      if (!(large ? large_eigh(v, n, w, vectors) : small_linalg<T>().eigh(v, n, w, vectors, work.get()))) failure.at(i);
-      scale_by(w, n, 1 / factor);
-      if (vectors) transpose_square(v, n);
-    }
-  });
-  failure.check(op, a.shape(), endless);
-}
-
-// ---- svd ---------------------------------------------------------------------------------------------------------------------
-
-/// Where the results of one matrix go: u [m, p], s, vh [q, n]; u and vh null if they are not asked for.
-template <class T>
-struct SvdResults {
-  T *u, *s, *vh;
-  Index p, q;
-};
-
-/// In rows, a is to LAPACK a^T = vh^T diag(s) u^T: its left factor, in columns, is vh in rows, and its right one u.
-template <class T>
-bool large_svd(T* a, Index m, Index n, const SvdResults<T>& to) {
-  const lapack_int rows = to_int(m, "svd"), columns = to_int(n, "svd");
-  const Index k = std::min(m, n);
-  to_int(4 * k * k + 7 * k + std::max(m, n), "svd");
-  const char job = !to.u ? 'N' : to.p == m && to.q == n ? 'A' : 'S';
-  const auto places = room<lapack_int>(8 * k);
-  return with_work<T>(1, "svd", [&](T* work, lapack_int count) {
-           return gesdd(job, columns, rows, a, columns, to.s, to.vh, columns, to.u,
-                        static_cast<lapack_int>(std::max<Index>(1, to.p)), work, count, places.get());
-         }) == 0;
-}
-
-template <class T>
-void transpose_into(T* to, const T* from, Index rows, Index columns) {
-  for (Index r = 0; r < rows; ++r)
-    for (Index c = 0; c < columns; ++c) to[c * rows + r] = from[r * columns + c];
-}
-
-/// a of m <= n has its rows turned; else a^T, of which u and v have changed places. buffer: room for 2 * 32 * 32 numbers.
-template <class T>
-bool small_svd(const T* a, Index m, Index n, const SvdResults<T>& to, T* buffer) {
-  const SmallLinalg& kernels = small_linalg<T>();
-  const bool tall = m > n;
-  const Index k = std::min(m, n), longer = std::max(m, n);
-  T *const x = buffer, *const y = to.u ? buffer + small * small : nullptr;
-  if (tall) transpose_into(x, a, m, n);
-  else std::copy_n(a, m * n, x);
-  const T factor = moderating(x, m * n);
-  scale_by(x, m * n, factor);
-  if (!kernels.svd(x, k, longer, y, to.s)) return false;
-  scale_by(to.s, k, 1 / factor);
-  if (!y) return true;
-  const Index wide = tall ? to.p : to.q;  // rows of the longer side's vectors
-  kernels.complete(x, k, wide, longer);
-  if (tall) {
-    transpose_into(to.u, x, wide, longer);
-    std::copy_n(y, k * k, to.vh);
-  } else {
-    transpose_into(to.u, y, k, k);
-    std::copy_n(x, wide * longer, to.vh);
-  }
-  return true;
-}
-
-template <class T>
-void run_svd(const char* op, const View& in, std::span<const View> out) {
-  const Stack<const T> a(in);
-  const Index m = a.rows, n = a.columns, k = std::min(m, n);
-  const bool vectors = out.size() == 3, large = std::max(m, n) > small;
-  const Index p = vectors ? out[0].shape.back() : 0, q = vectors ? out[2].shape[out[2].shape.size() - 2] : 0;
-  Failure failure;
-  over_stack(a.count(), 16 * m * n * k, std::max(m, n), [&](Index first, Index last) {
-    const auto matrix = room<T>(m * n), buffer = large ? nullptr : room<T>(2 * small * small);
-    for (Index i = first; i < last; ++i) {
-      SvdResults<T> to{nullptr, static_cast<T*>(out[vectors ? 1 : 0].data) + i * k, nullptr, p, q};
-      if (vectors) {
-        to.u = static_cast<T*>(out[0].data) + i * m * p;
-        to.vh = static_cast<T*>(out[2].data) + i * q * n;
-      }
-      copy_matrix(a, i, matrix.get(), n, 1);
-      if (!all_finite(matrix.get(), m * n)) {
-        fill_nan(to.s, k);
-        if (vectors) fill_nan(to.u, m * p), fill_nan(to.vh, q * n);
-        continue;
-      }
-      if (!(large ? large_svd(matrix.get(), m, n, to) : small_svd(matrix.get(), m, n, to, buffer.get()))) failure.at(i);
-    }
-  });
-  failure.check(op, a.shape(), endless);
 }
 
 /// Without elements there is an identity to give, or nothing: u and vh of matrices without rows or columns, q of those without

@@ -1,13 +1,16 @@
 // Stacks of matrices, and loops over them: what the drivers of linear algebra share.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
 
 #include <stave/backends/cpu/blas.h>
 #include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/lapack.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
 #include <stave/core/effects/fiber.h>
@@ -138,6 +141,59 @@ inline void over_stack(Index count, Index work, Index side, RangeBody body) {
     if (side > small) guard.emplace();
     parallel_for(count, std::max<Index>(1, paying / std::max<Index>(1, work)), body);
   });
+}
+
+template <class T>
+void fill_nan(T* x, Index n) {
+  std::fill_n(x, n, not_a_number<T>);
+}
+
+inline lapack_int to_int(Index n, const char* op) {
+  if (n > std::numeric_limits<lapack_int>::max())
+    stave_detail::fail<stave::ShapeError>("{}: a matrix is larger than LAPACK's integers, which have 32 bits, can say",
+                                          op);
+  return static_cast<lapack_int>(n);
+}
+
+/// Room that LAPACK asks for: call(work, -1) says how much.
+template <class T, class F>
+lapack_int with_work(Index least, const char* op, F call) {
+  T asked = 0;
+  if (const lapack_int info = call(&asked, -1)) return info;
+  const Index count = std::max(least, static_cast<Index>(std::ceil(static_cast<double>(asked) * (1 + 1e-6))));
+  const auto work = room<T>(count);
+  return call(work.get(), to_int(count, op));
+}
+
+/// (a + a^T) / 2, dense. False if something in it is not finite.
+template <class T>
+bool load_symmetric(const Stack<const T>& a, Index i, T* to) {
+  constexpr Index tile = 32;
+  const T* x = a[i];
+  const Index n = a.rows;
+  const auto at = [&](Index r, Index c) { return x[r * a.row_step + c * a.column_step]; };
+  for (Index top = 0; top < n; top += tile)
+    for (Index left = 0; left <= top; left += tile)
+      for (Index r = top; r < std::min(top + tile, n); ++r)
+        for (Index c = left; c < std::min(left + tile, r + 1); ++c)
+          to[r * n + c] = to[c * n + r] = T(0.5) * at(r, c) + T(0.5) * at(c, r);
+  return all_finite(to, n * n);
+}
+
+/// The power of two by which a matrix of finite numbers is moderate: 1 if it is so already.
+template <class T>
+T moderating(const T* x, Index n) {
+  T largest = 0;
+  for (Index i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i]));
+  constexpr T big = sizeof(T) == 8 ? T(0x1p+400) : T(0x1p+50);
+  if (largest == 0 || (largest < big && largest > 1 / big)) return 1;
+  return std::ldexp(T(1), std::clamp(-std::ilogb(largest), std::numeric_limits<T>::min_exponent,
+                                     std::numeric_limits<T>::max_exponent - 1));
+}
+template <class T>
+void scale_by(T* x, Index n, T factor) {
+  if (factor == 1) return;
+  for (Index i = 0; i < n; ++i) x[i] *= factor;
 }
 
 }  // namespace stave_cpu

@@ -30,6 +30,11 @@ namespace stave {
   X(bitwise_left_shift, BitwiseLeftShift) X(bitwise_right_shift, BitwiseRightShift) X(copysign, Copysign)          \
   X(nextafter, Nextafter) X(hypot, Hypot) X(logaddexp, Logaddexp) X(xlogy, Xlogy) X(xlog1py, Xlog1py) X(zeta, Zeta)
 
+// X(name): of stacks of matrices.
+#define STAVE_LINALG_OPS(X)                                                                                        \
+  X(cholesky) X(triangular_solve) X(lu) X(solve) X(det) X(slogdet) X(qr) X(eigh) X(eigvalsh) X(svd) X(svdvals)     \
+  X(lstsq) X(expm)
+
 // X(name): it carries functions, and runs them: no kernel.
 #define STAVE_FUNCTION_OPS(X) X(call)
 
@@ -46,8 +51,7 @@ namespace stave {
   /* index */ X(gather) X(scatter) X(scatter_add) X(scatter_multiply) X(scatter_min) X(scatter_max)                \
               X(dynamic_slice) X(dynamic_update_slice)                                                             \
   /* contract */ X(matmul)                                                                                         \
-  /* linalg */ X(cholesky) X(triangular_solve) X(lu) X(solve) X(det) X(slogdet) X(qr) X(eigh) X(eigvalsh) X(svd)  \
-  X(svdvals) X(lstsq) X(expm)                                                                                      \
+  /* linalg */ STAVE_LINALG_OPS(X)                                                                                 \
   /* convolution */ X(convolution)                                                                                 \
   /* pooling */ X(argmax_pool)                                                                                     \
   /* random */ X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)                                   \
@@ -63,6 +67,8 @@ enum class OpId : std::uint16_t {
       count,
   own = count  // of an operation that is not the library's (define.h): its record names it
 };
+/// One of STAVE_LINALG_OPS.
+constexpr bool is_linalg(OpId id) { return id >= OpId::cholesky && id <= OpId::expm; }
 inline constexpr int op_count = static_cast<int>(OpId::count);
 
 struct Op;

@@ -22,8 +22,6 @@ std::string refused_by_cpu(OpId op) {
   return "";
 }
 
-bool is_linalg(OpId op) { return op >= OpId::cholesky && op <= OpId::expm; }
-
 TEST(Dispatch, EveryOperationHasADriver) {
   int drivers = 0;
   for (const Op* op : all_ops()) {

@@ -83,9 +83,7 @@ struct AtPlace : Handler {
 
  private:
   // Linear algebra has kernels for the CPU alone; what it is composed of is performed here.
-  Device place_of(const stave::Op& op) const {
-    return has_linalg_ || op.id < OpId::cholesky || op.id > OpId::expm ? place() : stave::cpu;
-  }
+  Device place_of(const stave::Op& op) const { return has_linalg_ || !stave::is_linalg(op.id) ? place() : stave::cpu; }
   Outputs at_place(Call& call) const {
     if (call.op().id == OpId::to || call.op().carries_functions) return perform(std::move(call));
     if (call.op().id == OpId::full) {

@@ -1,0 +1,216 @@
+// Orthogonal factors. What LAPACK and the small kernels want differs: LAPACK columns, which for eigh and svd our rows are as well.
+#include <stave/backends/cpu/linalg_orthogonal.h>
+
+#include <stave/backends/cpu/linalg_stack.h>
+
+namespace stave_cpu {
+
+namespace {
+
+constexpr const char* endless = "has no factors that the iteration finds";
+
+}  // namespace
+
+// ---- qr ----------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+template <class T>
+void large_qr(const Stack<const T>& a, Index i, T* q, T* r, Index p) {
+  const Index m = a.rows, n = a.columns;
+  const lapack_int rows = to_int(m, "qr"), columns = to_int(n, "qr"), all = to_int(p, "qr");
+  const auto by_columns = room<T>(m * p), taus = room<T>(n);
+  copy_matrix(a, i, by_columns.get(), 1, m);
+  if (!all_finite(by_columns.get(), m * n)) return fill_nan(q, m * p), fill_nan(r, p * n);
+  with_work<T>(n, "qr", [&](T* work, lapack_int count) {
+    return geqrf(rows, columns, by_columns.get(), rows, taus.get(), work, count);
+  });
+  for (Index row = 0; row < p; ++row)
+    for (Index column = 0; column < n; ++column)
+      r[row * n + column] = row <= column ? by_columns[static_cast<std::size_t>(column * m + row)] : T(0);
+  with_work<T>(p, "qr", [&](T* work, lapack_int count) {
+    return orgqr(rows, all, columns, by_columns.get(), rows, taus.get(), work, count);
+  });
+  const Index shape[] = {m, p}, from[] = {1, m}, to[] = {p, 1};
+  copy_strided({reinterpret_cast<char*>(q), to}, {reinterpret_cast<char*>(by_columns.get()), from}, shape, sizeof(T));
+}
+
+template <class T>
+void small_qr(const Stack<const T>& a, Index i, T* q, T* r, Index p, T* buffer) {
+  const Index m = a.rows, n = a.columns;
+  T* const work = buffer + m * n;
+  copy_matrix(a, i, buffer, n, 1);
+  if (!all_finite(buffer, m * n)) return fill_nan(q, m * p), fill_nan(r, p * n);
+  const T factor = moderating(buffer, m * n);
+  scale_by(buffer, m * n, factor);
+  small_linalg<T>().qr(buffer, m, n, q, p, work);
+  scale_by(buffer, p * n, 1 / factor);
+  std::copy_n(buffer, p * n, r);
+}
+
+}  // namespace
+
+template <class T>
+void run_qr(const View& in, std::span<const View> out) {
+  const Stack<const T> a(in);
+  const Index m = a.rows, n = a.columns, p = out[0].shape.back();
+  const bool large = std::max(m, n) > small;
+  over_stack(a.count(), 4 * m * p * n, std::max(m, n), [&](Index first, Index last) {
+    const auto buffer = large ? nullptr : room<T>(m * n + m + p);
+    for (Index i = first; i < last; ++i) {
+      T *const q = static_cast<T*>(out[0].data) + i * m * p, *const r = static_cast<T*>(out[1].data) + i * p * n;
+      if (large) large_qr(a, i, q, r, p);
+      else small_qr(a, i, q, r, p, buffer.get());
+    }
+  });
+}
+
+template void run_qr<float>(const View&, std::span<const View>);
+template void run_qr<double>(const View&, std::span<const View>);
+
+// ---- eigh --------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+template <class T>
+bool large_eigh(T* a, Index n, T* w, bool vectors) {
+  const lapack_int size = to_int(n, "eigh");
+  const Index integers = vectors ? 3 + 5 * n : 1;
+  to_int(1 + 6 * n + 2 * n * n, "eigh");
+  const auto places = room<lapack_int>(integers);
+  return with_work<T>(1, "eigh", [&](T* work, lapack_int count) {
+           return syevd(vectors ? 'V' : 'N', size, a, size, w, work, count, places.get(),
+                        count < 0 ? -1 : to_int(integers, "eigh"));
+         }) == 0;
+}
+
+/// The rows of x are vectors: they become columns.
+template <class T>
+void transpose_square(T* x, Index n) {
+  constexpr Index tile = 32;
+  for (Index top = 0; top < n; top += tile)
+    for (Index left = 0; left <= top; left += tile)
+      for (Index r = top; r < std::min(top + tile, n); ++r)
+        for (Index c = left; c < std::min(left + tile, r); ++c) std::swap(x[r * n + c], x[c * n + r]);
+}
+
+}  // namespace
+
+template <class T>
+void run_eigh(const char* op, const View& in, std::span<const View> out) {
+  const Stack<const T> a(in);
+  const Index n = a.rows;
+  const bool large = n > small, vectors = out.size() == 2;
+  Failure failure;
+  over_stack(a.count(), 8 * n * n * n, n, [&](Index first, Index last) {
+    const auto buffer = vectors ? nullptr : room<T>(n * n), work = large ? nullptr : room<T>(n * n + 3 * n);
+    for (Index i = first; i < last; ++i) {
+      T* const w = static_cast<T*>(out[0].data) + i * n;
+      T* const v = vectors ? static_cast<T*>(out[1].data) + i * n * n : buffer.get();
+      if (!load_symmetric(a, i, v)) {
+        fill_nan(w, n);
+        fill_nan(v, n * n);
+        continue;
+      }
+      const T factor = large ? T(1) : moderating(v, n * n);
+      scale_by(v, n * n, factor);
+      if (!(large ? large_eigh(v, n, w, vectors) : small_linalg<T>().eigh(v, n, w, vectors, work.get()))) failure.at(i);
+      scale_by(w, n, 1 / factor);
+      if (vectors) transpose_square(v, n);
+    }
+  });
+  failure.check(op, a.shape(), endless);
+}
+
+template void run_eigh<float>(const char*, const View&, std::span<const View>);
+template void run_eigh<double>(const char*, const View&, std::span<const View>);
+
+// ---- svd ---------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Where the results of one matrix go: u [m, p], s, vh [q, n]; u and vh null if they are not asked for.
+template <class T>
+struct SvdResults {
+  T *u, *s, *vh;
+  Index p, q;
+};
+
+/// In rows, a is to LAPACK a^T = vh^T diag(s) u^T: its left factor, in columns, is vh in rows, and its right one u.
+template <class T>
+bool large_svd(T* a, Index m, Index n, const SvdResults<T>& to) {
+  const lapack_int rows = to_int(m, "svd"), columns = to_int(n, "svd");
+  const Index k = std::min(m, n);
+  to_int(4 * k * k + 7 * k + std::max(m, n), "svd");
+  const char job = !to.u ? 'N' : to.p == m && to.q == n ? 'A' : 'S';
+  const auto places = room<lapack_int>(8 * k);
+  return with_work<T>(1, "svd", [&](T* work, lapack_int count) {
+           return gesdd(job, columns, rows, a, columns, to.s, to.vh, columns, to.u,
+                        static_cast<lapack_int>(std::max<Index>(1, to.p)), work, count, places.get());
+         }) == 0;
+}
+
+template <class T>
+void transpose_into(T* to, const T* from, Index rows, Index columns) {
+  for (Index r = 0; r < rows; ++r)
+    for (Index c = 0; c < columns; ++c) to[c * rows + r] = from[r * columns + c];
+}
+
+/// a of m <= n has its rows turned; else a^T, of which u and v have changed places. buffer: room for 2 * 32 * 32 numbers.
+template <class T>
+bool small_svd(const T* a, Index m, Index n, const SvdResults<T>& to, T* buffer) {
+  const SmallLinalg& kernels = small_linalg<T>();
+  const bool tall = m > n;
+  const Index k = std::min(m, n), longer = std::max(m, n);
+  T *const x = buffer, *const y = to.u ? buffer + small * small : nullptr;
+  if (tall) transpose_into(x, a, m, n);
+  else std::copy_n(a, m * n, x);
+  const T factor = moderating(x, m * n);
+  scale_by(x, m * n, factor);
+  if (!kernels.svd(x, k, longer, y, to.s)) return false;
+  scale_by(to.s, k, 1 / factor);
+  if (!y) return true;
+  const Index wide = tall ? to.p : to.q;  // rows of the longer side's vectors
+  kernels.complete(x, k, wide, longer);
+  if (tall) {
+    transpose_into(to.u, x, wide, longer);
+    std::copy_n(y, k * k, to.vh);
+  } else {
+    transpose_into(to.u, y, k, k);
+    std::copy_n(x, wide * longer, to.vh);
+  }
+  return true;
+}
+
+}  // namespace
+
+template <class T>
+void run_svd(const char* op, const View& in, std::span<const View> out) {
+  const Stack<const T> a(in);
+  const Index m = a.rows, n = a.columns, k = std::min(m, n);
+  const bool vectors = out.size() == 3, large = std::max(m, n) > small;
+  const Index p = vectors ? out[0].shape.back() : 0, q = vectors ? out[2].shape[out[2].shape.size() - 2] : 0;
+  Failure failure;
+  over_stack(a.count(), 16 * m * n * k, std::max(m, n), [&](Index first, Index last) {
+    const auto matrix = room<T>(m * n), buffer = large ? nullptr : room<T>(2 * small * small);
+    for (Index i = first; i < last; ++i) {
+      SvdResults<T> to{nullptr, static_cast<T*>(out[vectors ? 1 : 0].data) + i * k, nullptr, p, q};
+      if (vectors) {
+        to.u = static_cast<T*>(out[0].data) + i * m * p;
+        to.vh = static_cast<T*>(out[2].data) + i * q * n;
+      }
+      copy_matrix(a, i, matrix.get(), n, 1);
+      if (!all_finite(matrix.get(), m * n)) {
+        fill_nan(to.s, k);
+        if (vectors) fill_nan(to.u, m * p), fill_nan(to.vh, q * n);
+        continue;
+      }
+      if (!(large ? large_svd(matrix.get(), m, n, to) : small_svd(matrix.get(), m, n, to, buffer.get()))) failure.at(i);
+    }
+  });
+  failure.check(op, a.shape(), endless);
+}
+template void run_svd<float>(const char*, const View&, std::span<const View>);
+template void run_svd<double>(const char*, const View&, std::span<const View>);
+
+}  // namespace stave_cpu
