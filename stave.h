@@ -30,6 +30,7 @@
 #include <stave/core/ops/softmax.h>
 #include <stave/core/ops/sort.h>
 #include <stave/core/ops/transfer.h>
+#include <stave/core/optimizers.h>
 #include <stave/core/read_storage.h>
 #include <stave/core/storage.h>
 #include <stave/core/tensor.h>
