@@ -22,6 +22,9 @@
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/linalg.h>
+#include <stave/core/ops/losses.h>
+#include <stave/core/ops/network.h>
+#include <stave/core/ops/normalize.h>
 #include <stave/core/ops/pooling.h>
 #include <stave/core/ops/random.h>
 #include <stave/core/ops/reduce.h>

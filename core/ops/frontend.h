@@ -1,8 +1,10 @@
 // From operands as users write them to the inputs of operations. For the .cpp files of core/ops.
 #pragma once
 
+#include <concepts>
 #include <limits>
 
+#include <stave/core/default_dtype.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/tensor.h>
@@ -47,16 +49,27 @@ Tensor widened(const Tensor& x);
 
 /// x if it is of floats, else x in default_dtype().
 Tensor floating(const Tensor& x);
-/// f of x as a float. Halves are given as float32, so that what f computes on its way neither overflows nor loses digits.
-template <class F>
-Tensor in_floats(const Tensor& x, F f) {
-  if (is_half_float(x.dtype())) return astype(f(astype(x, float32)), x.dtype());
-  return f(floating(x));
+/// The dtype in which floats of `dtype` are computed on the way to a result: float32 for halves.
+inline Dtype computed_in(Dtype dtype) { return is_half_float(dtype) ? float32 : dtype; }
+/// The floating dtype of tensors together, of which some may be undefined: default_dtype() if all are of integers.
+template <std::same_as<Tensor>... T>
+Dtype common_float(const T&... xs) {
+  Dtype dtype = bool_;
+  ((dtype = xs.defined() ? promote(dtype, xs.dtype()) : dtype), ...);
+  return is_float(dtype) ? dtype : default_dtype();
+}
+/// f of tensors in their common floating dtype, halves as float32, so that what f computes on its way neither overflows nor loses
+/// digits; what it gives is rounded once. Undefined ones are passed on.
+template <class F, std::same_as<Tensor>... T>
+Tensor in_floats(F f, const T&... xs) {
+  const Dtype dtype = common_float(xs...), computed = computed_in(dtype);
+  return astype(f((xs.defined() ? astype(xs, computed) : xs)...), dtype);
 }
 
 /// The dtype of positions up to `count`.
 inline Dtype positions_dtype(Index count) { return count > std::numeric_limits<std::int32_t>::max() ? int64 : int32; }
-/// Indices of any integer dtype as int32 or int64, those that neither holds as one that is out of range.
+/// Indices of any integer dtype as int32 or int64, those that neither holds as one that is out of range. Throws
+/// DtypeError for others.
 Tensor as_indices(const Tensor& indices, const char* operation);
 /// Entries first, ..., first + count - 1 along an axis.
 Tensor entries(const Tensor& x, int axis, Index first, Index count);

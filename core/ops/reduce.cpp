@@ -238,7 +238,7 @@ Tensor any(const Tensor& x, const Axes& axes, KeepDims keep) {
 }
 Tensor mean(const Tensor& x, const Axes& axes, KeepDims keep) {
   return named(
-      "mean", [&] { return in_floats(x, [&](const Tensor& y) { return sum(y, axes, keep) / count_over(x, axes); }); },
+      "mean", [&] { return in_floats([&](const Tensor& y) { return sum(y, axes, keep) / count_over(x, axes); }, x); },
       x);
 }
 
@@ -254,7 +254,7 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, KeepDims keep) {
     return keep.value ? result : squeeze(result, reduced);
   };
   return named(
-      "logsumexp", [&] { return in_floats(x, of_floats); }, x);
+      "logsumexp", [&] { return in_floats(of_floats, x); }, x);
 }
 
 namespace {
@@ -271,14 +271,14 @@ Tensor var(const Tensor& x, const Axes& axes, KeepDims keep, double correction) 
     return sum(square(deviations(y, axes)), axes, keep) / degrees_of_freedom(y, axes, correction);
   };
   return named(
-      "var", [&] { return in_floats(x, of_floats); }, x);
+      "var", [&] { return in_floats(of_floats, x); }, x);
 }
 Tensor std(const Tensor& x, const Axes& axes, KeepDims keep, double correction) {
   const auto of_floats = [&](const Tensor& y) {
     return norm(deviations(y, axes), axes, keep) / std::sqrt(degrees_of_freedom(y, axes, correction));
   };
   return named(
-      "std", [&] { return in_floats(x, of_floats); }, x);
+      "std", [&] { return in_floats(of_floats, x); }, x);
 }
 
 // In units of the largest |x|, so that the squares neither overflow nor vanish. The norm is the same in every unit, hence no
@@ -298,7 +298,7 @@ Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep) {
     return keep.value ? result : squeeze(result, reduced);
   };
   return named(
-      "norm", [&] { return in_floats(x, of_floats); }, x);
+      "norm", [&] { return in_floats(of_floats, x); }, x);
 }
 
 #define STAVE_OVER_ALL_AXES(name)                            \

@@ -206,7 +206,7 @@ Tensor logcumsumexp(const Tensor& x, Index axis, ScanOptions options) {
     return where(nothing, -std::numeric_limits<double>::infinity(), m + log(where(nothing, 1, sums)));
   };
   return named(
-      "logcumsumexp", [&] { return in_floats(x, of_floats); }, x);
+      "logcumsumexp", [&] { return in_floats(of_floats, x); }, x);
 }
 Tensor logcumsumexp(const Tensor& x) { return logcumsumexp(of_rank_1(x, "logcumsumexp"), 0); }
 

@@ -38,6 +38,12 @@ Array mapped(Dtype dtype, const Array& x, const Array& y, F f) {
   });
 }
 
+/// x, of which rounding errors are relative to terms of this size.
+inline Array sized(Array x, Real size) {
+  x.magnitude.assign(x.values.size(), size);
+  return x;
+}
+
 Real erfinv_reference(Real x);
 
 /// The words with which operations on bits refuse floats.

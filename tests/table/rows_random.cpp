@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include <stave/core/ops/network.h>
 #include <stave/core/ops/random.h>
 
 #include "table/reference.h"
@@ -212,6 +213,26 @@ std::vector<Variant> bernoulli_variants(Dtype dtype) {
   return variants;
 }
 
+std::vector<Variant> dropout_variants(Dtype dtype) {
+  std::vector<Variant> variants;
+  for (const Shape& shape : {Shape(3, 4), Shape(2, 3, 2), Shape(0, 2), Shape()})
+    for (const double rate : {0.3, 0.0, 1.0})
+      variants.push_back({.name = shape.str() + " at " + std::to_string(rate),
+                          .inputs = {{dtype, shape}, key_input},
+                          .call = [=](auto xs) { return dropout(Key(xs[1]), xs[0], rate); },
+                          .reference =
+                              [=](auto xs) {
+                                const Words key = key_of(xs[1]);
+                                std::uint32_t i = 0;
+                                return Arrays{mapped(as_float(dtype), xs[0], [&](Real x) -> Real {
+                                  const bool keep =
+                                      unit(key, i++, float32) < rounded(1 - static_cast<Real>(rate), float32);
+                                  return keep ? x / (1 - static_cast<Real>(rate)) : 0;
+                                })};
+                              }});
+  return variants;
+}
+
 std::vector<Variant> permutation_variants(Dtype dtype) {
   std::vector<Variant> variants = {no_key({}, [](const Key& key) { return permutation(key, 3); })};
   for (Index n : {7, 1, 0})
@@ -245,6 +266,8 @@ void add_random_rows(std::vector<Row>& rows) {
   rows.push_back({.name = "uniform", .dtypes = float_dtypes, .variants = uniform_variants, .accuracy = 0});
   rows.push_back({.name = "normal", .dtypes = float_dtypes, .variants = normal_variants, .accuracy = 8});
   rows.push_back({.name = "bernoulli", .dtypes = float_dtypes, .variants = bernoulli_variants});
+  rows.push_back(
+      {.name = "dropout", .dtypes = {float16, bfloat16, float32, float64, int32}, .variants = dropout_variants});
   rows.push_back({.name = "permutation", .dtypes = all_dtypes, .variants = permutation_variants, .accuracy = 0});
 }
 
