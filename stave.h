@@ -14,6 +14,7 @@
 #include <stave/core/note.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/at.h>
+#include <stave/core/ops/attention.h>
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/convolution.h>
 #include <stave/core/ops/create.h>

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <stave/backends/cpu/allocator.h>
+#include <stave/backends/cpu/attention.h>
 #include <stave/backends/cpu/convolution.h>
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/elementwise.h>
@@ -51,7 +52,8 @@ const A& as(const Attributes* attributes) {
   return *static_cast<const A*>(attributes);
 }
 
-void run_other(const Op& op, const Attributes* attributes, std::span<const View> in, const View& out) {
+void run_other(const Op& op, const Attributes* attributes, std::span<const View> in, std::span<const View> outputs) {
+  const View& out = outputs[0];
   const Kernels& table = kernels();
   const int dtype = in.empty() ? 0 : static_cast<int>(in[0].dtype);
   switch (op.id) {
@@ -110,6 +112,8 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
         run_convolution(as<stave::ConvolutionAttributes>(attributes), x[0], x[1], y);
       });
     case OpId::argmax_pool: return run_argmax_pool(as<stave::PoolAttributes>(attributes), in[0], out);
+    case OpId::attention: return run_attention(as<stave::AttentionAttributes>(attributes), in, outputs);
+    case OpId::attention_gradient: return run_attention_gradient(as<stave::AttentionAttributes>(attributes), in, out);
     case OpId::fold_in: return run_fold_in(in[0], in[1], out);
     case OpId::random_bits: return run_random_bits(in[0], out);
     case OpId::random_uniform: return run_random_uniform(as<stave::UniformAttributes>(attributes), in[0], out);
@@ -125,7 +129,7 @@ void CpuBackend::run(const Op& op, const Attributes* attributes, std::span<const
   const int id = static_cast<int>(op.id);
   if (id >= elementwise_count) {
     if (stave::is_linalg(op.id)) return run_linalg(op, attributes, inputs, outputs);
-    if (op.id != OpId::own) return run_other(op, attributes, inputs, outputs[0]);
+    if (op.id != OpId::own) return run_other(op, attributes, inputs, outputs);
     if (op.cpu) return op.cpu(attributes, inputs, outputs);
     throw stave::DeviceError(std::string(op.name) +
                              ": it has no kernel for the CPU: move its inputs with to(x, cuda())");

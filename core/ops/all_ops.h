@@ -54,6 +54,7 @@ namespace stave {
   /* linalg */ STAVE_LINALG_OPS(X)                                                                                 \
   /* convolution */ X(convolution)                                                                                 \
   /* pooling */ X(argmax_pool)                                                                                     \
+  /* attention */ X(attention) X(attention_gradient)                                                               \
   /* random */ X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)                                   \
   /* transfer */ X(to)                                                                                             \
   /* function */ STAVE_FUNCTION_OPS(X)

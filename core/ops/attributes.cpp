@@ -66,6 +66,9 @@ std::string ConvolutionAttributes::str() const {
 std::string PoolAttributes::str() const {
   return format("windows={} strides={} low={} high={} dilations={}", windows, strides, low, high, dilations);
 }
+std::string AttentionAttributes::str() const {
+  return format("scale={}{}{}", scale, causal ? " causal" : "", of ? format(" of={}", of) : "");
+}
 std::string RandomAttributes::str() const { return format("shape={}", shape); }
 std::string UniformAttributes::str() const {
   return format("shape={} dtype={} low={} high={}", shape, dtype, low, high);

@@ -221,6 +221,22 @@ struct PoolAttributes final : Attributes {
   std::string str() const override;
 };
 
+/// attention(q, k, v) and attention(q, k, v, mask): q is [batch..., n, d], k [batch..., m, d], v [batch..., m, e], mask
+/// [batch..., n, m], bool (which keys take part) or of q's dtype (added to the scores). With s = scale q k^T + mask, of which a causal
+/// one leaves out s[i, j] with j > i:
+///   out [batch..., n, e] = softmax(s) v, 0 in rows where nothing takes part; total [batch..., n] = log(sum(exp(s))), 0 in those rows,
+///   in float32 for halves.
+/// attention_gradient(q, k, v, total, ct, shift) and (..., shift, mask): ct is like out, shift like total, the result like q (of = 0),
+/// k (1) or v (2). With p = exp(s - total), t = p (ct v^T + shift[:, None]):
+///   of q: scale t k; of k: scale t^T q; of v: p^T ct.
+struct AttentionAttributes final : Attributes {
+  double scale;
+  bool causal;
+  int of;
+  AttentionAttributes(double scale, bool causal, int of = 0) : scale(scale), causal(causal), of(of) {}
+  std::string str() const override;
+};
+
 /// The random operations hash a 64-bit counter c under a key of two uint32 words by Threefry-2x32 with 20 rounds into
 /// two words: (w0, w1) = T(key, c >> 32, c & 0xffffffff). Keys are uint32 [batch..., 2].
 ///   fold_in(keys, data)       data uint32 [batch...], result uint32 [batch..., 2]: T(key, 0, data). No attributes.

@@ -1,0 +1,381 @@
+// Attention and its gradient. Scores s = scale q k^T + mask are computed for a block of queries and a block of keys at a time, by BLAS,
+// and used at once: a thread keeps two such blocks, never a matrix of them.
+//
+// Forward, each block of queries meets the blocks of keys one after the other, with running maximum and sum (Milakov and Gimelshein,
+// "Online normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022). Backward, p = exp(s - total) is computed
+// again: for the gradient of q with blocks of queries outside, for those of k and v with blocks of keys outside, so that each thread
+// has results of its own. How blocks are cut does not depend on the number of threads.
+#include <stave/backends/cpu/attention.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include <stave/backends/cpu/blas.h>
+#include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/elementwise.h>
+#include <stave/backends/cpu/in_floats.h>
+#include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/strided.h>
+#include <stave/core/effects/fiber.h>
+
+namespace stave_cpu {
+
+using stave::AttentionAttributes;
+using stave::View;
+
+namespace {
+
+constexpr Index most_queries = 128, most_keys = 256;  // of a block: its scores fit into the second cache
+
+/// Rows of one matrix of a stack.
+struct Rows {
+  const View& view;
+  Index offset, first, count;  // offset in elements
+
+  Rows(const View& view, Index matrix, Index first, Index count) : view(view), offset(0), first(first), count(count) {
+    for (std::size_t axis = view.shape.size() - 2; axis-- > 0; matrix /= view.shape[axis])
+      offset += matrix % view.shape[axis] * view.strides[axis];
+  }
+  Index columns() const { return view.shape.back(); }
+  Index row_step() const { return view.strides[view.strides.size() - 2]; }
+  char* at(Index row, Index column) const {
+    return static_cast<char*>(view.data) + (offset + (first + row) * row_step() + column * view.strides.back()) *
+                                               static_cast<Index>(stave::size_of(view.dtype));
+  }
+  View part(Index column, Index width, stave::Shape& shape, stave::Strides& strides) const {
+    shape = {count, width};
+    strides = {row_step(), view.strides.back()};
+    return {at(0, column), view.dtype, shape, strides};
+  }
+};
+
+/// A dense matrix of a thread's own.
+template <class T>
+struct Block {
+  std::vector<T> elements;
+  Index rows = 0, columns = 0;
+
+  T* resize(Index to_rows, Index to_columns) {
+    rows = to_rows, columns = to_columns;
+    if (const auto size = static_cast<std::size_t>(rows * columns); elements.size() < size) elements.resize(size);
+    return elements.data();
+  }
+  T* row(Index i) { return elements.data() + i * columns; }
+  Matrix matrix() const { return {reinterpret_cast<const char*>(elements.data()), rows, columns, columns, 1}; }
+  Matrix transposed() const { return {reinterpret_cast<const char*>(elements.data()), columns, rows, 1, columns}; }
+  void fill(T value) { std::fill_n(elements.begin(), rows * columns, value); }
+};
+
+Matrix transposed(const Matrix& x) { return {x.data, x.columns, x.rows, x.column_step, x.row_step}; }
+
+/// A part of rows as a matrix of T that BLAS reads: as it lies, or a copy in `copy`, of halves one of floats.
+template <class T>
+Matrix load(const Rows& x, Index column, Index width, Block<T>& copy) {
+  stave::Shape shape;
+  stave::Strides strides;
+  const View part = x.part(column, width, shape, strides);
+  const Matrix there{static_cast<const char*>(part.data), x.count, width, strides[0], strides[1]};
+  const bool floats = part.dtype == stave::dtype_of<T>();
+  if (floats && blas_reads(there)) return there;
+  T* const to = copy.resize(x.count, width);
+  if (floats) {
+    copy_tile(reinterpret_cast<char*>(to), width * Index{sizeof(T)}, sizeof(T), there.data,
+              there.row_step * Index{sizeof(T)}, there.column_step * Index{sizeof(T)}, x.count, width, sizeof(T));
+  } else {
+    const stave::Strides dense = stave::contiguous_strides(shape);
+    convert(part, {to, stave::dtype_of<T>(), shape, dense});
+  }
+  return copy.matrix();
+}
+template <class T>
+Matrix load(const Rows& x, Block<T>& copy) {
+  return load(x, 0, x.columns(), copy);
+}
+
+/// Into rows of a result, which is row-major.
+template <class T>
+void store(const Rows& to, const Block<T>& from) {
+  stave::Shape shape;
+  stave::Strides strides;
+  const View part = to.part(0, to.columns(), shape, strides);
+  const stave::Strides dense = stave::contiguous_strides(shape);
+  convert({const_cast<T*>(from.elements.data()), stave::dtype_of<T>(), shape, dense}, part);
+}
+
+/// out = a b; 0 where there is nothing to sum.
+template <class T>
+void multiply(Block<T>& out, const Matrix& a, const Matrix& b) {
+  T* const to = out.resize(a.rows, b.columns);
+  if (a.columns == 0) out.fill(0);
+  else if (a.rows > 0 && b.columns > 0) multiply_floats(to, b.columns, a, b);
+}
+template <class T>
+void add(Block<T>& sum, const Block<T>& term) {
+  const auto count = static_cast<std::size_t>(sum.rows * sum.columns);
+  for (std::size_t i = 0; i < count; ++i) sum.elements[i] += term.elements[i];
+}
+
+/// What a thread computes with.
+template <class T>
+class Attention {
+ public:
+  /// Inputs as attention has them, the mask last or null.
+  Attention(const AttentionAttributes& attributes, const View& q, const View& k, const View& v, const View* mask)
+      : attributes_(attributes), q_(q), k_(k), v_(v), mask_(mask) {}
+
+  Index queries() const { return q_.shape[q_.shape.size() - 2]; }
+  Index keys() const { return k_.shape[k_.shape.size() - 2]; }
+
+  /// out = softmax(s) v and totals for queries first, ..., first + count - 1 of a matrix.
+  void means(Index matrix, Index first, Index count, const View& out, T* totals) {
+    const Matrix q = load(Rows(q_, matrix, first, count), q_copy_);
+    sum_.resize(count, v_.shape.back());
+    sum_.fill(0);
+    largest_.assign(static_cast<std::size_t>(count), -infinity);
+    weight_.assign(static_cast<std::size_t>(count), 0);
+    for_keys(first, count, [&](Index key, Index width) {
+      scores(matrix, q, first, key, width);
+      shift_by_largest();
+      exponentials();
+      const Matrix v = load(Rows(v_, matrix, key, width), v_copy_);
+      multiply(term_, scores_.matrix(), v);
+      fold();
+    });
+    for (Index i = 0; i < count; ++i) {
+      const auto r = static_cast<std::size_t>(i);
+      const bool nothing = weight_[r] == 0;
+      totals[i] = nothing ? 0 : static_cast<T>(static_cast<double>(largest_[r]) + std::log(weight_[r]));
+      for (T* x = sum_.row(i); x < sum_.row(i + 1); ++x)
+        *x = nothing ? 0 : static_cast<T>(static_cast<double>(*x) / weight_[r]);
+    }
+    store(Rows(out, matrix, first, count), sum_);
+  }
+
+  struct Cotangents {
+    const View &total, &ct, &shift;
+  };
+  /// Of queries: scale t k.
+  void gradient_of_queries(Index matrix, Index first, Index count, const Cotangents& c, const View& out) {
+    const Matrix q = load(Rows(q_, matrix, first, count), q_copy_), g = load(Rows(c.ct, matrix, first, count), g_copy_);
+    sum_.resize(count, q_.shape.back());
+    sum_.fill(0);
+    for_keys(first, count, [&](Index key, Index width) {
+      weights(matrix, q, first, key, width, c.total);
+      weighted_cotangents(matrix, g, first, key, width, c.shift);
+      multiply(term_, scores_.matrix(), load(Rows(k_, matrix, key, width), k_copy_));
+      add(sum_, term_);
+    });
+    scale_sum();
+    store(Rows(out, matrix, first, count), sum_);
+  }
+  /// Of keys: scale t^T q, or of values: p^T ct.
+  void gradient_of_keys(Index matrix, Index key, Index width, const Cotangents& c, const View& out) {
+    const bool of_values = attributes_.of == 2;
+    sum_.resize(width, out.shape.back());
+    sum_.fill(0);
+    for (Index first = 0; first < queries(); first += most_queries) {
+      const Index count = std::min(most_queries, queries() - first);
+      if (attributes_.causal && key > first + count - 1) continue;
+      const Matrix q = load(Rows(q_, matrix, first, count), q_copy_),
+                   g = load(Rows(c.ct, matrix, first, count), g_copy_);
+      weights(matrix, q, first, key, width, c.total);
+      if (!of_values) weighted_cotangents(matrix, g, first, key, width, c.shift);
+      multiply(term_, scores_.transposed(), of_values ? g : q);
+      add(sum_, term_);
+    }
+    if (!of_values) scale_sum();
+    store(Rows(out, matrix, key, width), sum_);
+  }
+
+ private:
+  static constexpr T infinity = std::numeric_limits<T>::infinity();
+  static constexpr int dtype = static_cast<int>(stave::dtype_of<T>());
+
+  /// f(first key, how many) for blocks of keys of which some may take part.
+  template <class F>
+  void for_keys(Index first, Index count, F f) const {
+    const Index end = attributes_.causal ? std::min(keys(), first + count) : keys();
+    for (Index key = 0; key < end; key += most_keys) f(key, std::min(most_keys, end - key));
+  }
+
+  /// scores_ = scale q k^T + mask, -inf where a key takes no part.
+  void scores(Index matrix, const Matrix& q, Index first, Index key, Index width) {
+    multiply(scores_, q, transposed(load(Rows(k_, matrix, key, width), k_copy_)));
+    const T scale = static_cast<T>(attributes_.scale);
+    T* const s = scores_.elements.data();
+    for (Index i = 0; i < scores_.rows * scores_.columns; ++i) s[i] *= scale;
+    if (mask_) apply_mask(Rows(*mask_, matrix, first, q.rows), key, width);
+    if (attributes_.causal)
+      for (Index i = 0; i < q.rows; ++i)
+        std::fill(scores_.row(i) + std::clamp<Index>(first + i + 1 - key, 0, width), scores_.row(i + 1), -infinity);
+  }
+  void apply_mask(const Rows& mask, Index key, Index width) {
+    if (mask.view.dtype == stave::bool_) {
+      const Index step = mask.view.strides.back();
+      for (Index i = 0; i < mask.count; ++i) {
+        const char* const takes_part = mask.at(i, key);
+        T* const row = scores_.row(i);
+        for (Index j = 0; j < width; ++j) row[j] = takes_part[j * step] ? row[j] : -infinity;
+      }
+      return;
+    }
+    const Matrix added = load(mask, key, width, mask_copy_);
+    const T* const from = reinterpret_cast<const T*>(added.data);
+    for (Index i = 0; i < mask.count; ++i) {
+      T* const row = scores_.row(i);
+      for (Index j = 0; j < width; ++j) row[j] += from[i * added.row_step + j * added.column_step];
+    }
+  }
+
+  /// One number for each row of scores_.
+  void reduce(OpId op, std::vector<T>& result) {
+    const Reduction& reduction = kernels().reduce[op][dtype];
+    const auto rows = static_cast<std::size_t>(scores_.rows);
+    accumulator_.resize((rows * static_cast<std::size_t>(reduction.planes * reduction.plane_bytes) + 63) / 64);
+    result.resize(rows);
+    reduction.start(accumulator_.data(), scores_.rows);
+    reduction.rows(scores_.elements.data(), scores_.rows, scores_.columns, scores_.columns, accumulator_.data());
+    reduction.finish(accumulator_.data(), scores_.rows, result.data());
+  }
+  /// The new maxima are subtracted from the scores; what was summed so far is to be multiplied by decay_.
+  void shift_by_largest() {
+    reduce(OpId::max, found_);
+    decay_.resize(largest_.size());
+    for (std::size_t r = 0; r < largest_.size(); ++r) {
+      const T before = largest_[r], now = found_[r] <= before ? before : found_[r];  // NaN is the largest
+      largest_[r] = now;
+      decay_[r] = now == before ? 1 : std::exp(before - now);
+      const T shift = now == -infinity ? 0 : now;
+      T* const row = scores_.row(static_cast<Index>(r));
+      for (Index j = 0; j < scores_.columns; ++j) row[j] -= shift;
+    }
+  }
+  /// Beside the largest, 1, weights near the smallest normal number count for nothing. They are 0: denormal ones would take processors
+  /// a hundred cycles each.
+  void exponentials() {
+    constexpr T smallest = std::numeric_limits<T>::min(), least = sizeof(T) == 4 ? -86.6 : -707.7;  // log(2 smallest)
+    T* const x = scores_.elements.data();
+    const Index count = scores_.rows * scores_.columns;
+    for (Index i = 0; i < count; ++i) x[i] = x[i] < least ? least : x[i];
+    const void* in[] = {x};
+    kernels().elementwise[OpId::exp][dtype](x, in, count);
+    for (Index i = 0; i < count; ++i) x[i] = x[i] < 4 * smallest ? 0 : x[i];
+  }
+  /// What the block of weights in scores_ adds to sums and means.
+  void fold() {
+    reduce(OpId::sum, found_);
+    for (std::size_t r = 0; r < found_.size(); ++r) {
+      weight_[r] = weight_[r] * static_cast<double>(decay_[r]) + static_cast<double>(found_[r]);
+      T* const to = sum_.row(static_cast<Index>(r));
+      const T* const from = term_.row(static_cast<Index>(r));
+      for (Index j = 0; j < sum_.columns; ++j) to[j] = to[j] * decay_[r] + from[j];
+    }
+  }
+
+  /// scores_ = p = exp(s - total).
+  void weights(Index matrix, const Matrix& q, Index first, Index key, Index width, const View& total) {
+    scores(matrix, q, first, key, width);
+    for_each_query(total, matrix, first, q.rows, [&](Index i, T of_row) {
+      T* const row = scores_.row(i);
+      for (Index j = 0; j < width; ++j) row[j] -= of_row;
+    });
+    exponentials();
+  }
+  /// scores_ = t = p (ct v^T + shift), 0 where p is.
+  void weighted_cotangents(Index matrix, const Matrix& g, Index first, Index key, Index width, const View& shift) {
+    multiply(cotangents_, g, transposed(load(Rows(v_, matrix, key, width), v_copy_)));
+    for_each_query(shift, matrix, first, g.rows, [&](Index i, T of_row) {
+      T* const row = scores_.row(i);
+      const T* const from = cotangents_.row(i);
+      for (Index j = 0; j < width; ++j) row[j] = row[j] == 0 ? 0 : row[j] * (from[j] + of_row);
+    });
+  }
+  /// f(i, numbers[..., first + i]).
+  template <class F>
+  static void for_each_query(const View& numbers, Index matrix, Index first, Index count, F f) {
+    Index offset = first * numbers.strides.back();
+    for (std::size_t axis = numbers.shape.size() - 1; axis-- > 0; matrix /= numbers.shape[axis])
+      offset += matrix % numbers.shape[axis] * numbers.strides[axis];
+    const T* const from = static_cast<const T*>(numbers.data) + offset;
+    for (Index i = 0; i < count; ++i) f(i, from[i * numbers.strides.back()]);
+  }
+  void scale_sum() {
+    const T scale = static_cast<T>(attributes_.scale);
+    for (Index i = 0; i < sum_.rows * sum_.columns; ++i) sum_.elements[static_cast<std::size_t>(i)] *= scale;
+  }
+
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  const AttentionAttributes& attributes_;
+  const View &q_, &k_, &v_;
+  const View* mask_;
+  Block<T> q_copy_, k_copy_, v_copy_, g_copy_, mask_copy_;
+  Block<T> scores_, cotangents_, term_, sum_;
+  std::vector<T> largest_, found_, decay_;
+  std::vector<double> weight_;
+  std::vector<Line> accumulator_;
+};
+
+Index matrices_of(const View& x) { return element_count(x.shape.first(x.shape.size() - 2)); }
+
+/// f(thread's own, matrix, first, count) for all blocks of `most` of `length` rows of each matrix.
+template <class T, class F>
+void for_blocks(const Attention<T>& attention, Index matrices, Index length, Index most, F f) {
+  const Index each = (length + most - 1) / most;
+  SingleThreadedBlas guard;
+  stave_detail::on_thread_stack([&] {  // how much stack BLAS takes is its own affair
+    const Index work = std::min(length, most) * attention.keys();
+    parallel_for(matrices * each, std::max<Index>(1, cheap_grain / std::max<Index>(1, work)),
+                 [&](Index begin, Index end) {
+                   Attention<T> own = attention;
+                   for (Index task = begin; task < end; ++task) {
+                     const Index first = task % each * most;
+                     f(own, task / each, first, std::min(most, length - first));
+                   }
+                 });
+  });
+}
+
+template <class F>
+void in_floats(Dtype dtype, F f) {
+  if (dtype == stave::float64) f(double());
+  else f(float());
+}
+
+}  // namespace
+
+void run_attention(const AttentionAttributes& attributes, std::span<const View> in, std::span<const View> out) {
+  if (element_count(out[1].shape) == 0) return;
+  in_floats(in[0].dtype, [&]<class T>(T) {
+    const Attention<T> attention(attributes, in[0], in[1], in[2], in.size() > 3 ? &in[3] : nullptr);
+    T* const totals = static_cast<T*>(out[1].data);
+    for_blocks(attention, matrices_of(in[0]), attention.queries(), most_queries,
+               [&](Attention<T>& own, Index matrix, Index first, Index count) {
+                 own.means(matrix, first, count, out[0], totals + matrix * attention.queries() + first);
+               });
+  });
+}
+
+void run_attention_gradient(const AttentionAttributes& attributes, std::span<const View> in, const View& out) {
+  if (element_count(out.shape) == 0) return;
+  in_floats(in[0].dtype, [&]<class T>(T) {
+    const Attention<T> attention(attributes, in[0], in[1], in[2], in.size() > 6 ? &in[6] : nullptr);
+    const typename Attention<T>::Cotangents cotangents{in[3], in[4], in[5]};
+    const Index matrices = matrices_of(in[0]);
+    if (attributes.of == 0)
+      return for_blocks(attention, matrices, attention.queries(), most_queries,
+                        [&](Attention<T>& own, Index matrix, Index first, Index count) {
+                          own.gradient_of_queries(matrix, first, count, cotangents, out);
+                        });
+    for_blocks(attention, matrices, attention.keys(), most_keys,
+               [&](Attention<T>& own, Index matrix, Index first, Index count) {
+                 own.gradient_of_keys(matrix, first, count, cotangents, out);
+               });
+  });
+}
+
+}  // namespace stave_cpu

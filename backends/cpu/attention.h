@@ -1,0 +1,15 @@
+// Attention and its gradient, by blocks of scores.
+#pragma once
+
+#include <stave/core/backend.h>
+
+namespace stave_cpu {
+
+/// attention: in q, k, v and perhaps a mask; out the means and the totals.
+void run_attention(const stave::AttentionAttributes& attention, std::span<const stave::View> in,
+                   std::span<const stave::View> out);
+/// attention_gradient: in q, k, v, totals, cotangents, shifts and perhaps a mask.
+void run_attention_gradient(const stave::AttentionAttributes& attention, std::span<const stave::View> in,
+                            const stave::View& out);
+
+}  // namespace stave_cpu

@@ -1,0 +1,345 @@
+// Attention: an operation and its gradient, both of which compute scores block by block. Their own derivatives compute them whole.
+#include <stave/core/ops/attention.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/contract.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/define.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/function.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/reduce.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// ---- shapes -----------------------------------------------------------------------------------------------
+
+Shape with_last(Shape shape, std::initializer_list<Index> lengths) {
+  shape.resize(shape.size() - 2);
+  shape.append(lengths.begin(), lengths.end());
+  return shape;
+}
+
+// Shape and dtype of each of some operands; where they stand among the inputs.
+void check_operands(const Call& call, std::initializer_list<Abstract> expected) {
+  std::size_t i = 0;
+  for (const Abstract& abstract : expected) {
+    const Tensor& x = call.input(i);
+    if (x.shape() != abstract.shape || x.dtype() != abstract.dtype)
+      fail<ShapeError>("{}: operand {} is {} {}, and must be {} {} here", call.op().name, i, x.dtype(), x.shape(),
+                       abstract.dtype, abstract.shape);
+    ++i;
+  }
+}
+
+// q [..., n, d], k [..., m, d], v [..., m, e], and at `place` perhaps a mask [..., n, m].
+void check_attention(const Call& call, std::size_t place) {
+  const Tensor &q = call.input(0), &k = call.input(1), &v = call.input(2);
+  if (!is_float(q.dtype())) fail<DtypeError>("{}: {} is not a floating dtype", call.op().name, q.dtype());
+  if (q.rank() < 2 || k.rank() < 2 || v.rank() < 2)
+    fail<ShapeError>("{}: operands {}, {} and {} must be matrices", call.op().name, q.shape(), k.shape(), v.shape());
+  const Index n = q.shape(-2), d = q.shape(-1), m = k.shape(-2), e = v.shape(-1);
+  check_operands(call,
+                 {abstract(q), {with_last(q.shape(), {m, d}), q.dtype()}, {with_last(q.shape(), {m, e}), q.dtype()}});
+  if (call.inputs().size() <= place) return;
+  const Tensor& mask = call.input(place);
+  if (mask.shape() != with_last(q.shape(), {n, m}) || (mask.dtype() != bool_ && mask.dtype() != q.dtype()))
+    fail<ShapeError>("{}: the mask is {} {}, and must be {} {}, or bool, here", call.op().name, mask.dtype(),
+                     mask.shape(), q.dtype(), with_last(q.shape(), {n, m}));
+}
+
+void infer_attention(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  check_attention(call, 3);
+  const Tensor& q = call.input(0);
+  outputs.push_back({with_last(q.shape(), {q.shape(-2), call.input(2).shape(-1)}), q.dtype()});
+  outputs.push_back({with_last(q.shape(), {q.shape(-2)}), computed_in(q.dtype())});
+}
+
+void infer_attention_gradient(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  check_attention(call, 6);
+  const Tensor &q = call.input(0), &k = call.input(1), &v = call.input(2);
+  const Abstract total{with_last(q.shape(), {q.shape(-2)}), computed_in(q.dtype())};
+  check_operands(call, {abstract(q),
+                        abstract(k),
+                        abstract(v),
+                        total,
+                        {with_last(q.shape(), {q.shape(-2), v.shape(-1)}), q.dtype()},
+                        total});
+  outputs.push_back(abstract(call.input(static_cast<std::size_t>(call.as<AttentionAttributes>().of))));
+}
+
+// ---- scores as a whole ------------------------------------------------------------------------------------
+
+Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
+Tensor narrow(const Tensor& x, const Tensor& like) { return astype(x, like.dtype()); }
+Tensor column(const Tensor& x) { return expand_dims(x, -1); }
+Tensor by_transposed(const Tensor& a, const Tensor& b) { return matmul(a, matrix_transpose(b)); }
+Tensor transposed_by(const Tensor& a, const Tensor& b) { return matmul(matrix_transpose(a), b); }
+
+// scale q k^T + mask, -inf where a key takes no part; the first of these queries is query `first`.
+Tensor scores(const Tensor& q, const Tensor& k, const Tensor* mask, const AttentionAttributes& attention,
+              Index first = 0) {
+  Tensor s = by_transposed(q, k) * attention.scale;
+  if (mask) s = given(*mask, "attention", 3).dtype() == bool_ ? where(*mask, s, -infinity) : s + wide(*mask);
+  if (!attention.causal) return s;
+  const Device device = q.device();
+  const Tensor query = column(arange(first, first + q.shape(-2), 1, int64, device));
+  return where(arange(0, k.shape(-2), 1, int64, device) <= query, s, -infinity);
+}
+
+// Null: there is none.
+const Tensor* mask_of(std::span<const Tensor> inputs, std::size_t place) {
+  return inputs.size() > place ? &inputs[place] : nullptr;
+}
+bool adds(const Tensor* mask) { return mask && is_float(mask->dtype()); }
+
+// q k^T's derivative: in directions dq and dk, of which some may be undefined, as may that of the mask.
+Tensor tangent_of_scores(const Tensor& q, const Tensor& k, const Tensor& dq, const Tensor& dk, const Tensor& dmask,
+                         double scale) {
+  Tensor ds;
+  if (dq.defined()) ds = by_transposed(wide(dq), k) * scale;
+  if (dk.defined()) ds = add_tangents(std::move(ds), by_transposed(q, wide(dk)) * scale);
+  return dmask.defined() ? add_tangents(std::move(ds), wide(dmask)) : ds;
+}
+
+// ---- attention --------------------------------------------------------------------------------------------
+
+// p = exp(s - total): dtotal = sum(p ds), dout = (p (ds - dtotal)) v + p dv.
+Outputs jvp_attention(const JvpContext& c) {
+  const auto& attention = c.as<AttentionAttributes>();
+  const Tensor q = wide(c.in(0)), k = wide(c.in(1)), v = wide(c.in(2));
+  const Tensor* const mask = mask_of(c.call.inputs(), 3);
+  const Tensor p = exp(scores(q, k, mask, attention) - column(c.out(1)));
+  const Tensor dmask = adds(mask) ? c.tangents[3] : Tensor();
+  const Tensor ds = tangent_of_scores(q, k, c.tangents[0], c.tangents[1], dmask, attention.scale);
+  Tensor dout, dtotal;
+  if (ds.defined()) {
+    const Tensor weighted = scale(p, ds);
+    dtotal = sum(weighted, -1);
+    dout = matmul(weighted - scale(p, column(dtotal)), v);
+  }
+  if (c.has(2)) dout = add_tangents(std::move(dout), matmul(p, wide(c.tangents[2])));
+  return Outputs{dout.defined() ? narrow(dout, c.out()) : dout, dtotal};
+}
+
+// With t = p (ct v^T + shift), shift = ct_total - sum(ct out): ds = t. The operation attention_gradient goes on from there.
+Tensor vjp_attention(const VjpContext& c, int input) {
+  const auto& attention = c.as<AttentionAttributes>();
+  const Tensor ct = c.ct().defined() ? c.ct() : zeros_like(c.out());
+  Tensor shift =
+      input == 2 ? zeros_like(c.out(1)) : -sum(scale(wide(ct), wide(c.out())), -1);  // of v it does not matter
+  if (input != 2 && c.ct(1).defined()) shift = shift + c.ct(1);
+  const Tensor* const mask = mask_of(c.inputs, 3);
+  if (input == 3) {
+    const Tensor p = exp(scores(wide(c.in(0)), wide(c.in(1)), mask, attention) - column(c.out(1)));
+    return narrow(scale(p, by_transposed(wide(ct), wide(c.in(2))) + column(shift)), *mask);
+  }
+  Inputs inputs{c.in(0), c.in(1), c.in(2), c.out(1), ct, shift};
+  if (mask) inputs.push_back(*mask);
+  return apply(op_attention_gradient, std::move(inputs),
+               make_intrusive<AttentionAttributes>(attention.scale, attention.causal, input));
+}
+
+// ---- attention_gradient -----------------------------------------------------------------------------------
+
+// Its inputs, as floats; p = exp(s - total), w = g v^T + shift, and t = p w.
+struct Gradient {
+  const AttentionAttributes& attention;
+  const Tensor* mask;
+  Tensor q, k, v, g, p, w, t;
+
+  Gradient(std::span<const Tensor> inputs, const AttentionAttributes& attributes)
+      : attention(attributes), mask(mask_of(inputs, 6)), q(wide(inputs[0])), k(wide(inputs[1])), v(wide(inputs[2])),
+        g(wide(inputs[4])), p(exp(scores(q, k, mask, attention) - column(inputs[3]))),
+        w(by_transposed(g, v) + column(inputs[5])), t(scale(p, w)) {}
+};
+
+// dp = p ds, where total counts for s; dt = dp w + p dw.
+Outputs jvp_attention_gradient(const JvpContext& c) {
+  const auto& attention = c.as<AttentionAttributes>();
+  const Gradient x(c.call.inputs(), attention);
+  const auto tangent = [&](std::size_t i) {
+    return i < c.tangents.size() && c.has(i) ? wide(c.tangents[i]) : Tensor();
+  };
+  const Tensor dmask = adds(x.mask) ? tangent(6) : Tensor();
+  const Tensor dq = tangent(0), dk = tangent(1), dv = tangent(2), dtotal = tangent(3), dg = tangent(4),
+               dshift = tangent(5);
+  Tensor ds = tangent_of_scores(x.q, x.k, dq, dk, dmask, attention.scale);
+  if (dtotal.defined()) ds = add_tangents(std::move(ds), broadcast_to(column(-dtotal), x.p.shape()));
+  const Tensor dp = ds.defined() ? scale(x.p, ds) : Tensor();
+  Tensor result;
+  const auto add = [&](const Tensor& term) { result = add_tangents(std::move(result), term); };
+  if (attention.of == 2) {
+    if (dp.defined()) add(transposed_by(dp, x.g));
+    if (dg.defined()) add(transposed_by(x.p, dg));
+  } else {
+    Tensor dw;
+    if (dg.defined()) dw = by_transposed(dg, x.v);
+    if (dv.defined()) dw = add_tangents(std::move(dw), by_transposed(x.g, dv));
+    if (dshift.defined()) dw = add_tangents(std::move(dw), broadcast_to(column(dshift), x.p.shape()));
+    Tensor dt;
+    if (dp.defined()) dt = scale(x.w, dp);
+    if (dw.defined()) dt = add_tangents(std::move(dt), scale(x.p, dw));
+    if (dt.defined()) add((attention.of == 0 ? matmul(dt, x.k) : transposed_by(dt, x.q)) * attention.scale);
+    if (attention.of == 0 && dk.defined()) add(matmul(x.t, dk) * attention.scale);
+    if (attention.of == 1 && dq.defined()) add(transposed_by(x.t, dq) * attention.scale);
+  }
+  return result.defined() ? narrow(result, c.out()) : result;
+}
+
+// Of a cotangent c: ct_t = scale c k^T (of q) or scale q c^T (of k); of v: ct_p = g c^T. Then ct_w = p ct_t, ct_p = w ct_t, and
+// ct_s = p ct_p.
+Tensor vjp_attention_gradient(const VjpContext& c, int input) {
+  const auto& attention = c.as<AttentionAttributes>();
+  const Gradient x(c.inputs, attention);
+  const Tensor ct = wide(c.ct());
+  const int of = attention.of;
+  const double factor = attention.scale;
+  Tensor ct_t, ct_w;
+  if (of != 2) {
+    ct_t = (of == 0 ? by_transposed(ct, x.k) : by_transposed(x.q, ct)) * factor;
+    ct_w = scale(x.p, ct_t);
+  }
+  const auto ct_s = [&] { return scale(x.p, of == 2 ? by_transposed(x.g, ct) : scale(x.w, ct_t)); };
+  const auto result = [&]() -> Tensor {
+    switch (input) {
+      case 0: {
+        const Tensor through = matmul(ct_s(), x.k) * factor;
+        return of == 1 ? through + matmul(x.t, ct) * factor : through;
+      }
+      case 1: {
+        const Tensor through = transposed_by(ct_s(), x.q) * factor;
+        return of == 0 ? through + transposed_by(x.t, ct) * factor : through;
+      }
+      case 2: return of == 2 ? c.zeros(2) : transposed_by(ct_w, x.g);
+      case 3: return -sum(ct_s(), -1);
+      case 4: return of == 2 ? matmul(x.p, ct) : matmul(ct_w, x.v);
+      case 5: return of == 2 ? c.zeros(5) : sum(ct_w, -1);
+      default: return ct_s();
+    }
+  };
+  return astype(result(), c.dtype(static_cast<std::size_t>(input)));
+}
+
+}  // namespace
+
+constinit const Op op_attention{
+    .id = OpId::attention,
+    .name = "attention",
+    .infer = infer_attention,
+    .jvp = jvp_attention,
+    .vjp = vjp_attention,
+    .batch = batch_in_front,
+};
+
+constinit const Op op_attention_gradient{
+    .id = OpId::attention_gradient,
+    .name = "attention_gradient",
+    .infer = infer_attention_gradient,
+    .reads = {0b1111111, 0b1111111},
+    .jvp = jvp_attention_gradient,
+    .vjp = vjp_attention_gradient,
+    .batch = batch_in_front,
+};
+
+// ---- the function -----------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr const char* function_name = "scaled_dot_product_attention";
+
+// A softmax that is 0 where nothing takes part, times v; for queries from `first` on.
+Tensor attention_of_rows(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor* mask,
+                         const AttentionAttributes& attention, Index first) {
+  const Tensor s = scores(wide(q), wide(k), mask, attention, first);
+  const Tensor largest = max(s, -1, keepdims), shift = stop_gradient(where(largest == -infinity, 0, largest));
+  const Tensor weights = exp(s - shift), total = sum(weights, -1, keepdims);
+  return narrow(matmul(weights, wide(v)) / where(total == 0, 1, total), q);
+}
+
+// By operations that each backend has: some queries at a time, and again in the backward pass, so that no more than their scores are kept.
+Tensor attention_by_rows(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor* mask,
+                         const AttentionAttributes& attention) {
+  constexpr Index together = Index{1} << 22, fewest = 16;  // scores; queries
+  const Index n = q.shape(-2), m = k.shape(-2);
+  if (n == 0 || m == 0) return zeros(with_last(q.shape(), {n, v.shape(-1)}), q.dtype(), q.device());
+  const Index each =
+      std::max(fewest, together / std::max<Index>(1, q.size() / std::max<Index>(1, q.shape(-1) * n) * m));
+  std::vector<Tensor> parts;
+  for (Index first = 0; first < n; first += each) {
+    const Index count = std::min(each, n - first);
+    FunctionAttributes rows;
+    rows.name = function_name;
+    rows.runs_again = true;
+    rows.function = [first, kept = IntrusivePtr<const AttentionAttributes>(&attention)](std::span<const Tensor> xs) {
+      return Outputs(attention_of_rows(xs[0], xs[1], xs[2], mask_of(xs, 3), *kept, first));
+    };
+    Inputs inputs{entries(q, q.rank() - 2, first, count), k, v};
+    if (mask) inputs.push_back(entries(*mask, mask->rank() - 2, first, count));
+    parts.push_back(call_function(std::move(rows), std::move(inputs))[0]);
+  }
+  return parts.size() == 1 ? parts[0] : concat(parts, -2);
+}
+
+Shape leading(const Tensor& x) { return Shape(std::span<const Index>(x.shape().begin(), x.shape().end() - 2)); }
+
+void check_lengths(const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (q.rank() < 2 || k.rank() < 2 || v.rank() < 2)
+    fail<ShapeError>("{}: queries {}, keys {} and values {} must be matrices, or stacks of them", function_name,
+                     q.shape(), k.shape(), v.shape());
+  if (q.shape(-1) != k.shape(-1))
+    fail<ShapeError>("{}: queries {} and keys {} differ in their last length", function_name, q.shape(), k.shape());
+  if (k.shape(-2) != v.shape(-2))
+    fail<ShapeError>("{}: keys {} and values {} differ in number, their second last length", function_name, k.shape(),
+                     v.shape());
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options) {
+  return named(
+      function_name,
+      [&] {
+        check_lengths(q, k, v);
+        Tensor mask = options.mask;
+        const Index n = q.shape(-2), m = k.shape(-2), d = q.shape(-1);
+        Shape shape =
+            broadcast_shapes(broadcast_shapes(leading(q), leading(k), function_name), leading(v), function_name);
+        if (mask.defined()) {
+          if (mask.dtype() != bool_ && !is_float(mask.dtype()))
+            fail<DtypeError>("{}: the mask is {}: bool says which keys take part, floats are added to the scores",
+                             function_name, mask.dtype());
+          if (mask.rank() > 2) shape = broadcast_shapes(shape, leading(mask), function_name);
+        }
+        const auto repeated = [&](const Tensor& x, Index rows, Index columns) {
+          Shape whole = shape;
+          whole.push_back(rows);
+          whole.push_back(columns);
+          return broadcast_to(x, whole);
+        };
+        const bool added = mask.defined() && mask.dtype() != bool_;
+        const Dtype dtype = common_float(q, k, v, added ? mask : Tensor());
+        Inputs inputs{repeated(astype(q, dtype), n, d), repeated(astype(k, dtype), m, d),
+                      repeated(astype(v, dtype), m, v.shape(-1))};
+        if (mask.defined()) inputs.push_back(repeated(added ? astype(mask, dtype) : mask, n, m));
+        const auto attention = make_intrusive<AttentionAttributes>(
+            options.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<Index>(d, 1)))), options.causal);
+        if (q.device() == cpu) return perform(Call(op_attention, std::move(inputs), attention))[0];
+        return attention_by_rows(inputs[0], inputs[1], inputs[2], mask_of(inputs, 3), *attention);
+      },
+      q, k, v);
+}
+
+}  // namespace stave

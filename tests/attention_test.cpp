@@ -1,0 +1,193 @@
+// Attention against PyTorch's figures (2.15, float64) and the whole matrix of scores, what it keeps, and its errors. Every layout,
+// dtype and transform is the business of tests/table.
+
+#include <cmath>
+#include <limits>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace attention_test {
+
+using namespace stave;
+using namespace stave_test;
+using testing::HasSubstr;
+
+using T = const Tensor&;
+const double inf = std::numeric_limits<double>::infinity();
+
+Tensor doubles(const std::vector<double>& values) { return from(values); }
+Tensor counted(const Shape& shape) { return reshape(arange(0, shape.elements(), 1, float64), shape); }
+bool all_finite(T x) { return static_cast<bool>(all(isfinite(x))); }
+
+// The softmax of a matrix of scores, from operations that have tests of their own.
+Tensor dense(T q, T k, T v, T mask = Tensor(), bool causal = false) {
+  Tensor scores = matmul(q, matrix_transpose(k)) / std::sqrt(static_cast<double>(q.shape(-1)));
+  if (mask.defined()) scores = mask.dtype() == bool_ ? where(mask, scores, -inf) : scores + mask;
+  if (causal) scores = where(tril(ones({q.shape(-2), k.shape(-2)})) == 1, scores, -inf);
+  return matmul(softmax(scores), v);
+}
+
+TEST(Attention, IsPyTorchs) {
+  const Tensor q = sin(counted({1, 2, 3, 2})), k = cos(counted({1, 2, 4, 2})), v = sin(2 * counted({1, 2, 4, 3}));
+  const Tensor ct = cos(counted({1, 2, 3, 3}));
+  const auto expect = [&](bool causal, const std::vector<std::vector<double>>& figures) {
+    const auto f = [&](T a, T b, T c) { return scaled_dot_product_attention(a, b, c, {.causal = causal}); };
+    EXPECT_THAT(reshape(f(q, k, v)(0, 1), {9}), IsNear(doubles(figures[0])));
+    const auto [dq, dk, dv] = grad<0, 1, 2>([&](T a, T b, T c) { return sum(ct * f(a, b, c)); })(q, k, v);
+    EXPECT_THAT(reshape(dq(0, 1), {6}), IsNear(doubles(figures[1])));
+    EXPECT_THAT(reshape(dk(0, 1), {8}), IsNear(doubles(figures[2])));
+    EXPECT_THAT(reshape(dv(0, 1), {12}), IsNear(doubles(figures[3])));
+  };
+  expect(false, {{-0.9620208588841683, 0.40738645374034266, 0.6229556909317635, -0.9631858721909612, 0.3452596634936215,
+                  0.6758284386905583, -0.9359914429630376, 0.4516502521706987, 0.5600857956299268},
+                 {0.053455065982146596, 0.03830014150049578, -0.03946590527543855, -0.03284576816124224,
+                  0.031282511563011206, 0.014754169502803546},
+                 {0.08706083527034583, 0.051757432842278815, 0.023304741509029336, -0.00014024764360077885,
+                  -0.033498935252253684, 0.0028898317718697593, -0.0768666415271215, -0.05450701697054783},
+                 {-0.31354017581354254, -0.3649501483231938, -0.08082663751833981, -0.37034084834413084,
+                  -0.39071256010302724, -0.051864945966488676, 0.08215821069138625, 0.12581971175065992,
+                  0.05380315007370624, -0.22524140254471886, -0.2594412312740797, -0.05511198844459025}});
+  expect(true,
+         {{-0.9055783620066239, 0.7625584504796027, 0.27090578830786904, -0.9423207264922253, 0.6684750846606045,
+           0.3859531429080378, -0.9443727963288298, 0.6384552792534438, 0.4129905068525437},
+          {0.0, 0.0, 0.027365294157795476, -0.036123829094453525, 0.004075388240886673, 0.055303253226205606},
+          {0.06147593832004325, 0.057508743034491515, -0.050910422268231295, -0.038087782399905484,
+           -0.010565516051811955, -0.019420960634586027, 0.0, 0.0},
+          {-0.8490462836430346, -0.8474658750211983, -0.06672924919399377, 0.09872846405783114, 0.05480178137588604,
+           -0.039509406371685346, -0.07664639642580275, -0.09662013430432857, -0.027761766290033418, 0.0, 0.0, 0.0}});
+  const Tensor mask = tensor({{true, false, true, true}, {false, true, false, false}, {true, true, true, false}});
+  EXPECT_THAT(reshape(scaled_dot_product_attention(q, k, v, {.mask = mask, .scale = 0.5})(0, 1), {9}),
+              IsNear(doubles({-0.946626508826805, 0.34775366816020564, 0.6571933310217364, -0.9880316240928618,
+                              0.5514266812416906, 0.5290826861200238, -0.948790932505105, 0.6154435241822448,
+                              0.4365611811813732})));
+}
+
+// Longer than the blocks of queries and keys, by parts of them.
+TEST(Attention, IsThatOfTheWholeMatrixOfScores) {
+  for (const Dtype dtype : {float64, float32, float16}) {
+    const double tolerance = dtype == float64 ? 1e-12 : dtype == float32 ? 2e-5 : 4e-3;
+    const Tensor q = normal(Key(1), {2, 300, 16}, dtype), k = normal(Key(2), {2, 530, 16}, dtype),
+                 v = normal(Key(3), {2, 530, 8}, dtype), ct = normal(Key(4), {2, 300, 8}, dtype);
+    const Tensor added = normal(Key(5), {300, 530}, dtype), takes_part = uniform(Key(6), {2, 1, 530}) < 0.7;
+    for (const bool causal : {false, true})
+      for (const Tensor& mask : {Tensor(), added, takes_part}) {
+        const auto f = [&](T a, T b, T c) {
+          return scaled_dot_product_attention(a, b, c, {.mask = mask, .causal = causal});
+        };
+        const auto g = [&](T a, T b, T c) {
+          const auto wide = [](T x) { return x.defined() && x.dtype() == float16 ? astype(x, float32) : x; };
+          return astype(dense(wide(a), wide(b), wide(c), wide(mask), causal), a.dtype());
+        };
+        EXPECT_THAT(f(q, k, v), IsNear(g(q, k, v), tolerance)) << dtype << " causal " << causal;
+        const auto pulled = vjp(f, q, k, v).second(ct), expected = vjp(g, q, k, v).second(ct);
+        EXPECT_THAT(std::get<0>(pulled), IsNear(std::get<0>(expected), tolerance)) << dtype << " causal " << causal;
+        EXPECT_THAT(std::get<1>(pulled), IsNear(std::get<1>(expected), 4 * tolerance)) << dtype << " causal " << causal;
+        EXPECT_THAT(std::get<2>(pulled), IsNear(std::get<2>(expected), 4 * tolerance)) << dtype << " causal " << causal;
+      }
+  }
+}
+
+TEST(Attention, BroadcastsLeadingAxes) {
+  const Tensor q = normal(Key(1), {3, 1, 5, 4}, float64), k = normal(Key(2), {2, 6, 4}, float64),
+               v = normal(Key(3), {6, 3}, float64);
+  const Tensor mask = uniform(Key(4), {3, 1, 1, 6}) < 0.8;
+  const auto f = [&](T a, T b, T c) { return sum(square(scaled_dot_product_attention(a, b, c, {.mask = mask}))); };
+  const auto g = [&](T a, T b, T c) { return sum(square(dense(a, b, c, mask))); };
+  EXPECT_EQ(scaled_dot_product_attention(q, k, v, {.mask = mask}).shape(), Shape(3, 2, 5, 3));
+  EXPECT_THAT(f(q, k, v), IsNear(g(q, k, v)));
+  const auto got = grad<0, 1, 2>(f)(q, k, v), expected = grad<0, 1, 2>(g)(q, k, v);
+  EXPECT_THAT(std::get<0>(got), IsNear(std::get<0>(expected)));
+  EXPECT_THAT(std::get<1>(got), IsNear(std::get<1>(expected)));
+  EXPECT_THAT(std::get<2>(got), IsNear(std::get<2>(expected)));
+}
+
+TEST(Attention, GivesZerosWhereNothingTakesPart) {
+  const Tensor q = normal(Key(1), {3, 4}), k = normal(Key(2), {5, 4}), v = normal(Key(3), {5, 2});
+  const Tensor rows = tensor({{true}, {false}, {true}}), mask = broadcast_to(rows, {3, 5});
+  for (const Tensor& given : {mask, where(mask, 0., -inf)}) {
+    const auto f = [&](T a, T b, T c) { return scaled_dot_product_attention(a, b, c, {.mask = given}); };
+    EXPECT_THAT(f(q, k, v)(1), Equals(zeros({2})));
+    EXPECT_THAT(f(q, k, v)(0), IsNear(scaled_dot_product_attention(q, k, v)(0)));
+    const auto [dq, dk, dv] = grad<0, 1, 2>([&](T a, T b, T c) { return sum(f(a, b, c)); })(q, k, v);
+    EXPECT_THAT(dq(1), Equals(zeros({4})));
+    EXPECT_TRUE(all_finite(dk) && all_finite(dv));
+    EXPECT_TRUE(all_finite(hessian([&](T a) { return sum(square(f(a, k, v))); })(q)));
+    EXPECT_TRUE(all_finite(jvp([&](T a) { return f(a, k, v); }, q, q).second));
+  }
+  EXPECT_THAT(scaled_dot_product_attention(q, k(slice(0)), v(slice(0))), Equals(zeros({3, 2})));
+}
+
+TEST(Attention, IsStableForLargeScoresAndKeepsNan) {
+  const Tensor q = full({2, 1}, 1e4), k = tensor({{1e4}, {-1e4}, {1e4}}), v = tensor({{1.}, {100.}, {3.}});
+  EXPECT_THAT(scaled_dot_product_attention(q, k, v), Equals(tensor({{2.}, {2.}})));
+  EXPECT_TRUE(all_finite(grad([&](T x) { return sum(scaled_dot_product_attention(x, k, v)); })(q)));
+  const Tensor nan = tensor({{1.}, {std::nan("")}});
+  EXPECT_TRUE(std::isnan(scaled_dot_product_attention(nan, k, v)(1, 0).item<float>()));
+  EXPECT_THAT(scaled_dot_product_attention(nan, k, v)(0), Equals(tensor({2.})));
+}
+
+TEST(Attention, IsLinearInValues) {
+  const Tensor q = normal(Key(1), {3, 4}, float64), k = normal(Key(2), {5, 4}, float64),
+               v = normal(Key(3), {5, 2}, float64), dv = normal(Key(4), {5, 2}, float64);
+  const auto f = [&](T values) { return scaled_dot_product_attention(q, k, values); };
+  EXPECT_THAT(jvp(f, v, dv).second, IsNear(f(dv)));
+  EXPECT_THAT(linearize(f, v).second(dv), IsNear(f(dv)));
+  const auto loss = [&](T values) { return sum(square(f(values))); };
+  EXPECT_THAT(grad(checkpoint(loss))(v), Equals(grad(loss)(v)));
+  EXPECT_THAT(hvp(loss, v, dv), IsNear(std::get<0>(vjp(f, v).second(2 * f(dv)))));
+}
+
+TEST(Attention, PromotesOperands) {
+  const Tensor q = ones({2, 3}, float16), k = ones({4, 3}, float32), v = ones({4, 2}, int32);
+  EXPECT_EQ(scaled_dot_product_attention(q, k, v).dtype(), float32);
+  EXPECT_EQ(scaled_dot_product_attention(v, v, v).dtype(), float32);
+  EXPECT_EQ(scaled_dot_product_attention(q, q, q, {.mask = ones({2}, bool_)}).dtype(), float16);
+  EXPECT_EQ(scaled_dot_product_attention(q, q, q, {.mask = zeros({2}, float64)}).dtype(), float64);
+}
+
+TEST(Attention, DifferentiatesTheMask) {
+  const Tensor q = normal(Key(1), {3, 4}, float64), k = normal(Key(2), {5, 4}, float64),
+               v = normal(Key(3), {5, 2}, float64);
+  const Tensor mask = normal(Key(4), {5}, float64);
+  check_grads([&](T m) { return sum(square(scaled_dot_product_attention(q, k, v, {.mask = m}))); }, mask);
+}
+
+// Memory for operands and results, and no more than a fifth of that beside them.
+TEST(Attention, NeverKeepsTheScores) {
+  const Shape shape{8, 8, 512, 64};
+  const Tensor q = normal(Key(1), shape), k = normal(Key(2), shape), v = normal(Key(3), shape);
+  const auto peak_beside = [&](auto f) {
+    const std::size_t before = memory_stats().live_bytes;
+    reset_peak_memory();
+    const auto results = f();
+    return memory_stats().peak_bytes - before;
+  };
+  const auto bytes = static_cast<double>(shape.elements() * 4);
+  const auto forward = [&](T a, T b, T c) { return scaled_dot_product_attention(a, b, c); };
+  const auto forward_peak = static_cast<double>(peak_beside([&] { return forward(q, k, v); }));
+  EXPECT_LT(forward_peak + 3 * bytes, 1.2 * 4 * bytes);
+  // Of the backward pass operands are q, k, v, the result and its cotangent; results three gradients.
+  const auto backward_peak = static_cast<double>(
+      peak_beside([&] { return grad<0, 1, 2>([&](T a, T b, T c) { return sum(forward(a, b, c)); })(q, k, v); }));
+  EXPECT_LT(backward_peak + 3 * bytes, 1.2 * 8 * bytes);
+}
+
+TEST(Attention, RefusesWhatDoesNotFit) {
+  const auto refuses = [](T q, T k, T v, AttentionOptions options = {}) {
+    return message_of<Error>([&] { scaled_dot_product_attention(q, k, v, options); });
+  };
+  const Tensor x = ones({3, 2});
+  EXPECT_THAT(refuses(x, ones({3, 4}), x),
+              HasSubstr("scaled_dot_product_attention: queries [3,2] and keys [3,4] differ in their last length"));
+  EXPECT_THAT(refuses(x, x, ones({4, 2})), HasSubstr("keys [3,2] and values [4,2] differ in number"));
+  EXPECT_THAT(refuses(ones({2}), x, x), HasSubstr("must be matrices, or stacks of them"));
+  EXPECT_THAT(refuses(ones({2, 3, 2}), ones({3, 3, 2}), x), HasSubstr("scaled_dot_product_attention"));
+  EXPECT_THAT(refuses(x, x, x, {.mask = ones({3, 3}, int32)}),
+              HasSubstr("the mask is int32: bool says which keys take part"));
+  EXPECT_THAT(refuses(x, x, x, {.mask = ones({4, 3})}), HasSubstr("scaled_dot_product_attention"));
+  EXPECT_THAT(refuses(x, Tensor(), x), HasSubstr("operand 1 is an empty Tensor"));
+}
+
+}  // namespace attention_test
