@@ -1,5 +1,5 @@
-// Linear algebra beyond the table: every way a matrix lies in memory, sizes that go to LAPACK, stacks, matrices without elements, what
-// has no result, values that repeat, and figures of NumPy 2.4, SciPy 1.17 and JAX 0.10.
+// Linear algebra beyond the table: every way a matrix lies in memory, sizes that go to LAPACK, stacks, matrices without elements,
+// what has no result, values that repeat, and figures of NumPy 2.4, SciPy 1.17 and JAX 0.10.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

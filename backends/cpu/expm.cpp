@@ -107,9 +107,9 @@ class Exponential {
       for (Index i = 0; i < size_; ++i) matrix(power)[i] = std::ldexp(matrix(power)[i], -2 * power * times);
   }
 
-  /// How often x is halved: its powers may be much smaller than those of its norm, and what is halved in vain loses digits. Al-Mohy and
-  /// Higham, "A new scaling and squaring algorithm for the matrix exponential", 2009: theorem 4.2 (a) for the powers 4 and 6, and
-  /// (5.1), which holds rounding against it. There is a power 6 in both orders.
+  /// How often x is halved: its powers may be much smaller than those of its norm, and what is halved in vain loses digits. Al-Mohy
+  /// and Higham, "A new scaling and squaring algorithm for the matrix exponential", 2009: theorem 4.2 (a) for the powers 4 and 6,
+  /// and (5.1), which holds rounding against it. There is a power 6 in both orders.
   int halvings_for(const T* x, double length, const Approximant& of) {
     const auto halvings = [](double size, double bound) {
       return std::max(0, static_cast<int>(std::ceil(std::log2(size / bound))));

@@ -46,8 +46,8 @@ struct RankOptions {
   /// Singular values up to so much of the largest count as 0; by default max(m, n) epsilons of the dtype.
   std::optional<double> rtol = {};
 };
-/// The x of the least norm that minimises |a x - b|, column by column; a [..., m, n], b [..., m, k] or a vector [m]. Derivatives are
-/// those with the rank held (Golub, Pereyra 1973).
+/// The x of the least norm that minimises |a x - b|, column by column; a [..., m, n], b [..., m, k] or a vector [m]. Derivatives
+/// are those with the rank held (Golub, Pereyra 1973).
 Tensor lstsq(const Tensor& a, const Tensor& b, RankOptions options = {});
 /// The Moore-Penrose inverse [..., n, m]. Derivatives as those of lstsq.
 Tensor pinv(const Tensor& a, RankOptions options = {});
@@ -63,11 +63,12 @@ struct CholeskyOptions {
 /// symmetric. Throws LinalgError for a matrix that is not positive definite.
 Tensor cholesky(const Tensor& a, CholeskyOptions options = {});
 
-/// p, l, u with a = p l u: a permutation matrix [..., m, m], the unit lower triangle [..., m, k], the upper one [..., k, n], where k =
-/// min(m, n); by partial pivoting. A derivative needs u's leading k rows and columns to be regular, and throws LinalgError if not.
+/// p, l, u with a = p l u: a permutation matrix [..., m, m], the unit lower triangle [..., m, k], the upper one [..., k, n], where
+/// k = min(m, n); by partial pivoting. A derivative needs u's leading k rows and columns to be regular, and throws LinalgError if
+/// not.
 std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& a);
-/// l and u in one matrix [..., m, n], without l's diagonal; and int32 [..., k] and [..., m]: the row with which row i was exchanged at
-/// step i, and what came of it, where row i of l u is row permutation[i] of a. (jax.lax.linalg.lu)
+/// l and u in one matrix [..., m, n], without l's diagonal; and int32 [..., k] and [..., m]: the row with which row i was exchanged
+/// at step i, and what came of it, where row i of l u is row permutation[i] of a. (jax.lax.linalg.lu)
 std::tuple<Tensor, Tensor, Tensor> lu_factor(const Tensor& a);
 
 struct QrOptions {
@@ -79,14 +80,15 @@ struct QrOptions {
 /// one that does not turn them within it.
 std::pair<Tensor, Tensor> qr(const Tensor& a, QrOptions options = {});
 
-/// Eigenvalues [..., n], ascending, and eigenvectors, the columns of [..., n, n], of symmetric matrices: a = v diag(w) v^T. Of a its
-/// symmetric part is taken, so derivatives are symmetric.
+/// Eigenvalues [..., n], ascending, and eigenvectors, the columns of [..., n, n], of symmetric matrices: a = v diag(w) v^T. Of a
+/// its symmetric part is taken, so derivatives are symmetric.
 ///
 /// Equal eigenvalues have no derivative of their own, and their vectors none at all; those are equal that differ by no more than
-/// rounding makes of equal ones, n epsilons of the largest. In the derivative of v, 1 / (w_j - w_i) counts as 0 for them: it is finite,
-/// and exact for sums over equal values and for projections onto their space, and whatever else does not depend on how v lies in that
-/// space. Of a direction in which equal values part it sees, within the space, the diagonal alone: second derivatives along such a
-/// one, and first ones of v diag(f(w)) v^T, lack what is beside it. (expm, pinv, lstsq, det and norms do not come of v, and are exact.)
+/// rounding makes of equal ones, n epsilons of the largest. In the derivative of v, 1 / (w_j - w_i) counts as 0 for them: it is
+/// finite, and exact for sums over equal values and for projections onto their space, and whatever else does not depend on how v
+/// lies in that space. Of a direction in which equal values part it sees, within the space, the diagonal alone: second derivatives
+/// along such a one, and first ones of v diag(f(w)) v^T, lack what is beside it. (expm, pinv, lstsq and det do not come of
+/// v, and are exact.)
 std::pair<Tensor, Tensor> eigh(const Tensor& a);
 /// The eigenvalues alone. Their derivative needs no gaps between them.
 Tensor eigvalsh(const Tensor& a);
@@ -96,8 +98,8 @@ struct SvdOptions {
   bool full_matrices = true;  ///< u [..., m, m] and vh [..., n, n], else with min(m, n) columns and rows
 };
 /// u, s, vh with a = u diag(s) vh: orthonormal columns, singular values in descending order, orthonormal rows. Derivatives of u and
-/// vh where singular values are equal, or 0, are as those of eigh's vectors, and those of columns of u beyond n (rows of vh beyond m)
-/// as those of q in qr. The derivative of the polar factor u vh is exact where singular values are equal.
+/// vh where singular values are equal, or 0, are as those of eigh's vectors, and those of columns of u beyond n (rows of vh beyond
+/// m) as those of q in qr. The derivative of the polar factor u vh is exact where singular values are equal.
 std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& a, SvdOptions options = {});
 /// The singular values alone. Their derivative needs no gaps between them.
 Tensor svdvals(const Tensor& a);
@@ -106,14 +108,14 @@ Tensor svdvals(const Tensor& a);
 
 /// The determinant. Its gradient is the matrix of cofactors, of any order and for singular matrices of any rank.
 Tensor det(const Tensor& a);
-/// The sign of the determinant and the logarithm of its absolute value: 0 and -infinity for a singular matrix, at which a derivative
-/// throws LinalgError.
+/// The sign of the determinant and the logarithm of its absolute value: 0 and -infinity for a singular matrix, at which a
+/// derivative throws LinalgError.
 std::pair<Tensor, Tensor> slogdet(const Tensor& a);
 /// How many singular values are larger than rtol times the largest one.
 Tensor matrix_rank(const Tensor& a, RankOptions options = {});
 
-/// Which norm of a matrix: "fro" (Frobenius), "nuc" (the sum of singular values), infinity or -infinity (the largest or smallest sum
-/// of a row's absolute values), 1 or -1 (of a column's), 2 or -2 (the largest or smallest singular value).
+/// Which norm of a matrix: "fro" (Frobenius), "nuc" (the sum of singular values), infinity or -infinity (the largest or smallest
+/// sum of a row's absolute values), 1 or -1 (of a column's), 2 or -2 (the largest or smallest singular value).
 class MatrixOrder {
  public:
   enum class Kind { number, frobenius, nuclear };
@@ -130,8 +132,8 @@ class MatrixOrder {
 };
 /// Of the last two axes. Ties share the derivative, as in max; it is 0 where the norm is, as that of `norm`.
 Tensor matrix_norm(const Tensor& x, MatrixOrder order = "fro", KeepDims keep = drop_dims);
-/// (sum |x|^order)^(1/order) over axes, all by default; infinity and -infinity are the largest and the smallest |x|, 0 is the number
-/// of elements that are not 0. Without overflow; derivative 0 where the norm is 0.
+/// (sum |x|^order)^(1/order) over axes, all by default; infinity and -infinity are the largest and the smallest |x|, 0 is the
+/// number of elements that are not 0. Without overflow; derivative 0 where the norm is 0.
 Tensor vector_norm(const Tensor& x, double order = 2, const Axes& axes = all_axes, KeepDims keep = drop_dims);
 
 // ---- products and functions --------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 //
 // M. Giles, "An extended collection of matrix derivative results for forward and reverse mode algorithmic differentiation", 2008;
 // I. Murray, "Differentiation of the Cholesky decomposition", 2016; J. Townsend, "Differentiating the singular value
-// decomposition", 2016; for lu S. de Hoog et al., as JAX has it: L^-1 dA U^-1 = L^-1 dL + dU U^-1, of which one is strictly lower.
+// decomposition", 2016; F. de Hoog, R. Anderssen, M. Lukas, "Differentiation of matrix functionals using triangular factorization",
+// 2011: of lu, l^-1 da u^-1 = l^-1 dl + du u^-1, of which one is strictly lower and the other upper triangular.
 
 #include <algorithm>
 #include <limits>
@@ -306,8 +307,8 @@ Tensor turned(const Tensor& x, const Tensor& turn, const Tensor& away) {
   return concat({dx1, -matmul(x1, matmul(transposed(away), columns(x, k, beyond)))}, -1);
 }
 
-// With p = u^T da v (of the first k columns): ds is its diagonal; u^T du = (p_ij s_j + s_i p_ji) / (s_j^2 - s_i^2), which is half of
-// (p + p^T) / (s_j - s_i) + (p - p^T) / (s_j + s_i); v^T dv half of their difference. Out of u's span: (1 - u u^T) da v s^-1.
+// With p = u^T da v (of the first k columns): ds is its diagonal; u^T du = (p_ij s_j + s_i p_ji) / (s_j^2 - s_i^2), which is half
+// of (p + p^T) / (s_j - s_i) + (p - p^T) / (s_j + s_i); v^T dv half of their difference. Out of u's span: (1 - u u^T) da v s^-1.
 Outputs jvp_svd(const JvpContext& c) {
   const Tensor &u = c.out(0), &s = c.out(1), &da = c.tangents[0];
   const Tensor v = transposed(c.out(2));

@@ -1,5 +1,6 @@
 // Linear algebra. Matrices are a well-conditioned one, with entries 3, 6, 9, ... on the diagonal, and a random one besides, so that
-// every layout, in which whole rows repeat, is as good as another. How operands that lie otherwise reach the kernels is linalg_test's.
+// every layout, in which whole rows repeat, is as good as another. How operands that lie otherwise reach the kernels is
+// linalg_test's.
 //
 // References are textbook loops in long double: elimination, Jacobi's rotations, reflections, series.
 

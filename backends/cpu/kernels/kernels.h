@@ -78,8 +78,8 @@ struct Softmax {
 };
 inline constexpr Index softmax_columns = 512;
 
-/// Factorizations of one small matrix, row-major without gaps, of float32 or float64. Their elements are finite, and of qr, eigh and
-/// svd of moderate size, so that squares neither overflow nor vanish.
+/// Factorizations of one small matrix, row-major without gaps, of float32 or float64. Their elements are finite, and of qr, eigh
+/// and svd of moderate size, so that squares neither overflow nor vanish.
 struct SmallLinalg {
   /// The lower triangle of a [n, n] becomes l of a = l l^T, the upper one 0. False: a is not positive definite.
   bool (*cholesky)(void* a, Index n);
@@ -93,8 +93,8 @@ struct SmallLinalg {
   /// The rows of a [n, n], symmetric, become the eigenvectors (if `vectors`) of w, ascending; `work` has room for n * n + 3 * n
   /// numbers. False: no end was found.
   bool (*eigh)(void* a, Index n, void* w, bool vectors, void* work);
-  /// The rows of x [k, n], k <= n, and the rows of y [k, k] (null: not asked for) become those of v and of u^T, where x = u diag(s) v,
-  /// s descending. False: no end was found.
+  /// The rows of x [k, n], k <= n, and the rows of y [k, k] (null: not asked for) become those of v and of u^T, where x = u diag(s)
+  /// v, s descending. False: no end was found.
   bool (*svd)(void* x, Index k, Index n, void* y, void* s);
   /// Rows of x [rows, n] from `known` on become orthonormal to each other and to those before, which are orthonormal.
   void (*complete)(void* x, Index known, Index rows, Index n);

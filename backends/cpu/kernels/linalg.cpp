@@ -286,8 +286,8 @@ struct Small {
     return true;
   }
 
-  /// Orthogonal rows and their squares become orthonormal rows and lengths, in descending order. What is but rounding of the longest
-  /// has no direction: it is given one.
+  /// Orthogonal rows and their squares become orthonormal rows and lengths, in descending order. What is but rounding of the
+  /// longest has no direction: it is given one.
   static void finish(T* x, Index k, Index n, T* y, T* squares) {
     for (Index i = 0; i < k; ++i) {
       Index longest = i;
