@@ -50,7 +50,7 @@ Mlp random_mlp(const Key& key) {
 // The learning rate was chosen by cross-validation within the training digits.
 constexpr Index batch_size = 128;
 constexpr int passes = 20;
-constexpr double learning_rate = 0.25, momentum = 0.9, clip_norm = 1;
+constexpr double learning_rate = 0.25, clip_norm = 1;
 
 Mlp clipped_gradient(const Mlp& mlp, const Tensor& pixels, const Tensor& label) {
   const Mlp gradient = grad(loss)(mlp, pixels, label);
@@ -78,15 +78,16 @@ Digits select(const Digits& digits, const Tensor& indices) {
 template <class AfterPass>
 Mlp train(const Digits& digits, double noise_multiplier, const Key& key, AfterPass after_pass) {
   const auto [initial_key, order_key, noise_key] = split<3>(key);
-  Mlp mlp = random_mlp(initial_key), velocity = zeros_like(mlp);
+  Mlp mlp = random_mlp(initial_key);
+  const Momentum optimizer = momentum({.learning_rate = learning_rate, .decay = 0.9});
+  MomentumState<Mlp> state = optimizer.init(mlp);
   std::uint32_t step = 0;
   for (int pass = 0; pass < passes; ++pass) {
     const Tensor order = permutation(fold_in(order_key, pass), digits.labels.size());
     for (Index end = batch_size; end <= order.size(); end += batch_size) {
       const Digits batch = select(digits, order[slice(end - batch_size, end)]);
       const Mlp gradient = private_gradient(mlp, batch, noise_multiplier, fold_in(noise_key, step++));
-      velocity = tree_map([](const Tensor& v, const Tensor& g) { return momentum * v + g; }, velocity, gradient);
-      mlp = tree_map([](const Tensor& w, const Tensor& v) { return w - learning_rate * v; }, mlp, velocity);
+      std::tie(mlp, state) = optimizer.update(mlp, gradient, state);
     }
     after_pass();
   }
