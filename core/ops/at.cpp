@@ -265,37 +265,36 @@ Tensor updated(const Tensor& x, std::span<const AnyIndex> index, const Operand& 
   });
 }
 
+// The entries: the box, or what `read` makes of the places in it that tensors address.
+template <class Read>
+Tensor entries_of(const Tensor& x, std::span<const AnyIndex> index, Read read) {
+  given(x, function, 0);
+  return named(function, [&] {
+    const Places places(x, index);
+    const Tensor box = box_of(x, places.box);
+    if (places.tensors.empty()) return box;
+    const Addressed addressed(places);
+    return read(addressed, addressed.arranged(box));
+  });
+}
+
 }  // namespace
 
 // ---- at.h -------------------------------------------------------------------------------------------------
 
 Tensor At::get() const {
-  given(x_, function, 0);
-  return named(function, [&] {
-    const Places places(x_, index_);
-    const Tensor box = box_of(x_, places.box);
-    if (places.tensors.empty()) return box;
-    const Addressed addressed(places);
-    const Tensor arranged = addressed.arranged(box);
-    return gather(arranged, addressed.indices(arranged), addressed.batch());
+  return entries_of(x_, index_, [](const Addressed& addressed, const Tensor& box) {
+    return gather(box, addressed.indices(box), addressed.batch());
   });
 }
 
 Tensor At::get(const Operand& fill) const {
-  given(x_, function, 0);
-  return named(function, [&] {
-    const Places places(x_, index_);
-    const Tensor box = box_of(x_, places.box);
-    if (places.tensors.empty()) return box;
-    const Addressed addressed(places);
-    const Tensor arranged = addressed.arranged(box);
-    const Tensor within = addressed.within(arranged);
-    const Shape shape = addressed.shape(arranged);
+  return entries_of(x_, index_, [&](const Addressed& addressed, const Tensor& box) {
     // An index out of range reads entry 0; where there is none, nothing is within range.
     const auto in_range = [](const Tensor& index, Index length) { return where(is_within(index, length), index, 0); };
-    const Tensor entries = box.size() == 0 ? zeros(shape, x_.dtype(), x_.device())
-                                           : gather(arranged, addressed.indices(arranged, in_range), addressed.batch());
-    return where(within, entries, fill);
+    const Tensor entries = box.size() == 0 ? zeros(addressed.shape(box), box.dtype(), box.device())
+                                           : gather(box, addressed.indices(box, in_range), addressed.batch());
+    return where(addressed.within(box), entries, fill);
   });
 }
 

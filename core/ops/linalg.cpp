@@ -31,30 +31,21 @@ std::tuple<Tensor, Tensor, Tensor> rounded(const std::tuple<Tensor, Tensor, Tens
   return {rounded(x, dtype), rounded(y, dtype), rounded(z, dtype)};
 }
 
-// f of x as floats. Halves are given as float32, and what f gives is rounded once.
-template <class F>
-auto in_floats(const Tensor& x, F f) -> decltype(f(x)) {
-  const Tensor floats = floating(x);
-  if (!is_half_float(floats.dtype())) return f(floats);
-  return rounded(f(astype(floats, float32)), floats.dtype());
-}
-template <class F>
-Tensor in_floats(const Tensor& a, const Tensor& b, F f) {
-  const Dtype common = promote(a.dtype(), b.dtype()), dtype = is_float(common) ? common : default_dtype();
-  const Dtype inside = is_half_float(dtype) ? float32 : dtype;
-  return astype(f(astype(a, inside), astype(b, inside)), dtype);
-}
-
-// The function's body, of floats; its errors name it.
+// The function's body, of floats; its errors name it. As in_floats, for what gives several tensors, also of integers.
 template <class F>
 auto of_floats(const char* function, const Tensor& x, F f) -> decltype(f(x)) {
   return named(
-      function, [&] { return in_floats(x, f); }, x);
+      function,
+      [&] {
+        const Tensor floats = floating(x);
+        return rounded(f(astype(floats, computed_in(floats.dtype()))), floats.dtype());
+      },
+      x);
 }
 template <class F>
 Tensor of_floats(const char* function, const Tensor& a, const Tensor& b, F f) {
   return named(
-      function, [&] { return in_floats(a, b, f); }, a, b);
+      function, [&] { return in_floats(f, a, b); }, a, b);
 }
 
 void check_matrices(const Tensor& x, const char* function) {

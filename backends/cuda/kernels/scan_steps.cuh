@@ -86,9 +86,9 @@ struct RunningProduct {
   }
 };
 
-/// The largest so far. NaN, once met, stays.
-template <class T>
-struct RunningMax {
+/// The largest so far, or the smallest. NaN, once met, stays.
+template <class T, bool largest>
+struct RunningExtreme {
   using Element = T;
   using State = Lane<stave::Computed<T>>;
   using Map = State;
@@ -96,38 +96,23 @@ struct RunningMax {
   static constexpr int inputs = 1;
   STAVE_BOTH static S start() {
     using L = std::numeric_limits<typename S::Value>;
-    return S(L::has_infinity ? -L::infinity() : L::lowest());
+    if constexpr (largest) return S(L::has_infinity ? -L::infinity() : L::lowest());
+    else return S(L::has_infinity ? L::infinity() : L::max());
   }
-  STAVE_BOTH static S larger(S a, S b) { return select((a > b) | (a != a), a, b); }
-  STAVE_BOTH static S next(S max, T x, T) { return larger(max, of(x, x)); }
-  STAVE_BOTH static T value(S max) { return element_of<T>(max.value); }
+  STAVE_BOTH static S beyond(S a, S b) { return select((largest ? a > b : a < b) | (a != a), a, b); }
+  STAVE_BOTH static S next(S extreme, T x, T) { return beyond(extreme, of(x, x)); }
+  STAVE_BOTH static T value(S extreme) { return element_of<T>(extreme.value); }
   STAVE_BOTH static S identity() { return start(); }
   STAVE_BOTH static S of(T x, T) { return S(computed(x)); }
-  STAVE_BOTH static S then(S first, S second) { return larger(first, second); }
-  STAVE_BOTH static S apply(S max, S map) { return larger(max, map); }
+  STAVE_BOTH static S then(S first, S second) { return beyond(first, second); }
+  STAVE_BOTH static S apply(S extreme, S map) { return beyond(extreme, map); }
   STAVE_BOTH static bool fits(S, S) { return true; }
 };
-/// The smallest so far. NaN, once met, stays.
 template <class T>
-struct RunningMin {
-  using Element = T;
-  using State = Lane<stave::Computed<T>>;
-  using Map = State;
-  using S = State;
-  static constexpr int inputs = 1;
-  STAVE_BOTH static S start() {
-    using L = std::numeric_limits<typename S::Value>;
-    return S(L::has_infinity ? L::infinity() : L::max());
-  }
-  STAVE_BOTH static S smaller(S a, S b) { return select((a < b) | (a != a), a, b); }
-  STAVE_BOTH static S next(S min, T x, T) { return smaller(min, of(x, x)); }
-  STAVE_BOTH static T value(S min) { return element_of<T>(min.value); }
-  STAVE_BOTH static S identity() { return start(); }
-  STAVE_BOTH static S of(T x, T) { return S(computed(x)); }
-  STAVE_BOTH static S then(S first, S second) { return smaller(first, second); }
-  STAVE_BOTH static S apply(S min, S map) { return smaller(min, map); }
-  STAVE_BOTH static bool fits(S, S) { return true; }
-};
+using RunningMax = RunningExtreme<T, true>;
+template <class T>
+using RunningMin = RunningExtreme<T, false>;
+
 template <class S>
 struct AffineMap {
   S a, b;
