@@ -51,8 +51,11 @@
 #include <stave/handlers/jacobian.h>
 #include <stave/handlers/jvp.h>
 #include <stave/handlers/linearize.h>
+#include <stave/handlers/minimize.h>
+#include <stave/handlers/odeint.h>
 #include <stave/handlers/operations_of.h>
 #include <stave/handlers/profile.h>
+#include <stave/handlers/solvers.h>
 #include <stave/handlers/timeline.h>
 #include <stave/handlers/vjp.h>
 #include <stave/handlers/vmap.h>
