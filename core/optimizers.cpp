@@ -102,11 +102,12 @@ namespace stave_detail {
 namespace {
 
 bool is_parameter(const Tensor& x) { return is_float(x.dtype()); }
-Dtype computed_in(const Tensor& x) { return is_half_float(x.dtype()) ? float32 : x.dtype(); }
+// x as it is computed with.
+Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
 
 // A single number for what is computed with x.
 Tensor number_for(const Tensor& x, const Tensor& number) {
-  return astype(number.device() == x.device() ? number : to(number, x.device()), computed_in(x));
+  return astype(number.device() == x.device() ? number : to(number, x.device()), computed_in(x.dtype()));
 }
 
 void check_gradient(const char* optimizer, const Tensor& x, const Tensor& gradient) {
@@ -115,7 +116,7 @@ void check_gradient(const char* optimizer, const Tensor& x, const Tensor& gradie
 }
 
 // x + step, rounded once to the dtype of x.
-Tensor moved(const Tensor& x, const Tensor& step) { return astype(astype(x, computed_in(x)) + step, x.dtype()); }
+Tensor moved(const Tensor& x, const Tensor& step) { return astype(wide(x) + step, x.dtype()); }
 
 // beta m + (1 - beta) g
 Tensor running_mean(double beta, const Tensor& m, const Tensor& g) { return (1 - beta) * g + beta * m; }
@@ -127,19 +128,19 @@ Tensor first_step(const std::vector<Tensor>& leaves) {
 }
 Tensor next_step(const Tensor& step) { return step + 1; }
 
-Tensor zero_moment(const Tensor& x) { return zeros(given(x, "init").shape(), computed_in(x), x.device()); }
+Tensor zero_moment(const Tensor& x) { return zeros(given(x, "init").shape(), computed_in(x.dtype()), x.device()); }
 
 Tensor sgd_step(const Tensor& rate, const Tensor& x, const Tensor& gradient) {
   check_gradient("sgd", x, gradient);
   if (!is_parameter(x)) return x;
-  return moved(x, -number_for(x, rate) * astype(gradient, computed_in(x)));
+  return moved(x, -number_for(x, rate) * astype(gradient, computed_in(x.dtype())));
 }
 
 std::array<Tensor, 2> momentum_step(const Tensor& rate, double decay, bool nesterov, const Tensor& x,
                                     const Tensor& gradient, const Tensor& velocity) {
   check_gradient("momentum", x, gradient);
   if (!is_parameter(x)) return {x, velocity};
-  const Tensor g = astype(gradient, computed_in(x)), v = g + decay * velocity;
+  const Tensor g = astype(gradient, computed_in(x.dtype())), v = g + decay * velocity;
   return {moved(x, -number_for(x, rate) * (nesterov ? g + decay * v : v)), v};
 }
 
@@ -147,12 +148,12 @@ std::array<Tensor, 3> AdamStep::operator()(bool decays, const Tensor& x, const T
                                            const Tensor& variance) const {
   check_gradient(kind == AdamKind::adam ? "adam" : kind == AdamKind::adamw ? "adamw" : "lamb", x, gradient);
   if (!is_parameter(x)) return {x, mean, variance};
-  const Tensor g = astype(gradient, computed_in(x));
+  const Tensor g = astype(gradient, computed_in(x.dtype()));
   const Tensor m = running_mean(beta1, mean, g), v = running_mean(beta2, variance, square(g));
   Tensor step = m / number_for(x, correction1) / (sqrt(v / number_for(x, correction2)) + epsilon);
-  if (decay.defined() && decays) step = step + number_for(x, decay) * astype(x, computed_in(x));
+  if (decay.defined() && decays) step = step + number_for(x, decay) * wide(x);
   if (kind == AdamKind::lamb) {
-    const Tensor length = norm(astype(x, computed_in(x))), stepped = norm(step);
+    const Tensor length = norm(wide(x)), stepped = norm(step);
     const Tensor none = logical_or(length == 0, stepped == 0);
     step = where(none, 1, length / where(none, 1, stepped)) * step;
   }
@@ -163,7 +164,7 @@ Tensor clipping_factor(const std::vector<Tensor>& leaves, const Operand& most) {
   std::vector<Tensor> norms;
   for (const Tensor& x : leaves)
     if (is_parameter(given(x, "clip_by_global_norm"))) {
-      const Tensor length = norm(astype(x, computed_in(x)));
+      const Tensor length = norm(wide(x));
       norms.push_back(norms.empty() || length.device() == norms[0].device() ? length : to(length, norms[0].device()));
     }
   if (norms.empty()) return Tensor();
@@ -173,7 +174,7 @@ Tensor clipping_factor(const std::vector<Tensor>& leaves, const Operand& most) {
 
 Tensor scaled_by(const Tensor& x, const Tensor& factor) {
   if (!is_parameter(x)) return x;
-  return astype(astype(x, computed_in(x)) * number_for(x, factor), x.dtype());
+  return astype(wide(x) * number_for(x, factor), x.dtype());
 }
 
 Tensor clipped(const Tensor& x, const Operand& most) {

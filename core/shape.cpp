@@ -48,3 +48,9 @@ int normalize_axis(Index axis, int rank, const char* operation) {
 }
 
 }  // namespace stave
+
+stave::Shape stave_detail::joined(std::initializer_list<std::span<const stave::Index>> parts) {
+  stave::Shape shape;
+  for (std::span<const stave::Index> part : parts) shape.append(part.begin(), part.end());
+  return shape;
+}

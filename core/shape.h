@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
@@ -77,3 +78,8 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* operation);
 int normalize_axis(Index axis, int rank, const char* operation);
 
 }  // namespace stave
+
+namespace stave_detail {
+/// The lengths of all, one after the other.
+stave::Shape joined(std::initializer_list<std::span<const stave::Index>> parts);
+}  // namespace stave_detail

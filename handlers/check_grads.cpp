@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/random.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/handlers/check.h>
@@ -105,8 +105,7 @@ void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const Che
       fail<DtypeError>("check_grads: {} has too few digits for differences: check in float32 or float64",
                        primal.dtype());
   CheckGradsOptions filled = options;
-  const double epsilon =
-      all_float64(primals) ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  const double epsilon = epsilon_of(all_float64(primals) ? float64 : float32);
   if (filled.step == 0) filled.step = std::cbrt(epsilon);
   if (filled.tolerance == 0) filled.tolerance = tolerance_for(primals);
   check_order(f, primals, filled, 1);

@@ -127,8 +127,6 @@ Tensor integrated(const Dynamics& f, const Tensor& y0, const Tensor& times, cons
   return stack(path);
 }
 
-Tensor entry(const Tensor& x, Index i) { return squeeze(entries(x, 0, i, 1), 0); }
-
 // Backwards in time: y; a, what flows into y; what flows into the time where it began, and into the parameters.
 // a' = -f_y^T a, and likewise of the others.
 Dynamics adjoint(const Dynamics& f, Index n) {
@@ -149,17 +147,17 @@ std::tuple<Tensor, Tensor, Tensor> cotangents(const Dynamics& f, const Solution&
   const auto& [path, times, parameters] = solution;
   const Index count = path.shape(0), n = path.shape(1), m = parameters.size();
   const Dynamics backwards = adjoint(f, n);
-  Tensor a = entry(ct, count - 1), to_start = zeros({1}, path.dtype(), path.device());
+  Tensor a = ct(count - 1), to_start = zeros({1}, path.dtype(), path.device());
   Tensor to_parameters = zeros({m}, path.dtype(), path.device());
   std::vector<Tensor> to_times;
   for (Index i = count - 1; i > 0; --i) {
-    const Tensor y = entry(path, i), moved = sum(entry(ct, i) * f(y, entry(times, i), parameters));
+    const Tensor y = path(i), moved = sum(ct(i) * f(y, times(i), parameters));
     to_times.push_back(moved);
     to_start = to_start - moved;
-    const Tensor back = odeint_flat(backwards, concat({y, a, to_start, to_parameters}),
-                                    stack({entry(times, i), entry(times, i - 1)}), parameters, options);
-    const Tensor state = entry(back, 1);
-    a = entries(state, 0, n, n) + entry(ct, i - 1);
+    const Tensor back = odeint_flat(backwards, concat({y, a, to_start, to_parameters}), stack({times(i), times(i - 1)}),
+                                    parameters, options);
+    const Tensor state = back(1);
+    a = entries(state, 0, n, n) + ct(i - 1);
     to_start = entries(state, 0, 2 * n, 1);
     to_parameters = entries(state, 0, 2 * n + 1, m);
   }
@@ -191,7 +189,7 @@ Tensor odeint_flat(const Dynamics& f, const Tensor& y0, const Tensor& times, con
   const auto lanes = [=](Index count, const std::vector<bool>& batched, const Tensor& y, const Tensor& ts,
                          const Tensor& p) {
     std::vector<Tensor> paths;
-    const auto of = [&](const Tensor& x, std::size_t which, Index lane) { return batched[which] ? entry(x, lane) : x; };
+    const auto of = [&](const Tensor& x, std::size_t which, Index lane) { return batched[which] ? x(lane) : x; };
     for (Index lane = 0; lane < count; ++lane)
       paths.push_back(odeint_flat(f, of(y, 0, lane), of(ts, 1, lane), of(p, 2, lane), options));
     if (count > 0) return stack(paths);

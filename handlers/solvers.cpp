@@ -1,7 +1,6 @@
 #include <stave/handlers/solvers.h>
 
 #include <algorithm>
-#include <limits>
 
 #include <stave/core/fail.h>
 #include <stave/core/ops/elementwise.h>
@@ -9,18 +8,6 @@
 #include <stave/core/ops/reduce.h>
 
 namespace stave_detail {
-
-namespace {
-
-double default_tolerance(Dtype dtype) {
-  const double epsilon = dtype == float64    ? std::numeric_limits<double>::epsilon()
-                         : dtype == bfloat16 ? 0x1p-7
-                         : dtype == float16  ? 0x1p-10
-                                             : static_cast<double>(std::numeric_limits<float>::epsilon());
-  return 16 * epsilon;
-}
-
-}  // namespace
 
 bool has_settled(const std::vector<Tensor>& next, const std::vector<Tensor>& x, double tolerance, double& moved) {
   check_same_structure(next.size() == x.size(), "fixed_point: what f returns and what it is given");
@@ -30,7 +17,7 @@ bool has_settled(const std::vector<Tensor>& next, const std::vector<Tensor>& x, 
     if (next[i].size() == 0) continue;
     const double step = max(abs(next[i] - x[i]) / (1 + abs(x[i]))).item<double>();
     moved = step <= moved ? moved : step;  // NaN comes out
-    settled = settled && step <= (tolerance > 0 ? tolerance : default_tolerance(next[i].dtype()));
+    settled = settled && step <= (tolerance > 0 ? tolerance : 16 * epsilon_of(next[i].dtype()));
   }
   return settled;
 }

@@ -1,7 +1,9 @@
 // What is the CPU backend's own: its memory, its choice of instruction sets, its generator's words. Its kernels: conformance.h.
+#include <bit>
 #include <cstring>
 #include <thread>
 
+#include <stave/backends/cpu/elementwise.h>
 #include <stave/backends/cpu/strided.h>
 
 #include "conformance.h"
@@ -36,6 +38,30 @@ TEST_P(Cpu, MovesElementsOfEverySize) {
     for (std::size_t i = 0; i < 40 * 64; ++i)
       ASSERT_EQ(std::memcmp(result.data() + i * size, element.data(), size), 0) << size;
   }
+}
+
+// Of two operands of every size and layout the second one's elements: what is broadcast, gathered and computed by tiles moves whole.
+template <std::size_t size>
+void take_second(void* out, const void* const* in, Index n) {
+  std::memcpy(out, in[1], static_cast<std::size_t>(n) * size);
+}
+TEST_P(Cpu, ComputesOnElementsOfEverySize) {
+  constexpr stave_cpu::BlockKernel second[] = {take_second<1>, take_second<2>, take_second<4>, take_second<8>,
+                                               take_second<16>};
+  for (const Index rows : {40, 4})  // by tiles; few enough to be gathered
+    stave_test::check_copies_of_every_size(
+        [&](char* to, const Strides& dense, char* from, const Strides& strides, const Shape& whole, Index size) {
+          alignas(16) char one[16] = {};
+          const Shape shape{rows, whole[1]};
+          const Strides repeated{0, 0};
+          const Index sizes[] = {size, 16, size};
+          for (Index row = 0; row < whole[0]; row += rows) {
+            const stave::View inputs[] = {{one, uint8, shape, repeated},
+                                          {from + row * strides[0] * size, uint8, shape, strides}};
+            stave_cpu::run_elementwise_sized(second[std::countr_zero(static_cast<std::size_t>(size))], inputs,
+                                             {to + row * dense[0] * size, uint8, shape, dense}, sizes, 512);
+          }
+        });
 }
 
 TEST_P(Cpu, ThreefryKnownAnswers) {  // Random123's kat_vectors, threefry2x32 with 20 rounds

@@ -17,7 +17,8 @@ using stave::View;
 namespace {
 
 constexpr int most_inputs = most_operands - 1;
-constexpr Index block = 1024;  // elements that a buffer holds: 8 KiB at most, well inside the first cache
+constexpr Index block_bytes = 8192;  // of a buffer: well inside the first cache
+constexpr Index most_block = 1024;   // elements
 
 /// Operand 0 is the output, the others are the inputs.
 struct Operands {
@@ -26,6 +27,9 @@ struct Operands {
   char* data[most_operands] = {};
   Index size[most_operands];
   bool repeated[most_operands] = {};  // one value for all elements
+
+  /// How many elements of any operand a buffer holds.
+  Index block() const { return std::min(most_block, block_bytes / *std::max_element(size, size + count)); }
 };
 
 bool is_repeated(std::span<const Index> shape, std::span<const Index> strides) {
@@ -54,9 +58,10 @@ void compute(BlockKernel kernel, const Operands& operands, char* out, const void
 /// All operands contiguous, or one value repeated: the latter fills a buffer, once for each thread's part.
 void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain, bool by_blocks) {
   Index size = operands.size[0];
+  const Index block = operands.block();
   const bool stream = !operands.in_place && streams(n * size, stream_contiguous);
   parallel_for(n, grain, [&](Index first, Index last) {
-    alignas(64) char buffers[most_inputs][block * 8];
+    alignas(64) char buffers[most_inputs][block_bytes];
     const void* in[most_inputs];
     for (int k = 1; k < operands.count; ++k)
       if (operands.repeated[k]) {
@@ -74,6 +79,7 @@ void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain
 }
 
 constexpr Index small = 256;  // elements for which planning a loop over tiles costs more than the arithmetic
+constexpr Index most_bytes = sizeof(stave::Bytes16);  // of an element
 
 /// A small strided operand, made contiguous.
 void gather(char* to, const View& from, Index size) {
@@ -96,7 +102,7 @@ void gather(char* to, const View& from, Index size) {
 
 /// Few elements: strided operands are copied first.
 void run_small(BlockKernel kernel, const Operands& operands, std::span<const View> inputs, Index n) {
-  alignas(64) char buffers[most_inputs][small * 8];
+  alignas(64) char buffers[most_inputs][small * most_bytes];
   const void* in[most_inputs];
   for (int k = 1; k < operands.count; ++k) {
     const View& input = inputs[static_cast<std::size_t>(k - 1)];
@@ -117,6 +123,7 @@ class TiledLoop {
       : kernel_(kernel), operands_(operands), axes_(axes), inner_(static_cast<int>(axes.size()) - 1) {
     row_axis_ = dense_axis(axes, 1, operands.count, operands.size);
     bool transposing = row_axis_ >= 0;
+    const Index block = operands.block();
     columns_ = std::min<Index>(axes.back().length, transposing ? 64 : block);
     if (!transposing) row_axis_ = companion_axis();
     Index widest = *std::max_element(operands.size, operands.size + operands.count);
@@ -142,7 +149,7 @@ class TiledLoop {
   }
 
  private:
-  static constexpr Index tile_bytes = 2 * block * 8;
+  static constexpr Index tile_bytes = 2 * block_bytes;
   struct Buffers {
     alignas(64) char bytes[most_operands][tile_bytes];
     const char* holds[most_operands] = {};  // the row, of so many columns, that a buffer repeats
@@ -213,14 +220,21 @@ class TiledLoop {
 }  // namespace
 
 void run_elementwise(BlockKernel kernel, std::span<const View> inputs, const View& out, Index grain) {
+  Index sizes[most_operands] = {static_cast<Index>(size_of(out.dtype))};
+  for (std::size_t k = 0; k < inputs.size(); ++k) sizes[k + 1] = static_cast<Index>(size_of(inputs[k].dtype));
+  run_elementwise_sized(kernel, inputs, out, sizes, grain);
+}
+
+void run_elementwise_sized(BlockKernel kernel, std::span<const View> inputs, const View& out, const Index* sizes,
+                           Index grain) {
   Operands operands;
   operands.data[0] = static_cast<char*>(out.data);
-  operands.size[0] = static_cast<Index>(size_of(out.dtype));
+  operands.size[0] = sizes[0];
   bool all_contiguous = true, simple = true;
   for (const View& input : inputs) {
     int k = operands.count++;
     operands.data[k] = static_cast<char*>(input.data);
-    operands.size[k] = static_cast<Index>(size_of(input.dtype));
+    operands.size[k] = sizes[k];
     operands.in_place |= input.data == out.data;
     if (is_contiguous(out.shape, input.strides)) continue;
     all_contiguous = false;

@@ -8,11 +8,10 @@
 #include <span>
 #include <vector>
 
+#include <stave/backends/cpu/blas.h>
 #include <stave/backends/cpu/lapack.h>
 #include <stave/backends/cpu/linalg_stack.h>
 #include <stave/backends/cpu/matmul.h>
-
-#include <cblas.h>
 
 namespace stave_cpu {
 
@@ -37,12 +36,6 @@ double coefficient(int order, int j) {
   return b;
 }
 
-void gemm(const float* a, const float* b, float* c, int n) {
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, a, n, b, n, 0, c, n);
-}
-void gemm(const double* a, const double* b, double* c, int n) {
-  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, a, n, b, n, 0, c, n);
-}
 lapack_int gesv(lapack_int n, float* a, lapack_int* pivots, float* b) {
   return LAPACKE_sgesv_work(LAPACK_COL_MAJOR, n, n, a, n, pivots, b, n);
 }
@@ -58,7 +51,7 @@ class Exponential {
 
   /// The matrix in `x` becomes its exponential.
   void operator()(T* x) {
-    if (!all_finite(x, size_)) return void(std::fill_n(x, size_, not_a_number<T>));
+    if (!all_finite(x, size_)) return fill_nan(x, size_);
     const double length = norm(x);
     const Approximant* chosen = approximants().data();
     while (chosen != &approximants().back() && length > chosen->bound) ++chosen;
@@ -91,7 +84,8 @@ class Exponential {
   }
   void multiply(const T* a, const T* b, T* c) {
     if (n_ <= 16) return kernels().tiny_matmul[static_cast<int>(stave::dtype_of<T>())](c, a, b, n_, n_, n_, n_, n_);
-    gemm(a, b, c, static_cast<int>(n_));
+    const auto square = [this](const T* x) { return Matrix{reinterpret_cast<const char*>(x), n_, n_, n_, 1}; };
+    multiply_floats(c, n_, square(a), square(b));
   }
 
   static int powers_for(int order) { return order == 13 ? 3 : order / 2; }

@@ -12,7 +12,7 @@
 
 namespace stave {
 
-using stave_detail::fail, stave_detail::given, stave_detail::named;
+using stave_detail::fail, stave_detail::given, stave_detail::named, stave_detail::joined;
 
 namespace {
 
@@ -101,11 +101,6 @@ bool repeats(Shape axes) {
   return std::adjacent_find(axes.begin(), axes.end()) != axes.end();
 }
 
-Shape joined(Shape first, const Shape& second) {
-  first.append(second.begin(), second.end());
-  return first;
-}
-
 }  // namespace
 
 constinit const Op op_matmul{
@@ -150,9 +145,9 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<Index>& a_a
   const Shape a_shape = lengths_of(a, a_free), b_shape = lengths_of(b, b_free);
   return named("tensordot", [&] {
     const Index summed = product(lengths_of(a, left));
-    const Tensor rows = reshape(permute_dims(a, joined(a_free, left)), {product(a_shape), summed});
-    const Tensor columns = reshape(permute_dims(b, joined(right, b_free)), {summed, product(b_shape)});
-    return reshape(matmul(rows, columns), joined(a_shape, b_shape));
+    const Tensor rows = reshape(permute_dims(a, joined({a_free, left})), {product(a_shape), summed});
+    const Tensor columns = reshape(permute_dims(b, joined({right, b_free})), {summed, product(b_shape)});
+    return reshape(matmul(rows, columns), joined({a_shape, b_shape}));
   });
 }
 

@@ -259,12 +259,6 @@ Shape lengths_of(const Factor& factor, const Labels& labels) {
   return lengths;
 }
 
-Shape joined(Shape first, const Shape& second, const Shape& third) {
-  first.append(second.begin(), second.end());
-  first.append(third.begin(), third.end());
-  return first;
-}
-
 Factor product(const Factor& a, const Factor& b, const Roles& roles) {
   const auto& [shared, left, right, summed] = roles;
   const Shape batch = lengths_of(a, shared), rows = lengths_of(a, left), columns = lengths_of(b, right);
@@ -272,11 +266,14 @@ Factor product(const Factor& a, const Factor& b, const Roles& roles) {
   const Labels labels = joined(shared, left, right);
   if (summed.empty()) {
     const Shape no_columns(std::vector<Index>(right.size(), 1)), no_rows(std::vector<Index>(left.size(), 1));
-    return {reshape(x, joined(batch, rows, no_columns)) * reshape(y, joined(batch, no_rows, columns)), labels};
+    return {reshape(x, stave_detail::joined({batch, rows, no_columns})) *
+                reshape(y, stave_detail::joined({batch, no_rows, columns})),
+            labels};
   }
   const Index m = rows.elements(), k = lengths_of(a, summed).elements(), n = columns.elements();
-  const Tensor sums = matmul(reshape(x, joined(batch, {m}, {k})), reshape(y, joined(batch, {k}, {n})));
-  return {reshape(sums, joined(batch, rows, columns)), labels};
+  const Tensor sums = matmul(reshape(x, stave_detail::joined({batch, Shape{m, k}})),
+                             reshape(y, stave_detail::joined({batch, Shape{k, n}})));
+  return {reshape(sums, stave_detail::joined({batch, rows, columns})), labels};
 }
 
 // By how many elements the product is larger than what it replaces.

@@ -51,6 +51,10 @@ Tensor widened(const Tensor& x);
 Tensor floating(const Tensor& x);
 /// The dtype in which floats of `dtype` are computed on the way to a result: float32 for halves.
 inline Dtype computed_in(Dtype dtype) { return is_half_float(dtype) ? float32 : dtype; }
+/// The distance from 1 to the next number of a floating dtype.
+constexpr double epsilon_of(Dtype dtype) {
+  return dtype == float64 ? 0x1p-52 : dtype == bfloat16 ? 0x1p-7 : dtype == float16 ? 0x1p-10 : 0x1p-23;
+}
 /// The floating dtype of tensors together, of which some may be undefined: default_dtype() if all are of integers.
 template <std::same_as<Tensor>... T>
 Dtype common_float(const T&... xs) {

@@ -49,12 +49,6 @@ AttributesPtr batched_by(int batch_dims, bool from_end = true) {
   return make_intrusive<GatherAttributes>(batch_dims, from_end);
 }
 
-Shape joined(std::initializer_list<std::span<const Index>> parts) {
-  Shape shape;
-  for (std::span<const Index> part : parts) shape.append(part.begin(), part.end());
-  return shape;
-}
-
 // [batch..., at..., rest...], from x [batch..., d1..dk, rest...] and indices [batch..., at..., k]. Validates.
 Shape gathered_shape(const Shape& x, const Shape& indices, int batch_dims, const char* operation) {
   const auto batch = static_cast<std::size_t>(batch_dims);

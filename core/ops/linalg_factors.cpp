@@ -7,7 +7,6 @@
 // 2011: of lu, l^-1 da u^-1 = l^-1 dl + du u^-1, of which one is strictly lower and the other upper triangular.
 
 #include <algorithm>
-#include <limits>
 
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
@@ -44,10 +43,6 @@ const Tensor& right_sides(const Call& call) {
 Tensor as_diagonal(const Tensor& v) {
   const Index n = v.shape(-1);
   return where(eye(n, bool_, v.device()), expand_dims(v, -2), 0);
-}
-
-double epsilon_of(Dtype dtype) {
-  return dtype == float64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
 }
 
 Tensor inverse_above(const Tensor& x, const Tensor& least) {

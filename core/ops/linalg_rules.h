@@ -45,7 +45,6 @@ inline Tensor rows(const Tensor& x, Index first, Index count) { return entries(x
 /// x, or zeros like y if it is empty: a cotangent of one output of several.
 inline Tensor or_zeros(const Tensor& x, const Tensor& y) { return x.defined() ? x : zeros_like(y); }
 
-double epsilon_of(Dtype dtype);
 /// 1 / x, and 0 where |x| is at most `least`.
 Tensor inverse_above(const Tensor& x, const Tensor& least);
 /// Differences of `values` that are no more than rounding: `length` epsilons of the largest |value|, with an axis of length 1.

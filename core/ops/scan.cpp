@@ -57,8 +57,8 @@ Tensor latest_extreme(const Tensor& x, const Tensor& y, const ScanAttributes& sc
   Shape line(std::vector<Index>(x.shape().size(), 1));
   const Index length = line[static_cast<std::size_t>(scan.axis)] = x.shape(scan.axis);
   const Tensor positions = reshape(arange(0, length, 1, positions_dtype(length), x.device()), line);
-  const Tensor is_it = x == y, nan = is_float(x.dtype()) ? logical_or(is_it, isnan(x)) : is_it;
-  return apply(scan.reverse ? op_cummin : op_cummax, {where(nan, positions, scan.reverse ? length - 1 : 0)},
+  const Tensor equal = x == y, attains = is_float(x.dtype()) ? logical_or(equal, isnan(x)) : equal;
+  return apply(scan.reverse ? op_cummin : op_cummax, {where(attains, positions, scan.reverse ? length - 1 : 0)},
                along(scan.axis, scan.reverse));
 }
 
