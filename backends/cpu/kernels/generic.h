@@ -16,6 +16,14 @@ STAVE_INLINE void store_some(Vec<T> v, void* to, std::int64_t n) {
   __builtin_memcpy(to, &v, static_cast<std::size_t>(n) * sizeof(typename Vec<T>::Lane));
 }
 
+template <class T>
+STAVE_INLINE bool any(Mask<T> mask) {
+  typedef long long Words __attribute__((vector_size(STAVE_VECTOR_BYTES)));
+  Words words = reinterpret_cast<Words>(mask.bits);
+  long long all = 0;
+  for (int i = 0; i < static_cast<int>(STAVE_VECTOR_BYTES / 8); ++i) all |= words[i];
+  return all != 0;
+}
 /// Rounded once, a lane at a time.
 STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) {
   for (int i = 0; i < F32::lanes; ++i) c.raw[i] = __builtin_fmaf(a.raw[i], b.raw[i], c.raw[i]);

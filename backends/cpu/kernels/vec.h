@@ -122,15 +122,6 @@ STAVE_INLINE T select(bool condition, T a, T b) {
   return condition ? a : b;
 }
 
-template <class T>
-STAVE_INLINE bool any(Mask<T> mask) {
-  typedef long long Words __attribute__((vector_size(STAVE_VECTOR_BYTES)));
-  Words words = reinterpret_cast<Words>(mask.bits);
-  long long all = 0;
-  for (int i = 0; i < static_cast<int>(STAVE_VECTOR_BYTES / 8); ++i) all |= words[i];
-  return all != 0;
-}
-
 /// A mask as bytes of 0 and 1, one for each lane.
 template <class T>
 STAVE_INLINE void store_booleans(Mask<T> mask, void* to) {

@@ -57,6 +57,14 @@ STAVE_INLINE Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<T> c) {
   else return a * b + c;
 }
 
+/// c[0] x^(n-1) + ... + c[n-1]
+template <class T, int n>
+STAVE_INLINE Vec<T> polynomial(Vec<T> x, const T (&c)[n]) {
+  Vec<T> sum(c[0]);
+  for (int i = 1; i < n; ++i) sum = multiply_add(sum, x, Vec<T>(c[i]));
+  return sum;
+}
+
 // ---- exponentials, logarithms, trigonometry, erf ----------------------------------------------------------
 
 #define STAVE_SLEEF_F32(name) STAVE_SLEEF_WITHIN_F32(u10, name)
@@ -67,7 +75,6 @@ STAVE_INLINE Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<T> c) {
   STAVE_INLINE F64 name(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(name)(x.raw))}; }
 STAVE_FROM_SLEEF(exp2)
 STAVE_FROM_SLEEF(expm1)
-STAVE_FROM_SLEEF(log)
 STAVE_FROM_SLEEF(log2)
 STAVE_FROM_SLEEF(log10)
 STAVE_FROM_SLEEF(sin)
@@ -81,22 +88,26 @@ STAVE_FROM_SLEEF(atan)
 STAVE_INLINE F32 power_of_two(Vec<std::int32_t> n) {
   return {reinterpret_cast<F32::Raw>((n + Vec<std::int32_t>(127)).raw << 23)};
 }
-/// Our own where it takes fused multiply-adds, because it is the hottest: x = n log 2 + r, e^x = 2^n e^r, with the polynomial of
-/// SLEEF's expf for e^r. 0.988 ulp at most, over every third float.
-STAVE_INLINE F32 exp(F32 x) {
-  if constexpr (!has_fma) return {F32::Raw(STAVE_SLEEF_F32(exp)(x.raw))};
-  x = clamp(F32(-104), x, F32(89));  // beyond, the result is 0 or infinity all the same
+/// e^x = 2^power (1 + rest), |rest| < 0.42: x = power log 2 + r, and e^r by the polynomial of SLEEF's expf.
+struct Exponential {
+  Vec<std::int32_t> power;
+  F32 rest;
+};
+STAVE_INLINE Exponential exponential(F32 x) {
   F32 n = rint(x * F32(1.44269504088896341));
   F32 r = fma(n, F32(-1.42860677e-6f), fma(n, F32(-0.693145752f), x));  // log 2 in two parts, the first of 16 bits
-  F32 p = fma(F32(1.98527617612853646e-4f), r, F32(1.39304355252534151e-3f));
-  p = fma(p, r, F32(8.33336077630519867e-3f));
-  p = fma(p, r, F32(4.16664853692054749e-2f));
-  p = fma(p, r, F32(0.166666671633720398f));
-  p = fma(p, r, F32(0.5f));
-  F32 y = fma(p, r * r, r) + F32(1);
+  constexpr float c[] = {1.98527617612853646e-4f, 1.39304355252534151e-3f, 8.33336077630519867e-3f,
+                         4.16664853692054749e-2f, 0.166666671633720398f,   0.5f};
+  return {{__builtin_convertvector(n.raw, Vec<std::int32_t>::Raw)}, fma(polynomial(r, c), r * r, r)};
+}
+/// Our own where it takes fused multiply-adds, because it is the hottest. 0.988 ulp at most, over every third float.
+STAVE_INLINE F32 exp(F32 x) {
+  if constexpr (!has_fma) return {F32::Raw(STAVE_SLEEF_F32(exp)(x.raw))};
+  const Exponential e = exponential(clamp(F32(-104), x, F32(89)));  // beyond, the result is 0 or infinity all the same
+  F32 y = e.rest + F32(1);
   // 2^n in two steps, so that neither overflows and a denormal result rounds once.
-  Vec<std::int32_t> whole{__builtin_convertvector(n.raw, Vec<std::int32_t>::Raw)}, half{whole.raw >> 1};
-  return y * power_of_two(half) * power_of_two(whole - half);
+  Vec<std::int32_t> half{e.power.raw >> 1};
+  return y * power_of_two(half) * power_of_two(e.power - half);
 }
 /// SLEEF's overflows 2e-6 early. Numbers so close to the bound are rare: libm decides about them.
 STAVE_INLINE F64 exp(F64 x) {
@@ -108,19 +119,58 @@ STAVE_INLINE F64 exp(F64 x) {
   return y;
 }
 
+/// log x of positive normal x, times 2^scale: x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), and log(1 + f) = f - f^2/2 + f^3 P(f),
+/// P a minimax fit.
+STAVE_INLINE F32 log_of_normal(F32 x, Vec<std::int32_t> scale) {
+  using Bits = Vec<std::int32_t>;
+  const Bits bits{reinterpret_cast<Bits::Raw>(x.raw)};
+  const Bits k{(bits - Bits(0x3f3504f3)).raw >> 23};  // from the bits of sqrt(1/2)
+  const F32 f = F32(reinterpret_cast<F32::Raw>(bits.raw - (k.raw << 23))) - F32(1);
+  const F32 n{__builtin_convertvector((k + scale).raw, F32::Raw)};
+  constexpr float c[] = {-0.0763450290965327f,  0.12761577348054695f, -0.1316018046633975f,  0.1420175799828562f,
+                         -0.16623357534961455f, 0.200012268730962f,   -0.25000821028533193f, 0.33333331707789743f};
+  const F32 high(0.693145752f), low(1.42860677e-6f);  // log 2; n times the first part is exact
+  const F32 sum = fma(n, high, f), lost = f - fma(-n, high, sum), square = f * f;
+  return sum + fma(square, F32(-0.5f), fma(square * f, polynomial(f, c), fma(n, low, lost)));
+}
+/// Our own where it takes fused multiply-adds, twice as fast as SLEEF's. 0.87 ulp at most, over every third float.
+STAVE_INLINE F32 log(F32 x) {
+  if constexpr (!has_fma) return {F32::Raw(STAVE_SLEEF_F32(log)(x.raw))};
+  using Bits = Vec<std::int32_t>;
+  const F32 least(0x1p-126f), infinity(__builtin_inff());
+  const Bits bits{reinterpret_cast<Bits::Raw>(x.raw)};
+  const Mask<std::int32_t> special =
+      bits + Bits(0x7f800000) >= Bits(-0x01000000);  // outside of [0x00800000, 0x7f800000)
+  if (!any(special)) return log_of_normal(x, Bits(0));
+  const Mask<float> denormal = x < least;
+  F32 y = log_of_normal(select(denormal, x * F32(0x1p25f), x), Bits(denormal.bits & -25));
+  y = select(x == F32(0), -infinity, y);
+  y = select(x < F32(0), infinity - infinity, y);
+  return select(x < infinity, y, x);  // infinity and NaN
+}
+STAVE_INLINE F64 log(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(log)(x.raw))}; }
+
 // Below these bounds x^2 / 3 is less than a third of an ulp.
 template <class T>
 STAVE_INLINE Mask<T> is_tiny(Vec<T> x) {
   return abs(x) < Vec<T>(sizeof(T) == 4 ? 0x1p-13 : 0x1p-27);
 }
 
-STAVE_INLINE F32 sleef_tanh(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(tanh)(x.raw))}; }
-STAVE_INLINE F64 sleef_tanh(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(tanh)(x.raw))}; }
-/// tanh x = x - x^3/3 + ...; SLEEF is a little more than 1 ulp off for tiny x.
-template <class T>
-STAVE_INLINE Vec<T> tanh(Vec<T> x) {
-  return select(is_tiny(x), x, sleef_tanh(x));
+/// Our own where it takes fused multiply-adds, four times as fast as SLEEF's: x + x^3 P(x^2), P a minimax fit, and from 0.9 on
+/// 1 - 2 / (e^2x + 1). 0.994 ulp at most, over every third float.
+STAVE_INLINE F32 tanh(F32 x) {
+  if constexpr (!has_fma) return select(is_tiny(x), x, F32(F32::Raw(STAVE_SLEEF_F32(tanh)(x.raw))));
+  const F32 square = x * x, size = abs(x);
+  constexpr float c[] = {-0.00045546054704593235f, 0.0025826694081587088f, -0.008264545526336346f,
+                         0.021663543372317726f,    -0.05392930183024895f,  0.13332978266760728f,
+                         -0.33333322263574977f};
+  const F32 near = fma(polynomial(square, c) * square, size, size);
+  const Exponential e = exponential(clamp(F32(0), size + size, F32(20)));  // beyond, the result is 1
+  const F32 power = power_of_two(e.power), far = F32(1) - F32(2) / (fma(power, e.rest, power) + F32(1));
+  return copysign(select(size < F32(0.9), near, far), x);
 }
+/// tanh x = x - x^3/3 + ...; SLEEF is a little more than 1 ulp off for tiny x.
+STAVE_INLINE F64 tanh(F64 x) { return select(is_tiny(x), x, F64(F64::Raw(STAVE_SLEEF_F64(tanh)(x.raw)))); }
 
 STAVE_INLINE F32 sleef_atanh(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(atanh)(x.raw))}; }
 STAVE_INLINE F64 sleef_atanh(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(atanh)(x.raw))}; }
@@ -235,13 +285,6 @@ STAVE_INLINE Vec<T> erfc_of_root_half(Vec<T> x) {
 // ---- erfinv -----------------------------------------------------------------------------------------------
 // By the polynomials of core/ops/erfinv.h.
 
-/// c[0] x^(n-1) + ... + c[n-1]
-template <class T, int n>
-STAVE_INLINE Vec<T> polynomial(Vec<T> x, const T (&c)[n]) {
-  Vec<T> sum(c[0]);
-  for (int i = 1; i < n; ++i) sum = multiply_add(sum, x, Vec<T>(c[i]));
-  return sum;
-}
 /// -log(1 - x^2). Near 1 the square would lose what matters, and 1 - |x| is exact.
 template <class T>
 STAVE_INLINE Vec<T> erfinv_argument(Vec<T> x) {

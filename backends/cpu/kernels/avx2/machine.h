@@ -13,6 +13,13 @@ namespace STAVE_KERNELS {
 using generic::load_some;
 using generic::store_some;
 
+// GCC 12 takes the words of a register out one by one.
+template <class T>
+STAVE_INLINE bool any(Mask<T> mask) {
+  const __m256i bits = reinterpret_cast<__m256i>(mask.bits);
+  return _mm256_testz_si256(bits, bits) == 0;
+}
+
 STAVE_INLINE F32 sqrt(F32 x) { return {_mm256_sqrt_ps(x.raw)}; }
 STAVE_INLINE F64 sqrt(F64 x) { return {_mm256_sqrt_pd(x.raw)}; }
 

@@ -34,6 +34,13 @@ STAVE_INLINE void store_some(Vec<T> v, void* to, std::int64_t n) {
   else _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(mask), raw);
 }
 
+// GCC 12 takes the words of a register out one by one.
+template <class T>
+STAVE_INLINE bool any(Mask<T> mask) {
+  const __m512i bits = reinterpret_cast<__m512i>(mask.bits);
+  return _mm512_test_epi64_mask(bits, bits) != 0;
+}
+
 STAVE_INLINE F32 sqrt(F32 x) { return {_mm512_maskz_sqrt_ps(0xffff, x.raw)}; }
 STAVE_INLINE F64 sqrt(F64 x) { return {_mm512_maskz_sqrt_pd(0xff, x.raw)}; }
 

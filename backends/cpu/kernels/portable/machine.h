@@ -38,6 +38,9 @@ STAVE_INLINE V by_lanes(F f, Raw... x) {
 using generic::load_some;
 using generic::store_some;
 
+/// Whether a lane is true.
+using generic::any;
+
 STAVE_INLINE F32 sqrt(F32 x) {
   return {by_lanes<F32::Raw>([](float lane) { return __builtin_sqrtf(lane); }, x.raw)};
 }
