@@ -20,6 +20,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/define.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/fused.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/linalg.h>
@@ -36,6 +37,7 @@
 #include <stave/core/ops/transfer.h>
 #include <stave/core/optimizers.h>
 #include <stave/core/read_storage.h>
+#include <stave/core/region.h>
 #include <stave/core/storage.h>
 #include <stave/core/tensor.h>
 #include <stave/core/track.h>
@@ -45,6 +47,7 @@
 #include <stave/handlers/checkpoint.h>
 #include <stave/handlers/custom.h>
 #include <stave/handlers/debug.h>
+#include <stave/handlers/elementwise_op.h>
 #include <stave/handlers/grad.h>
 #include <stave/handlers/graph.h>
 #include <stave/handlers/host_call.h>

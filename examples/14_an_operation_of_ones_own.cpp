@@ -1,5 +1,5 @@
-// An operation of one's own. The library has no solver of tridiagonal systems: this program gives it one, with a kernel, and every
-// transform and handler treats it as it treats the library's.
+// Operations of one's own. The library has no solver of tridiagonal systems: this program gives it one, with a kernel, and every
+// transform and handler treats it as it treats the library's. An elementwise operation takes no more than a function.
 #include <iostream>
 #include <tuple>
 
@@ -87,6 +87,8 @@ Tensor solve_tridiagonal(const Tensor& lower, const Tensor& diagonal, const Tens
   return apply(op_solve_tridiagonal, {lower, diagonal, upper, b});
 }
 
+const auto hardshrink = elementwise_op("hardshrink", [](const Tensor& x) { return where(abs(x) > 0.5, x, 0); });
+
 int main() {
   // Heat along a rod of 64 cells: an implicit step solves (1 + 2 k) x[i] - k x[i-1] - k x[i+1] = b[i].
   const Index cells = 64;
@@ -111,4 +113,9 @@ int main() {
   // Record and kernel, held against each other: other strides, derivatives, lanes in each input.
   const Tensor b = tensor({1., -2., 3., 0.5}, float64), side = tensor({0.3, -0.2, 0.4, 0.1}, float64);
   check_op(op_solve_tridiagonal, {{.inputs = {side, b + 8., 2. * side, b}}});
+
+  const Tensor noisy = tensor({-2.f, 0.1f, 0.7f});
+  std::cout << "shrunk: " << hardshrink(noisy) << "\n";
+  debug([](const Tensor& x) { return hardshrink(x); })(noisy);  // hardshrink {abs greater where} f32[3] -> f32[3]
+  check_grads([](const Tensor& x) { return sum(square(hardshrink(x))); }, astype(noisy, float64), {.order = 2});
 }

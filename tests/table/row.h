@@ -95,6 +95,7 @@ void add_attention_rows(std::vector<Row>& rows);
 void add_random_rows(std::vector<Row>& rows);
 void add_transfer_rows(std::vector<Row>& rows);
 void add_function_rows(std::vector<Row>& rows);
+void add_fused_rows(std::vector<Row>& rows);
 
 /// All of them.
 const std::vector<Row>& all_rows();

@@ -10,10 +10,11 @@ namespace table {
 const std::vector<Row>& all_rows() {
   static const std::vector<Row> rows = [] {
     std::vector<Row> list;
-    for (auto add : {add_create_rows, add_elementwise_rows, add_binary_rows, add_reduce_rows, add_softmax_rows,
-                     add_scan_rows, add_sort_rows, add_search_rows, add_layout_rows, add_rearrange_rows, add_index_rows,
-                     add_contract_rows, add_linalg_rows, add_convolution_rows, add_network_rows, add_attention_rows,
-                     add_random_rows, add_transfer_rows, add_function_rows})
+    for (auto add :
+         {add_create_rows,    add_elementwise_rows, add_binary_rows,   add_reduce_rows,      add_softmax_rows,
+          add_scan_rows,      add_sort_rows,        add_search_rows,   add_layout_rows,      add_rearrange_rows,
+          add_index_rows,     add_contract_rows,    add_linalg_rows,   add_convolution_rows, add_network_rows,
+          add_attention_rows, add_random_rows,      add_transfer_rows, add_function_rows,    add_fused_rows})
       add(list);
     return list;
   }();

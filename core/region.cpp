@@ -1,0 +1,155 @@
+#include <stave/core/region.h>
+
+#include <algorithm>
+
+#include <stave/core/fail.h>
+#include <stave/core/ops/elementwise_ops.h>
+#include <stave/core/ops/frontend.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+constexpr Operands domains[] = {
+#define X(name, Struct) stave_detail::Struct::operands,
+    STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)
+#undef X
+};
+constexpr auto unary_count = static_cast<std::size_t>(OpId::add);
+
+bool is_listed(const Op& op) { return static_cast<std::size_t>(op.id) < std::size(domains); }
+
+std::size_t arity(const Op& op) {
+  if (op.id == OpId::where) return 3;
+  return is_listed(op) && static_cast<std::size_t>(op.id) >= unary_count ? 2 : 1;
+}
+
+bool takes(const Op& op, Dtype dtype) {
+  return !is_listed(op) || visit_dtype(dtype, [&](auto x) {
+    return stave_detail::admits<decltype(x)>(domains[static_cast<std::size_t>(op.id)]);
+  });
+}
+
+std::string name_of_value(int value) {
+  std::string name(1, static_cast<char>('a' + value % 26));
+  for (; value >= 26; value = value / 26 - 1) name.insert(name.begin(), static_cast<char>('a' + (value / 26 - 1) % 26));
+  return name;
+}
+
+}  // namespace
+
+bool Region::admits(const Op& op) {
+  return is_listed(op) || op.id == OpId::where || op.id == OpId::astype || op.id == OpId::stop_gradient;
+}
+
+int Region::add(const Op& op, std::span<const int> operands, Dtype to) {
+  const auto values = static_cast<int>(inputs_.size() + steps_.size());
+  if (!admits(op))
+    fail<TransformError>("region: {} is no elementwise operation of the library, and a region has no others", op.name);
+  if (operands.size() != arity(op))
+    fail<TransformError>("region: {} takes {} operands, not {}", op.name, arity(op), operands.size());
+  Step step{.op = &op, .operands = {}, .dtype = to, .number = 0};
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i] < 0 || operands[i] >= values)
+      fail<TransformError>("region: {}: there is no value {} before this step", op.name, operands[i]);
+    step.operands.push_back(operands[i]);
+    const bool condition = op.id == OpId::where && i == 0;
+    const Dtype given = dtype(operands[i]), wanted = condition ? bool_ : dtype(operands.back());
+    if (given != wanted || !takes(op, given))
+      fail<DtypeError>("region: {}: operand {} is {}, which it does not take here", op.name, i, given);
+  }
+  if (op.id != OpId::astype) step.dtype = op.result_dtype(dtype(operands.back()));
+  steps_.push_back(step);
+  return values;
+}
+
+int Region::add(Scalar number, Dtype dtype) {
+  Step step{.op = nullptr, .operands = {}, .dtype = dtype, .number = held(number, dtype)};
+  write_number(&step.bytes, number, dtype);
+  steps_.push_back(step);
+  return static_cast<int>(inputs_.size() + steps_.size()) - 1;
+}
+
+void Region::set_outputs(std::vector<int> values) {
+  const auto count = static_cast<int>(inputs_.size() + steps_.size());
+  for (const int value : values)
+    if (value < 0 || value >= count) fail<TransformError>("region: there is no value {} to give", value);
+  outputs_ = std::move(values);
+  drop_unused();
+  assign_slots();
+}
+
+void Region::drop_unused() {
+  const std::size_t inputs = inputs_.size();
+  std::vector<bool> used(inputs + steps_.size());
+  for (const int output : outputs_) used[static_cast<std::size_t>(output)] = true;
+  for (std::size_t i = steps_.size(); i-- > 0;)
+    if (used[inputs + i])
+      for (const int operand : steps_[i].operands) used[static_cast<std::size_t>(operand)] = true;
+  std::vector<int> renumbered(used.size());
+  int next = 0;
+  for (std::size_t value = 0; value < used.size(); ++value)
+    if (value < inputs || used[value]) renumbered[value] = next++;
+  std::vector<Step> kept;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (!used[inputs + i]) continue;
+    Step& step = kept.emplace_back(steps_[i]);
+    for (int& operand : step.operands) operand = renumbered[static_cast<std::size_t>(operand)];
+  }
+  steps_ = std::move(kept);
+  for (int& output : outputs_) output = renumbered[static_cast<std::size_t>(output)];
+}
+
+void Region::assign_slots() {
+  const std::size_t inputs = inputs_.size();
+  const std::size_t never = steps_.size();
+  std::vector<std::size_t> last(steps_.size(), 0);  // step that reads the value
+  for (std::size_t i = 0; i < steps_.size(); ++i)
+    for (const int operand : steps_[i].operands)
+      if (const auto value = static_cast<std::size_t>(operand); value >= inputs) last[value - inputs] = i;
+  for (const int output : outputs_)
+    if (const auto value = static_cast<std::size_t>(output); value >= inputs) last[value - inputs] = never;
+
+  slots_ = 0;
+  for (Step& step : steps_)
+    if (!step.op) step.slot = slots_++;  // of its own: it is there before the first step
+  std::vector<int> free;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (!steps_[i].op) continue;
+    if (free.empty()) {
+      steps_[i].slot = slots_++;
+    } else {
+      steps_[i].slot = free.back();
+      free.pop_back();
+    }
+    // A result never lies in an operand, whose elements may be of another size.
+    for (const int operand : steps_[i].operands) {
+      const auto value = static_cast<std::size_t>(operand);
+      if (value < inputs || !step(operand).op || last[value - inputs] != i) continue;
+      free.push_back(steps_[value - inputs].slot);
+      last[value - inputs] = never;  // it may be read twice here
+    }
+  }
+}
+
+std::string Region::str() const {
+  std::string text;
+  const auto named = [&](int value) { return fmt::format("{}:{}", name_of_value(value), dtype(value)); };
+  for (std::size_t i = 0; i < inputs_.size(); ++i) text += (i ? " " : "") + named(static_cast<int>(i));
+  text += " ->\n";
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    text += fmt::format("  {} = ", named(static_cast<int>(inputs_.size() + i)));
+    if (!step.op) text += fmt::format("{}", step.number.floating);
+    else text += step.op->name;
+    for (const int operand : step.operands) text += " " + name_of_value(operand);
+    text += "\n";
+  }
+  text += "  in";
+  for (const int output : outputs_) text += " " + name_of_value(output);
+  return text + "\n";
+}
+
+}  // namespace stave

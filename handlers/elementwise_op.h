@@ -1,0 +1,70 @@
+// Elementwise operations of one's own, made of those that there are:
+//
+//   const auto hardshrink = elementwise_op("hardshrink", [](auto x) { return where(abs(x) > 0.5, x, 0); });
+//   Tensor y = hardshrink(x);                      // one pass over memory
+//   auto dx = grad([&](Tensor t) { return sum(hardshrink(t)); })(x);
+//
+// The function runs once for each combination of dtypes, on values that stand for every element, and what it performs is recorded
+// (core/region.h): from then on the recording is performed, as one operation of this name. So it must be made of elementwise
+// operations and numbers, and must not look at values: where(condition, a, b) in place of if. What it captures is a constant from its
+// first run on.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <stave/handlers/record_region.h>
+
+namespace stave_detail {
+
+// Operands as tensors (numbers have the dtype that the tensors give them).
+Inputs fused_operands(const Op& op, std::span<Operand> operands);
+RegionPtr recorded_for(const Op& op, std::span<const Tensor> inputs, std::map<std::vector<Dtype>, RegionPtr>& regions,
+                       std::mutex& mutex, FlatFunction f);
+
+}  // namespace stave_detail
+
+namespace stave {
+
+/// See elementwise_op.
+template <class F>
+class ElementwiseFunction {
+ public:
+  ElementwiseFunction(std::string_view name, F f) : op_(stave_detail::fused_op(name)), f_(std::move(f)) {}
+  ElementwiseFunction(const ElementwiseFunction&) = delete;
+
+  /// Operands broadcast; each keeps its dtype, numbers are weak. Throws TransformError where the function performs what is no
+  /// elementwise operation or looks at a value, ShapeError for shapes that do not broadcast.
+  template <class... X>
+    requires(sizeof...(X) > 0 && (std::is_convertible_v<X, Operand> && ...))
+  Tensor operator()(X&&... xs) const {
+    Operand operands[] = {Operand(std::forward<X>(xs))...};
+    return apply(operands, std::index_sequence_for<X...>());
+  }
+  /// The operation as handlers see it.
+  const Op& op() const noexcept { return op_; }
+
+ private:
+  template <std::size_t... i>
+  Tensor apply(std::span<Operand> operands, std::index_sequence<i...>) const {
+    const Inputs inputs = stave_detail::fused_operands(op_, operands);
+    const auto f = [&](std::span<const Tensor> xs) { return Outputs(Tensor(f_(Tensor(xs[i])...))); };
+    return stave_detail::fused(op_, stave_detail::recorded_for(op_, inputs, regions_, mutex_, f), inputs)[0];
+  }
+
+  const Op& op_;
+  F f_;
+  mutable std::map<std::vector<Dtype>, RegionPtr> regions_;
+  mutable std::mutex mutex_;
+};
+
+/// f, a function of tensors that performs elementwise operations alone, as one operation.
+template <class F>
+ElementwiseFunction<F> elementwise_op(std::string_view name, F f) {
+  return ElementwiseFunction<F>(name, std::move(f));
+}
+
+}  // namespace stave

@@ -1,0 +1,149 @@
+#include <stave/handlers/record_region.h>
+
+#include <algorithm>
+
+#include <stave/core/default_dtype.h>
+#include <stave/core/fail.h>
+#include <stave/core/note.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/read_storage.h>
+#include <stave/handlers/jvp_flat.h>
+
+namespace stave_detail {
+
+namespace {
+
+// Which value of the region a tensor stands for.
+struct Recorded {
+  int value = -1;
+  Tensor shown;  // an element, for those who ask whether there is a value behind
+  const Tensor* physical() const noexcept { return shown.defined() ? &shown : nullptr; }
+};
+
+class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
+ public:
+  Recorder(const char* name, std::span<const Dtype> inputs, Dtype floats)
+      : notes(name), name_(name), floats_(floats), region_(new Region({inputs.begin(), inputs.end()})) {}
+
+  Outputs handle(Call& call) override {
+    const auto recorded = [&](const Tensor& x) { return notes.find(x) != nullptr; };
+    const auto inputs = call.inputs();
+    if (std::none_of(inputs.begin(), inputs.end(), recorded)) return perform(std::move(call));
+    const Op& op = call.op();
+    for (const Abstract& output : call.abstract_outputs())
+      if (output.shape.rank() > 0) fail_shape(output.shape);
+    if (!Region::admits(op))
+      fail<TransformError>("{}: {} is no elementwise operation, of which alone such a function is made", name_,
+                           op.name);
+    std::vector<int> operands;
+    for (const Tensor& input : inputs) operands.push_back(value_of(input));
+    return value(region_->add(op, operands, op.id == OpId::astype ? call.as<DtypeAttributes>().dtype : bool_));
+  }
+  Tensor handle(ReadStorage& read) override { return read.unhandled(); }
+  Dtype handle(WhichFloat&) override { return floats_; }
+  std::string describe() const override { return name_; }
+
+  /// A tensor that stands for a value of the region.
+  Tensor value(int number) const {
+    const Dtype dtype = region_->dtype(number);
+    Tensor stands(NodePtr(new Node(dtype, cpu, {}, {}, nullptr)));
+    return notes.put(std::move(stands), {number, constant(0, dtype, {}, cpu)});
+  }
+
+  RegionPtr end(std::span<const Tensor> outputs) {
+    std::vector<int> values;
+    for (const Tensor& output : outputs) values.push_back(value_of(output));
+    region_->set_outputs(std::move(values));
+    return region_;
+  }
+
+  Notes<Recorded> notes;
+
+ private:
+  int value_of(const Tensor& x) {
+    if (!x.defined()) fail<TransformError>("{}: it gives an empty Tensor", name_);
+    if (const Recorded* found = notes.find(x)) return found->value;
+    if (!x.node().storage || live_notes(x) > 0)
+      fail<TransformError>("{}: it captures a value that a transform follows ({} {}): make it an argument", name_,
+                           x.dtype(), x.shape());
+    for (int axis = 0; axis < x.rank(); ++axis)
+      if (x.shape(axis) != 1 && x.strides()[static_cast<std::size_t>(axis)] != 0) fail_shape(x.shape());
+    return region_->add(number_of(x), x.dtype());
+  }
+
+  [[noreturn]] void fail_shape(const Shape& shape) const {
+    fail<TransformError>(
+        "{}: it computes with a tensor of shape {}, where each element is by itself: make it an argument", name_,
+        shape);
+  }
+
+  static Scalar number_of(const Tensor& x) {
+    const Tensor first = view_of(x, {}, {}, x.node().offset);
+    if (x.dtype() == bool_) return first.item<bool>();
+    if (x.dtype() == uint64) return first.item<std::uint64_t>();
+    if (is_float(x.dtype())) return first.item<double>();
+    return first.item<std::int64_t>();
+  }
+
+  const char* const name_;
+  const Dtype floats_;  // to which integers go
+  const IntrusivePtr<Region> region_;
+};
+
+}  // namespace
+
+RegionPtr record_region(const char* name, FlatFunction f, std::span<const Dtype> inputs) {
+  const Dtype floats = default_dtype();
+  UnderFrame below_all(nullptr);
+  Recorder recorder(name, inputs, floats);
+  std::vector<Tensor> values;
+  for (std::size_t i = 0; i < inputs.size(); ++i) values.push_back(recorder.value(static_cast<int>(i)));
+  const Outputs outputs = recorder.notes.run([&] { return with(recorder, [&] { return f(values); }); });
+  return recorder.end(outputs);
+}
+
+// ---- derivatives of regions --------------------------------------------------------------------------------
+
+RegionPtr tangents_of(const Region& region, const std::vector<bool>& by) {
+  const std::size_t count = region.inputs().size();
+  std::vector<Dtype> dtypes = region.inputs();
+  for (std::size_t i = 0; i < count; ++i)
+    if (by[i]) dtypes.push_back(dtypes[i]);
+  const auto tangents = [&](std::span<const Tensor> values) {
+    std::vector<Tensor> given(count);
+    std::size_t next = count;
+    for (std::size_t i = 0; i < count; ++i)
+      if (by[i]) given[i] = values[next++];
+    const auto steps = [&](std::span<const Tensor> xs) { return perform_steps(region, xs); };
+    FlatJvp found = jvp_flat(steps, values.first(count), given);
+    Outputs of_floats;
+    for (std::size_t i = 0; i < found.outputs.size(); ++i)
+      if (is_float(found.outputs[i].dtype())) of_floats.push_back(std::move(found.tangents[i]));
+    return of_floats;
+  };
+  return record_region("jvp of fused", tangents, dtypes);
+}
+
+RegionPtr cotangent_of(const Region& region, int i, const std::vector<bool>& of) {
+  const std::size_t count = region.inputs().size();
+  std::vector<Dtype> dtypes = region.inputs();
+  for (std::size_t k = 0; k < of.size(); ++k)
+    if (of[k]) dtypes.push_back(region.dtype(region.outputs()[k]));
+  const auto cotangent = [&](std::span<const Tensor> values) {
+    const auto steps = [&](std::span<const Tensor> by) {
+      std::vector<Tensor> xs(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count));
+      xs[static_cast<std::size_t>(i)] = by[0];
+      return perform_steps(region, xs);
+    };
+    FlatVjp found = vjp_flat(steps, values.subspan(static_cast<std::size_t>(i), 1), "vjp");
+    std::vector<Tensor> given(of.size());
+    std::size_t next = count;
+    for (std::size_t k = 0; k < of.size(); ++k)
+      if (of[k]) given[k] = values[next++];
+    return Outputs(found.pullback.consume(given)[0]);
+  };
+  return record_region("vjp of fused", cotangent, dtypes);
+}
+
+}  // namespace stave_detail

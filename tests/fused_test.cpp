@@ -1,0 +1,312 @@
+// Regions and the operation that performs them: random regions against their steps, bit for bit, with derivatives of any order;
+// functions recorded as operations; what cannot be recorded.
+#include <algorithm>
+#include <cstddef>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+#include "separate_backend.h"
+
+namespace {
+
+using namespace stave;
+using namespace stave_test;
+using testing::HasSubstr;
+
+using Random = std::mt19937_64;
+
+Index pick(Random& random, Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); }
+template <class T>
+const T& one_of(Random& random, const std::vector<T>& choices) {
+  return choices[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(choices.size()) - 1))];
+}
+
+const std::vector<Dtype> every_dtype = {
+#define X(name, type) Dtype::name,
+    STAVE_DTYPES(X)
+#undef X
+};
+std::vector<const Op*> elementwise_ops() {
+  std::vector<const Op*> found;
+  for (const Op* op : all_ops())
+    if (Region::admits(*op)) found.push_back(op);
+  return found;
+}
+
+// Any operation on any earlier values that it takes; one that refuses them is drawn again.
+RegionPtr random_region(Random& random, std::vector<Dtype> inputs, Index steps, const std::vector<const Op*>& ops,
+                        const std::vector<Dtype>& dtypes) {
+  IntrusivePtr<Region> region(new Region(std::move(inputs)));
+  auto count = static_cast<int>(region->inputs().size());
+  while (steps > 0) {
+    if (pick(random, 0, 9) == 0) {
+      const Dtype dtype = one_of(random, dtypes);
+      region->add(dtype == bool_ ? Scalar(pick(random, 0, 1) == 1) : Scalar(pick(random, 0, 3)), dtype);
+    } else {
+      const Op& op = *one_of(random, ops);
+      std::vector<int> operands;
+      const Index arity = op.id == OpId::where ? 3 : op.id >= OpId::add && op.id < OpId::full ? 2 : 1;
+      for (Index i = 0; i < arity; ++i) operands.push_back(static_cast<int>(pick(random, 0, count - 1)));
+      try {
+        region->add(op, operands, one_of(random, dtypes));
+      } catch (const DtypeError&) {
+        continue;
+      }
+    }
+    ++count;
+    --steps;
+  }
+  std::vector<int> outputs;
+  for (Index i = pick(random, 1, 4); i > 0; --i) outputs.push_back(static_cast<int>(pick(random, 0, count - 1)));
+  outputs.push_back(count - 1);
+  region->set_outputs(outputs);
+  return region;
+}
+
+// Of `shape`, or something that broadcasts to it, in one of many layouts.
+Tensor random_input(Random& random, Dtype dtype, Shape shape) {
+  for (Index& length : shape)
+    if (pick(random, 0, 5) == 0 && length != 0) length = 1;
+  const Index drop = shape.rank() > 0 && pick(random, 0, 5) == 0 ? pick(random, 1, shape.rank()) : 0;
+  shape = Shape(std::span<const Index>(shape).subspan(static_cast<std::size_t>(drop)));
+  const auto make = [&](const Shape& of) {
+    const Tensor numbers = normal(Key(static_cast<std::uint64_t>(random())), of, float32) * 2;
+    return is_float(dtype) ? astype(numbers, dtype) : dtype == bool_ ? numbers > 0 : astype(abs(numbers) * 20, dtype);
+  };
+  if (shape.rank() == 0) return make(shape);
+  switch (pick(random, 0, 3)) {
+    case 0: {
+      Shape turned = shape;
+      std::reverse(turned.begin(), turned.end());
+      Shape axes;
+      for (Index axis = shape.rank(); axis-- > 0;) axes.push_back(axis);
+      return permute_dims(make(turned), axes);
+    }
+    case 1: return flip(make(shape), {pick(random, 0, shape.rank() - 1)});
+    case 2: {
+      Shape longer = shape;
+      longer.push_back(3);
+      return unstack(make(longer), -1)[1];
+    }
+    default: return make(shape);
+  }
+}
+
+std::vector<std::byte> bytes_of(const Tensor& x) {
+  const Tensor row_major = contiguous(x);
+  const auto* const data = static_cast<const std::byte*>(row_major.node().data());
+  return {data, data + static_cast<std::size_t>(x.size()) * size_of(x.dtype())};
+}
+
+TEST(Fused, IsItsStepsBitForBit) {
+  Random random(17);
+  const auto ops = elementwise_ops();
+  const std::vector<Shape> shapes = {{},       {1},          {5},         {3, 4},    {0, 3}, {127},
+                                     {40, 33}, {2, 3, 4, 5}, {7, 1, 300}, {1, 5000}, {70000}};
+  for (int round = 0; round < 300; ++round) {
+    const Shape shape = one_of(random, shapes);
+    std::vector<Dtype> dtypes;
+    for (Index i = pick(random, 1, 5); i > 0; --i) dtypes.push_back(one_of(random, every_dtype));
+    const Index steps = shape.elements() > 10000 ? 12 : pick(random, 1, round % 10 == 0 ? 300 : 25);
+    const RegionPtr region = random_region(random, dtypes, steps, ops, every_dtype);
+    std::vector<Tensor> inputs;
+    for (const Dtype dtype : dtypes) inputs.push_back(random_input(random, dtype, shape));
+    const Outputs found = fused(region, inputs);
+    Shape common;
+    for (const Tensor& input : inputs) common = broadcast_shapes(common, input.shape(), "test");
+    for (Tensor& input : inputs) input = broadcast_to(input, common);
+    const Outputs expected = stave_detail::perform_steps(*region, inputs);
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      ASSERT_EQ(found[k].shape(), common);
+      ASSERT_EQ(bytes_of(found[k]), bytes_of(broadcast_to(expected[k], common)))
+          << "round " << round << ", output " << k << ", shape " << common << "\n"
+          << region->str();
+    }
+  }
+}
+
+TEST(Fused, OfArraysBeyondTheCaches) {
+  const auto f = [](const Tensor& x, const Tensor& y) { return x * y + 1; };
+  const auto recorded = elementwise_op("f", f);
+  const Tensor x = normal(Key(1), {3000, 3000}), row = normal(Key(2), {3000});
+  EXPECT_TRUE(array_equal(recorded(x, row), f(x, row)));
+  EXPECT_TRUE(array_equal(recorded(matrix_transpose(x), row), f(matrix_transpose(x), row)));
+  const IntrusivePtr<Region> region(new Region({float32}));  // its first result lies where the third would find room
+  const int square = region->add(op_square, {0}), more = region->add(op_exp, {square});
+  region->set_outputs({square, region->add(op_tanh, {more})});
+  const Outputs found = fused(region, {x});
+  EXPECT_TRUE(array_equal(found[0], stave::square(x)));
+  EXPECT_TRUE(array_equal(found[1], tanh(exp(stave::square(x)))));
+}
+
+// Smooth everywhere, and never large.
+std::vector<const Op*> smooth_ops() {
+  return {&op_add, &op_subtract, &op_multiply, &op_tanh, &op_sin, &op_cos,
+          &op_erf, &op_negative, &op_sigmoid,  &op_gelu, &op_atan};
+}
+Tensor total(const Outputs& outputs) {
+  Tensor sum_of = zeros({}, float64);
+  for (const Tensor& output : outputs) sum_of = sum_of + sum(sin(output));
+  return sum_of;
+}
+
+TEST(Fused, DerivativesOfAnyOrderAreThoseOfItsSteps) {
+  Random random(23);
+  for (int round = 0; round < 25; ++round) {
+    const RegionPtr region = random_region(random, {float64, float64}, pick(random, 1, 14), smooth_ops(), {float64});
+    const auto whole = [&](const Tensor& x, const Tensor& y) { return total(fused(region, {x, y})); };
+    const auto steps = [&](const Tensor& x, const Tensor& y) {
+      return total(stave_detail::perform_steps(*region, std::vector<Tensor>{x, broadcast_to(y, x.shape())}));
+    };
+    const Tensor x = normal(Key(static_cast<std::uint64_t>(round)), {2, 3}, float64), y = normal(Key(99), {3}, float64);
+    const Tensor dx = normal(Key(5), {2, 3}, float64), dy = normal(Key(6), {3}, float64);
+    const auto near_to = [](const Tensor& expected) { return IsNear(expected, 1e-11); };
+    EXPECT_THAT(grad<0>(whole)(x, y), near_to(grad<0>(steps)(x, y))) << region->str();
+    EXPECT_THAT(grad<1>(whole)(x, y), near_to(grad<1>(steps)(x, y))) << region->str();
+    EXPECT_THAT(jvp(whole, std::tuple(x, y), std::tuple(dx, dy)).second,
+                near_to(jvp(steps, std::tuple(x, y), std::tuple(dx, dy)).second));
+    const auto second = [&](const auto& f) {
+      return grad<1>([&f](const Tensor& a, const Tensor& b) { return sum(square(grad<0>(f)(a, b))); })(x, y);
+    };
+    EXPECT_THAT(second(whole), near_to(second(steps))) << region->str();
+    const auto lanes = [&](const auto& f) { return vmap(grad<0>(f), {.in_axes = {0, unmapped}})(stack({x, dx}), y); };
+    EXPECT_THAT(lanes(whole), near_to(lanes(steps)));
+    const auto forward = [&](const auto& f) { return jvp(grad<0>(f), std::tuple(x, y), std::tuple(dx, dy)).second; };
+    EXPECT_THAT(forward(whole), near_to(forward(steps)));
+  }
+}
+
+TEST(Fused, KeepsTheRulesOfItsSteps) {
+  const auto f = elementwise_op(
+      "f", [](const Tensor& x) { return x * stop_gradient(x) + astype(x > 0, float32) + maximum(x, 0); });
+  const Tensor x = tensor({-2.f, 3.f});
+  EXPECT_THAT(grad([&](const Tensor& t) { return sum(f(t)); })(x), IsNear(tensor({-2.f, 4.f}), 1e-6));
+  const IntrusivePtr<Region> both(new Region({float32}));  // x^2, and whether x > 0
+  both->set_outputs({both->add(op_square, {0}), both->add(op_greater, {0, both->add(0, float32)})});
+  const auto slope = grad([&](const Tensor& t) {
+    const Outputs found = fused(both, {t});
+    return sum(where(found[1], found[0] * t, 0));
+  });
+  EXPECT_THAT(slope(x), IsNear(tensor({0.f, 27.f}), 1e-6));
+  EXPECT_THAT(jvp(slope, x, ones({2})).second, IsNear(tensor({0.f, 18.f}), 1e-6));
+  const auto counted = elementwise_op("counted", [](const Tensor& t) { return t > 0; });
+  EXPECT_THAT(grad([&](const Tensor& t) { return sum(where(counted(t), t, 0)); })(x), IsNear(tensor({0.f, 1.f}), 0));
+}
+
+TEST(Fused, ABadRegionSaysWhatIsWrong) {
+  Region region({float32, bool_});
+  EXPECT_THAT(message_of<DtypeError>([&] { region.add(op_add, {0, 1}); }), HasSubstr("add: operand 0 is float32"));
+  EXPECT_THAT(message_of<DtypeError>([&] { region.add(op_exp, {1}); }), HasSubstr("exp: operand 0 is bool"));
+  EXPECT_THAT(message_of<TransformError>([&] { region.add(op_exp, {7}); }), HasSubstr("there is no value 7"));
+  EXPECT_THAT(message_of<TransformError>([&] { region.add(op_exp, {0, 0}); }), HasSubstr("takes 1 operands, not 2"));
+  EXPECT_THAT(message_of<TransformError>([&] { region.add(op_sum, {0}); }),
+              HasSubstr("sum is no elementwise operation"));
+  EXPECT_THAT(message_of<DtypeError>([&] { region.add(Scalar(300), uint8); }), HasSubstr("300"));
+  EXPECT_THAT(message_of<TransformError>([&] { region.set_outputs({4}); }), HasSubstr("no value 4"));
+  const IntrusivePtr<Region> product(new Region({float32, float32}));
+  product->set_outputs({product->add(op_multiply, {0, 1})});
+  const Tensor x = zeros({2});
+  EXPECT_THAT(message_of<TransformError>([&] { fused(product, {x}); }), HasSubstr("has 2 inputs, not 1"));
+  EXPECT_THAT(message_of<DtypeError>([&] {
+                fused(product, {x, astype(x, float64)});
+              }),
+              HasSubstr("input 1 of its region is float32"));
+  EXPECT_THAT(message_of<ShapeError>([&] { fused(product, {x, zeros({3})}); }), HasSubstr("do not broadcast"));
+}
+
+TEST(Region, ShowsItsSteps) {
+  const auto f = elementwise_op("f", [](const Tensor& x, const Tensor& y) { return x * y + 0.5; });
+  const Tensor x = zeros({2});
+  std::string shown;
+  struct Look : Handler {
+    std::string* shown = nullptr;
+    Outputs handle(Call& call) override {
+      if (call.op().name == std::string("f")) *shown = call.as<FusedAttributes>().region->str();
+      return perform(std::move(call));
+    }
+  } look;
+  look.shown = &shown;
+  with(look, [&] { f(x, x); });
+  EXPECT_EQ(shown,
+            "a:float32 b:float32 ->\n  c:float32 = multiply a b\n  d:float32 = 0.5\n  e:float32 = add c d\n  in e\n");
+}
+
+TEST(ElementwiseOp, RunsItsFunctionOnceForEachCombinationOfDtypes) {
+  int runs = 0;
+  const auto f = elementwise_op("f", [&](const Tensor& x) {
+    ++runs;
+    return sqrt(x) + 1;
+  });
+  const Tensor x = tensor({4.f, 9.f});
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(f(x), IsNear(tensor({3.f, 4.f}), 0));
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(f(astype(x, int32)).dtype(), float32);
+  EXPECT_EQ(f(astype(x, float64)).dtype(), float64);
+  EXPECT_EQ(runs, 3);
+  with(DefaultDtype(float64), [&] { EXPECT_EQ(f(astype(x, int32)).dtype(), float64); });
+}
+
+TEST(ElementwiseOp, TakesNumbersAndBroadcasts) {
+  const auto power_mean =
+      elementwise_op("power_mean", [](const Tensor& x, const Tensor& y) { return sqrt((x * x + y * y) / 2); });
+  EXPECT_THAT(power_mean(tensor({1.f, 7.f}), 1), IsNear(tensor({1.f, 5.f}), 1e-6));
+  EXPECT_EQ(power_mean(tensor({1.f, 7.f}), 1).dtype(), float32);
+  EXPECT_EQ(power_mean(zeros({3, 1}), zeros({1, 4})).shape(), (Shape{3, 4}));
+  EXPECT_THAT(message_of<ShapeError>([&] { power_mean(zeros({3}), zeros({4})); }), HasSubstr("power_mean"));
+}
+
+TEST(ElementwiseOp, WhatCannotBeRecordedSaysWhy) {
+  const Tensor x = tensor({1.f, 2.f});
+  const auto expect = [&](const auto& f, const char* words) {
+    EXPECT_THAT(message_of<TransformError>([&] { elementwise_op("f", f)(x); }), HasSubstr(words));
+  };
+  expect([](const Tensor& t) { return t / sum(t); }, "sum is no elementwise operation");
+  expect([](const Tensor& t) { return t.item<float>() > 0 ? t : -t; }, "use where(condition, a, b) in place of if");
+  expect([](const Tensor& t) { return t * (t.to_vector<float>().empty() ? 1 : 2); }, "is read on the host");
+  expect([&](const Tensor& t) { return t * x; },
+         "with a tensor of shape [2], where each element is by itself: make it an argument");
+  expect([](const Tensor&) { return Tensor(); }, "gives an empty Tensor");
+  Tensor kept;
+  elementwise_op("f", [&](const Tensor& t) { return kept = t; })(x);
+  EXPECT_THAT(message_of<TransformError>([&] { kept + 1; }), HasSubstr("used outside of it"));
+  grad([&](const Tensor& outer) {
+    expect([&](const Tensor& t) { return t * outer; }, "captures a value that a transform follows");
+    return sum(outer);
+  })(Tensor(1.f));
+  const Tensor scale(3.f);
+  EXPECT_THAT(elementwise_op("f", [&](const Tensor& t) { return t * scale; })(x), IsNear(tensor({3.f, 6.f}), 0));
+}
+
+TEST(ElementwiseOp, IsOneOperationOfItsName) {
+  const auto hardshrink = elementwise_op("hardshrink", [](const Tensor& x) { return where(abs(x) > 0.5, x, 0); });
+  std::ostringstream text;
+  debug([&](const Tensor& x) { return hardshrink(x); }, {.out = &text})(tensor({1.f, 0.2f}));
+  EXPECT_THAT(text.str(), HasSubstr("hardshrink {abs greater where} f32[2]"));
+  check_op(hardshrink.op(), {});
+}
+
+TEST(ElementwiseOp, OnADeviceItsStepsArePerformed) {
+  SeparateBackend backend(0);
+  const auto f = elementwise_op("f", [](const Tensor& x) { return exp(x) * x; });
+  const Tensor x = tensor({1.f, 0.2f});
+  EXPECT_THAT(to(f(to(x, cuda(0))), cpu), IsNear(f(x), 0));
+}
+
+TEST(ElementwiseOp, OnSeveralThreadsAtOnce) {
+  const auto f = elementwise_op("f", [](const Tensor& x) { return exp(x) * x + 1; });
+  const auto work = [&] {
+    for (int i = 0; i < 50; ++i) {
+      const Tensor x = full({10}, 0.5, i % 2 ? float32 : float64);
+      EXPECT_EQ(grad([&](const Tensor& t) { return sum(f(t)); })(x).dtype(), x.dtype());
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+}
+
+}  // namespace
