@@ -1,6 +1,9 @@
 // A convolutional network learns to read handwritten digits: two layers that look for small shapes wherever they are, each followed by
 // the maxima of 2 x 2 neighbours, and a matrix. All parts are the library's, and the loss is JAX's in every step.
+#include <cmath>
 #include <iostream>
+#include <tuple>
+#include <vector>
 
 #include <stave/stave.h>
 

@@ -9,10 +9,14 @@
 // private learners", 2022.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <iostream>
 #include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include <stave/stave.h>
 

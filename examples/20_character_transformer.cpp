@@ -1,11 +1,16 @@
 // A small transformer learns four sonnets, character by character, and recites what it remembers. All parts are the library's: embedding,
 // layer_norm, scaled_dot_product_attention, gelu; adamw with a schedule, and clipped gradients. The loss is JAX's in every step.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <set>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include <stave/stave.h>
 
