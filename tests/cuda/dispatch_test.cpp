@@ -7,6 +7,8 @@
 #include <stave/core/effects/error.h>
 #include <stave/core/op.h>
 
+#include "cuda_drivers.h"
+
 namespace {
 
 using namespace stave;
@@ -39,6 +41,13 @@ TEST(Dispatch, EveryOperationHasADriver) {
                 std::string("cpu: ") + op->name + ": a view or an unknown operation has no kernel");
   }
   EXPECT_EQ(drivers, op_count - 20) << "all but those that are views or composed";
+}
+
+// docs/operations.md says which operations have a kernel here, in builds without CUDA too.
+TEST(Dispatch, IsWhatTheSourceSays) {
+  const std::set<std::string> said = stave_test::cuda_drivers();
+  for (const Op* op : all_ops())
+    EXPECT_EQ(said.contains(op->name), stave_cuda::driver_of(op->id) != nullptr) << op->name;
 }
 
 }  // namespace

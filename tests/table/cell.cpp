@@ -48,7 +48,8 @@ Array Random::values(const Input& input, const Shape& shape, std::size_t number)
     if (!is_float(input.dtype)) {
       const double low = std::ceil(is_signed(input.dtype) ? domain.low : std::max(domain.low, 0.0));
       const double high = std::floor(input.dtype == bool_ ? std::min(domain.high, 1.0) : domain.high);
-      return static_cast<Real>(low) + static_cast<Real>(below(static_cast<std::size_t>(high - low + 1)));
+      const auto count = static_cast<std::size_t>(std::max(high - low + 1, 1.0));  // if there is none, the next
+      return static_cast<Real>(low) + static_cast<Real>(below(count));
     }
     const std::size_t i = used++ % slots;  // a shuffle, as far as it is needed
     std::swap(order[i], order[i + below(slots - i)]);

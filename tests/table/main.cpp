@@ -6,6 +6,8 @@
 //   operation_table --op NAME        one of them
 //   operation_table --all-values     all of them, values only: for each instruction set (STAVE_CPU_ISA); 77 if it is not there
 //   operation_table --completeness   that no operation and no public function is without a row
+//   operation_table --markdown       docs/operations.md: what each admits, found by trying
+//   operation_table --documented     that this is what that file says
 //
 // Before these, `--device cuda` has everything computed on the first CUDA device (77 if there is none), `--device separate` on
 // a device that is the CPU with memory of its own (separate_backend.h).
@@ -15,9 +17,9 @@
 #include <string_view>
 
 #include <stave/core/ops/elementwise.h>
-#include <stave/core/ops/transfer.h>
 
 #include "separate_backend.h"
+#include "table/place.h"
 #include "table/run.h"
 
 using namespace table;
@@ -69,51 +71,19 @@ bool instruction_set_is_there() {
   }
 }
 
-/// Has all operations performed at place(): values that were made elsewhere go there first, and the results come back to them.
-struct AtPlace : Handler {
-  explicit AtPlace(bool has_linalg) : has_linalg_(has_linalg) {}
-  Outputs handle(Call& call) override {
-    Outputs outputs = at_place(call);
-    if (call.op().carries_functions || call.op().id == OpId::to || call.inputs().empty()) return outputs;
-    for (Tensor& output : outputs)
-      if (output.device() != call.input(0).device()) output = to(output, call.input(0).device());
-    return outputs;
-  }
-  std::string describe() const override { return "operation_table --device"; }
-
- private:
-  // Linear algebra has kernels for the CPU alone; what it is composed of is performed here.
-  Device place_of(const stave::Op& op) const { return has_linalg_ || !stave::is_linalg(op.id) ? place() : stave::cpu; }
-  Outputs at_place(Call& call) const {
-    if (call.op().id == OpId::to || call.op().carries_functions) return perform(std::move(call));
-    if (call.op().id == OpId::full) {
-      const auto& full = call.as<stave::FullAttributes>();
-      return perform(call.with_attributes(
-          stave::make_intrusive<stave::FullAttributes>(full.shape, full.dtype, full.value, place())));
-    }
-    if (call.op().id == OpId::iota) {
-      const auto& iota = call.as<stave::IotaAttributes>();
-      return perform(call.with_attributes(
-          stave::make_intrusive<stave::IotaAttributes>(iota.length, iota.dtype, iota.start, iota.step, place())));
-    }
-    const Device there = place_of(call.op());
-    stave::Inputs inputs;
-    for (const Tensor& input : call.inputs()) inputs.push_back(input.device() == there ? input : to(input, there));
-    return perform(call.with_inputs(std::move(inputs)));
-  }
-
-  const bool has_linalg_;
-};
-
 int run_option(int argc, char** argv) {
   const std::string_view option = argc > 1 ? argv[1] : "";
   if (option == "--list" && argc == 2) return list();
   if (option == "--op" && argc == 3) return run_one(argv[2]);
   if (option == "--completeness" && argc == 2) return completeness();
+  if (option == "--markdown" && argc == 2) return std::fputs(markdown().c_str(), stdout) < 0;
+  if (option == "--documented" && argc == 2) return is_documented() ? 0 : 1;
   if (option == "--all-values" && argc == 2) return instruction_set_is_there() ? run_all(Columns::values) : 77;
   if (argc == 1) return run_all(Columns::all);
-  std::fprintf(
-      stderr, "usage: operation_table [--device cuda|separate] [--list | --op NAME | --all-values | --completeness]\n");
+  std::fputs(
+      "usage: operation_table [--device cuda|separate] [--list | --op NAME | --all-values | --completeness]\n"
+      "       operation_table --markdown | --documented\n",
+      stderr);
   return 2;
 }
 

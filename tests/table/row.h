@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,6 +58,9 @@ struct Row {
   std::vector<std::string> also = {};  // other public names that the variants call
   Real accuracy = 4;                   // of values, in units in the last place
   bool bitwise = true;                 // a lane of vmap computes exactly what a call for itself does
+  /// Operands by which there is no derivative, or one that is zero everywhere, though they and the result are floats; and why.
+  std::map<std::size_t, std::string> no_derivative = {};
+  std::string family = {};  // set by all_rows: core/ops/<family>.h, or what has no header there
 };
 
 inline const std::vector<Dtype> integer_dtypes = {uint8, uint16, uint32, uint64, int8, int16, int32, int64};

@@ -44,6 +44,7 @@ struct Binary {
   bool by_left = true, by_right = true;                                     // false: no derivative by that operand
   Real accuracy = 2;
   Formula quotient = nullptr;  // near any a, b the function is a - b * quotient, of which this is constant
+  std::map<std::size_t, std::string> no_derivative = {};
 
   bool refuses(Dtype operands) const {
     return is_float(operands) && (gives == Gives::integers || gives == Gives::bits);
@@ -166,7 +167,8 @@ std::vector<Binary> functions() {
       {CALL(scale), FORMULA(a == 0 || b == 0 ? 0 : a * b)},
       {CALL(divide), FORMULA(a / b), OPERATOR(/), ASSIGNMENT(/=), .gives = Gives::floats, .right = positive},
       {CALL(floor_divide), FORMULA(std::floor(a / b)), .left = {-5, 5}, .right = {1, 3},
-       .extra = {"negative divisor", {-5, 5}, {-3, -1}}, .differentiable = false},
+       .extra = {"negative divisor", {-5, 5}, {-3, -1}}, .differentiable = false,
+       .no_derivative = {{0, "piecewise constant"}, {1, "piecewise constant"}}},
       {CALL(remainder), FORMULA(a - std::floor(a / b) * b), OPERATOR(%), .left = {-5, 5}, .right = {1, 3},
        .extra = {"negative divisor", {-5, 5}, {-3, -1}}, .quotient = [](Real a, Real b) { return std::floor(a / b); }},
       // Powers of integers truncate towards 0: 2^-1 is 0.
@@ -175,14 +177,15 @@ std::vector<Binary> functions() {
       {CALL(atan2), FORMULA(std::atan2(a, b)), .gives = Gives::floats, .right = {0.4, 2.6},
        .extra = {"left half plane", {0.4, 2}, {-3, -0.4}}},
       {CALL(hypot), FORMULA(std::hypot(a, b)), .gives = Gives::floats, .right = {0.4, 2.6}},
-      {CALL(copysign), FORMULA(std::copysign(a, b)), .gives = Gives::floats},
+      {CALL(copysign), FORMULA(std::copysign(a, b)), .gives = Gives::floats,
+       .no_derivative = {{1, "piecewise constant"}}},
       {CALL(logaddexp), FORMULA(std::log(std::exp(a) + std::exp(b))), .gives = Gives::floats, .right = {0.4, 2.6},
        .accuracy = 4},
       {CALL(xlogy), FORMULA(a == 0 ? 0 : a * std::log(b)), .gives = Gives::floats, .right = positive, .accuracy = 4},
       {CALL(xlog1py), FORMULA(a == 0 ? 0 : a * std::log1p(b)), .gives = Gives::floats, .right = {-0.6, 3},
        .accuracy = 4},
       {CALL(zeta), FORMULA(stave_test::zeta_reference(a, b)), .gives = Gives::floats, .left = {1.5, 4.5},
-       .right = {0.4, 3}, .by_left = false, .accuracy = 8},
+       .right = {0.4, 3}, .by_left = false, .accuracy = 8, .no_derivative = {{0, "no closed form: an error"}}},
       {CALL(maximum), FORMULA(std::max(a, b))},
       {CALL(minimum), FORMULA(std::min(a, b))},
       {CALL(equal), FORMULA(a == b), OPERATOR(==), TRUTH},
@@ -341,9 +344,14 @@ void add_binary_rows(std::vector<Row>& rows) {
                     .dtypes = numbers ? number_dtypes : all_dtypes,
                     .variants = [f](Dtype dtype) { return variants_of(f, dtype); },
                     .also = operators_of(f),
-                    .accuracy = f.accuracy});
+                    .accuracy = f.accuracy,
+                    .no_derivative = f.no_derivative});
   }
-  rows.push_back({.name = "nextafter", .dtypes = all_dtypes, .variants = nextafter_variants, .accuracy = 0});
+  rows.push_back({.name = "nextafter",
+                  .dtypes = all_dtypes,
+                  .variants = nextafter_variants,
+                  .accuracy = 0,
+                  .no_derivative = {{0, "zero, as in JAX"}, {1, "zero, as in JAX"}}});
   rows.push_back({.name = "where", .dtypes = all_dtypes, .variants = where_variants, .accuracy = 0});
   rows.push_back({.name = "clip", .dtypes = all_dtypes, .variants = clip_variants, .accuracy = 0});
 }

@@ -2,6 +2,7 @@
 // lane gets it.
 
 #include <cmath>
+#include <string_view>
 
 #include <stave/core/ops/create.h>
 
@@ -108,12 +109,18 @@ std::vector<Variant> from_variants(Dtype dtype) {
   return variants;
 }
 
-std::vector<Variant> from_bytes_variants(Dtype) {
-  static const std::int32_t values[] = {0, 1, 2, 3, 4, 5};
-  const auto of = [](const Shape& shape) {
-    return made(
-        "", [=] { return from_bytes(values, static_cast<std::size_t>(shape.elements()), int32, shape); }, int32, shape,
-        [=](const Shape& p) -> Real { return p.rank() == 2 ? p[0] * shape[1] + p[1] : 0; });
+std::vector<Variant> from_bytes_variants(Dtype dtype) {
+  const auto of = [dtype](const Shape& shape) {
+    const auto call = [=] {
+      return visit_dtype(dtype, [&](auto zero) {
+        using T = decltype(zero);
+        T values[6];
+        for (int i = 0; i < 6; ++i) values[i] = static_cast<T>(static_cast<float>(i));
+        return from_bytes(values, static_cast<std::size_t>(shape.elements()), dtype, shape);
+      });
+    };
+    return made("", call, dtype, shape,
+                [=](const Shape& p) -> Real { return p.rank() == 2 ? p[0] * shape[1] + p[1] : 0; });
   };
   return {of({2, 3}), of({0, 3}), of({})};
 }
@@ -241,10 +248,12 @@ void add_create_rows(std::vector<Row>& rows) {
   const auto add = [&](const char* name, const std::vector<Dtype>& dtypes,
                        std::function<std::vector<Variant>(Dtype)> variants) {
     rows.push_back({.name = name, .dtypes = dtypes, .variants = std::move(variants), .accuracy = 1});
+    if (std::string_view(name).ends_with("_like"))
+      rows.back().no_derivative = {{0, "of the operand only shape and dtype are read"}};
   };
   add("tensor", all_dtypes, tensor_variants);
   add("from", all_dtypes, from_variants);
-  add("from_bytes", {int32}, from_bytes_variants);
+  add("from_bytes", all_dtypes, from_bytes_variants);
   add("zeros", all_dtypes, [](Dtype d) {
     return filled(
         d, [d](const Shape& shape) { return zeros(shape, d); }, 0);

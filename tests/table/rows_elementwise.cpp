@@ -47,6 +47,7 @@ struct Unary {
   bool differentiable = true;
   bool predicate = false;
   Real accuracy = 2;
+  std::map<std::size_t, std::string> no_derivative = {};
 };
 
 Dtype computed_in(Of of, Dtype dtype) {
@@ -78,7 +79,8 @@ Row row_of(const Unary& f) {
             return variants;
           },
       .also = f.operator_call ? std::vector<std::string>{f.operator_name} : std::vector<std::string>{},
-      .accuracy = f.accuracy};
+      .accuracy = f.accuracy,
+      .no_derivative = f.no_derivative};
 }
 
 Real round_half_to_even(Real x) {
@@ -98,7 +100,8 @@ std::vector<Unary> functions() {
 #define CALL(f) .name = #f, .call = static_cast<Call>(stave::f)
 #define FORMULA(...) .formula = [](Real x) -> Real { return __VA_ARGS__; }
 #define OPERATOR(op, ...) .operator_name = "operator" #op, .operator_call = [](Tensor x) { return __VA_ARGS__; }
-#define PIECEWISE_CONSTANT .of = Of::numbers, .domain = {-4, 4}, .differentiable = false
+#define PIECEWISE_CONSTANT \
+  .of = Of::numbers, .domain = {-4, 4}, .differentiable = false, .no_derivative = { {0, "piecewise constant"} }
 #define PREDICATE .of = Of::any, .differentiable = false, .predicate = true
   return {
       {CALL(abs), FORMULA(std::abs(x)), .of = Of::numbers},
@@ -265,7 +268,11 @@ void add_elementwise_rows(std::vector<Row>& rows) {
                   .also = {"operator~"},
                   .accuracy = 0});
   rows.push_back({.name = "astype", .dtypes = all_dtypes, .variants = astype_variants, .accuracy = 1});
-  rows.push_back({.name = "stop_gradient", .dtypes = all_dtypes, .variants = stop_gradient_variants, .accuracy = 0});
+  rows.push_back({.name = "stop_gradient",
+                  .dtypes = all_dtypes,
+                  .variants = stop_gradient_variants,
+                  .accuracy = 0,
+                  .no_derivative = {{0, "a constant, by intent"}}});
 }
 
 }  // namespace table

@@ -414,7 +414,7 @@ std::vector<Variant> at_variants(Dtype dtype) {
                                                  [&](const Shape& p) { return xs[0](index.place(p, xs.subspan(1))); })};
                             }});
   variants.push_back({.name = "filled",
-                      .inputs = {{dtype, {3, 2}}, {int32, {6}, {-5, 5}}, {dtype, {}}},
+                      .inputs = {{dtype, {3, 2}}, {int32, {6}, {.choices = {-5, -4, -3, 1, 3, 4}}}, {dtype, {}}},
                       .call = [](auto xs) { return xs[0].at(xs[1]).get(xs[2]); },
                       .reference =
                           [=](auto xs) {

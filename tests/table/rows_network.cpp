@@ -379,7 +379,7 @@ std::vector<Variant> nll_loss_variants(Dtype dtype) {
   using enum Reduction;
   std::vector<Variant> variants;
   for (const Labels& labels : {Labels{{3, 4}, -1}, Labels{{2, 3, 2}, 1, none}, Labels{{4, 3}, 1, mean, 1, 0, true},
-                               Labels{{0, 3}, 1}, Labels{{3, 3}, 0, sum}})
+                               Labels{{5, 3}, 1, sum, {}, 0, true}, Labels{{0, 3}, 1}, Labels{{3, 3}, 0, sum}})
     variants.push_back(by_labels(dtype, labels, false));
   variants.push_back(refused(
       "", dtype, {}, [](const Tensor& x) { return nll_loss(x, zeros({}, int32)); },

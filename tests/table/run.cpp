@@ -10,12 +10,21 @@ namespace table {
 const std::vector<Row>& all_rows() {
   static const std::vector<Row> rows = [] {
     std::vector<Row> list;
-    for (auto add :
-         {add_create_rows,    add_elementwise_rows, add_binary_rows,   add_reduce_rows,      add_softmax_rows,
-          add_scan_rows,      add_sort_rows,        add_search_rows,   add_layout_rows,      add_rearrange_rows,
-          add_index_rows,     add_contract_rows,    add_linalg_rows,   add_convolution_rows, add_network_rows,
-          add_attention_rows, add_random_rows,      add_transfer_rows, add_function_rows,    add_fused_rows})
+    for (const auto& [family, add] : std::initializer_list<std::pair<const char*, void (*)(std::vector<Row>&)>>{
+             {"create", add_create_rows},      {"elementwise", add_elementwise_rows},
+             {"elementwise", add_binary_rows}, {"reduce", add_reduce_rows},
+             {"softmax", add_softmax_rows},    {"scan", add_scan_rows},
+             {"sort", add_sort_rows},          {"search", add_search_rows},
+             {"layout", add_layout_rows},      {"rearrange", add_rearrange_rows},
+             {"index", add_index_rows},        {"contract", add_contract_rows},
+             {"linalg", add_linalg_rows},      {"convolution", add_convolution_rows},
+             {"network", add_network_rows},    {"attention", add_attention_rows},
+             {"random", add_random_rows},      {"transfer", add_transfer_rows},
+             {"functions", add_function_rows}, {"fused", add_fused_rows}}) {
       add(list);
+      for (Row& row : list)
+        if (row.family.empty()) row.family = family;
+    }
     return list;
   }();
   return rows;

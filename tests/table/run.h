@@ -41,6 +41,13 @@ class ReadsCheck : public Handler {
 /// rule reads what its record says; every public tensor function has a row.
 void check_completeness(Report& report);
 
+/// What docs/operations.md is to say, and whether it does; if not, where it differs is printed.
+std::string markdown();
+bool is_documented();
+
+/// Public functions that need no row, and why.
+const std::map<std::string, std::string>& functions_without_rows();
+
 /// The names of the tensor functions that the headers in core/ops declare, with the header: read from the sources.
 std::map<std::string, std::string> public_functions();
 

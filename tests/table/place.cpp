@@ -1,0 +1,35 @@
+#include "table/place.h"
+
+#include <stave/core/ops/transfer.h>
+
+namespace table {
+
+Outputs AtPlace::handle(Call& call) {
+  Outputs outputs = at_place(call);
+  if (call.op().carries_functions || call.op().id == OpId::to || call.inputs().empty()) return outputs;
+  for (Tensor& output : outputs)
+    if (output.device() != call.input(0).device()) output = to(output, call.input(0).device());
+  return outputs;
+}
+
+// Linear algebra has kernels for the CPU alone; what it is composed of is performed here.
+Device AtPlace::place_of(const Op& op) const { return has_linalg_ || !is_linalg(op.id) ? place() : cpu; }
+
+Outputs AtPlace::at_place(Call& call) const {
+  if (call.op().id == OpId::to || call.op().carries_functions) return perform(std::move(call));
+  if (call.op().id == OpId::full) {
+    const auto& full = call.as<FullAttributes>();
+    return perform(call.with_attributes(make_intrusive<FullAttributes>(full.shape, full.dtype, full.value, place())));
+  }
+  if (call.op().id == OpId::iota) {
+    const auto& iota = call.as<IotaAttributes>();
+    return perform(
+        call.with_attributes(make_intrusive<IotaAttributes>(iota.length, iota.dtype, iota.start, iota.step, place())));
+  }
+  const Device there = place_of(call.op());
+  Inputs inputs;
+  for (const Tensor& input : call.inputs()) inputs.push_back(input.device() == there ? input : to(input, there));
+  return perform(call.with_inputs(std::move(inputs)));
+}
+
+}  // namespace table
