@@ -14,6 +14,7 @@
 // samples spans more than a third of their median), nothing can be said: a bar is `unsure`.
 // Exit status: 0 if no bar is short, 1 if one is, 2 for a benchmark that failed or is missing, or for bad arguments.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -28,6 +29,8 @@
 #include <string_view>
 #include <vector>
 
+#include "operations.h"
+
 namespace {
 
 // ---- the bars --------------------------------------------------------------------------------------------------
@@ -41,7 +44,7 @@ struct Bar {
   Side side;
   double limit;
   std::vector<std::string>
-      benchmarks;  // those of peers begin with "torch_", those on a GPU with "gpu_"; both may be missing
+      benchmarks;  // those of peers begin with "torch_" or "jax_", those on a GPU with "gpu_"; all of these may be missing
   double (*measured)(Times t);
   const char* unit = nullptr;  // the benchmark whose time the limit counts in, for a bar that measures nanoseconds
   // Of a bar that compares an operation with memory: the time that it needs for its own reads and writes, with `benchmarks`
@@ -52,6 +55,15 @@ struct Bar {
 double first(Times t) { return t[0]; }
 double ratio(Times t) { return t[0] / t[1]; }
 double fastest(Times t) { return *std::min_element(t.begin(), t.end()); }
+
+/// Of a benchmark, the same in PyTorch, and the same in JAX.
+double over_faster_peer(Times t) { return t[0] / std::min(t[1], t[2]); }
+/// Of many such threes.
+double geometric_mean_over_peers(Times t) {
+  double logarithms = 0;
+  for (std::size_t i = 0; i < t.size(); i += 3) logarithms += std::log(over_faster_peer(t.subspan(i, 3)));
+  return std::exp(logarithms / (static_cast<double>(t.size()) / 3));
+}
 
 constexpr double no_limit = std::numeric_limits<double>::infinity();
 
@@ -160,6 +172,13 @@ std::vector<Bar> all_bars() {
        0.1,
        {"plain", "torch_scalar_eager", "grad_chain", "torch_scalar_grad"},
        worse_of_two},
+  // operations.cpp
+#define X(name) {#name "_vs_peer", at_most, 1.5, {#name, "torch_" #name, "jax_" #name}, over_faster_peer},
+      STAVE_COMPARED_OPERATIONS(X)
+#undef X
+#define X(name) #name, "torch_" #name, "jax_" #name,
+          {"operations_vs_peers", at_most, 1.0, {STAVE_COMPARED_OPERATIONS(X)}, geometric_mean_over_peers},
+#undef X
       // gpu.cpp: skipped without a device. The first one's further medians are printed, and nothing is asked of them.
       {"gpu_host_op_ns",
        at_most,
@@ -208,7 +227,8 @@ std::vector<std::string> benchmarks_of(std::span<const Bar> bars) {
 
 // ---- samples ---------------------------------------------------------------------------------------------------
 
-/// Nanoseconds, by benchmark: the time for an operation where it has a counter `per_op`, else for an iteration.
+/// Nanoseconds, by benchmark: the time for an operation where it has a counter `per_op`, else for an iteration. A counter `norm`, of
+/// what was computed, is that of a benchmark "NAME norm".
 using Samples = std::map<std::string, std::vector<double>>;
 using Rounds = std::map<std::string, Samples>;
 
@@ -240,6 +260,7 @@ void read_samples(const std::string& path, Samples& samples) {
   std::string name;
   bool repetition = false;
   double time = 0;
+  double norm = std::numeric_limits<double>::quiet_NaN();
   for (std::string line; std::getline(file, line);) {
     if (const auto value = member(line, "run_name")) name = plain_name(*value);
     if (const auto value = member(line, "run_type")) repetition = *value == "iteration";
@@ -249,8 +270,11 @@ void read_samples(const std::string& path, Samples& samples) {
       throw std::runtime_error(path + ": " + name + " is in " + *value + "; expected ns");
     if (const auto value = member(line, "per_op"))
       time = 1e9 * std::stod(*value);  // a rate of Google Benchmark's: seconds
+    if (const auto value = member(line, "norm")) norm = std::stod(*value);
     const bool ends = line.find('}') != line.npos;
     if (ends && repetition) samples[name].push_back(time);
+    if (ends && repetition && !std::isnan(norm)) samples[name + " norm"].push_back(norm);
+    if (ends) norm = std::numeric_limits<double>::quiet_NaN();
     if (ends) repetition = false;
   }
 }
@@ -276,7 +300,7 @@ std::vector<double> all_of(const Rounds& rounds, const std::string& benchmark) {
 
 /// Those of a peer, or of a device, that may not be there.
 bool may_be_missing(const std::string& benchmark) {
-  return benchmark.starts_with("torch_") || benchmark.starts_with("gpu_");
+  return benchmark.starts_with("torch_") || benchmark.starts_with("jax_") || benchmark.starts_with("gpu_");
 }
 
 double time_of(const std::string& benchmark, const Bar& bar, const Samples& samples) {
@@ -293,6 +317,22 @@ bool is_there(const Bar& bar, const Samples& samples) {
   for (const std::string& name : bar.benchmarks)
     if (!may_be_missing(name)) time_of(name, bar, samples);  // throws
   return complete;
+}
+
+/// Throws where a peer computed something else.
+void check_norms(const Bar& bar, const Samples& samples) {
+  const auto norm_of = [&](const std::string& name) {
+    const auto found = samples.find(name + " norm");
+    return found == samples.end() ? std::nullopt : std::optional(median(found->second));
+  };
+  std::optional<double> own;
+  for (const std::string& name : bar.benchmarks) {
+    const std::optional<double> norm = norm_of(name);
+    if (!may_be_missing(name)) own = norm;
+    else if (own && norm && std::abs(*norm - *own) > 0.01 * *own)
+      throw std::runtime_error(bar.name + (": the norm of the result is " + std::to_string(*own)) + ", and " +
+                               std::to_string(*norm) + " of " + name);
+  }
 }
 
 /// The median of what the rounds give, by `of`.
@@ -323,6 +363,7 @@ bool judge(const Bar& bar, const Rounds& rounds, bool sure) {
     std::printf("bar %s - %.4g skipped\n", bar.name, bar.limit * unit);
     return false;
   }
+  for (const auto& [round, samples] : rounds) check_norms(bar, samples);
   const double measured = over_rounds(bar, rounds, bar.measured);
   if (bar.memory) print_bound(bar, rounds);
   if (bar.unit) std::printf("ratio %s %.3g of %s, at most %.3g\n", bar.name, measured, bar.unit, bar.limit);

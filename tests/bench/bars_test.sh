@@ -121,7 +121,7 @@ samples sgemm sgemm_1024/real_time 90
 samples small matmul_batched/real_time 50
 samples turn sgemm_in_turn/real_time 80
 samples time sgemm_at_a_time/real_time 60
-expect 1 'bar matmul_vs_openblas 0.900 0.95 short' "$bars" '^matmul' "$reference" "$folder"/{large,sgemm,small,turn,time}
+expect 1 'bar matmul_vs_openblas 0.900 0.95 short' "$bars" '^matmul_vs' "$reference" "$folder"/{large,sgemm,small,turn,time}
 
 # Without its peer a bar is skipped; with it, the worse of two ratios counts.
 samples grad grad_chain/real_time 300
@@ -129,6 +129,17 @@ expect 0 'bar scalar_chain_vs_torch - 0.1 skipped' "$bars" ^scalar_chain "$refer
 samples torch_eager torch_scalar_eager 2000
 samples torch_grad torch_scalar_grad 2500
 expect 1 'bar scalar_chain_vs_torch 0.120 0.1 short' "$bars" ^scalar_chain "$reference" "$folder"/{plain,grad,torch_eager,torch_grad}
+
+# The faster of two peers counts, both must be there, and all must have computed the same.
+samples topk topk/real_time 30
+samples torch_topk torch_topk 25
+expect 0 'bar topk_vs_peer - 1.5 skipped' "$bars" ^topk "$reference" "$folder"/{topk,torch_topk}
+samples jax_topk jax_topk 15
+expect 1 'bar topk_vs_peer 2.000 1.5 short' "$bars" ^topk "$reference" "$folder"/{topk,torch_topk,jax_topk}
+sed 's/"ns"/"ns",\n      "norm": 3.0/' "$folder/topk" >"$folder/topk_norm"
+sed 's/"ns"/"ns",\n      "norm": 4.0/' "$folder/jax_topk" >"$folder/jax_topk_norm"
+expect 2 'stave_bars: topk_vs_peer: the norm of the result is 3.000000, and 4.000000 of jax_topk' \
+  "$bars" ^topk "$reference" "$folder"/{topk_norm,torch_topk,jax_topk_norm}
 
 # Without a GPU its bars are skipped; times that a benchmark measured itself are read as well.
 samples host gpu_host_op/manual_time 4000

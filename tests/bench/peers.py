@@ -1,4 +1,4 @@
-"""The programs of programs.cpp and the chain of overhead.cpp in PyTorch, timed as Google Benchmark times Stave's.
+"""The programs of programs.cpp and the chain of overhead.cpp in PyTorch, and operations in PyTorch and JAX, timed as Google Benchmark times Stave's.
 
     python3 peers.py --filter REGEX --repetitions N --min-time SECONDS --out FILE
 
@@ -13,6 +13,8 @@ import time
 
 import torch
 import torch.nn.functional as F
+
+from peer_operations import JAX, TORCH, norm_of
 
 
 def scattered(shape, size=1.0):
@@ -142,6 +144,10 @@ PROGRAMS = {
     "torch_scalar_grad": (scalar_grad, SCALAR_LENGTH),
 }
 
+PROGRAMS |= {f"torch_{name}": (make, 1) for name, make in TORCH.items()}
+PROGRAMS |= {f"jax_{name}": (make, 1) for name, make in JAX.items()}
+COMPARED = {f"{peer}_{name}" for peer in ("torch", "jax") for name in TORCH}
+
 if torch.cuda.is_available():
     PROGRAMS |= {
         "torch_gpu_mlp_step": (on_gpu(mlp_step), 1),
@@ -168,12 +174,14 @@ def iterations_for(function, min_time):
     return iterations
 
 
-def sample(name, nanoseconds):
-    return {"name": name, "run_name": name, "run_type": "iteration", "real_time": nanoseconds, "time_unit": "ns"}
+def sample(name, nanoseconds, norm):
+    known = {} if norm is None else {"norm": norm}
+    return {"name": name, "run_name": name, "run_type": "iteration", "real_time": nanoseconds, "time_unit": "ns"} | known
 
 
 def measure(names, repetitions, min_time):
     functions = {name: PROGRAMS[name][0]() for name in names}
+    norms = {name: norm_of(function()) for name, function in functions.items() if name in COMPARED}
     iterations = {name: iterations_for(function, min_time) for name, function in functions.items()}
     order = [name for name in names for _ in range(repetitions)]
     random.shuffle(order)  # so that what the machine does meanwhile strikes all alike
@@ -181,7 +189,8 @@ def measure(names, repetitions, min_time):
     for name in order:
         seconds_of(functions[name], 1)  # wakes the threads
         seconds = seconds_of(functions[name], iterations[name])
-        samples.append(sample(name, 1e9 * seconds / iterations[name] / PROGRAMS[name][1]))
+        nanoseconds = 1e9 * seconds / iterations[name] / PROGRAMS[name][1]
+        samples.append(sample(name, nanoseconds, norms.get(name)))
     return samples
 
 

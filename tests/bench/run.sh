@@ -7,7 +7,8 @@
 # rounds (reference.cpp), so that they mean the same on a slow or busy one; where even that varies, a bar is unsure.
 #
 # Stave is built as a release and installed into build/bench-install; the benchmarks are a project of its own that finds it
-# there. Bars against PyTorch need a Python that imports torch (pip install torch; PYTHON chooses which), and are skipped elsewhere.
+# there. Bars against PyTorch and JAX need a Python that imports them (pip install torch jax; PYTHON chooses which), and are skipped
+# elsewhere.
 # The two programs take turns, STAVE_BENCH_ROUNDS times (5), and within a round all benchmarks do, at random.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
@@ -37,7 +38,7 @@ needs=$(build/bench/stave_bars --needs "$filter")
 with_peers=false
 if [[ $needs == *torch_* ]]; then
   if "$python" -c 'import torch' 2>/dev/null; then with_peers=true
-  else echo "$python cannot import torch: bars against PyTorch are skipped" >&2; fi
+  else echo "$python cannot import torch: bars against PyTorch and JAX are skipped" >&2; fi
 fi
 
 mkdir -p "$samples"
@@ -46,8 +47,8 @@ for ((round = 1; round <= rounds; ++round)); do
     --benchmark_enable_random_interleaving=true "--benchmark_repetitions=$repetitions" "--benchmark_min_time=$min_time" \
     "--benchmark_out=$samples/stave-$round.json" --benchmark_out_format=json
   if $with_peers; then
-    quietly "Round $round of $rounds, PyTorch" "$python" tests/bench/peers.py "--filter=$needs" \
-      "--repetitions=$repetitions" "--min-time=$min_time" "--out=$samples/torch-$round.json"
+    quietly "Round $round of $rounds, peers" "$python" tests/bench/peers.py "--filter=$needs" \
+      "--repetitions=$repetitions" "--min-time=$min_time" "--out=$samples/peers-$round.json"
   fi
 done
 exec build/bench/stave_bars "$filter" "$samples"/*.json

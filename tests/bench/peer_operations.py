@@ -1,0 +1,242 @@
+"""The operations of operations.h in PyTorch and in JAX, which compiles each: makers of functions without arguments, which are timed, by
+name. Inputs are those of operations.cpp. What a function returns has the norm that Stave's results have."""
+import importlib.util
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+
+# ---- inputs ----------------------------------------------------------------------------------------------------
+
+def mixed(*shape):
+    i = np.arange(np.prod(shape), dtype=np.int64)
+    return (((i % 65537) * (i % 65521) % 10007).astype(np.float32) / np.float32(10007) - np.float32(0.5)).reshape(shape)
+
+
+def mixed_rows(count, width):
+    return mixed(count, 1) + mixed(width)
+
+
+def places(count, n):
+    return np.arange(count, dtype=np.int64) * 611953 % 1000003 % n
+
+
+def general(*shape):
+    return mixed(*shape) + np.float32(2 * shape[-1] ** 0.5) * np.eye(shape[-1], dtype=np.float32)
+
+
+def symmetric(*shape):
+    x = mixed(*shape)
+    return (x + x.swapaxes(-1, -2)) / 2
+
+
+def positive(*shape):
+    return symmetric(*shape) + np.float32(shape[-1]) * np.eye(shape[-1], dtype=np.float32)
+
+
+HEADS = (8, 8, 512, 64)
+STACKS = {3: (100000, 3, 3), 16: (64, 16, 16), 256: (256, 256), 1024: (1024, 1024)}
+
+CONVOLVED = lambda: (mixed(32, 16, 32, 32), mixed(32, 16, 3, 3))
+CONVOLVED_WIDE = lambda: (mixed(8, 3, 224, 224), mixed(64, 3, 7, 7))
+POOLED = lambda: (mixed(8, 64, 112, 112),)
+NORMALIZED = lambda: (mixed(4096, 1024), mixed(1024), mixed(1024))
+CLASSIFIED = lambda: (8 * mixed(4096, 1000), places(4096, 1000))
+ATTENDED = lambda: (mixed(*HEADS), 2 * mixed(*HEADS), 3 * mixed(*HEADS))
+NUMBERS = lambda: (mixed(1000000),)
+COUNTED = lambda: (mixed(1000000), np.linspace(-0.5, 0.5, 101).astype(np.float32))
+ROWS_TAKEN = lambda: (mixed_rows(1000000, 64), places(1000000, 1000000))
+NUMBERS_TAKEN = lambda: (mixed(1000000), places(1000000, 1000000))
+ROWS_ADDED = lambda: (np.zeros((1000000, 64), np.float32), places(1000000, 1000000), mixed_rows(1000000, 64))
+NUMBERS_ADDED = lambda: (np.zeros(1000000, np.float32), places(1000000, 1000000), mixed(1000000))
+CONTRACTED = lambda: (mixed(*HEADS), 2 * mixed(*HEADS))
+ADDED = lambda: (mixed(1 << 22), 2 * mixed(1 << 22))
+MULTIPLIED = lambda: (mixed(1024, 1024), 2 * mixed(1024, 1024))
+
+
+def flattened(results):
+    return [results] if not isinstance(results, (tuple, list)) else [x for r in results for x in flattened(r)]
+
+
+def norm_of(results):
+    floats = [torch.as_tensor(np.asarray(x).astype(np.float32)) if not isinstance(x, torch.Tensor) else x.detach().float()
+              for x in flattened(results)]
+    return sum(float(torch.linalg.vector_norm(x)) ** 2 for x in floats) ** 0.5
+
+
+# ---- PyTorch ---------------------------------------------------------------------------------------------------
+
+def torch_value(f, inputs, dtype=None):
+    def make():
+        xs = [torch.from_numpy(x) for x in inputs()]
+        xs = [x.to(dtype) for x in xs] if dtype else xs
+        def run():
+            with torch.inference_mode():
+                return f(*xs)
+        return run
+    return make
+
+
+def torch_gradients(f, inputs, constants=0):
+    """The value and the gradients by all inputs but the last `constants`; a number has the cotangent 1."""
+    def make():
+        xs = [torch.from_numpy(x) for x in inputs()]
+        by = xs[:len(xs) - constants]
+        for x in by:
+            x.requires_grad_()
+        shape = f(*xs).shape
+        ct = torch.from_numpy(mixed(int(np.prod(shape))).reshape(shape)) if shape else torch.tensor(1.0)
+        def run():
+            y = f(*xs)
+            return [*torch.autograd.grad(y, by, ct), y]
+        return run
+    return make
+
+
+def torch_layer_norm(x, weight, bias):
+    return F.layer_norm(x, (1024,), weight, bias)
+
+
+def torch_attention(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def torch_conv(x, w):
+    return F.conv2d(x, w, padding=1)
+
+
+def torch_conv_wide(x, w):
+    return F.conv2d(x, w, stride=2, padding=3)
+
+
+def torch_max_pool(x):
+    return F.max_pool2d(x, 3, 2, 1)
+
+
+def with_both(torch_functions):
+    """Of a function of x: by name, in value and gradient."""
+    programs = {}
+    for name, (f, inputs, constants) in torch_functions.items():
+        programs[name] = torch_value(f, inputs)
+        programs[name + "_grad"] = torch_gradients(f, inputs, constants)
+    return programs
+
+
+TORCH = with_both({
+    "conv2d": (torch_conv, CONVOLVED, 0),
+    "conv2d_wide": (torch_conv_wide, CONVOLVED_WIDE, 0),
+    "max_pool": (torch_max_pool, POOLED, 0),
+    "layer_norm": (torch_layer_norm, NORMALIZED, 0),
+    "cross_entropy": (F.cross_entropy, CLASSIFIED, 1),
+    "attention": (torch_attention, ATTENDED, 0),
+}) | {
+    "topk": torch_value(lambda x: torch.topk(x, 100)[0], NUMBERS),
+    "unique": torch_value(torch.unique, NUMBERS),
+    "histogram": torch_value(lambda x, edges: torch.histogram(x, edges)[0], COUNTED),
+    "gather_rows": torch_value(lambda x, i: x.index_select(0, i), ROWS_TAKEN),
+    "gather_numbers": torch_value(lambda x, i: x.index_select(0, i), NUMBERS_TAKEN),
+    "scatter_add_rows": torch_value(lambda x, i, u: x.index_add(0, i, u), ROWS_ADDED),
+    "scatter_add_numbers": torch_value(lambda x, i, u: x.index_add(0, i, u), NUMBERS_ADDED),
+    "einsum": torch_value(lambda q, k: torch.einsum("bhqd,bhkd->bhqk", q, k), CONTRACTED),
+    "add_float16": torch_value(torch.add, ADDED, torch.float16),
+    "add_bfloat16": torch_value(torch.add, ADDED, torch.bfloat16),
+    "matmul_float16": torch_value(torch.matmul, MULTIPLIED, torch.float16),
+    "matmul_bfloat16": torch_value(torch.matmul, MULTIPLIED, torch.bfloat16),
+}
+for n, shape in STACKS.items():
+    TORCH |= {
+        f"cholesky_{n}": torch_value(torch.linalg.cholesky, lambda s=shape: (positive(*s),)),
+        f"solve_{n}": torch_value(torch.linalg.solve, lambda s=shape: (general(*s), mixed(*s[:-1], 8))),
+        f"eigh_{n}": torch_value(torch.linalg.eigh, lambda s=shape: (symmetric(*s),)),
+        f"svd_{n}": torch_value(lambda a: torch.linalg.svd(a, full_matrices=False), lambda s=shape: (mixed(*s),)),
+    }
+
+
+# ---- JAX -------------------------------------------------------------------------------------------------------
+
+JAX = {}
+if importlib.util.find_spec("jax"):
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_enable_x64", True)  # for indices of int64, as the others have them
+
+    def jax_value(f, inputs, dtype=None, compiled=True):
+        def make():
+            xs = [jnp.asarray(x, dtype) for x in inputs()]
+            function = jax.jit(f) if compiled else f
+            return lambda: jax.block_until_ready(function(*xs))
+        return make
+
+    def jax_gradients(f, inputs, constants=0):
+        def make():
+            xs = [jnp.asarray(x) for x in inputs()]
+            by, rest = xs[:len(xs) - constants], xs[len(xs) - constants:]
+            shape = f(*xs).shape
+            ct = jnp.asarray(mixed(int(np.prod(shape))).reshape(shape)) if shape else jnp.float32(1)
+            def both(ct, *by):
+                y, pullback = jax.vjp(lambda *by: f(*by, *rest), *by)
+                return [*pullback(ct), y]
+            function = jax.jit(both)
+            return lambda: jax.block_until_ready(function(ct, *by))
+        return make
+
+    def jax_conv(x, w):
+        return lax.conv_general_dilated(x, w, (1, 1), [(1, 1)] * 2)
+
+    def jax_conv_wide(x, w):
+        return lax.conv_general_dilated(x, w, (2, 2), [(3, 3)] * 2)
+
+    def jax_max_pool(x):
+        return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 3, 3), (1, 1, 2, 2), [(0, 0), (0, 0), (1, 1), (1, 1)])
+
+    def jax_layer_norm(x, weight, bias):
+        mean = x.mean(-1, keepdims=True)
+        variance = jnp.square(x - mean).mean(-1, keepdims=True)
+        return (x - mean) * lax.rsqrt(variance + 1e-5) * weight + bias
+
+    def jax_cross_entropy(x, labels):
+        return -jnp.take_along_axis(jax.nn.log_softmax(x), labels[:, None], 1).mean()
+
+    def jax_attention(q, k, v):
+        heads_inside = lambda x: x.swapaxes(1, 2)
+        return jax.nn.dot_product_attention(*map(heads_inside, (q, k, v)), is_causal=True).swapaxes(1, 2)
+
+    def both_in_jax(functions):
+        programs = {}
+        for name, (f, inputs, constants) in functions.items():
+            programs[name] = jax_value(f, inputs)
+            programs[name + "_grad"] = jax_gradients(f, inputs, constants)
+        return programs
+
+    JAX = both_in_jax({
+        "conv2d": (jax_conv, CONVOLVED, 0),
+        "conv2d_wide": (jax_conv_wide, CONVOLVED_WIDE, 0),
+        "max_pool": (jax_max_pool, POOLED, 0),
+        "layer_norm": (jax_layer_norm, NORMALIZED, 0),
+        "cross_entropy": (jax_cross_entropy, CLASSIFIED, 1),
+        "attention": (jax_attention, ATTENDED, 0),
+    }) | {
+        "topk": jax_value(lambda x: lax.top_k(x, 100)[0], NUMBERS),
+        "unique": jax_value(jnp.unique, NUMBERS, compiled=False),  # its shape depends on values
+        "histogram": jax_value(lambda x, edges: jnp.histogram(x, edges)[0], COUNTED),
+        "gather_rows": jax_value(lambda x, i: x[i], ROWS_TAKEN),
+        "gather_numbers": jax_value(lambda x, i: x[i], NUMBERS_TAKEN),
+        "scatter_add_rows": jax_value(lambda x, i, u: x.at[i].add(u), ROWS_ADDED),
+        "scatter_add_numbers": jax_value(lambda x, i, u: x.at[i].add(u), NUMBERS_ADDED),
+        "einsum": jax_value(lambda q, k: jnp.einsum("bhqd,bhkd->bhqk", q, k), CONTRACTED),
+        "add_float16": jax_value(jnp.add, ADDED, jnp.float16),
+        "add_bfloat16": jax_value(jnp.add, ADDED, jnp.bfloat16),
+        "matmul_float16": jax_value(jnp.matmul, MULTIPLIED, jnp.float16),
+        "matmul_bfloat16": jax_value(jnp.matmul, MULTIPLIED, jnp.bfloat16),
+    }
+    for n, shape in STACKS.items():
+        JAX |= {
+            f"cholesky_{n}": jax_value(jnp.linalg.cholesky, lambda s=shape: (positive(*s),)),
+            f"solve_{n}": jax_value(jnp.linalg.solve, lambda s=shape: (general(*s), mixed(*s[:-1], 8))),
+            f"eigh_{n}": jax_value(jnp.linalg.eigh, lambda s=shape: (symmetric(*s),)),
+            f"svd_{n}": jax_value(lambda a: jnp.linalg.svd(a, full_matrices=False), lambda s=shape: (mixed(*s),)),
+        }
