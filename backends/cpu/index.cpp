@@ -1,16 +1,16 @@
 // gather and scatter; dynamic_slice and dynamic_update_slice.
 //
-// All index tuples become byte offsets first, checked on the way, so that an error leaves the output untouched. Then
-// slices are copied, or combined in the order of the updates, so that the rounding of duplicates is fixed.
+// Index tuples become byte offsets, checked on the way: of scatter all of them first, so that an error leaves the output untouched.
+// Slices are copied, or combined in the order of the updates, so that the rounding of duplicates is fixed.
 #include <stave/backends/cpu/index.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/index_offsets.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
 #include <stave/core/fail.h>
@@ -22,16 +22,6 @@ using stave::View;
 
 namespace {
 
-/// The parts of the shapes: x is [batch, indexed, rest], indices [batch, at, k], the result [batch, at, rest].
-struct Layout {
-  std::size_t batch, at, k, rest;
-  bool from_end;  // negative indices count from the end
-  Layout(const stave::GatherAttributes& attributes, const View& x, const View& indices)
-      : batch(static_cast<std::size_t>(attributes.batch_dims)), at(indices.shape.size() - batch - 1),
-        k(static_cast<std::size_t>(indices.shape.back())), rest(x.shape.size() - batch - k),
-        from_end(attributes.from_end) {}
-};
-
 std::int64_t read_index(const char* at, Dtype dtype) {
   switch (dtype) {
     case Dtype::int64: return *reinterpret_cast<const std::int64_t*>(at);
@@ -41,114 +31,30 @@ std::int64_t read_index(const char* at, Dtype dtype) {
   }
 }
 
-/// Where each slice starts in x: one byte offset for each element of [batch, at].
-class Offsets {
- public:
-  Offsets(const char* operation, const Layout& layout, const View& x, const View& indices,
-          std::span<const Index> x_strides)
-      : operation_(operation), layout_(layout), x_(x), indices_(indices), x_strides_(x_strides) {
-    count_ = element_count(indices.shape.first(layout.batch + layout.at));
-    values_ = std::make_unique_for_overwrite<Index[]>(static_cast<std::size_t>(count_));
-    make_axes();
-    std::atomic<Index> bad{count_};
-    TileWalk walk(axes_, 2, -1, 1, 1);
-    parallel_for(count_, cheap_grain / 4, [&](Index first, Index last) {
-      Index at = fill(walk, first, last), lowest = bad.load();
-      while (at < lowest && !bad.compare_exchange_weak(lowest, at)) {
-      }
-    });
-    if (bad < count_) refuse(walk, bad);
-  }
-  Index count() const { return count_; }
-  Index operator[](Index i) const { return values_[static_cast<std::size_t>(i)]; }
-
- private:
-  /// Over [batch, at]: operand 0 walks the indices, operand 1 x (along the batch axes only).
-  void make_axes() {
-    Index size = static_cast<Index>(stave::size_of(indices_.dtype)),
-          x_size = static_cast<Index>(stave::size_of(x_.dtype));
-    stave::Strides x_steps;
-    x_steps.resize(layout_.batch + layout_.at, 0);
-    for (std::size_t i = 0; i < layout_.batch; ++i) x_steps[i] = x_strides_[i];
-    const Index* strides[] = {indices_.strides.data(), x_steps.data()};
-    Index sizes[] = {size, x_size};
-    axes_ = merged_axes(indices_.shape.first(layout_.batch + layout_.at), strides, sizes);
-  }
-  Index index_at(const TileWalk& walk, std::size_t j) const {
-    Index step = indices_.strides.back() * static_cast<Index>(stave::size_of(indices_.dtype));
-    return read_index(static_cast<const char*>(indices_.data) + walk.offset(0) + static_cast<Index>(j) * step,
-                      indices_.dtype);
-  }
-  bool out_of_range(Index index, Index length) const {
-    return index < (layout_.from_end ? -length : 0) || index >= length;
-  }
-  /// The first element with an index out of range, or count().
-  Index fill(TileWalk walk, Index first, Index last) {
-    Index x_size = static_cast<Index>(stave::size_of(x_.dtype));
-    walk.seek(first);
-    for (Index i = first; i < last; ++i, walk.next()) {
-      Index offset = walk.offset(1);
-      for (std::size_t j = 0; j < layout_.k; ++j) {
-        Index index = index_at(walk, j), length = x_.shape[layout_.batch + j];
-        if (out_of_range(index, length)) return i;
-        offset += (index < 0 ? index + length : index) * x_strides_[layout_.batch + j] * x_size;
-      }
-      values_[static_cast<std::size_t>(i)] = offset;
-    }
-    return count_;
-  }
-  [[noreturn]] void refuse(TileWalk walk, Index at) const {
-    walk.seek(at);
-    std::size_t j = 0;
-    for (;; ++j) {
-      Index index = index_at(walk, j), length = x_.shape[layout_.batch + j];
-      if (out_of_range(index, length))
-        stave_detail::fail<stave::IndexError>("{}: index {} is out of range for axis {} with size {}", operation_,
-                                              index, layout_.batch + j, length);
-    }
-  }
-
-  const char* operation_;
-  const Layout& layout_;
-  const View &x_, &indices_;
-  std::span<const Index> x_strides_;
-  Axes axes_;
-  Index count_ = 0;
-  std::unique_ptr<Index[]> values_;
-};
-
-template <class T>
-void gather_typed(char* to, const char* from, const Offsets& offsets, Index first, Index last) {
-  for (Index i = first; i < last; ++i) reinterpret_cast<T*>(to)[i] = *reinterpret_cast<const T*>(from + offsets[i]);
-}
-void gather_elements(char* to, const char* from, const Offsets& offsets, Index first, Index last, Index size) {
-  stave::visit_size(static_cast<std::size_t>(size),
-                    [&](auto element) { gather_typed<decltype(element)>(to, from, offsets, first, last); });
-}
-
 /// The part of a shape or of strides that belongs to one slice.
-std::span<const Index> rest_of(std::span<const Index> all, const Layout& layout) { return all.last(layout.rest); }
+std::span<const Index> rest_of(std::span<const Index> all, const IndexLayout& layout) { return all.last(layout.rest); }
 
 }  // namespace
 
 void run_gather(const stave::GatherAttributes& attributes, const View& x, const View& indices, const View& out) {
-  Layout layout(attributes, x, indices);
-  Offsets offsets("gather", layout, x, indices, x.strides);
-  Index size = static_cast<Index>(stave::size_of(x.dtype));
-  std::span<const Index> shape = rest_of(x.shape, layout), strides = rest_of(x.strides, layout);
-  Index elements = element_count(shape), bytes = elements * size;
-  if (elements == 0 || offsets.count() == 0) return;
-  const char* from = static_cast<const char*>(x.data);
-  char* to = static_cast<char*>(out.data);
-  bool dense = is_contiguous(shape, strides);
-  parallel_for(offsets.count(), std::max<Index>(1, cheap_grain / 4 / elements), [&](Index first, Index last) {
+  const IndexLayout layout(attributes, x, indices);
+  const SliceOffsets slices("gather", layout, x, indices, x.strides);
+  const Index size = static_cast<Index>(stave::size_of(x.dtype));
+  const std::span<const Index> shape = rest_of(x.shape, layout), strides = rest_of(x.strides, layout);
+  const Index elements = element_count(shape), bytes = elements * size;
+  if (elements == 0 || slices.count() == 0) return;
+  const char* const from = static_cast<const char*>(x.data);
+  const bool dense = is_contiguous(shape, strides);
+  slices.for_each_block(elements, [&](Index first, const Index* offsets, Index n) {
+    char* const to = static_cast<char*>(out.data) + first * bytes;
     if (elements == 1) {
-      gather_elements(to, from, offsets, first, last, size);
+      stave::visit_size(static_cast<std::size_t>(size), [&]<class T>(T) {
+        for (Index i = 0; i < n; ++i) reinterpret_cast<T*>(to)[i] = *reinterpret_cast<const T*>(from + offsets[i]);
+      });
     } else if (dense) {
-      for (Index i = first; i < last; ++i)
-        std::memcpy(to + i * bytes, from + offsets[i], static_cast<std::size_t>(bytes));
+      for (Index i = 0; i < n; ++i) std::memcpy(to + i * bytes, from + offsets[i], static_cast<std::size_t>(bytes));
     } else {
-      for (Index i = first; i < last; ++i)
+      for (Index i = 0; i < n; ++i)
         copy_strided({to + i * bytes, rest_of(out.strides, layout)}, {const_cast<char*>(from) + offsets[i], strides},
                      shape, size);
     }
@@ -157,10 +63,17 @@ void run_gather(const stave::GatherAttributes& attributes, const View& x, const 
 
 namespace {
 
+/// The offsets of all slices, none of which is out of range.
+std::unique_ptr<Index[]> all_offsets(const SliceOffsets& slices) {
+  auto all = std::make_unique_for_overwrite<Index[]>(static_cast<std::size_t>(slices.count()));
+  slices.for_each_block(1, [&](Index first, const Index* offsets, Index n) { std::copy_n(offsets, n, &all[first]); });
+  return all;
+}
+
 /// Updates where they are read dense: as they lie, or copied one by one.
 class UpdateWalk {
  public:
-  UpdateWalk(const View& updates, const Layout& layout)
+  UpdateWalk(const View& updates, const IndexLayout& layout)
       : size_(static_cast<Index>(stave::size_of(updates.dtype))), shape_(rest_of(updates.shape, layout)),
         strides_(rest_of(updates.strides, layout)), data_(static_cast<char*>(updates.data)),
         walk_(lead_axes(updates, layout, size_), 1, -1, 1, 1) {
@@ -177,7 +90,7 @@ class UpdateWalk {
   }
 
  private:
-  static Axes lead_axes(const View& updates, const Layout& layout, Index size) {
+  static Axes lead_axes(const View& updates, const IndexLayout& layout, Index size) {
     const Index* strides[] = {updates.strides.data()};
     return merged_axes(updates.shape.first(layout.batch + layout.at), strides, &size);
   }
@@ -202,13 +115,30 @@ BlockKernel combining(OpId scatter, Dtype dtype) {
   }
 }
 
-/// Calls f(to, update) with those from `first` to `last` whose places lie from `begin` to `end`, in their order.
+/// A part of the updates, and of the places: of another thread's it takes none.
+struct Part {
+  Index first, last;  // updates
+  Index begin, end;   // bytes
+  bool whole;         // all these updates go there
+};
+
+/// Calls f(to, update) with the updates of a part, in their order.
 template <class F>
-void for_updates(const Offsets& offsets, UpdateWalk walk, Index first, Index last, Index begin, Index end, char* to,
-                 F f) {
-  walk.seek(first);
-  for (Index i = first; i < last; ++i, walk.next())
-    if (offsets[i] >= begin && offsets[i] < end) f(to + offsets[i], walk.update());
+void for_updates(const Index* offsets, const View& updates, const IndexLayout& layout, Index bytes, const Part& part,
+                 char* to, F f) {
+  if (is_contiguous(updates.shape, updates.strides)) {
+    const char* const from = static_cast<const char*>(updates.data);
+    if (part.whole)
+      for (Index i = part.first; i < part.last; ++i) f(to + offsets[i], from + i * bytes);
+    else
+      for (Index i = part.first; i < part.last; ++i)
+        if (offsets[i] >= part.begin && offsets[i] < part.end) f(to + offsets[i], from + i * bytes);
+    return;
+  }
+  UpdateWalk walk(updates, layout);
+  walk.seek(part.first);
+  for (Index i = part.first; i < part.last; ++i, walk.next())
+    if (offsets[i] >= part.begin && offsets[i] < part.end) f(to + offsets[i], walk.update());
 }
 
 /// The same with elements in place of slices, of which a kernel would be called for each. False: it has to be.
@@ -240,19 +170,19 @@ constexpr Index shared_bytes = 64;  // of a slice: what is worth that several th
 
 void run_scatter(OpId scatter, const stave::GatherAttributes& attributes, const View& x, const View& indices,
                  const View& updates, const View& out) {
-  const Layout layout(attributes, x, indices);
-  const Offsets offsets(record_of(scatter).name, layout, x, indices, out.strides);
+  const IndexLayout layout(attributes, x, indices);
+  const SliceOffsets slices(record_of(scatter).name, layout, x, indices, out.strides);
+  const auto offsets = all_offsets(slices);
   const Index size = static_cast<Index>(stave::size_of(x.dtype));
   char* const to = static_cast<char*>(out.data);
   if (out.data != x.data) copy_strided({to, out.strides}, {static_cast<char*>(x.data), x.strides}, x.shape, size);
 
   // Slices of the output are contiguous.
-  const Index elements = element_count(rest_of(x.shape, layout)), bytes = elements * size, count = offsets.count();
+  const Index elements = element_count(rest_of(x.shape, layout)), bytes = elements * size, count = slices.count();
   if (elements == 0 || count == 0) return;
-  const UpdateWalk walk(updates, layout);
   const BlockKernel combine = combining(scatter, x.dtype);
-  const auto run = [&](Index first, Index last, Index begin, Index end) {
-    const auto each = [&](auto f) { for_updates(offsets, walk, first, last, begin, end, to, f); };
+  const auto run = [&](const Part& part) {
+    const auto each = [&](auto f) { for_updates(offsets.get(), updates, layout, bytes, part, to, f); };
     if (elements == 1 && put_elements(scatter, x.dtype, each)) return;
     if (!combine)
       return each(
@@ -268,13 +198,13 @@ void run_scatter(OpId scatter, const stave::GatherAttributes& attributes, const 
     const Index updates_each = count / entries, bytes_each = whole / entries;
     return parallel_for(entries, std::max<Index>(1, cheap_grain / 4 / (updates_each * elements)),
                         [&](Index first, Index last) {
-                          run(first * updates_each, last * updates_each, first * bytes_each, last * bytes_each);
+                          run({first * updates_each, last * updates_each, first * bytes_each, last * bytes_each, true});
                         });
   }
   const Index parts = bytes >= shared_bytes && count * elements > cheap_grain ? thread_count() : 1;
-  const Index slices = whole / bytes;
+  const Index places = whole / bytes;
   parallel_for(parts, 1, [&](Index first, Index last) {
-    run(0, count, slices * first / parts * bytes, slices * last / parts * bytes);
+    run({0, count, places * first / parts * bytes, places * last / parts * bytes, parts == 1});
   });
 }
 

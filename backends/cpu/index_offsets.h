@@ -1,0 +1,136 @@
+// Where the slices lie that indices address: for gather and for scatter and its kind.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+
+#include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/strided.h>
+#include <stave/core/fail.h>
+#include <stave/core/ops/attributes.h>
+
+namespace stave_cpu {
+
+/// The parts of the shapes: x is [batch, indexed, rest], indices [batch, at, k], the result [batch, at, rest].
+struct IndexLayout {
+  std::size_t batch, at, k, rest;
+  bool from_end;  // negative indices count from the end
+  IndexLayout(const stave::GatherAttributes& attributes, const View& x, const View& indices)
+      : batch(static_cast<std::size_t>(attributes.batch_dims)), at(indices.shape.size() - batch - 1),
+        k(static_cast<std::size_t>(indices.shape.back())), rest(x.shape.size() - batch - k),
+        from_end(attributes.from_end) {}
+};
+
+/// Where each slice starts in x, in bytes, computed a block of [batch, at] at a time. Indices are int32 or int64.
+class SliceOffsets {
+ public:
+  static constexpr Index block = 1024;
+
+  SliceOffsets(const char* operation, const IndexLayout& layout, const View& x, const View& indices,
+               std::span<const Index> x_strides)
+      : operation_(operation), layout_(layout), x_(x), indices_(indices), x_strides_(x_strides),
+        x_size_(static_cast<Index>(stave::size_of(x.dtype))), axes_(axes_of(layout, x, indices, x_strides)),
+        blocks_(axes_, 2, -1, 1, block) {
+    count_ = element_count(indices.shape.first(layout.batch + layout.at));
+  }
+  /// The elements of [batch, at].
+  Index count() const { return count_; }
+
+  /// f(first, offsets, n) for blocks of elements, in parallel where they move so many elements each. Throws IndexError after all, for the
+  /// first index out of range; of its block f is not called.
+  template <class F>
+  void for_each_block(Index moved, F f) const {
+    std::atomic<Index> bad{count_};
+    const Index row = axes_.empty() ? 1 : axes_.back().length, blocks_in_row = (row + block - 1) / block;
+    const Index in_block = std::min(block, row);
+    parallel_for(blocks_.count(), std::max<Index>(1, cheap_grain / 4 / std::max<Index>(1, in_block * moved)),
+                 [&](Index begin, Index end) {
+                   Index offsets[block];
+                   TileWalk walk = blocks_;
+                   walk.seek(begin);
+                   for (Index b = begin; b < end; ++b, walk.next()) {
+                     const Index first = b / blocks_in_row * row + b % blocks_in_row * block;
+                     if (fill(walk, offsets)) f(first, static_cast<const Index*>(offsets), walk.columns());
+                     else lower(bad, first);
+                   }
+                 });
+    if (bad < count_) refuse(bad);
+  }
+
+ private:
+  static Axes axes_of(const IndexLayout& layout, const View& x, const View& indices, std::span<const Index> x_strides) {
+    stave::Strides x_steps;
+    x_steps.resize(layout.batch + layout.at, 0);
+    for (std::size_t i = 0; i < layout.batch; ++i) x_steps[i] = x_strides[i];
+    const Index* strides[] = {indices.strides.data(), x_steps.data()};
+    const Index sizes[] = {static_cast<Index>(stave::size_of(indices.dtype)),
+                           static_cast<Index>(stave::size_of(x.dtype))};
+    return merged_axes(indices.shape.first(layout.batch + layout.at), strides, sizes);
+  }
+  static void lower(std::atomic<Index>& least, Index to) {
+    Index now = least.load();
+    while (to < now && !least.compare_exchange_weak(now, to)) {
+    }
+  }
+  Index index_size() const { return static_cast<Index>(stave::size_of(indices_.dtype)); }
+  const char* indices_at(const TileWalk& walk, std::size_t j) const {
+    return static_cast<const char*>(indices_.data) + walk.offset(0) +
+           static_cast<Index>(j) * indices_.strides.back() * index_size();
+  }
+
+  /// False: some index is out of range.
+  bool fill(const TileWalk& walk, Index* offsets) const {
+    const Index n = walk.columns(), step = axes_.empty() ? 0 : axes_.back().step[1];
+    for (Index i = 0; i < n; ++i) offsets[i] = walk.offset(1) + i * step;
+    bool in_range = true;
+    for (std::size_t j = 0; j < layout_.k; ++j)
+      in_range &= indices_.dtype == stave::int64 ? add<std::int64_t>(indices_at(walk, j), j, n, offsets)
+                                                 : add<std::int32_t>(indices_at(walk, j), j, n, offsets);
+    return in_range;
+  }
+  /// What index j of each tuple adds.
+  template <class I>
+  bool add(const char* indices, std::size_t j, Index n, Index* offsets) const {
+    const Index step = axes_.empty() ? 0 : axes_.back().step[0];
+    const Index length = x_.shape[layout_.batch + j], stride = x_strides_[layout_.batch + j] * x_size_;
+    const Index wrap = layout_.from_end ? length : 0;
+    const auto dense = reinterpret_cast<const I*>(indices);
+    const auto run = [&](auto index_of) {
+      std::uint64_t beyond = 0;
+      for (Index i = 0; i < n; ++i) {
+        const Index index = index_of(i), place = index + (index < 0 ? wrap : 0);
+        beyond |= static_cast<std::uint64_t>(place) >= static_cast<std::uint64_t>(length);
+        offsets[i] += place * stride;
+      }
+      return beyond == 0;
+    };
+    if (step == Index{sizeof(I)}) return run([&](Index i) { return Index{dense[i]}; });
+    return run([&](Index i) { return Index{*reinterpret_cast<const I*>(indices + i * step)}; });
+  }
+  /// The first that is out of range from an element on, of which there is one in its block.
+  [[noreturn]] void refuse(Index from) const {
+    TileWalk walk(axes_, 2, -1, 1, 1);
+    walk.seek(from);
+    for (;; walk.next())
+      for (std::size_t j = 0; j < layout_.k; ++j) {
+        const char* const at = indices_at(walk, j);
+        const Index index = indices_.dtype == stave::int64 ? *reinterpret_cast<const std::int64_t*>(at)
+                                                           : *reinterpret_cast<const std::int32_t*>(at);
+        const Index length = x_.shape[layout_.batch + j];
+        if (index < (layout_.from_end ? -length : 0) || index >= length)
+          stave_detail::fail<stave::IndexError>("{}: index {} is out of range for axis {} with size {}", operation_,
+                                                index, layout_.batch + j, length);
+      }
+  }
+
+  const char* operation_;
+  const IndexLayout& layout_;
+  const View &x_, &indices_;
+  std::span<const Index> x_strides_;
+  Index x_size_;
+  Axes axes_;  // over [batch, at]: operand 0 walks the indices, operand 1 x (along the batch axes only)
+  TileWalk blocks_;
+  Index count_ = 0;
+};
+
+}  // namespace stave_cpu
