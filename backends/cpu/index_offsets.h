@@ -95,14 +95,16 @@ class SliceOffsets {
     const Index length = x_.shape[layout_.batch + j], stride = x_strides_[layout_.batch + j] * x_size_;
     const Index wrap = layout_.from_end ? length : 0;
     const auto dense = reinterpret_cast<const I*>(indices);
+    using Wrapping = std::uint64_t;  // what is out of range may be so by far
     const auto run = [&](auto index_of) {
-      std::uint64_t beyond = 0;
+      bool beyond = false;
       for (Index i = 0; i < n; ++i) {
         const Index index = index_of(i), place = index + (index < 0 ? wrap : 0);
-        beyond |= static_cast<std::uint64_t>(place) >= static_cast<std::uint64_t>(length);
-        offsets[i] += place * stride;
+        beyond |= static_cast<Wrapping>(place) >= static_cast<Wrapping>(length);
+        offsets[i] = static_cast<Index>(static_cast<Wrapping>(offsets[i]) +
+                                        static_cast<Wrapping>(place) * static_cast<Wrapping>(stride));
       }
-      return beyond == 0;
+      return !beyond;
     };
     if (step == Index{sizeof(I)}) return run([&](Index i) { return Index{dense[i]}; });
     return run([&](Index i) { return Index{*reinterpret_cast<const I*>(indices + i * step)}; });
