@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include <stave/backends/attributes.h>
 #include <stave/backends/cpu/allocator.h>
 #include <stave/backends/cpu/attention.h>
 #include <stave/backends/cpu/convolution.h>
@@ -31,6 +32,7 @@ using stave::Attributes;
 using stave::Op;
 using stave::Storage;
 using stave::View;
+using stave_detail::as;
 
 namespace {
 
@@ -45,11 +47,6 @@ static_assert(static_cast<int>(OpId::full) == elementwise_count, "elementwise op
 
 [[noreturn]] void no_kernel(const Op& op, std::string_view why) {
   throw stave::Error(std::string("cpu: ") + op.name + ": " + std::string(why));
-}
-
-template <class A>
-const A& as(const Attributes* attributes) {
-  return *static_cast<const A*>(attributes);
 }
 
 void run_other(const Op& op, const Attributes* attributes, std::span<const View> in, std::span<const View> outputs) {

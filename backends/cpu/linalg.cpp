@@ -7,6 +7,7 @@
 
 #include <cblas.h>
 
+#include <stave/backends/attributes.h>
 #include <stave/backends/cpu/expm.h>
 #include <stave/backends/cpu/lapack.h>
 #include <stave/backends/cpu/linalg_orthogonal.h>
@@ -16,15 +17,11 @@
 namespace stave_cpu {
 
 using stave::OpId;
+using stave_detail::as;
 
 namespace {
 
 constexpr const char* singular = "is singular";
-
-template <class A>
-const A& as(const stave::Attributes* attributes) {
-  return *static_cast<const A*>(attributes);
-}
 
 // ---- cholesky ----------------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include <stave/backends/attributes.h>
 #include <stave/backends/cuda/convolution.h>
 #include <stave/backends/cuda/elementwise.h>
 #include <stave/backends/cuda/index.h>
@@ -23,16 +24,11 @@
 namespace stave_cuda {
 
 using stave::Attributes, stave::OpId, stave::Storage, stave::View;
-using stave_detail::fail;
+using stave_detail::as, stave_detail::fail;
 
 namespace {
 
 // ---- drivers -----------------------------------------------------------------------------------------------
-
-template <class A>
-const A& as(const Attributes* attributes) {
-  return *static_cast<const A*>(attributes);
-}
 
 using Inputs = std::span<const View>;
 

@@ -20,6 +20,11 @@ using stave::View;
 
 inline constexpr unsigned block_threads = 256;
 
+/// Blocks of so many threads in all, and no fewer.
+constexpr unsigned blocks_for(std::uint64_t threads) {
+  return static_cast<unsigned>((threads + block_threads - 1) / block_threads);
+}
+
 /// Elements of a thread whose widest operand has elements of so many bytes: 16 bytes; of single bytes 8, which take as many registers.
 constexpr int lanes_of(std::size_t widest) { return widest == 1 ? 8 : static_cast<int>(16 / widest); }
 

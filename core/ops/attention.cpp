@@ -7,14 +7,9 @@
 
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
-#include <stave/core/ops/contract.h>
-#include <stave/core/ops/create.h>
 #include <stave/core/ops/define.h>
-#include <stave/core/ops/elementwise.h>
-#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/function.h>
-#include <stave/core/ops/layout.h>
-#include <stave/core/ops/reduce.h>
+#include <stave/core/ops/linalg_rules.h>
 
 namespace stave {
 
@@ -26,11 +21,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // ---- shapes -----------------------------------------------------------------------------------------------
 
-Shape with_last(Shape shape, std::initializer_list<Index> lengths) {
-  shape.resize(shape.size() - 2);
-  shape.append(lengths.begin(), lengths.end());
-  return shape;
-}
+// The shape of x, but with these in place of its last two lengths.
+Shape with_last(const Shape& shape, std::initializer_list<Index> lengths) { return stacked(stack_of(shape), lengths); }
 
 // Shape and dtype of each of some operands; where they stand among the inputs.
 void check_operands(const Call& call, std::initializer_list<Abstract> expected) {
@@ -293,8 +285,6 @@ Tensor attention_by_rows(const Tensor& q, const Tensor& k, const Tensor& v, cons
   return parts.size() == 1 ? parts[0] : concat(parts, -2);
 }
 
-Shape leading(const Tensor& x) { return Shape(std::span<const Index>(x.shape().begin(), x.shape().end() - 2)); }
-
 void check_lengths(const Tensor& q, const Tensor& k, const Tensor& v) {
   if (q.rank() < 2 || k.rank() < 2 || v.rank() < 2)
     fail<ShapeError>("{}: queries {}, keys {} and values {} must be matrices, or stacks of them", function_name,
@@ -315,19 +305,16 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
         check_lengths(q, k, v);
         Tensor mask = options.mask;
         const Index n = q.shape(-2), m = k.shape(-2), d = q.shape(-1);
-        Shape shape =
-            broadcast_shapes(broadcast_shapes(leading(q), leading(k), function_name), leading(v), function_name);
+        Shape shape = broadcast_shapes(broadcast_shapes(stack_of(q.shape()), stack_of(k.shape()), function_name),
+                                       stack_of(v.shape()), function_name);
         if (mask.defined()) {
           if (mask.dtype() != bool_ && !is_float(mask.dtype()))
             fail<DtypeError>("{}: the mask is {}: bool says which keys take part, floats are added to the scores",
                              function_name, mask.dtype());
-          if (mask.rank() > 2) shape = broadcast_shapes(shape, leading(mask), function_name);
+          if (mask.rank() > 2) shape = broadcast_shapes(shape, stack_of(mask.shape()), function_name);
         }
         const auto repeated = [&](const Tensor& x, Index rows, Index columns) {
-          Shape whole = shape;
-          whole.push_back(rows);
-          whole.push_back(columns);
-          return broadcast_to(x, whole);
+          return broadcast_to(x, stacked(shape, {rows, columns}));
         };
         const bool added = mask.defined() && mask.dtype() != bool_;
         const Dtype dtype = common_float(q, k, v, added ? mask : Tensor());

@@ -14,8 +14,6 @@ namespace {
 
 using stave::ConvolutionAttributes, stave::OpId, stave::PoolAttributes, stave::Shape, stave::Strides;
 
-std::uint64_t blocks_for(std::uint64_t threads) { return (threads + block_threads - 1) / block_threads; }
-
 void run_on_cpu(OpId op, const stave::Attributes& attributes, const std::vector<View>& in, const Buffer& out) {
   const View view = out.view();
   stave::cpu_backend().run(record_of(op), &attributes, in, {&view, 1});

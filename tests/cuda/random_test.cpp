@@ -20,7 +20,6 @@ void expect_same(const Buffer& got, const Buffer& expected) {
   EXPECT_EQ(std::memcmp(got.view().data, expected.view().data, bytes), 0);
   EXPECT_TRUE(got.guards_are_whole());
 }
-std::uint64_t blocks_for(std::uint64_t threads) { return (threads + block_threads - 1) / block_threads; }
 
 /// Keys of any strides for a batch.
 std::vector<Buffer> keys_of(const Shape& batch) {

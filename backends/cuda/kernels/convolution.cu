@@ -16,10 +16,6 @@ __global__ void __launch_bounds__(block_threads) find_largest_kernel(const __gri
   find_largest<E>(loop, {blockIdx.x, threadIdx.x, blockDim.x});
 }
 
-unsigned blocks_for(std::uint64_t threads) {
-  return static_cast<unsigned>((threads + block_threads - 1) / block_threads);
-}
-
 void* scratch(const Launch& launch, Index elements, Index size) {
   return launch.scratch.allocate(static_cast<std::size_t>(elements * size));
 }

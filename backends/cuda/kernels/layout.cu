@@ -25,10 +25,6 @@ __global__ void __launch_bounds__(block_threads) iota_kernel(const __grid_consta
   iota<T>(loop, {blockIdx.x, threadIdx.x, blockDim.x});
 }
 
-unsigned blocks_for(std::uint64_t threads) {
-  return static_cast<unsigned>((threads + block_threads - 1) / block_threads);
-}
-
 void launch_units(const Launch& launch, const CopyPlan& plan) {
   const UnitLoop loop = plan.units(plan.unit_plan().on_device(launch));
   const unsigned blocks = plan.blocks();

@@ -26,9 +26,6 @@ __global__ void __launch_bounds__(block_threads) move_elements_kernel(const __gr
   move_elements(loop, {blockIdx.x, threadIdx.x, blockDim.x});
 }
 
-unsigned blocks_for(std::uint64_t threads) {
-  return static_cast<unsigned>((threads + block_threads - 1) / block_threads);
-}
 Index elements_of(const View& view) {
   Index n = 1;
   for (Index length : view.shape) n *= length;
