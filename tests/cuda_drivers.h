@@ -26,6 +26,9 @@ inline std::set<std::string> cuda_drivers() {
     if (list.find("STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)") != std::string::npos) {
       STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)
     }
+    if (list.find("STAVE_LINALG_OPS(X)") != std::string::npos) {
+      STAVE_LINALG_OPS(X)
+    }
 #undef X
   });
   return names;

@@ -43,7 +43,7 @@ class SeparateBackend : public stave::Backend {
     for (auto* views : {&in, &out})
       for (stave::View& view : *views)
         if (!view.number) view.data = moved(view.data, -distance);
-    stave::cpu_backend().run(op, attributes, in, out);
+    compute(op, attributes, in, out);
   }
   void write(void* to, const void* from, std::size_t bytes) override {
     ++writes;
@@ -69,6 +69,13 @@ class SeparateBackend : public stave::Backend {
   void release_cached_memory() override {}
 
   std::atomic<int> runs = 0, filled = 0, writes = 0, reads = 0, synchronizations = 0;
+
+ protected:
+  /// With addresses that the host can use.
+  virtual void compute(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> in,
+                       std::span<const stave::View> out) {
+    stave::cpu_backend().run(op, attributes, in, out);
+  }
 
  private:
   struct Separate : stave::Storage {

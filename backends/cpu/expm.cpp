@@ -1,40 +1,21 @@
 // The exponential of matrices: Pade approximants of a matrix that is halved until they are exact, and squared as often again.
-// N. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005: the bounds of table 2.3, and of section
-// 5 for single precision; the coefficients of the [m/m] approximant are b_j = (2m - j)! / ((m - j)! j!), all but for a factor.
 #include <stave/backends/cpu/expm.h>
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <vector>
 
 #include <stave/backends/cpu/blas.h>
 #include <stave/backends/cpu/lapack.h>
 #include <stave/backends/cpu/linalg_stack.h>
 #include <stave/backends/cpu/matmul.h>
+#include <stave/backends/expm_approximants.h>
 
 namespace stave_cpu {
 
+using stave_detail::Approximant;
+
 namespace {
-
-/// The order of an approximant, and up to which norm it is as good as the dtype.
-struct Approximant {
-  int order;
-  double bound;
-};
-constexpr Approximant in_float64[] = {{3, 1.495585217958292e-2},
-                                      {5, 2.539398330063230e-1},
-                                      {7, 9.504178996162932e-1},
-                                      {9, 2.097847961257068},
-                                      {13, 5.371920351148152}};
-constexpr Approximant in_float32[] = {{3, 4.258730016922831e-1}, {5, 1.880152677804762}, {7, 3.925724783138660}};
-
-/// b_j / b_0, which fall.
-double coefficient(int order, int j) {
-  double b = 1;
-  for (int i = 0; i < j; ++i) b *= static_cast<double>(order - i) / (static_cast<double>(2 * order - i) * (i + 1));
-  return b;
-}
 
 lapack_int gesv(lapack_int n, float* a, lapack_int* pivots, float* b) {
   return LAPACKE_sgesv_work(LAPACK_COL_MAJOR, n, n, a, n, pivots, b, n);
@@ -53,8 +34,9 @@ class Exponential {
   void operator()(T* x) {
     if (!all_finite(x, size_)) return fill_nan(x, size_);
     const double length = norm(x);
-    const Approximant* chosen = approximants().data();
-    while (chosen != &approximants().back() && length > chosen->bound) ++chosen;
+    constexpr auto approximants = stave_detail::approximants<T>();
+    const Approximant* chosen = approximants.all;
+    while (chosen != approximants.all + approximants.count - 1 && length > chosen->bound) ++chosen;
     set_powers(x, chosen->order);
     const int halvings = length > chosen->bound ? halvings_for(x, length, *chosen) : 0;
     if (halvings > 0) halve(x, halvings, chosen->order);
@@ -66,11 +48,6 @@ class Exponential {
   }
 
  private:
-  static std::span<const Approximant> approximants() {
-    if constexpr (sizeof(T) == 8) return in_float64;
-    else return in_float32;
-  }
-
   T* matrix(Index i) { return room_.get() + i * size_; }
   /// The largest sum of a column's absolute values.
   double norm(const T* x) {
@@ -88,22 +65,20 @@ class Exponential {
     multiply_floats(c, n_, square(a), square(b));
   }
 
-  static int powers_for(int order) { return order == 13 ? 3 : order / 2; }
   /// Matrices 1, 2, ...: x^2, x^4, ...
   void set_powers(const T* x, int order) {
     multiply(x, x, matrix(1));
-    for (int i = 2; i <= powers_for(order); ++i) multiply(matrix(i - 1), matrix(1), matrix(i));
+    for (int i = 2; i <= stave_detail::expm_powers(order); ++i) multiply(matrix(i - 1), matrix(1), matrix(i));
   }
   void halve(T* x, int times, int order) {
     for (Index i = 0; i < size_; ++i) x[i] = std::ldexp(x[i], -times);
-    if (!all_finite(matrix(powers_for(order)), size_)) return set_powers(x, order);
-    for (int power = 1; power <= powers_for(order); ++power)
+    if (!all_finite(matrix(stave_detail::expm_powers(order)), size_)) return set_powers(x, order);
+    for (int power = 1; power <= stave_detail::expm_powers(order); ++power)
       for (Index i = 0; i < size_; ++i) matrix(power)[i] = std::ldexp(matrix(power)[i], -2 * power * times);
   }
 
-  /// How often x is halved: its powers may be much smaller than those of its norm, and what is halved in vain loses digits. Al-Mohy
-  /// and Higham, "A new scaling and squaring algorithm for the matrix exponential", 2009: theorem 4.2 (a) for the powers 4 and 6,
-  /// and (5.1), which holds rounding against it. There is a power 6 in both orders.
+  /// How often x is halved: its powers may be much smaller than those of its norm, and what is halved in vain loses digits. There is
+  /// a power 6 in both orders.
   int halvings_for(const T* x, double length, const Approximant& of) {
     const auto halvings = [](double size, double bound) {
       return std::max(0, static_cast<int>(std::ceil(std::log2(size / bound))));
@@ -111,7 +86,7 @@ class Exponential {
     const int by_norm = halvings(length, of.bound);
     if (!all_finite(matrix(2), size_) || !all_finite(matrix(3), size_)) return by_norm;
     const double size = std::max(std::pow(norm(matrix(2)), 1. / 4), std::pow(norm(matrix(3)), 1. / 6));
-    const int by_powers = size > 0 ? halvings(size, of.order == 13 ? 4.25 : of.bound) : 0;
+    const int by_powers = size > 0 ? halvings(size, expm_bound_by_powers(of)) : 0;
     return std::min(by_norm, by_powers + extra(x, length, by_powers, of.order));
   }
   /// Halvings that rounding asks for beyond those: by the norm of |x|^(2m + 1), a row of ones times it.
@@ -132,16 +107,14 @@ class Exponential {
       logarithm += std::log2(largest);
       row.swap(next);
     }
-    // 1 / ((2m)! / m!^2 (2m + 1)!), of the two orders that come so far
-    const double coefficient = order == 13 ? 1 / 113250775606021113483283660800000000. : 1 / 4487938430976000.;
-    const double unit = sizeof(T) == 8 ? 0x1p-53 : 0x1p-24;
-    const double beyond = std::log2(coefficient / unit) + logarithm - std::log2(length) - halvings * 2. * order;
+    const double beyond =
+        std::log2(stave_detail::expm_remainder<T>(order)) + logarithm - std::log2(length) - halvings * 2. * order;
     return std::max(0, static_cast<int>(std::ceil(beyond / (2 * order))));
   }
 
   /// x = (v - u)^-1 (v + u), where u has the odd powers of x, and v the even ones.
   void approximate(T* x, int order) {
-    const int powers = powers_for(order);
+    const int powers = stave_detail::expm_powers(order);
     T *const u = matrix(5), *const v = matrix(6), *const inner = matrix(7), *const product = matrix(8);
     if (order == 13) {  // of 13, 11, 9 and 12, 10, 8 the sixth power stands outside
       sum_powers(order, 9, 3, 1, inner);
@@ -171,7 +144,7 @@ class Exponential {
   void sum_powers(int order, int first, int count, int first_power, T* to) {
     std::fill_n(to, size_, T(0));
     for (int i = 0; i < count; ++i) {
-      const T b = static_cast<T>(coefficient(order, first + 2 * i));
+      const T b = static_cast<T>(stave_detail::expm_coefficient(order, first + 2 * i));
       if (const int power = first_power + i; power > 0) {
         const T* const x = matrix(power);
         for (Index j = 0; j < size_; ++j) to[j] += b * x[j];

@@ -1,5 +1,4 @@
-// cuBLASLt, loaded when it is first needed: it is hundreds of megabytes, which a program that multiplies nothing on a GPU, or
-// runs where there is none, should not map. The types of its functions are those of its header.
+// cuBLASLt, loaded when it is first needed (dynamic_library.h). The types of its functions are those of its header.
 #pragma once
 
 #include <cublasLt.h>

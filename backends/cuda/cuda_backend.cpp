@@ -10,6 +10,7 @@
 #include <stave/backends/cuda/elementwise.h>
 #include <stave/backends/cuda/index.h>
 #include <stave/backends/cuda/layout.h>
+#include <stave/backends/cuda/linalg.h>
 #include <stave/backends/cuda/matmul.h>
 #include <stave/backends/cuda/random.h>
 #include <stave/backends/cuda/reduce.h>
@@ -35,7 +36,10 @@ using Inputs = std::span<const View>;
 // What a driver needs of a call, for each operation. Every lambda has Driver's parameters.
 #define STAVE_DRIVER(...)                                                                           \
   [](const Launch& launch, [[maybe_unused]] OpId op, [[maybe_unused]] const Attributes* attributes, \
-     [[maybe_unused]] Inputs in, const View& out) { __VA_ARGS__; }
+     [[maybe_unused]] Inputs in, std::span<const View> outputs) {                                   \
+    [[maybe_unused]] const View& out = outputs[0];                                                  \
+    __VA_ARGS__;                                                                                    \
+  }
 
 class Table {
  public:
@@ -46,6 +50,9 @@ class Table {
     layout();
     reductions();
     indexing();
+#define X(name) OpId::name,
+    set({STAVE_LINALG_OPS(X)}, STAVE_DRIVER(run_linalg(launch, op, attributes, in, outputs)));
+#undef X
   }
 
  private:
@@ -104,6 +111,9 @@ class Table {
 
 constexpr Table drivers;
 
+/// The axes before those of matrices.
+stave::Shape stack_of(const View& matrices) { return stave::Shape(matrices.shape.first(matrices.shape.size() - 2)); }
+
 // ---- memory ------------------------------------------------------------------------------------------------
 
 struct DeviceStorage final : Storage, stave_detail::Pooled {};
@@ -152,10 +162,13 @@ void CudaBackend::run(const stave::Op& op, const Attributes* attributes, std::sp
   if (!driver) fail<stave::DeviceError>("{}: it has no kernel for CUDA: move its inputs with to(x, cpu)", op.name);
   OperationScratch scratch(runtime_.memory());
   Faults& faults = runtime_.faults();
-  const bool indexed = op.index_name;
-  const Launch launch{runtime_.stream(), runtime_.multiprocessors(), scratch, indexed ? faults.place() : nullptr,
-                      indexed ? faults.ticket(op.id) : 1};
-  driver(launch, op.id, attributes, inputs, outputs[0]);
+  const char* const failure = linalg_failure(op.id);
+  const bool may_fail = op.index_name || failure;
+  const Launch launch{runtime_.stream(), runtime_.multiprocessors(), scratch, may_fail ? faults.place() : nullptr,
+                      failure    ? faults.ticket(op.id, stack_of(inputs[0]), failure)
+                      : may_fail ? faults.ticket(op.id)
+                                 : 1};
+  driver(launch, op.id, attributes, inputs, outputs);
 }
 
 Storage* CudaBackend::allocate(std::size_t bytes) {

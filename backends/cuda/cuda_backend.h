@@ -11,7 +11,7 @@ class DeviceRuntime;
 
 /// Plans an operation and launches its kernels.
 using Driver = void (*)(const Launch& launch, stave::OpId op, const stave::Attributes* attributes,
-                        std::span<const stave::View> inputs, const stave::View& out);
+                        std::span<const stave::View> inputs, std::span<const stave::View> outputs);
 /// Null for operations that no backend is asked to compute: those that are always views, `to`, and those that carry functions.
 Driver driver_of(stave::OpId op);
 

@@ -51,12 +51,29 @@ std::size_t number_of_this_thread() {
 
 IndexFault* Faults::place() const { return &places_[std::min(number_of_this_thread(), places_.size() - 1)]; }
 
-unsigned Faults::ticket(stave::OpId op) {
+unsigned Faults::ticket(stave::OpId op) { return remember({0, op}); }
+unsigned Faults::ticket(stave::OpId op, stave::Shape stack, const char* failure) {
+  return remember({0, op, failure, std::make_unique<const stave::Shape>(std::move(stack))});
+}
+unsigned Faults::remember(Launched launched) {
   const std::lock_guard lock(mutex_);
   if (++last_ == 0) ++last_;
-  launches_[last_ % remembered] = {last_, op};
+  launched.ticket = last_;
+  launches_[last_ % remembered] = std::move(launched);
   return last_;
 }
+
+namespace {
+
+[[noreturn]] void fail_at_matrix(const char* op, Index matrix, const stave::Shape& stack, const char* failure) {
+  constexpr const char* when = "(the device found it, and this is the first wait for it since)";
+  if (stack.empty()) stave_detail::fail<stave::LinalgError>("{}: the matrix {} {}", op, failure, when);
+  stave::Shape position = stack;
+  for (std::size_t axis = stack.size(); axis-- > 0; matrix /= stack[axis]) position[axis] = matrix % stack[axis];
+  stave_detail::fail<stave::LinalgError>("{}: matrix {} of the stack {} {} {}", op, position, stack, failure, when);
+}
+
+}  // namespace
 
 void Faults::raise() {
   raise(*place());
@@ -80,6 +97,7 @@ void Faults::raise(IndexFault& place) {
     const Launched& launched = launches_[found.taken % remembered];
     if (launched.ticket == found.taken) {
       const stave::Op& op = *stave::all_ops()[static_cast<std::size_t>(launched.op)];
+      if (launched.failure) fail_at_matrix(op.name, found.index, *launched.stack, launched.failure);
       operation = op.name;
       index = op.index_name;
     }

@@ -1,8 +1,9 @@
-// Indices out of range, found by kernels: which operation met one, told at the next read or synchronize() of the thread that
-// asked for it. Host code, tested without a device.
+// Indices out of range and matrices without a result, found by kernels: which operation met one, told at the next read or
+// synchronize() of the thread that asked for it. Host code, tested without a device.
 #pragma once
 
 #include <array>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -26,7 +27,9 @@ class Faults {
   IndexFault* place() const;
   /// A ticket for a launch of `op`. Not 0.
   unsigned ticket(stave::OpId op);
-  /// After the device has done its work: throws IndexError if a kernel met an index out of range since this was last asked.
+  /// For one of linear algebra, on a stack of this shape: the fault's index is the number of a matrix, of which `failure` is said.
+  unsigned ticket(stave::OpId op, stave::Shape stack, const char* failure);
+  /// After the device has done its work: throws IndexError, or LinalgError, if a kernel met such a fault since this was last asked.
   void raise();
 
  private:
@@ -35,8 +38,11 @@ class Faults {
   struct Launched {
     unsigned ticket;
     stave::OpId op;
+    const char* failure = nullptr;
+    std::unique_ptr<const stave::Shape> stack = nullptr;
   };
 
+  unsigned remember(Launched launched);
   void raise(IndexFault& place);
 
   std::mutex mutex_;

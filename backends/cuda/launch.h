@@ -2,7 +2,7 @@
 // kernel leaves word of an error.
 //
 // Drivers (elementwise.h, reduce.h, ...) are host functions of views, as the CPU's are; each plans (index maps, launch
-// configurations: plain host code, tested without a device) and launches. They never wait for the device.
+// configurations: plain host code, tested without a device) and launches. They never wait for the device, but for that of expm.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,8 @@ namespace stave_cuda {
 
 using stave::Index;
 
-/// The first index out of range that a kernel met since the host last looked. Lives where both sides can read it.
+/// The first index out of range, or matrix without a result, that a kernel met since the host last looked. Lives where both sides can
+/// read it.
 /// A kernel that finds one writes the other fields, then nothing else: no wild read or write, whatever the index.
 struct IndexFault {
   unsigned taken = 0;  // 0, or the ticket of the launch: set by atomicCAS, so that the first one stands

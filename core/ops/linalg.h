@@ -9,7 +9,7 @@
 //   const Tensor l = cholesky(a, {.upper = false});
 //
 // What cannot be given is an error, never a wrong number: LinalgError says which matrix of the stack is singular, or not positive
-// definite. A matrix with NaN or infinity in it gives NaN, and is no error. Derivatives of any order follow; what is special to a
+// definite; on a GPU at the next read, as of an index out of range. A matrix with NaN or infinity in it gives NaN, and is no error. Derivatives of any order follow; what is special to a
 // function stands beside it.
 #pragma once
 

@@ -1,9 +1,11 @@
-// Every operation that the CPU has a kernel for has a driver here, but those of linear algebra.
+// Every operation that the CPU has a kernel for has a driver here, and the libraries what drivers call.
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include <stave/backends/cuda/cublas.h>
 #include <stave/backends/cuda/cuda_backend.h>
+#include <stave/backends/cuda/cusolver.h>
 #include <stave/core/effects/error.h>
 #include <stave/core/op.h>
 
@@ -34,13 +36,25 @@ TEST(Dispatch, EveryOperationHasADriver) {
       ++drivers;
       continue;
     }
-    if (is_linalg(op->id) || is_composed(op->id)) continue;
+    if (is_composed(op->id)) continue;
     if (!op->view && !op->carries_functions) ADD_FAILURE() << op->name << " has no driver";
     else
       EXPECT_EQ(refused_by_cpu(op->id),
                 std::string("cpu: ") + op->name + ": a view or an unknown operation has no kernel");
   }
-  EXPECT_EQ(drivers, op_count - 20) << "all but those that are views or composed";
+  EXPECT_EQ(drivers, op_count - 7) << "all but those that are views or composed";
+}
+
+// Loading them takes no device.
+TEST(Dispatch, TheLibrariesHaveWhatIsCalled) {
+  try {
+    EXPECT_NE(stave_cuda::cublas().Matmul, nullptr);
+    EXPECT_NE(stave_cuda::cublas_of_solver().DtrsmBatched, nullptr);
+    EXPECT_NE(stave_cuda::cusolver().Dgesvd, nullptr);
+  } catch (const DeviceError& error) {
+    if (std::string(error.what()).find("cannot be loaded") == std::string::npos) throw;
+    GTEST_SKIP() << error.what();
+  }
 }
 
 // docs/operations.md says which operations have a kernel here, in builds without CUDA too.

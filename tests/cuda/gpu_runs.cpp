@@ -137,6 +137,55 @@ TEST_F(Gpu, AChildOfForkIsToldThatItHasNoDevices) {
   EXPECT_EQ(sum(x).item<float>(), 3);
 }
 
+TEST_F(Gpu, LinearAlgebraOfSmallAndLargeMatrices) {
+  for (const Dtype dtype : {float32, float64})
+    for (const Shape& shape : {Shape{3, 3}, {1000, 3, 3}, {7, 32, 32}, {5, 33, 33}, {2, 400, 400}}) {
+      const double bound = dtype == float64 ? 1e-9 : 3e-3;
+      const Index n = shape.back();
+      const Tensor x = normal(Key(1), shape, dtype), symmetric = (x + matrix_transpose(x)) / 2;
+      const Tensor a = matmul(x, matrix_transpose(x)) / static_cast<double>(n) + eye(n, dtype),
+                   b = sum(x, -1, keepdims);
+      const auto close = [&](const Tensor& got, const Tensor& expected, const char* what) {
+        EXPECT_TRUE(allclose(to(got, cpu), expected, bound, bound)) << what << " " << shape.str() << name_of(dtype);
+      };
+      const auto same = [&](auto f, const Tensor& of, const char* what) { close(f(to(of, gpu)), f(of), what); };
+      same([](const Tensor& y) { return cholesky(y); }, a, "cholesky");
+      same([&](const Tensor& y) { return solve(y, to(b, y.device())); }, a, "solve");
+      same([&](const Tensor& y) { return triangular_solve(y, to(b, y.device()), {.transpose = true}); }, a,
+           "triangular_solve");
+      same([](const Tensor& y) { return slogdet(y).second; }, a, "slogdet");
+      same([](const Tensor& y) { return abs(qr(y).second); }, a, "qr");
+      same([](const Tensor& y) { return eigvalsh(y); }, symmetric, "eigvalsh");
+      same([](const Tensor& y) { return svdvals(y); }, x, "svdvals");
+      same([](const Tensor& y) { return expm(y / 100); }, x, "expm");
+      const auto [w, v] = eigh(to(symmetric, gpu));
+      close(matmul(v * expand_dims(w, -2), matrix_transpose(v)), symmetric, "eigh");
+      for (const Tensor& y : {x, x(ellipsis, slice(0, 2)), x(ellipsis, slice(0, 2), slice())}) {
+        const auto [u, s, vh] = svd(to(y, gpu), {.full_matrices = false});
+        close(matmul(u * expand_dims(s, -2), vh), y, "svd");
+      }
+    }
+}
+
+TEST_F(Gpu, AMatrixWithoutAResultIsToldAtTheNextRead) {
+  for (const Index n : {Index{3}, Index{40}}) {
+    const Tensor good = eye(n), matrices = to(stack({good, good, -good, -good}), gpu);
+    Tensor l = cholesky(matrices);
+    {
+      const NoWaiting none;
+      l = cholesky(matrices);
+    }
+    try {
+      l.to_vector<float>();
+      FAIL();
+    } catch (const LinalgError& error) {
+      EXPECT_EQ(std::string(error.what()).find("cholesky: matrix [2] of the stack [4] is not positive definite"), 0u);
+    }
+    EXPECT_TRUE(static_cast<bool>(all(isfinite(cholesky(to(good, gpu))))));  // told once
+    EXPECT_TRUE(static_cast<bool>(all(isnan(cholesky(matrices, {.nan_if_indefinite = true})[3]))));
+  }
+}
+
 TEST_F(Gpu, AnIndexOutOfRangeIsToldAtTheNextRead) {
   const Tensor x = to(arange(5), gpu);
   const Tensor taken = take(x, to(tensor({0, 7}), gpu));

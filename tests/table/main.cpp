@@ -10,7 +10,8 @@
 //   operation_table --documented     that this is what that file says
 //
 // Before these, `--device cuda` has everything computed on the first CUDA device (77 if there is none), `--device separate` on
-// a device that is the CPU with memory of its own (separate_backend.h).
+// a device that is the CPU with memory of its own (separate_backend.h), or in cuda_table_on_host with the bodies of CUDA's kernels for
+// linear algebra (cuda/kernels_on_host.h).
 
 #include <cstdio>
 #include <memory>
@@ -18,9 +19,16 @@
 
 #include <stave/core/ops/elementwise.h>
 
-#include "separate_backend.h"
 #include "table/place.h"
 #include "table/run.h"
+
+#ifdef STAVE_KERNELS_ON_HOST
+#include "cuda/kernels_on_host.h"
+using SeparateDevice = stave_test::KernelsOnHost;
+#else
+#include "separate_backend.h"
+using SeparateDevice = stave_test::SeparateBackend;
+#endif
 
 using namespace table;
 
@@ -88,12 +96,12 @@ int run_option(int argc, char** argv) {
 }
 
 int run_on(std::string_view device, int argc, char** argv) {
-  std::unique_ptr<stave_test::SeparateBackend> separate;
-  if (device == "separate") separate = std::make_unique<stave_test::SeparateBackend>(0);
+  std::unique_ptr<SeparateDevice> separate;
+  if (device == "separate") separate = std::make_unique<SeparateDevice>(0);
   else if (device != "cuda") return run_option(0, nullptr);
   else if (!stave::cuda_available()) return std::puts("operation_table: no CUDA device can be used here"), 77;
   place() = stave::cuda(0);
-  AtPlace handler(device == "separate");
+  AtPlace handler;
   return with(handler, [&] { return run_option(argc, argv); });
 }
 

@@ -12,9 +12,6 @@ Outputs AtPlace::handle(Call& call) {
   return outputs;
 }
 
-// Linear algebra has kernels for the CPU alone; what it is composed of is performed here.
-Device AtPlace::place_of(const Op& op) const { return has_linalg_ || !is_linalg(op.id) ? place() : cpu; }
-
 Outputs AtPlace::at_place(Call& call) const {
   if (call.op().id == OpId::to || call.op().carries_functions) return perform(std::move(call));
   if (call.op().id == OpId::full) {
@@ -26,9 +23,8 @@ Outputs AtPlace::at_place(Call& call) const {
     return perform(
         call.with_attributes(make_intrusive<IotaAttributes>(iota.length, iota.dtype, iota.start, iota.step, place())));
   }
-  const Device there = place_of(call.op());
   Inputs inputs;
-  for (const Tensor& input : call.inputs()) inputs.push_back(input.device() == there ? input : to(input, there));
+  for (const Tensor& input : call.inputs()) inputs.push_back(input.device() == place() ? input : to(input, place()));
   return perform(call.with_inputs(std::move(inputs)));
 }
 

@@ -158,7 +158,7 @@ Tried tried(const Row& row, PerformedByOperation* operations) {
 Elsewhere::Elsewhere() {
   Asked asked;
   const Placed there(stave::cuda(0));
-  AtPlace handler(true);
+  AtPlace handler;
   for (const Row& row : all_rows()) {
     asked.operations.clear();
     with(handler, [&] {

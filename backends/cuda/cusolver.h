@@ -1,0 +1,46 @@
+// cuSOLVER, and of cuBLAS what it is used with, loaded when they are first needed (dynamic_library.h). The types of their functions are
+// those of their headers.
+#pragma once
+
+#include <cublas_v2.h>
+#include <cusolverDn.h>
+
+#include <stave/backends/cuda/launch.h>
+
+namespace stave_cuda {
+
+/// The functions that we call, under their names less "cusolverDn": S and D are those of float and double.
+struct CuSolver {
+// clang-format off
+#define STAVE_CUSOLVER_OF(X, p)                                                                           \
+  X(p##potrf) X(p##potrf_bufferSize) X(p##potrfBatched) X(p##getrf) X(p##getrf_bufferSize) X(p##geqrf)    \
+  X(p##geqrf_bufferSize) X(p##orgqr) X(p##orgqr_bufferSize) X(p##syevd) X(p##syevd_bufferSize)            \
+  X(p##gesvd) X(p##gesvd_bufferSize)
+#define STAVE_CUSOLVER(X) X(Create) X(SetStream) STAVE_CUSOLVER_OF(X, S) STAVE_CUSOLVER_OF(X, D)
+// clang-format on
+#define X(name) decltype(&cusolverDn##name) name = nullptr;
+  STAVE_CUSOLVER(X)
+#undef X
+};
+/// The same of cuBLAS, less "cublas".
+struct CuBlas {
+#define STAVE_CUBLAS(X) \
+  X(Create_v2) X(SetStream_v2) X(Strsm_v2) X(Dtrsm_v2) X(StrsmBatched) X(DtrsmBatched) X(SgetrfBatched) X(DgetrfBatched)
+#define X(name) decltype(&cublas##name) name = nullptr;
+  STAVE_CUBLAS(X)
+#undef X
+};
+
+/// Throw DeviceError, with what to install, if the library cannot be loaded.
+const CuSolver& cusolver();
+const CuBlas& cublas_of_solver();
+
+/// The handles of the device that is current, set to this launch's stream.
+cusolverDnHandle_t cusolver_handle(const Launch& launch);
+cublasHandle_t cublas_handle(const Launch& launch);
+
+/// Throw stave::Error naming `what`.
+void check(cusolverStatus_t status, const char* what);
+void check_cublas(cublasStatus_t status, const char* what);
+
+}  // namespace stave_cuda

@@ -1,0 +1,176 @@
+// What is done with large matrices before and after a library factorizes them, a block for each. Matrices are dense; finite[i]
+// says whether matrix i had numbers alone.
+#pragma once
+
+#include <stave/backends/cuda/kernels/linalg.cuh>
+
+namespace stave_cuda {
+
+/// Shared memory of a block.
+template <class T>
+struct LargeShared {
+  T largest[block_threads], sum[block_threads];
+};
+
+/// f(i) for 0 <= i < count, thread by thread.
+template <class Block, class F>
+STAVE_BOTH void for_each(const Block& block, Index count, F f) {
+  block.for_threads([&](unsigned t) {
+    for (Index i = t; i < count; i += block_threads) f(i);
+  });
+}
+
+/// The largest |x|, and whether all are finite: by all threads alike.
+template <class T>
+struct Extent {
+  T largest;
+  bool finite;
+};
+template <class T, class Block>
+STAVE_BOTH Extent<T> extent_of(const Block& block, const T* x, Index count, LargeShared<T>& shared) {
+  block.for_threads([&](unsigned t) {
+    T largest = 0, sum = 0;
+    for (Index i = t; i < count; i += block_threads) {
+      if (size(x[i]) > largest) largest = size(x[i]);
+      sum += x[i] * 0;
+    }
+    shared.largest[t] = largest;
+    shared.sum[t] = sum;
+  });
+  STAVE_UNROLL(1)
+  for (unsigned half = block_threads / 2; half > 0; half /= 2)
+    block.for_threads([&](unsigned t) {
+      if (t >= half) return;
+      if (shared.largest[t + half] > shared.largest[t]) shared.largest[t] = shared.largest[t + half];
+      shared.sum[t] += shared.sum[t + half];
+    });
+  const Extent<T> extent{shared.largest[0], shared.sum[0] == 0};
+  block.for_threads([](unsigned) {});
+  return extent;
+}
+
+/// Before: its symmetric part, moderate numbers, and 0 in place of what is not finite, with which no iteration would end.
+template <class T>
+struct PrepareWork {
+  using Value = T;
+  Index items;
+  T* x;
+  Index rows, columns, apart;  // between two matrices
+  bool symmetric, moderates;
+  int* finite;
+  T* factors;  // by which numbers were multiplied; null if they are not
+
+  template <class Block>
+  STAVE_BOTH void body(const Block& block, Index i, LargeShared<T>& shared) const {
+    T* const a = x + i * apart;
+    const Index n = columns, count = rows * columns;
+    if (symmetric)
+      for_each(block, count, [&](Index at) {
+        const Index r = at / n, c = at % n;
+        if (c < r) a[at] = a[c * n + r] = T(0.5) * a[at] + T(0.5) * a[c * n + r];
+      });
+    const Extent<T> extent = extent_of(block, a, count, shared);
+    const T factor = moderates && extent.finite ? moderating(extent.largest) : T(1);
+    block.for_threads([&](unsigned t) {
+      if (t != 0) return;
+      finite[i] = extent.finite;
+      if (factors) factors[i] = factor;
+    });
+    if (extent.finite && factor == 1) return;
+    for_each(block, count, [&](Index at) { a[at] = extent.finite ? a[at] * factor : T(0); });
+  }
+};
+
+/// After eigh, svd and qr: the first of the results is divided by the factors, and all are NaN where a matrix was not finite.
+template <class T>
+struct FinishWork {
+  using Value = T;
+  Index items;
+  T* results[3];
+  Index sizes[3];
+  const int *finite, *infos;  // infos null: nothing fails
+  const T* factors;           // null: none
+  FirstFailure failure;
+
+  template <class Block>
+  STAVE_BOTH void body(const Block& block, Index i, LargeShared<T>&) const {
+    const bool is_finite = finite[i];
+    block.for_threads([&](unsigned t) {
+      if (t == 0 && is_finite && infos && infos[i] != 0) failure.at(i);
+    });
+    const T factor = is_finite && factors ? 1 / factors[i] : T(1);
+    for (int j = 0; j < 3; ++j) {
+      if (is_finite && (j > 0 || factor == 1)) continue;
+      T* const x = results[j] + i * sizes[j];
+      for_each(block, sizes[j], [&](Index at) { x[at] = is_finite ? x[at] * factor : not_a_number<T>(); });
+    }
+  }
+};
+
+template <class T>
+struct FinishCholeskyWork {
+  using Value = T;
+  Index items, n;
+  T* l;
+  const int *finite, *infos;
+  FirstFailure failure;
+
+  template <class Block>
+  STAVE_BOTH void body(const Block& block, Index i, LargeShared<T>&) const {
+    const bool found = finite[i] && infos[i] == 0;
+    block.for_threads([&](unsigned t) {
+      if (t == 0 && finite[i] && !found) failure.at(i);
+    });
+    T* const x = l + i * n * n;
+    for_each(block, n * n, [&](Index at) {
+      if (!found) x[at] = not_a_number<T>();
+      else if (at % n > at / n) x[at] = 0;
+    });
+  }
+};
+
+template <class T>
+struct FinishLuWork {
+  using Value = T;
+  Index items, m, n;
+  T* packed;
+  std::int32_t *exchanges, *order;  // the library counts rows from 1
+
+  template <class Block>
+  STAVE_BOTH void body(const Block& block, Index i, LargeShared<T>& shared) const {
+    const Index k = m < n ? m : n;
+    T* const x = packed + i * m * n;
+    std::int32_t *const swaps = exchanges + i * k, *const rows = order + i * m;
+    const bool finite = extent_of(block, x, m * n, shared).finite;
+    for_each(block, m, [&](Index r) {
+      rows[r] = static_cast<std::int32_t>(r);
+      if (r < k) swaps[r] = finite ? swaps[r] - 1 : static_cast<std::int32_t>(r);
+    });
+    block.for_threads([&](unsigned t) {
+      for (Index r = 0; t == 0 && r < k; ++r) exchange(rows[r], rows[swaps[r]]);
+    });
+    if (!finite) for_each(block, m * n, [&](Index at) { x[at] = not_a_number<T>(); });
+  }
+};
+
+/// r [p, n] from the first n columns of what a library made of a matrix of m rows.
+template <class T>
+struct TakeTriangleWork {
+  using Value = T;
+  Index items, m, n, p;
+  const T* by_columns;
+  Index apart;  // between two matrices
+  T* r;
+
+  template <class Block>
+  STAVE_BOTH void body(const Block& block, Index i, LargeShared<T>&) const {
+    const T* const from = by_columns + i * apart;
+    T* const to = r + i * p * n;
+    for_each(block, p * n, [&](Index at) {
+      const Index row = at / n, c = at % n;
+      to[at] = row <= c ? from[c * m + row] : T(0);
+    });
+  }
+};
+
+}  // namespace stave_cuda

@@ -1,0 +1,19 @@
+// All work of linear algebra's kernels (linalg.cuh, linalg_large.cuh, expm.cuh), each for float and double, by the file that
+// compiles it.
+#pragma once
+
+// clang-format off
+#define STAVE_SMALL_WORKS(X) \
+  X(CholeskyWork) X(LuWork) X(QrWork) X(EighWork) X(SvdWork) X(SubstituteWork)
+#define STAVE_OTHER_WORKS(X) \
+  X(DiagonalWork) X(PermuteWork) X(ScaleRowsWork) X(CombineWork) X(DeterminantWork) X(ExpmWork) X(KeepWork)
+#define STAVE_LARGE_WORKS(X) \
+  X(PrepareWork) X(FinishWork) X(FinishCholeskyWork) X(FinishLuWork) X(TakeTriangleWork) X(HalveWork)
+// clang-format on
+
+#define STAVE_LAUNCH_TEAMS(Work)                                              \
+  template void launch_teams(const Launch&, const Work<float>&, const char*); \
+  template void launch_teams(const Launch&, const Work<double>&, const char*);
+#define STAVE_LAUNCH_BLOCKS(Work)                                              \
+  template void launch_blocks(const Launch&, const Work<float>&, const char*); \
+  template void launch_blocks(const Launch&, const Work<double>&, const char*);

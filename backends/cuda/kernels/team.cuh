@@ -1,0 +1,97 @@
+// Teams: 1, 2, 4 ... 32 lanes of a warp, each team with small matrices of its own in shared memory. As in block.cuh a body is a
+// sequence of phases, which tests execute on the host as loops:
+//
+//   team.for_lanes([&](int lane) { ... });     // no lane goes on before all are here
+//   const T x = team.agree([&] { ... });       // every lane computes it, of what phases left; nobody writes there before all have
+//
+// What stands between phases runs once on the host, and in each lane on a device: it has to be the same in all of them, and reads
+// shared memory by agree() alone.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+
+#include <stave/backends/cuda/kernels/block.cuh>
+
+namespace stave_cuda {
+
+inline constexpr int most_lanes = 32;
+
+/// Lanes for work that up to `most` of them share.
+inline int team_width(Index most) {
+  return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::clamp<Index>(most, 1, most_lanes))));
+}
+
+struct HostTeam {
+  int width;
+  bool backwards = false;
+
+  template <class F>
+  STAVE_BOTH void for_lanes(F f) const {
+    for (int lane = 0; lane < width; ++lane) f(backwards ? width - 1 - lane : lane);
+  }
+  template <class F>
+  STAVE_BOTH auto agree(F f) const {
+    return f();
+  }
+};
+
+#ifdef __CUDACC__
+/// The team that this thread of a block of one warp belongs to.
+struct DeviceTeam {
+  int width;
+  unsigned mask;
+
+  __device__ explicit DeviceTeam(int lanes)
+      : width(lanes), mask((lanes == 32 ? ~0u : (1u << lanes) - 1) << (threadIdx.x & ~(lanes - 1))) {}
+  __device__ int number() const { return static_cast<int>(threadIdx.x) / width; }
+
+  template <class F>
+  __device__ void for_lanes(F f) const {
+    f(static_cast<int>(threadIdx.x) & (width - 1));
+    __syncwarp(mask);
+  }
+  template <class F>
+  __device__ auto agree(F f) const {
+    const auto result = f();
+    __syncwarp(mask);
+    return result;
+  }
+};
+#endif
+
+/// Shared memory for the teams of a warp: so many matrices of up to width x width elements for each of them, and some vectors.
+template <class T, int matrices>
+struct TeamRoom {
+  T elements[matrices][most_lanes * (most_lanes + 1)];
+  T vectors[2][most_lanes];
+  int numbers[2][most_lanes];
+};
+
+/// A team's part of it. Rows are an odd number of elements apart, so that lanes which go down a column meet in no bank.
+template <class T, int matrices>
+struct TeamPart {
+  TeamRoom<T, matrices>& room;
+  int width, number;
+
+  STAVE_BOTH int step() const { return width + 1; }
+  STAVE_BOTH T* matrix(int i) const { return room.elements[i] + number * width * step(); }
+  STAVE_BOTH T* vector(int i) const { return room.vectors[i] + number * width; }
+  STAVE_BOTH int* numbers(int i) const { return room.numbers[i] + number * width; }
+};
+
+// Work is a kernel's parameter: Value and `matrices` say what room it needs, `items` how many there are, `width` who does one,
+// and body(team, item, slot, part) does one. No two teams work in one slot at a time.
+
+template <class Work>
+void run_teams_on_host(const Work& work, int teams, bool backwards = false) {
+  static TeamRoom<typename Work::Value, Work::matrices> room;
+  for (Index i = 0; i < work.items; ++i) {
+    const Index item = backwards ? work.items - 1 - i : i;
+    const int number = static_cast<int>(item % (most_lanes / work.width));
+    work.body(HostTeam{work.width, backwards}, item, item % teams,
+              TeamPart<typename Work::Value, Work::matrices>{room, work.width, number});
+  }
+}
+
+}  // namespace stave_cuda

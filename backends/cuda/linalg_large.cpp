@@ -1,0 +1,319 @@
+// Large matrices, by cuSOLVER and cuBLAS. A row-major matrix is to them its transpose: where that serves as well (cholesky, eigh,
+// svd of matrices with no more rows than columns) nothing is turned round. A matrix with NaN or infinity is given to no
+// iteration, which might not end: its results are NaN.
+#include <mutex>
+#include <type_traits>
+#include <vector>
+
+#include <stave/backends/cuda/cusolver.h>
+#include <stave/backends/cuda/linalg_drivers.h>
+
+namespace stave_cuda {
+
+namespace {
+
+/// Of two functions that of T.
+template <class T, class F, class D>
+auto by_dtype(F single, D twice) {
+  if constexpr (std::is_same_v<T, float>) return single;
+  else return twice;
+}
+#define STAVE_CUSOLVER_CALL(name) by_dtype<T>(cusolver().S##name, cusolver().D##name)
+
+int to_int(Index n, const char* op) {
+  if (n > std::numeric_limits<int>::max())
+    stave_detail::fail<stave::ShapeError>(
+        "{}: a matrix is larger than cuSOLVER's integers, which have 32 bits, can say", op);
+  return static_cast<int>(n);
+}
+
+/// Handles are for one thread at a time.
+std::mutex& of_handles() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+/// Stacks of matrices up to this size are given to a library as one batch, where it knows a way.
+constexpr Index most_in_batch = 256;
+bool in_batch(Index n, Index count) { return count > 1 && n <= most_in_batch; }
+
+/// The matrices' places, on the device.
+template <class T>
+T** places(const Launch& launch, T* first, Index apart, Index count) {
+  std::vector<T*> all(static_cast<std::size_t>(count));
+  for (Index i = 0; i < count; ++i) all[static_cast<std::size_t>(i)] = first + i * apart;
+  T** const there = room<T*>(launch, count);
+  check(cudaMemcpyAsync(there, all.data(), all.size() * sizeof(T*), cudaMemcpyHostToDevice, launch.stream),
+        "places of matrices");
+  return there;
+}
+
+/// After matrices were laid dense at x: which of them are finite, and by what each was multiplied.
+template <class T>
+struct Prepared {
+  int* finite;
+  T* factors;  // null: none was
+
+  Prepared(const Launch& launch, T* x, Index count, Index rows, Index columns, Index apart, bool symmetric,
+           bool moderates)
+      : finite(room<int>(launch, count)), factors(moderates ? room<T>(launch, count) : nullptr) {
+    launch_blocks(launch, PrepareWork<T>{count, x, rows, columns, apart, symmetric, moderates, finite, factors},
+                  "linear algebra");
+  }
+};
+
+/// The rest of results without a place: none of them.
+template <class T>
+FinishWork<T> finish_work(Index count, const Prepared<T>& prepared) {
+  FinishWork<T> work{};
+  work.items = count;
+  work.finite = prepared.finite;
+  work.factors = prepared.factors;
+  return work;
+}
+
+}  // namespace
+
+// ---- cholesky --------------------------------------------------------------------------------------------------------------
+
+/// In rows, l is to cuSOLVER the upper factor.
+template <class T>
+void large_cholesky(const Launch& launch, const View& in, const View& out, const FirstFailure& failure) {
+  const Index n = rows_of(in), count = StackPlan(in).count();
+  const int side = to_int(n, "cholesky");
+  T* const l = elements<T>(out);
+  run_copy(launch, in, out);
+  const Prepared<T> prepared(launch, l, count, n, n, n * n, true, false);
+  int* const infos = room<int>(launch, count);
+  {
+    const std::lock_guard lock(of_handles());
+    const cusolverDnHandle_t handle = cusolver_handle(launch);
+    if (in_batch(n, count)) {
+      check(STAVE_CUSOLVER_CALL(potrfBatched)(handle, CUBLAS_FILL_MODE_UPPER, side, places(launch, l, n * n, count),
+                                              side, infos, to_int(count, "cholesky")),
+            "potrfBatched");
+    } else {
+      int size = 0;
+      check(STAVE_CUSOLVER_CALL(potrf_bufferSize)(handle, CUBLAS_FILL_MODE_UPPER, side, l, side, &size), "potrf");
+      T* const work = room<T>(launch, size);
+      for (Index i = 0; i < count; ++i)
+        check(STAVE_CUSOLVER_CALL(potrf)(handle, CUBLAS_FILL_MODE_UPPER, side, l + i * n * n, side, work, size,
+                                         infos + i),
+              "potrf");
+    }
+  }
+  launch_blocks(launch, FinishCholeskyWork<T>{count, n, l, prepared.finite, infos, failure}, "cholesky");
+}
+
+// ---- lu --------------------------------------------------------------------------------------------------------------------
+
+template <class T>
+void large_lu(const Launch& launch, const View& in, T* packed, std::int32_t* exchanges, std::int32_t* order) {
+  const Index m = rows_of(in), n = columns_of(in), k = std::min(m, n), count = StackPlan(in).count();
+  if (k > 0) {
+    const int rows = to_int(m, "lu"), columns = to_int(n, "lu");
+    T* const by_columns = room<T>(launch, count * m * n);
+    int* const infos = room<int>(launch, count);
+    copy_matrices(launch, in, by_columns, m * n, true);
+    {
+      const std::lock_guard lock(of_handles());
+      if (m == n && in_batch(n, count)) {
+        check_cublas(by_dtype<T>(cublas_of_solver().SgetrfBatched, cublas_of_solver().DgetrfBatched)(
+                         cublas_handle(launch), rows, places(launch, by_columns, m * n, count), rows, exchanges, infos,
+                         to_int(count, "lu")),
+                     "getrfBatched");
+      } else {
+        const cusolverDnHandle_t handle = cusolver_handle(launch);
+        int size = 0;
+        check(STAVE_CUSOLVER_CALL(getrf_bufferSize)(handle, rows, columns, by_columns, rows, &size), "getrf");
+        T* const work = room<T>(launch, size);
+        for (Index i = 0; i < count; ++i)
+          check(STAVE_CUSOLVER_CALL(getrf)(handle, rows, columns, by_columns + i * m * n, rows, work, exchanges + i * k,
+                                           infos + i),
+                "getrf");
+      }
+    }
+    const Dense turned(by_columns, stave::dtype_of<T>(), {count, n, m});
+    const Transposed rows_first(turned.view);
+    copy_matrices(launch, rows_first.view, packed, m * n, false);
+  }
+  launch_blocks(launch, FinishLuWork<T>{count, m, n, packed, exchanges, order}, "lu");
+}
+
+// ---- qr --------------------------------------------------------------------------------------------------------------------
+
+template <class T>
+void large_qr(const Launch& launch, const View& in, std::span<const View> out) {
+  const Index m = rows_of(in), n = columns_of(in), p = columns_of(out[0]), count = StackPlan(in).count();
+  const int rows = to_int(m, "qr"), columns = to_int(n, "qr"), all = to_int(p, "qr");
+  T *const by_columns = room<T>(launch, count * m * p), *const taus = room<T>(launch, n);
+  int* const info = room<int>(launch, 1);
+  copy_matrices(launch, in, by_columns, m * p, true);
+  const Prepared<T> prepared(launch, by_columns, count, n, m, m * p, false, true);
+  T* const r = elements<T>(out[1]);
+  {
+    const std::lock_guard lock(of_handles());
+    const cusolverDnHandle_t handle = cusolver_handle(launch);
+    int size = 0, q_size = 0;
+    check(STAVE_CUSOLVER_CALL(geqrf_bufferSize)(handle, rows, columns, by_columns, rows, &size), "geqrf");
+    check(STAVE_CUSOLVER_CALL(orgqr_bufferSize)(handle, rows, all, columns, by_columns, rows, taus, &q_size), "orgqr");
+    T* const work = room<T>(launch, std::max(size, q_size));
+    for (Index i = 0; i < count; ++i) {
+      T* const a = by_columns + i * m * p;
+      check(STAVE_CUSOLVER_CALL(geqrf)(handle, rows, columns, a, rows, taus, work, size, info), "geqrf");
+      launch_blocks(launch, TakeTriangleWork<T>{1, m, n, p, a, 0, r + i * p * n}, "qr");
+      check(STAVE_CUSOLVER_CALL(orgqr)(handle, rows, all, columns, a, rows, taus, work, q_size, info), "orgqr");
+    }
+  }
+  const Dense turned(by_columns, stave::dtype_of<T>(), {count, p, m});
+  const Transposed q(turned.view);
+  copy_matrices(launch, q.view, elements<T>(out[0]), m * p, false);
+  FinishWork<T> work = finish_work(count, prepared);
+  work.results[0] = r;
+  work.sizes[0] = p * n;
+  work.results[1] = elements<T>(out[0]);
+  work.sizes[1] = m * p;
+  launch_blocks(launch, work, "qr");
+}
+
+// ---- eigh ------------------------------------------------------------------------------------------------------------------
+
+template <class T>
+void large_eigh(const Launch& launch, const View& in, std::span<const View> out, const FirstFailure& failure) {
+  const Index n = rows_of(in), count = StackPlan(in).count();
+  const int side = to_int(n, "eigh");
+  const bool vectors = out.size() == 2;
+  T *const a = room<T>(launch, count * n * n), *const w = elements<T>(out[0]);
+  int* const infos = room<int>(launch, count);
+  copy_matrices(launch, in, a, n * n, false);
+  const Prepared<T> prepared(launch, a, count, n, n, n * n, true, true);
+  {
+    const std::lock_guard lock(of_handles());
+    const cusolverDnHandle_t handle = cusolver_handle(launch);
+    const cusolverEigMode_t mode = vectors ? CUSOLVER_EIG_MODE_VECTOR : CUSOLVER_EIG_MODE_NOVECTOR;
+    int size = 0;
+    check(STAVE_CUSOLVER_CALL(syevd_bufferSize)(handle, mode, CUBLAS_FILL_MODE_LOWER, side, a, side, w, &size),
+          "syevd");
+    T* const work = room<T>(launch, size);
+    for (Index i = 0; i < count; ++i)
+      check(STAVE_CUSOLVER_CALL(syevd)(handle, mode, CUBLAS_FILL_MODE_LOWER, side, a + i * n * n, side, w + i * n, work,
+                                       size, infos + i),
+            "syevd");
+  }
+  FinishWork<T> work = finish_work(count, prepared);
+  work.infos = infos;
+  work.failure = failure;
+  work.results[0] = w;
+  work.sizes[0] = n;
+  if (vectors) {
+    const Dense rows(a, stave::dtype_of<T>(), {count, n, n});
+    const Transposed columns(rows.view);
+    copy_matrices(launch, columns.view, elements<T>(out[1]), n * n, false);
+    work.results[1] = elements<T>(out[1]);
+    work.sizes[1] = n * n;
+  }
+  launch_blocks(launch, work, "eigh");
+}
+
+// ---- svd -------------------------------------------------------------------------------------------------------------------
+
+/// gesvd wants no more columns than rows. A matrix in rows with no more rows than columns is one: a^T, whose left vectors, in
+/// columns, are vh in rows, and whose right ones u. Of others the columns are laid out, and the vectors turned back.
+template <class T>
+void large_svd(const Launch& launch, const View& in, std::span<const View> out, const FirstFailure& failure) {
+  const Index m = rows_of(in), n = columns_of(in), k = std::min(m, n), longer = std::max(m, n),
+              count = StackPlan(in).count();
+  const bool vectors = out.size() == 3, tall = m > n;
+  const int rows = to_int(longer, "svd"), columns = to_int(k, "svd");
+  const Index p = vectors ? columns_of(out[0]) : 0, q = vectors ? rows_of(out[2]) : 0, left_count = tall ? p : q;
+  T *const a = room<T>(launch, count * m * n), *const s = elements<T>(out[vectors ? 1 : 0]);
+  T *left = vectors ? elements<T>(out[2]) : nullptr, *right = vectors ? elements<T>(out[0]) : nullptr;
+  if (tall && vectors) left = room<T>(launch, count * m * p), right = room<T>(launch, count * n * n);
+  int* const infos = room<int>(launch, count);
+  copy_matrices(launch, in, a, m * n, tall);
+  const Prepared<T> prepared(launch, a, count, k, longer, m * n, false, true);
+  {
+    const std::lock_guard lock(of_handles());
+    const cusolverDnHandle_t handle = cusolver_handle(launch);
+    const signed char job = !vectors ? 'N' : left_count == longer ? 'A' : 'S', other = vectors ? 'S' : 'N';
+    int size = 0;
+    check(STAVE_CUSOLVER_CALL(gesvd_bufferSize)(handle, rows, columns, &size), "gesvd");
+    T *const work = room<T>(launch, size), *const rest = room<T>(launch, k);
+    for (Index i = 0; i < count; ++i)
+      check(STAVE_CUSOLVER_CALL(gesvd)(handle, job, other, rows, columns, a + i * m * n, rows, s + i * k,
+                                       vectors ? left + i * longer * left_count : nullptr, rows,
+                                       vectors ? right + i * k * k : nullptr, columns, work, size, rest, infos + i),
+            "gesvd");
+  }
+  FinishWork<T> work = finish_work(count, prepared);
+  work.infos = infos;
+  work.failure = failure;
+  work.results[0] = s;
+  work.sizes[0] = k;
+  if (vectors) {
+    if (tall) {
+      const Dense u_rows(left, stave::dtype_of<T>(), {count, p, m}),
+          v_columns(right, stave::dtype_of<T>(), {count, n, n});
+      const Transposed u(u_rows.view), vh(v_columns.view);
+      copy_matrices(launch, u.view, elements<T>(out[0]), m * p, false);
+      copy_matrices(launch, vh.view, elements<T>(out[2]), n * n, false);
+    }
+    work.results[1] = elements<T>(out[0]);
+    work.sizes[1] = m * p;
+    work.results[2] = elements<T>(out[2]);
+    work.sizes[2] = q * n;
+  }
+  launch_blocks(launch, work, "svd");
+}
+
+// ---- triangles -------------------------------------------------------------------------------------------------------------
+
+/// In rows, t x = b is to cuBLAS x^T t^T = b^T: t^T stands on the right, and is the other triangle.
+template <class T>
+void large_substitute(const Launch& launch, const View& matrices, std::span<const Triangle> triangles, T* b, Index k) {
+  const Index n = rows_of(matrices), count = StackPlan(matrices).count();
+  if (k == 0) return;
+  const stave::Strides dense = stave::contiguous_strides(stave::Shape(matrices.shape));
+  T* t = elements<T>(matrices);
+  if (!std::equal(dense.begin(), dense.end(), matrices.strides.begin())) {
+    t = room<T>(launch, count * n * n);
+    copy_matrices(launch, matrices, t, n * n, false);
+  }
+  const int side = to_int(n, "solve"), sides = to_int(k, "solve");
+  const T one = 1;
+  const std::lock_guard lock(of_handles());
+  const cublasHandle_t handle = cublas_handle(launch);
+  const bool batch = in_batch(n, count);
+  T** const ts = batch ? places(launch, t, n * n, count) : nullptr;
+  T** const bs = batch ? places(launch, b, n * k, count) : nullptr;
+  for (const Triangle& of : triangles) {
+    const cublasFillMode_t fill = of.lower ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER;
+    const cublasOperation_t operation = of.transpose ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasDiagType_t diagonal = of.unit ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT;
+    if (batch) {
+      check_cublas(by_dtype<T>(cublas_of_solver().StrsmBatched, cublas_of_solver().DtrsmBatched)(
+                       handle, CUBLAS_SIDE_RIGHT, fill, operation, diagonal, sides, side, &one, ts, side, bs, sides,
+                       to_int(count, "solve")),
+                   "trsmBatched");
+      continue;
+    }
+    for (Index i = 0; i < count; ++i)
+      check_cublas(by_dtype<T>(cublas_of_solver().Strsm_v2, cublas_of_solver().Dtrsm_v2)(
+                       handle, CUBLAS_SIDE_RIGHT, fill, operation, diagonal, sides, side, &one, t + i * n * n, side,
+                       b + i * n * k, sides),
+                   "trsm");
+  }
+}
+
+#define STAVE_FOR(T)                                                                                   \
+  template void large_cholesky<T>(const Launch&, const View&, const View&, const FirstFailure&);       \
+  template void large_lu<T>(const Launch&, const View&, T*, std::int32_t*, std::int32_t*);             \
+  template void large_qr<T>(const Launch&, const View&, std::span<const View>);                        \
+  template void large_eigh<T>(const Launch&, const View&, std::span<const View>, const FirstFailure&); \
+  template void large_svd<T>(const Launch&, const View&, std::span<const View>, const FirstFailure&);  \
+  template void large_substitute<T>(const Launch&, const View&, std::span<const Triangle>, T*, Index);
+STAVE_FOR(float)
+STAVE_FOR(double)
+#undef STAVE_FOR
+
+}  // namespace stave_cuda

@@ -1,0 +1,294 @@
+#include "cuda/kernels_on_host.h"
+
+#include <cblas.h>
+#include <lapacke.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <stave/backends/cuda/cusolver.h>
+#include <stave/backends/cuda/faults.h>
+#include <stave/backends/cuda/kernels/linalg_kernels.h>
+#include <stave/backends/cuda/kernels/linalg_works.h>
+#include <stave/backends/cuda/layout.h>
+#include <stave/backends/cuda/linalg.h>
+#include <stave/backends/cuda/matmul.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/all_ops.h>
+#include <stave/backends/cuda/kernels/expm.cuh>
+
+namespace stave_test {
+
+OnHost& on_host() {
+  static OnHost counts;
+  return counts;
+}
+
+}  // namespace stave_test
+
+// ---- CUDA --------------------------------------------------------------------------------------------------
+
+extern "C" {
+cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorString(cudaError_t) { return ""; }
+const char* cudaGetErrorName(cudaError_t) { return ""; }
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+  return std::memset(to, value, bytes), cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  return std::memcpy(to, from, bytes), cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+}
+
+// ---- cuSOLVER and cuBLAS: matrices are in columns there, as LAPACK's ---------------------------------------
+
+namespace {
+
+using stave_test::on_host;
+
+constexpr int workspace = 17;  // whatever a library asks for, it is to be given
+
+template <class T>
+constexpr bool is_float = std::is_same_v<T, float>;
+
+char uplo_of(cublasFillMode_t fill) { return fill == CUBLAS_FILL_MODE_UPPER ? 'U' : 'L'; }
+
+template <class T>
+cusolverStatus_t potrf(cusolverDnHandle_t, cublasFillMode_t fill, int n, T* a, int lda, T*, int size, int* info) {
+  if (size != workspace) return CUSOLVER_STATUS_INVALID_VALUE;
+  ++on_host().solver_calls;
+  if constexpr (is_float<T>) *info = LAPACKE_spotrf(LAPACK_COL_MAJOR, uplo_of(fill), n, a, lda);
+  else *info = LAPACKE_dpotrf(LAPACK_COL_MAJOR, uplo_of(fill), n, a, lda);
+  return CUSOLVER_STATUS_SUCCESS;
+}
+template <class T>
+cusolverStatus_t potrf_size(cusolverDnHandle_t, cublasFillMode_t, int, T*, int, int* size) {
+  return *size = workspace, CUSOLVER_STATUS_SUCCESS;
+}
+template <class T>
+cusolverStatus_t potrf_batch(cusolverDnHandle_t handle, cublasFillMode_t fill, int n, T** a, int lda, int* infos,
+                             int count) {
+  ++on_host().batches;
+  for (int i = 0; i < count; ++i) potrf<T>(handle, fill, n, a[i], lda, nullptr, workspace, infos + i);
+  return CUSOLVER_STATUS_SUCCESS;
+}
+
+template <class T>
+cusolverStatus_t getrf(cusolverDnHandle_t, int m, int n, T* a, int lda, T*, int* pivots, int* info) {
+  ++on_host().solver_calls;
+  if constexpr (is_float<T>) *info = LAPACKE_sgetrf_work(LAPACK_COL_MAJOR, m, n, a, lda, pivots);
+  else *info = LAPACKE_dgetrf_work(LAPACK_COL_MAJOR, m, n, a, lda, pivots);
+  return CUSOLVER_STATUS_SUCCESS;
+}
+template <class T>
+cusolverStatus_t getrf_size(cusolverDnHandle_t, int, int, T*, int, int* size) {
+  return *size = workspace, CUSOLVER_STATUS_SUCCESS;
+}
+template <class T>
+cublasStatus_t getrf_batch(cublasHandle_t, int n, T* const* a, int lda, int* pivots, int* infos, int count) {
+  ++on_host().batches;
+  for (int i = 0; i < count; ++i) getrf<T>(nullptr, n, n, a[i], lda, nullptr, pivots + i * n, infos + i);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class T>
+cusolverStatus_t geqrf(cusolverDnHandle_t, int m, int n, T* a, int lda, T* taus, T*, int size, int* info) {
+  if (size < workspace) return CUSOLVER_STATUS_INVALID_VALUE;
+  ++on_host().solver_calls;
+  if constexpr (is_float<T>) *info = LAPACKE_sgeqrf(LAPACK_COL_MAJOR, m, n, a, lda, taus);
+  else *info = LAPACKE_dgeqrf(LAPACK_COL_MAJOR, m, n, a, lda, taus);
+  return CUSOLVER_STATUS_SUCCESS;
+}
+template <class T>
+cusolverStatus_t geqrf_size(cusolverDnHandle_t, int, int, T*, int, int* size) {
+  return *size = workspace, CUSOLVER_STATUS_SUCCESS;
+}
+template <class T>
+cusolverStatus_t orgqr(cusolverDnHandle_t, int m, int n, int k, T* a, int lda, const T* taus, T*, int size, int* info) {
+  if (size < workspace + 5) return CUSOLVER_STATUS_INVALID_VALUE;
+  ++on_host().solver_calls;
+  std::vector<T> work(static_cast<std::size_t>(n));
+  if constexpr (is_float<T>) *info = LAPACKE_sorgqr_work(LAPACK_COL_MAJOR, m, n, k, a, lda, taus, work.data(), n);
+  else *info = LAPACKE_dorgqr_work(LAPACK_COL_MAJOR, m, n, k, a, lda, taus, work.data(), n);
+  return CUSOLVER_STATUS_SUCCESS;
+}
+template <class T>
+cusolverStatus_t orgqr_size(cusolverDnHandle_t, int, int, int, const T*, int, const T*, int* size) {
+  return *size = workspace + 5, CUSOLVER_STATUS_SUCCESS;
+}
+
+template <class T>
+cusolverStatus_t syevd(cusolverDnHandle_t, cusolverEigMode_t mode, cublasFillMode_t fill, int n, T* a, int lda, T* w,
+                       T*, int size, int* info) {
+  if (size != workspace) return CUSOLVER_STATUS_INVALID_VALUE;
+  ++on_host().solver_calls;
+  const char job = mode == CUSOLVER_EIG_MODE_VECTOR ? 'V' : 'N';
+  if constexpr (is_float<T>) *info = LAPACKE_ssyevd(LAPACK_COL_MAJOR, job, uplo_of(fill), n, a, lda, w);
+  else *info = LAPACKE_dsyevd(LAPACK_COL_MAJOR, job, uplo_of(fill), n, a, lda, w);
+  return CUSOLVER_STATUS_SUCCESS;
+}
+template <class T>
+cusolverStatus_t syevd_size(cusolverDnHandle_t, cusolverEigMode_t, cublasFillMode_t, int, const T*, int, const T*,
+                            int* size) {
+  return *size = workspace, CUSOLVER_STATUS_SUCCESS;
+}
+
+template <class T>
+cusolverStatus_t gesvd(cusolverDnHandle_t, signed char job, signed char other, int m, int n, T* a, int lda, T* s, T* u,
+                       int ldu, T* vt, int ldvt, T*, int size, T* rest, int* info) {
+  if (m < n || size != workspace) return CUSOLVER_STATUS_INVALID_VALUE;
+  ++on_host().solver_calls;
+  const char left = static_cast<char>(job), right = static_cast<char>(other);
+  if constexpr (is_float<T>)
+    *info = LAPACKE_sgesvd(LAPACK_COL_MAJOR, left, right, m, n, a, lda, s, u, ldu, vt, ldvt, rest);
+  else *info = LAPACKE_dgesvd(LAPACK_COL_MAJOR, left, right, m, n, a, lda, s, u, ldu, vt, ldvt, rest);
+  return CUSOLVER_STATUS_SUCCESS;
+}
+cusolverStatus_t gesvd_size(cusolverDnHandle_t, int m, int n, int* size) {
+  return *size = workspace, m < n ? CUSOLVER_STATUS_INVALID_VALUE : CUSOLVER_STATUS_SUCCESS;
+}
+
+template <class T>
+cublasStatus_t trsm(cublasHandle_t, cublasSideMode_t side, cublasFillMode_t fill, cublasOperation_t operation,
+                    cublasDiagType_t diagonal, int m, int n, const T* alpha, const T* a, int lda, T* b, int ldb) {
+  ++on_host().solver_calls;
+  const auto left = side == CUBLAS_SIDE_LEFT ? CblasLeft : CblasRight;
+  const auto uplo = fill == CUBLAS_FILL_MODE_UPPER ? CblasUpper : CblasLower;
+  const auto transpose = operation == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
+  const auto unit = diagonal == CUBLAS_DIAG_UNIT ? CblasUnit : CblasNonUnit;
+  if constexpr (is_float<T>) cblas_strsm(CblasColMajor, left, uplo, transpose, unit, m, n, *alpha, a, lda, b, ldb);
+  else cblas_dtrsm(CblasColMajor, left, uplo, transpose, unit, m, n, *alpha, a, lda, b, ldb);
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <class T>
+cublasStatus_t trsm_batch(cublasHandle_t handle, cublasSideMode_t side, cublasFillMode_t fill,
+                          cublasOperation_t operation, cublasDiagType_t diagonal, int m, int n, const T* alpha,
+                          const T* const* a, int lda, T* const* b, int ldb, int count) {
+  ++on_host().batches;
+  for (int i = 0; i < count; ++i) trsm<T>(handle, side, fill, operation, diagonal, m, n, alpha, a[i], lda, b[i], ldb);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+namespace stave_cuda {
+
+const CuSolver& cusolver() {
+#define STAVE_OF(p, T)                                                                                                 \
+  .p##potrf = potrf<T>, .p##potrf_bufferSize = potrf_size<T>, .p##potrfBatched = potrf_batch<T>, .p##getrf = getrf<T>, \
+  .p##getrf_bufferSize = getrf_size<T>, .p##geqrf = geqrf<T>, .p##geqrf_bufferSize = geqrf_size<T>,                    \
+  .p##orgqr = orgqr<T>, .p##orgqr_bufferSize = orgqr_size<T>, .p##syevd = syevd<T>,                                    \
+  .p##syevd_bufferSize = syevd_size<T>, .p##gesvd = gesvd<T>, .p##gesvd_bufferSize = gesvd_size
+  static const CuSolver functions{.Create = nullptr, .SetStream = nullptr, STAVE_OF(S, float), STAVE_OF(D, double)};
+#undef STAVE_OF
+  return functions;
+}
+const CuBlas& cublas_of_solver() {
+  static const CuBlas functions{.Create_v2 = nullptr,
+                                .SetStream_v2 = nullptr,
+                                .Strsm_v2 = trsm<float>,
+                                .Dtrsm_v2 = trsm<double>,
+                                .StrsmBatched = trsm_batch<float>,
+                                .DtrsmBatched = trsm_batch<double>,
+                                .SgetrfBatched = getrf_batch<float>,
+                                .DgetrfBatched = getrf_batch<double>};
+  return functions;
+}
+cusolverDnHandle_t cusolver_handle(const Launch&) { return nullptr; }
+cublasHandle_t cublas_handle(const Launch&) { return nullptr; }
+void check(cusolverStatus_t status, const char* what) {
+  if (status != CUSOLVER_STATUS_SUCCESS) throw stave::Error(what);
+}
+void check_cublas(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS) throw stave::Error(what);
+}
+
+// ---- the other drivers: the CPU's --------------------------------------------------------------------------
+
+void run_matmul(const Launch&, const stave::View& a, const stave::View& b, const stave::View& out) {
+  const stave::View in[] = {a, b};
+  stave::cpu_backend().run(stave::op_matmul, nullptr, in, {&out, 1});
+}
+void run_copy(const Launch&, const stave::View& in, const stave::View& out) {
+  stave::cpu_backend().run(stave::op_copy, nullptr, {&in, 1}, {&out, 1});
+}
+void copy_strided(const Launch&, Placed to, Placed from, std::span<const Index> shape, Index size) {
+  const Index count = stave::Shape(shape).elements();
+  for (Index i = 0; i < count; ++i) {
+    Index rest = i, there = 0, here = 0;
+    for (std::size_t axis = shape.size(); axis-- > 0; rest /= shape[axis]) {
+      there += rest % shape[axis] * to.strides[axis];
+      here += rest % shape[axis] * from.strides[axis];
+    }
+    std::memcpy(static_cast<char*>(to.data) + there * size, static_cast<const char*>(from.data) + here * size,
+                static_cast<std::size_t>(size));
+  }
+}
+
+// ---- kernels -----------------------------------------------------------------------------------------------
+
+/// Lanes, threads and items run forwards and backwards in turn.
+template <class Work>
+void launch_teams(const Launch& launch, const Work& work, const char*) {
+  ++on_host().launches;
+  const auto slots = static_cast<int>(team_slots(launch, work.items, work.width));
+  run_teams_on_host(work, slots, on_host().launches % 2);
+}
+template <class Work>
+void launch_blocks(const Launch&, const Work& work, const char*) {
+  ++on_host().launches;
+  const auto shared = std::make_unique<LargeShared<typename Work::Value>>();
+  for (Index i = 0; i < work.items; ++i) work.body(HostBlock{0, 1, on_host().launches % 2 == 1}, i, *shared);
+}
+STAVE_SMALL_WORKS(STAVE_LAUNCH_TEAMS)
+STAVE_OTHER_WORKS(STAVE_LAUNCH_TEAMS)
+STAVE_LARGE_WORKS(STAVE_LAUNCH_BLOCKS)
+template void launch_teams(const Launch&, const ReportWork&, const char*);
+
+}  // namespace stave_cuda
+
+// ---- the device --------------------------------------------------------------------------------------------
+
+namespace stave_test {
+
+namespace {
+
+/// Full of what nobody may read before it is written.
+struct HostScratch final : stave_cuda::Scratch {
+  std::vector<std::unique_ptr<char[]>> blocks;
+  void* allocate(std::size_t bytes) override {
+    blocks.push_back(std::make_unique<char[]>(bytes + 256));
+    std::memset(blocks.back().get(), 0xff, bytes + 256);
+    const auto address = (reinterpret_cast<std::uintptr_t>(blocks.back().get()) + 255) & ~std::uintptr_t{255};
+    return reinterpret_cast<void*>(address);
+  }
+};
+
+}  // namespace
+
+struct KernelsOnHost::State {
+  std::array<stave_cuda::IndexFault, 4> places;
+  stave_cuda::Faults faults{places};
+};
+
+KernelsOnHost::KernelsOnHost(int index) : SeparateBackend(index), state_(std::make_unique<State>()) {}
+KernelsOnHost::~KernelsOnHost() = default;
+
+void KernelsOnHost::compute(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> in,
+                            std::span<const stave::View> out) {
+  if (!stave::is_linalg(op.id)) return SeparateBackend::compute(op, attributes, in, out);
+  HostScratch scratch;
+  stave_cuda::Faults& faults = state_->faults;
+  const char* const failure = stave_cuda::linalg_failure(op.id);
+  const stave::Shape stack(in[0].shape.first(in[0].shape.size() - 2));
+  const stave_cuda::Launch launch{nullptr, 1, scratch, faults.place(),
+                                  failure ? faults.ticket(op.id, stack, failure) : 1};
+  stave_cuda::run_linalg(launch, op.id, attributes, in, out);
+  faults.raise();
+}
+
+}  // namespace stave_test
