@@ -94,6 +94,10 @@ std::string code(const std::string& name) {
 
 // ---- backends ---------------------------------------------------------------------------------------------
 
+bool is_listed(const std::string& name) {
+  return std::ranges::any_of(all_ops(), [&](const Op* op) { return op->name == name; });
+}
+
 class Backends {
  public:
   /// An operation's. One that has a view, and never asks for a kernel, needs none.
@@ -108,6 +112,7 @@ class Backends {
 
   /// A function's.
   std::string cpu(const Row& row, const Tried& tried) const {
+    if (!std::ranges::all_of(tried.performed, [](const std::string& name) { return is_listed(name); })) return "kernel";
     return words(row, tried, [this](const Op& op) { return cpu(op); });
   }
   std::string cuda(const Row& row, const Tried& tried) const {
