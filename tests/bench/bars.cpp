@@ -172,6 +172,12 @@ std::vector<Bar> all_bars() {
        0.1,
        {"plain", "torch_scalar_eager", "grad_chain", "torch_scalar_grad"},
        worse_of_two},
+      // fused.cpp
+      {"fused_cheap_vs_eager", at_least, 3, {"fused_cheap", "eager_cheap"}, inverse_ratio},
+      {"fused_cheap_vs_jax", at_most, 0.5, {"fused_cheap", "jax_fused_cheap"}, ratio},
+      {"fused_cheap_vs_jax_donated", at_most, 1.2, {"fused_cheap", "jax_fused_cheap_donated"}, ratio},
+      {"fused_exp_vs_jax", at_most, 0.8, {"fused_exp", "jax_fused_exp"}, ratio},
+      {"fused_exp_cached_vs_jax", at_most, 1.1, {"fused_exp_cached", "jax_fused_exp_cached"}, ratio},
   // operations.cpp
 #define X(name) {#name "_vs_peer", at_most, 1.5, {#name, "torch_" #name, "jax_" #name}, over_faster_peer},
       STAVE_COMPARED_OPERATIONS(X)

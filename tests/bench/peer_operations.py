@@ -240,3 +240,37 @@ if importlib.util.find_spec("jax"):
             f"eigh_{n}": jax_value(jnp.linalg.eigh, lambda s=shape: (symmetric(*s),)),
             f"svd_{n}": jax_value(lambda a: jnp.linalg.svd(a, full_matrices=False), lambda s=shape: (mixed(*s),)),
         }
+
+
+    # ---- chains of elementwise operations (fused.cpp) -----------------------------------------------------------
+
+    def scattered(count):
+        i = np.arange(count) % 1009
+        return jnp.asarray((i * 7919 % 1009).astype(np.float32) / np.float32(1009) - np.float32(0.5))
+
+    def cheap(x):
+        return jnp.square(jnp.maximum((x * 1.5 + 0.25) * x - 0.5, 0)) * x + 1
+
+    def with_functions(x):
+        return jnp.tanh(x * 0.5) * jnp.exp(-jnp.square(x)) + jnp.log(jnp.square(x) + 1)
+
+    def jax_chain(f, count):
+        def make():
+            x, function = scattered(count), jax.jit(f)
+            return lambda: jax.block_until_ready(function(x))
+        return make
+
+    def jax_cheap_donated():
+        """Each call takes the result of the one before, so that its memory may be used again; the first is that of `cheap`."""
+        function, state = jax.jit(cheap, donate_argnums=0), [scattered(1 << 24)]
+        def run():
+            state[0] = jax.block_until_ready(function(state[0]))
+            return state[0]
+        return run
+
+    JAX |= {
+        "fused_cheap": jax_chain(cheap, 1 << 24),
+        "fused_cheap_donated": jax_cheap_donated,
+        "fused_exp": jax_chain(with_functions, 1 << 24),
+        "fused_exp_cached": jax_chain(with_functions, 1 << 16),
+    }

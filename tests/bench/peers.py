@@ -146,7 +146,7 @@ PROGRAMS = {
 
 PROGRAMS |= {f"torch_{name}": (make, 1) for name, make in TORCH.items()}
 PROGRAMS |= {f"jax_{name}": (make, 1) for name, make in JAX.items()}
-COMPARED = {f"{peer}_{name}" for peer in ("torch", "jax") for name in TORCH}
+COMPARED = {f"torch_{name}" for name in TORCH} | {f"jax_{name}" for name in JAX}
 
 if torch.cuda.is_available():
     PROGRAMS |= {

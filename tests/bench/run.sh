@@ -36,7 +36,7 @@ quietly "Building the benchmarks" cmake --build build/bench --parallel "$(nproc)
 
 needs=$(build/bench/stave_bars --needs "$filter")
 with_peers=false
-if [[ $needs == *torch_* ]]; then
+if [[ $needs == *torch_* || $needs == *jax_* ]]; then
   if "$python" -c 'import torch' 2>/dev/null; then with_peers=true
   else echo "$python cannot import torch: bars against PyTorch and JAX are skipped" >&2; fi
 fi
