@@ -96,7 +96,8 @@ run_under() {  # TOOL
   for name in $(conformance); do programs+=("build/release/tests/$name --gtest_filter=*/cuda$none"); done
   if [[ $tool == racecheck ]]; then  # the kernels with the most phases in shared memory
     for op in cumulative_sum cumulative_prod linear_recurrence sort argsort dynamic_slice \
-      cholesky lu qr eigh svd solve triangular_solve det expm; do programs+=("$table $op"); done
+      cholesky lu qr eigh svd solve triangular_solve det expm \
+      scaled_dot_product_attention attention_gradient; do programs+=("$table $op"); done
   fi
   printf '%s\0' "${programs[@]}" |
     xargs -0 -P "$(($(nproc) / 3 + 1))" -I{} bash -fc '

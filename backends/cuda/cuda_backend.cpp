@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include <stave/backends/attributes.h>
+#include <stave/backends/cuda/attention.h>
 #include <stave/backends/cuda/convolution.h>
 #include <stave/backends/cuda/elementwise.h>
 #include <stave/backends/cuda/index.h>
@@ -53,6 +54,10 @@ class Table {
 #define X(name) OpId::name,
     set({STAVE_LINALG_OPS(X)}, STAVE_DRIVER(run_linalg(launch, op, attributes, in, outputs)));
 #undef X
+    set({OpId::attention},
+        STAVE_DRIVER(run_attention(launch, as<stave::AttentionAttributes>(attributes), in, outputs)));
+    set({OpId::attention_gradient}, STAVE_DRIVER(const auto& attention = as<stave::AttentionAttributes>(attributes);
+                                                 run_attention_gradient(launch, attention, in, attention.of, out)));
   }
 
  private:

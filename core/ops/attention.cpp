@@ -80,14 +80,13 @@ Tensor column(const Tensor& x) { return expand_dims(x, -1); }
 Tensor by_transposed(const Tensor& a, const Tensor& b) { return matmul(a, matrix_transpose(b)); }
 Tensor transposed_by(const Tensor& a, const Tensor& b) { return matmul(matrix_transpose(a), b); }
 
-// scale q k^T + mask, -inf where a key takes no part; the first of these queries is query `first`.
-Tensor scores(const Tensor& q, const Tensor& k, const Tensor* mask, const AttentionAttributes& attention,
-              Index first = 0) {
+// scale q k^T + mask, -inf where a key takes no part.
+Tensor scores(const Tensor& q, const Tensor& k, const Tensor* mask, const AttentionAttributes& attention) {
   Tensor s = by_transposed(q, k) * attention.scale;
   if (mask) s = given(*mask, "attention", 3).dtype() == bool_ ? where(*mask, s, -infinity) : s + wide(*mask);
   if (!attention.causal) return s;
   const Device device = q.device();
-  const Tensor query = column(arange(first, first + q.shape(-2), 1, int64, device));
+  const Tensor query = column(arange(0, q.shape(-2), 1, int64, device));
   return where(arange(0, k.shape(-2), 1, int64, device) <= query, s, -infinity);
 }
 
@@ -252,39 +251,6 @@ namespace {
 
 constexpr const char* function_name = "scaled_dot_product_attention";
 
-// A softmax that is 0 where nothing takes part, times v; for queries from `first` on.
-Tensor attention_of_rows(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor* mask,
-                         const AttentionAttributes& attention, Index first) {
-  const Tensor s = scores(wide(q), wide(k), mask, attention, first);
-  const Tensor largest = max(s, -1, keepdims), shift = stop_gradient(where(largest == -infinity, 0, largest));
-  const Tensor weights = exp(s - shift), total = sum(weights, -1, keepdims);
-  return narrow(matmul(weights, wide(v)) / where(total == 0, 1, total), q);
-}
-
-// By operations that each backend has: some queries at a time, and again in the backward pass, so that no more than their scores are kept.
-Tensor attention_by_rows(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor* mask,
-                         const AttentionAttributes& attention) {
-  constexpr Index together = Index{1} << 22, fewest = 16;  // scores; queries
-  const Index n = q.shape(-2), m = k.shape(-2);
-  if (n == 0 || m == 0) return zeros(with_last(q.shape(), {n, v.shape(-1)}), q.dtype(), q.device());
-  const Index each =
-      std::max(fewest, together / std::max<Index>(1, q.size() / std::max<Index>(1, q.shape(-1) * n) * m));
-  std::vector<Tensor> parts;
-  for (Index first = 0; first < n; first += each) {
-    const Index count = std::min(each, n - first);
-    FunctionAttributes rows;
-    rows.name = function_name;
-    rows.runs_again = true;
-    rows.function = [first, kept = IntrusivePtr<const AttentionAttributes>(&attention)](std::span<const Tensor> xs) {
-      return Outputs(attention_of_rows(xs[0], xs[1], xs[2], mask_of(xs, 3), *kept, first));
-    };
-    Inputs inputs{entries(q, q.rank() - 2, first, count), k, v};
-    if (mask) inputs.push_back(entries(*mask, mask->rank() - 2, first, count));
-    parts.push_back(call_function(std::move(rows), std::move(inputs))[0]);
-  }
-  return parts.size() == 1 ? parts[0] : concat(parts, -2);
-}
-
 void check_lengths(const Tensor& q, const Tensor& k, const Tensor& v) {
   if (q.rank() < 2 || k.rank() < 2 || v.rank() < 2)
     fail<ShapeError>("{}: queries {}, keys {} and values {} must be matrices, or stacks of them", function_name,
@@ -323,8 +289,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
         if (mask.defined()) inputs.push_back(repeated(added ? astype(mask, dtype) : mask, n, m));
         const auto attention = make_intrusive<AttentionAttributes>(
             options.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<Index>(d, 1)))), options.causal);
-        if (q.device() == cpu) return perform(Call(op_attention, std::move(inputs), attention))[0];
-        return attention_by_rows(inputs[0], inputs[1], inputs[2], mask_of(inputs, 3), *attention);
+        return perform(Call(op_attention, std::move(inputs), attention))[0];
       },
       q, k, v);
 }

@@ -26,9 +26,6 @@ std::string refused_by_cpu(OpId op) {
   return "";
 }
 
-// Where there is no kernel of these, scaled_dot_product_attention is composed of others.
-bool is_composed(OpId op) { return op == OpId::attention || op == OpId::attention_gradient; }
-
 TEST(Dispatch, EveryOperationHasADriver) {
   int drivers = 0;
   for (const Op* op : all_ops()) {
@@ -36,13 +33,12 @@ TEST(Dispatch, EveryOperationHasADriver) {
       ++drivers;
       continue;
     }
-    if (is_composed(op->id)) continue;
     if (!op->view && !op->carries_functions) ADD_FAILURE() << op->name << " has no driver";
     else
       EXPECT_EQ(refused_by_cpu(op->id),
                 std::string("cpu: ") + op->name + ": a view or an unknown operation has no kernel");
   }
-  EXPECT_EQ(drivers, op_count - 7) << "all but those that are views or composed";
+  EXPECT_EQ(drivers, op_count - 5) << "all but those that are views";
 }
 
 // Loading them takes no device.

@@ -167,6 +167,28 @@ TEST_F(Gpu, LinearAlgebraOfSmallAndLargeMatrices) {
     }
 }
 
+TEST_F(Gpu, AttentionAndItsGradient) {
+  for (const Dtype dtype : {float16, bfloat16, float32, float64})
+    for (const bool causal : {false, true}) {
+      const double bound = dtype == float64 ? 1e-11 : dtype == float32 ? 1e-4 : dtype == float16 ? 1e-2 : 6e-2;
+      const Tensor q = normal(Key(1), {2, 3, 300, 64}, dtype), k = normal(Key(2), {2, 1, 190, 64}, dtype),
+                   v = normal(Key(3), {2, 3, 190, 130}, dtype), mask = uniform(Key(4), {300, 190}) < 0.8;
+      const auto loss = [&](const Tensor& x, const Tensor& y, const Tensor& z) {
+        const Tensor out = scaled_dot_product_attention(x, y, z, {.mask = to(mask, x.device()), .causal = causal});
+        return sum(sin(astype(out, float32)));
+      };
+      const auto close = [&](const Tensor& got, const Tensor& expected, const char* what) {
+        EXPECT_TRUE(allclose(astype(to(got, cpu), float64), astype(expected, float64), bound, bound))
+            << what << name_of(dtype);
+      };
+      const Tensor q1 = to(q, gpu), k1 = to(k, gpu), v1 = to(v, gpu);
+      close(scaled_dot_product_attention(q1, k1, v1), scaled_dot_product_attention(q, k, v), "means");
+      close(grad<0>(loss)(q1, k1, v1), grad<0>(loss)(q, k, v), "of q");
+      close(grad<1>(loss)(q1, k1, v1), grad<1>(loss)(q, k, v), "of k");
+      close(grad<2>(loss)(q1, k1, v1), grad<2>(loss)(q, k, v), "of v");
+    }
+}
+
 TEST_F(Gpu, AMatrixWithoutAResultIsToldAtTheNextRead) {
   for (const Index n : {Index{3}, Index{40}}) {
     const Tensor good = eye(n), matrices = to(stack({good, good, -good, -good}), gpu);

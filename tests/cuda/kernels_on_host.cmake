@@ -1,4 +1,4 @@
-# The drivers of linear algebra with the sources themselves, since the library's are linked to the real CUDA: by themselves, and
+# Attention, and the drivers of linear algebra with the sources themselves, since the library's are linked to the real CUDA: by themselves, and
 # under the table of operations.
 set(cuda_folder "${PROJECT_SOURCE_DIR}/backends/cuda")
 add_library(cuda_kernels_on_host OBJECT "${CMAKE_CURRENT_LIST_DIR}/kernels_on_host.cpp" "${cuda_folder}/linalg.cpp"
@@ -7,19 +7,20 @@ stave_set_cuda_test_defaults(cuda_kernels_on_host)
 set_target_properties(cuda_kernels_on_host PROPERTIES LINK_LIBRARIES "" INTERFACE_LINK_LIBRARIES "")
 target_link_libraries(cuda_kernels_on_host PRIVATE stave::stave LAPACKE::LAPACKE fmt::fmt)
 
-add_executable(cuda_linalg_driver_test "${CMAKE_CURRENT_LIST_DIR}/linalg_runs.cpp")
-stave_set_cuda_test_defaults(cuda_linalg_driver_test)
-set_target_properties(cuda_linalg_driver_test PROPERTIES LINK_LIBRARIES "")
-target_link_libraries(cuda_linalg_driver_test PRIVATE cuda_kernels_on_host stave::stave LAPACKE::LAPACKE fmt::fmt GTest::gtest_main
+add_executable(cuda_on_host_test "${CMAKE_CURRENT_LIST_DIR}/linalg_runs.cpp" "${CMAKE_CURRENT_LIST_DIR}/attention_runs.cpp")
+stave_set_cuda_test_defaults(cuda_on_host_test)
+set_target_properties(cuda_on_host_test PROPERTIES LINK_LIBRARIES "")
+target_link_libraries(cuda_on_host_test PRIVATE cuda_kernels_on_host stave::stave LAPACKE::LAPACKE fmt::fmt GTest::gtest_main
   Threads::Threads)
-gtest_discover_tests(cuda_linalg_driver_test TEST_PREFIX cuda. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
+gtest_discover_tests(cuda_on_host_test TEST_PREFIX cuda. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
 
 add_executable(cuda_table_on_host "${PROJECT_SOURCE_DIR}/tests/table/main.cpp")
 stave_set_cuda_test_defaults(cuda_table_on_host)
 set_target_properties(cuda_table_on_host PROPERTIES LINK_LIBRARIES "")
 target_compile_definitions(cuda_table_on_host PRIVATE STAVE_KERNELS_ON_HOST)
 target_link_libraries(cuda_table_on_host PRIVATE cuda_kernels_on_host table_rows stave::stave LAPACKE::LAPACKE fmt::fmt Threads::Threads)
-foreach(op IN ITEMS solve inv triangular_solve lstsq pinv cholesky lu qr eigh eigvalsh svd svdvals det slogdet matrix_rank expm)
+foreach(op IN ITEMS solve inv triangular_solve lstsq pinv cholesky lu qr eigh eigvalsh svd svdvals det slogdet matrix_rank expm
+    scaled_dot_product_attention attention_gradient)
   add_test(NAME cuda.table_on_host.${op} COMMAND cuda_table_on_host --device separate --op ${op})
   set_tests_properties(cuda.table_on_host.${op} PROPERTIES LABELS operations)
 endforeach()

@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include <stave/backends/attributes.h>
+#include <stave/backends/cuda/attention.h>
 #include <stave/backends/cuda/cusolver.h>
 #include <stave/backends/cuda/faults.h>
 #include <stave/backends/cuda/kernels/linalg_kernels.h>
@@ -17,6 +19,7 @@
 #include <stave/backends/cuda/matmul.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/all_ops.h>
+#include <stave/backends/cuda/kernels/attention.cuh>
 #include <stave/backends/cuda/kernels/expm.cuh>
 
 namespace stave_test {
@@ -249,6 +252,31 @@ STAVE_OTHER_WORKS(STAVE_LAUNCH_TEAMS)
 STAVE_LARGE_WORKS(STAVE_LAUNCH_BLOCKS)
 template void launch_teams(const Launch&, const ReportWork&, const char*);
 
+/// On 3 blocks, whatever there is to do.
+void launch_attention(const AttentionArgs& args, stave::Dtype dtype) {
+  ++on_host().launches;
+  stave::visit_dtype(dtype, [&](auto zero) {
+    using E = decltype(zero);
+    if constexpr (!std::is_integral_v<E>) {
+      const auto shared = std::make_unique<AttentionShared<stave::Computed<E>>>();
+      std::memset(static_cast<void*>(shared.get()), 0xff, sizeof *shared);
+      run_on_host(
+          grid_size(args.tasks(), 3), [&](const HostBlock& block) { attention_body<E>(block, args, *shared); },
+          on_host().launches % 2);
+    }
+  });
+}
+void run_attention(const Launch&, const stave::AttentionAttributes& attention, std::span<const View> in,
+                   std::span<const View> out) {
+  AttentionArgs args = AttentionPlan(attention, AttentionResult::means, in, out[0]).on_host();
+  args.totals = out[1].data;
+  launch_attention(args, in[0].dtype);
+}
+void run_attention_gradient(const Launch&, const stave::AttentionAttributes& attention, std::span<const View> in,
+                            int of, const View& out) {
+  launch_attention(AttentionPlan(attention, static_cast<AttentionResult>(of), in, out).on_host(), in[0].dtype);
+}
+
 }  // namespace stave_cuda
 
 // ---- the device --------------------------------------------------------------------------------------------
@@ -280,13 +308,19 @@ KernelsOnHost::~KernelsOnHost() = default;
 
 void KernelsOnHost::compute(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> in,
                             std::span<const stave::View> out) {
-  if (!stave::is_linalg(op.id)) return SeparateBackend::compute(op, attributes, in, out);
+  const bool means = op.id == stave::OpId::attention, gradient = op.id == stave::OpId::attention_gradient;
+  if (!stave::is_linalg(op.id) && !means && !gradient) return SeparateBackend::compute(op, attributes, in, out);
   HostScratch scratch;
   stave_cuda::Faults& faults = state_->faults;
   const char* const failure = stave_cuda::linalg_failure(op.id);
   const stave::Shape stack(in[0].shape.first(in[0].shape.size() - 2));
   const stave_cuda::Launch launch{nullptr, 1, scratch, faults.place(),
                                   failure ? faults.ticket(op.id, stack, failure) : 1};
+  const auto attention = [&]() -> const stave::AttentionAttributes& {
+    return stave_detail::as<stave::AttentionAttributes>(attributes);
+  };
+  if (means) return stave_cuda::run_attention(launch, attention(), in, out);
+  if (gradient) return stave_cuda::run_attention_gradient(launch, attention(), in, attention().of, out[0]);
   stave_cuda::run_linalg(launch, op.id, attributes, in, out);
   faults.raise();
 }

@@ -1,4 +1,4 @@
-// A device whose linear algebra is that of the CUDA backend: its drivers, and the bodies of its kernels, executed on the host,
+// A device whose linear algebra and attention are those of the CUDA backend: its drivers, and the bodies of its kernels, executed on the host,
 // over a cuSOLVER and a cuBLAS that are LAPACK and BLAS. All else is the CPU's.
 #pragma once
 

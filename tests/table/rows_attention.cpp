@@ -81,7 +81,6 @@ std::vector<Variant> attention_variants(Dtype dtype) {
           "", dtype, {}, [](const Tensor& x) { return scaled_dot_product_attention(x, x, x); }, "must be matrices")};
 }
 
-/// The operation itself: on a device without a kernel of it, the function is composed of others.
 std::vector<Variant> attention_gradient_variants(Dtype dtype) {
   const auto of = [&](int which, Index batch, Index n, Index m, bool causal, Mask mask) -> Variant {
     const Index d = 2, e = 3;
@@ -136,7 +135,6 @@ std::vector<Variant> attention_gradient_variants(Dtype dtype) {
     return variant;
   };
   std::vector<Variant> variants;
-  if (place() != cpu) return variants;
   for (int which : {0, 1, 2})
     for (const Variant& variant : {of(which, 2, 3, 4, false, Mask::none), of(which, 1, 4, 3, true, Mask::added),
                                    of(which, 2, 3, 3, false, Mask::boolean), of(which, 0, 2, 3, false, Mask::none)})

@@ -10,7 +10,7 @@ namespace stave_cuda {
 /// How many teams of that width work at a time; each has a slot of memory, where work wants some.
 inline Index team_slots(const Launch& launch, Index items, int width) {
   const Index together = 32 / width, blocks = (items + together - 1) / together;
-  return together * std::clamp<Index>(blocks, 1, Index{launch.multiprocessors} * 32);
+  return together * std::clamp<Index>(blocks, 1, Index{launch.multiprocessors} * 16);
 }
 
 /// Work for teams (kernels/team.cuh).

@@ -1,0 +1,16 @@
+// Attention and its gradient, by blocks of scores.
+#pragma once
+
+#include <stave/backends/cuda/launch.h>
+#include <stave/core/backend.h>
+
+namespace stave_cuda {
+
+/// attention: in q, k, v and perhaps a mask; out the means and the totals.
+void run_attention(const Launch& launch, const stave::AttentionAttributes& attention, std::span<const stave::View> in,
+                   std::span<const stave::View> out);
+/// The gradient of q (`of` 0), k (1) or v (2): in q, k, v, totals, cotangents, shifts and perhaps a mask.
+void run_attention_gradient(const Launch& launch, const stave::AttentionAttributes& attention,
+                            std::span<const stave::View> in, int of, const stave::View& out);
+
+}  // namespace stave_cuda

@@ -1,0 +1,106 @@
+// What kernels of attention are given. A block computes some rows of one matrix of a result, and of those some columns: a tile.
+#pragma once
+
+#include <algorithm>
+
+#include <stave/backends/cuda/index_map.h>
+#include <stave/core/backend.h>
+#include <stave/core/ops/attributes.h>
+
+namespace stave_cuda {
+
+using stave::View;
+
+/// Queries, and keys, of a block of scores.
+inline constexpr int score_tile = 32;
+/// Columns of a result that a block computes.
+template <class T>
+inline constexpr int result_columns = sizeof(T) == 8 ? 32 : 64;
+
+enum class AttentionResult { of_queries, of_keys, of_values, means };
+
+/// One of the operands: a stack of matrices.
+struct AttentionOperand {
+  const void* data = nullptr;
+  Index rows = 0, columns = 0, row_step = 0, column_step = 0;
+};
+
+struct AttentionArgs {
+  enum Operand { q, k, v, total, ct, shift, mask, operands };
+
+  AttentionOperand operand[operands];
+  IndexMap<operands> stack;  // matrix -> where each operand's begins
+  bool has_mask, mask_is_bool, causal;
+  double scale;
+  AttentionResult result;
+  void* out;
+  void* totals;
+  Index rows, columns;                      // of a matrix of the result
+  Index row_tiles, column_tiles, matrices;  // tiles of a matrix; of how many
+
+  STAVE_BOTH Index tasks() const { return matrices * row_tiles * column_tiles; }
+};
+
+class AttentionPlan {
+ public:
+  /// Inputs as the operations have them; `out` is the means, or the gradient.
+  AttentionPlan(const stave::AttentionAttributes& attention, AttentionResult result, std::span<const View> in,
+                const View& out)
+      : plan_(stack(in[0].shape, 2), strides_of(in, result)) {
+    const bool means = result == AttentionResult::means;
+    const std::size_t given = means ? 3 : 6;
+    for (std::size_t i = 0; i < given; ++i) set(static_cast<int>(i), in[i], i == 3 || i == 5);
+    args_.has_mask = in.size() > given;
+    if (args_.has_mask) set(AttentionArgs::mask, in[given], false);
+    args_.mask_is_bool = args_.has_mask && in[given].dtype == stave::bool_;
+    args_.causal = attention.causal;
+    args_.scale = attention.scale;
+    args_.result = result;
+    args_.out = out.data;
+    args_.rows = out.shape[out.shape.size() - 2];
+    args_.columns = out.shape.back();
+    const Index together = out.dtype == stave::float64 ? result_columns<double> : result_columns<float>;
+    args_.row_tiles = (args_.rows + score_tile - 1) / score_tile;
+    // The totals are asked for, whatever columns there are.
+    args_.column_tiles = std::max<Index>(means, (args_.columns + together - 1) / together);
+    args_.matrices = plan_.elements();
+  }
+
+  AttentionArgs on_host() const { return with(plan_.on_host()); }
+  AttentionArgs on_device(const Launch& launch) const { return with(plan_.on_device(launch)); }
+
+ private:
+  static constexpr int operands = AttentionArgs::operands;
+
+  static std::span<const Index> stack(std::span<const Index> x, std::size_t kept) { return x.first(x.size() - kept); }
+  /// Of operands that are not there, those of q.
+  static OperandStrides<operands> strides_of(std::span<const View> in, AttentionResult result) {
+    const std::size_t given = result == AttentionResult::means ? 3 : 6;
+    OperandStrides<operands> strides;
+    for (std::size_t i = 0; i < operands; ++i) {
+      const bool is_mask = i == AttentionArgs::mask, there = is_mask ? in.size() > given : i < given;
+      const View& x = there ? in[is_mask ? given : i] : in[0];
+      strides[i] = stack(x.strides, there && (i == AttentionArgs::total || i == AttentionArgs::shift) ? 1 : 2);
+    }
+    return strides;
+  }
+  void set(int i, const View& x, bool numbers) {
+    const std::size_t last = x.shape.size() - 1;
+    AttentionOperand& to = args_.operand[i];
+    to.data = x.data;
+    to.rows = x.shape[numbers ? last : last - 1];
+    to.row_step = x.strides[numbers ? last : last - 1];
+    to.columns = numbers ? 1 : x.shape[last];
+    to.column_step = numbers ? 0 : x.strides[last];
+  }
+  AttentionArgs with(const IndexMap<operands>& map) const {
+    AttentionArgs args = args_;
+    args.stack = map;
+    return args;
+  }
+
+  AttentionArgs args_{};
+  IndexPlan<operands> plan_;
+};
+
+}  // namespace stave_cuda
