@@ -57,7 +57,7 @@ class Table {
     set({OpId::attention},
         STAVE_DRIVER(run_attention(launch, as<stave::AttentionAttributes>(attributes), in, outputs)));
     set({OpId::attention_gradient}, STAVE_DRIVER(const auto& attention = as<stave::AttentionAttributes>(attributes);
-                                                 run_attention_gradient(launch, attention, in, attention.of, out)));
+                                                 run_attention_gradient(launch, attention, in, attention.of, outputs)));
   }
 
  private:

@@ -182,6 +182,18 @@ TEST_F(Attention, OperandsThatRepeat) {
       allclose(to(grad<1>(loss(there))(sent(q), sent(k), sent(v)), cpu), grad<1>(loss(cpu))(q, k, v), 1e-11, 1e-11));
 }
 
+// A value that nobody may look at is infinite: 0 times it would be NaN.
+TEST_F(Attention, WhatTakesNoPartDoesNotCountInGradients) {
+  const Tensor q = normal(Key(1), {3, 4}, float64), k = normal(Key(2), {5, 4}, float64), ct = ones({3, 2}, float64);
+  const Tensor v = where(expand_dims(arange(0, 5) == 4, 1), infinite, normal(Key(3), {5, 2}, float64));
+  const Tensor numbers = zeros({3}, float64);
+  for (const int of : {0, 1}) {
+    const Tensor got = apply(op_attention_gradient, {sent(q), sent(k), sent(v), sent(numbers), sent(ct), sent(numbers)},
+                             make_intrusive<AttentionAttributes>(1., true, of));
+    EXPECT_TRUE(static_cast<bool>(all(isfinite(to(got, cpu))))) << of;
+  }
+}
+
 TEST_F(Attention, NotANumberStaysWhereItCounts) {
   Tensor q = normal(Key(1), {3, 4}, float64);
   const Tensor k = normal(Key(2), {40, 4}, float64), v = normal(Key(3), {40, 2}, float64);

@@ -132,6 +132,7 @@ cusolverStatus_t syevd(cusolverDnHandle_t, cusolverEigMode_t mode, cublasFillMod
   const char job = mode == CUSOLVER_EIG_MODE_VECTOR ? 'V' : 'N';
   if constexpr (is_float<T>) *info = LAPACKE_ssyevd(LAPACK_COL_MAJOR, job, uplo_of(fill), n, a, lda, w);
   else *info = LAPACKE_dsyevd(LAPACK_COL_MAJOR, job, uplo_of(fill), n, a, lda, w);
+  if (!on_host().iteration_ends) *info = 3;
   return CUSOLVER_STATUS_SUCCESS;
 }
 template <class T>
@@ -149,6 +150,7 @@ cusolverStatus_t gesvd(cusolverDnHandle_t, signed char job, signed char other, i
   if constexpr (is_float<T>)
     *info = LAPACKE_sgesvd(LAPACK_COL_MAJOR, left, right, m, n, a, lda, s, u, ldu, vt, ldvt, rest);
   else *info = LAPACKE_dgesvd(LAPACK_COL_MAJOR, left, right, m, n, a, lda, s, u, ldu, vt, ldvt, rest);
+  if (!on_host().iteration_ends) *info = 3;
   return CUSOLVER_STATUS_SUCCESS;
 }
 cusolverStatus_t gesvd_size(cusolverDnHandle_t, int m, int n, int* size) {
@@ -273,8 +275,9 @@ void run_attention(const Launch&, const stave::AttentionAttributes& attention, s
   launch_attention(args, in[0].dtype);
 }
 void run_attention_gradient(const Launch&, const stave::AttentionAttributes& attention, std::span<const View> in,
-                            int of, const View& out) {
-  launch_attention(AttentionPlan(attention, static_cast<AttentionResult>(of), in, out).on_host(), in[0].dtype);
+                            int first, std::span<const View> out) {
+  for (const View& of : out)
+    launch_attention(AttentionPlan(attention, static_cast<AttentionResult>(first++), in, of).on_host(), in[0].dtype);
 }
 
 }  // namespace stave_cuda
@@ -320,7 +323,7 @@ void KernelsOnHost::compute(const stave::Op& op, const stave::Attributes* attrib
     return stave_detail::as<stave::AttentionAttributes>(attributes);
   };
   if (means) return stave_cuda::run_attention(launch, attention(), in, out);
-  if (gradient) return stave_cuda::run_attention_gradient(launch, attention(), in, attention().of, out[0]);
+  if (gradient) return stave_cuda::run_attention_gradient(launch, attention(), in, attention().of, out);
   stave_cuda::run_linalg(launch, op.id, attributes, in, out);
   faults.raise();
 }

@@ -11,6 +11,7 @@ namespace stave_test {
 /// How often a library was called, and kernels launched.
 struct OnHost {
   int solver_calls = 0, batches = 0, launches = 0;
+  bool iteration_ends = true;  // of the library's eigh and svd
 };
 OnHost& on_host();
 

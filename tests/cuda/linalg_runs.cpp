@@ -264,6 +264,16 @@ TEST_F(Linalg, Exponentials) {
     const Tensor corner = eye(n, n, n - 1, float64) * 1e6;
     expect_close(expm(sent(corner)), eye(n, float64) + corner, 1e-12, "corner");
   }
+  // exp [1 x; 0 -1] = [e x sinh 1; 0 1/e]: halved by the size of x alone, it would lose seven digits (Al-Mohy and Higham, 2009).
+  for (const Index n : {Index{2}, Index{34}}) {
+    const double x = 1e9;
+    const auto corner = [&](double first, double beside, double last) {
+      return pad(tensor({{first, beside}, {0., last}}, float64), {{0, n - 2}, {0, n - 2}});
+    };
+    const Tensor rest = eye(n, float64) - corner(1, 0, 1);
+    expect_close(expm(sent(corner(1, x, -1))), corner(std::exp(1.), x * std::sinh(1.), std::exp(-1.)) + rest, 1e-12,
+                 "far from normal");
+  }
   for (const Index n : {Index{3}, Index{34}}) {  // of a stack each as often as it needs
     const Tensor rates = from(std::vector{0., -1e3, 2., -1e-9}), a = expand_dims(rates, {1, 2}) * eye(n, float64);
     expect_close(expm(sent(a)), expand_dims(exp(rates), {1, 2}) * eye(n, float64), 1e-12, "diagonal");
@@ -292,6 +302,17 @@ TEST_F(Linalg, ErrorsNameTheFirstMatrix) {
     EXPECT_NO_THROW(triangular_solve(sent(some), sent(ones({3, n, 2}, float64)), {.unit_diagonal = true}));
     EXPECT_NO_THROW(inv(sent(good)));  // told once
   }
+}
+
+TEST_F(Linalg, AnIterationThatDoesNotEndIsAnError) {
+  const Tensor a = sent(random_matrices(18, {2}, 33, 33, float32));
+  on_host().iteration_ends = false;
+  const auto fails = [](auto f, const char* text) { EXPECT_THAT(f, ThrowsMessage<LinalgError>(HasSubstr(text))); };
+  fails([&] { eigh(a); }, "eigh: matrix [0] of the stack [2] has no factors that the iteration finds");
+  fails([&] { eigvalsh(a[1]); }, "eigvalsh: the matrix has no factors that the iteration finds");
+  fails([&] { svd(a); }, "svd: matrix [0] of the stack [2] has no factors that the iteration finds");
+  on_host().iteration_ends = true;
+  EXPECT_NO_THROW(svd(a));
 }
 
 TEST_F(Linalg, WhatIsNotFiniteGivesNan) {

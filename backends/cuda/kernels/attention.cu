@@ -33,9 +33,11 @@ void run_attention(const Launch& launch, const stave::AttentionAttributes& atten
 }
 
 void run_attention_gradient(const Launch& launch, const stave::AttentionAttributes& attention, std::span<const View> in,
-                            int of, const View& out) {
-  const AttentionPlan plan(attention, static_cast<AttentionResult>(of), in, out);
-  launch_attention(launch, plan.on_device(launch), in[0].dtype, "attention_gradient");
+                            int first, std::span<const View> out) {
+  for (const View& of : out) {
+    const AttentionPlan plan(attention, static_cast<AttentionResult>(first++), in, of);
+    launch_attention(launch, plan.on_device(launch), in[0].dtype, "attention_gradient");
+  }
 }
 
 }  // namespace stave_cuda

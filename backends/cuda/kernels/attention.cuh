@@ -160,7 +160,7 @@ struct AttentionTile {
       const T before = shared.largest[t];
       T now = before;
       for (int c = 0; c < score_tile; ++c)
-        if (!(shared.scores[t][c] <= now)) now = shared.scores[t][c];  // NaN is the largest
+        if (shared.scores[t][c] > now) now = shared.scores[t][c];  // NaN makes the sum of weights NaN
       shared.largest[t] = now;
       shared.decay[t] = now == before ? T(1) : exponential(before - now);
     });
