@@ -120,14 +120,12 @@ Text read_text(const std::string& path) {
   return {alphabet, from(ids)};
 }
 
-// `count` characters after those of `ids`, drawn by probabilities in proportion to exp(2 logits): the largest of 2 logits + Gumbel noise.
+// `count` characters after those of `ids`, drawn with probabilities in proportion to exp(2 logits): the likely ones likelier still.
 std::string recite(const Transformer& net, const Text& text, Tensor ids, Index count, const Key& key) {
   std::string said;
   for (Index i = 0; i < count; ++i) {
     const Tensor recent = ids(slice(-std::min(length, ids.size()), none));
-    const Tensor likely = logits(net, recent)(-1);
-    const Tensor noise = -log(-log(uniform(fold_in(key, static_cast<std::uint32_t>(i)), likely.shape())));
-    const Tensor next = argmax(2 * likely + noise);
+    const Tensor next = categorical(fold_in(key, static_cast<std::uint32_t>(i)), 2 * logits(net, recent)(-1));
     said += text.alphabet[static_cast<std::size_t>(next.item<std::int32_t>())];
     ids = concat({ids, expand_dims(next, 0)});
   }

@@ -211,6 +211,7 @@ TEST(Operations, NameOperandsThatAreEmpty) {
       {"einsum", 1, [&] { einsum("i,i->", x, e); }},
       {"permutation", 1, [&] { permutation(Key(0), e); }},
       {"bernoulli", 1, [&] { bernoulli(Key(0), e); }},
+      {"categorical", 1, [&] { categorical(Key(0), e); }},
       {"to", 0, [&] { to(e, cpu); }},
   };
   for (const auto& [name, operand, use] : uses)

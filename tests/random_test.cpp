@@ -6,6 +6,9 @@
 //   b = np.asarray(r.bits(k, (1000000,))).astype("u8"); b.sum(), (b * np.arange(1, 1000001, dtype="u8")).sum()
 //   f(r.uniform(k, (4,))), f(r.uniform(k, (6,), minval=-1.3, maxval=2.9)), r.normal(k, (6,))
 //   r.bernoulli(k, 0.3, (16,)), r.bernoulli(k, jnp.linspace(0, 1, 8)), r.permutation(k, 8), r.permutation(k, 5000)
+//   g = lambda a: [float(v) for v in a]; l = jnp.broadcast_to(jnp.log(jnp.arange(1., 7.)), (20, 6)); g(r.gumbel(k, (6,)))
+//   r.categorical(k, l), r.categorical(k, l.T, axis=0), r.categorical(k, jnp.zeros((4, 5, 3)), axis=1)
+//   r.categorical(k, jnp.array([0., 3., 1.])); and, with 64 bits, g(r.gumbel(k, (4,), jnp.float64)), r.categorical(k, l)
 //   jax.config.update('jax_enable_x64', True); f(r.uniform(k, (4,), dtype=jnp.float64)), r.key_data(r.key(2**40 + 5))
 
 #include <functional>
@@ -148,6 +151,41 @@ TEST(Normal, HasMeanZeroAndVarianceOne) {
   EXPECT_TRUE(all(isfinite(x)).item<bool>());
 }
 
+TEST(Gumbel, EqualsJaxButForRounding) {
+  EXPECT_THAT(gumbel(key, {6}), IsNear(tensor({0.3340933918952942, 0.952019453048706, 0.7255305647850037,
+                                               0.5481715202331543, 0.2268049567937851, 0.6261159181594849}),
+                                       1e-6));
+  EXPECT_THAT(
+      gumbel(key, {4}, float64),
+      IsNear(tensor({0.16062720630382138, -1.4348544993307841, 0.5890136500161952, 1.1553132453508888}, float64),
+             1e-15));
+}
+
+TEST(Gumbel, IsFinite) {
+  for (const Dtype dtype : {float16, bfloat16, float32, float64})
+    EXPECT_TRUE(all(isfinite(gumbel(key, {100000}, dtype))).item<bool>()) << dtype;
+}
+
+TEST(Categorical, EqualsJax) {
+  const Tensor logits = broadcast_to(log(arange(1., 7.)), {20, 6});
+  EXPECT_THAT(values(categorical(key, logits)),
+              ElementsAre(5, 5, 3, 5, 5, 3, 5, 5, 5, 5, 2, 0, 3, 3, 4, 5, 5, 3, 5, 4));
+  EXPECT_THAT(values(categorical(key, transpose(logits), 0)),
+              ElementsAre(5, 4, 4, 4, 5, 5, 3, 4, 4, 1, 4, 5, 0, 5, 5, 3, 5, 5, 5, 2));
+  EXPECT_THAT(values(categorical(key, astype(logits, float64))),
+              ElementsAre(5, 1, 5, 1, 1, 3, 2, 5, 5, 3, 4, 5, 5, 4, 4, 3, 1, 4, 5, 2));
+  EXPECT_THAT(values(categorical(key, zeros({4, 5, 3}), 1)), ElementsAre(4, 4, 3, 0, 3, 4, 0, 2, 4, 1, 0, 2));
+  EXPECT_THAT(categorical(key, tensor({0, 3, 1})), Equals(tensor(1)));
+}
+
+TEST(Categorical, DrawsByTheirProbabilities) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Tensor drawn = categorical(key, broadcast_to(tensor({0., -infinity, std::log(3.)}), {100000, 3}));
+  EXPECT_NEAR(mean(astype(drawn == 0, float64)).item<double>(), 0.25, 0.005);
+  EXPECT_FALSE(any(drawn == 1).item<bool>());
+  EXPECT_THAT([] { categorical(key, zeros({3}), 1); }, ThrowsMessage<IndexError>(testing::HasSubstr("categorical")));
+}
+
 TEST(Bernoulli, EqualsJax) {
   EXPECT_THAT(values(bernoulli(key, 0.3, {16})), ElementsAre(0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0));
   EXPECT_THAT(values(bernoulli(key, linspace(0, 1, 8))), ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
@@ -201,6 +239,8 @@ TEST(RandomVmap, EqualsALoop) {
   expect_lanes([](const Key& k) { return uniform(k, {2, 3}, -1, 1, float64); });
   expect_lanes([](const Key& k) { return normal(k, {7}); });
   expect_lanes([](const Key& k) { return bernoulli(k, 0.5, {9}); });
+  expect_lanes([](const Key& k) { return gumbel(k, {4}); });
+  expect_lanes([](const Key& k) { return categorical(k, zeros({3, 5})); });
   expect_lanes([](const Key& k) { return permutation(k, 10); });
   expect_lanes([](const Key& k) { return permutation(k, arange(4) * 5); });
   expect_lanes([](const Key& k) { return split(k, 3); });

@@ -16,10 +16,11 @@
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/reduce.h>
 
 namespace stave {
 
-using stave_detail::fail, stave_detail::given, stave_detail::named;
+using stave_detail::computed_in, stave_detail::fail, stave_detail::floating, stave_detail::given, stave_detail::named;
 
 namespace {
 
@@ -141,6 +142,22 @@ Tensor bernoulli(const Key& key, double p, const Shape& shape) {
 Tensor bernoulli(const Key& key, const Tensor& p) {
   given(p, "bernoulli", 1);
   return named("bernoulli", [&] { return uniform(key, p.shape(), is_float(p.dtype()) ? p.dtype() : float32) < p; });
+}
+
+Tensor gumbel(const Key& key, const Shape& shape, Dtype dtype) {
+  const double smallest = dtype == float64 ? 0x1p-1022 : dtype == float16 ? 0x1p-14 : 0x1p-126;
+  return named("gumbel", [&] {
+    const Tensor u = astype(uniform(key, shape, smallest, 1, dtype), computed_in(dtype));
+    return astype(-log(-log(u)), dtype);
+  });
+}
+
+Tensor categorical(const Key& key, const Tensor& logits, Index axis) {
+  given(logits, "categorical", 1);
+  return named("categorical", [&] {
+    const Tensor x = floating(logits), wide = astype(x, computed_in(x.dtype()));
+    return argmax(wide + gumbel(key, wide.shape(), wide.dtype()), axis);
+  });
 }
 
 Tensor permutation(const Key& key, Index n) {

@@ -2,7 +2,7 @@
 //
 // The generator is Threefry-2x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011); split,
 // fold_in, bits, uniform, bernoulli and permutation equal jax.random's with its default settings bit by bit, normal but
-// for the rounding of erfinv. The same key gives the same numbers: split it.
+// for the rounding of erfinv, gumbel and categorical but for that of log. The same key gives the same numbers: split it.
 //   auto [a, b] = split(Key(0));
 #pragma once
 
@@ -72,6 +72,12 @@ Tensor normal(const Key& key, const Shape& shape = {}, Dtype dtype = default_dty
 /// true with probability p.
 Tensor bernoulli(const Key& key, double p, const Shape& shape = {});
 Tensor bernoulli(const Key& key, const Tensor& p);
+/// Of the density exp(-x - exp(-x)), the standard Gumbel distribution: -log(-log(u)) of a uniform u in (0, 1).
+Tensor gumbel(const Key& key, const Shape& shape = {}, Dtype dtype = default_dtype());
+/// Positions along `axis`, drawn with the probabilities softmax(logits, axis): int32 (argmax's dtype), of logits' shape without the axis.
+/// They are those of the largest logits + gumbel(key, logits.shape()); integers become default_dtype(), halves float32. A logit of -inf
+/// is not drawn where another is larger. Throws ShapeError for an axis of length 0.
+Tensor categorical(const Key& key, const Tensor& logits, Index axis = -1);
 /// 0 ... n-1 in a random order, int32.
 Tensor permutation(const Key& key, Index n);
 /// The entries of x along its first axis in a random order.

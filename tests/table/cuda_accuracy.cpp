@@ -65,6 +65,7 @@ constexpr Documented documented[] = {
     {"zeta", 4},         // pow
     {"polygamma", 4},    // zeta
     {"normal", 1},       // erfinv
+    {"gumbel", 2},       // log of log
     {"softmax", 4},      // exp by a sum of exp
     {"log_softmax", 3},  // log of a sum of exp
     {"logsumexp", 3},

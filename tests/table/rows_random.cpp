@@ -193,6 +193,59 @@ std::vector<Variant> normal_variants(Dtype dtype) {
                     });
 }
 
+/// -log(-log(u)) of a uniform number in (0, 1).
+Real gumbel_number(Words key, std::uint32_t counter, Dtype dtype) {
+  return -std::log(-std::log(uniform_number(key, counter, std::ldexp(Real(1), float_shape(dtype).least), 1, dtype)));
+}
+
+std::vector<Variant> gumbel_variants(Dtype dtype) {
+  return for_shapes([=](const Key& key, const Shape& shape) { return gumbel(key, shape, dtype); },
+                    [=](Words key, const Shape& shape) {
+                      Array x = counted(dtype, shape, [&](auto i) { return gumbel_number(key, i, dtype); });
+                      for (Real value : x.values) x.magnitude.push_back(std::max<Real>(1, std::abs(value)));
+                      return x;
+                    });
+}
+
+/// Where the largest of x + Gumbel numbers stands along an axis.
+Array drawn_positions(Words key, const Array& x, Index axis) {
+  const Dtype dtype = x.dtype == float64 ? float64 : float32;
+  const Array noise = counted(dtype, x.shape, [&](auto i) { return gumbel_number(key, i, dtype); });
+  return make(int32, without_axis(x.shape, axis), [&](const Shape& p) -> Real {
+    const auto score = [&](Index i) {
+      const Shape at = concatenated(concatenated(part(p, 0, axis), Shape(i)), part(p, axis, p.rank()));
+      return x(at) + noise(at);
+    };
+    Index best = 0;
+    for (Index i = 1; i < x.shape[static_cast<std::size_t>(axis)]; ++i)
+      if (score(i) > score(best)) best = i;
+    return static_cast<Real>(best);
+  });
+}
+
+std::vector<Variant> categorical_variants(Dtype dtype) {
+  const auto of = [=](const Shape& shape, Index axis) {
+    return Variant{.name = shape.str() + " axis " + std::to_string(axis),
+                   .inputs = {key_input, {dtype, shape}},
+                   .call = [=](auto xs) { return categorical(Key(xs[0]), xs[1], axis); },
+                   .reference =
+                       [=](auto xs) {
+                         return Arrays{drawn_positions(key_of(xs[0]), xs[1], axis < 0 ? axis + shape.rank() : axis)};
+                       },
+                   .differentiable = false};
+  };
+  std::vector<Variant> variants = {of({5, 4}, -1), of({3, 5, 2}, 1), of({6}, 0), of({0, 3}, 1),
+                                   no_key({}, [](const Key& key) {
+                                     return categorical(key, tensor({1., 2.}));
+                                   })};
+  for (const Shape& shape : {Shape(), Shape(2, 0)})  // no axis, no classes
+    variants.push_back({.name = shape.str(),
+                        .inputs = {key_input, {dtype, shape}},
+                        .call = [](auto xs) { return categorical(Key(xs[0]), xs[1]); },
+                        .refusal = "categorical: "});
+  return variants;
+}
+
 std::vector<Variant> bernoulli_variants(Dtype dtype) {
   std::vector<Variant> variants =
       for_shapes([](const Key& key, const Shape& shape) { return bernoulli(key, 0.3, shape); },
@@ -265,6 +318,8 @@ void add_random_rows(std::vector<Row>& rows) {
   rows.push_back({.name = "random_bits", .dtypes = {uint32}, .variants = random_bits_variants});
   rows.push_back({.name = "uniform", .dtypes = float_dtypes, .variants = uniform_variants, .accuracy = 0});
   rows.push_back({.name = "normal", .dtypes = float_dtypes, .variants = normal_variants, .accuracy = 8});
+  rows.push_back({.name = "gumbel", .dtypes = float_dtypes, .variants = gumbel_variants});
+  rows.push_back({.name = "categorical", .dtypes = all_dtypes, .variants = categorical_variants});
   rows.push_back({.name = "bernoulli", .dtypes = float_dtypes, .variants = bernoulli_variants});
   rows.push_back(
       {.name = "dropout", .dtypes = {float16, bfloat16, float32, float64, int32}, .variants = dropout_variants});
