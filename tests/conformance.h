@@ -23,12 +23,14 @@
 #include <stave/core/device.h>
 #include <stave/core/effects/error.h>
 
+#include "accuracy/float_values.h"
 #include "float_shape.h"
 #include "separate_backend.h"
 
 namespace conformance {
 
 using namespace stave;
+using stave_test::special_values;
 using Real = long double;
 
 // ---- arrays in any layout ----------------------------------------------------------------------------------
@@ -119,55 +121,6 @@ Array<T> random_array(const Shape& shape, Lay lay) {
   return make<T>(shape, lay, [](Index) { return random_value<T>(); });
 }
 
-/// Floats where functions have cases.
-template <class T>
-std::vector<T> special_values() {
-  using L = std::numeric_limits<T>;
-  std::vector<T> x;
-  for (T v : {T(0),
-              L::denorm_min(),
-              L::min() / 2,
-              L::min(),
-              L::epsilon(),
-              T(1e-10),
-              T(0.5),
-              T(0.999999),
-              T(1),
-              T(1.000001),
-              T(1.5),
-              T(2),
-              T(2.5),
-              T(3),
-              T(8.5),
-              T(20),
-              T(87),
-              T(88.5),
-              T(88.72),
-              T(88.7228),
-              T(89),
-              T(103.9),
-              T(104),
-              T(126),
-              T(700),
-              T(709.5),
-              T(709.7827),
-              T(709.78271289),
-              T(710),
-              T(745),
-              T(1e5),
-              T(1e7),
-              T(0x1p22) + T(0.5),
-              T(1e14),
-              T(1e20),
-              T(1e30),
-              L::max() / 16,
-              L::max() / 2,
-              L::max(),
-              L::infinity(),
-              L::quiet_NaN()})
-    x.insert(x.end(), {v, -v, std::nextafter(v, T(0)), std::nextafter(v, L::infinity())});
-  return x;
-}
 // ---- where it runs -----------------------------------------------------------------------------------------
 
 /// The backend under test.
