@@ -23,8 +23,11 @@ inline std::set<std::string> cuda_drivers() {
   each(source, set, [&](const std::string& list) {
     each(list, operation, [&](const std::string& name) { names.insert(name); });
 #define X(name, ...) names.insert(#name);
-    if (list.find("STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)") != std::string::npos) {
-      STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)
+    if (list.find("STAVE_UNARY_OPS(X)") != std::string::npos) {
+      STAVE_UNARY_OPS(X)
+    }
+    if (list.find("STAVE_BINARY_OPS(X)") != std::string::npos) {
+      STAVE_BINARY_OPS(X)
     }
     if (list.find("STAVE_LINALG_OPS(X)") != std::string::npos) {
       STAVE_LINALG_OPS(X)
