@@ -34,17 +34,54 @@ bool factor_cholesky(T* a, Index n) {
   return true;
 }
 
+enum class Factored { whole, indefinite, not_finite };
+
+template <class T>
+Factored cholesky_of(const Stack<const T>& a, Index i, T* l) {
+  if (!load_symmetric(a, i, l)) return Factored::not_finite;
+  return factor_cholesky(l, a.rows) ? Factored::whole : Factored::indefinite;
+}
+
+/// The same of n rows that the compiler knows: loops and calls would cost more than the arithmetic.
+template <class T, Index n>
+Factored cholesky_of(const Stack<const T>& a, Index i, T* out) {
+  const T* const x = a[i];
+  T l[n][n] = {}, zero = 0;
+  for (Index r = 0; r < n; ++r)
+    for (Index c = 0; c <= r; ++c) {
+      l[r][c] = T(0.5) * x[r * a.row_step + c * a.column_step] + T(0.5) * x[c * a.row_step + r * a.column_step];
+      zero += l[r][c] * 0;
+    }
+  if (zero != 0) return Factored::not_finite;
+  for (Index j = 0; j < n; ++j) {
+    for (Index k = 0; k < j; ++k) l[j][j] -= l[j][k] * l[j][k];
+    if (!(l[j][j] > 0)) return Factored::indefinite;
+    l[j][j] = std::sqrt(l[j][j]);
+    const T inverse = 1 / l[j][j];
+    for (Index r = j + 1; r < n; ++r) {
+      for (Index k = 0; k < j; ++k) l[r][j] -= l[r][k] * l[j][k];
+      l[r][j] *= inverse;
+    }
+  }
+  std::copy_n(&l[0][0], n * n, out);
+  return Factored::whole;
+}
+
 template <class T>
 void run_cholesky(bool nan_if_indefinite, const View& in, const View& out) {
   const Stack<const T> a(in);
   const Index n = a.rows;
   Failure failure;
+  Factored (*const factor)(const Stack<const T>&, Index, T*) = n == 2   ? cholesky_of<T, 2>
+                                                               : n == 3 ? cholesky_of<T, 3>
+                                                               : n == 4 ? cholesky_of<T, 4>
+                                                                        : cholesky_of<T>;
   over_stack(a.count(), n * n * n / 3, n, [&](Index first, Index last) {
     for (Index i = first; i < last; ++i) {
       T* const l = static_cast<T*>(out.data) + i * n * n;
-      const bool finite = load_symmetric(a, i, l);
-      if (finite && factor_cholesky(l, n)) continue;
-      if (finite && !nan_if_indefinite) failure.at(i);
+      const Factored result = factor(a, i, l);
+      if (result == Factored::whole) continue;
+      if (result == Factored::indefinite && !nan_if_indefinite) failure.at(i);
       fill_nan(l, n * n);
     }
   });
