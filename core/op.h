@@ -224,10 +224,18 @@ struct VjpContext {
   std::span<const Tensor> outputs;  // undefined where not saved
   std::span<const Abstract> input_abstracts;
   std::span<const Tensor> cotangents;  // undefined: zero
+  Outputs* shared = nullptr;           // what the rule computed for all inputs at once; null: nobody keeps it
 
   const Tensor& in(std::size_t i) const { return inputs[i]; }
   const Tensor& out(std::size_t i = 0) const { return outputs[i]; }
   const Tensor& ct(std::size_t i = 0) const { return cotangents[i]; }
+  /// compute(), which gives the cotangents of several inputs, once for all of them.
+  template <class F>
+  Outputs once(F compute) const {
+    if (!shared) return compute();
+    if (shared->empty()) *shared = compute();
+    return *shared;
+  }
   /// Zeros like input i, for a cotangent.
   Tensor zeros(std::size_t i) const;
   const Shape& shape(std::size_t i) const { return input_abstracts[i].shape; }

@@ -133,7 +133,9 @@ class BackwardPass {
     for (const Slot& producer : entry.producers())
       __builtin_prefetch(producer.entry.get());  // of a long tape: out of cache
     const SmallVector<Abstract, 2> abstracts = entry.input_abstracts();
-    const VjpContext context{*entry.op, entry.attributes.get(), entry.inputs(), entry.outputs(), abstracts, cotangents};
+    Outputs shared;
+    const VjpContext context{*entry.op, entry.attributes.get(), entry.inputs(), entry.outputs(), abstracts, cotangents,
+                             &shared};
     for (std::size_t i = 0; i < abstracts.size(); ++i)
       if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], rule(context, i));
   }

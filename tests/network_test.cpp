@@ -69,6 +69,35 @@ TEST(Norms, AreAccurateFarFromZero) {
   EXPECT_THAT(astype(layer_norm(astype(far, float32)), float64), IsNear(layer_norm(kept), 2.5e-4));
 }
 
+// Over an axis that is not the last one it is composed of other operations: rows of many lengths against that, with derivatives.
+TEST(Norms, OfRowsAreThoseOfColumns) {
+  for (const Index length : {1, 15, 200, 1030}) {
+    const Tensor x = sin(counted({37, length})) * 3 + 1, w = cos(counted({length})), b = sin(counted({length}));
+    const Tensor ct = cos(counted({37, length}) / 3);
+    const auto of_rows = [](T y, T u, T v) { return layer_norm(y, {.weight = u, .bias = v}); };
+    const auto of_columns = [](T y, T u, T v) {
+      return matrix_transpose(layer_norm(matrix_transpose(y), {.weight = u, .bias = v, .axes = 0}));
+    };
+    auto [rows, back] = vjp(of_rows, x, w, b);
+    auto [columns, composed_back] = vjp(of_columns, x, w, b);
+    EXPECT_THAT(rows, IsNear(columns, 1e-12));
+    const auto [dx, dw, db] = back(ct);
+    const auto [composed_dx, composed_dw, composed_db] = composed_back(ct);
+    EXPECT_THAT(dx, IsNear(composed_dx, 1e-10));
+    EXPECT_THAT(dw, IsNear(composed_dw, 1e-10));
+    EXPECT_THAT(db, IsNear(composed_db, 1e-12));
+  }
+}
+
+// A row that no cotangent comes to may hold anything.
+TEST(Norms, LetNothingFlowFromZeros) {
+  const Tensor x = tensor({{1., inf, 3.}, {1., 2., 4.}}), mask = tensor({{0.}, {1.}});
+  const auto loss = [&](T y) { return sum(where(mask != 0, layer_norm(y), 0)); };
+  const Tensor gradient = grad(loss)(x);
+  EXPECT_TRUE(all_finite(gradient));
+  EXPECT_THAT(gradient[0], Equals(zeros({3})));
+}
+
 TEST(Norms, RoundHalvesOnce) {
   for (const Dtype half : {float16, bfloat16}) {
     const Tensor x = astype(5 * sin(counted({3, 64})), half), w = astype(cos(counted({64})), half);

@@ -35,6 +35,21 @@ TEST(Nonzero, GivesAVectorOfIndicesForEachAxis) {
       ThrowsMessage<TransformError>(HasSubstr("each lane has its own")));
 }
 
+// Rows that are cut into parts, with many that are equal, -0 and NaN; dense and not.
+TEST(Topk, IsTheBeginningOfADescendingSort) {
+  for (const Dtype dtype : {float32, bfloat16, int64, uint8}) {
+    Tensor x = astype(arange(0, 2 * 150000, 1, int64) * 611953 % 1000003 % 30011 - 15000, float64);
+    if (is_float(dtype)) x = where(x == 3, nan, where(x == 4, -0.0, x));
+    x = astype(reshape(x, {2, 150000}), dtype);
+    for (const Tensor& rows : {x, matrix_transpose(x)})
+      for (const Index k : {1, 100, 40000}) {
+        const int axis = rows.shape(0) == 2 ? 1 : 0;
+        const Tensor order = argsort(rows, axis, {.descending = true});
+        EXPECT_THAT(topk(rows, k, axis).second, Equals(axis == 1 ? order(ellipsis, slice(k)) : order(slice(k))));
+      }
+  }
+}
+
 // numpy.unique_values, unique_counts, unique_inverse
 TEST(Unique, HasValuesCountsAndPlaces) {
   const Tensor x = tensor({{3, 1, 3}, {2, 1, 3}});

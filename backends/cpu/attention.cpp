@@ -3,8 +3,9 @@
 //
 // Forward, each block of queries meets the blocks of keys one after the other, with running maximum and sum (Milakov and Gimelshein,
 // "Online normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022). Backward, p = exp(s - total) is computed
-// again: for the gradient of q with blocks of queries outside, for those of k and v with blocks of keys outside, so that each thread
-// has results of its own. How blocks are cut does not depend on the number of threads.
+// again: of a matrix at a time where there are enough of them for all threads; else for the gradient of q with blocks of queries outside,
+// for those of k and v with blocks of keys outside, so that each thread has results of its own. How blocks are cut does not depend on
+// the number of threads, nor in which order they are summed.
 #include <stave/backends/cpu/attention.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-#include <stave/backends/cpu/blas.h>
+#include <stave/backends/cpu/attention_blocks.h>
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/elementwise.h>
 #include <stave/backends/cpu/in_floats.h>
@@ -29,94 +30,6 @@ using stave::View;
 namespace {
 
 constexpr Index most_queries = 128, most_keys = 256;  // of a block: its scores fit into the second cache
-
-/// Rows of one matrix of a stack.
-struct Rows {
-  const View& view;
-  Index offset, first, count;  // offset in elements
-
-  Rows(const View& view, Index matrix, Index first, Index count) : view(view), offset(0), first(first), count(count) {
-    for (std::size_t axis = view.shape.size() - 2; axis-- > 0; matrix /= view.shape[axis])
-      offset += matrix % view.shape[axis] * view.strides[axis];
-  }
-  Index columns() const { return view.shape.back(); }
-  Index row_step() const { return view.strides[view.strides.size() - 2]; }
-  char* at(Index row, Index column) const {
-    return static_cast<char*>(view.data) + (offset + (first + row) * row_step() + column * view.strides.back()) *
-                                               static_cast<Index>(stave::size_of(view.dtype));
-  }
-  View part(Index column, Index width, stave::Shape& shape, stave::Strides& strides) const {
-    shape = {count, width};
-    strides = {row_step(), view.strides.back()};
-    return {at(0, column), view.dtype, shape, strides};
-  }
-};
-
-/// A dense matrix of a thread's own.
-template <class T>
-struct Block {
-  std::vector<T> elements;
-  Index rows = 0, columns = 0;
-
-  T* resize(Index to_rows, Index to_columns) {
-    rows = to_rows, columns = to_columns;
-    if (const auto size = static_cast<std::size_t>(rows * columns); elements.size() < size) elements.resize(size);
-    return elements.data();
-  }
-  T* row(Index i) { return elements.data() + i * columns; }
-  Matrix matrix() const { return {reinterpret_cast<const char*>(elements.data()), rows, columns, columns, 1}; }
-  Matrix transposed() const { return {reinterpret_cast<const char*>(elements.data()), columns, rows, 1, columns}; }
-  void fill(T value) { std::fill_n(elements.begin(), rows * columns, value); }
-};
-
-Matrix transposed(const Matrix& x) { return {x.data, x.columns, x.rows, x.column_step, x.row_step}; }
-
-/// A part of rows as a matrix of T that BLAS reads: as it lies, or a copy in `copy`, of halves one of floats.
-template <class T>
-Matrix load(const Rows& x, Index column, Index width, Block<T>& copy) {
-  stave::Shape shape;
-  stave::Strides strides;
-  const View part = x.part(column, width, shape, strides);
-  const Matrix there{static_cast<const char*>(part.data), x.count, width, strides[0], strides[1]};
-  const bool floats = part.dtype == stave::dtype_of<T>();
-  if (floats && blas_reads(there)) return there;
-  T* const to = copy.resize(x.count, width);
-  if (floats) {
-    copy_tile(reinterpret_cast<char*>(to), width * Index{sizeof(T)}, sizeof(T), there.data,
-              there.row_step * Index{sizeof(T)}, there.column_step * Index{sizeof(T)}, x.count, width, sizeof(T));
-  } else {
-    const stave::Strides dense = stave::contiguous_strides(shape);
-    convert(part, {to, stave::dtype_of<T>(), shape, dense});
-  }
-  return copy.matrix();
-}
-template <class T>
-Matrix load(const Rows& x, Block<T>& copy) {
-  return load(x, 0, x.columns(), copy);
-}
-
-/// Into rows of a result, which is row-major.
-template <class T>
-void store(const Rows& to, const Block<T>& from) {
-  stave::Shape shape;
-  stave::Strides strides;
-  const View part = to.part(0, to.columns(), shape, strides);
-  const stave::Strides dense = stave::contiguous_strides(shape);
-  convert({const_cast<T*>(from.elements.data()), stave::dtype_of<T>(), shape, dense}, part);
-}
-
-/// out = a b; 0 where there is nothing to sum.
-template <class T>
-void multiply(Block<T>& out, const Matrix& a, const Matrix& b) {
-  T* const to = out.resize(a.rows, b.columns);
-  if (a.columns == 0) out.fill(0);
-  else if (a.rows > 0 && b.columns > 0) multiply_floats(to, b.columns, a, b);
-}
-template <class T>
-void add(Block<T>& sum, const Block<T>& term) {
-  const auto count = static_cast<std::size_t>(sum.rows * sum.columns);
-  for (std::size_t i = 0; i < count; ++i) sum.elements[i] += term.elements[i];
-}
 
 /// What a thread computes with.
 template <class T>
@@ -159,35 +72,45 @@ class Attention {
   };
   /// Of queries: scale t k.
   void gradient_of_queries(Index matrix, Index first, Index count, const Cotangents& c, const View& out) {
-    const Matrix q = load(Rows(q_, matrix, first, count), q_copy_), g = load(Rows(c.ct, matrix, first, count), g_copy_);
+    load_queries(matrix, first, count, c);
     sum_.resize(count, q_.shape.back());
     sum_.fill(0);
     for_keys(first, count, [&](Index key, Index width) {
-      weights(matrix, q, first, key, width, c.total);
-      weighted_cotangents(matrix, g, first, key, width, c.shift);
-      multiply(term_, scores_.matrix(), load(Rows(k_, matrix, key, width), k_copy_));
-      add(sum_, term_);
+      weigh(matrix, first, key, width, c);
+      multiply(term_, cotangents_.matrix(), load(Rows(k_, matrix, key, width), k_copy_));
+      add_to(sum_.elements.data(), term_);
     });
-    scale_sum();
+    scale_elements(sum_);
     store(Rows(out, matrix, first, count), sum_);
   }
-  /// Of keys: scale t^T q, or of values: p^T ct.
-  void gradient_of_keys(Index matrix, Index key, Index width, const Cotangents& c, const View& out) {
-    const bool of_values = attributes_.of == 2;
-    sum_.resize(width, out.shape.back());
-    sum_.fill(0);
-    for (Index first = 0; first < queries(); first += most_queries) {
-      const Index count = std::min(most_queries, queries() - first);
-      if (attributes_.causal && key > first + count - 1) continue;
-      const Matrix q = load(Rows(q_, matrix, first, count), q_copy_),
-                   g = load(Rows(c.ct, matrix, first, count), g_copy_);
-      weights(matrix, q, first, key, width, c.total);
-      if (!of_values) weighted_cotangents(matrix, g, first, key, width, c.shift);
-      multiply(term_, scores_.transposed(), of_values ? g : q);
-      add(sum_, term_);
+  /// Of keys: scale t^T q, and of values: p^T ct.
+  void gradient_of_keys(Index matrix, Index key, Index width, const Cotangents& c, const View& of_k, const View& of_v) {
+    begin_keys(width);
+    for_queries(key, width, [&](Index first, Index count, Index meeting) {
+      load_queries(matrix, first, count, c);
+      weigh(matrix, first, key, meeting, c);
+      add_of_keys();
+    });
+    end_keys(matrix, key, width, of_k, of_v);
+  }
+  /// All three for a matrix, whose scores are then computed once. Blocks and the order of sums are those of the two above.
+  void gradient_of_matrix(Index matrix, const Cotangents& c, std::span<const View> out) {
+    queries_sum_.resize(queries(), q_.shape.back());
+    queries_sum_.fill(0);
+    for (Index key = 0; key < keys(); key += most_keys) {
+      const Index width = std::min(most_keys, keys() - key);
+      begin_keys(width);
+      for_queries(key, width, [&](Index first, Index count, Index meeting) {
+        load_queries(matrix, first, count, c);
+        weigh(matrix, first, key, meeting, c);
+        add_of_keys();
+        multiply(term_, cotangents_.matrix(), load(Rows(k_, matrix, key, meeting), k_copy_));
+        add_to(queries_sum_.row(first), term_);
+      });
+      end_keys(matrix, key, width, out[1], out[2]);
     }
-    if (!of_values) scale_sum();
-    store(Rows(out, matrix, key, width), sum_);
+    scale_elements(queries_sum_);
+    store(Rows(out[0], matrix, 0, queries()), queries_sum_);
   }
 
  private:
@@ -199,6 +122,16 @@ class Attention {
   void for_keys(Index first, Index count, F f) const {
     const Index end = attributes_.causal ? std::min(keys(), first + count) : keys();
     for (Index key = 0; key < end; key += most_keys) f(key, std::min(most_keys, end - key));
+  }
+
+  /// f(first query, how many, how many of the keys some of them meet) for blocks of queries.
+  template <class F>
+  void for_queries(Index key, Index width, F f) const {
+    for (Index first = 0; first < queries(); first += most_queries) {
+      const Index count = std::min(most_queries, queries() - first);
+      const Index meeting = attributes_.causal ? std::min(width, first + count - key) : width;
+      if (meeting > 0) f(first, count, meeting);
+    }
   }
 
   /// scores_ = scale q k^T + mask, -inf where a key takes no part.
@@ -275,23 +208,42 @@ class Attention {
     }
   }
 
-  /// scores_ = p = exp(s - total).
-  void weights(Index matrix, const Matrix& q, Index first, Index key, Index width, const View& total) {
-    scores(matrix, q, first, key, width);
-    for_each_query(total, matrix, first, q.rows, [&](Index i, T of_row) {
+  void load_queries(Index matrix, Index first, Index count, const Cotangents& c) {
+    q_block_ = load(Rows(q_, matrix, first, count), q_copy_);
+    g_block_ = load(Rows(c.ct, matrix, first, count), g_copy_);
+  }
+  /// scores_ = p = exp(s - total); cotangents_ = t = p (ct v^T + shift), 0 where p is.
+  void weigh(Index matrix, Index first, Index key, Index width, const Cotangents& c) {
+    scores(matrix, q_block_, first, key, width);
+    for_each_query(c.total, matrix, first, q_block_.rows, [&](Index i, T of_row) {
       T* const row = scores_.row(i);
       for (Index j = 0; j < width; ++j) row[j] -= of_row;
     });
     exponentials();
-  }
-  /// scores_ = t = p (ct v^T + shift), 0 where p is.
-  void weighted_cotangents(Index matrix, const Matrix& g, Index first, Index key, Index width, const View& shift) {
-    multiply(cotangents_, g, transposed(load(Rows(v_, matrix, key, width), v_copy_)));
-    for_each_query(shift, matrix, first, g.rows, [&](Index i, T of_row) {
-      T* const row = scores_.row(i);
-      const T* const from = cotangents_.row(i);
-      for (Index j = 0; j < width; ++j) row[j] = row[j] == 0 ? 0 : row[j] * (from[j] + of_row);
+    multiply(cotangents_, g_block_, transposed(load(Rows(v_, matrix, key, width), v_copy_)));
+    for_each_query(c.shift, matrix, first, g_block_.rows, [&](Index i, T of_row) {
+      T* const row = cotangents_.row(i);
+      const T* const p = scores_.row(i);
+      for (Index j = 0; j < width; ++j) row[j] = p[j] == 0 ? 0 : p[j] * (row[j] + of_row);
     });
+  }
+
+  void begin_keys(Index width) {
+    keys_sum_.resize(width, q_.shape.back());
+    keys_sum_.fill(0);
+    values_sum_.resize(width, v_.shape.back());
+    values_sum_.fill(0);
+  }
+  void add_of_keys() {
+    multiply(term_, cotangents_.transposed(), q_block_);
+    add_to(keys_sum_.elements.data(), term_);
+    multiply(term_, scores_.transposed(), g_block_);
+    add_to(values_sum_.elements.data(), term_);
+  }
+  void end_keys(Index matrix, Index key, Index width, const View& of_k, const View& of_v) {
+    scale_elements(keys_sum_);
+    store(Rows(of_k, matrix, key, width), keys_sum_);
+    store(Rows(of_v, matrix, key, width), values_sum_);
   }
   /// f(i, numbers[..., first + i]).
   template <class F>
@@ -302,9 +254,9 @@ class Attention {
     const T* const from = static_cast<const T*>(numbers.data) + offset;
     for (Index i = 0; i < count; ++i) f(i, from[i * numbers.strides.back()]);
   }
-  void scale_sum() {
+  void scale_elements(Block<T>& sum) const {
     const T scale = static_cast<T>(attributes_.scale);
-    for (Index i = 0; i < sum_.rows * sum_.columns; ++i) sum_.elements[static_cast<std::size_t>(i)] *= scale;
+    for (Index i = 0; i < sum.rows * sum.columns; ++i) sum.elements[static_cast<std::size_t>(i)] *= scale;
   }
 
   struct alignas(64) Line {
@@ -314,7 +266,8 @@ class Attention {
   const View &q_, &k_, &v_;
   const View* mask_;
   Block<T> q_copy_, k_copy_, v_copy_, g_copy_, mask_copy_;
-  Block<T> scores_, cotangents_, term_, sum_;
+  Block<T> scores_, cotangents_, term_, sum_, queries_sum_, keys_sum_, values_sum_;
+  Matrix q_block_{}, g_block_{};
   std::vector<T> largest_, found_, decay_;
   std::vector<double> weight_;
   std::vector<Line> accumulator_;
@@ -360,21 +313,24 @@ void run_attention(const AttentionAttributes& attributes, std::span<const View> 
   });
 }
 
-void run_attention_gradient(const AttentionAttributes& attributes, std::span<const View> in, const View& out) {
-  if (element_count(out.shape) == 0) return;
+void run_attention_gradient(const AttentionAttributes& attributes, std::span<const View> in,
+                            std::span<const View> out) {
+  if (in[0].shape.empty() || matrices_of(in[0]) == 0) return;
   in_floats(in[0].dtype, [&]<class T>(T) {
     const Attention<T> attention(attributes, in[0], in[1], in[2], in.size() > 6 ? &in[6] : nullptr);
     const typename Attention<T>::Cotangents cotangents{in[3], in[4], in[5]};
-    const Index matrices = matrices_of(in[0]);
-    if (attributes.of == 0)
-      return for_blocks(attention, matrices, attention.queries(), most_queries,
-                        [&](Attention<T>& own, Index matrix, Index first, Index count) {
-                          own.gradient_of_queries(matrix, first, count, cotangents, out);
-                        });
-    for_blocks(attention, matrices, attention.keys(), most_keys,
+    const Index matrices = matrices_of(in[0]), queries = attention.queries(), keys = attention.keys();
+    if (matrices >= 2 * thread_count())
+      return for_blocks(
+          attention, matrices, std::max<Index>(1, queries), std::max<Index>(1, queries),
+          [&](Attention<T>& own, Index matrix, Index, Index) { own.gradient_of_matrix(matrix, cotangents, out); });
+    for_blocks(attention, matrices, queries, most_queries,
                [&](Attention<T>& own, Index matrix, Index first, Index count) {
-                 own.gradient_of_keys(matrix, first, count, cotangents, out);
+                 own.gradient_of_queries(matrix, first, count, cotangents, out[0]);
                });
+    for_blocks(attention, matrices, keys, most_keys, [&](Attention<T>& own, Index matrix, Index first, Index count) {
+      own.gradient_of_keys(matrix, first, count, cotangents, out[1], out[2]);
+    });
   });
 }
 

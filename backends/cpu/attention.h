@@ -8,8 +8,8 @@ namespace stave_cpu {
 /// attention: in q, k, v and perhaps a mask; out the means and the totals.
 void run_attention(const stave::AttentionAttributes& attention, std::span<const stave::View> in,
                    std::span<const stave::View> out);
-/// attention_gradient: in q, k, v, totals, cotangents, shifts and perhaps a mask.
+/// attention_gradient: in q, k, v, totals, cotangents, shifts and perhaps a mask; out the gradients of q, k and v.
 void run_attention_gradient(const stave::AttentionAttributes& attention, std::span<const stave::View> in,
-                            const stave::View& out);
+                            std::span<const stave::View> out);
 
 }  // namespace stave_cpu

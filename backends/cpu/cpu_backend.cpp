@@ -15,11 +15,13 @@
 #include <stave/backends/cpu/layout.h>
 #include <stave/backends/cpu/linalg.h>
 #include <stave/backends/cpu/matmul.h>
+#include <stave/backends/cpu/normalize.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/pooling.h>
 #include <stave/backends/cpu/random.h>
 #include <stave/backends/cpu/reduce.h>
 #include <stave/backends/cpu/scan.h>
+#include <stave/backends/cpu/select.h>
 #include <stave/backends/cpu/softmax.h>
 #include <stave/backends/cpu/sort.h>
 #include <stave/core/effects/error.h>
@@ -86,6 +88,8 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
       return run_scan(table.scan[op.id][dtype], as<stave::ScanAttributes>(attributes), in, out);
     case OpId::sort: return run_sort(as<stave::SortAttributes>(attributes), in[0], out);
     case OpId::argsort: return run_argsort(as<stave::SortAttributes>(attributes), in[0], out);
+    case OpId::argtopk: return run_argtopk(as<stave::TopkAttributes>(attributes), in[0], out);
+    case OpId::searchsorted: return run_searchsorted(as<stave::SearchAttributes>(attributes), in[0], in[1], out);
     case OpId::pad: return run_pad(as<stave::PadAttributes>(attributes), in[0], out);
     case OpId::concat: return run_concat(as<stave::AxisAttributes>(attributes).axis, in, out);
     case OpId::gather: return run_gather(as<stave::GatherAttributes>(attributes), in[0], in[1], out);
@@ -108,9 +112,13 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
       return in_floats({in[0], in[1]}, out, [&](const View(&x)[2], const View& y) {
         run_convolution(as<stave::ConvolutionAttributes>(attributes), x[0], x[1], y);
       });
+    case OpId::max_pool: return run_max_pool(as<stave::PoolAttributes>(attributes), in[0], out);
     case OpId::argmax_pool: return run_argmax_pool(as<stave::PoolAttributes>(attributes), in[0], out);
+    case OpId::layer_norm: return run_layer_norm(as<stave::NormAttributes>(attributes), in, out);
+    case OpId::layer_norm_gradient: return run_layer_norm_gradient(as<stave::NormAttributes>(attributes), in, outputs);
     case OpId::attention: return run_attention(as<stave::AttentionAttributes>(attributes), in, outputs);
-    case OpId::attention_gradient: return run_attention_gradient(as<stave::AttentionAttributes>(attributes), in, out);
+    case OpId::attention_gradient:
+      return run_attention_gradient(as<stave::AttentionAttributes>(attributes), in, outputs);
     case OpId::fold_in: return run_fold_in(in[0], in[1], out);
     case OpId::random_bits: return run_random_bits(in[0], out);
     case OpId::random_uniform: return run_random_uniform(as<stave::UniformAttributes>(attributes), in[0], out);

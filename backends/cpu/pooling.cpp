@@ -1,8 +1,11 @@
-// Where windows have their largest elements: tap by tap over rows of results, so that the first of equal ones stays.
+// The largest elements of windows, and where they stand: of equal ones the first in the row-major order of the plane.
 #include <stave/backends/cpu/pooling.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
+#include <type_traits>
+#include <vector>
 
 #include <stave/backends/cpu/in_floats.h>
 #include <stave/backends/cpu/parallel.h>
@@ -19,68 +22,116 @@ namespace {
 /// What one axis has of a window.
 struct PoolAxis {
   Index length = 1, window = 1, stride = 1, dilation = 1, low = 0, results = 1;
-  /// The results [first, last) for which tap k lies in the axis.
-  void range(Index k, Index& first, Index& last) const {
-    const Index at = k * dilation - low;  // of result 0
-    first = at >= 0 ? 0 : std::min(results, (-at + stride - 1) / stride);
-    last = at >= length ? 0 : std::min(results, (length - 1 - at) / stride + 1);
-    last = std::max(first, last);
-  }
+  /// From the first element that some window covers to the last one, padding included.
+  Index covered() const { return (results - 1) * stride + (window - 1) * dilation + 1; }
 };
 
 template <class T>
+constexpr T lowest =
+    std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+
+/// NaN is the largest. Without branches, so that loops become vectors.
+template <class T>
 inline bool beats(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) return a > b || (a != a && b == b);
+  if constexpr (std::is_floating_point_v<T>) return !(a <= b) & (b == b);
   else return a > b;
 }
+template <class T>
+inline bool equals(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return (a == b) | ((a != a) & (b != b));
+  else return a == b;
+}
 
-/// One plane of up to three axes, dense.
-template <class T, class I>
+/// One plane of up to three axes, dense. For each row of results first the maxima of the rows that its windows cover, element by
+/// element, then those of the neighbours in them. With `places`,
+/// results are where they stand, of type I; else they themselves, of type I = T.
+template <class T, class I, bool places>
 class Plane {
  public:
   Plane(const PoolAttributes& a, std::span<const Index> lengths, std::span<const Index> results) {
     const std::size_t axes = lengths.size(), skipped = 3 - axes;
     for (std::size_t i = 0; i < axes; ++i)
       axes_[skipped + i] = {lengths[i], a.windows[i], a.strides[i], a.dilations[i], a.low[i], results[i]};
-    best_ = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(axes_[2].results));
+    const PoolAxis& wide = axes_[2];
+    first_ = std::max<Index>(0, -wide.low);
+    last_ = std::max(first_, std::min(wide.length, wide.covered() - wide.low));
+    const auto covered = static_cast<std::size_t>(wide.covered());
+    largest_.assign(covered, lowest<T>);
+    if constexpr (places) at_.assign(covered, std::numeric_limits<I>::max());  // padding comes after all that is equal
+    best_.resize(places ? static_cast<std::size_t>(wide.results) : 0);
   }
   void run(const T* x, I* out) {
     for (Index p = 0; p < axes_[0].results; ++p)
-      for (Index q = 0; q < axes_[1].results; ++q, out += axes_[2].results) row(x, p, q, out);
+      for (Index q = 0; q < axes_[1].results; ++q, out += axes_[2].results) {
+        cover(x, p, q);
+        if (axes_[2].stride == 1) neighbours(out, std::integral_constant<Index, 1>());
+        else if (axes_[2].stride == 2) neighbours(out, std::integral_constant<Index, 2>());
+        else neighbours(out, axes_[2].stride);
+      }
   }
 
  private:
-  void row(const T* x, Index p, Index q, I* out) {
+  void cover(const T* x, Index p, Index q) {
     const auto& [deep, high, wide] = axes_;
-    std::fill(out, out + wide.results, I{-1});
+    bool first = true;
     for (Index k = 0; k < deep.window; ++k) {
       const Index depth = p * deep.stride + k * deep.dilation - deep.low;
       if (depth < 0 || depth >= deep.length) continue;
       for (Index l = 0; l < high.window; ++l) {
         const Index height = q * high.stride + l * high.dilation - high.low;
         if (height < 0 || height >= high.length) continue;
-        for (Index m = 0; m < wide.window; ++m) tap(x, (depth * high.length + height) * wide.length, m, out);
+        cover_row(x, (depth * high.length + height) * wide.length, first);
+        first = false;
       }
     }
   }
-  void tap(const T* x, Index start, Index m, I* out) {
-    const PoolAxis& wide = axes_[2];
-    Index first, last;
-    wide.range(m, first, last);
-    T* best = best_.get();
-    Index at = start + first * wide.stride + m * wide.dilation - wide.low;
-    for (Index j = first; j < last; ++j, at += wide.stride) {
-      const bool better = out[j] < 0 || beats(x[at], best[j]);
-      best[j] = better ? x[at] : best[j];
-      out[j] = better ? static_cast<I>(at) : out[j];
+  void cover_row(const T* x, Index start, bool first) {
+    const T* const row = x + start + first_;
+    T* const largest = largest_.data() + first_ + axes_[2].low;
+    const Index n = last_ - first_;
+    [[maybe_unused]] I* const at = places ? at_.data() + first_ + axes_[2].low : nullptr;
+    [[maybe_unused]] const auto from = static_cast<I>(start + first_);
+    for (Index i = 0; i < n; ++i) {
+      const bool better = first | beats(row[i], largest[i]);
+      largest[i] = better ? row[i] : largest[i];
+      if constexpr (places) at[i] = better ? static_cast<I>(from + static_cast<I>(i)) : at[i];
+    }
+  }
+  template <class Stride>
+  void neighbours(I* out, Stride stride) {
+    const auto& wide = axes_[2];
+    const T* const largest = largest_.data();
+    if constexpr (!places) {
+      for (Index j = 0; j < wide.results; ++j) out[j] = largest[j * stride];
+      for (Index m = 1; m < wide.window; ++m) {
+        const T* const tap = largest + m * wide.dilation;
+        for (Index j = 0; j < wide.results; ++j) out[j] = beats(tap[j * stride], out[j]) ? tap[j * stride] : out[j];
+      }
+    } else {
+      T* const best = best_.data();
+      const I* const at = at_.data();
+      for (Index j = 0; j < wide.results; ++j) best[j] = largest[j * stride], out[j] = at[j * stride];
+      for (Index m = 1; m < wide.window; ++m) {
+        const T* const tap = largest + m * wide.dilation;
+        const I* const tap_at = at + m * wide.dilation;
+        for (Index j = 0; j < wide.results; ++j) {
+          const T value = tap[j * stride];
+          const I place = tap_at[j * stride];
+          const bool better = beats(value, best[j]) | (equals(value, best[j]) & (place < out[j]));
+          best[j] = better ? value : best[j];
+          out[j] = better ? place : out[j];
+        }
+      }
     }
   }
 
   PoolAxis axes_[3];
-  std::unique_ptr<T[]> best_;
+  Index first_, last_;  // of a row, what windows cover
+  std::vector<T> largest_, best_;
+  std::vector<I> at_;
 };
 
-template <class T, class I>
+template <class T, class I, bool places>
 void pool_planes(const PoolAttributes& a, const View& x, const View& out) {
   const std::size_t axes = a.windows.size(), leading = x.shape.size() - axes;
   const auto lengths = x.shape.subspan(leading), results = out.shape.subspan(leading);
@@ -88,7 +139,7 @@ void pool_planes(const PoolAttributes& a, const View& x, const View& out) {
               to = element_count(results);
   const Index work = to * element_count(a.windows);
   parallel_for(planes, std::max<Index>(1, cheap_grain / 4 / std::max<Index>(1, work)), [&](Index first, Index last) {
-    Plane<T, I> plane(a, lengths, results);
+    Plane<T, I, places> plane(a, lengths, results);
     for (Index i = first; i < last; ++i)
       plane.run(static_cast<const T*>(x.data) + i * from, static_cast<I*>(out.data) + i * to);
   });
@@ -96,26 +147,48 @@ void pool_planes(const PoolAttributes& a, const View& x, const View& out) {
 
 }  // namespace
 
-void run_argmax_pool(const PoolAttributes& attributes, const View& x, const View& out) {
-  if (element_count(out.shape) == 0) return;
+namespace {
+
+/// f(x, out) with x dense and of a dtype that is computed with; of maxima out is then of that dtype.
+template <class F>
+void with_dense(const View& x, const View& out, F f) {
   if (is_half_float(x.dtype)) {
     const FloatCopy copy(x);
     convert(x, copy.view);
-    return run_argmax_pool(attributes, copy.view, out);
+    if (out.dtype != x.dtype) return f(copy.view, out);
+    const FloatCopy result(out);
+    f(copy.view, result.view);
+    return convert(result.view, out);
   }
-  if (!is_contiguous(x.shape, x.strides)) {
-    const auto size = static_cast<Index>(stave::size_of(x.dtype));
-    const auto copy = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(element_count(x.shape) * size));
-    const stave::Strides dense = stave::contiguous_strides(Shape(x.shape));
-    copy_strided({copy.get(), dense}, {static_cast<char*>(x.data), x.strides}, x.shape, size);
-    return run_argmax_pool(attributes, {copy.get(), x.dtype, x.shape, dense}, out);
-  }
-  stave::visit_dtype(x.dtype, [&](auto zero) {
+  f(Dense(x).view(), out);
+}
+
+/// f(an element of what lies in memory).
+template <class F>
+void visit_stored(Dtype dtype, F f) {
+  stave::visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (!stave::is_half<T>) {
-      if (out.dtype == stave::int32) pool_planes<T, std::int32_t>(attributes, x, out);
-      else pool_planes<T, std::int64_t>(attributes, x, out);
-    }
+    if constexpr (std::is_same_v<T, bool>) f(std::uint8_t());
+    else if constexpr (!stave::is_half<T>) f(zero);
+  });
+}
+
+}  // namespace
+
+void run_max_pool(const PoolAttributes& attributes, const View& x, const View& out) {
+  if (element_count(out.shape) == 0) return;
+  with_dense(x, out, [&](const View& dense, const View& results) {
+    visit_stored(dense.dtype, [&]<class T>(T) { pool_planes<T, T, false>(attributes, dense, results); });
+  });
+}
+
+void run_argmax_pool(const PoolAttributes& attributes, const View& x, const View& out) {
+  if (element_count(out.shape) == 0) return;
+  with_dense(x, out, [&](const View& dense, const View& results) {
+    visit_stored(dense.dtype, [&]<class T>(T) {
+      if (results.dtype == stave::int32) pool_planes<T, std::int32_t, true>(attributes, dense, results);
+      else pool_planes<T, std::int64_t, true>(attributes, dense, results);
+    });
   });
 }
 

@@ -1,10 +1,12 @@
-// Where windows have their largest elements.
+// The largest elements of windows, and where they stand.
 #pragma once
 
 #include <stave/core/backend.h>
 
 namespace stave_cpu {
 
+/// out is contiguous, of x's dtype.
+void run_max_pool(const stave::PoolAttributes& attributes, const stave::View& x, const stave::View& out);
 /// out, of int32 or int64, is contiguous (core/ops/attributes.h).
 void run_argmax_pool(const stave::PoolAttributes& attributes, const stave::View& x, const stave::View& out);
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/sort_keys.h>
 #include <stave/backends/cpu/strided.h>
 
 namespace stave_cpu {
@@ -24,31 +25,6 @@ namespace {
 
 // ---- keys --------------------------------------------------------------------------------------------------
 
-template <class T>
-using KeyOf = stave::BitsOf<T>;
-template <class K>
-constexpr K top_bit = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
-
-/// An element as a key. Floats: the bits of a positive number are in its order, those of a negative one in the reverse order.
-template <class T>
-KeyOf<T> key_of(T x) {
-  using K = KeyOf<T>;
-  if constexpr (!std::is_integral_v<T>) {
-    if (x != x) return static_cast<K>(~K{0});
-    const K bits = std::bit_cast<K>(x == 0 ? T(0) : x);
-    return bits & top_bit<K> ? static_cast<K>(~bits) : static_cast<K>(bits | top_bit<K>);
-  } else {
-    const K bits = static_cast<K>(x);
-    return std::is_signed_v<T> ? static_cast<K>(bits ^ top_bit<K>) : bits;
-  }
-}
-template <class T>
-T element_of(KeyOf<T> key) {
-  using K = KeyOf<T>;
-  if constexpr (!std::is_integral_v<T>)
-    return std::bit_cast<T>(key & top_bit<K> ? static_cast<K>(key ^ top_bit<K>) : static_cast<K>(~key));
-  else return static_cast<T>(std::is_signed_v<T> ? static_cast<K>(key ^ top_bit<K>) : key);
-}
 /// Whether x is one of the elements that its key does not tell: -0 and NaN.
 template <class T>
 bool is_ambiguous(T x) {
@@ -56,21 +32,12 @@ bool is_ambiguous(T x) {
   else return false;
 }
 
-/// What argsort sorts: by key, and where it compares, by position.
-template <class K, class P>
-struct Placed {
-  K key;
-  P position;
-  friend bool operator<(const Placed& a, const Placed& b) {
-    return a.key != b.key ? a.key < b.key : a.position < b.position;
-  }
-};
 template <class K>
 K key_in(K key) {
   return key;
 }
 template <class K, class P>
-K key_in(const Placed<K, P>& item) {
+K key_in(const KeyAt<K, P>& item) {
   return item.key;
 }
 
@@ -167,11 +134,6 @@ struct Rows {
   }
 };
 
-template <class T>
-T read(const char* from) {
-  return *reinterpret_cast<const T*>(from);
-}
-
 /// The elements of x whose key is that of `like` stand together, in the order of x.
 template <class T>
 void restore_run(const Rows& rows, const char* x, const KeyOf<T>* sorted, KeyOf<T> flip, T like, char* out) {
@@ -211,7 +173,7 @@ void sort_rows(const Rows& rows, bool descending, const View& in, const View& ou
 template <class T, class P>
 void argsort_rows(const Rows& rows, bool descending, const View& in, const View& out) {
   using K = KeyOf<T>;
-  using Item = Placed<K, P>;
+  using Item = KeyAt<K, P>;
   const K flip = descending ? static_cast<K>(~K{0}) : K{0};
   rows.for_each<Sorter<Item>>(in, out, [&](Sorter<Item>& sorter, const char* x, char* y) {
     for (Index i = 0; i < rows.length; ++i)
@@ -220,10 +182,6 @@ void argsort_rows(const Rows& rows, bool descending, const View& in, const View&
     for (Index i = 0; i < rows.length; ++i) *reinterpret_cast<P*>(y + i * rows.out_step) = sorted[i].position;
   });
 }
-
-/// bool lies in memory as bytes.
-template <class T>
-using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
 }  // namespace
 

@@ -257,4 +257,13 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
   });
 }
 
+Dense::Dense(const View& x) : view_(x) {
+  if (is_contiguous(x.shape, x.strides)) return;
+  const auto size = static_cast<Index>(stave::size_of(x.dtype));
+  copy_ = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(element_count(x.shape) * size));
+  strides_ = stave::contiguous_strides(stave::Shape(x.shape));
+  copy_strided({copy_.get(), strides_}, {static_cast<char*>(x.data), x.strides}, x.shape, size);
+  view_ = {copy_.get(), x.dtype, x.shape, strides_};
+}
+
 }  // namespace stave_cpu

@@ -5,6 +5,8 @@
 // Strides are in bytes here, so that operands of different dtypes go together.
 #pragma once
 
+#include <memory>
+
 #include <stave/core/backend.h>
 #include <stave/core/small_vector.h>
 
@@ -84,6 +86,18 @@ struct Placed {
 };
 /// dst = src elementwise, both of `shape`; dst's elements are distinct. Parallel.
 void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index size);
+
+/// A view's elements in row-major order: as they lie, or a copy.
+class Dense {
+ public:
+  explicit Dense(const View& x);
+  const View& view() const { return view_; }
+
+ private:
+  std::unique_ptr<char[]> copy_;
+  stave::Strides strides_;
+  View view_;
+};
 
 bool is_contiguous(std::span<const Index> shape, std::span<const Index> strides);
 /// Lengths or strides but for those of one axis.

@@ -56,8 +56,8 @@ class Table {
 #undef X
     set({OpId::attention},
         STAVE_DRIVER(run_attention(launch, as<stave::AttentionAttributes>(attributes), in, outputs)));
-    set({OpId::attention_gradient}, STAVE_DRIVER(const auto& attention = as<stave::AttentionAttributes>(attributes);
-                                                 run_attention_gradient(launch, attention, in, attention.of, outputs)));
+    set({OpId::attention_gradient},
+        STAVE_DRIVER(run_attention_gradient(launch, as<stave::AttentionAttributes>(attributes), in, outputs)));
   }
 
  private:

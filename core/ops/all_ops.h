@@ -46,14 +46,16 @@ namespace stave {
   /* reduce */ X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)                                      \
   /* softmax */ X(softmax) X(log_softmax)                                                                          \
   /* scan */ X(cumulative_sum) X(cumulative_prod) X(cummax) X(cummin) X(linear_recurrence)                         \
-  /* sort */ X(sort) X(argsort)                                                                                    \
+  /* sort */ X(sort) X(argsort) X(argtopk)                                                                         \
   /* layout */ X(reshape) X(permute_dims) X(broadcast_to) X(slice) X(pad) X(concat)                                \
   /* index */ X(gather) X(scatter) X(scatter_add) X(scatter_multiply) X(scatter_min) X(scatter_max)                \
               X(dynamic_slice) X(dynamic_update_slice)                                                             \
   /* contract */ X(matmul)                                                                                         \
   /* linalg */ STAVE_LINALG_OPS(X)                                                                                 \
   /* convolution */ X(convolution)                                                                                 \
-  /* pooling */ X(argmax_pool)                                                                                     \
+  /* search */ X(searchsorted)                                                                                     \
+  /* pooling */ X(max_pool) X(argmax_pool)                                                                         \
+  /* normalize */ X(layer_norm) X(layer_norm_gradient)                                                             \
   /* attention */ X(attention) X(attention_gradient)                                                               \
   /* random */ X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)                                   \
   /* transfer */ X(to)                                                                                             \

@@ -69,7 +69,7 @@ void infer_attention_gradient(const Call& call, SmallVector<Abstract, 1>& output
                         total,
                         {with_last(q.shape(), {q.shape(-2), v.shape(-1)}), q.dtype()},
                         total});
-  outputs.push_back(abstract(call.input(static_cast<std::size_t>(call.as<AttentionAttributes>().of))));
+  for (const Tensor* x : {&q, &k, &v}) outputs.push_back(abstract(*x));
 }
 
 // ---- scores as a whole ------------------------------------------------------------------------------------
@@ -129,18 +129,20 @@ Outputs jvp_attention(const JvpContext& c) {
 Tensor vjp_attention(const VjpContext& c, int input) {
   const auto& attention = c.as<AttentionAttributes>();
   const Tensor ct = c.ct().defined() ? c.ct() : zeros_like(c.out());
-  Tensor shift =
-      input == 2 ? zeros_like(c.out(1)) : -sum(scale(wide(ct), wide(c.out())), -1);  // of v it does not matter
-  if (input != 2 && c.ct(1).defined()) shift = shift + c.ct(1);
+  const auto shift = [&] {
+    const Tensor of_out = -sum(scale(wide(ct), wide(c.out())), -1);
+    return c.ct(1).defined() ? of_out + c.ct(1) : of_out;
+  };
   const Tensor* const mask = mask_of(c.inputs, 3);
   if (input == 3) {
     const Tensor p = exp(scores(wide(c.in(0)), wide(c.in(1)), mask, attention) - column(c.out(1)));
-    return narrow(scale(p, by_transposed(wide(ct), wide(c.in(2))) + column(shift)), *mask);
+    return narrow(scale(p, by_transposed(wide(ct), wide(c.in(2))) + column(shift())), *mask);
   }
-  Inputs inputs{c.in(0), c.in(1), c.in(2), c.out(1), ct, shift};
-  if (mask) inputs.push_back(*mask);
-  return apply(op_attention_gradient, std::move(inputs),
-               make_intrusive<AttentionAttributes>(attention.scale, attention.causal, input));
+  return c.once([&] {
+    Inputs inputs{c.in(0), c.in(1), c.in(2), c.out(1), ct, shift()};
+    if (mask) inputs.push_back(*mask);
+    return perform(Call(op_attention_gradient, std::move(inputs), AttributesPtr(c.attributes)));
+  })[static_cast<std::size_t>(input)];
 }
 
 // ---- attention_gradient -----------------------------------------------------------------------------------
@@ -170,58 +172,69 @@ Outputs jvp_attention_gradient(const JvpContext& c) {
   Tensor ds = tangent_of_scores(x.q, x.k, dq, dk, dmask, attention.scale);
   if (dtotal.defined()) ds = add_tangents(std::move(ds), broadcast_to(column(-dtotal), x.p.shape()));
   const Tensor dp = ds.defined() ? scale(x.p, ds) : Tensor();
-  Tensor result;
-  const auto add = [&](const Tensor& term) { result = add_tangents(std::move(result), term); };
-  if (attention.of == 2) {
-    if (dp.defined()) add(transposed_by(dp, x.g));
-    if (dg.defined()) add(transposed_by(x.p, dg));
-  } else {
-    Tensor dw;
-    if (dg.defined()) dw = by_transposed(dg, x.v);
-    if (dv.defined()) dw = add_tangents(std::move(dw), by_transposed(x.g, dv));
-    if (dshift.defined()) dw = add_tangents(std::move(dw), broadcast_to(column(dshift), x.p.shape()));
-    Tensor dt;
-    if (dp.defined()) dt = scale(x.w, dp);
-    if (dw.defined()) dt = add_tangents(std::move(dt), scale(x.p, dw));
-    if (dt.defined()) add((attention.of == 0 ? matmul(dt, x.k) : transposed_by(dt, x.q)) * attention.scale);
-    if (attention.of == 0 && dk.defined()) add(matmul(x.t, dk) * attention.scale);
-    if (attention.of == 1 && dq.defined()) add(transposed_by(x.t, dq) * attention.scale);
+  Tensor dw, dt;
+  if (dg.defined()) dw = by_transposed(dg, x.v);
+  if (dv.defined()) dw = add_tangents(std::move(dw), by_transposed(x.g, dv));
+  if (dshift.defined()) dw = add_tangents(std::move(dw), broadcast_to(column(dshift), x.p.shape()));
+  if (dp.defined()) dt = scale(x.w, dp);
+  if (dw.defined()) dt = add_tangents(std::move(dt), scale(x.p, dw));
+  Outputs result(3, Tensor());
+  const auto add = [&](std::size_t of, const Tensor& term) { result[of] = add_tangents(std::move(result[of]), term); };
+  if (dt.defined()) {
+    add(0, matmul(dt, x.k) * attention.scale);
+    add(1, transposed_by(dt, x.q) * attention.scale);
   }
-  return result.defined() ? narrow(result, c.out()) : result;
+  if (dk.defined()) add(0, matmul(x.t, dk) * attention.scale);
+  if (dq.defined()) add(1, transposed_by(x.t, dq) * attention.scale);
+  if (dp.defined()) add(2, transposed_by(dp, x.g));
+  if (dg.defined()) add(2, transposed_by(x.p, dg));
+  for (std::size_t i = 0; i < result.size(); ++i)
+    if (result[i].defined()) result[i] = narrow(result[i], c.out(i));
+  return result;
 }
 
-// Of a cotangent c: ct_t = scale c k^T (of q) or scale q c^T (of k); of v: ct_p = g c^T. Then ct_w = p ct_t, ct_p = w ct_t, and
-// ct_s = p ct_p.
+// Of cotangents cq, ck, cv: ct_t = scale (cq k^T + q ck^T), ct_w = p ct_t, ct_s = p (w ct_t + g cv^T).
 Tensor vjp_attention_gradient(const VjpContext& c, int input) {
   const auto& attention = c.as<AttentionAttributes>();
   const Gradient x(c.inputs, attention);
-  const Tensor ct = wide(c.ct());
-  const int of = attention.of;
+  const auto cotangent = [&](std::size_t i) { return c.ct(i).defined() ? wide(c.ct(i)) : Tensor(); };
+  const Tensor cq = cotangent(0), ck = cotangent(1), cv = cotangent(2);
   const double factor = attention.scale;
-  Tensor ct_t, ct_w;
-  if (of != 2) {
-    ct_t = (of == 0 ? by_transposed(ct, x.k) : by_transposed(x.q, ct)) * factor;
-    ct_w = scale(x.p, ct_t);
-  }
-  const auto ct_s = [&] { return scale(x.p, of == 2 ? by_transposed(x.g, ct) : scale(x.w, ct_t)); };
-  const auto result = [&]() -> Tensor {
-    switch (input) {
-      case 0: {
-        const Tensor through = matmul(ct_s(), x.k) * factor;
-        return of == 1 ? through + matmul(x.t, ct) * factor : through;
-      }
-      case 1: {
-        const Tensor through = transposed_by(ct_s(), x.q) * factor;
-        return of == 0 ? through + transposed_by(x.t, ct) * factor : through;
-      }
-      case 2: return of == 2 ? c.zeros(2) : transposed_by(ct_w, x.g);
-      case 3: return -sum(ct_s(), -1);
-      case 4: return of == 2 ? matmul(x.p, ct) : matmul(ct_w, x.v);
-      case 5: return of == 2 ? c.zeros(5) : sum(ct_w, -1);
-      default: return ct_s();
-    }
+  Tensor ct_t, ct_w, result;
+  if (cq.defined()) ct_t = by_transposed(cq, x.k) * factor;
+  if (ck.defined()) ct_t = add_tangents(std::move(ct_t), by_transposed(x.q, ck) * factor);
+  if (ct_t.defined()) ct_w = scale(x.p, ct_t);
+  const auto ct_s = [&] {
+    Tensor ct_p;
+    if (ct_t.defined()) ct_p = scale(x.w, ct_t);
+    if (cv.defined()) ct_p = add_tangents(std::move(ct_p), by_transposed(x.g, cv));
+    return scale(x.p, ct_p);
   };
-  return astype(result(), c.dtype(static_cast<std::size_t>(input)));
+  const auto add = [&](const Tensor& term) { result = add_tangents(std::move(result), term); };
+  switch (input) {
+    case 0:
+      add(matmul(ct_s(), x.k) * factor);
+      if (ck.defined()) add(matmul(x.t, ck) * factor);
+      break;
+    case 1:
+      add(transposed_by(ct_s(), x.q) * factor);
+      if (cq.defined()) add(transposed_by(x.t, cq) * factor);
+      break;
+    case 2:
+      if (ct_w.defined()) add(transposed_by(ct_w, x.g));
+      break;
+    case 3: add(-sum(ct_s(), -1)); break;
+    case 4:
+      if (ct_w.defined()) add(matmul(ct_w, x.v));
+      if (cv.defined()) add(matmul(x.p, cv));
+      break;
+    case 5:
+      if (ct_w.defined()) add(sum(ct_w, -1));
+      break;
+    default: add(ct_s());
+  }
+  const auto at = static_cast<std::size_t>(input);
+  return result.defined() ? astype(result, c.dtype(at)) : c.zeros(at);
 }
 
 }  // namespace

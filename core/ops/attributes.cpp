@@ -38,6 +38,11 @@ std::string DtypeAttributes::str() const { return format("dtype={}", dtype); }
 std::string ReduceAttributes::str() const { return format("axes={}{}", axes, keepdims ? " keepdims" : ""); }
 std::string ScanAttributes::str() const { return format("axis={}{}", axis, reverse ? " reverse" : ""); }
 std::string SortAttributes::str() const { return format("axis={}{}", axis, descending ? " descending" : ""); }
+std::string TopkAttributes::str() const { return format("axis={} k={}", axis, k); }
+std::string SearchAttributes::str() const {
+  return format("{}{}", right ? "right" : "left", batch_dims ? format(" batch_dims={}", batch_dims) : "");
+}
+std::string NormAttributes::str() const { return format("epsilon={}", epsilon); }
 std::string ShapeAttributes::str() const { return shape.str(); }
 std::string PermuteAttributes::str() const { return axes.str(); }
 std::string SliceAttributes::str() const {
@@ -66,9 +71,7 @@ std::string ConvolutionAttributes::str() const {
 std::string PoolAttributes::str() const {
   return format("windows={} strides={} low={} high={} dilations={}", windows, strides, low, high, dilations);
 }
-std::string AttentionAttributes::str() const {
-  return format("scale={}{}{}", scale, causal ? " causal" : "", of ? format(" of={}", of) : "");
-}
+std::string AttentionAttributes::str() const { return format("scale={}{}", scale, causal ? " causal" : ""); }
 std::string RandomAttributes::str() const { return format("shape={}", shape); }
 std::string UniformAttributes::str() const {
   return format("shape={} dtype={} low={} high={}", shape, dtype, low, high);
@@ -80,6 +83,8 @@ AttributesPtr ReduceAttributes::batched(Index) const {
 }
 AttributesPtr ScanAttributes::batched(Index) const { return make_intrusive<ScanAttributes>(axis + 1, reverse); }
 AttributesPtr SortAttributes::batched(Index) const { return make_intrusive<SortAttributes>(axis + 1, descending); }
+AttributesPtr TopkAttributes::batched(Index) const { return make_intrusive<TopkAttributes>(axis + 1, k); }
+AttributesPtr SearchAttributes::batched(Index) const { return make_intrusive<SearchAttributes>(right, batch_dims + 1); }
 AttributesPtr ShapeAttributes::batched(Index lanes) const {
   return make_intrusive<ShapeAttributes>(prepended(lanes, shape));
 }

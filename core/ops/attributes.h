@@ -100,6 +100,35 @@ struct SortAttributes final : Attributes {
   AttributesPtr batched(Index lanes) const override;
 };
 
+/// argtopk: the places of the first k entries that a descending stable argsort gives.
+struct TopkAttributes final : Attributes {
+  int axis;
+  Index k;
+  TopkAttributes(int axis, Index k) : axis(axis), k(k) {}
+  std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
+};
+
+/// searchsorted(sorted, values): sorted is [batch..., n], values [batch..., any...] of the same dtype; the result, like values, is int32,
+/// or int64 where n asks for it: how many of the n come before the value, or (right) before or with it, in the order of sort.
+struct SearchAttributes final : Attributes {
+  bool right;
+  int batch_dims;
+  explicit SearchAttributes(bool right, int batch_dims = 0) : right(right), batch_dims(batch_dims) {}
+  std::string str() const override;
+  AttributesPtr batched(Index lanes) const override;
+};
+
+/// layer_norm(x, weight, bias): x is [..., n], float32 or float64, weight and bias [n]: of each row
+///   h = (x - mean) r with r = 1 / sqrt(variance + epsilon), or 1 where that is infinite; weight h + bias.
+/// layer_norm_gradient(x, weight, ct): ct like x; with D(u) = r (u - mean(u) - h mean(h u)) of each row:
+///   D(weight ct), of the shape of x; the sum of ct h over all rows, and that of ct, [n]. Where ct is 0, nothing flows.
+struct NormAttributes final : Attributes {
+  double epsilon;
+  explicit NormAttributes(double epsilon) : epsilon(epsilon) {}
+  std::string str() const override;
+};
+
 /// reshape, broadcast_to: the new shape.
 struct ShapeAttributes final : Attributes {
   Shape shape;
@@ -226,14 +255,13 @@ struct PoolAttributes final : Attributes {
 /// one leaves out s[i, j] with j > i:
 ///   out [batch..., n, e] = softmax(s) v, 0 in rows where nothing takes part; total [batch..., n] = log(sum(exp(s))), 0 in those rows,
 ///   in float32 for halves.
-/// attention_gradient(q, k, v, total, ct, shift) and (..., shift, mask): ct is like out, shift like total, the result like q (of = 0),
-/// k (1) or v (2). With p = exp(s - total), t = p (ct v^T + shift[:, None]):
+/// attention_gradient(q, k, v, total, ct, shift) and (..., shift, mask): ct is like out, shift like total, the results like q, k and v.
+/// With p = exp(s - total), t = p (ct v^T + shift[:, None]):
 ///   of q: scale t k; of k: scale t^T q; of v: p^T ct.
 struct AttentionAttributes final : Attributes {
   double scale;
   bool causal;
-  int of;
-  AttentionAttributes(double scale, bool causal, int of = 0) : scale(scale), causal(causal), of(of) {}
+  AttentionAttributes(double scale, bool causal) : scale(scale), causal(causal) {}
   std::string str() const override;
 };
 

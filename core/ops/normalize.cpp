@@ -6,6 +6,8 @@
 
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/define.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
@@ -56,6 +58,130 @@ Tensor standardized(const Tensor& x, const Shape& axes, double epsilon) {
   return std::move(centred) / deviation;
 }
 
+// ---- layer_norm, of rows ----------------------------------------------------------------------------------
+
+// Sums over all axes but the last one and `kept` ones in front.
+Tensor over_rows(const Tensor& x, int kept = 0) {
+  Shape axes;
+  for (int axis = kept; axis + 1 < x.rank(); ++axis) axes.push_back(axis);
+  return axes.empty() ? x : sum(x, axes);
+}
+Tensor row_mean(const Tensor& x) { return mean(x, -1, keepdims); }
+
+// Rows by their statistics: h = (x - mean) r. With D(u) = r (u - mean(u) - h mean(h u)): dh = D(dx), and as D is symmetric, so are
+// cotangents. D(u) itself, by x in a direction d: B(u, d) = -r (mean(h d) D(u) + mean(h u) D(d) + h mean(d D(u))), of which
+// sum(a B(u, d)) is symmetric in a, u and d.
+struct NormalRows {
+  Tensor h, r;
+
+  NormalRows(const Tensor& x, double epsilon) {
+    const Tensor centred = x - row_mean(x);
+    r = 1 / root(row_mean(square(centred)), epsilon);
+    h = centred * r;
+  }
+  Tensor d(const Tensor& u) const { return scale(u - row_mean(u) - scale(h, row_mean(scale(h, u))), r); }
+  Tensor b(const Tensor& u, const Tensor& direction) const {
+    const Tensor du = d(u);
+    return scale(-(scale(row_mean(scale(h, direction)), du) + scale(row_mean(scale(h, u)), d(direction)) +
+                   scale(h, row_mean(scale(direction, du)))),
+                 r);
+  }
+};
+
+// x [..., n] and two more operands: weight [n] and `last`.
+void check_rows(const Call& call, const Shape& last) {
+  const Tensor &x = call.input(0), &weight = call.input(1), &third = call.input(2);
+  const char* const operation = call.op().name;
+  if (x.dtype() != float32 && x.dtype() != float64)
+    fail<DtypeError>("{}: {} is neither float32 nor float64: convert with astype", operation, x.dtype());
+  if (weight.dtype() != x.dtype() || third.dtype() != x.dtype())
+    fail<DtypeError>("{}: x is {}, other operands {} and {}: convert with astype", operation, x.dtype(), weight.dtype(),
+                     third.dtype());
+  if (x.rank() < 1 || weight.shape() != Shape(x.shape(-1)) || third.shape() != last)
+    fail<ShapeError>("{}: operands {}, {} and {} do not fit", operation, x.shape(), weight.shape(), third.shape());
+}
+Shape row_shape(const Tensor& x) { return x.rank() < 1 ? Shape() : Shape(x.shape(-1)); }
+
+Tensor rows_normalized(const Tensor& x, const Tensor& weight, const Tensor& bias, AttributesPtr attributes) {
+  return apply(op_layer_norm, {x, weight, bias}, std::move(attributes));
+}
+Outputs gradient_of_rows(const Tensor& x, const Tensor& weight, const Tensor& ct, AttributesPtr attributes) {
+  return perform(Call(op_layer_norm_gradient, {x, weight, ct}, std::move(attributes)));
+}
+Tensor ones_of(const Tensor& x) { return ones({x.shape(-1)}, x.dtype(), x.device()); }
+Tensor zeros_of(const Tensor& x) { return zeros({x.shape(-1)}, x.dtype(), x.device()); }
+
+// A parameter [lanes, n] as it meets [lanes, ..., n].
+Tensor in_lanes(const Tensor& parameter, const Tensor& x) {
+  Shape shape(std::vector<Index>(static_cast<std::size_t>(x.rank()), 1));
+  shape.front() = parameter.shape(0);
+  shape.back() = parameter.shape(-1);
+  return reshape(parameter, shape);
+}
+
+Outputs jvp_layer_norm(const JvpContext& c) {
+  const NormalRows rows(c.in(0), c.as<NormAttributes>().epsilon);
+  Tensor dy;
+  if (c.has(0)) dy = scale(rows.d(c.tangents[0]), c.in(1));
+  if (c.has(1)) dy = add_tangents(std::move(dy), scale(rows.h, c.tangents[1]));
+  if (c.has(2)) dy = add_tangents(std::move(dy), broadcast_to(c.tangents[2], c.out().shape()));
+  return dy;
+}
+
+// Where x alone has lanes they are rows.
+Outputs batch_layer_norm(const BatchContext& c) {
+  if (!c.batched[1] && !c.batched[2]) return rows_normalized(c.in(0), c.in(1), c.in(2), c.attributes());
+  const Tensor x = c.batched_in(0), h = rows_normalized(x, ones_of(x), zeros_of(x), c.attributes());
+  const auto beside = [&](std::size_t i) { return c.batched[i] ? in_lanes(c.in(i), x) : c.in(i); };
+  return h * beside(1) + beside(2);
+}
+
+// Each lane sums its own rows.
+Outputs batch_layer_norm_gradient(const BatchContext& c) {
+  const Tensor x = c.batched_in(0), ct = c.batched_in(2);
+  const Tensor h = rows_normalized(x, ones_of(x), zeros_of(x), c.attributes());
+  const Tensor u = scale(ct, c.batched[1] ? in_lanes(c.in(1), x) : c.in(1));
+  return Outputs{gradient_of_rows(x, ones_of(x), u, c.attributes())[0], over_rows(scale(ct, h), 1), over_rows(ct, 1)};
+}
+
+Outputs jvp_layer_norm_gradient(const JvpContext& c) {
+  const Tensor &x = c.in(0), &weight = c.in(1), &ct = c.in(2);
+  const NormalRows rows(x, c.as<NormAttributes>().epsilon);
+  Tensor du, dx, dweight, dbias;
+  if (c.has(1)) du = scale(ct, c.tangents[1]);
+  if (c.has(2)) du = add_tangents(std::move(du), scale(c.tangents[2], weight));
+  if (du.defined()) dx = rows.d(du);
+  if (c.has(0)) {
+    dx = add_tangents(std::move(dx), rows.b(scale(ct, weight), c.tangents[0]));
+    dweight = over_rows(scale(ct, rows.d(c.tangents[0])));
+  }
+  if (c.has(2)) {
+    dweight = add_tangents(std::move(dweight), over_rows(scale(c.tangents[2], rows.h)));
+    dbias = over_rows(c.tangents[2]);
+  }
+  return Outputs{dx, dweight, dbias};
+}
+
+Tensor vjp_layer_norm_gradient(const VjpContext& c, int input) {
+  const Tensor &x = c.in(0), &weight = c.in(1), &ct = c.in(2);
+  const NormalRows rows(x, c.as<NormAttributes>().epsilon);
+  const Tensor u = scale(ct, weight);
+  Tensor result;
+  const auto add = [&](const Tensor& term) { result = add_tangents(std::move(result), term); };
+  if (c.ct(0).defined()) {
+    if (input == 0) add(rows.b(u, c.ct(0)));
+    else add(input == 1 ? over_rows(scale(ct, rows.d(c.ct(0)))) : scale(rows.d(c.ct(0)), weight));
+  }
+  if (c.ct(1).defined() && input != 1) add(input == 0 ? rows.d(scale(ct, c.ct(1))) : scale(rows.h, c.ct(1)));
+  if (c.ct(2).defined() && input == 2) add(broadcast_to(c.ct(2), ct.shape()));
+  return result.defined() ? result : c.zeros(static_cast<std::size_t>(input));
+}
+
+// Over the last axes: rows, if these are made one axis.
+bool are_last(const Shape& axes, int rank) {
+  return !axes.empty() && axes.front() == rank - static_cast<Index>(axes.size());
+}
+
 // The axis of channels of x [examples, channels, ...] or [examples, ..., channels].
 int channels_of(const Tensor& x, bool last, const char* function) {
   if (x.rank() < 2)
@@ -72,14 +198,58 @@ Shape axes_but(int axis, int rank) {
 
 }  // namespace
 
+constinit const Op op_layer_norm{
+    .id = OpId::layer_norm,
+    .name = "layer_norm",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          check_rows(call, row_shape(call.input(0)));
+          outputs.push_back(abstract(call.input(0)));
+        },
+    .reads = {0b011, 0b011},
+    .jvp = jvp_layer_norm,
+    .vjp =
+        [](const VjpContext& c, int input) {
+          return c.once([&] {
+            return gradient_of_rows(c.in(0), c.in(1), c.ct(), AttributesPtr(c.attributes));
+          })[static_cast<std::size_t>(input)];
+        },
+    .batch = batch_layer_norm,
+};
+
+constinit const Op op_layer_norm_gradient{
+    .id = OpId::layer_norm_gradient,
+    .name = "layer_norm_gradient",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          check_rows(call, call.input(0).shape());
+          outputs.push_back(abstract(call.input(0)));
+          outputs.push_back(abstract(call.input(1)));
+          outputs.push_back(abstract(call.input(1)));
+        },
+    .reads = {0b111, 0b111},
+    .jvp = jvp_layer_norm_gradient,
+    .vjp = vjp_layer_norm_gradient,
+    .batch = batch_layer_norm_gradient,
+};
+
 Tensor layer_norm(const Tensor& x, LayerNormOptions options) {
   check_epsilon(options.epsilon, "layer_norm");
   return named(
       "layer_norm",
       [&] {
         const Shape axes = options.axes.normalize(x.rank(), "layer_norm");
+        const Index length = lengths_of(x.shape(), axes).elements();
         const auto of_floats = [&](const Tensor& y, const Tensor& weight, const Tensor& bias) {
-          return affine(standardized(y, axes, options.epsilon), weight, bias);
+          if (y.device() != cpu || !are_last(axes, y.rank()))
+            return affine(standardized(y, axes, options.epsilon), weight, bias);
+          Shape shape(std::span<const Index>(y.shape().begin(), y.shape().size() - axes.size()));
+          shape.push_back(length);
+          const Tensor rows = reshape(y, shape);
+          return reshape(rows_normalized(rows, weight.defined() ? reshape(weight, {length}) : ones_of(rows),
+                                         bias.defined() ? reshape(bias, {length}) : zeros_of(rows),
+                                         make_intrusive<NormAttributes>(options.epsilon)),
+                         y.shape());
         };
         return in_floats(of_floats, x, beside(options.weight, x.shape(), axes, "layer_norm", "weight"),
                          beside(options.bias, x.shape(), axes, "layer_norm", "bias"));

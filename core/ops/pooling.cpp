@@ -1,4 +1,5 @@
-// Pooling. Sums are convolutions with ones; maxima are found by argmax_pool, and read by gather, so their derivatives are its.
+// Pooling. Sums are convolutions with ones. Maxima are read where argmax_pool finds them: max_pool is an operation of its own on the
+// CPU, which needs no places, and its derivatives find them.
 
 #include <stave/core/ops/pooling.h>
 
@@ -54,31 +55,75 @@ void check_sights(const Shape& lengths, const Shape& windows, const Shape& dilat
           function, pads.low[axis], pads.high[axis], axis, lengths[axis], windows[axis]);
 }
 
-void infer_argmax_pool(const Call& call, SmallVector<Abstract, 1>& outputs) {
+// The shape of what windows give.
+Shape pooled_shape(const Call& call) {
   const Tensor& x = call.input(0);
+  const char* const operation = call.op().name;
   const auto& a = call.as<PoolAttributes>();
   const std::size_t axes = a.windows.size();
   bool fits = axes >= 1 && axes <= 3 && x.shape().size() >= axes && a.strides.size() == axes && a.low.size() == axes &&
               a.high.size() == axes && a.dilations.size() == axes;
   for (std::size_t axis = 0; fits && axis < axes; ++axis)
     fits = a.windows[axis] >= 1 && a.strides[axis] >= 1 && a.dilations[axis] >= 1;
-  if (!fits) fail<ShapeError>("argmax_pool: {} does not fit x {}, of 1 to 3 spatial axes", a.str(), x.shape());
+  if (!fits) fail<ShapeError>("{}: {} does not fit x {}, of 1 to 3 spatial axes", operation, a.str(), x.shape());
   const Shape lengths = spatial(x.shape(), axes);
   const Pads pads{a.low, a.high};
-  const Shape results =
-      fitting_places(lengths, dilated(a.windows, a.dilations, "argmax_pool"), a.strides, pads, "argmax_pool");
-  check_sights(lengths, a.windows, a.dilations, a.strides, pads, results, "argmax_pool");
+  const Shape results = fitting_places(lengths, dilated(a.windows, a.dilations, operation), a.strides, pads, operation);
+  check_sights(lengths, a.windows, a.dilations, a.strides, pads, results, operation);
   Shape shape = joined(leading(x.shape(), axes), results);
-  naming("argmax_pool", [&] { return shape.elements(); });  // throws if there are too many
-  outputs.push_back({std::move(shape), positions_dtype(lengths.elements())});
+  naming(operation, [&] { return shape.elements(); });  // throws if there are too many
+  return shape;
+}
+
+// [leading..., the elements of a plane].
+Tensor planes_of(const Tensor& x, std::size_t axes) {
+  return reshape(x, joined(leading(x.shape(), axes), {spatial(x.shape(), axes).elements()}));
+}
+
+// x[..., places], for places of each plane in the shape of the results.
+Tensor elements_at(const Tensor& x, const Tensor& places, std::size_t axes) {
+  return reshape(take_along_axis(planes_of(x, axes), planes_of(places, axes), -1), places.shape());
+}
+
+Tensor jvp_max_pool(const JvpContext& c) {
+  const Tensor places = apply(op_argmax_pool, {c.in(0)}, c.call.attributes_ptr());
+  return elements_at(c.tangents[0], places, c.as<PoolAttributes>().windows.size());
+}
+
+// What came out flows back to where it stands.
+Tensor vjp_max_pool(const VjpContext& c, int) {
+  const std::size_t axes = c.as<PoolAttributes>().windows.size();
+  const Tensor places = planes_of(apply(op_argmax_pool, {c.in(0)}, AttributesPtr(c.attributes)), axes);
+  const Tensor back =
+      apply(op_scatter_add, {planes_of(c.zeros(0), axes), expand_dims(places, -1), planes_of(c.ct(), axes)},
+            make_intrusive<GatherAttributes>(places.rank() - 1, false));
+  return reshape(back, c.shape(0));
 }
 
 }  // namespace
 
+constinit const Op op_max_pool{
+    .id = OpId::max_pool,
+    .name = "max_pool",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          outputs.push_back({pooled_shape(call), call.input(0).dtype()});
+        },
+    .reads = {0b1},
+    .jvp = [](const JvpContext& c) -> Outputs { return jvp_max_pool(c); },
+    .vjp = vjp_max_pool,
+    .batch = batch_in_front,
+};
+
 constinit const Op op_argmax_pool{
     .id = OpId::argmax_pool,
     .name = "argmax_pool",
-    .infer = infer_argmax_pool,
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const std::size_t axes = call.as<PoolAttributes>().windows.size();
+          Shape shape = pooled_shape(call);
+          outputs.push_back({std::move(shape), positions_dtype(spatial(call.input(0).shape(), axes).elements())});
+        },
     .derivative = Derivative::zero,
     .batch = batch_in_front,
 };
@@ -195,9 +240,8 @@ Tensor avg_pool(const Tensor& x, const PerAxis& window, const AvgPoolOptions& op
 
 namespace {
 
-Tensor positions(const Windows& w) {
-  return apply(op_argmax_pool, {w.x},
-               make_intrusive<PoolAttributes>(w.windows, w.strides, w.pads.low, w.pads.high, w.dilations));
+AttributesPtr attributes_of(const Windows& w) {
+  return make_intrusive<PoolAttributes>(w.windows, w.strides, w.pads.low, w.pads.high, w.dilations);
 }
 
 }  // namespace
@@ -207,7 +251,7 @@ Tensor argmax_pool(const Tensor& x, const PerAxis& window, const PoolOptions& op
       "argmax_pool",
       [&] {
         const Windows w("argmax_pool", x, window, options);
-        return w.in_order(positions(w));
+        return w.in_order(apply(op_argmax_pool, {w.x}, attributes_of(w)));
       },
       x);
 }
@@ -217,11 +261,8 @@ Tensor max_pool(const Tensor& x, const PerAxis& window, const PoolOptions& optio
       "max_pool",
       [&] {
         const Windows w("max_pool", x, window, options);
-        const Tensor at = positions(w);
-        const Shape others = leading(w.x.shape(), w.axes());
-        const Tensor planes = reshape(w.x, joined(others, {w.lengths.elements()}));
-        const Tensor places = reshape(at, joined(others, {w.results.elements()}));
-        return w.in_order(reshape(take_along_axis(planes, places, -1), at.shape()));
+        if (x.device() == cpu) return w.in_order(apply(op_max_pool, {w.x}, attributes_of(w)));
+        return w.in_order(elements_at(w.x, apply(op_argmax_pool, {w.x}, attributes_of(w)), w.axes()));
       },
       x);
 }

@@ -101,29 +101,67 @@ std::pair<Tensor, Tensor> topk(const Tensor& x, Index k, Index axis) {
   if (k < 0 || k > x.shape(along))
     fail<ShapeError>("topk: {} entries are asked for of axis {} with size {}", k, along, x.shape(along));
   return named("topk", [&] {
-    const Tensor order = entries(argsort(x, along, {.descending = true}), along, 0, k);
+    const Tensor order = x.device() == cpu ? apply(op_argtopk, {x}, make_intrusive<TopkAttributes>(along, k))
+                                           : entries(argsort(x, along, {.descending = true}), along, 0, k);
     return std::pair(take_along_axis(x, order, along), order);
   });
 }
 
-// Between low and high the place is not known yet; each step halves that.
+namespace {
+
+void infer_searchsorted(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor &sorted = call.input(0), &values = call.input(1);
+  const auto batch = static_cast<std::size_t>(call.as<SearchAttributes>().batch_dims);
+  const Shape &s = sorted.shape(), &v = values.shape();
+  if (s.size() != batch + 1 || v.size() < batch || !std::equal(s.begin(), s.end() - 1, v.begin()))
+    fail<ShapeError>("searchsorted: what is sorted {} and values {} must share {} axes", s, v, batch);
+  if (sorted.dtype() != values.dtype())
+    fail<DtypeError>("searchsorted: what is sorted is {}, values are {}: convert with astype", sorted.dtype(),
+                     values.dtype());
+  outputs.push_back({v, positions_dtype(s.back())});
+}
+
+// Where the vector is one for all lanes, they are one more axis of the values.
+Outputs batch_searchsorted(const BatchContext& c) {
+  if (c.batched[0] || c.as<SearchAttributes>().batch_dims > 0) return batch_in_front(c);
+  return perform(Call(op_searchsorted, {c.in(0), c.in(1)}, c.attributes()));
+}
+
+// By other operations. Between low and high the place is not known yet; each step halves that.
+Tensor searched_by_steps(const Tensor& sorted, const Tensor& values, bool right) {
+  const Index length = sorted.size();
+  const Dtype dtype = positions_dtype(length);
+  Tensor low = zeros(values.shape(), dtype, values.device()), high = full_like(low, length);
+  for (Index left = length; left > 0; left /= 2) {
+    const Tensor middle = low + bitwise_right_shift(high - low, 1);
+    const Tensor there = take(sorted, minimum(middle, length - 1));
+    const Tensor beyond = right ? logical_not(comes_before(values, there)) : comes_before(there, values);
+    const Tensor open = low < high;
+    low = where(logical_and(open, beyond), middle + 1, low);
+    high = where(logical_and(open, logical_not(beyond)), middle, high);
+  }
+  return low;
+}
+
+}  // namespace
+
+constinit const Op op_searchsorted{
+    .id = OpId::searchsorted,
+    .name = "searchsorted",
+    .infer = infer_searchsorted,
+    .derivative = Derivative::zero,
+    .batch = batch_searchsorted,
+};
+
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, SearchOptions options) {
   return named(
       "searchsorted",
       [&] {
         check_vector(sorted, "searchsorted", "what is sorted");
-        const Index length = sorted.size();
-        const Dtype dtype = positions_dtype(length);
-        Tensor low = zeros(values.shape(), dtype, values.device()), high = full_like(low, length);
-        for (Index left = length; left > 0; left /= 2) {
-          const Tensor middle = low + bitwise_right_shift(high - low, 1);
-          const Tensor there = take(sorted, minimum(middle, length - 1));
-          const Tensor beyond = options.right ? logical_not(comes_before(values, there)) : comes_before(there, values);
-          const Tensor open = low < high;
-          low = where(logical_and(open, beyond), middle + 1, low);
-          high = where(logical_and(open, logical_not(beyond)), middle, high);
-        }
-        return low;
+        if (values.device() != cpu) return searched_by_steps(sorted, values, options.right);
+        const Dtype dtype = promote(sorted.dtype(), values.dtype());
+        return apply(op_searchsorted, {astype(sorted, dtype), astype(values, dtype)},
+                     make_intrusive<SearchAttributes>(options.right));
       },
       sorted, values);
 }

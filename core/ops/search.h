@@ -1,5 +1,5 @@
-// Searching, counting, sets, and functions given by samples. All are composed of other operations: handlers see those, and
-// derivatives of any order follow. Positions are int32, or int64 where that does not hold all of them.
+// Searching, counting, sets, and functions given by samples. All but searchsorted are composed of other operations: handlers see those,
+// and derivatives of any order follow. Positions are int32, or int64 where that does not hold all of them.
 //
 // nonzero and the unique_ functions have results whose shapes depend on values: these are read on the host, so under vmap, where
 // each lane would have another shape, they throw TransformError.

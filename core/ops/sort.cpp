@@ -1,7 +1,8 @@
-// sort and argsort. Where the derivative of sort needs the permutation, it asks argsort for it.
+// sort, argsort and argtopk. Where the derivative of sort needs the permutation, it asks argsort for it.
 
 #include <stave/core/ops/sort.h>
 
+#include <stave/core/fail.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
@@ -59,6 +60,25 @@ constinit const Op op_argsort{
         [](const Call& call, SmallVector<Abstract, 1>& outputs) {
           const Tensor& x = call.input(0);
           outputs.push_back({x.shape(), positions_dtype(x.shape(call.as<SortAttributes>().axis))});
+        },
+    .derivative = Derivative::zero,
+    .batch = batch_in_front,
+};
+
+constinit const Op op_argtopk{
+    .id = OpId::argtopk,
+    .name = "argtopk",
+    .infer =
+        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
+          const Tensor& x = call.input(0);
+          const auto& attributes = call.as<TopkAttributes>();
+          const Index length = x.shape(attributes.axis);
+          if (attributes.k < 0 || attributes.k > length)
+            stave_detail::fail<ShapeError>("topk: {} entries are asked for of axis {} with size {}", attributes.k,
+                                           attributes.axis, length);
+          Shape shape = x.shape();
+          shape[static_cast<std::size_t>(attributes.axis)] = attributes.k;
+          outputs.push_back({std::move(shape), positions_dtype(length)});
         },
     .derivative = Derivative::zero,
     .batch = batch_in_front,

@@ -147,20 +147,20 @@ TEST_F(Attention, Gradients) {
       const Tensor t = p * (matmul(wide(ct), matrix_transpose(wide(x.v))) + expand_dims(wide(shift), -1));
       const Tensor expected[] = {matmul(t, wide(x.k)) * scale, matmul(matrix_transpose(t), wide(x.q)) * scale,
                                  matmul(matrix_transpose(p), wide(ct))};
-      for (const int of : {0, 1, 2})
-        for (const std::size_t layout : {0, 1, 2, 3}) {
-          Inputs inputs;
-          std::size_t i = layout;
-          for (const Tensor& operand : {x.q, x.k, x.v}) inputs.push_back(layouts(sent(operand))[i++ % 4]);
-          inputs.push_back(flip(sent(flip(total, -1)), -1));
-          inputs.push_back(layouts(sent(ct))[i % 4]);
-          inputs.push_back(sent(shift));
-          if (x.mask.defined()) inputs.push_back(layouts(sent(x.mask))[i % 4]);
-          const Tensor got =
-              apply(op_attention_gradient, std::move(inputs), make_intrusive<AttentionAttributes>(scale, c.causal, of));
-          expect_close(got, expected[of], 30 * bound_for(dtype),
+      for (const std::size_t layout : {0, 1, 2, 3}) {
+        Inputs inputs;
+        std::size_t i = layout;
+        for (const Tensor& operand : {x.q, x.k, x.v}) inputs.push_back(layouts(sent(operand))[i++ % 4]);
+        inputs.push_back(flip(sent(flip(total, -1)), -1));
+        inputs.push_back(layouts(sent(ct))[i % 4]);
+        inputs.push_back(sent(shift));
+        if (x.mask.defined()) inputs.push_back(layouts(sent(x.mask))[i % 4]);
+        const Outputs got = perform(
+            Call(op_attention_gradient, std::move(inputs), make_intrusive<AttentionAttributes>(scale, c.causal)));
+        for (std::size_t of = 0; of < 3; ++of)
+          expect_close(got[of], expected[of], 30 * bound_for(dtype),
                        std::to_string(of) + " " + c.str() + " " + name_of(dtype));
-        }
+      }
     }
 }
 
@@ -187,11 +187,10 @@ TEST_F(Attention, WhatTakesNoPartDoesNotCountInGradients) {
   const Tensor q = normal(Key(1), {3, 4}, float64), k = normal(Key(2), {5, 4}, float64), ct = ones({3, 2}, float64);
   const Tensor v = where(expand_dims(arange(0, 5) == 4, 1), infinite, normal(Key(3), {5, 2}, float64));
   const Tensor numbers = zeros({3}, float64);
-  for (const int of : {0, 1}) {
-    const Tensor got = apply(op_attention_gradient, {sent(q), sent(k), sent(v), sent(numbers), sent(ct), sent(numbers)},
-                             make_intrusive<AttentionAttributes>(1., true, of));
-    EXPECT_TRUE(static_cast<bool>(all(isfinite(to(got, cpu))))) << of;
-  }
+  const Outputs got =
+      perform(Call(op_attention_gradient, {sent(q), sent(k), sent(v), sent(numbers), sent(ct), sent(numbers)},
+                   make_intrusive<AttentionAttributes>(1., true)));
+  for (const std::size_t of : {0, 1}) EXPECT_TRUE(static_cast<bool>(all(isfinite(to(got[of], cpu))))) << of;
 }
 
 TEST_F(Attention, NotANumberStaysWhereItCounts) {

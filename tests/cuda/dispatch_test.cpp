@@ -26,6 +26,18 @@ std::string refused_by_cpu(OpId op) {
   return "";
 }
 
+// Where there is no kernel of these, the functions that perform them are composed of others.
+bool is_composed(OpId op) {
+  switch (op) {
+    case OpId::layer_norm:
+    case OpId::layer_norm_gradient:
+    case OpId::max_pool:
+    case OpId::argtopk:
+    case OpId::searchsorted: return true;
+    default: return false;
+  }
+}
+
 TEST(Dispatch, EveryOperationHasADriver) {
   int drivers = 0;
   for (const Op* op : all_ops()) {
@@ -33,12 +45,13 @@ TEST(Dispatch, EveryOperationHasADriver) {
       ++drivers;
       continue;
     }
+    if (is_composed(op->id)) continue;
     if (!op->view && !op->carries_functions) ADD_FAILURE() << op->name << " has no driver";
     else
       EXPECT_EQ(refused_by_cpu(op->id),
                 std::string("cpu: ") + op->name + ": a view or an unknown operation has no kernel");
   }
-  EXPECT_EQ(drivers, op_count - 5) << "all but those that are views";
+  EXPECT_EQ(drivers, op_count - 10) << "all but those that are views or composed";
 }
 
 // Loading them takes no device.

@@ -275,9 +275,9 @@ void run_attention(const Launch&, const stave::AttentionAttributes& attention, s
   launch_attention(args, in[0].dtype);
 }
 void run_attention_gradient(const Launch&, const stave::AttentionAttributes& attention, std::span<const View> in,
-                            int first, std::span<const View> out) {
-  for (const View& of : out)
-    launch_attention(AttentionPlan(attention, static_cast<AttentionResult>(first++), in, of).on_host(), in[0].dtype);
+                            std::span<const View> out) {
+  for (const AttentionResult of : {AttentionResult::of_queries, AttentionResult::of_keys, AttentionResult::of_values})
+    launch_attention(AttentionPlan(attention, of, in, out[static_cast<std::size_t>(of)]).on_host(), in[0].dtype);
 }
 
 }  // namespace stave_cuda
@@ -323,7 +323,7 @@ void KernelsOnHost::compute(const stave::Op& op, const stave::Attributes* attrib
     return stave_detail::as<stave::AttentionAttributes>(attributes);
   };
   if (means) return stave_cuda::run_attention(launch, attention(), in, out);
-  if (gradient) return stave_cuda::run_attention_gradient(launch, attention(), in, attention().of, out);
+  if (gradient) return stave_cuda::run_attention_gradient(launch, attention(), in, out);
   stave_cuda::run_linalg(launch, op.id, attributes, in, out);
   faults.raise();
 }

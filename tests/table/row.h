@@ -95,6 +95,7 @@ void add_contract_rows(std::vector<Row>& rows);
 void add_linalg_rows(std::vector<Row>& rows);
 void add_convolution_rows(std::vector<Row>& rows);
 void add_network_rows(std::vector<Row>& rows);
+void add_layer_norm_rows(std::vector<Row>& rows);
 void add_attention_rows(std::vector<Row>& rows);
 void add_random_rows(std::vector<Row>& rows);
 void add_transfer_rows(std::vector<Row>& rows);

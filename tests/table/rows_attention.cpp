@@ -82,10 +82,10 @@ std::vector<Variant> attention_variants(Dtype dtype) {
 }
 
 std::vector<Variant> attention_gradient_variants(Dtype dtype) {
-  const auto of = [&](int which, Index batch, Index n, Index m, bool causal, Mask mask) -> Variant {
+  const auto of = [&](Index batch, Index n, Index m, bool causal, Mask mask) -> Variant {
     const Index d = 2, e = 3;
     const double factor = 0.7;
-    Variant variant{.name = "of " + std::to_string(which) + " " + Shape(batch, n, m).str() + (causal ? " causal" : "") +
+    Variant variant{.name = Shape(batch, n, m).str() + (causal ? " causal" : "") +
                             (mask == Mask::none    ? ""
                              : mask == Mask::added ? " added"
                                                    : " bool"),
@@ -97,8 +97,8 @@ std::vector<Variant> attention_gradient_variants(Dtype dtype) {
                                {dtype, {batch, n}}}};
     if (mask != Mask::none) variant.inputs.push_back({mask == Mask::added ? dtype : bool_, {batch, n, m}});
     variant.call = [=](auto xs) {
-      return apply(op_attention_gradient, Inputs(xs.begin(), xs.end()),
-                   make_intrusive<AttentionAttributes>(factor, causal, which));
+      return perform(Call(op_attention_gradient, Inputs(xs.begin(), xs.end()),
+                          make_intrusive<AttentionAttributes>(factor, causal)));
     };
     variant.reference = [=](auto xs) {
       const Array &q = xs[0], &k = xs[1], &v = xs[2], &total = xs[3], &ct = xs[4], &shift = xs[5];
@@ -116,33 +116,39 @@ std::vector<Variant> attention_gradient_variants(Dtype dtype) {
       const auto t = [&](Index b, Index i, Index j) {
         return p(b, i, j) * (sum(e, [&](Index c) { return ct({b, i, c}) * v({b, j, c}); }) + shift({b, i}));
       };
-      const Shape shape(batch, which == 0 ? n : m, which == 2 ? e : d);
-      Array result = make(dtype, shape, [&](const Shape& at) {
-        const Index b = at[0], row = at[1], c = at[2];
-        if (which == 2) return sum(n, [&](Index i) { return p(b, i, row) * ct({b, i, c}); });
-        return static_cast<Real>(factor) * (which == 0 ? sum(m,
-                                                             [&](Index j) {
-                                                               return t(b, row, j) * k({b, j, c});
-                                                             })
-                                                       : sum(n, [&](Index i) {
-                                                           return t(b, i, row) * q({b, i, c});
-                                                         }));
-      });
-      Real largest = 1;
-      for (Real value : result.values) largest = std::max(largest, std::abs(value));
-      return Arrays{sized(result, 8 * largest)};
+      const auto result = [&](Index rows, Index columns, auto entry) {
+        Array values = make(dtype, {batch, rows, columns}, [&](const Shape& at) { return entry(at[0], at[1], at[2]); });
+        Real largest = 1;
+        for (Real value : values.values) largest = std::max(largest, std::abs(value));
+        return sized(values, 8 * largest);
+      };
+      const auto scale = static_cast<Real>(factor);
+      return Arrays{result(n, d,
+                           [&](Index b, Index i, Index c) {
+                             return scale * sum(m, [&](Index j) { return t(b, i, j) * k({b, j, c}); });
+                           }),
+                    result(m, d,
+                           [&](Index b, Index j, Index c) {
+                             return scale * sum(n, [&](Index i) { return t(b, i, j) * q({b, i, c}); });
+                           }),
+                    result(m, e, [&](Index b, Index j, Index c) {
+                      return sum(n, [&](Index i) { return p(b, i, j) * ct({b, i, c}); });
+                    })};
     };
     return variant;
   };
   std::vector<Variant> variants;
-  for (int which : {0, 1, 2})
-    for (const Variant& variant : {of(which, 2, 3, 4, false, Mask::none), of(which, 1, 4, 3, true, Mask::added),
-                                   of(which, 2, 3, 3, false, Mask::boolean), of(which, 0, 2, 3, false, Mask::none)})
-      variants.push_back(variant);
+  // Few matrices, and enough of them that each is one thread's.
+  for (const Variant& variant :
+       {of(2, 3, 4, false, Mask::none), of(1, 4, 3, true, Mask::added), of(2, 3, 3, false, Mask::boolean),
+        of(40, 2, 2, true, Mask::none), of(0, 2, 3, false, Mask::none), of(1, 0, 3, false, Mask::none),
+        of(1, 2, 0, true, Mask::none)})
+    variants.push_back(variant);
   variants.push_back(refused(
       "", dtype, {},
       [](const Tensor& x) {
-        return apply(op_attention_gradient, {x, x, x, x, x, x}, make_intrusive<AttentionAttributes>(1., false));
+        return perform(
+            Call(op_attention_gradient, {x, x, x, x, x, x}, make_intrusive<AttentionAttributes>(1., false)))[0];
       },
       "must be matrices"));
   return variants;

@@ -11,16 +11,17 @@ const std::vector<Row>& all_rows() {
   static const std::vector<Row> rows = [] {
     std::vector<Row> list;
     for (const auto& [family, add] : std::initializer_list<std::pair<const char*, void (*)(std::vector<Row>&)>>{
-             {"create", add_create_rows},      {"elementwise", add_elementwise_rows},
-             {"elementwise", add_binary_rows}, {"reduce", add_reduce_rows},
-             {"softmax", add_softmax_rows},    {"scan", add_scan_rows},
-             {"sort", add_sort_rows},          {"search", add_search_rows},
-             {"layout", add_layout_rows},      {"rearrange", add_rearrange_rows},
-             {"index", add_index_rows},        {"contract", add_contract_rows},
-             {"linalg", add_linalg_rows},      {"convolution", add_convolution_rows},
-             {"network", add_network_rows},    {"attention", add_attention_rows},
-             {"random", add_random_rows},      {"transfer", add_transfer_rows},
-             {"functions", add_function_rows}, {"fused", add_fused_rows}}) {
+             {"create", add_create_rows},       {"elementwise", add_elementwise_rows},
+             {"elementwise", add_binary_rows},  {"reduce", add_reduce_rows},
+             {"softmax", add_softmax_rows},     {"scan", add_scan_rows},
+             {"sort", add_sort_rows},           {"search", add_search_rows},
+             {"layout", add_layout_rows},       {"rearrange", add_rearrange_rows},
+             {"index", add_index_rows},         {"contract", add_contract_rows},
+             {"linalg", add_linalg_rows},       {"convolution", add_convolution_rows},
+             {"network", add_network_rows},     {"network", add_layer_norm_rows},
+             {"attention", add_attention_rows}, {"random", add_random_rows},
+             {"transfer", add_transfer_rows},   {"functions", add_function_rows},
+             {"fused", add_fused_rows}}) {
       add(list);
       for (Row& row : list)
         if (row.family.empty()) row.family = family;

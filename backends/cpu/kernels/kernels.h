@@ -78,6 +78,14 @@ struct Softmax {
 };
 inline constexpr Index softmax_columns = 512;
 
+/// layer_norm and layer_norm_gradient of dense rows of n elements (core/ops/attributes.h).
+struct Normalization {
+  void (*rows)(const void* x, const void* weight, const void* bias, Index rows, Index n, double epsilon, void* out);
+  /// Adds to ct_weight and ct_bias; `work` has room for 2 n elements.
+  void (*gradient)(const void* x, const void* weight, const void* ct, Index rows, Index n, double epsilon, void* out,
+                   double* ct_weight, double* ct_bias, void* work);
+};
+
 /// Factorizations of one small matrix, row-major without gaps, of float32 or float64. Their elements are finite, and of qr, eigh
 /// and svd of moderate size, so that squares neither overflow nor vanish.
 struct SmallLinalg {
@@ -121,6 +129,7 @@ struct Kernels {
   ByOp<Reduction, OpId::sum, OpId::argmax> reduce;
   ByOp<ArgReduction, OpId::argmax, OpId::softmax> arg_reduce;
   ByOp<Softmax, OpId::softmax, OpId::cumulative_sum> softmax;  // of float32 and float64
+  Normalization layer_norm[dtype_count];                       // of float32 and float64
   ByOp<Scan, OpId::cumulative_sum, OpId::sort> scan;           // not of bool
   /// out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small and integer matmuls. Not of sixteen-bit floats.
   void (*multiply_add[dtype_count])(void* out, const void* a, const void* b, Index n);

@@ -33,9 +33,9 @@ void run_attention(const Launch& launch, const stave::AttentionAttributes& atten
 }
 
 void run_attention_gradient(const Launch& launch, const stave::AttentionAttributes& attention, std::span<const View> in,
-                            int first, std::span<const View> out) {
-  for (const View& of : out) {
-    const AttentionPlan plan(attention, static_cast<AttentionResult>(first++), in, of);
+                            std::span<const View> out) {
+  for (const AttentionResult of : {AttentionResult::of_queries, AttentionResult::of_keys, AttentionResult::of_values}) {
+    const AttentionPlan plan(attention, of, in, out[static_cast<std::size_t>(of)]);
     launch_attention(launch, plan.on_device(launch), in[0].dtype, "attention_gradient");
   }
 }

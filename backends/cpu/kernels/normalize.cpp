@@ -1,0 +1,189 @@
+// Rows that are normalised by their own mean and variance, and the gradient of that. A row is read from memory once: what follows its
+// first sum finds it in a cache. Sums of floats are taken in pieces that are added in double.
+#include <stave/backends/cpu/kernels/fill.h>
+#include <stave/backends/cpu/kernels/vec_math.h>
+
+namespace STAVE_KERNELS {
+
+using stave_cpu::Dtype;
+using stave_cpu::Index;
+using stave_cpu::Normalization;
+
+namespace {
+
+template <class T>
+struct Rows {
+  using V = Vec<T>;
+  static constexpr int lanes = V::lanes;
+  static constexpr Index piece = 64 * lanes;  // elements
+  static constexpr int ways = 4;
+
+  /// The first n lanes of v, and 0.
+  static STAVE_INLINE V first_of(V v, Index n) {
+    T values[lanes];
+    v.store(values);
+    return load_some<T>(values, n);
+  }
+  static STAVE_INLINE V product(V a, V b) {  // 0 where either is
+    return select((a == V(0)) | (b == V(0)), V(0), a * b);
+  }
+  static STAVE_INLINE double across(V v) {
+    T all[lanes];
+    v.store(all);
+    for (int half = lanes / 2; half > 0; half /= 2)
+      for (int lane = 0; lane < half; ++lane) all[lane] += all[lane + half];
+    return static_cast<double>(all[0]);
+  }
+
+  /// The sums of first(x[i]) and second(x[i]).
+  struct Pair {
+    double first = 0, second = 0;
+  };
+  template <class F, class G>
+  static STAVE_INLINE Pair sums(const T* x, Index n, F first, G second) {
+    Pair total;
+    for (Index i = 0; i < n;) {
+      const Index end = i + piece < n ? i + piece : n;
+      V firsts[ways], seconds[ways];
+      for (int w = 0; w < ways; ++w) firsts[w] = seconds[w] = V(0);
+      for (; i + ways * lanes <= end; i += ways * lanes)
+        for (int w = 0; w < ways; ++w) {
+          const V v = V::load(x + i + w * lanes);
+          firsts[w] = firsts[w] + first(v);
+          seconds[w] = seconds[w] + second(v);
+        }
+      for (; i + lanes <= end; i += lanes) {
+        firsts[0] = firsts[0] + first(V::load(x + i));
+        seconds[0] = seconds[0] + second(V::load(x + i));
+      }
+      if (i < end) {
+        const V v = load_some<T>(x + i, end - i);
+        firsts[1] = firsts[1] + first_of(first(v), end - i);
+        seconds[1] = seconds[1] + first_of(second(v), end - i);
+      }
+      total.first += across((firsts[0] + firsts[1]) + (firsts[2] + firsts[3]));
+      total.second += across((seconds[0] + seconds[1]) + (seconds[2] + seconds[3]));
+      i = end;
+    }
+    return total;
+  }
+
+  /// h = (x - near) inverse + offset: `near` is the mean as first summed, and differences from it say how far it is off.
+  struct Statistics {
+    T near, inverse, offset;
+    STAVE_INLINE V h(V v) const { return multiply_add(v - V(near), V(inverse), V(offset)); }
+  };
+  static STAVE_INLINE Statistics statistics(const T* x, Index n, double epsilon) {
+    const auto count = static_cast<double>(n);
+    const auto itself = [](V v) { return v; };
+    const auto nothing = [](V) { return V(0); };
+    const T near = static_cast<T>(sums(x, n, itself, nothing).first / count);
+    const V m(near);
+    const Pair apart = sums(
+        x, n, [m](V v) { return v - m; }, [m](V v) { return (v - m) * (v - m); });
+    const double off = apart.first / count, variance = apart.second / count - off * off;
+    const double spread = (variance > 0 ? variance : variance * 0) + epsilon;
+    const double inverse = spread == 0 ? 1 : 1 / __builtin_sqrt(spread);
+    return {near, static_cast<T>(inverse), static_cast<T>(-off * inverse)};
+  }
+
+  static void rows(const void* in, const void* weight, const void* bias, Index rows, Index n, double epsilon,
+                   void* out) {
+    const T *w = static_cast<const T*>(weight), *b = static_cast<const T*>(bias);
+    for (Index r = 0; r < rows; ++r) {
+      const T* const x = static_cast<const T*>(in) + r * n;
+      T* const y = static_cast<T*>(out) + r * n;
+      const Statistics s = statistics(x, n, epsilon);
+      const auto value = [&](V v, V wv, V bv) { return multiply_add(s.h(v), wv, bv); };
+      Index i = 0;
+      for (; i + lanes <= n; i += lanes) value(V::load(x + i), V::load(w + i), V::load(b + i)).store(y + i);
+      if (const Index rest = n - i; rest > 0)
+        store_some(value(load_some<T>(x + i, rest), load_some<T>(w + i, rest), load_some<T>(b + i, rest)), y + i, rest);
+    }
+  }
+
+  // ---- the gradient ----------------------------------------------------------------------------------------
+
+  /// What one row sums, and what it adds to the sums over rows.
+  struct Sums {
+    double u = 0, uh = 0;  // u = weight ct
+    bool any = false;      // some u is not 0
+  };
+  static STAVE_INLINE Sums sums_of_row(const T* x, const T* w, const T* g, Index n, Statistics s, T* gh_sum, T* g_sum) {
+    Sums total;
+    Mask<T> any{};
+    V u_sum(0), uh_sum(0);
+    const auto step = [&](V xv, V wv, V gv, V ghv, V gsv, auto store) {
+      const V h = s.h(xv), u = product(wv, gv);
+      any = any | (u != V(0));
+      u_sum = u_sum + u;
+      uh_sum = uh_sum + product(u, h);
+      store(ghv + product(gv, h), gsv + gv);
+    };
+    for (Index i = 0; i < n;) {
+      const Index end = i + piece < n ? i + piece : n;
+      for (; i + lanes <= end; i += lanes)
+        step(V::load(x + i), V::load(w + i), V::load(g + i), V::load(gh_sum + i), V::load(g_sum + i), [&](V a, V b) {
+          a.store(gh_sum + i);
+          b.store(g_sum + i);
+        });
+      if (const Index rest = end - i; rest > 0)
+        step(load_some<T>(x + i, rest), load_some<T>(w + i, rest), load_some<T>(g + i, rest),
+             load_some<T>(gh_sum + i, rest), load_some<T>(g_sum + i, rest), [&](V a, V b) {
+               store_some(a, gh_sum + i, rest);
+               store_some(b, g_sum + i, rest);
+             });
+      total.u += across(u_sum);
+      total.uh += across(uh_sum);
+      u_sum = uh_sum = V(0);
+      i = end;
+    }
+    total.any = STAVE_KERNELS::any(any);
+    return total;
+  }
+
+  static STAVE_INLINE void gradient_of_row(const T* x, const T* w, const T* g, Index n, Statistics s, const Sums& sums,
+                                           T* out) {
+    const auto count = static_cast<double>(n);
+    const V inverse(s.inverse), u_mean(static_cast<T>(sums.u / count)), uh_mean(static_cast<T>(sums.uh / count));
+    const Mask<T> flows = V(sums.any ? T(1) : T(0)) != V(0);
+    const auto value = [&](V xv, V wv, V gv) {
+      return select(flows, inverse * ((product(wv, gv) - u_mean) - s.h(xv) * uh_mean), V(0));
+    };
+    Index i = 0;
+    for (; i + lanes <= n; i += lanes) value(V::load(x + i), V::load(w + i), V::load(g + i)).store(out + i);
+    if (const Index rest = n - i; rest > 0)
+      store_some(value(load_some<T>(x + i, rest), load_some<T>(w + i, rest), load_some<T>(g + i, rest)), out + i, rest);
+  }
+
+  static void gradient(const void* in, const void* weight, const void* ct, Index rows, Index n, double epsilon,
+                       void* out, double* ct_weight, double* ct_bias, void* work) {
+    constexpr Index group = 16;  // rows whose sums are not added in double
+    const T* const w = static_cast<const T*>(weight);
+    T *const gh_sum = static_cast<T*>(work), *const g_sum = gh_sum + n;
+    for (Index first = 0; first < rows; first += group) {
+      for (Index i = 0; i < 2 * n; ++i) gh_sum[i] = 0;
+      for (Index r = first; r < first + group && r < rows; ++r) {
+        const T *const x = static_cast<const T*>(in) + r * n, *const g = static_cast<const T*>(ct) + r * n;
+        const Statistics s = statistics(x, n, epsilon);
+        const Sums sums = sums_of_row(x, w, g, n, s, gh_sum, g_sum);
+        gradient_of_row(x, w, g, n, s, sums, static_cast<T*>(out) + r * n);
+      }
+      for (Index i = 0; i < n; ++i) {
+        ct_weight[i] += static_cast<double>(gh_sum[i]);
+        ct_bias[i] += static_cast<double>(g_sum[i]);
+      }
+    }
+  }
+
+  static constexpr Normalization kernels() { return {rows, gradient}; }
+};
+
+}  // namespace
+
+void fill_normalize(stave_cpu::Kernels& table) {
+  table.layer_norm[static_cast<int>(Dtype::float32)] = Rows<float>::kernels();
+  table.layer_norm[static_cast<int>(Dtype::float64)] = Rows<double>::kernels();
+}
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,13 @@
+// Drivers of layer_norm and its gradient.
+#pragma once
+
+#include <stave/core/backend.h>
+
+namespace stave_cpu {
+
+/// Outputs are contiguous (core/ops/attributes.h).
+void run_layer_norm(const stave::NormAttributes& attributes, std::span<const stave::View> in, const stave::View& out);
+void run_layer_norm_gradient(const stave::NormAttributes& attributes, std::span<const stave::View> in,
+                             std::span<const stave::View> out);
+
+}  // namespace stave_cpu

@@ -1,0 +1,13 @@
+// Selection of the largest entries, and search in sorted ones.
+#pragma once
+
+#include <stave/core/backend.h>
+
+namespace stave_cpu {
+
+/// `out`, contiguous, is int32 or int64.
+void run_argtopk(const stave::TopkAttributes& attributes, const stave::View& in, const stave::View& out);
+void run_searchsorted(const stave::SearchAttributes& attributes, const stave::View& sorted, const stave::View& values,
+                      const stave::View& out);
+
+}  // namespace stave_cpu
