@@ -248,6 +248,22 @@ void expect_lanes(const Binary& f, const Tensor& as, const Tensor& bs) {
   EXPECT_EQ(values(vmap(against_all)(as)), values(stack(pairs)));
 }
 
+// Sizes that fill no block, in layouts that BLAS would not read; more terms than one block sums.
+TEST(Matmul, OfBfloat16RoundsOnce) {
+  const Tensor a = astype(sin(sample({2, 147, 611})), bfloat16), b = astype(cos(sample({2, 611, 83})), bfloat16);
+  const auto as_floats = [](const Tensor& x, const Tensor& y) {
+    return astype(matmul(astype(x, float64), astype(y, float64)), bfloat16);
+  };
+  const double ulp = 0x1p-8;
+  EXPECT_THAT(matmul(a, b), IsNear(as_floats(a, b), ulp));
+  EXPECT_THAT(matmul(a[0], b), IsNear(as_floats(a[0], b), ulp));
+  EXPECT_THAT(matmul(matrix_transpose(b), matrix_transpose(a)),
+              IsNear(as_floats(matrix_transpose(b), matrix_transpose(a)), ulp));
+  const Tensor part = a(ellipsis, slice(0, 610, 3)), rows = b(ellipsis, slice(0, 204), slice());
+  EXPECT_THAT(matmul(part, rows), IsNear(as_floats(part, rows), ulp));
+  EXPECT_EQ(values(matmul(ones({1, 1 << 16}, bfloat16), ones({1 << 16, 1}, bfloat16))), std::vector<double>{65536});
+}
+
 TEST(ContractVmap, EqualsALoop) {
   const Binary product_of = [](const Tensor& a, const Tensor& b) { return matmul(a, b); };
   expect_lanes(product_of, sample({3, 2, 5}), sample({3, 5, 4}));

@@ -7,6 +7,7 @@
 #include <stave/backends/attributes.h>
 #include <stave/backends/cpu/allocator.h>
 #include <stave/backends/cpu/attention.h>
+#include <stave/backends/cpu/bfloat_matmul.h>
 #include <stave/backends/cpu/convolution.h>
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/elementwise.h>
@@ -107,6 +108,7 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
     case OpId::dynamic_update_slice:
       return run_dynamic_update_slice(as<stave::DynamicSliceAttributes>(attributes), in[0], in[1], in[2], out);
     case OpId::matmul:
+      if (is_bfloat_product(in[0], in[1])) return run_bfloat_matmul(in[0], in[1], out);
       return in_floats({in[0], in[1]}, out, [](const View(&x)[2], const View& y) { run_matmul(x[0], x[1], y); });
     case OpId::convolution:
       return in_floats({in[0], in[1]}, out, [&](const View(&x)[2], const View& y) {
