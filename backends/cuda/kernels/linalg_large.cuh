@@ -2,7 +2,7 @@
 // says whether matrix i had numbers alone.
 #pragma once
 
-#include <stave/backends/cuda/kernels/linalg.cuh>
+#include <stave/backends/cuda/kernels/linalg_solve.cuh>
 
 namespace stave_cuda {
 

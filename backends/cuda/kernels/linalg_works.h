@@ -1,4 +1,4 @@
-// All work of linear algebra's kernels (linalg.cuh, linalg_large.cuh, expm.cuh), each for float and double, by the file that
+// All work of linear algebra's kernels (linalg.cuh, linalg_solve.cuh, linalg_large.cuh, expm.cuh), each for float and double, by the file that
 // compiles it.
 #pragma once
 

@@ -1,0 +1,249 @@
+// More work of teams (linalg.cuh): systems of equations, determinants, and what is told of errors.
+#pragma once
+
+#include <stave/backends/cuda/kernels/fault.cuh>
+#include <stave/backends/cuda/kernels/linalg.cuh>
+
+namespace stave_cuda {
+
+// ---- systems of equations --------------------------------------------------------------------------------------------------
+
+struct Triangle {
+  bool lower, transpose, unit;
+};
+
+/// x = t^-1 b for one or two triangles of a matrix, one after the other. With `order`, the permutation of its rows: of
+/// b[order], or where the first triangle is a transpose, into x[order]. An item is as many columns as a team has lanes.
+template <class T>
+struct SubstituteWork {
+  using Value = T;
+  static constexpr int matrices = 2;
+  Index items;
+  int width;
+  MatrixStack<T> a, b;
+  T* out;
+  Triangle triangles[2];
+  int triangle_count;
+  MatrixStack<std::int32_t> order;  // without data: none
+  Index groups;                     // of columns
+  FirstFailure failure;
+
+  template <class Team>
+  STAVE_BOTH void body(const Team& team, Index item, Index, TeamPart<T, matrices> part) const {
+    const Index i = item / groups, first = item % groups * width, k = b.columns;
+    const int n = static_cast<int>(a.rows), step = part.step();
+    T *const t = part.matrix(0), *const x = part.matrix(1), *const to = out + i * n * k;
+    load(team, a, i, t, step);
+    bool singular = false;
+    for (int j = 0; j < triangle_count; ++j)
+      singular |= !triangles[j].unit && team.agree([&] {
+        bool zero = false;
+        for (int r = 0; r < n; ++r) zero |= t[r * (step + 1)] == 0;
+        return zero;
+      });
+    if (singular) failure.at(i);
+    const T* const sides = b(i);
+    const std::int32_t* const rows = order.data ? order(i) : nullptr;
+    const bool scatters = triangles[0].transpose;
+    team.for_lanes([&](int lane) {
+      const Index c = first + lane;
+      if (c >= k) return;
+      for (int r = 0; r < n; ++r) {
+        const Index row = rows && !scatters ? rows[r * order.column_step] : r;
+        x[r * step + lane] = sides[row * b.row_step + c * b.column_step];
+      }
+      for (int j = 0; j < triangle_count; ++j) {
+        const Triangle& of = triangles[j];
+        substitute(t, of.transpose ? 1 : step, of.transpose ? step : 1, of.lower != of.transpose, of.unit, n, x + lane,
+                   step);
+      }
+      for (int r = 0; r < n; ++r) {
+        const Index row = rows && scatters ? rows[r * order.column_step] : r;
+        to[row * k + c] = x[r * step + lane];
+      }
+    });
+  }
+};
+
+/// Whether a triangle's diagonal has a 0.
+template <class T>
+struct DiagonalWork {
+  using Value = T;
+  static constexpr int matrices = 1;
+  Index items;
+  int width;
+  MatrixStack<T> a;
+  FirstFailure failure;
+
+  template <class Team>
+  STAVE_BOTH void body(const Team& team, Index i, Index, TeamPart<T, matrices>) const {
+    const T* const x = a(i);
+    team.for_lanes([&](int lane) {
+      for (Index r = lane; r < a.rows; r += width)
+        if (x[r * (a.row_step + a.column_step)] == 0) failure.at(i);
+    });
+  }
+};
+
+/// Rows of b in another order, as SubstituteWork has them. An item is a row.
+template <class T>
+struct PermuteWork {
+  using Value = T;
+  static constexpr int matrices = 1;
+  Index items;
+  int width;
+  MatrixStack<T> b;
+  MatrixStack<std::int32_t> order;
+  bool scatters;
+  T* out;
+
+  template <class Team>
+  STAVE_BOTH void body(const Team& team, Index item, Index, TeamPart<T, matrices>) const {
+    const Index i = item / b.rows, row = item % b.rows, other = order(i)[row * order.column_step];
+    const T* const from = b(i) + (scatters ? row : other) * b.row_step;
+    T* const to = out + (i * b.rows + (scatters ? other : row)) * b.columns;
+    team.for_lanes([&](int lane) {
+      for (Index c = lane; c < b.columns; c += width) to[c] = from[c * b.column_step];
+    });
+  }
+};
+
+/// Each row of contiguous matrices times a number. An item is a row.
+template <class T>
+struct ScaleRowsWork {
+  using Value = T;
+  static constexpr int matrices = 1;
+  Index items;
+  int width;
+  MatrixStack<T> factors;
+  T* out;
+  Index columns;
+
+  template <class Team>
+  STAVE_BOTH void body(const Team& team, Index item, Index, TeamPart<T, matrices>) const {
+    const Index i = item / factors.columns;
+    const T factor = factors(i)[item % factors.columns * factors.column_step];
+    team.for_lanes([&](int lane) {
+      for (Index c = lane; c < columns; c += width) out[item * columns + c] *= factor;
+    });
+  }
+};
+
+/// to = `identity` times 1 + the sum of factors[j] terms[j], of dense matrices. An item is a row.
+template <class T>
+struct CombineWork {
+  using Value = T;
+  static constexpr int matrices = 1;
+  Index items;
+  int width;
+  Index columns, rows;
+  T* to;
+  const T* terms[4];
+  T factors[4], identity;
+  int count;
+
+  template <class Team>
+  STAVE_BOTH void body(const Team& team, Index item, Index, TeamPart<T, matrices>) const {
+    team.for_lanes([&](int lane) {
+      for (Index c = lane; c < columns; c += width) {
+        T sum = c == item % rows ? identity : T(0);
+        for (int j = 0; j < count; ++j) sum += factors[j] * terms[j][item * columns + c];
+        to[item * columns + c] = sum;
+      }
+    });
+  }
+};
+
+// ---- determinants ----------------------------------------------------------------------------------------------------------
+
+/// mantissa * 2^exponent, so that no product on the way overflows.
+struct DeterminantProduct {
+  double mantissa = 1, exponent = 0;
+
+  STAVE_BOTH void multiply(double factor) {
+    int by = 0;
+    mantissa = ::frexp(mantissa * factor, &by);
+    exponent += by;
+  }
+  STAVE_BOTH double value() const {
+    return ::ldexp(mantissa, static_cast<int>(exponent > 10000 ? 10000 : exponent < -10000 ? -10000 : exponent));
+  }
+  STAVE_BOTH double sign() const { return mantissa != mantissa ? mantissa : (mantissa > 0) - (mantissa < 0); }
+  STAVE_BOTH double logarithm() const { return ::log(::fabs(mantissa)) + exponent * 0.6931471805599453094; }
+};
+
+/// Of up to 3 x 3, in double: not a number where it is 0, or a product on the way may be beyond what that holds.
+template <class T>
+STAVE_BOTH double tiny_determinant(const MatrixStack<T>& a, Index i) {
+  const T* const x = a(i);
+  const auto at = [&](int r, int c) { return static_cast<double>(x[r * a.row_step + c * a.column_step]); };
+  const auto minor = [&](int c, int d) { return at(1, c) * at(2, d) - at(1, d) * at(2, c); };
+  const double det = a.rows == 1   ? at(0, 0)
+                     : a.rows == 2 ? at(0, 0) * at(1, 1) - at(0, 1) * at(1, 0)
+                                   : at(0, 0) * minor(1, 2) - at(0, 1) * minor(0, 2) + at(0, 2) * minor(0, 1);
+  return ::fabs(det) > 0x1p-900 ? det : not_a_number<double>();  // far from where digits are lost
+}
+
+template <class T>
+struct DeterminantWork {
+  using Value = double;
+  static constexpr int matrices = 1;
+  Index items;
+  int width;
+  MatrixStack<T> a;
+  const T* packed;
+  const std::int32_t* exchanges;
+  T *value, *sign, *logarithm;  // value, or the other two
+
+  template <class Team>
+  STAVE_BOTH void body(const Team& team, Index i, Index, TeamPart<double, matrices> part) const {
+    const Index n = a.rows;
+    team.for_lanes([&](int lane) {
+      DeterminantProduct det;
+      for (Index k = lane; k < n; k += width) {
+        const auto pivot = static_cast<double>(packed[(i * n + k) * n + k]);
+        det.multiply(exchanges[i * n + k] == k ? pivot : -pivot);
+      }
+      part.vector(0)[lane] = det.mantissa;
+      part.vector(1)[lane] = det.exponent;
+    });
+    team.for_lanes([&](int lane) {
+      if (lane != 0) return;
+      DeterminantProduct det;
+      for (int k = 0; k < width; ++k) {
+        det.multiply(part.vector(0)[k]);
+        det.exponent += part.vector(1)[k];
+      }
+      if (value) {
+        const double tiny = n > 0 && n <= 3 ? tiny_determinant(a, i) : not_a_number<double>();
+        value[i] = static_cast<T>(tiny == tiny ? tiny : det.value());
+      } else {
+        sign[i] = static_cast<T>(det.sign());
+        logarithm[i] = static_cast<T>(det.logarithm());
+      }
+    });
+  }
+};
+
+// ---- errors ----------------------------------------------------------------------------------------------------------------
+
+/// After the work on all matrices.
+struct ReportWork {
+  using Value = float;
+  static constexpr int matrices = 1;
+  Index items;
+  int width;
+  FirstFailure failure;
+  IndexFault* fault;
+  unsigned ticket;
+
+  template <class Team>
+  STAVE_BOTH void body(const Team& team, Index, Index, TeamPart<float, matrices>) const {
+    team.for_lanes([&](int lane) {
+      if (lane == 0 && *failure.first != FirstFailure::none)
+        report(fault, ticket, 0, static_cast<Index>(*failure.first), 0);
+    });
+  }
+};
+
+}  // namespace stave_cuda

@@ -1,0 +1,125 @@
+// Singular values of one small matrix by a team: one-sided Jacobi rotations, as backends/cpu/kernels/linalg.cpp has them.
+#pragma once
+
+#include <stave/backends/cuda/kernels/small_factors.cuh>
+
+namespace stave_cuda {
+
+template <class T, class Team>
+STAVE_BOTH void exchange_rows(const Team& team, T* x, int step, int n, int i, int j) {
+  team.for_lanes([&](int c) {
+    if (c < n) exchange(x[i * step + c], x[j * step + c]);
+  });
+}
+template <class T, class Team>
+STAVE_BOTH void rotate_rows(const Team& team, T* x, int step, int n, int i, int j, T c, T s) {
+  team.for_lanes([&](int lane) {
+    if (lane >= n) return;
+    T &a = x[i * step + lane], &b = x[j * step + lane];
+    const T before = a;
+    a = c * before - s * b;
+    b = s * before + c * b;
+  });
+}
+
+/// Rows of x and y, whose squares these are: that the longest of those from i on stands at i.
+template <class T, class Team>
+STAVE_BOTH void bring_longest(const Team& team, T* x, T* y, int step, int k, int n, T* squares, int i) {
+  int longest = i;
+  for (int j = i + 1; j < k; ++j)
+    if (squares[j] > squares[longest]) longest = j;
+  if (longest == i) return;
+  exchange(squares[i], squares[longest]);
+  exchange_rows(team, x, step, n, i, longest);
+  if (y) exchange_rows(team, y, step, k, i, longest);
+}
+
+/// Rows from `known` on become orthonormal among themselves, and to those before.
+template <class T, class Team>
+STAVE_BOTH void complete(const Team& team, T* x, int step, int known, int rows, int n) {
+  for (int i = known; i < rows; ++i) {
+    T* const row = x + i * step;
+    team.for_lanes([&](int j) {
+      if (j < n) row[j] = dot(x + j, step, x + j, step, i);  // the part of an axis that rows before have
+    });
+    const int axis = team.agree([&] {
+      int least = 0;
+      for (int j = 1; j < n; ++j)
+        if (row[j] < row[least]) least = j;
+      return least;
+    });
+    team.for_lanes([&](int j) {
+      if (j < n) row[j] = j == axis;
+    });
+    for (int twice = 0; twice < 2; ++twice) {
+      for (int r = 0; r < i; ++r) {
+        const T along = team.agree([&] { return dot(row, 1, x + r * step, 1, n); });
+        team.for_lanes([&](int j) {
+          if (j < n) row[j] -= along * x[r * step + j];
+        });
+      }
+      const T inverse = team.agree([&] { return 1 / root(dot(row, 1, row, 1, n)); });
+      team.for_lanes([&](int j) {
+        if (j < n) row[j] *= inverse;
+      });
+    }
+  }
+}
+
+/// One turn of rows i and j, unless they are orthogonal.
+template <class T, class Team>
+STAVE_BOTH bool turn_pair(const Team& team, T* x, T* y, int step, int k, int n, T* squares, int i, int j, T rounding) {
+  T *const a = x + i * step, *const b = x + j * step;
+  const T product = team.agree([&] { return dot(a, 1, b, 1, n); });
+  const T tolerance = rounding_unit<T> * root(static_cast<T>(n));
+  if (squares[j] <= rounding || size(product) <= tolerance * root(squares[i]) * root(squares[j])) return false;
+  const T zeta = (squares[j] - squares[i]) / (2 * product), r = root(1 + zeta * zeta);
+  const T t = 1 / (zeta + (zeta < 0 ? -r : r)), c = 1 / root(1 + t * t), s = c * t;
+  rotate_rows(team, x, step, n, i, j, c, s);
+  if (y) rotate_rows(team, y, step, k, i, j, c, s);
+  squares[i] = team.agree([&] { return dot(a, 1, a, 1, n); });
+  squares[j] = team.agree([&] { return dot(b, 1, b, 1, n); });
+  return true;
+}
+
+/// Turns the k rows of x until they are orthogonal, and the rows of y (or null) with them, then makes them unit vectors: by
+/// lengths, which `values` are, of each lane its own copy, in descending order. What is but rounding of the longest has no
+/// direction: it is given one.
+template <class T, class Team>
+STAVE_BOTH bool svd(const Team& team, T* x, T* y, int step, int k, int n, T* values) {
+  const T epsilon = rounding_unit<T>;
+  T* const squares = values;
+  if (y) set_identity(team, y, step, k, k);
+  bool orthogonal = false;
+  for (int sweep = 0; !orthogonal; ++sweep) {
+    if (sweep == 60) return false;
+    orthogonal = true;
+    T largest = 0;
+    for (int i = 0; i < k; ++i) {
+      squares[i] = team.agree([&] { return dot(x + i * step, 1, x + i * step, 1, n); });
+      largest = squares[i] > largest ? squares[i] : largest;
+    }
+    for (int i = 0; i < k; ++i) {
+      bring_longest(team, x, y, step, k, n, squares, i);
+      for (int j = i + 1; j < k; ++j)
+        if (turn_pair(team, x, y, step, k, n, squares, i, j, largest * epsilon * epsilon)) orthogonal = false;
+    }
+  }
+  for (int i = 0; i < k; ++i) bring_longest(team, x, y, step, k, n, squares, i);
+  const T rounding = k > 0 ? squares[0] * epsilon * epsilon : 0;
+  int known = 0;
+  for (int i = 0; i < k; ++i) {
+    const T length = root(squares[i]);
+    if (squares[i] > rounding) {
+      known = i + 1;
+      team.for_lanes([&](int c) {
+        if (c < n) x[i * step + c] *= 1 / length;
+      });
+    }
+    values[i] = length;
+  }
+  if (y) complete(team, x, step, known, k, n);
+  return true;
+}
+
+}  // namespace stave_cuda
