@@ -173,6 +173,17 @@ TEST(Elementwise, SpecialValues) {
 }
 
 // numpy.floor_divide, where it is exact: 10000001 / 1.5 is 6666667.3, of which NumPy's float32 makes 6666666.
+// Down to half the smallest number, and beside results that are not denormal.
+TEST(Elementwise, ExpRoundsDenormalResults) {
+  const Tensor x = concat({linspace(-104.5, -86, 20011), tensor({-inf, -200.f, 0.f, 88.f, inf})});
+  const std::vector<double> at = values(x), got = values(exp(x));
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    const double expected = std::exp(at[i]);
+    if (std::isinf(expected)) EXPECT_EQ(got[i], expected);
+    else EXPECT_NEAR(got[i], expected, 0x1p-150 + expected * 0x1p-23) << "exp(" << at[i] << ")";
+  }
+}
+
 TEST(Elementwise, FloorDivideRoundsDown) {
   const Tensor a = tensor({7., -7., 7., -7., 1., -1., 0., 1., -1., inf, nan, 1e30, 0.3, 6., 10000001.}),
                b = tensor({2., 2., -2., -2., 0., 0., 0., inf, inf, 2., 1., 1e-30, 0.1, 0.1, 1.5});
