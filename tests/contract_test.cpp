@@ -248,20 +248,22 @@ void expect_lanes(const Binary& f, const Tensor& as, const Tensor& bs) {
   EXPECT_EQ(values(vmap(against_all)(as)), values(stack(pairs)));
 }
 
-// Sizes that fill no block, in layouts that BLAS would not read; more terms than one block sums.
-TEST(Matmul, OfBfloat16RoundsOnce) {
-  const Tensor a = astype(sin(sample({2, 147, 611})), bfloat16), b = astype(cos(sample({2, 611, 83})), bfloat16);
-  const auto as_floats = [](const Tensor& x, const Tensor& y) {
-    return astype(matmul(astype(x, float64), astype(y, float64)), bfloat16);
-  };
-  const double ulp = 0x1p-8;
-  EXPECT_THAT(matmul(a, b), IsNear(as_floats(a, b), ulp));
-  EXPECT_THAT(matmul(a[0], b), IsNear(as_floats(a[0], b), ulp));
-  EXPECT_THAT(matmul(matrix_transpose(b), matrix_transpose(a)),
-              IsNear(as_floats(matrix_transpose(b), matrix_transpose(a)), ulp));
-  const Tensor part = a(ellipsis, slice(0, 610, 3)), rows = b(ellipsis, slice(0, 204), slice());
-  EXPECT_THAT(matmul(part, rows), IsNear(as_floats(part, rows), ulp));
-  EXPECT_EQ(values(matmul(ones({1, 1 << 16}, bfloat16), ones({1 << 16, 1}, bfloat16))), std::vector<double>{65536});
+// Sizes that fill no block, in many layouts; more terms than one block sums.
+TEST(Matmul, OfManySizesAndLayoutsIsNearThatOfDoubles) {
+  for (const Dtype dtype : {float32, float16, bfloat16}) {
+    const Tensor a = astype(sin(sample({2, 147, 611})), dtype), b = astype(cos(sample({2, 611, 83})), dtype);
+    const auto expect_near = [&](const Tensor& x, const Tensor& y) {
+      const double tolerance = dtype == float32 ? 1e-5 : dtype == float16 ? 0x1p-11 : 0x1p-8;
+      EXPECT_THAT(matmul(x, y), IsNear(astype(matmul(astype(x, float64), astype(y, float64)), dtype), tolerance));
+    };
+    expect_near(a, b);
+    expect_near(a[0], b);
+    expect_near(matrix_transpose(b), matrix_transpose(a));
+    expect_near(a(ellipsis, slice(0, 610, 3)), b(ellipsis, slice(0, 204), slice()));
+    expect_near(a(ellipsis, slice(3, 16), slice(0, 9)), b(ellipsis, slice(2, 11), slice(1, 20)));
+    expect_near(ones({1, 1 << 15}, dtype), ones({1 << 15, 1}, dtype));
+    expect_near(ones({16, 1 << 13}, dtype) / 8, ones({1 << 13, 16}, dtype));
+  }
 }
 
 TEST(ContractVmap, EqualsALoop) {
