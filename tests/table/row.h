@@ -70,6 +70,9 @@ inline const std::vector<Dtype> number_dtypes = {uint8, uint16, uint32,  uint64,
 inline const std::vector<Dtype> all_dtypes = {bool_, uint8, uint16,  uint32,   uint64,  int8,   int16,
                                               int32, int64, float16, bfloat16, float32, float64};
 
+/// The dtypes in which parts of networks are tested: they compute in floats, whatever they are given.
+inline const std::vector<Dtype> network_dtypes = {float16, bfloat16, float32, float64, int32};
+
 /// The dtype in which integers are summed.
 inline Dtype summed_in(Dtype dtype) {
   if (dtype == bool_ || dtype == int8 || dtype == int16) return int32;
@@ -91,11 +94,18 @@ void add_search_rows(std::vector<Row>& rows);
 void add_layout_rows(std::vector<Row>& rows);
 void add_rearrange_rows(std::vector<Row>& rows);
 void add_index_rows(std::vector<Row>& rows);
+void add_scatter_rows(std::vector<Row>& rows);
+void add_at_rows(std::vector<Row>& rows);
 void add_contract_rows(std::vector<Row>& rows);
-void add_linalg_rows(std::vector<Row>& rows);
+void add_system_rows(std::vector<Row>& rows);
+void add_factor_rows(std::vector<Row>& rows);
+void add_norm_rows(std::vector<Row>& rows);
+void add_product_rows(std::vector<Row>& rows);
 void add_convolution_rows(std::vector<Row>& rows);
-void add_network_rows(std::vector<Row>& rows);
+void add_normalize_rows(std::vector<Row>& rows);
 void add_layer_norm_rows(std::vector<Row>& rows);
+void add_network_rows(std::vector<Row>& rows);
+void add_losses_rows(std::vector<Row>& rows);
 void add_attention_rows(std::vector<Row>& rows);
 void add_random_rows(std::vector<Row>& rows);
 void add_transfer_rows(std::vector<Row>& rows);

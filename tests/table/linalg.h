@@ -1,0 +1,42 @@
+// What rows of functions of matrices have in common. Matrices are a well-conditioned one, with entries 3, 6, 9, ... on the diagonal, and a
+// random one besides, so that every layout, in which whole rows repeat, is as good as another. How operands that lie otherwise reach the
+// kernels is linalg_test's.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "table/matrices.h"
+#include "table/row.h"
+
+namespace table {
+
+using OfMatrices = std::function<Matrices(std::span<const Matrix>)>;
+using OfTensor = std::function<Outputs(const Tensor&)>;
+
+/// f of each matrix of the stacks, which broadcast; result k keeps kept[k] axes of its matrix.
+Arrays of_stacks(Dtype dtype, std::span<const Array> xs, std::vector<int> kept, const OfMatrices& f);
+
+/// Random numbers to be put beside the well-conditioned matrix, and both together; `turned`: pivots are needed.
+Domain besides(Dtype dtype);
+Tensor with_base(const Tensor& x, bool turned = false);
+Array with_base(const Array& x, bool turned = false);
+
+inline const std::vector<Shape> rectangles = {{3, 3}, {2, 4, 3}, {3, 4}, {4, 2}, {2, 3}, {0, 3, 2}};
+
+/// f of one stack of matrices.
+Variant of_matrix(const std::string& name, Dtype dtype, const Shape& shape, std::vector<int> kept, const OfTensor& f,
+                  const OfMatrices& reference, bool turned = false);
+Variant refuse_number(Dtype dtype, const OfTensor& f);
+Variant refuse_rectangle(Dtype dtype, const OfTensor& f);
+
+Row matrix_row(const std::string& name, std::vector<std::string> also,
+               std::function<std::vector<Variant>(Dtype)> variants);
+/// A row of a function of square matrices.
+Row of_squares(const std::string& name, std::vector<int> kept, const OfTensor& f, const OfMatrices& reference);
+/// A row of a function of any matrices.
+Row of_rectangles(const std::string& name, std::vector<int> kept, const OfTensor& f, const OfMatrices& reference);
+
+}  // namespace table
