@@ -118,7 +118,8 @@ class Backends {
   std::string cuda(const Row& row, const Tried& tried) const {
     for (const std::string& operation : elsewhere_.of(row))
       if (!drivers_.contains(operation)) return "none";
-    return words(row, tried, [this](const Op& op) { return cuda(op); });
+    // A function may perform others where there is no kernel of the operation that it is on the CPU.
+    return words(row, tried, [this](const Op& op) { return cuda(op) == "none" ? "composed" : cuda(op); });
   }
 
  private:
