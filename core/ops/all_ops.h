@@ -44,7 +44,7 @@ namespace stave {
   /* create */ X(full) X(iota) X(astype) X(stop_gradient) X(copy)                                                  \
   /* elementwise */ X(where)                                                                                       \
   /* reduce */ X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)                                      \
-  /* softmax */ X(softmax) X(log_softmax)                                                                          \
+  /* softmax */ X(softmax) X(log_softmax) X(log_softmax_gradient)                                                  \
   /* scan */ X(cumulative_sum) X(cumulative_prod) X(cummax) X(cummin) X(linear_recurrence)                         \
   /* sort */ X(sort) X(argsort) X(argtopk)                                                                         \
   /* layout */ X(reshape) X(permute_dims) X(broadcast_to) X(slice) X(pad) X(concat)                                \

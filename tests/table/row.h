@@ -102,6 +102,7 @@ void add_factor_rows(std::vector<Row>& rows);
 void add_norm_rows(std::vector<Row>& rows);
 void add_product_rows(std::vector<Row>& rows);
 void add_convolution_rows(std::vector<Row>& rows);
+void add_log_softmax_rows(std::vector<Row>& rows);
 void add_normalize_rows(std::vector<Row>& rows);
 void add_layer_norm_rows(std::vector<Row>& rows);
 void add_network_rows(std::vector<Row>& rows);

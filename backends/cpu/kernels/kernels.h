@@ -118,8 +118,7 @@ struct ByOp {
   }
 };
 
-inline constexpr Index weighed_results = 6, multiplied_results = 4, multiplied_taps = 3, sum_lanes = 16,
-                       widest_vector = 64;
+inline constexpr Index weighed_results = 6, multiplied_results = 4, multiplied_taps = 3, sum_lanes = 16, widest_vector = 64;
 
 struct Kernels {
   const char* isa;
@@ -128,9 +127,11 @@ struct Kernels {
   BlockKernel where[dtype_count];                 // in: condition, x, y
   ByOp<Reduction, OpId::sum, OpId::argmax> reduce;
   ByOp<ArgReduction, OpId::argmax, OpId::softmax> arg_reduce;
-  ByOp<Softmax, OpId::softmax, OpId::cumulative_sum> softmax;  // of float32 and float64
-  Normalization layer_norm[dtype_count];                       // of float32 and float64
-  ByOp<Scan, OpId::cumulative_sum, OpId::sort> scan;           // not of bool
+  ByOp<Softmax, OpId::softmax, OpId::log_softmax_gradient> softmax;  // of float32 and float64
+  /// Dense rows: out = ct - exp(y) sum(ct), of which 0 in either factor makes 0. Of float32 and float64.
+  void (*log_softmax_gradient[dtype_count])(const void* y, const void* ct, Index rows, Index n, void* out);
+  Normalization layer_norm[dtype_count];              // of float32 and float64
+  ByOp<Scan, OpId::cumulative_sum, OpId::sort> scan;  // not of bool
   /// out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small and integer matmuls. Not of sixteen-bit floats.
   void (*multiply_add[dtype_count])(void* out, const void* a, const void* b, Index n);
   /// [m, k] x [k, n] for m, k, n <= 16 and row-major operands with the given distances between rows.

@@ -324,6 +324,30 @@ struct Kernel {
   static constexpr Softmax kernels() { return {rows, columns, fold, merge, finish}; }
 };
 
+/// Of rows: ct - exp(y) sum(ct).
+template <class T>
+void log_softmax_gradient(const void* y, const void* ct, Index rows, Index n, void* out) {
+  using V = Vec<T>;
+  constexpr Index lanes = V::lanes;
+  for (Index r = 0; r < rows; ++r) {
+    const T *values = static_cast<const T*>(y) + r * n, *cotangents = static_cast<const T*>(ct) + r * n;
+    T* const to = static_cast<T*>(out) + r * n;
+    Sums<T> sums;
+    Index i = 0;
+    for (; i + lanes <= n; i += lanes) sums.add(V::load(cotangents + i));
+    if (i < n) sums.add(load_some<T>(cotangents + i, n - i));
+    double sum = 0, lost = 0;
+    sums.add_to(sum, lost);
+    const V total(static_cast<T>(sum + lost));
+    const auto value = [&](V c, V v) {
+      const V weight = exp(v);
+      return c - select((total == V(0)) | (weight == V(0)), V(0), weight * total);
+    };
+    for (i = 0; i + lanes <= n; i += lanes) value(V::load(cotangents + i), V::load(values + i)).store(to + i);
+    if (i < n) store_some(value(load_some<T>(cotangents + i, n - i), load_some<T>(values + i, n - i)), to + i, n - i);
+  }
+}
+
 template <template <class> class F>
 void fill(Softmax* row) {
   row[static_cast<int>(Dtype::float32)] = Kernel<F, float>::kernels();
@@ -333,6 +357,8 @@ void fill(Softmax* row) {
 void fill_softmax(stave_cpu::Kernels& table) {
   fill<OfWeights>(table.softmax[OpId::softmax]);
   fill<OfLogarithms>(table.softmax[OpId::log_softmax]);
+  table.log_softmax_gradient[static_cast<int>(Dtype::float32)] = log_softmax_gradient<float>;
+  table.log_softmax_gradient[static_cast<int>(Dtype::float64)] = log_softmax_gradient<double>;
 }
 
 }  // namespace STAVE_KERNELS
