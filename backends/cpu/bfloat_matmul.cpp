@@ -13,6 +13,7 @@
 
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/scratch.h>
 #include <stave/backends/cpu/strided.h>
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
@@ -105,7 +106,7 @@ class BfloatProduct {
  public:
   BfloatProduct(const Halves& a, const Halves& b, Half* out) : a_(a), b_(b), out_(out) {
     const Index panels = rounded_up(b.columns, panel) / panel;
-    packed_ = std::make_unique_for_overwrite<Pair[]>(static_cast<std::size_t>(panels * pairs() * panel));
+    packed_ = scratch<Pair>(static_cast<std::size_t>(panels * pairs() * panel));
     parallel_for(panels, std::max<Index>(1, cheap_grain / (pairs() * panel)), [&](Index first, Index last) {
       for (Index i = first; i < last; ++i)
         for (Index p = 0; p < pairs(); ++p) pack_columns(b_, 2 * p, i * panel, panel_at(i) + p * panel);
@@ -124,8 +125,8 @@ class BfloatProduct {
 
  private:
   struct Tile {
-    std::unique_ptr<float[]> sums = std::make_unique_for_overwrite<float[]>(tile_rows * tile_columns);
-    std::unique_ptr<Pair[]> rows = std::make_unique_for_overwrite<Pair[]>(tile_rows * block / 2);
+    Scratch<float> sums = scratch<float>(tile_rows * tile_columns);
+    Scratch<Pair> rows = scratch<Pair>(tile_rows * block / 2);
   };
   Index pairs() const { return (a_.columns + 1) / 2; }
   Pair* panel_at(Index i) const { return packed_.get() + i * pairs() * panel; }
@@ -150,7 +151,7 @@ class BfloatProduct {
 
   const Halves a_, b_;
   Half* out_;
-  std::unique_ptr<Pair[]> packed_;
+  Scratch<Pair> packed_;
 };
 
 Halves matrix_at(const View& x, Index offset) {

@@ -52,6 +52,15 @@ STAVE_INLINE void weigh(T* out, Index out_step, const T* x, const T* w, const In
   if (j < n) weigh_block<T, count, 1>(out + j, out_step, x + j, w, offsets, taps, accumulate, n - j);
 }
 
+constexpr bool many_registers = STAVE_VECTOR_BYTES == 64;  // 32 of them, of which six results leave half unused
+
+template <class T>
+STAVE_INLINE void weigh_many(T* out, Index out_step, const T* x, const T* w, const Index* offsets, Index taps,
+                             Index results, Index n, bool accumulate) {
+  if (results == 7) weigh<T, 7>(out, out_step, x, w, offsets, taps, n, accumulate);
+  else weigh<T, 8>(out, out_step, x, w, offsets, taps, n, accumulate);
+}
+
 template <class T>
 void weigh_rows(void* out, Index out_step, const void* x, const void* w, const Index* offsets, Index taps,
                 Index results, Index n, bool accumulate) {
@@ -63,7 +72,10 @@ void weigh_rows(void* out, Index out_step, const void* x, const void* w, const I
     case 3: return weigh < T, is_real<T> ? 3 : 1 > (to, out_step, from, weights, offsets, taps, n, accumulate);
     case 4: return weigh < T, is_real<T> ? 4 : 1 > (to, out_step, from, weights, offsets, taps, n, accumulate);
     case 5: return weigh < T, is_real<T> ? 5 : 1 > (to, out_step, from, weights, offsets, taps, n, accumulate);
-    default: return weigh < T, is_real<T> ? 6 : 1 > (to, out_step, from, weights, offsets, taps, n, accumulate);
+    case 6: return weigh < T, is_real<T> ? 6 : 1 > (to, out_step, from, weights, offsets, taps, n, accumulate);
+    default:
+      if constexpr (is_real<T> && many_registers)
+        return weigh_many<T>(to, out_step, from, weights, offsets, taps, results, n, accumulate);
   }
 }
 
@@ -116,6 +128,7 @@ void multiply_rows(double* sums, const void* x, Index x_row, const Index* offset
 }
 
 void fill_convolution(stave_cpu::Kernels& table) {
+  table.weighed_results = many_registers ? 8 : 6;
 #define X(name, type) table.weigh_rows[static_cast<int>(Dtype::name)] = weigh_rows<type>;
   STAVE_INTEGERS(X)
   X(float32, float)

@@ -118,7 +118,7 @@ struct ByOp {
   }
 };
 
-inline constexpr Index weighed_results = 6, multiplied_results = 4, multiplied_taps = 3, sum_lanes = 16, widest_vector = 64;
+inline constexpr Index multiplied_results = 4, multiplied_taps = 3, sum_lanes = 16, widest_vector = 64;
 
 struct Kernels {
   const char* isa;
@@ -139,8 +139,9 @@ struct Kernels {
                                    Index b_stride);
   SmallLinalg small_linalg[dtype_count];  // of float32 and float64
   /// out[r * out_step + j] (+)= the sum over t < taps of w[t * results + r] * x[offsets[t] + j], for r < results, j < n, wrapping
-  /// in integers: rows of a convolution. At most `weighed_results` of floats, one of integers. Reads up to two vectors of x where
+  /// in integers: rows of a convolution. At most `weighed_results` of floats, for which there are registers, one of integers. Reads up to two vectors of x where
   /// there is one element. Not of bool, nor of sixteen-bit floats.
+  Index weighed_results;
   void (*weigh_rows[dtype_count])(void* out, Index out_step, const void* x, const void* w, const Index* offsets,
                                   Index taps, Index results, Index n, bool accumulate);
   /// The sum over row < rows and j < n of w[r * w_step + row * w_row + j] * x[offsets[t] + row * x_row + j], for r < results,

@@ -1,0 +1,106 @@
+// What a convolution is to those who compute it: lengths along three spatial axes, and where operands lie.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <stave/core/backend.h>
+#include <stave/core/ops/attributes.h>
+
+namespace stave_cpu {
+
+using stave::ConvolutionAttributes;
+using stave::Dtype;
+using stave::Index;
+using stave::View;
+
+using Triple = std::array<Index, 3>;
+
+inline constexpr Index paying = Index{1} << 17;  // multiplications that pay for a task of their own
+inline constexpr Index vector_part = 48;         // bytes of a row that are worth being taken as vectors
+inline constexpr Index first_cache = Index{1} << 14,
+                       second_cache = Index{1} << 18;  // bytes of them that one task takes
+
+inline Index volume(const Triple& lengths) { return lengths[0] * lengths[1] * lengths[2]; }
+
+/// x, w or the result: its data and steps, in bytes, along its first three axes and the spatial ones.
+struct Operand {
+  char* data;
+  Triple lead, step;
+};
+
+/// A convolution of three spatial axes, of which the first may have length 1; x is not dilated.
+struct Convolution {
+  Dtype dtype;
+  Index size;             // of an element
+  Index n, groups, o, c;  // o and c: of each group
+  Triple in, window, out, stride, dilation, low;
+  Operand x, w, y;  // x [n, groups, c, in], w [groups, o, c, window], y [n, groups, o, out]
+  Index terms() const { return c * volume(window); }
+  Index work() const { return n * groups * o * terms() * volume(out); }
+};
+
+/// The last entries of a list, after `fill` for the axes that it does not have.
+inline Triple spatial(std::span<const Index> all, std::size_t axes, Index fill) {
+  Triple result{fill, fill, fill};
+  std::copy(all.end() - static_cast<std::ptrdiff_t>(axes), all.end(), result.end() - static_cast<std::ptrdiff_t>(axes));
+  return result;
+}
+
+inline Operand operand(const View& view, std::size_t axes, Index size) {
+  Operand result{static_cast<char*>(view.data), {}, spatial(view.strides, axes, 0)};
+  for (std::size_t i = 0; i < 3; ++i) result.lead[i] = view.strides[i] * size;
+  for (Index& step : result.step) step *= size;
+  return result;
+}
+
+inline Convolution convolution_of(const ConvolutionAttributes& a, const View& x, const View& w, const View& out) {
+  const std::size_t axes = a.strides.size();
+  const auto size = static_cast<Index>(stave::size_of(out.dtype));
+  return {.dtype = out.dtype,
+          .size = size,
+          .n = x.shape[0],
+          .groups = w.shape[0],
+          .o = w.shape[1],
+          .c = w.shape[2],
+          .in = spatial(x.shape, axes, 1),
+          .window = spatial(w.shape, axes, 1),
+          .out = spatial(out.shape, axes, 1),
+          .stride = spatial(a.strides, axes, 1),
+          .dilation = spatial(a.dilations, axes, 1),
+          .low = spatial(a.low, axes, 0),
+          .x = operand(x, axes, size),
+          .w = operand(w, axes, size),
+          .y = operand(out, axes, size)};
+}
+
+inline Index ceil_divide(Index a, Index b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+inline Index floor_divide(Index a, Index b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+
+/// The places j in [0, count) for which first + j * step lies in [0, length).
+struct Range {
+  Index first, last;
+  Range(Index first_, Index step, Index length, Index count)
+      : first(std::clamp<Index>(ceil_divide(-first_, step), 0, count)),
+        last(std::clamp<Index>(floor_divide(length - 1 - first_, step) + 1, first, count)) {}
+};
+
+/// dst[j] = x[first + j * step] for j < count, 0 where x, of so many elements, has none. x_step in bytes.
+template <class T>
+void copy_run(T* dst, const char* x, Index x_step, Index first, Index step, Index length, Index count) {
+  const Range range(first, step, length, count);
+  Index j = 0;
+  for (; j < range.first; ++j) dst[j] = T{};
+  const char* from = x + (first + j * step) * x_step;
+  const Index each = step * x_step;
+  if (each == static_cast<Index>(sizeof(T))) {
+    std::memcpy(dst + j, from, static_cast<std::size_t>(range.last - j) * sizeof(T));
+    j = range.last;
+  } else {
+    for (; j < range.last; ++j, from += each) dst[j] = *reinterpret_cast<const T*>(from);
+  }
+  for (; j < count; ++j) dst[j] = T{};
+}
+
+}  // namespace stave_cpu
