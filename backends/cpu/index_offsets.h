@@ -81,33 +81,45 @@ class SliceOffsets {
   /// False: some index is out of range.
   bool fill(const TileWalk& walk, Index* offsets) const {
     const Index n = walk.columns(), step = axes_.empty() ? 0 : axes_.back().step[1];
-    for (Index i = 0; i < n; ++i) offsets[i] = walk.offset(1) + i * step;
+    if (layout_.k == 0)
+      for (Index i = 0; i < n; ++i) offsets[i] = walk.offset(1) + i * step;
     bool in_range = true;
-    for (std::size_t j = 0; j < layout_.k; ++j)
-      in_range &= indices_.dtype == stave::int64 ? add<std::int64_t>(indices_at(walk, j), j, n, offsets)
-                                                 : add<std::int32_t>(indices_at(walk, j), j, n, offsets);
+    for (std::size_t j = 0; j < layout_.k; ++j) {
+      const Start start{walk.offset(1), step, j > 0};
+      in_range &= indices_.dtype == stave::int64 ? add<std::int64_t>(indices_at(walk, j), j, n, start, offsets)
+                                                 : add<std::int32_t>(indices_at(walk, j), j, n, start, offsets);
+    }
     return in_range;
   }
+  /// What is there before an index adds to it: what others added, or the place along the batch axes.
+  struct Start {
+    Index offset, step;
+    bool others;
+  };
   /// What index j of each tuple adds.
   template <class I>
-  bool add(const char* indices, std::size_t j, Index n, Index* offsets) const {
+  bool add(const char* indices, std::size_t j, Index n, const Start& start, Index* offsets) const {
     const Index step = axes_.empty() ? 0 : axes_.back().step[0];
     const Index length = x_.shape[layout_.batch + j], stride = x_strides_[layout_.batch + j] * x_size_;
-    const Index wrap = layout_.from_end ? length : 0;
+    const Index wrap = layout_.from_end ? length : 0, from = start.offset, batch_step = start.step;
     const auto dense = reinterpret_cast<const I*>(indices);
     using Wrapping = std::uint64_t;  // what is out of range may be so by far
-    const auto run = [&](auto index_of) {
+    const auto run = [=](auto index_of, auto before) {
       bool beyond = false;
       for (Index i = 0; i < n; ++i) {
         const Index index = index_of(i), place = index + (index < 0 ? wrap : 0);
         beyond |= static_cast<Wrapping>(place) >= static_cast<Wrapping>(length);
-        offsets[i] = static_cast<Index>(static_cast<Wrapping>(offsets[i]) +
+        offsets[i] = static_cast<Index>(static_cast<Wrapping>(before(i)) +
                                         static_cast<Wrapping>(place) * static_cast<Wrapping>(stride));
       }
       return !beyond;
     };
-    if (step == Index{sizeof(I)}) return run([&](Index i) { return Index{dense[i]}; });
-    return run([&](Index i) { return Index{*reinterpret_cast<const I*>(indices + i * step)}; });
+    const auto run_from = [=](auto index_of) {
+      if (start.others) return run(index_of, [=](Index i) { return offsets[i]; });
+      return run(index_of, [=](Index i) { return from + i * batch_step; });
+    };
+    if (step == Index{sizeof(I)}) return run_from([=](Index i) { return Index{dense[i]}; });
+    return run_from([=](Index i) { return Index{*reinterpret_cast<const I*>(indices + i * step)}; });
   }
   /// The first that is out of range from an element on, of which there is one in its block.
   [[noreturn]] void refuse(Index from) const {

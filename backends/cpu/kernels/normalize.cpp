@@ -35,11 +35,11 @@ struct Rows {
     return static_cast<double>(all[0]);
   }
 
-  /// The sums of first(x[i]) and second(x[i]).
+  /// The sums of first(x[i]) and, of `both`, second(x[i]).
   struct Pair {
     double first = 0, second = 0;
   };
-  template <class F, class G>
+  template <bool both, class F, class G>
   static STAVE_INLINE Pair sums(const T* x, Index n, F first, G second) {
     Pair total;
     for (Index i = 0; i < n;) {
@@ -50,19 +50,19 @@ struct Rows {
         for (int w = 0; w < ways; ++w) {
           const V v = V::load(x + i + w * lanes);
           firsts[w] = firsts[w] + first(v);
-          seconds[w] = seconds[w] + second(v);
+          if constexpr (both) seconds[w] = seconds[w] + second(v);
         }
       for (; i + lanes <= end; i += lanes) {
         firsts[0] = firsts[0] + first(V::load(x + i));
-        seconds[0] = seconds[0] + second(V::load(x + i));
+        if constexpr (both) seconds[0] = seconds[0] + second(V::load(x + i));
       }
       if (i < end) {
         const V v = load_some<T>(x + i, end - i);
         firsts[1] = firsts[1] + first_of(first(v), end - i);
-        seconds[1] = seconds[1] + first_of(second(v), end - i);
+        if constexpr (both) seconds[1] = seconds[1] + first_of(second(v), end - i);
       }
       total.first += across((firsts[0] + firsts[1]) + (firsts[2] + firsts[3]));
-      total.second += across((seconds[0] + seconds[1]) + (seconds[2] + seconds[3]));
+      if constexpr (both) total.second += across((seconds[0] + seconds[1]) + (seconds[2] + seconds[3]));
       i = end;
     }
     return total;
@@ -76,10 +76,9 @@ struct Rows {
   static STAVE_INLINE Statistics statistics(const T* x, Index n, double epsilon) {
     const auto count = static_cast<double>(n);
     const auto itself = [](V v) { return v; };
-    const auto nothing = [](V) { return V(0); };
-    const T near = static_cast<T>(sums(x, n, itself, nothing).first / count);
+    const T near = static_cast<T>(sums<false>(x, n, itself, itself).first / count);
     const V m(near);
-    const Pair apart = sums(
+    const Pair apart = sums<true>(
         x, n, [m](V v) { return v - m; }, [m](V v) { return (v - m) * (v - m); });
     const double off = apart.first / count, variance = apart.second / count - off * off;
     const double spread = (variance > 0 ? variance : variance * 0) + epsilon;
