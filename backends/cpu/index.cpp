@@ -5,6 +5,7 @@
 #include <stave/backends/cpu/index.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -14,6 +15,7 @@
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
 #include <stave/core/fail.h>
+#include <stave/core/op.h>
 
 namespace stave_cpu {
 
@@ -34,6 +36,37 @@ std::int64_t read_index(const char* at, Dtype dtype) {
 /// The part of a shape or of strides that belongs to one slice.
 std::span<const Index> rest_of(std::span<const Index> all, const IndexLayout& layout) { return all.last(layout.rest); }
 
+/// to[i] = from[indices[i] * step], for indices in [-wrap, length). False: one is not, and something else was read for it.
+template <class T, class I>
+bool gather_numbers(const T* from, Index step, Index length, Index wrap, const I* indices, Index n, T* to) {
+  bool in_range = true;
+  for (Index i = 0; i < n; ++i) {
+    const Index index = indices[i], place = index + (index < 0 ? wrap : 0);
+    const bool there = static_cast<std::uint64_t>(place) < static_cast<std::uint64_t>(length);
+    in_range &= there;
+    to[i] = from[(there ? place : 0) * step];
+  }
+  return in_range;
+}
+/// Numbers of a vector by dense indices: read where they are checked. False: an index is out of range.
+bool gather_from_vector(const View& x, const View& indices, bool from_end, const View& out) {
+  const Index length = x.shape[0], step = x.strides[0], n = element_count(out.shape);
+  std::atomic<bool> in_range{true};
+  stave::visit_size(stave::size_of(x.dtype), [&]<class T>(T) {
+    const auto run = [&]<class I>(I) {
+      parallel_for(n, cheap_grain / 4, [&](Index first, Index last) {
+        if (!gather_numbers(static_cast<const T*>(x.data), step, length, from_end ? length : 0,
+                            static_cast<const I*>(indices.data) + first, last - first,
+                            static_cast<T*>(out.data) + first))
+          in_range = false;
+      });
+    };
+    if (indices.dtype == stave::int64) run(std::int64_t());
+    else run(std::int32_t());
+  });
+  return in_range;
+}
+
 }  // namespace
 
 void run_gather(const stave::GatherAttributes& attributes, const View& x, const View& indices, const View& out) {
@@ -43,6 +76,9 @@ void run_gather(const stave::GatherAttributes& attributes, const View& x, const 
   const std::span<const Index> shape = rest_of(x.shape, layout), strides = rest_of(x.strides, layout);
   const Index elements = element_count(shape), bytes = elements * size;
   if (elements == 0 || slices.count() == 0) return;
+  if (x.shape.size() == 1 && layout.k == 1 && x.shape[0] > 0 && is_contiguous(indices.shape, indices.strides) &&
+      gather_from_vector(x, indices, layout.from_end, out))
+    return;
   const char* const from = static_cast<const char*>(x.data);
   const bool dense = is_contiguous(shape, strides);
   slices.for_each_block(elements, [&](Index first, const Index* offsets, Index n) {
