@@ -1,5 +1,6 @@
-// Normalisation. All but layer_norm over last axes, on the CPU, is composed of other operations. Mean and variance are taken in two passes, integers become default_dtype(), halves
-// are computed in float32 and rounded once. Where nothing varies the result is the bias, and derivatives are finite.
+// Normalisation. layer_norm over last axes is one operation on the CPU, all else is composed. Mean and variance are taken in two passes,
+// integers become default_dtype(), halves are computed in float32 and rounded once. Where nothing varies the result is the bias, and
+// derivatives are finite.
 //
 // An empty weight is 1, an empty bias 0.
 #pragma once
