@@ -138,7 +138,8 @@ STAVE_INLINE F32 log_of_normal(F32 x, Vec<std::int32_t> scale) {
   using Bits = Vec<std::int32_t>;
   const Bits bits{reinterpret_cast<Bits::Raw>(x.raw)};
   const Bits k{(bits - Bits(0x3f3504f3)).raw >> 23};  // from the bits of sqrt(1/2)
-  const F32 f = F32(reinterpret_cast<F32::Raw>(bits.raw - (k.raw << 23))) - F32(1);
+  const F32 f =
+      F32(reinterpret_cast<F32::Raw>((bits - Bits(k.raw << 23)).raw)) - F32(1);  // wrapping, where x is none of these
   const F32 n{__builtin_convertvector((k + scale).raw, F32::Raw)};
   constexpr float c[] = {-0.0763450290965327f,  0.12761577348054695f, -0.1316018046633975f,  0.1420175799828562f,
                          -0.16623357534961455f, 0.200012268730962f,   -0.25000821028533193f, 0.33333331707789743f};
