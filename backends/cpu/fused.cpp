@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
-#include <new>
+#include <deque>
 
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/scratch.h>
 #include <stave/backends/cpu/strided.h>
 
 namespace stave_cpu {
@@ -15,7 +15,6 @@ namespace stave_cpu {
 using stave::OpId;
 using stave::Region;
 using stave::size_of;
-using stave::Tensor;
 
 namespace {
 
@@ -28,9 +27,9 @@ Index bytes_of(Dtype dtype) { return static_cast<Index>(size_of(dtype)); }
 struct Source {
   const char* data = nullptr;
   Index size = 0;
-  Axes axes;  // one of length n, if it is contiguous or a single value
-  bool whole() const { return axes.size() == 1; }
+  Axes axes;                                          // one of length n, if it is contiguous or a single value
   Index step() const { return axes.back().step[1]; }  // along the last axis, in bytes
+  bool repeated() const { return axes.size() == 1 && step() == 0; }
 
   /// Elements first, ..., first + count - 1: where they lie next to each other, or `buffer`, into which they are copied.
   const char* read(Index first, Index count, char* buffer) const {
@@ -112,12 +111,8 @@ class Tiles {
 
   void run(Index first, Index last) const {
     alignas(64) char few[16384];
-    struct Delete {
-      void operator()(char* bytes) const { ::operator delete[](bytes, std::align_val_t(64)); }
-    };
-    std::unique_ptr<char[], Delete> many;
-    if (bytes_ > static_cast<Index>(sizeof few))
-      many.reset(static_cast<char*>(::operator new[](static_cast<std::size_t>(bytes_), std::align_val_t(64))));
+    Scratch<char> many;
+    if (bytes_ > static_cast<Index>(sizeof few)) many = scratch<char>(static_cast<std::size_t>(bytes_));
     char* const buffers = many ? many.get() : few;
 
     std::vector<const char*> values(inputs_ + region_.steps().size());
@@ -135,7 +130,7 @@ class Tiles {
   /// Numbers, and inputs of one value.
   void fill_repeated(char* buffers, std::vector<const char*>& values, Index count) const {
     for (std::size_t i = 0; i < inputs_; ++i) {
-      if (!sources_[i].whole() || sources_[i].step() != 0) continue;
+      if (!sources_[i].repeated()) continue;
       char* const buffer = buffers + static_cast<Index>(i) * buffer_bytes_;
       fill_elements(buffer, sources_[i].data, count, sources_[i].size);
       values[i] = buffer;
@@ -151,7 +146,7 @@ class Tiles {
 
   void run_tile(Index first, Index count, char* buffers, std::vector<const char*>& values) const {
     for (std::size_t i = 0; i < inputs_; ++i)
-      if (!sources_[i].whole() || sources_[i].step() != 0)
+      if (!sources_[i].repeated())
         values[i] = sources_[i].read(first, count, buffers + static_cast<Index>(i) * buffer_bytes_);
     for (std::size_t s = 0; s < region_.steps().size(); ++s) {
       const Region::Step& step = region_.steps()[s];
@@ -194,17 +189,10 @@ void run_fused(const Attributes* attributes, std::span<const View> inputs, std::
   if (outputs.empty()) return;
   const Index n = element_count(outputs[0].shape);
   if (n == 0) return;
-  std::vector<std::unique_ptr<char[]>> copies;
+  std::deque<Dense> copies;
   std::vector<View> laid_out(inputs.begin(), inputs.end());
-  const stave::Strides row_major = stave::contiguous_strides(stave::Shape(outputs[0].shape));
-  for (View& view : laid_out) {
-    if (!is_scattered(view, n)) continue;
-    const Index size = bytes_of(view.dtype);
-    copies.push_back(std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(n * size)));
-    copy_strided({copies.back().get(), row_major}, {static_cast<char*>(view.data), view.strides}, view.shape, size);
-    view.data = copies.back().get();
-    view.strides = row_major;
-  }
+  for (View& view : laid_out)
+    if (is_scattered(view, n)) view = copies.emplace_back(view).view();
   const Tiles tiles(region, laid_out, outputs);
   const auto steps = static_cast<Index>(region.steps().size());
   parallel_for(n, std::max<Index>(cheap_grain / std::max<Index>(steps, 1), most_elements),

@@ -91,6 +91,7 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
 class Dense {
  public:
   explicit Dense(const View& x);
+  Dense(const Dense&) = delete;  // the view refers to the strides
   const View& view() const { return view_; }
 
  private:

@@ -62,13 +62,18 @@ struct Prepared {
   }
 };
 
-/// The rest of results without a place: none of them.
+/// What is left to do with one result of `size` elements for each matrix; others may follow. Without `infos` nothing fails.
 template <class T>
-FinishWork<T> finish_work(Index count, const Prepared<T>& prepared) {
+FinishWork<T> finish_work(Index count, const Prepared<T>& prepared, T* result, Index size, const int* infos = nullptr,
+                          const FirstFailure& failure = {}) {
   FinishWork<T> work{};
   work.items = count;
   work.finite = prepared.finite;
   work.factors = prepared.factors;
+  work.results[0] = result;
+  work.sizes[0] = size;
+  work.infos = infos;
+  work.failure = failure;
   return work;
 }
 
@@ -168,9 +173,7 @@ void large_qr(const Launch& launch, const View& in, std::span<const View> out) {
   const Dense turned(by_columns, stave::dtype_of<T>(), {count, p, m});
   const Transposed q(turned.view);
   copy_matrices(launch, q.view, elements<T>(out[0]), m * p, false);
-  FinishWork<T> work = finish_work(count, prepared);
-  work.results[0] = r;
-  work.sizes[0] = p * n;
+  FinishWork<T> work = finish_work(count, prepared, r, p * n);
   work.results[1] = elements<T>(out[0]);
   work.sizes[1] = m * p;
   launch_blocks(launch, work, "qr");
@@ -200,11 +203,7 @@ void large_eigh(const Launch& launch, const View& in, std::span<const View> out,
                                        size, infos + i),
             "syevd");
   }
-  FinishWork<T> work = finish_work(count, prepared);
-  work.infos = infos;
-  work.failure = failure;
-  work.results[0] = w;
-  work.sizes[0] = n;
+  FinishWork<T> work = finish_work(count, prepared, w, n, infos, failure);
   if (vectors) {
     const Dense rows(a, stave::dtype_of<T>(), {count, n, n});
     const Transposed columns(rows.view);
@@ -245,11 +244,7 @@ void large_svd(const Launch& launch, const View& in, std::span<const View> out, 
                                        vectors ? right + i * k * k : nullptr, columns, work, size, rest, infos + i),
             "gesvd");
   }
-  FinishWork<T> work = finish_work(count, prepared);
-  work.infos = infos;
-  work.failure = failure;
-  work.results[0] = s;
-  work.sizes[0] = k;
+  FinishWork<T> work = finish_work(count, prepared, s, k, infos, failure);
   if (vectors) {
     if (tall) {
       const Dense u_rows(left, stave::dtype_of<T>(), {count, p, m}),

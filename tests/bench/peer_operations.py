@@ -114,16 +114,16 @@ def torch_max_pool(x):
     return F.max_pool2d(x, 3, 2, 1)
 
 
-def with_both(torch_functions):
-    """Of a function of x: by name, in value and gradient."""
+def with_both(value, gradients, functions):
+    """By name, in value and gradient: functions, their inputs, and how many of these, at the end, are constants."""
     programs = {}
-    for name, (f, inputs, constants) in torch_functions.items():
-        programs[name] = torch_value(f, inputs)
-        programs[name + "_grad"] = torch_gradients(f, inputs, constants)
+    for name, (f, inputs, constants) in functions.items():
+        programs[name] = value(f, inputs)
+        programs[name + "_grad"] = gradients(f, inputs, constants)
     return programs
 
 
-TORCH = with_both({
+TORCH = with_both(torch_value, torch_gradients, {
     "conv2d": (torch_conv, CONVOLVED, 0),
     "conv2d_wide": (torch_conv_wide, CONVOLVED_WIDE, 0),
     "max_pool": (torch_max_pool, POOLED, 0),
@@ -205,14 +205,7 @@ if importlib.util.find_spec("jax"):
         heads_inside = lambda x: x.swapaxes(1, 2)
         return jax.nn.dot_product_attention(*map(heads_inside, (q, k, v)), is_causal=True).swapaxes(1, 2)
 
-    def both_in_jax(functions):
-        programs = {}
-        for name, (f, inputs, constants) in functions.items():
-            programs[name] = jax_value(f, inputs)
-            programs[name + "_grad"] = jax_gradients(f, inputs, constants)
-        return programs
-
-    JAX = both_in_jax({
+    JAX = with_both(jax_value, jax_gradients, {
         "conv2d": (jax_conv, CONVOLVED, 0),
         "conv2d_wide": (jax_conv_wide, CONVOLVED_WIDE, 0),
         "max_pool": (jax_max_pool, POOLED, 0),
