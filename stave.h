@@ -63,3 +63,6 @@
 #include <stave/handlers/vjp.h>
 #include <stave/handlers/vmap.h>
 #include <stave/handlers/whos.h>
+#include <stave/programs/compile.h>
+#include <stave/programs/passes/passes.h>
+#include <stave/programs/trace.h>

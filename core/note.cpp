@@ -187,6 +187,11 @@ void check_not_differentiated(const Node& node, const char* what, const char* re
   }
 }
 
+void tell_read(const Tensor& x) {
+  for (Note* note = x.node().notes; note; note = note->next)
+    if (note->live()) note->was_read(x);
+}
+
 void check_not_escaped(const Node& node) {
   for (const Note* note = node.notes; note; note = note->next)
     if (note->live() && runs_on_other_thread(*note)) fail_on_other_thread(node, note->owner->name);

@@ -99,6 +99,8 @@ struct Note : stave_detail::Pooled {
   virtual bool has_physical() const noexcept { return false; }
   /// The value is given a label (label.h), on a node that nobody else owns.
   virtual void labelled(const NamePtr&) {}
+  /// The program reads the value: item, to_vector, data, str.
+  virtual void was_read(const Tensor&) {}
 
   bool live() const noexcept { return !owner->ended.load(std::memory_order_acquire); }
   /// The node dies.
@@ -118,6 +120,9 @@ bool has_note(const Tensor& x, InstallationId id) noexcept;
 /// is to be read out of all operations' sight: the derivative would be lost. A handler below that transform may read: the
 /// derivative does not go through it.
 void check_not_differentiated(const Node& node, const char* what, const char* remedy);
+
+/// Tells those who keep notes on x that the program reads it.
+void tell_read(const Tensor& x);
 
 /// Throws TransformError if x has no storage, or carries a note of a handler that runs on another thread.
 void check_not_escaped(const Node& node);
@@ -198,6 +203,9 @@ class Notes {
     }
     void labelled(const NamePtr& name) override {
       if constexpr (requires { payload.labelled(name); }) payload.labelled(name);
+    }
+    void was_read(const Tensor& x) override {
+      if constexpr (requires { payload.was_read(x); }) payload.was_read(x);
     }
   };
   static void attach(Tensor& x, Note* note) {

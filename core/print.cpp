@@ -334,6 +334,7 @@ namespace stave {
 
 std::string Tensor::str() const {
   const Tensor* lanes = stave_detail::lanes_of(*this);
+  tell_read(*this);
   if (!lanes) return stave_detail::text_of(stave_detail::observed(*this));
   const std::string batch = lanes->str();
   return stave_detail::transform_of_lanes(*this) + std::string(" lanes of ") + shape().str() + ' ' + name_of(dtype()) +

@@ -1,6 +1,7 @@
 // C++ numbers as operands and attributes.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <initializer_list>
 #include <type_traits>
@@ -29,6 +30,11 @@ class Scalar {
   Dtype with(Dtype other) const;
   /// The dtype that this has alone: bool, int32 (int64 or uint64 if it does not fit) or default_dtype().
   Dtype alone() const;
+  /// The same number of the same kind; -0 is not 0, NaN is NaN.
+  friend bool operator==(const Scalar& a, const Scalar& b) noexcept {
+    return a.kind == b.kind && a.integer == b.integer &&
+           std::bit_cast<std::uint64_t>(a.floating) == std::bit_cast<std::uint64_t>(b.floating);
+  }
 
  private:
   template <class T>

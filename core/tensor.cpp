@@ -33,13 +33,13 @@ Index Tensor::shape(Index axis) const {
 
 namespace {
 
-// A value with storage: x itself, or what a handler gives for a lane's value.
+// A value with storage, which the program reads: x itself, or what a handler gives for a lane's value.
 Tensor readable(const Tensor& x) {
-  if (x.node().storage) {
-    check_not_escaped(x.node());
-    return x;
-  }
-  return perform(ReadStorage{x});
+  const bool stored = static_cast<bool>(x.node().storage);
+  if (stored) check_not_escaped(x.node());
+  Tensor found = stored ? x : perform(ReadStorage{x});
+  if (found.node().notes) tell_read(found);
+  return found;
 }
 
 // Contiguous, computed past all handlers: reading observes a value, it is no part of the program.
@@ -113,6 +113,7 @@ const void* Tensor::stave_detail_data(Dtype dtype) const {
         strides());
   if (!node().storage) static_cast<void>(ReadStorage{*this}.unhandled());  // throws: there is none to point to
   check_not_differentiated(node(), "data", "write stop_gradient(x).data() where it is to be a constant");
+  tell_read(*this);
   return node().data();
 }
 

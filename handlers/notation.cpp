@@ -32,12 +32,15 @@ std::string short_name(Dtype dtype) {
 
 std::string notation_of_one(const Tensor& x) {
   if (!x.defined()) return "undefined";
-  const NamePtr label = label_of(x.node());
-  return (label ? label->text + ":" : "") + short_name(x.dtype()) + x.shape().str() +
-         (x.device() == cpu ? "" : "@" + x.device().str());
+  return notation(label_of(x.node()), x.dtype(), x.shape(), x.device());
 }
 
 }  // namespace
+
+std::string notation(const NamePtr& label, Dtype dtype, const Shape& shape, Device device) {
+  return (label ? label->text + ":" : "") + short_name(dtype) + shape.str() +
+         (device == cpu ? "" : "@" + device.str());
+}
 
 std::string notation(std::span<const Tensor> xs) {
   std::string list;

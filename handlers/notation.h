@@ -25,6 +25,7 @@ Place place_of_performer();
 
 /// "w:f32[64,8]@cuda:0, f32[8]": the label, if it has one, the dtype, the shape, and the device, if it is not the CPU.
 std::string notation(std::span<const Tensor> xs);
+std::string notation(const NamePtr& label, Dtype dtype, const Shape& shape, Device device);
 /// "axes=[0] keepdims"; "" if there are none.
 std::string attributes_of(const Call& call);
 /// Begins to measure what the call's device will spend: of several, that of the one which is not the CPU.

@@ -11,6 +11,7 @@
 // Custom rules must not capture values that are differentiated: there would be no cotangent for them.
 #include <algorithm>
 
+#include <stave/core/epoch.h>
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/handlers/tape.h>
@@ -227,6 +228,7 @@ Recorded run_again(Entry& entry) {
   const auto& attributes = static_cast<const RunAgainAttributes&>(*entry.attributes);
   const auto& functions = static_cast<const FunctionAttributes&>(*attributes.functions);
   const auto recorder = std::make_shared<GradHandler>(attributes.recorder, entry.sequence + 1);
+  const Epoch epoch;
   Recorded recorded{{}, recorder};
   recorded.outputs = recorder->notes.run(
       [&] { return with(recorder, [&] { return functions.run(functions.function, entry.inputs()); }); });

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <tuple>
+#include <typeinfo>
 
 #include <stave/core/device.h>
 #include <stave/core/dtype.h>
@@ -27,7 +30,14 @@ struct Attributes : RefCounted, stave_detail::Pooled {
   /// Those of the same operation on so many lanes at once, which are axis 0 of its inputs and outputs. By default the same: no
   /// axis or shape stands here, or they are counted from behind.
   virtual AttributesPtr batched(Index lanes) const;
+  /// Whether the operation computes the same with `other`. By default only with the very same.
+  virtual bool equals(const Attributes& other) const { return this == &other; }
 };
+
+/// Whether two calls of one operation have the same attributes.
+inline bool same_attributes(const Attributes* a, const Attributes* b) {
+  return a == b || (a && b && typeid(*a) == typeid(*b) && a->equals(*b));
+}
 
 /// Of an operation without inputs, whose place they would say: where it computes.
 struct PlacedAttributes : Attributes {
@@ -35,47 +45,65 @@ struct PlacedAttributes : Attributes {
   explicit PlacedAttributes(Device device) : device(device) {}
 };
 
+/// Attributes that are equal where their `members()`, a tuple, are.
+template <class A, class Base = Attributes>
+struct ValueAttributes : Base {
+  using Base::Base;
+  bool equals(const Attributes& other) const override {
+    return static_cast<const A&>(*this).members() == static_cast<const A&>(other).members();
+  }
+
+ protected:
+  // -0 is not 0, NaN is NaN.
+  static std::uint64_t bits(double value) noexcept { return std::bit_cast<std::uint64_t>(value); }
+};
+
 // Numbers are Scalars that the dtype holds: a backend reads `floating` for floats, `integer` for integers and bool (0 or 1).
 
 /// full: every element is `value`.
-struct FullAttributes final : PlacedAttributes {
+struct FullAttributes final : ValueAttributes<FullAttributes, PlacedAttributes> {
   Shape shape;
   Dtype dtype;
   Scalar value;
   FullAttributes(Shape shape, Dtype dtype, Scalar value, Device device = cpu)
-      : PlacedAttributes(device), shape(std::move(shape)), dtype(dtype), value(value) {}
+      : ValueAttributes(device), shape(std::move(shape)), dtype(dtype), value(value) {}
+  auto members() const { return std::tuple(device, shape, dtype, value); }
   std::string str() const override;
 };
 
 /// iota: a vector of `length` elements, start + i * step, computed in double (floats) or int64 (integers, which wrap).
-struct IotaAttributes final : PlacedAttributes {
+struct IotaAttributes final : ValueAttributes<IotaAttributes, PlacedAttributes> {
   Index length;
   Dtype dtype;
   Scalar start, step;
   IotaAttributes(Index length, Dtype dtype, Scalar start, Scalar step, Device device = cpu)
-      : PlacedAttributes(device), length(length), dtype(dtype), start(start), step(step) {}
+      : ValueAttributes(device), length(length), dtype(dtype), start(start), step(step) {}
+  auto members() const { return std::tuple(device, length, dtype, start, step); }
   std::string str() const override;
 };
 
 /// astype.
-struct DtypeAttributes final : Attributes {
+struct DtypeAttributes final : ValueAttributes<DtypeAttributes> {
   Dtype dtype;
   explicit DtypeAttributes(Dtype dtype) : dtype(dtype) {}
+  auto members() const { return std::tuple(dtype); }
   std::string str() const override;
 };
 
 /// to: where the result lives, and where the input does, which is where its cotangent goes.
-struct TransferAttributes final : Attributes {
+struct TransferAttributes final : ValueAttributes<TransferAttributes> {
   Device device, from;
   TransferAttributes(Device device, Device from) : device(device), from(from) {}
+  auto members() const { return std::tuple(device, from); }
   std::string str() const override;
 };
 
 /// Reductions: sum prod max min all any; argmax and argmin with exactly one axis, or all of them (flattened, row-major).
-struct ReduceAttributes final : Attributes {
+struct ReduceAttributes final : ValueAttributes<ReduceAttributes> {
   Shape axes;  // sorted; those of length 1 too; empty: nothing is reduced
   bool keepdims;
   ReduceAttributes(Shape axes, bool keepdims) : axes(std::move(axes)), keepdims(keepdims) {}
+  auto members() const { return std::tuple(axes, keepdims); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
 };
@@ -83,38 +111,42 @@ struct ReduceAttributes final : Attributes {
 /// Scans, from the first element of the axis to the last one, or in reverse. cumulative_sum: out[i] = out[i - 1] + x[i];
 /// cumulative_prod: out[i] = out[i - 1] * x[i]; cummax and cummin: the larger or smaller of out[i - 1] and x[i], NaN once there was
 /// one; linear_recurrence(a, b): out[i] = scale(a[i], out[i - 1]) + b[i], after 0.
-struct ScanAttributes final : Attributes {
+struct ScanAttributes final : ValueAttributes<ScanAttributes> {
   int axis;
   bool reverse;
   ScanAttributes(int axis, bool reverse) : axis(axis), reverse(reverse) {}
+  auto members() const { return std::tuple(axis, reverse); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
 };
 
 /// sort, argsort. Stable; NaN is the largest of all, -0 equals 0. argsort gives int32, or int64 where the axis is too long.
-struct SortAttributes final : Attributes {
+struct SortAttributes final : ValueAttributes<SortAttributes> {
   int axis;
   bool descending;
   SortAttributes(int axis, bool descending) : axis(axis), descending(descending) {}
+  auto members() const { return std::tuple(axis, descending); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
 };
 
 /// argtopk: the places of the first k entries that a descending stable argsort gives.
-struct TopkAttributes final : Attributes {
+struct TopkAttributes final : ValueAttributes<TopkAttributes> {
   int axis;
   Index k;
   TopkAttributes(int axis, Index k) : axis(axis), k(k) {}
+  auto members() const { return std::tuple(axis, k); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
 };
 
 /// searchsorted(sorted, values): sorted is [batch..., n], values [batch..., any...] of the same dtype; the result, like values, is int32,
 /// or int64 where n asks for it: how many of the n come before the value, or (right) before or with it, in the order of sort.
-struct SearchAttributes final : Attributes {
+struct SearchAttributes final : ValueAttributes<SearchAttributes> {
   bool right;
   int batch_dims;
   explicit SearchAttributes(bool right, int batch_dims = 0) : right(right), batch_dims(batch_dims) {}
+  auto members() const { return std::tuple(right, batch_dims); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
 };
@@ -123,51 +155,57 @@ struct SearchAttributes final : Attributes {
 ///   h = (x - mean) r with r = 1 / sqrt(variance + epsilon), or 1 where that is infinite; weight h + bias.
 /// layer_norm_gradient(x, weight, ct): ct like x; with D(u) = r (u - mean(u) - h mean(h u)) of each row:
 ///   D(weight ct), of the shape of x; the sum of ct h over all rows, and that of ct, [n]. Where ct is 0, nothing flows.
-struct NormAttributes final : Attributes {
+struct NormAttributes final : ValueAttributes<NormAttributes> {
   double epsilon;
   explicit NormAttributes(double epsilon) : epsilon(epsilon) {}
+  auto members() const { return std::tuple(bits(epsilon)); }
   std::string str() const override;
 };
 
 /// reshape, broadcast_to: the new shape.
-struct ShapeAttributes final : Attributes {
+struct ShapeAttributes final : ValueAttributes<ShapeAttributes> {
   Shape shape;
   explicit ShapeAttributes(Shape shape) : shape(std::move(shape)) {}
+  auto members() const { return std::tuple(shape); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
 };
 
 /// permute_dims: the input axis of each output axis.
-struct PermuteAttributes final : Attributes {
+struct PermuteAttributes final : ValueAttributes<PermuteAttributes> {
   Shape axes;
   explicit PermuteAttributes(Shape axes) : axes(std::move(axes)) {}
+  auto members() const { return std::tuple(axes); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
 };
 
 /// slice: out[i] = in[start + i * step] along each axis, lengths[axis] elements of it; steps may be negative, never 0.
-struct SliceAttributes final : Attributes {
+struct SliceAttributes final : ValueAttributes<SliceAttributes> {
   Shape starts, lengths, steps;
   SliceAttributes(Shape starts, Shape lengths, Shape steps)
       : starts(std::move(starts)), lengths(std::move(lengths)), steps(std::move(steps)) {}
+  auto members() const { return std::tuple(starts, lengths, steps); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
 };
 
 /// pad: an array of `shape` filled with `value`, in which in[i] stands at start + i * step. Slice's transpose.
-struct PadAttributes final : Attributes {
+struct PadAttributes final : ValueAttributes<PadAttributes> {
   Shape shape, starts, steps;
   Scalar value;
   PadAttributes(Shape shape, Shape starts, Shape steps, Scalar value)
       : shape(std::move(shape)), starts(std::move(starts)), steps(std::move(steps)), value(value) {}
+  auto members() const { return std::tuple(shape, starts, steps, value); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
 };
 
 /// concat, softmax, log_softmax: along one axis.
-struct AxisAttributes final : Attributes {
+struct AxisAttributes final : ValueAttributes<AxisAttributes> {
   int axis;
   explicit AxisAttributes(int axis) : axis(axis) {}
+  auto members() const { return std::tuple(axis); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
 };
@@ -178,10 +216,11 @@ struct AxisAttributes final : Attributes {
 /// last in row-major order; scatter_add, scatter_multiply, scatter_min, scatter_max: taken together with what stands there. Updates
 /// that go to one place are taken in their order, or in parts of that order. min and max: NaN if there is one.
 /// Negative indices count from the end if `from_end`, else they are out of range.
-struct GatherAttributes final : Attributes {
+struct GatherAttributes final : ValueAttributes<GatherAttributes> {
   int batch_dims;
   bool from_end;
   explicit GatherAttributes(int batch_dims, bool from_end = true) : batch_dims(batch_dims), from_end(from_end) {}
+  auto members() const { return std::tuple(batch_dims, from_end); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
 };
@@ -190,10 +229,11 @@ struct GatherAttributes final : Attributes {
 /// [batch..., sizes...], out[b, i] = x[b, starts[b] + i].
 /// dynamic_update_slice(x, update, starts): x with `update` [batch..., sizes...] where dynamic_slice would read.
 /// Negative starts count from the end; a slice that leaves x is out of range.
-struct DynamicSliceAttributes final : Attributes {
+struct DynamicSliceAttributes final : ValueAttributes<DynamicSliceAttributes> {
   int batch_dims;
   Shape sizes;
   DynamicSliceAttributes(int batch_dims, Shape sizes) : batch_dims(batch_dims), sizes(std::move(sizes)) {}
+  auto members() const { return std::tuple(batch_dims, sizes); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
 };
@@ -201,30 +241,34 @@ struct DynamicSliceAttributes final : Attributes {
 // Linear algebra: matrices are the last two axes, those before them are stacks, so lanes are one more stack. See linalg.cpp.
 
 /// cholesky: of a matrix that is not positive definite a factor of NaN, else an error.
-struct CholeskyAttributes final : Attributes {
+struct CholeskyAttributes final : ValueAttributes<CholeskyAttributes> {
   bool nan_if_indefinite;
   explicit CholeskyAttributes(bool nan_if_indefinite) : nan_if_indefinite(nan_if_indefinite) {}
+  auto members() const { return std::tuple(nan_if_indefinite); }
   std::string str() const override;
 };
 
 /// triangular_solve(a, b): x with a x = b, or a^T x = b, of which a only the triangle is read, its diagonal being ones if `unit`.
-struct TriangularAttributes final : Attributes {
+struct TriangularAttributes final : ValueAttributes<TriangularAttributes> {
   bool lower, transpose, unit;
   TriangularAttributes(bool lower, bool transpose, bool unit) : lower(lower), transpose(transpose), unit(unit) {}
+  auto members() const { return std::tuple(lower, transpose, unit); }
   std::string str() const override;
 };
 
 /// solve: with a, or with a^T.
-struct SolveAttributes final : Attributes {
+struct SolveAttributes final : ValueAttributes<SolveAttributes> {
   bool transpose;
   explicit SolveAttributes(bool transpose) : transpose(transpose) {}
+  auto members() const { return std::tuple(transpose); }
   std::string str() const override;
 };
 
 /// qr, svd: whether orthogonal matrices are square, else they have min(m, n) columns (rows).
-struct FactorAttributes final : Attributes {
+struct FactorAttributes final : ValueAttributes<FactorAttributes> {
   bool full;
   explicit FactorAttributes(bool full) : full(full) {}
+  auto members() const { return std::tuple(full); }
   std::string str() const override;
 };
 
@@ -232,21 +276,23 @@ struct FactorAttributes final : Attributes {
 ///   out[n, g, o, p] = sum over c, k of x'[n, g, c, p * stride + k * dilation - low] w[g, o, c, k],
 /// where x' is x with input_dilation - 1 zeros between neighbours, and zeros around. `low` and `high` zeros are added before and
 /// behind; negative ones cut. One entry for each of 1 to 3 spatial axes in each list.
-struct ConvolutionAttributes final : Attributes {
+struct ConvolutionAttributes final : ValueAttributes<ConvolutionAttributes> {
   Shape strides, low, high, dilations, input_dilations;
   ConvolutionAttributes(Shape strides, Shape low, Shape high, Shape dilations, Shape input_dilations)
       : strides(std::move(strides)), low(std::move(low)), high(std::move(high)), dilations(std::move(dilations)),
         input_dilations(std::move(input_dilations)) {}
+  auto members() const { return std::tuple(strides, low, high, dilations, input_dilations); }
   std::string str() const override;
 };
 
 /// argmax_pool(x): over the last axes of x, as many as `windows` has entries, which are padded by what is never chosen. The result
 /// has for each place of the window the position in those axes, counted in row-major order, of the largest element there.
-struct PoolAttributes final : Attributes {
+struct PoolAttributes final : ValueAttributes<PoolAttributes> {
   Shape windows, strides, low, high, dilations;
   PoolAttributes(Shape windows, Shape strides, Shape low, Shape high, Shape dilations)
       : windows(std::move(windows)), strides(std::move(strides)), low(std::move(low)), high(std::move(high)),
         dilations(std::move(dilations)) {}
+  auto members() const { return std::tuple(windows, strides, low, high, dilations); }
   std::string str() const override;
 };
 
@@ -258,10 +304,11 @@ struct PoolAttributes final : Attributes {
 /// attention_gradient(q, k, v, total, ct, shift) and (..., shift, mask): ct is like out, shift like total, the results like q, k and v.
 /// With p = exp(s - total), t = p (ct v^T + shift[:, None]):
 ///   of q: scale t k; of k: scale t^T q; of v: p^T ct.
-struct AttentionAttributes final : Attributes {
+struct AttentionAttributes final : ValueAttributes<AttentionAttributes> {
   double scale;
   bool causal;
   AttentionAttributes(double scale, bool causal) : scale(scale), causal(causal) {}
+  auto members() const { return std::tuple(bits(scale), causal); }
   std::string str() const override;
 };
 
@@ -272,21 +319,23 @@ struct AttentionAttributes final : Attributes {
 ///   random_permutation(keys)  result int32 [batch..., n], shape being {n}: 0, ..., n - 1 after permutation_rounds(n)
 ///                             rounds. Each sets key, subkey = T(key, 0, 0), T(key, 0, 1) and sorts, stably, by
 ///                             random_bits(subkey).
-struct RandomAttributes final : Attributes {
+struct RandomAttributes final : ValueAttributes<RandomAttributes> {
   Shape shape;
   explicit RandomAttributes(Shape shape) : shape(std::move(shape)) {}
+  auto members() const { return std::tuple(shape); }
   std::string str() const override;
 };
 
 /// random_uniform(keys): [batch..., shape...] of `dtype`: max(low, fma(u, high - low, low)), all in that dtype, where u
 /// is ((w0 ^ w1) >> 9) * 2^-23 for float32 and ((w0 << 32 | w1) >> 12) * 2^-52 for float64, of random_bits' counters. Floats of
 /// sixteen bits take the low 16 (bfloat16: 8) bits of w0 ^ w1 as their mantissa, and round the product before the sum.
-struct UniformAttributes final : Attributes {
+struct UniformAttributes final : ValueAttributes<UniformAttributes> {
   Shape shape;
   Dtype dtype;
   double low, high;
   UniformAttributes(Shape shape, Dtype dtype, double low, double high)
       : shape(std::move(shape)), dtype(dtype), low(low), high(high) {}
+  auto members() const { return std::tuple(shape, dtype, bits(low), bits(high)); }
   std::string str() const override;
 };
 

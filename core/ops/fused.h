@@ -27,6 +27,9 @@ struct FusedAttributes final : Attributes {
   explicit FusedAttributes(RegionPtr region) : region(std::move(region)) {}
   /// "{multiply add tanh}", of long regions the beginning.
   std::string str() const override;
+  bool equals(const Attributes& other) const override {
+    return region == static_cast<const FusedAttributes&>(other).region;
+  }
 };
 
 }  // namespace stave

@@ -1,0 +1,169 @@
+// compile: a function that is recorded at its first call, and replayed from then on.
+//
+//   const auto step = compile([](const Params& p, const Tensor& x, const Tensor& y) { return value_and_grad(loss)(p, x, y); });
+//   auto [value, gradient] = step(params, x, y);     // the first call runs the function; the next ones only what it computes
+//
+// What it promises: the results of f, bit for bit, where all that f learns from its tensors it learns by reading them, and all that it
+// asks the world it asks by effects. What f does besides (printing, counters, variables that it changes) is done when it is recorded,
+// and not when it is replayed; tensors and numbers that it captures are constants from then on. {.check = true} runs f beside each
+// replay and throws where they differ.
+//
+// - Values are real while it is recorded, so if, while and item() work. What is read is a branch: a replay that meets another value
+//   runs f again, and adds the way that it goes. compiled.recordings() counts them.
+// - A recording serves arguments of the shapes, dtypes, strides and structure for which it was made, with equal numbers, strings and the
+//   like beside their tensors. Of a named function of one's own, 64 are kept.
+// - Under a handler of operations (grad, vmap, debug, one's own), and for arguments that a transform follows, f itself is called: they
+//   see what it performs. So compile(grad(f)) is what is fast, and grad(compile(f)) is right.
+// - f itself is called from then on where recordings do not serve: 16 values met at one read, reads of more than 256 bytes, effects of
+//   one's own that something outside answers, captured values that a transform outside follows. STAVE_EXPLAIN=1 in the environment says
+//   so, and why.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include <stave/programs/same_besides_tensors.h>
+#include <stave/programs/trace.h>
+
+namespace stave {
+
+struct CompileOptions {
+  /// Runs the function beside each replay, and throws TransformError where they differ.
+  bool check = false;
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+
+/// The recordings of one function.
+class Recordings {
+ public:
+  Recordings();
+  ~Recordings();
+  Recordings(const Recordings&) = delete;
+
+  /// Whether a recorded call had these arguments besides tensors.
+  using Same = FunctionRef<bool(const StaticArguments&)>;
+  struct Signature;  // of a call's tensors
+  struct Entry;      // what was recorded for a signature
+  using EntryPtr = std::shared_ptr<Entry>;
+
+  /// The entry for such a call, made at the first. Null: f is to be called itself.
+  EntryPtr find(std::span<const Tensor> leaves, Same same, FunctionRef<std::unique_ptr<StaticArguments>()> arguments);
+
+  struct Answer {
+    Outputs outputs;
+    std::shared_ptr<const void> structure;  // of the result, as the recording that ended so left it
+  };
+  /// What the recordings give; nothing where no way leads on from what is met.
+  static std::optional<Answer> replay(const EntryPtr& entry, std::span<const Tensor> leaves);
+  /// f, recorded: its own results, without notes. `structure` is asked for when f has run.
+  Outputs record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves,
+                 FunctionRef<std::shared_ptr<const void>()> structure);
+
+  std::size_t count() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Throws TransformError, unless both are the same, bit for bit.
+void check_replay(const Outputs& replayed, const Outputs& performed);
+
+template <class F>
+class Compiled {
+ public:
+  Compiled(F f, CompileOptions options)
+      : f_(std::move(f)), options_(options), recordings_(std::make_shared<Recordings>()) {}
+
+  template <class... A>
+  auto operator()(A&&... args) const {
+    using Selected = SelectTrees<A...>;
+    if constexpr (can_call<Returns::anything, const F, Selected, A...>) {
+      using Result = typename Calls<const F, Selected, A...>::Result;
+      static_assert(may_pass<Result>,
+                    "stave: compile: the function returns what holds tensors where transforms cannot follow");
+      static_assert(std::is_copy_constructible_v<Result>, "stave: compile: the function returns what cannot be copied");
+      return run<Result>(std::forward<A>(args)...);
+    } else {
+      return Refused();
+    }
+  }
+
+  /// How many ways of the function are recorded, for all signatures.
+  std::size_t recordings() const { return recordings_->count(); }
+
+ private:
+  template <class Result, class... A>
+  Result run(A&&... args) const {
+    using Static = StaticArgumentsOf<Decayed<A>...>;
+    const std::vector<Tensor> leaves = all_leaves(args...);
+    const auto same = [&](const StaticArguments& kept) { return Static::same(kept, args...); };
+    const auto entry = recordings_->find(
+        leaves, same, [&]() -> std::unique_ptr<StaticArguments> { return std::make_unique<Static>(args...); });
+    if (!entry) return std::invoke(f_, std::forward<A>(args)...);
+    if (const auto answer = Recordings::replay(entry, leaves)) {
+      Result result = tree_copy(*static_cast<const Result*>(answer->structure.get()));
+      put(result, answer->outputs.data());
+      if (options_.check) {
+        const Result beside = std::invoke(f_, std::forward<A>(args)...);
+        check_replay(answer->outputs, leaves_of(beside));
+      }
+      return result;
+    }
+    std::optional<Result> result;
+    const auto flat = [&](std::span<const Tensor> inputs) {
+      result.emplace(call_with_leaves<true>(SelectTrees<A...>(), f_, inputs, std::forward<A>(args)...));
+      return leaves_of(*result);
+    };
+    const auto structure = [&] {
+      auto kept = std::make_shared<Result>(tree_copy(*result));
+      put(*kept, nullptr);
+      return std::shared_ptr<const void>(std::move(kept));
+    };
+    const Outputs outputs = recordings_->record(entry, flat, leaves, structure);
+    put(*result, outputs.data());
+    return std::move(*result);
+  }
+
+  template <class Result>
+  static Result tree_copy(const Result& result) {
+    if constexpr (is_tree<Result>) return copy_tree(result);
+    else return result;
+  }
+  template <class Result>
+  static Outputs leaves_of(const Result& result) {
+    if constexpr (is_tree<Result>) return flat_outputs<true>(result);
+    else return {};
+  }
+  template <class Result>
+  static void put(Result& result, const Tensor* outputs) {
+    PutLeaves put{outputs};
+    if constexpr (is_tree<Result>) put_leaves<true>(result, put);
+  }
+
+  F f_;
+  CompileOptions options_;
+  std::shared_ptr<Recordings> recordings_;  // of all copies
+};
+
+}  // namespace stave_detail
+
+namespace stave {
+
+/// f, recorded and replayed. Arguments and results as f's; what of an argument is no tensor is compared by ==.
+template <class F>
+auto compile(F f, CompileOptions options = {}) {
+  return stave_detail::Compiled<F>(std::move(f), options);
+}
+
+#define STAVE_NAMES(Name)                                                  \
+  inline auto compile(stave_detail::Name f, CompileOptions options = {}) { \
+    return stave_detail::Compiled<stave_detail::Name>(f, options);         \
+  }
+STAVE_OVERLOADED_NAMES(STAVE_NAMES)
+#undef STAVE_NAMES
+
+}  // namespace stave

@@ -1,0 +1,311 @@
+#include <stave/programs/executable.h>
+
+#include <algorithm>
+#include <map>
+
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/fused.h>
+#include <stave/core/storage.h>
+
+namespace stave_detail {
+
+/// What a run needs for itself.
+struct Executable::Activation {
+  StoragePtr arena;
+  std::vector<View> views;
+};
+
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+std::size_t bytes_of(const Program::Variable& it) {
+  return static_cast<std::size_t>(it.shape.elements()) * size_of(it.dtype);
+}
+
+// Stands for storage where only a layout is asked for.
+const StoragePtr& no_storage() {
+  static const StoragePtr& none = *new StoragePtr(new Storage);
+  return none;
+}
+
+Tensor layout_of(const Program::Variable& it, Strides strides) {
+  return Tensor(NodePtr(new Node(it.dtype, it.device, it.shape, std::move(strides), no_storage())));
+}
+
+// Gaps of an arena, by where they begin.
+class Gaps {
+ public:
+  std::size_t take(std::size_t bytes) {
+    auto best = gaps_.end();
+    for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap)
+      if (gap->second >= bytes && (best == gaps_.end() || gap->second < best->second)) best = gap;
+    if (best != gaps_.end()) {
+      const auto [offset, length] = *best;
+      gaps_.erase(best);
+      if (length > bytes) gaps_.emplace(offset + bytes, length - bytes);
+      return offset;
+    }
+    if (!gaps_.empty()) {  // the last may reach to the end, and grow
+      const auto last = std::prev(gaps_.end());
+      if (last->first + last->second == end_) {
+        const std::size_t offset = last->first;
+        gaps_.erase(last);
+        end_ = offset + bytes;
+        return offset;
+      }
+    }
+    return std::exchange(end_, end_ + bytes);
+  }
+  void give_back(std::size_t offset, std::size_t bytes) {
+    if (bytes == 0) return;
+    auto [at, is_new] = gaps_.emplace(offset, bytes);
+    if (const auto next = std::next(at); next != gaps_.end() && offset + bytes == next->first) {
+      at->second += next->second;
+      gaps_.erase(next);
+    }
+    if (at != gaps_.begin())
+      if (const auto before = std::prev(at); before->first + before->second == at->first) {
+        before->second += at->second;
+        gaps_.erase(at);
+      }
+  }
+  std::size_t end() const { return end_; }
+
+ private:
+  std::map<std::size_t, std::size_t> gaps_;
+  std::size_t end_ = 0;
+};
+
+}  // namespace
+
+// First what lies where in whose storage, then the kernels, then the arena.
+class Executable::Planner {
+ public:
+  Planner(Executable& plan, const Program& program, std::span<const Strides> strides)
+      : plan_(plan), program_(program), base_(program.variables.size()), last_(program.variables.size(), -1) {
+    for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = v;
+    plan_.places_.resize(program.variables.size());
+    for (std::size_t i = 0; i < program.inputs.size(); ++i) {
+      Place& place = place_of(program.inputs[i]);
+      place = {Home::input, static_cast<int>(i), 0, layout_of(program.variable(program.inputs[i]), strides[i])};
+    }
+    for (const auto& [variable, value] : program.constants) {
+      place_of(variable) = {Home::constant, static_cast<int>(plan_.constants_.size()), 0, value};
+      plan_.constants_.push_back(value);
+    }
+  }
+
+  void run() {
+    for (const auto& step : program_.instructions) add(step);
+    for (const int output : program_.outputs)
+      if (output >= 0) make_result(base_[at(output)]);
+    plan_.outputs_ = program_.outputs;
+    lay_out();
+    for (std::size_t v = 0; v < plan_.viewed_.size(); ++v) patch(v);
+  }
+
+ private:
+  struct Step {
+    std::vector<std::size_t> made;  // variables that get storage
+    bool in_place = false;          // whether a result may take the place of an input
+    std::vector<std::size_t> read;  // bases
+  };
+  static std::size_t at(int variable) { return static_cast<std::size_t>(variable); }
+  Place& place_of(int variable) { return plan_.places_[at(variable)]; }
+
+  void add(const Program::Instruction& step) {
+    if (step.op->view) {
+      Inputs layouts;
+      for (const int input : step.inputs) layouts.push_back(place_of(input).layout);
+      if (Tensor view = step.op->view(Call(*step.op, std::move(layouts), step.attributes)); view.defined()) {
+        const std::size_t base = base_[at(step.inputs[0])];
+        base_[at(step.outputs[0])] = base;
+        place_of(step.outputs[0]) = plan_.places_[base];
+        place_of(step.outputs[0]).layout = std::move(view);
+        return;
+      }
+    }
+    std::vector<int> inputs(step.inputs.begin(), step.inputs.end());
+    if (step.op->id == OpId::own && !step.op->takes_strides)
+      for (int& input : inputs) input = row_major(input);
+    add_kernel(*step.op, step.attributes, inputs, step.outputs);
+  }
+
+  // The same value, copied where it is not row-major.
+  int row_major(int variable) {
+    if (place_of(variable).layout.is_contiguous()) return variable;
+    const auto copy = static_cast<int>(plan_.places_.size());
+    plan_.places_.push_back({});
+    base_.push_back(at(copy));
+    last_.push_back(-1);
+    extra_.push_back(program_.variable(variable));
+    const int inputs[] = {variable}, outputs[] = {copy};
+    add_kernel(op_copy, nullptr, inputs, outputs);
+    return copy;
+  }
+  const Program::Variable& variable(std::size_t v) const {
+    return v < program_.variables.size() ? program_.variables[v] : extra_[v - program_.variables.size()];
+  }
+
+  template <class In, class Out>
+  void add_kernel(const Op& op, const AttributesPtr& attributes, const In& inputs, const Out& outputs) {
+    Kernel kernel{&op, attributes, plan_.viewed_.size(), std::size(inputs), std::size(outputs)};
+    Step& step = steps_.emplace_back();
+    step.in_place = op.elementwise;
+    for (const int input : inputs) {
+      plan_.viewed_.push_back(input);
+      step.read.push_back(base_[at(input)]);
+      last_[base_[at(input)]] = static_cast<int>(steps_.size()) - 1;
+    }
+    for (const int output : outputs) {
+      plan_.viewed_.push_back(output);
+      const Program::Variable& it = variable(at(output));
+      place_of(output) = {Home::arena, 0, 0, layout_of(it, contiguous_strides(it.shape))};
+      step.made.push_back(at(output));
+      last_[at(output)] = std::max(last_[at(output)], static_cast<int>(steps_.size()) - 1);
+    }
+    plan_.kernels_.push_back(std::move(kernel));
+  }
+
+  // What a result lies in is made for each run.
+  void make_result(std::size_t base) {
+    Place& place = plan_.places_[base];
+    if (place.home != Home::arena) return;
+    place.home = Home::result;
+    place.number = static_cast<int>(plan_.results_.size());
+    plan_.results_.push_back({variable(base).shape, variable(base).dtype});
+  }
+
+  void lay_out() {
+    Gaps gaps;
+    std::vector<std::size_t> room(plan_.places_.size());  // what each took; 0: nothing, or given on
+    std::vector<std::vector<std::size_t>> ending(steps_.size());
+    for (std::size_t v = 0; v < plan_.places_.size(); ++v)
+      if (base_[v] == v && plan_.places_[v].home == Home::arena && last_[v] >= 0)
+        ending[static_cast<std::size_t>(last_[v])].push_back(v);
+    for (std::size_t k = 0; k < steps_.size(); ++k) {
+      for (const std::size_t made : steps_[k].made) {
+        Place& place = plan_.places_[made];
+        if (place.home != Home::arena) continue;
+        const std::size_t bytes = (bytes_of(variable(made)) + alignment - 1) / alignment * alignment;
+        const std::size_t donor = steps_[k].in_place ? donor_for(steps_[k], k, made, room, bytes) : none;
+        place.offset = donor != none ? plan_.places_[donor].offset : gaps.take(bytes);
+        if (donor != none) room[donor] = 0;
+        room[made] = bytes;
+      }
+      for (const std::size_t over : ending[k]) gaps.give_back(plan_.places_[over].offset, std::exchange(room[over], 0));
+    }
+    plan_.arena_bytes_ = gaps.end();
+    for (std::size_t v = 0; v < plan_.places_.size(); ++v)
+      if (base_[v] != v) {
+        const Place& base = plan_.places_[base_[v]];
+        plan_.places_[v].home = base.home;
+        plan_.places_[v].number = base.number;
+        plan_.places_[v].offset = base.offset;
+      }
+  }
+
+  // An input that ends with this step, in whose place the result may be computed: of the same size, read as it lies.
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  std::size_t donor_for(const Step& step, std::size_t k, std::size_t made, const std::vector<std::size_t>& room,
+                        std::size_t bytes) const {
+    const Kernel& kernel = plan_.kernels_[k];
+    for (std::size_t i = 0; i < step.read.size(); ++i) {
+      const std::size_t base = step.read[i];
+      const auto read = at(plan_.viewed_[kernel.first + i]);
+      if (plan_.places_[base].home != Home::arena || last_[base] != static_cast<int>(k) || room[base] != bytes)
+        continue;
+      if (size_of(variable(base).dtype) != size_of(variable(made).dtype)) continue;
+      const auto reads = std::count(step.read.begin(), step.read.end(), base);
+      if (read == base && reads == 1) return base;
+    }
+    return none;
+  }
+
+  void patch(std::size_t view) {
+    const Place& place = place_of(plan_.viewed_[view]);
+    const Index bytes = place.layout.node().offset * static_cast<Index>(size_of(place.layout.dtype()));
+    if (place.home == Home::input) plan_.of_inputs_.push_back({view, place.number, bytes});
+    if (place.home == Home::result) plan_.of_results_.push_back({view, place.number, bytes});
+  }
+
+  Executable& plan_;
+  const Program& program_;
+  std::vector<std::size_t> base_;  // whose storage each variable lies in
+  std::vector<int> last_;          // of a base, the last step that reads or makes it
+  std::vector<Program::Variable> extra_;
+  std::vector<Step> steps_;
+};
+
+bool Executable::admits(const Program& program) {
+  for (const Program::Variable& it : program.variables)
+    if (it.device != cpu) return false;
+  for (const Program::Constant& constant : program.constants)
+    if (!constant.value.node().storage) return false;
+  return std::none_of(program.instructions.begin(), program.instructions.end(), [](const auto& step) {
+    return step.is_read() || step.op->carries_functions || step.op->id == OpId::to ||
+           (step.op->id == OpId::own && !step.op->cpu);
+  });
+}
+
+Executable::Executable(const Program& program, std::span<const Strides> strides) {
+  Planner(*this, program, strides).run();
+}
+
+Executable::~Executable() { delete spare_.load(std::memory_order_acquire); }
+
+std::unique_ptr<Executable::Activation> Executable::take() const {
+  if (Activation* spare = spare_.exchange(nullptr, std::memory_order_acq_rel))
+    return std::unique_ptr<Activation>(spare);
+  auto fresh = std::make_unique<Activation>();
+  if (arena_bytes_ > 0)
+    fresh->arena = allocate_storage(cpu, uint8, Shape{static_cast<Index>(arena_bytes_)}, "a compiled program");
+  for (const int variable : viewed_) {
+    const Place& place = places_[static_cast<std::size_t>(variable)];
+    const Node& layout = place.layout.node();
+    View& view = fresh->views.emplace_back(View{nullptr, layout.dtype, layout.shape, layout.strides});
+    if (place.home == Home::constant) view.data = layout.data();
+    if (place.home == Home::arena)
+      view.data = static_cast<char*>(fresh->arena->data) + place.offset +
+                  layout.offset * static_cast<Index>(size_of(layout.dtype));
+  }
+  return fresh;
+}
+
+Outputs Executable::operator()(std::span<const Tensor> inputs) const {
+  std::unique_ptr<Activation> active = take();
+  std::vector<View>& views = active->views;
+  SmallVector<StoragePtr, 4> made;
+  for (const Result& result : results_)
+    made.push_back(allocate_storage(cpu, result.dtype, result.shape, "a compiled program"));
+  for (const Patch& patch : of_inputs_)
+    views[patch.view].data =
+        static_cast<char*>(inputs[static_cast<std::size_t>(patch.number)].node().data()) + patch.bytes;
+  for (const Patch& patch : of_results_)
+    views[patch.view].data = static_cast<char*>(made[static_cast<std::size_t>(patch.number)]->data) + patch.bytes;
+  Backend& backend = cpu_backend();
+  for (const Kernel& kernel : kernels_) {
+    const View* const first = views.data() + kernel.first;
+    backend.run(*kernel.op, kernel.attributes.get(), {first, kernel.inputs}, {first + kernel.inputs, kernel.outputs});
+  }
+  delete spare_.exchange(active.release(), std::memory_order_acq_rel);
+
+  Outputs outputs;
+  for (const int output : outputs_) {
+    if (output < 0) {
+      outputs.emplace_back();
+      continue;
+    }
+    const Place& place = places_[static_cast<std::size_t>(output)];
+    const Node& layout = place.layout.node();
+    const auto number = static_cast<std::size_t>(place.number);
+    const Node* const input = place.home == Home::input ? &inputs[number].node() : nullptr;
+    StoragePtr storage = input ? input->storage : place.home == Home::result ? made[number] : layout.storage;
+    outputs.push_back(Tensor(NodePtr(new Node(layout.dtype, cpu, layout.shape, layout.strides, std::move(storage),
+                                              layout.offset + (input ? input->offset : 0)))));
+  }
+  return outputs;
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,71 @@
+// A Program made ready to run again and again: on the CPU, without handlers, calls, nodes, or allocation but for its results.
+//
+// What is done once: views are laid out; each value has its place in one arena, which values share that do not live at the same time;
+// what each kernel reads and writes is written down. What is left for a run is to fill in where arguments and results lie, and to call
+// the kernels. Runs at once, on several threads, have an arena each.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include <stave/programs/program.h>
+
+namespace stave_detail {
+
+class Executable {
+ public:
+  /// Of a program without reads and calls, all of whose values are on the CPU, for inputs of these strides. `optimized`
+  /// (passes/passes.h) before.
+  Executable(const Program& program, std::span<const Strides> strides);
+  ~Executable();
+  Executable(const Executable&) = delete;
+
+  static bool admits(const Program& program);
+
+  /// Inputs of the program's shapes and dtypes, and of those strides. Throws what its operations throw.
+  Outputs operator()(std::span<const Tensor> inputs) const;
+
+  /// The bytes of the arena, and of results.
+  std::size_t arena_bytes() const noexcept { return arena_bytes_; }
+
+ private:
+  class Planner;
+  struct Activation;
+
+  enum class Home : std::uint8_t { input, constant, arena, result };
+  // Where a variable's elements lie.
+  struct Place {
+    Home home = Home::arena;
+    int number = 0;          // of the input, constant or result
+    std::size_t offset = 0;  // in the arena, in bytes
+    Tensor layout;           // its shape, strides, and its offset in elements: a tensor without elements of its own
+  };
+  struct Kernel {
+    const Op* op;
+    AttributesPtr attributes;
+    std::size_t first, inputs, outputs;  // of its views
+  };
+  struct Result {
+    Shape shape;
+    Dtype dtype;
+  };
+  struct Patch {
+    std::size_t view;
+    int number;
+    Index bytes;
+  };
+
+  std::unique_ptr<Activation> take() const;
+
+  std::vector<Place> places_;  // of each variable
+  std::vector<Kernel> kernels_;
+  std::vector<int> viewed_;  // the variable of each view of the kernels
+  std::vector<Tensor> constants_;
+  std::vector<Result> results_;  // storage that is made for each run
+  std::vector<int> outputs_;     // variables; -1: an empty Tensor
+  std::vector<Patch> of_inputs_, of_results_;
+  std::size_t arena_bytes_ = 0;
+  mutable std::atomic<Activation*> spare_{nullptr};
+};
+
+}  // namespace stave_detail

@@ -1,0 +1,86 @@
+#include <algorithm>
+
+#include <stave/core/ops/fused.h>
+#include <stave/programs/program.h>
+
+namespace stave_detail {
+
+bool is_view(const Program&, const Program::Instruction& step) {
+  return !step.is_read() && step.op->view && step.op->id != OpId::to;
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+std::uint64_t elements_of(const Program::Variable& it) { return static_cast<std::uint64_t>(it.shape.elements()); }
+std::uint64_t bytes_of(const Program::Variable& it) { return elements_of(it) * size_of(it.dtype); }
+
+std::uint64_t flops_of(const Program& program, const Program::Instruction& step) {
+  const Program::Variable& result = program.variable(step.outputs[0]);
+  switch (step.op->id) {
+    case OpId::matmul: {
+      const Shape& left = program.variable(step.inputs[0]).shape;
+      return 2 * elements_of(result) * static_cast<std::uint64_t>(left.back());
+    }
+    case OpId::convolution: {  // [groups, o, c, windows...]
+      const Program::Variable& weights = program.variable(step.inputs[1]);
+      const auto out = static_cast<std::uint64_t>(weights.shape[0] * weights.shape[1]);
+      return out ? 2 * elements_of(result) * (elements_of(weights) / out) : 0;
+    }
+    case OpId::sum:
+    case OpId::prod:
+    case OpId::max:
+    case OpId::min: return elements_of(program.variable(step.inputs[0]));
+    default: break;
+  }
+  if (const auto* fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
+    const auto& steps = fused->region->steps();
+    const auto computing = std::count_if(steps.begin(), steps.end(), [](const auto& it) { return it.op != nullptr; });
+    return elements_of(result) * static_cast<std::uint64_t>(computing);
+  }
+  return step.op->elementwise ? elements_of(result) : 0;
+}
+
+}  // namespace
+
+Cost cost(const Program& program) {
+  Cost total;
+  const auto at = [](int variable) { return static_cast<std::size_t>(variable); };
+  const std::vector<int> last = last_reads(program);
+  std::vector<int> base(program.variables.size());        // whose storage a variable lies in
+  std::vector<int> reader(program.variables.size(), -1);  // of that storage, the last
+  for (std::size_t v = 0; v < base.size(); ++v) base[v] = static_cast<int>(v);
+  for (const auto& step : program.instructions)
+    if (is_view(program, step)) base[at(step.outputs[0])] = base[at(step.inputs[0])];
+  for (std::size_t v = 0; v < base.size(); ++v) reader[at(base[v])] = std::max(reader[at(base[v])], last[v]);
+  std::vector<bool> is_number(program.variables.size());
+  for (const auto& [variable, value] : program.constants) is_number[at(variable)] = is_one_number(value);
+  std::vector<std::uint64_t> freed(program.instructions.size() + 1);  // after each instruction
+  std::uint64_t live = 0;
+  for (std::size_t k = 0; k < program.instructions.size(); ++k) {
+    const auto& step = program.instructions[k];
+    if (!step.is_read() && !is_view(program, step)) {
+      ++total.operations;
+      if (!step.outputs.empty() && !step.op->carries_functions) total.flops += flops_of(program, step);
+      for (const int input : step.inputs)
+        if (!is_number[at(base[at(input)])])
+          total.bytes += std::min(bytes_of(program.variable(input)), bytes_of(program.variable(base[at(input)])));
+      for (const int output : step.outputs) {
+        const std::uint64_t bytes = bytes_of(program.variable(output));
+        total.bytes += bytes;
+        live += bytes;
+        freed[std::max(k, static_cast<std::size_t>(std::max(reader[at(output)], 0)))] += bytes;
+      }
+      total.peak_bytes = std::max(total.peak_bytes, live);
+    }
+    live -= freed[k];
+  }
+  return total;
+}
+
+}  // namespace stave

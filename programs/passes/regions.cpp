@@ -1,0 +1,190 @@
+// Regions in programs: elementwise operations of one shape join the region that is open for that shape, until something else reads
+// a value of it; there the region is performed. So it is performed after all that it reads, and before all that reads it.
+#include <algorithm>
+#include <list>
+#include <map>
+
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/fused.h>
+#include <stave/programs/passes/passes.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+constexpr std::size_t most_steps = 512, most_inputs = 32, most_outputs = 16;
+
+class Former {
+ public:
+  explicit Former(Program& program)
+      : program_(program), constants_(program), last_read_(last_reads(program)), home_(program.variables.size()) {}
+
+  void run() {
+    const auto steps = std::move(program_.instructions);
+    program_.instructions.clear();
+    for (now_ = 0; now_ < steps.size(); ++now_) {
+      const Program::Instruction& step = steps[now_];
+      if (joins(step)) {
+        join(step);
+        continue;
+      }
+      for (const int input : step.inputs) close_for(input);
+      program_.instructions.push_back(step);
+    }
+    while (!open_.empty()) close(open_.begin());
+  }
+
+ private:
+  struct Open {
+    std::vector<Program::Instruction> members;
+    std::size_t steps = 0;
+    std::vector<int> inputs;
+  };
+  using Place = std::list<Open>::iterator;
+
+  const Program::Variable& variable(int number) const { return program_.variable(number); }
+  Open*& home(int variable) { return home_[static_cast<std::size_t>(variable)]; }
+
+  // A region that an operation of its own (elementwise_op) performs.
+  static const Region* region_of(const Program::Instruction& step) {
+    const auto* fused = dynamic_cast<const FusedAttributes*>(step.attributes.get());
+    return fused ? fused->region.get() : nullptr;
+  }
+  bool joins(const Program::Instruction& step) const {
+    if (step.is_read() || step.inputs.empty()) return false;
+    if (!Region::admits(*step.op) && !region_of(step)) return false;
+    const Program::Variable& result = variable(step.outputs[0]);
+    return result.shape.elements() > 0;
+  }
+
+  // Whether a value of the region is read after it: by a later instruction, or as a result.
+  bool is_needed(int variable, const std::vector<Program::Instruction>& members) const {
+    const auto last = last_read_[static_cast<std::size_t>(variable)];
+    if (last < 0) return false;
+    if (last >= static_cast<int>(now_)) return true;
+    const auto reads = [&](const Program::Instruction& step) {
+      return std::find(step.inputs.begin(), step.inputs.end(), variable) != step.inputs.end();
+    };
+    return std::none_of(members.begin(), members.end(), reads);
+  }
+
+  void join(const Program::Instruction& step) {
+    const Region* inner = region_of(step);
+    const std::size_t steps = inner ? inner->steps().size() : 1;
+    Open* region = nullptr;
+    for (Open& open : open_)
+      if (fits(open, step, steps)) region = &open;
+    // What it reads of other open regions (of another epoch, or full ones) must be there before.
+    for (const int input : step.inputs)
+      if (home(input) && home(input) != region) close_for(input);
+    if (!region) region = &open_.emplace_back();
+    for (const int input : step.inputs)
+      if (!home(input) && !is_number(input) &&
+          std::find(region->inputs.begin(), region->inputs.end(), input) == region->inputs.end())
+        region->inputs.push_back(input);
+    region->steps += steps;
+    region->members.push_back(step);
+    for (const int output : step.outputs) home(output) = region;
+  }
+
+  bool fits(const Open& open, const Program::Instruction& step, std::size_t steps) const {
+    const Program::Instruction& first = open.members[0];
+    const Program::Variable &a = variable(first.outputs[0]), &b = variable(step.outputs[0]);
+    return a.shape == b.shape && a.device == b.device && first.epoch == step.epoch &&
+           open.steps + steps <= most_steps && open.inputs.size() + step.inputs.size() <= most_inputs &&
+           open.members.size() < most_steps;
+  }
+
+  bool is_number(int variable) const {
+    const Tensor* value = constants_.find(variable);
+    return value && is_one_number(*value);
+  }
+
+  void close_for(int variable) {
+    if (Open* region = home(variable))
+      close(std::find_if(open_.begin(), open_.end(), [&](const Open& open) { return &open == region; }));
+  }
+
+  void close(Place place) {
+    const Open region = std::move(*place);
+    for (const Program::Instruction& member : region.members)
+      for (const int output : member.outputs) home(output) = nullptr;
+    open_.erase(place);
+    if (region.steps < 2) {
+      program_.instructions.push_back(region.members[0]);
+      return;
+    }
+    std::vector<int> outputs;
+    for (const Program::Instruction& member : region.members)
+      for (const int output : member.outputs)
+        if (is_needed(output, region.members)) outputs.push_back(output);
+    if (outputs.empty() || outputs.size() > most_outputs) {
+      program_.instructions.insert(program_.instructions.end(), region.members.begin(), region.members.end());
+      return;
+    }
+    program_.instructions.push_back(performed(region, outputs));
+  }
+
+  Program::Instruction performed(const Open& open, const std::vector<int>& outputs) const {
+    std::vector<Dtype> dtypes;
+    for (const int input : open.inputs) dtypes.push_back(variable(input).dtype);
+    const auto region = make_intrusive<Region>(std::move(dtypes));
+    std::map<int, int> values;  // of the region, by variable
+    for (std::size_t i = 0; i < open.inputs.size(); ++i) values[open.inputs[i]] = static_cast<int>(i);
+    const auto value_of = [&](int variable) {
+      const auto [found, is_new] = values.try_emplace(variable, -1);
+      if (is_new) found->second = region->add(number_of(variable), this->variable(variable).dtype);
+      return found->second;
+    };
+    for (const Program::Instruction& member : open.members) {
+      std::vector<int> operands;
+      for (const int input : member.inputs) operands.push_back(value_of(input));
+      if (const Region* inner = region_of(member)) append(*region, *inner, operands, member, values);
+      else values[member.outputs[0]] = region->add(*member.op, operands, variable(member.outputs[0]).dtype);
+    }
+    std::vector<int> ends;
+    for (const int output : outputs) ends.push_back(values.at(output));
+    region->set_outputs(std::move(ends));
+    Program::Instruction step{.op = &fused_op("fused"), .attributes = make_intrusive<FusedAttributes>(region)};
+    for (const int input : open.inputs) step.inputs.push_back(input);
+    for (const int output : outputs) step.outputs.push_back(output);
+    step.scopes = open.members[0].scopes;
+    step.epoch = open.members[0].epoch;
+    return step;
+  }
+
+  static void append(Region& region, const Region& inner, std::vector<int> numbers, const Program::Instruction& member,
+                     std::map<int, int>& values) {
+    for (const Region::Step& step : inner.steps()) {
+      std::vector<int> operands;
+      for (const int operand : step.operands) operands.push_back(numbers[static_cast<std::size_t>(operand)]);
+      numbers.push_back(step.op ? region.add(*step.op, operands, step.dtype) : region.add(step.number, step.dtype));
+    }
+    for (std::size_t i = 0; i < member.outputs.size(); ++i)
+      values[member.outputs[i]] = numbers[static_cast<std::size_t>(inner.outputs()[i])];
+  }
+
+  Scalar number_of(int variable) const {
+    const Tensor& value = *constants_.find(variable);
+    const Tensor first(NodePtr(new Node(value.dtype(), cpu, {}, {}, value.node().storage, value.node().offset)));
+    return visit_dtype(value.dtype(), [&](auto zero) { return Scalar(first.item<decltype(zero)>()); });
+  }
+
+  Program& program_;
+  const Constants constants_;
+  const std::vector<int> last_read_;
+  std::vector<Open*> home_;
+  std::list<Open> open_;
+  std::size_t now_ = 0;
+};
+
+}  // namespace
+
+Program with_regions(Program program) {
+  Former(program).run();
+  return program;
+}
+
+}  // namespace stave

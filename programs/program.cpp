@@ -1,0 +1,162 @@
+#include <stave/programs/program.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <stave/core/fail.h>
+#include <stave/core/label.h>
+#include <stave/core/note.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/function.h>
+#include <stave/core/print.h>
+#include <stave/core/read_storage.h>
+#include <stave/core/storage.h>
+
+namespace stave_detail {
+
+namespace {
+
+// Scopes in which an instruction was recorded; where there are none, nothing is entered.
+template <class Body>
+auto in_scopes(const ScopePathPtr& scopes, Body body) {
+  const ReenteredScopes reentered(scopes.get());
+  return body();
+}
+
+void check_met(const Program::Instruction& read, const Tensor& value) {
+  const Tensor found = value.node().storage ? value : perform(ReadStorage{value});
+  if (!same_bits(found, read.met))
+    fail<TransformError>(
+        "program: the function looked at a value ({} {}) and went on as for {}, but now it is {}: trace it for this "
+        "value, "
+        "or compile(f), which records each way that f goes",
+        value.dtype(), value.shape(), read.met.str(), observed(found).str());
+  tell_read(found);
+}
+
+CarriedFunction replayed(const std::shared_ptr<const Program>& program, const Inputs& captured) {
+  if (!program) return nullptr;
+  return [program, captured](std::span<const Tensor> xs) {
+    std::vector<Tensor> all(xs.begin(), xs.end());
+    all.insert(all.end(), captured.begin(), captured.end());
+    return (*program)(all);
+  };
+}
+
+}  // namespace
+
+Outputs RecordedFunctions::perform(Inputs inputs) const {
+  const Inputs captured(inputs.end() - static_cast<std::ptrdiff_t>(this->captured), inputs.end());
+  Inputs arguments(inputs.begin(), inputs.end() - static_cast<std::ptrdiff_t>(this->captured));
+  FunctionAttributes functions;
+  functions.name = name;
+  functions.runs_again = runs_again;
+  functions.function = replayed(function, captured);
+  functions.backward = replayed(backward, captured);
+  functions.tangents = replayed(tangents, captured);
+  if (forward)
+    functions.forward = [both = replayed(forward, captured), count = outputs](std::span<const Tensor> xs) {
+      const Outputs all = both(xs);
+      const auto* const end = all.begin() + count;
+      return Forward{Outputs(all.begin(), end), Outputs(end, all.end())};
+    };
+  return call_function(std::move(functions), std::move(arguments));
+}
+
+std::vector<int> last_reads(const Program& program) {
+  std::vector<int> last(program.variables.size(), -1);
+  const auto set = [&](int variable, std::size_t k) {
+    if (variable >= 0) last[static_cast<std::size_t>(variable)] = static_cast<int>(k);
+  };
+  for (std::size_t k = 0; k < program.instructions.size(); ++k)
+    for (const int input : program.instructions[k].inputs) set(input, k);
+  for (const int output : program.outputs) set(output, program.instructions.size());
+  return last;
+}
+
+bool may_throw(const Op& op) {
+  return op.id == OpId::own || op.carries_functions || op.index_name || is_linalg(op.id) || op.id == OpId::to;
+}
+
+bool is_one_number(const Tensor& x) {
+  const Node& node = x.node();
+  for (std::size_t axis = 0; axis < node.shape.size(); ++axis)
+    if (node.shape[axis] != 1 && (node.shape[axis] == 0 || node.strides[axis] != 0)) return false;
+  return node.storage && node.memory() == cpu;
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  const Tensor of_a = observed(a), of_b = observed(b);
+  return visit_dtype(a.dtype(), [&](auto zero) {
+    using T = std::conditional_t<std::is_same_v<decltype(zero), bool>, bool, decltype(zero)>;
+    const std::vector<T> left = read_elements<T>(of_a), right = read_elements<T>(of_b);
+    if constexpr (std::is_same_v<T, bool>) return left == right;
+    else return left.empty() || std::memcmp(left.data(), right.data(), left.size() * sizeof(T)) == 0;
+  });
+}
+
+void check_arguments(const Program& program, std::span<const Tensor> given) {
+  if (given.size() != program.inputs.size())
+    fail<TransformError>("program: it was recorded for {} tensors, and is given {}", program.inputs.size(),
+                         given.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const Program::Variable& wanted = program.variable(program.inputs[i]);
+    if (!given[i].defined()) fail<TransformError>("program: input {} is an empty Tensor", i);
+    const auto differs = [&]<class E>(std::type_identity<E>) {
+      fail<E>("program: input {} is {} {} on {}, and was {} {} on {} when the program was recorded: trace it for these",
+              i, given[i].dtype(), given[i].shape(), given[i].device().str(), wanted.dtype, wanted.shape,
+              wanted.device.str());
+    };
+    if (given[i].shape() != wanted.shape) differs(std::type_identity<ShapeError>());
+    if (given[i].dtype() != wanted.dtype) differs(std::type_identity<DtypeError>());
+    if (given[i].device() != wanted.device) differs(std::type_identity<DeviceError>());
+  }
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+using namespace stave_detail;
+
+int Program::add_variable(Shape shape, Dtype dtype, Device device, NamePtr label) {
+  variables.push_back({std::move(shape), dtype, device, std::move(label)});
+  return static_cast<int>(variables.size()) - 1;
+}
+
+Outputs Program::operator()(std::span<const Tensor> given) const {
+  check_arguments(*this, given);
+  const std::vector<int> last = last_reads(*this);
+  std::vector<Tensor> values(variables.size());
+  const auto value = [&](int variable) -> Tensor& { return values[static_cast<std::size_t>(variable)]; };
+  for (std::size_t i = 0; i < given.size(); ++i) value(inputs[i]) = given[i];
+  for (const Constant& constant : constants) value(constant.variable) = constant.value;
+  for (std::size_t k = 0; k < instructions.size(); ++k) {
+    const Instruction& step = instructions[k];
+    Inputs operands;
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const int variable = step.inputs[i];
+      const bool again = std::find(step.inputs.begin() + i + 1, step.inputs.end(), variable) != step.inputs.end();
+      if (last[static_cast<std::size_t>(variable)] == static_cast<int>(k) && !again)
+        operands.push_back(std::move(value(variable)));
+      else operands.push_back(value(variable));
+    }
+    if (step.is_read()) {
+      check_met(step, operands[0]);
+      continue;
+    }
+    Outputs found = in_scopes(step.scopes, [&] {
+      if (!step.op->carries_functions) return perform(Call(*step.op, std::move(operands), step.attributes));
+      return static_cast<const RecordedFunctions&>(*step.attributes).perform(std::move(operands));
+    });
+    for (std::size_t i = 0; i < step.outputs.size(); ++i)
+      if (const int output = step.outputs[i]; last[static_cast<std::size_t>(output)] >= 0)
+        value(output) = relabel(std::move(found[i]), variable(output).label);
+  }
+  Outputs results;
+  for (const int output : outputs) results.push_back(output < 0 ? Tensor() : value(output));
+  return results;
+}
+
+}  // namespace stave

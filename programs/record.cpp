@@ -1,0 +1,341 @@
+#include <stave/programs/record.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <unordered_set>
+
+#include <stave/core/carried.h>
+#include <stave/core/default_dtype.h>
+#include <stave/core/effects/controller.h>
+#include <stave/core/epoch.h>
+#include <stave/core/fail.h>
+#include <stave/core/label.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/print.h>
+#include <stave/core/read_storage.h>
+
+namespace stave_detail {
+
+namespace {
+
+class Recorder;
+
+// What a recorder notes on a value: which variable it is; or that it is created of nothing, which becomes an instruction when
+// something that depends on the inputs uses it.
+struct Recorded {
+  Recorder* recorder = nullptr;
+  int variable = -1;
+  int creation = -1;
+  void labelled(const NamePtr& name) const;
+  void was_read(const Tensor& x) const;
+};
+
+class Recorder final : public Handler {
+ public:
+  explicit Recorder(const char* name, const Recorder* outer = nullptr) : notes(name), name_(name), outer_(outer) {}
+
+  Tensor input(const Tensor& x) {
+    const int variable = program.add_variable(x.shape(), x.dtype(), x.device(), label_of(x.node()));
+    program.inputs.push_back(variable);
+    return notes.put(clone_node(x), {this, variable});
+  }
+
+  /// f at the inputs, under this.
+  Outputs run(FlatFunction f, std::span<const Tensor> inputs) {
+    Outputs outputs = notes.run([&] { return with(*this, [&] { return f(inputs); }); });
+    for (Tensor& output : outputs) {
+      program.outputs.push_back(output.defined() ? variable_of(output) : -1);
+      output = notes.strip(std::move(output));
+    }
+    return outputs;
+  }
+
+  Outputs handle(Call& call) override {
+    const auto inputs = call.inputs();
+    if (call.op().carries_functions) return handle_carrying(call);
+    if (inputs.empty()) {
+      creations_.push_back({&call.op(), call.attributes_ptr(), -1});
+      Outputs outputs = pass_on(call);
+      if (outputs.size() != 1) return outputs;
+      outputs[0] = notes.put(std::move(outputs[0]), {this, -1, static_cast<int>(creations_.size()) - 1});
+      return outputs;
+    }
+    if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return depends(x); })) return pass_on(call);
+    Program::Instruction step{&call.op(), call.attributes_ptr()};
+    for (const Tensor& input : inputs) step.inputs.push_back(variable_of(input));
+    return add(std::move(step), pass_on(call));
+  }
+  // An effect that comes by is answered outside.
+  void* handling(const EffectType& effect) override {
+    left.asked |= !(effect == effect_type<ReadStorage>() || effect == effect_type<WhichFloat>() ||
+                    effect == effect_type<MayCancel>());
+    return nullptr;
+  }
+  std::string describe() const override { return name_; }
+  bool discreet() const noexcept override { return true; }
+
+  void labelled(int variable, const NamePtr& label) {
+    program.variables[static_cast<std::size_t>(variable)].label = label;
+  }
+  void read(int variable, const Tensor& x) {
+    if (!read_.insert(variable).second) return;
+    Program::Instruction step{nullptr, nullptr};
+    step.inputs.push_back(variable);
+    step.met = observed(x);
+    step.epoch = epoch();
+    program.instructions.push_back(std::move(step));
+  }
+
+  /// The variables of the outer recorder that this one's constants are, which become inputs, in this order.
+  std::vector<int> take_captured() {
+    std::vector<int> of_outer;
+    std::erase_if(program.constants, [&](const Program::Constant& constant) {
+      if (!outer_ || !outer_->depends(constant.value)) return false;
+      of_outer.push_back(const_cast<Recorder*>(outer_)->variable_of(constant.value));
+      captured_.push_back(constant.variable);
+      return true;
+    });
+    return of_outer;
+  }
+  const std::vector<int>& captured() const { return captured_; }
+
+  Notes<Recorded> notes;
+  Program program;
+  Recording left;  // of which what was left out is said here
+
+ private:
+  Outputs pass_on(Call& call) {
+    try {
+      return perform(std::move(call));
+    } catch (...) {
+      left.caught = true;  // if the function returns
+      throw;
+    }
+  }
+
+  struct Creation {
+    const Op* op;
+    AttributesPtr attributes;
+    int variable;  // -1: not yet used
+  };
+
+  // Numbered as they come, so that each run has the same.
+  std::uint64_t epoch() {
+    const std::uint64_t now = current_epoch();
+    if (now == 0) return 0;
+    return epochs_.try_emplace(now, epochs_.size() + 1).first->second;
+  }
+
+  // Whether a value depends on the inputs, of this recorder or of those around it.
+  bool depends(const Tensor& x) const {
+    if (const Recorded* found = notes.find(x)) return found->variable >= 0;
+    return outer_ && outer_->depends(x);
+  }
+
+  Outputs add(Program::Instruction step, Outputs outputs) {
+    step.scopes = scopes_of_performer(last_scopes_);
+    step.epoch = epoch();
+    for (Tensor& output : outputs) {
+      const int variable =
+          program.add_variable(output.shape(), output.dtype(), output.device(), label_of(output.node()));
+      step.outputs.push_back(variable);
+      output = notes.put(std::move(output), {this, variable});
+    }
+    program.instructions.push_back(std::move(step));
+    return outputs;
+  }
+
+  int variable_of(const Tensor& x) {
+    if (!x.defined()) fail<TransformError>("{}: an operation is given an empty Tensor", name_);
+    if (const Recorded* found = notes.find(x))
+      return found->variable >= 0 ? found->variable : created(found->creation, x);
+    return constant(x);
+  }
+
+  int created(int creation, const Tensor& x) {
+    Creation& it = creations_[static_cast<std::size_t>(creation)];
+    if (it.variable < 0) {
+      Program::Instruction step{it.op, it.attributes};
+      it.variable = program.add_variable(x.shape(), x.dtype(), x.device());
+      step.outputs.push_back(it.variable);
+      program.instructions.push_back(std::move(step));
+    }
+    return it.variable;
+  }
+
+  // What a constant is known by: a number by its content, for it is made anew wherever it is written; another by where it lies.
+  using ConstantKey = std::pair<const void*, std::vector<Index>>;
+  static ConstantKey key_of(const Tensor& x) {
+    const Node& node = x.node();
+    ConstantKey key{nullptr, {static_cast<Index>(node.dtype)}};
+    key.second.insert(key.second.end(), node.shape.begin(), node.shape.end());
+    key.second.insert(key.second.end(), node.strides.begin(), node.strides.end());
+    if (is_one_number(x)) {
+      Bytes16 bytes{};
+      std::memcpy(&bytes, node.data(), size_of(node.dtype));
+      for (const std::uint64_t word : bytes.words) key.second.push_back(static_cast<Index>(word));
+      return key;
+    }
+    key.first = node.storage ? static_cast<const void*>(node.storage.get()) : x.node_ptr().get();
+    key.second.push_back(node.offset);
+    return key;
+  }
+
+  int constant(const Tensor& x) {
+    const Node& node = x.node();
+    const auto [found, is_new] = constants_.try_emplace(key_of(x), -1);
+    if (is_new) {
+      found->second = program.add_variable(x.shape(), x.dtype(), x.device(), label_of(node));
+      program.constants.push_back({found->second, x});
+    }
+    return found->second;
+  }
+
+  Outputs handle_carrying(Call& call);
+
+  const char* const name_;
+  const Recorder* const outer_;
+  std::vector<Creation> creations_;
+  std::map<ConstantKey, int> constants_;
+  std::vector<int> captured_;
+  std::unordered_set<int> read_;
+  std::map<std::uint64_t, std::uint64_t> epochs_;
+  ScopePathPtr last_scopes_;
+};
+
+void Recorded::labelled(const NamePtr& name) const {
+  if (variable >= 0) recorder->labelled(variable, name);
+}
+void Recorded::was_read(const Tensor& x) const {
+  if (variable >= 0) recorder->read(variable, x);
+}
+
+// ---- functions that are carried ----------------------------------------------------------------------------
+
+// A rule's function, as a program, and what it gives.
+struct RecordedRule {
+  std::unique_ptr<Recorder> recorder;
+  Outputs outputs;
+};
+
+// Their captured values are inputs of all, in one order.
+class Rules {
+ public:
+  Rules(const char* name, const Recorder& outer, Recording& left) : name_(name), outer_(outer), left_(left) {}
+
+  Outputs record(std::shared_ptr<const Program>& to, FlatFunction f, std::span<const Tensor> given) {
+    RecordedRule& rule = rules_.emplace_back(std::make_unique<Recorder>(name_, &outer_), Outputs());
+    targets_.push_back(&to);
+    std::vector<Tensor> inputs;
+    for (const Tensor& x : given) inputs.push_back(rule.recorder->input(x));
+    Outputs outputs = rule.recorder->run(f, inputs);
+    left_.asked |= rule.recorder->left.asked;
+    left_.caught |= rule.recorder->left.caught;
+    if (!rule.recorder->left.left_out.empty()) left_.left_out = rule.recorder->left.left_out;
+    return outputs;
+  }
+
+  /// The captured values, as variables of the outer program.
+  std::vector<int> end() {
+    std::vector<int> captured;
+    std::vector<std::vector<int>> of_rule;
+    for (const RecordedRule& rule : rules_) {
+      of_rule.push_back(rule.recorder->take_captured());
+      for (const int variable : of_rule.back())
+        if (std::find(captured.begin(), captured.end(), variable) == captured.end()) captured.push_back(variable);
+    }
+    for (std::size_t r = 0; r < rules_.size(); ++r) {
+      Program& program = rules_[r].recorder->program;
+      for (const int variable : captured) {
+        const auto at = std::find(of_rule[r].begin(), of_rule[r].end(), variable);
+        const bool used = at != of_rule[r].end();
+        const Program::Variable& outer = outer_.program.variable(variable);
+        program.inputs.push_back(used
+                                     ? rules_[r].recorder->captured()[static_cast<std::size_t>(at - of_rule[r].begin())]
+                                     : program.add_variable(outer.shape, outer.dtype, outer.device));
+      }
+      *targets_[r] = std::make_shared<const Program>(std::move(program));
+    }
+    return captured;
+  }
+
+ private:
+  const char* const name_;
+  const Recorder& outer_;
+  Recording& left_;
+  std::vector<RecordedRule> rules_;
+  std::vector<std::shared_ptr<const Program>*> targets_;
+};
+
+Outputs zeros_of(std::span<const Tensor> xs) {
+  Outputs zeros;
+  for (const Tensor& x : xs) zeros.push_back(zeros_like(x));
+  return zeros;
+}
+
+Outputs Recorder::handle_carrying(Call& call) {
+  const FunctionAttributes& functions = functions_of(call);
+  if (functions.batch) {
+    left.left_out = "a custom_vmap rule, which is made for any number of lanes";
+    return with(*this, [&] { return functions.run(functions.function, call.inputs()); });
+  }
+  const auto inputs = call.inputs();
+  const auto recorded = make_intrusive<RecordedFunctions>();
+  recorded->name = functions.name;
+  recorded->runs_again = functions.runs_again;
+  Rules rules(name_, *this, left);
+  Outputs outputs = rules.record(
+      recorded->function, [&](auto xs) { return functions.run(functions.function, xs); }, inputs);
+  recorded->outputs = outputs.size();
+  if (functions.forward) {
+    const auto forward = [&](std::span<const Tensor> xs) {
+      Forward both = functions.run(functions.forward, xs);
+      Outputs all = std::move(both.outputs);
+      all.append(both.residuals.begin(), both.residuals.end());
+      return all;
+    };
+    const Outputs all = rules.record(recorded->forward, forward, inputs);
+    Outputs given(all.begin() + outputs.size(), all.end());
+    for (const Tensor& zero : zeros_of(outputs)) given.push_back(zero);
+    rules.record(
+        recorded->backward, [&](auto xs) { return functions.run(functions.backward, xs); }, given);
+  }
+  if (functions.tangents) {
+    Outputs given(inputs.begin(), inputs.end());
+    for (const Tensor& zero : zeros_of(inputs)) given.push_back(zero);
+    rules.record(
+        recorded->tangents, [&](auto xs) { return functions.run(functions.tangents, xs); }, given);
+  }
+  Program::Instruction step{&call.op(), recorded};
+  for (const Tensor& input : inputs) step.inputs.push_back(variable_of(input));
+  const std::vector<int> captured = rules.end();
+  recorded->captured = captured.size();
+  for (const int variable : captured) step.inputs.push_back(variable);
+  return add(std::move(step), std::move(outputs));
+}
+
+}  // namespace
+
+Recording record(const char* name, FlatFunction f, std::span<const Tensor> given) {
+  Recorder recorder(name);
+  std::vector<Tensor> inputs;
+  for (const Tensor& x : given) inputs.push_back(recorder.input(x));
+  Outputs outputs = recorder.run(f, inputs);
+  Recording recording = std::move(recorder.left);
+  recording.outputs = std::move(outputs);
+  for (Program::Constant& constant : recorder.program.constants) {
+    constant.value = recorder.notes.strip(std::move(constant.value));
+    recording.follows |= live_notes(constant.value) > 0;
+  }
+  recording.program = std::move(recorder.program);
+  return recording;
+}
+
+void check_whole(const Recording& recording) {
+  if (!recording.left_out.empty())
+    fail<TransformError>("trace: the function uses {}, which no program holds: use vmap inside what is traced",
+                         recording.left_out);
+}
+
+}  // namespace stave_detail
