@@ -308,7 +308,6 @@ bool Recordings::Entry::merge(Way& to, Way& from) {
 }
 
 void Recordings::Entry::add(Recording recording, const std::shared_ptr<const void>& structure) {
-  if (!recording.left_out.empty()) return demote("it uses " + recording.left_out);
   if (recording.asked) return demote("it performs effects that something outside answers");
   if (recording.caught) return failed("an operation threw, and the function went on");
   if (recording.follows) return failed("it captures a value that a transform outside follows");

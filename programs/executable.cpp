@@ -259,8 +259,7 @@ std::unique_ptr<Executable::Activation> Executable::take() const {
   if (Activation* spare = spare_.exchange(nullptr, std::memory_order_acq_rel))
     return std::unique_ptr<Activation>(spare);
   auto fresh = std::make_unique<Activation>();
-  if (arena_bytes_ > 0)
-    fresh->arena = allocate_storage(cpu, uint8, Shape{static_cast<Index>(arena_bytes_)}, "a compiled program");
+  fresh->arena = allocate_storage(cpu, uint8, Shape{static_cast<Index>(arena_bytes_)}, "a compiled program");
   for (const int variable : viewed_) {
     const Place& place = places_[static_cast<std::size_t>(variable)];
     const Node& layout = place.layout.node();

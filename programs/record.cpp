@@ -232,7 +232,6 @@ class Rules {
     Outputs outputs = rule.recorder->run(f, inputs);
     left_.asked |= rule.recorder->left.asked;
     left_.caught |= rule.recorder->left.caught;
-    if (!rule.recorder->left.left_out.empty()) left_.left_out = rule.recorder->left.left_out;
     return outputs;
   }
 
@@ -276,10 +275,6 @@ Outputs zeros_of(std::span<const Tensor> xs) {
 
 Outputs Recorder::handle_carrying(Call& call) {
   const FunctionAttributes& functions = functions_of(call);
-  if (functions.batch) {
-    left.left_out = "a custom_vmap rule, which is made for any number of lanes";
-    return with(*this, [&] { return functions.run(functions.function, call.inputs()); });
-  }
   const auto inputs = call.inputs();
   const auto recorded = make_intrusive<RecordedFunctions>();
   recorded->name = functions.name;
@@ -330,12 +325,6 @@ Recording record(const char* name, FlatFunction f, std::span<const Tensor> given
   }
   recording.program = std::move(recorder.program);
   return recording;
-}
-
-void check_whole(const Recording& recording) {
-  if (!recording.left_out.empty())
-    fail<TransformError>("trace: the function uses {}, which no program holds: use vmap inside what is traced",
-                         recording.left_out);
 }
 
 }  // namespace stave_detail

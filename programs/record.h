@@ -13,7 +13,6 @@ namespace stave_detail {
 struct Recording {
   Program program;
   Outputs outputs;       // its own results, free of what the recorder noted
-  std::string left_out;  // "a custom_vmap rule": what cannot be part of a program; "": nothing
   bool asked = false;    // it performed an effect of the user's, which something outside answered
   bool caught = false;   // an operation threw, and the function went on
   bool follows = false;  // it captures a value that a transform outside follows
@@ -22,7 +21,5 @@ struct Recording {
 /// f at `given`, which runs once, for real, under a recorder that stands outermost of what f installs. Values are real: what f learns
 /// by reading one becomes a read of the program. What depends on no input is computed now, and is a constant.
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given);
-/// Throws TransformError if something could not be recorded.
-void check_whole(const Recording& recording);
 
 }  // namespace stave_detail

@@ -9,7 +9,8 @@
 // - Transforms inside have done their work: trace(grad(loss)) holds the forward and the backward pass.
 // - Values are real, so if, while and item() work: the Program holds the way that was taken, and what was read for it. A replay that
 //   would read another value throws: it never computes what the function would not. compile (compile.h) holds all ways.
-// - checkpoint, custom_vjp and custom_jvp stay one instruction, with their rules.
+// - checkpoint, custom_vjp and custom_jvp stay one instruction, with their rules. A rule of custom_vmap, which is made for any number of
+//   lanes, is not kept: vmap of the Program batches the function itself.
 // - What a function does besides (printing, counters, effects of your own) is done while it is traced, and not by the Program.
 #pragma once
 
@@ -76,7 +77,6 @@ class TraceOf {
       std::optional<Result> result;
       auto flat = flat_function<true>(Selected(), f_, result, std::forward<A>(args)...);
       Recording recording = record("trace", flat, all_leaves(args...));
-      check_whole(recording);
       PutLeaves put{nullptr};
       put_leaves<true>(*result, put);
       return Traced<Result>(std::move(recording.program), std::move(*result));

@@ -54,6 +54,8 @@ class Former {
   }
   bool joins(const Program::Instruction& step) const {
     if (step.is_read() || step.inputs.empty()) return false;
+    if (step.op->id == OpId::stop_gradient)
+      return false;  // a view, and no derivative, where a region's would be of zeros
     if (!Region::admits(*step.op) && !region_of(step)) return false;
     const Program::Variable& result = variable(step.outputs[0]);
     return result.shape.elements() > 0;

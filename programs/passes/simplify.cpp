@@ -28,12 +28,12 @@ class Simplifier {
   void run() {
     for (Program::Instruction& step : program_.instructions) {
       renamed_.apply(step.inputs);
+      if (!step.is_read()) join(step);
       const int same = step.is_read() ? -1 : equal_input(step);
       if (same >= 0) {
         renamed_.set(step.outputs[0], same);
         continue;
       }
-      if (!step.is_read()) join(step);
       kept_.push_back(std::move(step));
       for (const int output : kept_.back().outputs)
         made_by_[static_cast<std::size_t>(output)] = static_cast<int>(kept_.size());
@@ -64,8 +64,7 @@ class Simplifier {
   int equal_input(const Program::Instruction& step) const {
     const auto in = [&](std::size_t i) { return step.inputs[i]; };
     switch (step.op->id) {
-      case OpId::multiply:
-      case OpId::scale: return is(in(1), 1) ? in(0) : is(in(0), 1) ? in(1) : -1;
+      case OpId::multiply: return is(in(1), 1) ? in(0) : is(in(0), 1) ? in(1) : -1;
       case OpId::divide: return is(in(1), 1) ? in(0) : -1;
       case OpId::subtract: return is(in(1), 0) ? in(0) : -1;
       case OpId::negative: {

@@ -9,18 +9,21 @@
 #include <stave/handlers/jvp_flat.h>
 #include <stave/handlers/vjp_flat.h>
 #include <stave/handlers/vmap_flat.h>
+#include <stave/programs/compile.h>
 
 namespace table {
 
 const char* name_of(Transform transform) {
-  constexpr const char* names[] = {"value",       "jvp",         "vjp",         "vmap",       "jvp of jvp",
-                                   "jvp of vjp",  "jvp of vmap", "vjp of jvp",  "vjp of vjp", "vjp of vmap",
-                                   "vmap of jvp", "vmap of vjp", "vmap of vmap"};
+  constexpr const char* names[] = {"value",       "jvp",         "vjp",          "vmap",       "jvp of jvp",
+                                   "jvp of vjp",  "jvp of vmap", "vjp of jvp",   "vjp of vjp", "vjp of vmap",
+                                   "vmap of jvp", "vmap of vjp", "vmap of vmap", "compile",    "compile of vjp",
+                                   "vjp of trace"};
   return names[static_cast<int>(transform)];
 }
 
 bool differentiates(Transform transform) {
-  return transform != Transform::value && transform != Transform::vmap && transform != Transform::vmap_of_vmap;
+  return transform != Transform::value && transform != Transform::vmap && transform != Transform::vmap_of_vmap &&
+         transform != Transform::compile;
 }
 
 // ---- random inputs ----------------------------------------------------------------------------------------
@@ -130,10 +133,11 @@ Outputs Case::call_active(std::span<const Tensor> active_inputs) const {
 // ---- cells ------------------------------------------------------------------------------------------------
 
 void check_cell(const Case& c, Transform transform) {
-  constexpr void (*checks[])(const Case&) = {check_value,       check_jvp,         check_vjp,         check_vmap,
-                                             check_jvp_of_jvp,  check_jvp_of_vjp,  check_jvp_of_vmap, check_vjp_of_jvp,
-                                             check_vjp_of_vjp,  check_vjp_of_vmap, check_vmap_of_jvp, check_vmap_of_vjp,
-                                             check_vmap_of_vmap};
+  constexpr void (*checks[])(const Case&) = {
+      check_value,       check_jvp,         check_vjp,          check_vmap,       check_jvp_of_jvp,
+      check_jvp_of_vjp,  check_jvp_of_vmap, check_vjp_of_jvp,   check_vjp_of_vjp, check_vjp_of_vmap,
+      check_vmap_of_jvp, check_vmap_of_vjp, check_vmap_of_vmap, check_compile,    check_compile_of_vjp,
+      check_vjp_of_trace};
   checks[static_cast<int>(transform)](c);
 }
 
@@ -168,6 +172,21 @@ Function vmap_of(Function f) {
   };
 }
 
+Function compile_of(Function f) {
+  return [f](std::span<const Tensor> xs) {
+    const auto compiled = compile([&](const std::vector<Tensor>& given) {
+      const Outputs found = f(given);
+      return std::vector<Tensor>(found.begin(), found.end());
+    });
+    const std::vector<Tensor> found = compiled(std::vector<Tensor>(xs.begin(), xs.end()));
+    return Outputs(found.begin(), found.end());
+  };
+}
+
+Function trace_of(Function f) {
+  return [f](std::span<const Tensor> xs) { return stave_detail::record("trace", f, xs).program(xs); };
+}
+
 Function under(Transform transform, Function f) {
   switch (transform) {
     case Transform::value: return f;
@@ -182,9 +201,12 @@ Function under(Transform transform, Function f) {
     case Transform::vjp_of_vmap: return vjp_of(vmap_of(f));
     case Transform::vmap_of_jvp: return vmap_of(jvp_of(f));
     case Transform::vmap_of_vjp: return vmap_of(vjp_of(f));
-    case Transform::vmap_of_vmap: break;
+    case Transform::vmap_of_vmap: return vmap_of(vmap_of(f));
+    case Transform::compile: return compile_of(f);
+    case Transform::compile_of_vjp: return compile_of(vjp_of(f));
+    case Transform::vjp_of_trace: break;
   }
-  return vmap_of(vmap_of(f));
+  return vjp_of(trace_of(f));
 }
 
 }  // namespace

@@ -23,9 +23,12 @@ enum class Transform {
   vjp_of_vmap,
   vmap_of_jvp,
   vmap_of_vjp,
-  vmap_of_vmap
+  vmap_of_vmap,
+  compile,  // recorded and replayed (programs.cpp)
+  compile_of_vjp,
+  vjp_of_trace
 };
-inline constexpr int transform_count = static_cast<int>(Transform::vmap_of_vmap) + 1;
+inline constexpr int transform_count = static_cast<int>(Transform::vjp_of_trace) + 1;
 const char* name_of(Transform transform);
 /// Whether derivatives are taken.
 bool differentiates(Transform transform);
@@ -91,7 +94,7 @@ void check_zero_derivative(const Case& c);
 /// For a variant that refuses its inputs: it does so under the transform too.
 void check_refusal(const Case& c, Transform transform);
 
-// The transforms, by file: derivatives.cpp, batching.cpp.
+// The transforms, by file: derivatives.cpp, batching.cpp, programs.cpp.
 void check_value(const Case& c);
 void check_jvp(const Case& c);
 void check_vjp(const Case& c);
@@ -105,6 +108,9 @@ void check_vjp_of_vmap(const Case& c);
 void check_vmap_of_jvp(const Case& c);
 void check_vmap_of_vjp(const Case& c);
 void check_vmap_of_vmap(const Case& c);
+void check_compile(const Case& c);
+void check_compile_of_vjp(const Case& c);
+void check_vjp_of_trace(const Case& c);
 
 // ---- comparisons ------------------------------------------------------------------------------------------
 

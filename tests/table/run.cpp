@@ -64,6 +64,8 @@ bool has(const Row& row, Dtype dtype) {
   return std::find(row.dtypes.begin(), row.dtypes.end(), dtype) != row.dtypes.end();
 }
 
+Dtype first_float(const Row& row) { return has(row, stave::float32) ? stave::float32 : row.dtypes.front(); }
+
 /// Whether a transform is run in this dtype. Kernels differ by dtype, and the values reach them all; rules seldom do. So pairs are
 /// run where differences are the most exact, single transforms in the other floats, and in int32 and bool, which have no
 /// derivatives. Under a sanitizer, vjp and vmap in one dtype reach all memory that others would: jvp's rules are performed by the
@@ -71,10 +73,11 @@ bool has(const Row& row, Dtype dtype) {
 bool is_run(const Row& row, Dtype dtype, Transform transform) {
   using enum Transform;
   if (transform == value) return true;
-  const Dtype first = *row.dtypes.begin();
-  if (STAVE_ASAN || STAVE_TSAN)
-    return (transform == vjp || transform == vmap) && dtype == (has(row, stave::float32) ? stave::float32 : first);
-  if (dtype == (has(row, stave::float64) ? stave::float64 : first)) return true;
+  if (transform >= compile && (STAVE_ASAN || STAVE_TSAN) && dtype != first_float(row)) return false;
+  if (transform == compile) return true;
+  if (transform > compile) return is_float(dtype);
+  if (STAVE_ASAN || STAVE_TSAN) return (transform == vjp || transform == vmap) && dtype == first_float(row);
+  if (dtype == (has(row, stave::float64) ? stave::float64 : row.dtypes.front())) return true;
   const bool alone = transform == jvp || transform == vjp || transform == vmap;
   return alone && (is_float(dtype) || dtype == stave::int32 || dtype == stave::bool_);
 }

@@ -1,0 +1,465 @@
+// compile: what is replayed is what the function gives, whatever it reads, throws, captures, and wherever it is called.
+#include <atomic>
+#include <limits>
+#include <random>
+#include <thread>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace {
+
+using namespace stave;
+using namespace stave_test;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+const Tensor x = tensor({1., 2., 3.});
+
+// The same bits.
+MATCHER_P(Is, expected, "") {
+  const Tensor want = expected;
+  return stave_detail::same_bits(arg, want);
+}
+
+TEST(Compile, RunsTheFunctionOnce) {
+  int runs = 0;
+  const auto f = compile([&](const Tensor& a) { return ++runs, tanh(a * 2. + 1.); });
+  for (int i = 0; i < 4; ++i) EXPECT_THAT(f(x * i), Is(tanh(x * i * 2. + 1.)));
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(f.recordings(), 1u);
+}
+
+TEST(Compile, ServesForwardAndBackwardAsOneProgram) {
+  struct Params {
+    Tensor w, b;
+  };
+  const auto loss = [](const Params& p, const Tensor& a) { return sum(square(tanh(matmul(a, p.w) + p.b))); };
+  const auto step = compile(value_and_grad(loss));
+  const Tensor inputs = reshape(arange(0., 1.2, 0.1), {4, 3});
+  for (int i = 1; i < 4; ++i) {
+    const Params params{reshape(arange(6.), {3, 2}) * 0.1 * i, tensor({0.5, -0.5})};
+    const auto [value, gradient] = step(params, inputs);
+    const auto [wanted, wanted_gradient] = value_and_grad(loss)(params, inputs);
+    EXPECT_THAT(value, Is(wanted));
+    EXPECT_THAT(gradient.w, Is(wanted_gradient.w));
+    EXPECT_THAT(gradient.b, Is(wanted_gradient.b));
+  }
+  EXPECT_EQ(step.recordings(), 1u);
+}
+
+TEST(Compile, ASignatureIsShapesDtypesStridesStructureAndNumbers) {
+  const auto f = compile([](const std::vector<Tensor>& xs, int power, double scale) {
+    Tensor y = xs[0] * scale;
+    for (int i = 1; i < power; ++i) y = y * xs.back();
+    return y;
+  });
+  const auto expect = [&](const std::vector<Tensor>& xs, int power, double scale, std::size_t recordings) {
+    Tensor y = xs[0] * scale;
+    for (int i = 1; i < power; ++i) y = y * xs.back();
+    for (int again = 0; again < 2; ++again) EXPECT_THAT(f(xs, power, scale), Is(y));
+    EXPECT_EQ(f.recordings(), recordings);
+  };
+  expect({x}, 2, 1.5, 1);
+  expect({x}, 3, 1.5, 2);
+  expect({x}, 3, 0., 3);
+  expect({x}, 3, -0., 4);
+  expect({x, x}, 3, -0., 5);
+  expect({astype(x, float64)}, 3, 1.5, 6);
+  const Tensor square_ = reshape(arange(9.), {3, 3});
+  expect({square_}, 2, 1.5, 7);
+  expect({permute_dims(square_, {1, 0})}, 2, 1.5, 8);
+  expect({x}, 2, 1.5, 8);
+}
+
+TEST(Compile, ReadsAreBranches) {
+  int runs = 0;
+  const auto f = [&](const Tensor& a) {
+    ++runs;
+    Tensor y = a;
+    while (sum(y).item<float>() < 100) y = y * 2.;
+    return y - a;
+  };
+  const auto compiled = compile(f);
+  for (const double scale : {1., 20., 1., 3., 20., 300., 1., 3.}) {
+    const int before = runs;
+    const Tensor found = compiled(x * scale);
+    const int replayed = runs == before;
+    EXPECT_THAT(found, Is(f(x * scale)));
+    static_cast<void>(replayed);
+  }
+  EXPECT_EQ(compiled.recordings(), 4u);
+}
+
+TEST(Compile, ALineSearchIsRecordedOnceForEachWay) {
+  const auto search = [](const Tensor& start) {
+    const auto f = [](const Tensor& a) { return sum(square(square(a) - 2.)); };
+    Tensor at = start;
+    for (int k = 0; k < 30; ++k) {
+      const auto [value, slope] = value_and_grad(f)(at);
+      Tensor step = tensor(1.);
+      while (f(at - step * slope) > value - 1e-4 * step * sum(slope * slope)) step = step * 0.5;
+      at = at - step * slope;
+      if (sum(slope * slope).item<float>() < 1e-8f) break;
+    }
+    return at;
+  };
+  const auto compiled = compile(search);
+  const std::vector<Tensor> starts = {x, x * 0.3, tensor({5., 0.1, -1.}), x, x * 0.3};
+  for (const Tensor& start : starts) EXPECT_THAT(compiled(start), Is(search(start)));
+  const std::size_t recorded = compiled.recordings();
+  EXPECT_LE(recorded, 3u);
+  for (const Tensor& start : starts) EXPECT_THAT(compiled(start), Is(search(start)));
+  EXPECT_EQ(compiled.recordings(), recorded);
+}
+
+TEST(Compile, ZerosAndNaNAreToldApartByTheirBits) {
+  const auto f = compile([](const Tensor& a) { return 1. / a.item<double>(); });
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(f(tensor(0., float64)), std::numeric_limits<double>::infinity());
+    EXPECT_EQ(f(tensor(-0., float64)), -std::numeric_limits<double>::infinity());
+    EXPECT_TRUE(std::isnan(f(tensor(nan, float64))));
+  }
+  EXPECT_EQ(f.recordings(), 3u);
+}
+
+TEST(Compile, LayoutsAreNotMistaken) {
+  const auto f = compile([](const Tensor& a) { return a.is_contiguous() ? a * 2. : a; });
+  const Tensor m = reshape(arange(4.), {2, 2}), t = permute_dims(m, {1, 0});
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_THAT(f(m), Is(m * 2.));
+    EXPECT_THAT(f(t), Is(t));
+  }
+}
+
+TEST(Compile, ValuesThatNeverRepeatEndInPlainCalls) {
+  double logged = 0;
+  int runs = 0;
+  const auto f = compile([&](const Tensor& a) {
+    ++runs;
+    const Tensor value = sum(a * a);
+    logged = value.item<double>();
+    return value * 2.;
+  });
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_THAT(f(x * i), Is(sum(x * i * (x * i)) * 2.));
+    EXPECT_EQ(logged, 14. * i * i);
+  }
+  EXPECT_EQ(runs, 40);
+  EXPECT_LE(f.recordings(), 16u);
+}
+
+TEST(Compile, LongReadsEndInPlainCalls) {
+  int runs = 0;
+  const auto f = compile([&](const Tensor& a) {
+    ++runs;
+    double total = 0;
+    for (const float value : a.to_vector<float>()) total += value;
+    return a * total;
+  });
+  const Tensor many = ones({100});
+  for (int i = 1; i < 4; ++i) EXPECT_THAT(f(many * i), Is(many * i * (100. * i)));
+  EXPECT_EQ(runs, 3);
+  const auto by_data = compile([](const Tensor& a) { return a * a.data<float>()[1]; });
+  for (int i = 1; i < 4; ++i) EXPECT_THAT(by_data(x * i), Is(x * i * (2. * i)));
+}
+
+TEST(Compile, WhatIsMadeInsideIsTheSameEachTime) {
+  const auto f = [](const Tensor& a) {
+    const Tensor weights = tensor({1., 0.5, 0.25}), two = Tensor(2);
+    return sum(a * weights).item<float>() > 3 ? a * two : a + weights;
+  };
+  const auto compiled = compile(f);
+  for (int again = 0; again < 2; ++again)
+    for (const double scale : {1., 2., 1.5}) EXPECT_THAT(compiled(x * scale), Is(f(x * scale)));
+  EXPECT_EQ(compiled.recordings(), 3u);
+}
+
+// ---- errors ------------------------------------------------------------------------------------------------
+
+TEST(Compile, AnErrorThatTheFunctionCatchesIsItsOwn) {
+  const auto f = [](const Tensor& a, const Tensor& at) {
+    try {
+      return take(a, at, 0);
+    } catch (const IndexError&) {
+      return zeros({2});
+    }
+  };
+  const auto compiled = compile(f);
+  const Tensor good = tensor({0, 2}), bad = tensor({0, 5});
+  for (int again = 0; again < 3; ++again) {
+    EXPECT_THAT(compiled(x, bad), Is(zeros({2})));
+    EXPECT_THAT(compiled(x, good), Is(tensor({1., 3.})));
+  }
+}
+
+TEST(Compile, AnUnusedErrorStays) {
+  const auto f = compile([](const Tensor& a, const Tensor& at) {
+    static_cast<void>(take(a, at, 0));
+    return a * 2.;
+  });
+  EXPECT_THAT(f(x, tensor({0, 1})), Is(x * 2.));
+  EXPECT_THROW(f(x, tensor({0, 7})), IndexError);
+  EXPECT_THAT(f(x, tensor({2, 1})), Is(x * 2.));
+}
+
+TEST(Compile, AFunctionThatThrowsAfterANewReadLeavesNothingHalf) {
+  const auto f = compile([](const Tensor& a) {
+    const Tensor y = a * 2.;
+    if (sum(a).item<float>() > 10) throw std::runtime_error("too large");
+    return y + 1.;
+  });
+  EXPECT_THAT(f(x), Is(x * 2. + 1.));
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_THROW(f(x * 10.), std::runtime_error);
+    EXPECT_THAT(f(x), Is(x * 2. + 1.));
+  }
+  EXPECT_EQ(f.recordings(), 1u);
+}
+
+TEST(Compile, AFunctionThatDoesNotFollowItselfIsCalled) {
+  int calls = 0;
+  const auto f = compile([&](const Tensor& a) {
+    const bool odd = ++calls % 2;
+    const Tensor y = odd ? sin(a) : cos(a);
+    return sum(y).item<float>() > 100 ? y : y * 2.;
+  });
+  // Another value is read each time: f runs, and does now this, now that.
+  for (int i = 1; i < 12; ++i) EXPECT_THAT(f(x * i), Is((i % 2 ? sin(x * i) : cos(x * i)) * 2.));
+}
+
+// ---- what it captures, what it gives -----------------------------------------------------------------------
+
+TEST(Compile, ACapturedValueOfAnOuterGradientKeepsItsDerivative) {
+  const auto outer = [](const Tensor& w) {
+    const auto f = compile([&](const Tensor& a) { return sum(a * w); });
+    return f(x) + f(x);
+  };
+  for (int again = 0; again < 2; ++again) EXPECT_THAT(grad(outer)(x), IsNear(2. * x));
+  Tensor captured = x;
+  const auto shared = compile([&](const Tensor& a) { return sum(a * captured); });
+  EXPECT_THAT(shared(x), IsNumber(14., 1e-6));
+  const auto by_captured = [&](const Tensor& w) {
+    captured = w;
+    const Tensor y = shared(x);
+    captured = x;
+    return y;
+  };
+  for (int again = 0; again < 2; ++again) EXPECT_THAT(grad(by_captured)(x), IsNear(x));
+}
+
+TEST(Compile, ResultsMayBeArgumentsViewsOrTheSame) {
+  const auto f = compile([](const Tensor& a, const Tensor& b) {
+    const Tensor y = a * 2. + b;
+    return std::vector<Tensor>{
+        a, a(slice(1, 3)), y, y, reshape(y, {1, 3}), permute_dims(reshape(b, {3, 1}), {1, 0}), tensor({9.})};
+  });
+  std::vector<Tensor> first;
+  for (int i = 1; i < 4; ++i) {
+    const Tensor a = x * i;
+    const auto found = f(a, a);
+    const Tensor y = a * 2. + a;
+    const std::vector<Tensor> wanted = {a, a(slice(1, 3)), y, y, reshape(y, {1, 3}), reshape(a, {1, 3}), tensor({9.})};
+    for (std::size_t k = 0; k < wanted.size(); ++k) EXPECT_THAT(found[k], Is(wanted[k]));
+    if (i == 1) first = found;
+  }
+  EXPECT_THAT(first[2], Is(x * 2. + x));  // later runs leave it alone
+}
+
+TEST(Compile, ArgumentsMayBeMovedIn) {
+  const auto f = compile([](Tensor a) { return std::move(a) * 2. + 1.; });
+  for (int i = 0; i < 3; ++i) {
+    Tensor a = x * i;
+    EXPECT_THAT(f(std::move(a)), Is(x * i * 2. + 1.));
+  }
+}
+
+TEST(Compile, ResultsNeedBeNoTensors) {
+  struct Fit {
+    Tensor at;
+    int iterations;
+    std::string how;
+  };
+  const auto f = compile([](const Tensor& a) {
+    int n = 0;
+    Tensor y = a;
+    for (; sum(y).item<float>() < 50; ++n) y = y * 2.;
+    return Fit{y, n, n > 2 ? "slow" : "fast"};
+  });
+  for (int again = 0; again < 2; ++again) {
+    const Fit slow = f(x), fast = f(x * 5.);
+    EXPECT_EQ(slow.iterations, 4);
+    EXPECT_EQ(slow.how, "slow");
+    EXPECT_THAT(slow.at, Is(x * 16.));
+    EXPECT_EQ(fast.iterations, 1);
+    EXPECT_EQ(fast.how, "fast");
+  }
+}
+
+TEST(Compile, KeysAreInputs) {
+  const auto f = compile([](const Key& key, const Tensor& a) { return a + normal(key, {3}); });
+  for (int seed = 0; seed < 4; ++seed) EXPECT_THAT(f(Key(seed), x), Is(x + normal(Key(seed), {3})));
+  EXPECT_EQ(f.recordings(), 1u);
+}
+
+TEST(Compile, AskedToCheckItThrowsWhereTheFunctionGivesSomethingElse) {
+  double factor = 2;
+  const auto f = compile([&](const Tensor& a) { return a * factor; }, {.check = true});
+  EXPECT_THAT(f(x), Is(x * 2.));
+  EXPECT_THAT(f(x * 3.), Is(x * 3. * 2.));
+  factor = 3;
+  EXPECT_THAT(([&] { f(x); }), ThrowsMessage<TransformError>(HasSubstr("depends on more than its arguments")));
+}
+
+// ---- under handlers, in others ------------------------------------------------------------------------------
+
+struct Halves : Handler {
+  Outputs handle(Call& call) override {
+    Outputs outputs = perform(std::move(call));
+    for (Tensor& output : outputs) output = output * 0.5;
+    return outputs;
+  }
+};
+
+TEST(Compile, AHandlerSeesOperationsAndLeavesNothingBehind) {
+  const auto f = compile([](const Tensor& a) { return a * 2.; });
+  Halves halves;
+  EXPECT_THAT(with(halves, [&] { return f(x); }), Is(x));
+  EXPECT_THAT(f(x), Is(x * 2.));
+  EXPECT_THAT(with(halves, [&] { return f(x); }), Is(x));
+  EXPECT_THAT(f(x), Is(x * 2.));
+}
+
+struct Ask {
+  using Result = double;
+};
+struct Answers : Handles<Ask> {
+  double value;
+  explicit Answers(double answer) : value(answer) {}
+  double handle(Ask&) override { return value; }
+};
+
+TEST(Compile, EffectsAreAnsweredEachTime) {
+  const auto f = compile([](const Tensor& a) { return a * perform(Ask{}); });
+  for (const double answer : {5., 1., 5.}) {
+    Answers answers(answer);
+    EXPECT_THAT(with(answers, [&] { return f(x); }), Is(x * answer));
+  }
+  // One that is answered inside is the function's own.
+  int runs = 0;
+  const auto g = compile([&](const Tensor& a) {
+    ++runs;
+    Answers answers(3.);
+    return with(answers, [&] { return a * perform(Ask{}); });
+  });
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(g(x), Is(x * 3.));
+  EXPECT_EQ(runs, 1);
+}
+
+TEST(Compile, TransformsOfItAreThoseOfTheFunction) {
+  const auto plain = [](const Tensor& a) {
+    const Tensor y = sin(a) * a;
+    return sum(sum(a).item<float>() > 5 ? y * 2. : y);
+  };
+  const auto f = compile(plain);
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_THAT(grad(f)(x), Is(grad(plain)(x)));  // the first with nothing recorded
+    EXPECT_THAT(f(x), Is(plain(x)));
+    EXPECT_THAT(compile(grad(f))(x), Is(grad(plain)(x)));
+    EXPECT_THAT(grad([&](const Tensor& a) { return sum(compile(grad(compile(plain)))(a)); })(x),
+                Is(grad([&](const Tensor& a) { return sum(grad(plain)(a)); })(x)));
+  }
+  const auto smooth = compile([](const Tensor& a) { return sum(sin(a) * a); });
+  const Tensor lanes = stack({x, x * 2.});
+  EXPECT_THAT(vmap(smooth)(lanes), IsNear(stack({smooth(x), smooth(x * 2.)})));
+  EXPECT_THAT(vmap(grad(smooth))(lanes), IsNear(stack({grad(smooth)(x), grad(smooth)(x * 2.)})));
+  EXPECT_THAT(grad([&](const Tensor& a) { return checkpoint(smooth)(a); })(x), IsNear(grad(smooth)(x)));
+  EXPECT_THAT(vmap([&](const Tensor& a) { return jvp(smooth, std::tuple(a), std::tuple(a)).second; })(lanes),
+              IsNear(vmap([&](const Tensor& a) {
+                return jvp([](const Tensor& b) { return sum(sin(b) * b); }, std::tuple(a), std::tuple(a)).second;
+              })(lanes)));
+}
+
+TEST(Compile, CompiledFunctionsNest) {
+  int inner_runs = 0;
+  const auto inner = compile([&](const Tensor& a) { return ++inner_runs, a * a; });
+  const auto outer = compile([&](const Tensor& a) { return inner(a) + inner(a * 2.); });
+  for (int i = 1; i < 4; ++i) EXPECT_THAT(outer(x * i), Is(x * i * (x * i) + x * i * 2. * (x * i * 2.)));
+  EXPECT_EQ(inner_runs, 2);
+}
+
+TEST(Compile, AFunctionMayCallItsCompiledSelf) {
+  std::function<Tensor(const Tensor&)> self;
+  const auto f = compile([&](const Tensor& a) { return sum(a).item<float>() > 10 ? a : self(a * 2.) + 1.; });
+  self = [&](const Tensor& a) { return f(a); };
+  for (int again = 0; again < 3; ++again) EXPECT_THAT(f(x), Is(x * 2. + 1.));
+}
+
+TEST(Compile, ThreadsMayCallItAtOnce) {
+  const auto f = compile([](const Tensor& a) {
+    Tensor y = a;
+    while (sum(y).item<float>() < 100) y = y * 2. + 1.;
+    return tanh(y * 0.01) + a;
+  });
+  const auto plain = [](const Tensor& a) {
+    Tensor y = a;
+    while (sum(y).item<float>() < 100) y = y * 2. + 1.;
+    return tanh(y * 0.01) + a;
+  };
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 60; ++i) {
+        const Tensor a = x * ((i + t) % 7 + 1);
+        wrong += !stave_detail::same_bits(f(a), plain(a));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(f.recordings(), 7u);
+}
+
+// ---- random programs ----------------------------------------------------------------------------------------
+
+// The same program for the same seed: operations on earlier values, with reads, and derivatives.
+std::vector<Tensor> random_program(std::uint64_t seed, const std::vector<Tensor>& inputs) {
+  std::mt19937_64 random(seed);
+  const auto pick = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  std::vector<Tensor> vectors = inputs;
+  for (int step = 0; step < 40; ++step) {
+    const Tensor &a = vectors[pick(vectors.size())], &b = vectors[pick(vectors.size())];
+    switch (pick(12)) {
+      case 0: vectors.push_back(a + b); break;
+      case 1: vectors.push_back(a * b * 0.5); break;
+      case 2: vectors.push_back(tanh(a)); break;
+      case 3: vectors.push_back(a - sum(b) * 0.1); break;
+      case 4: vectors.push_back(where(a > b, a, b * 0.25)); break;
+      case 5: vectors.push_back(a(slice(none, none, -1))); break;
+      case 6: vectors.push_back(matmul(reshape(a, {1, 4}) * reshape(b, {4, 1}) * 0.1, b)); break;
+      case 7: vectors.push_back(sum(a).item<float>() > 0 ? a : -a); break;
+      case 8: vectors.push_back(grad([&](const Tensor& t) { return sum(sin(t) * b); })(a)); break;
+      case 9: vectors.push_back(vmap([](const Tensor& t) { return exp(t * 0.1); })(a)); break;
+      case 10: vectors.push_back(astype(astype(a * 3., int32), float32)); break;
+      default: vectors.push_back(concat({a(slice(2, 4)), b(slice(0, 2))})); break;
+    }
+  }
+  return {vectors.end() - 6, vectors.end()};
+}
+
+TEST(Compile, RandomProgramsGiveTheSameBits) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const auto f = compile([seed](const std::vector<Tensor>& inputs) { return random_program(seed, inputs); });
+    for (int call = 0; call < 4; ++call) {
+      const double scale = call == 1 ? 1 : 0.5 + call;
+      const std::vector<Tensor> inputs = {tensor({0.5, -1., 2., 0.1}) * scale, tensor({-0.3, 0.2, 1.5, -2.}) * scale};
+      const auto found = f(inputs), wanted = random_program(seed, inputs);
+      for (std::size_t k = 0; k < wanted.size(); ++k)
+        ASSERT_THAT(found[k], Is(wanted[k])) << "seed " << seed << ", call " << call << ", result " << k;
+    }
+  }
+}
+
+}  // namespace

@@ -1,0 +1,258 @@
+// trace: programs as text, replays through handlers, and the passes.
+#include <sstream>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace {
+
+using namespace stave;
+using namespace stave_test;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+const Tensor x = tensor({1., -2., 3.});
+
+Tensor loss(const Tensor& w, const Tensor& a) { return sum(square(tanh(a * w) + 1.)); }
+
+std::size_t count(const Program& program, const Op& op) {
+  return static_cast<std::size_t>(std::count_if(program.instructions.begin(), program.instructions.end(),
+                                                [&](const auto& step) { return step.op == &op; }));
+}
+
+// Of regions.
+std::size_t steps_of(const Program& program, const Op& op) {
+  std::size_t found = 0;
+  for (const auto& step : program.instructions) {
+    const auto* region = dynamic_cast<const FusedAttributes*>(step.attributes.get());
+    if (!region) continue;
+    for (const auto& inner : region->region->steps()) found += inner.op == &op;
+  }
+  return found;
+}
+
+TEST(Trace, ProgramsPrintAsListsOfOperations) {
+  const auto f = [](const Tensor& w, const Tensor& a) {
+    const Scope scope("layer");
+    return sum(matmul(a, w) * 0.5);
+  };
+  const auto p = trace(f)(ones({2, 2}), ones({3, 2}));
+  EXPECT_EQ(p.str(),
+            "a:f32[2,2] b:f32[3,2] ->\n"
+            "  c:f32[3,2] = matmul b a @layer\n"
+            "  d:f32[3,2] = multiply c 0.5 @layer\n"
+            "  e:f32[] = sum d axes=[0,1] @layer\n"
+            "  in e\n");
+}
+
+TEST(Trace, LabelsAndConstantsAreShown) {
+  const Tensor captured = tensor({4., 5., 6.});
+  const auto p = trace([&](const Tensor& a) { return label(a * captured, "scaled"); })(label(x, "x"));
+  EXPECT_EQ(p.str(),
+            "a:f32[3] \"x\" ->\n"
+            "  b:f32[3] = constant\n"
+            "  c:f32[3] \"scaled\" = multiply a b\n"
+            "  in c\n");
+  EXPECT_EQ(label_of(p(x)), "scaled");
+}
+
+TEST(Trace, WhatDependsOnNoInputIsAConstant) {
+  const auto p = trace([](const Tensor& a) { return a * sin(arange(3.)) + full({3}, 2.); })(x);
+  EXPECT_EQ(count(p, op_sin), 0u);
+  EXPECT_THAT(p(x), IsNear(tensor({2., 2. - 2. * std::sin(1.), 2. + 3. * std::sin(2.)})));
+}
+
+TEST(Trace, AnOperationIsPerformedThroughTheHandlersThatStandAtTheReplay) {
+  struct Count : Handler {
+    int n = 0;
+    Outputs handle(Call& call) override { return ++n, perform(std::move(call)); }
+  } counter;
+  const auto p = trace(loss)(x, x);
+  with(counter, [&] { p(x, x); });
+  EXPECT_EQ(counter.n, 5);
+}
+
+TEST(Trace, TransformsOfProgramsAreThoseOfTheFunction) {
+  const auto p = trace(loss)(x, x);
+  const Tensor w = tensor({0.3, 0.1, -0.7});
+  EXPECT_THAT(grad(p)(w, x), IsNear(grad(loss)(w, x)));
+  EXPECT_THAT(grad([&](const Tensor& a) { return sum(square(grad(p)(a, x))); })(w),
+              IsNear(grad([&](const Tensor& a) { return sum(square(grad(loss)(a, x))); })(w)));
+  const Tensor ws = stack({w, x, -x});
+  const auto mapped = [&](auto f) { return vmap(f, {.in_axes = {0, unmapped}})(ws, x); };
+  EXPECT_THAT(mapped(p), IsNear(mapped(loss)));
+  EXPECT_THAT(jvp(p, std::tuple(w, x), std::tuple(x, w)).second,
+              IsNear(jvp(loss, std::tuple(w, x), std::tuple(x, w)).second));
+  const auto again = trace(grad(p))(w, x);
+  EXPECT_THAT(again(x, w), IsNear(grad(loss)(x, w)));
+}
+
+TEST(Trace, ATraceUnderTransformsHoldsWhatIsBelowThem) {
+  // Traced inside grad and vmap, with values that they follow.
+  const auto square_by_program = [](const Tensor& a) { return trace([](const Tensor& b) { return b * b; })(a)(a); };
+  EXPECT_THAT(grad([&](const Tensor& a) { return sum(square_by_program(a)); })(x), IsNear(2 * x));
+  EXPECT_THAT(vmap(square_by_program)(x), IsNear(x * x));
+}
+
+TEST(Trace, TreesAndKeysAreInputs) {
+  struct Layer {
+    Tensor w, b;
+    int power;
+  };
+  const auto f = [](const Layer& layer, const std::vector<Tensor>& xs, const Key& key) {
+    return std::pair(layer.w * xs[0] + layer.b * xs[1], normal(key, {3}));
+  };
+  const Layer layer{x, 2 * x, 3};
+  const auto p = trace(f)(layer, std::vector<Tensor>{x, x}, Key(1));
+  const auto [y, noise] = p(Layer{2 * x, x, 3}, std::vector<Tensor>{x, 3 * x}, Key(7));
+  EXPECT_THAT(y, IsNear(5 * x * x));
+  EXPECT_THAT(noise, IsNear(normal(Key(7), {3})));
+}
+
+TEST(Trace, AReplayThatWouldReadAnotherValueThrows) {
+  const auto f = [](const Tensor& a) { return sum(a).item<double>() > 0 ? a * 2 : a; };
+  const auto p = trace(f)(x);
+  EXPECT_THAT(p.str(), HasSubstr("read b: 2.0"));
+  EXPECT_THAT(p(tensor({2., 1., -1.})), IsNear(tensor({4., 2., -2.})));
+  EXPECT_THAT(([&] { p(-x); }), ThrowsMessage<TransformError>(HasSubstr("went on as for 2.0, but now it is -2.0")));
+  EXPECT_THROW(vmap(p)(stack({x, x})), TransformError);
+}
+
+TEST(Trace, OtherShapesDtypesAndCountsAreRefused) {
+  const auto p = trace(loss)(x, x);
+  EXPECT_THAT(([&] { p(ones({4}), x); }),
+              ThrowsMessage<ShapeError>(HasSubstr("input 0 is float32 [4] on cpu, and was float32 [3]")));
+  EXPECT_THAT(([&] { p(x, astype(x, float64)); }), ThrowsMessage<DtypeError>(HasSubstr("input 1 is float64")));
+  EXPECT_THAT(([&] { p(x); }),
+              ThrowsMessage<TransformError>(HasSubstr("it was recorded for 2 tensors, and is given 1")));
+}
+
+TEST(Trace, CustomRulesAndCheckpointsStay) {
+  const auto straight =
+      custom_vjp([](const Tensor& a) { return round(a); }, [](const Tensor& a) { return std::pair(round(a), a); },
+                 [](const Tensor& a, const Tensor& g) { return g * a; });
+  const Tensor at = tensor({1.3, 2.4, -0.9});
+  const auto f = [&](const Tensor& a) { return sum(straight(a * 2) * a); };
+  const auto p = trace(f)(at);
+  EXPECT_THAT(grad(p)(x), IsNear(grad(f)(x)));
+  EXPECT_THAT(grad(p)(x), IsNear(round(2 * x) + 4 * x * x));
+  const auto forward = custom_jvp([](const Tensor& a) { return sin(a); },
+                                  [](const Tensor& a, const Tensor& da) { return std::pair(sin(a), 3 * da * a); });
+  EXPECT_THAT(grad(trace([&](const Tensor& a) { return sum(forward(a)); })(at))(x), IsNear(3 * x));
+  // A value that a checkpoint captures is an input of its instruction, with its derivative.
+  const auto checkpointed = [](const Tensor& a) {
+    const Tensor captured = a * 3;
+    return checkpoint([&](const Tensor& b) { return sum(sin(b) * captured); })(a);
+  };
+  const auto q = trace(checkpointed)(at);
+  EXPECT_EQ(q.instructions.size(), 2u);
+  EXPECT_THAT(grad(q)(x), IsNear(3 * sin(x) + 3 * x * cos(x)));
+  EXPECT_THAT(vmap(q)(stack({x, at})), IsNear(stack({checkpointed(x), checkpointed(at)})));
+}
+
+TEST(Trace, DotAndJsonNameWhatIsThere) {
+  const auto p = trace(loss)(label(x, "w\"1"), x);
+  std::ostringstream dot, json;
+  p.write_dot(dot);
+  p.write_json(json);
+  EXPECT_THAT(dot.str(), HasSubstr("label=\"tanh\\nd:f32[3]\""));
+  EXPECT_THAT(dot.str(), HasSubstr("w\\\"1"));
+  EXPECT_THAT(json.str(), HasSubstr(R"("op": "sum", "attributes": "axes=[0]")"));
+}
+
+// ---- passes ------------------------------------------------------------------------------------------------
+
+TEST(Passes, DeadCodeGoesButForWhatMayThrowOrIsRead) {
+  const auto p = trace([](const Tensor& a) {
+    static_cast<void>(exp(a));
+    static_cast<void>(take(a, tensor({0, 1}) + astype(a(slice(0, 2)) * 0, int32), 0));
+    return a * 2;
+  })(x);
+  const Program shorter = without_dead_code(p);
+  EXPECT_EQ(count(shorter, op_exp), 0u);
+  EXPECT_EQ(count(shorter, op_gather), 1u);
+  const auto reads = trace([](const Tensor& a) { return sum(a).item<float>() > 0 ? a : -a; })(x);
+  EXPECT_EQ(without_dead_code(reads).instructions.size(), 2u);
+}
+
+TEST(Passes, RepetitionsGoRandomOnesIncluded) {
+  const Key key(3);
+  const auto p =
+      trace([](const Tensor& a, const Key& k) { return exp(a) * exp(a) + normal(k, {3}) - normal(k, {3}); })(x, key);
+  const auto shorter = p.with(without_repetitions(p));
+  EXPECT_EQ(count(shorter, op_exp), 1u);
+  EXPECT_EQ(count(p, op_exp), 2u);
+  EXPECT_LT(count(shorter, op_random_bits) + count(shorter, op_random_uniform),
+            count(p, op_random_bits) + count(p, op_random_uniform));
+  EXPECT_THAT(shorter(x, key), IsNear(p(x, key), 0.));
+}
+
+TEST(Passes, AZeroIsNotTheOtherZero) {
+  const auto different = [](const Tensor& a) { return pad(a, {{1, 0}}, 0.) / pad(a, {{1, 0}}, -0.); };
+  const auto p = trace(different)(x);
+  EXPECT_EQ(without_repetitions(p).instructions.size(), p.instructions.size());
+  // x - 0 is x; x + 0 is not, for -0.
+  const auto q = simplified(trace([](const Tensor& a) { return (a - 0.) + 0.; })(x));
+  EXPECT_EQ(count(q, op_subtract), 0u);
+  EXPECT_EQ(count(q, op_add), 1u);
+}
+
+TEST(Passes, WhatACheckpointComputesAgainStays) {
+  const auto f = [](const Tensor& a) { return sum(checkpoint([](const Tensor& b) { return sin(sin(sin(b))); })(a)); };
+  const auto traced = trace(value_and_grad(f))(x);
+  const Program p = optimized(with_calls_inlined(traced));
+  EXPECT_EQ(count(p, op_sin) + steps_of(p, op_sin), 5u);  // three, and for two of them again
+  EXPECT_THAT(traced.with(p)(x).grad, IsNear(grad(f)(x), 0.));
+}
+
+TEST(Passes, LayoutsAndSignsThatCancelGo) {
+  const auto p = trace([](const Tensor& a) {
+    const Tensor m = reshape(reshape(a, {3, 1}), {1, 3});
+    return -(-permute_dims(permute_dims(m, {1, 0}), {1, 0})) * 1.;
+  })(x);
+  EXPECT_EQ(without_dead_code(simplified(p)).str(), "a:f32[3] ->\n  b:f32[1,3] = reshape a [1,3]\n  in b\n");
+}
+
+TEST(Passes, ConversionsThatLoseSomethingStay) {
+  const auto there_and_back = [](Dtype by) {
+    return without_dead_code(simplified(trace([by](const Tensor& a) { return astype(astype(a, by), float32); })(x)))
+        .instructions.size();
+  };
+  EXPECT_EQ(there_and_back(float64), 0u);
+  EXPECT_EQ(there_and_back(float16), 2u);
+  EXPECT_EQ(there_and_back(int32), 2u);
+}
+
+TEST(Passes, ElementwiseOperationsBecomeRegions) {
+  const Program p = optimized(trace(loss)(x, x));
+  EXPECT_EQ(p.instructions.size(), 2u);  // the region, and the sum
+  EXPECT_THAT(p.str(), HasSubstr("fused"));
+  EXPECT_THAT(p.str(), HasSubstr("tanh"));
+}
+
+TEST(Passes, ARowIsComputedOnceNotForEachRowOfTheResult) {
+  const auto f = [](const Tensor& a, const Tensor& row) { return a * exp(row) + 1.; };
+  EXPECT_EQ(steps_of(optimized(trace(f)(ones({100, 3}), x)), op_exp), 0u);
+}
+
+TEST(Passes, AValueThatSomethingElseReadsEndsItsRegion) {
+  const auto f = [](const Tensor& a) {
+    const Tensor e = exp(a * 2.), n = sum(e);
+    return e / n - e;
+  };
+  const auto p = trace(f)(x);
+  EXPECT_THAT(p.with(optimized(p))(x), IsNear(f(x), 0.));
+}
+
+TEST(Passes, CostCountsBytesAndFlops) {
+  const auto p =
+      trace([](const Tensor& a, const Tensor& b) { return sum(matmul(a, b)); })(ones({8, 16}), ones({16, 4}));
+  const Cost found = cost(p);
+  EXPECT_EQ(found.operations, 2);
+  EXPECT_EQ(found.flops, 2u * 8 * 16 * 4 + 32);
+  EXPECT_EQ(found.bytes, 4u * (8 * 16 + 16 * 4 + 32) + 4 * (32 + 1));
+  EXPECT_EQ(found.peak_bytes, 4u * 33);
+}
+
+}  // namespace
