@@ -72,19 +72,60 @@ int Region::add(Scalar number, Dtype dtype) {
   return static_cast<int>(inputs_.size() + steps_.size()) - 1;
 }
 
+bool Region::admits_reduction(const Op& op) { return op.id >= OpId::sum && op.id <= OpId::any; }
+
+int Region::reduce(const Op& op, int value, Shape axes, bool keepdims) {
+  if (!admits_reduction(op)) fail<TransformError>("region: it cannot end in {}, which is no reduction", op.name);
+  if (value < 0 || value >= static_cast<int>(inputs_.size() + steps_.size()))
+    fail<TransformError>("region: {}: there is no value {} to reduce", op.name, value);
+  const bool logical = op.id == OpId::all || op.id == OpId::any;
+  if (logical != (dtype(value) == bool_))
+    fail<DtypeError>("region: {} does not take a value of {}", op.name, dtype(value));
+  std::sort(axes.begin(), axes.end());
+  if (!axes.empty() && axes.back() >= 0)
+    fail<IndexError>("region: {}: axis {} does not count from behind", op.name, axes.back());
+  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end())
+    fail<ShapeError>("region: {}: an axis is given twice in {}", op.name, axes);
+  reductions_.push_back({&op, value, std::move(axes), keepdims});
+  return -static_cast<int>(reductions_.size());
+}
+
 void Region::set_outputs(std::vector<int> values) {
   const auto count = static_cast<int>(inputs_.size() + steps_.size());
   for (const int value : values)
-    if (value < 0 || value >= count) fail<TransformError>("region: there is no value {} to give", value);
+    if (value < -static_cast<int>(reductions_.size()) || value >= count)
+      fail<TransformError>("region: there is no value {} to give", value);
   outputs_ = std::move(values);
+  drop_unused_reductions();
   drop_unused();
   assign_slots();
+}
+
+IntrusivePtr<Region> Region::reopened() const {
+  IntrusivePtr<Region> copy(new Region(inputs_));
+  copy->steps_ = steps_;
+  return copy;
+}
+
+void Region::drop_unused_reductions() {
+  std::vector<Reduction> kept;
+  std::vector<int> renumbered(reductions_.size(), 0);
+  for (int& output : outputs_) {
+    if (output >= 0) continue;
+    int& number = renumbered[static_cast<std::size_t>(-1 - output)];
+    if (number == 0) {
+      kept.push_back(*reduction(output));
+      number = -static_cast<int>(kept.size());
+    }
+    output = number;
+  }
+  reductions_ = std::move(kept);
 }
 
 void Region::drop_unused() {
   const std::size_t inputs = inputs_.size();
   std::vector<bool> used(inputs + steps_.size());
-  for (const int output : outputs_) used[static_cast<std::size_t>(output)] = true;
+  for (const int output : outputs_) used[static_cast<std::size_t>(value_behind(output))] = true;
   for (std::size_t i = steps_.size(); i-- > 0;)
     if (used[inputs + i])
       for (const int operand : steps_[i].operands) used[static_cast<std::size_t>(operand)] = true;
@@ -99,7 +140,9 @@ void Region::drop_unused() {
     for (int& operand : step.operands) operand = renumbered[static_cast<std::size_t>(operand)];
   }
   steps_ = std::move(kept);
-  for (int& output : outputs_) output = renumbered[static_cast<std::size_t>(output)];
+  for (int& output : outputs_)
+    if (output >= 0) output = renumbered[static_cast<std::size_t>(output)];
+  for (Reduction& reduction : reductions_) reduction.value = renumbered[static_cast<std::size_t>(reduction.value)];
 }
 
 void Region::assign_slots() {
@@ -110,7 +153,8 @@ void Region::assign_slots() {
     for (const int operand : steps_[i].operands)
       if (const auto value = static_cast<std::size_t>(operand); value >= inputs) last[value - inputs] = i;
   for (const int output : outputs_)
-    if (const auto value = static_cast<std::size_t>(output); value >= inputs) last[value - inputs] = never;
+    if (const auto value = static_cast<std::size_t>(value_behind(output)); value >= inputs)
+      last[value - inputs] = never;
 
   slots_ = 0;
   for (Step& step : steps_)
@@ -148,7 +192,13 @@ std::string Region::str() const {
     text += "\n";
   }
   text += "  in";
-  for (const int output : outputs_) text += " " + name_of_value(output);
+  for (const int output : outputs_) {
+    const Reduction* const found = reduction(output);
+    if (!found) text += " " + name_of_value(output);
+    else
+      text += fmt::format(" {}({}, {}{})", found->op->name, name_of_value(found->value), found->axes,
+                          found->keepdims ? " keepdims" : "");
+  }
   return text + "\n";
 }
 

@@ -1,6 +1,7 @@
 // Regions and the operation that performs them: random regions against their steps, bit for bit, with derivatives of any order;
 // functions recorded as operations; what cannot be recorded.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <random>
 #include <sstream>
@@ -37,9 +38,21 @@ std::vector<const Op*> elementwise_ops() {
   return found;
 }
 
-// Any operation on any earlier values that it takes; one that refuses them is drawn again.
+// A reduction of any value, over any of `rank` axes.
+int random_reduction(Random& random, Region& region, int values, int rank, bool smooth) {
+  static const std::vector<const Op*> of_numbers = {&op_sum, &op_prod, &op_max, &op_min}, of_bools = {&op_all, &op_any};
+  const int value = static_cast<int>(pick(random, 0, values - 1));
+  Shape axes;
+  for (Index axis = -1; axis >= -rank; --axis)
+    if (pick(random, 0, 1) == 0) axes.push_back(axis);
+  const Op& op = *one_of(random, region.dtype(value) == bool_ ? of_bools : of_numbers);
+  return region.reduce(smooth && &op != &op_prod ? op_sum : op, value, axes, pick(random, 0, 1) == 0);
+}
+
+// Any operation on any earlier values that it takes; one that refuses them is drawn again. Of arrays of `rank`, some outputs are
+// reduced.
 RegionPtr random_region(Random& random, std::vector<Dtype> inputs, Index steps, const std::vector<const Op*>& ops,
-                        const std::vector<Dtype>& dtypes) {
+                        const std::vector<Dtype>& dtypes, int rank, bool smooth = false) {
   IntrusivePtr<Region> region(new Region(std::move(inputs)));
   auto count = static_cast<int>(region->inputs().size());
   while (steps > 0) {
@@ -61,8 +74,10 @@ RegionPtr random_region(Random& random, std::vector<Dtype> inputs, Index steps, 
     --steps;
   }
   std::vector<int> outputs;
-  for (Index i = pick(random, 1, 4); i > 0; --i) outputs.push_back(static_cast<int>(pick(random, 0, count - 1)));
-  outputs.push_back(count - 1);
+  for (Index i = pick(random, 1, 4); i > 0; --i)
+    outputs.push_back(pick(random, 0, 1) == 0 ? static_cast<int>(pick(random, 0, count - 1))
+                                              : random_reduction(random, *region, count, rank, smooth));
+  outputs.push_back(pick(random, 0, 1) == 0 ? count - 1 : random_reduction(random, *region, count, rank, smooth));
   region->set_outputs(outputs);
   return region;
 }
@@ -96,10 +111,34 @@ Tensor random_input(Random& random, Dtype dtype, Shape shape) {
   }
 }
 
+// But for the sign and payload of NaN, which operations do not promise.
 std::vector<std::byte> bytes_of(const Tensor& x) {
-  const Tensor row_major = contiguous(x);
+  const Tensor row_major = contiguous(is_float(x.dtype()) ? where(isnan(x), std::nan(""), x) : x);
   const auto* const data = static_cast<const std::byte*>(row_major.node().data());
   return {data, data + static_cast<std::size_t>(x.size()) * size_of(x.dtype())};
+}
+
+// What max and min have nothing to choose from is refused by both.
+Outputs steps_of(const RegionPtr& region, std::vector<Tensor> inputs) {
+  Shape common;
+  for (const Tensor& input : inputs) common = broadcast_shapes(common, input.shape(), "test");
+  for (Tensor& input : inputs) input = broadcast_to(input, common);
+  return stave_detail::perform_steps(*region, inputs);
+}
+void expect_steps(const RegionPtr& region, const std::vector<Tensor>& inputs, const std::string& where) {
+  Outputs expected;
+  try {
+    expected = steps_of(region, inputs);
+  } catch (const ShapeError&) {
+    EXPECT_THROW(fused(region, inputs), ShapeError);
+    return;
+  }
+  const Outputs found = fused(region, inputs);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    ASSERT_EQ(found[k].shape(), expected[k].shape());
+    ASSERT_EQ(bytes_of(found[k]), bytes_of(expected[k])) << where << ", output " << k << "\n" << region->str();
+  }
 }
 
 TEST(Fused, IsItsStepsBitForBit) {
@@ -107,26 +146,40 @@ TEST(Fused, IsItsStepsBitForBit) {
   const auto ops = elementwise_ops();
   const std::vector<Shape> shapes = {{},       {1},          {5},         {3, 4},    {0, 3}, {127},
                                      {40, 33}, {2, 3, 4, 5}, {7, 1, 300}, {1, 5000}, {70000}};
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 500; ++round) {
     const Shape shape = one_of(random, shapes);
     std::vector<Dtype> dtypes;
     for (Index i = pick(random, 1, 5); i > 0; --i) dtypes.push_back(one_of(random, every_dtype));
     const Index steps = shape.elements() > 10000 ? 12 : pick(random, 1, round % 10 == 0 ? 300 : 25);
-    const RegionPtr region = random_region(random, dtypes, steps, ops, every_dtype);
+    const RegionPtr region = random_region(random, dtypes, steps, ops, every_dtype, shape.rank());
     std::vector<Tensor> inputs;
     for (const Dtype dtype : dtypes) inputs.push_back(random_input(random, dtype, shape));
-    const Outputs found = fused(region, inputs);
-    Shape common;
-    for (const Tensor& input : inputs) common = broadcast_shapes(common, input.shape(), "test");
-    for (Tensor& input : inputs) input = broadcast_to(input, common);
-    const Outputs expected = stave_detail::perform_steps(*region, inputs);
-    for (std::size_t k = 0; k < found.size(); ++k) {
-      ASSERT_EQ(found[k].shape(), common);
-      ASSERT_EQ(bytes_of(found[k]), bytes_of(broadcast_to(expected[k], common)))
-          << "round " << round << ", output " << k << ", shape " << common << "\n"
-          << region->str();
-    }
+    inputs[0] = broadcast_to(inputs[0], shape);  // so that there are the axes
+    expect_steps(region, inputs, "round " + std::to_string(round) + ", shape " + shape.str());
   }
+}
+
+// Rows and columns, short, long and of a few elements; one value, in one piece and in parts. Products near 1 show their order.
+TEST(Fused, ReducesInTheOrderOfTheOperation) {
+  Random random(3);
+  const std::vector<Shape> shapes = {{3000, 7},   {5000, 3, 2}, {40, 5000},   {3, 100000}, {1000, 300}, {700, 3, 60},
+                                     {60, 70, 9}, {3, 5, 4099}, {300, 2, 33}, {200001},    {9, 3000},   {65536}};
+  for (const Shape& shape : shapes)
+    for (const Dtype dtype : {float32, float64, bfloat16, float16, int16})
+      for (int axes = 0; axes < 1 << shape.rank(); ++axes) {
+        Shape reduced;
+        for (int axis = 0; axis < shape.rank(); ++axis)
+          if (axes >> axis & 1) reduced.push_back(-1 - axis);
+        const IntrusivePtr<Region> region(new Region({dtype, dtype}));
+        const int last = region->add(op_subtract, {0, 1});
+        const int value = is_float(dtype) ? region->add(op_exp, {last}) : last;
+        region->set_outputs({region->reduce(op_prod, value, reduced), region->reduce(op_sum, value, reduced), value,
+                             region->reduce(op_max, value, {-1}), region->reduce(op_prod, 0, reduced)});
+        const auto small = [](const Tensor& x) { return is_float(x.dtype()) ? x / 256 : x; };
+        const std::vector<Tensor> inputs = {broadcast_to(small(random_input(random, dtype, shape)), shape),
+                                            small(random_input(random, dtype, shape))};
+        expect_steps(region, inputs, "shape " + shape.str() + " of " + std::string(name_of(dtype)));
+      }
 }
 
 TEST(Fused, OfArraysBeyondTheCaches) {
@@ -156,8 +209,9 @@ Tensor total(const Outputs& outputs) {
 
 TEST(Fused, DerivativesOfAnyOrderAreThoseOfItsSteps) {
   Random random(23);
-  for (int round = 0; round < 25; ++round) {
-    const RegionPtr region = random_region(random, {float64, float64}, pick(random, 1, 14), smooth_ops(), {float64});
+  for (int round = 0; round < 40; ++round) {
+    const RegionPtr region =
+        random_region(random, {float64, float64}, pick(random, 1, 14), smooth_ops(), {float64}, 2, true);
     const auto whole = [&](const Tensor& x, const Tensor& y) { return total(fused(region, {x, y})); };
     const auto steps = [&](const Tensor& x, const Tensor& y) {
       return total(stave_detail::perform_steps(*region, std::vector<Tensor>{x, broadcast_to(y, x.shape())}));
@@ -207,6 +261,14 @@ TEST(Fused, ABadRegionSaysWhatIsWrong) {
               HasSubstr("sum is no elementwise operation"));
   EXPECT_THAT(message_of<DtypeError>([&] { region.add(Scalar(300), uint8); }), HasSubstr("300"));
   EXPECT_THAT(message_of<TransformError>([&] { region.set_outputs({4}); }), HasSubstr("no value 4"));
+  EXPECT_THAT(message_of<TransformError>([&] { region.set_outputs({-1}); }), HasSubstr("no value -1"));
+  EXPECT_THAT(message_of<TransformError>([&] { region.reduce(op_exp, 0, {-1}); }), HasSubstr("which is no reduction"));
+  EXPECT_THAT(message_of<TransformError>([&] { region.reduce(op_sum, 9, {-1}); }), HasSubstr("no value 9"));
+  EXPECT_THAT(message_of<DtypeError>([&] { region.reduce(op_sum, 1, {-1}); }),
+              HasSubstr("does not take a value of bool"));
+  EXPECT_THAT(message_of<DtypeError>([&] { region.reduce(op_any, 0, {-1}); }), HasSubstr("of float32"));
+  EXPECT_THAT(message_of<IndexError>([&] { region.reduce(op_sum, 0, {0}); }), HasSubstr("does not count from behind"));
+  EXPECT_THAT(message_of<ShapeError>([&] { region.reduce(op_sum, 0, {-1, -1}); }), HasSubstr("given twice"));
   const IntrusivePtr<Region> product(new Region({float32, float32}));
   product->set_outputs({product->add(op_multiply, {0, 1})});
   const Tensor x = zeros({2});
@@ -216,6 +278,25 @@ TEST(Fused, ABadRegionSaysWhatIsWrong) {
               }),
               HasSubstr("input 1 of its region is float32"));
   EXPECT_THAT(message_of<ShapeError>([&] { fused(product, {x, zeros({3})}); }), HasSubstr("do not broadcast"));
+  const IntrusivePtr<Region> ended(new Region({float32}));
+  ended->set_outputs({ended->reduce(op_max, 0, {-2})});
+  EXPECT_THAT(message_of<IndexError>([&] { fused(ended, {x}); }), HasSubstr("max: axis -2"));
+  EXPECT_THAT(message_of<ShapeError>([&] { fused(ended, {zeros({0, 2})}); }), HasSubstr("no elements to choose from"));
+}
+
+TEST(Fused, MaxSharesItsDerivativeAmongEquals) {
+  const IntrusivePtr<Region> region(new Region({float32}));
+  const int squares = region->add(op_square, {0});
+  region->set_outputs({region->reduce(op_max, squares, {-1}), region->reduce(op_sum, squares, {-1})});
+  const Tensor x = tensor({{2.f, -2.f, 1.f}, {0.f, 3.f, 1.f}});
+  const auto largest = [&](const Tensor& t) { return sum(fused(region, {t})[0]); };
+  const auto both = [&](const Tensor& t) {
+    const Outputs found = fused(region, {t});
+    return sum(found[0] * found[1]);
+  };
+  EXPECT_THAT(grad(largest)(x), IsNear(tensor({{2.f, -2.f, 0.f}, {0.f, 6.f, 0.f}}), 0));
+  EXPECT_THAT(grad(both)(x), IsNear(tensor({{34.f, -34.f, 8.f}, {0.f, 114.f, 18.f}}), 0));
+  EXPECT_THAT(jvp(both, x, x).second, IsNear(Tensor(504.f), 0));
 }
 
 TEST(Region, ShowsItsSteps) {
@@ -233,6 +314,11 @@ TEST(Region, ShowsItsSteps) {
   with(look, [&] { f(x, x); });
   EXPECT_EQ(shown,
             "a:float32 b:float32 ->\n  c:float32 = multiply a b\n  d:float32 = 0.5\n  e:float32 = add c d\n  in e\n");
+  Region ended({float32, float32});
+  const int product = ended.add(op_multiply, {0, 1}), unused = ended.add(op_exp, {0});
+  ended.reduce(op_max, unused, {-1});
+  ended.set_outputs({ended.reduce(op_sum, product, {-1, -2}, true), product});
+  EXPECT_EQ(ended.str(), "a:float32 b:float32 ->\n  c:float32 = multiply a b\n  in sum(c, [-2,-1] keepdims) c\n");
 }
 
 TEST(ElementwiseOp, RunsItsFunctionOnceForEachCombinationOfDtypes) {

@@ -44,6 +44,9 @@ inline Tensor view_of(const Tensor& x) { return view_of(x, x.shape(), x.strides(
 /// broadcast_to for a shape that x is known to broadcast to; no operation where no handler would see it.
 Tensor broadcast_quietly(const Tensor& x, const Shape& shape);
 
+/// The shape of what a reduction gives of `shape`. Throws as the operation does.
+Shape infer_reduced(const Op& op, const Shape& shape, const ReduceAttributes& reduce);
+
 /// Integers in the dtype in which they are summed: those of less than 32 bits in int32 or uint32, bool in int32.
 Tensor widened(const Tensor& x);
 

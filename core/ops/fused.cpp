@@ -1,5 +1,6 @@
 #include <stave/core/ops/fused.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,8 @@ std::string FusedAttributes::str() const {
     }
     text += (shown > 1 ? " " : "") + std::string(step.op->name);
   }
+  for (const Region::Reduction& reduction : region->reductions())
+    text += (shown++ ? " " : "") + std::string(reduction.op->name);
   return text + "}";
 }
 
@@ -31,6 +34,12 @@ std::string FusedAttributes::str() const {
 namespace stave_detail {
 
 namespace {
+
+ReduceAttributes reduce_attributes(const Region::Reduction& reduction, int rank) {
+  Shape axes;
+  for (const Index axis : reduction.axes) axes.push_back(normalize_axis(axis, rank, reduction.op->name));
+  return {std::move(axes), reduction.keepdims};
+}
 
 void infer_fused(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Region& region = *call.as<FusedAttributes>().region;
@@ -46,7 +55,69 @@ void infer_fused(const Call& call, SmallVector<Abstract, 1>& outputs) {
       fail<ShapeError>("{}: inputs 0 and {} have the shapes {} and {}, which must be one here", call.op().name, i,
                        call.input(0).shape(), input.shape());
   }
-  for (const int output : region.outputs()) outputs.push_back({call.input(0).shape(), region.dtype(output)});
+  const Shape& shape = call.input(0).shape();
+  for (const int output : region.outputs()) {
+    const Region::Reduction* const found = region.reduction(output);
+    outputs.push_back({found ? infer_reduced(*found->op, shape, reduce_attributes(*found, shape.rank())) : shape,
+                       region.dtype(output)});
+  }
+}
+
+// ---- derivatives -----------------------------------------------------------------------------------------
+// Of the values, a region's; of the reductions, as they themselves have them.
+
+// The region without reductions: what they reduce is given whole.
+RegionPtr values_of(const Region& region) {
+  return region.derived("values", [&] {
+    const auto values = region.reopened();
+    std::vector<int> outputs;
+    for (const int output : region.outputs()) outputs.push_back(region.value_behind(output));
+    values->set_outputs(std::move(outputs));
+    return values;
+  });
+}
+
+// Whether the derivative of an output depends on its values: of products, and the largest and smallest of floats.
+bool reads_values(const Region& region, int output) {
+  const Region::Reduction* const found = region.reduction(output);
+  return found && is_float(region.dtype(output)) && found->op->derivative == Derivative::rules;
+}
+
+// Of such outputs what is reduced, and what of it comes.
+Outputs read_values(const Region& region, std::span<const Tensor> inputs) {
+  const bool any = std::any_of(region.outputs().begin(), region.outputs().end(),
+                               [&](int output) { return reads_values(region, output); });
+  if (!any) return {};
+  const RegionPtr reading = region.derived("read values", [&] {
+    const auto values = region.reopened();
+    std::vector<int> outputs;
+    for (const int output : region.outputs()) {
+      if (!reads_values(region, output)) continue;
+      const Region::Reduction& of = *region.reduction(output);
+      outputs.push_back(of.value);
+      outputs.push_back(values->reduce(*of.op, of.value, of.axes, of.keepdims));
+    }
+    values->set_outputs(std::move(outputs));
+    return values;
+  });
+  return fused(reading, inputs);
+}
+
+// The tangents of the outputs that are floats; where the reduction reads its values, of these.
+RegionPtr tangent_region(const Region& region, const std::vector<bool>& by) {
+  const RegionPtr of_values = tangents_of(*values_of(region), by);
+  if (region.reductions().empty()) return of_values;
+  const auto tangents = of_values->reopened();
+  std::vector<int> outputs;
+  for (const int output : region.outputs()) {
+    if (!is_float(region.dtype(output))) continue;
+    const Region::Reduction* const found = region.reduction(output);
+    const int tangent = of_values->outputs()[outputs.size()];
+    const bool sums = found && !reads_values(region, output);
+    outputs.push_back(sums ? tangents->reduce(*found->op, tangent, found->axes, found->keepdims) : tangent);
+  }
+  tangents->set_outputs(std::move(outputs));
+  return tangents;
 }
 
 std::string mask_text(const char* kind, const std::vector<bool>& mask) {
@@ -63,23 +134,66 @@ Outputs fused_jvp(const JvpContext& c) {
     by.push_back(c.has(i));
     if (c.has(i)) inputs.push_back(c.tangents[i]);
   }
-  const Outputs found = fused(region.derived(mask_text("jvp", by), [&] { return tangents_of(region, by); }), inputs);
+  const Outputs found = fused(region.derived(mask_text("jvp", by), [&] { return tangent_region(region, by); }), inputs);
+  const Outputs values = read_values(region, c.call.inputs());
   Outputs tangents;
-  std::size_t next = 0;
-  for (const Tensor& output : c.outputs) tangents.push_back(is_float(output.dtype()) ? found[next++] : Tensor());
+  std::size_t next = 0, next_value = 0;
+  for (std::size_t k = 0; k < c.outputs.size(); ++k) {
+    const int output = region.outputs()[k];
+    if (!is_float(c.outputs[k].dtype())) {
+      tangents.push_back({});
+    } else if (reads_values(region, output)) {
+      const Region::Reduction& of = *region.reduction(output);
+      const Tensor& value = values[next_value];
+      const Call call(*of.op, {value}, make_intrusive<ReduceAttributes>(reduce_attributes(of, value.rank())));
+      next_value += 2;
+      tangents.push_back(of.op->jvp({call, c.outputs.subspan(k, 1), {&found[next++], 1}})[0]);
+    } else {
+      tangents.push_back(found[next++]);
+    }
+  }
   return tangents;
+}
+
+// Of what is reduced the cotangents, by those of the outputs.
+Outputs cotangents_of_values(const VjpContext& c, const Region& region) {
+  const Outputs values = read_values(region, c.inputs);
+  Outputs cotangents;
+  std::size_t next = 0;
+  for (std::size_t k = 0; k < c.cotangents.size(); ++k) {
+    const int output = region.outputs()[k];
+    const bool reads = reads_values(region, output);
+    const std::size_t place = next;
+    if (reads) next += 2;
+    const Region::Reduction* const found = region.reduction(output);
+    if (!found || !c.cotangents[k].defined()) {
+      cotangents.push_back(c.cotangents[k]);
+      continue;
+    }
+    const ReduceAttributes attributes = reduce_attributes(*found, c.shape(0).rank());
+    const Abstract value{c.shape(0), region.dtype(output)};
+    const std::span<const Tensor> read(values);
+    const Tensor none;
+    cotangents.push_back(found->op->vjp(
+        {*found->op, &attributes, reads ? read.subspan(place, 1) : std::span(&none, 1),
+         reads ? read.subspan(place + 1, 1) : std::span(&none, 1), std::span(&value, 1), c.cotangents.subspan(k, 1)},
+        0));
+  }
+  return cotangents;
 }
 
 Tensor fused_vjp(const VjpContext& c, int input) {
   const Region& region = *c.as<FusedAttributes>().region;
+  const Outputs cotangents = region.reductions().empty() ? Outputs(c.cotangents.begin(), c.cotangents.end())
+                                                         : c.once([&] { return cotangents_of_values(c, region); });
   Inputs inputs(c.inputs);
   std::vector<bool> of;
-  for (const Tensor& cotangent : c.cotangents) {
+  for (const Tensor& cotangent : cotangents) {
     of.push_back(cotangent.defined());
     if (cotangent.defined()) inputs.push_back(cotangent);
   }
   const std::string key = mask_text(fmt::format("vjp{}:", input).c_str(), of);
-  return fused(region.derived(key, [&] { return cotangent_of(region, input, of); }), inputs)[0];
+  return fused(region.derived(key, [&] { return cotangent_of(*values_of(region), input, of); }), inputs)[0];
 }
 
 }  // namespace
@@ -114,7 +228,13 @@ Outputs perform_steps(const Region& region, std::span<const Tensor> inputs) {
     else values.push_back(apply_elementwise(*step.op, operands));
   }
   Outputs outputs;
-  for (const int output : region.outputs()) outputs.push_back(values[static_cast<std::size_t>(output)]);
+  for (const int output : region.outputs()) {
+    const Tensor& value = values[static_cast<std::size_t>(region.value_behind(output))];
+    const Region::Reduction* const found = region.reduction(output);
+    outputs.push_back(
+        !found ? value
+               : apply(*found->op, {value}, make_intrusive<ReduceAttributes>(reduce_attributes(*found, value.rank()))));
+  }
   return outputs;
 }
 

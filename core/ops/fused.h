@@ -1,4 +1,5 @@
-// Many elementwise operations performed as one: memory is read and written once, whatever is between.
+// Many elementwise operations, and reductions of what they give, performed as one: memory is read and written once, whatever is
+// between.
 //
 //   const RegionPtr region = ...;                        // core/region.h; elementwise_op (handlers/elementwise_op.h) records one
 //   Tensor y = fused(region, {x, bias})[0];
@@ -14,8 +15,9 @@
 
 namespace stave {
 
-/// The region on inputs that broadcast to one shape, which is that of its outputs. Inputs as many, and of the dtypes, as the region
-/// says: else a TransformError or DtypeError. ShapeError for shapes that do not broadcast.
+/// The region on inputs that broadcast to one shape, which is that of its outputs, or of what they reduce. Inputs as many, and of
+/// the dtypes, as the region says: else a TransformError or DtypeError. ShapeError for shapes that do not broadcast, and where max or
+/// min have nothing to choose from; IndexError for a shape without the axes that are reduced.
 Outputs fused(const RegionPtr& region, std::span<const Tensor> inputs);
 inline Outputs fused(const RegionPtr& region, std::initializer_list<Tensor> inputs) {
   return fused(region, std::span<const Tensor>(inputs.begin(), inputs.size()));

@@ -61,11 +61,14 @@ void infer_reduction(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({reduced_shape(x.shape(), reduce.axes, reduce.keepdims), dtype});
 }
 
+void check_choice(const Op& op, const Shape& shape, const Shape& axes) {
+  if (reduced_count(shape, axes) == 0)
+    fail<ShapeError>("{}: shape {} has no elements to choose from along the reduced axes", op.name, shape);
+}
+
 template <Gives gives>
 void infer_choice(const Call& call, SmallVector<Abstract, 1>& outputs) {
-  const Shape& shape = call.input(0).shape();
-  if (reduced_count(shape, call.as<ReduceAttributes>().axes) == 0)
-    fail<ShapeError>("{}: shape {} has no elements to choose from along the reduced axes", call.op().name, shape);
+  check_choice(call.op(), call.input(0).shape(), call.as<ReduceAttributes>().axes);
   infer_reduction<gives>(call, outputs);
 }
 
@@ -323,3 +326,12 @@ Tensor argmin(const Tensor& x) { return reduce(op_argmin, x, all_axes, drop_dims
 Tensor argmin(const Tensor& x, Index axis, KeepDims keep) { return reduce(op_argmin, x, axis, keep); }
 
 }  // namespace stave
+
+namespace stave_detail {
+
+Shape infer_reduced(const Op& op, const Shape& shape, const ReduceAttributes& reduce) {
+  if (op.id == OpId::max || op.id == OpId::min) check_choice(op, shape, reduce.axes);
+  return reduced_shape(shape, reduce.axes, reduce.keepdims);
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,194 @@
+#include <stave/backends/cpu/fused_tiles.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <stave/backends/cpu/dispatch.h>
+
+namespace stave_cpu {
+
+using stave::OpId;
+using stave::Region;
+using stave::size_of;
+
+namespace {
+
+constexpr Index most_elements = 1024, least_elements = 128;  // of a tile; powers of two
+constexpr Index tile_bytes = 32768;  // of all values together, where that makes no tile too short
+
+Index bytes_of(Dtype dtype) { return static_cast<Index>(size_of(dtype)); }
+
+BlockKernel kernel_of(const Region& region, const Region::Step& step, const Kernels& table) {
+  const auto given = static_cast<int>(region.dtype(step.operands.back())), made = static_cast<int>(step.dtype);
+  if (step.op->id == OpId::where) return table.where[made];
+  if (step.op->id == OpId::astype || step.op->id == OpId::stop_gradient) return table.convert[given][made];
+  return table.elementwise[step.op->id][given];
+}
+
+/// The input or number that a value is, through steps that change nothing; -1: it is computed.
+int given_value(const Region& region, int value) {
+  const auto inputs = static_cast<int>(region.inputs().size());
+  for (;;) {
+    if (value < inputs || !region.step(value).op) return value;
+    const Region::Step& step = region.step(value);
+    const bool same = step.op->id == OpId::stop_gradient ||
+                      (step.op->id == OpId::astype && region.dtype(step.operands[0]) == step.dtype);
+    if (!same) return -1;
+    value = step.operands[0];
+  }
+}
+
+}  // namespace
+
+// ---- regions -----------------------------------------------------------------------------------------------
+
+PreparedRegion::PreparedRegion(const Region& region, const Kernels& table)
+    : inputs(region.inputs().size()), values(static_cast<int>(inputs + region.steps().size())),
+      buffers(std::max(1, static_cast<int>(inputs) + region.slots())) {
+  for (const Dtype input : region.inputs()) widest = std::max(widest, bytes_of(input));
+  for (std::size_t s = 0; s < region.steps().size(); ++s) {
+    const Region::Step& step = region.steps()[s];
+    const int value = static_cast<int>(inputs + s);
+    widest = std::max(widest, bytes_of(step.dtype));
+    if (!step.op) {
+      numbers.push_back({&step.bytes, bytes_of(step.dtype), value, step.slot});
+      continue;
+    }
+    Step& prepared = steps.emplace_back(
+        Step{kernel_of(region, step, table), {}, static_cast<int>(step.operands.size()), value, step.slot});
+    std::copy(step.operands.begin(), step.operands.end(), prepared.operands);
+  }
+  outputs.resize(region.outputs().size());
+  for (std::size_t k = 0; k < outputs.size(); ++k)
+    if (const int value = region.outputs()[k]; value >= 0)
+      outputs[k] = {Output::elements, destination(region, value), value};
+  plain = static_cast<int>(destinations.size());
+  const stave::Shape* together = nullptr;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const Region::Reduction* const reduction = region.reduction(region.outputs()[k]);
+    if (!reduction) continue;
+    if (const int given = given_value(region, reduction->value); given >= 0) {
+      outputs[k] = {Output::given, -1, given};
+      continue;
+    }
+    if (!together) together = &reduction->axes;
+    const auto kind = reduction->axes == *together ? Output::folded : Output::whole;
+    outputs[k] = {kind, destination(region, reduction->value), reduction->value};
+  }
+}
+
+int PreparedRegion::destination(const Region& region, int value) {
+  const auto number = static_cast<int>(destinations.size());
+  destinations.push_back({value, bytes_of(region.dtype(value))});
+  for (Step& step : steps)
+    if (step.value == value && step.destination < 0) step.destination = number;
+  return number;
+}
+
+// ---- inputs ------------------------------------------------------------------------------------------------
+
+Source::Source(const View& view, Index n)
+    : data_(static_cast<const char*>(view.data)), size_(bytes_of(view.dtype)), n_(n), length_(n), step_(size_) {
+  if (n == 1) step_ = 0;
+  if (n == 1 || is_contiguous(view.shape, view.strides)) return;
+  const stave::Strides places = stave::contiguous_strides(stave::Shape(view.shape));  // of the output
+  const Index sizes[] = {1, size_};
+  const Index* const strides[] = {places.data(), view.strides.data()};
+  const Axes axes = merged_axes(view.shape, strides, sizes);
+  length_ = axes.back().length;
+  step_ = axes.back().step[1];
+  outer_.append(axes.begin(), axes.end() - 1);
+}
+
+const char* Source::gather(Index first, Index count, char* buffer) const {
+  Index column = first % length_;
+  const char* at = row(first / length_);
+  if (step_ == size_ && column + count <= length_) return at + column * size_;
+  for (char* to = buffer; count > 0;) {
+    const Index run = std::min(count, length_ - column);
+    if (step_ == 0) fill_elements(to, at, run, size_);
+    else copy_tile(to, run * size_, size_, at + column * step_, 0, step_, 1, run, size_);
+    to += run * size_;
+    count -= run;
+    first += run;
+    column = 0;
+    if (count > 0) at = row(first / length_);
+  }
+  return buffer;
+}
+
+const char* Source::row(Index index) const {
+  Index offset = 0;
+  for (std::size_t axis = outer_.size(); axis-- > 0; index /= outer_[axis].length)
+    offset += index % outer_[axis].length * outer_[axis].step[1];
+  return data_ + offset;
+}
+
+// ---- tiles -------------------------------------------------------------------------------------------------
+
+Tiles::Tiles(const PreparedRegion& region, std::span<const View> inputs, std::span<char* const> to, Index n)
+    : region_(region), to_(to), n_(n), length_(most_elements) {
+  for (const View& input : inputs) sources_.emplace_back(input, n);
+  while (length_ > least_elements && region.buffers * length_ * region.widest > tile_bytes) length_ /= 2;
+  while (length_ > 64 && length_ / 2 >= n) length_ /= 2;
+  buffer_bytes_ = length_ * region.widest;
+  bytes_ = region.buffers * buffer_bytes_;
+  for (int k = 0; k < region.plain; ++k)
+    stream_ |= streams(n * region.destinations[static_cast<std::size_t>(k)].size, stream_contiguous);
+}
+
+Tiles::State::State(const Tiles& tiles) : buffers_(few_), values_(few_values_) {
+  const PreparedRegion& region = tiles.region_;
+  if (tiles.bytes_ > static_cast<Index>(sizeof few_)) {
+    many_ = scratch<char>(static_cast<std::size_t>(tiles.bytes_));
+    buffers_ = many_.get();
+  }
+  if (region.values > static_cast<int>(std::size(few_values_))) {
+    many_values_.resize(static_cast<std::size_t>(region.values));
+    values_ = many_values_.data();
+  }
+  for (char* const to : tiles.to_) to_.push_back({to, 0});
+  const Index count = std::min(tiles.length_, tiles.n_);
+  for (std::size_t i = 0; i < region.inputs; ++i) {
+    const Source& source = tiles.sources_[i];
+    if (!source.repeated()) continue;
+    char* const buffer = buffers_ + static_cast<Index>(i) * tiles.buffer_bytes_;
+    fill_elements(buffer, source.data(), count, source.size());
+    values_[i] = buffer;
+  }
+  for (const PreparedRegion::Number& number : region.numbers) {
+    char* const buffer = tiles.slot(*this, number.slot);
+    fill_elements(buffer, number.bytes, count, number.size);
+    values_[number.value] = buffer;
+  }
+}
+
+void Tiles::run(Index first, Index last, State& state) const {
+  for (Index i = first; i < last; i += length_) run_tile(i, std::min(length_, last - i), state);
+  if (stream_) kernels().end_streams();
+}
+
+void Tiles::run_tile(Index first, Index count, State& state) const {
+  for (std::size_t i = 0; i < region_.inputs; ++i)
+    if (!sources_[i].repeated())
+      state.values_[i] = sources_[i].read(first, count, state.buffers_ + static_cast<Index>(i) * buffer_bytes_);
+  for (const PreparedRegion::Step& step : region_.steps) {
+    const void* in[3];
+    for (int k = 0; k < step.count; ++k) in[k] = state.values_[step.operands[k]];
+    const bool in_place = step.destination >= (stream_ ? region_.plain : 0);
+    char* const to =
+        in_place ? place(state, static_cast<std::size_t>(step.destination), first) : slot(state, step.slot);
+    step.kernel(to, in, count);
+    state.values_[step.value] = to;
+  }
+  for (std::size_t k = 0; k < region_.destinations.size(); ++k) {
+    const PreparedRegion::Destination& destination = region_.destinations[k];
+    const char* const from = state.values_[destination.value];
+    char* const to = place(state, k, first);
+    const Index bytes = count * destination.size;
+    if (stream_ && static_cast<int>(k) < region_.plain) kernels().stream_bytes(to, from, bytes);
+    else if (to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+}
+
+}  // namespace stave_cpu

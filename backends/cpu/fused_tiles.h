@@ -1,0 +1,127 @@
+// Regions by tiles: each step on as many elements as the first cache holds of all values, before the next elements.
+#pragma once
+
+#include <vector>
+
+#include <stave/backends/cpu/kernels/kernels.h>
+#include <stave/backends/cpu/scratch.h>
+#include <stave/backends/cpu/strided.h>
+#include <stave/core/region.h>
+
+namespace stave_cpu {
+
+/// A region as kernels see it.
+struct PreparedRegion final : stave::Region::Prepared {
+  PreparedRegion(const stave::Region& region, const Kernels& table);
+
+  struct Step {
+    BlockKernel kernel;
+    int operands[3], count;  // values
+    int value, slot;
+    int destination = -1;  // the first one that takes its value
+  };
+  struct Number {
+    const void* bytes;
+    Index size;
+    int value, slot;
+  };
+  /// Where a value goes, element by element.
+  struct Destination {
+    int value;
+    Index size;
+  };
+  /// Where an output of the region comes from.
+  struct Output {
+    enum Kind {
+      elements,  // it is a destination
+      folded,    // the reduction of a destination, together with the others over the same axes
+      whole,     // the reduction of a destination that must be there before
+      given      // the reduction of an input or a number
+    } kind;
+    int destination, value;  // or -1
+  };
+
+  std::vector<Step> steps;
+  std::vector<Number> numbers;
+  std::vector<Destination> destinations;  // the outputs that are values first
+  std::vector<Output> outputs;
+  std::size_t inputs;
+  int values, buffers, plain = 0;  // plain: how many destinations are outputs
+  Index widest = 1;                // bytes of an element
+
+ private:
+  int destination(const stave::Region& region, int value);
+};
+
+/// An input, and how elements are found in it by their place in the output.
+class Source {
+ public:
+  Source(const View& view, Index n);
+  bool repeated() const { return step_ == 0 && length_ == n_; }
+  const void* data() const { return data_; }
+  Index size() const { return size_; }
+  /// Elements first, ..., first + count - 1: where they lie next to each other, or `buffer`, into which they are copied.
+  const char* read(Index first, Index count, char* buffer) const {
+    if (length_ == n_ && step_ == size_) return data_ + first * size_;
+    return gather(first, count, buffer);
+  }
+
+ private:
+  const char* gather(Index first, Index count, char* buffer) const;
+  const char* row(Index index) const;
+
+  const char* data_;
+  Index size_, n_, length_, step_;  // length and step, in bytes, of the last axis
+  stave::SmallVector<Axis, 1> outer_;
+};
+
+/// A call of a region: what stays the same from tile to tile.
+class Tiles {
+ public:
+  /// `to`: where each destination's elements go. Those at null are where a thread says.
+  Tiles(const PreparedRegion& region, std::span<const View> inputs, std::span<char* const> to, Index n);
+
+  /// What a thread needs.
+  class State {
+   public:
+    explicit State(const Tiles& tiles);
+    State(const State&) = delete;
+    /// Elements from `origin` on of a destination go there.
+    void send(int destination, char* to, Index origin) { to_[static_cast<std::size_t>(destination)] = {to, origin}; }
+
+   private:
+    friend Tiles;
+    struct To {
+      char* data;
+      Index origin;
+    };
+    alignas(64) char few_[16384];
+    const char* few_values_[32];
+    Scratch<char> many_;
+    std::vector<const char*> many_values_;
+    char* buffers_;
+    const char** values_;
+    stave::SmallVector<To, 4> to_;
+  };
+
+  void run(Index first, Index last, State& state) const;
+  const PreparedRegion& region() const { return region_; }
+
+ private:
+  char* slot(const State& state, int slot) const {
+    return state.buffers_ + (static_cast<Index>(region_.inputs) + slot) * buffer_bytes_;
+  }
+  char* place(const State& state, std::size_t destination, Index first) const {
+    const State::To& to = state.to_[destination];
+    return to.data + (first - to.origin) * region_.destinations[destination].size;
+  }
+  void run_tile(Index first, Index count, State& state) const;
+
+  const PreparedRegion& region_;
+  stave::SmallVector<Source, 4> sources_;
+  std::span<char* const> to_;
+  Index n_, length_, buffer_bytes_, bytes_;
+  bool stream_ = false;  // outputs past the caches
+};
+
+}  // namespace stave_cpu

@@ -1,0 +1,182 @@
+// Reductions whose innermost axis is kept: rows add up to columns.
+#pragma once
+
+#include <stave/backends/cpu/reduce_plan.h>
+
+namespace stave_cpu::reducing {
+
+/// The reduced axis whose rows are added up at one go: the innermost one.
+inline Axis take_rows(Axes& folded) {
+  Axis rows;
+  if (folded.empty()) return rows;
+  rows = folded.back();
+  folded.pop_back();
+  return rows;
+}
+
+class Columns {
+  static constexpr Index most_columns = 2048;     // their accumulators stay in the second cache
+  static constexpr Index gathered_columns = 128;  // of rows that have to be copied together first
+  static constexpr Index most_joined = 512;
+
+ public:
+  explicit Columns(Plan& plan)
+      : plan_(plan), rows_(take_rows(plan.folded)), dense_(plan.inner.step[0] == 1),
+        width_(std::min(plan.inner.length, dense_ ? most_columns : gathered_columns)),
+        kept_(with_inner(plan), 2, -1, 1, width_), folded_(plan.folded, 1, -1, 1, 1),
+        row_chunk_(std::max<Index>(64, cheap_grain / width_)), chunks_((rows_.length + row_chunk_ - 1) / row_chunk_),
+        elements_(length_of(plan.kept) * plan.inner.length * folded_.count() * rows_.length),
+        split_(kept_.count(), folded_.count() * chunks_, elements_) {
+    // Narrow contiguous rows, if there are many, are joined to wide ones, whose columns are then folded.
+    if (rows_.length * width_ >= 2048 && dense_ && kept_.count() == length_of(plan.kept) && width_ <= 64 &&
+        rows_.step[0] == width_)
+      while (2 * joined_ * width_ <= most_joined && 2 * joined_ <= rows_.length) joined_ *= 2;
+  }
+
+  void run() const { run_split(split_, elements_, most_bytes(), *this, *this); }
+
+  void operator()(Index output, Index first, Index last, char* accumulator) const {
+    TileWalk kept = kept_;
+    kept.seek(output);
+    Reader reader(plan_);
+    fold(reader, kept, first, last, accumulator);
+  }
+  void operator()(Index first, Index last) const {
+    auto accumulator = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(most_bytes()));
+    TileWalk kept = kept_;
+    kept.seek(first);
+    Reader reader(plan_);
+    for (Index output = first; output < last; ++output, kept.next()) {
+      fold(reader, kept, 0, split_.pieces, accumulator.get());
+      finish(kept, accumulator.get());
+    }
+  }
+  void operator()(Index output, char* partials) const {
+    TileWalk kept = kept_;
+    kept.seek(output);
+    const Accumulators accumulators(plan_, width_, partials);
+    for (Index part = 1; part < split_.parts; ++part)
+      accumulators.merge({plan_, width_, partials + part * most_bytes()}, kept.columns());
+    finish(kept, partials);
+  }
+
+ private:
+  static Axes with_inner(const Plan& plan) {
+    Axes axes = plan.kept;
+    axes.push_back(plan.inner);
+    return axes;
+  }
+  Index most_bytes() const { return plan_.accumulator_bytes() * width_; }
+
+  void fold(Reader& reader, const TileWalk& kept, Index first, Index last, char* accumulator) const {
+    const Accumulators accumulators(plan_, width_, accumulator);
+    if (joined_ > 1) return fold_joined(reader, kept, first, last, accumulators);
+    accumulators.start(kept.columns());
+    // Kernels take eight rows together, and so do all pieces but the last one of a chunk.
+    const Index n = kept.columns(), at_once = dense_ ? std::max<Index>(8, read_elements / n / 8 * 8) : 8;
+    for_pieces(reader, kept, first, last, at_once, [&](Index rows, Index apart) {
+      for (std::size_t k = 0; k < plan_.folds.size(); ++k)
+        add(plan_.folds[k], reader.array(k), rows, apart, n, accumulators[k]);
+    });
+  }
+  /// f(rows, row step) for each piece of at most `at_once` rows.
+  template <class F>
+  void for_pieces(Reader& reader, const TileWalk& kept, Index first, Index last, Index at_once, F f) const {
+    TileWalk folded = folded_;
+    folded.seek(first / chunks_);
+    Index chunk = first % chunks_;
+    for (Index piece = first; piece < last; ++piece) {
+      const Index end = std::min((chunk + 1) * row_chunk_, rows_.length);
+      for (Index row = chunk * row_chunk_; row < end; row += at_once) {
+        const Index rows = std::min(at_once, end - row);
+        f(rows,
+          reader.read(kept.offset(0) + folded.offset(0) + row * rows_.step[0], rows, rows_.step[0], kept.columns()));
+      }
+      if (++chunk < chunks_) continue;
+      chunk = 0;
+      folded.next();
+    }
+  }
+
+  void add(const Fold& fold, const char* in, Index rows, Index row_step, Index n, char* accumulator) const {
+    if (dense_) return fold.kernels.columns(in, rows, row_step, n, accumulator);
+    alignas(64) char buffer[8 * gathered_columns * 8];
+    Index size = fold.size;
+    copy_tile(buffer, n * size, size, in, row_step * size, plan_.inner.step[0] * size, rows, n, size);
+    fold.kernels.columns(buffer, rows, n, n, accumulator);
+  }
+
+  /// joined_ rows as one: its columns c, c + n, c + 2 n, ... belong together.
+  void fold_joined(Reader& reader, const TileWalk& kept, Index first, Index last,
+                   const Accumulators& accumulators) const {
+    const Index n = kept.columns(), wide = n * joined_;
+    const auto room =
+        std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(plan_.accumulator_bytes() * wide));
+    const Accumulators joined(plan_, wide, room.get());
+    joined.start(wide);
+    for_pieces(reader, kept, first, last, std::max<Index>(8, read_elements / wide / 8 * 8) * joined_,
+               [&](Index rows, Index) {
+                 for (std::size_t k = 0; k < plan_.folds.size(); ++k)
+                   add_joined(plan_.folds[k], reader.array(k), rows, n, joined[k]);
+               });
+    for (std::size_t k = 0; k < plan_.folds.size(); ++k)
+      fold_columns(plan_.folds[k].kernels, joined[k], wide, n, accumulators[k]);
+  }
+  void add_joined(const Fold& fold, const char* in, Index rows, Index n, char* joined) const {
+    const Reduction& kernels = fold.kernels;
+    const Index wide = n * joined_, whole = rows / joined_, rest = rows % joined_ * n;
+    kernels.columns(in, whole, wide, wide, joined);
+    if (rest == 0) return;
+    // The rest as a wide row of its own: neutral elements behind it.
+    alignas(64) char part[most_joined * 16], padded[most_joined * 16];
+    kernels.start(part, rest);
+    kernels.columns(in + whole * wide * fold.size, 1, rest, rest, part);
+    kernels.start(padded, wide);
+    const Index bytes = kernels.plane_bytes;
+    for (Index p = 0; p < kernels.planes; ++p)
+      std::copy_n(part + p * rest * bytes, rest * bytes, padded + p * wide * bytes);
+    kernels.merge(joined, padded, wide);
+  }
+  /// The second half onto the first, until n columns are left.
+  static void fold_columns(const Reduction& kernels, char* joined, Index wide, Index n, char* accumulator) {
+    for (; wide > n; wide /= 2) {
+      alignas(64) char halves[2][most_joined / 2 * 16];
+      slice(kernels, joined, wide, 0, wide / 2, halves[0]);
+      slice(kernels, joined, wide, wide / 2, wide / 2, halves[1]);
+      kernels.merge(halves[0], halves[1], wide / 2);
+      std::copy_n(halves[0], wide / 2 * Plan::bytes_of(kernels), joined);
+    }
+    std::copy_n(joined, n * Plan::bytes_of(kernels), accumulator);
+  }
+  /// Columns [first, first + n) of an accumulator of `wide` ones.
+  static void slice(const Reduction& kernels, const char* accumulator, Index wide, Index first, Index n, char* to) {
+    const Index bytes = kernels.plane_bytes;
+    for (Index p = 0; p < kernels.planes; ++p)
+      std::copy_n(accumulator + (p * wide + first) * bytes, n * bytes, to + p * n * bytes);
+  }
+
+  void finish(const TileWalk& kept, char* accumulator) const {
+    const Accumulators accumulators(plan_, width_, accumulator);
+    for (std::size_t k = 0; k < plan_.folds.size(); ++k)
+      finish(plan_.folds[k], kept.columns(), accumulators[k], kept.offset(1));
+  }
+  void finish(const Fold& fold, Index n, const char* accumulator, Index place) const {
+    Index size = fold.size, step = plan_.inner.step[1];
+    char* out = fold.out + place * size;
+    if (step == 1) return fold.kernels.finish(accumulator, n, out);
+    alignas(64) char buffer[most_columns * 8];
+    fold.kernels.finish(accumulator, n, buffer);
+    copy_tile(out, 0, step * size, buffer, 0, size, 1, n, size);
+  }
+
+  const Plan& plan_;
+  Axis rows_;
+  bool dense_;
+  Index width_;
+  TileWalk kept_, folded_;
+  Index row_chunk_, chunks_, elements_;
+  Split split_;
+  Index joined_ = 1;
+};
+
+}  // namespace stave_cpu::reducing

@@ -1,0 +1,198 @@
+// How reductions are cut into pieces, and where they read and write.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/reduce.h>
+#include <stave/backends/cpu/strided.h>
+
+namespace stave_cpu::reducing {
+
+using stave::Shape;
+
+inline constexpr Index few_outputs = 64;         // from here on there is work for all threads without splitting outputs
+inline constexpr Index read_elements = 1 << 14;  // of several rows that are read together
+
+/// Operand 0 is the input, 1 the output (step 0 along reduced axes); steps are in elements.
+struct Plan {
+  std::span<const Fold> folds;
+  const Computed* computed;  // null: the input is in memory, with one fold
+  const char* in;
+  Axes kept, folded;  // outermost first; without the innermost of all
+  Axis inner;
+  bool inner_kept;
+
+  Index accumulator_bytes() const { return accumulators_before(folds.size()); }
+  /// Of the accumulators of folds before this one, for each column.
+  Index accumulators_before(std::size_t fold) const {
+    Index bytes = 0;
+    for (std::size_t k = 0; k < fold; ++k)
+      bytes += (bytes_of(folds[k].kernels) + 7) / 8 * 8;  // so that all are aligned
+    return bytes;
+  }
+  static Index bytes_of(const Reduction& reduction) { return Index{reduction.planes} * reduction.plane_bytes; }
+};
+
+/// Rows of the arrays, for one thread.
+class Reader {
+ public:
+  explicit Reader(const Plan& plan) : in_(plan.in), size_(plan.folds[0].size), arrays_(plan.folds.size()) {
+    if (plan.computed) computed_ = plan.computed->reader();
+  }
+  /// `rows` rows of n elements, row_step apart; where they lie they are as far apart as it says.
+  Index read(Index offset, Index rows, Index row_step, Index n) {
+    if (!computed_) {
+      arrays_[0] = in_ + offset * size_;
+      return row_step;
+    }
+    computed_->read(offset, rows, row_step, n, arrays_.data());
+    return n;
+  }
+  const char* array(std::size_t fold) const { return arrays_[fold]; }
+
+ private:
+  const char* in_;
+  Index size_;
+  std::unique_ptr<Computed::Reader> computed_;
+  stave::SmallVector<const char*, 2> arrays_;
+};
+
+/// The accumulators of all folds, `width` columns each.
+class Accumulators {
+ public:
+  Accumulators(const Plan& plan, Index width, char* data) : plan_(plan), width_(width), data_(data) {}
+  char* operator[](std::size_t fold) const { return data_ + plan_.accumulators_before(fold) * width_; }
+
+  void start(Index n) const {
+    for (std::size_t k = 0; k < plan_.folds.size(); ++k) plan_.folds[k].kernels.start((*this)[k], n);
+  }
+  void merge(const Accumulators& other, Index n) const {
+    for (std::size_t k = 0; k < plan_.folds.size(); ++k) plan_.folds[k].kernels.merge((*this)[k], other[k], n);
+  }
+
+ private:
+  const Plan& plan_;
+  Index width_;
+  char* data_;
+};
+
+inline Index length_of(const Axes& axes) {
+  Index n = 1;
+  for (const Axis& axis : axes) n *= axis.length;
+  return n;
+}
+
+// ---- sorting axes ------------------------------------------------------------------------------------------
+
+struct SortedAxis : Axis {
+  bool kept = false;
+};
+using SortedAxes = stave::SmallVector<SortedAxis, 6>;
+
+inline Index distance(
+    const Axis& axis) {  // broadcast axes count as far: what lies inside them is then read contiguously
+  Index step = axis.step[0] < 0 ? -axis.step[0] : axis.step[0];
+  return step == 0 ? std::numeric_limits<Index>::max() : step;
+}
+
+/// Axes of length 1 dropped; reduced ones walked upwards in memory (`first` moves to their lowest element).
+inline SortedAxes sorted_axes(std::span<const Index> shape, std::span<const Index> strides, const Shape& reduced,
+                              Index& first) {
+  SortedAxes axes;
+  const Index* next_reduced = reduced.end();
+  Index out_step = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    SortedAxis axis;
+    axis.length = shape[i];
+    axis.step[0] = strides[i];
+    axis.kept = next_reduced == reduced.begin() || next_reduced[-1] != static_cast<Index>(i);
+    if (axis.kept) {
+      axis.step[1] = out_step;
+      out_step *= axis.length;
+    } else {
+      --next_reduced;
+    }
+    if (axis.length == 1) continue;
+    if (!axis.kept && axis.step[0] < 0) {
+      first += (axis.length - 1) * axis.step[0];
+      axis.step[0] = -axis.step[0];
+    }
+    axes.push_back(axis);
+  }
+  std::reverse(axes.begin(), axes.end());
+  for (std::size_t i = 1; i < axes.size(); ++i)  // std::stable_sort would allocate
+    for (std::size_t j = i; j > 0 && distance(axes[j - 1]) < distance(axes[j]); --j) std::swap(axes[j - 1], axes[j]);
+  return axes;
+}
+
+inline void merge_neighbours(SortedAxes& axes) {
+  SortedAxes merged;
+  for (const SortedAxis& axis : axes) {
+    bool merges = !merged.empty() && merged.back().kept == axis.kept &&
+                  merged.back().step[0] == axis.step[0] * axis.length &&
+                  merged.back().step[1] == axis.step[1] * axis.length;
+    if (!merges) {
+      merged.push_back(axis);
+    } else {
+      SortedAxis both = axis;
+      both.length *= merged.back().length;
+      merged.back() = both;
+    }
+  }
+  axes = std::move(merged);
+}
+
+/// `in` is where element (0, ..., 0) lies.
+inline Plan make_plan(std::span<const Fold> folds, const Shape& reduced, std::span<const Index> shape,
+                      std::span<const Index> strides, const char* in, const Computed* computed) {
+  Plan plan{folds, computed, in, {}, {}, {}, false};
+  Index first = 0;
+  SortedAxes axes = sorted_axes(shape, strides, reduced, first);
+  plan.in += first * folds[0].size;
+  merge_neighbours(axes);
+  if (axes.empty()) {
+    plan.inner.step[0] = 1;
+    return plan;
+  }
+  plan.inner = axes.back();
+  plan.inner_kept = axes.back().kept;
+  axes.pop_back();
+  for (const SortedAxis& axis : axes) (axis.kept ? plan.kept : plan.folded).push_back(axis);
+  return plan;
+}
+
+// ---- splitting work ----------------------------------------------------------------------------------------
+
+/// Outputs (or tiles of them) times parts of what folds into each: a function of the shape alone.
+struct Split {
+  Index outputs, pieces, parts;
+  Split(Index results, Index divisible, Index elements) : outputs(results), pieces(divisible), parts(1) {
+    if (outputs < few_outputs)
+      parts = std::max<Index>(1, std::min({pieces, 4 * few_outputs / outputs, elements / cheap_grain}));
+  }
+  Index tasks() const { return outputs * parts; }
+  Index first_piece(Index part) const { return pieces * part / parts; }
+};
+
+/// Runs fold(output, first piece, last piece, accumulator) and finish(output, accumulator) for all of them.
+template <class Fold, class Finish>
+void run_split(const Split& split, Index elements, Index accumulator_bytes, Fold fold, Finish finish) {
+  Index grain = std::max<Index>(1, cheap_grain / std::max<Index>(1, elements / split.tasks()));
+  if (split.parts == 1)
+    return parallel_for(split.outputs, grain, [&](Index first, Index last) { finish(first, last); });
+  auto partials = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(split.tasks() * accumulator_bytes));
+  parallel_for(split.tasks(), grain, [&](Index first, Index last) {
+    for (Index t = first; t < last; ++t) {
+      Index part = t % split.parts;
+      fold(t / split.parts, split.first_piece(part), split.first_piece(part + 1),
+           partials.get() + t * accumulator_bytes);
+    }
+  });
+  for (Index output = 0; output < split.outputs; ++output)
+    finish(output, partials.get() + output * split.parts * accumulator_bytes);
+}
+
+}  // namespace stave_cpu::reducing
