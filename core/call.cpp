@@ -93,11 +93,9 @@ void check_input(const Op& op, const Node& node, const Device& device) {
 }
 
 // The device of all inputs: that of the first, as long as it lives; without inputs the attributes say it.
-const Device& check_inputs(const Call& call) {
-  const auto inputs = call.inputs();
-  if (inputs.empty()) return call.as<PlacedAttributes>().device;
+const Device& check_inputs(const Op& op, std::span<const Tensor> inputs) {
   const Device& device = inputs[0].node_ptr()->device;
-  for (const Tensor& input : inputs) check_input(call.op(), *input.node_ptr(), device);
+  for (const Tensor& input : inputs) check_input(op, *input.node_ptr(), device);
   return device;
 }
 
@@ -181,36 +179,67 @@ void move_number(View& view, Device device, Tensor& kept) {
 
 }  // namespace
 
-Outputs run(Call& call) {
-  if (call.op().elementwise)
-    return run_elementwise(call.op(), call.abstract_outputs()[0].dtype, call.mutable_inputs(), call.lent_inputs());
-  const Device& device = check_inputs(call);
-  if (call.op().view)
-    if (Tensor view = call.op().view(call); view.defined()) return Outputs(std::move(view));
+namespace {
 
+// For an output of an operation that reuses its inputs: the storage of one that nobody else can see, which goes to `donors`; null:
+// there is none. The mask is of inputs that somebody else owns.
+StoragePtr reused(const Op& op, const Attributes* attributes, std::span<Tensor> inputs, unsigned lent,
+                  const Abstract& output, SmallVector<Tensor, 1>& donors) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (i < Call::most_lent && (lent >> i & 1)) continue;
+    if (!inputs[i].defined() || !may_donate(inputs[i], output.shape, output.dtype) || !op.reuses(attributes, i))
+      continue;
+    return take_storage(*donors.emplace_back(std::move(inputs[i])).node_ptr());
+  }
+  return nullptr;
+}
+
+Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor> inputs, unsigned lent,
+                   std::span<const Abstract> abstract_outputs, const Device& device) {
   Backend& backend = backend_of(device);
   Outputs outputs;
   SmallVector<View, 3> input_views;
   SmallVector<View, 2> output_views;
-  const bool by_rows = call.op().id == OpId::own && !call.op().takes_strides;
+  const bool by_rows = op.id == OpId::own && !op.takes_strides;
   SmallVector<Tensor, 1> made;  // for this
-  for (const Tensor& input : call.inputs()) {
+  for (const Tensor& input : inputs) {
     const bool as_it_is = !by_rows || input.is_contiguous();
     View& view = input_views.emplace_back((as_it_is ? input : made.emplace_back(contiguous(input))).node().view());
-    if (view.number && call.op().id != OpId::copy) move_number(view, device, made.emplace_back());
+    if (view.number && op.id != OpId::copy) move_number(view, device, made.emplace_back());
   }
-  for (const Abstract& output : call.abstract_outputs()) {
-    StoragePtr storage = allocate_storage(device, output.dtype, output.shape, call.op().name);
+  for (const Abstract& output : abstract_outputs) {
+    StoragePtr storage;
+    if (op.reuses && device == cpu) storage = reused(op, attributes, inputs, lent, output, made);
+    if (!storage) storage = allocate_storage(backend, device, output.dtype, output.shape, op.name);
     NodePtr node(new Node(output.dtype, device, output.shape, std::move(storage)));
     output_views.push_back(node->view());
     outputs.push_back(Tensor(std::move(node)));
   }
   try {
-    backend.run(call.op(), call.attributes(), input_views, output_views);
+    backend.run(op, attributes, input_views, output_views);
   } catch (const std::bad_alloc&) {  // for what a kernel lays aside
-    fail_memory(call.op().name, call.abstract_outputs()[0].dtype, call.abstract_outputs()[0].shape, device);
+    fail_memory(op.name, abstract_outputs[0].dtype, abstract_outputs[0].shape, device);
   }
   return outputs;
+}
+
+}  // namespace
+
+Outputs run(Call& call) {
+  if (call.op().elementwise)
+    return run_elementwise(call.op(), call.abstract_outputs()[0].dtype, call.mutable_inputs(), call.lent_inputs());
+  const bool creates = call.inputs().empty();
+  const Device& device = creates ? call.as<PlacedAttributes>().device : check_inputs(call.op(), call.inputs());
+  if (call.op().view)
+    if (Tensor view = call.op().view(call); view.defined()) return Outputs(std::move(view));
+  return run_kernel(call.op(), call.attributes(), call.mutable_inputs(), call.lent_inputs(), call.abstract_outputs(),
+                    device);
+}
+
+Outputs run_without_call(const Op& op, const Attributes& attributes, std::span<Tensor> inputs,
+                         std::span<const Abstract> outputs) {
+  const Device device = check_inputs(op, inputs);
+  return run_kernel(op, &attributes, inputs, 0, outputs, device);
 }
 
 namespace {

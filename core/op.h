@@ -48,6 +48,10 @@ Outputs run(Call& call);
 // What `perform` does for calls with lent inputs, and for those that carry functions (carried.h).
 Outputs perform_with_care(Call& call);
 
+// The same of an operation with inputs and kernels, for which nobody asks for a call. Inputs are the function's to take.
+Outputs run_without_call(const Op& op, const Attributes& attributes, std::span<Tensor> inputs,
+                         std::span<const Abstract> outputs);
+
 // Perform an elementwise operation on inputs of one shape and dtype (where: a bool and two of one dtype). Without a handler
 // there is no Call. Inputs are the function's to take.
 Tensor apply_elementwise(const Op& op, std::span<Tensor> inputs);
@@ -121,10 +125,11 @@ struct Call {
   /// A mask of the inputs that it does not.
   unsigned lent_inputs() const noexcept { return care_ & ~carries; }
   bool needs_care() const noexcept { return care_ != 0; }
+  static constexpr unsigned most_lent = 31;
 
  private:
   [[noreturn]] void throw_no_input(std::size_t i) const;
-  static constexpr unsigned most_lent = 31, carries = 1u << most_lent;
+  static constexpr unsigned carries = 1u << most_lent;
   explicit Call(const Op* op) : op_(op) {}
   void validate();
   void lend(Operand&& x);  // an input that is not counted, unless x owns it
@@ -313,6 +318,8 @@ struct Op {
   void (*cpu)(const Attributes*, std::span<const View> inputs, std::span<const View> outputs) = nullptr;
   void (*cuda)(void* stream, const Attributes*, std::span<const View> inputs, std::span<const View> outputs) = nullptr;
   bool takes_strides = false;
+  /// Whether the kernel on the CPU may write an output over this input, a contiguous one of the same size; null: over none.
+  bool (*reuses)(const Attributes*, std::size_t input) = nullptr;
   /// Of an operation on indices: what an error calls one that is out of range. Kernels of others find none.
   const char* index_name = nullptr;
 

@@ -107,6 +107,17 @@ IntrusivePtr<Region> Region::reopened() const {
   return copy;
 }
 
+int Region::given(int value) const {
+  for (;;) {
+    if (value < static_cast<int>(inputs_.size()) || !step(value).op) return value;
+    const Step& last = step(value);
+    const bool same =
+        last.op->id == OpId::stop_gradient || (last.op->id == OpId::astype && dtype(last.operands[0]) == last.dtype);
+    if (!same) return -1;
+    value = last.operands[0];
+  }
+}
+
 void Region::drop_unused_reductions() {
   std::vector<Reduction> kept;
   std::vector<int> renumbered(reductions_.size(), 0);

@@ -88,6 +88,8 @@ class Region : public RefCounted {
   }
   /// Of an output the value, itself or reduced.
   int value_behind(int output) const { return output < 0 ? reduction(output)->value : output; }
+  /// The input or number that a value is, through steps that change nothing; -1: it is computed.
+  int given(int value) const;
   Dtype dtype(int value) const {
     if (value < 0) value = value_behind(value);
     const auto inputs = static_cast<int>(inputs_.size());

@@ -1,5 +1,8 @@
 #include <stave/handlers/elementwise_op.h>
 
+#include <algorithm>
+#include <utility>
+
 #include <stave/core/default_dtype.h>
 #include <stave/core/fail.h>
 #include <stave/core/ops/frontend.h>
@@ -24,19 +27,30 @@ Inputs fused_operands(const Op& op, std::span<Operand> operands) {
   return inputs;
 }
 
-RegionPtr recorded_for(const Op& op, std::span<const Tensor> inputs, std::map<std::vector<Dtype>, RegionPtr>& regions,
-                       std::mutex& mutex, FlatFunction f) {
-  std::vector<Dtype> dtypes;
+RecordedRegions::~RecordedRegions() {
+  for (const Entry* at = first_.load(); at;) delete std::exchange(at, at->next);
+}
+
+const RecordedRegions::Entry* RecordedRegions::look_up(std::span<const Tensor> inputs, Dtype floats) const {
+  const auto same = [](Dtype dtype, const Tensor& input) { return dtype == input.dtype(); };
+  const Entry* at = first_.load(std::memory_order_acquire);
+  while (at && (at->floats != floats ||
+                !std::equal(at->dtypes.begin(), at->dtypes.end(), inputs.begin(), inputs.end(), same)))
+    at = at->next;
+  return at;
+}
+
+const RegionPtr& RecordedRegions::find(const Op& op, std::span<const Tensor> inputs, FlatFunction f) {
+  const Dtype floats = default_dtype();
+  if (const Entry* const found = look_up(inputs, floats)) return found->region;
+  SmallVector<Dtype, 8> dtypes;
   for (const Tensor& input : inputs) dtypes.push_back(input.dtype());
-  std::vector<Dtype> key = dtypes;
-  key.push_back(default_dtype());  // to which integers go
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto found = regions.find(key); found != regions.end()) return found->second;
-  }
   RegionPtr region = record_region(op.name, f, dtypes);
-  const std::lock_guard lock(mutex);
-  return regions.emplace(std::move(key), std::move(region)).first->second;
+  const std::lock_guard lock(mutex_);
+  if (const Entry* const found = look_up(inputs, floats)) return found->region;
+  const auto* const made = new Entry{std::move(dtypes), floats, std::move(region), first_.load()};
+  first_.store(made, std::memory_order_release);
+  return made->region;
 }
 
 }  // namespace stave_detail

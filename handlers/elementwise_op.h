@@ -10,11 +10,10 @@
 // first run on.
 #pragma once
 
-#include <map>
+#include <atomic>
 #include <mutex>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <stave/handlers/record_region.h>
 
@@ -22,8 +21,27 @@ namespace stave_detail {
 
 // Operands as tensors (numbers have the dtype that the tensors give them).
 Inputs fused_operands(const Op& op, std::span<Operand> operands);
-RegionPtr recorded_for(const Op& op, std::span<const Tensor> inputs, std::map<std::vector<Dtype>, RegionPtr>& regions,
-                       std::mutex& mutex, FlatFunction f);
+
+// What a function performs on values of these and those dtypes: a list that only grows.
+class RecordedRegions {
+ public:
+  RecordedRegions() = default;
+  RecordedRegions(const RecordedRegions&) = delete;
+  ~RecordedRegions();
+  const RegionPtr& find(const Op& op, std::span<const Tensor> inputs, FlatFunction f);
+
+ private:
+  struct Entry {
+    SmallVector<Dtype, 8> dtypes;
+    Dtype floats;  // to which integers go
+    RegionPtr region;
+    const Entry* next;
+  };
+  const Entry* look_up(std::span<const Tensor> inputs, Dtype floats) const;
+
+  std::atomic<const Entry*> first_{nullptr};
+  std::mutex mutex_;
+};
 
 }  // namespace stave_detail
 
@@ -36,7 +54,8 @@ class ElementwiseFunction {
   ElementwiseFunction(std::string_view name, F f) : op_(stave_detail::fused_op(name)), f_(std::move(f)) {}
   ElementwiseFunction(const ElementwiseFunction&) = delete;
 
-  /// Operands broadcast; each keeps its dtype, numbers are weak. Throws TransformError where the function performs what is no
+  /// Operands broadcast; each keeps its dtype, numbers are weak. What nobody else holds may give
+  /// its memory to the result. Throws TransformError where the function performs what is no
   /// elementwise operation or looks at a value, ShapeError for shapes that do not broadcast.
   template <class... X>
     requires(sizeof...(X) > 0 && (std::is_convertible_v<X, Operand> && ...))
@@ -50,15 +69,15 @@ class ElementwiseFunction {
  private:
   template <std::size_t... i>
   Tensor apply(std::span<Operand> operands, std::index_sequence<i...>) const {
-    const Inputs inputs = stave_detail::fused_operands(op_, operands);
+    Inputs inputs = stave_detail::fused_operands(op_, operands);
     const auto f = [&](std::span<const Tensor> xs) { return Outputs(Tensor(f_(Tensor(xs[i])...))); };
-    return stave_detail::fused(op_, stave_detail::recorded_for(op_, inputs, regions_, mutex_, f), inputs)[0];
+    const RegionPtr& region = regions_.find(op_, inputs, f);
+    return std::move(stave_detail::fused(op_, region, std::move(inputs))[0]);
   }
 
   const Op& op_;
   F f_;
-  mutable std::map<std::vector<Dtype>, RegionPtr> regions_;
-  mutable std::mutex mutex_;
+  mutable stave_detail::RecordedRegions regions_;
 };
 
 /// f, a function of tensors that performs elementwise operations alone, as one operation.

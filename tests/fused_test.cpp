@@ -125,7 +125,14 @@ Outputs steps_of(const RegionPtr& region, std::vector<Tensor> inputs) {
   for (Tensor& input : inputs) input = broadcast_to(input, common);
   return stave_detail::perform_steps(*region, inputs);
 }
-void expect_steps(const RegionPtr& region, const std::vector<Tensor>& inputs, const std::string& where) {
+void expect_same(const Outputs& found, const Outputs& expected, const RegionPtr& region, const std::string& where) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    ASSERT_EQ(found[k].shape(), expected[k].shape());
+    ASSERT_EQ(bytes_of(found[k]), bytes_of(expected[k])) << where << ", output " << k << "\n" << region->str();
+  }
+}
+void expect_steps(const RegionPtr& region, const std::vector<Tensor>& inputs, const std::string& where_at) {
   Outputs expected;
   try {
     expected = steps_of(region, inputs);
@@ -133,12 +140,14 @@ void expect_steps(const RegionPtr& region, const std::vector<Tensor>& inputs, co
     EXPECT_THROW(fused(region, inputs), ShapeError);
     return;
   }
-  const Outputs found = fused(region, inputs);
-  ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t k = 0; k < found.size(); ++k) {
-    ASSERT_EQ(found[k].shape(), expected[k].shape());
-    ASSERT_EQ(bytes_of(found[k]), bytes_of(expected[k])) << where << ", output " << k << "\n" << region->str();
-  }
+  expect_same(fused(region, inputs), expected, region, where_at);
+  const auto rows = [&] {  // each in memory of its own, which outputs may take
+    Inputs copies;
+    for (const Tensor& input : inputs) copies.push_back(where(true, input, input));
+    return copies;
+  };
+  const Inputs copies = rows();
+  expect_same(fused(region, rows()), steps_of(region, {copies.begin(), copies.end()}), region, where_at + ", donated");
 }
 
 TEST(Fused, IsItsStepsBitForBit) {
@@ -282,6 +291,47 @@ TEST(Fused, ABadRegionSaysWhatIsWrong) {
   ended->set_outputs({ended->reduce(op_max, 0, {-2})});
   EXPECT_THAT(message_of<IndexError>([&] { fused(ended, {x}); }), HasSubstr("max: axis -2"));
   EXPECT_THAT(message_of<ShapeError>([&] { fused(ended, {zeros({0, 2})}); }), HasSubstr("no elements to choose from"));
+}
+
+TEST(Fused, OutputsTakeTheMemoryOfWhatNobodyElseHolds) {
+  const IntrusivePtr<Region> region(new Region({float32, float32}));
+  const int product = region->add(op_multiply, {0, 1});
+  region->set_outputs({product, region->add(op_subtract, {product, 0}), region->reduce(op_sum, product, {-1})});
+  const Tensor y = tensor({5.f, 7.f, 9.f});
+  const auto memory_of = [](const Tensor& x) { return x.node().data(); };
+  Tensor x = tensor({1.f, 2.f, 3.f});
+  const void* const memory = memory_of(x);
+  const auto call = [&](Tensor given) {
+    Inputs inputs;
+    inputs.push_back(std::move(given));
+    inputs.push_back(y);
+    return fused(region, std::move(inputs));
+  };
+  const Tensor kept = x;
+  Outputs found = call(std::move(x));
+  EXPECT_NE(memory_of(found[0]), memory);  // somebody holds it
+  x = kept + 0;
+  const void* const another = memory_of(x);
+  found = call(std::move(x));
+  EXPECT_EQ(memory_of(found[0]), another);
+  EXPECT_THAT(found[0], IsNear(tensor({5.f, 14.f, 27.f}), 0));
+  EXPECT_THAT(found[1], IsNear(tensor({4.f, 12.f, 24.f}), 0));
+  EXPECT_THAT(found[2], IsNear(Tensor(46.f), 0));
+  EXPECT_THAT(y, IsNear(tensor({5.f, 7.f, 9.f}), 0));
+
+  const auto f = elementwise_op("f", [](const Tensor& a, const Tensor& b) { return exp(a) * b - a; });
+  const Tensor one = kept + 0, expected = exp(one) * y - one;
+  Tensor given = kept + 0;
+  const void* const taken = memory_of(given);
+  const Tensor result = f(std::move(given), y);
+  EXPECT_EQ(memory_of(result), taken);
+  EXPECT_TRUE(array_equal(result, expected));
+  Tensor twice = kept + 0;
+  const Tensor view = twice(newaxis);
+  EXPECT_TRUE(array_equal(f(std::move(twice), view)(0), exp(one) * one - one));
+  EXPECT_TRUE(array_equal(view(0), one));  // another view of the same memory
+  Tensor one_row = reshape(kept + 0, {1, 3});
+  EXPECT_TRUE(array_equal(f(std::move(one_row), ones({2, 3}))(1), exp(one) - one));
 }
 
 TEST(Fused, MaxSharesItsDerivativeAmongEquals) {

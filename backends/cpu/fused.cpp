@@ -173,7 +173,11 @@ void run_fused(const Attributes* attributes, std::span<const View> inputs, std::
       to[static_cast<std::size_t>(output.destination)] = static_cast<char*>(outputs[k].data);
   Reductions reductions(region, prepared, inputs, outputs);
   reductions.make_room(to, n);
-  const Tiles tiles(prepared, laid_out, to, n);
+  Tiles tiles(prepared, laid_out, to, n);
+  for (std::size_t k = 0; k < outputs.size(); ++k)
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (outputs[k].data == inputs[i].data && prepared.outputs[k].kind == PreparedRegion::Output::elements)
+        tiles.lies_in(prepared.outputs[k].destination, i);
   if (!reductions.run_folded(tiles) && !to.empty()) {
     const auto steps = static_cast<Index>(prepared.steps.size());
     parallel_for(n, std::max<Index>(cheap_grain / std::max<Index>(steps, 1), 1024), [&](Index first, Index last) {

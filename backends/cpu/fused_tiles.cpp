@@ -25,25 +25,13 @@ BlockKernel kernel_of(const Region& region, const Region::Step& step, const Kern
   return table.elementwise[step.op->id][given];
 }
 
-/// The input or number that a value is, through steps that change nothing; -1: it is computed.
-int given_value(const Region& region, int value) {
-  const auto inputs = static_cast<int>(region.inputs().size());
-  for (;;) {
-    if (value < inputs || !region.step(value).op) return value;
-    const Region::Step& step = region.step(value);
-    const bool same = step.op->id == OpId::stop_gradient ||
-                      (step.op->id == OpId::astype && region.dtype(step.operands[0]) == step.dtype);
-    if (!same) return -1;
-    value = step.operands[0];
-  }
-}
-
 }  // namespace
 
 // ---- regions -----------------------------------------------------------------------------------------------
 
 PreparedRegion::PreparedRegion(const Region& region, const Kernels& table)
-    : inputs(region.inputs().size()), values(static_cast<int>(inputs + region.steps().size())),
+    : last_readers(region.inputs().size(), -1), inputs(region.inputs().size()),
+      values(static_cast<int>(inputs + region.steps().size())),
       buffers(std::max(1, static_cast<int>(inputs) + region.slots())) {
   for (const Dtype input : region.inputs()) widest = std::max(widest, bytes_of(input));
   for (std::size_t s = 0; s < region.steps().size(); ++s) {
@@ -57,6 +45,9 @@ PreparedRegion::PreparedRegion(const Region& region, const Kernels& table)
     Step& prepared = steps.emplace_back(
         Step{kernel_of(region, step, table), {}, static_cast<int>(step.operands.size()), value, step.slot});
     std::copy(step.operands.begin(), step.operands.end(), prepared.operands);
+    for (const int operand : step.operands)
+      if (operand < static_cast<int>(inputs))
+        last_readers[static_cast<std::size_t>(operand)] = static_cast<int>(steps.size()) - 1;
   }
   outputs.resize(region.outputs().size());
   for (std::size_t k = 0; k < outputs.size(); ++k)
@@ -67,7 +58,7 @@ PreparedRegion::PreparedRegion(const Region& region, const Kernels& table)
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const Region::Reduction* const reduction = region.reduction(region.outputs()[k]);
     if (!reduction) continue;
-    if (const int given = given_value(region, reduction->value); given >= 0) {
+    if (const int given = region.given(reduction->value); given >= 0) {
       outputs[k] = {Output::given, -1, given};
       continue;
     }
@@ -127,7 +118,7 @@ const char* Source::row(Index index) const {
 // ---- tiles -------------------------------------------------------------------------------------------------
 
 Tiles::Tiles(const PreparedRegion& region, std::span<const View> inputs, std::span<char* const> to, Index n)
-    : region_(region), to_(to), n_(n), length_(most_elements) {
+    : region_(region), to_(to), not_before_(to.size(), -1), n_(n), length_(most_elements) {
   for (const View& input : inputs) sources_.emplace_back(input, n);
   while (length_ > least_elements && region.buffers * length_ * region.widest > tile_bytes) length_ /= 2;
   while (length_ > 64 && length_ / 2 >= n) length_ /= 2;
@@ -172,10 +163,12 @@ void Tiles::run_tile(Index first, Index count, State& state) const {
   for (std::size_t i = 0; i < region_.inputs; ++i)
     if (!sources_[i].repeated())
       state.values_[i] = sources_[i].read(first, count, state.buffers_ + static_cast<Index>(i) * buffer_bytes_);
-  for (const PreparedRegion::Step& step : region_.steps) {
+  for (int s = 0; s < static_cast<int>(region_.steps.size()); ++s) {
+    const PreparedRegion::Step& step = region_.steps[static_cast<std::size_t>(s)];
     const void* in[3];
     for (int k = 0; k < step.count; ++k) in[k] = state.values_[step.operands[k]];
-    const bool in_place = step.destination >= (stream_ ? region_.plain : 0);
+    const bool in_place = step.destination >= (stream_ ? region_.plain : 0) &&
+                          s >= not_before_[static_cast<std::size_t>(step.destination)];
     char* const to =
         in_place ? place(state, static_cast<std::size_t>(step.destination), first) : slot(state, step.slot);
     step.kernel(to, in, count);

@@ -45,6 +45,7 @@ struct PreparedRegion final : stave::Region::Prepared {
   std::vector<Number> numbers;
   std::vector<Destination> destinations;  // the outputs that are values first
   std::vector<Output> outputs;
+  std::vector<int> last_readers;  // of each input: the last step that reads it, or -1
   std::size_t inputs;
   int values, buffers, plain = 0;  // plain: how many destinations are outputs
   Index widest = 1;                // bytes of an element
@@ -104,6 +105,10 @@ class Tiles {
     stave::SmallVector<To, 4> to_;
   };
 
+  /// The destination is the memory of an input: it is written after the input's last reader.
+  void lies_in(int destination, std::size_t input) {
+    not_before_[static_cast<std::size_t>(destination)] = region_.last_readers[input];
+  }
   void run(Index first, Index last, State& state) const;
   const PreparedRegion& region() const { return region_; }
 
@@ -120,6 +125,7 @@ class Tiles {
   const PreparedRegion& region_;
   stave::SmallVector<Source, 4> sources_;
   std::span<char* const> to_;
+  stave::SmallVector<int, 4> not_before_;  // of each destination: the first step that may write it
   Index n_, length_, buffer_bytes_, bytes_;
   bool stream_ = false;  // outputs past the caches
 };

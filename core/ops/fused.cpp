@@ -41,26 +41,35 @@ ReduceAttributes reduce_attributes(const Region::Reduction& reduction, int rank)
   return {std::move(axes), reduction.keepdims};
 }
 
-void infer_fused(const Call& call, SmallVector<Abstract, 1>& outputs) {
-  const Region& region = *call.as<FusedAttributes>().region;
-  if (call.inputs().size() != region.inputs().size())
-    fail<TransformError>("{}: its region has {} inputs, not {}", call.op().name, region.inputs().size(),
-                         call.inputs().size());
-  for (std::size_t i = 0; i < call.inputs().size(); ++i) {
-    const Tensor& input = call.input(i);
+void infer(const Op& op, const Region& region, std::span<const Tensor> inputs, SmallVector<Abstract, 1>& outputs) {
+  if (inputs.size() != region.inputs().size())
+    fail<TransformError>("{}: its region has {} inputs, not {}", op.name, region.inputs().size(), inputs.size());
+  const Shape& shape = inputs[0].shape();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& input = inputs[i];
     if (input.dtype() != region.inputs()[i])
-      fail<DtypeError>("{}: input {} of its region is {}, not {} {}", call.op().name, i, region.inputs()[i],
-                       input.dtype(), input.shape());
-    if (input.shape() != call.input(0).shape())
-      fail<ShapeError>("{}: inputs 0 and {} have the shapes {} and {}, which must be one here", call.op().name, i,
-                       call.input(0).shape(), input.shape());
+      fail<DtypeError>("{}: input {} of its region is {}, not {} {}", op.name, i, region.inputs()[i], input.dtype(),
+                       input.shape());
+    if (input.shape() != shape)
+      fail<ShapeError>("{}: inputs 0 and {} have the shapes {} and {}, which must be one here", op.name, i, shape,
+                       input.shape());
   }
-  const Shape& shape = call.input(0).shape();
   for (const int output : region.outputs()) {
     const Region::Reduction* const found = region.reduction(output);
     outputs.push_back({found ? infer_reduced(*found->op, shape, reduce_attributes(*found, shape.rank())) : shape,
                        region.dtype(output)});
   }
+}
+
+void infer_fused(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  infer(call.op(), *call.as<FusedAttributes>().region, call.inputs(), outputs);
+}
+
+// The CPU reads of a tile what it needs before it writes there; but what is given or reduced as it is, it reads at the end.
+bool reuses_fused(const Attributes* attributes, std::size_t input) {
+  const Region& region = *static_cast<const FusedAttributes*>(attributes)->region;
+  return std::none_of(region.outputs().begin(), region.outputs().end(),
+                      [&](int output) { return region.given(region.value_behind(output)) == static_cast<int>(input); });
 }
 
 // ---- derivatives -----------------------------------------------------------------------------------------
@@ -134,7 +143,8 @@ Outputs fused_jvp(const JvpContext& c) {
     by.push_back(c.has(i));
     if (c.has(i)) inputs.push_back(c.tangents[i]);
   }
-  const Outputs found = fused(region.derived(mask_text("jvp", by), [&] { return tangent_region(region, by); }), inputs);
+  const Outputs found =
+      fused(region.derived(mask_text("jvp", by), [&] { return tangent_region(region, by); }), std::move(inputs));
   const Outputs values = read_values(region, c.call.inputs());
   Outputs tangents;
   std::size_t next = 0, next_value = 0;
@@ -193,7 +203,7 @@ Tensor fused_vjp(const VjpContext& c, int input) {
     if (cotangent.defined()) inputs.push_back(cotangent);
   }
   const std::string key = mask_text(fmt::format("vjp{}:", input).c_str(), of);
-  return fused(region.derived(key, [&] { return cotangent_of(*values_of(region), input, of); }), inputs)[0];
+  return fused(region.derived(key, [&] { return cotangent_of(*values_of(region), input, of); }), std::move(inputs))[0];
 }
 
 }  // namespace
@@ -212,7 +222,8 @@ const Op& fused_op(std::string_view name) {
                        .vjp = fused_vjp,
                        .batch = batch_elementwise,
                        .cpu = run_fused,
-                       .takes_strides = true};
+                       .takes_strides = true,
+                       .reuses = reuses_fused};
   }
   return found->second;
 }
@@ -238,15 +249,24 @@ Outputs perform_steps(const Region& region, std::span<const Tensor> inputs) {
   return outputs;
 }
 
-Outputs fused(const Op& op, const RegionPtr& region, std::span<const Tensor> inputs) {
+Outputs fused(const Op& op, const RegionPtr& region, Inputs inputs) {
   if (inputs.empty()) fail<TransformError>("{}: a region without inputs has no shape", op.name);
   check_given(inputs, op.name);
-  Shape shape = inputs[0].shape();
-  for (const Tensor& input : inputs) shape = broadcast_shapes(shape, input.shape(), op.name);
-  Inputs broadcast;
-  for (const Tensor& input : inputs) broadcast.push_back(broadcast_quietly(input, shape));
-  Call call(op, std::move(broadcast), make_intrusive<FusedAttributes>(region));
-  if (inputs[0].device() != cpu) return perform_steps(*region, call.inputs());
+  const bool alike = std::all_of(inputs.begin() + 1, inputs.end(),
+                                 [&](const Tensor& input) { return input.shape() == inputs[0].shape(); });
+  if (!alike) {
+    Shape shape = inputs[0].shape();
+    for (const Tensor& input : inputs) shape = broadcast_shapes(shape, input.shape(), op.name);
+    for (Tensor& input : inputs) input = broadcast_quietly(input, shape);
+  }
+  const bool on_cpu = inputs[0].device() == cpu;
+  if (on_cpu && (!current || !current->nearest)) {
+    SmallVector<Abstract, 1> outputs;
+    infer(op, *region, inputs, outputs);
+    return run_without_call(op, FusedAttributes(region), inputs, outputs);
+  }
+  Call call(op, std::move(inputs), make_intrusive<FusedAttributes>(region));
+  if (!on_cpu) return perform_steps(*region, call.inputs());
   return perform(std::move(call));
 }
 
@@ -254,9 +274,9 @@ Outputs fused(const Op& op, const RegionPtr& region, std::span<const Tensor> inp
 
 namespace stave {
 
-Outputs fused(const RegionPtr& region, std::span<const Tensor> inputs) {
+Outputs fused(const RegionPtr& region, Inputs inputs) {
   static const Op& op = fused_op("fused");
-  return stave_detail::fused(op, region, inputs);
+  return stave_detail::fused(op, region, std::move(inputs));
 }
 
 }  // namespace stave

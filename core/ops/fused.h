@@ -18,9 +18,10 @@ namespace stave {
 /// The region on inputs that broadcast to one shape, which is that of its outputs, or of what they reduce. Inputs as many, and of
 /// the dtypes, as the region says: else a TransformError or DtypeError. ShapeError for shapes that do not broadcast, and where max or
 /// min have nothing to choose from; IndexError for a shape without the axes that are reduced.
-Outputs fused(const RegionPtr& region, std::span<const Tensor> inputs);
-inline Outputs fused(const RegionPtr& region, std::initializer_list<Tensor> inputs) {
-  return fused(region, std::span<const Tensor>(inputs.begin(), inputs.size()));
+/// Inputs that nobody else holds may give their memory to outputs.
+Outputs fused(const RegionPtr& region, Inputs inputs);
+inline Outputs fused(const RegionPtr& region, std::span<const Tensor> inputs) {
+  return fused(region, Inputs(inputs.begin(), inputs.end()));
 }
 
 /// The attributes of such an operation.
@@ -42,7 +43,7 @@ using namespace stave;
 
 /// The record of such operations that handlers show by this name; always the same for the same name.
 const Op& fused_op(std::string_view name);
-Outputs fused(const Op& op, const RegionPtr& region, std::span<const Tensor> inputs);
+Outputs fused(const Op& op, const RegionPtr& region, Inputs inputs);
 
 /// The steps of a region, performed one after another.
 Outputs perform_steps(const Region& region, std::span<const Tensor> inputs);

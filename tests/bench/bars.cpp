@@ -175,7 +175,9 @@ std::vector<Bar> all_bars() {
       // fused.cpp
       {"fused_cheap_vs_eager", at_least, 3, {"fused_cheap", "eager_cheap"}, inverse_ratio},
       {"fused_cheap_vs_jax", at_most, 0.5, {"fused_cheap", "jax_fused_cheap"}, ratio},
-      {"fused_cheap_vs_jax_donated", at_most, 1.2, {"fused_cheap", "jax_fused_cheap_donated"}, ratio},
+      {"fused_cheap_vs_jax_donated", at_most, 1.2, {"fused_cheap_donated", "jax_fused_cheap_donated"}, ratio},
+      {"fused_sum_vs_jax", at_most, 0.8, {"fused_sum", "jax_fused_sum"}, ratio},
+      {"fused_few_vs_eager", at_most, 0.8, {"fused_few", "eager_few"}, ratio},
       {"fused_exp_vs_jax", at_most, 0.8, {"fused_exp", "jax_fused_exp"}, ratio},
       {"fused_exp_cached_vs_jax", at_most, 1.1, {"fused_exp_cached", "jax_fused_exp_cached"}, ratio},
   // operations.cpp

@@ -23,11 +23,46 @@ void measure_chain(benchmark::State& state, F&& f, Index count) {
 
 void eager_cheap(benchmark::State& state) { measure_chain(state, cheap, large); }
 void fused_cheap(benchmark::State& state) { measure_chain(state, fused_cheap_function, large); }
+// Each call takes the result of the one before.
+void fused_cheap_donated(benchmark::State& state) {
+  settle();
+  Tensor x = scattered({large});
+  state.counters["norm"] = norm(fused_cheap_function(x)).item<double>();
+  for (auto _ : state) x = fused_cheap_function(std::move(x));
+}
+
+// A sum at the end of a region, which core/region.h builds.
+RegionPtr cheap_and_sum() {
+  const IntrusivePtr<Region> region(new Region({float32}));
+  const auto number = [&](double x) { return region->add(x, float32); };
+  const int line = region->add(op_add, {region->add(op_multiply, {0, number(1.5)}), number(0.25)});
+  const int curve = region->add(op_subtract, {region->add(op_multiply, {line, 0}), number(0.5)});
+  const int positive = region->add(op_maximum, {curve, number(0)});
+  const int cubic = region->add(op_multiply, {region->add(op_square, {positive}), 0});
+  region->set_outputs({region->reduce(op_sum, region->add(op_add, {cubic, number(1)}), {-1})});
+  return region;
+}
+void fused_sum(benchmark::State& state) {
+  const RegionPtr region = cheap_and_sum();
+  const Tensor x = scattered({large});
+  measure(state, [&] { return fused(region, {x})[0]; });
+  state.counters["norm"] = fused(region, {x})[0].item<double>();
+}
+
+// A few elements: what an operation costs beside its arithmetic.
+constexpr Index few = 8;
+void eager_few(benchmark::State& state) { measure_chain(state, cheap, few); }
+void fused_few(benchmark::State& state) { measure_chain(state, fused_cheap_function, few); }
+
 void fused_exp(benchmark::State& state) { measure_chain(state, fused_exp_function, large); }
 void fused_exp_cached(benchmark::State& state) { measure_chain(state, fused_exp_function, cached); }
 
 BENCHMARK(eager_cheap)->UseRealTime();
 BENCHMARK(fused_cheap)->UseRealTime();
+BENCHMARK(fused_cheap_donated)->UseRealTime();
+BENCHMARK(fused_sum)->UseRealTime();
+BENCHMARK(eager_few)->UseRealTime();
+BENCHMARK(fused_few)->UseRealTime();
 BENCHMARK(fused_exp)->UseRealTime();
 BENCHMARK(fused_exp_cached)->UseRealTime();
 

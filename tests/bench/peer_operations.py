@@ -244,6 +244,9 @@ if importlib.util.find_spec("jax"):
     def cheap(x):
         return jnp.square(jnp.maximum((x * 1.5 + 0.25) * x - 0.5, 0)) * x + 1
 
+    def cheap_and_sum(x):
+        return jnp.sum(cheap(x))
+
     def with_functions(x):
         return jnp.tanh(x * 0.5) * jnp.exp(-jnp.square(x)) + jnp.log(jnp.square(x) + 1)
 
@@ -264,6 +267,7 @@ if importlib.util.find_spec("jax"):
     JAX |= {
         "fused_cheap": jax_chain(cheap, 1 << 24),
         "fused_cheap_donated": jax_cheap_donated,
+        "fused_sum": jax_chain(cheap_and_sum, 1 << 24),
         "fused_exp": jax_chain(with_functions, 1 << 24),
         "fused_exp_cached": jax_chain(with_functions, 1 << 16),
     }
