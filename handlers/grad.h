@@ -3,6 +3,7 @@
 //   auto dw = grad(loss)(w, x, y);                        // d loss / d argument 0, of w's type
 //   auto [gw, gx] = grad<0, 1>(loss)(w, x, y);            // by several arguments: a std::tuple
 //   auto [value, g] = value_and_grad(loss)(w, x, y);
+//   auto kept = grad(loss, {.recompute = never})(w, x, y); // a tape that computes nothing again, for less time or more memory
 //
 // Arguments and results are trees (core/tree.h); arguments that are not pass through untouched. Under grad, values stay
 // real: item(), printing, if, while and recursion work inside f. The mechanism is in vjp_flat.h.
@@ -49,7 +50,7 @@ auto gradient_trees(const std::vector<Tensor>& leaves, std::tuple<S...> structur
 template <class F, int... argnums>
 class ValueAndGradOf {
  public:
-  explicit ValueAndGradOf(F f) : f_(std::move(f)) {}
+  ValueAndGradOf(F f, GradOptions options) : f_(std::move(f)), options_(options) {}
 
   template <class... A>
   auto operator()(A&&... args) const {
@@ -79,7 +80,7 @@ class ValueAndGradOf {
             return result;
           }
         },
-        leaves, "grad", [&](std::size_t i) { return leaf_name(selected, i, args...); });
+        leaves, "grad", [&](std::size_t i) { return leaf_name(selected, i, args...); }, options_, true);
     Tensor value = std::move(vjp.outputs[0]);
     check_loss(value, "grad");
     const Tensor seed = one_like(value);
@@ -90,12 +91,13 @@ class ValueAndGradOf {
   }
 
   F f_;
+  GradOptions options_;
 };
 
 template <class F, int... argnums>
 class GradOf {
  public:
-  explicit GradOf(F f) : value_and_grad_(std::move(f)) {}
+  GradOf(F f, GradOptions options) : value_and_grad_(std::move(f), options) {}
 
   template <class... A>
   auto operator()(A&&... args) const {
@@ -113,10 +115,10 @@ class GradOf {
 };
 
 // By argument 0, where none is named.
-template <template <class, int...> class Of, int... argnums, class F>
-auto by_arguments(F f) {
-  if constexpr (sizeof...(argnums) == 0) return Of<F, 0>(std::move(f));
-  else return Of<F, argnums...>(std::move(f));
+template <template <class, int...> class Of, int... argnums, class F, class... Options>
+auto by_arguments(F f, Options... options) {
+  if constexpr (sizeof...(argnums) == 0) return Of<F, 0>(std::move(f), options...);
+  else return Of<F, argnums...>(std::move(f), options...);
 }
 
 }  // namespace stave_detail
@@ -128,8 +130,8 @@ namespace stave {
 /// gradient and aux. Throws TransformError for a loss that is not a single number, DtypeError for one, or an argument, that is
 /// not of a floating dtype. Keys in an argument stay as they are.
 template <int... argnums, class F>
-auto grad(F f) {
-  return stave_detail::by_arguments<stave_detail::GradOf, argnums...>(std::move(f));
+auto grad(F f, GradOptions options = {}) {
+  return stave_detail::by_arguments<stave_detail::GradOf, argnums...>(std::move(f), options);
 }
 
 // The numbers of arguments are template arguments.
@@ -140,19 +142,19 @@ auto grad(F, std::initializer_list<int>) {
 
 /// As grad, and the value: {value, grad}, or {value, grad, aux}.
 template <int... argnums, class F>
-auto value_and_grad(F f) {
-  return stave_detail::by_arguments<stave_detail::ValueAndGradOf, argnums...>(std::move(f));
+auto value_and_grad(F f, GradOptions options = {}) {
+  return stave_detail::by_arguments<stave_detail::ValueAndGradOf, argnums...>(std::move(f), options);
 }
 
 // Names of overloaded functions: grad(sum), grad<1>(maximum).
-#define STAVE_NAMES(Name)                                                           \
-  template <int... argnums>                                                         \
-  auto grad(stave_detail::Name f) {                                                 \
-    return stave_detail::by_arguments<stave_detail::GradOf, argnums...>(f);         \
-  }                                                                                 \
-  template <int... argnums>                                                         \
-  auto value_and_grad(stave_detail::Name f) {                                       \
-    return stave_detail::by_arguments<stave_detail::ValueAndGradOf, argnums...>(f); \
+#define STAVE_NAMES(Name)                                                                    \
+  template <int... argnums>                                                                  \
+  auto grad(stave_detail::Name f, GradOptions options = {}) {                                \
+    return stave_detail::by_arguments<stave_detail::GradOf, argnums...>(f, options);         \
+  }                                                                                          \
+  template <int... argnums>                                                                  \
+  auto value_and_grad(stave_detail::Name f, GradOptions options = {}) {                      \
+    return stave_detail::by_arguments<stave_detail::ValueAndGradOf, argnums...>(f, options); \
   }
 STAVE_OVERLOADED_NAMES(STAVE_NAMES)
 #undef STAVE_NAMES

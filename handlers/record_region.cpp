@@ -78,20 +78,20 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
         shape);
   }
 
-  static Scalar number_of(const Tensor& x) {
-    const Tensor first = view_of(x, {}, {}, x.node().offset);
-    if (x.dtype() == bool_) return first.item<bool>();
-    if (x.dtype() == uint64) return first.item<std::uint64_t>();
-    if (is_float(x.dtype())) return first.item<double>();
-    return first.item<std::int64_t>();
-  }
-
   const char* const name_;
   const Dtype floats_;  // to which integers go
   const IntrusivePtr<Region> region_;
 };
 
 }  // namespace
+
+Scalar number_of(const Tensor& x) {
+  const Tensor first = view_of(x, {}, {}, x.node().offset);
+  if (x.dtype() == bool_) return first.item<bool>();
+  if (x.dtype() == uint64) return first.item<std::uint64_t>();
+  if (is_float(x.dtype())) return first.item<double>();
+  return first.item<std::int64_t>();
+}
 
 RegionPtr record_region(const char* name, FlatFunction f, std::span<const Dtype> inputs) {
   const Dtype floats = default_dtype();

@@ -16,4 +16,7 @@ using namespace stave;
 /// TransformError, naming `name`, where f performs anything but elementwise operations, or looks at a value. `name` outlives all.
 RegionPtr record_region(const char* name, FlatFunction f, std::span<const Dtype> inputs);
 
+/// The element of a tensor whose elements are all the same one.
+Scalar number_of(const Tensor& x);
+
 }  // namespace stave_detail

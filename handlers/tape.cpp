@@ -101,7 +101,10 @@ Outputs GradHandler::handle(Call& call) {
     return unrecorded(perform(std::move(call)));
   EntryPtr entry = record(call);
   Outputs outputs = perform(std::move(call));  // may reuse the buffers of inputs that the entry did not save
-  if (entry->keeps_outputs) std::copy(outputs.begin(), outputs.end(), entry->outputs().begin());
+  if (entry->keeps_outputs) {
+    std::copy(outputs.begin(), outputs.end(), entry->outputs().begin());
+    anchors.keep(*entry, outputs);
+  }
   return noted(std::move(outputs), std::move(entry));
 }
 
@@ -122,6 +125,7 @@ EntryPtr GradHandler::record(const Call& call) {
   for (std::size_t i = 0; i < producers.size(); ++i)
     if (reads.has_input(i)) entry->inputs()[i] = call.inputs()[i];
   entry->keeps_outputs = reads.has_outputs();
+  if (anchors.when() != never) anchors.settle(*entry, call, root().anchors);
   return entry;
 }
 

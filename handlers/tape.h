@@ -12,6 +12,7 @@
 #include <stave/core/carried.h>
 #include <stave/core/effects/scope.h>
 #include <stave/core/note.h>
+#include <stave/handlers/vjp_flat.h>
 
 namespace stave_detail {
 
@@ -32,6 +33,18 @@ struct CarriedOutputs {
   SmallVector<Tensor, 1> residuals;  // of a custom rule
 };
 
+// What it takes to compute an entry's output again from values that the tape keeps: what anchors.cpp decides by.
+struct Cone {
+  static constexpr std::uint16_t far = 0xffff;
+  static constexpr unsigned many = 7;
+  std::uint16_t back = 0;       // by so many entries was the earliest recorded before; or far before
+  std::uint16_t size = 0;       // entries that are computed again, at most; 0: something is not kept
+  std::uint8_t cheap : 3 = 0;   // operations, but for views, at most; or many
+  std::uint8_t beyond : 3 = 0;  // the same without those before values that are computed again anyway
+  bool kept : 1 = false;        // the output is, for somebody who reads it
+  bool read_again : 1 = false;  // it is not, and computed again for an elementwise operation's rule
+};
+
 // One block holds an entry and its lists, for programs are long. In this order: saved inputs, their producers, saved outputs,
 // the lengths of all inputs' axes, and each input's kind.
 struct Entry : RefCounted {
@@ -42,8 +55,10 @@ struct Entry : RefCounted {
 
   const std::uint32_t input_count = 0, output_count = 0, axes = 0;  // axes: of all inputs
   bool keeps_outputs = false;                                       // a rule reads them
-  const std::uint64_t sequence;                                     // the order of recording
-  const Op* const op = nullptr;                                     // null: an input of the transform
+  std::uint8_t dropped = 0;  // a mask of the inputs that a rule reads and that are computed again from their producers
+  Cone cone;
+  const std::uint64_t sequence;  // the order of recording
+  const Op* const op = nullptr;  // null: an input of the transform
   AttributesPtr attributes;
   ScopePathPtr scopes;  // where it was performed, within the function
   std::unique_ptr<CarriedOutputs> carried;
@@ -61,6 +76,8 @@ struct Entry : RefCounted {
   std::span<Tensor> outputs() noexcept {  // saved values; none if the rule reads none
     return {reinterpret_cast<Tensor*>(producers().data() + input_count), op && op->reads_outputs() ? output_count : 0};
   }
+  static constexpr std::size_t most_dropped = 8;  // of the first inputs
+  bool drops(std::size_t i) const noexcept { return i < most_dropped && dropped >> i & 1; }
   SmallVector<Abstract, 2> input_abstracts();
   /// Lets go of what it saved, and of where that came from.
   void clear() noexcept;
@@ -73,12 +90,50 @@ struct Entry : RefCounted {
   Kind* kinds() noexcept { return reinterpret_cast<Kind*>(lengths() + axes); }
 };
 
+/// Whether what is performed here goes to the library's own handlers alone: these compute again what they computed, and nobody sees
+/// whether an operation is performed as part of another.
+bool is_undisturbed();
+
+/// Chooses which of the values that rules will read a tape saves.
+class Anchors {
+ public:
+  explicit Anchors(Recompute when, std::uint64_t first = 0) noexcept : when_(when), first_(first) {}
+  Recompute when() const noexcept { return when_; }
+
+  /// The transform's inputs, of which it keeps those that it needs. `stay`: others keep them in any case.
+  void set_primals(std::span<const Tensor> primals, bool stay);
+  void release_primals();
+  const Tensor& primal(const Entry& input) const { return primals_[input.sequence]; }
+
+  /// Drops inputs of an entry that need not be saved. What it does not drop is kept.
+  void settle(Entry& entry, const Call& call, const Anchors& of_primals);
+  void keep(Entry& entry, std::span<const Tensor> outputs);
+
+ private:
+  bool begins(Entry& entry, std::size_t bytes);
+  bool may_drop(const Op& reader, Entry& producer, const Tensor& x) const;
+  Cone cone_of(Entry& entry, const Call& call, const Anchors& of_primals);
+  bool takes(Entry& entry, std::size_t i, const Call& call, const Anchors& of_primals, Cone& cone);
+  void continue_run(const Entry& entry, const Shape& shape);
+  bool is_own(const Entry& entry) const noexcept { return entry.sequence >= first_; }
+
+  const Recompute when_;
+  bool active_ = false, primals_stay_ = false;
+  const std::uint64_t first_;  // entry of the tape: those before are others'
+  std::size_t kept_ = 0;       // bytes, of values that others computed from the inputs
+  std::uint64_t run_ = 0;      // since this entry all are elementwise, of one shape
+  Shape shape_;
+  std::vector<Tensor> primals_;
+  std::vector<bool> needed_;  // of the primals
+};
+
 class GradHandler final : public Handler, public std::enable_shared_from_this<GradHandler> {
  public:
-  explicit GradHandler(const char* transform) : notes(transform, this) {}
+  GradHandler(const char* transform, Recompute recompute) : notes(transform, this), anchors(recompute) {}
   /// Records a function that runs again: knows what `base` recorded, and goes on with entries from `sequence`.
   GradHandler(std::shared_ptr<const GradHandler> base, std::uint64_t sequence)
-      : notes(base->notes.owner().name, this), base_(std::move(base)), sequence_(sequence) {}
+      : notes(base->notes.owner().name, this), anchors(base->anchors.when(), sequence), base_(std::move(base)),
+        sequence_(sequence) {}
 
   Outputs handle(Call& call) override;
   std::string describe() const override { return notes.owner().name; }
@@ -94,9 +149,18 @@ class GradHandler final : public Handler, public std::enable_shared_from_this<Gr
   Outputs without_notes(Outputs outputs) const;
   Inputs without_notes(std::span<const Tensor> inputs) const;
 
+  /// The value of an input of the transform.
+  const Tensor& primal(const Entry& input) const { return root().anchors.primal(input); }
+
   Notes<Slot> notes;
+  Anchors anchors;
 
  private:
+  const GradHandler& root() const {
+    const GradHandler* handler = this;
+    while (handler->base_) handler = handler->base_.get();
+    return *handler;
+  }
   bool is_noted(const Call& call) const noexcept;
   EntryPtr record(const Call& call);
   Outputs noted(Outputs outputs, EntryPtr entry) const;

@@ -1,17 +1,20 @@
 // The backward pass: a walk over the tape (tape.h) from the outputs' entries back, the last recorded first. It is a loop over a
 // queue, so long programs need heap, not stack. The queue, and the cotangents in it, are the pass's own: passes over one tape
-// may run at once.
+// may run at once. Values that the tape dropped are computed again, where they are read by runs of elementwise operations with
+// these (joint.h).
 
 #include <stave/handlers/vjp_flat.h>
 
 #include <algorithm>
 #include <bit>
 #include <memory>
+#include <optional>
 
 #include <stave/core/effects/scope.h>
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/handlers/joint.h>
 #include <stave/handlers/tape.h>
 
 namespace stave_detail {
@@ -30,7 +33,7 @@ namespace stave {
 using namespace stave_detail;
 
 struct FlatPullback::Record : RefCounted {
-  explicit Record(const char* transform) : handler(transform) {}
+  Record(const char* transform, Recompute recompute) : handler(transform, recompute) {}
 
   GradHandler handler;
   std::vector<Abstract> input_abstracts;
@@ -80,6 +83,11 @@ class Waiting {
     page.taken &= ~(std::uint64_t{1} << i);
     return page.places[i];
   }
+  template <class F>
+  void for_each(F f) {
+    for (const auto& page : pages_)
+      for (std::uint64_t left = page ? page->taken : 0; left; left &= left - 1) f(page->places[std::countr_zero(left)]);
+  }
 
  private:
   static constexpr std::size_t page_size = 64;
@@ -103,6 +111,7 @@ class BackwardPass {
     while (!waiting_.empty()) {
       Waiting::Place& last = waiting_.take_last();
       keeps_ = static_cast<bool>(last.kept);
+      if (joint_ && !joint_->takes(*last.entry)) end_joint(last);
       if (last.entry->op) step(*last.entry, last.cotangents);
       else result[last.entry->sequence] = last.cotangents[0];
       if (consume_ && !last.kept.unique()) last.entry->clear();  // it stays, without what it saved
@@ -121,7 +130,12 @@ class BackwardPass {
   void step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
     // Functions that an operation carries have their scopes with them.
     const ReenteredScopes scopes(entry.op->carries_functions ? nullptr : entry.scopes.get());
-    if (!entry.op->carries_functions) ordinary_step(entry, cotangents);
+    if (!joint_ && entry.dropped && Region::admits(*entry.op) && is_undisturbed()) {
+      joint_.emplace(record_.handler, entry.input_abstracts()[0].shape);
+      if (!joint_->takes(entry)) joint_.reset();
+    }
+    if (joint_) joint_step(entry, cotangents);
+    else if (!entry.op->carries_functions) ordinary_step(entry, cotangents);
     else if (runs_again(entry)) step_again(entry, cotangents);
     else custom_step(entry, cotangents);
   }
@@ -133,11 +147,50 @@ class BackwardPass {
     for (const Slot& producer : entry.producers())
       __builtin_prefetch(producer.entry.get());  // of a long tape: out of cache
     const SmallVector<Abstract, 2> abstracts = entry.input_abstracts();
+    Inputs complete;  // where some were dropped
+    if (entry.dropped) {
+      for (std::size_t i = 0; i < entry.input_count; ++i)
+        complete.push_back(entry.drops(i) ? computed_again(record_.handler, entry.producers()[i]) : entry.inputs()[i]);
+    }
     Outputs shared;
-    const VjpContext context{*entry.op, entry.attributes.get(), entry.inputs(), entry.outputs(), abstracts, cotangents,
+    const std::span<const Tensor> inputs = entry.dropped ? std::span<const Tensor>(complete) : entry.inputs();
+    const VjpContext context{*entry.op, entry.attributes.get(), inputs, entry.outputs(), abstracts, cotangents,
                              &shared};
     for (std::size_t i = 0; i < abstracts.size(); ++i)
       if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], rule(context, i));
+  }
+
+  // The same on what stands for elements, to be performed with what comes before.
+  void joint_step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
+    with(*joint_, [&] {
+      Inputs inputs, outputs;
+      for (std::size_t i = 0; i < entry.input_count; ++i) inputs.push_back(joint_->input(entry, i));
+      for (std::size_t i = 0; i < entry.outputs().size(); ++i) outputs.push_back(joint_->output(entry, i));
+      SmallVector<Abstract, 2> elements = entry.input_abstracts();
+      for (Abstract& element : elements) element.shape = Shape();
+      const Tensor cotangent = joint_->stand_in(cotangents[0]);
+      Outputs shared;
+      const VjpContext context{*entry.op, entry.attributes.get(), inputs, outputs, elements, {&cotangent, 1}, &shared};
+      for (std::size_t i = 0; i < elements.size(); ++i)
+        if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], joint_->stand_in(rule(context, i)));
+    });
+    joint_->count_step();
+  }
+
+  // Performs it, and puts the cotangents that it gives where those stand that stood for them.
+  void end_joint(Waiting::Place& last) {
+    std::vector<Tensor*> places;
+    const auto collect = [&](Waiting::Place& place) {
+      for (Tensor& cotangent : place.cotangents)
+        if (joint_->stands_in(cotangent)) places.push_back(&cotangent);
+    };
+    collect(last);
+    waiting_.for_each(collect);
+    std::vector<Tensor> stand_ins;
+    for (const Tensor* place : places) stand_ins.push_back(*place);
+    const std::vector<Tensor> values = joint_->values_of(stand_ins);
+    for (std::size_t i = 0; i < places.size(); ++i) *places[i] = values[i];
+    joint_.reset();
   }
 
   // A checkpoint: records the function now, and goes on with what that recorded, which is the last recorded.
@@ -180,7 +233,10 @@ class BackwardPass {
       const std::size_t count = entry.carried ? entry.carried->abstracts.size() : entry.output_count;
       while (place.cotangents.size() < std::max<std::size_t>(output + 1, count)) place.cotangents.emplace_back();
     }
-    place.cotangents[output] = add_tangents(std::move(place.cotangents[output]), std::move(cotangent));
+    Tensor& sum = place.cotangents[output];
+    if (joint_ && !sum.defined()) joint_->count_result(entry);
+    else if (joint_) sum = joint_->stand_in(sum);
+    sum = add_tangents(std::move(sum), std::move(cotangent));
     if (consume_) place.kept = std::move(slot.entry);
     else if (keeps_) place.kept = slot.entry;
   }
@@ -189,6 +245,7 @@ class BackwardPass {
   const bool consume_;  // what the tape keeps
   bool keeps_ = false;  // of the entry at hand: the pass alone may keep it, and so what it came from
   Waiting waiting_;
+  std::optional<JointRegion> joint_;  // while rules are recorded into it
 };
 
 void check_cotangents(const FlatPullback::Record& record, std::span<const Tensor> cotangents) {
@@ -231,11 +288,13 @@ std::vector<Tensor> FlatPullback::consume(std::span<const Tensor> cotangents) {
   return run_backward(*last, cotangents, true);
 }
 
-FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* transform, InputNames names) {
-  auto record = make_intrusive<FlatPullback::Record>(transform);
+FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* transform, InputNames names,
+                 GradOptions options, bool primals_stay) {
+  auto record = make_intrusive<FlatPullback::Record>(transform, options.recompute);
   GradHandler& handler = record->handler;
   record->backward = make_intrusive<const Name>(std::string("backward of ") + transform, true);
   std::vector<Tensor> inputs;
+  handler.anchors.set_primals(primals, primals_stay);
   for (std::size_t i = 0; i < primals.size(); ++i) {
     const Tensor& primal = primals[i];
     if (!is_float(primal.dtype()))
@@ -248,6 +307,7 @@ FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* tr
     inputs.push_back(handler.notes.put(clone_node(primal), Slot{handler.entry_of_input(), 0}));
   }
   Outputs outputs = handler.notes.run([&] { return with(handler, [&] { return f(inputs); }); });
+  handler.anchors.release_primals();
   check_results(outputs, transform);
   for (Tensor& output : outputs) {
     const Slot* slot = handler.notes.find(output);

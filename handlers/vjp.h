@@ -50,9 +50,9 @@ class Pullback {
 };
 
 /// f(args...), and its pullback there, which returns a tuple also for one argument: const auto [dx] = pullback(dy). Every
-/// argument that is a tree is differentiated; f returns a tree.
+/// argument that is a tree is differentiated; f returns a tree. Options come before the arguments: vjp(f, {.recompute = never}, x).
 template <class F, class... A>
-auto vjp(F&& f, A&&... args) {
+auto vjp(F&& f, GradOptions options, A&&... args) {
   using namespace stave_detail;
   using Selected = SelectTrees<A...>;
   using Function = std::remove_reference_t<F>;
@@ -60,13 +60,17 @@ auto vjp(F&& f, A&&... args) {
     using Result = typename Calls<Function, Selected, A...>::Result;
     std::optional<Result> result;
     std::tuple<CotangentOf<A>...> structure(cotangent_structure<A>(args)...);
-    FlatVjp flat =
-        vjp_flat(flat_function(Selected(), f, result, std::forward<A>(args)...), selected_leaves(Selected(), args...),
-                 "vjp", [&](std::size_t i) { return leaf_name(Selected(), i, args...); });
+    FlatVjp flat = vjp_flat(
+        flat_function(Selected(), f, result, std::forward<A>(args)...), selected_leaves(Selected(), args...), "vjp",
+        [&](std::size_t i) { return leaf_name(Selected(), i, args...); }, options);
     using Pull = Pullback<Result, CotangentOf<A>...>;
     return std::pair<Result, Pull>(with_leaves(*result, flat.outputs),
                                    Pull(std::move(flat.pullback), structure_of(*result), std::move(structure)));
   }
+}
+template <class F, class... A>
+auto vjp(F&& f, A&&... args) {
+  return vjp<F, A...>(std::forward<F>(f), GradOptions(), std::forward<A>(args)...);
 }
 
 #define STAVE_NAMES(Name)                                               \

@@ -12,6 +12,7 @@
 
 #include <stave/core/effects/function_ref.h>
 #include <stave/core/op.h>
+#include <stave/core/options.h>
 
 namespace stave {
 
@@ -23,6 +24,19 @@ struct NumberedInputs {
   std::string operator()(std::size_t i) const { return "input " + std::to_string(i); }
 };
 inline constexpr NumberedInputs numbered_inputs{};
+
+/// What a tape does with values that cheap operations (elementwise arithmetic, views) make of others that it keeps, and that its
+/// rules will read. `automatic`: once the tape keeps 4 MiB, the large ones among them are computed again in the backward pass,
+/// with the same bits, and no longer kept, unless a handler of the user's own sees the operations; so the tape keeps a part of
+/// what it would, and never more. `always`: from the first byte on. `never`: they are kept.
+enum class Recompute { automatic, always, never };
+inline constexpr Recompute automatic = Recompute::automatic, always = Recompute::always, never = Recompute::never;
+
+/// Of reverse mode: grad(f, {.recompute = never}).
+struct GradOptions {
+  [[no_unique_address]] ByName by_name{};
+  Recompute recompute = automatic;
+};
 
 /// Maps cotangents of outputs to cotangents of inputs. Copies share the tape, which lives as long as the last of them. May be
 /// called from any number of threads at once, and while it is being called.
@@ -42,7 +56,7 @@ class FlatPullback {
 
  private:
   friend struct FlatVjp;
-  friend struct FlatVjp vjp_flat(FlatFunction, std::span<const Tensor>, const char*, InputNames);
+  friend struct FlatVjp vjp_flat(FlatFunction, std::span<const Tensor>, const char*, InputNames, GradOptions, bool);
   IntrusivePtr<Record> record_;
 };
 
@@ -51,9 +65,10 @@ struct FlatVjp {
   FlatPullback pullback;
 };
 
-/// f at `primals`, and the pullback there. `transform` names it in errors. Throws DtypeError for inputs that are not floats.
+/// f at `primals`, and the pullback there. `transform` names it in errors. `primals_stay`: the caller keeps them for as long as the
+/// pullback. Throws DtypeError for inputs that are not floats.
 FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* transform,
-                 InputNames names = numbered_inputs);
+                 InputNames names = numbered_inputs, GradOptions options = {}, bool primals_stay = false);
 
 }  // namespace stave
 

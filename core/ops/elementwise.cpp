@@ -22,6 +22,19 @@ Tensor add_tangents(Tensor a, Tensor b) {
   return b.defined() ? add(std::move(a), std::move(b)) : a;
 }
 
+bool is_cheap(const Op& op) {
+  switch (op.id) {
+#define X(name, Struct) \
+  case OpId::name: return stave_detail::Struct::work == Work::arithmetic;
+  STAVE_UNARY_OPS(X)
+  STAVE_BINARY_OPS(X)
+#undef X
+      case OpId::where:
+  case OpId::astype: return true;
+    default: return op.view && op.id != OpId::to;
+  }
+}
+
 namespace {
 
 // ---- records derived from structs ------------------------------------------------------------------------

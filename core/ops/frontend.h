@@ -81,6 +81,9 @@ Tensor as_indices(const Tensor& indices, const char* operation);
 /// Entries first, ..., first + count - 1 along an axis.
 Tensor entries(const Tensor& x, int axis, Index first, Index count);
 
+/// Whether computing it again takes no longer than memory does, or nothing at all: elementwise arithmetic, and views.
+bool is_cheap(const Op& op);
+
 /// a + b, where an undefined tensor is zero.
 Tensor add_tangents(Tensor a, Tensor b);
 

@@ -1,0 +1,177 @@
+// What a tape keeps, and what it computes again: the anchor rule.
+//
+// A value that a rule will read is dropped if few cheap operations make it from values that the tape keeps in any case: those
+// that the operations on the way read themselves, or keep as their results, inputs of the transform, and numbers. All of these
+// are kept by entries that the reader's own entry keeps alive; so what is kept is always a part of what it would be without the
+// rule. Any other value is saved, and becomes an anchor: who reads it after that saves it, too.
+//
+// Few are 4 operations, counted from anchors. In a run of elementwise operations of one shape, which the backward pass walks
+// back over as one (joint.h), values that it computes again anyway count for nothing; but no run is computed again for more than
+// 512 operations, so that its values, by tiles, stay in the second cache.
+#include <algorithm>
+
+#include <stave/core/ops/frontend.h>
+#include <stave/core/region.h>
+#include <stave/handlers/tape.h>
+
+namespace stave_detail {
+
+namespace {
+
+constexpr int most_cheap = 4, longest = 512;
+// Bytes. Below `large`, recording an operation anew takes longer than performing it.
+constexpr std::size_t tape_limit = std::size_t{4} << 20, large = std::size_t{16} << 10;
+// A primal that is not larger than this part of what is dropped for it may be held.
+constexpr std::size_t small_part = 16;
+
+/// What keeping x keeps in memory.
+std::size_t bytes_of(const Node& x) {
+  if (x.storage) return x.storage->bytes;
+  for (const Note* note = x.notes; note; note = note->next)
+    if (const Tensor* const behind = note->live() ? note->physical() : nullptr) return bytes_of(behind->node());
+  return 0;
+}
+
+bool is_view(const Op& op) { return op.view != nullptr; }
+
+// Of an entry that was recorded before the tape began to drop: its own inputs must do.
+Cone cone_of_kept(Entry& entry) {
+  Cone cone = entry.cone;
+  if (cone.size || entry.dropped || !is_cheap(*entry.op)) return cone;
+  for (const Tensor& input : entry.inputs())
+    if (!input.defined()) return cone;
+  cone.size = 1;
+  cone.cheap = cone.beyond = !is_view(*entry.op);
+  return cone;
+}
+
+}  // namespace
+
+bool is_undisturbed() { return !current || !current->nearest || current->nearest->discreet; }
+
+void Anchors::set_primals(std::span<const Tensor> primals, bool stay) {
+  if (when_ == never) return;
+  primals_.assign(primals.begin(), primals.end());
+  needed_.assign(primals.size(), false);
+  primals_stay_ = stay;
+}
+
+void Anchors::release_primals() {
+  for (std::size_t i = 0; i < primals_.size(); ++i)
+    if (!needed_[i]) primals_[i] = Tensor();
+}
+
+void Anchors::keep(Entry& entry, std::span<const Tensor> outputs) {
+  entry.cone.kept = true;
+  for (const Tensor& output : outputs) kept_ += bytes_of(output.node());
+}
+
+void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) {
+  const std::span<Tensor> inputs = entry.inputs();
+  const std::span<Slot> producers = entry.producers();
+  const auto is_new = [&](std::size_t i) {
+    Entry* const producer = producers[i].entry.get();
+    return inputs[i].defined() && producer && producer->op && !producer->cone.kept;
+  };
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (is_new(i)) bytes += bytes_of(inputs[i].node());
+  const bool drops = begins(entry, bytes) && is_undisturbed();
+  if (drops) {
+    continue_run(entry, call.inputs().empty() ? Shape() : call.input(0).shape());
+    for (std::size_t i = 0; i < std::min(inputs.size(), Entry::most_dropped); ++i)
+      if (is_new(i) && may_drop(*entry.op, *producers[i].entry, inputs[i]))
+        entry.dropped = static_cast<std::uint8_t>(entry.dropped | 1u << i);
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (entry.drops(i)) {
+      inputs[i] = Tensor();
+      Entry& producer = *producers[i].entry;
+      if (Region::admits(*entry.op) && is_own(producer)) producer.cone.read_again = true;
+    } else if (is_new(i)) {
+      kept_ += bytes_of(inputs[i].node());
+      if (Entry& producer = *producers[i].entry; is_own(producer)) producer.cone.kept = true;
+    }
+  }
+  if (drops) entry.cone = cone_of(entry, call, of_primals);
+}
+
+// From here on, or since before, the tape drops values.
+bool Anchors::begins(Entry& entry, std::size_t bytes) {
+  if (active_) return true;
+  if (when_ == automatic && kept_ + bytes < tape_limit) return false;
+  active_ = true;
+  run_ = entry.sequence;
+  if (entry.input_count == 0) return true;
+  shape_ = entry.input_abstracts()[0].shape;
+  Entry* earlier = entry.producers()[0].entry.get();  // what came just before may belong to its run
+  while (earlier && earlier->op && earlier->sequence + 1 == run_ && Region::admits(*earlier->op) &&
+         earlier->input_abstracts()[0].shape == shape_) {
+    run_ = earlier->sequence;
+    earlier = earlier->producers()[0].entry.get();
+  }
+  return true;
+}
+
+void Anchors::continue_run(const Entry& entry, const Shape& shape) {
+  const bool elementwise = Region::admits(*entry.op);
+  if (elementwise && shape == shape_) return;
+  run_ = elementwise ? entry.sequence : entry.sequence + 1;
+  shape_ = shape;
+}
+
+bool Anchors::may_drop(const Op& reader, Entry& producer, const Tensor& x) const {
+  if (reader.carries_functions || (when_ == automatic && bytes_of(x.node()) < large)) return false;
+  const Cone cone = cone_of_kept(producer);
+  if (!cone.size || !cone.cheap || cone.size > longest) return false;  // a mere view keeps nothing that is not kept
+  if (cone.cheap <= most_cheap) return true;
+  return Region::admits(reader) && cone.back != Cone::far && producer.sequence - cone.back >= run_ &&
+         cone.beyond <= most_cheap;
+}
+
+Cone Anchors::cone_of(Entry& entry, const Call& call, const Anchors& of_primals) {
+  Cone cone = entry.cone;
+  if (!is_cheap(*entry.op) || entry.keeps_outputs) return cone;
+  cone.size = 1;
+  cone.cheap = cone.beyond = !is_view(*entry.op);
+  for (std::size_t i = 0; i < entry.input_count; ++i)
+    if (!takes(entry, i, call, of_primals, cone)) return entry.cone;
+  cone.size = static_cast<std::uint16_t>(std::min<unsigned>(cone.size, cone.back + 1u));
+  return cone;
+}
+
+// Adds to the cone what it takes to have input i. False: it is not to be had.
+bool Anchors::takes(Entry& entry, std::size_t i, const Call& call, const Anchors& of_primals, Cone& cone) {
+  const std::span<Slot> producers = entry.producers();
+  if (entry.inputs()[i].defined()) return true;
+  Entry* const producer = producers[i].entry.get();
+  if (!producer) {  // a constant that no rule reads: a number takes no memory
+    const Tensor& x = call.input(i);
+    const bool number = x.node().storage && x.node().storage->bytes <= sizeof(Bytes16);
+    if (number) entry.inputs()[i] = x;
+    return number;
+  }
+  for (std::size_t k = 0; k < i; ++k)
+    if (producers[k].entry.get() == producer && !entry.inputs()[k].defined()) return true;
+  if (!producer->op) {
+    const Tensor& primal = of_primals.primal(*producer);
+    if (!primal.defined()) return false;
+    if (!of_primals.primals_stay_ && bytes_of(primal.node()) * small_part > bytes_of(call.input(i).node()))
+      return false;
+    if (&of_primals == this) needed_[producer->sequence] = true;
+    return true;
+  }
+  if (producer->keeps_outputs) return true;
+  const Cone input = cone_of_kept(*producer);
+  if (!input.size) return false;
+  const bool anyway = producer->cone.read_again || entry.drops(i);
+  const std::uint64_t back = entry.sequence - producer->sequence + input.back;
+  cone.back = static_cast<std::uint16_t>(std::clamp<std::uint64_t>(back, cone.back, Cone::far));
+  const auto sum = [](unsigned a, unsigned b, unsigned most) { return std::min(a + b, most); };
+  cone.size = static_cast<std::uint16_t>(sum(cone.size, input.size, Cone::far));
+  cone.cheap = sum(cone.cheap, input.cheap, Cone::many) & Cone::many;
+  if (!anyway) cone.beyond = sum(cone.beyond, input.beyond, Cone::many) & Cone::many;
+  return true;
+}
+
+}  // namespace stave_detail
