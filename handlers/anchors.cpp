@@ -32,6 +32,8 @@ std::size_t bytes_of(const Node& x) {
   return 0;
 }
 
+std::size_t bytes_of(const Abstract& x) { return static_cast<std::size_t>(x.shape.elements()) * size_of(x.dtype); }
+
 bool is_view(const Op& op) { return op.view != nullptr; }
 
 // Of an entry that was recorded before the tape began to drop: its own inputs must do.
@@ -43,6 +45,30 @@ Cone cone_of_kept(Entry& entry) {
   cone.size = 1;
   cone.cheap = cone.beyond = !is_view(*entry.op);
   return cone;
+}
+
+// Constants that no rule reads, but whoever computes the operation again.
+void hold_numbers(Entry& entry, const Call& call) {
+  for (std::size_t i = 0; i < entry.input_count; ++i) {
+    const Tensor& x = call.input(i);
+    if (!entry.producers()[i].entry && x.node().storage && x.node().storage->bytes <= sizeof(Bytes16))
+      entry.inputs()[i] = x;
+  }
+}
+
+// An entry, and those that its inputs may be computed again by: the last recorded first. A few.
+SmallVector<Entry*, 16> nearby(Entry& entry) {
+  constexpr std::size_t few = 16;
+  SmallVector<Entry*, 16> found;
+  found.push_back(&entry);
+  for (std::size_t k = 0; k < found.size() && found.size() < few; ++k)
+    for (const Slot& slot : found[k]->producers()) {
+      Entry* const producer = slot.entry.get();
+      if (!producer || !producer->op || !is_cheap(*producer->op) || producer->keeps_outputs) continue;
+      if (std::find(found.begin(), found.end(), producer) == found.end()) found.push_back(producer);
+    }
+  std::sort(found.begin(), found.end(), [](Entry* a, Entry* b) { return a->sequence > b->sequence; });
+  return found;
 }
 
 }  // namespace
@@ -93,7 +119,11 @@ void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) 
       if (Entry& producer = *producers[i].entry; is_own(producer)) producer.cone.kept = true;
     }
   }
-  if (drops) entry.cone = cone_of(entry, call, of_primals);
+  if (!drops || !is_cheap(*entry.op) || entry.keeps_outputs) return;
+  hold_numbers(entry, call);
+  const Abstract& output = call.abstract_outputs()[0];
+  entry.cone = cone_of(entry, bytes_of(output), of_primals);
+  if (!entry.cone.size) search_nearby(entry, of_primals);
 }
 
 // From here on, or since before, the tape drops values.
@@ -129,35 +159,28 @@ bool Anchors::may_drop(const Op& reader, Entry& producer, const Tensor& x) const
          cone.beyond <= most_cheap;
 }
 
-Cone Anchors::cone_of(Entry& entry, const Call& call, const Anchors& of_primals) {
+Cone Anchors::cone_of(Entry& entry, std::size_t bytes, const Anchors& of_primals) {
   Cone cone = entry.cone;
-  if (!is_cheap(*entry.op) || entry.keeps_outputs) return cone;
   cone.size = 1;
   cone.cheap = cone.beyond = !is_view(*entry.op);
   for (std::size_t i = 0; i < entry.input_count; ++i)
-    if (!takes(entry, i, call, of_primals, cone)) return entry.cone;
+    if (!takes(entry, i, bytes, of_primals, cone)) return entry.cone;
   cone.size = static_cast<std::uint16_t>(std::min<unsigned>(cone.size, cone.back + 1u));
   return cone;
 }
 
-// Adds to the cone what it takes to have input i. False: it is not to be had.
-bool Anchors::takes(Entry& entry, std::size_t i, const Call& call, const Anchors& of_primals, Cone& cone) {
+// Adds to the cone of an entry, whose output has so many bytes, what it takes to have input i. False: it is not to be had.
+bool Anchors::takes(Entry& entry, std::size_t i, std::size_t bytes, const Anchors& of_primals, Cone& cone) {
   const std::span<Slot> producers = entry.producers();
   if (entry.inputs()[i].defined()) return true;
   Entry* const producer = producers[i].entry.get();
-  if (!producer) {  // a constant that no rule reads: a number takes no memory
-    const Tensor& x = call.input(i);
-    const bool number = x.node().storage && x.node().storage->bytes <= sizeof(Bytes16);
-    if (number) entry.inputs()[i] = x;
-    return number;
-  }
+  if (!producer) return false;
   for (std::size_t k = 0; k < i; ++k)
     if (producers[k].entry.get() == producer && !entry.inputs()[k].defined()) return true;
   if (!producer->op) {
     const Tensor& primal = of_primals.primal(*producer);
     if (!primal.defined()) return false;
-    if (!of_primals.primals_stay_ && bytes_of(primal.node()) * small_part > bytes_of(call.input(i).node()))
-      return false;
+    if (!of_primals.primals_stay_ && bytes_of(primal.node()) * small_part > bytes) return false;
     if (&of_primals == this) needed_[producer->sequence] = true;
     return true;
   }
@@ -172,6 +195,29 @@ bool Anchors::takes(Entry& entry, std::size_t i, const Call& call, const Anchors
   cone.cheap = sum(cone.cheap, input.cheap, Cone::many) & Cone::many;
   if (!anyway) cone.beyond = sum(cone.beyond, input.beyond, Cone::many) & Cone::many;
   return true;
+}
+
+// In y * y + 0.25 * y the product keeps y; where the sum is needed, so does the other operand's entry, whose rule does not read it.
+// Both live as long as the sum's entry.
+void Anchors::search_nearby(Entry& entry, const Anchors& of_primals) {
+  const SmallVector<Entry*, 16> entries = nearby(entry);
+  const auto kept_copy = [&](const Slot& slot) {
+    for (Entry* other : entries)
+      for (std::size_t i = 0; i < other->input_count; ++i)
+        if (const Slot& of_other = other->producers()[i];
+            of_other.entry == slot.entry && of_other.output == slot.output && other->inputs()[i].defined())
+          return other->inputs()[i];
+    return Tensor();
+  };
+  for (std::size_t k = entries.size(); k-- > 0;) {
+    Entry& other = *entries[k];
+    if (other.cone.size || !is_own(other) || is_view(*other.op)) continue;
+    for (std::size_t i = 0; i < other.input_count; ++i)
+      if (Cone unused; !other.drops(i) && other.producers()[i].entry && !takes(other, i, 0, of_primals, unused))
+        other.inputs()[i] = kept_copy(other.producers()[i]);
+    const Abstract output = other.input_abstracts()[0];  // of its shape
+    other.cone = cone_of(other, bytes_of(output), of_primals);
+  }
 }
 
 }  // namespace stave_detail

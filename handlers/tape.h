@@ -112,8 +112,9 @@ class Anchors {
  private:
   bool begins(Entry& entry, std::size_t bytes);
   bool may_drop(const Op& reader, Entry& producer, const Tensor& x) const;
-  Cone cone_of(Entry& entry, const Call& call, const Anchors& of_primals);
-  bool takes(Entry& entry, std::size_t i, const Call& call, const Anchors& of_primals, Cone& cone);
+  Cone cone_of(Entry& entry, std::size_t bytes, const Anchors& of_primals);
+  bool takes(Entry& entry, std::size_t i, std::size_t bytes, const Anchors& of_primals, Cone& cone);
+  void search_nearby(Entry& entry, const Anchors& of_primals);
   void continue_run(const Entry& entry, const Shape& shape);
   bool is_own(const Entry& entry) const noexcept { return entry.sequence >= first_; }
 
