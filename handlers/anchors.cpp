@@ -43,8 +43,27 @@ Cone cone_of_kept(Entry& entry) {
   for (const Tensor& input : entry.inputs())
     if (!input.defined()) return cone;
   cone.size = 1;
-  cone.cheap = cone.beyond = !is_view(*entry.op);
   return cone;
+}
+
+// Operations, but for views, that compute an entry's output again; some number beyond `most_cheap` if they are more. `beyond`: not
+// those of values that are computed again anyway.
+int operations_again(Entry& entry, bool beyond) {
+  constexpr std::size_t most_seen = 16;
+  SmallVector<Entry*, 8> seen;
+  seen.push_back(&entry);
+  int count = 0;
+  for (std::size_t k = 0; k < seen.size(); ++k) {
+    count += !is_view(*seen[k]->op);
+    if (count > most_cheap || seen.size() > most_seen) return most_cheap + 1;
+    for (std::size_t i = 0; i < seen[k]->input_count; ++i) {
+      Entry* const producer = seen[k]->producers()[i].entry.get();
+      if (seen[k]->inputs()[i].defined() || !producer || !producer->op || producer->keeps_outputs) continue;
+      if (beyond && producer->cone.read_again) continue;
+      if (std::find(seen.begin(), seen.end(), producer) == seen.end()) seen.push_back(producer);
+    }
+  }
+  return count;
 }
 
 // Constants that no rule reads, but whoever computes the operation again.
@@ -153,16 +172,17 @@ void Anchors::continue_run(const Entry& entry, const Shape& shape) {
 bool Anchors::may_drop(const Op& reader, Entry& producer, const Tensor& x) const {
   if (reader.carries_functions || (when_ == automatic && bytes_of(x.node()) < large)) return false;
   const Cone cone = cone_of_kept(producer);
-  if (!cone.size || !cone.cheap || cone.size > longest) return false;  // a mere view keeps nothing that is not kept
-  if (cone.cheap <= most_cheap) return true;
+  if (!cone.size || cone.size > longest) return false;
+  const int cheap = operations_again(producer, false);
+  if (cheap == 0) return false;  // a mere view keeps nothing that is not kept
+  if (cheap <= most_cheap) return true;
   return Region::admits(reader) && cone.back != Cone::far && producer.sequence - cone.back >= run_ &&
-         cone.beyond <= most_cheap;
+         operations_again(producer, true) <= most_cheap;
 }
 
 Cone Anchors::cone_of(Entry& entry, std::size_t bytes, const Anchors& of_primals) {
   Cone cone = entry.cone;
   cone.size = 1;
-  cone.cheap = cone.beyond = !is_view(*entry.op);
   for (std::size_t i = 0; i < entry.input_count; ++i)
     if (!takes(entry, i, bytes, of_primals, cone)) return entry.cone;
   cone.size = static_cast<std::uint16_t>(std::min<unsigned>(cone.size, cone.back + 1u));
@@ -187,13 +207,9 @@ bool Anchors::takes(Entry& entry, std::size_t i, std::size_t bytes, const Anchor
   if (producer->keeps_outputs) return true;
   const Cone input = cone_of_kept(*producer);
   if (!input.size) return false;
-  const bool anyway = producer->cone.read_again || entry.drops(i);
   const std::uint64_t back = entry.sequence - producer->sequence + input.back;
   cone.back = static_cast<std::uint16_t>(std::clamp<std::uint64_t>(back, cone.back, Cone::far));
-  const auto sum = [](unsigned a, unsigned b, unsigned most) { return std::min(a + b, most); };
-  cone.size = static_cast<std::uint16_t>(sum(cone.size, input.size, Cone::far));
-  cone.cheap = sum(cone.cheap, input.cheap, Cone::many) & Cone::many;
-  if (!anyway) cone.beyond = sum(cone.beyond, input.beyond, Cone::many) & Cone::many;
+  cone.size = static_cast<std::uint16_t>(std::min<unsigned>(cone.size + input.size, Cone::far));
   return true;
 }
 

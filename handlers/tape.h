@@ -36,13 +36,10 @@ struct CarriedOutputs {
 // What it takes to compute an entry's output again from values that the tape keeps: what anchors.cpp decides by.
 struct Cone {
   static constexpr std::uint16_t far = 0xffff;
-  static constexpr unsigned many = 7;
-  std::uint16_t back = 0;       // by so many entries was the earliest recorded before; or far before
-  std::uint16_t size = 0;       // entries that are computed again, at most; 0: something is not kept
-  std::uint8_t cheap : 3 = 0;   // operations, but for views, at most; or many
-  std::uint8_t beyond : 3 = 0;  // the same without those before values that are computed again anyway
-  bool kept : 1 = false;        // the output is, for somebody who reads it
-  bool read_again : 1 = false;  // it is not, and computed again for an elementwise operation's rule
+  std::uint16_t back = 0;   // by so many entries was the earliest recorded before; or far before
+  std::uint16_t size = 0;   // entries that are computed again, at most; 0: something is not kept
+  bool kept = false;        // the output is, for somebody who reads it
+  bool read_again = false;  // it is not, and computed again for an elementwise operation's rule
 };
 
 // One block holds an entry and its lists, for programs are long. In this order: saved inputs, their producers, saved outputs,

@@ -238,7 +238,7 @@ const std::vector<Row>& rows() {
                                        return sum(h);
                                      },
                                      true},
-                                    {"squares",
+                                    {"squares again and again",
                                      [](const Leaves& p) {
                                        Tensor h = p[0] * 0.5;
                                        for (int i = 0; i < 600; ++i) h = h * h * 0.9 + 0.1;
