@@ -75,15 +75,26 @@ void hold_numbers(Entry& entry, const Call& call) {
   }
 }
 
+// Whether inputs have several producers.
+bool joins(Entry& entry) {
+  const Entry* first = nullptr;
+  for (const Slot& slot : entry.producers()) {
+    if (first && slot.entry && slot.entry.get() != first) return true;
+    if (!first) first = slot.entry.get();
+  }
+  return false;
+}
+
 // An entry, and those that its inputs may be computed again by: the last recorded first. A few.
 SmallVector<Entry*, 16> nearby(Entry& entry) {
   constexpr std::size_t few = 16;
   SmallVector<Entry*, 16> found;
   found.push_back(&entry);
   for (std::size_t k = 0; k < found.size() && found.size() < few; ++k)
-    for (const Slot& slot : found[k]->producers()) {
-      Entry* const producer = slot.entry.get();
-      if (!producer || !producer->op || !is_cheap(*producer->op) || producer->keeps_outputs) continue;
+    for (std::size_t i = 0; i < found[k]->input_count; ++i) {
+      Entry* const producer = found[k]->producers()[i].entry.get();
+      if (found[k]->inputs()[i].defined() || !producer || !producer->op) continue;
+      if (!is_cheap(*producer->op) || producer->keeps_outputs) continue;
       if (std::find(found.begin(), found.end(), producer) == found.end()) found.push_back(producer);
     }
   std::sort(found.begin(), found.end(), [](Entry* a, Entry* b) { return a->sequence > b->sequence; });
@@ -142,7 +153,7 @@ void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) 
   hold_numbers(entry, call);
   const Abstract& output = call.abstract_outputs()[0];
   entry.cone = cone_of(entry, bytes_of(output), of_primals);
-  if (!entry.cone.size) search_nearby(entry, of_primals);
+  if (joins(entry)) search_nearby(entry, of_primals);
 }
 
 // From here on, or since before, the tape drops values.
@@ -183,6 +194,7 @@ bool Anchors::may_drop(const Op& reader, Entry& producer, const Tensor& x) const
 Cone Anchors::cone_of(Entry& entry, std::size_t bytes, const Anchors& of_primals) {
   Cone cone = entry.cone;
   cone.size = 1;
+  cone.back = 0;
   for (std::size_t i = 0; i < entry.input_count; ++i)
     if (!takes(entry, i, bytes, of_primals, cone)) return entry.cone;
   cone.size = static_cast<std::uint16_t>(std::min<unsigned>(cone.size, cone.back + 1u));
@@ -225,12 +237,17 @@ void Anchors::search_nearby(Entry& entry, const Anchors& of_primals) {
           return other->inputs()[i];
     return Tensor();
   };
+  bool changed = false;
   for (std::size_t k = entries.size(); k-- > 0;) {
     Entry& other = *entries[k];
-    if (other.cone.size || !is_own(other) || is_view(*other.op)) continue;
-    for (std::size_t i = 0; i < other.input_count; ++i)
-      if (Cone unused; !other.drops(i) && other.producers()[i].entry && !takes(other, i, 0, of_primals, unused))
-        other.inputs()[i] = kept_copy(other.producers()[i]);
+    if (!is_own(other) || is_view(*other.op)) continue;
+    for (std::size_t i = 0; i < other.input_count; ++i) {
+      const Slot& slot = other.producers()[i];
+      if (other.inputs()[i].defined() || other.drops(i) || !slot.entry) continue;
+      other.inputs()[i] = kept_copy(slot);
+      changed |= other.inputs()[i].defined();
+    }
+    if (!changed) continue;
     const Abstract output = other.input_abstracts()[0];  // of its shape
     other.cone = cone_of(other, bytes_of(output), of_primals);
   }

@@ -256,7 +256,8 @@ TEST(TapeMemory, IsNeverMoreThanThatOfThePlainTape) {
     for (const Recompute when : {automatic, always}) {
       const auto [bytes, found] = kept_by_tape(row.f, p, when);
       EXPECT_LE(bytes, plain) << row.name;
-      EXPECT_TRUE(!row.less || bytes < plain * (std::string_view(row.name).ends_with("again") ? 2 : 9) / 10) << row.name << ": " << bytes << " of " << plain;
+      EXPECT_TRUE(!row.less || bytes < plain * (std::string_view(row.name).ends_with("again") ? 2 : 9) / 10)
+          << row.name << ": " << bytes << " of " << plain;
       for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(bytes_of(found[i]), bytes_of(expected[i])) << row.name;
     }
   }

@@ -180,6 +180,11 @@ std::vector<Bar> all_bars() {
       {"fused_few_vs_eager", at_most, 0.8, {"fused_few", "eager_few"}, ratio},
       {"fused_exp_vs_jax", at_most, 0.8, {"fused_exp", "jax_fused_exp"}, ratio},
       {"fused_exp_cached_vs_jax", at_most, 1.1, {"fused_exp_cached", "jax_fused_exp_cached"}, ratio},
+      // tape.cpp: of two benchmarks, the figures are no times
+      {"tape_memory_mib", at_most, 16, {"tape_peak"}, first},
+      {"tape_memory_vs_save_all", at_most, 0.6, {"tape_recomputed", "tape_save_all"}, ratio},
+      {"tape_memory_vs_torch", at_most, 0.35, {"tape_recomputed", "torch_squares"}, ratio},
+      {"tape_never_more", at_most, 1, {"tape_kept_share"}, first},
   // operations.cpp
 #define X(name) {#name "_vs_peer", at_most, 1.5, {#name, "torch_" #name, "jax_" #name}, over_faster_peer},
       STAVE_COMPARED_OPERATIONS(X)

@@ -69,6 +69,16 @@ def elementwise_grad():
     return gradient
 
 
+def squares():
+    x = (1 - scattered((1 << 20,)).square() * 1e-3).requires_grad_()
+    def gradient():
+        b = x
+        for _ in range(1000):
+            b = b * b
+        return torch.autograd.grad(b.sum(), x)[0]
+    return gradient
+
+
 def softmax():
     x = scattered((4096, 1024), 20)
     require_near(torch.softmax(x, -1).double().norm().item(), 6.3244, "the norm of the softmax")
@@ -139,6 +149,7 @@ PROGRAMS = {
     "torch_mlp_step": (mlp_step, 1),
     "torch_elementwise_eager": (elementwise_eager, 1),
     "torch_elementwise_grad": (elementwise_grad, 1),
+    "torch_squares": (squares, 1),
     "torch_softmax": (softmax, 1),
     "torch_scalar_eager": (scalar_eager, SCALAR_LENGTH),
     "torch_scalar_grad": (scalar_grad, SCALAR_LENGTH),

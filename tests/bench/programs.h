@@ -80,4 +80,13 @@ inline Tensor elementwise_chain(const Tensor& x) {
   return sum(y);
 }
 
+// ---- a long chain, of which a tape that keeps everything keeps 4 GB --------------------------------------------
+
+inline Tensor make_squared() { return 1 - square(scattered({1 << 20})) * 1e-3; }
+inline Tensor squares(const Tensor& x) {
+  Tensor b = x;
+  for (int i = 0; i < 1000; ++i) b = b * b;
+  return sum(b);
+}
+
 }  // namespace stave_bench
