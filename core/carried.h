@@ -13,6 +13,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <stave/core/effects/function_ref.h>
 #include <stave/core/op.h>
@@ -57,12 +60,20 @@ struct Forward {
   Outputs outputs, residuals;
 };
 
+/// Which values of a function that runs again are kept, and not computed then: what these operations yield, and what carries one of
+/// these labels (label.h).
+struct Saveable {
+  bool (*operations)(const Op&) = nullptr;
+  std::vector<std::string> labels;
+};
+
 /// The attributes of `call`: a function, and the rules that stand in its place.
 struct FunctionAttributes final : Attributes {
   const char* name = "";  // of what made it: "checkpoint"
   CarriedFunction function;
   /// Reverse mode remembers the inputs alone, and runs the function again; user effects in it are answered as they were.
   bool runs_again = false;
+  std::shared_ptr<const Saveable> saves;  // null: nothing
   IntrusivePtr<stave_detail::EffectLog> log;
   /// Reverse mode: the same function, and what the backward pass will need.
   std::function<Forward(std::span<const Tensor>)> forward;

@@ -89,23 +89,28 @@ void Entry::clear() noexcept {
 Outputs GradHandler::handle(Call& call) {
   if (call.op().carries_functions) [[unlikely]]
     return handle_carrying(call);
+  const Outputs* const saved = replay_ ? replay_->next(call) : nullptr;
   bool known = false, lost = false;
   for (const Tensor& input : call.inputs())
     if (const Slot* slot = find(input)) {
       known = true;
       lost |= !slot->entry;
     }
-  if (!known) return perform(std::move(call));
-  if (call.op().derivative == Derivative::zero) return without_notes(perform(std::move(call)));
+  if (!known) return performed(call, saved);
+  if (call.op().derivative == Derivative::zero) return without_notes(performed(call, saved));
   if (lost) [[unlikely]]
-    return unrecorded(perform(std::move(call)));
+    return unrecorded(performed(call, saved));
   EntryPtr entry = record(call);
-  Outputs outputs = perform(std::move(call));  // may reuse the buffers of inputs that the entry did not save
+  Outputs outputs = performed(call, saved);  // may reuse the buffers of inputs that the entry did not save
   if (entry->keeps_outputs) {
     std::copy(outputs.begin(), outputs.end(), entry->outputs().begin());
     anchors.keep(*entry, outputs);
   }
   return noted(std::move(outputs), std::move(entry));
+}
+
+inline Outputs GradHandler::performed(Call& call, const Outputs* saved) {
+  return saved ? *saved : perform(std::move(call));
 }
 
 bool GradHandler::is_noted(const Call& call) const noexcept {

@@ -7,7 +7,9 @@
 
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include <stave/core/carried.h>
 #include <stave/core/effects/scope.h>
@@ -30,7 +32,7 @@ struct Slot {
 struct CarriedOutputs {
   SmallVector<Abstract, 1> abstracts;
   SmallVector<Device, 1> devices;
-  SmallVector<Tensor, 1> residuals;  // of a custom rule
+  SmallVector<Tensor, 1> residuals;  // of a custom rule; what a checkpoint saved
 };
 
 // What it takes to compute an entry's output again from values that the tape keeps: what anchors.cpp decides by.
@@ -125,13 +127,34 @@ class Anchors {
   std::vector<bool> needed_;  // of the primals
 };
 
+/// What a checkpoint's function computed, as the operation of this number, and is not computed when it runs again. Operations inside
+/// of functions that operations carry have no number.
+struct SavedOutputs {
+  std::size_t number;
+  const Op* op;
+  Outputs outputs;
+};
+class Replay {
+ public:
+  explicit Replay(std::vector<SavedOutputs> saved) : saved_(std::move(saved)) {}
+  /// Null: it is to be performed. Throws TransformError if another operation was performed at first.
+  const Outputs* next(const Call& call);
+  int inside = 0;  // of functions that operations carry
+
+ private:
+  const std::vector<SavedOutputs> saved_;
+  std::size_t number_ = 0, next_ = 0;
+};
+
 class GradHandler final : public Handler, public std::enable_shared_from_this<GradHandler> {
  public:
   GradHandler(const char* transform, Recompute recompute) : notes(transform, this), anchors(recompute) {}
   /// Records a function that runs again: knows what `base` recorded, and goes on with entries from `sequence`.
-  GradHandler(std::shared_ptr<const GradHandler> base, std::uint64_t sequence)
+  GradHandler(std::shared_ptr<const GradHandler> base, std::uint64_t sequence, std::vector<SavedOutputs> saved)
       : notes(base->notes.owner().name, this), anchors(base->anchors.when(), sequence), base_(std::move(base)),
-        sequence_(sequence) {}
+        sequence_(sequence) {
+    if (!saved.empty()) replay_.emplace(std::move(saved));
+  }
 
   Outputs handle(Call& call) override;
   std::string describe() const override { return notes.owner().name; }
@@ -159,6 +182,7 @@ class GradHandler final : public Handler, public std::enable_shared_from_this<Gr
     while (handler->base_) handler = handler->base_.get();
     return *handler;
   }
+  Outputs performed(Call& call, const Outputs* saved);
   bool is_noted(const Call& call) const noexcept;
   EntryPtr record(const Call& call);
   Outputs noted(Outputs outputs, EntryPtr entry) const;
@@ -173,6 +197,7 @@ class GradHandler final : public Handler, public std::enable_shared_from_this<Gr
   // For as long as what this recorded is walked back over: values still carry its notes. The first one lives as long as the tape.
   const std::shared_ptr<const GradHandler> base_;
   std::uint64_t sequence_ = 0;
+  std::optional<Replay> replay_;
   ScopePathPtr scopes_;  // of the last operation in scopes
 };
 

@@ -2,7 +2,8 @@
 //
 //   checkpoint    forward, the function runs below and nothing of it is recorded; backward, it runs again and is recorded then,
 //                 on a tape of its own that goes on in this one, so that values it captured get their cotangents as
-//                 arguments do. What other handlers compute to answer its effects is recorded the first time.
+//                 arguments do. What other handlers compute to answer its effects is recorded the first time. What a policy
+//                 saves is returned beside the results, so that handlers below know it as such.
 //   custom_vjp    forward runs below, in place of the function; what it calls is ordinary to the handlers there, so a
 //                 second derivative is that of forward and backward
 //   custom_jvp    the tangent rule, as a function of tangents, is transposed
@@ -10,6 +11,8 @@
 //
 // Custom rules must not capture values that are differentiated: there would be no cotangent for them.
 #include <algorithm>
+#include <atomic>
+#include <map>
 
 #include <stave/core/epoch.h>
 #include <stave/core/fail.h>
@@ -50,35 +53,70 @@ class CaptureGuard final : public Handler {
   const char *const transform_, *const what_;
 };
 
+// What a policy saves of one run: outputs by the number of their operation.
+struct Saving {
+  std::shared_ptr<const Saveable> what;
+  std::map<std::size_t, SavedOutputs> saved{};
+  std::size_t number = 0;
+  int inside = 0;  // of functions that operations carry
+};
+
+// What an operation yielded, and is saved if it is given a label.
+struct Candidate {
+  std::shared_ptr<Saving> saving;
+  SavedOutputs outputs;
+  void labelled(const NamePtr& name) const {
+    const auto& labels = saving->what->labels;
+    if (std::find(labels.begin(), labels.end(), name->text) != labels.end())
+      saving->saved.emplace(outputs.number, outputs);
+  }
+};
+
 // Stands in the place of grad while a checkpoint's function runs for the first time.
 class Unrecorded final : public Handler, public std::enable_shared_from_this<Unrecorded> {
  public:
-  Unrecorded(GradHandler& grad, IntrusivePtr<EffectLog> log)
-      : grad_(&grad), owner_(&grad.notes.owner()), log_(std::move(log)) {}
+  Unrecorded(GradHandler& grad, const FunctionAttributes& functions)
+      : grad_(&grad), owner_(&grad.notes.owner()), log_(functions.log), saves_(functions.saves),
+        candidates_("checkpoint") {}
+  /// For another run of the function.
+  Unrecorded(const Unrecorded& first)
+      : Handler(), std::enable_shared_from_this<Unrecorded>(), grad_(first.grad_), owner_(first.owner_),
+        log_(first.log_), saves_(first.saves_), candidates_("checkpoint") {}
+  std::shared_ptr<Unrecorded> for_a_run() {
+    return ran_.exchange(true) ? std::make_shared<Unrecorded>(*this) : shared_from_this();
+  }
   Outputs handle(Call& call) override {
     GradHandler* const grad = running();
-    if (!grad) return perform(std::move(call));
-    if (log_->answering) return grad->handle(call);  // by who answers an effect: the answer keeps its derivative
+    if (grad && log_->answering)
+      return grad->handle(call);  // by who answers an effect: the answer keeps its derivative
+    if (!grad) return saved(call, [&] { return perform(std::move(call)); });
     const bool before = std::exchange(touched, is_known(*grad, call.inputs()));
     // functions inside may touch more
-    Outputs outputs = call.op().carries_functions ? perform(with_bare_rules(call)) : perform(std::move(call));
+    Outputs outputs = saved(
+        call, [&] { return call.op().carries_functions ? perform(with_bare_rules(call)) : perform(std::move(call)); });
     if (touched) outputs = grad->unrecorded(std::move(outputs));
     touched |= before;
     return outputs;
   }
+  bool discreet() const noexcept override {
+    return true;
+  }  // as grad is, which stands here when the function runs again
   std::string describe() const override { return ""; }
 
-  /// Runs the function on inputs with the notes of `arguments`.
+  /// Runs the function on inputs with the notes of `arguments`. What is saved follows the results.
   Outputs run(const FunctionAttributes& functions, std::span<const Tensor> xs, std::span<const Tensor> arguments) {
+    if (saves_) saving_ = std::make_shared<Saving>(Saving{.what = saves_});
     const GradHandler* const grad = running();
     Inputs inputs(xs.begin(), xs.end());
     for (std::size_t i = 0; grad && i < inputs.size(); ++i)
       if (const Slot* slot = grad->find(arguments[i])) inputs[i] = grad->notes.put(clone_node(inputs[i]), *slot);
     Outputs outputs = with(shared_from_this(), [&] { return functions.run(functions.function, inputs); });
     make_bare(outputs);  // they may be an argument, or a captured value itself
+    if (saves_) append_saved(outputs);
     return outputs;
   }
   bool touched = false;
+  std::vector<SavedOutputs> saved_outputs;
 
  private:
   // While it records, on its thread; else values are constants to it.
@@ -110,14 +148,48 @@ class Unrecorded final : public Handler, public std::enable_shared_from_this<Unr
     });
     return call.with_attributes(std::move(bare));
   }
+  // Outputs of an operation, which may be saved: those that others are given share their storage.
+  template <class Perform>
+  Outputs saved(const Call& call, Perform perform) {
+    if (!saving_) return perform();
+    const std::shared_ptr<Saving> saving = saving_;
+    if (call.op().carries_functions || saving->inside > 0) {
+      ++saving->inside;
+      Outputs outputs = perform();
+      --saving->inside;
+      return outputs;
+    }
+    SavedOutputs found{saving->number++, &call.op(), {}};
+    Outputs outputs = perform();
+    const bool saves = saves_->operations && saves_->operations(*found.op);
+    if (!saves && saves_->labels.empty()) return outputs;
+    for (const Tensor& output : outputs) found.outputs.push_back(clone_node(output));
+    if (saves) saving->saved.emplace(found.number, std::move(found));
+    else
+      for (Tensor& output : outputs) output = candidates_.put(std::move(output), Candidate{saving, found});
+    return outputs;
+  }
+  void append_saved(Outputs& outputs) {
+    for (auto& [number, saved] : saving_->saved) {
+      make_bare(saved.outputs);
+      outputs.append(saved.outputs.begin(), saved.outputs.end());
+      saved_outputs.push_back(std::move(saved));
+    }
+  }
   GradHandler* const grad_;  // while it runs
   const IntrusivePtr<NoteOwner> owner_;
   const IntrusivePtr<EffectLog> log_;
+  const std::shared_ptr<const Saveable> saves_;
+  const Notes<Candidate> candidates_;
+  std::shared_ptr<Saving> saving_;
+  std::atomic<bool> ran_{false};
 };
 
 struct RunAgainAttributes final : Attributes {
   AttributesPtr functions;
   std::shared_ptr<const GradHandler> recorder;  // lent, if it is the first one
+  std::vector<SavedOutputs> saved;              // without the outputs, of which each has as many as is said here
+  std::vector<std::size_t> counts;
   std::string str() const override { return ""; }
 };
 
@@ -126,6 +198,26 @@ struct PullbackAttributes final : Attributes {
   SmallVector<bool, 4> differentiated;  // input i has a cotangent
   std::string str() const override { return ""; }
 };
+
+// Outputs that follow the results of a function.
+void take_saved(const Unrecorded& unrecorded, Outputs& outputs, RunAgainAttributes& again, CarriedOutputs& kept) {
+  std::size_t count = 0;
+  for (const SavedOutputs& saved : unrecorded.saved_outputs) {
+    again.saved.push_back({saved.number, saved.op, {}});
+    again.counts.push_back(saved.outputs.size());
+    count += saved.outputs.size();
+  }
+  kept.residuals.append(outputs.end() - static_cast<std::ptrdiff_t>(count), outputs.end());
+  outputs.resize(outputs.size() - count);
+}
+
+std::vector<SavedOutputs> saved_of(const Entry& entry, const RunAgainAttributes& attributes) {
+  std::vector<SavedOutputs> saved = attributes.saved;
+  const Tensor* next = entry.carried->residuals.begin();
+  for (std::size_t i = 0; i < saved.size(); ++i, next += attributes.counts[i - 1])
+    saved[i].outputs = Outputs(next, next + attributes.counts[i]);
+  return saved;
+}
 
 Outputs with_zeros(std::span<const Tensor> cotangents, const CarriedOutputs& outputs) {
   Outputs full;
@@ -149,7 +241,28 @@ FunctionAttributes without_captures(const FunctionAttributes& functions, std::ve
   });
 }
 
+const Outputs* Replay::next(const Call& call) {
+  if (inside > 0) return nullptr;
+  const std::size_t number = number_++;
+  if (next_ == saved_.size() || saved_[next_].number != number) return nullptr;
+  const SavedOutputs& saved = saved_[next_++];
+  const auto expected = call.abstract_outputs();
+  bool same = saved.op == &call.op() && expected.size() == saved.outputs.size();
+  for (std::size_t i = 0; same && i < expected.size(); ++i)
+    same = saved.outputs[i].shape() == expected[i].shape && saved.outputs[i].dtype() == expected[i].dtype;
+  if (!same)
+    fail<TransformError>("checkpoint: the function performed other operations when it ran again than at first");
+  return &saved.outputs;
+}
+
 Outputs GradHandler::handle_carrying(Call& call) {
+  struct Inside {
+    int* const depth;
+    explicit Inside(Replay* replay) : depth(replay ? &++replay->inside : nullptr) {}
+    ~Inside() {
+      if (depth) --*depth;
+    }
+  } inside(replay_ ? &*replay_ : nullptr);
   const FunctionAttributes& functions = functions_of(call);
   if (functions.runs_again) return checkpoint(call);
   const bool any = is_noted(call);
@@ -164,19 +277,23 @@ Outputs GradHandler::handle_carrying(Call& call) {
 
 Outputs GradHandler::checkpoint(Call& call) {
   FunctionAttributes first = functions_of(call);
-  const auto unrecorded = std::make_shared<Unrecorded>(*this, first.log);
+  const auto unrecorded = std::make_shared<Unrecorded>(*this, first);
   first.around = nullptr;
+  first.saves = nullptr;
   first.function = [unrecorded, functions = call.attributes_ptr(), arguments = Inputs(call.inputs())](auto xs) {
-    return unrecorded->run(static_cast<const FunctionAttributes&>(*functions), xs, arguments);
+    return unrecorded->for_a_run()->run(static_cast<const FunctionAttributes&>(*functions), xs, arguments);
   };
   Outputs outputs = perform_functions(without_notes(call.inputs()), std::move(first));
-  if (!unrecorded->touched && !is_noted(call)) return outputs;
   const auto again = make_intrusive<RunAgainAttributes>();
+  auto kept = std::make_unique<CarriedOutputs>();
+  take_saved(*unrecorded, outputs, *again, *kept);
+  if (!unrecorded->touched && !is_noted(call)) return outputs;
   again->functions = call.attributes_ptr();
   again->recorder = weak_from_this().lock();
   if (!again->recorder) again->recorder = {std::shared_ptr<void>(), this};
   const EntryPtr entry = record(call);
   entry->attributes = again;
+  entry->carried = std::move(kept);
   std::copy(call.inputs().begin(), call.inputs().end(), entry->inputs().begin());  // with notes: the same producers
   return noted(without_notes(std::move(outputs)), entry);
 }
@@ -227,7 +344,8 @@ bool runs_again(const Entry& entry) { return dynamic_cast<const RunAgainAttribut
 Recorded run_again(Entry& entry) {
   const auto& attributes = static_cast<const RunAgainAttributes&>(*entry.attributes);
   const auto& functions = static_cast<const FunctionAttributes&>(*attributes.functions);
-  const auto recorder = std::make_shared<GradHandler>(attributes.recorder, entry.sequence + 1);
+  const auto recorder =
+      std::make_shared<GradHandler>(attributes.recorder, entry.sequence + 1, saved_of(entry, attributes));
   const Epoch epoch;
   Recorded recorded{{}, recorder};
   recorded.outputs = recorder->notes.run(

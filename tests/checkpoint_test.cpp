@@ -1,0 +1,166 @@
+// What checkpoints keep by policy, and what runs again; loops by `repeat` and their schedule.
+#include <map>
+#include <string>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace checkpoint_test {
+
+using namespace stave;
+using namespace stave_test;
+using testing::HasSubstr;
+
+using T = const Tensor&;
+
+struct Counts : Handler {
+  std::map<std::string, int> of;
+  Outputs handle(Call& call) override {
+    ++of[call.op().name];
+    return perform(std::move(call));
+  }
+};
+
+struct Weights {
+  Tensor first, second;
+};
+Tensor layers(const Weights& w, T x) {
+  const Tensor hidden = label(tanh(matmul(x, w.first)), "hidden");
+  const Tensor gate = sigmoid(hidden);
+  return label(tanh(matmul(hidden * gate, w.second)), "out");
+}
+Weights weights(Dtype dtype = float32) { return {normal(Key(1), {4, 6}, dtype), normal(Key(2), {6, 3}, dtype)}; }
+Tensor input(Dtype dtype = float32) { return normal(Key(3), {5, 4}, dtype); }
+
+struct Case {
+  const char* name;
+  CheckpointPolicy policy;
+  int matmul, tanh, sigmoid;  // that run again
+};
+std::vector<Case> cases() {
+  return {{"nothing", nothing_saveable, 2, 2, 1},
+          {"everything", everything_saveable, 0, 0, 0},
+          {"products", products_saveable, 0, 2, 1},
+          {"hidden", save_only_these_labels("hidden"), 2, 1, 1},
+          {"both labels", save_only_these_labels("hidden", "out"), 2, 0, 1},
+          {"no such label", save_only_these_labels("elsewhere"), 2, 2, 1},
+          {"own choice", CheckpointPolicy([](const Op& op) { return op.id == OpId::sigmoid; }), 2, 2, 0}};
+}
+
+const auto loss_by = [](const CheckpointPolicy& policy) {
+  return [f = checkpoint(layers, policy)](const Weights& w, T x) { return sum(square(f(w, x))); };
+};
+const auto plain_loss = [](const Weights& w, T x) { return sum(square(layers(w, x))); };
+
+TEST(CheckpointPolicies, SayWhatRunsAgain) {
+  const Weights w = weights();
+  Counts plain;
+  const Weights expected = with(plain, [&] { return grad(plain_loss)(w, input()); });
+  for (const Case& c : cases()) {
+    Counts counts;
+    const Weights found = with(counts, [&] { return grad(loss_by(c.policy))(w, input()); });
+    EXPECT_EQ(counts.of["matmul"], plain.of["matmul"] + c.matmul) << c.name;
+    EXPECT_EQ(counts.of["tanh"], plain.of["tanh"] + c.tanh) << c.name;
+    EXPECT_EQ(counts.of["sigmoid"], plain.of["sigmoid"] + c.sigmoid) << c.name;
+    EXPECT_TRUE(array_equal(found.first, expected.first)) << c.name;
+    EXPECT_TRUE(array_equal(found.second, expected.second)) << c.name;
+  }
+}
+
+TEST(CheckpointPolicies, OfAPullbackThatIsCalledTwice) {
+  for (const Case& c : cases()) {
+    const auto [out, pullback] = vjp(checkpoint(layers, c.policy), weights(), input());
+    const auto [dw, dx] = pullback(out);
+    const auto [again_dw, again_dx] = pullback(out);
+    const auto [plain_out, plain_pullback] = vjp(layers, weights(), input());
+    const auto [plain_dw, plain_dx] = plain_pullback(out);
+    EXPECT_TRUE(array_equal(dw.first, plain_dw.first) && array_equal(dx, plain_dx)) << c.name;
+    EXPECT_TRUE(array_equal(again_dw.second, plain_dw.second) && array_equal(again_dx, plain_dx)) << c.name;
+  }
+}
+
+TEST(CheckpointPolicies, InEachNest) {
+  const Weights w = weights(float64);
+  const Tensor xs = normal(Key(4), {2, 5, 4}, float64), v = normal(Key(5), {5, 4}, float64);
+  const auto nests = [&](auto loss) {
+    const auto of_x = [&](T x) { return loss(w, x); };
+    const auto gradient = grad(of_x);
+    return std::vector<Tensor>{
+        vmap(gradient)(xs),
+        grad([&](T all) { return sum(vmap(of_x)(all)); })(xs),
+        jvp(gradient, xs(0), v).second,
+        grad([&](T x) { return sum(gradient(x) * v); })(xs(0)),
+        grad([&](T x) { return jvp(of_x, x, v).second; })(xs(0)),
+        grad([&](T x) {
+          return sum(vmap(gradient)(stack({x, 2 * x})));
+        })(xs(0)),
+        grad(checkpoint(of_x))(xs(1)),
+        grad(checkpoint(of_x, products_saveable))(xs(1)),
+        grad([&](T x) { return sum(checkpoint(gradient, products_saveable)(x) * v); })(xs(0)),
+        vmap(grad([&](T x) { return sum(gradient(x) * v); }))(xs),
+    };
+  };
+  const std::vector<Tensor> expected = nests(plain_loss);
+  for (const Case& c : cases()) {
+    const std::vector<Tensor> found = nests(loss_by(c.policy));
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_TRUE(allclose(found[i], expected[i], 1e-12, 1e-12)) << c.name << ", nest " << i;
+  }
+}
+
+// What a checkpoint inside computes is not this one's to save: it runs again, as without a policy.
+TEST(CheckpointPolicies, AroundOtherCheckpointsAndRules) {
+  const auto inner = [](T x, T w) { return tanh(matmul(x, w)); };
+  const auto squared = custom_vjp([](T x) { return square(tanh(x)); },
+                                  [](T x) { return std::pair(square(tanh(x)), std::tuple(tanh(x))); },
+                                  [](const std::tuple<Tensor>& residuals, T ct) {
+                                    const Tensor y = std::get<0>(residuals);
+                                    return std::tuple(ct * 2 * y * (1 - square(y)));
+                                  });
+  const auto loss = [&](auto outer_policy, auto inner_policy) {
+    return [=](T w, T x) {
+      const auto f = [=](T a, T b) {
+        const Tensor h = checkpoint(inner, inner_policy)(matmul(b, a), a);
+        return squared(tanh(matmul(h, a)));
+      };
+      return sum(checkpoint(f, outer_policy)(w, x));
+    };
+  };
+  const Tensor w = normal(Key(6), {4, 4}) * 0.5, x = normal(Key(7), {3, 4});
+  const Tensor expected = grad(loss(everything_saveable, everything_saveable))(w, x);
+  for (const auto& outer : {nothing_saveable, products_saveable, everything_saveable})
+    for (const auto& of_inner : {nothing_saveable, products_saveable, everything_saveable})
+      EXPECT_TRUE(array_equal(grad(loss(outer, of_inner))(w, x), expected));
+}
+
+TEST(CheckpointPolicies, KeepWhatTheySayInMemory) {
+  const Tensor x = normal(Key(8), {256, 256}), w = normal(Key(9), {256, 256}) * 0.05;  // 256 KiB each
+  const auto chain = [](T a, T b) {
+    Tensor h = a;
+    for (int i = 0; i < 8; ++i) h = tanh(label(matmul(h, b), i == 3 ? "third" : ""));
+    return h;
+  };
+  const auto kept = [&](const CheckpointPolicy& policy) {
+    const std::size_t before = memory_stats().live_bytes;
+    auto made = vjp(checkpoint(chain, policy), x, w);
+    made.first = Tensor();
+    return (memory_stats().live_bytes - before) >> 18;
+  };
+  const std::size_t nothing = kept(nothing_saveable);
+  EXPECT_LE(nothing, 1U);
+  EXPECT_EQ(kept(products_saveable), nothing + 8);
+  EXPECT_EQ(kept(save_only_these_labels("third")), nothing + 1);
+  EXPECT_GE(kept(everything_saveable), 8U);
+}
+
+TEST(CheckpointPolicies, OfAFunctionThatDoesSomethingElseAgain) {
+  int runs = 0;
+  const auto f = [&](T x) { return ++runs == 1 ? matmul(x, x) : exp(x); };
+  const Tensor x = normal(Key(10), {3, 3});
+  EXPECT_THAT(
+      message_of<TransformError>([&] { grad([&](T a) { return sum(checkpoint(f, products_saveable)(a)); })(x); }),
+      HasSubstr("performed other operations when it ran again"));
+}
+
+}  // namespace checkpoint_test
