@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <stave/backends/cuda/index_map.h>
+#include <stave/backends/cuda/host_device.h>
 #include <stave/core/dtype.h>
 
 namespace stave_cuda {

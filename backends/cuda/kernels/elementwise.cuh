@@ -5,16 +5,9 @@
 
 #include <stave/backends/cuda/elementwise_plan.h>
 #include <stave/backends/cuda/elementwise_table.h>
-#include <stave/core/ops/elementwise_ops.h>
-#include <stave/backends/cuda/kernels/lane.cuh>
+#include <stave/backends/cuda/kernels/apply.cuh>
 
 namespace stave_cuda {
-
-/// So many elements of T as one access of memory.
-template <class T, int lanes>
-struct alignas(sizeof(T) * lanes) Pack {
-  T lane[lanes];
-};
 
 /// An input's elements of one thread.
 template <class T, int lanes>
@@ -155,40 +148,9 @@ struct ElementwiseBody {
 // ---- operations by structs --------------------------------------------------------------------------------
 
 template <class S, class T>
-struct Apply {
-  using L = Lane<stave::Computed<T>>;
-  static STAVE_BOTH Element<T> stored(L lane) { return element_of<Element<T>>(lane.value); }
-  static STAVE_BOTH std::uint8_t stored(Truth truth) { return truth.value; }
-  static STAVE_BOTH auto apply(Element<T> a) { return stored(S::template value<L>(L(computed(a)))); }
-  static STAVE_BOTH auto apply(Element<T> a, Element<T> b) {
-    if constexpr (std::is_same_v<S, stave_detail::Nextafter> && stave::is_half<T>)
-      return stave_detail::next_half(a, b);  // as a float it would be rounded away
-    else return stored(S::template value<L>(L(computed(a)), L(computed(b))));
-  }
-};
-template <class S, class T>
-using OutOf = std::conditional_t<S::result == stave_detail::Result::boolean, std::uint8_t, Element<T>>;
-
-template <class S, class T>
 using UnaryBody = ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, Element<T>>;
 template <class S, class T>
 using BinaryBody = ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, Element<T>, Element<T>>;
-
-/// Of integers the same bits with a sign as without.
-template <class S>
-inline constexpr bool ignores_sign =
-    stave_detail::is_among<S, stave_detail::Negative, stave_detail::Square, stave_detail::Floor, stave_detail::Ceil,
-                           stave_detail::Round, stave_detail::Trunc, stave_detail::Isnan, stave_detail::Isinf,
-                           stave_detail::Isfinite, stave_detail::Add, stave_detail::Subtract, stave_detail::Multiply,
-                           stave_detail::Scale, stave_detail::Equal, stave_detail::NotEqual, stave_detail::BitwiseAnd,
-                           stave_detail::BitwiseOr, stave_detail::BitwiseXor, stave_detail::BitwiseInvert,
-                           stave_detail::BitwiseLeftShift>;
-/// Whose kernel T takes. Bytes of bool are bytes, but for what inverts their truth.
-template <class S, class T>
-using KernelType =
-    std::conditional_t<std::is_same_v<T, bool>,
-                       std::conditional_t<std::is_same_v<S, stave_detail::BitwiseInvert>, bool, Signless<T>>,
-                       std::conditional_t<ignores_sign<S>, Signless<T>, T>>;
 
 #ifdef __CUDACC__
 // So many blocks on a multiprocessor hide the latency of memory with 16 bytes of each input on their way in every thread. (Six

@@ -5,12 +5,6 @@
 
 namespace stave_cuda {
 
-struct Choose {
-  template <class T>
-  static STAVE_BOTH T apply(std::uint8_t condition, T x, T y) {
-    return condition ? x : y;
-  }
-};
 /// Moves bits of that many bytes.
 template <class Bits>
 using WhereBody = ElementwiseBody<lanes_of(sizeof(Bits)), Choose, Bits, std::uint8_t, Bits, Bits>;

@@ -1,0 +1,83 @@
+// What the text of a region's kernel is made of (region_text.h). A thread computes `lanes` elements of the outputs that are neighbours,
+// all steps of one before the next, in registers; each value is what the step's own kernel would store.
+#pragma once
+
+#include <stave/backends/cuda/region_input.h>
+#include <stave/backends/cuda/kernels/apply.cuh>
+
+namespace stave_cuda {
+
+/// The elements of a thread.
+struct Run {
+  std::uint64_t first;
+  int count;  // fewer than there are lanes at the end
+};
+template <int lanes>
+STAVE_BOTH Run run_of(std::uint64_t thread, std::uint64_t elements) {
+  const std::uint64_t first = thread * lanes;
+  if (first >= elements) return {first, 0};
+  return {first, elements - first < lanes ? static_cast<int>(elements - first) : lanes};
+}
+
+template <class T, int lanes>
+STAVE_BOTH Pack<T, lanes> load(const RegionInput& in, Run run) {
+  Pack<T, lanes> pack{};
+  const T* data = static_cast<const T*>(in.data);
+  if (in.neighbours == Neighbours::apart) {
+    STAVE_UNROLLED
+    for (int j = 0; j < lanes; ++j)
+      if (j < run.count) pack.lane[j] = data[in.map(run.first + static_cast<unsigned>(j))[0]];
+    return pack;
+  }
+  if (in.neighbours == Neighbours::flat) data += run.first;
+  else data += in.map(run.first)[0];
+  if (in.neighbours == Neighbours::still) {
+    const T value = *data;
+    STAVE_UNROLLED
+    for (int j = 0; j < lanes; ++j) pack.lane[j] = value;
+  } else if (run.count == lanes) {
+    pack = *reinterpret_cast<const Pack<T, lanes>*>(data);
+  } else {
+    STAVE_UNROLLED
+    for (int j = 0; j < lanes; ++j)
+      if (j < run.count) pack.lane[j] = data[j];
+  }
+  return pack;
+}
+
+template <class T, int lanes>
+STAVE_BOTH void store(T* out, Run run, const Pack<T, lanes>& pack) {
+  if (run.count == lanes) {
+    *reinterpret_cast<Pack<T, lanes>*>(out + run.first) = pack;
+    return;
+  }
+  STAVE_UNROLLED
+  for (int j = 0; j < lanes; ++j)
+    if (j < run.count) out[run.first + static_cast<unsigned>(j)] = pack.lane[j];
+}
+
+/// An operation on elements of T.
+template <class S, class T>
+STAVE_BOTH OutOf<S, T> step(Element<T> a) {
+  return static_cast<OutOf<S, T>>(Apply<S, KernelType<S, T>>::apply(a));
+}
+template <class S, class T>
+STAVE_BOTH OutOf<S, T> step(Element<T> a, Element<T> b) {
+  return static_cast<OutOf<S, T>>(Apply<S, KernelType<S, T>>::apply(a, b));
+}
+
+}  // namespace stave_cuda
+
+// What is a kernel on a device is a function on the host, of a thread whose number in the grid is set before.
+#ifdef __CUDACC__
+#define STAVE_REGION_KERNEL extern "C" __global__ void __launch_bounds__(stave_cuda::region_threads)
+#define STAVE_PARAMETER const __grid_constant__
+#define STAVE_REGION_THREAD (std::uint64_t{blockIdx.x} * stave_cuda::region_threads + threadIdx.x)
+#else
+namespace stave_cuda {
+inline thread_local std::uint64_t region_thread = 0;
+}
+#define STAVE_REGION_KERNEL static void
+#define STAVE_PARAMETER const
+#define STAVE_REGION_THREAD stave_cuda::region_thread
+#endif

@@ -1,0 +1,39 @@
+// How a region's kernel is launched on given arrays: plain arithmetic, tested without a device.
+#pragma once
+
+#include <vector>
+
+#include <stave/backends/cuda/index_map.h>
+#include <stave/backends/cuda/region_input.h>
+#include <stave/core/backend.h>
+#include <stave/core/region.h>
+
+namespace stave_cuda {
+
+class RegionPlan {
+ public:
+  /// The inputs have the shape of the outputs, which are contiguous. The views outlive the plan.
+  RegionPlan(const stave::Region& region, std::span<const stave::View> inputs, std::span<const stave::View> outputs);
+
+  Index elements() const { return elements_; }
+  unsigned blocks() const;
+  /// Of all arguments together.
+  std::size_t argument_bytes() const;
+  const RegionInput& input(std::size_t i) const { return inputs_[i]; }
+  /// Where the kernel's arguments lie, in the order of its parameters, for a kernel on this host; as long as the plan lives.
+  std::vector<void*> on_host();
+  /// For a kernel of this launch.
+  std::vector<void*> on_device(const Launch& launch);
+
+ private:
+  std::vector<void*> arguments();
+
+  const stave::Region& region_;
+  const int lanes_;
+  std::uint64_t elements_ = 1;
+  std::vector<IndexPlan<1>> maps_;
+  std::vector<RegionInput> inputs_;
+  std::vector<void*> outputs_;
+};
+
+}  // namespace stave_cuda

@@ -1,0 +1,110 @@
+#include <stave/backends/cuda/region_text.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include <stave/backends/cuda/elementwise_plan.h>
+#include <stave/core/op.h>
+
+namespace stave_cuda {
+
+using stave::Dtype, stave::OpId, stave::Region;
+
+namespace {
+
+constexpr const char* structs[] = {  // by OpId
+#define X(name, Struct) #Struct,
+    STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)
+#undef X
+};
+constexpr const char* types[] = {  // by dtype
+#define X(name, type) #type,
+    STAVE_DTYPES(X)
+#undef X
+};
+const char* type_of(Dtype dtype) { return types[static_cast<int>(dtype)]; }
+/// Of a value: bool is a byte.
+const char* element_of(Dtype dtype) { return dtype == stave::bool_ ? "std::uint8_t" : type_of(dtype); }
+
+std::string expression(const Region& region, const Region::Step& step) {
+  const auto operand = [&](std::size_t i) { return fmt::format("v{}", step.operands[i]); };
+  const Dtype from = region.dtype(step.operands.back());
+  switch (step.op->id) {
+    case OpId::stop_gradient: return operand(0);
+    case OpId::astype:
+      return from == step.dtype ? operand(0) : fmt::format("converted<{}>({})", type_of(step.dtype), operand(0));
+    case OpId::where: return fmt::format("Choose::apply({}, {}, {})", operand(0), operand(1), operand(2));
+    default: break;
+  }
+  const char* const name = structs[static_cast<std::size_t>(step.op->id)];
+  if (step.operands.size() == 1) return fmt::format("step<{}, {}>({})", name, type_of(from), operand(0));
+  return fmt::format("step<{}, {}>({}, {})", name, type_of(from), operand(0), operand(1));
+}
+
+std::string parameters(const Region& region) {
+  std::string text = "const std::uint64_t elements";
+  for (std::size_t i = 0; i < region.inputs().size(); ++i) text += fmt::format(", STAVE_PARAMETER RegionInput in{}", i);
+  for (std::size_t k = 0; k < region.outputs().size(); ++k)
+    text += fmt::format(", {}* const out{}", element_of(region.dtype(region.outputs()[k])), k);
+  for (std::size_t s = 0; s < region.steps().size(); ++s)
+    if (const Region::Step& step = region.steps()[s]; !step.op)
+      text += fmt::format(", const {} v{}", element_of(step.dtype), region.inputs().size() + s);
+  return text;
+}
+
+}  // namespace
+
+int region_lanes(const Region& region) {
+  std::size_t widest = 1;
+  for (const Dtype dtype : region.inputs()) widest = std::max(widest, stave::size_of(dtype));
+  for (const int value : region.outputs()) widest = std::max(widest, stave::size_of(region.dtype(value)));
+  // Beside many steps memory is no burden, and each lane is all of them again: for the compiler, and in registers.
+  constexpr std::size_t many_steps = 64;
+  return region.steps().size() > many_steps ? 1 : lanes_of(widest);
+}
+
+std::string region_text(const Region& region, std::string_view name) {
+  const auto inputs = region.inputs().size();
+  std::string text = "#include <stave/backends/cuda/kernels/region.cuh>\n\n";
+  text += "using namespace stave_cuda;\nusing namespace stave_detail;\n\n";
+  text += fmt::format("STAVE_REGION_KERNEL {}({}) {{\n", name, parameters(region));
+  text += fmt::format("  constexpr int lanes = {};\n", region_lanes(region));
+  text += "  const Run run = run_of<lanes>(STAVE_REGION_THREAD, elements);\n  if (run.count == 0) return;\n";
+  for (std::size_t i = 0; i < inputs; ++i)
+    text += fmt::format("  const auto given{0} = load<{1}, lanes>(in{0}, run);\n", i, element_of(region.inputs()[i]));
+  for (std::size_t k = 0; k < region.outputs().size(); ++k)
+    text += fmt::format("  Pack<{}, lanes> made{};\n", element_of(region.dtype(region.outputs()[k])), k);
+  text += "  STAVE_UNROLLED\n  for (int j = 0; j < lanes; ++j) {\n";
+  for (std::size_t i = 0; i < inputs; ++i)
+    text += fmt::format("    const {0} v{1} = given{1}.lane[j];\n", element_of(region.inputs()[i]), i);
+  for (std::size_t s = 0; s < region.steps().size(); ++s)
+    if (const Region::Step& step = region.steps()[s]; step.op)
+      text += fmt::format("    const {} v{} = {};\n", element_of(step.dtype), inputs + s, expression(region, step));
+  for (std::size_t k = 0; k < region.outputs().size(); ++k)
+    text += fmt::format("    made{}.lane[j] = v{};\n", k, region.outputs()[k]);
+  text += "  }\n";
+  for (std::size_t k = 0; k < region.outputs().size(); ++k) text += fmt::format("  store(out{0}, run, made{0});\n", k);
+  return text + "}\n";
+}
+
+std::string region_signature(const Region& region) {
+  std::string text;
+  const auto add = [&](std::size_t number) { fmt::format_to(std::back_inserter(text), "{} ", number); };
+  const auto add_list = [&](const auto& numbers) {
+    for (const auto number : numbers) add(static_cast<std::size_t>(number));
+    text += '|';
+  };
+  add_list(region.inputs());
+  add_list(region.outputs());
+  for (const Region::Step& step : region.steps()) {
+    if (step.op) add(static_cast<std::size_t>(step.op->id));
+    text += ':';
+    add(static_cast<std::size_t>(step.dtype));
+    add_list(step.operands);
+  }
+  return text;
+}
+
+}  // namespace stave_cuda

@@ -1,0 +1,23 @@
+// The source of a region's kernel: one for every layout of its inputs.
+//
+// An operation is the struct of core/ops/elementwise_ops.h, applied as its own kernel applies it; each value is what that kernel would
+// store. So a region's values are those of its steps performed one by one, to the last bit. Numbers are parameters: regions that
+// differ in nothing else have one kernel, and no compiler computes a function of one by other means than the device's.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <stave/core/region.h>
+
+namespace stave_cuda {
+
+/// C++, to be compiled with the headers that it includes (region_headers.h). Parameters of the kernel: the number of elements, a RegionInput
+/// for each input, a pointer for each output, an element for each number among the steps.
+std::string region_text(const stave::Region& region, std::string_view name = "region");
+/// Elements of a thread, which the text says too: a power of two.
+int region_lanes(const stave::Region& region);
+/// The same for regions of one text, and for no others.
+std::string region_signature(const stave::Region& region);
+
+}  // namespace stave_cuda
