@@ -5,30 +5,13 @@
 
 #include <stave/backends/cuda/elementwise_plan.h>
 #include <stave/backends/cuda/elementwise_table.h>
-#include <stave/backends/cuda/layout_plan.h>
+#include <stave/backends/cuda/layout.h>
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
 
 namespace stave_cuda {
 
 namespace {
-
-/// An input whose runs in memory cross those of the output: read element by element, each access of memory would fetch eight times
-/// what it uses. Such a one is copied first, by tiles, where it is too large to be met again in a cache.
-void lay_out(const Launch& launch, View& in, stave::Strides& dense) {
-  constexpr Index least_bytes = Index{1} << 20;
-  const auto size = static_cast<Index>(stave::size_of(in.dtype));
-  Index bytes = size;
-  for (Index length : in.shape) bytes *= length;
-  if (bytes < least_bytes) return;
-  dense = contiguous_strides(stave::Shape(in.shape));
-  const CopyPlan plan({nullptr, dense}, {in.data, in.strides}, in.shape, size);
-  if (plan.way() != CopyPlan::Way::tiles) return;
-  void* copy = launch.scratch.allocate(static_cast<std::size_t>(bytes));
-  copy_strided(launch, {copy, dense}, {in.data, in.strides}, in.shape, size);
-  in.data = copy;
-  in.strides = dense;
-}
 
 template <int inputs>
 void launch_loop(const Launch& launch, const void* kernel, const View* given, const View& out, const char* what) {

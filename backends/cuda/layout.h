@@ -23,5 +23,9 @@ struct Placed {
 };
 /// to = from elementwise, both of `shape`, elements of `size` bytes; those of `to` are distinct, and none is in `from`.
 void copy_strided(const Launch& launch, Placed to, Placed from, std::span<const Index> shape, Index size);
+/// An input whose runs in memory cross those of the output: read element by element, each access of memory would fetch eight times
+/// what it uses. Such a one is copied to scratch memory, by tiles, where it is too large to be met again in a cache; `dense` then holds
+/// its strides.
+void lay_out(const Launch& launch, stave::View& in, stave::Strides& dense);
 
 }  // namespace stave_cuda

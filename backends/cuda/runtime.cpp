@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 
+#include <stave/backends/cuda/driver.h>
 #include <stave/backends/cuda/launch.h>
 #include <stave/core/fail.h>
 
@@ -65,27 +66,14 @@ void refuse_child(int index) {
     fail<stave::DeviceError>("cuda:{}: no CUDA device can be used: {}", index, why_none());
 }
 
-// Whether the device has a context, the driver's cuDevicePrimaryCtxGetState says. It is asked for by name: the library is not linked
-// to the driver, which is absent where there is no GPU.
+// Whether the device has a context, the driver's cuDevicePrimaryCtxGetState says.
 bool has_context(int index) {
-  using GetState = int (*)(int device, unsigned* flags, int* active);
-  static const auto get_state = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-#if CUDART_VERSION >= 12050
-    const cudaError_t status =
-        cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, 12000, cudaEnableDefault, &found);
-#else
-    const cudaError_t status =
-        cudaGetDriverEntryPoint("cuDevicePrimaryCtxGetState", &function, cudaEnableDefault, &found);
-#endif
-    if (status != cudaSuccess) cudaGetLastError();
-    return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<GetState>(function)
-                                                                         : nullptr;
-  }();
+  static const auto get_state =
+      reinterpret_cast<decltype(&cuDevicePrimaryCtxGetState)>(driver_function("cuDevicePrimaryCtxGetState"));
   unsigned flags = 0;
   int active = 0;
-  return !get_state || get_state(index, &flags, &active) != 0 || active != 0;  // where nobody knows, as if it had
+  return !get_state || get_state(index, &flags, &active) != CUDA_SUCCESS ||
+         active != 0;  // where nobody knows, as if it had
 }
 
 }  // namespace

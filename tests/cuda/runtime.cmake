@@ -2,7 +2,7 @@
 set(cuda_folder "${PROJECT_SOURCE_DIR}/backends/cuda")
 add_executable(cuda_runtime_test "${CMAKE_CURRENT_LIST_DIR}/runtime_runs.cpp"
   "${cuda_folder}/runtime.cpp" "${cuda_folder}/memory_cache.cpp" "${cuda_folder}/faults.cpp" "${cuda_folder}/launch.cpp"
-  "${cuda_folder}/occupancy.cpp")
+  "${cuda_folder}/occupancy.cpp" "${cuda_folder}/driver.cpp")
 stave_set_cuda_test_defaults(cuda_runtime_test)
 set_target_properties(cuda_runtime_test PROPERTIES LINK_LIBRARIES "")
 target_link_libraries(cuda_runtime_test PRIVATE stave::stave fmt::fmt GTest::gtest_main Threads::Threads)

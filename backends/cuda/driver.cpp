@@ -1,0 +1,17 @@
+#include <stave/backends/cuda/driver.h>
+
+namespace stave_cuda {
+
+void* driver_function(const char* name) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
+  const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found);
+#else
+  const cudaError_t status = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
+#endif
+  if (status != cudaSuccess) cudaGetLastError();  // not to be met again by the next call
+  return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? function : nullptr;
+}
+
+}  // namespace stave_cuda
