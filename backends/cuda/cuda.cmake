@@ -119,6 +119,14 @@ endif()
 # It takes what it needs of Stave from the library that loads it.
 file(GLOB cuda_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/*.cpp")
 file(GLOB cuda_kernel_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/kernels/*.cu")
+include("${CMAKE_CURRENT_LIST_DIR}/region_headers.cmake")
+set(embedded "${CMAKE_CURRENT_BINARY_DIR}/generated/region_headers.cpp")
+list(TRANSFORM region_headers PREPEND "${PROJECT_SOURCE_DIR}/")
+add_custom_command(OUTPUT "${embedded}" DEPENDS ${region_headers} "${CMAKE_CURRENT_LIST_DIR}/kernels/standard.cuh"
+  "${CMAKE_CURRENT_LIST_DIR}/region_headers.cmake"
+  COMMAND "${CMAKE_COMMAND}" "-DFOLDER=${PROJECT_SOURCE_DIR}" "-DOUT=${embedded}" -P "${CMAKE_CURRENT_LIST_DIR}/region_headers.cmake"
+  COMMENT "Embedding the headers of regions' kernels")
+list(APPEND cuda_sources "${embedded}")
 if(BUILD_SHARED_LIBS)
   add_library(stave_cuda SHARED ${cuda_sources} ${cuda_kernel_sources})
   set_target_properties(stave_cuda PROPERTIES LINKER_LANGUAGE CXX
@@ -148,7 +156,7 @@ stave_python_cuda_includes(includes)
 set(library_folders "${CUDAToolkit_LIBRARY_DIR}")
 foreach(include IN LISTS includes)
   cmake_path(GET include PARENT_PATH beside)
-  file(GLOB libraries "${beside}/lib/libcublasLt.so*" "${beside}/lib/libcusolver.so*")
+  file(GLOB libraries "${beside}/lib/libcublasLt.so*" "${beside}/lib/libcusolver.so*" "${beside}/lib/libnvrtc.so*")
   if(libraries AND (include STREQUAL STAVE_CUBLAS_INCLUDE OR include STREQUAL STAVE_CUSOLVER_INCLUDE))
     list(PREPEND library_folders "${beside}/lib")
   elseif(libraries)
