@@ -9,6 +9,7 @@
 #include <stave/backends/cuda/attention.h>
 #include <stave/backends/cuda/convolution.h>
 #include <stave/backends/cuda/elementwise.h>
+#include <stave/backends/cuda/fused.h>
 #include <stave/backends/cuda/index.h>
 #include <stave/backends/cuda/layout.h>
 #include <stave/backends/cuda/linalg.h>
@@ -21,6 +22,7 @@
 #include <stave/backends/cuda/sort.h>
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
+#include <stave/core/ops/fused.h>
 #include <stave/core/pool.h>
 
 namespace stave_cuda {
@@ -112,9 +114,14 @@ class Table {
 
   std::array<Driver, static_cast<std::size_t>(stave::op_count)> drivers_{};
 };
-#undef STAVE_DRIVER
-
 constexpr Table drivers;
+
+/// Of an operation that is not in the table: those that perform a region go by any name.
+Driver driver_by(const Attributes* attributes) {
+  if (!dynamic_cast<const stave::FusedAttributes*>(attributes)) return nullptr;
+  return STAVE_DRIVER(run_fused(launch, *as<stave::FusedAttributes>(attributes).region, in, outputs));
+}
+#undef STAVE_DRIVER
 
 /// The axes before those of matrices.
 stave::Shape stack_of(const View& matrices) { return stave::Shape(matrices.shape.first(matrices.shape.size() - 2)); }
@@ -163,7 +170,7 @@ void CudaBackend::run(const stave::Op& op, const Attributes* attributes, std::sp
     op.cuda(runtime_.stream(), attributes, inputs, outputs);
     return check_launch(op.name);
   }
-  const Driver driver = op.id == OpId::own ? nullptr : driver_of(op.id);
+  const Driver driver = op.id == OpId::own ? driver_by(attributes) : driver_of(op.id);
   if (!driver) fail<stave::DeviceError>("{}: it has no kernel for CUDA: move its inputs with to(x, cpu)", op.name);
   OperationScratch scratch(runtime_.memory());
   Faults& faults = runtime_.faults();

@@ -266,7 +266,7 @@ Outputs fused(const Op& op, const RegionPtr& region, Inputs inputs) {
     return run_without_call(op, FusedAttributes(region), inputs, outputs);
   }
   Call call(op, std::move(inputs), make_intrusive<FusedAttributes>(region));
-  if (!on_cpu) return perform_steps(*region, call.inputs());
+  if (!on_cpu && !region->reductions().empty()) return perform_steps(*region, call.inputs());
   return perform(std::move(call));
 }
 

@@ -5,8 +5,8 @@
 //   Tensor y = fused(region, {x, bias})[0];
 //
 // It is an operation like any other: derivatives of any order and batching are regions again, derived from this one when they are
-// first asked for. What it computes is, bit for bit, what its steps compute one after another. On the CPU; elsewhere the
-// steps are performed one after another.
+// first asked for. What it computes is, bit for bit, what its steps compute one after another. On a CUDA device it is a kernel that
+// NVRTC makes when the region is first performed there; where there is no NVRTC, the kernels of its steps.
 #pragma once
 
 #include <string_view>

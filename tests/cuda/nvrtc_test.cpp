@@ -4,6 +4,7 @@
 
 #include <stave/backends/cuda/nvrtc.h>
 #include <stave/backends/cuda/region_text.h>
+#include <stave/core/effects/error.h>
 
 #include "cuda/random_regions.h"
 

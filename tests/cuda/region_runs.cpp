@@ -7,7 +7,6 @@
 
 #include <stave/backends/cuda/region_plan.h>
 #include <stave/backends/cuda/region_text.h>
-#include <stave/backends/cuda/kernels/region.cuh>
 
 #include "cuda/layouts.h"
 #include "cuda/random_regions.h"
@@ -85,12 +84,7 @@ void expect_steps(const Region& region, RegionKernel kernel, const std::vector<L
   RegionPlan plan(region, in, out);
   const std::vector<void*> arguments = plan.on_host();
   for_each_thread(
-      plan.blocks(),
-      [&](Position p) {
-        region_thread = p.block * p.threads + p.thread;
-        kernel(arguments.data());
-      },
-      region_threads);
+      plan.blocks(), [&](Position p) { kernel(p.block * p.threads + p.thread, arguments.data()); }, region_threads);
 
   const std::vector<Buffer> expected = values_by_steps(region, inputs, shape);
   for (std::size_t k = 0; k < outputs.size(); ++k) {

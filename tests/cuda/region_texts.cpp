@@ -16,7 +16,7 @@ int main(int, char** arguments) {
     table += fmt::format("    on_arguments<{}>,\n", name);
   }
   text +=
-      "#include \"cuda/region_kernels.h\"\n\nconst std::vector<stave_test::RegionKernel> stave_test::region_kernels = "
+      "#include \"cuda/region_call.h\"\n\nconst std::vector<stave_test::RegionKernel> stave_test::region_kernels = "
       "{\n" +
       table + "};\n";
   std::FILE* const file = std::fopen(arguments[1], "w");

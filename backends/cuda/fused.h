@@ -1,0 +1,17 @@
+// A region as one kernel, which NVRTC compiles for the device at hand. Without NVRTC, or where the kernel would take more arguments than
+// fit, its steps one after another: with the same results.
+#pragma once
+
+#include <span>
+
+#include <stave/backends/cuda/launch.h>
+#include <stave/core/backend.h>
+#include <stave/core/region.h>
+
+namespace stave_cuda {
+
+/// The inputs have the shape of the outputs, which are contiguous.
+void run_fused(const Launch& launch, const stave::Region& region, std::span<const stave::View> inputs,
+               std::span<const stave::View> outputs);
+
+}  // namespace stave_cuda

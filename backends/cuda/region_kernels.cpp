@@ -1,0 +1,112 @@
+#include <stave/backends/cuda/region_kernels.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include <stave/backends/cuda/code_cache.h>
+#include <stave/backends/cuda/driver.h>
+#include <stave/backends/cuda/launch.h>
+#include <stave/backends/cuda/nvrtc.h>
+#include <stave/backends/cuda/region_input.h>
+#include <stave/backends/cuda/region_text.h>
+#include <stave/core/effects/error.h>
+
+namespace stave_cuda {
+
+namespace {
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+/// The driver's functions work in the context that is current on a thread. The runtime makes it so when it is first needed there.
+void expect_context() {
+  CUcontext context = nullptr;
+  if (modules()->CtxGetCurrent(&context) != CUDA_SUCCESS || !context) check(cudaFree(nullptr), "a context");
+}
+
+CUfunction function_in(const std::string& code) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  if (modules()->ModuleLoadData(&module, code.c_str()) != CUDA_SUCCESS) return nullptr;
+  return modules()->ModuleGetFunction(&function, module, "region") == CUDA_SUCCESS ? function : nullptr;
+}
+
+/// From the disk, if it is there and the driver takes it; else compiled.
+CUfunction make_function(const Nvrtc& nvrtc, const std::string& text, const std::string& target) {
+  Hash key;
+  for (const std::string& part : compiled_with(nvrtc, target)) key.add(part);
+  key.add(text);
+  const std::filesystem::path folder = code_folder();
+  if (const auto kept = read_code(folder, key))
+    if (const CUfunction function = function_in(*kept)) return function;
+  const std::string code = compile(nvrtc, text, target);
+  const CUfunction function = function_in(code);
+  if (function) write_code(folder, key, code);
+  return function;
+}
+
+RegionKernel make_kernel(const stave::Region& region, int device) {
+  const Nvrtc* const compiler = nvrtc();
+  if (!compiler || !modules()) return {};
+  expect_context();
+  const int capability =
+      attribute(cudaDevAttrComputeCapabilityMajor, device) * 10 + attribute(cudaDevAttrComputeCapabilityMinor, device);
+  const std::string target = target_of(*compiler, capability);
+  if (target.empty()) return {};
+  constexpr int many_arguments = 12010;  // from this version on a kernel's parameters may take more
+  try {
+    return {make_function(*compiler, region_text(region), target),
+            compiler->version >= many_arguments ? 32764u : 4096u};
+  } catch (const stave::Error&) {  // of the compiler: its steps will do
+    return {};
+  }
+}
+
+const Modules* find_modules() {
+  auto found = std::make_unique<Modules>();
+#define X(name) \
+  if (find_driver_function(found->name, "cu" #name); !found->name) return nullptr;
+  STAVE_MODULES(X)
+#undef X
+  return found.release();
+}
+
+}  // namespace
+
+const Modules* modules() {
+  static const Modules* const found = find_modules();
+  return found;
+}
+
+const RegionKernel& region_kernel(const stave::Region& region) {
+  struct Entry {
+    std::once_flag made;
+    RegionKernel kernel;
+  };
+  static auto* const entries =
+      new std::map<std::pair<int, std::string>, Entry>;  // never destroyed, as the device's state
+  static auto* const mutex = new std::mutex;
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  std::pair<int, std::string> key(device, region_signature(region));
+  Entry* entry = nullptr;
+  {
+    const std::lock_guard lock(*mutex);
+    entry = &(*entries)[std::move(key)];
+  }
+  std::call_once(entry->made, [&] { entry->kernel = make_kernel(region, device); });  // again if it throws
+  return entry->kernel;
+}
+
+void launch(const RegionKernel& kernel, unsigned blocks, cudaStream_t stream, std::span<void*> arguments) {
+  expect_context();
+  const CUresult status = modules()->LaunchKernel(kernel.function, blocks, 1, 1, region_threads, 1, 1, 0, stream,
+                                                  arguments.data(), nullptr);
+  check(static_cast<cudaError_t>(status), "fused");  // the runtime's errors have the driver's numbers
+}
+
+}  // namespace stave_cuda
