@@ -1,6 +1,7 @@
 // NVIDIA's compiler at run time, NVRTC, loaded when it is first needed. Without it nothing is missing but speed (fused.h).
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ const Nvrtc* nvrtc();
 /// What code for a device of this compute capability is made for: "sm_90", its own; or "compute_90", which the driver translates, for
 /// devices younger than the compiler. Empty where there is none.
 std::string target_of(const Nvrtc& nvrtc, int capability);
+
+/// What a kernel's arguments may take together.
+inline std::size_t most_argument_bytes(const Nvrtc& nvrtc) { return nvrtc.version >= 12010 ? 32764 : 4096; }
 
 /// The code of a region's text. Throws stave::Error with what the compiler says.
 std::string compile(const Nvrtc& nvrtc, const std::string& text, const std::string& target);

@@ -57,10 +57,8 @@ RegionKernel make_kernel(const stave::Region& region, int device) {
       attribute(cudaDevAttrComputeCapabilityMajor, device) * 10 + attribute(cudaDevAttrComputeCapabilityMinor, device);
   const std::string target = target_of(*compiler, capability);
   if (target.empty()) return {};
-  constexpr int many_arguments = 12010;  // from this version on a kernel's parameters may take more
   try {
-    return {make_function(*compiler, region_text(region), target),
-            compiler->version >= many_arguments ? 32764u : 4096u};
+    return {make_function(*compiler, region_text(region), target), most_argument_bytes(*compiler)};
   } catch (const stave::Error&) {  // of the compiler: its steps will do
     return {};
   }

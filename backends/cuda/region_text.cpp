@@ -72,8 +72,10 @@ std::string region_text(const Region& region, std::string_view name) {
   text += fmt::format("STAVE_REGION_KERNEL {}({}) {{\n", name, parameters(region));
   text += fmt::format("  constexpr int lanes = {};\n", region_lanes(region));
   text += "  const Run run = run_of<lanes>(STAVE_REGION_THREAD, elements);\n  if (run.count == 0) return;\n";
+  const char* const load = inputs <= 8 ? "load" : "load_by_call";  // inlined, many take the compiler seconds
   for (std::size_t i = 0; i < inputs; ++i)
-    text += fmt::format("  const auto given{0} = load<{1}, lanes>(in{0}, run);\n", i, element_of(region.inputs()[i]));
+    text +=
+        fmt::format("  const auto given{0} = {1}<{2}, lanes>(in{0}, run);\n", i, load, element_of(region.inputs()[i]));
   for (std::size_t k = 0; k < region.outputs().size(); ++k)
     text += fmt::format("  Pack<{}, lanes> made{};\n", element_of(region.dtype(region.outputs()[k])), k);
   text += "  STAVE_UNROLLED\n  for (int j = 0; j < lanes; ++j) {\n";

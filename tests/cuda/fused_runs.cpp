@@ -330,7 +330,7 @@ TEST_F(FusedOnDevice, IsItsStepsIfTheDriverRefusesTheCode) {
 }
 TEST_F(FusedOnDevice, IsItsStepsIfAKernelHasNoRoomForItsArguments) {
   Random random(9);
-  const RegionPtr region = region_of_many_inputs();
+  const RegionPtr region = sum_of_inputs();
   expect_steps(region, random_inputs(random, *region, {5}));
   EXPECT_EQ(made_up.launches.size(), 1u);
   start_anew();
@@ -348,7 +348,7 @@ TEST_F(FusedOnDevice, OfNoElementsIsNoLaunch) {
   EXPECT_THAT(made_up.launches, IsEmpty());
 }
 TEST_F(FusedOnDevice, CopiesWhatIsScatteredInMemoryFirst) {
-  const RegionPtr region = region_of_many_inputs();
+  const RegionPtr region = sum_of_inputs();
   Random random(11);
   std::vector<Tensor> inputs(20, moved(random_values(random, float32, {600, 500})));
   inputs[3] = matrix_transpose(moved(random_values(random, float32, {500, 600})));

@@ -81,16 +81,17 @@ stave::RegionPtr every_operation(stave::Dtype dtype) {
   return region;
 }
 
-stave::RegionPtr region_of_many_inputs() {
-  stave::IntrusivePtr<stave::Region> region(new stave::Region(std::vector<stave::Dtype>(20, stave::float32)));
+stave::RegionPtr sum_of_inputs(int count) {
+  stave::IntrusivePtr<stave::Region> region(
+      new stave::Region(std::vector<stave::Dtype>(static_cast<std::size_t>(count), stave::float32)));
   int sum = 0;
-  for (int i = 1; i < 20; ++i) sum = region->add(stave::op_add, {sum, i});
+  for (int i = 1; i < count; ++i) sum = region->add(stave::op_add, {sum, i});
   region->set_outputs({sum});
   return region;
 }
 
 std::vector<stave::RegionPtr> regions_of_tests() {
-  std::vector<stave::RegionPtr> regions{region_of_many_inputs()};
+  std::vector<stave::RegionPtr> regions{sum_of_inputs()};
   for (const stave::Dtype dtype : every_dtype) regions.push_back(every_operation(dtype));
   Random random(29);
   for (int i = 0; i < 100; ++i) {

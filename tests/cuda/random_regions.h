@@ -32,8 +32,8 @@ bool is_function(const stave::Op& op, stave::Dtype dtype);
 stave::RegionPtr every_operation(stave::Dtype dtype);
 /// Of what gives the same bits everywhere.
 stave::RegionPtr exact_region(Random& random, std::vector<stave::Dtype> inputs, stave::Index steps);
-/// With more arguments than kernels had room for before CUDA 12.1.
-stave::RegionPtr region_of_many_inputs();
+/// The sum of so many inputs: 20 are more arguments than kernels had room for before CUDA 12.1.
+stave::RegionPtr sum_of_inputs(int count = 20);
 
 /// That of many inputs, every operation of each dtype, and exact ones.
 std::vector<stave::RegionPtr> regions_of_tests();

@@ -19,18 +19,22 @@ STAVE_BOTH Run run_of(std::uint64_t thread, std::uint64_t elements) {
   return {first, elements - first < lanes ? static_cast<int>(elements - first) : lanes};
 }
 
+/// A call: the map in it, once for each lane, is long to compile.
 template <class T, int lanes>
-STAVE_BOTH Pack<T, lanes> load(const RegionInput& in, Run run) {
+STAVE_BOTH STAVE_OUTLINE Pack<T, lanes> load_apart(const RegionInput& in, Run run) {
   Pack<T, lanes> pack{};
   const T* data = static_cast<const T*>(in.data);
-  if (in.neighbours == Neighbours::apart) {
-    STAVE_UNROLLED
-    for (int j = 0; j < lanes; ++j)
-      if (j < run.count) pack.lane[j] = data[in.map(run.first + static_cast<unsigned>(j))[0]];
-    return pack;
-  }
-  if (in.neighbours == Neighbours::flat) data += run.first;
-  else data += in.map(run.first)[0];
+  STAVE_UNROLLED
+  for (int j = 0; j < lanes; ++j)
+    if (j < run.count) pack.lane[j] = data[in.map(run.first + static_cast<unsigned>(j))[0]];
+  return pack;
+}
+template <class T, int lanes>
+STAVE_BOTH Pack<T, lanes> load(const RegionInput& in, Run run) {
+  if (in.neighbours == Neighbours::apart) return load_apart<T, lanes>(in, run);
+  Pack<T, lanes> pack{};
+  const T* data = static_cast<const T*>(in.data);
+  data += in.neighbours == Neighbours::flat ? static_cast<Index>(run.first) : in.map(run.first)[0];
   if (in.neighbours == Neighbours::still) {
     const T value = *data;
     STAVE_UNROLLED
@@ -43,6 +47,11 @@ STAVE_BOTH Pack<T, lanes> load(const RegionInput& in, Run run) {
       if (j < run.count) pack.lane[j] = data[j];
   }
   return pack;
+}
+/// By a call: for kernels of many inputs.
+template <class T, int lanes>
+STAVE_BOTH STAVE_OUTLINE Pack<T, lanes> load_by_call(const RegionInput& in, Run run) {
+  return load<T, lanes>(in, run);
 }
 
 template <class T, int lanes>
