@@ -27,4 +27,6 @@ set_target_properties(cuda_fused_test PROPERTIES LINK_LIBRARIES "")
 target_link_libraries(cuda_fused_test PRIVATE cuda_random_regions stave::stave fmt::fmt GTest::gmock_main Threads::Threads)
 gtest_discover_tests(cuda_fused_test TEST_PREFIX cuda. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
 
-target_link_libraries(cuda_nvrtc_test PRIVATE cuda_random_regions)
+foreach(test IN ITEMS nvrtc_test gpu_runs)
+  target_link_libraries(cuda_${test} PRIVATE cuda_random_regions)
+endforeach()
