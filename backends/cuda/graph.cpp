@@ -1,0 +1,93 @@
+#include <stave/backends/cuda/graph.h>
+
+#include <vector>
+
+#include <stave/backends/cuda/launch.h>
+#include <stave/core/fail.h>
+
+namespace stave_cuda {
+
+using stave_detail::fail;
+
+namespace {
+
+struct DestroyGraph {
+  void operator()(cudaGraph_t graph) const noexcept { cudaGraphDestroy(graph); }
+};
+using Recorded = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
+
+/// Null: it can be repeated.
+const char* why_not_repeated(cudaGraphNode_t node) {
+  cudaGraphNodeType type{};
+  check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+  switch (type) {
+    case cudaGraphNodeTypeKernel:
+    case cudaGraphNodeTypeMemset:
+    case cudaGraphNodeTypeEmpty: return nullptr;
+    case cudaGraphNodeTypeMemcpy: break;
+    case cudaGraphNodeTypeMemAlloc:
+    case cudaGraphNodeTypeMemFree: return "it takes or gives back memory";
+    case cudaGraphNodeTypeHost: return "it calls a function of the host";
+    case cudaGraphNodeTypeEventRecord:
+    case cudaGraphNodeTypeWaitEvent: return "it records an event, or waits for one";
+    default: return "it holds work of a kind that Stave has none of";
+  }
+  cudaMemcpy3DParms copy{};
+  check(cudaGraphMemcpyNodeGetParams(node, &copy), "cudaGraphMemcpyNodeGetParams");
+  return copy.kind == cudaMemcpyDeviceToDevice ? nullptr : "it copies from or to the host's memory";
+}
+
+/// The number of nodes, if each can be repeated.
+std::size_t expect_repeatable(cudaGraph_t graph) {
+  std::size_t count = 0;
+  check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
+  std::vector<cudaGraphNode_t> nodes(count);
+  if (count > 0) check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
+  for (const cudaGraphNode_t node : nodes)
+    if (const char* const why = why_not_repeated(node))
+      fail<stave::Error>("cuda: graph: what was recorded cannot be repeated: {}", why);
+  return count;
+}
+
+}  // namespace
+
+Graph::Graph(cudaGraph_t recorded, std::size_t size) : size_(size) {
+  cudaGraphExec_t executable = nullptr;
+  check(cudaGraphInstantiateWithFlags(&executable, recorded, 0), "cudaGraphInstantiate");
+  executable_.reset(executable);
+}
+
+void Graph::launch(cudaStream_t stream) const { check(cudaGraphLaunch(executable_.get(), stream), "cudaGraphLaunch"); }
+
+// Of this thread alone: what other threads do meanwhile, on other streams, is their affair.
+GraphCapture::GraphCapture(cudaStream_t stream) : stream_(stream) {
+  cudaStreamCaptureStatus status{};
+  check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  if (status != cudaStreamCaptureStatusNone) fail<stave::Error>("cuda: graph: the stream is being recorded already");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+}
+
+GraphCapture::~GraphCapture() {
+  if (!open_) return;
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(stream_, &graph) == cudaSuccess && graph) cudaGraphDestroy(graph);
+  cudaGetLastError();  // what went wrong while it was recorded is told by whatever ended it
+}
+
+Graph GraphCapture::end() {
+  if (!open_) fail<stave::Error>("cuda: graph: this recording has ended");
+  open_ = false;
+  cudaGraph_t graph = nullptr;
+  const cudaError_t status = cudaStreamEndCapture(stream_, &graph);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    fail<stave::Error>(
+        "cuda: graph: what was recorded cannot be repeated: something in it waits for the device, or asks for what can "
+        "only be done at once: {} ({})",
+        cudaGetErrorString(status), cudaGetErrorName(status));
+  }
+  const Recorded recorded(graph);
+  return Graph(graph, expect_repeatable(graph));
+}
+
+}  // namespace stave_cuda

@@ -1,0 +1,226 @@
+// CUDA graphs over a driver that is made up: a stream that is recorded keeps what it is given, and a graph does it when it is launched.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include <stave/backends/cuda/graph.h>
+#include <stave/backends/cuda/launch.h>
+#include <stave/core/effects/error.h>
+
+// ---- the driver --------------------------------------------------------------------------------------------
+
+namespace {
+
+struct Node {
+  cudaGraphNodeType type;
+  cudaMemcpyKind kind = cudaMemcpyDefault;
+  std::function<void()> work = [] {};
+};
+struct Driver {
+  std::optional<std::vector<Node>> recording;
+  bool broken = false;  // the recording
+  cudaError_t instantiates = cudaSuccess, launches = cudaSuccess, last = cudaSuccess;
+  int graphs = 0, executables = 0;  // that live
+};
+Driver driver;
+const auto stream = reinterpret_cast<cudaStream_t>(0x5);
+
+/// Puts work on the stream: done at once, or recorded.
+void put(Node node) {
+  if (driver.recording) driver.recording->push_back(std::move(node));
+  else node.work();
+}
+/// What is refused while a stream is recorded.
+cudaError_t wait_for_stream() {
+  if (!driver.recording) return cudaSuccess;
+  driver.broken = true;
+  return driver.last = cudaErrorStreamCaptureUnsupported;
+}
+
+using Nodes = std::vector<Node>;
+template <class Handle>
+Nodes& nodes_of(Handle handle) {
+  return *reinterpret_cast<Nodes*>(handle);
+}
+
+}  // namespace
+
+extern "C" {
+cudaError_t cudaGetLastError() { return std::exchange(driver.last, cudaSuccess); }
+const char* cudaGetErrorString(cudaError_t) { return "an error"; }
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorStreamCaptureInvalidated ? "cudaErrorStreamCaptureInvalidated" : "cudaErrorOther";
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = driver.recording ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t at, cudaStreamCaptureMode mode) {
+  if (at != stream || mode != cudaStreamCaptureModeThreadLocal || driver.recording) return cudaErrorInvalidValue;
+  return driver.recording.emplace(), cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t at, cudaGraph_t* graph) {
+  if (at != stream || !driver.recording) return driver.last = cudaErrorIllegalState;
+  Nodes nodes = std::move(*driver.recording);
+  driver.recording.reset();
+  *graph = nullptr;
+  if (std::exchange(driver.broken, false)) return driver.last = cudaErrorStreamCaptureInvalidated;
+  ++driver.graphs;
+  return *graph = reinterpret_cast<cudaGraph_t>(new Nodes(std::move(nodes))), cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
+  Nodes& all = nodes_of(graph);
+  for (std::size_t i = 0; nodes && i < *count; ++i) nodes[i] = reinterpret_cast<cudaGraphNode_t>(&all[i]);
+  return *count = all.size(), cudaSuccess;
+}
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  return *type = reinterpret_cast<Node*>(node)->type, cudaSuccess;
+}
+cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node, cudaMemcpy3DParms* copy) {
+  return copy->kind = reinterpret_cast<Node*>(node)->kind, cudaSuccess;
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  if (driver.instantiates != cudaSuccess) return driver.last = driver.instantiates;
+  ++driver.executables;
+  return *executable = reinterpret_cast<cudaGraphExec_t>(new Nodes(nodes_of(graph))), cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t at) {
+  if (at != stream || driver.launches != cudaSuccess) return driver.last = driver.launches;
+  for (const Node& node : nodes_of(executable)) put(node);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete &nodes_of(graph);
+  return --driver.graphs, cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete &nodes_of(executable);
+  return --driver.executables, cudaSuccess;
+}
+}
+
+// ---- the tests ---------------------------------------------------------------------------------------------
+
+namespace stave_cuda {
+namespace {
+
+using testing::ElementsAre, testing::HasSubstr;
+
+class Graphs : public testing::Test {
+ protected:
+  Graphs() { driver = {}; }
+  ~Graphs() override {
+    EXPECT_EQ(driver.graphs, 0);
+    EXPECT_EQ(driver.executables, 0);
+    EXPECT_FALSE(driver.recording);
+    EXPECT_EQ(driver.last, cudaSuccess);  // nothing is left for the next call to meet
+  }
+  void kernel(int number) {
+    put({cudaGraphNodeTypeKernel, cudaMemcpyDefault, [this, number] { done.push_back(number); }});
+  }
+  /// What `end` says of a graph with such a node.
+  static std::string refusal(cudaGraphNodeType type, cudaMemcpyKind kind = cudaMemcpyDefault) {
+    GraphCapture capture(stream);
+    put({type, kind});
+    try {
+      capture.end();
+      return "";
+    } catch (const stave::Error& error) {
+      return error.what();
+    }
+  }
+
+  std::vector<int> done;
+};
+
+TEST_F(Graphs, DoWhatWasRecordedAtEachLaunch) {
+  kernel(0);
+  GraphCapture capture(stream);
+  kernel(1);
+  kernel(2);
+  const Graph graph = capture.end();
+  EXPECT_THAT(done, ElementsAre(0));
+  EXPECT_EQ(graph.size(), 2u);
+  graph.launch(stream);
+  kernel(3);
+  graph.launch(stream);
+  EXPECT_THAT(done, ElementsAre(0, 1, 2, 3, 1, 2));
+}
+TEST_F(Graphs, MayBeEmptyAndMoved) {
+  GraphCapture capture(stream);
+  Graph empty = capture.end();
+  const Graph moved = std::move(empty);
+  moved.launch(stream);
+  EXPECT_EQ(moved.size(), 0u);
+}
+TEST_F(Graphs, HoldKernelsAndWorkWithinTheDevice) {
+  EXPECT_EQ(refusal(cudaGraphNodeTypeKernel), "");
+  EXPECT_EQ(refusal(cudaGraphNodeTypeMemset), "");
+  EXPECT_EQ(refusal(cudaGraphNodeTypeEmpty), "");
+  EXPECT_EQ(refusal(cudaGraphNodeTypeMemcpy, cudaMemcpyDeviceToDevice), "");
+}
+TEST_F(Graphs, RefuseWhatWouldBeOtherWorkWhenItIsRepeated) {
+  const auto refused = [](const char* why) {
+    return std::string("cuda: graph: what was recorded cannot be repeated: ") + why;
+  };
+  for (const auto kind : {cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDefault})
+    EXPECT_EQ(refusal(cudaGraphNodeTypeMemcpy, kind), refused("it copies from or to the host's memory"));
+  EXPECT_EQ(refusal(cudaGraphNodeTypeMemAlloc), refused("it takes or gives back memory"));
+  EXPECT_EQ(refusal(cudaGraphNodeTypeMemFree), refused("it takes or gives back memory"));
+  EXPECT_EQ(refusal(cudaGraphNodeTypeHost), refused("it calls a function of the host"));
+  EXPECT_EQ(refusal(cudaGraphNodeTypeEventRecord), refused("it records an event, or waits for one"));
+  EXPECT_EQ(refusal(cudaGraphNodeTypeGraph), refused("it holds work of a kind that Stave has none of"));
+}
+TEST_F(Graphs, SayWhatBrokeTheRecording) {
+  GraphCapture capture(stream);
+  kernel(1);
+  EXPECT_THROW(check(wait_for_stream(), "synchronize"), stave::Error);
+  try {
+    capture.end();
+    FAIL();
+  } catch (const stave::Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("something in it waits for the device"));
+    EXPECT_THAT(error.what(), HasSubstr("cudaErrorStreamCaptureInvalidated"));
+  }
+  kernel(2);
+  EXPECT_THAT(done, ElementsAre(2));  // the stream is as before
+}
+TEST_F(Graphs, AreDroppedWhereTheWorkThrows) {
+  for (const bool waits : {false, true}) {
+    EXPECT_THROW(
+        {
+          GraphCapture capture(stream);
+          kernel(1);
+          if (waits) check(wait_for_stream(), "synchronize");
+          throw stave::Error("of the work");
+        },
+        stave::Error);
+    kernel(2);
+  }
+  EXPECT_THAT(done, ElementsAre(2, 2));
+}
+TEST_F(Graphs, AreRecordedOneAtATime) {
+  GraphCapture capture(stream);
+  EXPECT_THROW(GraphCapture{stream}, stave::Error);
+  kernel(1);
+  EXPECT_EQ(capture.end().size(), 1u);  // the first is as it was
+  EXPECT_THROW(capture.end(), stave::Error);
+}
+TEST_F(Graphs, TellErrorsOfTheDriver) {
+  {
+    GraphCapture capture(stream);
+    driver.instantiates = cudaErrorMemoryAllocation;
+    EXPECT_THROW(capture.end(), std::bad_alloc);
+  }
+  driver.instantiates = cudaSuccess;
+  GraphCapture capture(stream);
+  const Graph graph = capture.end();
+  driver.launches = cudaErrorLaunchFailure;
+  EXPECT_THROW(graph.launch(stream), stave::Error);
+}
+
+}  // namespace
+}  // namespace stave_cuda
