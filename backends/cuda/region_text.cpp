@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <cstdint>
 
 #include <stave/backends/cuda/elementwise_plan.h>
 #include <stave/core/op.h>
@@ -92,21 +92,23 @@ std::string region_text(const Region& region, std::string_view name) {
 }
 
 std::string region_signature(const Region& region) {
-  std::string text;
-  const auto add = [&](std::size_t number) { fmt::format_to(std::back_inserter(text), "{} ", number); };
+  std::string bytes;
+  const auto add = [&](auto number) {
+    const auto word = static_cast<std::int32_t>(number);
+    bytes.append(reinterpret_cast<const char*>(&word), sizeof word);
+  };
   const auto add_list = [&](const auto& numbers) {
-    for (const auto number : numbers) add(static_cast<std::size_t>(number));
-    text += '|';
+    add(numbers.size());
+    for (const auto number : numbers) add(number);
   };
   add_list(region.inputs());
   add_list(region.outputs());
   for (const Region::Step& step : region.steps()) {
-    if (step.op) add(static_cast<std::size_t>(step.op->id));
-    text += ':';
-    add(static_cast<std::size_t>(step.dtype));
+    add(step.op ? static_cast<int>(step.op->id) : -1);
+    add(step.dtype);
     add_list(step.operands);
   }
-  return text;
+  return bytes;
 }
 
 }  // namespace stave_cuda
