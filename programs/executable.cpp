@@ -108,7 +108,6 @@ class Executable::Planner {
  private:
   struct Step {
     std::vector<std::size_t> made;  // variables that get storage
-    bool in_place = false;          // whether a result may take the place of an input
     std::vector<std::size_t> read;  // bases
   };
   static std::size_t at(int variable) { return static_cast<std::size_t>(variable); }
@@ -152,7 +151,6 @@ class Executable::Planner {
   void add_kernel(const Op& op, const AttributesPtr& attributes, const In& inputs, const Out& outputs) {
     Kernel kernel{&op, attributes, plan_.viewed_.size(), std::size(inputs), std::size(outputs)};
     Step& step = steps_.emplace_back();
-    step.in_place = op.elementwise;
     for (const int input : inputs) {
       plan_.viewed_.push_back(input);
       step.read.push_back(base_[at(input)]);
@@ -189,7 +187,7 @@ class Executable::Planner {
         Place& place = plan_.places_[made];
         if (place.home != Home::arena) continue;
         const std::size_t bytes = (bytes_of(variable(made)) + alignment - 1) / alignment * alignment;
-        const std::size_t donor = steps_[k].in_place ? donor_for(steps_[k], k, made, room, bytes) : none;
+        const std::size_t donor = donor_for(steps_[k], k, made, room, bytes);
         place.offset = donor != none ? plan_.places_[donor].offset : gaps.take(bytes);
         if (donor != none) room[donor] = 0;
         room[made] = bytes;
@@ -211,7 +209,9 @@ class Executable::Planner {
   std::size_t donor_for(const Step& step, std::size_t k, std::size_t made, const std::vector<std::size_t>& room,
                         std::size_t bytes) const {
     const Kernel& kernel = plan_.kernels_[k];
+    const Op& op = *kernel.op;
     for (std::size_t i = 0; i < step.read.size(); ++i) {
+      if (!op.elementwise && !(op.reuses && op.reuses(kernel.attributes.get(), i))) continue;
       const std::size_t base = step.read[i];
       const auto read = at(plan_.viewed_[kernel.first + i]);
       if (plan_.places_[base].home != Home::arena || last_[base] != static_cast<int>(k) || room[base] != bytes)

@@ -8,6 +8,7 @@
 #include <stave/core/note.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/function.h>
+#include <stave/core/ops/fused.h>
 #include <stave/core/print.h>
 #include <stave/core/read_storage.h>
 #include <stave/core/storage.h>
@@ -51,6 +52,7 @@ Outputs RecordedFunctions::perform(Inputs inputs) const {
   FunctionAttributes functions;
   functions.name = name;
   functions.runs_again = runs_again;
+  functions.saves = saves;
   functions.function = replayed(function, captured);
   functions.backward = replayed(backward, captured);
   functions.tangents = replayed(tangents, captured);
@@ -147,6 +149,8 @@ Outputs Program::operator()(std::span<const Tensor> given) const {
       continue;
     }
     Outputs found = in_scopes(step.scopes, [&] {
+      if (const auto* region = dynamic_cast<const FusedAttributes*>(step.attributes.get()))
+        return stave_detail::fused(*step.op, region->region, std::move(operands));
       if (!step.op->carries_functions) return perform(Call(*step.op, std::move(operands), step.attributes));
       return static_cast<const RecordedFunctions&>(*step.attributes).perform(std::move(operands));
     });

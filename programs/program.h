@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include <stave/core/carried.h>
 #include <stave/core/effects/scope.h>
 #include <stave/core/op.h>
 
@@ -108,6 +109,7 @@ bool same_bits(const Tensor& a, const Tensor& b);
 struct RecordedFunctions final : Attributes {
   const char* name = "";
   bool runs_again = false;
+  std::shared_ptr<const Saveable> saves;
   std::size_t captured = 0;
   std::shared_ptr<const Program> function, forward, backward, tangents;  // null: no such rule
   std::size_t outputs = 0;                                               // of `forward`: the rest are residuals

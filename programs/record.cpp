@@ -279,6 +279,7 @@ Outputs Recorder::handle_carrying(Call& call) {
   const auto recorded = make_intrusive<RecordedFunctions>();
   recorded->name = functions.name;
   recorded->runs_again = functions.runs_again;
+  recorded->saves = functions.saves;
   Rules rules(name_, *this, left);
   Outputs outputs = rules.record(
       recorded->function, [&](auto xs) { return functions.run(functions.function, xs); }, inputs);

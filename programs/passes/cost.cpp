@@ -41,7 +41,8 @@ std::uint64_t flops_of(const Program& program, const Program::Instruction& step)
   if (const auto* fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
     const auto& steps = fused->region->steps();
     const auto computing = std::count_if(steps.begin(), steps.end(), [](const auto& it) { return it.op != nullptr; });
-    return elements_of(result) * static_cast<std::uint64_t>(computing);
+    return elements_of(program.variable(step.inputs[0])) *
+           (static_cast<std::uint64_t>(computing) + fused->region->reductions().size());
   }
   return step.op->elementwise ? elements_of(result) : 0;
 }

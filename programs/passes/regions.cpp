@@ -1,5 +1,6 @@
 // Regions in programs: elementwise operations of one shape join the region that is open for that shape, until something else reads
-// a value of it; there the region is performed. So it is performed after all that it reads, and before all that reads it.
+// a value of it; there the region is performed. So it is performed after all that it reads, and before all that reads it. A
+// reduction of one of its values ends in it.
 #include <algorithm>
 #include <list>
 #include <map>
@@ -30,6 +31,12 @@ class Former {
         join(step);
         continue;
       }
+      if (Open* region = reduced_in(step)) {
+        region->members.push_back(step);
+        ++region->steps;
+        home(step.outputs[0]) = region;
+        continue;
+      }
       for (const int input : step.inputs) close_for(input);
       program_.instructions.push_back(step);
     }
@@ -47,10 +54,10 @@ class Former {
   const Program::Variable& variable(int number) const { return program_.variable(number); }
   Open*& home(int variable) { return home_[static_cast<std::size_t>(variable)]; }
 
-  // A region that an operation of its own (elementwise_op) performs.
+  // A region that an operation of its own (elementwise_op) performs, of values alone.
   static const Region* region_of(const Program::Instruction& step) {
     const auto* fused = dynamic_cast<const FusedAttributes*>(step.attributes.get());
-    return fused ? fused->region.get() : nullptr;
+    return fused && fused->region->reductions().empty() ? fused->region.get() : nullptr;
   }
   bool joins(const Program::Instruction& step) const {
     if (step.is_read() || step.inputs.empty()) return false;
@@ -59,6 +66,23 @@ class Former {
     if (!Region::admits(*step.op) && !region_of(step)) return false;
     const Program::Variable& result = variable(step.outputs[0]);
     return result.shape.elements() > 0;
+  }
+
+  static bool is_reduction(const Program::Instruction& step) {
+    return Region::admits_reduction(*step.op) && !static_cast<const ReduceAttributes&>(*step.attributes).axes.empty();
+  }
+  // The open region of which the step reduces a value; null: none.
+  Open* reduced_in(const Program::Instruction& step) {
+    if (step.is_read() || !is_reduction(step)) return nullptr;
+    Open* const region = home(step.inputs[0]);
+    if (!region || region->members.size() >= most_steps || region->members[0].epoch != step.epoch) return nullptr;
+    const Program::Variable &whole = variable(region->members[0].outputs[0]), &reduced = variable(step.inputs[0]);
+    return whole.shape == reduced.shape && !is_reduced(*region, step.inputs[0]) ? region : nullptr;
+  }
+  static bool is_reduced(const Open& region, int variable) {
+    return std::any_of(region.members.begin(), region.members.end(), [&](const auto& member) {
+      return Region::admits_reduction(*member.op) && member.outputs[0] == variable;
+    });
   }
 
   // Whether a value of the region is read after it: by a later instruction, or as a result.
@@ -78,6 +102,8 @@ class Former {
     Open* region = nullptr;
     for (Open& open : open_)
       if (fits(open, step, steps)) region = &open;
+    if (region && std::any_of(step.inputs.begin(), step.inputs.end(), [&](int x) { return is_reduced(*region, x); }))
+      region = nullptr;
     // What it reads of other open regions (of another epoch, or full ones) must be there before.
     for (const int input : step.inputs)
       if (home(input) && home(input) != region) close_for(input);
@@ -143,7 +169,8 @@ class Former {
     for (const Program::Instruction& member : open.members) {
       std::vector<int> operands;
       for (const int input : member.inputs) operands.push_back(value_of(input));
-      if (const Region* inner = region_of(member)) append(*region, *inner, operands, member, values);
+      if (Region::admits_reduction(*member.op)) values[member.outputs[0]] = reduced(*region, member, operands[0]);
+      else if (const Region* inner = region_of(member)) append(*region, *inner, operands, member, values);
       else values[member.outputs[0]] = region->add(*member.op, operands, variable(member.outputs[0]).dtype);
     }
     std::vector<int> ends;
@@ -155,6 +182,13 @@ class Former {
     step.scopes = open.members[0].scopes;
     step.epoch = open.members[0].epoch;
     return step;
+  }
+
+  int reduced(Region& region, const Program::Instruction& member, int value) const {
+    const auto& attributes = static_cast<const ReduceAttributes&>(*member.attributes);
+    Shape axes = attributes.axes;
+    for (Index& axis : axes) axis -= variable(member.inputs[0]).shape.rank();
+    return region.reduce(*member.op, value, std::move(axes), attributes.keepdims);
   }
 
   static void append(Region& region, const Region& inner, std::vector<int> numbers, const Program::Instruction& member,
