@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 #include <shared_mutex>
+#include <string_view>
 
 #include <stave/core/default_dtype.h>
 #include <stave/core/fail.h>
@@ -77,10 +78,16 @@ struct Way {
     return way->variables[static_cast<std::size_t>(number - way->first)];
   }
   int end() const { return first + static_cast<int>(variables.size()); }
-  Way* find(const std::string& bytes) const {
+  Way* find(std::string_view bytes) const {
     for (const auto& [met, way] : next)
       if (met == bytes) return way.get();
     return nullptr;
+  }
+  // For the value that is read now; null: it was not met.
+  const Way* after(const Tensor& value) const {
+    const Node& node = value.node();
+    if (node.memory() != cpu || !node.contiguous()) return find(bytes_of(value));
+    return find({static_cast<const char*>(node.data()), static_cast<std::size_t>(value.size()) * size_of(node.dtype)});
   }
 };
 
@@ -211,6 +218,7 @@ struct Recordings::Entry {
   mutable std::shared_mutex mutex;  // of the tree: who replays shares it
   std::unique_ptr<Way> begin;
   std::size_t ways = 0;
+  int most_variables = 0;
   std::atomic<bool> demoted{false};
   std::atomic<int> failures{0};
 
@@ -326,8 +334,10 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
     explain(fmt::format("recorded way {}, for a value that was not met before", ways));
   }
   if (ways > most_ways) demote(fmt::format("it has more than {} ways", most_ways));
-  for (Way* way : find_needs_below(*begin))
+  for (Way* way : find_needs_below(*begin)) {
+    most_variables = std::max(most_variables, way->end());
     if (!way->ready) prepare(*way);
+  }
 }
 
 // ---- recordings --------------------------------------------------------------------------------------------
@@ -389,7 +399,9 @@ std::optional<Recordings::Answer> Recordings::replay(const EntryPtr& entry, std:
   const std::shared_lock lock(entry->mutex);
   const Way* way = entry->begin.get();
   if (!way) return std::nullopt;
-  std::vector<Tensor> values(leaves.begin(), leaves.end());
+  std::vector<Tensor> values;
+  values.reserve(static_cast<std::size_t>(entry->most_variables));
+  values.assign(leaves.begin(), leaves.end());
   const auto value = [&](int variable) -> Tensor& { return values[static_cast<std::size_t>(variable)]; };
   try {
     while (true) {
@@ -397,7 +409,7 @@ std::optional<Recordings::Answer> Recordings::replay(const EntryPtr& entry, std:
       values.resize(static_cast<std::size_t>(way->end()));
       for (std::size_t i = 0; i < made.size(); ++i) value(way->made[i]) = std::move(made[i]);
       if (way->read < 0) break;
-      const Way* const next = way->find(bytes_of(value(way->read)));
+      const Way* const next = way->after(value(way->read));
       if (!next) return std::nullopt;
       for (const int variable : way->over) value(variable) = Tensor();
       for (const int variable : way->made)  // as the plans of later ways have it
