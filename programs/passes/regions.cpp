@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <list>
 #include <map>
+#include <set>
 
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/fused.h>
@@ -15,7 +16,7 @@ using namespace stave_detail;
 
 namespace {
 
-constexpr std::size_t most_steps = 512, most_inputs = 32, most_outputs = 16;
+constexpr std::size_t most_steps = 2048, most_inputs = 64, most_outputs = 64;
 
 class Former {
  public:
@@ -86,7 +87,7 @@ class Former {
   }
 
   // Whether a value of the region is read after it: by a later instruction, or as a result.
-  bool is_needed(int variable, const std::vector<Program::Instruction>& members) const {
+  bool is_needed(int variable, std::span<const Program::Instruction> members) const {
     const auto last = last_read_[static_cast<std::size_t>(variable)];
     if (last < 0) return false;
     if (last >= static_cast<int>(now_)) return true;
@@ -140,33 +141,49 @@ class Former {
     for (const Program::Instruction& member : region.members)
       for (const int output : member.outputs) home(output) = nullptr;
     open_.erase(place);
-    if (region.steps < 2) {
-      program_.instructions.push_back(region.members[0]);
-      return;
-    }
-    std::vector<int> outputs;
-    for (const Program::Instruction& member : region.members)
-      for (const int output : member.outputs)
-        if (is_needed(output, region.members)) outputs.push_back(output);
-    if (outputs.empty() || outputs.size() > most_outputs) {
-      program_.instructions.insert(program_.instructions.end(), region.members.begin(), region.members.end());
-      return;
-    }
-    program_.instructions.push_back(performed(region, outputs));
+    emit(region.members);
   }
 
-  Program::Instruction performed(const Open& open, const std::vector<int>& outputs) const {
+  void emit(std::span<const Program::Instruction> members) {
+    std::vector<int> outputs;
+    for (const Program::Instruction& member : members)
+      for (const int output : member.outputs)
+        if (is_needed(output, members)) outputs.push_back(output);
+    if (members.size() == 1) {
+      program_.instructions.push_back(members[0]);
+    } else if (outputs.size() > most_outputs) {
+      emit(members.first(members.size() / 2));
+      emit(members.subspan(members.size() / 2));
+    } else if (!outputs.empty()) {
+      program_.instructions.push_back(performed(members, outputs));
+    }
+  }
+
+  // What the members read that none of them gives.
+  std::vector<int> inputs_of(std::span<const Program::Instruction> members) const {
+    std::vector<int> inputs;
+    std::set<int> known;
+    for (const Program::Instruction& member : members) {
+      for (const int input : member.inputs)
+        if (!is_number(input) && known.insert(input).second) inputs.push_back(input);
+      known.insert(member.outputs.begin(), member.outputs.end());
+    }
+    return inputs;
+  }
+
+  Program::Instruction performed(std::span<const Program::Instruction> members, const std::vector<int>& outputs) const {
+    const std::vector<int> inputs = inputs_of(members);
     std::vector<Dtype> dtypes;
-    for (const int input : open.inputs) dtypes.push_back(variable(input).dtype);
+    for (const int input : inputs) dtypes.push_back(variable(input).dtype);
     const auto region = make_intrusive<Region>(std::move(dtypes));
     std::map<int, int> values;  // of the region, by variable
-    for (std::size_t i = 0; i < open.inputs.size(); ++i) values[open.inputs[i]] = static_cast<int>(i);
+    for (std::size_t i = 0; i < inputs.size(); ++i) values[inputs[i]] = static_cast<int>(i);
     const auto value_of = [&](int variable) {
       const auto [found, is_new] = values.try_emplace(variable, -1);
       if (is_new) found->second = region->add(number_of(variable), this->variable(variable).dtype);
       return found->second;
     };
-    for (const Program::Instruction& member : open.members) {
+    for (const Program::Instruction& member : members) {
       std::vector<int> operands;
       for (const int input : member.inputs) operands.push_back(value_of(input));
       if (Region::admits_reduction(*member.op)) values[member.outputs[0]] = reduced(*region, member, operands[0]);
@@ -177,10 +194,10 @@ class Former {
     for (const int output : outputs) ends.push_back(values.at(output));
     region->set_outputs(std::move(ends));
     Program::Instruction step{.op = &fused_op("fused"), .attributes = make_intrusive<FusedAttributes>(region)};
-    for (const int input : open.inputs) step.inputs.push_back(input);
+    for (const int input : inputs) step.inputs.push_back(input);
     for (const int output : outputs) step.outputs.push_back(output);
-    step.scopes = open.members[0].scopes;
-    step.epoch = open.members[0].epoch;
+    step.scopes = members[0].scopes;
+    step.epoch = members[0].epoch;
     return step;
   }
 

@@ -180,6 +180,13 @@ std::vector<Bar> all_bars() {
       {"fused_few_vs_eager", at_most, 0.8, {"fused_few", "eager_few"}, ratio},
       {"fused_exp_vs_jax", at_most, 0.8, {"fused_exp", "jax_fused_exp"}, ratio},
       {"fused_exp_cached_vs_jax", at_most, 1.1, {"fused_exp_cached", "jax_fused_exp_cached"}, ratio},
+      // compiled.cpp
+      {"mlp_step_compiled_vs_jax", at_most, 1.0, {"compiled_mlp_step", "jax_mlp_step"}, ratio},
+      {"per_example_vs_jax", at_most, 1.0, {"compiled_per_example", "jax_per_example"}, ratio},
+      {"softmax_written_out_vs_fused", at_most, 1.2, {"compiled_softmax", "softmax_rows"}, ratio},
+      {"tape_memory_compiled_vs_torch", at_most, 0.15, {"compiled_squares", "torch_squares"}, ratio},
+      {"replay_scalar_ns", at_most, 0.35, {"replay_scalar"}, first, reference},
+      {"compile_overhead", at_most, 1.05, {"compiled_never_repeats", "never_repeats"}, ratio},
       // tape.cpp: of two benchmarks, the figures are no times
       {"tape_memory_mib", at_most, 16, {"tape_peak"}, first},
       {"tape_memory_vs_save_all", at_most, 0.6, {"tape_recomputed", "tape_save_all"}, ratio},

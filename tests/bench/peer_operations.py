@@ -256,6 +256,27 @@ if importlib.util.find_spec("jax"):
             return lambda: jax.block_until_ready(function(x))
         return make
 
+    # The network of programs.h.
+    def spread(shape, size=1.0):
+        i = np.arange(np.prod(shape)) % 1009
+        numbers = (i * 7919 % 1009).astype(np.float32) / np.float32(1009) - np.float32(0.5)
+        return jnp.asarray((numbers * np.float32(size)).reshape(shape))
+
+    def mlp_loss(weights, pixels, labels):
+        w1, b1, w2, b2, w3, b3 = weights
+        h2 = jax.nn.relu(jax.nn.relu(pixels @ w1 + b1) @ w2 + b2)
+        z = h2 @ w3 + b3
+        return jnp.mean(jax.nn.logsumexp(z, axis=-1) - jnp.sum(labels * z, axis=-1))
+
+    def jax_mlp(transform):
+        def make():
+            weights = (spread((784, 256), 0.2), spread((256,), 0.2), spread((256, 256), 0.2), spread((256,), 0.2),
+                       spread((256, 10)), spread((10,)))
+            pixels, labels = spread((128, 784)), jax.nn.one_hot(jnp.arange(128) % 10, 10)
+            function = jax.jit(transform(mlp_loss))
+            return lambda: jax.block_until_ready(function(weights, pixels, labels))
+        return make
+
     def jax_cheap_donated():
         """Each call takes the result of the one before, so that its memory may be used again; the first is that of `cheap`."""
         function, state = jax.jit(cheap, donate_argnums=0), [scattered(1 << 24)]
@@ -265,6 +286,8 @@ if importlib.util.find_spec("jax"):
         return run
 
     JAX |= {
+        "mlp_step": jax_mlp(jax.value_and_grad),
+        "per_example": jax_mlp(lambda f: jax.vmap(jax.grad(f), in_axes=(None, 0, 0))),
         "fused_cheap": jax_chain(cheap, 1 << 24),
         "fused_cheap_donated": jax_cheap_donated,
         "fused_sum": jax_chain(cheap_and_sum, 1 << 24),

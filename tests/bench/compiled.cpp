@@ -1,0 +1,75 @@
+// Programs that were recorded and are replayed (programs/compile.h), beside JAX, which compiles them (peer_operations.py), and beside
+// the same without compile.
+#include "programs.h"
+
+namespace {
+
+using namespace stave_bench;
+
+void compiled_mlp_step(benchmark::State& state) {
+  const Mlp mlp = make_mlp();
+  const Tensor pixels = make_pixels(), labels = make_labels();
+  const auto step = compile(value_and_grad(loss));
+  step(mlp, pixels, labels);
+  const auto [value, gradient] = step(mlp, pixels, labels);
+  if (!near(value.item<double>(), mlp_loss) || !near(global_norm(gradient).item<double>(), mlp_gradient_norm))
+    return state.SkipWithError("another loss or gradient than NumPy's");
+  measure(state, [&] { return step(mlp, pixels, labels); });
+}
+
+void compiled_per_example(benchmark::State& state) { measure_per_example(state, compile(gradients_by_vmap)); }
+
+void compiled_softmax(benchmark::State& state) {
+  const auto written_out = compile([](const Tensor& x) {
+    const Tensor e = exp(x - max(x, -1, keepdims));
+    return e / sum(e, -1, keepdims);
+  });
+  const Tensor x = scattered({4096, 1024});
+  measure(state, [&] { return written_out(x); });
+}
+
+void compiled_squares(benchmark::State& state) {
+  const auto gradient = compile(grad(squares));
+  const Tensor x = make_squared();
+  measure(state, [&] { return gradient(x); });
+}
+
+// Single numbers: what a replayed operation costs beside its arithmetic.
+constexpr int steps = 500;
+void replay_scalar(benchmark::State& state) {
+  const auto chain = compile([](const Tensor& x) {
+    Tensor y = x;
+    for (int i = 0; i < steps; ++i) y = y * 0.999 + x;
+    return y;
+  });
+  const Tensor x = tensor(0.5);
+  measure(state, [&] { return chain(x); }, 2 * steps);
+}
+
+// It reads at each step and never meets a value again, so that it is called plainly.
+Tensor logged(const Tensor& x) {
+  Tensor y = x;
+  for (int i = 0; i < 20; ++i) {
+    y = tanh(y * 1.01) + x * 0.1;
+    benchmark::DoNotOptimize(sum(y).item<float>());
+  }
+  return y;
+}
+template <class F>
+void measure_logged(benchmark::State& state, const F& f) {
+  Tensor x = scattered({1024});
+  for (int i = 0; i < 32; ++i) x = f(x);
+  measure(state, [&] { return x = f(x); });
+}
+void never_repeats(benchmark::State& state) { measure_logged(state, logged); }
+void compiled_never_repeats(benchmark::State& state) { measure_logged(state, compile(logged)); }
+
+BENCHMARK(compiled_mlp_step)->UseRealTime();
+BENCHMARK(compiled_per_example)->UseRealTime();
+BENCHMARK(compiled_softmax)->UseRealTime();
+BENCHMARK(compiled_squares)->UseRealTime();
+BENCHMARK(replay_scalar)->UseRealTime();
+BENCHMARK(never_repeats)->UseRealTime();
+BENCHMARK(compiled_never_repeats)->UseRealTime();
+
+}  // namespace
