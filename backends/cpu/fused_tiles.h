@@ -105,9 +105,11 @@ class Tiles {
     stave::SmallVector<To, 4> to_;
   };
 
-  /// The destination is the memory of an input: it is written after the input's last reader.
+  /// The destination is the memory of an input: it is written after the input's last reader, and not past the caches, which have
+  /// it already.
   void lies_in(int destination, std::size_t input) {
     not_before_[static_cast<std::size_t>(destination)] = region_.last_readers[input];
+    stream_ = false;
   }
   void run(Index first, Index last, State& state) const;
   const PreparedRegion& region() const { return region_; }

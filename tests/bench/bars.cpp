@@ -65,6 +65,9 @@ double geometric_mean_over_peers(Times t) {
   return std::exp(logarithms / (static_cast<double>(t.size()) / 3));
 }
 
+/// Of a kernel on 2^16 elements the time, and of a peer's on as many and on 2^12: what a call costs beside is not compared.
+double over_kernel(Times t) { return t[0] / ((t[1] - t[2]) * 16 / 15); }
+
 constexpr double no_limit = std::numeric_limits<double>::infinity();
 
 // ---- operations as fast as memory, or as their arithmetic ---------------------------------------------------------
@@ -173,6 +176,9 @@ std::vector<Bar> all_bars() {
        {"plain", "torch_scalar_eager", "grad_chain", "torch_scalar_grad"},
        worse_of_two},
       // fused.cpp
+      {"exp_vs_jax", at_most, 1.1, {"exp_kernel", "jax_exp_kernel", "jax_exp_kernel_few"}, over_kernel},
+      {"log_vs_jax", at_most, 1.1, {"log_kernel", "jax_log_kernel", "jax_log_kernel_few"}, over_kernel},
+      {"tanh_vs_jax", at_most, 1.1, {"tanh_kernel", "jax_tanh_kernel", "jax_tanh_kernel_few"}, over_kernel},
       {"fused_cheap_vs_eager", at_least, 3, {"fused_cheap", "eager_cheap"}, inverse_ratio},
       {"fused_cheap_vs_jax", at_most, 0.5, {"fused_cheap", "jax_fused_cheap"}, ratio},
       {"fused_cheap_vs_jax_donated", at_most, 1.2, {"fused_cheap_donated", "jax_fused_cheap_donated"}, ratio},

@@ -57,6 +57,32 @@ void fused_few(benchmark::State& state) { measure_chain(state, fused_cheap_funct
 void fused_exp(benchmark::State& state) { measure_chain(state, fused_exp_function, large); }
 void fused_exp_cached(benchmark::State& state) { measure_chain(state, fused_exp_function, cached); }
 
+// 2^16 elements on one thread: in parts that are too short for a second one.
+template <class F>
+void measure_kernel(benchmark::State& state, F&& f, double shift = 0) {
+  constexpr Index parts = 4;
+  const Tensor x = scattered({cached}) + shift;
+  std::vector<Tensor> of_x;
+  for (Index i = 0; i < parts; ++i) of_x.push_back(contiguous(x(slice(i * cached / parts, (i + 1) * cached / parts))));
+  settle();
+  for (auto _ : state)
+    for (const Tensor& part : of_x) benchmark::DoNotOptimize(f(part));
+  state.counters["norm"] = norm(f(x)).template item<double>();
+}
+void exp_kernel(benchmark::State& state) {
+  measure_kernel(state, [](const Tensor& x) { return exp(x); });
+}
+void log_kernel(benchmark::State& state) {
+  measure_kernel(
+      state, [](const Tensor& x) { return log(x); }, 1);
+}
+void tanh_kernel(benchmark::State& state) {
+  measure_kernel(state, [](const Tensor& x) { return tanh(x); });
+}
+
+BENCHMARK(exp_kernel)->UseRealTime();
+BENCHMARK(log_kernel)->UseRealTime();
+BENCHMARK(tanh_kernel)->UseRealTime();
 BENCHMARK(eager_cheap)->UseRealTime();
 BENCHMARK(fused_cheap)->UseRealTime();
 BENCHMARK(fused_cheap_donated)->UseRealTime();
