@@ -78,6 +78,8 @@ inline Dtype positions_dtype(Index count) { return count > std::numeric_limits<s
 /// Indices of any integer dtype as int32 or int64, those that neither holds as one that is out of range. Throws
 /// DtypeError for others.
 Tensor as_indices(const Tensor& indices, const char* operation);
+/// Throws DtypeError for indices that are neither int32 nor int64.
+void check_indices(const Tensor& indices, const char* operation);
 /// Entries first, ..., first + count - 1 along an axis.
 Tensor entries(const Tensor& x, int axis, Index first, Index count);
 

@@ -1,12 +1,10 @@
-// Gather and its counterpart, scatter, which puts, adds, multiplies or compares; and what is composed of them. Slices at computed
-// places, and their updates.
+// Gather and its counterpart, scatter, which puts, adds, multiplies or compares; and what is composed of them.
 //
-// All have leading batch axes that x and indices share, so the batch of a vmap is one more of them.
+// Both have leading batch axes that x and indices share, so the batch of a vmap is one more of them.
 
 #include <stave/core/ops/index.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include <stave/core/fail.h>
@@ -20,14 +18,10 @@
 
 namespace stave_detail {
 
-namespace {
-
 void check_indices(const Tensor& indices, const char* operation) {
   if (indices.dtype() != int32 && indices.dtype() != int64)
     fail<DtypeError>("{}: indices are {}: convert them to int32 or int64 with astype", operation, indices.dtype());
 }
-
-}  // namespace
 
 Tensor as_indices(const Tensor& indices, const char* operation) {
   const Dtype dtype = indices.dtype();
@@ -45,9 +39,7 @@ using namespace stave_detail;
 
 namespace {
 
-AttributesPtr batched_by(int batch_dims, bool from_end = true) {
-  return make_intrusive<GatherAttributes>(batch_dims, from_end);
-}
+AttributesPtr batched_by(int batch_dims) { return make_intrusive<GatherAttributes>(batch_dims, true); }
 
 // [batch..., at..., rest...], from x [batch..., d1..dk, rest...] and indices [batch..., at..., k]. Validates.
 Shape gathered_shape(const Shape& x, const Shape& indices, int batch_dims, const char* operation) {
@@ -248,62 +240,6 @@ constexpr Op scatter_extreme(OpId id, const char* name) {
   };
 }
 
-// ---- dynamic_slice, dynamic_update_slice ------------------------------------------------------------------
-
-Tensor slice_at(const Tensor& x, const Tensor& starts, AttributesPtr attributes) {
-  return apply(op_dynamic_slice, {x, starts}, std::move(attributes));
-}
-
-Tensor updated_at(const Tensor& x, const Tensor& update, const Tensor& starts, AttributesPtr attributes) {
-  return apply(op_dynamic_update_slice, {x, update, starts}, std::move(attributes));
-}
-
-// [batch..., sizes...], for x [batch..., dims...] and starts [batch..., number of dims]. Validates.
-Shape sliced_shape(const Call& call, const Shape& x, const Tensor& starts) {
-  const auto& attributes = call.as<DynamicSliceAttributes>();
-  const char* const operation = call.op().name;
-  check_indices(starts, operation);
-  const std::span<const Index> all(x), batch = all.first(static_cast<std::size_t>(attributes.batch_dims));
-  const std::span<const Index> dims = all.subspan(batch.size());
-  if (starts.shape() != joined({batch, Shape(dims.size())}))
-    fail<ShapeError>("{}: starts of shape {} must have rank 1 and one index for each axis of x {}", operation,
-                     starts.shape(), x);
-  if (attributes.sizes.size() != dims.size())
-    fail<ShapeError>("{}: sizes {} must be one for each axis of x {}", operation, attributes.sizes, x);
-  for (std::size_t axis = 0; axis < dims.size(); ++axis)
-    if (attributes.sizes[axis] < 0 || attributes.sizes[axis] > dims[axis])
-      fail<ShapeError>("{}: sizes {} do not fit into x {}: along axis {} from 0 to {} can be taken", operation,
-                       attributes.sizes, x, axis, dims[axis]);
-  return joined({batch, attributes.sizes});
-}
-
-void infer_dynamic_slice(const Call& call, SmallVector<Abstract, 1>& outputs) {
-  const Tensor& x = call.input(0);
-  outputs.push_back({sliced_shape(call, x.shape(), call.input(1)), x.dtype()});
-}
-
-void infer_dynamic_update_slice(const Call& call, SmallVector<Abstract, 1>& outputs) {
-  const Tensor &x = call.input(0), &update = call.input(1);
-  if (x.dtype() != update.dtype())
-    fail<DtypeError>("dynamic_update_slice: x is {}, the update is {}: convert with astype", x.dtype(), update.dtype());
-  const Shape expected = sliced_shape(call, x.shape(), call.input(2));
-  if (update.shape() != expected)
-    fail<ShapeError>("dynamic_update_slice: the update of shape {} should have shape {}", update.shape(), expected);
-  outputs.push_back({x.shape(), x.dtype()});
-}
-
-// What was read flows back to its place.
-Tensor vjp_dynamic_slice(const VjpContext& c, int) {
-  return updated_at(c.zeros(0), c.ct(), c.in(1), AttributesPtr(c.attributes));
-}
-
-// The update takes the place of what stood there: to x flows the rest.
-Tensor vjp_dynamic_update_slice(const VjpContext& c, int input) {
-  AttributesPtr attributes(c.attributes);
-  return input == 0 ? updated_at(c.ct(), c.zeros(1), c.in(2), std::move(attributes))
-                    : slice_at(c.ct(), c.in(2), std::move(attributes));
-}
-
 }  // namespace
 
 constinit const Op op_gather{
@@ -353,28 +289,6 @@ constinit const Op op_scatter_add{
     .vjp = vjp_scatter_add,
     .batch = batch_in_front,
     .index_name = "index",
-};
-
-constinit const Op op_dynamic_slice{
-    .id = OpId::dynamic_slice,
-    .name = "dynamic_slice",
-    .infer = infer_dynamic_slice,
-    .derivative = Derivative::linear,
-    .linear_in = 0b01,
-    .vjp = vjp_dynamic_slice,
-    .batch = batch_in_front,
-    .index_name = "a slice that starts at index",
-};
-
-constinit const Op op_dynamic_update_slice{
-    .id = OpId::dynamic_update_slice,
-    .name = "dynamic_update_slice",
-    .infer = infer_dynamic_update_slice,
-    .derivative = Derivative::linear,
-    .linear_in = 0b011,
-    .vjp = vjp_dynamic_update_slice,
-    .batch = batch_in_front,
-    .index_name = "a slice that starts at index",
 };
 
 // ---- index.h ----------------------------------------------------------------------------------------------
@@ -482,94 +396,6 @@ Tensor scatter_min(const Tensor& x, const Tensor& indices, const Tensor& updates
 }
 Tensor scatter_max(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes) {
   return scattered(op_scatter_max, x, indices, updates, batch_axes);
-}
-
-// ---- segments ---------------------------------------------------------------------------------------------
-
-namespace {
-
-// `initial` for each segment, and the data scattered into it.
-template <class Initial>
-Tensor in_segments(const char* function, const Op& op, const Tensor& data, const Tensor& ids, Index count,
-                   Initial initial) {
-  const Shape& shape = given(data, function, 0).shape();
-  if (given(ids, function, 1).rank() != 1 || shape.rank() == 0 || shape[0] != ids.size())
-    fail<ShapeError>("{}: data {} needs ids of shape {}, not {}", function, shape, Shape(shape.rank() ? shape[0] : 1),
-                     ids.shape());
-  if (count < 0) fail<ShapeError>("{}: {} segments", function, count);
-  return named(function, [&] {
-    Shape segments = shape;
-    segments[0] = count;
-    const Tensor none = full(segments, initial, data.dtype(), data.device());
-    return scatter_as(op, none, expand_dims(as_indices(ids, function), 1), data, batched_by(0, false));
-  });
-}
-
-// The least or the greatest that a dtype has: of floats infinity.
-Scalar end_of(Dtype dtype, bool greatest) {
-  return visit_dtype(dtype, [&](auto zero) -> Scalar {
-    using T = decltype(zero);
-    if constexpr (!std::is_integral_v<T>) return greatest ? HUGE_VAL : -HUGE_VAL;
-    else return greatest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
-  });
-}
-
-}  // namespace
-
-Tensor segment_sum(const Tensor& data, const Tensor& ids, Index count) {
-  return in_segments("segment_sum", op_scatter_add, widened(given(data, "segment_sum", 0)), ids, count, 0);
-}
-Tensor segment_prod(const Tensor& data, const Tensor& ids, Index count) {
-  return in_segments("segment_prod", op_scatter_multiply, widened(given(data, "segment_prod", 0)), ids, count, 1);
-}
-Tensor segment_min(const Tensor& data, const Tensor& ids, Index count) {
-  return in_segments("segment_min", op_scatter_min, data, ids, count,
-                     end_of(given(data, "segment_min", 0).dtype(), true));
-}
-Tensor segment_max(const Tensor& data, const Tensor& ids, Index count) {
-  return in_segments("segment_max", op_scatter_max, data, ids, count,
-                     end_of(given(data, "segment_max", 0).dtype(), false));
-}
-
-// A one is put into each of x.size() rows of zeros: indices out of range are found where all are, in every transform.
-Tensor one_hot(const Tensor& x, Index n, Dtype dtype) {
-  if (n < 0) fail<ShapeError>("one_hot: {} classes", n);
-  return named(
-      "one_hot",
-      [&] {
-        const Tensor places = reshape(as_indices(x, "one_hot"), {x.size(), 1});
-        const Tensor one = broadcast_to(ones({}, dtype, x.device()), {x.size()});
-        const Tensor rows =
-            scatter_as(op_scatter, zeros({x.size(), n}, dtype, x.device()), places, one, batched_by(1, false));
-        return reshape(rows, joined({x.shape(), Shape(n)}));
-      },
-      x);
-}
-
-Tensor Starts::tensor(const char* operation, Device device) const {
-  if (indices_) return as_indices(given(*indices_, operation, 1), operation);
-  if (list_.empty()) return zeros({0}, int32, device);
-  std::vector<Tensor> indices;
-  for (const Operand& index : list_) {
-    const Dtype dtype = index.is_scalar() ? index.scalar().alone() : index.tensor().dtype();
-    indices.push_back(as_indices(as_tensor(Operand(index), dtype, nullptr, device), operation));
-    if (indices.back().rank() != 0)
-      fail<ShapeError>("{}: start {} has shape {}: give single integers, or one tensor of rank 1 for all axes",
-                       operation, indices.size() - 1, indices.back().shape());
-  }
-  return stack(indices);
-}
-
-Tensor dynamic_slice(const Tensor& x, const Starts& starts, const Shape& sizes) {
-  const Device device = given(x, "dynamic_slice").device();
-  return slice_at(x, starts.tensor("dynamic_slice", device), make_intrusive<DynamicSliceAttributes>(0, sizes));
-}
-
-Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const Starts& starts) {
-  const Dtype dtype =
-      promote(given(x, "dynamic_update_slice", 0).dtype(), given(update, "dynamic_update_slice", 1).dtype());
-  return updated_at(astype(x, dtype), astype(update, dtype), starts.tensor("dynamic_update_slice", x.device()),
-                    make_intrusive<DynamicSliceAttributes>(0, update.shape()));
 }
 
 }  // namespace stave

@@ -1,0 +1,123 @@
+// Slices at computed places, and their updates.
+//
+// They have leading batch axes that all inputs share, so the batch of a vmap is one more of them.
+
+#include <stave/core/ops/index.h>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+Tensor slice_at(const Tensor& x, const Tensor& starts, AttributesPtr attributes) {
+  return apply(op_dynamic_slice, {x, starts}, std::move(attributes));
+}
+
+Tensor updated_at(const Tensor& x, const Tensor& update, const Tensor& starts, AttributesPtr attributes) {
+  return apply(op_dynamic_update_slice, {x, update, starts}, std::move(attributes));
+}
+
+// [batch..., sizes...], for x [batch..., dims...] and starts [batch..., number of dims]. Validates.
+Shape sliced_shape(const Call& call, const Shape& x, const Tensor& starts) {
+  const auto& attributes = call.as<DynamicSliceAttributes>();
+  const char* const operation = call.op().name;
+  check_indices(starts, operation);
+  const std::span<const Index> all(x), batch = all.first(static_cast<std::size_t>(attributes.batch_dims));
+  const std::span<const Index> dims = all.subspan(batch.size());
+  if (starts.shape() != joined({batch, Shape(dims.size())}))
+    fail<ShapeError>("{}: starts of shape {} must have rank 1 and one index for each axis of x {}", operation,
+                     starts.shape(), x);
+  if (attributes.sizes.size() != dims.size())
+    fail<ShapeError>("{}: sizes {} must be one for each axis of x {}", operation, attributes.sizes, x);
+  for (std::size_t axis = 0; axis < dims.size(); ++axis)
+    if (attributes.sizes[axis] < 0 || attributes.sizes[axis] > dims[axis])
+      fail<ShapeError>("{}: sizes {} do not fit into x {}: along axis {} from 0 to {} can be taken", operation,
+                       attributes.sizes, x, axis, dims[axis]);
+  return joined({batch, attributes.sizes});
+}
+
+void infer_dynamic_slice(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor& x = call.input(0);
+  outputs.push_back({sliced_shape(call, x.shape(), call.input(1)), x.dtype()});
+}
+
+void infer_dynamic_update_slice(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor &x = call.input(0), &update = call.input(1);
+  if (x.dtype() != update.dtype())
+    fail<DtypeError>("dynamic_update_slice: x is {}, the update is {}: convert with astype", x.dtype(), update.dtype());
+  const Shape expected = sliced_shape(call, x.shape(), call.input(2));
+  if (update.shape() != expected)
+    fail<ShapeError>("dynamic_update_slice: the update of shape {} should have shape {}", update.shape(), expected);
+  outputs.push_back({x.shape(), x.dtype()});
+}
+
+// What was read flows back to its place.
+Tensor vjp_dynamic_slice(const VjpContext& c, int) {
+  return updated_at(c.zeros(0), c.ct(), c.in(1), AttributesPtr(c.attributes));
+}
+
+// The update takes the place of what stood there: to x flows the rest.
+Tensor vjp_dynamic_update_slice(const VjpContext& c, int input) {
+  AttributesPtr attributes(c.attributes);
+  return input == 0 ? updated_at(c.ct(), c.zeros(1), c.in(2), std::move(attributes))
+                    : slice_at(c.ct(), c.in(2), std::move(attributes));
+}
+
+}  // namespace
+
+constinit const Op op_dynamic_slice{
+    .id = OpId::dynamic_slice,
+    .name = "dynamic_slice",
+    .infer = infer_dynamic_slice,
+    .derivative = Derivative::linear,
+    .linear_in = 0b01,
+    .vjp = vjp_dynamic_slice,
+    .batch = batch_in_front,
+    .index_name = "a slice that starts at index",
+};
+
+constinit const Op op_dynamic_update_slice{
+    .id = OpId::dynamic_update_slice,
+    .name = "dynamic_update_slice",
+    .infer = infer_dynamic_update_slice,
+    .derivative = Derivative::linear,
+    .linear_in = 0b011,
+    .vjp = vjp_dynamic_update_slice,
+    .batch = batch_in_front,
+    .index_name = "a slice that starts at index",
+};
+
+Tensor Starts::tensor(const char* operation, Device device) const {
+  if (indices_) return as_indices(given(*indices_, operation, 1), operation);
+  if (list_.empty()) return zeros({0}, int32, device);
+  std::vector<Tensor> indices;
+  for (const Operand& index : list_) {
+    const Dtype dtype = index.is_scalar() ? index.scalar().alone() : index.tensor().dtype();
+    indices.push_back(as_indices(as_tensor(Operand(index), dtype, nullptr, device), operation));
+    if (indices.back().rank() != 0)
+      fail<ShapeError>("{}: start {} has shape {}: give single integers, or one tensor of rank 1 for all axes",
+                       operation, indices.size() - 1, indices.back().shape());
+  }
+  return stack(indices);
+}
+
+Tensor dynamic_slice(const Tensor& x, const Starts& starts, const Shape& sizes) {
+  const Device device = given(x, "dynamic_slice").device();
+  return slice_at(x, starts.tensor("dynamic_slice", device), make_intrusive<DynamicSliceAttributes>(0, sizes));
+}
+
+Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const Starts& starts) {
+  const Dtype dtype =
+      promote(given(x, "dynamic_update_slice", 0).dtype(), given(update, "dynamic_update_slice", 1).dtype());
+  return updated_at(astype(x, dtype), astype(update, dtype), starts.tensor("dynamic_update_slice", x.device()),
+                    make_intrusive<DynamicSliceAttributes>(0, update.shape()));
+}
+
+}  // namespace stave

@@ -1,0 +1,33 @@
+// What rules and functions of layout operations share. For the .cpp files of core/ops.
+#pragma once
+
+#include <numeric>
+
+#include <stave/core/op.h>
+
+namespace stave_detail {
+
+using namespace stave;
+
+inline Shape repeated(int rank, Index value) {
+  Shape shape;
+  shape.resize(static_cast<std::size_t>(rank), value);
+  return shape;
+}
+
+inline Shape all_axes_of(int rank) {
+  Shape axes = repeated(rank, 0);
+  std::iota(axes.begin(), axes.end(), Index{0});
+  return axes;
+}
+
+inline Tensor slice_of(const Tensor& x, Shape starts, Shape lengths, Shape steps) {
+  return apply(op_slice, {x}, make_intrusive<SliceAttributes>(std::move(starts), std::move(lengths), std::move(steps)));
+}
+
+inline Tensor pad_into(const Tensor& x, Shape shape, Shape starts, Shape steps, Scalar value) {
+  return apply(op_pad, {x},
+               make_intrusive<PadAttributes>(std::move(shape), std::move(starts), std::move(steps), value));
+}
+
+}  // namespace stave_detail

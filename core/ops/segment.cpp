@@ -1,0 +1,79 @@
+// Segments and one_hot: what is scattered into new tensors.
+
+#include <stave/core/ops/index.h>
+
+#include <cmath>
+#include <limits>
+
+#include <stave/core/fail.h>
+#include <stave/core/op.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+AttributesPtr from_rows(int batch_dims) { return make_intrusive<GatherAttributes>(batch_dims, false); }
+
+// `initial` for each segment, and the data scattered into it.
+template <class Initial>
+Tensor in_segments(const char* function, const Op& op, const Tensor& data, const Tensor& ids, Index count,
+                   Initial initial) {
+  const Shape& shape = given(data, function, 0).shape();
+  if (given(ids, function, 1).rank() != 1 || shape.rank() == 0 || shape[0] != ids.size())
+    fail<ShapeError>("{}: data {} needs ids of shape {}, not {}", function, shape, Shape(shape.rank() ? shape[0] : 1),
+                     ids.shape());
+  if (count < 0) fail<ShapeError>("{}: {} segments", function, count);
+  return named(function, [&] {
+    Shape segments = shape;
+    segments[0] = count;
+    const Tensor none = full(segments, initial, data.dtype(), data.device());
+    return apply(op, {none, expand_dims(as_indices(ids, function), 1), data}, from_rows(0));
+  });
+}
+
+// The least or the greatest that a dtype has: of floats infinity.
+Scalar end_of(Dtype dtype, bool greatest) {
+  return visit_dtype(dtype, [&](auto zero) -> Scalar {
+    using T = decltype(zero);
+    if constexpr (!std::is_integral_v<T>) return greatest ? HUGE_VAL : -HUGE_VAL;
+    else return greatest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
+  });
+}
+
+}  // namespace
+
+Tensor segment_sum(const Tensor& data, const Tensor& ids, Index count) {
+  return in_segments("segment_sum", op_scatter_add, widened(given(data, "segment_sum", 0)), ids, count, 0);
+}
+Tensor segment_prod(const Tensor& data, const Tensor& ids, Index count) {
+  return in_segments("segment_prod", op_scatter_multiply, widened(given(data, "segment_prod", 0)), ids, count, 1);
+}
+Tensor segment_min(const Tensor& data, const Tensor& ids, Index count) {
+  return in_segments("segment_min", op_scatter_min, data, ids, count,
+                     end_of(given(data, "segment_min", 0).dtype(), true));
+}
+Tensor segment_max(const Tensor& data, const Tensor& ids, Index count) {
+  return in_segments("segment_max", op_scatter_max, data, ids, count,
+                     end_of(given(data, "segment_max", 0).dtype(), false));
+}
+
+// A one is put into each of x.size() rows of zeros: indices out of range are found where all are, in every transform.
+Tensor one_hot(const Tensor& x, Index n, Dtype dtype) {
+  if (n < 0) fail<ShapeError>("one_hot: {} classes", n);
+  return named(
+      "one_hot",
+      [&] {
+        const Tensor places = reshape(as_indices(x, "one_hot"), {x.size(), 1});
+        const Tensor one = broadcast_to(ones({}, dtype, x.device()), {x.size()});
+        const Tensor rows = apply(op_scatter, {zeros({x.size(), n}, dtype, x.device()), places, one}, from_rows(1));
+        return reshape(rows, joined({x.shape(), Shape(n)}));
+      },
+      x);
+}
+
+}  // namespace stave
