@@ -66,6 +66,13 @@ class Source {
     if (length_ == n_ && step_ == size_) return data_ + first * size_;
     return gather(first, count, buffer);
   }
+  /// Asks for elements first, ..., if they lie next to each other and are too many for a cache of one core.
+  void prefetch(Index first, Index count) const {
+    constexpr Index line = 64, many = Index{1} << 20;
+    if (length_ != n_ || step_ != size_ || n_ * size_ < many) return;
+    for (const char *at = data_ + first * size_, *end = at + count * size_; at < end; at += line)
+      __builtin_prefetch(at);
+  }
 
  private:
   const char* gather(Index first, Index count, char* buffer) const;

@@ -186,6 +186,11 @@ std::vector<Bar> all_bars() {
       {"fused_few_vs_eager", at_most, 0.8, {"fused_few", "eager_few"}, ratio},
       {"fused_exp_vs_jax", at_most, 0.8, {"fused_exp", "jax_fused_exp"}, ratio},
       {"fused_exp_cached_vs_jax", at_most, 1.1, {"fused_exp_cached", "jax_fused_exp_cached"}, ratio},
+      {"open_elementwise_vs_builtin",
+       at_most,
+       3,
+       {"open_sigmoid", "builtin_sigmoid", "open_gelu", "builtin_gelu"},
+       worse_of_two},
       // compiled.cpp
       {"mlp_step_compiled_vs_jax", at_most, 1.0, {"compiled_mlp_step", "jax_mlp_step"}, ratio},
       {"per_example_vs_jax", at_most, 1.0, {"compiled_per_example", "jax_per_example"}, ratio},

@@ -1,5 +1,7 @@
 // Chains of elementwise operations: one after another, and recorded as one (handlers/elementwise_op.h). Beside them JAX, which compiles
 // them, with a fresh result and, where it may, into its argument (peer_operations.py).
+#include <cmath>
+
 #include "bench.h"
 
 namespace {
@@ -56,6 +58,25 @@ void fused_few(benchmark::State& state) { measure_chain(state, fused_cheap_funct
 
 void fused_exp(benchmark::State& state) { measure_chain(state, fused_exp_function, large); }
 void fused_exp_cached(benchmark::State& state) { measure_chain(state, fused_exp_function, cached); }
+
+// Operations of one's own beside the built-in ones.
+const auto open_sigmoid_function = elementwise_op("open_sigmoid", [](const auto& x) { return 1 / (1 + exp(-x)); });
+const auto open_gelu_function =
+    elementwise_op("open_gelu", [](const auto& x) { return 0.5 * x * (1 + erf(x * std::sqrt(0.5))); });
+void open_sigmoid(benchmark::State& state) { measure_chain(state, open_sigmoid_function, cached); }
+void open_gelu(benchmark::State& state) { measure_chain(state, open_gelu_function, cached); }
+void builtin_sigmoid(benchmark::State& state) {
+  measure_chain(
+      state, [](const Tensor& x) { return sigmoid(x); }, cached);
+}
+void builtin_gelu(benchmark::State& state) {
+  measure_chain(
+      state, [](const Tensor& x) { return gelu(x); }, cached);
+}
+BENCHMARK(open_sigmoid)->UseRealTime();
+BENCHMARK(open_gelu)->UseRealTime();
+BENCHMARK(builtin_sigmoid)->UseRealTime();
+BENCHMARK(builtin_gelu)->UseRealTime();
 
 // 2^16 elements on one thread: in parts that are too short for a second one.
 template <class F>
