@@ -58,6 +58,7 @@
 #include <stave/handlers/odeint.h>
 #include <stave/handlers/operations_of.h>
 #include <stave/handlers/profile.h>
+#include <stave/handlers/repeat.h>
 #include <stave/handlers/solvers.h>
 #include <stave/handlers/timeline.h>
 #include <stave/handlers/vjp.h>

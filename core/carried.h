@@ -74,6 +74,8 @@ struct FunctionAttributes final : Attributes {
   /// Reverse mode remembers the inputs alone, and runs the function again; user effects in it are answered as they were.
   bool runs_again = false;
   std::shared_ptr<const Saveable> saves;  // null: nothing
+  /// What runs then in place of the function: the same results by the same operations, for reverse mode to record. Null: the function.
+  CarriedFunction again;
   IntrusivePtr<stave_detail::EffectLog> log;
   /// Reverse mode: the same function, and what the backward pass will need.
   std::function<Forward(std::span<const Tensor>)> forward;
@@ -140,6 +142,7 @@ FunctionAttributes FunctionAttributes::lifted(Run run) const {
         member = [self, run, member](auto... args) { return run([&] { return self->run(*self.*member, args...); }); };
   };
   lift(&FunctionAttributes::function);
+  lift(&FunctionAttributes::again);
   for_rules(lift);
   return result;
 }

@@ -68,18 +68,22 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
     for (const Tensor& input : call.inputs()) both.push_back(tangent(input));
     FunctionAttributes lifted = functions_of(call);
     lifted.around = nullptr;
-    lifted.function = [self = shared_from_this(), attributes = call.attributes_ptr(),
-                       count](std::span<const Tensor> xs) {
-      const auto& functions = static_cast<const FunctionAttributes&>(*attributes);
-      Inputs inputs;
-      for (std::size_t i = 0; i < count; ++i)
-        inputs.push_back(is_float(xs[i].dtype()) ? self->notes.put(clone_node(xs[i]), xs[count + i]) : xs[i]);
-      const Outputs outputs = with(self, [&] { return functions.run(functions.function, inputs); });
-      Outputs all;
-      for (const Tensor& output : outputs) all.push_back(self->notes.strip(output));
-      for (const Tensor& output : outputs) all.push_back(self->tangent(output));
-      return all;
+    const auto lift = [&](CarriedFunction FunctionAttributes::*function) {
+      return
+          [self = shared_from_this(), attributes = call.attributes_ptr(), count, function](std::span<const Tensor> xs) {
+            const auto& functions = static_cast<const FunctionAttributes&>(*attributes);
+            Inputs inputs;
+            for (std::size_t i = 0; i < count; ++i)
+              inputs.push_back(is_float(xs[i].dtype()) ? self->notes.put(clone_node(xs[i]), xs[count + i]) : xs[i]);
+            const Outputs outputs = with(self, [&] { return functions.run(functions.*function, inputs); });
+            Outputs all;
+            for (const Tensor& output : outputs) all.push_back(self->notes.strip(output));
+            for (const Tensor& output : outputs) all.push_back(self->tangent(output));
+            return all;
+          };
     };
+    lifted.function = lift(&FunctionAttributes::function);
+    if (lifted.again) lifted.again = lift(&FunctionAttributes::again);
     return with_tangents(perform_functions(std::move(both), std::move(lifted)));
   }
 

@@ -104,13 +104,14 @@ class Unrecorded final : public Handler, public std::enable_shared_from_this<Unr
   std::string describe() const override { return ""; }
 
   /// Runs the function on inputs with the notes of `arguments`. What is saved follows the results.
-  Outputs run(const FunctionAttributes& functions, std::span<const Tensor> xs, std::span<const Tensor> arguments) {
+  Outputs run(const FunctionAttributes& functions, const CarriedFunction& function, std::span<const Tensor> xs,
+              std::span<const Tensor> arguments) {
     if (saves_) saving_ = std::make_shared<Saving>(Saving{.what = saves_});
     const GradHandler* const grad = running();
     Inputs inputs(xs.begin(), xs.end());
     for (std::size_t i = 0; grad && i < inputs.size(); ++i)
       if (const Slot* slot = grad->find(arguments[i])) inputs[i] = grad->notes.put(clone_node(inputs[i]), *slot);
-    Outputs outputs = with(shared_from_this(), [&] { return functions.run(functions.function, inputs); });
+    Outputs outputs = with(shared_from_this(), [&] { return functions.run(function, inputs); });
     make_bare(outputs);  // they may be an argument, or a captured value itself
     if (saves_) append_saved(outputs);
     return outputs;
@@ -280,9 +281,14 @@ Outputs GradHandler::checkpoint(Call& call) {
   const auto unrecorded = std::make_shared<Unrecorded>(*this, first);
   first.around = nullptr;
   first.saves = nullptr;
-  first.function = [unrecorded, functions = call.attributes_ptr(), arguments = Inputs(call.inputs())](auto xs) {
-    return unrecorded->for_a_run()->run(static_cast<const FunctionAttributes&>(*functions), xs, arguments);
+  const auto run_by = [&](CarriedFunction FunctionAttributes::*function) {
+    return [unrecorded, function, carried = call.attributes_ptr(), arguments = Inputs(call.inputs())](auto xs) {
+      const auto& functions = static_cast<const FunctionAttributes&>(*carried);
+      return unrecorded->for_a_run()->run(functions, functions.*function, xs, arguments);
+    };
   };
+  first.function = run_by(&FunctionAttributes::function);
+  if (first.again) first.again = run_by(&FunctionAttributes::again);
   Outputs outputs = perform_functions(without_notes(call.inputs()), std::move(first));
   const auto again = make_intrusive<RunAgainAttributes>();
   auto kept = std::make_unique<CarriedOutputs>();
@@ -348,8 +354,9 @@ Recorded run_again(Entry& entry) {
       std::make_shared<GradHandler>(attributes.recorder, entry.sequence + 1, saved_of(entry, attributes));
   const Epoch epoch;
   Recorded recorded{{}, recorder};
-  recorded.outputs = recorder->notes.run(
-      [&] { return with(recorder, [&] { return functions.run(functions.function, entry.inputs()); }); });
+  const CarriedFunction& function = functions.again ? functions.again : functions.function;
+  recorded.outputs =
+      recorder->notes.run([&] { return with(recorder, [&] { return functions.run(function, entry.inputs()); }); });
   const auto& first = entry.carried->abstracts;
   bool same = recorded.outputs.size() == first.size();
   for (std::size_t i = 0; same && i < first.size(); ++i)

@@ -121,6 +121,10 @@ FunctionAttributes VmapHandler::lifted(const Call& call, std::vector<bool> batch
     if (by_rule) return self->batched_by_rule(*of, batched, xs);
     return self->behind_all(run_lanes(of->function, xs, batched), *outputs_batched);
   };
+  if (of->again)
+    lifted.again = [=](std::span<const Tensor> xs) {
+      return self->behind_all(run_lanes(of->again, xs, batched), *outputs_batched);
+    };
   if (of->forward)
     lifted.forward = [=](std::span<const Tensor> xs) {
       const Forward lanes = run_lanes(of->forward, xs, batched);

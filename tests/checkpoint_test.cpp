@@ -1,4 +1,6 @@
 // What checkpoints keep by policy, and what runs again; loops by `repeat` and their schedule.
+#include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -161,6 +163,155 @@ TEST(CheckpointPolicies, OfAFunctionThatDoesSomethingElseAgain) {
   EXPECT_THAT(
       message_of<TransformError>([&] { grad([&](T a) { return sum(checkpoint(f, products_saveable)(a)); })(x); }),
       HasSubstr("performed other operations when it ran again"));
+}
+
+// ---- repeat -------------------------------------------------------------------------------------------------
+
+struct State {
+  Tensor position, velocity;
+  int kind;  // no tensor: it stays
+};
+const auto swing = [](const Tensor& stiffness) {
+  return [stiffness](const State& s) {
+    const Tensor velocity = s.velocity - 0.01 * stiffness * sin(s.position);
+    return State{s.position + 0.01 * velocity, velocity, s.kind};
+  };
+};
+State start() { return {normal(Key(11), {3}, float64), normal(Key(12), {3}, float64), 7}; }
+
+TEST(Repeat, IsTheLoop) {
+  const Tensor stiffness = tensor(2., float64);
+  for (const int n : {0, 1, 2, 7, 100}) {
+    State expected = start();
+    for (int i = 0; i < n; ++i) expected = swing(stiffness)(expected);
+    for (const Index snapshots : {0, 1, 3}) {
+      const State found = repeat(n, swing(stiffness), {.snapshots = snapshots})(start());
+      EXPECT_TRUE(array_equal(found.position, expected.position) && array_equal(found.velocity, expected.velocity));
+      EXPECT_EQ(found.kind, 7);
+    }
+  }
+  EXPECT_TRUE(array_equal(repeat(3, sin)(tensor(0.5)), sin(sin(sin(tensor(0.5))))));
+}
+
+// Of a captured value, and of the state.
+const auto energy = [](Index n, Index snapshots) {
+  return [=](T stiffness, const State& s) {
+    const State end = repeat(n, swing(stiffness), {.snapshots = snapshots})(s);
+    return sum(square(end.velocity) + end.position * stiffness);
+  };
+};
+
+TEST(Repeat, HasTheGradientOfTheLoopBitForBit) {
+  const Tensor stiffness = tensor(2., float64);
+  for (const Index n : {1, 2, 3, 10, 57}) {
+    const auto [by_stiffness, by_state] = grad<0, 1>(energy(n, 0))(stiffness, start());
+    for (const Index snapshots : {1, 2, 3, 5, 100}) {
+      const auto [found, of_state] = grad<0, 1>(energy(n, snapshots))(stiffness, start());
+      EXPECT_TRUE(array_equal(found, by_stiffness)) << n << " steps, " << snapshots << " snapshots";
+      EXPECT_TRUE(array_equal(of_state.position, by_state.position));
+      EXPECT_TRUE(array_equal(of_state.velocity, by_state.velocity));
+    }
+  }
+}
+
+TEST(Repeat, InEachNest) {
+  const auto nests = [](Index snapshots) {
+    const auto f = [=](T stiffness) { return energy(20, snapshots)(stiffness, start()); };
+    const Tensor x = tensor(2., float64), xs = tensor({1., 2., 3.}, float64);
+    const auto [out, pullback] = vjp(f, x);
+    return std::vector<Tensor>{
+        vmap(grad(f))(xs),
+        grad([&](T all) { return sum(vmap(f)(all)); })(xs),
+        jvp(f, x, x).second,
+        jvp(grad(f), x, x).second,
+        grad([&](T y) { return jvp(f, y, y).second; })(x),
+        grad(grad(f))(x),
+        grad(grad(grad(f)))(x),
+        vmap(grad(grad(f)))(xs),
+        grad(checkpoint(f))(x),
+        std::get<0>(pullback(out)),
+        std::get<0>(pullback(out)),
+    };
+  };
+  const std::vector<Tensor> expected = nests(0), found = nests(3);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_TRUE(allclose(found[i], expected[i], 1e-11, 1e-11)) << "nest " << i;
+}
+
+// The fewest steps that are taken without being recorded, by all ways to divide n (Griewank and Walther, 2000, equation 1).
+Index fewest(Index n, Index snapshots) {
+  static std::map<std::pair<Index, Index>, Index> known;
+  if (n == 1) return 0;
+  if (snapshots == 1) return n * (n - 1) / 2;
+  const auto [found, is_new] = known.emplace(std::pair(n, snapshots), 0);
+  if (!is_new) return found->second;
+  Index best = std::numeric_limits<Index>::max();
+  for (Index m = 1; m < n; ++m) best = std::min(best, m + fewest(m, snapshots) + fewest(n - m, snapshots - 1));
+  return known[{n, snapshots}] = best;
+}
+double binomial(Index n, Index k) {
+  return std::round(std::exp(std::lgamma(n + 1.) - std::lgamma(k + 1.) - std::lgamma(n - k + 1.)));
+}
+// The closed form: r n - C(s + r, r - 1), where r is the least for which C(s + r, s) >= n (the same, proposition 1).
+double by_formula(Index n, Index s) {
+  Index r = 0;
+  while (binomial(s + r, s) < static_cast<double>(n)) ++r;
+  return static_cast<double>(r * n) - (r == 0 ? 0 : binomial(s + r, r - 1));
+}
+
+TEST(Repeat, TakesTheFewestSteps) {
+  for (const Index n : {1, 2, 3, 5, 8, 20, 21, 35, 36, 100, 300})
+    for (const Index snapshots : {1, 2, 3, 4, 7, 20}) {
+      Index steps = 0;
+      const auto step = [&](T x) {
+        ++steps;
+        return x * 1.01;
+      };
+      grad([&](T x) { return repeat(n, step, {.snapshots = snapshots})(x); })(tensor(1.));
+      EXPECT_EQ(steps, n + fewest(n, snapshots)) << n << " steps, " << snapshots << " snapshots";
+      EXPECT_EQ(static_cast<double>(fewest(n, snapshots)), by_formula(n, snapshots));
+    }
+}
+
+TEST(Repeat, OfManyStepsInLittleMemory) {
+  const auto peak = [](Index n, Index snapshots) {
+    const Tensor x = full({1024}, 0.5) * 1;  // 4 KiB
+    const std::size_t before = memory_stats().live_bytes;
+    reset_peak_memory();
+    const Tensor found = grad([&](T y) {
+      return sum(repeat(n, [](T state) { return sin(state) * 1.0001; }, {.snapshots = snapshots})(y));
+    })(x);
+    EXPECT_TRUE(static_cast<bool>(all(isfinite(found))));
+    return (memory_stats().peak_bytes - before) >> 12;
+  };
+  EXPECT_GE(peak(2000, 0), 2000U);
+  EXPECT_LE(peak(2000, 8), 8 + 8U);
+  EXPECT_LE(peak(20000, 11), 11 + 8U);
+}
+
+TEST(Repeat, AnswersEffectsAsAtFirst) {
+  struct Rate {
+    using Result = float;
+  };
+  struct Rates : Handles<Rate> {
+    int asked = 0;
+    float handle(Rate&) override { return 1 + 0.1f * static_cast<float>(asked++); }
+  };
+  const auto gradient = [](Index snapshots) {
+    Rates rates;
+    const auto f = [&](T x) {
+      return repeat(9, [](T y) { return y * perform(Rate{}) + 0.1; }, {.snapshots = snapshots})(x);
+    };
+    const Tensor found = with(rates, [&] { return grad(f)(tensor(1.)); });
+    EXPECT_EQ(rates.asked, 9);
+    return found;
+  };
+  EXPECT_TRUE(array_equal(gradient(2), gradient(0)));
+}
+
+TEST(Repeat, Errors) {
+  EXPECT_THAT(message_of<TransformError>([] { repeat(-1, sin); }), HasSubstr("cannot be applied -1 times"));
+  EXPECT_THAT(message_of<TransformError>([] { repeat(1, sin, {.snapshots = -2}); }), HasSubstr("-2 snapshots"));
 }
 
 }  // namespace checkpoint_test

@@ -66,11 +66,16 @@ Outputs with_tangents(Outputs outputs, const Outputs& tangents) {
 Outputs call_function(FunctionAttributes functions, Inputs inputs) {
   const char* const name = functions.name;
   if (functions.runs_again) functions.log = make_intrusive<EffectLog>();
-  functions.function = [name, function = std::move(functions.function), log = functions.log](auto xs) {
-    Outputs outputs = log ? run_logged(function, *log, xs) : function(xs);
-    check_defined(name, "result", outputs);
-    return outputs;
+  const auto checked = [name, log = functions.log](CarriedFunction& carried) {
+    if (!carried) return;
+    carried = [name, function = std::move(carried), log](auto xs) {
+      Outputs outputs = log ? run_logged(function, *log, xs) : function(xs);
+      check_defined(name, "result", outputs);
+      return outputs;
+    };
   };
+  checked(functions.function);
+  checked(functions.again);
   if (functions.forward)
     functions.forward = [name, forward = std::move(functions.forward)](auto xs) {
       Forward both = forward(xs);

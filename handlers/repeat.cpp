@@ -1,0 +1,39 @@
+#include <stave/handlers/repeat.h>
+
+#include <algorithm>
+#include <limits>
+
+#include <stave/core/fail.h>
+
+namespace stave_detail {
+
+namespace {
+
+/// (s + r)! / (s! r!): the most steps that are walked back with s snapshots where each is taken at most r times before it is
+/// recorded. At most the largest number.
+Index most_steps(Index s, Index r) {
+  Index most = 1;
+  for (Index k = 1; k <= std::min(s, r); ++k) {
+    const Index factor = std::max(s, r) + k;
+    if (most > std::numeric_limits<Index>::max() / factor) return std::numeric_limits<Index>::max();
+    most = most * factor / k;
+  }
+  return most;
+}
+
+}  // namespace
+
+// With r the least for which n steps are possible, both parts are among those that leave the fewest steps: before the snapshot at
+// most most_steps(s, r - 1), after it at least most_steps(s - 1, r - 1).
+Index steps_to_snapshot(Index n, Index snapshots) {
+  Index r = 1;
+  while (most_steps(snapshots, r) < n) ++r;
+  return std::min(most_steps(snapshots, r - 1), n - most_steps(snapshots - 1, r - 1));
+}
+
+void check_repeat(Index n, Index snapshots) {
+  if (n < 0) fail<TransformError>("repeat: a function cannot be applied {} times", n);
+  if (snapshots < 0) fail<TransformError>("repeat: there cannot be {} snapshots", snapshots);
+}
+
+}  // namespace stave_detail
