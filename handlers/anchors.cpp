@@ -19,8 +19,7 @@ namespace stave_detail {
 namespace {
 
 constexpr int most_cheap = 4, longest = 512;
-// Bytes. Below `large`, recording an operation anew takes longer than performing it.
-constexpr std::size_t tape_limit = std::size_t{4} << 20, large = std::size_t{16} << 10;
+constexpr std::size_t tape_limit = std::size_t{4} << 20;  // bytes
 // A primal that is not larger than this part of what is dropped for it may be held.
 constexpr std::size_t small_part = 16;
 
@@ -117,17 +116,15 @@ void Anchors::release_primals() {
     if (!needed_[i]) primals_[i] = Tensor();
 }
 
-void Anchors::keep(Entry& entry, std::span<const Tensor> outputs) {
-  entry.cone.kept = true;
-  for (const Tensor& output : outputs) kept_ += bytes_of(output.node());
-}
+void Anchors::keep(const Tensor& output) { kept_ += bytes_of(output.node()); }
 
 void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) {
+  if (when_ == never) return;
   const std::span<Tensor> inputs = entry.inputs();
   const std::span<Slot> producers = entry.producers();
   const auto is_new = [&](std::size_t i) {
     Entry* const producer = producers[i].entry.get();
-    return inputs[i].defined() && producer && producer->op && !producer->cone.kept;
+    return inputs[i].defined() && producer && producer->op && !producer->cone.kept && !producer->keeps_outputs;
   };
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -159,7 +156,7 @@ void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) 
 // From here on, or since before, the tape drops values.
 bool Anchors::begins(Entry& entry, std::size_t bytes) {
   if (active_) return true;
-  if (when_ == automatic && kept_ + bytes < tape_limit) return false;
+  if (kept_ + bytes < tape_limit) return false;
   active_ = true;
   run_ = entry.sequence;
   if (entry.input_count == 0) return true;
@@ -181,7 +178,7 @@ void Anchors::continue_run(const Entry& entry, const Shape& shape) {
 }
 
 bool Anchors::may_drop(const Op& reader, Entry& producer, const Tensor& x) const {
-  if (reader.carries_functions || (when_ == automatic && bytes_of(x.node()) < large)) return false;
+  if (reader.carries_functions || bytes_of(x.node()) < least_) return false;
   const Cone cone = cone_of_kept(producer);
   if (!cone.size || cone.size > longest) return false;
   const int cheap = operations_again(producer, false);

@@ -23,8 +23,8 @@ struct Recorded {
 
 class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
  public:
-  Recorder(const char* name, std::span<const Dtype> inputs, Dtype floats)
-      : notes(name), name_(name), floats_(floats), region_(new Region({inputs.begin(), inputs.end()})) {}
+  Recorder(const char* name, std::span<const Dtype> inputs, Frame* around)
+      : notes(name), name_(name), around_(around), region_(new Region({inputs.begin(), inputs.end()})) {}
 
   Outputs handle(Call& call) override {
     const auto recorded = [&](const Tensor& x) { return notes.find(x) != nullptr; };
@@ -41,7 +41,11 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
     return value(region_->add(op, operands, op.id == OpId::astype ? call.as<DtypeAttributes>().dtype : bool_));
   }
   Tensor handle(ReadStorage& read) override { return read.unhandled(); }
-  Dtype handle(WhichFloat&) override { return floats_; }
+  // Asked only where the function does: the log of a checkpoint would know it.
+  Dtype handle(WhichFloat&) override {
+    const UnderFrame of_the_caller(around_);
+    return default_dtype();
+  }
   std::string describe() const override { return name_; }
 
   /// A tensor that stands for a value of the region.
@@ -79,7 +83,7 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
   }
 
   const char* const name_;
-  const Dtype floats_;  // to which integers go
+  Frame* const around_;  // who says to which floats integers go
   const IntrusivePtr<Region> region_;
 };
 
@@ -94,9 +98,8 @@ Scalar number_of(const Tensor& x) {
 }
 
 RegionPtr record_region(const char* name, FlatFunction f, std::span<const Dtype> inputs) {
-  const Dtype floats = default_dtype();
+  Recorder recorder(name, inputs, current);
   UnderFrame below_all(nullptr);
-  Recorder recorder(name, inputs, floats);
   std::vector<Tensor> values;
   for (std::size_t i = 0; i < inputs.size(); ++i) values.push_back(recorder.value(static_cast<int>(i)));
   const Outputs outputs = recorder.notes.run([&] { return with(recorder, [&] { return f(values); }); });

@@ -104,7 +104,8 @@ Outputs GradHandler::handle(Call& call) {
   Outputs outputs = performed(call, saved);  // may reuse the buffers of inputs that the entry did not save
   if (entry->keeps_outputs) {
     std::copy(outputs.begin(), outputs.end(), entry->outputs().begin());
-    anchors.keep(*entry, outputs);
+    for (const Tensor& output : outputs)
+      if (anchors.minds(output)) anchors.keep(output);
   }
   return noted(std::move(outputs), std::move(entry));
 }
@@ -127,10 +128,14 @@ EntryPtr GradHandler::record(const Call& call) {
       producers[i] = *producer;
       reads.mask |= call.op().reads_for(i).mask;
     }
+  bool settles = anchors.active();
   for (std::size_t i = 0; i < producers.size(); ++i)
-    if (reads.has_input(i)) entry->inputs()[i] = call.inputs()[i];
+    if (reads.has_input(i)) {
+      entry->inputs()[i] = call.inputs()[i];
+      settles |= anchors.minds(call.inputs()[i]);
+    }
   entry->keeps_outputs = reads.has_outputs();
-  if (anchors.when() != never) anchors.settle(*entry, call, root().anchors);
+  if (settles) anchors.settle(*entry, call, root().anchors);
   return entry;
 }
 

@@ -96,7 +96,11 @@ bool is_undisturbed();
 /// Chooses which of the values that rules will read a tape saves.
 class Anchors {
  public:
-  explicit Anchors(Recompute when, std::uint64_t first = 0) noexcept : when_(when), first_(first) {}
+  explicit Anchors(Recompute when, std::uint64_t first = 0) noexcept
+      : when_(when), active_(when == always), least_(when == automatic ? large
+                                                     : when == always  ? 0
+                                                                       : ~std::size_t{0}),
+        first_(first) {}
   Recompute when() const noexcept { return when_; }
 
   /// The transform's inputs, of which it keeps those that it needs. `stay`: others keep them in any case.
@@ -104,11 +108,19 @@ class Anchors {
   void release_primals();
   const Tensor& primal(const Entry& input) const { return primals_[input.sequence]; }
 
+  /// Whether settle() has something to do where a new entry saves x: most values are small.
+  bool minds(const Tensor& x) const noexcept {
+    const Storage* const storage = x.node_ptr()->storage.get();
+    return !storage || storage->bytes >= least_;
+  }
+  bool active() const noexcept { return active_; }
   /// Drops inputs of an entry that need not be saved. What it does not drop is kept.
   void settle(Entry& entry, const Call& call, const Anchors& of_primals);
-  void keep(Entry& entry, std::span<const Tensor> outputs);
+  void keep(const Tensor& output);
 
  private:
+  // Bytes. Below this, recording an operation anew takes longer than performing it.
+  static constexpr std::size_t large = std::size_t{16} << 10;
   bool begins(Entry& entry, std::size_t bytes);
   bool may_drop(const Op& reader, Entry& producer, const Tensor& x) const;
   Cone cone_of(Entry& entry, std::size_t bytes, const Anchors& of_primals);
@@ -118,7 +130,8 @@ class Anchors {
   bool is_own(const Entry& entry) const noexcept { return entry.sequence >= first_; }
 
   const Recompute when_;
-  bool active_ = false, primals_stay_ = false;
+  bool active_, primals_stay_ = false;
+  const std::size_t least_;    // bytes of values that are dropped
   const std::uint64_t first_;  // entry of the tape: those before are others'
   std::size_t kept_ = 0;       // bytes, of values that others computed from the inputs
   std::uint64_t run_ = 0;      // since this entry all are elementwise, of one shape
