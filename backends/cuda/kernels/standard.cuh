@@ -3,6 +3,20 @@
 #ifndef STAVE_STANDARD_CUH
 #define STAVE_STANDARD_CUH
 
+// NVRTC 12.1 does not have it.
+#if !__has_builtin(__builtin_bit_cast)
+template <class To, class From>
+constexpr To stave_bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  union {
+    From from;
+    To to;
+  } bits{from};
+  return bits.to;
+}
+#define __builtin_bit_cast(To, from) stave_bit_cast<To>(from)
+#endif
+
 #define HUGE_VAL __builtin_bit_cast(double, 0x7ff0000000000000)
 #define __builtin_inf() HUGE_VAL
 #define __builtin_nan(tag) __builtin_bit_cast(double, 0x7ff8000000000000)
