@@ -34,6 +34,7 @@ inline std::set<std::string> cuda_drivers() {
     }
 #undef X
   });
+  if (source.find("run_fused(") != std::string::npos) names.insert("fused");
   return names;
 }
 

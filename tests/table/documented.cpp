@@ -112,17 +112,21 @@ class Backends {
 
   /// A function's.
   std::string cpu(const Row& row, const Tried& tried) const {
-    if (!std::ranges::all_of(tried.performed, [](const std::string& name) { return is_listed(name); })) return "kernel";
+    if (is_region(tried)) return "kernel";
     return words(row, tried, [this](const Op& op) { return cpu(op); });
   }
   std::string cuda(const Row& row, const Tried& tried) const {
     for (const std::string& operation : elsewhere_.of(row))
       if (!drivers_.contains(operation)) return "none";
+    if (is_region(tried)) return "kernel";
     // A function may perform others where there is no kernel of the operation that it is on the CPU.
     return words(row, tried, [this](const Op& op) { return cuda(op) == "none" ? "composed" : cuda(op); });
   }
 
  private:
+  static bool is_region(const Tried& tried) {
+    return !std::ranges::all_of(tried.performed, [](const std::string& name) { return is_listed(name); });
+  }
   template <class F>
   std::string words(const Row& row, const Tried& tried, F word_for) const {
     bool views = true;
