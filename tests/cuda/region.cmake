@@ -23,9 +23,9 @@ gtest_discover_tests(cuda_region_test TEST_PREFIX cuda. DISCOVERY_MODE PRE_TEST 
 
 # The driver of regions, with the sources themselves, since the library's are linked to the real CUDA.
 set(cuda_folder "${PROJECT_SOURCE_DIR}/backends/cuda")
-add_executable(cuda_fused_test "${CMAKE_CURRENT_LIST_DIR}/fused_runs.cpp" "${cuda_folder}/fused.cpp"
-  "${cuda_folder}/region_kernels.cpp" "${cuda_folder}/region_plan.cpp" "${cuda_folder}/region_text.cpp" "${cuda_folder}/code_cache.cpp"
-  "${cuda_folder}/driver.cpp" "${cuda_folder}/layout.cpp" "${cuda_folder}/launch.cpp")
+add_executable(cuda_fused_test "${CMAKE_CURRENT_LIST_DIR}/fused_runs.cpp" "${CMAKE_CURRENT_LIST_DIR}/fused_on_host.cpp"
+  "${cuda_folder}/fused.cpp" "${cuda_folder}/region_kernels.cpp" "${cuda_folder}/region_plan.cpp" "${cuda_folder}/region_text.cpp"
+  "${cuda_folder}/code_cache.cpp" "${cuda_folder}/driver.cpp" "${cuda_folder}/layout.cpp" "${cuda_folder}/launch.cpp")
 stave_set_cuda_test_defaults(cuda_fused_test)
 set_target_properties(cuda_fused_test PROPERTIES LINK_LIBRARIES "")
 target_link_libraries(cuda_fused_test PRIVATE cuda_random_regions cuda_region_kernels stave::stave fmt::fmt GTest::gmock_main
