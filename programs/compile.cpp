@@ -317,13 +317,14 @@ bool Recordings::Entry::merge(Way& to, Way& from) {
 
 void Recordings::Entry::add(Recording recording, const std::shared_ptr<const void>& structure) {
   if (recording.asked) return demote("it performs effects that something outside answers");
+  if (recording.too_long) return demote("it performs more than a million operations");
   if (recording.caught) return failed("an operation threw, and the function went on");
   if (recording.follows) return failed("it captures a value that a transform outside follows");
   for (const auto& step : recording.program.instructions)
     if (step.is_read() && static_cast<std::size_t>(step.met.size()) * size_of(step.met.dtype()) > most_bytes_read)
       return demote(fmt::format("it reads more than {} bytes at once ({} {})", most_bytes_read, step.met.dtype(),
                                 step.met.shape()));
-  std::unique_ptr<Way> path = cut(with_calls_inlined(std::move(recording.program)), structure);
+  std::unique_ptr<Way> path = cut(recording.program, structure);
   const std::unique_lock lock(mutex);
   if (!begin) {
     begin = std::move(path);
@@ -379,7 +380,7 @@ std::size_t Recordings::count() const {
 
 Outputs Recordings::record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves,
                            FunctionRef<std::shared_ptr<const void>()> structure) {
-  Recording recording = stave_detail::record("compile", f, leaves);
+  Recording recording = stave_detail::record("compile", f, leaves, CarriedCalls::inlined);
   Outputs outputs = recording.outputs;
   entry->add(std::move(recording), structure());
   return outputs;

@@ -65,6 +65,11 @@ Outputs RecordedFunctions::perform(Inputs inputs) const {
   return call_function(std::move(functions), std::move(arguments));
 }
 
+void fail_too_long() {
+  fail<TransformError>(
+      "trace: the function performs more than a million operations, loops counted as often as they run");
+}
+
 std::vector<int> last_reads(const Program& program) {
   std::vector<int> last(program.variables.size(), -1);
   const auto set = [&](int variable, std::size_t k) {

@@ -86,6 +86,8 @@ Cost cost(const Program& program);
 
 namespace stave_detail {
 
+[[noreturn]] void fail_too_long();
+
 /// For each variable the last instruction that reads it; of an output the number of instructions; -1: none reads it.
 std::vector<int> last_reads(const Program& program);
 

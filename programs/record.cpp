@@ -19,6 +19,8 @@ namespace stave_detail {
 
 namespace {
 
+constexpr std::size_t most_instructions = std::size_t{1} << 20;
+
 class Recorder;
 
 // What a recorder notes on a value: which variable it is; or that it is created of nothing, which becomes an instruction when
@@ -33,7 +35,8 @@ struct Recorded {
 
 class Recorder final : public Handler {
  public:
-  explicit Recorder(const char* name, const Recorder* outer = nullptr) : notes(name), name_(name), outer_(outer) {}
+  Recorder(const char* name, CarriedCalls calls, const Recorder* outer = nullptr)
+      : notes(name), name_(name), calls_(calls), outer_(outer) {}
 
   Tensor input(const Tensor& x) {
     const int variable = program.add_variable(x.shape(), x.dtype(), x.device(), label_of(x.node()));
@@ -45,7 +48,7 @@ class Recorder final : public Handler {
   Outputs run(FlatFunction f, std::span<const Tensor> inputs) {
     Outputs outputs = notes.run([&] { return with(*this, [&] { return f(inputs); }); });
     for (Tensor& output : outputs) {
-      program.outputs.push_back(output.defined() ? variable_of(output) : -1);
+      if (!left.too_long) program.outputs.push_back(output.defined() ? variable_of(output) : -1);
       output = notes.strip(std::move(output));
     }
     return outputs;
@@ -53,6 +56,12 @@ class Recorder final : public Handler {
 
   Outputs handle(Call& call) override {
     const auto inputs = call.inputs();
+    if (left.too_long) return pass_on(call);
+    if (program.instructions.size() >= most_instructions) {
+      left.too_long = true;
+      program = {};
+      return pass_on(call);
+    }
     if (call.op().carries_functions) return handle_carrying(call);
     if (inputs.empty()) {
       creations_.push_back({&call.op(), call.attributes_ptr(), -1});
@@ -76,10 +85,11 @@ class Recorder final : public Handler {
   bool discreet() const noexcept override { return true; }
 
   void labelled(int variable, const NamePtr& label) {
+    if (left.too_long) return;
     program.variables[static_cast<std::size_t>(variable)].label = label;
   }
   void read(int variable, const Tensor& x) {
-    if (!read_.insert(variable).second) return;
+    if (left.too_long || !read_.insert(variable).second) return;
     Program::Instruction step{nullptr, nullptr};
     step.inputs.push_back(variable);
     step.met = observed(x);
@@ -195,6 +205,7 @@ class Recorder final : public Handler {
   Outputs handle_carrying(Call& call);
 
   const char* const name_;
+  const CarriedCalls calls_;
   const Recorder* const outer_;
   std::vector<Creation> creations_;
   std::map<ConstantKey, int> constants_;
@@ -225,13 +236,14 @@ class Rules {
   Rules(const char* name, const Recorder& outer, Recording& left) : name_(name), outer_(outer), left_(left) {}
 
   Outputs record(std::shared_ptr<const Program>& to, FlatFunction f, std::span<const Tensor> given) {
-    RecordedRule& rule = rules_.emplace_back(std::make_unique<Recorder>(name_, &outer_), Outputs());
+    RecordedRule& rule = rules_.emplace_back(std::make_unique<Recorder>(name_, CarriedCalls::kept, &outer_), Outputs());
     targets_.push_back(&to);
     std::vector<Tensor> inputs;
     for (const Tensor& x : given) inputs.push_back(rule.recorder->input(x));
     Outputs outputs = rule.recorder->run(f, inputs);
     left_.asked |= rule.recorder->left.asked;
     left_.caught |= rule.recorder->left.caught;
+    left_.too_long |= rule.recorder->left.too_long;
     return outputs;
   }
 
@@ -276,6 +288,7 @@ Outputs zeros_of(std::span<const Tensor> xs) {
 Outputs Recorder::handle_carrying(Call& call) {
   const FunctionAttributes& functions = functions_of(call);
   const auto inputs = call.inputs();
+  if (calls_ == CarriedCalls::inlined) return with(*this, [&] { return functions.run(functions.function, inputs); });
   const auto recorded = make_intrusive<RecordedFunctions>();
   recorded->name = functions.name;
   recorded->runs_again = functions.runs_again;
@@ -303,6 +316,7 @@ Outputs Recorder::handle_carrying(Call& call) {
     rules.record(
         recorded->tangents, [&](auto xs) { return functions.run(functions.tangents, xs); }, given);
   }
+  if (left.too_long) return outputs;
   Program::Instruction step{&call.op(), recorded};
   for (const Tensor& input : inputs) step.inputs.push_back(variable_of(input));
   const std::vector<int> captured = rules.end();
@@ -313,8 +327,8 @@ Outputs Recorder::handle_carrying(Call& call) {
 
 }  // namespace
 
-Recording record(const char* name, FlatFunction f, std::span<const Tensor> given) {
-  Recorder recorder(name);
+Recording record(const char* name, FlatFunction f, std::span<const Tensor> given, CarriedCalls calls) {
+  Recorder recorder(name, calls);
   std::vector<Tensor> inputs;
   for (const Tensor& x : given) inputs.push_back(recorder.input(x));
   Outputs outputs = recorder.run(f, inputs);

@@ -77,6 +77,7 @@ class TraceOf {
       std::optional<Result> result;
       auto flat = flat_function<true>(Selected(), f_, result, std::forward<A>(args)...);
       Recording recording = record("trace", flat, all_leaves(args...));
+      if (recording.too_long) fail_too_long();
       PutLeaves put{nullptr};
       put_leaves<true>(*result, put);
       return Traced<Result>(std::move(recording.program), std::move(*result));
@@ -93,7 +94,8 @@ class TraceOf {
 
 namespace stave {
 
-/// f as a callable that gives the Traced program of one call. Results are trees.
+/// f as a callable that gives the Traced program of one call. Results are trees. Throws TransformError for more than a million operations
+/// (loops are unrolled).
 template <class F>
 auto trace(F f) {
   return stave_detail::TraceOf<F>(std::move(f));

@@ -422,6 +422,35 @@ TEST(Compile, ThreadsMayCallItAtOnce) {
   EXPECT_LE(f.recordings(), 7u);
 }
 
+TEST(Compile, CheckpointsRulesAndLoopsAreReplayedInPlace) {
+  int backward_runs = 0;
+  const auto straight =
+      custom_vjp([](const Tensor& a) { return round(a); }, [](const Tensor& a) { return std::pair(round(a), a); },
+                 [&](const Tensor&, const Tensor& g) { return ++backward_runs, g * 3.; });
+  const auto plain = [&](const Tensor& a) {
+    const Tensor captured = a * 2.;
+    const Tensor y = checkpoint([&](const Tensor& b) { return sin(straight(b)) * captured; }, products_saveable)(a);
+    return sum(repeat(20, [](const Tensor& b) { return tanh(b) + b * 0.1; }, {.snapshots = 3})(y));
+  };
+  const auto f = compile(plain);
+  for (int i = 1; i < 4; ++i) EXPECT_THAT(f(x * i), Is(plain(x * i)));
+  EXPECT_EQ(backward_runs, 0);
+  const auto g = compile(grad(plain));
+  for (int i = 1; i < 4; ++i) EXPECT_THAT(g(x * i), Is(grad(plain)(x * i)));
+}
+
+TEST(Compile, AFunctionThatPerformsMillionsIsCalled) {
+  int runs = 0;
+  const auto f = compile([&](const Tensor& a) {
+    ++runs;
+    Tensor y = a;
+    for (int i = 0; i < 600000; ++i) y = y * 0.5 + 1.;
+    return y;
+  });
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(f(x), IsNear(2. * ones({3})));
+  EXPECT_EQ(runs, 2);
+}
+
 // ---- random programs ----------------------------------------------------------------------------------------
 
 // The same program for the same seed: operations on earlier values, with reads, and derivatives.

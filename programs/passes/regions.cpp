@@ -18,6 +18,81 @@ namespace {
 
 constexpr std::size_t most_steps = 2048, most_inputs = 64, most_outputs = 64;
 
+/// A region of instructions. What two of them compute alike is computed once: within a tile that costs no memory.
+class Builder {
+ public:
+  Builder(const Program& program, const Constants& constants, std::span<const int> inputs)
+      : program_(program), constants_(constants) {
+    std::vector<Dtype> dtypes;
+    for (const int input : inputs) {
+      values_[input] = static_cast<int>(dtypes.size());
+      dtypes.push_back(program.variable(input).dtype);
+    }
+    region_ = make_intrusive<Region>(std::move(dtypes));
+  }
+
+  /// `inner`: the region that the instruction performs; null: it is one operation.
+  void add(const Program::Instruction& member, const Region* inner) {
+    std::vector<int> operands;
+    for (const int input : member.inputs) operands.push_back(value_of(input));
+    if (inner) append(*inner, std::move(operands), member);
+    else if (Region::admits_reduction(*member.op)) values_[member.outputs[0]] = reduced(member, operands[0]);
+    else values_[member.outputs[0]] = step(member.op, operands, program_.variable(member.outputs[0]).dtype);
+  }
+  RegionPtr end(std::span<const int> outputs) {
+    std::vector<int> ends;
+    for (const int output : outputs) ends.push_back(values_.at(output));
+    region_->set_outputs(std::move(ends));
+    return region_;
+  }
+
+ private:
+  int value_of(int variable) {
+    const auto [found, is_new] = values_.try_emplace(variable, -1);
+    if (is_new) found->second = number(number_of(variable), program_.variable(variable).dtype);
+    return found->second;
+  }
+  int step(const Op* op, const std::vector<int>& operands, Dtype dtype) {
+    const auto [found, is_new] = steps_.try_emplace({op, operands, dtype}, -1);
+    if (is_new) found->second = region_->add(*op, operands, dtype);
+    return found->second;
+  }
+  int number(const Scalar& number, Dtype dtype) {
+    Bytes16 bytes{};
+    write_number(&bytes, number, dtype);
+    const auto [found, is_new] = numbers_.try_emplace({bytes.words[0], bytes.words[1], dtype}, -1);
+    if (is_new) found->second = region_->add(number, dtype);
+    return found->second;
+  }
+  int reduced(const Program::Instruction& member, int value) {
+    const auto& attributes = static_cast<const ReduceAttributes&>(*member.attributes);
+    Shape axes = attributes.axes;
+    for (Index& axis : axes) axis -= program_.variable(member.inputs[0]).shape.rank();
+    return region_->reduce(*member.op, value, std::move(axes), attributes.keepdims);
+  }
+  void append(const Region& inner, std::vector<int> numbers, const Program::Instruction& member) {
+    for (const Region::Step& it : inner.steps()) {
+      std::vector<int> operands;
+      for (const int operand : it.operands) operands.push_back(numbers[static_cast<std::size_t>(operand)]);
+      numbers.push_back(it.op ? step(it.op, operands, it.dtype) : number(it.number, it.dtype));
+    }
+    for (std::size_t i = 0; i < member.outputs.size(); ++i)
+      values_[member.outputs[i]] = numbers[static_cast<std::size_t>(inner.outputs()[i])];
+  }
+  Scalar number_of(int variable) const {
+    const Tensor& value = *constants_.find(variable);
+    const Tensor first(NodePtr(new Node(value.dtype(), cpu, {}, {}, value.node().storage, value.node().offset)));
+    return visit_dtype(value.dtype(), [&](auto zero) { return Scalar(first.item<decltype(zero)>()); });
+  }
+
+  const Program& program_;
+  const Constants& constants_;
+  IntrusivePtr<Region> region_;
+  std::map<int, int> values_;  // of the region, by variable
+  std::map<std::tuple<const Op*, std::vector<int>, Dtype>, int> steps_;
+  std::map<std::tuple<std::uint64_t, std::uint64_t, Dtype>, int> numbers_;
+};
+
 class Former {
  public:
   explicit Former(Program& program)
@@ -173,56 +248,15 @@ class Former {
 
   Program::Instruction performed(std::span<const Program::Instruction> members, const std::vector<int>& outputs) const {
     const std::vector<int> inputs = inputs_of(members);
-    std::vector<Dtype> dtypes;
-    for (const int input : inputs) dtypes.push_back(variable(input).dtype);
-    const auto region = make_intrusive<Region>(std::move(dtypes));
-    std::map<int, int> values;  // of the region, by variable
-    for (std::size_t i = 0; i < inputs.size(); ++i) values[inputs[i]] = static_cast<int>(i);
-    const auto value_of = [&](int variable) {
-      const auto [found, is_new] = values.try_emplace(variable, -1);
-      if (is_new) found->second = region->add(number_of(variable), this->variable(variable).dtype);
-      return found->second;
-    };
-    for (const Program::Instruction& member : members) {
-      std::vector<int> operands;
-      for (const int input : member.inputs) operands.push_back(value_of(input));
-      if (Region::admits_reduction(*member.op)) values[member.outputs[0]] = reduced(*region, member, operands[0]);
-      else if (const Region* inner = region_of(member)) append(*region, *inner, operands, member, values);
-      else values[member.outputs[0]] = region->add(*member.op, operands, variable(member.outputs[0]).dtype);
-    }
-    std::vector<int> ends;
-    for (const int output : outputs) ends.push_back(values.at(output));
-    region->set_outputs(std::move(ends));
-    Program::Instruction step{.op = &fused_op("fused"), .attributes = make_intrusive<FusedAttributes>(region)};
+    Builder builder(program_, constants_, inputs);
+    for (const Program::Instruction& member : members) builder.add(member, region_of(member));
+    Program::Instruction step{.op = &fused_op("fused"),
+                              .attributes = make_intrusive<FusedAttributes>(builder.end(outputs))};
     for (const int input : inputs) step.inputs.push_back(input);
     for (const int output : outputs) step.outputs.push_back(output);
     step.scopes = members[0].scopes;
     step.epoch = members[0].epoch;
     return step;
-  }
-
-  int reduced(Region& region, const Program::Instruction& member, int value) const {
-    const auto& attributes = static_cast<const ReduceAttributes&>(*member.attributes);
-    Shape axes = attributes.axes;
-    for (Index& axis : axes) axis -= variable(member.inputs[0]).shape.rank();
-    return region.reduce(*member.op, value, std::move(axes), attributes.keepdims);
-  }
-
-  static void append(Region& region, const Region& inner, std::vector<int> numbers, const Program::Instruction& member,
-                     std::map<int, int>& values) {
-    for (const Region::Step& step : inner.steps()) {
-      std::vector<int> operands;
-      for (const int operand : step.operands) operands.push_back(numbers[static_cast<std::size_t>(operand)]);
-      numbers.push_back(step.op ? region.add(*step.op, operands, step.dtype) : region.add(step.number, step.dtype));
-    }
-    for (std::size_t i = 0; i < member.outputs.size(); ++i)
-      values[member.outputs[i]] = numbers[static_cast<std::size_t>(inner.outputs()[i])];
-  }
-
-  Scalar number_of(int variable) const {
-    const Tensor& value = *constants_.find(variable);
-    const Tensor first(NodePtr(new Node(value.dtype(), cpu, {}, {}, value.node().storage, value.node().offset)));
-    return visit_dtype(value.dtype(), [&](auto zero) { return Scalar(first.item<decltype(zero)>()); });
   }
 
   Program& program_;
