@@ -126,19 +126,36 @@ class Executable::Planner {
       }
     }
     std::vector<int> inputs(step.inputs.begin(), step.inputs.end());
+    if (!step.op->elementwise && step.op->id != OpId::copy)
+      for (int& input : inputs) input = on_device(input);
     if (step.op->id == OpId::own && !step.op->takes_strides)
       for (int& input : inputs) input = row_major(input);
     add_kernel(*step.op, step.attributes, inputs, step.outputs);
   }
 
+  // The same value; a number on a device, which its backend is given with elementwise operations alone, as an array there.
+  int on_device(int variable) {
+    const Tensor layout = place_of(variable).layout;
+    if (!layout.node().storage->number) return variable;
+    const UnderFrame past_all_handlers(nullptr);
+    const int array = add_variable(program_.variable(variable));
+    place_of(array) = {Home::constant, static_cast<int>(plan_.constants_.size()), 0, apply(op_copy, {layout})};
+    plan_.constants_.push_back(place_of(array).layout);
+    return array;
+  }
+  int add_variable(const Program::Variable& like) {
+    const auto added = static_cast<int>(plan_.places_.size());
+    plan_.places_.push_back({});
+    base_.push_back(at(added));
+    last_.push_back(-1);
+    extra_.push_back(like);
+    return added;
+  }
+
   // The same value, copied where it is not row-major.
   int row_major(int variable) {
     if (place_of(variable).layout.is_contiguous()) return variable;
-    const auto copy = static_cast<int>(plan_.places_.size());
-    plan_.places_.push_back({});
-    base_.push_back(at(copy));
-    last_.push_back(-1);
-    extra_.push_back(program_.variable(variable));
+    const int copy = add_variable(program_.variable(variable));
     const int inputs[] = {variable}, outputs[] = {copy};
     add_kernel(op_copy, nullptr, inputs, outputs);
     return copy;
@@ -211,7 +228,8 @@ class Executable::Planner {
     const Kernel& kernel = plan_.kernels_[k];
     const Op& op = *kernel.op;
     for (std::size_t i = 0; i < step.read.size(); ++i) {
-      if (!op.elementwise && !(op.reuses && op.reuses(kernel.attributes.get(), i))) continue;
+      const bool reuses = op.reuses && plan_.device_ == cpu && op.reuses(kernel.attributes.get(), i);
+      if (!op.elementwise && !reuses) continue;
       const std::size_t base = step.read[i];
       const auto read = at(plan_.viewed_[kernel.first + i]);
       if (plan_.places_[base].home != Home::arena || last_[base] != static_cast<int>(k) || room[base] != bytes)
@@ -240,16 +258,17 @@ class Executable::Planner {
 
 bool Executable::admits(const Program& program) {
   for (const Program::Variable& it : program.variables)
-    if (it.device != cpu) return false;
+    if (it.device != program.variables[0].device) return false;
   for (const Program::Constant& constant : program.constants)
     if (!constant.value.node().storage) return false;
   return std::none_of(program.instructions.begin(), program.instructions.end(), [](const auto& step) {
     return step.is_read() || step.op->carries_functions || step.op->id == OpId::to ||
-           (step.op->id == OpId::own && !step.op->cpu);
+           (step.op->id == OpId::own && !step.op->cpu && !step.op->cuda);
   });
 }
 
-Executable::Executable(const Program& program, std::span<const Strides> strides) {
+Executable::Executable(const Program& program, std::span<const Strides> strides)
+    : device_(program.variables.empty() ? cpu : program.variables[0].device) {
   Planner(*this, program, strides).run();
 }
 
@@ -259,11 +278,12 @@ std::unique_ptr<Executable::Activation> Executable::take() const {
   if (Activation* spare = spare_.exchange(nullptr, std::memory_order_acq_rel))
     return std::unique_ptr<Activation>(spare);
   auto fresh = std::make_unique<Activation>();
-  fresh->arena = allocate_storage(cpu, uint8, Shape{static_cast<Index>(arena_bytes_)}, "a compiled program");
+  fresh->arena = allocate_storage(device_, uint8, Shape{static_cast<Index>(arena_bytes_)}, "a compiled program");
   for (const int variable : viewed_) {
     const Place& place = places_[static_cast<std::size_t>(variable)];
     const Node& layout = place.layout.node();
-    View& view = fresh->views.emplace_back(View{nullptr, layout.dtype, layout.shape, layout.strides});
+    const bool number = place.home == Home::constant && layout.storage->number;
+    View& view = fresh->views.emplace_back(View{nullptr, layout.dtype, layout.shape, layout.strides, number});
     if (place.home == Home::constant) view.data = layout.data();
     if (place.home == Home::arena)
       view.data = static_cast<char*>(fresh->arena->data) + place.offset +
@@ -277,13 +297,13 @@ Outputs Executable::operator()(std::span<const Tensor> inputs) const {
   std::vector<View>& views = active->views;
   SmallVector<StoragePtr, 4> made;
   for (const Result& result : results_)
-    made.push_back(allocate_storage(cpu, result.dtype, result.shape, "a compiled program"));
+    made.push_back(allocate_storage(device_, result.dtype, result.shape, "a compiled program"));
   for (const Patch& patch : of_inputs_)
     views[patch.view].data =
         static_cast<char*>(inputs[static_cast<std::size_t>(patch.number)].node().data()) + patch.bytes;
   for (const Patch& patch : of_results_)
     views[patch.view].data = static_cast<char*>(made[static_cast<std::size_t>(patch.number)]->data) + patch.bytes;
-  Backend& backend = cpu_backend();
+  Backend& backend = backend_of(device_);
   for (const Kernel& kernel : kernels_) {
     const View* const first = views.data() + kernel.first;
     backend.run(*kernel.op, kernel.attributes.get(), {first, kernel.inputs}, {first + kernel.inputs, kernel.outputs});
@@ -301,7 +321,7 @@ Outputs Executable::operator()(std::span<const Tensor> inputs) const {
     const auto number = static_cast<std::size_t>(place.number);
     const Node* const input = place.home == Home::input ? &inputs[number].node() : nullptr;
     StoragePtr storage = input ? input->storage : place.home == Home::result ? made[number] : layout.storage;
-    outputs.push_back(Tensor(NodePtr(new Node(layout.dtype, cpu, layout.shape, layout.strides, std::move(storage),
+    outputs.push_back(Tensor(NodePtr(new Node(layout.dtype, device_, layout.shape, layout.strides, std::move(storage),
                                               layout.offset + (input ? input->offset : 0)))));
   }
   return outputs;

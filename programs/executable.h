@@ -1,4 +1,4 @@
-// A Program made ready to run again and again: on the CPU, without handlers, calls, nodes, or allocation but for its results.
+// A Program made ready to run again and again: without handlers, calls, nodes, or allocation but for its results.
 //
 // What is done once: views are laid out; each value has its place in one arena, which values share that do not live at the same time;
 // what each kernel reads and writes is written down. What is left for a run is to fill in where arguments and results lie, and to call
@@ -14,12 +14,12 @@ namespace stave_detail {
 
 class Executable {
  public:
-  /// Of a program without reads and calls, all of whose values are on the CPU, for inputs of these strides. `optimized`
-  /// (passes/passes.h) before.
+  /// Of a program that it admits, for inputs of these strides. `optimized` (passes/passes.h) before.
   Executable(const Program& program, std::span<const Strides> strides);
   ~Executable();
   Executable(const Executable&) = delete;
 
+  /// Programs without reads and calls, all of whose values are on one device.
   static bool admits(const Program& program);
 
   /// Inputs of the program's shapes and dtypes, and of those strides. Throws what its operations throw.
@@ -57,6 +57,7 @@ class Executable {
 
   std::unique_ptr<Activation> take() const;
 
+  Device device_ = cpu;
   std::vector<Place> places_;  // of each variable
   std::vector<Kernel> kernels_;
   std::vector<int> viewed_;  // the variable of each view of the kernels

@@ -7,6 +7,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "separate_backend.h"
 
 namespace {
 
@@ -397,6 +398,25 @@ TEST(Compile, AFunctionMayCallItsCompiledSelf) {
   for (int again = 0; again < 3; ++again) EXPECT_THAT(f(x), Is(x * 2. + 1.));
 }
 
+TEST(Compile, ProgramsOnADeviceTouchItsMemoryThroughItsBackendAlone) {
+  SeparateBackend backend(0);
+  const auto plain = [](const Tensor& a, const Tensor& b) {
+    const Tensor y = tanh(matmul(a, b) * 2. + 1.) * full({3, 3}, 0.5, float32, a.device());
+    return std::pair(sum(y, 0), concat({y, reshape(permute_dims(y, {1, 0}), {3, 3}) - 1.}));
+  };
+  const Tensor a = reshape(arange(9.), {3, 3}), b = a * 0.1;
+  const Device gpu = cuda(0);
+  const auto f = compile(plain);
+  for (int i = 1; i < 4; ++i) {
+    const auto [s, y] = f(to(a * i, gpu), to(b, gpu));
+    const auto [sum_here, y_here] = plain(a * i, b);
+    EXPECT_EQ(y.device(), gpu);
+    EXPECT_THAT(to(s, cpu), Is(sum_here));
+    EXPECT_THAT(to(y, cpu), Is(y_here));
+  }
+  EXPECT_EQ(f.recordings(), 1u);
+}
+
 TEST(Compile, ThreadsMayCallItAtOnce) {
   const auto f = compile([](const Tensor& a) {
     Tensor y = a;
@@ -429,7 +449,7 @@ TEST(Compile, CheckpointsRulesAndLoopsAreReplayedInPlace) {
                  [&](const Tensor&, const Tensor& g) { return ++backward_runs, g * 3.; });
   const auto plain = [&](const Tensor& a) {
     const Tensor captured = a * 2.;
-    const Tensor y = checkpoint([&](const Tensor& b) { return sin(straight(b)) * captured; }, products_saveable)(a);
+    const Tensor y = checkpoint([=](const Tensor& b) { return sin(straight(b)) * captured; }, products_saveable)(a);
     return sum(repeat(20, [](const Tensor& b) { return tanh(b) + b * 0.1; }, {.snapshots = 3})(y));
   };
   const auto f = compile(plain);
@@ -449,6 +469,44 @@ TEST(Compile, AFunctionThatPerformsMillionsIsCalled) {
   });
   for (int i = 0; i < 2; ++i) EXPECT_THAT(f(x), IsNear(2. * ones({3})));
   EXPECT_EQ(runs, 2);
+}
+
+// What a call takes above what stood before, at its most.
+template <class F>
+std::size_t peak_of(const F& f) {
+  const std::size_t before = memory_stats().live_bytes;
+  reset_peak_memory();
+  f();
+  return memory_stats().peak_bytes - before;
+}
+
+TEST(Compile, APlanTakesNoMoreMemoryThanTheTape) {
+  const Tensor a = uniform(Key(0), {256, 256}), w = uniform(Key(1), {256, 256}) * 0.1;
+  const auto expect_less = [&](const char* name, const auto& f) {
+    const auto gradient = grad(f);
+    const std::size_t eager = peak_of([&] { gradient(a, w); });
+    const std::size_t before = memory_stats().live_bytes;
+    const auto compiled = compile(gradient);
+    compiled(a, w);
+    compiled(a, w);
+    const std::size_t arena = memory_stats().live_bytes - before;  // its results are the caller's
+    EXPECT_LE(arena, eager) << name;
+  };
+  expect_less("products", [](const Tensor& x, const Tensor& v) {
+    Tensor y = x;
+    for (int i = 0; i < 6; ++i) y = tanh(matmul(y, v) + 0.1);
+    return sum(y);
+  });
+  expect_less("residuals", [](const Tensor& x, const Tensor& v) {
+    Tensor y = x;
+    for (int i = 0; i < 6; ++i) y = y + sigmoid(matmul(y, v)) * tanh(y);
+    return mean(square(y));
+  });
+  expect_less("a chain", [](const Tensor& x, const Tensor&) {
+    Tensor y = x;
+    for (int i = 0; i < 40; ++i) y = sin(y) * x + y;
+    return sum(y);
+  });
 }
 
 // ---- random programs ----------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ TEST(Trace, CustomRulesAndCheckpointsStay) {
   // A value that a checkpoint captures is an input of its instruction, with its derivative.
   const auto checkpointed = [](const Tensor& a) {
     const Tensor captured = a * 3;
-    return checkpoint([&](const Tensor& b) { return sum(sin(b) * captured); })(a);
+    return checkpoint([=](const Tensor& b) { return sum(sin(b) * captured); })(a);
   };
   const auto q = trace(checkpointed)(at);
   EXPECT_EQ(q.instructions.size(), 2u);
