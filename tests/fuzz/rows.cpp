@@ -119,6 +119,10 @@ const Row all[] = {
     NEST(transform, tame(grad([&](const Tensor& c) { return sum(vmap(f, {.in_axes = {0, unmapped}})(lanes(a), c)); })(b)),
          tame(sum(plain_map(OF_X { return plain_grad([&](const Tensor& c) { return f(x, c); }, b); }, lanes(a)), 0))),
     // Functions that operations carry.
+    NEST(transform, tame(grad(OF_X { return sum(f(x, b) * square(x)); }, {.recompute = always})(a)),
+         tame(plain_grad(OF_X { return f(x, b) * square(x); }, a))),
+    NEST(carries, checkpoint(f, products_saveable)(a, b), f(a, b)),
+    NEST(carries, repeat(3, [f, b](const Tensor& x) { return tame(f(x, b)); }, {.snapshots = 2})(a), tame(f(tame(f(tame(f(a, b)), b)), b))),
     NEST(carries, checkpoint(f)(a, b), f(a, b)),
     NEST(carries, checkpoint([f, b](const Tensor& x) { return f(x, b); })(a), f(a, b)),
     NEST(rule, custom_vjp(f, [f](const Tensor& x, const Tensor& c) { return std::pair(f(x, c), std::pair(x, c)); },
