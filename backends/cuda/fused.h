@@ -1,4 +1,5 @@
-// A region as one kernel, which NVRTC compiles for the device at hand. Without NVRTC, or where the kernel would take more arguments than
+// A region as one kernel, which NVRTC compiles for the device at hand; of what the region ends in by reducing it, the kernels that reductions
+// have. Without NVRTC, or where the kernel would take more arguments than
 // fit, its steps one after another: with the same results.
 #pragma once
 
@@ -10,7 +11,7 @@
 
 namespace stave_cuda {
 
-/// The inputs have the shape of the outputs, which are contiguous.
+/// The inputs have one shape, which is that of the outputs but for those that are reductions; outputs are contiguous.
 void run_fused(const Launch& launch, const stave::Region& region, std::span<const stave::View> inputs,
                std::span<const stave::View> outputs);
 

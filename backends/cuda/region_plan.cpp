@@ -24,15 +24,15 @@ Neighbours neighbours_in(const View& in, const LoopAxes<1>& axes, Index lanes) {
 
 }  // namespace
 
-RegionPlan::RegionPlan(const stave::Region& region, std::span<const View> inputs, std::span<const View> outputs)
+RegionPlan::RegionPlan(const stave::Region& region, std::span<const View> inputs, std::span<const View> written)
     : region_(region), lanes_(region_lanes(region)) {
-  for (const Index length : outputs[0].shape) elements_ *= static_cast<std::uint64_t>(length);
+  for (const Index length : inputs[0].shape) elements_ *= static_cast<std::uint64_t>(length);
   for (const View& in : inputs) {
     LoopAxes<1> axes = merged_axes<1>(in.shape, {in.strides});
     inputs_.push_back({in.data, neighbours_in(in, axes, lanes_), {}});
     maps_.emplace_back(std::move(axes));
   }
-  for (const View& out : outputs) outputs_.push_back(out.data);
+  for (const View& out : written) outputs_.push_back(out.data);
 }
 
 unsigned RegionPlan::blocks() const {

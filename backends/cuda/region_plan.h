@@ -12,8 +12,8 @@ namespace stave_cuda {
 
 class RegionPlan {
  public:
-  /// The inputs have the shape of the outputs, which are contiguous. The views outlive the plan.
-  RegionPlan(const stave::Region& region, std::span<const stave::View> inputs, std::span<const stave::View> outputs);
+  /// For the values that the kernel writes there are views that are contiguous, of the inputs' shape. All views outlive the plan.
+  RegionPlan(const stave::Region& region, std::span<const stave::View> inputs, std::span<const stave::View> written);
 
   Index elements() const { return elements_; }
   unsigned blocks() const;

@@ -43,11 +43,11 @@ std::string expression(const Region& region, const Region::Step& step) {
   return fmt::format("step<{}, {}>({}, {})", name, type_of(from), operand(0), operand(1));
 }
 
-std::string parameters(const Region& region) {
+std::string parameters(const Region& region, const std::vector<int>& written) {
   std::string text = "const std::uint64_t elements";
   for (std::size_t i = 0; i < region.inputs().size(); ++i) text += fmt::format(", STAVE_PARAMETER RegionInput in{}", i);
-  for (std::size_t k = 0; k < region.outputs().size(); ++k)
-    text += fmt::format(", {}* const out{}", element_of(region.dtype(region.outputs()[k])), k);
+  for (std::size_t k = 0; k < written.size(); ++k)
+    text += fmt::format(", {}* const out{}", element_of(region.dtype(written[k])), k);
   for (std::size_t s = 0; s < region.steps().size(); ++s)
     if (const Region::Step& step = region.steps()[s]; !step.op)
       text += fmt::format(", const {} v{}", element_of(step.dtype), region.inputs().size() + s);
@@ -56,10 +56,20 @@ std::string parameters(const Region& region) {
 
 }  // namespace
 
+std::vector<int> written_values(const Region& region) {
+  std::vector<int> written;
+  for (const int output : region.outputs())
+    if (!region.reduction(output)) written.push_back(output);
+  for (const int output : region.outputs())
+    if (const int value = region.value_behind(output); value >= static_cast<int>(region.inputs().size()))
+      if (std::find(written.begin(), written.end(), value) == written.end()) written.push_back(value);
+  return written;
+}
+
 int region_lanes(const Region& region) {
   std::size_t widest = 1;
   for (const Dtype dtype : region.inputs()) widest = std::max(widest, stave::size_of(dtype));
-  for (const int value : region.outputs()) widest = std::max(widest, stave::size_of(region.dtype(value)));
+  for (const int value : written_values(region)) widest = std::max(widest, stave::size_of(region.dtype(value)));
   // Beside many steps memory is no burden, and each lane is all of them again: for the compiler, and in registers.
   constexpr std::size_t many_steps = 64;
   return region.steps().size() > many_steps ? 1 : lanes_of(widest);
@@ -67,27 +77,27 @@ int region_lanes(const Region& region) {
 
 std::string region_text(const Region& region, std::string_view name) {
   const auto inputs = region.inputs().size();
+  const std::vector<int> written = written_values(region);
   std::string text = "#include <stave/backends/cuda/kernels/region.cuh>\n\n";
   text += "using namespace stave_cuda;\nusing namespace stave_detail;\n\n";
-  text += fmt::format("STAVE_REGION_KERNEL {}({}) {{\n", name, parameters(region));
+  text += fmt::format("STAVE_REGION_KERNEL {}({}) {{\n", name, parameters(region, written));
   text += fmt::format("  constexpr int lanes = {};\n", region_lanes(region));
   text += "  const Run run = run_of<lanes>(STAVE_REGION_THREAD, elements);\n  if (run.count == 0) return;\n";
   const char* const load = inputs <= 8 ? "load" : "load_by_call";  // inlined, many take the compiler seconds
   for (std::size_t i = 0; i < inputs; ++i)
     text +=
         fmt::format("  const auto given{0} = {1}<{2}, lanes>(in{0}, run);\n", i, load, element_of(region.inputs()[i]));
-  for (std::size_t k = 0; k < region.outputs().size(); ++k)
-    text += fmt::format("  Pack<{}, lanes> made{};\n", element_of(region.dtype(region.outputs()[k])), k);
+  for (std::size_t k = 0; k < written.size(); ++k)
+    text += fmt::format("  Pack<{}, lanes> made{};\n", element_of(region.dtype(written[k])), k);
   text += "  STAVE_UNROLLED\n  for (int j = 0; j < lanes; ++j) {\n";
   for (std::size_t i = 0; i < inputs; ++i)
     text += fmt::format("    const {0} v{1} = given{1}.lane[j];\n", element_of(region.inputs()[i]), i);
   for (std::size_t s = 0; s < region.steps().size(); ++s)
     if (const Region::Step& step = region.steps()[s]; step.op)
       text += fmt::format("    const {} v{} = {};\n", element_of(step.dtype), inputs + s, expression(region, step));
-  for (std::size_t k = 0; k < region.outputs().size(); ++k)
-    text += fmt::format("    made{}.lane[j] = v{};\n", k, region.outputs()[k]);
+  for (std::size_t k = 0; k < written.size(); ++k) text += fmt::format("    made{}.lane[j] = v{};\n", k, written[k]);
   text += "  }\n";
-  for (std::size_t k = 0; k < region.outputs().size(); ++k) text += fmt::format("  store(out{0}, run, made{0});\n", k);
+  for (std::size_t k = 0; k < written.size(); ++k) text += fmt::format("  store(out{0}, run, made{0});\n", k);
   return text + "}\n";
 }
 
@@ -102,7 +112,7 @@ std::string region_signature(const Region& region) {
     for (const auto number : numbers) add(number);
   };
   add_list(region.inputs());
-  add_list(region.outputs());
+  add_list(written_values(region));
   for (const Region::Step& step : region.steps()) {
     add(step.op ? static_cast<int>(step.op->id) : -1);
     add(step.dtype);

@@ -7,13 +7,19 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <stave/core/region.h>
 
 namespace stave_cuda {
 
+/// The values that the kernel writes: of the outputs those that are no reductions, in their order; then what is reduced, once each. But inputs
+/// are reduced where they lie.
+std::vector<int> written_values(const stave::Region& region);
+
 /// C++, to be compiled with the headers that it includes (region_headers.h). Parameters of the kernel: the number of elements, a RegionInput
-/// for each input, a pointer for each output, an element for each number among the steps.
+/// for each input, a pointer for each
+/// written value, an element for each number among the steps.
 std::string region_text(const stave::Region& region, std::string_view name = "region");
 /// Elements of a thread, which the text says too: a power of two.
 int region_lanes(const stave::Region& region);

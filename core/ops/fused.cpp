@@ -259,14 +259,12 @@ Outputs fused(const Op& op, const RegionPtr& region, Inputs inputs) {
     for (const Tensor& input : inputs) shape = broadcast_shapes(shape, input.shape(), op.name);
     for (Tensor& input : inputs) input = broadcast_quietly(input, shape);
   }
-  const bool on_cpu = inputs[0].device() == cpu;
-  if (on_cpu && (!current || !current->nearest)) {
+  if (!current || !current->nearest) {
     SmallVector<Abstract, 1> outputs;
     infer(op, *region, inputs, outputs);
     return run_without_call(op, FusedAttributes(region), inputs, outputs);
   }
   Call call(op, std::move(inputs), make_intrusive<FusedAttributes>(region));
-  if (!on_cpu && !region->reductions().empty()) return perform_steps(*region, call.inputs());
   return perform(std::move(call));
 }
 

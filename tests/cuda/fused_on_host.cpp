@@ -9,6 +9,7 @@
 #include <stave/backends/cuda/elementwise.h>
 #include <stave/backends/cuda/fused.h>
 #include <stave/backends/cuda/layout.h>
+#include <stave/backends/cuda/reduce.h>
 #include <stave/backends/cuda/region_text.h>
 #include <stave/core/effects/error.h>
 #include <stave/core/ops/fused.h>
@@ -124,6 +125,11 @@ void run_astype(const Launch&, const View& in, const View& out) {
 }
 void run_copy(const Launch&, const View& in, const View& out) {
   cpu_backend().run(op_copy, nullptr, {&in, 1}, {&out, 1});
+}
+void run_reduce(const Launch&, OpId op, const Shape& axes, const View& in, const View& out) {
+  const ReduceAttributes attributes(axes, in.shape.size() == out.shape.size());
+  ++made_up.reductions;
+  cpu_backend().run(record_of(op), &attributes, {&in, 1}, {&out, 1});
 }
 void copy_strided(const Launch&, Placed to, Placed from, std::span<const Index> shape, Index size) {
   visit_size(static_cast<std::size_t>(size), [&](auto element) {

@@ -25,7 +25,7 @@ struct MadeUp {
   bool has_compiler = true, compiles = true, takes_code = true;
   stave_cuda::Nvrtc nvrtc{13000, {80, 90}};
   std::vector<std::string> compiled;  // for which target
-  int loaded = 0, steps = 0, uploads = 0;
+  int loaded = 0, steps = 0, reductions = 0, uploads = 0;
   std::vector<Launched> launches;
 };
 extern MadeUp made_up;

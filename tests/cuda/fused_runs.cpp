@@ -40,7 +40,7 @@ class FusedOnDevice : public testing::Test {
   ~FusedOnDevice() override { fs::remove_all(folder); }
   void forget() {
     made_up.compiled.clear(), made_up.launches.clear();
-    made_up.loaded = made_up.steps = made_up.uploads = 0;
+    made_up.loaded = made_up.steps = made_up.reductions = made_up.uploads = 0;
   }
   /// As a process that finds what another one left on the disk.
   void start_anew() {
@@ -91,13 +91,15 @@ void expect_steps(const RegionPtr& region, const std::vector<Tensor>& inputs) {
   const Outputs expected = stave_detail::perform_steps(*region, here);
   for (std::size_t k = 0; k < found.size(); ++k) {
     ASSERT_EQ(found[k].device(), cuda(0));
+    ASSERT_EQ(found[k].shape(), expected[k].shape());
     ASSERT_TRUE(is_same(to(found[k], cpu), expected[k])) << region->str();
   }
 }
 
-/// Those of which each step gives the same bits everywhere.
+/// Those of which each step gives the same bits everywhere, and nothing is reduced.
 std::vector<RegionPtr> exact_regions() {
   auto regions = regions_of_tests();
+  regions.pop_back();
   regions.erase(regions.begin() + 1, regions.begin() + 1 + dtype_count);
   return regions;
 }
@@ -125,8 +127,9 @@ TEST_F(FusedOnDevice, IsOneLaunch) {
 TEST_F(FusedOnDevice, IsItsStepsWithoutACompiler) {
   made_up.has_compiler = false;
   Random random(6);
-  for (const RegionPtr& region : regions_of_tests())
-    expect_steps(region, random_inputs(random, *region, one_of(random, shapes)));
+  auto regions = regions_of_tests();
+  regions.pop_back();  // it reduces
+  for (const RegionPtr& region : regions) expect_steps(region, random_inputs(random, *region, one_of(random, shapes)));
   EXPECT_THAT(made_up.launches, IsEmpty());
   EXPECT_GT(made_up.steps, 0);
 }
@@ -175,6 +178,31 @@ TEST_F(FusedOnDevice, OfNoElementsIsNoLaunch) {
   }
   EXPECT_THAT(made_up.launches, IsEmpty());
 }
+// As what a reduction takes, which is written once, and not at all where it is an output, too, or an input.
+TEST_F(FusedOnDevice, ReducesWhatTheKernelWrote) {
+  Random random(14);
+  const RegionPtr region = region_with_reductions();
+  for (const Shape& shape : std::vector<Shape>{{3, 4}, {7, 1, 30}, {8, 64}}) {
+    forget();
+    expect_steps(region, random_inputs(random, *region, shape));
+    EXPECT_EQ(made_up.launches.size(), 1u);
+    EXPECT_EQ(made_up.reductions, 5);
+    EXPECT_EQ(backend.scratch_bytes, static_cast<std::size_t>(shape.elements()) * 4);
+  }
+  made_up.has_compiler = false;
+  start_anew();
+  expect_steps(region, random_inputs(random, *region, {8, 64}));
+  EXPECT_EQ(made_up.reductions, 5);
+  EXPECT_EQ(made_up.steps, 2);
+}
+TEST_F(FusedOnDevice, ReducesNoElements) {
+  const IntrusivePtr<Region> region(new Region({float32}));
+  region->set_outputs({region->reduce(op_sum, region->add(op_square, {0}), {-1})});
+  const Outputs found = fused(region, {moved(zeros({3, 0}))});
+  EXPECT_TRUE(array_equal(to(found[0], cpu), zeros({3})));
+  EXPECT_THAT(made_up.launches, IsEmpty());
+}
+
 TEST_F(FusedOnDevice, CopiesWhatIsScatteredInMemoryFirst) {
   const RegionPtr region = sum_of_inputs();
   Random random(11);

@@ -90,6 +90,15 @@ stave::RegionPtr sum_of_inputs(int count) {
   return region;
 }
 
+stave::RegionPtr region_with_reductions() {
+  stave::IntrusivePtr<stave::Region> region(new stave::Region({stave::float32, stave::float32, stave::bool_}));
+  const int product = region->add(stave::op_multiply, {0, 1}), sum = region->add(stave::op_add, {product, 0});
+  region->set_outputs({region->reduce(stave::op_sum, product, {-1}), product,
+                       region->reduce(stave::op_max, sum, {-2, -1}, true), region->reduce(stave::op_sum, sum, {-2}),
+                       region->reduce(stave::op_any, 2, {-1}), region->reduce(stave::op_min, 0, {-2})});
+  return region;
+}
+
 std::vector<stave::RegionPtr> regions_of_tests() {
   std::vector<stave::RegionPtr> regions{sum_of_inputs()};
   for (const stave::Dtype dtype : every_dtype) regions.push_back(every_operation(dtype));
@@ -99,6 +108,7 @@ std::vector<stave::RegionPtr> regions_of_tests() {
     for (stave::Index n = pick(random, 1, 5); n > 0; --n) inputs.push_back(one_of(random, every_dtype));
     regions.push_back(exact_region(random, std::move(inputs), i < 3 ? 120 : pick(random, 1, 20)));
   }
+  regions.push_back(region_with_reductions());
   return regions;
 }
 

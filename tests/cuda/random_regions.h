@@ -34,6 +34,8 @@ stave::RegionPtr every_operation(stave::Dtype dtype);
 stave::RegionPtr exact_region(Random& random, std::vector<stave::Dtype> inputs, stave::Index steps);
 /// The sum of so many inputs: 20 are more arguments than kernels had room for before CUDA 12.1.
 stave::RegionPtr sum_of_inputs(int count = 20);
+/// Of float32, float32, bool: a value, given whole and reduced, one that is only reduced, twice, and an input reduced.
+stave::RegionPtr region_with_reductions();
 
 /// That of many inputs, every operation of each dtype, and exact ones.
 std::vector<stave::RegionPtr> regions_of_tests();
