@@ -26,11 +26,11 @@ bool is_cheap(const Op& op) {
   switch (op.id) {
 #define X(name, Struct) \
   case OpId::name: return stave_detail::Struct::work == Work::arithmetic;
-  STAVE_UNARY_OPS(X)
-  STAVE_BINARY_OPS(X)
+    STAVE_UNARY_OPS(X)
+    STAVE_BINARY_OPS(X)
 #undef X
-      case OpId::where:
-  case OpId::astype: return true;
+    case OpId::where:
+    case OpId::astype: return true;
     default: return op.view && op.id != OpId::to;
   }
 }

@@ -150,7 +150,6 @@ class Former {
   // The open region of which the step reduces a value; null: none.
   Open* reduced_in(const Program::Instruction& step) {
     if (step.is_read() || !is_reduction(step)) return nullptr;
-    if (variable(step.inputs[0]).device != cpu) return nullptr;  // elsewhere regions end in values
     Open* const region = home(step.inputs[0]);
     if (!region || region->members.size() >= most_steps || region->members[0].epoch != step.epoch) return nullptr;
     const Program::Variable &whole = variable(region->members[0].outputs[0]), &reduced = variable(step.inputs[0]);
