@@ -38,8 +38,7 @@ std::string notation_of_one(const Tensor& x) {
 }  // namespace
 
 std::string notation(const NamePtr& label, Dtype dtype, const Shape& shape, Device device) {
-  return (label ? label->text + ":" : "") + short_name(dtype) + shape.str() +
-         (device == cpu ? "" : "@" + device.str());
+  return (label ? label->text + ":" : "") + short_name(dtype) + shape.str() + (device == cpu ? "" : "@" + device.str());
 }
 
 std::string notation(std::span<const Tensor> xs) {
