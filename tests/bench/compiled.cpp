@@ -43,7 +43,8 @@ void replay_scalar(benchmark::State& state) {
     return y;
   });
   const Tensor x = tensor(0.5);
-  measure(state, [&] { return chain(x); }, 2 * steps);
+  measure(
+      state, [&] { return chain(x); }, 2 * steps);
 }
 
 // It reads at each step and never meets a value again, so that it is called plainly.
