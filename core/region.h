@@ -73,8 +73,8 @@ class Region : public RefCounted {
   /// an operation that is none or a value that there is not, DtypeError where the operation does not take the value's dtype (all
   /// and any take bool, the others anything else), IndexError for an axis that is not negative, ShapeError for one given twice.
   int reduce(const Op& op, int value, Shape axes, bool keepdims = false);
-  /// Ends the region: which values and reductions it gives. Steps that none of them needs are dropped, which numbers the others anew, and what
-  /// they give gets slots: one is free again after the last step that reads it, but for those of numbers and outputs.
+  /// Ends the region: which values and reductions it gives. Steps that none of them needs are dropped, which numbers the others anew, and
+  /// what they give gets slots: one is free again after the last step that reads it, but for those of numbers and outputs.
   void set_outputs(std::vector<int> values);
 
   const std::vector<Dtype>& inputs() const noexcept { return inputs_; }
