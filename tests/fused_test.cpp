@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <random>
 
 #include <stave/stave.h>
@@ -343,6 +344,34 @@ TEST(Fused, MaxSharesItsDerivativeAmongEquals) {
   EXPECT_THAT(grad(largest)(x), IsNear(tensor({{2.f, -2.f, 0.f}, {0.f, 6.f, 0.f}}), 0));
   EXPECT_THAT(grad(both)(x), IsNear(tensor({{34.f, -34.f, 8.f}, {0.f, 114.f, 18.f}}), 0));
   EXPECT_THAT(jvp(both, x, x).second, IsNear(Tensor(504.f), 0));
+}
+
+// One element is computed by other code than tiles are.
+TEST(Fused, OfOneElementIsWhatItIsOfMany) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  const std::vector<double> special = {0., -0., 1., -1.5, inf, -inf, nan, 1e-310, 1e-40, 3e38, -1e-320, 0.1};
+  for (const Op* op : elementwise_ops())
+    for (const Dtype dtype : {float32, float64}) {
+      const bool chooses = op->id == OpId::where;
+      const IntrusivePtr<Region> region(new Region({chooses ? bool_ : dtype, dtype, dtype}));
+      int found = -1;
+      for (const std::vector<int>& operands : std::vector<std::vector<int>>{{0}, {1, 2}, {0, 1, 2}}) try {
+          found = region->add(*op, operands, float32);
+          break;
+        } catch (const Error&) {
+        }
+      if (found < 0) continue;
+      region->set_outputs({found});
+      for (const double a : special)
+        for (const double b : special) {
+          const std::vector<Tensor> one = {chooses ? tensor(a > 0) : tensor(a, dtype), tensor(a, dtype),
+                                           tensor(b, dtype)};
+          std::vector<Tensor> many;
+          for (const Tensor& x : one) many.push_back(full({40}, x.item<double>(), x.dtype()));
+          ASSERT_EQ(bytes_of(fused(region, one)[0]), bytes_of(fused(region, many)[0](17)))
+              << op->name << " " << dtype << " of " << a << ", " << b;
+        }
+    }
 }
 
 TEST(Region, ShowsItsSteps) {

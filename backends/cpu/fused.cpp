@@ -5,6 +5,7 @@
 #include <forward_list>
 
 #include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/fused_single.h>
 #include <stave/backends/cpu/fused_tiles.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/reduce.h>
@@ -158,10 +159,11 @@ namespace stave_detail {
 void run_fused(const Attributes* attributes, std::span<const View> inputs, std::span<const View> outputs) {
   using namespace stave_cpu;
   const Region& region = *static_cast<const FusedAttributes&>(*attributes).region;
+  const Index n = element_count(inputs[0].shape);
+  if (n == 1 && is_single(region)) return run_single(region, inputs, outputs);
   const Kernels& table = kernels();
   const PreparedRegion& prepared =
       region.prepared<PreparedRegion>(&table, [&] { return std::make_unique<PreparedRegion>(region, table); });
-  const Index n = element_count(inputs[0].shape);
   std::forward_list<Dense> copies;
   SmallVector<View, 4> laid_out(inputs.begin(), inputs.end());
   for (View& view : laid_out)

@@ -18,14 +18,14 @@ constexpr Index tile_bytes = 32768;  // of all values together, where that makes
 
 Index bytes_of(Dtype dtype) { return static_cast<Index>(size_of(dtype)); }
 
+}  // namespace
+
 BlockKernel kernel_of(const Region& region, const Region::Step& step, const Kernels& table) {
   const auto given = static_cast<int>(region.dtype(step.operands.back())), made = static_cast<int>(step.dtype);
   if (step.op->id == OpId::where) return table.where[made];
   if (step.op->id == OpId::astype || step.op->id == OpId::stop_gradient) return table.convert[given][made];
   return table.elementwise[step.op->id][given];
 }
-
-}  // namespace
 
 // ---- regions -----------------------------------------------------------------------------------------------
 

@@ -10,6 +10,9 @@
 
 namespace stave_cpu {
 
+/// What computes a step that is no number.
+BlockKernel kernel_of(const stave::Region& region, const stave::Region::Step& step, const Kernels& table);
+
 /// A region as kernels see it.
 struct PreparedRegion final : stave::Region::Prepared {
   PreparedRegion(const stave::Region& region, const Kernels& table);

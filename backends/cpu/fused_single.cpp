@@ -1,0 +1,167 @@
+#include <stave/backends/cpu/fused_single.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/fused_tiles.h>
+#include <stave/core/ops/elementwise_ops.h>
+
+namespace stave_cpu {
+
+using stave::Dtype;
+using stave::OpId;
+using stave::Region;
+
+namespace {
+
+struct Register {
+  alignas(8) unsigned char bytes[8];
+
+  template <class T>
+  T get() const {
+    T value;
+    std::memcpy(&value, bytes, sizeof value);
+    return value;
+  }
+  template <class T>
+  void set(T value) {
+    std::memcpy(bytes, &value, sizeof value);
+  }
+};
+
+struct Code {
+  void (*run)(Register*, const Code&);
+  std::uint16_t operands[3], result;
+  BlockKernel kernel;  // of what is computed as a block of one
+};
+
+/// A number with what the structs of elementwise_ops.h ask of a value type, as far as arithmetic needs it.
+template <class T>
+struct One {
+  T x;
+  explicit One(T value) : x(value) {}
+  friend One operator+(One a, One b) { return One(a.x + b.x); }
+  friend One operator-(One a, One b) { return One(a.x - b.x); }
+  friend One operator*(One a, One b) { return One(a.x * b.x); }
+  friend One operator/(One a, One b) { return One(a.x / b.x); }
+  friend One operator-(One a) { return One(-a.x); }
+  friend bool operator==(One a, One b) { return a.x == b.x; }
+  friend bool operator!=(One a, One b) { return a.x != b.x; }
+  friend bool operator<(One a, One b) { return a.x < b.x; }
+  friend bool operator<=(One a, One b) { return a.x <= b.x; }
+  friend bool operator>(One a, One b) { return a.x > b.x; }
+  friend bool operator>=(One a, One b) { return a.x >= b.x; }
+  friend One select(bool choice, One a, One b) { return choice ? a : b; }
+  friend One abs(One a) { return One(std::abs(a.x)); }
+  friend One sqrt(One a) { return One(std::sqrt(a.x)); }
+};
+
+template <class T>
+void put(Register& to, One<T> value) {
+  to.set(value.x);
+}
+template <class T>
+void put(Register& to, bool value) {
+  to.set(value);
+}
+
+template <class Struct, class T>
+void unary(Register* values, const Code& code) {
+  put<T>(values[code.result], Struct::value(One<T>(values[code.operands[0]].get<T>())));
+}
+template <class Struct, class T>
+void binary(Register* values, const Code& code) {
+  put<T>(values[code.result],
+         Struct::value(One<T>(values[code.operands[0]].get<T>()), One<T>(values[code.operands[1]].get<T>())));
+}
+void choose(Register* values, const Code& code) {
+  values[code.result] = values[code.operands[values[code.operands[0]].get<bool>() ? 1 : 2]];
+}
+void as_block(Register* values, const Code& code) {
+  const void* const in[] = {&values[code.operands[0]], &values[code.operands[1]], &values[code.operands[2]]};
+  code.kernel(&values[code.result], in, 1);
+}
+
+/// Null: the operation is computed by its kernel.
+template <class T>
+decltype(Code::run) arithmetic(OpId id) {
+  switch (id) {
+#define X(name, Struct) \
+  case OpId::name: return unary<stave_detail::Struct, T>;
+    X(abs, Abs)
+    X(negative, Negative) X(square, Square) X(reciprocal, Reciprocal) X(sqrt, Sqrt) X(relu, Relu)
+#undef X
+#define X(name, Struct) \
+  case OpId::name: return binary<stave_detail::Struct, T>;
+        X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale) X(divide, Divide) X(maximum, Maximum)
+            X(minimum, Minimum) X(equal, Equal) X(not_equal, NotEqual) X(less, Less) X(less_equal, LessEqual)
+                X(greater, Greater) X(greater_equal, GreaterEqual)
+#undef X
+                    default : return nullptr;
+  }
+}
+
+decltype(Code::run) code_of(OpId id, Dtype dtype) {
+  if (id == OpId::where) return choose;
+  if (dtype == stave::float32) return arithmetic<float>(id);
+  if (dtype == stave::float64) return arithmetic<double>(id);
+  return nullptr;
+}
+
+struct SingleRegion final : Region::Prepared {
+  std::vector<Code> codes;
+  std::vector<std::pair<std::size_t, Register>> numbers;
+  std::size_t values;
+
+  SingleRegion(const Region& region, const Kernels& table) : values(region.inputs().size() + region.steps().size()) {
+    const std::size_t inputs = region.inputs().size();
+    for (std::size_t s = 0; s < region.steps().size(); ++s) {
+      const Region::Step& step = region.steps()[s];
+      if (!step.op) {
+        Register number{};
+        std::memcpy(number.bytes, &step.bytes, stave::size_of(step.dtype));
+        numbers.emplace_back(inputs + s, number);
+        continue;
+      }
+      Code code{code_of(step.op->id, region.dtype(step.operands.back())),
+                {},
+                static_cast<std::uint16_t>(inputs + s),
+                nullptr};
+      for (std::size_t i = 0; i < step.operands.size(); ++i)
+        code.operands[i] = static_cast<std::uint16_t>(step.operands[i]);
+      if (!code.run) {
+        code.run = as_block;
+        code.kernel = kernel_of(region, step, table);
+      }
+      codes.push_back(code);
+    }
+  }
+};
+
+}  // namespace
+
+bool is_single(const Region& region) {
+  return region.reductions().empty() && region.inputs().size() + region.steps().size() < 1 << 16;
+}
+
+void run_single(const Region& region, std::span<const View> inputs, std::span<const View> outputs) {
+  static constexpr char key = 0;
+  const SingleRegion& single =
+      region.prepared<SingleRegion>(&key, [&] { return std::make_unique<SingleRegion>(region, kernels()); });
+  constexpr std::size_t few = 256;
+  Register on_stack[few];
+  std::vector<Register> many;
+  if (single.values > few) many.resize(single.values);
+  Register* const values = many.empty() ? on_stack : many.data();
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    std::memcpy(values[i].bytes, inputs[i].data, stave::size_of(inputs[i].dtype));
+  for (const auto& [value, number] : single.numbers) values[value] = number;
+  for (const Code& code : single.codes) code.run(values, code);
+  for (std::size_t k = 0; k < outputs.size(); ++k)
+    std::memcpy(outputs[k].data, values[static_cast<std::size_t>(region.outputs()[k])].bytes,
+                stave::size_of(outputs[k].dtype));
+}
+
+}  // namespace stave_cpu
