@@ -245,6 +245,23 @@ TEST(Passes, AValueThatSomethingElseReadsEndsItsRegion) {
   EXPECT_THAT(p.with(optimized(p))(x), IsNear(f(x), 0.));
 }
 
+TEST(Passes, ARegionOfManyResultsIsDividedWhereOneHalfReadsTheOther) {
+  const auto f = [](const Tensor& a) {
+    std::vector<Tensor> results;
+    Tensor y = a;
+    for (int i = 0; i < 200; ++i) {
+      y = y * 0.5 + a;
+      if (i % 2) results.push_back(y * y - a);
+    }
+    return results;
+  };
+  const auto p = trace(f)(x);
+  const auto shorter = p.with(optimized(p));
+  EXPECT_LE(shorter.instructions.size(), 4u);
+  const auto found = shorter(x), wanted = f(x);
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_THAT(found[i], IsNear(wanted[i], 0.));
+}
+
 TEST(Passes, CostCountsBytesAndFlops) {
   const auto p =
       trace([](const Tensor& a, const Tensor& b) { return sum(matmul(a, b)); })(ones({8, 16}), ones({16, 4}));

@@ -96,13 +96,17 @@ class Builder {
 class Former {
  public:
   explicit Former(Program& program)
-      : program_(program), constants_(program), last_read_(last_reads(program)), home_(program.variables.size()) {}
+      : program_(program), constants_(program), reads_(program.variables.size()), home_(program.variables.size()) {
+    for (const Program::Instruction& step : program.instructions)
+      for (const int input : step.inputs) ++reads_[static_cast<std::size_t>(input)];
+    for (const int output : program.outputs)
+      if (output >= 0) ++reads_[static_cast<std::size_t>(output)];
+  }
 
   void run() {
     const auto steps = std::move(program_.instructions);
     program_.instructions.clear();
-    for (now_ = 0; now_ < steps.size(); ++now_) {
-      const Program::Instruction& step = steps[now_];
+    for (const Program::Instruction& step : steps) {
       if (joins(step)) {
         join(step);
         continue;
@@ -161,15 +165,16 @@ class Former {
     });
   }
 
-  // Whether a value of the region is read after it: by a later instruction, or as a result.
-  bool is_needed(int variable, std::span<const Program::Instruction> members) const {
-    const auto last = last_read_[static_cast<std::size_t>(variable)];
-    if (last < 0) return false;
-    if (last >= static_cast<int>(now_)) return true;
-    const auto reads = [&](const Program::Instruction& step) {
-      return std::find(step.inputs.begin(), step.inputs.end(), variable) != step.inputs.end();
-    };
-    return std::none_of(members.begin(), members.end(), reads);
+  // Those of the members' values that something else reads: an instruction, or whoever gets the results.
+  std::vector<int> needed(std::span<const Program::Instruction> members) const {
+    std::map<int, int> reads;
+    for (const Program::Instruction& member : members)
+      for (const int input : member.inputs) ++reads[input];
+    std::vector<int> found;
+    for (const Program::Instruction& member : members)
+      for (const int output : member.outputs)
+        if (reads_[static_cast<std::size_t>(output)] > reads[output]) found.push_back(output);
+    return found;
   }
 
   void join(const Program::Instruction& step) {
@@ -220,10 +225,7 @@ class Former {
   }
 
   void emit(std::span<const Program::Instruction> members) {
-    std::vector<int> outputs;
-    for (const Program::Instruction& member : members)
-      for (const int output : member.outputs)
-        if (is_needed(output, members)) outputs.push_back(output);
+    const std::vector<int> outputs = needed(members);
     if (members.size() == 1) {
       program_.instructions.push_back(members[0]);
     } else if (outputs.size() > most_outputs) {
@@ -261,10 +263,9 @@ class Former {
 
   Program& program_;
   const Constants constants_;
-  const std::vector<int> last_read_;
+  std::vector<int> reads_;  // of each variable, how often
   std::vector<Open*> home_;
   std::list<Open> open_;
-  std::size_t now_ = 0;
 };
 
 }  // namespace

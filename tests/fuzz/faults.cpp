@@ -79,7 +79,7 @@ struct Kind {
 };
 
 // One run: its value, with counts of what it met.
-Tensor run_counted(const Program& program, const Tensor& x, const Tensor& c) {
+Tensor run_counted(const RandomProgram& program, const Tensor& x, const Tensor& c) {
   struct WhileItRuns {
     WhileItRuns() {
       steps.met = operations.met = news.met = storages.met = 0;
@@ -99,7 +99,7 @@ Tensor run_counted(const Program& program, const Tensor& x, const Tensor& c) {
 }
 
 /// What is wrong after fault n of a kind, or nothing.
-std::string wrong_after(const Kind& kind, long n, const Program& program, const Tensor& x, const Tensor& c,
+std::string wrong_after(const Kind& kind, long n, const RandomProgram& program, const Tensor& x, const Tensor& c,
                         const Tensor& value) {
   const std::size_t before = memory_stats(place).live_bytes;
   bool came = false;
@@ -127,7 +127,7 @@ std::string wrong_after(const Kind& kind, long n, const Program& program, const 
 
 constexpr long most_places = 200;  // of a kind, in one program: of more, some at random
 
-std::string wrong(const Program& program, const Tensor& x, const Tensor& c, Random random) {
+std::string wrong(const RandomProgram& program, const Tensor& x, const Tensor& c, Random random) {
   const Tensor value = run_counted(program, x, c);
   const Kind kinds[] = {{"step", steps}, {"operation", operations}, {"new", news}, {"storage", storages}};
   for (const Kind& kind : kinds) {
@@ -142,7 +142,7 @@ std::string wrong(const Program& program, const Tensor& x, const Tensor& c, Rand
   return "";
 }
 
-std::string wrong_or_leaks(const Program& program, const Tensor& x, const Tensor& c, std::uint64_t seed) {
+std::string wrong_or_leaks(const RandomProgram& program, const Tensor& x, const Tensor& c, std::uint64_t seed) {
   std::string what = wrong(program, x, c, Random(seed));
   const long before = live_news;
   if (what.empty()) what = wrong(program, x, c, Random(seed));
@@ -159,12 +159,13 @@ int main(int argc, char** argv) {
   return fuzz(options, [&](std::uint64_t seed) {
     Random random(seed);
     place = below(2, random) ? cuda(0) : cpu;
-    const Program program = random_program(random, 1 + static_cast<int>(below(2, random)), false);
+    const RandomProgram program = random_program(random, 1 + static_cast<int>(below(2, random)), false);
     const Tensor x = random_vector(random), c = random_vector(random);
     const std::string what = wrong_or_leaks(program, x, c, seed);
     if (what.empty()) return true;
     std::printf("fuzz_faults --only %llu: %s\n", static_cast<unsigned long long>(seed), what.c_str());
-    const Program least = shrunk(program, [&](const Program& p) { return !wrong_or_leaks(p, x, c, seed).empty(); });
+    const RandomProgram least =
+        shrunk(program, [&](const RandomProgram& p) { return !wrong_or_leaks(p, x, c, seed).empty(); });
     std::printf("The least of it that fails: %s\n%s", wrong_or_leaks(least, x, c, seed).c_str(),
                 to_test(least, x, c).c_str());
     return false;

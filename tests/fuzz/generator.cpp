@@ -61,14 +61,14 @@ Place inside(const Row& row, Place place) {
   return place;
 }
 
-Program make(Random& random, const Place& place) {
-  Program program;
+RandomProgram make(Random& random, const Place& place) {
+  RandomProgram program;
   for (std::size_t i = 0, count = 1 + below(4, random); i < count; ++i) {
     const Row& row = random_row(random, place);
     const std::size_t values = i + 2;
     Step step{&row, i > 0 ? values - 1 : below(values, random), below(values, random),
               nullptr};  // all are in the result
-    if (row.nests()) step.f = std::make_shared<Program>(make(random, inside(row, place)));
+    if (row.nests()) step.f = std::make_shared<RandomProgram>(make(random, inside(row, place)));
     program.steps.push_back(std::move(step));
   }
   return program;
@@ -77,7 +77,7 @@ Program make(Random& random, const Place& place) {
 constexpr Place everywhere(int depth, bool smooth) { return {depth, 1, smooth, true, true}; }
 
 // Shrinking brings steps to places where they may not stand.
-bool is_legal(const Program& program, const Place& place) {
+bool is_legal(const RandomProgram& program, const Place& place) {
   return std::all_of(program.steps.begin(), program.steps.end(), [&](const Step& step) {
     return may_stand(*step.row, place) && (!step.f || is_legal(*step.f, inside(*step.row, place)));
   });
@@ -85,9 +85,9 @@ bool is_legal(const Program& program, const Place& place) {
 
 }  // namespace
 
-Program random_program(Random& random, int depth, bool smooth) {
+RandomProgram random_program(Random& random, int depth, bool smooth) {
   for (;;) {
-    Program program = make(random, everywhere(depth, smooth));
+    RandomProgram program = make(random, everywhere(depth, smooth));
     if (depth == 0 || std::any_of(program.steps.begin(), program.steps.end(), [](const Step& step) { return step.f; }))
       return program;
   }
@@ -101,7 +101,7 @@ Tensor random_vector(Random& random) {
 
 // ---- running -----------------------------------------------------------------------------------------------------
 
-Tensor run(const Program& program, Route route, const Tensor& x, const Tensor& c) {
+Tensor run(const RandomProgram& program, Route route, const Tensor& x, const Tensor& c) {
   std::vector<Tensor> values{x, c};
   for (const Step& step : program.steps) {
     if (route == Route::library && before_step) before_step();
@@ -115,7 +115,7 @@ Tensor run(const Program& program, Route route, const Tensor& x, const Tensor& c
 
 // ---- printing ----------------------------------------------------------------------------------------------------
 
-std::string to_cpp(const Program& program, int indent) {
+std::string to_cpp(const RandomProgram& program, int indent) {
   const std::string margin(static_cast<std::size_t>(indent) + 2, ' ');
   std::ostringstream out;
   out << "[](const Tensor& v0, const Tensor& v1) -> Tensor {\n";
@@ -130,7 +130,7 @@ std::string to_cpp(const Program& program, int indent) {
   return out.str();
 }
 
-std::string to_test(const Program& program, const Tensor& x, const Tensor& c) {
+std::string to_test(const RandomProgram& program, const Tensor& x, const Tensor& c) {
   std::ostringstream out;
   out.precision(17);
   const auto vector = [&](const Tensor& of) {
@@ -151,8 +151,8 @@ std::string to_test(const Program& program, const Tensor& x, const Tensor& c) {
 namespace {
 
 // Without step i: what used its result uses its first operand.
-Program without(const Program& program, std::size_t i) {
-  Program result;
+RandomProgram without(const RandomProgram& program, std::size_t i) {
+  RandomProgram result;
   const std::size_t gone = i + 2;
   for (std::size_t j = 0; j < program.steps.size(); ++j) {
     Step step = program.steps[j];
@@ -165,16 +165,16 @@ Program without(const Program& program, std::size_t i) {
   return result;
 }
 
-std::vector<Program> smaller(const Program& program) {
-  std::vector<Program> all;
+std::vector<RandomProgram> smaller(const RandomProgram& program) {
+  std::vector<RandomProgram> all;
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     if (program.steps.size() > 1) all.push_back(without(program, i));
     const Step& step = program.steps[i];
     if (!step.f) continue;
     all.push_back(*step.f);
-    for (Program& inner : smaller(*step.f)) {
-      Program changed = program;
-      changed.steps[i].f = std::make_shared<Program>(std::move(inner));
+    for (RandomProgram& inner : smaller(*step.f)) {
+      RandomProgram changed = program;
+      changed.steps[i].f = std::make_shared<RandomProgram>(std::move(inner));
       all.push_back(std::move(changed));
     }
   }
@@ -183,10 +183,10 @@ std::vector<Program> smaller(const Program& program) {
 
 }  // namespace
 
-Program shrunk(Program program, const std::function<bool(const Program&)>& fails) {
+RandomProgram shrunk(RandomProgram program, const std::function<bool(const RandomProgram&)>& fails) {
   for (bool smaller_found = true; smaller_found;) {
     smaller_found = false;
-    for (Program& candidate : smaller(program)) {
+    for (RandomProgram& candidate : smaller(program)) {
       if (!is_legal(candidate, everywhere(99, false)) || !fails(candidate)) continue;
       program = std::move(candidate);
       smaller_found = true;

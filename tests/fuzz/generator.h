@@ -40,14 +40,14 @@ std::span<const Row> rows();
 /// differences may step over it.
 bool take_kinks_near();
 
-struct Program;
+struct RandomProgram;
 struct Step {
   const Row* row;
   std::size_t a, b;  // values: 0 and 1 are the arguments, then come the results
-  std::shared_ptr<const Program> f;
+  std::shared_ptr<const RandomProgram> f;
 };
 /// A function of two vectors: the last step's result.
-struct Program {
+struct RandomProgram {
   std::vector<Step> steps;
 };
 
@@ -55,17 +55,17 @@ using Random = std::mt19937_64;
 inline std::size_t below(std::size_t n, Random& random) { return random() % n; }
 
 /// `smooth`: without kinks.
-Program random_program(Random& random, int depth, bool smooth);
+RandomProgram random_program(Random& random, int depth, bool smooth);
 Tensor random_vector(Random& random);
 
 enum class Route { library, plain };
-Tensor run(const Program& program, Route route, const Tensor& x, const Tensor& c);
+Tensor run(const RandomProgram& program, Route route, const Tensor& x, const Tensor& c);
 /// A C++ expression, an Fn.
-std::string to_cpp(const Program& program, int indent = 0);
+std::string to_cpp(const RandomProgram& program, int indent = 0);
 /// The same as a whole program that prints both routes.
-std::string to_test(const Program& program, const Tensor& x, const Tensor& c);
+std::string to_test(const RandomProgram& program, const Tensor& x, const Tensor& c);
 /// The smallest program found that still fails, by leaving out steps one after another.
-Program shrunk(Program program, const std::function<bool(const Program&)>& fails);
+RandomProgram shrunk(RandomProgram program, const std::function<bool(const RandomProgram&)>& fails);
 
 /// Called before each step that the library's route runs.
 extern thread_local void (*before_step)();

@@ -28,7 +28,7 @@ std::optional<Tensor> difference(const Fn1& f, const Tensor& x, const Tensor& v)
 
 /// Whether the plain way says nothing, since rounding or the steps of differences decide: a sort or a maximum of what would be
 /// equal, or a pole.
-bool is_unsure(const Program& program, const Tensor& x, const Tensor& c, const Tensor& plain) {
+bool is_unsure(const RandomProgram& program, const Tensor& x, const Tensor& c, const Tensor& plain) {
   take_kinks_near();
   static_cast<void>(run(program, Route::plain, x, c));
   if (take_kinks_near()) return true;
@@ -38,7 +38,7 @@ bool is_unsure(const Program& program, const Tensor& x, const Tensor& c, const T
 }
 
 /// What is wrong, or nothing.
-std::string wrong_value(const Program& program, const Tensor& x, const Tensor& c) {
+std::string wrong_value(const RandomProgram& program, const Tensor& x, const Tensor& c) {
   const Tensor plain = run(program, Route::plain, x, c);
   if (!all(isfinite(plain)).item<bool>()) return "";
   const Tensor value = run(program, Route::library, x, c);
@@ -47,7 +47,7 @@ std::string wrong_value(const Program& program, const Tensor& x, const Tensor& c
   return "";
 }
 
-std::string wrong_derivative(const Program& program, const Tensor& x, const Tensor& c) {
+std::string wrong_derivative(const RandomProgram& program, const Tensor& x, const Tensor& c) {
   const auto by = [&](Route route) { return Fn1([&, route](const Tensor& y) { return run(program, route, y, c); }); };
   const std::optional<Tensor> expected = difference(by(Route::plain), x, c);
   if (!expected || !all(isfinite(*expected)).item<bool>()) return "";
@@ -61,6 +61,17 @@ std::string wrong_derivative(const Program& program, const Tensor& x, const Tens
   return "";
 }
 
+std::string wrong_replay(const RandomProgram& program, const Tensor& x, const Tensor& c) {
+  const auto f = [&](const Tensor& y) { return run(program, Route::library, y, c); };
+  const auto compiled = compile(f);
+  for (const Tensor& at : {x, x, x * 1.25, x}) {
+    const Tensor expected = f(at), found = compiled(at);
+    if (all(isfinite(expected)).item<bool>() && !array_equal(found, expected))
+      return "compiled, it gives " + text(found) + ", and itself " + text(expected);
+  }
+  return "";
+}
+
 std::string left_behind(const Tensor& x, const Tensor& c) {
   if (const std::string handlers = current_handlers(); !handlers.empty())
     return "these handlers still stand: " + handlers;
@@ -68,11 +79,12 @@ std::string left_behind(const Tensor& x, const Tensor& c) {
   return "";
 }
 
-std::string wrong(const Program& program, const Tensor& x, const Tensor& c, bool smooth, bool alone) {
+std::string wrong(const RandomProgram& program, const Tensor& x, const Tensor& c, bool smooth, bool alone) {
   try {
     const std::size_t before = memory_stats().live_bytes;
     std::string what = wrong_value(program, x, c);
     if (what.empty() && smooth) what = wrong_derivative(program, x, c);
+    if (what.empty()) what = wrong_replay(program, x, c);
     if (what.empty()) what = left_behind(x, c);
     if (what.empty() && alone && memory_stats().live_bytes != before) what = "tensors are left in memory";
     return what;
@@ -90,11 +102,12 @@ int main(int argc, char** argv) {
   return fuzz(options, [&](std::uint64_t seed) {
     Random random(seed);
     const bool smooth = below(2, random) == 0, alone = options.threads == 1;
-    const Program program = random_program(random, 1 + static_cast<int>(below(3, random)), smooth);
+    const RandomProgram program = random_program(random, 1 + static_cast<int>(below(3, random)), smooth);
     const Tensor x = random_vector(random), c = below(2, random) ? shared : random_vector(random);
     const std::string what = wrong(program, x, c, smooth, alone);
     if (what.empty()) return true;
-    const Program least = shrunk(program, [&](const Program& p) { return !wrong(p, x, c, smooth, alone).empty(); });
+    const RandomProgram least =
+        shrunk(program, [&](const RandomProgram& p) { return !wrong(p, x, c, smooth, alone).empty(); });
     const std::lock_guard lock(printing);
     std::printf("fuzz_programs --only %llu: %s\nThe least of it that fails: %s\n%s",
                 static_cast<unsigned long long>(seed), what.c_str(), wrong(least, x, c, smooth, alone).c_str(),
