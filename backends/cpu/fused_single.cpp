@@ -85,23 +85,22 @@ void as_block(Register* values, const Code& code) {
 }
 
 /// Null: the operation is computed by its kernel.
+// clang-format off
 template <class T>
 decltype(Code::run) arithmetic(OpId id) {
   switch (id) {
-#define X(name, Struct) \
-  case OpId::name: return unary<stave_detail::Struct, T>;
-    X(abs, Abs)
-    X(negative, Negative) X(square, Square) X(reciprocal, Reciprocal) X(sqrt, Sqrt) X(relu, Relu)
+#define X(name, Struct) case OpId::name: return unary<stave_detail::Struct, T>;
+    X(abs, Abs) X(negative, Negative) X(square, Square) X(reciprocal, Reciprocal) X(sqrt, Sqrt) X(relu, Relu)
 #undef X
-#define X(name, Struct) \
-  case OpId::name: return binary<stave_detail::Struct, T>;
-        X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale) X(divide, Divide) X(maximum, Maximum)
-            X(minimum, Minimum) X(equal, Equal) X(not_equal, NotEqual) X(less, Less) X(less_equal, LessEqual)
-                X(greater, Greater) X(greater_equal, GreaterEqual)
+#define X(name, Struct) case OpId::name: return binary<stave_detail::Struct, T>;
+    X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale) X(divide, Divide) X(maximum, Maximum)
+    X(minimum, Minimum) X(equal, Equal) X(not_equal, NotEqual) X(less, Less) X(less_equal, LessEqual)
+    X(greater, Greater) X(greater_equal, GreaterEqual)
 #undef X
-                    default : return nullptr;
+    default: return nullptr;
   }
 }
+// clang-format on
 
 decltype(Code::run) code_of(OpId id, Dtype dtype) {
   if (id == OpId::where) return choose;
