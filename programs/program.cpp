@@ -103,13 +103,16 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   });
 }
 
-void check_arguments(const Program& program, std::span<const Tensor> given) {
+void check_arguments(const Program& program, std::span<const Tensor> given, std::span<const int> last) {
   if (given.size() != program.inputs.size())
     fail<TransformError>("program: it was recorded for {} tensors, and is given {}", program.inputs.size(),
                          given.size());
   for (std::size_t i = 0; i < given.size(); ++i) {
     const Program::Variable& wanted = program.variable(program.inputs[i]);
-    if (!given[i].defined()) fail<TransformError>("program: input {} is an empty Tensor", i);
+    if (!given[i].defined()) {
+      if (last[static_cast<std::size_t>(program.inputs[i])] < 0) continue;
+      fail<TransformError>("program: input {} is an empty Tensor", i);
+    }
     const auto differs = [&]<class E>(std::type_identity<E>) {
       fail<E>("program: input {} is {} {} on {}, and was {} {} on {} when the program was recorded: trace it for these",
               i, given[i].dtype(), given[i].shape(), given[i].device().str(), wanted.dtype, wanted.shape,
@@ -133,8 +136,8 @@ int Program::add_variable(Shape shape, Dtype dtype, Device device, NamePtr label
 }
 
 Outputs Program::operator()(std::span<const Tensor> given) const {
-  check_arguments(*this, given);
   const std::vector<int> last = last_reads(*this);
+  check_arguments(*this, given, last);
   std::vector<Tensor> values(variables.size());
   const auto value = [&](int variable) -> Tensor& { return values[static_cast<std::size_t>(variable)]; };
   for (std::size_t i = 0; i < given.size(); ++i) value(inputs[i]) = given[i];

@@ -97,8 +97,8 @@ bool is_view(const Program& program, const Program::Instruction& instruction);
 /// Whether an operation may throw, whatever its inputs' shapes.
 bool may_throw(const Op& op);
 
-/// Throws if `given` are not what the program was recorded for.
-void check_arguments(const Program& program, std::span<const Tensor> given);
+/// Throws if `given` are not what the program was recorded for; one that is never read (`last`: last_reads) may be empty.
+void check_arguments(const Program& program, std::span<const Tensor> given, std::span<const int> last);
 
 /// Whether it is one number, repeated or not, that the host may look at.
 bool is_one_number(const Tensor& x);

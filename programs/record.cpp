@@ -38,7 +38,12 @@ class Recorder final : public Handler {
   Recorder(const char* name, CarriedCalls calls, const Recorder* outer = nullptr)
       : notes(name), name_(name), calls_(calls), outer_(outer) {}
 
-  Tensor input(const Tensor& x) {
+  // An empty one is a variable that nothing reads, on the device of the others.
+  Tensor input(const Tensor& x, Device device) {
+    if (!x.defined()) {
+      program.inputs.push_back(program.add_variable({}, bool_, device));
+      return x;
+    }
     const int variable = program.add_variable(x.shape(), x.dtype(), x.device(), label_of(x.node()));
     program.inputs.push_back(variable);
     return notes.put(clone_node(x), {this, variable});
@@ -239,7 +244,7 @@ class Rules {
     RecordedRule& rule = rules_.emplace_back(std::make_unique<Recorder>(name_, CarriedCalls::kept, &outer_), Outputs());
     targets_.push_back(&to);
     std::vector<Tensor> inputs;
-    for (const Tensor& x : given) inputs.push_back(rule.recorder->input(x));
+    for (const Tensor& x : given) inputs.push_back(rule.recorder->input(x, cpu));
     Outputs outputs = rule.recorder->run(f, inputs);
     left_.asked |= rule.recorder->left.asked;
     left_.caught |= rule.recorder->left.caught;
@@ -330,7 +335,8 @@ Outputs Recorder::handle_carrying(Call& call) {
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given, CarriedCalls calls) {
   Recorder recorder(name, calls);
   std::vector<Tensor> inputs;
-  for (const Tensor& x : given) inputs.push_back(recorder.input(x));
+  const auto first = std::find_if(given.begin(), given.end(), [](const Tensor& x) { return x.defined(); });
+  for (const Tensor& x : given) inputs.push_back(recorder.input(x, first == given.end() ? cpu : first->device()));
   Outputs outputs = recorder.run(f, inputs);
   Recording recording = std::move(recorder.left);
   recording.outputs = std::move(outputs);

@@ -299,6 +299,23 @@ TEST(Compile, ResultsNeedBeNoTensors) {
   }
 }
 
+TEST(Compile, AnArgumentMayHaveEmptyTensors) {
+  struct Layer {
+    Tensor w, b;
+  };
+  const auto plain = [](const Layer& layer, const Tensor& a) {
+    return Layer{layer.b.defined() ? a * layer.w + layer.b : a * layer.w, {}};
+  };
+  const auto f = compile(plain);
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_THAT(f(Layer{x, {}}, x * i).w, Is(x * i * x));
+    EXPECT_THAT(f(Layer{x, x}, x * i).w, Is(x * i * x + x));
+  }
+  EXPECT_EQ(f.recordings(), 2u);
+  EXPECT_FALSE(f(Layer{x, {}}, x).b.defined());
+  EXPECT_THAT(trace(plain)(Layer{x, {}}, x)(Layer{x, {}}, x * 2.).w, Is(x * 2. * x));
+}
+
 TEST(Compile, KeysAreInputs) {
   const auto f = compile([](const Key& key, const Tensor& a) { return a + normal(key, {3}); });
   for (int seed = 0; seed < 4; ++seed) EXPECT_THAT(f(Key(seed), x), Is(x + normal(Key(seed), {3})));
