@@ -100,9 +100,9 @@ samples exp_cached exp_cached 720896
 samples loop copy_by_loop/real_time 20500000
 samples memcpy copy_by_memcpy/real_time 90000000
 samples stream copy_by_stream/real_time 90000000
-expect 0 'bar exp_vs_copy 1.040 1.3 holds' "$bars" '^exp_vs' "${copies[@]}" "$folder"/exp{,_cached}
+expect 0 'bar exp_vs_copy 1.040 1.3 holds' "$bars" '^exp_vs_copy' "${copies[@]}" "$folder"/exp{,_cached}
 shows 'bound exp_vs_copy arithmetic: 20.50 ms for the bytes, 92.27 ms for the arithmetic, 11.00 cycles an element at 2.00 GHz' \
-  "$bars" '^exp_vs' "${copies[@]}" "$folder"/exp{,_cached}
+  "$bars" '^exp_vs_copy' "${copies[@]}" "$folder"/exp{,_cached}
 # The instruction set decides what its arithmetic may cost: here 4 cycles.
 samples exp_one exp_one_thread 8192
 cycles=("$reference" "$folder"/{cycle,exp_one})
