@@ -59,10 +59,10 @@ class FoldedArrays final : public Computed {
 
    private:
     void make_room(Index elements) {
-      room_ = elements;
+      room_ = (elements + 63) / 64 * 64;  // so that each array is aligned
       Index size = 0;
       for (const int k : arrays_.destinations_) size += element_size(k);
-      data_ = scratch<char>(static_cast<std::size_t>(size * elements));
+      data_ = scratch<char>(static_cast<std::size_t>(size * room_));
     }
     void read_row(Index offset, Index n, Index place, const char** arrays) {
       char* room = data_.get();
