@@ -6,6 +6,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/fused.h>
+#include <stave/core/print.h>
 #include <stave/handlers/record_region.h>
 
 namespace stave_detail {
@@ -25,9 +26,7 @@ Frame* library_frames() {
 
 bool is_number(const Tensor& x) {
   if (!x.node().storage || live_notes(x) > 0 || (x.device() != cpu && !x.node().storage->number)) return false;
-  for (int axis = 0; axis < x.rank(); ++axis)
-    if (x.shape(axis) != 1 && x.strides()[static_cast<std::size_t>(axis)] != 0) return false;
-  return true;
+  return repeats_one_element(x);
 }
 
 bool is_elementwise(Entry& entry, const Shape& shape) {
@@ -178,30 +177,6 @@ bool JointRegion::is_followed() const {
   return false;
 }
 
-// A value lives until the last step that reads it.
-Outputs JointRegion::step_by_step(const Region& region) const {
-  const std::size_t count = inputs_.size();
-  std::vector<int> reads(count + region.steps().size());
-  for (const Region::Step& step : region.steps())
-    for (const int operand : step.operands) ++reads[static_cast<std::size_t>(operand)];
-  for (const int output : region.outputs()) ++reads[static_cast<std::size_t>(output)];
-  std::vector<Tensor> values(inputs_.begin(), inputs_.end());
-  for (const Region::Step& step : region.steps()) {
-    Inputs operands;
-    for (const int operand : step.operands) {
-      Tensor& value = values[static_cast<std::size_t>(operand)];
-      operands.push_back(--reads[static_cast<std::size_t>(operand)] == 0 ? std::move(value) : value);
-    }
-    if (!step.op) values.push_back(constant(step.number, step.dtype, shape_, inputs_[0].device()));
-    else if (step.op->id == OpId::astype) values.push_back(astype(operands[0], step.dtype));
-    else if (step.op->id == OpId::stop_gradient) values.push_back(stop_gradient(operands[0]));
-    else values.push_back(apply_elementwise(*step.op, operands));
-  }
-  Outputs outputs;
-  for (const int output : region.outputs()) outputs.push_back(values[static_cast<std::size_t>(output)]);
-  return outputs;
-}
-
 std::vector<Tensor> JointRegion::values_of(std::span<const Tensor> stand_ins) {
   std::vector<int> outputs;
   std::unordered_map<int, std::size_t> places;
@@ -213,7 +188,7 @@ std::vector<Tensor> JointRegion::values_of(std::span<const Tensor> stand_ins) {
   if (!outputs.empty()) {
     if (inputs_.empty()) given(constant(0, float32, shape_, cpu));  // says the shape
     const RegionPtr steps = region(outputs);
-    found = is_followed() && inputs_.size() > few_inputs ? step_by_step(*steps) : fused(steps, inputs_);
+    found = is_followed() && inputs_.size() > few_inputs ? perform_steps(*steps, inputs_) : fused(steps, inputs_);
   }
   std::vector<Tensor> results;
   for (const Tensor& x : stand_ins) {

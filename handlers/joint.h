@@ -59,7 +59,6 @@ class JointRegion final : public Handler {
   int again(const Slot& slot);
   Tensor tensor(int value);
   RegionPtr region(const std::vector<int>& outputs) const;
-  Outputs step_by_step(const Region& region) const;
   bool is_followed() const;
 
   const GradHandler& handler_;

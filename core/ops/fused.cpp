@@ -228,12 +228,22 @@ const Op& fused_op(std::string_view name) {
   return found->second;
 }
 
+// A value lives until the last step that reads it.
 Outputs perform_steps(const Region& region, std::span<const Tensor> inputs) {
+  const Shape shape = inputs[0].shape();
+  const Device device = inputs[0].device();
   std::vector<Tensor> values(inputs.begin(), inputs.end());
+  std::vector<int> reads(values.size() + region.steps().size());
+  for (const Region::Step& step : region.steps())
+    for (const int operand : step.operands) ++reads[static_cast<std::size_t>(operand)];
+  for (const int output : region.outputs()) ++reads[static_cast<std::size_t>(region.value_behind(output))];
   for (const Region::Step& step : region.steps()) {
     Inputs operands;
-    for (const int operand : step.operands) operands.push_back(values[static_cast<std::size_t>(operand)]);
-    if (!step.op) values.push_back(constant(step.number, step.dtype, inputs[0].shape(), inputs[0].device()));
+    for (const int operand : step.operands) {
+      Tensor& value = values[static_cast<std::size_t>(operand)];
+      operands.push_back(--reads[static_cast<std::size_t>(operand)] == 0 ? std::move(value) : value);
+    }
+    if (!step.op) values.push_back(constant(step.number, step.dtype, shape, device));
     else if (step.op->id == OpId::astype) values.push_back(astype(operands[0], step.dtype));
     else if (step.op->id == OpId::stop_gradient) values.push_back(stop_gradient(operands[0]));
     else values.push_back(apply_elementwise(*step.op, operands));
