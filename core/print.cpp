@@ -29,6 +29,19 @@ const Tensor* lanes_of(const Tensor& x) {
   return nullptr;
 }
 
+bool repeats_one_element(const Tensor& x) {
+  const Node& node = x.node();
+  for (std::size_t axis = 0; axis < node.shape.size(); ++axis)
+    if (node.shape[axis] != 1 && node.strides[axis] != 0) return false;
+  return true;
+}
+
+std::string name_of_value(int number) {
+  std::string name(1, static_cast<char>('a' + number % 26));
+  while ((number = number / 26 - 1) >= 0) name.insert(name.begin(), static_cast<char>('a' + number % 26));
+  return name;
+}
+
 Tensor observed(const Tensor& x) {
   const Tensor* value = &x;
   while (const Tensor* lanes = lanes_of(*value)) value = lanes;

@@ -3,6 +3,7 @@
 // Nothing here performs an operation that a handler could see, tape or count. See also Tensor::str() (print.cpp).
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <stave/core/effects/effect.h>
@@ -17,6 +18,12 @@ const Tensor* lanes_of(const Tensor& x);
 
 /// The values that stand behind x, free of all notes: a view of x's own storage, or of the storage of its lanes' batch.
 Tensor observed(const Tensor& x);
+
+/// Whether all elements are one in memory: there is one, or it is repeated by strides of 0.
+bool repeats_one_element(const Tensor& x);
+
+/// What values are called by their number where they are shown: a, b, ..., z, aa, ab, ...
+std::string name_of_value(int number);
 
 /// All elements of what `observed` gave, or of a view of it, in row-major order. Copies; waits for the device.
 template <class T>

@@ -5,6 +5,7 @@
 #include <stave/core/fail.h>
 #include <stave/core/ops/elementwise_ops.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/print.h>
 
 namespace stave {
 
@@ -30,12 +31,6 @@ bool takes(const Op& op, Dtype dtype) {
   return !is_listed(op) || visit_dtype(dtype, [&](auto x) {
     return stave_detail::admits<decltype(x)>(domains[static_cast<std::size_t>(op.id)]);
   });
-}
-
-std::string name_of_value(int value) {
-  std::string name(1, static_cast<char>('a' + value % 26));
-  for (; value >= 26; value = value / 26 - 1) name.insert(name.begin(), static_cast<char>('a' + (value / 26 - 1) % 26));
-  return name;
 }
 
 }  // namespace

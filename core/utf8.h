@@ -40,4 +40,26 @@ inline std::string valid_utf8(std::string_view text) {
   return result;
 }
 
+/// In the quotes of a JSON string: RFC 8259, section 7. JSON is UTF-8.
+inline std::string in_json_quotes(std::string_view text) {
+  std::string result;
+  for (const char c : valid_utf8(text)) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) result += "\\u00" + escaped_byte(c).substr(2);
+    else result += c;
+  }
+  return '"' + result + '"';
+}
+
+/// In the quotes of a DOT string. A backslash begins an escape of its own there ("\N" is the node's name).
+inline std::string in_dot_quotes(std::string_view text) {
+  std::string result;
+  for (const char c : valid_utf8(text)) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (c == '\n') result += "\\n";
+    else result += c;
+  }
+  return '"' + result + '"';
+}
+
 }  // namespace stave_detail

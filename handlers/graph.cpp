@@ -16,28 +16,10 @@ using namespace stave_detail;
 
 namespace {
 
-// In the quotes of a DOT string. A backslash begins an escape of its own there ("\N" is the node's name).
-std::string in_quotes(const std::string& text) {
-  std::string result;
-  for (const char c : valid_utf8(text)) {
-    if (c == '"' || c == '\\') result += '\\';
-    if (c == '\n') result += "\\n";
-    else result += c;
-  }
-  return '"' + result + '"';
-}
-
-std::string in_quotes(const std::vector<std::string>& lines) {
+std::string in_dot_quotes_of(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
-  return in_quotes(text);
-}
-
-// A value of one element, repeated or not, is its own best name.
-bool is_one_number(const Tensor& observed) {
-  for (std::size_t axis = 0; axis < observed.shape().size(); ++axis)
-    if (observed.shape()[axis] != 1 && (observed.shape()[axis] == 0 || observed.strides()[axis] != 0)) return false;
-  return true;
+  return in_dot_quotes(text);
 }
 
 std::string number(const Tensor& observed) {
@@ -81,7 +63,7 @@ std::size_t Graph::input_node(const Tensor& x) {
   if (is_new) {
     kept_.push_back(value.node().storage);
     std::vector<std::string> lines{notation({&x, 1})};
-    if (is_one_number(value)) lines.push_back(number(value));
+    if (value.size() > 0 && repeats_one_element(value)) lines.push_back(number(value));  // its own best name
     add_node({true, 0, std::move(lines), {}, ""});
   }
   return found->second;
@@ -119,7 +101,7 @@ void Graph::write_dot(std::ostream& out) const {
       const Edge& edge = nodes_[to].operands[i];
       out << "  n" << edge.from << " -> n" << to << " [";
       if (!edge.label.empty() && edge.label != nodes_[edge.from].label)
-        out << "label=" << in_quotes(edge.label) << ", ";
+        out << "label=" << in_dot_quotes(edge.label) << ", ";
       if (edge.output != 0) out << "taillabel=\"" << edge.output << "\", ";
       if (nodes_[to].operands.size() > 1) out << "headlabel=\"" << i << "\"";
       out << "];\n";
@@ -132,7 +114,7 @@ void Graph::write_scope(std::ostream& out, std::size_t scope, std::size_t depth)
   const std::string indent(2 * depth, ' ');
   for (const std::size_t inner : scopes_[scope].inner) {
     out << indent << "subgraph cluster_" << inner << " {\n"
-        << indent << "  label=" << in_quotes(scopes_[inner].name) << ";\n";
+        << indent << "  label=" << in_dot_quotes(scopes_[inner].name) << ";\n";
     write_scope(out, inner, depth + 1);
     out << indent << "}\n";
   }
@@ -143,7 +125,7 @@ void Graph::write_node(std::ostream& out, std::size_t node, std::size_t depth) c
   std::vector<std::string> lines = it.lines;
   if (!it.label.empty()) lines.insert(lines.begin(), it.label + " =");
   out << std::string(2 * depth, ' ') << "n" << node << " [shape=" << (it.is_input ? "oval" : "box")
-      << ", label=" << in_quotes(lines) << "];\n";
+      << ", label=" << in_dot_quotes_of(lines) << "];\n";
 }
 
 }  // namespace stave

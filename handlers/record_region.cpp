@@ -7,6 +7,7 @@
 #include <stave/core/note.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/print.h>
 #include <stave/core/read_storage.h>
 #include <stave/handlers/jvp_flat.h>
 
@@ -71,8 +72,7 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
     if (!x.node().storage || live_notes(x) > 0)
       fail<TransformError>("{}: it captures a value that a transform follows ({} {}): make it an argument", name_,
                            x.dtype(), x.shape());
-    for (int axis = 0; axis < x.rank(); ++axis)
-      if (x.shape(axis) != 1 && x.strides()[static_cast<std::size_t>(axis)] != 0) fail_shape(x.shape());
+    if (!repeats_one_element(x)) fail_shape(x.shape());
     return region_->add(number_of(x), x.dtype());
   }
 

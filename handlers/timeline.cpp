@@ -15,17 +15,6 @@ using namespace stave_detail;
 
 namespace {
 
-// In the quotes of a JSON string: RFC 8259, section 7. JSON is UTF-8.
-std::string in_quotes(std::string_view text) {
-  std::string result;
-  for (const char c : valid_utf8(text)) {
-    if (c == '"' || c == '\\') result += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) result += fmt::format("\\u{:04x}", static_cast<int>(c));
-    else result += c;
-  }
-  return '"' + result + '"';
-}
-
 double microseconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
@@ -73,8 +62,8 @@ void Timeline::write_json(std::ostream& out) const {
     write_scopes(out, events);
     for (const Event* event : events)
       write_event(out, event->name, "operation", event->start, event->end, thread,
-                  fmt::format("\"operands\": {}, \"outputs\": {}, \"attributes\": {}", in_quotes(event->operands),
-                              in_quotes(event->outputs), in_quotes(event->attributes)));
+                  fmt::format("\"operands\": {}, \"outputs\": {}, \"attributes\": {}", in_json_quotes(event->operands),
+                              in_json_quotes(event->outputs), in_json_quotes(event->attributes)));
   }
   out << "\n]}\n";
 }
@@ -107,7 +96,7 @@ void Timeline::write_event(std::ostream& out, const std::string& name, const cha
   out << fmt::format(
       ",\n{{\"name\": {}, \"cat\": \"{}\", \"ph\": \"X\", \"ts\": {:.3f}, \"dur\": {:.3f}, \"pid\": 1, \"tid\": {}, "
       "\"args\": {{{}}}}}",
-      in_quotes(name), category, microseconds(start - origin_), microseconds(end - start), thread, arguments);
+      in_json_quotes(name), category, microseconds(start - origin_), microseconds(end - start), thread, arguments);
 }
 
 }  // namespace stave

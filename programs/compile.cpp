@@ -92,8 +92,7 @@ struct Way {
 };
 
 bool same_step(const Program::Instruction& a, const Program::Instruction& b) {
-  return a.op == b.op && a.inputs == b.inputs && a.outputs == b.outputs && a.epoch == b.epoch &&
-         (same_attributes(a.attributes.get(), b.attributes.get()));
+  return compute_the_same(a, b) && a.outputs == b.outputs;
 }
 
 bool same_variable(const Program::Variable& a, const Program::Variable& b) {
@@ -186,7 +185,6 @@ struct Recordings::Signature {
     Shape shape;
     Strides strides;
     bool defined;
-    friend bool operator==(const Leaf&, const Leaf&) = default;
   };
   std::vector<Leaf> leaves;
   Dtype floats = float32;

@@ -19,10 +19,6 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
-std::size_t bytes_of(const Program::Variable& it) {
-  return static_cast<std::size_t>(it.shape.elements()) * size_of(it.dtype);
-}
-
 // Stands for storage where only a layout is asked for.
 const StoragePtr& no_storage() {
   static const StoragePtr& none = *new StoragePtr(new Storage);
@@ -106,10 +102,6 @@ class Executable::Planner {
   }
 
  private:
-  struct Step {
-    std::vector<std::size_t> made;  // variables that get storage
-    std::vector<std::size_t> read;  // bases
-  };
   static std::size_t at(int variable) { return static_cast<std::size_t>(variable); }
   Place& place_of(int variable) { return plan_.places_[at(variable)]; }
 
@@ -167,20 +159,24 @@ class Executable::Planner {
   template <class In, class Out>
   void add_kernel(const Op& op, const AttributesPtr& attributes, const In& inputs, const Out& outputs) {
     Kernel kernel{&op, attributes, plan_.viewed_.size(), std::size(inputs), std::size(outputs)};
-    Step& step = steps_.emplace_back();
+    const auto now = static_cast<int>(plan_.kernels_.size());
     for (const int input : inputs) {
       plan_.viewed_.push_back(input);
-      step.read.push_back(base_[at(input)]);
-      last_[base_[at(input)]] = static_cast<int>(steps_.size()) - 1;
+      last_[base_[at(input)]] = now;
     }
     for (const int output : outputs) {
       plan_.viewed_.push_back(output);
       const Program::Variable& it = variable(at(output));
       place_of(output) = {Home::arena, 0, 0, layout_of(it, contiguous_strides(it.shape))};
-      step.made.push_back(at(output));
-      last_[at(output)] = std::max(last_[at(output)], static_cast<int>(steps_.size()) - 1);
+      last_[at(output)] = std::max(last_[at(output)], now);
     }
     plan_.kernels_.push_back(std::move(kernel));
+  }
+  std::span<const int> read_by(const Kernel& kernel) const {
+    return std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs);
+  }
+  std::span<const int> made_by(const Kernel& kernel) const {
+    return std::span<const int>(plan_.viewed_).subspan(kernel.first + kernel.inputs, kernel.outputs);
   }
 
   // What a result lies in is made for each run.
@@ -195,19 +191,19 @@ class Executable::Planner {
   void lay_out() {
     Gaps gaps;
     std::vector<std::size_t> room(plan_.places_.size());  // what each took; 0: nothing, or given on
-    std::vector<std::vector<std::size_t>> ending(steps_.size());
+    std::vector<std::vector<std::size_t>> ending(plan_.kernels_.size());
     for (std::size_t v = 0; v < plan_.places_.size(); ++v)
       if (base_[v] == v && plan_.places_[v].home == Home::arena && last_[v] >= 0)
         ending[static_cast<std::size_t>(last_[v])].push_back(v);
-    for (std::size_t k = 0; k < steps_.size(); ++k) {
-      for (const std::size_t made : steps_[k].made) {
-        Place& place = plan_.places_[made];
+    for (std::size_t k = 0; k < plan_.kernels_.size(); ++k) {
+      for (const int made : made_by(plan_.kernels_[k])) {
+        Place& place = place_of(made);
         if (place.home != Home::arena) continue;
-        const std::size_t bytes = (bytes_of(variable(made)) + alignment - 1) / alignment * alignment;
-        const std::size_t donor = donor_for(steps_[k], k, made, room, bytes);
+        const std::size_t bytes = (variable(at(made)).bytes() + alignment - 1) / alignment * alignment;
+        const std::size_t donor = donor_for(k, at(made), room, bytes);
         place.offset = donor != none ? plan_.places_[donor].offset : gaps.take(bytes);
         if (donor != none) room[donor] = 0;
-        room[made] = bytes;
+        room[at(made)] = bytes;
       }
       for (const std::size_t over : ending[k]) gaps.give_back(plan_.places_[over].offset, std::exchange(room[over], 0));
     }
@@ -223,20 +219,20 @@ class Executable::Planner {
 
   // An input that ends with this step, in whose place the result may be computed: of the same size, read as it lies.
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
-  std::size_t donor_for(const Step& step, std::size_t k, std::size_t made, const std::vector<std::size_t>& room,
+  std::size_t donor_for(std::size_t k, std::size_t made, const std::vector<std::size_t>& room,
                         std::size_t bytes) const {
     const Kernel& kernel = plan_.kernels_[k];
     const Op& op = *kernel.op;
-    for (std::size_t i = 0; i < step.read.size(); ++i) {
+    const std::span<const int> read = read_by(kernel);
+    for (std::size_t i = 0; i < read.size(); ++i) {
       const bool reuses = op.reuses && plan_.device_ == cpu && op.reuses(kernel.attributes.get(), i);
       if (!op.elementwise && !reuses) continue;
-      const std::size_t base = step.read[i];
-      const auto read = at(plan_.viewed_[kernel.first + i]);
-      if (plan_.places_[base].home != Home::arena || last_[base] != static_cast<int>(k) || room[base] != bytes)
-        continue;
+      const std::size_t base = base_[at(read[i])];
+      if (base != at(read[i]) || plan_.places_[base].home != Home::arena) continue;
+      if (last_[base] != static_cast<int>(k) || room[base] != bytes) continue;
       if (size_of(variable(base).dtype) != size_of(variable(made).dtype)) continue;
-      const auto reads = std::count(step.read.begin(), step.read.end(), base);
-      if (read == base && reads == 1) return base;
+      const auto reads = std::count_if(read.begin(), read.end(), [&](int other) { return base_[at(other)] == base; });
+      if (reads == 1) return base;
     }
     return none;
   }
@@ -251,9 +247,8 @@ class Executable::Planner {
   Executable& plan_;
   const Program& program_;
   std::vector<std::size_t> base_;  // whose storage each variable lies in
-  std::vector<int> last_;          // of a base, the last step that reads or makes it
+  std::vector<int> last_;          // of a base, the last kernel that reads or makes it
   std::vector<Program::Variable> extra_;
-  std::vector<Step> steps_;
 };
 
 bool Executable::admits(const Program& program) {

@@ -14,13 +14,6 @@ using namespace stave_detail;
 
 namespace {
 
-// a, b, ..., z, aa, ab, ...
-std::string letters(int number) {
-  std::string name(1, static_cast<char>('a' + number % 26));
-  while ((number = number / 26 - 1) >= 0) name.insert(name.begin(), static_cast<char>('a' + number % 26));
-  return name;
-}
-
 class Writer {
  public:
   explicit Writer(const Program& program) : program_(program), names_(program.variables.size()) {
@@ -28,7 +21,7 @@ class Writer {
     for (const Program::Constant& constant : program.constants)
       if (is_one_number(constant.value)) name(constant.variable) = number(constant.value);
     const auto give = [&](int variable) {
-      if (std::string& given = name(variable); given.empty()) given = letters(next++);
+      if (std::string& given = name(variable); given.empty()) given = name_of_value(next++);
     };
     for (const int input : program.inputs) give(input);
     for (const Program::Constant& constant : program.constants) give(constant.variable);
@@ -51,7 +44,7 @@ class Writer {
   void dot(std::ostream& out) const {
     out << "digraph stave {\n  node [fontname=\"Helvetica\", fontsize=10];\n";
     const auto oval = [&](int variable, const char* what) {
-      out << "  v" << variable << " [shape=oval, label=" << quoted(what + typed(variable)) << "];\n";
+      out << "  v" << variable << " [shape=oval, label=" << in_dot_quotes(what + typed(variable)) << "];\n";
     };
     for (const int input : program_.inputs) oval(input, "");
     for (const Program::Constant& constant : program_.constants) oval(constant.variable, "constant ");
@@ -63,13 +56,13 @@ class Writer {
       const auto& step = program_.instructions[k];
       std::string box = what(step);
       for (const int output : step.outputs) box += "\n" + typed(output);
-      out << "  n" << k << " [shape=box, label=" << quoted(box) << "];\n";
+      out << "  n" << k << " [shape=box, label=" << in_dot_quotes(box) << "];\n";
       for (const int input : step.inputs) out << "  " << made_by[index(input)] << " -> n" << k << ";\n";
       for (const int output : step.outputs) made_by[index(output)] = fmt::format("n{}", k);
     }
     for (std::size_t i = 0; i < program_.outputs.size(); ++i)
       if (const int output = program_.outputs[i]; output >= 0)
-        out << "  o" << i << " [shape=oval, label=" << quoted(fmt::format("result {}", i)) << "];\n  "
+        out << "  o" << i << " [shape=oval, label=" << in_dot_quotes(fmt::format("result {}", i)) << "];\n  "
             << made_by[index(output)] << " -> o" << i << ";\n";
     out << "}\n";
   }
@@ -81,10 +74,10 @@ class Writer {
     out << "],\n \"instructions\": [";
     for (std::size_t k = 0; k < program_.instructions.size(); ++k) {
       const auto& step = program_.instructions[k];
-      out << (k ? ",\n  " : "\n  ") << "{\"op\": " << quoted(step.is_read() ? "read" : step.op->name);
-      if (step.attributes) out << ", \"attributes\": " << quoted(step.attributes->str());
+      out << (k ? ",\n  " : "\n  ") << "{\"op\": " << in_json_quotes(step.is_read() ? "read" : step.op->name);
+      if (step.attributes) out << ", \"attributes\": " << in_json_quotes(step.attributes->str());
       out << ", \"inputs\": " << numbers(step.inputs) << ", \"outputs\": " << variables(step.outputs);
-      if (step.scopes) out << ", \"scope\": " << quoted(scope(step));
+      if (step.scopes) out << ", \"scope\": " << in_json_quotes(scope(step));
       out << "}";
     }
     out << "],\n \"outputs\": " << numbers(program_.outputs) << "}\n";
@@ -135,21 +128,11 @@ class Writer {
     return text;
   }
 
-  static std::string quoted(const std::string& text) {
-    std::string result = "\"";
-    for (const char c : valid_utf8(text)) {
-      if (c == '"' || c == '\\') result += '\\';
-      if (c == '\n') result += "\\n";
-      else if (static_cast<unsigned char>(c) < 0x20) result += fmt::format("\\u{:04x}", static_cast<int>(c));
-      else result += c;
-    }
-    return result + "\"";
-  }
   std::string described(int variable) const {
     const Program::Variable& it = program_.variable(variable);
     return fmt::format(R"({{"variable": {}, "dtype": "{}", "shape": {}, "device": "{}"{}}})", variable,
                        name_of(it.dtype), it.shape.str(), it.device.str(),
-                       it.label ? ", \"label\": " + quoted(it.label->text) : "");
+                       it.label ? ", \"label\": " + in_json_quotes(it.label->text) : "");
   }
   template <class Numbers>
   std::string variables(const Numbers& numbers) const {

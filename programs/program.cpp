@@ -8,7 +8,6 @@
 #include <stave/core/note.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/function.h>
-#include <stave/core/ops/fused.h>
 #include <stave/core/print.h>
 #include <stave/core/read_storage.h>
 #include <stave/core/storage.h>
@@ -17,11 +16,10 @@ namespace stave_detail {
 
 namespace {
 
-// Scopes in which an instruction was recorded; where there are none, nothing is entered.
-template <class Body>
-auto in_scopes(const ScopePathPtr& scopes, Body body) {
-  const ReenteredScopes reentered(scopes.get());
-  return body();
+Outputs performed(const Program::Instruction& step, Inputs operands) {
+  const ReenteredScopes scopes(step.scopes.get());
+  if (!step.op->carries_functions) return perform(Call(*step.op, std::move(operands), step.attributes));
+  return static_cast<const RecordedFunctions&>(*step.attributes).perform(std::move(operands));
 }
 
 void check_met(const Program::Instruction& read, const Tensor& value) {
@@ -87,9 +85,7 @@ bool may_throw(const Op& op) {
 
 bool is_one_number(const Tensor& x) {
   const Node& node = x.node();
-  for (std::size_t axis = 0; axis < node.shape.size(); ++axis)
-    if (node.shape[axis] != 1 && (node.shape[axis] == 0 || node.strides[axis] != 0)) return false;
-  return node.storage && node.memory() == cpu;
+  return node.storage && node.memory() == cpu && x.size() > 0 && repeats_one_element(x);
 }
 
 bool same_bits(const Tensor& a, const Tensor& b) {
@@ -156,12 +152,7 @@ Outputs Program::operator()(std::span<const Tensor> given) const {
       check_met(step, operands[0]);
       continue;
     }
-    Outputs found = in_scopes(step.scopes, [&] {
-      if (const auto* region = dynamic_cast<const FusedAttributes*>(step.attributes.get()))
-        return stave_detail::fused(*step.op, region->region, std::move(operands));
-      if (!step.op->carries_functions) return perform(Call(*step.op, std::move(operands), step.attributes));
-      return static_cast<const RecordedFunctions&>(*step.attributes).perform(std::move(operands));
-    });
+    Outputs found = performed(step, std::move(operands));
     for (std::size_t i = 0; i < step.outputs.size(); ++i)
       if (const int output = step.outputs[i]; last[static_cast<std::size_t>(output)] >= 0)
         value(output) = relabel(std::move(found[i]), variable(output).label);

@@ -30,6 +30,8 @@ struct Program {
     Dtype dtype;
     Device device = cpu;
     NamePtr label;
+
+    std::uint64_t bytes() const { return static_cast<std::uint64_t>(shape.elements()) * size_of(dtype); }
   };
   struct Instruction {
     /// Null: a read. The function looked at its one input, and went on as for `met`: a replay for which the value is another, bit for
@@ -91,8 +93,8 @@ namespace stave_detail {
 /// For each variable the last instruction that reads it; of an output the number of instructions; -1: none reads it.
 std::vector<int> last_reads(const Program& program);
 
-/// Whether an instruction's outputs lie in its first input's storage.
-bool is_view(const Program& program, const Program::Instruction& instruction);
+/// Whether an instruction's output may lie in its first input's storage.
+bool is_view(const Program::Instruction& instruction);
 
 /// Whether an operation may throw, whatever its inputs' shapes.
 bool may_throw(const Op& op);

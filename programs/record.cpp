@@ -35,7 +35,7 @@ struct Recorded {
 
 class Recorder final : public Handler {
  public:
-  Recorder(const char* name, CarriedCalls calls, const Recorder* outer = nullptr)
+  Recorder(const char* name, CarriedCalls calls, Recorder* outer = nullptr)
       : notes(name), name_(name), calls_(calls), outer_(outer) {}
 
   // An empty one is a variable that nothing reads, on the device of the others.
@@ -107,7 +107,7 @@ class Recorder final : public Handler {
     std::vector<int> of_outer;
     std::erase_if(program.constants, [&](const Program::Constant& constant) {
       if (!outer_ || !outer_->depends(constant.value)) return false;
-      of_outer.push_back(const_cast<Recorder*>(outer_)->variable_of(constant.value));
+      of_outer.push_back(outer_->variable_of(constant.value));
       captured_.push_back(constant.variable);
       return true;
     });
@@ -211,7 +211,7 @@ class Recorder final : public Handler {
 
   const char* const name_;
   const CarriedCalls calls_;
-  const Recorder* const outer_;
+  Recorder* const outer_;
   std::vector<Creation> creations_;
   std::map<ConstantKey, int> constants_;
   std::vector<int> captured_;
@@ -229,26 +229,20 @@ void Recorded::was_read(const Tensor& x) const {
 
 // ---- functions that are carried ----------------------------------------------------------------------------
 
-// A rule's function, as a program, and what it gives.
-struct RecordedRule {
-  std::unique_ptr<Recorder> recorder;
-  Outputs outputs;
-};
-
-// Their captured values are inputs of all, in one order.
+// The functions of one call, as programs. What they capture are inputs of all, in one order.
 class Rules {
  public:
-  Rules(const char* name, const Recorder& outer, Recording& left) : name_(name), outer_(outer), left_(left) {}
+  Rules(const char* name, Recorder& outer, Recording& left) : name_(name), outer_(outer), left_(left) {}
 
   Outputs record(std::shared_ptr<const Program>& to, FlatFunction f, std::span<const Tensor> given) {
-    RecordedRule& rule = rules_.emplace_back(std::make_unique<Recorder>(name_, CarriedCalls::kept, &outer_), Outputs());
+    Recorder& rule = *rules_.emplace_back(std::make_unique<Recorder>(name_, CarriedCalls::kept, &outer_));
     targets_.push_back(&to);
     std::vector<Tensor> inputs;
-    for (const Tensor& x : given) inputs.push_back(rule.recorder->input(x, cpu));
-    Outputs outputs = rule.recorder->run(f, inputs);
-    left_.asked |= rule.recorder->left.asked;
-    left_.caught |= rule.recorder->left.caught;
-    left_.too_long |= rule.recorder->left.too_long;
+    for (const Tensor& x : given) inputs.push_back(rule.input(x, cpu));
+    Outputs outputs = rule.run(f, inputs);
+    left_.asked |= rule.left.asked;
+    left_.caught |= rule.left.caught;
+    left_.too_long |= rule.left.too_long;
     return outputs;
   }
 
@@ -256,20 +250,19 @@ class Rules {
   std::vector<int> end() {
     std::vector<int> captured;
     std::vector<std::vector<int>> of_rule;
-    for (const RecordedRule& rule : rules_) {
-      of_rule.push_back(rule.recorder->take_captured());
+    for (const auto& rule : rules_) {
+      of_rule.push_back(rule->take_captured());
       for (const int variable : of_rule.back())
         if (std::find(captured.begin(), captured.end(), variable) == captured.end()) captured.push_back(variable);
     }
     for (std::size_t r = 0; r < rules_.size(); ++r) {
-      Program& program = rules_[r].recorder->program;
+      Program& program = rules_[r]->program;
       for (const int variable : captured) {
         const auto at = std::find(of_rule[r].begin(), of_rule[r].end(), variable);
         const bool used = at != of_rule[r].end();
         const Program::Variable& outer = outer_.program.variable(variable);
-        program.inputs.push_back(used
-                                     ? rules_[r].recorder->captured()[static_cast<std::size_t>(at - of_rule[r].begin())]
-                                     : program.add_variable(outer.shape, outer.dtype, outer.device));
+        program.inputs.push_back(used ? rules_[r]->captured()[static_cast<std::size_t>(at - of_rule[r].begin())]
+                                      : program.add_variable(outer.shape, outer.dtype, outer.device));
       }
       *targets_[r] = std::make_shared<const Program>(std::move(program));
     }
@@ -278,9 +271,9 @@ class Rules {
 
  private:
   const char* const name_;
-  const Recorder& outer_;
+  Recorder& outer_;
   Recording& left_;
-  std::vector<RecordedRule> rules_;
+  std::vector<std::unique_ptr<Recorder>> rules_;
   std::vector<std::shared_ptr<const Program>*> targets_;
 };
 

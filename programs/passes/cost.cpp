@@ -5,9 +5,7 @@
 
 namespace stave_detail {
 
-bool is_view(const Program&, const Program::Instruction& step) {
-  return !step.is_read() && step.op->view && step.op->id != OpId::to;
-}
+bool is_view(const Program::Instruction& step) { return !step.is_read() && step.op->view && step.op->id != OpId::to; }
 
 }  // namespace stave_detail
 
@@ -18,7 +16,6 @@ using namespace stave_detail;
 namespace {
 
 std::uint64_t elements_of(const Program::Variable& it) { return static_cast<std::uint64_t>(it.shape.elements()); }
-std::uint64_t bytes_of(const Program::Variable& it) { return elements_of(it) * size_of(it.dtype); }
 
 std::uint64_t flops_of(const Program& program, const Program::Instruction& step) {
   const Program::Variable& result = program.variable(step.outputs[0]);
@@ -57,7 +54,7 @@ Cost cost(const Program& program) {
   std::vector<int> reader(program.variables.size(), -1);  // of that storage, the last
   for (std::size_t v = 0; v < base.size(); ++v) base[v] = static_cast<int>(v);
   for (const auto& step : program.instructions)
-    if (is_view(program, step)) base[at(step.outputs[0])] = base[at(step.inputs[0])];
+    if (is_view(step)) base[at(step.outputs[0])] = base[at(step.inputs[0])];
   for (std::size_t v = 0; v < base.size(); ++v) reader[at(base[v])] = std::max(reader[at(base[v])], last[v]);
   std::vector<bool> is_number(program.variables.size());
   for (const auto& [variable, value] : program.constants) is_number[at(variable)] = is_one_number(value);
@@ -65,14 +62,14 @@ Cost cost(const Program& program) {
   std::uint64_t live = 0;
   for (std::size_t k = 0; k < program.instructions.size(); ++k) {
     const auto& step = program.instructions[k];
-    if (!step.is_read() && !is_view(program, step)) {
+    if (!step.is_read() && !is_view(step)) {
       ++total.operations;
       if (!step.outputs.empty() && !step.op->carries_functions) total.flops += flops_of(program, step);
       for (const int input : step.inputs)
         if (!is_number[at(base[at(input)])])
-          total.bytes += std::min(bytes_of(program.variable(input)), bytes_of(program.variable(base[at(input)])));
+          total.bytes += std::min(program.variable(input).bytes(), program.variable(base[at(input)]).bytes());
       for (const int output : step.outputs) {
-        const std::uint64_t bytes = bytes_of(program.variable(output));
+        const std::uint64_t bytes = program.variable(output).bytes();
         total.bytes += bytes;
         live += bytes;
         freed[std::max(k, static_cast<std::size_t>(std::max(reader[at(output)], 0)))] += bytes;

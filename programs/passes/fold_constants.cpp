@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::uint64_t most_bytes = 64 << 10;
 
-std::uint64_t bytes_of(const Program::Variable& it) {
-  return static_cast<std::uint64_t>(it.shape.elements()) * size_of(it.dtype);
-}
-
 // Full of one number: no array. But a result of the program is one.
 bool is_number(const Program& program, const Program::Instruction& step) {
   return step.op->id == OpId::full &&
@@ -26,7 +22,7 @@ bool is_number(const Program& program, const Program::Instruction& step) {
 bool may_fold(const Program& program, const Program::Instruction& step) {
   if (step.is_read() || may_throw(*step.op) || step.op->id == OpId::copy) return false;
   std::uint64_t bytes = 0;
-  for (const int output : step.outputs) bytes += bytes_of(program.variable(output));
+  for (const int output : step.outputs) bytes += program.variable(output).bytes();
   return bytes <= most_bytes;
 }
 

@@ -8,6 +8,7 @@
 
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/fused.h>
+#include <stave/handlers/record_region.h>
 #include <stave/programs/passes/passes.h>
 
 namespace stave {
@@ -49,7 +50,7 @@ class Builder {
  private:
   int value_of(int variable) {
     const auto [found, is_new] = values_.try_emplace(variable, -1);
-    if (is_new) found->second = number(number_of(variable), program_.variable(variable).dtype);
+    if (is_new) found->second = number(number_of(*constants_.find(variable)), program_.variable(variable).dtype);
     return found->second;
   }
   int step(const Op* op, const std::vector<int>& operands, Dtype dtype) {
@@ -78,11 +79,6 @@ class Builder {
     }
     for (std::size_t i = 0; i < member.outputs.size(); ++i)
       values_[member.outputs[i]] = numbers[static_cast<std::size_t>(inner.outputs()[i])];
-  }
-  Scalar number_of(int variable) const {
-    const Tensor& value = *constants_.find(variable);
-    const Tensor first(NodePtr(new Node(value.dtype(), cpu, {}, {}, value.node().storage, value.node().offset)));
-    return visit_dtype(value.dtype(), [&](auto zero) { return Scalar(first.item<decltype(zero)>()); });
   }
 
   const Program& program_;

@@ -3,6 +3,15 @@
 
 #include <stave/programs/passes/passes.h>
 
+namespace stave_detail {
+
+bool compute_the_same(const Program::Instruction& a, const Program::Instruction& b) {
+  return a.op == b.op && a.epoch == b.epoch && a.inputs == b.inputs &&
+         same_attributes(a.attributes.get(), b.attributes.get());
+}
+
+}  // namespace stave_detail
+
 namespace stave {
 
 using namespace stave_detail;
@@ -13,11 +22,6 @@ std::size_t hash_of(const Program::Instruction& step) {
   std::size_t hash = std::hash<const Op*>()(step.op) ^ (step.epoch * 0x9e3779b97f4a7c15u);
   for (const int input : step.inputs) hash = (hash ^ static_cast<std::size_t>(input)) * 0x100000001b3u;
   return hash;
-}
-
-bool compute_the_same(const Program::Instruction& a, const Program::Instruction& b) {
-  return a.op == b.op && a.epoch == b.epoch && a.inputs == b.inputs &&
-         same_attributes(a.attributes.get(), b.attributes.get());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/handlers/record_region.h>
 
 namespace stave_detail {
 
@@ -55,8 +56,7 @@ class Simplifier {
   bool is(int variable, double number) const {
     const Tensor* value = constants_.find(variable);
     if (!value || !is_one_number(*value)) return false;
-    const Tensor first(NodePtr(new Node(value->dtype(), cpu, {}, {}, value->node().storage, value->node().offset)));
-    const auto found = first.item<double>();
+    const double found = number_of(*value).floating;
     return found == number && std::signbit(found) == std::signbit(number);
   }
 

@@ -20,17 +20,6 @@ using stave::OpId;
 /// Near their zeros these are a difference of terms: as exact as terms of this size can be.
 double terms_of(OpId op) { return op == OpId::lgamma || op == OpId::digamma || op == OpId::logaddexp ? 4 : 0; }
 
-template <class T>
-bool close(T a, T b, double ulps, double terms) {
-  if constexpr (!std::is_integral_v<T>) {
-    const auto x = static_cast<double>(a), y = static_cast<double>(b);
-    const double least = std::ldexp(epsilon<T>, shape_of<T>.least);
-    if (ulps != 0 && std::isfinite(x) && std::isfinite(y))
-      return std::abs(x - y) <= ulps * std::max(epsilon<T> * std::max(std::abs(y), terms), least);
-  }
-  return same(a, b);
-}
-
 void expect_equal(const Buffer& got, const Buffer& expected, Index elements, double ulps, double terms,
                   const std::string& what) {
   stave::visit_dtype(got.dtype(), [&](auto zero) {

@@ -45,16 +45,6 @@ std::vector<Buffer> values_by_steps(const Region& region, const std::vector<Buff
   return values;
 }
 
-template <class T>
-bool close(T a, T b, double ulps, double terms) {
-  if constexpr (!std::is_integral_v<T>) {
-    const auto x = static_cast<double>(a), y = static_cast<double>(b);
-    const double least = std::ldexp(epsilon<T>, shape_of<T>.least);
-    if (ulps != 0 && std::isfinite(x) && std::isfinite(y))
-      return std::abs(x - y) <= ulps * std::max(epsilon<T> * std::max(std::abs(y), terms), least);
-  }
-  return same(a, b);
-}
 /// What a value may differ by in ulp, and of terms of what size it is a difference.
 std::pair<double, double> tolerance(const Region& region, int value) {
   if (value < static_cast<int>(region.inputs().size()) || !region.step(value).op) return {0, 0};

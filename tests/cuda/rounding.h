@@ -1,6 +1,7 @@
 // The rounding of results, as a reference for all dtypes.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -32,6 +33,18 @@ bool same(T a, T b) {
     const auto x = static_cast<stave::Computed<T>>(a), y = static_cast<stave::Computed<T>>(b);
     return x == y ? std::signbit(x) == std::signbit(y) : x != x && y != y;
   }
+}
+
+/// Whether they are the same; floats, if `ulps` is not 0, within so many, of terms of what size they are a difference of.
+template <class T>
+bool close(T a, T b, double ulps, double terms) {
+  if constexpr (!std::is_integral_v<T>) {
+    const auto x = static_cast<double>(a), y = static_cast<double>(b);
+    const double least = std::ldexp(epsilon<T>, shape_of<T>.least);
+    if (ulps != 0 && std::isfinite(x) && std::isfinite(y))
+      return std::abs(x - y) <= ulps * std::max(epsilon<T> * std::max(std::abs(y), terms), least);
+  }
+  return same(a, b);
 }
 
 }  // namespace stave_test
