@@ -41,6 +41,7 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
   }
   std::string describe() const override { return "jvp"; }
   bool discreet() const noexcept override { return true; }
+  bool takes_programs() const noexcept override { return true; }
 
   Notes<Tensor> notes{"jvp", this};
 

@@ -172,6 +172,7 @@ class GradHandler final : public Handler, public std::enable_shared_from_this<Gr
   Outputs handle(Call& call) override;
   std::string describe() const override { return notes.owner().name; }
   bool discreet() const noexcept override { return true; }
+  bool takes_programs() const noexcept override { return !base_; }  // a checkpoint runs again as it ran
   EntryPtr entry_of_input() { return Entry::of_input(sequence_++); }
   /// Where x came from; null for constants. A slot without an entry: from inside a checkpoint, where nothing was recorded.
   const Slot* find(const Tensor& x) const noexcept {

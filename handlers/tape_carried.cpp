@@ -34,6 +34,7 @@ class CaptureGuard final : public Handler {
     return perform(std::move(call));
   }
   std::string describe() const override { return fmt::format("{} of {}", what_, transform_); }
+  bool takes_programs() const noexcept override { return true; }
   void check(const Forward& results) const {
     check(results.outputs);
     check(results.residuals);

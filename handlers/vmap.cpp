@@ -45,6 +45,7 @@ class VmapHandler final : public Handler, public std::enable_shared_from_this<Vm
     return outputs;
   }
   bool discreet() const noexcept override { return true; }
+  bool takes_programs() const noexcept override { return true; }
   std::string describe() const override { return fmt::format("vmap over {} lanes", size_); }
 
   // The value of one lane, of which `batched` holds all.

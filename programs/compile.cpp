@@ -18,8 +18,9 @@
 #include <stave/core/ops/frontend.h>
 #include <stave/core/print.h>
 #include <stave/core/storage.h>
-#include <stave/programs/executable.h>
+#include <stave/programs/derive.h>
 #include <stave/programs/passes/passes.h>
+#include <stave/programs/whole.h>
 
 namespace stave_detail {
 
@@ -69,6 +70,7 @@ struct Way {
   bool ready = false;
   Program program;
   std::unique_ptr<Executable> executable;  // null: the program is performed
+  WholeProgramPtr whole;                   // of a call that is followed; else null
   std::vector<int> given, made;            // variables of the program's inputs and outputs
   std::vector<int> over;                   // variables that no later way reads
 
@@ -188,15 +190,16 @@ struct Recordings::Signature {
   };
   std::vector<Leaf> leaves;
   Dtype floats = float32;
+  bool followed = false;  // by transforms, which take what is recorded whole
 
-  explicit Signature(std::span<const Tensor> tensors) : floats(default_dtype()) {
+  Signature(std::span<const Tensor> tensors, bool are_followed) : floats(default_dtype()), followed(are_followed) {
     for (const Tensor& x : tensors) {
       if (x.defined()) leaves.push_back({x.dtype(), x.device(), x.shape(), x.strides(), true});
       else leaves.push_back({});
     }
   }
-  bool matches(std::span<const Tensor> tensors) const {
-    if (tensors.size() != leaves.size()) return false;
+  bool matches(std::span<const Tensor> tensors, bool are_followed) const {
+    if (tensors.size() != leaves.size() || are_followed != followed) return false;
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       const Leaf& leaf = leaves[i];
       if (tensors[i].defined() != leaf.defined) return false;
@@ -220,8 +223,8 @@ struct Recordings::Entry {
   std::atomic<bool> demoted{false};
   std::atomic<int> failures{0};
 
-  Entry(std::span<const Tensor> leaves, std::unique_ptr<StaticArguments> statics)
-      : signature(leaves), arguments(std::move(statics)) {}
+  Entry(std::span<const Tensor> leaves, bool followed, std::unique_ptr<StaticArguments> statics)
+      : signature(leaves, followed), arguments(std::move(statics)) {}
 
   void demote(const std::string& why) {
     if (!demoted.exchange(true)) explain("the function itself is called from now on: " + why);
@@ -253,24 +256,28 @@ void Recordings::Entry::prepare(Way& way) {
     way.given.push_back(variable);
     program.inputs.push_back(number(variable));
   };
-  if (!way.from)
-    for (int input = 0; input < static_cast<int>(signature.leaves.size()); ++input) give(input);
+  const auto arguments = static_cast<int>(signature.leaves.size());
+  const auto is_before = [&](int variable) { return way.from ? variable < way.first : variable < arguments; };
   Variables read;
   for (const auto& step : way.steps) read.insert(step.inputs.begin(), step.inputs.end());
   for (const int variable : read)
-    if (variable < way.first) give(variable);
+    if (is_before(variable)) give(variable);
   for (const auto& [variable, value] : way.constants) program.constants.push_back({number(variable), value});
   for (Program::Instruction step : way.steps) {
     for (int& input : step.inputs) input = number(input);
     for (int& output : step.outputs) output = number(output);
     program.instructions.push_back(std::move(step));
   }
-  const bool begins = !way.from;
   for (const int variable : way.kept)
-    if (!begins || variable >= static_cast<int>(signature.leaves.size())) {
+    if (!is_before(variable)) {
       way.made.push_back(variable);
       program.outputs.push_back(number(variable));
     }
+  way.ready = true;
+  if (signature.followed) {
+    way.whole = std::make_shared<const WholeProgram>(std::move(program));
+    return;
+  }
   program = optimized(std::move(program));
   std::vector<Strides> strides;
   for (const int variable : way.given) {
@@ -280,7 +287,6 @@ void Recordings::Entry::prepare(Way& way) {
   }
   way.executable = Executable::admits(program) ? std::make_unique<Executable>(program, strides) : nullptr;
   way.program = std::move(program);
-  way.ready = true;
 }
 
 // `from`, which begins as `to` does, becomes part of it. False: it does not.
@@ -322,6 +328,8 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
     if (step.is_read() && static_cast<std::size_t>(step.met.size()) * size_of(step.met.dtype()) > most_bytes_read)
       return demote(fmt::format("it reads more than {} bytes at once ({} {})", most_bytes_read, step.met.dtype(),
                                 step.met.shape()));
+  if (signature.followed && calls_read(recording.program))
+    return demote("a function that it calls with rules of its own reads a value");
   std::unique_ptr<Way> path = cut(recording.program, structure);
   const std::unique_lock lock(mutex);
   if (!begin) {
@@ -351,20 +359,23 @@ Recordings::~Recordings() = default;
 
 Recordings::EntryPtr Recordings::find(std::span<const Tensor> leaves, Same same,
                                       FunctionRef<std::unique_ptr<StaticArguments>()> arguments) {
-  if (current && current->nearest) return nullptr;
-  for (const Tensor& x : leaves)
-    if (x.defined() && (!x.node().storage || (x.node().notes && live_notes(x) > 0))) return nullptr;
+  const bool handled = current && current->nearest;
+  const bool followed = std::any_of(leaves.begin(), leaves.end(),
+                                    [](const Tensor& x) { return x.defined() && stave_detail::is_followed(x); });
+  if (handled != followed || (handled && !takes_programs())) return nullptr;
   const std::lock_guard lock(state_->mutex);
   std::list<EntryPtr>& entries = state_->entries;
   for (auto at = entries.begin(); at != entries.end(); ++at) {
-    if (!(*at)->signature.matches(leaves) || !same(*(*at)->arguments)) continue;
+    if (!(*at)->signature.matches(leaves, followed) || !same(*(*at)->arguments)) continue;
     if (at != entries.begin()) entries.splice(entries.begin(), entries, at);
     return entries.front()->demoted.load(std::memory_order_relaxed) ? nullptr : entries.front();
   }
-  entries.push_front(std::make_shared<Entry>(leaves, arguments()));
+  entries.push_front(std::make_shared<Entry>(leaves, followed, arguments()));
   if (entries.size() > most_signatures) entries.pop_back();
   return entries.front();
 }
+
+bool Recordings::is_followed(const Entry& entry) { return entry.signature.followed; }
 
 std::size_t Recordings::count() const {
   const std::lock_guard lock(state_->mutex);
@@ -378,10 +389,22 @@ std::size_t Recordings::count() const {
 
 Outputs Recordings::record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves,
                            FunctionRef<std::shared_ptr<const void>()> structure) {
-  Recording recording = stave_detail::record("compile", f, leaves, CarriedCalls::inlined);
+  const CarriedCalls calls = entry->signature.followed ? CarriedCalls::kept : CarriedCalls::inlined;
+  Recording recording = stave_detail::record("compile", f, leaves, calls);
   Outputs outputs = recording.outputs;
   entry->add(std::move(recording), structure());
   return outputs;
+}
+
+void Recordings::record_example(const EntryPtr& entry, std::span<const Tensor> leaves,
+                                FunctionRef<void(std::span<const Tensor>)> record) {
+  try {
+    std::vector<Tensor> examples;
+    for (const Tensor& x : leaves) examples.push_back(x.defined() ? example_of(x) : x);
+    record(examples);
+  } catch (const std::exception& error) {
+    entry->failed(error.what());
+  }
 }
 
 namespace {
@@ -389,6 +412,7 @@ namespace {
 Outputs run(const Way& way, const std::vector<Tensor>& values) {
   std::vector<Tensor> given;
   for (const int variable : way.given) given.push_back(values[static_cast<std::size_t>(variable)]);
+  if (way.whole) return (*way.whole)(given);
   return way.executable ? (*way.executable)(given) : way.program(given);
 }
 
@@ -408,14 +432,16 @@ std::optional<Recordings::Answer> Recordings::replay(const EntryPtr& entry, std:
       values.resize(static_cast<std::size_t>(way->end()));
       for (std::size_t i = 0; i < made.size(); ++i) value(way->made[i]) = std::move(made[i]);
       if (way->read < 0) break;
+      if (!value(way->read).node().storage) return std::nullopt;  // lanes, which may differ
       const Way* const next = way->after(value(way->read));
       if (!next) return std::nullopt;
       for (const int variable : way->over) value(variable) = Tensor();
       for (const int variable : way->made)  // as the plans of later ways have it
-        if (Tensor& x = value(variable); x.defined() && !x.is_contiguous()) x = contiguous(x);
+        if (Tensor& x = value(variable); x.defined() && !way->whole && !x.is_contiguous()) x = contiguous(x);
       way = next;
     }
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    if (entry->signature.followed) entry->failed(error.what());
     return std::nullopt;  // f itself meets it, where it may catch it
   }
   Answer answer{{}, way->structure};

@@ -12,8 +12,10 @@
 //   runs f again, and adds the way that it goes. compiled.recordings() counts them.
 // - A recording serves arguments of the shapes, dtypes, strides and structure for which it was made, with equal numbers, strings and the
 //   like beside their tensors. Of a named function of one's own, 64 are kept.
-// - Under a handler of operations (grad, vmap, debug, one's own), and for arguments that a transform follows, f itself is called: they
-//   see what it performs. So compile(grad(f)) is what is fast, and grad(compile(f)) is right.
+// - Under grad, jvp and vmap it is recorded at an example (a lane's values), and the derivatives and lanes of what is recorded are
+//   programs again, made at the first use. They end at each read, so compile(grad(f)), where nothing does, is faster still. A read that
+//   differs between lanes is f's own affair: f is called.
+// - Under other handlers of operations (debug, one's own, a checkpoint), f itself is called: they see what it performs.
 // - f itself is called from then on where recordings do not serve: 16 values met at one read, reads of more than 256 bytes, effects of
 //   one's own that something outside answers, captured values that a transform outside follows. STAVE_EXPLAIN=1 in the environment says
 //   so, and why.
@@ -51,6 +53,8 @@ class Recordings {
 
   /// The entry for such a call, made at the first. Null: f is to be called itself.
   EntryPtr find(std::span<const Tensor> leaves, Same same, FunctionRef<std::unique_ptr<StaticArguments>()> arguments);
+  /// Whether transforms follow the call's tensors, and take what is recorded whole.
+  static bool is_followed(const Entry& entry);
 
   struct Answer {
     Outputs outputs;
@@ -61,6 +65,9 @@ class Recordings {
   /// f, recorded: its own results, without notes. `structure` is asked for when f has run.
   Outputs record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves,
                  FunctionRef<std::shared_ptr<const void>()> structure);
+  /// Of a call that is followed: `record` at examples of its tensors. What that throws, f itself is to throw.
+  static void record_example(const EntryPtr& entry, std::span<const Tensor> leaves,
+                             FunctionRef<void(std::span<const Tensor>)> record);
 
   std::size_t count() const;
 
@@ -104,15 +111,28 @@ class Compiled {
     const auto entry = recordings_->find(
         leaves, same, [&]() -> std::unique_ptr<StaticArguments> { return std::make_unique<Static>(args...); });
     if (!entry) return std::invoke(f_, std::forward<A>(args)...);
-    if (const auto answer = Recordings::replay(entry, leaves)) {
-      Result result = tree_copy(*static_cast<const Result*>(answer->structure.get()));
-      put(result, answer->outputs.data());
-      if (options_.check) {
-        const Result beside = std::invoke(f_, std::forward<A>(args)...);
-        check_replay(answer->outputs, leaves_of(beside));
-      }
-      return result;
+    auto answer = Recordings::replay(entry, leaves);
+    if (!answer && Recordings::is_followed(*entry)) {
+      Recordings::record_example(entry, leaves, [&](std::span<const Tensor> examples) {
+        std::tuple<Decayed<A>...> copies(args...);
+        std::apply([&](auto&... copy) { learn<Result>(entry, examples, static_cast<A&&>(copy)...); }, copies);
+      });
+      answer = Recordings::replay(entry, leaves);
+      if (!answer) return std::invoke(f_, std::forward<A>(args)...);
     }
+    if (!answer) return learn<Result>(entry, leaves, std::forward<A>(args)...);
+    Result result = tree_copy(*static_cast<const Result*>(answer->structure.get()));
+    put(result, answer->outputs.data());
+    if (options_.check) {
+      const Result beside = std::invoke(f_, std::forward<A>(args)...);
+      check_replay(answer->outputs, leaves_of(beside));
+    }
+    return result;
+  }
+
+  // Runs f, recorded.
+  template <class Result, class... A>
+  Result learn(const Recordings::EntryPtr& entry, std::span<const Tensor> leaves, A&&... args) const {
     std::optional<Result> result;
     const auto flat = [&](std::span<const Tensor> inputs) {
       result.emplace(call_with_leaves<true>(SelectTrees<A...>(), f_, inputs, std::forward<A>(args)...));

@@ -70,6 +70,9 @@ class AnyHandler {
   /// Whether it promises to run no code of the user's while it handles, and to answer as each operation infers: what a caller
   /// holds stays as it is meanwhile, and the answers need no check. For the library's own.
   virtual bool discreet() const noexcept { return false; }
+  /// Whether it takes what a compiled function performs as one operation that carries functions, with rules for all transforms. To
+  /// others each operation is shown.
+  virtual bool takes_programs() const noexcept { return false; }
   /// This handler's Handling<E> as a void pointer, or null; `effect` is effect_type<E>().
   virtual void* handling(const EffectType& effect) = 0;
   /// The same for Call.

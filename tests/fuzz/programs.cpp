@@ -61,13 +61,19 @@ std::string wrong_derivative(const RandomProgram& program, const Tensor& x, cons
   return "";
 }
 
-std::string wrong_replay(const RandomProgram& program, const Tensor& x, const Tensor& c) {
+std::string wrong_replay(const RandomProgram& program, const Tensor& x, const Tensor& c, bool smooth) {
   const auto f = [&](const Tensor& y) { return run(program, Route::library, y, c); };
   const auto compiled = compile(f);
   for (const Tensor& at : {x, x, x * 1.25, x}) {
     const Tensor expected = f(at), found = compiled(at);
     if (all(isfinite(expected)).item<bool>() && !array_equal(found, expected))
       return "compiled, it gives " + text(found) + ", and itself " + text(expected);
+    if (!smooth) continue;
+    const auto along = [&](const auto& g) { return jvp(g, std::tuple(at), std::tuple(c)).second; };
+    const auto by_grad = [&](const auto& g) { return grad([&](const Tensor& y) { return sum(g(y)); })(at); };
+    for (const auto& [mine, its] : {std::pair(along(compiled), along(f)), std::pair(by_grad(compiled), by_grad(f))})
+      if (all(isfinite(its)).item<bool>() && !allclose(mine, its, 1e-6, 1e-9))
+        return "compiled, its derivative is " + text(mine) + ", and by itself " + text(its);
   }
   return "";
 }
@@ -84,7 +90,7 @@ std::string wrong(const RandomProgram& program, const Tensor& x, const Tensor& c
     const std::size_t before = memory_stats().live_bytes;
     std::string what = wrong_value(program, x, c);
     if (what.empty() && smooth) what = wrong_derivative(program, x, c);
-    if (what.empty()) what = wrong_replay(program, x, c);
+    if (what.empty()) what = wrong_replay(program, x, c, smooth);
     if (what.empty()) what = left_behind(x, c);
     if (what.empty() && alone && memory_stats().live_bytes != before) what = "tensors are left in memory";
     return what;

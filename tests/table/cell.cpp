@@ -14,16 +14,31 @@
 namespace table {
 
 const char* name_of(Transform transform) {
-  constexpr const char* names[] = {"value",       "jvp",         "vjp",          "vmap",       "jvp of jvp",
-                                   "jvp of vjp",  "jvp of vmap", "vjp of jvp",   "vjp of vjp", "vjp of vmap",
-                                   "vmap of jvp", "vmap of vjp", "vmap of vmap", "compile",    "compile of vjp",
+  constexpr const char* names[] = {"value",
+                                   "jvp",
+                                   "vjp",
+                                   "vmap",
+                                   "jvp of jvp",
+                                   "jvp of vjp",
+                                   "jvp of vmap",
+                                   "vjp of jvp",
+                                   "vjp of vjp",
+                                   "vjp of vmap",
+                                   "vmap of jvp",
+                                   "vmap of vjp",
+                                   "vmap of vmap",
+                                   "compile",
+                                   "compile of vjp",
+                                   "jvp of compile",
+                                   "vjp of compile",
+                                   "vmap of compile",
                                    "vjp of trace"};
   return names[static_cast<int>(transform)];
 }
 
 bool differentiates(Transform transform) {
   return transform != Transform::value && transform != Transform::vmap && transform != Transform::vmap_of_vmap &&
-         transform != Transform::compile;
+         transform != Transform::compile && transform != Transform::vmap_of_compile;
 }
 
 // ---- random inputs ----------------------------------------------------------------------------------------
@@ -133,11 +148,25 @@ Outputs Case::call_active(std::span<const Tensor> active_inputs) const {
 // ---- cells ------------------------------------------------------------------------------------------------
 
 void check_cell(const Case& c, Transform transform) {
-  constexpr void (*checks[])(const Case&) = {
-      check_value,       check_jvp,         check_vjp,          check_vmap,       check_jvp_of_jvp,
-      check_jvp_of_vjp,  check_jvp_of_vmap, check_vjp_of_jvp,   check_vjp_of_vjp, check_vjp_of_vmap,
-      check_vmap_of_jvp, check_vmap_of_vjp, check_vmap_of_vmap, check_compile,    check_compile_of_vjp,
-      check_vjp_of_trace};
+  constexpr void (*checks[])(const Case&) = {check_value,
+                                             check_jvp,
+                                             check_vjp,
+                                             check_vmap,
+                                             check_jvp_of_jvp,
+                                             check_jvp_of_vjp,
+                                             check_jvp_of_vmap,
+                                             check_vjp_of_jvp,
+                                             check_vjp_of_vjp,
+                                             check_vjp_of_vmap,
+                                             check_vmap_of_jvp,
+                                             check_vmap_of_vjp,
+                                             check_vmap_of_vmap,
+                                             check_compile,
+                                             check_compile_of_vjp,
+                                             check_jvp_of_compile,
+                                             check_vjp_of_compile,
+                                             check_vmap_of_compile,
+                                             check_vjp_of_trace};
   checks[static_cast<int>(transform)](c);
 }
 
@@ -204,6 +233,9 @@ Function under(Transform transform, Function f) {
     case Transform::vmap_of_vmap: return vmap_of(vmap_of(f));
     case Transform::compile: return compile_of(f);
     case Transform::compile_of_vjp: return compile_of(vjp_of(f));
+    case Transform::jvp_of_compile: return jvp_of(compile_of(f));
+    case Transform::vjp_of_compile: return vjp_of(compile_of(f));
+    case Transform::vmap_of_compile: return vmap_of(compile_of(f));
     case Transform::vjp_of_trace: break;
   }
   return vjp_of(trace_of(f));

@@ -26,6 +26,9 @@ enum class Transform {
   vmap_of_vmap,
   compile,  // recorded and replayed (programs.cpp)
   compile_of_vjp,
+  jvp_of_compile,
+  vjp_of_compile,
+  vmap_of_compile,
   vjp_of_trace
 };
 inline constexpr int transform_count = static_cast<int>(Transform::vjp_of_trace) + 1;
@@ -110,6 +113,9 @@ void check_vmap_of_vjp(const Case& c);
 void check_vmap_of_vmap(const Case& c);
 void check_compile(const Case& c);
 void check_compile_of_vjp(const Case& c);
+void check_jvp_of_compile(const Case& c);
+void check_vjp_of_compile(const Case& c);
+void check_vmap_of_compile(const Case& c);
 void check_vjp_of_trace(const Case& c);
 
 // ---- comparisons ------------------------------------------------------------------------------------------

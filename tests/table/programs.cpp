@@ -39,15 +39,20 @@ Function values(const Case& c) {
   };
 }
 
+/// f of the active inputs; the others are `all`.
+auto by_active(const Case& c, const Function& f, const Tensors& all) {
+  return [&c, &f, &all](std::span<const Tensor> active) {
+    Tensors inputs = all;
+    for (std::size_t k = 0; k < c.active.size(); ++k) inputs[c.active[k]] = active[k];
+    const Tensors found = f(inputs);
+    return Outputs(found.begin(), found.end());
+  };
+}
+
 /// Gradients by the active inputs, of the sum of all outputs that are floats.
-Function gradients(const Case& c) {
-  return [&c](const Tensors& xs) {
-    const auto f = [&](std::span<const Tensor> active) {
-      Tensors all = xs;
-      for (std::size_t k = 0; k < c.active.size(); ++k) all[c.active[k]] = active[k];
-      return c.call(all);
-    };
-    FlatVjp vjp = vjp_flat(f, c.active_of(xs), "vjp");
+Function gradients(const Case& c, const Function& f) {
+  return [&c, f](const Tensors& xs) {
+    FlatVjp vjp = vjp_flat(by_active(c, f, xs), c.active_of(xs), "vjp");
     Tensors cotangents;
     for (const Tensor& output : vjp.outputs)
       cotangents.push_back(is_float(output.dtype()) ? ones_like(output) : Tensor());
@@ -55,8 +60,30 @@ Function gradients(const Case& c) {
   };
 }
 
-void check_compiled(const Case& c, const Function& f) {
-  const auto compiled = compile(f);
+/// Tangents of the outputs, along the inputs themselves.
+Function tangents(const Case& c, const Function& f) {
+  return [&c, f](const Tensors& xs) {
+    const Outputs found = jvp_flat(by_active(c, f, xs), c.active_of(xs), c.active_of(xs)).tangents;
+    return Tensors(found.begin(), found.end());
+  };
+}
+
+/// Of two lanes, of which one has other values.
+Function lanes(const Case& c, const Function& f) {
+  return [f, others = other_inputs(c)](const Tensors& xs) {
+    Tensors both;
+    for (std::size_t i = 0; i < xs.size(); ++i) both.push_back(stack({xs[i], others[i]}));
+    const auto flat = [&](std::span<const Tensor> lane) {
+      const Tensors found = f(Tensors(lane.begin(), lane.end()));
+      return Outputs(found.begin(), found.end());
+    };
+    const FlatVmap found = vmap_flat(flat, both, std::vector<MapAxis>(xs.size()), Index{2});
+    const Outputs outputs = vmap_outputs(found, std::vector<MapAxis>(found.outputs.size()));
+    return Tensors(outputs.begin(), outputs.end());
+  };
+}
+
+void check_compiled(const Case& c, const Function& compiled, const Function& f) {
   const Tensors others = other_inputs(c);
   check_same("the first call", compiled(c.tensors), f(c.tensors));
   check_same("the replay", compiled(c.tensors), f(c.tensors));
@@ -65,29 +92,25 @@ void check_compiled(const Case& c, const Function& f) {
 
 }  // namespace
 
-void check_compile(const Case& c) { check_compiled(c, values(c)); }
-void check_compile_of_vjp(const Case& c) { check_compiled(c, gradients(c)); }
+void check_compile(const Case& c) { check_compiled(c, compile(values(c)), values(c)); }
+void check_compile_of_vjp(const Case& c) {
+  const Function f = gradients(c, values(c));
+  check_compiled(c, compile(f), f);
+}
+void check_jvp_of_compile(const Case& c) { check_compiled(c, tangents(c, compile(values(c))), tangents(c, values(c))); }
+void check_vjp_of_compile(const Case& c) {
+  check_compiled(c, gradients(c, compile(values(c))), gradients(c, values(c)));
+}
+void check_vmap_of_compile(const Case& c) { check_compiled(c, lanes(c, compile(values(c))), lanes(c, values(c))); }
 
 void check_vjp_of_trace(const Case& c) {
   const auto traced = trace(values(c))(c.tensors);
   const auto shorter = traced.with(optimized(traced));
   check_same("the program", traced(c.tensors), values(c)(c.tensors));
-  const Tensors expected = gradients(c)(c.tensors);
-  for (const auto* program : {&traced, &shorter}) {
-    const auto f = [&](std::span<const Tensor> active) {
-      Tensors all = c.tensors;
-      for (std::size_t k = 0; k < c.active.size(); ++k) all[c.active[k]] = active[k];
-      const Tensors found = (*program)(all);
-      return Outputs(found.begin(), found.end());
-    };
-    FlatVjp vjp = vjp_flat(f, c.active_of(c.tensors), "vjp");
-    Tensors cotangents;
-    for (const Tensor& output : vjp.outputs)
-      cotangents.push_back(is_float(output.dtype()) ? ones_like(output) : Tensor());
-    const Tensors got = vjp.pullback.consume(cotangents);
-    if (program == &traced) check_same("the gradient of the program", got, expected);
-    else compare("the gradient of the optimised program", Kind::first, to_arrays(got), to_arrays(expected));
-  }
+  const Tensors expected = gradients(c, values(c))(c.tensors);
+  check_same("the gradient of the program", gradients(c, traced)(c.tensors), expected);
+  compare("the gradient of the optimised program", Kind::first, to_arrays(gradients(c, shorter)(c.tensors)),
+          to_arrays(expected));
 }
 
 }  // namespace table

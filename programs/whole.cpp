@@ -1,0 +1,205 @@
+#include <stave/programs/whole.h>
+
+#include <algorithm>
+
+#include <stave/core/note.h>
+#include <stave/core/ops/function.h>
+#include <stave/core/print.h>
+#include <stave/programs/derive.h>
+#include <stave/programs/passes/passes.h>
+
+namespace stave_detail {
+
+namespace {
+
+template <class Predicate>
+bool any_note(const Node& node, Predicate predicate) {
+  for (const Note* note = node.notes; note; note = note->next)
+    if (note->live() && predicate(*note)) return true;
+  return false;
+}
+
+bool is_differentiated(const Tensor& x) {
+  for (const Tensor* value = &x; value; value = lanes_of(*value))
+    if (any_note(value->node(), [](const Note& note) { return note.owner->differentiates != nullptr; })) return true;
+  return false;
+}
+
+std::vector<Tensor> examples_of(std::span<const Tensor> xs) {
+  std::vector<Tensor> examples;
+  for (const Tensor& x : xs) examples.push_back(example_of(x));
+  return examples;
+}
+
+bool contains(const std::vector<bool>& mask, bool value) {
+  return std::find(mask.begin(), mask.end(), value) != mask.end();
+}
+
+}  // namespace
+
+bool takes_programs() noexcept {
+  for (const Frame* frame = current ? current->nearest : nullptr; frame;
+       frame = frame->below ? frame->below->nearest : nullptr)
+    if (!frame->handler || !frame->handler->takes_programs()) return false;
+  return true;
+}
+
+bool is_followed(const Tensor& x) { return !x.node().storage || live_notes(x) > 0; }
+
+WholeProgram::WholeProgram(Program program) : program_(std::move(program)) {}
+
+template <class Key, class Value>
+template <class Make>
+Value WholeProgram::Kept<Key, Value>::find(const Key& key, Make make) {
+  for (const auto& [known, value] : kept_)
+    if (known == key) return value;
+  Value value = make();
+  if (kept_.size() == most) kept_.erase(kept_.begin());
+  kept_.emplace_back(key, value);
+  return value;
+}
+
+Outputs WholeProgram::operator()(std::span<const Tensor> inputs) const {
+  if (!current || !current->nearest) return run(inputs);
+  if (!takes_programs()) return program_(inputs);
+  if (std::none_of(inputs.begin(), inputs.end(), is_followed)) return run(inputs);
+  Mask lanes;
+  for (const Tensor& x : inputs) lanes.push_back(!x.node().storage);
+  Mask apart = depending(lanes);
+  apart.flip();
+  if (contains(lanes, true) && contains(apart, true)) return run_apart(inputs, lanes, apart);
+  Mask wanted;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    wanted.push_back(is_float(inputs[i].dtype()) && is_differentiated(inputs[i]));
+  return call(inputs, wanted);
+}
+
+// The outputs that depend on these inputs.
+WholeProgram::Mask WholeProgram::depending(const Mask& inputs) const {
+  Mask depends(program_.variables.size());
+  const auto at = [](int variable) { return static_cast<std::size_t>(variable); };
+  for (std::size_t i = 0; i < inputs.size(); ++i) depends[at(program_.inputs[i])] = inputs[i];
+  for (const Program::Instruction& step : program_.instructions) {
+    const bool does = std::any_of(step.inputs.begin(), step.inputs.end(), [&](int v) { return depends[at(v)]; });
+    for (const int output : step.outputs) depends[at(output)] = does;
+  }
+  Mask found;
+  for (const int output : program_.outputs) found.push_back(depends[at(output)]);
+  return found;
+}
+
+Outputs WholeProgram::run_apart(std::span<const Tensor> inputs, const Mask& lanes, const Mask& apart) const {
+  const InTwo parts = by_lanes(lanes, apart);
+  std::vector<Tensor> first, rest;
+  for (std::size_t i = 0; i < inputs.size(); ++i) (lanes[i] ? rest : first).push_back(inputs[i]);
+  Outputs found = (*parts.first)(first);
+  const auto count = static_cast<std::size_t>(std::count(apart.begin(), apart.end(), true));
+  rest.insert(rest.begin(), found.begin() + count, found.end());
+  Outputs others = (*parts.rest)(rest), all;
+  std::size_t next = 0, next_other = 0;
+  for (const bool is_apart : apart) all.push_back(std::move(is_apart ? found[next++] : others[next_other++]));
+  return all;
+}
+
+// Without a handler that would see its operations.
+Outputs WholeProgram::run(std::span<const Tensor> inputs) const {
+  std::vector<Strides> strides;
+  for (const Tensor& x : inputs) strides.push_back(x.strides());
+  std::shared_ptr<const Executable> executable;
+  std::shared_ptr<const Program> optimized;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!optimized_) optimized_ = std::make_shared<const Program>(stave::optimized(with_calls_inlined(program_)));
+    optimized = optimized_;
+    if (Executable::admits(*optimized))
+      executable = executables_.find(strides, [&] { return std::make_shared<const Executable>(*optimized, strides); });
+  }
+  if (executable) return (*executable)(inputs);
+  UnderFrame past_all_handlers(nullptr);
+  return (*optimized)(inputs);
+}
+
+WholeProgram::InTwo::InTwo(Parts parts)
+    : first(std::make_shared<const WholeProgram>(std::move(parts.first))),
+      rest(std::make_shared<const WholeProgram>(std::move(parts.rest))) {}
+
+WholeProgram::InTwo WholeProgram::reverse(const Mask& wanted, std::span<const Tensor> inputs) const {
+  const std::lock_guard lock(mutex_);
+  return reverse_.find(wanted, [&] { return InTwo(vjp_of(program_, wanted, examples_of(inputs))); });
+}
+
+WholeProgram::InTwo WholeProgram::tangents(const Mask& wanted, std::span<const Tensor> inputs) const {
+  const std::lock_guard lock(mutex_);
+  return tangents_.find(wanted, [&] {
+    const Program both = jvp_of(program_, wanted, examples_of(inputs));
+    return InTwo(parts_of(both, first_of(inputs.size(), both.inputs.size()),
+                          first_of(program_.outputs.size(), both.outputs.size())));
+  });
+}
+
+WholeProgram::InTwo WholeProgram::by_lanes(const Mask& lanes, const Mask& apart) const {
+  const std::lock_guard lock(mutex_);
+  return by_lanes_.find(lanes, [&] {
+    Mask without = lanes;
+    without.flip();
+    return InTwo(parts_of(program_, without, apart));
+  });
+}
+
+WholeProgramPtr WholeProgram::batched(const Lanes& lanes, std::span<const Tensor> inputs) const {
+  const std::lock_guard lock(mutex_);
+  return batched_.find(lanes, [&] {
+    return std::make_shared<const WholeProgram>(batched_of(program_, lanes.count, lanes.batched, examples_of(inputs)));
+  });
+}
+
+Outputs WholeProgram::call(std::span<const Tensor> inputs, const Mask& wanted) const {
+  const auto self = shared_from_this();
+  FunctionAttributes functions;
+  functions.name = "compile";
+  functions.function = [self](std::span<const Tensor> xs) { return self->run(xs); };
+  functions.batch = [self](Index lanes, std::span<const bool> carry, std::span<const Tensor> xs) {
+    return (*self->batched({lanes, Mask(carry.begin(), carry.end())}, xs))(xs);
+  };
+  if (contains(wanted, true)) add_derivatives(functions, wanted);
+  return call_function(std::move(functions), Inputs(inputs.begin(), inputs.end()));
+}
+
+void WholeProgram::add_derivatives(FunctionAttributes& functions, const Mask& wanted) const {
+  const auto self = shared_from_this();
+  const auto made = std::make_shared<WholeProgramPtr>();  // by the forward pass, for the backward pass
+  functions.forward = [self, wanted, made](std::span<const Tensor> xs) {
+    const InTwo passes = self->reverse(wanted, xs);
+    *made = passes.rest;
+    const Outputs all = (*passes.first)(xs);
+    const auto* const end = all.begin() + self->program_.outputs.size();
+    return Forward{Outputs(all.begin(), end), Outputs(end, all.end())};
+  };
+  functions.backward = [self, wanted, made](std::span<const Tensor> xs) {
+    const std::vector<int>& outputs = self->program_.outputs;
+    const std::size_t residuals = xs.size() - outputs.size();
+    std::vector<Tensor> given(xs.begin(), xs.begin() + static_cast<std::ptrdiff_t>(residuals));
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (is_float(self->program_.variable(outputs[i]).dtype)) given.push_back(xs[residuals + i]);
+    const Outputs found = (**made)(given);
+    Outputs cotangents;
+    std::size_t next = 0;
+    for (const bool wants : wanted) cotangents.push_back(wants ? found[next++] : Tensor());
+    return cotangents;
+  };
+  functions.tangents = [self, wanted](std::span<const Tensor> xs) {
+    const std::span<const Tensor> primals = xs.first(wanted.size());
+    const InTwo parts = self->tangents(wanted, primals);
+    Outputs all = (*parts.first)(primals);
+    const auto* const end = all.begin() + self->program_.outputs.size();
+    std::vector<Tensor> given(end, static_cast<const Tensor*>(all.end()));
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (wanted[i]) given.push_back(xs[wanted.size() + i]);
+    const Outputs tangents = (*parts.rest)(given);
+    Outputs both(all.begin(), all.begin() + self->program_.outputs.size());
+    both.append(tangents.begin(), tangents.end());
+    return both;
+  };
+}
+
+}  // namespace stave_detail

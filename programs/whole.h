@@ -1,0 +1,80 @@
+// A program that transforms take whole: one operation, with rules that are programs.
+//
+//   without handlers     an Executable (executable.h) of it
+//   grad, jvp, vmap      the operation `call` (core/carried.h). Forward and backward pass, tangents and lanes are programs again
+//                        (derive.h), made at the first use and kept, and taken whole by the transforms around
+//   other handlers       see its operations, one by one
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include <stave/programs/derive.h>
+#include <stave/programs/executable.h>
+
+namespace stave_detail {
+
+/// Whether all handlers of operations that stand here take programs whole.
+bool takes_programs() noexcept;
+
+/// Whether a transform follows x: its derivative, or its lanes.
+bool is_followed(const Tensor& x);
+
+class WholeProgram;
+using WholeProgramPtr = std::shared_ptr<const WholeProgram>;
+
+class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
+ public:
+  /// Of a program without reads.
+  explicit WholeProgram(Program program);
+
+  /// Throws what its operations throw.
+  Outputs operator()(std::span<const Tensor> inputs) const;
+
+ private:
+  using Mask = std::vector<bool>;
+  struct InTwo {
+    WholeProgramPtr first, rest;  // Parts
+    explicit InTwo(Parts parts);
+  };
+  struct Lanes {
+    Index count;
+    Mask batched;
+    friend bool operator==(const Lanes&, const Lanes&) = default;
+  };
+  /// The last few of what was made, by what it was made for.
+  template <class Key, class Value>
+  class Kept {
+   public:
+    template <class Make>
+    Value find(const Key& key, Make make);
+
+   private:
+    static constexpr std::size_t most = 8;
+    std::vector<std::pair<Key, Value>> kept_;
+  };
+
+  Outputs run(std::span<const Tensor> inputs) const;
+  // What depends on no lane apart: the program may read it, as it may without this.
+  Outputs run_apart(std::span<const Tensor> inputs, const Mask& lanes, const Mask& apart) const;
+  Mask depending(const Mask& inputs) const;
+  // As the operation `call`, with derivatives by the wanted inputs.
+  Outputs call(std::span<const Tensor> inputs, const Mask& wanted) const;
+  void add_derivatives(FunctionAttributes& functions, const Mask& wanted) const;
+  // Made at the first use, kept.
+  InTwo reverse(const Mask& wanted, std::span<const Tensor> inputs) const;
+  InTwo tangents(const Mask& wanted, std::span<const Tensor> inputs) const;
+  InTwo by_lanes(const Mask& lanes, const Mask& apart) const;
+  WholeProgramPtr batched(const Lanes& lanes, std::span<const Tensor> inputs) const;
+
+  const Program program_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const Program> optimized_;  // null: not yet
+  mutable Kept<std::vector<Strides>, std::shared_ptr<const Executable>> executables_;
+  mutable Kept<Mask, InTwo> reverse_, tangents_, by_lanes_;
+  mutable Kept<Lanes, WholeProgramPtr> batched_;
+};
+
+}  // namespace stave_detail
