@@ -80,6 +80,15 @@ class Backend {
   /// Computes `op` on `inputs` into `outputs`. Inputs of elementwise operations and of `copy` may be numbers (View).
   virtual void run(const Op& op, const Attributes* attributes, std::span<const View> inputs,
                    std::span<const View> outputs) = 0;
+  /// One of several operations in turn.
+  struct Step {
+    const Op* op;
+    const Attributes* attributes;
+    std::span<const View> inputs, outputs;
+  };
+  /// Operations in turn, of which each makes row i of its outputs of row i of its inputs: index i of axis 0, where all have so many.
+  /// So a part of the rows may go through all, before the next part does.
+  virtual void run_by_rows(std::span<const Step> steps, Index rows);
   /// From the host into storage. The host's memory is free for other use when it returns.
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;
   /// From storage to the host; waits for what computes it.

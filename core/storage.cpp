@@ -52,6 +52,10 @@ Backend& cuda_backend(int index) {
 
 // ---- storage ---------------------------------------------------------------------------------------------
 
+void Backend::run_by_rows(std::span<const Step> steps, Index /*rows*/) {
+  for (const Step& step : steps) run(*step.op, step.attributes, step.inputs, step.outputs);
+}
+
 std::unique_ptr<Stopwatch> Backend::stopwatch() {
   struct HostStopwatch final : Stopwatch {
     const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();

@@ -6,6 +6,7 @@
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/fused.h>
 #include <stave/core/storage.h>
+#include <stave/programs/bands.h>
 
 namespace stave_detail {
 
@@ -97,6 +98,7 @@ class Executable::Planner {
     for (const int output : program_.outputs)
       if (output >= 0) make_result(base_[at(output)]);
     plan_.outputs_ = program_.outputs;
+    find_bands();
     lay_out();
     for (std::size_t v = 0; v < plan_.viewed_.size(); ++v) patch(v);
   }
@@ -188,6 +190,72 @@ class Executable::Planner {
     plan_.results_.push_back({variable(base).shape, variable(base).dtype});
   }
 
+  // ---- kernels that run some rows at a time (bands.h) ----
+
+  static constexpr std::size_t most_in_band = 16;
+  static constexpr Index least_rows = 64;  // from here on reductions of many rows and of few are alike
+  static constexpr std::uint64_t out_of_cache = std::uint64_t{1} << 19;  // bytes
+
+  // Of which all arrays of a kernel have so many; 0: it makes none apart.
+  Index rows_of(const Kernel& kernel) {
+    const std::span<const int> views =
+        std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs + kernel.outputs);
+    const Shape& shape = place_of(views[0]).layout.shape();
+    if (!makes_rows_apart(*kernel.op, kernel.attributes.get(), shape.rank())) return 0;
+    const auto has_them = [&](int v) {
+      const Shape& other = place_of(v).layout.shape();
+      return other.rank() > 0 && other[0] == shape[0];
+    };
+    return std::all_of(views.begin(), views.end(), has_them) ? shape[0] : 0;
+  }
+
+  void find_bands() {
+    in_band_.resize(plan_.kernels_.size());
+    std::vector<std::size_t> maker(plan_.places_.size(), none);  // of a base
+    for (std::size_t k = 0; k < plan_.kernels_.size(); ++k)
+      for (const int made : made_by(plan_.kernels_[k])) maker[at(made)] = k;
+    for (std::size_t first = 0, end; first < plan_.kernels_.size(); first = end) {
+      const Index rows = rows_of(plan_.kernels_[first]);
+      end = first + 1;
+      if (rows < least_rows || plan_.device_ != cpu) continue;
+      const auto joins = [&](const Kernel& kernel) {
+        if (rows_of(kernel) != rows) return false;
+        for (const int read : read_by(kernel)) {
+          const std::size_t base = base_[at(read)];
+          if (maker[base] != none && maker[base] >= first &&
+              !rows_agree(place_of(read).layout.node(), plan_.places_[base].layout.node()))
+            return false;
+        }
+        return true;
+      };
+      while (end < plan_.kernels_.size() && end - first < most_in_band && joins(plan_.kernels_[end])) ++end;
+      if (end - first > 1 && reads_again(first, end, maker)) make_band(first, end, rows);
+    }
+  }
+
+  // Whether some array that is larger than a cache is read after another kernel made or read it.
+  bool reads_again(std::size_t first, std::size_t end, const std::vector<std::size_t>& maker) const {
+    std::map<std::size_t, std::size_t> seen;
+    for (std::size_t k = first; k < end; ++k)
+      for (const int read : read_by(plan_.kernels_[k])) {
+        const std::size_t base = base_[at(read)];
+        if (variable(base).bytes() < out_of_cache) continue;
+        const std::size_t before = seen.try_emplace(base, k).first->second;
+        if (before != k || (maker[base] != none && maker[base] >= first)) return true;
+      }
+    return false;
+  }
+
+  // Where some rows are done, others are not yet begun: what is made or read meanwhile stays until the end.
+  void make_band(std::size_t first, std::size_t end, Index rows) {
+    plan_.kernels_[first].together = end - first;
+    plan_.kernels_[first].rows = rows;
+    std::fill(in_band_.begin() + static_cast<std::ptrdiff_t>(first),
+              in_band_.begin() + static_cast<std::ptrdiff_t>(end), true);
+    for (int& last : last_)
+      if (last >= static_cast<int>(first) && last < static_cast<int>(end)) last = static_cast<int>(end) - 1;
+  }
+
   void lay_out() {
     Gaps gaps;
     std::vector<std::size_t> room(plan_.places_.size());  // what each took; 0: nothing, or given on
@@ -223,6 +291,7 @@ class Executable::Planner {
                         std::size_t bytes) const {
     const Kernel& kernel = plan_.kernels_[k];
     const Op& op = *kernel.op;
+    if (in_band_[k]) return none;
     const std::span<const int> read = read_by(kernel);
     for (std::size_t i = 0; i < read.size(); ++i) {
       const bool reuses = op.reuses && plan_.device_ == cpu && op.reuses(kernel.attributes.get(), i);
@@ -249,6 +318,7 @@ class Executable::Planner {
   std::vector<std::size_t> base_;  // whose storage each variable lies in
   std::vector<int> last_;          // of a base, the last kernel that reads or makes it
   std::vector<Program::Variable> extra_;
+  std::vector<bool> in_band_;  // of kernels
 };
 
 bool Executable::admits(const Program& program) {
@@ -287,6 +357,16 @@ std::unique_ptr<Executable::Activation> Executable::take() const {
   return fresh;
 }
 
+void Executable::run(std::span<const Kernel> kernels, std::span<const View> views) const {
+  SmallVector<Backend::Step, 1> steps;
+  for (const Kernel& kernel : kernels)
+    steps.push_back({kernel.op, kernel.attributes.get(), views.subspan(kernel.first, kernel.inputs),
+                     views.subspan(kernel.first + kernel.inputs, kernel.outputs)});
+  Backend& backend = backend_of(device_);
+  if (steps.size() > 1) backend.run_by_rows(steps, kernels[0].rows);
+  else backend.run(*steps[0].op, steps[0].attributes, steps[0].inputs, steps[0].outputs);
+}
+
 Outputs Executable::operator()(std::span<const Tensor> inputs) const {
   std::unique_ptr<Activation> active = take();
   std::vector<View>& views = active->views;
@@ -298,11 +378,8 @@ Outputs Executable::operator()(std::span<const Tensor> inputs) const {
         static_cast<char*>(inputs[static_cast<std::size_t>(patch.number)].node().data()) + patch.bytes;
   for (const Patch& patch : of_results_)
     views[patch.view].data = static_cast<char*>(made[static_cast<std::size_t>(patch.number)]->data) + patch.bytes;
-  Backend& backend = backend_of(device_);
-  for (const Kernel& kernel : kernels_) {
-    const View* const first = views.data() + kernel.first;
-    backend.run(*kernel.op, kernel.attributes.get(), {first, kernel.inputs}, {first + kernel.inputs, kernel.outputs});
-  }
+  for (std::size_t k = 0; k < kernels_.size(); k += kernels_[k].together)
+    run(std::span(kernels_).subspan(k, kernels_[k].together), views);
   delete spare_.exchange(active.release(), std::memory_order_acq_rel);
 
   Outputs outputs;

@@ -44,6 +44,8 @@ class Executable {
     const Op* op;
     AttributesPtr attributes;
     std::size_t first, inputs, outputs;  // of its views
+    std::size_t together = 1;            // so many kernels from here on run some rows at a time, of
+    Index rows = 0;
   };
   struct Result {
     Shape shape;
@@ -56,6 +58,7 @@ class Executable {
   };
 
   std::unique_ptr<Activation> take() const;
+  void run(std::span<const Kernel> kernels, std::span<const View> views) const;
 
   Device device_ = cpu;
   std::vector<Place> places_;  // of each variable

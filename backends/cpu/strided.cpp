@@ -125,11 +125,15 @@ void TileWalk::next() {
 
 namespace {
 
+// What is filled is copied behind itself: the C library copies with the widest instructions that there are.
 template <class T>
 void fill_with(void* dst, const void* value, Index n) {
   T v, *to = static_cast<T*>(dst);
   std::memcpy(&v, value, sizeof v);
-  for (Index i = 0; i < n; ++i) to[i] = v;
+  const Index first = std::min<Index>(n, 256 / sizeof(T));
+  for (Index i = 0; i < first; ++i) to[i] = v;
+  for (Index filled = first; filled < n; filled *= 2)
+    std::memcpy(to + filled, to, static_cast<std::size_t>(std::min(filled, n - filled)) * sizeof(T));
 }
 
 template <class T>
@@ -197,7 +201,7 @@ void copy_elements(char* dst, Index dst_row, Index dst_column, const char* src, 
                    Index rows, Index columns, bool stream) {
   constexpr Index size = sizeof(T);
   if constexpr (size <= 8)  // larger ones fill lines of the cache as they are
-    if (dst_column == size && src_row == size && src_column != size && rows >= 4 && columns >= 4)
+    if (dst_column == size && src_row == size && src_column != size && src_column != 0 && rows >= 4 && columns >= 4)
       return transpose_tile<T>(dst, dst_row, src, src_column, rows, columns, stream);
   for (Index r = 0; r < rows; ++r, dst += dst_row, src += src_row) {
     if (dst_column == size && src_column == size && columns >= 16) copy_bytes(dst, src, columns * size, stream);
