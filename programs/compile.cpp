@@ -29,9 +29,13 @@ namespace {
 constexpr std::size_t most_signatures = 64, most_values_met = 16, most_bytes_read = 256, most_ways = 1024;
 constexpr int most_failures = 8;
 
-void explain(const std::string& what) {
+bool explains() {
   static const char* const asked = std::getenv("STAVE_EXPLAIN");
-  if (asked && *asked && std::strcmp(asked, "0") != 0) std::fprintf(stderr, "stave: compile: %s\n", what.c_str());
+  return asked && *asked && std::strcmp(asked, "0") != 0;
+}
+
+void explain(const std::string& what) {
+  if (explains()) std::fprintf(stderr, "stave: compile: %s\n", what.c_str());
 }
 
 // The elements of a value, as they are in memory.
@@ -278,7 +282,9 @@ void Recordings::Entry::prepare(Way& way) {
     way.whole = std::make_shared<const WholeProgram>(std::move(program));
     return;
   }
-  program = optimized(std::move(program));
+  std::vector<std::string> why_apart;
+  program = optimized(std::move(program), explains() ? &why_apart : nullptr);
+  for (const std::string& why : why_apart) explain("not fused: " + why);
   std::vector<Strides> strides;
   for (const int variable : way.given) {
     const auto v = static_cast<std::size_t>(variable);

@@ -18,7 +18,7 @@
 // - Under other handlers of operations (debug, one's own, a checkpoint), f itself is called: they see what it performs.
 // - f itself is called from then on where recordings do not serve: 16 values met at one read, reads of more than 256 bytes, effects of
 //   one's own that something outside answers, captured values that a transform outside follows. STAVE_EXPLAIN=1 in the environment says
-//   so, and why.
+//   so, and why; and why elementwise operations were not fused with those they read ("exp of [4] is broadcast to [1000,4]: ...").
 #pragma once
 
 #include <functional>

@@ -196,6 +196,26 @@ TEST(Compile, AnErrorThatTheFunctionCatchesIsItsOwn) {
   }
 }
 
+TEST(Compile, AnErrorOfAReplayNamesTheOperationItsScopesAndTheCall) {
+  const auto f = compile([](const Tensor& a, const Tensor& at) {
+    const Scope model("model"), layer("embedding");
+    return take(a * 2., at, 0) + 1.;
+  });
+  const Tensor good = tensor({0, 2});
+  EXPECT_THAT(f(x, good), Is(tensor({3., 7.})));
+  const auto expect_named = [&] {
+    const Scope scope("step 3");
+    EXPECT_EQ(message_of<IndexError>([&] {
+                f(x, tensor({0, 7}));
+              }),
+              "take: index 7 is out of range for axis 0 with size 3\n"
+              "  inside embedding, inside model, inside compile, inside step 3");
+  };
+  for (int again = 0; again < 2; ++again) expect_named();
+  EXPECT_THAT(f(x, good), Is(tensor({3., 7.})));
+  EXPECT_EQ(f.recordings(), 1u);
+}
+
 TEST(Compile, AnUnusedErrorStays) {
   const auto f = compile([](const Tensor& a, const Tensor& at) {
     static_cast<void>(take(a, at, 0));

@@ -9,7 +9,10 @@ namespace {
 
 using namespace stave;
 using namespace stave_test;
+using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::ThrowsMessage;
 
 const Tensor x = tensor({1., -2., 3.});
@@ -260,6 +263,79 @@ TEST(Passes, ARegionOfManyResultsIsDividedWhereOneHalfReadsTheOther) {
   EXPECT_LE(shorter.instructions.size(), 4u);
   const auto found = shorter(x), wanted = f(x);
   for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_THAT(found[i], IsNear(wanted[i], 0.));
+}
+
+std::vector<std::string> why_apart(const Program& program) {
+  std::vector<std::string> lines{"of another program"};
+  optimized(program, &lines);
+  return lines;
+}
+
+TEST(Passes, SayWhatEndsARegion) {
+  const Tensor a = ones({3, 4}), w = ones({4, 5});
+  const auto normalized = [](const Tensor& b) {
+    const Scope scope("norm");
+    return exp(b) / sum(exp(b), 0);
+  };
+  EXPECT_THAT(why_apart(trace(normalized)(a)), ElementsAre("sum of [3,4] over axes=[0] ends a region @norm"));
+  const auto layers = [](const Tensor& b, const Tensor& v) { return tanh(matmul(b * 2., v) + matmul(b * 2., v * 3.)); };
+  EXPECT_THAT(why_apart(trace(layers)(a, w)), ElementsAre("matmul of [3,4] and [4,5] is not elementwise (2 times)"));
+}
+
+TEST(Passes, SayWhatIsReadOtherwiseThanItLies) {
+  const auto row = [](const Tensor& b, const Tensor& r) { return b * label(exp(r), "weights") + 1.; };
+  EXPECT_THAT(why_apart(trace(row)(ones({1000, 4}), ones({4}))),
+              ElementsAre("exp \"weights\" of [4] is broadcast to [1000,4]: it would be computed 1000 times"));
+  const auto turned = [](const Tensor& b) { return permute_dims(sin(b), {1, 0}) + permute_dims(sin(b), {1, 0}) * 2.; };
+  EXPECT_THAT(
+      why_apart(trace(turned)(ones({3, 4}))),
+      ElementsAre("sin of [3,4] is read through permute_dims, as [4,3]: a region reads its values as they lie"));
+}
+
+TEST(Passes, SayWhichRegionWasPerformedBefore) {
+  const auto both = [](const Tensor& b) {
+    const Tensor e = exp(b);
+    const Tensor product = matmul(b, e);
+    return std::pair(product, e + 1.);
+  };
+  EXPECT_THAT(why_apart(trace(both)(ones({3, 3}))),
+              ElementsAre("add of [3,3] reads exp after matmul did: that region was performed by then"));
+  const auto summed = [](const Tensor& b) {
+    const Tensor e = exp(b);
+    const Tensor product = matmul(b, e);
+    return std::pair(product, sum(e));
+  };
+  EXPECT_THAT(why_apart(trace(summed)(ones({3, 3}))),
+              ElementsAre("sum of [] reads exp after matmul did: that region was performed by then"));
+}
+
+TEST(Passes, SayThatACheckpointAndARegionsLimitsPart) {
+  const auto again = [](const Tensor& a) { return checkpoint([](const Tensor& b) { return sin(sin(b)); })(a * 2.); };
+  EXPECT_THAT(why_apart(with_calls_inlined(trace(grad([&](const Tensor& a) { return sum(again(a)); }))(x))),
+              Contains(HasSubstr("of another epoch: what a checkpoint computes again stays apart")));
+  const auto long_one = [](const Tensor& a) {
+    Tensor y = a;
+    for (int i = 0; i < 3000; ++i) y = sin(y);
+    return y;
+  };
+  EXPECT_THAT(why_apart(trace(long_one)(x)),
+              ElementsAre("sin of [3] begins another region: that of sin holds as much as a region may"));
+  const auto many = [](const Tensor& a) {
+    std::vector<Tensor> results;
+    for (int i = 0; i < 70; ++i) results.push_back(a * (2. + i));
+    return results;
+  };
+  EXPECT_THAT(why_apart(trace(many)(x)),
+              ElementsAre("a region of 70 operations, of which something else reads 70, more than 64, is divided"));
+}
+
+TEST(Passes, SayNothingOfWhatIsWholeOrNeedNotBe) {
+  EXPECT_THAT(why_apart(trace(loss)(x, x)), IsEmpty());
+  EXPECT_THAT(why_apart(trace([](const Tensor& a) {
+                return matmul(permute_dims(a, {1, 0}), exp(a) * 2.);
+              })(ones({3, 3}))),
+              IsEmpty());
+  EXPECT_THAT(why_apart(trace([](const Tensor& a) { return a * 2. + sum(a, 0); })(ones({3, 3}))), IsEmpty());
 }
 
 TEST(Passes, CostCountsBytesAndFlops) {

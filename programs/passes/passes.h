@@ -16,15 +16,16 @@ Program without_repetitions(Program program);
 Program with_constants_folded(Program program);
 /// x * 1, x - 0, --x; a reshape, permutation, broadcast or conversion of another.
 Program simplified(Program program);
-/// Elementwise operations that follow each other, as regions (core/region.h).
-Program with_regions(Program program);
+/// Elementwise operations that follow each other, as regions (core/region.h). `why_apart` is given, a line for each reason and
+/// operation, why some that might be expected to be one are not.
+Program with_regions(Program program, std::vector<std::string>* why_apart = nullptr);
 
 /// Functions that are called (checkpoint, custom rules) are performed in place. Their rules are gone: for a program that no transform
 /// will see.
 Program with_calls_inlined(Program program);
 
 /// All but the last.
-Program optimized(Program program);
+Program optimized(Program program, std::vector<std::string>* why_apart = nullptr);
 
 }  // namespace stave
 

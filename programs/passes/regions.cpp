@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <list>
 #include <map>
+#include <optional>
 #include <set>
 
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/fused.h>
 #include <stave/handlers/record_region.h>
+#include <stave/programs/passes/apart.h>
 #include <stave/programs/passes/passes.h>
 
 namespace stave {
@@ -91,8 +93,10 @@ class Builder {
 
 class Former {
  public:
-  explicit Former(Program& program)
-      : program_(program), constants_(program), reads_(program.variables.size()), home_(program.variables.size()) {
+  /// `apart`: is told what does not become one region; may be null.
+  Former(Program& program, Apart* apart)
+      : program_(program), apart_(apart), constants_(program), reads_(program.variables.size()),
+        home_(program.variables.size()) {
     for (const Program::Instruction& step : program.instructions)
       for (const int input : step.inputs) ++reads_[static_cast<std::size_t>(input)];
     for (const int output : program.outputs)
@@ -103,6 +107,7 @@ class Former {
     const auto steps = std::move(program_.instructions);
     program_.instructions.clear();
     for (const Program::Instruction& step : steps) {
+      if (apart_) apart_->add(step, joins(step));
       if (joins(step)) {
         join(step);
         continue;
@@ -113,7 +118,8 @@ class Former {
         home(step.outputs[0]) = region;
         continue;
       }
-      for (const int input : step.inputs) close_for(input);
+      if (apart_ && !step.is_read() && is_reduction(step)) apart_->joined(step, [](int) { return false; });
+      for (const int input : step.inputs) close_for(input, step);
       program_.instructions.push_back(step);
     }
     while (!open_.empty()) close(open_.begin());
@@ -181,9 +187,10 @@ class Former {
       if (fits(open, step, steps)) region = &open;
     if (region && std::any_of(step.inputs.begin(), step.inputs.end(), [&](int x) { return is_reduced(*region, x); }))
       region = nullptr;
+    if (apart_) apart_->joined(step, [&](int input) { return region && home(input) == region; });
     // What it reads of other open regions (of another epoch, or full ones) must be there before.
     for (const int input : step.inputs)
-      if (home(input) && home(input) != region) close_for(input);
+      if (home(input) && home(input) != region) close_for(input, step);
     if (!region) region = &open_.emplace_back();
     for (const int input : step.inputs)
       if (!home(input) && !is_number(input) &&
@@ -207,9 +214,12 @@ class Former {
     return value && is_one_number(*value);
   }
 
-  void close_for(int variable) {
-    if (Open* region = home(variable))
-      close(std::find_if(open_.begin(), open_.end(), [&](const Open& open) { return &open == region; }));
+  void close_for(int variable, const Program::Instruction& reader) {
+    Open* const region = home(variable);
+    if (!region) return;
+    if (apart_)
+      for (const Program::Instruction& member : region->members) apart_->ended(member.outputs, reader);
+    close(std::find_if(open_.begin(), open_.end(), [&](const Open& open) { return &open == region; }));
   }
 
   void close(Place place) {
@@ -225,6 +235,7 @@ class Former {
     if (members.size() == 1) {
       program_.instructions.push_back(members[0]);
     } else if (outputs.size() > most_outputs) {
+      if (apart_) apart_->divided(members.size(), outputs.size(), most_outputs);
       emit(members.first(members.size() / 2));
       emit(members.subspan(members.size() / 2));
     } else if (!outputs.empty()) {
@@ -258,6 +269,7 @@ class Former {
   }
 
   Program& program_;
+  Apart* const apart_;
   const Constants constants_;
   std::vector<int> reads_;  // of each variable, how often
   std::vector<Open*> home_;
@@ -266,8 +278,11 @@ class Former {
 
 }  // namespace
 
-Program with_regions(Program program) {
-  Former(program).run();
+Program with_regions(Program program, std::vector<std::string>* why_apart) {
+  std::optional<Apart> apart;
+  if (why_apart) apart.emplace(program);
+  Former(program, apart ? &*apart : nullptr).run();
+  if (why_apart) *why_apart = apart->lines();
   return program;
 }
 

@@ -131,10 +131,10 @@ Program simplified(Program program) {
   return program;
 }
 
-Program optimized(Program program) {
+Program optimized(Program program, std::vector<std::string>* why_apart) {
   program = with_constants_folded(without_dead_code(std::move(program)));
   program = without_repetitions(simplified(std::move(program)));
-  return with_regions(without_dead_code(std::move(program)));
+  return with_regions(without_dead_code(std::move(program)), why_apart);
 }
 
 }  // namespace stave
