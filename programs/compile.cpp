@@ -14,12 +14,14 @@
 
 #include <stave/core/default_dtype.h>
 #include <stave/core/fail.h>
+#include <stave/core/label.h>
 #include <stave/core/note.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/print.h>
 #include <stave/core/storage.h>
 #include <stave/programs/derive.h>
 #include <stave/programs/passes/passes.h>
+#include <stave/programs/record.h>
 #include <stave/programs/whole.h>
 
 namespace stave_detail {
@@ -451,7 +453,11 @@ std::optional<Recordings::Answer> Recordings::replay(const EntryPtr& entry, std:
     return std::nullopt;  // f itself meets it, where it may catch it
   }
   Answer answer{{}, way->structure};
-  for (const int output : way->outputs) answer.outputs.push_back(output < 0 ? Tensor() : value(output));
+  for (const int output : way->outputs) {
+    answer.outputs.push_back(output < 0 ? Tensor() : value(output));
+    if (output >= static_cast<int>(leaves.size()))  // an argument has its own label
+      answer.outputs.back() = relabel(std::move(answer.outputs.back()), way->variable(output).label);
+  }
   return answer;
 }
 

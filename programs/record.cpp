@@ -325,6 +325,13 @@ Outputs Recorder::handle_carrying(Call& call) {
 
 }  // namespace
 
+bool is_followed(const Tensor& x) {
+  if (!x.node().storage) return true;
+  for (const Note* note = x.node().notes; note; note = note->next)
+    if (note->owner->thread && note->live()) return true;
+  return false;
+}
+
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given, CarriedCalls calls) {
   Recorder recorder(name, calls);
   std::vector<Tensor> inputs;
@@ -335,7 +342,7 @@ Recording record(const char* name, FlatFunction f, std::span<const Tensor> given
   recording.outputs = std::move(outputs);
   for (Program::Constant& constant : recorder.program.constants) {
     constant.value = recorder.notes.strip(std::move(constant.value));
-    recording.follows |= live_notes(constant.value) > 0;
+    recording.follows |= is_followed(constant.value);
   }
   recording.program = std::move(recorder.program);
   return recording;

@@ -19,6 +19,9 @@ struct Recording {
   bool follows = false;   // it captures a value that a transform outside follows
 };
 
+/// Whether a transform follows x: its derivative, or its lanes. A label is no transform's.
+bool is_followed(const Tensor& x);
+
 /// What becomes of functions that are carried (checkpoint, custom rules): each stays a call, with its rules; or what they perform is
 /// recorded in place.
 enum class CarriedCalls { kept, inlined };

@@ -7,6 +7,7 @@
 #include <stave/core/print.h>
 #include <stave/programs/derive.h>
 #include <stave/programs/passes/passes.h>
+#include <stave/programs/record.h>
 
 namespace stave_detail {
 
@@ -43,8 +44,6 @@ bool takes_programs() noexcept {
     if (!frame->handler || !frame->handler->takes_programs()) return false;
   return true;
 }
-
-bool is_followed(const Tensor& x) { return !x.node().storage || live_notes(x) > 0; }
 
 WholeProgram::WholeProgram(Program program) : program_(std::move(program)) {}
 

@@ -19,9 +19,6 @@ namespace stave_detail {
 /// Whether all handlers of operations that stand here take programs whole.
 bool takes_programs() noexcept;
 
-/// Whether a transform follows x: its derivative, or its lanes.
-bool is_followed(const Tensor& x);
-
 class WholeProgram;
 using WholeProgramPtr = std::shared_ptr<const WholeProgram>;
 

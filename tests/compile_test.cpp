@@ -271,6 +271,25 @@ TEST(Compile, ACapturedValueOfAnOuterGradientKeepsItsDerivative) {
   for (int again = 0; again < 2; ++again) EXPECT_THAT(grad(by_captured)(x), IsNear(x));
 }
 
+TEST(Compile, LabelsChangeNothingAndStay) {
+  int runs = 0;
+  const Tensor weights = label(tensor({1., 0.5, 0.25}), "weights");
+  const auto f = compile([&](const Tensor& a) {
+    ++runs;
+    return std::vector<Tensor>{label(a * weights, "scaled"), a, label(a + 0., "scaled"), a * 2.};
+  });
+  for (int i = 1; i < 4; ++i) {
+    const Tensor a = i == 2 ? x * i : label(x * i, "points");
+    const auto found = f(a);
+    EXPECT_THAT(found[0], Is(a * weights));
+    EXPECT_EQ(label_of(found[0]), "scaled");
+    EXPECT_EQ(label_of(found[1]), label_of(a));
+    EXPECT_EQ(label_of(found[2]), "scaled");
+    EXPECT_EQ(label_of(found[3]), "");
+  }
+  EXPECT_EQ(runs, 1);
+}
+
 TEST(Compile, ResultsMayBeArgumentsViewsOrTheSame) {
   const auto f = compile([](const Tensor& a, const Tensor& b) {
     const Tensor y = a * 2. + b;
