@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <ostream>
+#include <set>
 
 #include <stave/core/fail.h>
+#include <stave/core/holding.h>
 #include <stave/core/label.h>
 #include <stave/core/note.h>
 #include <stave/core/storage.h>
@@ -44,6 +46,24 @@ bool larger(const LiveTensor& a, const LiveTensor& b) {
   return a.label > b.label;
 }
 
+// `counted`: storages on the CPU and elsewhere that are in the sums already.
+LiveProgram describe(const Holding::Held& held, std::set<const void*>& counted, std::size_t& bytes) {
+  LiveProgram program{held.name, held.device, held.arenas, held.arena_bytes, 0};
+  bytes += held.arena_bytes;
+  for (const Storage* constant : std::set<const Storage*>(held.constants.begin(), held.constants.end())) {
+    program.constant_bytes += constant->bytes;
+    if (counted.insert(constant).second) bytes += constant->bytes;
+  }
+  return program;
+}
+
+bool holds_more(const LiveProgram& a, const LiveProgram& b) {
+  const std::size_t of_a = a.arena_bytes + a.constant_bytes, of_b = b.arena_bytes + b.constant_bytes;
+  return of_a != of_b ? of_a > of_b : a.name < b.name;
+}
+
+const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
+
 }  // namespace
 
 LiveTensors whos() {
@@ -54,13 +74,20 @@ LiveTensors whos() {
   visit_tracked([&](const Node& node) { live.tensors.push_back(describe(node)); });
   std::sort(live.tensors.begin(), live.tensors.end(), larger);
   std::size_t cpu_bytes = 0;
-  const void* last = nullptr;
+  std::set<const void*> counted;
   for (const LiveTensor& tensor : live.tensors) {
-    if (std::exchange(last, tensor.storage) == tensor.storage || !tensor.storage) continue;
+    if (!tensor.storage || !counted.insert(tensor.storage).second) continue;
     ++live.storages;
     live.bytes += tensor.bytes;
     if (tensor.device == cpu) cpu_bytes += tensor.bytes;
   }
+  visit_holdings([&](const Holding::Held& held) {
+    std::size_t bytes = 0;
+    live.programs.push_back(describe(held, counted, bytes));
+    live.program_bytes += bytes;
+    if (held.device == cpu) cpu_bytes += bytes;
+  });
+  std::sort(live.programs.begin(), live.programs.end(), holds_more);
   const std::size_t all = memory_stats(cpu).live_bytes;
   live.untracked_bytes = all > cpu_bytes ? all - cpu_bytes : 0;
   return live;
@@ -77,9 +104,18 @@ std::string LiveTensors::str() const {
     rows.push_back({tensor.shape.str(), name_of(tensor.dtype), tensor.storage ? in_bytes(tensor.bytes) : "lanes",
                     std::move(number), fmt::format("{}", tensor.handles), tensor.label, std::move(notes)});
   }
-  std::string text =
-      table(rows) + fmt::format("{} tensor{}, {} in {} storage{}", tensors.size(), tensors.size() == 1 ? "" : "s",
-                                in_bytes(bytes), storages, storages == 1 ? "" : "s");
+  std::string text = table(rows);
+  if (!programs.empty()) {
+    rows = {{"program", "arenas", "bytes", "constants"}};
+    for (const LiveProgram& program : programs)
+      rows.push_back({program.name, fmt::format("{}", program.arenas), in_bytes(program.arena_bytes),
+                      in_bytes(program.constant_bytes)});
+    text += "\n" + table(rows);
+  }
+  text += fmt::format("{} tensor{}, {} in {} storage{}", tensors.size(), plural(tensors.size()), in_bytes(bytes),
+                      storages, plural(storages));
+  if (!programs.empty())
+    text += fmt::format("; {} program{}, {}", programs.size(), plural(programs.size()), in_bytes(program_bytes));
   if (untracked_bytes) text += "; " + in_bytes(untracked_bytes) + " more in tensors made before tracking began";
   return text + "\n";
 }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include <stave/core/fail.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/fused.h>
 #include <stave/core/storage.h>
+#include <stave/handlers/notation.h>
 #include <stave/programs/bands.h>
 
 namespace stave_detail {
@@ -14,6 +16,10 @@ namespace stave_detail {
 struct Executable::Activation {
   StoragePtr arena;
   std::vector<View> views;
+  std::atomic<std::size_t>& living;
+
+  explicit Activation(std::atomic<std::size_t>& counter) : living(counter) { ++living; }
+  ~Activation() { --living; }
 };
 
 namespace {
@@ -28,6 +34,18 @@ const StoragePtr& no_storage() {
 
 Tensor layout_of(const Program::Variable& it, Strides strides) {
   return Tensor(NodePtr(new Node(it.dtype, it.device, it.shape, std::move(strides), no_storage())));
+}
+
+// "compile(w:f32[64,8], f32[8])": by its inputs, of which it may have many.
+std::string name_for(const Program& program) {
+  constexpr std::size_t most = 4;
+  std::string inputs;
+  for (std::size_t i = 0; i < program.inputs.size() && i < most; ++i) {
+    const Program::Variable& it = program.variable(program.inputs[i]);
+    inputs += (i ? ", " : "") + notation(it.label, it.dtype, it.shape, it.device);
+  }
+  if (program.inputs.size() > most) inputs += fmt::format(" and {} more", program.inputs.size() - most);
+  return "compile(" + inputs + ")";
 }
 
 // Gaps of an arena, by where they begin.
@@ -335,14 +353,25 @@ bool Executable::admits(const Program& program) {
 Executable::Executable(const Program& program, std::span<const Strides> strides)
     : device_(program.variables.empty() ? cpu : program.variables[0].device) {
   Planner(*this, program, strides).run();
+  holding_.emplace([this, name = name_for(program)] { return held(name); });
 }
 
-Executable::~Executable() { delete spare_.load(std::memory_order_acquire); }
+Executable::~Executable() {
+  holding_.reset();
+  delete spare_.load(std::memory_order_acquire);
+}
+
+Holding::Held Executable::held(const std::string& name) const {
+  const std::size_t arenas = arenas_;
+  Holding::Held all{name, device_, arenas, arenas * arena_bytes_, {}};
+  for (const Tensor& constant : constants_) all.constants.push_back(constant.node().storage.get());
+  return all;
+}
 
 std::unique_ptr<Executable::Activation> Executable::take() const {
   if (Activation* spare = spare_.exchange(nullptr, std::memory_order_acq_rel))
     return std::unique_ptr<Activation>(spare);
-  auto fresh = std::make_unique<Activation>();
+  auto fresh = std::make_unique<Activation>(arenas_);
   fresh->arena = allocate_storage(device_, uint8, Shape{static_cast<Index>(arena_bytes_)}, "a compiled program");
   for (const int variable : viewed_) {
     const Place& place = places_[static_cast<std::size_t>(variable)];

@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 
+#include <stave/core/holding.h>
 #include <stave/programs/program.h>
 
 namespace stave_detail {
@@ -59,6 +61,7 @@ class Executable {
 
   std::unique_ptr<Activation> take() const;
   void run(std::span<const Kernel> kernels, std::span<const View> views) const;
+  Holding::Held held(const std::string& name) const;
 
   Device device_ = cpu;
   std::vector<Place> places_;  // of each variable
@@ -70,6 +73,8 @@ class Executable {
   std::vector<Patch> of_inputs_, of_results_;
   std::size_t arena_bytes_ = 0;
   mutable std::atomic<Activation*> spare_{nullptr};
+  mutable std::atomic<std::size_t> arenas_{0};  // that live
+  std::optional<Holding> holding_;              // for whos
 };
 
 }  // namespace stave_detail

@@ -80,6 +80,93 @@ TEST(Whos, SeesWhatATapeKeeps) {
   EXPECT_EQ(whos().tensors.size(), 1u);
 }
 
+// Its arena holds two arrays at least, of those between the products.
+Tensor twice(const Tensor& a, const Tensor& w) { return matmul(tanh(matmul(a, w) + 1.), w); }
+
+TEST(Whos, ListsWhatCompiledProgramsHold) {
+  const Tensor w = ones({20, 20}), a = ones({25, 20}), captured = zeros({25, 20}) + 1;
+  const std::size_t before = memory_stats().live_bytes;
+  std::function<Tensor(const Tensor&)> f = compile([=](const Tensor& x) { return twice(x + captured, w); });
+  const Tensor named = label(a + 0., "points");
+  f(named);
+  f(named);
+  const std::size_t taken = memory_stats().live_bytes - before - 2000;  // `named`
+  const TensorTracking tracking;
+  const LiveTensors live = whos();
+  ASSERT_EQ(live.programs.size(), 1u) << live;
+  const LiveProgram& program = live.programs[0];
+  EXPECT_EQ(program.name, "compile(points:f32[25,20])");
+  EXPECT_EQ(program.device, cpu);
+  EXPECT_EQ(program.arenas, 1u);
+  EXPECT_EQ(program.arena_bytes + 4, taken) << live;  // the number 1
+  EXPECT_GE(program.arena_bytes, 2u * 2000);
+  EXPECT_EQ(program.constant_bytes, 2000u + 1600 + 4);
+  EXPECT_EQ(live.program_bytes, program.arena_bytes + program.constant_bytes);
+  EXPECT_EQ(live.untracked_bytes, memory_stats().live_bytes - live.program_bytes);
+  f = nullptr;
+  EXPECT_EQ(whos().programs.size(), 0u);
+}
+
+TEST(Whos, CountsAConstantThatATensorHoldsOnce) {
+  const TensorTracking tracking;
+  const Tensor captured = zeros({100}) + 1, x = zeros({100}) + 1;
+  const auto f = compile([=](const Tensor& a) { return a * captured + a; });
+  EXPECT_EQ(whos().programs.size(), 0u);
+  f(x);
+  f(x);
+  const LiveTensors live = whos();
+  ASSERT_EQ(live.programs.size(), 1u) << live;
+  EXPECT_EQ(live.programs[0].constant_bytes, 400u);
+  EXPECT_EQ(live.programs[0].arena_bytes, 0u);
+  EXPECT_EQ(live.program_bytes, 0u);
+  EXPECT_EQ(live.bytes, 800u) << live;
+  EXPECT_THAT(live.str(), HasSubstr("\nprogram            arenas  bytes  constants\n"
+                                    "compile(f32[100])       1    0 B      400 B\n"));
+  EXPECT_THAT(live.str(), HasSubstr(" storages; 1 program, 0 B"));
+}
+
+// A copy that is made when as many runs as `meet` says are at it at once.
+std::atomic<int> meet{1}, waiting{0};
+const Op op_meeting = define_op({
+    .name = "meeting",
+    .infer = [](const Call& call, auto& outputs) { outputs.push_back(abstract(call.input(0))); },
+    .cpu =
+        [](const Attributes*, std::span<const View> in, std::span<const View> out) {
+          std::ranges::copy(elements<const float>(in[0]), elements<float>(out[0]).begin());
+          ++waiting;
+          while (waiting < meet) std::this_thread::yield();
+        },
+});
+
+TEST(Whos, CountsTheArenasOfRunsAtOnce) {
+  const TensorTracking tracking;
+  const Tensor a = ones({1000});
+  const auto f = compile([=](const Tensor& x) { return matmul(apply(op_meeting, {sin(x)}), x); });
+  f(a);
+  f(a);
+  EXPECT_EQ(whos().programs.at(0).arenas, 1u);
+  const std::size_t each = whos().programs.at(0).arena_bytes;
+  EXPECT_GE(each, 4000u);
+  waiting = 0;
+  meet = 4;  // three runs, and this thread
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) threads.emplace_back([&] { f(a); });
+  while (waiting < 3) std::this_thread::yield();
+  const LiveProgram running = whos().programs.at(0);
+  waiting = 4;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(running.arenas, 3u);
+  EXPECT_EQ(running.arena_bytes, 3 * each);
+  EXPECT_EQ(whos().programs.at(0).arenas, 1u);
+}
+
+TEST(Whos, NamesAProgramOfManyInputs) {
+  const TensorTracking tracking;
+  const auto f = compile([](const std::vector<Tensor>& xs) { return xs[0] + xs[5]; });
+  f(std::vector<Tensor>(6, ones({2})));
+  EXPECT_EQ(whos().programs.at(0).name, "compile(f32[2], f32[2], f32[2], f32[2] and 2 more)");
+}
+
 TEST(Whos, PerformsNothing) {
   const TensorTracking tracking;
   const Tensor x = zeros({2}) + 1;
