@@ -198,6 +198,11 @@ std::vector<Bar> all_bars() {
       {"tape_memory_compiled_vs_torch", at_most, 0.15, {"compiled_squares", "torch_squares"}, ratio},
       {"replay_scalar_ns", at_most, 0.35, {"replay_scalar"}, first, reference},
       {"compile_overhead", at_most, 1.05, {"compiled_never_repeats", "never_repeats"}, ratio},
+      // compiled_models.cpp
+      {"ekf_grad_vs_jax", at_most, 1.5, {"compiled_ekf_gradient", "jax_ekf_gradient"}, ratio},
+      {"hmc_vs_jax", at_most, 1.0, {"compiled_hmc", "jax_hmc"}, ratio},
+      {"transformer_step_vs_torch", at_most, 0.8, {"compiled_transformer_step", "torch_transformer_step"}, ratio},
+      {"transformer_step_vs_jax", at_most, 0.8, {"compiled_transformer_step", "jax_transformer_step"}, ratio},
       // tape.cpp: of two benchmarks, the figures are no times
       {"tape_memory_mib", at_most, 16, {"tape_peak"}, first},
       {"tape_memory_vs_save_all", at_most, 0.6, {"tape_recomputed", "tape_save_all"}, ratio},

@@ -1,4 +1,4 @@
-"""The programs of programs.cpp and the chain of overhead.cpp in PyTorch, and operations in PyTorch and JAX, timed as Google Benchmark times Stave's.
+"""The programs of programs.cpp and the chain of overhead.cpp in PyTorch, operations and models in PyTorch and JAX, timed as Google Benchmark times Stave's.
 
     python3 peers.py --filter REGEX --repetitions N --min-time SECONDS --out FILE
 
@@ -17,7 +17,10 @@ import time
 import torch
 import torch.nn.functional as F
 
+from peer_models import JAX_MODELS, TORCH_MODELS
 from peer_operations import JAX, TORCH, norm_of
+
+JAX, TORCH = JAX | JAX_MODELS, TORCH | TORCH_MODELS
 
 
 def scattered(shape, size=1.0):

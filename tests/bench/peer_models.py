@@ -1,0 +1,175 @@
+"""The models of compiled_models.cpp in JAX, which compiles each, and in PyTorch: makers of functions without arguments, by name, as those of
+peer_operations.py."""
+import importlib.util
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+
+def scattered(shape, size=1.0):
+    i = np.arange(np.prod(shape)) % 1009
+    numbers = (i * 7919 % 1009).astype(np.float32) / np.float32(1009) - np.float32(0.5)
+    return (numbers * np.float32(size)).reshape(shape)
+
+
+# ---- a transformer of characters -------------------------------------------------------------------------------
+
+LENGTH, WIDTH, HEADS, BATCH, CHARACTERS = 64, 64, 4, 16, 64
+
+
+def transformer():
+    """Its parameters by name."""
+    weights = lambda rows, columns: scattered((rows, columns), 2 / rows ** 0.5)
+    ones, zeros = np.ones(WIDTH, np.float32), lambda n: np.zeros(n, np.float32)
+    net = {"characters": weights(CHARACTERS, WIDTH), "places": weights(LENGTH, WIDTH), "scale": ones,
+           "shift": zeros(WIDTH), "next": weights(WIDTH, CHARACTERS)}
+    for block in "ab":
+        net |= {f"{block}_{name}": value for name, value in {
+            "scale1": ones, "shift1": zeros(WIDTH), "qkv": weights(WIDTH, 3 * WIDTH), "out": weights(WIDTH, WIDTH),
+            "scale2": ones, "shift2": zeros(WIDTH), "up": weights(WIDTH, 4 * WIDTH), "up_shift": zeros(4 * WIDTH),
+            "down": weights(4 * WIDTH, WIDTH), "down_shift": zeros(WIDTH)}.items()}
+    return net
+
+
+def windows():
+    i = np.arange(BATCH * (LENGTH + 1))
+    return (i * 7919 % 1009 % CHARACTERS).astype(np.int64).reshape(BATCH, LENGTH + 1)
+
+
+def torch_transformer_step():
+    net = {name: torch.from_numpy(x.copy()).requires_grad_() for name, x in transformer().items()}
+    seen = torch.from_numpy(windows())
+    optimizer = torch.optim.Adam(net.values(), lr=1e-3)
+
+    def loss():
+        x = net["characters"][seen[:, :-1]] + net["places"]
+        for block in "ab":
+            of = lambda name: net[f"{block}_{name}"]
+            normed = F.layer_norm(x, (WIDTH,), of("scale1"), of("shift1"))
+            q, k, v = (normed @ of("qkv")).reshape(BATCH, LENGTH, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+            found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + found.transpose(1, 2).reshape(BATCH, LENGTH, WIDTH) @ of("out")
+            normed = F.layer_norm(x, (WIDTH,), of("scale2"), of("shift2"))
+            x = x + F.gelu(normed @ of("up") + of("up_shift"), approximate="tanh") @ of("down") + of("down_shift")
+        logits = F.layer_norm(x, (WIDTH,), net["scale"], net["shift"]) @ net["next"]
+        return F.cross_entropy(logits.reshape(-1, CHARACTERS), seen[:, 1:].reshape(-1))
+
+    def step():
+        """Each goes on from the one before; the first is what the others do."""
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        optimizer.step()
+        states = optimizer.state.values()
+        return [value, *net.values(), *(s[name] for s in states for name in ("exp_avg", "exp_avg_sq")),
+                next(iter(states))["step"]]
+    return step
+
+
+TORCH_MODELS = {"transformer_step": torch_transformer_step}
+JAX_MODELS = {}
+
+if importlib.util.find_spec("jax"):
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    def jitted(f, inputs):
+        def make():
+            function, given = jax.jit(f), [jax.tree.map(jnp.asarray, x) for x in inputs()]
+            return lambda: jax.tree.leaves(jax.block_until_ready(function(*given)))
+        return make
+
+    # ---- an extended Kalman filter ------------------------------------------------------------------------------
+
+    DT, MEASUREMENTS = 0.1, 50
+
+    def move(s):
+        x, y, speed, heading = s
+        return jnp.stack([x + DT * speed * jnp.cos(heading), y + DT * speed * jnp.sin(heading), speed,
+                          heading + 0.3 * DT])
+
+    def look(s):
+        return jnp.stack([jnp.hypot(s[0], s[1]), jnp.arctan2(s[1], s[0])])
+
+    def log_likelihood(log_noise, seen):
+        process, sensor = jnp.diag(jnp.exp(log_noise)), jnp.diag(jnp.array([0.01, 0.0004]))
+
+        def step(belief, seen):
+            state, covariance = belief
+            f = jax.jacfwd(move)(state)
+            covariance = f @ covariance @ f.T + process
+            state = move(state)
+            h, surprise = jax.jacfwd(look)(state), seen - look(state)
+            hp = h @ covariance
+            spread = hp @ h.T + sensor
+            gain = jnp.linalg.solve(spread, hp).T
+            surprise_by = jnp.linalg.solve(spread, surprise)
+            value = -(surprise @ surprise_by + jnp.linalg.slogdet(spread)[1]) / 2
+            return (state + gain @ surprise, covariance - gain @ hp), value
+
+        start = jnp.array([4.0, 0.0, 0.5, 1.5]), jnp.eye(4)
+        return jnp.sum(lax.scan(step, start, seen)[1])
+
+    def measurements():
+        t = np.arange(MEASUREMENTS, dtype=np.float32)
+        return np.stack([3 + np.cos(np.float32(0.1) * t), np.float32(0.02) * t], 1)
+
+    # ---- Hamiltonian Monte Carlo --------------------------------------------------------------------------------
+
+    def log_posterior(q, points):
+        return -jnp.sum(jax.nn.softplus(-(points @ q))) - q @ q / 2
+
+    def transition(q, momentum, chance, points):
+        step, steps = 0.05, 10
+        energy = lambda at, p: p @ p / 2 - log_posterior(at, points)
+        slope = jax.grad(log_posterior)
+        at, p = q, momentum + step / 2 * slope(q, points)
+        for i in range(steps):
+            at = at + step * p
+            p = p + (step if i + 1 < steps else step / 2) * slope(at, points)
+        return jnp.where(jnp.log(chance) < energy(q, momentum) - energy(at, p), at, q)
+
+    def chains():
+        return (scattered((64, 8)), scattered((65, 8), 3)[1:], scattered((64,)) + np.float32(0.501),
+                scattered((128, 8), 4))
+
+    # ---- the transformer ----------------------------------------------------------------------------------------
+
+    def norm(x, scale, shift):
+        centred = x - x.mean(-1, keepdims=True)
+        return centred * lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + 1e-5) * scale + shift
+
+    def loss_of_one(net, window):
+        x = net["characters"][window[:-1]] + net["places"]
+        for block in "ab":
+            of = lambda name: net[f"{block}_{name}"]
+            all = (norm(x, of("scale1"), of("shift1")) @ of("qkv")).reshape(LENGTH, 3, HEADS, WIDTH // HEADS)
+            found = jax.nn.dot_product_attention(all[:, 0], all[:, 1], all[:, 2], is_causal=True)
+            x = x + found.reshape(LENGTH, WIDTH) @ of("out")
+            x = x + jax.nn.gelu(norm(x, of("scale2"), of("shift2")) @ of("up") + of("up_shift")) @ of("down") + of(
+                "down_shift")
+        logits = jax.nn.log_softmax(norm(x, net["scale"], net["shift"]) @ net["next"])
+        return -jnp.take_along_axis(logits, window[1:, None], 1).mean()
+
+    def transformer_step(net, mean, variance, count, seen):
+        loss = lambda net: jax.vmap(loss_of_one, (None, 0))(net, seen).mean()
+        value, gradient = jax.value_and_grad(loss)(net)
+        count = count + 1
+        mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, gradient)
+        variance = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, variance, gradient)
+        c1, c2 = 1 - 0.9 ** count, 1 - 0.999 ** count
+        net = jax.tree.map(lambda x, m, v: x - 1e-3 * (m / c1) / (jnp.sqrt(v / c2) + 1e-8), net, mean, variance)
+        return value, net, mean, variance, count
+
+    def training():
+        net = transformer()
+        zeros = {name: np.zeros_like(x) for name, x in net.items()}
+        return net, zeros, zeros, np.int32(0), windows().astype(np.int32)
+
+    JAX_MODELS = {
+        "ekf_gradient": jitted(jax.grad(log_likelihood), lambda: (np.full(4, -6, np.float32), measurements())),
+        "hmc": jitted(jax.vmap(transition, (0, 0, 0, None)), chains),
+        "transformer_step": jitted(transformer_step, training),
+    }
