@@ -24,6 +24,7 @@
 #include <span>
 
 #include <stave/core/dtype.h>
+#include <stave/core/effects/function_ref.h>
 #include <stave/core/effects/intrusive.h>
 #include <stave/core/ops/attributes.h>
 #include <stave/core/shape.h>
@@ -70,6 +71,14 @@ class Stopwatch {
   virtual std::chrono::nanoseconds elapsed() = 0;
 };
 
+/// Operations that a backend recorded, to be asked for as a whole.
+class RecordedWork {
+ public:
+  virtual ~RecordedWork() = default;
+  /// Asks for all of it: in the order of asking, on the memory that it was recorded for.
+  virtual void repeat() = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -89,6 +98,9 @@ class Backend {
   /// Operations in turn, of which each makes row i of its outputs of row i of its inputs: index i of axis 0, where all have so many.
   /// So a part of the rows may go through all, before the next part does.
   virtual void run_by_rows(std::span<const Step> steps, Index rows);
+  /// What `work` asks run() for on this thread, recorded and not done. `work` does nothing else, and what it asks for has been run before,
+  /// with views of the same layouts. Null: this backend cannot, or not this work; nothing is changed then.
+  virtual std::unique_ptr<RecordedWork> record(FunctionRef<void()> /*work*/) { return nullptr; }
   /// From the host into storage. The host's memory is free for other use when it returns.
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;
   /// From storage to the host; waits for what computes it.

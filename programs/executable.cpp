@@ -17,6 +17,11 @@ struct Executable::Activation {
   StoragePtr arena;
   std::vector<View> views;
   std::atomic<std::size_t>& living;
+  struct Recorded {
+    std::vector<void*> addresses;        // of arguments and results
+    std::unique_ptr<RecordedWork> work;  // null: met once
+  };
+  std::vector<Recorded> recorded;  // the last used first
 
   explicit Activation(std::atomic<std::size_t>& counter) : living(counter) { ++living; }
   ~Activation() { --living; }
@@ -24,7 +29,9 @@ struct Executable::Activation {
 
 namespace {
 
-constexpr std::size_t alignment = 64;
+constexpr std::size_t alignment = 64, most_recorded = 8;
+constexpr int most_recordings =
+    64;  // made in a program's life: arenas of runs at once come and go, and theirs with them
 
 // Stands for storage where only a layout is asked for.
 const StoragePtr& no_storage() {
@@ -46,6 +53,18 @@ std::string name_for(const Program& program) {
   }
   if (program.inputs.size() > most) inputs += fmt::format(" and {} more", program.inputs.size() - most);
   return "compile(" + inputs + ")";
+}
+
+bool is_number(const Tensor& x) { return x.defined() && x.node().storage->number; }
+
+// A number on a device, which its backend is given with elementwise operations alone, as an element there, in the same layout.
+Tensor as_array(const Tensor& x) {
+  if (!is_number(x)) return x;
+  const UnderFrame past_all_handlers(nullptr);
+  const Node& node = x.node();
+  const Tensor one(NodePtr(new Node(node.dtype, node.device, {}, {}, node.storage, node.offset)));
+  return Tensor(
+      NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, apply(op_copy, {one}).node().storage)));
 }
 
 // Gaps of an arena, by where they begin.
@@ -353,6 +372,7 @@ bool Executable::admits(const Program& program) {
 Executable::Executable(const Program& program, std::span<const Strides> strides)
     : device_(program.variables.empty() ? cpu : program.variables[0].device) {
   Planner(*this, program, strides).run();
+  recordings_left_ = device_ != cpu && kernels_.size() > 1 ? most_recordings : 0;
   holding_.emplace([this, name = name_for(program)] { return held(name); });
 }
 
@@ -386,17 +406,52 @@ std::unique_ptr<Executable::Activation> Executable::take() const {
   return fresh;
 }
 
-void Executable::run(std::span<const Kernel> kernels, std::span<const View> views) const {
+void Executable::run_kernels(Backend& backend, const Activation& active) const {
+  const std::span<const View> views(active.views);
   SmallVector<Backend::Step, 1> steps;
-  for (const Kernel& kernel : kernels)
-    steps.push_back({kernel.op, kernel.attributes.get(), views.subspan(kernel.first, kernel.inputs),
-                     views.subspan(kernel.first + kernel.inputs, kernel.outputs)});
-  Backend& backend = backend_of(device_);
-  if (steps.size() > 1) backend.run_by_rows(steps, kernels[0].rows);
-  else backend.run(*steps[0].op, steps[0].attributes, steps[0].inputs, steps[0].outputs);
+  for (std::size_t k = 0; k < kernels_.size(); k += kernels_[k].together) {
+    steps.clear();
+    for (const Kernel& kernel : std::span(kernels_).subspan(k, kernels_[k].together))
+      steps.push_back({kernel.op, kernel.attributes.get(), views.subspan(kernel.first, kernel.inputs),
+                       views.subspan(kernel.first + kernel.inputs, kernel.outputs)});
+    if (steps.size() > 1) backend.run_by_rows(steps, kernels_[k].rows);
+    else backend.run(*steps[0].op, steps[0].attributes, steps[0].inputs, steps[0].outputs);
+  }
+}
+
+// Recorded where it meets the same addresses again. Where that cannot be, the kernels are run, now and from then on.
+void Executable::run(Backend& backend, Activation& active) const {
+  auto& recorded = active.recorded;
+  const bool may_record = recordings_left_ > 0;
+  if (!may_record && recorded.empty()) return run_kernels(backend, active);
+  std::vector<void*> addresses;
+  for (const std::vector<Patch>* const patches : {&of_inputs_, &of_results_})
+    for (const Patch& patch : *patches) addresses.push_back(active.views[patch.view].data);
+  const auto found = std::find_if(recorded.begin(), recorded.end(),
+                                  [&](const Activation::Recorded& it) { return it.addresses == addresses; });
+  if (found == recorded.end()) {
+    if (may_record) {
+      if (recorded.size() == most_recorded) recorded.pop_back();
+      recorded.insert(recorded.begin(), {std::move(addresses), nullptr});
+    }
+    return run_kernels(backend, active);
+  }
+  std::rotate(recorded.begin(), found, found + 1);
+  std::unique_ptr<RecordedWork>& work = recorded.front().work;
+  if (!work && may_record) {
+    --recordings_left_;
+    work = backend.record([&] { run_kernels(backend, active); });
+    if (!work) recordings_left_ = 0;
+  }
+  return work ? work->repeat() : run_kernels(backend, active);
 }
 
 Outputs Executable::operator()(std::span<const Tensor> inputs) const {
+  Inputs arrays;
+  if (device_ != cpu && std::any_of(inputs.begin(), inputs.end(), is_number)) {
+    for (const Tensor& input : inputs) arrays.push_back(as_array(input));
+    inputs = arrays;
+  }
   std::unique_ptr<Activation> active = take();
   std::vector<View>& views = active->views;
   SmallVector<StoragePtr, 4> made;
@@ -407,8 +462,7 @@ Outputs Executable::operator()(std::span<const Tensor> inputs) const {
         static_cast<char*>(inputs[static_cast<std::size_t>(patch.number)].node().data()) + patch.bytes;
   for (const Patch& patch : of_results_)
     views[patch.view].data = static_cast<char*>(made[static_cast<std::size_t>(patch.number)]->data) + patch.bytes;
-  for (std::size_t k = 0; k < kernels_.size(); k += kernels_[k].together)
-    run(std::span(kernels_).subspan(k, kernels_[k].together), views);
+  run(backend_of(device_), *active);
   delete spare_.exchange(active.release(), std::memory_order_acq_rel);
 
   Outputs outputs;

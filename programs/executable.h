@@ -3,6 +3,11 @@
 // What is done once: views are laid out; each value has its place in one arena, which values share that do not live at the same time;
 // what each kernel reads and writes is written down. What is left for a run is to fill in where arguments and results lie, and to call
 // the kernels. Runs at once, on several threads, have an arena each.
+//
+// A backend that can record work (Backend::record) is asked to where arguments and results lie where they lay before, and from then on
+// launches all kernels at once. They come to lie at other addresses, but at few: memory that is freed is what is given out next, so a
+// loop goes round two or three sets of addresses. Each has a recording, instead of one that works on fixed places, with copies of all
+// arguments and results at every run.
 #pragma once
 
 #include <atomic>
@@ -60,7 +65,8 @@ class Executable {
   };
 
   std::unique_ptr<Activation> take() const;
-  void run(std::span<const Kernel> kernels, std::span<const View> views) const;
+  void run(Backend& backend, Activation& active) const;
+  void run_kernels(Backend& backend, const Activation& active) const;
   Holding::Held held(const std::string& name) const;
 
   Device device_ = cpu;
@@ -73,8 +79,9 @@ class Executable {
   std::vector<Patch> of_inputs_, of_results_;
   std::size_t arena_bytes_ = 0;
   mutable std::atomic<Activation*> spare_{nullptr};
-  mutable std::atomic<std::size_t> arenas_{0};  // that live
-  std::optional<Holding> holding_;              // for whos
+  mutable std::atomic<std::size_t> arenas_{0};   // that live
+  std::optional<Holding> holding_;               // for whos
+  mutable std::atomic<int> recordings_left_{0};  // that may still be made
 };
 
 }  // namespace stave_detail

@@ -10,6 +10,7 @@
 #include <stave/backends/cuda/convolution.h>
 #include <stave/backends/cuda/elementwise.h>
 #include <stave/backends/cuda/fused.h>
+#include <stave/backends/cuda/graph_recording.h>
 #include <stave/backends/cuda/index.h>
 #include <stave/backends/cuda/layout.h>
 #include <stave/backends/cuda/linalg.h>
@@ -157,6 +158,30 @@ class OperationScratch final : public Scratch {
   stave::SmallVector<Taken, 4> taken_;
 };
 
+// ---- work that is recorded ---------------------------------------------------------------------------------
+
+class RepeatedGraph final : public stave::RecordedWork {
+ public:
+  RepeatedGraph(DeviceRuntime& runtime, RecordedGraph graph) : runtime_(runtime), graph_(std::move(graph)) {}
+  ~RepeatedGraph() override {
+    if (forked_from_user()) graph_.abandon();
+  }
+  void repeat() override {
+    const CurrentDevice current(runtime_.index());
+    graph_.launch(runtime_.stream());
+  }
+
+ private:
+  DeviceRuntime& runtime_;
+  RecordedGraph graph_;
+};
+
+Driver expect_driver(const stave::Op& op, const Attributes* attributes) {
+  const Driver driver = op.id == OpId::own ? driver_by(attributes) : driver_of(op.id);
+  if (!driver) fail<stave::DeviceError>("{}: it has no kernel for CUDA: move its inputs with to(x, cpu)", op.name);
+  return driver;
+}
+
 }  // namespace
 
 Driver driver_of(OpId op) { return drivers[op]; }
@@ -166,12 +191,13 @@ CudaBackend::CudaBackend(int index) : runtime_(runtime_of(index)) {}
 void CudaBackend::run(const stave::Op& op, const Attributes* attributes, std::span<const View> inputs,
                       std::span<const View> outputs) {
   const CurrentDevice current(runtime_.index());
+  if (Recording* const recording = Recording::current())
+    return record_operation(*recording, op, attributes, inputs, outputs);
   if (op.cuda) {
     op.cuda(runtime_.stream(), attributes, inputs, outputs);
     return check_launch(op.name);
   }
-  const Driver driver = op.id == OpId::own ? driver_by(attributes) : driver_of(op.id);
-  if (!driver) fail<stave::DeviceError>("{}: it has no kernel for CUDA: move its inputs with to(x, cpu)", op.name);
+  const Driver driver = expect_driver(op, attributes);
   OperationScratch scratch(runtime_.memory());
   Faults& faults = runtime_.faults();
   const char* const failure = linalg_failure(op.id);
@@ -181,6 +207,27 @@ void CudaBackend::run(const stave::Op& op, const Attributes* attributes, std::sp
                       : may_fail ? faults.ticket(op.id)
                                  : 1};
   driver(launch, op.id, attributes, inputs, outputs);
+}
+
+void CudaBackend::record_operation(Recording& recording, const stave::Op& op, const Attributes* attributes,
+                                   std::span<const View> inputs, std::span<const View> outputs) {
+  if (op.cuda || op.index_name || linalg_failure(op.id)) fail<stave::Error>("{}: it cannot be recorded", op.name);
+  const Launch launch{recording.stream(), runtime_.multiprocessors(), recording.scratch(), nullptr, 1};
+  expect_driver(op, attributes)(launch, op.id, attributes, inputs, outputs);
+  recording.scratch().end_operation();
+}
+
+// Whatever keeps it from that, the work as it is done otherwise meets it, too, or does not mind.
+std::unique_ptr<stave::RecordedWork> CudaBackend::record(stave::FunctionRef<void()> work) {
+  try {
+    const CurrentDevice current(runtime_.index());
+    Recording recording(runtime_.memory());
+    work();
+    return std::make_unique<RepeatedGraph>(runtime_, recording.end());
+  } catch (const std::exception&) {
+    cudaGetLastError();  // not to be taken for the next launch's
+    return nullptr;
+  }
 }
 
 Storage* CudaBackend::allocate(std::size_t bytes) {

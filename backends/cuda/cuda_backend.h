@@ -8,6 +8,7 @@
 namespace stave_cuda {
 
 class DeviceRuntime;
+class Recording;
 
 /// Plans an operation and launches its kernels.
 using Driver = void (*)(const Launch& launch, stave::OpId op, const stave::Attributes* attributes,
@@ -24,6 +25,9 @@ class CudaBackend final : public stave::Backend {
   void deallocate(stave::Storage* storage) noexcept override;
   void run(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override;
+  /// As a CUDA graph, but for operations that report errors of their inputs, which belong to one launch, and for those of a program's
+  /// own, whose memory nobody here knows.
+  std::unique_ptr<stave::RecordedWork> record(stave::FunctionRef<void()> work) override;
   void write(void* to, const void* from, std::size_t bytes) override;
   void read(void* to, const void* from, std::size_t bytes) override;
   bool copy_from(stave::Backend& other, void* to, const void* from, std::size_t bytes) override;
@@ -34,6 +38,9 @@ class CudaBackend final : public stave::Backend {
   void release_cached_memory() override;
 
  private:
+  void record_operation(Recording& recording, const stave::Op& op, const stave::Attributes* attributes,
+                        std::span<const stave::View> inputs, std::span<const stave::View> outputs);
+
   DeviceRuntime& runtime_;
 };
 

@@ -119,6 +119,48 @@ TEST_F(Gpu, AnOperationOfOnesOwn) {
   EXPECT_THROW(apply(on_cpu, {there}), DeviceError);
 }
 
+// Which are CUDA graphs from the fourth call on.
+TEST_F(Gpu, CompiledProgramsGiveWhatTheirFunctionsGive) {
+  const auto step = [](const Tensor& w, const Tensor& x) {
+    const auto loss = [&](const Tensor& v) {
+      return mean(square(tanh(matmul(x, v)) - softmax(cumulative_sum(x, 0), -1)));
+    };
+    return w - 0.1 * grad(loss)(w);
+  };
+  const Tensor x = to(uniform(Key(0), {64, 64}), gpu), start = to(uniform(Key(1), {64, 64}), gpu);
+  const auto compiled = compile(step);
+  Tensor w = start, replayed = start;
+  for (int i = 0; i < 10; ++i) {
+    w = step(w, x);
+    replayed = compiled(replayed, x);
+  }
+  EXPECT_TRUE(array_equal(to(replayed, cpu), to(w, cpu)));
+  {
+    const NoWaiting none;
+    for (int i = 0; i < 10; ++i) replayed = compiled(replayed, x);
+  }
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      Tensor mine = start * t, plain = start * t;
+      for (int i = 0; i < 50; ++i) {
+        mine = compiled(mine, x);
+        plain = step(plain, x);
+      }
+      EXPECT_TRUE(array_equal(to(mine, cpu), to(plain, cpu)));
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(Gpu, CompiledProgramsReportIndicesOutOfRangeEachTime) {
+  const auto f = compile([](const Tensor& a, const Tensor& at) { return take(a * 2., at, 0) + 1.; });
+  const Tensor a = to(arange(3.), gpu), good = to(tensor({0, 2}), gpu), bad = to(tensor({0, 7}), gpu);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(array_equal(to(f(a, good), cpu), tensor({1., 5.})));
+    EXPECT_THROW(f(a, bad).to_vector<float>(), IndexError);
+  }
+}
+
 TEST_F(Gpu, AChildOfForkIsToldThatItHasNoDevices) {
   const Tensor x = ones({3}, float32, gpu);
   synchronize(gpu);

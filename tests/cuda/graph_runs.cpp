@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <optional>
+#include <map>
+#include <set>
+#include <thread>
 #include <vector>
 
-#include <stave/backends/cuda/graph.h>
+#include <stave/backends/cuda/graph_recording.h>
 #include <stave/backends/cuda/launch.h>
 #include <stave/core/effects/error.h>
 
@@ -20,22 +22,25 @@ struct Node {
   std::function<void()> work = [] {};
 };
 struct Driver {
-  std::optional<std::vector<Node>> recording;
-  bool broken = false;  // the recording
+  std::map<cudaStream_t, std::vector<Node>> recording;  // of the streams that are recorded
+  bool broken = false;                                  // the recording
   cudaError_t instantiates = cudaSuccess, launches = cudaSuccess, last = cudaSuccess;
   int graphs = 0, executables = 0;  // that live
+  std::set<cudaStream_t> streams = {reinterpret_cast<cudaStream_t>(0x5)};
 };
 Driver driver;
 const auto stream = reinterpret_cast<cudaStream_t>(0x5);
 
-/// Puts work on the stream: done at once, or recorded.
-void put(Node node) {
-  if (driver.recording) driver.recording->push_back(std::move(node));
+/// Puts work on a stream: done at once, or recorded.
+void put(Node node, cudaStream_t at = stream) {
+  ASSERT_TRUE(driver.streams.contains(at));
+  if (const auto found = driver.recording.find(at); found != driver.recording.end())
+    found->second.push_back(std::move(node));
   else node.work();
 }
 /// What is refused while a stream is recorded.
 cudaError_t wait_for_stream() {
-  if (!driver.recording) return cudaSuccess;
+  if (driver.recording.empty()) return cudaSuccess;
   driver.broken = true;
   return driver.last = cudaErrorStreamCaptureUnsupported;
 }
@@ -54,18 +59,27 @@ const char* cudaGetErrorString(cudaError_t) { return "an error"; }
 const char* cudaGetErrorName(cudaError_t error) {
   return error == cudaErrorStreamCaptureInvalidated ? "cudaErrorStreamCaptureInvalidated" : "cudaErrorOther";
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = driver.recording ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* made, unsigned flags) {
+  if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
+  *made = reinterpret_cast<cudaStream_t>(reinterpret_cast<std::uintptr_t>(*driver.streams.rbegin()) + 1);
+  return driver.streams.insert(*made), cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t at) {
+  EXPECT_FALSE(driver.recording.contains(at));
+  return driver.streams.erase(at) == 1 ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t at, cudaStreamCaptureStatus* status) {
+  *status = driver.recording.contains(at) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t at, cudaStreamCaptureMode mode) {
-  if (at != stream || mode != cudaStreamCaptureModeThreadLocal || driver.recording) return cudaErrorInvalidValue;
-  return driver.recording.emplace(), cudaSuccess;
+  if (!driver.streams.contains(at) || mode != cudaStreamCaptureModeThreadLocal) return cudaErrorInvalidValue;
+  return driver.recording.try_emplace(at).second ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t at, cudaGraph_t* graph) {
-  if (at != stream || !driver.recording) return driver.last = cudaErrorIllegalState;
-  Nodes nodes = std::move(*driver.recording);
-  driver.recording.reset();
+  const auto ended = driver.recording.extract(at);
+  if (ended.empty()) return driver.last = cudaErrorIllegalState;
+  Nodes nodes = std::move(ended.mapped());
   *graph = nullptr;
   if (std::exchange(driver.broken, false)) return driver.last = cudaErrorStreamCaptureInvalidated;
   ++driver.graphs;
@@ -115,11 +129,12 @@ class Graphs : public testing::Test {
   ~Graphs() override {
     EXPECT_EQ(driver.graphs, 0);
     EXPECT_EQ(driver.executables, 0);
-    EXPECT_FALSE(driver.recording);
+    EXPECT_TRUE(driver.recording.empty());
+    EXPECT_EQ(driver.streams.size(), 1u);
     EXPECT_EQ(driver.last, cudaSuccess);  // nothing is left for the next call to meet
   }
-  void kernel(int number) {
-    put({cudaGraphNodeTypeKernel, cudaMemcpyDefault, [this, number] { done.push_back(number); }});
+  void kernel(int number, cudaStream_t at = stream) {
+    put({cudaGraphNodeTypeKernel, cudaMemcpyDefault, [this, number] { done.push_back(number); }}, at);
   }
   /// What `end` says of a graph with such a node.
   static std::string refusal(cudaGraphNodeType type, cudaMemcpyKind kind = cudaMemcpyDefault) {
@@ -220,6 +235,100 @@ TEST_F(Graphs, TellErrorsOfTheDriver) {
   const Graph graph = capture.end();
   driver.launches = cudaErrorLaunchFailure;
   EXPECT_THROW(graph.launch(stream), stave::Error);
+}
+
+// ---- recordings of operations ------------------------------------------------------------------------------
+
+// Memory of the host, given out by number.
+class Numbered final : public MemorySource {
+ public:
+  void* take(std::size_t) override { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(++taken) << 20); }
+  void give(void*, std::size_t) noexcept override { --taken; }
+  void settle() override {}
+  std::string free_memory() const override { return "none"; }
+  int taken = 0;
+};
+
+class Recordings : public Graphs {
+ protected:
+  Numbered source;
+  MemoryCache memory{source, "cuda:0"};
+  std::size_t live() const { return memory.stats().live_bytes; }
+};
+
+TEST_F(Recordings, LeaveAloneWhatOthersRunMeanwhile) {
+  Recording recording(memory);
+  EXPECT_EQ(Recording::current(), &recording);
+  std::thread([] { EXPECT_EQ(Recording::current(), nullptr); }).join();
+  kernel(1, recording.stream());
+  kernel(2);  // of another thread: it is done, and no part of the graph
+  kernel(3, recording.stream());
+  EXPECT_THAT(done, ElementsAre(2));
+  const RecordedGraph graph = recording.end();
+  EXPECT_EQ(Recording::current(), nullptr);
+  EXPECT_EQ(graph.size(), 2u);
+  graph.launch(stream);
+  graph.launch(stream);
+  EXPECT_THAT(done, ElementsAre(2, 1, 3, 1, 3));
+}
+TEST_F(Recordings, KeepTheirScratchMemoryAndLendItFromOperationToOperation) {
+  void *first = nullptr, *second = nullptr;
+  const auto record = [&] {
+    Recording recording(memory);
+    first = recording.scratch().allocate(1000);
+    second = recording.scratch().allocate(1000);
+    EXPECT_NE(first, second);
+    recording.scratch().end_operation();
+    EXPECT_EQ(recording.scratch().allocate(900), first);
+    EXPECT_NE(recording.scratch().allocate(100000), second);  // of another size
+    return recording.end();
+  };
+  {
+    const RecordedGraph graph = record();
+    EXPECT_GE(live(), 2000u + 100000);
+    void* const others = memory.take(1000);
+    EXPECT_NE(others, first);
+    EXPECT_NE(others, second);
+    memory.give(others, 1000);
+    EXPECT_EQ(source.taken, 4);
+  }
+  EXPECT_EQ(live(), 0u);
+}
+TEST_F(Recordings, ThatCannotBeRepeatedGiveAllBack) {
+  const auto refused = [&](auto work) {
+    EXPECT_THROW(
+        {
+          Recording recording(memory);
+          recording.scratch().allocate(500);
+          kernel(1, recording.stream());
+          work(recording);
+          recording.end();
+        },
+        stave::Error);
+    EXPECT_EQ(Recording::current(), nullptr);
+    EXPECT_EQ(live(), 0u);
+    kernel(2);
+  };
+  refused([](Recording&) { throw stave::Error("of an operation"); });
+  refused([](Recording& recording) { put({cudaGraphNodeTypeMemcpy, cudaMemcpyHostToDevice}, recording.stream()); });
+  refused([](Recording&) { check(wait_for_stream(), "synchronize"); });
+  EXPECT_THAT(done, ElementsAre(2, 2, 2));
+}
+TEST_F(Recordings, AreOneOnAThread) {
+  Recording recording(memory);
+  EXPECT_THROW(Recording{memory}, stave::Error);
+  EXPECT_EQ(Recording::current(), &recording);
+  kernel(1, recording.stream());
+  EXPECT_EQ(recording.end().size(), 1u);
+}
+TEST_F(Recordings, AreLeftAloneInAChild) {
+  Recording recording(memory);
+  recording.scratch().allocate(500);
+  RecordedGraph graph = recording.end();
+  graph.abandon();
+  { const RecordedGraph gone = std::move(graph); }
+  EXPECT_EQ(driver.executables--, 1);
+  EXPECT_GE(live(), 500u);
 }
 
 }  // namespace
