@@ -1,6 +1,8 @@
 #include <stave/core/region.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include <stave/core/fail.h>
 #include <stave/core/ops/elementwise_ops.h>
@@ -94,6 +96,21 @@ void Region::set_outputs(std::vector<int> values) {
   drop_unused_reductions();
   drop_unused();
   assign_slots();
+}
+
+void Region::set_loops(std::span<const Loop> loops) {
+  loops_.clear();
+  if (outputs_.size() != 1 || outputs_[0] < 0 || given(outputs_[0]) >= 0) return;
+  const auto fits = [&](const Loop& loop) {
+    return std::cmp_equal(loop.operands, inputs_.size()) && loop.result == dtype(outputs_[0]) &&
+           std::all_of(inputs_.begin(), inputs_.end(), [&](Dtype input) { return input == loop.dtype; });
+  };
+  std::copy_if(loops.begin(), loops.end(), std::back_inserter(loops_), fits);
+}
+
+const Loop* Region::loop(std::string_view isa) const {
+  const auto found = std::find_if(loops_.begin(), loops_.end(), [&](const Loop& loop) { return loop.isa == isa; });
+  return found == loops_.end() ? nullptr : &*found;
 }
 
 IntrusivePtr<Region> Region::reopened() const {

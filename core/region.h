@@ -14,10 +14,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include <stave/core/effects/intrusive.h>
+#include <stave/core/loop.h>
 #include <stave/core/op.h>
 
 namespace stave {
@@ -98,6 +100,11 @@ class Region : public RefCounted {
   /// The step that gives this value, which is no input.
   const Step& step(int value) const { return steps_[static_cast<std::size_t>(value) - inputs_.size()]; }
 
+  /// What a program compiled of these very steps: kept are those for the region's dtypes. After set_outputs.
+  void set_loops(std::span<const stave_detail::Loop> loops);
+  /// The loop for an instruction set; null: there is none.
+  const stave_detail::Loop* loop(std::string_view isa) const;
+
   /// Another one with the same values, whose reductions and outputs are yet to be said.
   IntrusivePtr<Region> reopened() const;
 
@@ -142,6 +149,7 @@ class Region : public RefCounted {
   std::vector<Step> steps_;
   std::vector<Reduction> reductions_;
   std::vector<int> outputs_;
+  std::vector<stave_detail::Loop> loops_;
   int slots_ = 0;
   mutable std::mutex mutex_;
   mutable std::atomic<const Prepared*> prepared_{nullptr};

@@ -40,12 +40,25 @@ const RecordedRegions::Entry* RecordedRegions::look_up(std::span<const Tensor> i
   return at;
 }
 
-const RegionPtr& RecordedRegions::find(const Op& op, std::span<const Tensor> inputs, FlatFunction f) {
+namespace {
+
+RegionPtr with_loops(const Region& region, std::span<const Loop> loops) {
+  const auto copy = region.reopened();
+  copy->set_outputs(region.outputs());
+  copy->set_loops(loops);
+  return copy;
+}
+
+}  // namespace
+
+const RegionPtr& RecordedRegions::find(const Op& op, std::span<const Tensor> inputs, FlatFunction f,
+                                       std::span<const Loop> loops) {
   const Dtype floats = default_dtype();
   if (const Entry* const found = look_up(inputs, floats)) return found->region;
   SmallVector<Dtype, 8> dtypes;
   for (const Tensor& input : inputs) dtypes.push_back(input.dtype());
   RegionPtr region = record_region(op.name, f, dtypes);
+  if (!loops.empty()) region = with_loops(*region, loops);
   const std::lock_guard lock(mutex_);
   if (const Entry* const found = look_up(inputs, floats)) return found->region;
   const auto* const made = new Entry{std::move(dtypes), floats, std::move(region), first_.load()};

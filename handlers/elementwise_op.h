@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <stave/handlers/record_region.h>
 
@@ -28,7 +29,7 @@ class RecordedRegions {
   RecordedRegions() = default;
   RecordedRegions(const RecordedRegions&) = delete;
   ~RecordedRegions();
-  const RegionPtr& find(const Op& op, std::span<const Tensor> inputs, FlatFunction f);
+  const RegionPtr& find(const Op& op, std::span<const Tensor> inputs, FlatFunction f, std::span<const Loop> loops);
 
  private:
   struct Entry {
@@ -43,6 +44,14 @@ class RecordedRegions {
   std::mutex mutex_;
 };
 
+// So many operands of a function.
+template <int n, class... X>
+struct TensorFunction : TensorFunction<n - 1, const Tensor&, X...> {};
+template <class... X>
+struct TensorFunction<0, X...> {
+  using Pointer = Tensor (*)(X...);
+};
+
 }  // namespace stave_detail
 
 namespace stave {
@@ -51,7 +60,8 @@ namespace stave {
 template <class F>
 class ElementwiseFunction {
  public:
-  ElementwiseFunction(std::string_view name, F f) : op_(stave_detail::fused_op(name)), f_(std::move(f)) {}
+  ElementwiseFunction(std::string_view name, F f, std::vector<stave_detail::Loop> loops = {})
+      : op_(stave_detail::fused_op(name)), f_(std::move(f)), loops_(std::move(loops)) {}
   ElementwiseFunction(const ElementwiseFunction&) = delete;
 
   /// Operands broadcast; each keeps its dtype, numbers are weak. What nobody else holds may give
@@ -71,12 +81,13 @@ class ElementwiseFunction {
   Tensor apply(std::span<Operand> operands, std::index_sequence<i...>) const {
     Inputs inputs = stave_detail::fused_operands(op_, operands);
     const auto f = [&](std::span<const Tensor> xs) { return Outputs(Tensor(f_(Tensor(xs[i])...))); };
-    const RegionPtr& region = regions_.find(op_, inputs, f);
+    const RegionPtr& region = regions_.find(op_, inputs, f, loops_);
     return std::move(stave_detail::fused(op_, region, std::move(inputs))[0]);
   }
 
   const Op& op_;
   F f_;
+  std::vector<stave_detail::Loop> loops_;
   mutable stave_detail::RecordedRegions regions_;
 };
 
@@ -85,5 +96,13 @@ template <class F>
 ElementwiseFunction<F> elementwise_op(std::string_view name, F f) {
   return ElementwiseFunction<F>(name, std::move(f));
 }
+
+/// An elementwise operation that a file of its own defines (backends/cpu/own_kernels.h), so that it has one type everywhere:
+///   extern const ElementwiseOperation<1> hardshrink;
+template <int operands>
+class ElementwiseOperation : public ElementwiseFunction<typename stave_detail::TensorFunction<operands>::Pointer> {
+ public:
+  using ElementwiseFunction<typename stave_detail::TensorFunction<operands>::Pointer>::ElementwiseFunction;
+};
 
 }  // namespace stave

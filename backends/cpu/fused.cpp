@@ -181,11 +181,11 @@ void run_fused(const Attributes* attributes, std::span<const View> inputs, std::
       if (outputs[k].data == inputs[i].data && prepared.outputs[k].kind == PreparedRegion::Output::elements)
         tiles.lies_in(prepared.outputs[k].destination, i);
   if (!reductions.run_folded(tiles) && !to.empty()) {
-    const auto steps = static_cast<Index>(prepared.steps.size());
-    parallel_for(n, std::max<Index>(cheap_grain / std::max<Index>(steps, 1), 1024), [&](Index first, Index last) {
-      Tiles::State state(tiles);
-      tiles.run(first, last, state);
-    });
+    parallel_for(n, std::max<Index>(cheap_grain / std::max(prepared.operations, 1), 1024),
+                 [&](Index first, Index last) {
+                   Tiles::State state(tiles);
+                   tiles.run(first, last, state);
+                 });
   }
   reductions.run_rest(to);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include <stave/backends/cpu/dispatch.h>
 
@@ -34,21 +35,9 @@ PreparedRegion::PreparedRegion(const Region& region, const Kernels& table)
       values(static_cast<int>(inputs + region.steps().size())),
       buffers(std::max(1, static_cast<int>(inputs) + region.slots())) {
   for (const Dtype input : region.inputs()) widest = std::max(widest, bytes_of(input));
-  for (std::size_t s = 0; s < region.steps().size(); ++s) {
-    const Region::Step& step = region.steps()[s];
-    const int value = static_cast<int>(inputs + s);
-    widest = std::max(widest, bytes_of(step.dtype));
-    if (!step.op) {
-      numbers.push_back({&step.bytes, bytes_of(step.dtype), value, step.slot});
-      continue;
-    }
-    Step& prepared = steps.emplace_back(
-        Step{kernel_of(region, step, table), {}, static_cast<int>(step.operands.size()), value, step.slot});
-    std::copy(step.operands.begin(), step.operands.end(), prepared.operands);
-    for (const int operand : step.operands)
-      if (operand < static_cast<int>(inputs))
-        last_readers[static_cast<std::size_t>(operand)] = static_cast<int>(steps.size()) - 1;
-  }
+  for (const Region::Step& step : region.steps()) operations += step.op != nullptr;
+  if (const stave_detail::Loop* const loop = region.loop(table.isa)) add_loop(region, *loop);
+  else add_steps(region, table);
   outputs.resize(region.outputs().size());
   for (std::size_t k = 0; k < outputs.size(); ++k)
     if (const int value = region.outputs()[k]; value >= 0)
@@ -66,6 +55,33 @@ PreparedRegion::PreparedRegion(const Region& region, const Kernels& table)
     const auto kind = reduction->axes == *together ? Output::folded : Output::whole;
     outputs[k] = {kind, destination(region, reduction->value), reduction->value};
   }
+}
+
+void PreparedRegion::add_steps(const Region& region, const Kernels& table) {
+  for (std::size_t s = 0; s < region.steps().size(); ++s) {
+    const Region::Step& step = region.steps()[s];
+    const int value = static_cast<int>(inputs + s);
+    widest = std::max(widest, bytes_of(step.dtype));
+    if (!step.op) {
+      numbers.push_back({&step.bytes, bytes_of(step.dtype), value, step.slot});
+      continue;
+    }
+    Step& prepared = steps.emplace_back(
+        Step{kernel_of(region, step, table), {}, static_cast<int>(step.operands.size()), value, step.slot});
+    std::copy(step.operands.begin(), step.operands.end(), prepared.operands);
+    for (const int operand : step.operands)
+      if (operand < static_cast<int>(inputs))
+        last_readers[static_cast<std::size_t>(operand)] = static_cast<int>(steps.size()) - 1;
+  }
+}
+
+void PreparedRegion::add_loop(const Region& region, const stave_detail::Loop& loop) {
+  const int value = region.outputs()[0];
+  Step& step = steps.emplace_back(Step{loop.run, {}, loop.operands, value, 0});
+  std::iota(step.operands, step.operands + loop.operands, 0);
+  std::fill(last_readers.begin(), last_readers.end(), 0);
+  widest = std::max(widest, bytes_of(loop.result));
+  buffers = loop.operands + 1;
 }
 
 int PreparedRegion::destination(const Region& region, int value) {
@@ -168,7 +184,7 @@ void Tiles::run_tile(Index first, Index count, State& state) const {
       state.values_[i] = sources_[i].read(first, count, state.buffers_ + static_cast<Index>(i) * buffer_bytes_);
   for (int s = 0; s < static_cast<int>(region_.steps.size()); ++s) {
     const PreparedRegion::Step& step = region_.steps[static_cast<std::size_t>(s)];
-    const void* in[3];
+    const void* in[PreparedRegion::most_operands];
     for (int k = 0; k < step.count; ++k) in[k] = state.values_[step.operands[k]];
     const bool in_place = step.destination >= (stream_ ? region_.plain : 0) &&
                           s >= not_before_[static_cast<std::size_t>(step.destination)];

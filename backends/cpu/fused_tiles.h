@@ -16,10 +16,11 @@ BlockKernel kernel_of(const stave::Region& region, const stave::Region::Step& st
 /// A region as kernels see it.
 struct PreparedRegion final : stave::Region::Prepared {
   PreparedRegion(const stave::Region& region, const Kernels& table);
+  static constexpr int most_operands = stave_detail::Loop::most_operands;
 
   struct Step {
     BlockKernel kernel;
-    int operands[3], count;  // values
+    int operands[most_operands], count;  // values
     int value, slot;
     int destination = -1;  // the first one that takes its value
   };
@@ -51,9 +52,12 @@ struct PreparedRegion final : stave::Region::Prepared {
   std::vector<int> last_readers;  // of each input: the last step that reads it, or -1
   std::size_t inputs;
   int values, buffers, plain = 0;  // plain: how many destinations are outputs
+  int operations = 0;              // of the region: a loop of its own performs them in one step
   Index widest = 1;                // bytes of an element
 
  private:
+  void add_steps(const stave::Region& region, const Kernels& table);
+  void add_loop(const stave::Region& region, const stave_detail::Loop& loop);
   int destination(const stave::Region& region, int value);
 };
 

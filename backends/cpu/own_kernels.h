@@ -1,0 +1,77 @@
+// Elementwise operations of a program's own, compiled as one loop for the CPU: as fast as the library's, where a recorded region
+// (handlers/elementwise_op.h) takes up to three times as long. In a file that has nothing else in it,
+//
+//   #include <stave/backends/cpu/own_kernels.h>
+//   STAVE_ELEMENTWISE_OPERATION(hardshrink, [](const auto& x) { return where(abs(x) > 0.5, x, 0); });
+//
+// which every other file may use by
+//
+//   extern const stave::ElementwiseOperation<1> hardshrink;      // of one operand
+//
+// and in CMakeLists.txt stave_add_kernels(target file.cpp), which compiles the file once more for each instruction set that the
+// library has. Without that line it is the same operation without loops. With them it has the same results, bit for bit: operands that are
+// all float32, or all float64, go through the loop; others, derivatives, and what `compile` merges with its neighbours, through
+// the region.
+//
+// The function is generic and captures nothing. It is made of numbers, the operators and functions of one and two operands that
+// ops/elementwise.h has, `where` on a comparison, `clip`, `stop_gradient`, and astype(condition, x.dtype()).
+#pragma once
+
+#include <stave/backends/cpu/kernels/isa.h>
+#include <stave/core/loop.h>
+
+#define STAVE_LOOPS(name, isa) STAVE_JOIN(stave_loops_##name##_, isa)
+#define STAVE_DECLARE_LOOPS(name, isa) \
+  extern __attribute__((visibility("hidden"))) const ::stave_detail::Loop STAVE_LOOPS(name, isa)[];
+
+#ifdef STAVE_ISA  // the file is compiled for an instruction set
+
+#include <stave/backends/cpu/kernels/lanes.h>
+
+namespace stave {
+template <int operands>
+class ElementwiseOperation;
+}
+
+#define STAVE_ELEMENTWISE_OPERATION(name, ...)                      \
+  static constexpr auto stave_function_##name = __VA_ARGS__;        \
+  STAVE_DECLARE_LOOPS(name, STAVE_ISA)                              \
+  constexpr ::stave_detail::Loop STAVE_LOOPS(name, STAVE_ISA)[] = { \
+      ::STAVE_KERNELS::loop_of<float>(stave_function_##name), ::STAVE_KERNELS::loop_of<double>(stave_function_##name)}
+
+#else
+
+#include <stave/handlers/elementwise_op.h>
+
+namespace stave_detail {
+
+/// How many tensors F takes, of which X are some.
+template <class F, class... X>
+consteval int operands_of() {
+  static_assert(sizeof...(X) < Loop::most_operands,
+                "stave: the function takes no number of operands from one to eight");
+  if constexpr (std::is_invocable_v<F, X..., const Tensor&>) return sizeof...(X) + 1;
+  else return operands_of<F, X..., const Tensor&>();
+}
+
+template <class F>
+ElementwiseOperation<operands_of<F>()> own_operation(const char* name, F, std::vector<Loop> loops) {
+  static_assert(std::is_empty_v<F>, "stave: the function captures something, which its kernels cannot see");
+  const auto of_tensors = [](const auto&... xs) { return Tensor(F()(xs...)); };
+  return {name, of_tensors, std::move(loops)};
+}
+
+}  // namespace stave_detail
+
+#ifndef STAVE_ADDED_ISAS  // X(name, isa) for each instruction set: said by stave_add_kernels
+#define STAVE_ADDED_ISAS(X, name)
+#endif
+#define STAVE_LIST_LOOPS(name, isa) STAVE_LOOPS(name, isa)[0], STAVE_LOOPS(name, isa)[1],
+#define STAVE_ELEMENTWISE_OPERATION(name, ...)                                                                     \
+  static constexpr auto stave_function_##name = __VA_ARGS__;                                                       \
+  STAVE_ADDED_ISAS(STAVE_DECLARE_LOOPS, name)                                                                      \
+  extern const ::stave::ElementwiseOperation<::stave_detail::operands_of<decltype(stave_function_##name)>()> name; \
+  decltype(name) name =                                                                                            \
+      ::stave_detail::own_operation(#name, stave_function_##name, {STAVE_ADDED_ISAS(STAVE_LIST_LOOPS, name)})
+
+#endif
