@@ -4,6 +4,11 @@
 // core/op.h (operations), handlers/vjp_flat.h (a handler).
 #pragma once
 
+#ifdef STAVE_ISA
+#error \
+    "a file that stave_add_kernels compiles includes <stave/backends/cpu/own_kernels.h> in place of <stave/stave.h>, which does more"
+#endif
+
 #include <stave/core/default_dtype.h>
 #include <stave/core/effects/controller.h>
 #include <stave/core/effects/effect.h>

@@ -1,7 +1,7 @@
 // What README.md and handlers/README.md show is true: the lines of a program shown stand in the example or test, in this order
 // (however indented), and the output is what it prints. A comment before the block says which:
 //
-//   <!-- from examples/NAME.cpp -->                   the lines, leaving out any; also tests/NAME.cpp
+//   <!-- from examples/NAME.cpp -->                   the lines, leaving out any; also tests/NAME.cpp, tests/FOLDER/NAME.cpp
 //   <!-- output of examples/NAME.cpp -->              all that it prints
 //   <!-- output of examples/NAME.cpp, in part -->     whole lines of it, one after the other
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ const char* const pages[] = {"README.md", "handlers/README.md"};
 
 // The blocks of a page that a comment of `what` announces.
 std::vector<Block> blocks_of(const fs::path& page, const std::string& what) {
-  const std::regex comment("<!-- (from|output of) ((?:examples|tests)/\\w+)\\.cpp(, in part)? -->");
+  const std::regex comment("<!-- (from|output of) ((?:examples|tests)/[\\w/]+)\\.cpp(, in part)? -->");
   std::vector<Block> blocks;
   const std::vector<std::string> lines = lines_of(text_of(root / page));
   for (std::size_t i = 0; i < lines.size(); ++i) {

@@ -41,6 +41,7 @@ class ElementwiseOperation;
 
 #else
 
+#include <stave/core/ops/elementwise.h>
 #include <stave/handlers/elementwise_op.h>
 
 namespace stave_detail {
@@ -48,9 +49,11 @@ namespace stave_detail {
 /// How many tensors F takes, of which X are some.
 template <class F, class... X>
 consteval int operands_of() {
-  static_assert(sizeof...(X) < Loop::most_operands,
+  constexpr int next = sizeof...(X) + 1;
+  constexpr bool takes_as_many = std::is_invocable_v<F, X..., const Tensor&>;
+  static_assert(takes_as_many || next < Loop::most_operands,
                 "stave: the function takes no number of operands from one to eight");
-  if constexpr (std::is_invocable_v<F, X..., const Tensor&>) return sizeof...(X) + 1;
+  if constexpr (takes_as_many || next == Loop::most_operands) return next;
   else return operands_of<F, X..., const Tensor&>();
 }
 

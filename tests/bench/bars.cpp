@@ -191,6 +191,11 @@ std::vector<Bar> all_bars() {
        3,
        {"open_sigmoid", "builtin_sigmoid", "open_gelu", "builtin_gelu"},
        worse_of_two},
+      {"open_elementwise_own_vs_builtin",
+       at_most,
+       1.2,
+       {"own_sigmoid", "builtin_sigmoid", "own_gelu", "builtin_gelu"},
+       worse_of_two},
       // compiled.cpp
       {"mlp_step_compiled_vs_jax", at_most, 1.0, {"compiled_mlp_step", "jax_mlp_step"}, ratio},
       {"per_example_vs_jax", at_most, 1.0, {"compiled_per_example", "jax_per_example"}, ratio},

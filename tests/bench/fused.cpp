@@ -1,8 +1,13 @@
 // Chains of elementwise operations: one after another, and recorded as one (handlers/elementwise_op.h). Beside them JAX, which compiles
 // them, with a fresh result and, where it may, into its argument (peer_operations.py).
-#include <cmath>
-
 #include "bench.h"
+#include "own_functions.h"
+
+namespace stave_bench {
+
+extern const ElementwiseOperation<1> own_sigmoid_function, own_gelu_function;
+
+}  // namespace stave_bench
 
 namespace {
 
@@ -59,12 +64,13 @@ void fused_few(benchmark::State& state) { measure_chain(state, fused_cheap_funct
 void fused_exp(benchmark::State& state) { measure_chain(state, fused_exp_function, large); }
 void fused_exp_cached(benchmark::State& state) { measure_chain(state, fused_exp_function, cached); }
 
-// Operations of one's own beside the built-in ones.
-const auto open_sigmoid_function = elementwise_op("open_sigmoid", [](const auto& x) { return 1 / (1 + exp(-x)); });
-const auto open_gelu_function =
-    elementwise_op("open_gelu", [](const auto& x) { return 0.5 * x * (1 + erf(x * std::sqrt(0.5))); });
+// Operations of one's own beside the built-in ones: recorded, and compiled as loops.
+const auto open_sigmoid_function = elementwise_op("open_sigmoid", written_sigmoid);
+const auto open_gelu_function = elementwise_op("open_gelu", written_gelu);
 void open_sigmoid(benchmark::State& state) { measure_chain(state, open_sigmoid_function, cached); }
 void open_gelu(benchmark::State& state) { measure_chain(state, open_gelu_function, cached); }
+void own_sigmoid(benchmark::State& state) { measure_chain(state, own_sigmoid_function, cached); }
+void own_gelu(benchmark::State& state) { measure_chain(state, own_gelu_function, cached); }
 void builtin_sigmoid(benchmark::State& state) {
   measure_chain(
       state, [](const Tensor& x) { return sigmoid(x); }, cached);
@@ -75,6 +81,8 @@ void builtin_gelu(benchmark::State& state) {
 }
 BENCHMARK(open_sigmoid)->UseRealTime();
 BENCHMARK(open_gelu)->UseRealTime();
+BENCHMARK(own_sigmoid)->UseRealTime();
+BENCHMARK(own_gelu)->UseRealTime();
 BENCHMARK(builtin_sigmoid)->UseRealTime();
 BENCHMARK(builtin_gelu)->UseRealTime();
 

@@ -139,9 +139,10 @@ struct OwnLoop {
 template <class T, class F, class... X, int... k>
 constexpr stave_detail::Loop loop_of(F f, std::integer_sequence<int, k...> = {}) {
   constexpr int next = sizeof...(k);
-  static_assert(next < stave_detail::Loop::most_operands,
+  constexpr bool takes_as_many = std::is_invocable_v<F, X..., Lanes<T>>;
+  static_assert(takes_as_many || next + 1 < stave_detail::Loop::most_operands,
                 "stave: the function takes no number of operands from one to eight");
-  if constexpr (std::is_invocable_v<F, X..., Lanes<T>>) {
+  if constexpr (takes_as_many) {
     using Result = std::remove_cvref_t<std::invoke_result_t<F, X..., Lanes<T>>>;
     constexpr bool is_condition = std::is_same_v<Result, Truths<T>>;
     static_assert(is_condition || std::is_same_v<Result, Lanes<T>>,
@@ -149,7 +150,7 @@ constexpr stave_detail::Loop loop_of(F f, std::integer_sequence<int, k...> = {})
     constexpr stave::Dtype dtype = stave::dtype_of<T>();
     return {STAVE_QUOTE(STAVE_ISA), next + 1, dtype, is_condition ? stave::bool_ : dtype,
             OwnLoop<T, F, k..., next>::run};
-  } else {
+  } else if constexpr (next + 1 < stave_detail::Loop::most_operands) {
     return loop_of<T, F, X..., Lanes<T>>(f, std::integer_sequence<int, k..., next>());
   }
 }

@@ -1,0 +1,6 @@
+// Seen by operations.cpp, too.
+#pragma once
+
+#include <stave/backends/cpu/own_kernels.h>
+
+extern const stave::ElementwiseOperation<2> hardshrink;
