@@ -52,7 +52,7 @@ consteval int operands_of() {
   constexpr int next = sizeof...(X) + 1;
   constexpr bool takes_as_many = std::is_invocable_v<F, X..., const Tensor&>;
   static_assert(takes_as_many || next < Loop::most_operands,
-                "stave: the function takes no number of operands from one to eight");
+                "stave: the function takes no number of operands from one to eight, or does with them what it cannot");
   if constexpr (takes_as_many || next == Loop::most_operands) return next;
   else return operands_of<F, X..., const Tensor&>();
 }

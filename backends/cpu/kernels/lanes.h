@@ -41,6 +41,13 @@ struct Truths {
   friend STAVE_INLINE Truths bitwise_invert(Truths a) { return {~a.mask}; }
   friend STAVE_INLINE Truths operator!(Truths a) { return {~a.mask}; }
   friend STAVE_INLINE Truths operator~(Truths a) { return {~a.mask}; }
+  template <class A, class B>
+    requires(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>)
+  friend Lanes<T> where(Truths a, A, B) {
+    static_assert(!sizeof(A),
+                  "stave: where(condition, 1, 0) would not have the operands' dtype: astype(condition, x.dtype()) has");
+    return astype(a, LanesDtype<T>());
+  }
   friend STAVE_INLINE Lanes<T> astype(Truths a, LanesDtype<T>) { return where(a, Lanes<T>(1), Lanes<T>(0)); }
 };
 
@@ -141,7 +148,7 @@ constexpr stave_detail::Loop loop_of(F f, std::integer_sequence<int, k...> = {})
   constexpr int next = sizeof...(k);
   constexpr bool takes_as_many = std::is_invocable_v<F, X..., Lanes<T>>;
   static_assert(takes_as_many || next + 1 < stave_detail::Loop::most_operands,
-                "stave: the function takes no number of operands from one to eight");
+                "stave: the function takes no number of operands from one to eight, or does with them what it cannot");
   if constexpr (takes_as_many) {
     using Result = std::remove_cvref_t<std::invoke_result_t<F, X..., Lanes<T>>>;
     constexpr bool is_condition = std::is_same_v<Result, Truths<T>>;
@@ -152,6 +159,8 @@ constexpr stave_detail::Loop loop_of(F f, std::integer_sequence<int, k...> = {})
             OwnLoop<T, F, k..., next>::run};
   } else if constexpr (next + 1 < stave_detail::Loop::most_operands) {
     return loop_of<T, F, X..., Lanes<T>>(f, std::integer_sequence<int, k..., next>());
+  } else {
+    return {};
   }
 }
 
