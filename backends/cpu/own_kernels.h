@@ -1,20 +1,22 @@
 // Elementwise operations of a program's own, compiled as one loop for the CPU: as fast as the library's, where a recorded region
-// (handlers/elementwise_op.h) takes up to three times as long. In a file that has nothing else in it,
+// (handlers/elementwise_op.h) may take three times as long.
 //
+//   // operations.cpp, which has nothing else in it
 //   #include <stave/backends/cpu/own_kernels.h>
 //   STAVE_ELEMENTWISE_OPERATION(hardshrink, [](const auto& x) { return where(abs(x) > 0.5, x, 0); });
 //
-// which every other file may use by
+//   // CMakeLists.txt: compiles the file once more for each instruction set that the library has
+//   stave_add_kernels(program operations.cpp)
 //
-//   extern const stave::ElementwiseOperation<1> hardshrink;      // of one operand
+//   // other files; in a header that operations.cpp includes, too, if that includes this one and not <stave/stave.h>
+//   extern const stave::ElementwiseOperation<1> hardshrink;  // of one operand
 //
-// and in CMakeLists.txt stave_add_kernels(target file.cpp), which compiles the file once more for each instruction set that the
-// library has. Without that line it is the same operation without loops. With them it has the same results, bit for bit: operands that are
-// all float32, or all float64, go through the loop; others, derivatives, and what `compile` merges with its neighbours, through
-// the region.
+// Without stave_add_kernels it is the same operation, without loops. The results are the same, bit for bit: operands that are all
+// float32, or all float64, go through the loop; others, derivatives, and what `compile` merges with its neighbours, through the region.
 //
-// The function is generic and captures nothing. It is made of numbers, the operators and functions of one and two operands that
-// ops/elementwise.h has, `where` on a comparison, `clip`, `stop_gradient`, and astype(condition, x.dtype()).
+// The function is generic and captures nothing, and depends on nothing that changes. It is made of numbers, the operators and the
+// functions of one and two operands that ops/elementwise.h has for floats, `where` on a comparison, `clip`, `stop_gradient`, and
+// astype(condition, x.dtype()).
 #pragma once
 
 #include <stave/backends/cpu/kernels/isa.h>
