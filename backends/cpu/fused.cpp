@@ -53,8 +53,8 @@ class FoldedArrays final : public Computed {
 
     void read(Index offset, Index rows, Index row_step, Index n, const char** arrays) override {
       if (rows * n > room_) make_room(rows * n);
-      if (row_step == n) return read_row(offset, rows * n, 0, arrays);
-      for (Index r = 0; r < rows; ++r) read_row(offset + r * row_step, n, r * n, arrays);
+      if (row_step == n || rows == 1) return read_row(offset, rows * n, 0, arrays, true);
+      for (Index r = 0; r < rows; ++r) read_row(offset + r * row_step, n, r * n, arrays, false);
     }
 
    private:
@@ -64,10 +64,16 @@ class FoldedArrays final : public Computed {
       for (const int k : arrays_.destinations_) size += element_size(k);
       data_ = scratch<char>(static_cast<std::size_t>(size * room_));
     }
-    void read_row(Index offset, Index n, Index place, const char** arrays) {
+    // `whole`: it is all that is read now.
+    void read_row(Index offset, Index n, Index place, const char** arrays, bool whole) {
       char* room = data_.get();
       for (std::size_t k = 0; k < arrays_.destinations_.size(); ++k) {
         const int destination = arrays_.destinations_[k];
+        if (char* const there = whole ? arrays_.tiles_.lies_at(destination) : nullptr) {
+          arrays[k] = there + offset * element_size(destination);
+          state_.send(destination, there, 0);
+          continue;
+        }
         arrays[k] = room;
         state_.send(destination, room + place * element_size(destination), offset);
         room += room_ * element_size(destination);

@@ -144,6 +144,13 @@ Tiles::Tiles(const PreparedRegion& region, std::span<const View> inputs, std::sp
     stream_ |= streams(n * region.destinations[static_cast<std::size_t>(k)].size, stream_contiguous);
 }
 
+char* Tiles::lies_at(int destination) const {
+  const auto& all = region_.destinations;
+  for (std::size_t k = 0; !stream_ && k < static_cast<std::size_t>(region_.plain); ++k)
+    if (all[k].value == all[static_cast<std::size_t>(destination)].value) return to_[k];
+  return nullptr;
+}
+
 Tiles::State::State(const Tiles& tiles) : buffers_(few_), values_(few_values_) {
   const PreparedRegion& region = tiles.region_;
   if (tiles.bytes_ > static_cast<Index>(sizeof few_)) {

@@ -127,6 +127,8 @@ class Tiles {
   }
   void run(Index first, Index last, State& state) const;
   const PreparedRegion& region() const { return region_; }
+  /// Where the elements of this destination come to lie anyway: in those of an output that is the same value; null: nowhere.
+  char* lies_at(int destination) const;
 
  private:
   char* slot(const State& state, int slot) const {
