@@ -7,7 +7,7 @@
 // The function runs once for each combination of dtypes, on values that stand for every element, and what it performs is recorded
 // (core/region.h): from then on the recording is performed, as one operation of this name. So it must be made of elementwise
 // operations and numbers, and must not look at values: where(condition, a, b) in place of if. What it captures is a constant from its
-// first run on.
+// first run on. A loop of its own for the CPU: backends/cpu/own_kernels.h.
 #pragma once
 
 #include <atomic>

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/own_kernels.h>
 #include <stave/stave.h>
 
 #include "bits.h"
@@ -232,6 +233,14 @@ TEST_P(OwnKernels, UnderTransforms) {
   with_all(
       [&](const auto& f) { return compile([&f](const Tensor& x, const Tensor& y) { return tanh(f(x, y)) + x; }); });
   with_all([&](const auto& f) { return compile(grad(total(f))); });
+}
+
+STAVE_ELEMENTWISE_OPERATION(not_added, [](const auto& x) { return x * 2 + 1; });  // no stave_add_kernels for this file
+
+TEST(OwnLoops, AFileThatIsNotAddedHasNone) {
+  const Tensor x = scattered({1000}, float32, 1);
+  EXPECT_THAT(not_added(x), HasBitsOf(x * 2 + 1));
+  EXPECT_FALSE(takes_loop([&] { not_added(x); }));
 }
 
 // A loop that can be told from the steps.
