@@ -70,5 +70,6 @@
 #include <stave/handlers/vmap.h>
 #include <stave/handlers/whos.h>
 #include <stave/programs/compile.h>
+#include <stave/programs/loop.h>
 #include <stave/programs/passes/passes.h>
 #include <stave/programs/trace.h>

@@ -31,6 +31,17 @@ Index steps_to_snapshot(Index n, Index snapshots) {
   return std::min(most_steps(snapshots, r - 1), n - most_steps(snapshots - 1, r - 1));
 }
 
+// Transforms see an operation that carries the body, and have rules for it.
+KeepsLoops* keeper_of_loops() {
+  for (const Frame* frame = current; frame; frame = frame->below) {
+    if (frame->kind == Frame::Kind::computation) return nullptr;  // it may go on more than once
+    if (!frame->operations) continue;
+    if (auto* const keeper = dynamic_cast<KeepsLoops*>(frame->handler)) return keeper;
+    if (!frame->trusted) return nullptr;
+  }
+  return nullptr;
+}
+
 void check_repeat(Index n, Index snapshots) {
   if (n < 0) fail<TransformError>("repeat: a function cannot be applied {} times", n);
   if (snapshots < 0) fail<TransformError>("repeat: there cannot be {} snapshots", snapshots);

@@ -8,6 +8,12 @@
 //   (s + r)! / (s! r!)
 // (Griewank and Walther, "Algorithm 799: revolve", 2000): so memory and time both grow with the logarithm of the number.
 // The gradient is that of the loop, bit for bit.
+//
+// trace and compile keep it as a loop: an operation that carries its body as a program (programs/loop.h), of which a million steps
+// take no more room than one. The body is performed for the first two steps, for real; if it did the same both times, read no value,
+// performed no effect of one's own and called no function with rules (checkpoint, custom_vjp ...), what it did is the loop's
+// body. Else the loop is unrolled. What it computes leaves it by its result alone: a tensor that it assigns to a captured variable is an
+// error to whoever uses it then.
 #pragma once
 
 #include <memory>
@@ -15,6 +21,7 @@
 
 #include <stave/core/options.h>
 #include <stave/handlers/carried_trees.h>
+#include <stave/handlers/same_besides_tensors.h>
 
 namespace stave {
 
@@ -32,6 +39,19 @@ namespace stave_detail {
 Index steps_to_snapshot(Index n, Index snapshots);
 void check_repeat(Index n, Index snapshots);
 
+/// What keeps a loop as one: a recorder of programs.
+class KeepsLoops {
+ public:
+  /// Takes some of n steps, or all, from `state`, and gives how many are left. `changes`: the steps so far changed what a state is besides
+  /// its tensors.
+  virtual Index take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) = 0;
+
+ protected:
+  ~KeepsLoops() = default;
+};
+/// The nearest; null: there is none, or somebody stands before it who is to see each step.
+KeepsLoops* keeper_of_loops();
+
 template <class Body>
 class RepeatOf {
  public:
@@ -46,8 +66,9 @@ class RepeatOf {
       static_assert(std::is_same_v<Result, Tree>, "stave: repeat: the function must return what it takes");
       Tree state = hold<true, Carry>(std::forward<Carry>(carry));
       const bool handled = current && current->nearest;
-      return snapshots_ > 0 && handled ? reversed(body_, n_, snapshots_, std::move(state))
-                                       : loop(*body_, n_, std::move(state));
+      const Index left = handled ? left_by_keeper(state) : n_;
+      return snapshots_ > 0 && handled ? reversed(body_, left, snapshots_, std::move(state))
+                                       : loop(*body_, left, std::move(state));
     } else {
       return Refused();
     }
@@ -65,6 +86,38 @@ class RepeatOf {
   static Tree step(const Body& body, Tree state) {
     if constexpr (std::is_invocable_v<const Body&, Tree>) return std::invoke(body, std::move(state));
     else return std::invoke(body, state);
+  }
+
+  // How many steps are to be taken, after those that a recorder took as a loop.
+  template <class Tree>
+  Index left_by_keeper(Tree& state) const {
+    if constexpr (comparable_besides_tensors<Tree>()) {
+      KeepsLoops* const keeper = n_ > 2 ? keeper_of_loops() : nullptr;
+      if (!keeper) return n_;
+      Outputs leaves = flat_outputs<true>(state);
+      put<Tree>(state, nullptr);
+      bool changes = false;
+      const auto flat = [&](std::span<const Tensor> xs) {
+        Tree given = copy_tree(state);
+        put<Tree>(given, xs.data());
+        Tree next = step(*body_, std::move(given));
+        const Outputs made = flat_outputs<true>(next);
+        put<Tree>(next, nullptr);
+        changes |= !same_besides_tensors(state, next);
+        state = std::move(next);
+        return made;
+      };
+      const Index left = keeper->take(n_, snapshots_, flat, changes, leaves);
+      put<Tree>(state, leaves.data());
+      return left;
+    } else {
+      return n_;
+    }
+  }
+  template <class Tree>
+  static void put(Tree& tree, const Tensor* leaves) {
+    PutLeaves put{leaves};
+    put_leaves<true>(tree, put);
   }
 
   // n steps, as they are recorded: up to each snapshot a checkpoint, which runs again as this does.

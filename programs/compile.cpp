@@ -99,23 +99,6 @@ struct Way {
   }
 };
 
-bool same_step(const Program::Instruction& a, const Program::Instruction& b) {
-  return compute_the_same(a, b) && a.outputs == b.outputs;
-}
-
-bool same_variable(const Program::Variable& a, const Program::Variable& b) {
-  return a.dtype == b.dtype && a.device == b.device && a.shape == b.shape;
-}
-
-// A constant that was captured is where it was; one that is made anew each time has the same content.
-bool same_constant(const Tensor& a, const Tensor& b) {
-  constexpr Index most = 4096;
-  if (a.node().storage && a.node().storage == b.node().storage && a.node().offset == b.node().offset &&
-      a.shape() == b.shape() && a.strides() == b.strides() && a.dtype() == b.dtype())
-    return true;
-  return a.size() <= most && same_bits(a, b);
-}
-
 /// A path through a function, cut at its reads.
 std::unique_ptr<Way> cut(const Program& program, const std::shared_ptr<const void>& structure) {
   auto begin = std::make_unique<Way>();
@@ -301,13 +284,8 @@ void Recordings::Entry::prepare(Way& way) {
 bool Recordings::Entry::merge(Way& to, Way& from) {
   Way *a = &to, *b = &from;
   while (true) {
-    const bool same =
-        a->first == b->first && a->read == b->read && a->steps.size() == b->steps.size() &&
-        std::equal(a->steps.begin(), a->steps.end(), b->steps.begin(), same_step) &&
-        std::equal(a->variables.begin(), a->variables.end(), b->variables.begin(), b->variables.end(), same_variable) &&
-        std::equal(
-            a->constants.begin(), a->constants.end(), b->constants.begin(), b->constants.end(),
-            [](const auto& x, const auto& y) { return x.variable == y.variable && same_constant(x.value, y.value); });
+    const bool same = a->first == b->first && a->read == b->read &&
+                      same_parts({a->variables, a->constants, a->steps}, {b->variables, b->constants, b->steps});
     if (!same) return false;
     if (a->read < 0) return a->outputs == b->outputs;
     auto& [bytes, after] = b->next.front();

@@ -24,7 +24,7 @@
 #include <functional>
 #include <memory>
 
-#include <stave/programs/same_besides_tensors.h>
+#include <stave/handlers/same_besides_tensors.h>
 #include <stave/programs/trace.h>
 
 namespace stave {

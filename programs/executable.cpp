@@ -406,6 +406,10 @@ std::unique_ptr<Executable::Activation> Executable::take() const {
   return fresh;
 }
 
+void Executable::give_back(std::unique_ptr<Activation> active) const {
+  delete spare_.exchange(active.release(), std::memory_order_acq_rel);
+}
+
 void Executable::run_kernels(Backend& backend, const Activation& active) const {
   const std::span<const View> views(active.views);
   SmallVector<Backend::Step, 1> steps;
@@ -446,6 +450,25 @@ void Executable::run(Backend& backend, Activation& active) const {
   return work ? work->repeat() : run_kernels(backend, active);
 }
 
+Executable::Steps::Steps(const Executable& executable)
+    : executable_(executable), active_(executable.take()), output_of_(executable.results_.size()) {
+  for (std::size_t i = 0; i < executable.outputs_.size(); ++i) {
+    const Place& place = executable.places_[static_cast<std::size_t>(executable.outputs_[i])];
+    output_of_[static_cast<std::size_t>(place.number)] = i;
+  }
+}
+Executable::Steps::~Steps() { executable_.give_back(std::move(active_)); }
+
+void Executable::Steps::run(std::span<void* const> inputs, std::span<void* const> outputs) {
+  std::vector<View>& views = active_->views;
+  for (const Patch& patch : executable_.of_inputs_)
+    views[patch.view].data = static_cast<char*>(inputs[static_cast<std::size_t>(patch.number)]) + patch.bytes;
+  for (const Patch& patch : executable_.of_results_)
+    views[patch.view].data =
+        static_cast<char*>(outputs[output_of_[static_cast<std::size_t>(patch.number)]]) + patch.bytes;
+  executable_.run_kernels(backend_of(executable_.device_), *active_);
+}
+
 Outputs Executable::operator()(std::span<const Tensor> inputs) const {
   Inputs arrays;
   if (device_ != cpu && std::any_of(inputs.begin(), inputs.end(), is_number)) {
@@ -463,7 +486,7 @@ Outputs Executable::operator()(std::span<const Tensor> inputs) const {
   for (const Patch& patch : of_results_)
     views[patch.view].data = static_cast<char*>(made[static_cast<std::size_t>(patch.number)]->data) + patch.bytes;
   run(backend_of(device_), *active);
-  delete spare_.exchange(active.release(), std::memory_order_acq_rel);
+  give_back(std::move(active));
 
   Outputs outputs;
   for (const int output : outputs_) {

@@ -20,6 +20,8 @@
 namespace stave_detail {
 
 class Executable {
+  struct Activation;
+
  public:
   /// Of a program that it admits, for inputs of these strides. `optimized` (passes/passes.h) before.
   Executable(const Program& program, std::span<const Strides> strides);
@@ -32,12 +34,27 @@ class Executable {
   /// Inputs of the program's shapes and dtypes, and of those strides. Throws what its operations throw.
   Outputs operator()(std::span<const Tensor> inputs) const;
 
+  /// Runs one after another, whose results go where the caller says.
+  class Steps {
+   public:
+    /// Of a program each output of which is an array that an instruction makes, and no view of one. It outlives this.
+    explicit Steps(const Executable& executable);
+    ~Steps();
+    Steps(const Steps&) = delete;
+    /// Where the inputs lie, and the outputs will, row-major. Throws what the program's operations throw.
+    void run(std::span<void* const> inputs, std::span<void* const> outputs);
+
+   private:
+    const Executable& executable_;
+    std::unique_ptr<Activation> active_;
+    std::vector<std::size_t> output_of_;  // of each result
+  };
+
   /// The bytes of the arena, and of results.
   std::size_t arena_bytes() const noexcept { return arena_bytes_; }
 
  private:
   class Planner;
-  struct Activation;
 
   enum class Home : std::uint8_t { input, constant, arena, result };
   // Where a variable's elements lie.
@@ -65,6 +82,7 @@ class Executable {
   };
 
   std::unique_ptr<Activation> take() const;
+  void give_back(std::unique_ptr<Activation> active) const;
   void run(Backend& backend, Activation& active) const;
   void run_kernels(Backend& backend, const Activation& active) const;
   Holding::Held held(const std::string& name) const;

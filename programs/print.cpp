@@ -6,7 +6,7 @@
 #include <stave/core/print.h>
 #include <stave/core/utf8.h>
 #include <stave/handlers/notation.h>
-#include <stave/programs/program.h>
+#include <stave/programs/loop.h>
 
 namespace stave {
 
@@ -78,6 +78,10 @@ class Writer {
       if (step.attributes) out << ", \"attributes\": " << in_json_quotes(step.attributes->str());
       out << ", \"inputs\": " << numbers(step.inputs) << ", \"outputs\": " << variables(step.outputs);
       if (step.scopes) out << ", \"scope\": " << in_json_quotes(scope(step));
+      if (const LoopAttributes* loop = loop_of(step)) {
+        out << ", \"body\": ";
+        Writer(*loop->body).json(out);
+      }
       out << "}";
     }
     out << "],\n \"outputs\": " << numbers(program_.outputs) << "}\n";
@@ -125,6 +129,7 @@ class Writer {
     text += "\n";
     if (const auto* functions = dynamic_cast<const RecordedFunctions*>(step.attributes.get()))
       text += Writer(*functions->function).text(indent + "  ");
+    if (const LoopAttributes* loop = loop_of(step)) text += Writer(*loop->body).text(indent + "  ");
     return text;
   }
 

@@ -11,6 +11,7 @@
 #include <stave/core/print.h>
 #include <stave/core/read_storage.h>
 #include <stave/core/storage.h>
+#include <stave/programs/loop.h>
 
 namespace stave_detail {
 
@@ -18,6 +19,9 @@ namespace {
 
 Outputs performed(const Program::Instruction& step, Inputs operands) {
   const ReenteredScopes scopes(step.scopes.get());
+  if (loop_of(step))
+    return perform_loop(IntrusivePtr<const LoopAttributes>(static_cast<const LoopAttributes*>(step.attributes.get())),
+                        std::move(operands));
   if (!step.op->carries_functions) return perform(Call(*step.op, std::move(operands), step.attributes));
   return static_cast<const RecordedFunctions&>(*step.attributes).perform(std::move(operands));
 }
@@ -81,6 +85,46 @@ std::vector<int> last_reads(const Program& program) {
 
 bool may_throw(const Op& op) {
   return op.id == OpId::own || op.carries_functions || op.index_name || is_linalg(op.id) || op.id == OpId::to;
+}
+bool may_throw(const Program::Instruction& instruction) {
+  const LoopAttributes* const loop = loop_of(instruction);
+  if (!loop) return may_throw(*instruction.op);
+  return std::any_of(loop->body->instructions.begin(), loop->body->instructions.end(),
+                     [](const auto& step) { return may_throw(step); });
+}
+
+bool compute_the_same(const Program::Instruction& a, const Program::Instruction& b) {
+  return a.op == b.op && a.epoch == b.epoch && a.inputs == b.inputs &&
+         same_attributes(a.attributes.get(), b.attributes.get());
+}
+
+bool same_constant(const Tensor& a, const Tensor& b) {
+  constexpr Index most = 4096;
+  if (a.node().storage && a.node().storage == b.node().storage && a.node().offset == b.node().offset &&
+      a.shape() == b.shape() && a.strides() == b.strides() && a.dtype() == b.dtype())
+    return true;
+  return a.size() <= most && same_bits(a, b);
+}
+
+bool same_parts(const ProgramPart& a, const ProgramPart& b) {
+  const auto equal = [](const auto& xs, const auto& ys, auto same) {
+    return std::equal(xs.begin(), xs.end(), ys.begin(), ys.end(), same);
+  };
+  return equal(a.instructions, b.instructions,
+               [](const auto& x, const auto& y) { return compute_the_same(x, y) && x.outputs == y.outputs; }) &&
+         equal(a.variables, b.variables,
+               [](const auto& x, const auto& y) {
+                 return x.dtype == y.dtype && x.device == y.device && x.shape == y.shape;
+               }) &&
+         equal(a.constants, b.constants, [](const auto& x, const auto& y) {
+           return x.variable == y.variable && same_constant(x.value, y.value);
+         });
+}
+
+bool same_program(const Program& a, const Program& b) {
+  return &a == &b ||
+         (a.inputs == b.inputs && a.outputs == b.outputs &&
+          same_parts({a.variables, a.constants, a.instructions}, {b.variables, b.constants, b.instructions}));
 }
 
 bool is_one_number(const Tensor& x) {

@@ -98,6 +98,11 @@ bool is_view(const Program::Instruction& instruction);
 
 /// Whether an operation may throw, whatever its inputs' shapes.
 bool may_throw(const Op& op);
+/// The same for one that is no read.
+bool may_throw(const Program::Instruction& instruction);
+
+/// Whether two instructions give the same: the same operation on the same variables, in one epoch.
+bool compute_the_same(const Program::Instruction& a, const Program::Instruction& b);
 
 /// Throws if `given` are not what the program was recorded for; one that is never read (`last`: last_reads) may be empty.
 void check_arguments(const Program& program, std::span<const Tensor> given, std::span<const int> last);
@@ -107,6 +112,19 @@ bool is_one_number(const Tensor& x);
 
 /// Whether both have the same bits.
 bool same_bits(const Tensor& a, const Tensor& b);
+
+/// Whether two constants are the same: one that was captured is where it was; one that is made anew each time has the same content.
+bool same_constant(const Tensor& a, const Tensor& b);
+
+/// Whether two stretches of programs are the same, variable for variable.
+struct ProgramPart {
+  std::span<const Program::Variable> variables;
+  std::span<const Program::Constant> constants;
+  std::span<const Program::Instruction> instructions;
+};
+bool same_parts(const ProgramPart& a, const ProgramPart& b);
+/// The same for whole programs.
+bool same_program(const Program& a, const Program& b);
 
 /// The attributes of a `call` in a program: its functions, as programs. Inputs of the instruction are the call's, then values that
 /// the functions captured.

@@ -14,6 +14,8 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/print.h>
 #include <stave/core/read_storage.h>
+#include <stave/handlers/repeat.h>
+#include <stave/programs/loop.h>
 
 namespace stave_detail {
 
@@ -33,10 +35,13 @@ struct Recorded {
   void was_read(const Tensor& x) const;
 };
 
-class Recorder final : public Handler {
+class Recorder final : public Handler, public KeepsLoops {
  public:
-  Recorder(const char* name, CarriedCalls calls, Recorder* outer = nullptr)
-      : notes(name), name_(name), calls_(calls), outer_(outer) {}
+  // Of what: a function; one that an operation carries; a step of a loop, which `outer` records as well. A step is recorded above the
+  // transforms that stand around the loop, and what it computes goes on to them.
+  enum class Of : std::uint8_t { function, carried, step };
+  Recorder(const char* name, CarriedCalls calls, Of what = Of::function, Recorder* outer = nullptr)
+      : notes(name), name_(name), calls_(calls), what_(what), outer_(outer) {}
 
   // An empty one is a variable that nothing reads, on the device of the others.
   Tensor input(const Tensor& x, Device device) {
@@ -67,6 +72,10 @@ class Recorder final : public Handler {
       program = {};
       return pass_on(call);
     }
+    if (call.op().carries_functions && what_ == Of::step) {  // transforms below have rules for it
+      carries_ = true;
+      return pass_on(call);
+    }
     if (call.op().carries_functions) return handle_carrying(call);
     if (inputs.empty()) {
       creations_.push_back({&call.op(), call.attributes_ptr(), -1});
@@ -88,13 +97,18 @@ class Recorder final : public Handler {
   }
   std::string describe() const override { return name_; }
   bool discreet() const noexcept override { return true; }
+  bool only_observes() const noexcept override { return what_ == Of::step; }
+
+  Index take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) override;
 
   void labelled(int variable, const NamePtr& label) {
     if (left.too_long) return;
     program.variables[static_cast<std::size_t>(variable)].label = label;
   }
   void read(int variable, const Tensor& x) {
-    if (left.too_long || !read_.insert(variable).second) return;
+    if (left.too_long) return;
+    check_stays(variable);
+    if (!read_.insert(variable).second) return;
     Program::Instruction step{nullptr, nullptr};
     step.inputs.push_back(variable);
     step.met = observed(x);
@@ -102,16 +116,27 @@ class Recorder final : public Handler {
     program.instructions.push_back(std::move(step));
   }
 
-  /// The variables of the outer recorder that this one's constants are, which become inputs, in this order.
-  std::vector<int> take_captured() {
-    std::vector<int> of_outer;
+  /// The one that x is; a new constant, if it is none yet.
+  int variable_of(const Tensor& x) {
+    if (!x.defined()) fail<TransformError>("{}: an operation is given an empty Tensor", name_);
+    const Recorded* const found = notes.find(x);
+    if (!found) return constant(x);
+    if (found->variable < 0) return created(found->creation, x);
+    check_stays(found->variable);
+    return found->variable;
+  }
+
+  /// The values that this one's constants are, though they are none. They become inputs of a step, in this order.
+  std::vector<Tensor> take_captured() {
+    std::vector<Tensor> values;
     std::erase_if(program.constants, [&](const Program::Constant& constant) {
-      if (!outer_ || !outer_->depends(constant.value)) return false;
-      of_outer.push_back(outer_->variable_of(constant.value));
+      if (!is_captured(constant.value)) return false;
+      values.push_back(constant.value);
       captured_.push_back(constant.variable);
       return true;
     });
-    return of_outer;
+    if (what_ == Of::step) program.inputs.insert(program.inputs.end(), captured_.begin(), captured_.end());
+    return values;
   }
   const std::vector<int>& captured() const { return captured_; }
 
@@ -142,9 +167,14 @@ class Recorder final : public Handler {
     return epochs_.try_emplace(now, epochs_.size() + 1).first->second;
   }
 
-  // Whether a value depends on the inputs, of this recorder or of those around it.
+  // Whether a value depends on the inputs, of this recorder or of those around it; of a step: or anybody follows it.
   bool depends(const Tensor& x) const {
     if (const Recorded* found = notes.find(x)) return found->variable >= 0;
+    return is_captured(x);
+  }
+  // Not this recorder's, but no constant.
+  bool is_captured(const Tensor& x) const {
+    if (what_ == Of::step) return !x.node().storage || live_notes(x) > 0;
     return outer_ && outer_->depends(x);
   }
 
@@ -161,13 +191,6 @@ class Recorder final : public Handler {
     return outputs;
   }
 
-  int variable_of(const Tensor& x) {
-    if (!x.defined()) fail<TransformError>("{}: an operation is given an empty Tensor", name_);
-    if (const Recorded* found = notes.find(x))
-      return found->variable >= 0 ? found->variable : created(found->creation, x);
-    return constant(x);
-  }
-
   int created(int creation, const Tensor& x) {
     Creation& it = creations_[static_cast<std::size_t>(creation)];
     if (it.variable < 0) {
@@ -179,10 +202,12 @@ class Recorder final : public Handler {
     return it.variable;
   }
 
-  // What a constant is known by: a number by its content, for it is made anew wherever it is written; another by where it lies.
+  // What a constant is known by: a number by its content, for it is made anew wherever it is written; another by where it lies; one
+  // that is captured by itself.
   using ConstantKey = std::pair<const void*, std::vector<Index>>;
-  static ConstantKey key_of(const Tensor& x) {
+  ConstantKey key_of(const Tensor& x) const {
     const Node& node = x.node();
+    if (is_captured(x)) return {&node, {}};
     ConstantKey key{nullptr, {static_cast<Index>(node.dtype)}};
     key.second.insert(key.second.end(), node.shape.begin(), node.shape.end());
     key.second.insert(key.second.end(), node.strides.begin(), node.strides.end());
@@ -209,9 +234,24 @@ class Recorder final : public Handler {
 
   Outputs handle_carrying(Call& call);
 
+  // How much was recorded, here and by the recorders around, before the first steps of a loop.
+  struct Mark {
+    std::size_t instructions, constants;
+    int variables;
+  };
+  std::vector<Mark> marks() const;
+  bool any_read_since(std::span<const Mark> marks) const;
+  void forget_since(std::span<const Mark> marks);
+  bool records_step(FlatFunction step, Outputs& state);
+  // Throws for a variable of steps that are forgotten.
+  void check_stays(int variable) const;
+
   const char* const name_;
   const CarriedCalls calls_;
+  const Of what_;
   Recorder* const outer_;
+  bool carries_ = false;
+  std::vector<std::pair<int, int>> forgotten_;  // variables from the first to before the second
   std::vector<Creation> creations_;
   std::map<ConstantKey, int> constants_;
   std::vector<int> captured_;
@@ -227,6 +267,96 @@ void Recorded::was_read(const Tensor& x) const {
   if (variable >= 0) recorder->read(variable, x);
 }
 
+// ---- loops -------------------------------------------------------------------------------------------------
+// The first two steps are recorded twice: here, as all else, and each by a recorder of its own. If these have the same, it is the
+// body of a loop, and what was recorded here is forgotten.
+
+bool same_nodes(std::span<const Tensor> a, std::span<const Tensor> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Tensor& x, const Tensor& y) { return x.node_ptr() == y.node_ptr(); });
+}
+
+std::vector<Recorder::Mark> Recorder::marks() const {
+  std::vector<Mark> marks;
+  for (const Recorder* at = this; at; at = at->outer_)
+    marks.push_back({at->program.instructions.size(), at->program.constants.size(),
+                     static_cast<int>(at->program.variables.size())});
+  return marks;
+}
+
+bool Recorder::any_read_since(std::span<const Mark> marks) const {
+  if (left.too_long) return true;
+  const auto& steps = program.instructions;
+  const auto is_read = [](const Program::Instruction& step) { return step.is_read(); };
+  if (std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(marks[0].instructions), steps.end(), is_read))
+    return true;
+  return outer_ && outer_->any_read_since(marks.subspan(1));
+}
+
+void Recorder::forget_since(std::span<const Mark> marks) {
+  const Mark mark = marks[0];
+  program.instructions.resize(mark.instructions);
+  program.constants.resize(mark.constants);
+  for (Creation& creation : creations_)
+    if (creation.variable >= mark.variables) creation.variable = -1;
+  std::erase_if(constants_, [&](const auto& known) { return known.second >= mark.variables; });
+  if (const int end = static_cast<int>(program.variables.size()); end > mark.variables)
+    forgotten_.emplace_back(mark.variables, end);
+  if (outer_) outer_->forget_since(marks.subspan(1));
+}
+
+void Recorder::check_stays(int variable) const {
+  const auto holds = [&](const std::pair<int, int>& range) {
+    return range.first <= variable && variable < range.second;
+  };
+  if (std::any_of(forgotten_.begin(), forgotten_.end(), holds))
+    fail<TransformError>(
+        "{}: a value that the function of a repeat computed left it through a captured variable, and is used: it is "
+        "that of an "
+        "early step. Return it from the function",
+        name_);
+}
+
+// Takes a step. Whether it can be that of a loop.
+bool Recorder::records_step(FlatFunction step, Outputs& state) {
+  std::vector<Tensor> inputs;
+  for (const Tensor& x : state) inputs.push_back(input(x, cpu));
+  state = run(step, inputs);
+  if (carries_ || left.asked || left.caught || left.too_long || !may_be_body(program)) return false;
+  const auto alike = [&](int a, int b) {
+    const Program::Variable &x = program.variable(a), &y = program.variable(b);
+    return x.shape == y.shape && x.dtype == y.dtype && x.device == y.device;
+  };
+  return std::equal(program.inputs.begin(), program.inputs.end(), program.outputs.begin(), program.outputs.end(),
+                    alike);
+}
+
+Index Recorder::take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) {
+  const bool any_empty = std::any_of(state.begin(), state.end(), [](const Tensor& x) { return !x.defined(); });
+  if (left.too_long || state.empty() || any_empty) return n;
+  const std::vector<Mark> before = marks();
+  Inputs inputs(state.begin(), state.end());
+  Recorder first(name_, calls_, Of::step, this), second(name_, calls_, Of::step, this);
+  const auto is_kept = [&](Recorder& recorder) {
+    return recorder.records_step(step, state) && !changes && !any_read_since(before);
+  };
+  if (!is_kept(first)) return n - 1;
+  if (!is_kept(second)) return n - 2;
+  const std::vector<Tensor> captured = first.take_captured();
+  if (!same_nodes(captured, second.take_captured()) || !same_program(first.program, second.program)) return n - 2;
+  const std::size_t states = state.size();
+  state = {};
+  forget_since(before);
+  const auto attributes = make_intrusive<LoopAttributes>();
+  attributes->steps = n;
+  attributes->states = states;
+  attributes->snapshots = snapshots;
+  attributes->body = std::make_shared<const Program>(std::move(first.program));
+  inputs.append(captured.begin(), captured.end());
+  state = perform_loop(attributes, std::move(inputs));
+  return 0;
+}
+
 // ---- functions that are carried ----------------------------------------------------------------------------
 
 // The functions of one call, as programs. What they capture are inputs of all, in one order.
@@ -235,7 +365,8 @@ class Rules {
   Rules(const char* name, Recorder& outer, Recording& left) : name_(name), outer_(outer), left_(left) {}
 
   Outputs record(std::shared_ptr<const Program>& to, FlatFunction f, std::span<const Tensor> given) {
-    Recorder& rule = *rules_.emplace_back(std::make_unique<Recorder>(name_, CarriedCalls::kept, &outer_));
+    Recorder& rule =
+        *rules_.emplace_back(std::make_unique<Recorder>(name_, CarriedCalls::kept, Recorder::Of::carried, &outer_));
     targets_.push_back(&to);
     std::vector<Tensor> inputs;
     for (const Tensor& x : given) inputs.push_back(rule.input(x, cpu));
@@ -251,7 +382,8 @@ class Rules {
     std::vector<int> captured;
     std::vector<std::vector<int>> of_rule;
     for (const auto& rule : rules_) {
-      of_rule.push_back(rule->take_captured());
+      of_rule.emplace_back();
+      for (const Tensor& value : rule->take_captured()) of_rule.back().push_back(outer_.variable_of(value));
       for (const int variable : of_rule.back())
         if (std::find(captured.begin(), captured.end(), variable) == captured.end()) captured.push_back(variable);
     }

@@ -11,7 +11,7 @@ Program without_dead_code(Program program) {
   for (const int output : program.outputs) use(output);
   std::vector<Program::Instruction> kept;
   for (auto step = program.instructions.rbegin(); step != program.instructions.rend(); ++step) {
-    bool needed = step->is_read() || stave_detail::may_throw(*step->op);
+    bool needed = step->is_read() || stave_detail::may_throw(*step);
     for (const int output : step->outputs) needed |= is_used(output);
     if (!needed) continue;
     for (const int input : step->inputs) use(input);

@@ -20,7 +20,7 @@ bool is_number(const Program& program, const Program::Instruction& step) {
 }
 
 bool may_fold(const Program& program, const Program::Instruction& step) {
-  if (step.is_read() || may_throw(*step.op) || step.op->id == OpId::copy) return false;
+  if (step.is_read() || may_throw(step) || step.op->id == OpId::copy) return false;
   std::uint64_t bytes = 0;
   for (const int output : step.outputs) bytes += program.variable(output).bytes();
   return bytes <= most_bytes;

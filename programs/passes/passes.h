@@ -31,9 +31,6 @@ Program optimized(Program program, std::vector<std::string>* why_apart = nullptr
 
 namespace stave_detail {
 
-/// Whether two instructions give the same: the same operation on the same variables, in one epoch.
-bool compute_the_same(const Program::Instruction& a, const Program::Instruction& b);
-
 /// Which variable stands in the place of another.
 class Renaming {
  public:

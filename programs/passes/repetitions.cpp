@@ -3,15 +3,6 @@
 
 #include <stave/programs/passes/passes.h>
 
-namespace stave_detail {
-
-bool compute_the_same(const Program::Instruction& a, const Program::Instruction& b) {
-  return a.op == b.op && a.epoch == b.epoch && a.inputs == b.inputs &&
-         same_attributes(a.attributes.get(), b.attributes.get());
-}
-
-}  // namespace stave_detail
-
 namespace stave {
 
 using namespace stave_detail;

@@ -10,6 +10,19 @@
 
 namespace stave_detail {
 
+/// Whether trees of type T can be compared so.
+template <class T, class... Above>
+constexpr bool comparable_besides_tensors() {
+  constexpr TreeKind kind = tree_kind<T>;
+  if constexpr (kind == TreeKind::tensor || kind == TreeKind::key || (std::is_same_v<T, Above> || ...)) return true;
+  else if constexpr (!is_tree_kind(kind)) return requires(const T& a) { bool(a == a); } && !std::is_pointer_v<T>;
+  else if constexpr (kind == TreeKind::custom) return requires(const T& a) { bool(TreeTraits<T>::same(a, a)); };
+  else
+    return []<class... Held>(Types<Held...>) {
+      return (comparable_besides_tensors<std::remove_cv_t<Held>, T, Above...>() && ...);
+    }(typename ContentsOf<T>::type());
+}
+
 template <class T>
 bool same_besides_tensors(const T& a, const T& b) {
   constexpr TreeKind kind = tree_kind<T>;

@@ -1,0 +1,252 @@
+#include <stave/programs/loop.h>
+
+#include <algorithm>
+
+#include <stave/core/fail.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/function.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/storage.h>
+#include <stave/handlers/jvp_flat.h>
+#include <stave/handlers/vjp_flat.h>
+#include <stave/handlers/vmap_flat.h>
+#include <stave/programs/executable.h>
+#include <stave/programs/passes/passes.h>
+
+namespace stave_detail {
+
+namespace {
+
+Shape stacked(Index steps, Shape row) {
+  row.insert(row.begin(), steps);
+  return row;
+}
+
+void infer_loop(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const auto& loop = call.as<LoopAttributes>();
+  const Program& body = *loop.body;
+  const auto inputs = call.inputs();
+  if (inputs.size() != body.inputs.size())
+    fail<TransformError>("loop: its body takes {} values, not {}", body.inputs.size(), inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Program::Variable& wanted = body.variable(body.inputs[i]);
+    const bool is_stack = i >= loop.states && i < loop.states + loop.rows;
+    const Shape shape = is_stack ? stacked(loop.steps, wanted.shape) : wanted.shape;
+    if (inputs[i].shape() != shape)
+      fail<ShapeError>("loop: input {} has the shape {}, not {}", i, inputs[i].shape(), shape);
+    if (inputs[i].dtype() != wanted.dtype)
+      fail<DtypeError>("loop: input {} is {}, not {}", i, inputs[i].dtype(), wanted.dtype);
+  }
+  for (std::size_t i = 0; i < body.outputs.size(); ++i) {
+    const Program::Variable& given = body.variable(body.outputs[i]);
+    outputs.push_back({i < loop.states ? given.shape : stacked(loop.steps, given.shape), given.dtype});
+  }
+}
+
+// ---- the kernel --------------------------------------------------------------------------------------------
+
+// With a copy of each output that is not an array of its own.
+Program with_outputs_apart(Program program) {
+  std::vector<bool> is_own(program.variables.size());
+  for (const auto& step : program.instructions)
+    for (const int output : step.outputs) is_own[static_cast<std::size_t>(output)] = !is_view(step);
+  for (int& output : program.outputs) {
+    if (is_own[static_cast<std::size_t>(output)]) {
+      is_own[static_cast<std::size_t>(output)] = false;
+      continue;
+    }
+    const Program::Variable it = program.variable(output);
+    Program::Instruction copy{&op_copy};
+    copy.inputs.push_back(output);
+    output = program.add_variable(it.shape, it.dtype, it.device);
+    copy.outputs.push_back(output);
+    program.instructions.push_back(std::move(copy));
+  }
+  return program;
+}
+
+// The states lie in turn where the caller wants the last ones, and in memory of the loop's own.
+class RunningLoop {
+ public:
+  RunningLoop(const LoopAttributes& loop, std::span<const View> in, std::span<const View> out)
+      : loop_(loop), in_(in), out_(out), spare_offsets_(loop.states) {
+    std::size_t bytes = 0;
+    for (std::size_t k = 0; k < loop.states; ++k) {
+      spare_offsets_[k] = bytes;
+      bytes += (bytes_of(out[k]) + 63) / 64 * 64;
+    }
+    if (loop.steps > 1) spare_ = allocate_storage(loop.device(), uint8, {static_cast<Index>(bytes)}, "loop");
+  }
+
+  void run() {
+    Executable::Steps body(loop_.executable());
+    std::vector<void*> inputs, outputs;
+    for (const View& input : in_) inputs.push_back(input.data);
+    for (const View& output : out_) outputs.push_back(output.data);
+    for (Index step = 0; step < loop_.steps; ++step) {
+      const Index row = loop_.reverse ? loop_.steps - 1 - step : step;
+      for (std::size_t k = 0; k < loop_.states; ++k) {
+        if (step > 0) inputs[k] = outputs[k];
+        outputs[k] = state(k, step);
+      }
+      for (std::size_t k = loop_.states; k < loop_.states + loop_.rows; ++k) inputs[k] = row_of(in_[k], row);
+      for (std::size_t k = loop_.states; k < out_.size(); ++k) outputs[k] = row_of(out_[k], row);
+      body.run(inputs, outputs);
+    }
+  }
+
+ private:
+  static std::size_t bytes_of(const View& view) {
+    return static_cast<std::size_t>(Shape(view.shape).elements()) * size_of(view.dtype);
+  }
+  void* state(std::size_t k, Index step) const {
+    return (loop_.steps - step) % 2 ? out_[k].data : static_cast<char*>(spare_->data) + spare_offsets_[k];
+  }
+  void* row_of(const View& stack, Index row) const {
+    return static_cast<char*>(stack.data) +
+           static_cast<std::size_t>(row) * (bytes_of(stack) / static_cast<std::size_t>(loop_.steps));
+  }
+
+  const LoopAttributes& loop_;
+  const std::span<const View> in_, out_;
+  std::vector<std::size_t> spare_offsets_;
+  StoragePtr spare_;
+};
+
+void run_loop(const Attributes* attributes, std::span<const View> in, std::span<const View> out) {
+  const auto& loop = static_cast<const LoopAttributes&>(*attributes);
+  if (loop.steps > 0) return RunningLoop(loop, in, out).run();
+  for (std::size_t k = 0; k < loop.states; ++k)
+    backend_of(loop.device()).run(op_copy, nullptr, in.subspan(k, 1), out.subspan(k, 1));
+}
+
+// ---- step by step ------------------------------------------------------------------------------------------
+
+Outputs perform_steps(const LoopAttributes& loop, const Inputs& inputs) {
+  std::vector<Tensor> values(inputs.begin(), inputs.end());
+  std::vector<std::vector<Tensor>> rows(loop.rows_given(), std::vector<Tensor>(static_cast<std::size_t>(loop.steps)));
+  for (Index step = 0; step < loop.steps; ++step) {
+    const Index row = loop.reverse ? loop.steps - 1 - step : step;
+    for (std::size_t k = loop.states; k < loop.states + loop.rows; ++k) values[k] = inputs[k](row);
+    const Outputs given = (*loop.body)(values);
+    std::copy_n(given.begin(), loop.states, values.begin());
+    for (std::size_t k = 0; k < rows.size(); ++k) rows[k][static_cast<std::size_t>(row)] = given[loop.states + k];
+  }
+  Outputs outputs(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(loop.states));
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    const Program::Variable& it = loop.body->variable(loop.body->outputs[loop.states + k]);
+    outputs.push_back(loop.steps > 0 ? stack(rows[k]) : zeros(stacked(0, it.shape), it.dtype, it.device));
+  }
+  return outputs;
+}
+
+// ---- rules -------------------------------------------------------------------------------------------------
+
+Outputs loop_jvp(const JvpContext& c) {
+  const auto& attributes = c.as<LoopAttributes>();
+  const auto steps = [&](std::span<const Tensor> xs) {
+    return perform_steps(attributes, Inputs(xs.begin(), xs.end()));
+  };
+  return jvp_flat(steps, c.call.inputs(), c.tangents, numbered_inputs).tangents;
+}
+
+Tensor loop_vjp(const VjpContext& c, int input) {
+  const auto& attributes = c.as<LoopAttributes>();
+  const Outputs found = c.once([&] {
+    std::vector<Tensor> by;
+    for (const Tensor& x : c.inputs)
+      if (is_float(x.dtype())) by.push_back(x);
+    const auto steps = [&](std::span<const Tensor> xs) {
+      Inputs inputs(c.inputs);
+      std::size_t next = 0;
+      for (Tensor& x : inputs)
+        if (is_float(x.dtype())) x = xs[next++];
+      return perform_steps(attributes, inputs);
+    };
+    std::vector<Tensor> cotangents(c.cotangents.begin(), c.cotangents.end());
+    cotangents.resize(attributes.body->outputs.size());
+    const std::vector<Tensor> pulled = vjp_flat(steps, by, "loop").pullback.consume(cotangents);
+    Outputs all;
+    std::size_t next = 0;
+    for (const Tensor& x : c.inputs) all.push_back(is_float(x.dtype()) ? pulled[next++] : Tensor());
+    return all;
+  });
+  return found[static_cast<std::size_t>(input)];
+}
+
+Outputs loop_batch(const BatchContext& c) {
+  const auto& attributes = c.as<LoopAttributes>();
+  std::vector<MapAxis> axes;
+  for (const bool batched : c.batched) axes.push_back(batched ? MapAxis(0) : MapAxis(unmapped));
+  const auto steps = [&](std::span<const Tensor> xs) {
+    return perform_steps(attributes, Inputs(xs.begin(), xs.end()));
+  };
+  FlatVmap found = vmap_flat(steps, c.inputs, axes, c.size, numbered_inputs);
+  for (std::size_t i = 0; i < found.outputs.size(); ++i)
+    if (!found.batched[i]) found.outputs[i] = broadcast_lanes(found.outputs[i], c.size);
+  return std::move(found.outputs);
+}
+
+const Op op_loop{.name = "loop",
+                 .infer = infer_loop,
+                 .reads = {~ValueSet::outputs, ~ValueSet::outputs},
+                 .jvp = loop_jvp,
+                 .vjp = loop_vjp,
+                 .batch = loop_batch,
+                 .cpu = run_loop,
+                 .cuda = [](void*, const Attributes* attributes, std::span<const View> in, std::span<const View> out) {
+                   run_loop(attributes, in, out);
+                 }};
+
+}  // namespace
+
+const LoopAttributes* loop_of(const Program::Instruction& instruction) {
+  return instruction.op == &op_loop ? static_cast<const LoopAttributes*>(instruction.attributes.get()) : nullptr;
+}
+
+Outputs perform_loop(const IntrusivePtr<const LoopAttributes>& attributes, Inputs inputs) {
+  const Frame* const handler = current ? current->nearest : nullptr;
+  if (handler && !handler->discreet) return perform_steps(*attributes, inputs);
+  return perform(Call(op_loop, std::move(inputs), attributes));
+}
+
+bool may_be_body(const Program& program) {
+  return Executable::admits(program) &&
+         std::none_of(program.outputs.begin(), program.outputs.end(), [](int output) { return output < 0; });
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+using namespace stave_detail;
+
+LoopAttributes::LoopAttributes() = default;
+LoopAttributes::~LoopAttributes() = default;
+
+std::string LoopAttributes::str() const {
+  std::string text = fmt::format("steps={} states={}", steps, states);
+  if (rows) text += fmt::format(" rows={}", rows);
+  if (reverse) text += " reverse";
+  if (snapshots) text += fmt::format(" snapshots={}", snapshots);
+  return text;
+}
+
+bool LoopAttributes::equals(const Attributes& with) const {
+  const auto& other = static_cast<const LoopAttributes&>(with);
+  return steps == other.steps && reverse == other.reverse && states == other.states && rows == other.rows &&
+         snapshots == other.snapshots && same_program(*body, *other.body);
+}
+
+const Executable& LoopAttributes::executable() const {
+  std::call_once(once_, [&] {
+    const Program program = with_outputs_apart(optimized(*body));
+    std::vector<Strides> strides;
+    for (const int input : program.inputs) strides.push_back(contiguous_strides(program.variable(input).shape));
+    executable_ = std::make_unique<const Executable>(program, strides);
+  });
+  return *executable_;
+}
+
+}  // namespace stave

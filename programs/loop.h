@@ -1,0 +1,61 @@
+// The operation `loop`: steps whose body is a Program, as programs hold what repeat (handlers/repeat.h) does.
+//
+//   body:  states, rows, still  ->  states, rows
+//   loop:  states, stacks of rows, still  ->  states, stacks of rows
+//
+// Step i takes the states that the one before it gave, row i of each stack (axis 0), and what stays the same; it gives the next states,
+// and row i of each stack of results: jax.lax.scan, as an operation like any other. A backend runs it as a loop over an
+// Executable of the body, which allocates nothing for a step. Its rules are loops over programs that are derived from the body.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include <stave/programs/program.h>
+
+namespace stave_detail {
+class Executable;
+}
+
+namespace stave {
+
+struct LoopAttributes final : Attributes {
+  using ProgramPtr = std::shared_ptr<const Program>;
+
+  Index steps = 0;
+  bool reverse = false;    // rows are read and given from the last to the first
+  std::size_t states = 0;  // of the body's inputs, and outputs: the first
+  std::size_t rows = 0;    // of its inputs: those that follow
+  Index snapshots = 0;     // steps whose states reverse mode keeps at a time; 0: as many as there is room for
+  ProgramPtr body;
+
+  LoopAttributes();
+  ~LoopAttributes() override;
+  std::string str() const override;
+  bool equals(const Attributes& other) const override;
+
+  std::size_t rows_given() const { return body->outputs.size() - states; }
+  Device device() const { return body->variables.empty() ? cpu : body->variables[0].device; }
+  /// The body, ready to run: made when it is first asked for.
+  const stave_detail::Executable& executable() const;
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::unique_ptr<const stave_detail::Executable> executable_;
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+
+/// Performs it: as one operation; step by step, under a handler of operations that is not the library's own. Throws ShapeError or
+/// DtypeError for inputs that are not as the body wants them.
+Outputs perform_loop(const IntrusivePtr<const LoopAttributes>& attributes, Inputs inputs);
+
+/// The loop that an instruction performs; null: none.
+const LoopAttributes* loop_of(const Program::Instruction& instruction);
+
+/// Whether a program can be the body of one.
+bool may_be_body(const Program& program);
+
+}  // namespace stave_detail

@@ -1,0 +1,272 @@
+// Loops of programs: repeat, recorded, against the loop itself.
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace {
+
+using namespace stave;
+using namespace stave_test;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+
+const Tensor x = tensor({0.5, -1.2, 2.3});
+
+// The same bits.
+MATCHER_P(Is, expected, "") {
+  const Tensor want = expected;
+  return stave_detail::same_bits(arg, want);
+}
+
+std::size_t count_loops(const Program& program) {
+  return static_cast<std::size_t>(std::count_if(program.instructions.begin(), program.instructions.end(),
+                                                [](const auto& step) { return stave_detail::loop_of(step); }));
+}
+
+Tensor step(const Tensor& y) { return tanh(y * 1.1) + y * 0.01; }
+
+template <class F>
+auto unrolled(int n, F f) {
+  return [n, f](auto y) {
+    for (int i = 0; i < n; ++i) y = f(y);
+    return y;
+  };
+}
+
+TEST(Loop, PrintsWithItsBody) {
+  const auto p = trace([](const Tensor& a, const Tensor& b) {
+    return repeat(1000, [&](const Tensor& y) { return sin(y) * b + 1.; })(a) * 2.;
+  })(x, x);
+  EXPECT_EQ(p.str(),
+            "a:f32[3] b:f32[3] ->\n"
+            "  c:f32[3] = loop a b steps=1000 states=1\n"
+            "    a:f32[3] b:f32[3] ->\n"
+            "      c:f32[3] = sin a\n"
+            "      d:f32[3] = multiply c b\n"
+            "      e:f32[3] = add d 1.0\n"
+            "      in e\n"
+            "  d:f32[3] = multiply c 2.0\n"
+            "  in d\n");
+}
+
+TEST(Loop, GivesWhatTheStepsGive) {
+  for (const int n : {0, 1, 2, 3, 4, 17}) {
+    const auto p = trace(repeat(n, step))(x);
+    EXPECT_EQ(count_loops(p), n > 2 ? 1u : 0u);
+    const auto f = compile(repeat(n, step));
+    for (const Tensor& start : {x, x * 0.3, -x}) {
+      EXPECT_THAT(p(start), Is(unrolled(n, step)(start))) << n;
+      EXPECT_THAT(optimized(p)(std::vector<Tensor>{start})[0], Is(unrolled(n, step)(start))) << n;
+      EXPECT_THAT(f(start), Is(unrolled(n, step)(start))) << n;
+    }
+  }
+}
+
+TEST(Loop, CapturesWhatStaysTheSame) {
+  const auto f = [](const Tensor& a, const Tensor& w) {
+    const Tensor half = w * 0.5, ones_ = ones({3}), constant = tensor({1., 2., 3.});
+    return repeat(50, [=](const Tensor& y) { return sin(y * half) + exp(w) * ones_ - constant * 0.1; })(a);
+  };
+  const auto p = trace(f)(x, x);
+  EXPECT_EQ(count_loops(p), 1u);
+  EXPECT_THAT(p(x, -x), Is(f(x, -x)));
+  const auto compiled = compile(f);
+  for (int i = 1; i < 4; ++i) EXPECT_THAT(compiled(x, x * i), Is(f(x, x * i)));
+}
+
+// A number that is captured is not the number that is written, though they are the same when the loop is recorded.
+TEST(Loop, TellsACapturedNumberFromAWrittenOne) {
+  const auto f = [](const Tensor& a, const Tensor& two) {
+    return repeat(5, [&](const Tensor& y) { return y * 2. + sin(two) * two + tensor(2.); })(a);
+  };
+  const auto p = trace(f)(x, tensor(2.));
+  EXPECT_THAT(p(x, tensor(-3.)), Is(f(x, tensor(-3.))));
+  const auto checkpointed = [](const Tensor& a, const Tensor& two) {
+    return checkpoint([=](const Tensor& y) { return y * 2. + two * tensor(2.); })(a);
+  };
+  EXPECT_THAT(trace(checkpointed)(x, tensor(2.))(x, tensor(-3.)), Is(checkpointed(x, tensor(-3.))));
+}
+
+struct State {
+  Tensor position;
+  std::vector<Tensor> others;
+  Key key;
+  int kind;
+};
+
+TEST(Loop, StatesAreTreesWithKeys) {
+  const auto f = [](const State& state) {
+    return repeat(20, [](const State& s) {
+      const auto [here, next] = split(s.key);
+      return State{s.position + uniform(here, {3}) * s.others[0], {s.others[1], s.others[0]}, next, s.kind};
+    })(state);
+  };
+  const State start{x, {x, -x}, Key(3), 7};
+  const auto p = trace(f)(start);
+  EXPECT_EQ(count_loops(p), 1u);
+  const State other{-x, {x * 3., -x}, Key(5), 7}, found = p(other), expected = f(other);
+  EXPECT_THAT(found.position, Is(expected.position));
+  EXPECT_THAT(found.others[1], Is(expected.others[1]));
+  EXPECT_THAT(found.key.data(), Is(expected.key.data()));
+}
+
+TEST(Loop, KeepsDtypesOfAllKinds) {
+  const auto f = [](const std::vector<Tensor>& s) {
+    return repeat(9, [](const std::vector<Tensor>& v) {
+      return std::vector<Tensor>{v[0] * 1.5, v[1] + 3, logical_not(v[2]), v[0] + v[3] * 0.5, v[4] + 1};
+    })(s);
+  };
+  for (const Dtype dtype : {float32, float64, float16, bfloat16}) {
+    const std::vector<Tensor> start{astype(x, dtype), arange(4), tensor({true, false}), astype(x * 2., dtype),
+                                    tensor(1, uint8)};
+    const auto p = trace(f)(start);
+    EXPECT_EQ(count_loops(p), 1u);
+    const std::vector<Tensor> found = p(start), expected = f(start);
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_THAT(found[i], Is(expected[i])) << i;
+  }
+}
+
+TEST(Loop, NestsAsLoopsOfLoops) {
+  const auto f = [](const Tensor& a, const Tensor& w) {
+    return repeat(6, [&](const Tensor& y) {
+      const Tensor z = cos(y);
+      return repeat(7, [&](const Tensor& v) { return sin(v * w) + z; })(y) * 0.9;
+    })(a);
+  };
+  const auto p = trace(f)(x, x);
+  EXPECT_EQ(p.instructions.size(), 1u);
+  EXPECT_EQ(count_loops(*stave_detail::loop_of(p.instructions[0])->body), 1u);
+  EXPECT_THAT(p(-x, x), Is(f(-x, x)));
+  const auto compiled = compile(f);
+  for (int i = 1; i < 4; ++i) EXPECT_THAT(compiled(x * i, x), Is(f(x * i, x)));
+}
+
+TEST(Loop, OutputsMayBeInputsAndEachOther) {
+  const auto f = [](const std::vector<Tensor>& s) {
+    return repeat(5, [](const std::vector<Tensor>& v) {
+      const Tensor y = v[0] + v[1];
+      return std::vector<Tensor>{y, y, v[0], zeros({3}), reshape(reshape(v[2], {3, 1}), {3})};
+    })(s);
+  };
+  const std::vector<Tensor> start{x, 2. * x, 3. * x, x, -x};
+  const auto p = trace(f)(start);
+  EXPECT_EQ(count_loops(p), 1u);
+  const std::vector<Tensor> found = p(start), expected = f(start);
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_THAT(found[i], Is(expected[i])) << i;
+}
+
+// What cannot be one body is unrolled, and its function is called as often as without a recorder.
+template <class Body>
+void expect_unrolled(const Body& body, const Tensor& start = x) {
+  int calls = 0;
+  const auto f = [&](const Tensor& a) { return repeat(6, [&](const Tensor& y) { return ++calls, body(y); })(a); };
+  const auto p = trace(f)(start);
+  EXPECT_EQ(count_loops(p), 0u);
+  EXPECT_EQ(calls, 6);
+  EXPECT_THAT(p(start), Is(f(start)));
+}
+
+struct Rate {
+  using Result = float;
+};
+struct FixedRate : Handles<Rate> {
+  float handle(Rate&) override { return 0.5f; }
+};
+
+TEST(Loop, WhatReadsIsUnrolled) {
+  expect_unrolled([](const Tensor& y) { return sum(y).item<float>() > 0 ? y * 0.5 : y + 1.; });
+  const auto reads_captured = [](const Tensor& a, const Tensor& w) {
+    return repeat(5, [&](const Tensor& y) { return sum(w).item<float>() > 0 ? y * 0.5 : y + 1.; })(a);
+  };
+  const auto p = trace(reads_captured)(x, x);
+  EXPECT_EQ(count_loops(p), 0u);
+  EXPECT_THAT(([&] { p(x, -x); }), ThrowsMessage<TransformError>(HasSubstr("looked at a value")));
+  const auto compiled = compile(reads_captured);
+  for (const Tensor& w : {x, -x, x}) EXPECT_THAT(compiled(x, w), Is(reads_captured(x, w)));
+}
+
+TEST(Loop, WhatChangesFromStepToStepIsUnrolled) {
+  const auto f = [](const Tensor& a) {
+    double scale = 1;
+    return repeat(5, [&](const Tensor& y) { return y * (scale *= 0.5) + 1.; })(a);
+  };
+  EXPECT_EQ(count_loops(trace(f)(x)), 0u);
+  EXPECT_THAT(compile(f)(x), Is(f(x)));
+  struct Counted {
+    Tensor y;
+    int steps;
+  };
+  const auto counted = [](const Tensor& a) {
+    return repeat(5, [](const Counted& c) { return Counted{sin(c.y), c.steps + 1}; })(Counted{a, 0});
+  };
+  EXPECT_EQ(count_loops(trace(counted)(x)), 0u);
+  EXPECT_THAT(compile([&](const Tensor& a) { return counted(a).y * counted(a).steps; })(x), Is(counted(x).y * 5));
+}
+
+TEST(Loop, WhatGrowsOrConvertsIsUnrolled) {
+  const auto grows = [](const Tensor& y) { return concat({y, y}); };
+  const auto f = [&](const Tensor& a) { return repeat(3, grows)(a); };
+  EXPECT_THAT(trace(f)(x)(-x), Is(f(-x)));
+  const auto converts = [](const Tensor& a) {
+    return repeat(4, [](const Tensor& y) { return astype(y, float64) * 1.1; })(a);
+  };
+  EXPECT_THAT(trace(converts)(x)(-x), Is(converts(-x)));
+}
+
+TEST(Loop, WhatAsksOrCallsAFunctionWithRulesIsUnrolled) {
+  FixedRate rate;
+  with(rate, [&] { expect_unrolled([](const Tensor& y) { return y * perform(Rate{}); }); });
+  expect_unrolled([](const Tensor& y) { return checkpoint([](const Tensor& z) { return sin(z); })(y); });
+}
+
+TEST(Loop, StepsAreSeenByHandlersInside) {
+  struct Count : Handler {
+    int n = 0;
+    Outputs handle(Call& call) override { return ++n, perform(std::move(call)); }
+  } counter;
+  const auto f = [&](const Tensor& a) { return with(counter, [&] { return repeat(8, step)(a); }); };
+  EXPECT_EQ(count_loops(trace(f)(x)), 0u);
+  EXPECT_EQ(counter.n, 8 * 4);
+  const auto p = trace(repeat(8, step))(x);
+  counter.n = 0;
+  EXPECT_THAT(with(counter, [&] { return p(x); }), Is(unrolled(8, step)(x)));
+  EXPECT_GE(counter.n, 8 * 4);
+}
+
+TEST(Loop, AValueThatLeavesByACapturedVariableIsRefused) {
+  const auto f = [](const Tensor& a) {
+    Tensor last;
+    const Tensor y = repeat(5, [&](const Tensor& v) { return last = sum(v), sin(v); })(a);
+    return y * last;
+  };
+  EXPECT_THAT(([&] { trace(f)(x); }), ThrowsMessage<TransformError>(HasSubstr("left it through a captured variable")));
+  EXPECT_THAT(([&] { compile(f)(x); }),
+              ThrowsMessage<TransformError>(HasSubstr("left it through a captured variable")));
+}
+
+TEST(Loop, ExceptionsAreThoseOfTheSteps) {
+  const auto f = [](const Tensor& a, const Tensor& i) {
+    return repeat(4, [&](const Tensor& y) { return take(y, i, 0) * 2.; })(a);
+  };
+  const auto p = trace(f)(x, tensor({0, 2, 1}));
+  EXPECT_EQ(count_loops(p), 1u);
+  EXPECT_THAT(p(x, tensor({2, 2, 1})), Is(f(x, tensor({2, 2, 1}))));
+  EXPECT_THROW(p(x, tensor({0, 3, 1})), IndexError);
+  EXPECT_THROW(trace(f)(x, tensor({0, 3, 1})), IndexError);
+}
+
+TEST(Loop, AMillionStepsTakeTheMemoryOfOne) {
+  const auto f = [](const Tensor& a) { return repeat(1'000'000, [](const Tensor& y) { return y * 0.5 + 1.; })(a); };
+  const auto compiled = compile(f);
+  compiled(x);
+  EXPECT_EQ(compiled.recordings(), 1u);
+  const auto before = memory_stats();
+  reset_peak_memory();
+  EXPECT_THAT(compiled(-x), Is(tensor({2., 2., 2.})));
+  const auto after = memory_stats();
+  EXPECT_LT(after.peak_bytes - before.live_bytes, 4096u);
+  EXPECT_LT(after.object_bytes, before.object_bytes + 4096u);
+}
+
+}  // namespace
