@@ -5,12 +5,8 @@
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
-#include <stave/core/ops/function.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/storage.h>
-#include <stave/handlers/jvp_flat.h>
-#include <stave/handlers/vjp_flat.h>
-#include <stave/handlers/vmap_flat.h>
 #include <stave/programs/executable.h>
 #include <stave/programs/passes/passes.h>
 
@@ -141,53 +137,6 @@ Outputs perform_steps(const LoopAttributes& loop, const Inputs& inputs) {
   return outputs;
 }
 
-// ---- rules -------------------------------------------------------------------------------------------------
-
-Outputs loop_jvp(const JvpContext& c) {
-  const auto& attributes = c.as<LoopAttributes>();
-  const auto steps = [&](std::span<const Tensor> xs) {
-    return perform_steps(attributes, Inputs(xs.begin(), xs.end()));
-  };
-  return jvp_flat(steps, c.call.inputs(), c.tangents, numbered_inputs).tangents;
-}
-
-Tensor loop_vjp(const VjpContext& c, int input) {
-  const auto& attributes = c.as<LoopAttributes>();
-  const Outputs found = c.once([&] {
-    std::vector<Tensor> by;
-    for (const Tensor& x : c.inputs)
-      if (is_float(x.dtype())) by.push_back(x);
-    const auto steps = [&](std::span<const Tensor> xs) {
-      Inputs inputs(c.inputs);
-      std::size_t next = 0;
-      for (Tensor& x : inputs)
-        if (is_float(x.dtype())) x = xs[next++];
-      return perform_steps(attributes, inputs);
-    };
-    std::vector<Tensor> cotangents(c.cotangents.begin(), c.cotangents.end());
-    cotangents.resize(attributes.body->outputs.size());
-    const std::vector<Tensor> pulled = vjp_flat(steps, by, "loop").pullback.consume(cotangents);
-    Outputs all;
-    std::size_t next = 0;
-    for (const Tensor& x : c.inputs) all.push_back(is_float(x.dtype()) ? pulled[next++] : Tensor());
-    return all;
-  });
-  return found[static_cast<std::size_t>(input)];
-}
-
-Outputs loop_batch(const BatchContext& c) {
-  const auto& attributes = c.as<LoopAttributes>();
-  std::vector<MapAxis> axes;
-  for (const bool batched : c.batched) axes.push_back(batched ? MapAxis(0) : MapAxis(unmapped));
-  const auto steps = [&](std::span<const Tensor> xs) {
-    return perform_steps(attributes, Inputs(xs.begin(), xs.end()));
-  };
-  FlatVmap found = vmap_flat(steps, c.inputs, axes, c.size, numbered_inputs);
-  for (std::size_t i = 0; i < found.outputs.size(); ++i)
-    if (!found.batched[i]) found.outputs[i] = broadcast_lanes(found.outputs[i], c.size);
-  return std::move(found.outputs);
-}
-
 const Op op_loop{.name = "loop",
                  .infer = infer_loop,
                  .reads = {~ValueSet::outputs, ~ValueSet::outputs},
@@ -210,6 +159,8 @@ Outputs perform_loop(const IntrusivePtr<const LoopAttributes>& attributes, Input
   if (handler && !handler->discreet) return perform_steps(*attributes, inputs);
   return perform(Call(op_loop, std::move(inputs), attributes));
 }
+
+Program::Instruction instruction_of(IntrusivePtr<const LoopAttributes> loop) { return {&op_loop, std::move(loop)}; }
 
 bool may_be_body(const Program& program) {
   return Executable::admits(program) &&
@@ -236,7 +187,20 @@ std::string LoopAttributes::str() const {
 bool LoopAttributes::equals(const Attributes& with) const {
   const auto& other = static_cast<const LoopAttributes&>(with);
   return steps == other.steps && reverse == other.reverse && states == other.states && rows == other.rows &&
-         snapshots == other.snapshots && same_program(*body, *other.body);
+         snapshots == other.snapshots && again == other.again && same_program(*body, *other.body);
+}
+
+void LoopAttributes::performs(const LoopAttributes& other, const std::vector<std::size_t>& inputs,
+                              const std::vector<std::size_t>& outputs) {
+  const auto find = [](const std::vector<std::size_t>& numbers, std::size_t count) {
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < count; ++i)
+      places.push_back(static_cast<std::size_t>(std::find(numbers.begin(), numbers.end(), i) - numbers.begin()));
+    return places;
+  };
+  also = other.body;
+  also_inputs = find(inputs, other.body->inputs.size());
+  also_outputs = find(outputs, other.body->outputs.size());
 }
 
 const Executable& LoopAttributes::executable() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <unordered_set>
 
 #include <stave/core/carried.h>
@@ -242,7 +243,7 @@ class Recorder final : public Handler, public KeepsLoops {
   std::vector<Mark> marks() const;
   bool any_read_since(std::span<const Mark> marks) const;
   void forget_since(std::span<const Mark> marks);
-  bool records_step(FlatFunction step, Outputs& state);
+  std::optional<std::vector<Tensor>> record_step(FlatFunction step, Outputs& state);
   // Throws for a variable of steps that are forgotten.
   void check_stays(int variable) const;
 
@@ -317,18 +318,22 @@ void Recorder::check_stays(int variable) const {
         name_);
 }
 
-// Takes a step. Whether it can be that of a loop.
-bool Recorder::records_step(FlatFunction step, Outputs& state) {
+// Takes a step, and gives what it captures; nothing if it cannot be that of a loop.
+std::optional<std::vector<Tensor>> Recorder::record_step(FlatFunction step, Outputs& state) {
   std::vector<Tensor> inputs;
   for (const Tensor& x : state) inputs.push_back(input(x, cpu));
   state = run(step, inputs);
-  if (carries_ || left.asked || left.caught || left.too_long || !may_be_body(program)) return false;
+  if (carries_ || left.asked || left.caught || left.too_long) return std::nullopt;
+  std::vector<Tensor> captured = take_captured();
+  if (!may_be_body(program)) return std::nullopt;
   const auto alike = [&](int a, int b) {
     const Program::Variable &x = program.variable(a), &y = program.variable(b);
     return x.shape == y.shape && x.dtype == y.dtype && x.device == y.device;
   };
-  return std::equal(program.inputs.begin(), program.inputs.end(), program.outputs.begin(), program.outputs.end(),
-                    alike);
+  const auto end = program.inputs.end() - static_cast<std::ptrdiff_t>(captured.size());
+  if (!std::equal(program.inputs.begin(), end, program.outputs.begin(), program.outputs.end(), alike))
+    return std::nullopt;
+  return captured;
 }
 
 Index Recorder::take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) {
@@ -337,13 +342,11 @@ Index Recorder::take(Index n, Index snapshots, FlatFunction step, const bool& ch
   const std::vector<Mark> before = marks();
   Inputs inputs(state.begin(), state.end());
   Recorder first(name_, calls_, Of::step, this), second(name_, calls_, Of::step, this);
-  const auto is_kept = [&](Recorder& recorder) {
-    return recorder.records_step(step, state) && !changes && !any_read_since(before);
-  };
-  if (!is_kept(first)) return n - 1;
-  if (!is_kept(second)) return n - 2;
-  const std::vector<Tensor> captured = first.take_captured();
-  if (!same_nodes(captured, second.take_captured()) || !same_program(first.program, second.program)) return n - 2;
+  const auto captured = first.record_step(step, state);
+  if (!captured || changes || any_read_since(before)) return n - 1;
+  const auto again = second.record_step(step, state);
+  if (!again || changes || any_read_since(before)) return n - 2;
+  if (!same_nodes(*captured, *again) || !same_program(first.program, second.program)) return n - 2;
   const std::size_t states = state.size();
   state = {};
   forget_since(before);
@@ -352,7 +355,7 @@ Index Recorder::take(Index n, Index snapshots, FlatFunction step, const bool& ch
   attributes->states = states;
   attributes->snapshots = snapshots;
   attributes->body = std::make_shared<const Program>(std::move(first.program));
-  inputs.append(captured.begin(), captured.end());
+  inputs.append(captured->begin(), captured->end());
   state = perform_loop(attributes, std::move(inputs));
   return 0;
 }

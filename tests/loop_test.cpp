@@ -1,4 +1,6 @@
 // Loops of programs: repeat, recorded, against the loop itself.
+#include <functional>
+
 #include <stave/stave.h>
 
 #include "matchers.h"
@@ -267,6 +269,237 @@ TEST(Loop, AMillionStepsTakeTheMemoryOfOne) {
   const auto after = memory_stats();
   EXPECT_LT(after.peak_bytes - before.live_bytes, 4096u);
   EXPECT_LT(after.object_bytes, before.object_bytes + 4096u);
+}
+
+// ---- derivatives and lanes -----------------------------------------------------------------------------------
+
+Tensor scattered_like(const Tensor& y) { return sin(arange(static_cast<double>(y.size())) * 1.7); }
+// Of functions of a state and something captured.
+struct Case {
+  const char* name;
+  std::function<Tensor(const Tensor&, const Tensor&)> step;
+};
+const std::vector<Case> cases = {
+    {"tanh", [](const Tensor& y, const Tensor& w) { return tanh(y * w) + y * 0.01; }},
+    {"captured thrice", [](const Tensor& y, const Tensor& w) { return sin(y * w) * w + exp(-w * w) * y; }},
+    {"independent", [](const Tensor& y, const Tensor& w) { return stop_gradient(y) * w; }},
+    {"constant", [](const Tensor&, const Tensor& w) { return w * 2.; }},
+    {"product", [](const Tensor& y, const Tensor& w) { return matmul(expand_dims(w, 1) * w * 0.1, y) + sum(y) * w; }},
+    {"pieces",
+     [](const Tensor& y, const Tensor& w) {
+       return stack({y[1] * w[0], y[2] - y[0], sin(y[0]) * y[1]});
+     }},
+    {"branches", [](const Tensor& y, const Tensor& w) { return where(y > w, y * 0.9, cos(w * y)); }},
+};
+
+template <class Check>
+void for_cases(Check check) {
+  for (const Case& c : cases)
+    for (const int n : {3, 10}) {
+      SCOPED_TRACE(c.name + std::string(", steps: ") + std::to_string(n));
+      const auto eager = [=](const Tensor& y, const Tensor& w) {
+        Tensor state = y;
+        for (int i = 0; i < n; ++i) state = c.step(state, w);
+        return state;
+      };
+      const auto kept = [=](const Tensor& y, const Tensor& w) {
+        return repeat(n, [&](const Tensor& s) { return c.step(s, w); })(y);
+      };
+      check(eager, kept);
+    }
+}
+
+const Tensor w0 = tensor({0.7, -0.4, 1.3});
+const auto total = [](const auto& f) {
+  return [f](const Tensor& y, const Tensor& w) { return sum(f(y, w) * tensor({1., -2., 0.5})); };
+};
+
+TEST(Loop, GradientsAreThoseOfTheSteps) {
+  for_cases([](const auto& eager, const auto& kept) {
+    const auto expected = grad<0, 1>(total(eager));
+    const auto p = trace(total(kept))(x, w0);
+    EXPECT_EQ(count_loops(p), 1u);
+    const auto of_program = grad<0, 1>(p);
+    const auto program_of = trace(grad<0, 1>(total(kept)))(x, w0);
+    const auto compiled = compile(grad<0, 1>(total(kept)));
+    EXPECT_LE(program_of.instructions.size(), 16u);
+    for (const Tensor& w : {w0, w0 * -0.5}) {
+      const auto [gy, gw] = expected(x, w);
+      EXPECT_THAT(std::get<0>(of_program(x, w)), Is(gy));
+      EXPECT_THAT(std::get<1>(of_program(x, w)), Is(gw));
+      EXPECT_THAT(std::get<0>(program_of(x, w)), Is(gy));
+      EXPECT_THAT(std::get<1>(program_of(x, w)), Is(gw));
+      for (int again = 0; again < 2; ++again) {
+        EXPECT_THAT(std::get<0>(compiled(x, w)), Is(gy));
+        EXPECT_THAT(std::get<1>(compiled(x, w)), Is(gw));
+      }
+    }
+  });
+}
+
+TEST(Loop, TangentsAreThoseOfTheSteps) {
+  for_cases([](const auto& eager, const auto& kept) {
+    const auto along = [](const auto& f) {
+      return [f](const Tensor& y, const Tensor& w) { return jvp(f, std::tuple(y, w), std::tuple(cos(w), sin(y))); };
+    };
+    const auto expected = along(eager)(x, w0), of_program = along(trace(kept)(x, w0))(x, w0);
+    const auto compiled = compile(along(kept));
+    compiled(w0, x);
+    EXPECT_THAT(of_program.first, Is(expected.first));
+    EXPECT_THAT(of_program.second, Is(expected.second));
+    EXPECT_THAT(compiled(x, w0).second, Is(expected.second));
+    const auto by_state = [](const auto& f) {
+      return
+          [f](const Tensor& y, const Tensor& w) { return jvp([&](const Tensor& a) { return f(a, w); }, y, w).second; };
+    };
+    EXPECT_THAT(compile(by_state(kept))(x, w0), Is(by_state(eager)(x, w0)));
+    EXPECT_EQ(count_loops(optimized(trace(along(kept))(x, w0))), 1u);
+  });
+}
+
+TEST(Loop, LanesAreThoseOfTheSteps) {
+  const Tensor ys = stack({x, w0, x * 2., -w0}), ws = stack({w0, x, -x, w0 * 0.3});
+  for_cases([&](const auto& eager, const auto& kept) {
+    for (const VmapOptions& options :
+         {VmapOptions{}, VmapOptions{.in_axes = {0, unmapped}}, VmapOptions{.in_axes = {unmapped, 0}}}) {
+      const Tensor y = options.in_axes.of(0).axis.mapped ? ys : x, w = options.in_axes.of(1).axis.mapped ? ws : w0;
+      const Tensor expected = vmap(eager, options)(y, w);
+      EXPECT_THAT(vmap(trace(kept)(x, w0), options)(y, w), Is(expected));
+      const auto compiled = compile(vmap(kept, options));
+      EXPECT_THAT(compiled(y, w), Is(expected));
+      EXPECT_THAT(compiled(y, w), Is(expected));
+      EXPECT_EQ(count_loops(trace(vmap(kept, options))(y, w)), 1u);
+    }
+  });
+}
+
+TEST(Loop, SecondDerivativesAreThoseOfTheSteps) {
+  for_cases([](const auto& eager, const auto& kept) {
+    const auto second = [](const auto& f) {
+      return [f](const Tensor& y, const Tensor& w) {
+        return grad([&](const Tensor& a) { return sum(square(grad(total(f))(a, w)) * w); })(y);
+      };
+    };
+    const Tensor expected = second(eager)(x, w0);
+    EXPECT_THAT(second(trace(kept)(x, w0))(x, w0), IsNear(expected));
+    const auto compiled = compile(second(kept));
+    compiled(w0, x);
+    EXPECT_THAT(compiled(x, w0), IsNear(expected));
+    const auto by_both = [](const auto& f) {
+      return compile([f](const Tensor& y) { return hessian(total(f))(y, w0); });
+    };
+    EXPECT_THAT(by_both(kept)(x), IsNear(by_both(eager)(x)));
+  });
+}
+
+TEST(Loop, GradientsOfLanesAndLanesOfGradients) {
+  const Tensor ys = stack({x, w0, x * 2., -w0}), ws = stack({w0, x, -x, w0 * 0.3});
+  for_cases([&](const auto& eager, const auto& kept) {
+    const auto per_lane = [](const auto& f) { return vmap(grad<0, 1>(total(f)), {.in_axes = {0, unmapped}}); };
+    const auto [gy, gw] = per_lane(eager)(ys, w0);
+    const auto [ky, kw] = compile(per_lane(kept))(ys, w0);
+    EXPECT_THAT(ky, Is(gy));
+    EXPECT_THAT(kw, Is(gw));
+    const auto of_all = [](const auto& f) {
+      return grad<0, 1>([f](const Tensor& y, const Tensor& w) { return sum(square(vmap(f)(y, w))); });
+    };
+    const auto [hy, hw] = of_all(eager)(ys, ws);
+    const auto [ly, lw] = compile(of_all(kept))(ys, ws);
+    EXPECT_THAT(ly, Is(hy));
+    EXPECT_THAT(lw, Is(hw));
+  });
+}
+
+TEST(Loop, DerivativesOfNestedLoops) {
+  const auto nested = [](const auto& times) {
+    return [times](const Tensor& y, const Tensor& w) {
+      const auto outer_step = [&](const Tensor& s) {
+        const Tensor z = cos(s * w);
+        return times(4, [&](const Tensor& v) { return sin(v * w) + z; })(s) * 0.9;
+      };
+      return sum(times(5, outer_step)(y));
+    };
+  };
+  const auto eager = nested([](int n, auto f) { return unrolled(n, f); });
+  const auto kept = nested([](int n, auto f) { return repeat(n, f); });
+  const auto [gy, gw] = grad<0, 1>(eager)(x, w0);
+  const auto [ky, kw] = compile(grad<0, 1>(kept))(x, w0);
+  EXPECT_THAT(ky, Is(gy));
+  EXPECT_THAT(kw, IsNear(gw));
+  EXPECT_EQ(count_loops(trace(kept)(x, w0)), 1u);
+}
+
+TEST(Loop, InACheckpointRunsAgain) {
+  const auto f = [](const auto& times) {
+    return [times](const Tensor& y, const Tensor& w) {
+      return sum(
+          checkpoint([=](const Tensor& s) { return times(6, [&](const Tensor& v) { return tanh(v * w); })(s); })(y));
+    };
+  };
+  const auto eager = f([](int n, auto g) { return unrolled(n, g); });
+  const auto kept = f([](int n, auto g) { return repeat(n, g); });
+  const auto [gy, gw] = grad<0, 1>(eager)(x, w0);
+  const auto [ky, kw] = compile(grad<0, 1>(kept))(x, w0);
+  EXPECT_THAT(ky, Is(gy));
+  EXPECT_THAT(kw, Is(gw));
+  const auto [py, pw] = grad<0, 1>(trace(kept)(x, w0))(x, w0);
+  EXPECT_THAT(py, Is(gy));
+  EXPECT_THAT(pw, Is(gw));
+}
+
+TEST(Loop, StatesOfWhichSomeHaveNoDerivative) {
+  const auto f = [](const auto& times) {
+    return [times](const Tensor& y, const Tensor& w) {
+      using S = std::tuple<Tensor, Tensor, Tensor>;
+      const auto step_ = [&](const S& s) {
+        const auto& [a, i, t] = s;
+        return S(sin(a) * w + take(w, i, 0) * t, remainder(i + 1, 3), t + 0.1);
+      };
+      return sum(std::get<0>(times(7, step_)(S(y, tensor(0), tensor(0.)))));
+    };
+  };
+  const auto [gy, gw] = grad<0, 1>(f([](int n, auto g) { return unrolled(n, g); }))(x, w0);
+  const auto kept = f([](int n, auto g) { return repeat(n, g); });
+  EXPECT_EQ(count_loops(trace(kept)(x, w0)), 1u);
+  const auto [ky, kw] = compile(grad<0, 1>(kept))(x, w0);
+  EXPECT_THAT(ky, Is(gy));
+  EXPECT_THAT(kw, Is(gw));
+}
+
+TEST(Loop, SnapshotsBoundTheMemoryOfReverseMode) {
+  const Tensor wide = scattered_like(ones({1 << 12}));
+  const auto f = [](Index snapshots) {
+    return [=](const Tensor& y) {
+      return sum(repeat(1000, [](const Tensor& v) { return sin(v) * 0.99; }, {.snapshots = snapshots})(y));
+    };
+  };
+  const Tensor expected = grad(f(0))(wide);
+  std::size_t last = ~std::size_t{0};
+  for (const Index snapshots : {0, 40, 12, 4}) {
+    const auto gradient = compile(grad(f(snapshots)));
+    EXPECT_THAT(gradient(wide), Is(expected));
+    reset_peak_memory();
+    const std::size_t before = memory_stats().live_bytes;
+    EXPECT_THAT(gradient(wide), Is(expected));
+    const std::size_t peak = memory_stats().peak_bytes - before;
+    EXPECT_LT(peak, last);
+    last = peak;
+  }
+  EXPECT_LT(last, 64u << 14);
+}
+
+TEST(Loop, LongLoopsAreWalkedBackInLittleMemory) {
+  const auto f = [](const Tensor& y) {
+    return sum(repeat(100'000, [](const Tensor& v) { return sin(v) * 1.0001; })(y));
+  };
+  const Tensor wide = scattered_like(ones({256}));  // 100 MiB in all
+  const auto gradient = compile(grad(f));
+  gradient(wide);
+  reset_peak_memory();
+  const std::size_t before = memory_stats().live_bytes;
+  const Tensor found = gradient(wide);
+  EXPECT_LT(memory_stats().peak_bytes - before, 4u << 20);
+  EXPECT_THAT(found, Is(grad(f)(wide)));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include <stave/core/ops/fused.h>
+#include <stave/programs/loop.h>
 #include <stave/programs/program.h>
 
 namespace stave_detail {
@@ -60,20 +61,31 @@ Cost cost(const Program& program) {
   for (const auto& [variable, value] : program.constants) is_number[at(variable)] = is_one_number(value);
   std::vector<std::uint64_t> freed(program.instructions.size() + 1);  // after each instruction
   std::uint64_t live = 0;
+  const auto make_room = [&](const Program::Instruction& step, std::size_t k) {
+    for (const int output : step.outputs) {
+      const std::uint64_t bytes = program.variable(output).bytes();
+      live += bytes;
+      freed[std::max(k, static_cast<std::size_t>(std::max(reader[at(output)], 0)))] += bytes;
+    }
+  };
   for (std::size_t k = 0; k < program.instructions.size(); ++k) {
     const auto& step = program.instructions[k];
-    if (!step.is_read() && !is_view(step)) {
+    if (const LoopAttributes* const loop = loop_of(step)) {
+      const Cost body = cost(*loop->body);
+      const auto times = static_cast<std::uint64_t>(loop->steps);
+      total.operations += loop->steps * body.operations;
+      total.bytes += times * body.bytes;
+      total.flops += times * body.flops;
+      make_room(step, k);
+      total.peak_bytes = std::max(total.peak_bytes, live + body.peak_bytes);
+    } else if (!step.is_read() && !is_view(step)) {
       ++total.operations;
       if (!step.outputs.empty() && !step.op->carries_functions) total.flops += flops_of(program, step);
       for (const int input : step.inputs)
         if (!is_number[at(base[at(input)])])
           total.bytes += std::min(program.variable(input).bytes(), program.variable(base[at(input)]).bytes());
-      for (const int output : step.outputs) {
-        const std::uint64_t bytes = program.variable(output).bytes();
-        total.bytes += bytes;
-        live += bytes;
-        freed[std::max(k, static_cast<std::size_t>(std::max(reader[at(output)], 0)))] += bytes;
-      }
+      for (const int output : step.outputs) total.bytes += program.variable(output).bytes();
+      make_room(step, k);
       total.peak_bytes = std::max(total.peak_bytes, live);
     }
     live -= freed[k];

@@ -10,7 +10,8 @@ namespace stave {
 
 /// Without what nobody uses.
 Program without_dead_code(Program program);
-/// Without what is computed twice: the same operation on the same values. Random operations are functions of their keys.
+/// Without what is computed twice: the same operation on the same values, or a loop that another performs as well. Random operations are
+/// functions of their keys.
 Program without_repetitions(Program program);
 /// What depends on constants alone is a constant, where that takes no more than 64 KiB.
 Program with_constants_folded(Program program);
@@ -19,6 +20,9 @@ Program simplified(Program program);
 /// Elementwise operations that follow each other, as regions (core/region.h). `why_apart` is given, a line for each reason and
 /// operation, why some that might be expected to be one are not.
 Program with_regions(Program program, std::vector<std::string>* why_apart = nullptr);
+
+/// Loops without what nobody uses of them: results, states, and what these alone read.
+Program with_loops_narrowed(Program program);
 
 /// Functions that are called (checkpoint, custom rules) are performed in place. Their rules are gone: for a program that no transform
 /// will see.
@@ -30,6 +34,9 @@ Program optimized(Program program, std::vector<std::string>* why_apart = nullptr
 }  // namespace stave
 
 namespace stave_detail {
+
+/// Without loops whose results another one of the program gives as well: that of a derivative, which runs over the body too.
+Program with_loops_joined(Program program);
 
 /// Which variable stands in the place of another.
 class Renaming {

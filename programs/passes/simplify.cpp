@@ -133,7 +133,7 @@ Program simplified(Program program) {
 
 Program optimized(Program program, std::vector<std::string>* why_apart) {
   program = with_constants_folded(without_dead_code(std::move(program)));
-  program = without_repetitions(simplified(std::move(program)));
+  program = with_loops_narrowed(without_repetitions(simplified(std::move(program))));
   return with_regions(without_dead_code(std::move(program)), why_apart);
 }
 
