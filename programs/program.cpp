@@ -56,6 +56,7 @@ Outputs RecordedFunctions::perform(Inputs inputs) const {
   functions.runs_again = runs_again;
   functions.saves = saves;
   functions.function = replayed(function, captured);
+  functions.again = replayed(again, captured);
   functions.backward = replayed(backward, captured);
   functions.tangents = replayed(tangents, captured);
   if (forward)

@@ -133,8 +133,8 @@ struct RecordedFunctions final : Attributes {
   bool runs_again = false;
   std::shared_ptr<const Saveable> saves;
   std::size_t captured = 0;
-  std::shared_ptr<const Program> function, forward, backward, tangents;  // null: no such rule
-  std::size_t outputs = 0;                                               // of `forward`: the rest are residuals
+  std::shared_ptr<const Program> function, again, forward, backward, tangents;  // null: no such rule
+  std::size_t outputs = 0;                                                      // of `forward`: the rest are residuals
   std::string str() const override { return name; }
   /// Performs the call.
   Outputs perform(Inputs inputs) const;

@@ -430,6 +430,9 @@ Outputs Recorder::handle_carrying(Call& call) {
   Outputs outputs = rules.record(
       recorded->function, [&](auto xs) { return functions.run(functions.function, xs); }, inputs);
   recorded->outputs = outputs.size();
+  if (functions.again)
+    rules.record(
+        recorded->again, [&](auto xs) { return functions.run(functions.again, xs); }, inputs);
   if (functions.forward) {
     const auto forward = [&](std::span<const Tensor> xs) {
       Forward both = functions.run(functions.forward, xs);

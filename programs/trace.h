@@ -95,7 +95,7 @@ class TraceOf {
 namespace stave {
 
 /// f as a callable that gives the Traced program of one call. Results are trees. Throws TransformError for more than a million operations
-/// (loops are unrolled).
+/// (loops are unrolled, but for those of repeat: handlers/repeat.h).
 template <class F>
 auto trace(F f) {
   return stave_detail::TraceOf<F>(std::move(f));

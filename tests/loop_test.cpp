@@ -1,5 +1,6 @@
 // Loops of programs: repeat, recorded, against the loop itself.
 #include <functional>
+#include <sstream>
 
 #include <stave/stave.h>
 
@@ -486,6 +487,70 @@ TEST(Loop, SnapshotsBoundTheMemoryOfReverseMode) {
     last = peak;
   }
   EXPECT_LT(last, 64u << 14);
+}
+
+// Of steps that are unrolled it is checkpoints, of checkpoints, in programs too.
+TEST(Loop, SnapshotsBoundTheMemoryOfUnrolledStepsToo) {
+  const Tensor wide = scattered_like(ones({1 << 14}));
+  const auto f = [](Index snapshots) {
+    const auto rule = custom_jvp([](const Tensor& v) { return sin(v); },
+                                 [](const Tensor& v, const Tensor& t) { return std::pair(sin(v), cos(v) * t); });
+    return [=](const Tensor& y) { return sum(repeat(64, rule, {.snapshots = snapshots})(y)); };
+  };
+  std::vector<std::size_t> peaks;
+  for (const Index snapshots : {0, 6}) {
+    const auto p = trace(f(snapshots))(wide);
+    EXPECT_EQ(count_loops(p), 0u);
+    reset_peak_memory();
+    const std::size_t before = memory_stats().live_bytes;
+    EXPECT_THAT(grad(p)(wide), Is(grad(f(0))(wide)));
+    reset_peak_memory();
+    grad(p)(wide);
+    peaks.push_back(memory_stats().peak_bytes - before);
+  }
+  EXPECT_LT(3 * peaks[1], peaks[0]);
+}
+
+TEST(Loop, GraphsJsonAndCostHoldTheBody) {
+  const auto p = trace(repeat(50, step))(x);
+  std::ostringstream json, dot;
+  p.write_json(json);
+  p.write_dot(dot);
+  EXPECT_THAT(json.str(), HasSubstr("\"op\": \"loop\", \"attributes\": \"steps=50 states=1\""));
+  EXPECT_THAT(json.str(), HasSubstr("\"body\": {\"inputs\": ["));
+  EXPECT_THAT(dot.str(), HasSubstr("loop steps=50 states=1"));
+  const Cost one = cost(trace(step)(x)), all = cost(p);
+  EXPECT_EQ(all.operations, 50 * one.operations);
+  EXPECT_EQ(all.bytes, 50 * one.bytes);
+  EXPECT_EQ(all.flops, 50 * one.flops);
+  EXPECT_LT(all.peak_bytes, 2 * one.peak_bytes);
+}
+
+// The gradient of one start needs neither the end of the path nor what only others need.
+TEST(Loop, WhatNobodyUsesOfALoopIsNotPerformed) {
+  const auto f = [](const std::vector<Tensor>& s) {
+    return repeat(5, [](const std::vector<Tensor>& v) {
+      return std::vector<Tensor>{v[0] * 2., sin(v[1]) + v[0], v[2] + v[1]};
+    })(s);
+  };
+  const auto first = [&](const std::vector<Tensor>& s) { return f(s)[0]; };
+  const auto p = trace(first)(std::vector<Tensor>{x, x, x});
+  const Program shorter = optimized(p);
+  const auto* loop = stave_detail::loop_of(shorter.instructions[0]);
+  ASSERT_TRUE(loop);
+  EXPECT_EQ(loop->states, 1u);
+  EXPECT_EQ(loop->body->instructions.size(), 1u);
+  EXPECT_THAT(shorter(std::vector<Tensor>{-x, x, x})[0], Is(-32. * x));
+}
+
+// A loop and that of its derivative are one, where both are performed.
+TEST(Loop, ValueAndGradientWalkForwardOnce) {
+  const auto f = [](const Tensor& y) { return sum(repeat(9, step)(y)); };
+  const Program p = optimized(trace(value_and_grad(f))(x));
+  EXPECT_EQ(count_loops(p), 2u) << p;
+  const auto [value, gradient] = compile(value_and_grad(f))(x);
+  EXPECT_THAT(value, Is(sum(unrolled(9, step)(x))));
+  EXPECT_THAT(gradient, Is(grad([](const Tensor& y) { return sum(unrolled(9, step)(y)); })(x)));
 }
 
 TEST(Loop, LongLoopsAreWalkedBackInLittleMemory) {

@@ -199,6 +199,9 @@ std::vector<Bar> all_bars() {
       // compiled.cpp
       {"mlp_step_compiled_vs_jax", at_most, 1.0, {"compiled_mlp_step", "jax_mlp_step"}, ratio},
       {"per_example_vs_jax", at_most, 1.0, {"compiled_per_example", "jax_per_example"}, ratio},
+      {"lorenz_vs_jax", at_most, 4, {"compiled_lorenz", "jax_lorenz"}, ratio},
+      {"lorenz_grad_vs_jax", at_most, 3, {"compiled_lorenz_grad", "jax_lorenz_grad"}, ratio},
+      {"lorenz_compile_vs_jax", at_most, 0.1, {"compiling_lorenz", "jax_lorenz_compile"}, ratio},
       {"softmax_written_out_vs_fused", at_most, 1.2, {"compiled_softmax", "softmax_rows"}, ratio},
       {"tape_memory_compiled_vs_torch", at_most, 0.15, {"compiled_squares", "torch_squares"}, ratio},
       {"replay_scalar_ns", at_most, 0.35, {"replay_scalar"}, first, reference},

@@ -65,6 +65,34 @@ void measure_logged(benchmark::State& state, const F& f) {
 void never_repeats(benchmark::State& state) { measure_logged(state, logged); }
 void compiled_never_repeats(benchmark::State& state) { measure_logged(state, compile(logged)); }
 
+// A path of the system of Lorenz, 1963, by Runge and Kutta's method: a thousand steps of three numbers.
+Tensor lorenz(const Tensor& s) {
+  const auto [x, y, z] = unstack<3>(s);
+  return stack({10. * (y - x), x * (28. - z) - y, x * y - 8. / 3 * z});
+}
+Tensor runge_kutta_step(const Tensor& s) {
+  const double h = 0.01;
+  const Tensor k1 = lorenz(s), k2 = lorenz(s + h / 2 * k1), k3 = lorenz(s + h / 2 * k2), k4 = lorenz(s + h * k3);
+  return s + h / 6 * (k1 + 2. * k2 + 2. * k3 + k4);
+}
+Tensor lorenz_path(const Tensor& start) { return sum(repeat(1000, runge_kutta_step)(start)); }
+
+template <class F>
+void measure_lorenz(benchmark::State& state, const F& f) {
+  const Tensor start = ones({3});
+  f(start);
+  measure(state, [&] { return f(start); });
+}
+void compiled_lorenz(benchmark::State& state) { measure_lorenz(state, compile(lorenz_path)); }
+void compiled_lorenz_grad(benchmark::State& state) { measure_lorenz(state, compile(grad(lorenz_path))); }
+// From the function to its first result.
+void compiling_lorenz(benchmark::State& state) {
+  measure_lorenz(state, [](const Tensor& start) { return compile(grad(lorenz_path))(start); });
+}
+
+BENCHMARK(compiled_lorenz)->UseRealTime();
+BENCHMARK(compiled_lorenz_grad)->UseRealTime();
+BENCHMARK(compiling_lorenz)->UseRealTime();
 BENCHMARK(compiled_mlp_step)->UseRealTime();
 BENCHMARK(compiled_per_example)->UseRealTime();
 BENCHMARK(compiled_softmax)->UseRealTime();

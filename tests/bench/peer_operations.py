@@ -287,7 +287,39 @@ if importlib.util.find_spec("jax"):
             return state[0]
         return run
 
+    # A path of the system of Lorenz, 1963, by Runge and Kutta's method.
+    def lorenz(s):
+        x, y, z = s
+        return jnp.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z])
+
+    def runge_kutta_step(s, h=0.01):
+        k1 = lorenz(s)
+        k2 = lorenz(s + h / 2 * k1)
+        k3 = lorenz(s + h / 2 * k2)
+        k4 = lorenz(s + h * k3)
+        return s + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+
+    def lorenz_path(s):
+        return jnp.sum(lax.scan(lambda s, _: (runge_kutta_step(s), None), s, None, length=1000)[0])
+
+    def jax_lorenz(f):
+        def make():
+            s, function = jnp.ones(3, jnp.float32), jax.jit(f)
+            return lambda: jax.block_until_ready(function(s))
+        return make
+
+    def jax_lorenz_compile():
+        """From the function to its first result; what XLA has compiled before is forgotten."""
+        s = jnp.ones(3, jnp.float32)
+        def run():
+            jax.clear_caches()
+            return jax.block_until_ready(jax.jit(jax.grad(lambda s: lorenz_path(s)))(s))
+        return run
+
     JAX |= {
+        "lorenz": jax_lorenz(lorenz_path),
+        "lorenz_grad": jax_lorenz(jax.grad(lorenz_path)),
+        "lorenz_compile": jax_lorenz_compile,
         "mlp_step": jax_mlp(jax.value_and_grad),
         "per_example": jax_mlp(lambda f: jax.vmap(jax.grad(f), in_axes=(None, 0, 0))),
         "fused_cheap": jax_chain(cheap, 1 << 24),
