@@ -24,6 +24,9 @@ Program with_regions(Program program, std::vector<std::string>* why_apart = null
 /// Loops without what nobody uses of them: results, states, and what these alone read.
 Program with_loops_narrowed(Program program);
 
+/// Where all arrays are small (8 elements), and some are taken apart or put together: numbers in their place.
+Program with_small_arrays_split(Program program);
+
 /// Functions that are called (checkpoint, custom rules) are performed in place. Their rules are gone: for a program that no transform
 /// will see.
 Program with_calls_inlined(Program program);
