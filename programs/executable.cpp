@@ -117,7 +117,8 @@ class Gaps {
 class Executable::Planner {
  public:
   Planner(Executable& plan, const Program& program, std::span<const Strides> strides)
-      : plan_(plan), program_(program), base_(program.variables.size()), last_(program.variables.size(), -1) {
+      : plan_(plan), program_(program), base_(program.variables.size()), last_(program.variables.size(), -1),
+        is_part_(program.variables.size()) {
     for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = v;
     plan_.places_.resize(program.variables.size());
     for (std::size_t i = 0; i < program.inputs.size(); ++i) {
@@ -156,12 +157,57 @@ class Executable::Planner {
         return;
       }
     }
+    if (step.op->id == OpId::concat && joins_in_place(step)) return;
     std::vector<int> inputs(step.inputs.begin(), step.inputs.end());
     if (!step.op->elementwise && step.op->id != OpId::copy)
       for (int& input : inputs) input = on_device(input);
     if (step.op->id == OpId::own && !step.op->takes_strides)
       for (int& input : inputs) input = row_major(input);
     add_kernel(*step.op, step.attributes, inputs, step.outputs);
+  }
+
+  // Arrays that follow each other in the result, each of which a kernel has made for this: they are made there. Kernels write arrays that
+  // are aligned, or single elements.
+  bool joins_in_place(const Program::Instruction& concat) {
+    const auto result = at(concat.outputs[0]);
+    const Shape& shape = program_.variable(concat.outputs[0]).shape;
+    const auto axis = static_cast<std::size_t>(static_cast<const AxisAttributes&>(*concat.attributes).axis);
+    if (std::any_of(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(axis), [](Index n) { return n != 1; }))
+      return false;
+    std::vector<std::size_t> bases;
+    std::uint64_t bytes = 0;
+    for (const int input : concat.inputs) {
+      const std::size_t base = base_[at(input)];
+      if (variable(base).shape.elements() != 1 && bytes % alignment != 0) return false;
+      bytes += variable(base).bytes();
+      const Place& place = place_of(input);
+      const bool is_whole = place.home == Home::arena && is_contiguous(place.layout.shape(), place.layout.strides()) &&
+                            place.layout.size() == variable(base).shape.elements() && !is_part_[base] &&
+                            plan_.places_[base].layout.node().offset == 0;
+      const bool is_output = std::any_of(program_.outputs.begin(), program_.outputs.end(),
+                                         [&](int output) { return output >= 0 && base_[at(output)] == base; });
+      if (!is_whole || is_output || std::find(bases.begin(), bases.end(), base) != bases.end()) return false;
+      bases.push_back(base);
+    }
+    place_of(concat.outputs[0]) = {Home::arena, 0, 0,
+                                   layout_of(program_.variable(concat.outputs[0]), contiguous_strides(shape))};
+    last_[result] = -1;
+    Index offset = 0;
+    for (const std::size_t base : bases) {
+      const Index elements = variable(base).shape.elements();
+      last_[result] = std::max(last_[result], last_[base]);
+      is_part_[base] = true;
+      for (std::size_t v = 0; v < base_.size(); ++v)
+        if (base_[v] == base) move_into(v, result, offset);
+      offset += elements;
+    }
+    return true;
+  }
+  void move_into(std::size_t v, std::size_t result, Index offset) {
+    const Node& node = plan_.places_[v].layout.node();
+    plan_.places_[v].layout = Tensor(
+        NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, node.storage, node.offset + offset)));
+    base_[v] = result;
   }
 
   // The same value; a number on a device, which its backend is given with elementwise operations alone, as an array there.
@@ -179,6 +225,7 @@ class Executable::Planner {
     plan_.places_.push_back({});
     base_.push_back(at(added));
     last_.push_back(-1);
+    is_part_.push_back(false);
     extra_.push_back(like);
     return added;
   }
@@ -302,13 +349,14 @@ class Executable::Planner {
         ending[static_cast<std::size_t>(last_[v])].push_back(v);
     for (std::size_t k = 0; k < plan_.kernels_.size(); ++k) {
       for (const int made : made_by(plan_.kernels_[k])) {
-        Place& place = place_of(made);
-        if (place.home != Home::arena) continue;
-        const std::size_t bytes = (variable(at(made)).bytes() + alignment - 1) / alignment * alignment;
-        const std::size_t donor = donor_for(k, at(made), room, bytes);
+        const std::size_t base = base_[at(made)];
+        Place& place = plan_.places_[base];
+        if (place.home != Home::arena || room[base] > 0) continue;  // others may have been made in it
+        const std::size_t bytes = (variable(base).bytes() + alignment - 1) / alignment * alignment;
+        const std::size_t donor = is_part_[at(made)] ? none : donor_for(k, base, room, bytes);
         place.offset = donor != none ? plan_.places_[donor].offset : gaps.take(bytes);
         if (donor != none) room[donor] = 0;
-        room[at(made)] = bytes;
+        room[base] = bytes;
       }
       for (const std::size_t over : ending[k]) gaps.give_back(plan_.places_[over].offset, std::exchange(room[over], 0));
     }
@@ -354,6 +402,7 @@ class Executable::Planner {
   const Program& program_;
   std::vector<std::size_t> base_;  // whose storage each variable lies in
   std::vector<int> last_;          // of a base, the last kernel that reads or makes it
+  std::vector<bool> is_part_;      // it is made in a part of another, its base
   std::vector<Program::Variable> extra_;
   std::vector<bool> in_band_;  // of kernels
 };

@@ -77,31 +77,44 @@ class RunningLoop {
 
   void run() {
     Executable::Steps body(loop_.executable());
-    std::vector<void*> inputs, outputs;
-    for (const View& input : in_) inputs.push_back(input.data);
-    for (const View& output : out_) outputs.push_back(output.data);
+    std::vector<void*> inputs = begins_of(in_), outputs = begins_of(out_);
+    const std::vector<Stack> read = stacks_of(in_.first(loop_.states + loop_.rows)), given = stacks_of(out_);
     for (Index step = 0; step < loop_.steps; ++step) {
       const Index row = loop_.reverse ? loop_.steps - 1 - step : step;
       for (std::size_t k = 0; k < loop_.states; ++k) {
         if (step > 0) inputs[k] = outputs[k];
         outputs[k] = state(k, step);
       }
-      for (std::size_t k = loop_.states; k < loop_.states + loop_.rows; ++k) inputs[k] = row_of(in_[k], row);
-      for (std::size_t k = loop_.states; k < out_.size(); ++k) outputs[k] = row_of(out_[k], row);
+      for (std::size_t k = 0; k < read.size(); ++k) inputs[loop_.states + k] = read[k].row(row);
+      for (std::size_t k = 0; k < given.size(); ++k) outputs[loop_.states + k] = given[k].row(row);
       body.run(inputs, outputs);
     }
   }
 
  private:
+  struct Stack {
+    char* begin;
+    std::size_t bytes;  // of a row
+    void* row(Index i) const { return begin + static_cast<std::size_t>(i) * bytes; }
+  };
+
   static std::size_t bytes_of(const View& view) {
     return static_cast<std::size_t>(Shape(view.shape).elements()) * size_of(view.dtype);
   }
+  static std::vector<void*> begins_of(std::span<const View> views) {
+    std::vector<void*> begins;
+    for (const View& view : views) begins.push_back(view.data);
+    return begins;
+  }
+  // After the states.
+  std::vector<Stack> stacks_of(std::span<const View> views) const {
+    std::vector<Stack> stacks;
+    for (const View& view : views.subspan(loop_.states))
+      stacks.push_back({static_cast<char*>(view.data), bytes_of(view) / static_cast<std::size_t>(loop_.steps)});
+    return stacks;
+  }
   void* state(std::size_t k, Index step) const {
     return (loop_.steps - step) % 2 ? out_[k].data : static_cast<char*>(spare_->data) + spare_offsets_[k];
-  }
-  void* row_of(const View& stack, Index row) const {
-    return static_cast<char*>(stack.data) +
-           static_cast<std::size_t>(row) * (bytes_of(stack) / static_cast<std::size_t>(loop_.steps));
   }
 
   const LoopAttributes& loop_;

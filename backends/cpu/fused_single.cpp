@@ -29,6 +29,12 @@ struct Register {
   void set(T value) {
     std::memcpy(bytes, &value, sizeof value);
   }
+  // Of an element of so many bytes; the sizes of floats and most integers without a call.
+  static void copy(void* to, const void* from, std::size_t size) {
+    if (size == 4) std::memcpy(to, from, 4);
+    else if (size == 8) std::memcpy(to, from, 8);
+    else std::memcpy(to, from, size);
+  }
 };
 
 struct Code {
@@ -109,6 +115,40 @@ decltype(Code::run) code_of(OpId id, Dtype dtype) {
   return nullptr;
 }
 
+// ---- two operations at once ----------------------------------------------------------------------------------
+// An operation whose result one other alone reads is performed with that: a call less, and the result goes through no memory. Each
+// rounds as by itself.
+
+template <class First, class Second, bool left, class T>
+void pair(Register* values, const Code& code) {
+  const One<T> first =
+      First::value(One<T>(values[code.operands[0]].get<T>()), One<T>(values[code.operands[1]].get<T>()));
+  const One<T> other(values[code.operands[2]].get<T>());
+  put<T>(values[code.result], left ? Second::value(first, other) : Second::value(other, first));
+}
+
+// clang-format off
+template <class First, class T>
+decltype(Code::run) pair_with(OpId second, bool left) {
+  switch (second) {
+#define X(name, Struct) case OpId::name: \
+      return left ? pair<First, stave_detail::Struct, true, T> : pair<First, stave_detail::Struct, false, T>;
+    X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale)
+#undef X
+    default: return nullptr;
+  }
+}
+template <class T>
+decltype(Code::run) pair_of(OpId first, OpId second, bool left) {
+  switch (first) {
+#define X(name, Struct) case OpId::name: return pair_with<stave_detail::Struct, T>(second, left);
+    X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale)
+#undef X
+    default: return nullptr;
+  }
+}
+// clang-format on
+
 struct SingleRegion final : Region::Prepared {
   std::vector<Code> codes;
   std::vector<std::pair<std::size_t, Register>> numbers;
@@ -136,6 +176,36 @@ struct SingleRegion final : Region::Prepared {
       }
       codes.push_back(code);
     }
+    join_pairs(region);
+  }
+
+ private:
+  void join_pairs(const Region& region) {
+    const std::size_t inputs = region.inputs().size();
+    std::vector<int> reads(values);
+    for (const Region::Step& step : region.steps())
+      for (const int operand : step.operands) ++reads[static_cast<std::size_t>(operand)];
+    for (const int output : region.outputs()) ++reads[static_cast<std::size_t>(output)];
+    std::vector<Code*> alone(values);  // of each value, the code that gives it, for one reader
+    for (Code& code : codes) {
+      const Region::Step& step = region.steps()[code.result - inputs];
+      if (step.operands.size() != 2) continue;
+      if (reads[code.result] == 1) alone[code.result] = &code;
+      for (std::size_t i = 0; i < 2; ++i) {
+        Code* const first = alone[code.operands[i]];
+        if (!first) continue;
+        const OpId first_id = region.steps()[first->result - inputs].op->id;
+        const auto run = step.dtype == stave::float32   ? pair_of<float>(first_id, step.op->id, i == 0)
+                         : step.dtype == stave::float64 ? pair_of<double>(first_id, step.op->id, i == 0)
+                                                        : nullptr;
+        if (!run) continue;
+        code = {run, {first->operands[0], first->operands[1], code.operands[1 - i]}, code.result, nullptr};
+        first->run = nullptr;
+        alone[code.result] = nullptr;  // it is two already
+        break;
+      }
+    }
+    std::erase_if(codes, [](const Code& code) { return !code.run; });
   }
 };
 
@@ -155,12 +225,12 @@ void run_single(const Region& region, std::span<const View> inputs, std::span<co
   if (single.values > few) many.resize(single.values);
   Register* const values = many.empty() ? on_stack : many.data();
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    std::memcpy(values[i].bytes, inputs[i].data, stave::size_of(inputs[i].dtype));
+    Register::copy(values[i].bytes, inputs[i].data, stave::size_of(inputs[i].dtype));
   for (const auto& [value, number] : single.numbers) values[value] = number;
   for (const Code& code : single.codes) code.run(values, code);
   for (std::size_t k = 0; k < outputs.size(); ++k)
-    std::memcpy(outputs[k].data, values[static_cast<std::size_t>(region.outputs()[k])].bytes,
-                stave::size_of(outputs[k].dtype));
+    Register::copy(outputs[k].data, values[static_cast<std::size_t>(region.outputs()[k])].bytes,
+                   stave::size_of(outputs[k].dtype));
 }
 
 }  // namespace stave_cpu
