@@ -295,37 +295,39 @@ class Executable::Planner {
 
   void find_bands() {
     in_band_.resize(plan_.kernels_.size());
-    std::vector<std::size_t> maker(plan_.places_.size(), none);  // of a base
-    for (std::size_t k = 0; k < plan_.kernels_.size(); ++k)
-      for (const int made : made_by(plan_.kernels_[k])) maker[at(made)] = k;
     for (std::size_t first = 0, end; first < plan_.kernels_.size(); first = end) {
       const Index rows = rows_of(plan_.kernels_[first]);
       end = first + 1;
       if (rows < least_rows || plan_.device_ != cpu) continue;
       const auto joins = [&](const Kernel& kernel) {
-        if (rows_of(kernel) != rows) return false;
-        for (const int read : read_by(kernel)) {
-          const std::size_t base = base_[at(read)];
-          if (maker[base] != none && maker[base] >= first &&
-              !rows_agree(place_of(read).layout.node(), plan_.places_[base].layout.node()))
-            return false;
-        }
-        return true;
+        const std::span<const int> read = read_by(kernel);
+        return rows_of(kernel) == rows && std::all_of(read.begin(), read.end(), [&](int v) {
+                 const std::size_t base = base_[at(v)];
+                 return !is_made(base, first, end) ||
+                        rows_agree(place_of(v).layout.node(), plan_.places_[base].layout.node());
+               });
       };
       while (end < plan_.kernels_.size() && end - first < most_in_band && joins(plan_.kernels_[end])) ++end;
-      if (end - first > 1 && reads_again(first, end, maker)) make_band(first, end, rows);
+      if (end - first > 1 && reads_again(first, end)) make_band(first, end, rows);
     }
   }
 
+  // Whether one of these kernels makes it, or a part of it.
+  bool is_made(std::size_t base, std::size_t first, std::size_t end) const {
+    for (std::size_t k = first; k < end; ++k)
+      for (const int made : made_by(plan_.kernels_[k]))
+        if (base_[at(made)] == base) return true;
+    return false;
+  }
+
   // Whether some array that is larger than a cache is read after another kernel made or read it.
-  bool reads_again(std::size_t first, std::size_t end, const std::vector<std::size_t>& maker) const {
+  bool reads_again(std::size_t first, std::size_t end) const {
     std::map<std::size_t, std::size_t> seen;
     for (std::size_t k = first; k < end; ++k)
       for (const int read : read_by(plan_.kernels_[k])) {
         const std::size_t base = base_[at(read)];
         if (variable(base).bytes() < out_of_cache) continue;
-        const std::size_t before = seen.try_emplace(base, k).first->second;
-        if (before != k || (maker[base] != none && maker[base] >= first)) return true;
+        if (seen.try_emplace(base, k).first->second != k || is_made(base, first, k)) return true;
       }
     return false;
   }

