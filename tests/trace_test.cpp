@@ -282,6 +282,13 @@ TEST(Passes, SayWhatEndsARegion) {
   EXPECT_THAT(why_apart(trace(layers)(a, w)), ElementsAre("matmul of [3,4] and [4,5] is not elementwise (2 times)"));
 }
 
+TEST(Passes, SayThatARegionEndsInAReductionAlready) {
+  const auto p = trace([](const Tensor& a) { return sum(a * 2., 0); })(ones({3, 4}));
+  const auto regions = p.with(optimized(p));
+  const auto around = [&](const Tensor& a) { return exp(regions(sin(a))); };
+  EXPECT_THAT(why_apart(trace(around)(ones({3, 4}))), ElementsAre("fused of [3,4] ends in a reduction already"));
+}
+
 TEST(Passes, SayWhatIsReadOtherwiseThanItLies) {
   const auto row = [](const Tensor& b, const Tensor& r) { return b * label(exp(r), "weights") + 1.; };
   EXPECT_THAT(why_apart(trace(row)(ones({1000, 4}), ones({4}))),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <stave/core/fail.h>
+#include <stave/core/ops/fused.h>
 #include <stave/core/print.h>
 #include <stave/core/region.h>
 
@@ -87,7 +88,9 @@ std::string Apart::why_not_elementwise(const Program::Instruction& step) const {
                        step.attributes->str());
   std::string shapes;
   for (const int input : step.inputs) shapes += (shapes.empty() ? "" : " and ") + program_.variable(input).shape.str();
-  return fmt::format("{} of {} is not elementwise", step.op->name, shapes);
+  const bool is_region = dynamic_cast<const FusedAttributes*>(step.attributes.get());
+  return fmt::format("{} of {} {}", step.op->name, shapes,
+                     is_region ? "ends in a reduction already" : "is not elementwise");
 }
 
 std::string Apart::why_not_with(const Program::Instruction& step, const Program::Instruction& made, int read) const {
