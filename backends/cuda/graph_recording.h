@@ -38,6 +38,7 @@ class GraphScratch final : public Scratch {
   std::vector<Block> blocks_;
 };
 
+/// May be destroyed while the device is still at it: the graph then goes when it is done, and what is put into its memory comes later.
 class RecordedGraph {
  public:
   RecordedGraph(std::unique_ptr<Graph> graph, std::unique_ptr<GraphScratch> scratch)
