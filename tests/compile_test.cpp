@@ -799,4 +799,23 @@ TEST(Compile, RandomProgramsGiveTheSameBits) {
   }
 }
 
+// A part of it is computed where it will lie; but one that is a result itself, that is there twice, or where kernels want it elsewhere.
+TEST(Compile, PartsOfAConcatAreMadeInPlace) {
+  for (const Index n : {1, 3, 16, 17, 64, 1000}) {
+    const auto f = [](const Tensor& a) {
+      const Tensor p = sin(a), q = matmul(expand_dims(a, 1), expand_dims(p, 0)), r = cos(a), s = cumulative_sum(p);
+      const Tensor once = concat({p, r, s}), twice = concat({r, r}), nested = concat({once * 2., exp(once), a});
+      return std::tuple(once, twice, nested, sum(p * r), concat({q, q + 1.}, 1), concat({q * 2., q + 1.}, 0), s);
+    };
+    const auto compiled = compile(f);
+    const Tensor first = arange(static_cast<double>(n)) * 0.01;
+    compiled(first);
+    const auto found = compiled(-first), expected = f(-first);
+    const auto check = [&]<std::size_t... i>(std::index_sequence<i...>) {
+      (([&] { EXPECT_THAT(std::get<i>(found), Is(std::get<i>(expected))) << n << ", " << i; }()), ...);
+    };
+    check(std::make_index_sequence<7>());
+  }
+}
+
 }  // namespace

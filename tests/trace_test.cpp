@@ -355,4 +355,32 @@ TEST(Passes, CostCountsBytesAndFlops) {
   EXPECT_EQ(found.peak_bytes, 4u * 33);
 }
 
+TEST(Trace, SmallArraysThatAreTakenApartAreNumbers) {
+  const auto f = [](const Tensor& a, const Tensor& b) {
+    const Tensor m = matrix_transpose(reshape(concat({a * b, flip(sin(a))}), {2, 3})) * 0.5;
+    const Tensor padded = pad(m(slice(1, none), 0), {{1, 2}}, 3.) + expand_dims(a, 1)(0);
+    return std::tuple(m, padded, a(1) - b(2), astype(concat({a > b, b > a}), int32) + 1,
+                      where(a > 0, a, -b)(slice(0, 2)));
+  };
+  const auto p = trace(f)(x, x);
+  const Program shorter = optimized(p);
+  EXPECT_EQ(count(shorter, op_pad) + count(shorter, op_permute_dims), 0u);
+  for (const Tensor& b : {x, -x, tensor({0., -0., 1e30})}) {
+    const auto [m, padded, difference, counts, chosen] = f(x * 0.3, b);
+    const Outputs found = shorter(std::vector<Tensor>{x * 0.3, b});
+    std::size_t next = 0;
+    for (const Tensor& expected : {m, padded, difference, counts, chosen})
+      EXPECT_TRUE(stave_detail::same_bits(found[next++], expected)) << next;
+  }
+  const auto large = optimized(trace([](const Tensor& a) { return concat({a * 2., a}); })(ones({9})));
+  EXPECT_EQ(count(large, op_slice), 0u);
+}
+
+TEST(Trace, ZeroIsAddedOnce) {
+  const auto f = [](const Tensor& a) { return (0. + (a + 0.)) + 0.; };
+  const Program p = optimized(trace(f)(x));
+  EXPECT_EQ(count(simplified(trace(f)(x)), op_add), 1u);
+  EXPECT_TRUE(stave_detail::same_bits(p(std::vector<Tensor>{tensor({-0., 1., 0.})})[0], tensor({0., 1., 0.})));
+}
+
 }  // namespace

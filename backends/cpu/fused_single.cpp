@@ -127,7 +127,23 @@ void pair(Register* values, const Code& code) {
   put<T>(values[code.result], left ? Second::value(first, other) : Second::value(other, first));
 }
 
+template <class Second, bool left, class T>
+void pair_with_negative(Register* values, const Code& code) {
+  const One<T> first(-values[code.operands[0]].get<T>()), other(values[code.operands[2]].get<T>());
+  put<T>(values[code.result], left ? Second::value(first, other) : Second::value(other, first));
+}
+
 // clang-format off
+template <class T>
+decltype(Code::run) negative_with(OpId second, bool left) {
+  switch (second) {
+#define X(name, Struct) case OpId::name: \
+      return left ? pair_with_negative<stave_detail::Struct, true, T> : pair_with_negative<stave_detail::Struct, false, T>;
+    X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale)
+#undef X
+    default: return nullptr;
+  }
+}
 template <class First, class T>
 decltype(Code::run) pair_with(OpId second, bool left) {
   switch (second) {
@@ -144,6 +160,7 @@ decltype(Code::run) pair_of(OpId first, OpId second, bool left) {
 #define X(name, Struct) case OpId::name: return pair_with<stave_detail::Struct, T>(second, left);
     X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale)
 #undef X
+    case OpId::negative: return negative_with<T>(second, left);
     default: return nullptr;
   }
 }
@@ -189,8 +206,8 @@ struct SingleRegion final : Region::Prepared {
     std::vector<Code*> alone(values);  // of each value, the code that gives it, for one reader
     for (Code& code : codes) {
       const Region::Step& step = region.steps()[code.result - inputs];
-      if (step.operands.size() != 2) continue;
       if (reads[code.result] == 1) alone[code.result] = &code;
+      if (step.operands.size() != 2) continue;
       for (std::size_t i = 0; i < 2; ++i) {
         Code* const first = alone[code.operands[i]];
         if (!first) continue;

@@ -148,7 +148,7 @@ class Splitter {
 Program with_small_arrays_split(Program program) {
   if (!is_of_numbers(program)) return program;
   const UnderFrame past_all_handlers(nullptr);
-  return without_dead_code(without_repetitions(with_constants_folded(Splitter(program).run())));
+  return without_dead_code(without_repetitions(simplified(with_constants_folded(Splitter(program).run()))));
 }
 
 }  // namespace stave

@@ -15,7 +15,7 @@ Program without_dead_code(Program program);
 Program without_repetitions(Program program);
 /// What depends on constants alone is a constant, where that takes no more than 64 KiB.
 Program with_constants_folded(Program program);
-/// x * 1, x - 0, --x; a reshape, permutation, broadcast or conversion of another.
+/// x * 1, x - 0, x + 0 + 0, --x; a reshape, permutation, broadcast or conversion of another.
 Program simplified(Program program);
 /// Elementwise operations that follow each other, as regions (core/region.h). `why_apart` is given, a line for each reason and
 /// operation, why some that might be expected to be one are not.

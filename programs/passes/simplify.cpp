@@ -67,6 +67,8 @@ class Simplifier {
       case OpId::multiply: return is(in(1), 1) ? in(0) : is(in(0), 1) ? in(1) : -1;
       case OpId::divide: return is(in(1), 1) ? in(0) : -1;
       case OpId::subtract: return is(in(1), 0) ? in(0) : -1;
+      case OpId::add:
+        return is(in(1), 0) && adds_zero(in(0), step) ? in(0) : is(in(0), 0) && adds_zero(in(1), step) ? in(1) : -1;
       case OpId::negative: {
         const auto* inner = given_by(in(0), OpId::negative, step);
         return inner ? inner->inputs[0] : -1;
@@ -89,6 +91,12 @@ class Simplifier {
       }
       default: return -1;
     }
+  }
+
+  // Whether it is a sum with 0, which is never -0: so that 0 added again changes nothing.
+  bool adds_zero(int variable, const Program::Instruction& reader) const {
+    const auto* inner = given_by(variable, OpId::add, reader);
+    return inner && (is(inner->inputs[0], 0) || is(inner->inputs[1], 0));
   }
 
   // Whether each value of the one dtype is one of the other.
