@@ -9,6 +9,7 @@
 #include <stave/core/storage.h>
 #include <stave/handlers/notation.h>
 #include <stave/programs/bands.h>
+#include <stave/programs/loop.h>
 
 namespace stave_detail {
 
@@ -286,6 +287,8 @@ class Executable::Planner {
         std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs + kernel.outputs);
     const Shape& shape = place_of(views[0]).layout.shape();
     if (!makes_rows_apart(*kernel.op, kernel.attributes.get(), shape.rank())) return 0;
+    const auto is_part = [&](int v) { return bool(is_part_[at(v)]); };  // whose rows are no rows of what it is part of
+    if (const auto made = made_by(kernel); std::any_of(made.begin(), made.end(), is_part)) return 0;
     const auto has_them = [&](int v) {
       const Shape& other = place_of(v).layout.shape();
       return other.rank() > 0 && other[0] == shape[0];
@@ -423,7 +426,9 @@ bool Executable::admits(const Program& program) {
 Executable::Executable(const Program& program, std::span<const Strides> strides)
     : device_(program.variables.empty() ? cpu : program.variables[0].device) {
   Planner(*this, program, strides).run();
-  recordings_left_ = device_ != cpu && kernels_.size() > 1 ? most_recordings : 0;
+  const bool any_loop = std::any_of(program.instructions.begin(), program.instructions.end(),
+                                    [](const auto& step) { return loop_of(step); });  // of many kernels, and memory
+  recordings_left_ = device_ != cpu && kernels_.size() > 1 && !any_loop ? most_recordings : 0;
   holding_.emplace([this, name = name_for(program)] { return held(name); });
 }
 
