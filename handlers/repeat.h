@@ -12,7 +12,8 @@
 // trace and compile keep it as a loop: an operation that carries its body as a program (programs/loop.h), of which a million steps
 // take no more room than one. The body is performed for the first two steps, for real; if it did the same both times, read no value,
 // performed no effect of one's own and called no function with rules (checkpoint, custom_vjp ...), what it did is the loop's
-// body. Else the loop is unrolled. What it computes leaves it by its result alone: a tensor that it assigns to a captured variable is an
+// body. Else the loop is unrolled. Value, gradient and tangents are those of the steps, bit for bit; derivatives of higher order are so up
+// to rounding, for they sum in another order. What it computes leaves it by its result alone: a tensor that it assigns to a captured variable is an
 // error to whoever uses it then.
 #pragma once
 

@@ -6,7 +6,7 @@
 // What it promises: the results of f, bit for bit, where all that f learns from its tensors it learns by reading them, and all that it
 // asks the world it asks by effects. What f does besides (printing, counters, variables that it changes) is done when it is recorded,
 // and not when it is replayed; tensors and numbers that it captures are constants from then on. {.check = true} runs f beside each
-// replay and throws where they differ.
+// replay and throws where they differ. (Derivatives of second and higher order of `repeat` are f's up to rounding.)
 //
 // - Values are real while it is recorded, so if, while and item() work. What is read is a branch: a replay that meets another value
 //   runs f again, and adds the way that it goes. compiled.recordings() counts them.

@@ -187,7 +187,7 @@ Parts vjp_of(const Program& program, const Mask& wanted, std::span<const Tensor>
     for (Tensor& cotangent : found.pullback.consume(cotangents)) found.outputs.push_back(std::move(cotangent));
     return std::move(found.outputs);
   };
-  const Program joint = traced("vjp", both, given);
+  const Program joint = with_loops_joined(traced("vjp", both, given));  // a loop and its forward pass
   return parts_of(joint, first_of(examples.size(), joint.inputs.size()),
                   first_of(program.outputs.size(), joint.outputs.size()));
 }

@@ -204,11 +204,14 @@ class Recorder final : public Handler, public KeepsLoops {
   }
 
   // What a constant is known by: a number by its content, for it is made anew wherever it is written; another by where it lies; one
-  // that is captured by itself.
+  // that is captured by the variable of the recorder around, of a step by itself.
   using ConstantKey = std::pair<const void*, std::vector<Index>>;
-  ConstantKey key_of(const Tensor& x) const {
+  ConstantKey key_of(const Tensor& x) {
     const Node& node = x.node();
-    if (is_captured(x)) return {&node, {}};
+    if (is_captured(x)) {
+      if (what_ == Of::step) return {&node, {}};
+      return {outer_, {outer_->variable_of(x)}};
+    }
     ConstantKey key{nullptr, {static_cast<Index>(node.dtype)}};
     key.second.insert(key.second.end(), node.shape.begin(), node.shape.end());
     key.second.insert(key.second.end(), node.strides.begin(), node.strides.end());

@@ -165,6 +165,46 @@ TEST(Whole, RulesOfOnesOwnStay) {
   EXPECT_EQ(runs, 1);
 }
 
+TEST(Whole, ACheckpointMayCaptureOneValueUnderManyNotes) {
+  // Under both gradients and the tangent of hvp, what the checkpoint captures is one value of the program in several tensors.
+  const auto f = [](const Tensor& a) {
+    const auto inner = [](const Tensor& p, const Tensor& b) {
+      return hvp(
+          [&](const Tensor& y) {
+            return sum(checkpoint([b](const Tensor& z) {
+              return sin(z) * b + concat({b(slice(0, 2)), z(slice(0, 1))});
+            })(y));
+          },
+          p, b);
+    };
+    return sum(grad([&](const Tensor& p) { return sum(inner(p, p) * sin(p)); })(a));
+  };
+  const auto compiled = compile(f);
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_THAT(compiled(x), Is(f(x)));
+    EXPECT_THAT(grad(compiled)(x), IsNear(grad(f)(x)));
+    EXPECT_THAT(along_itself(compiled)(x), IsNear(along_itself(f)(x)));
+  }
+}
+
+TEST(Whole, LoopsStayLoopsUnderDerivatives) {
+  const auto f = [](const Tensor& a) {
+    return sum(repeat(50, [&](const Tensor& y) { return tanh(y * a) + y * 0.1; })(a));
+  };
+  expect_once(f, [](auto g) { return grad(g); }, {x, x * 0.5});
+  expect_once(f, along_itself, {x, x * 0.5});
+  const auto second = [](const auto& g) {
+    return grad([g](const Tensor& p) { return sum(p * grad([g](const Tensor& y) { return g(y); })(p)); });
+  };
+  const auto compiled = compile(f);
+  const auto of_second = compile(second(f));
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_THAT(second(compiled)(x), IsNear(second(f)(x)));
+    EXPECT_THAT(of_second(x), IsNear(second(f)(x)));
+    EXPECT_THAT(hessian(compiled)(x), IsNear(hessian(f)(x)));
+  }
+}
+
 TEST(Whole, WhatFollowsAnotherTransformIsNotBakedIn) {
   const auto outer = [](const Tensor& w) {
     const auto inner = compile([&](const Tensor& a) { return sum(a * a * w); });

@@ -18,7 +18,7 @@ class Joiner {
 
   void run() {
     for (std::size_t later = 0; later < steps().size(); ++later) {
-      renamed_.apply(steps()[later].inputs);
+      rename(steps()[later].inputs);
       const LoopAttributes* const loop = gone_[later] ? nullptr : loop_of(steps()[later]);
       if (!loop || !loop->also) continue;
       for (std::size_t first = 0; first < later; ++first)
@@ -28,10 +28,16 @@ class Joiner {
     for (std::size_t k = 0; k < steps().size(); ++k)
       if (!gone_[k]) kept.push_back(std::move(steps()[k]));
     steps() = std::move(kept);
-    renamed_.apply(program_.outputs);
+    rename(program_.outputs);
   }
 
  private:
+  // A loop that took another one's place may be taken the place of itself.
+  template <class Variables>
+  void rename(Variables& variables) const {
+    for (auto& variable : variables)
+      while (renamed_[variable] != variable) variable = renamed_[variable];
+  }
   std::vector<Program::Instruction>& steps() { return program_.instructions; }
 
   bool performs(const LoopAttributes& loop, std::size_t later, std::size_t first) {
@@ -66,7 +72,7 @@ class Joiner {
       steps()[first] = std::move(steps()[later]);
       for (const int output : steps()[first].outputs)
         made_at_[static_cast<std::size_t>(output)] = static_cast<int>(first);
-      for (std::size_t k = first + 1; k < later; ++k) renamed_.apply(steps()[k].inputs);
+      for (std::size_t k = first + 1; k < later; ++k) rename(steps()[k].inputs);
     }
     gone_[all_there ? later : first] = true;
     return true;

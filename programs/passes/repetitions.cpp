@@ -37,7 +37,7 @@ Program without_repetitions(Program program) {
   }
   program.instructions = std::move(kept);
   renamed.apply(program.outputs);
-  return with_loops_joined(std::move(program));
+  return program;
 }
 
 }  // namespace stave

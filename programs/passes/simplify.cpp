@@ -141,7 +141,8 @@ Program simplified(Program program) {
 
 Program optimized(Program program, std::vector<std::string>* why_apart) {
   program = with_constants_folded(without_dead_code(std::move(program)));
-  program = with_loops_narrowed(without_repetitions(simplified(std::move(program))));
+  program = with_loops_joined(without_repetitions(simplified(std::move(program))));
+  program = with_loops_narrowed(std::move(program));
   return with_regions(with_small_arrays_split(without_dead_code(std::move(program))), why_apart);
 }
 
