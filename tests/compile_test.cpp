@@ -1,6 +1,8 @@
 // compile: what is replayed is what the function gives, whatever it reads, throws, captures, and wherever it is called.
+#include <algorithm>
 #include <atomic>
 #include <limits>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -473,7 +475,8 @@ TEST(Compile, ProgramsOnADeviceTouchItsMemoryThroughItsBackendAlone) {
   EXPECT_EQ(f.recordings(), 1u);
 }
 
-// A device that records work as a graph does: with the addresses, and the numbers, of that time.
+// A device that records work as a graph does: with the addresses, and the numbers, of that time. Memory that is freed is what it gives out
+// next, as a cache of memory does.
 class RecordingBackend : public SeparateBackend {
  public:
   using SeparateBackend::SeparateBackend;
@@ -503,6 +506,21 @@ class RecordingBackend : public SeparateBackend {
   std::atomic<int> records = 0, repeats = 0;
   std::string_view refused = "nothing";
   bool fails = false;  // a repetition
+
+ protected:
+  StoragePtr take(std::size_t bytes) override {
+    const std::lock_guard lock(mutex);
+    const auto found =
+        std::find_if(spare.rbegin(), spare.rend(), [&](const StoragePtr& it) { return it->bytes == bytes; });
+    if (found == spare.rend()) return SeparateBackend::take(bytes);
+    StoragePtr memory = std::move(*found);
+    spare.erase(std::next(found).base());
+    return memory;
+  }
+  void give(StoragePtr memory) noexcept override {
+    const std::lock_guard lock(mutex);
+    spare.push_back(std::move(memory));
+  }
 
  private:
   struct Asked {
@@ -542,6 +560,8 @@ class RecordingBackend : public SeparateBackend {
     }
   };
   static inline thread_local std::vector<Asked>* recording = nullptr;
+  std::mutex mutex;
+  std::vector<StoragePtr> spare;
 };
 
 std::pair<Tensor, Tensor> layer(const Tensor& a, const Tensor& b) {

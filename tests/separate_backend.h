@@ -23,7 +23,7 @@ class SeparateBackend : public stave::Backend {
   const char* name() const override { return "separate"; }
   stave::Storage* allocate(std::size_t bytes) override {
     auto storage = std::make_unique<Separate>();
-    storage->host = stave::StoragePtr(stave::cpu_backend().allocate(bytes));
+    storage->host = take(bytes);
     storage->owner = this;
     storage->data = moved(storage->host->data, distance);
     storage->bytes = bytes;
@@ -33,6 +33,7 @@ class SeparateBackend : public stave::Backend {
   }
   void deallocate(stave::Storage* storage) noexcept override {
     live_bytes_ -= storage->bytes;
+    give(std::move(static_cast<Separate*>(storage)->host));
     delete static_cast<Separate*>(storage);
   }
   void run(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
@@ -71,6 +72,9 @@ class SeparateBackend : public stave::Backend {
   std::atomic<int> runs = 0, filled = 0, writes = 0, reads = 0, synchronizations = 0;
 
  protected:
+  /// Memory for storage, and what it was.
+  virtual stave::StoragePtr take(std::size_t bytes) { return stave::StoragePtr(stave::cpu_backend().allocate(bytes)); }
+  virtual void give(stave::StoragePtr /*memory*/) noexcept {}
   /// With addresses that the host can use.
   virtual void compute(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> in,
                        std::span<const stave::View> out) {
