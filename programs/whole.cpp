@@ -64,9 +64,8 @@ Outputs WholeProgram::operator()(std::span<const Tensor> inputs) const {
   if (std::none_of(inputs.begin(), inputs.end(), is_followed)) return run(inputs);
   Mask lanes;
   for (const Tensor& x : inputs) lanes.push_back(!x.node().storage);
-  Mask apart = depending(lanes);
-  apart.flip();
-  if (contains(lanes, true) && contains(apart, true)) return run_apart(inputs, lanes, apart);
+  if (contains(lanes, true))
+    if (const auto apart = apart_from(lanes)) return run_apart(*apart, inputs, lanes);
   Mask wanted;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     wanted.push_back(is_float(inputs[i].dtype()) && is_differentiated(inputs[i]));
@@ -87,16 +86,15 @@ WholeProgram::Mask WholeProgram::depending(const Mask& inputs) const {
   return found;
 }
 
-Outputs WholeProgram::run_apart(std::span<const Tensor> inputs, const Mask& lanes, const Mask& apart) const {
-  const InTwo parts = by_lanes(lanes, apart);
+Outputs WholeProgram::run_apart(const Apart& apart, std::span<const Tensor> inputs, const Mask& lanes) {
   std::vector<Tensor> first, rest;
   for (std::size_t i = 0; i < inputs.size(); ++i) (lanes[i] ? rest : first).push_back(inputs[i]);
-  Outputs found = (*parts.first)(first);
-  const auto count = static_cast<std::size_t>(std::count(apart.begin(), apart.end(), true));
+  Outputs found = (*apart.parts.first)(first);
+  const auto count = static_cast<std::size_t>(std::count(apart.outputs.begin(), apart.outputs.end(), true));
   rest.insert(rest.begin(), found.begin() + count, found.end());
-  Outputs others = (*parts.rest)(rest), all;
+  Outputs others = (*apart.parts.rest)(rest), all;
   std::size_t next = 0, next_other = 0;
-  for (const bool is_apart : apart) all.push_back(std::move(is_apart ? found[next++] : others[next_other++]));
+  for (const bool is_apart : apart.outputs) all.push_back(std::move(is_apart ? found[next++] : others[next_other++]));
   return all;
 }
 
@@ -136,12 +134,14 @@ WholeProgram::InTwo WholeProgram::tangents(const Mask& wanted, std::span<const T
   });
 }
 
-WholeProgram::InTwo WholeProgram::by_lanes(const Mask& lanes, const Mask& apart) const {
+std::shared_ptr<const WholeProgram::Apart> WholeProgram::apart_from(const Mask& lanes) const {
   const std::lock_guard lock(mutex_);
-  return by_lanes_.find(lanes, [&] {
-    Mask without = lanes;
+  return apart_.find(lanes, [&]() -> std::shared_ptr<const Apart> {
+    Mask without = lanes, outputs = depending(lanes);
     without.flip();
-    return InTwo(parts_of(program_, without, apart));
+    outputs.flip();
+    if (!contains(outputs, true)) return nullptr;
+    return std::make_shared<const Apart>(Apart{outputs, InTwo(parts_of(program_, without, outputs))});
   });
 }
 

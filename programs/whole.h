@@ -36,6 +36,11 @@ class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
     WholeProgramPtr first, rest;  // Parts
     explicit InTwo(Parts parts);
   };
+  /// What some outputs, which depend on no lane, need; and the rest.
+  struct Apart {
+    Mask outputs;
+    InTwo parts;
+  };
   struct Lanes {
     Index count;
     Mask batched;
@@ -55,7 +60,7 @@ class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
 
   Outputs run(std::span<const Tensor> inputs) const;
   // What depends on no lane apart: the program may read it, as it may without this.
-  Outputs run_apart(std::span<const Tensor> inputs, const Mask& lanes, const Mask& apart) const;
+  static Outputs run_apart(const Apart& apart, std::span<const Tensor> inputs, const Mask& lanes);
   Mask depending(const Mask& inputs) const;
   // As the operation `call`, with derivatives by the wanted inputs.
   Outputs call(std::span<const Tensor> inputs, const Mask& wanted) const;
@@ -63,14 +68,15 @@ class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
   // Made at the first use, kept.
   InTwo reverse(const Mask& wanted, std::span<const Tensor> inputs) const;
   InTwo tangents(const Mask& wanted, std::span<const Tensor> inputs) const;
-  InTwo by_lanes(const Mask& lanes, const Mask& apart) const;
+  std::shared_ptr<const Apart> apart_from(const Mask& lanes) const;  // null: all outputs depend on them
   WholeProgramPtr batched(const Lanes& lanes, std::span<const Tensor> inputs) const;
 
   const Program program_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Program> optimized_;  // null: not yet
   mutable Kept<std::vector<Strides>, std::shared_ptr<const Executable>> executables_;
-  mutable Kept<Mask, InTwo> reverse_, tangents_, by_lanes_;
+  mutable Kept<Mask, InTwo> reverse_, tangents_;
+  mutable Kept<Mask, std::shared_ptr<const Apart>> apart_;
   mutable Kept<Lanes, WholeProgramPtr> batched_;
 };
 
