@@ -41,17 +41,17 @@ Program traced(const char* name, FlatFunction transformed, std::span<const Tenso
 
 // ---- a program in two ----------------------------------------------------------------------------------------
 
+/// What the first outputs need, and the rest, which is given what it reads of that.
 class Cut {
  public:
   Cut(const Program& program, const Mask& first_inputs, const Mask& first_outputs)
       : program_(program), inputs_(where(first_inputs, program.inputs)),
         later_(where(first_inputs, program.inputs, false)), outputs_(where(first_outputs, program.outputs)),
-        results_(where(first_outputs, program.outputs, false)),
+        results_(where(first_outputs, program.outputs, false)), waits_(waiting()),
         forward_(reaching(outputs_, may_throw_early(), Mask(steps().size()))),
         backward_(reaching(results_, Mask(steps().size()), forward_)) {
-    const Mask waits = waiting();
     for (std::size_t k = 0; k < steps().size(); ++k)
-      if (forward_[k] && waits[k] && steps()[k].epoch == 0)
+      if (forward_[k] && waits_[k] && steps()[k].epoch == 0)
         fail<TransformError>("programs: a first output waits for an input of the rest, by {}", steps()[k].op->name);
     find_residuals();
   }
@@ -87,8 +87,8 @@ class Cut {
   }
 
   Mask may_throw_early() const {
-    Mask found = waiting();
-    for (std::size_t k = 0; k < steps().size(); ++k) found[k] = !found[k] && may_throw(*steps()[k].op);
+    Mask found(steps().size());
+    for (std::size_t k = 0; k < steps().size(); ++k) found[k] = !waits_[k] && may_throw(steps()[k]);
     return found;
   }
 
@@ -152,7 +152,8 @@ class Cut {
 
   const Program& program_;
   const std::vector<int> inputs_, later_, outputs_, results_;
-  Mask forward_, backward_;  // of the instructions; those that are performed again are in both
+  const Mask waits_;         // of the instructions, as the next
+  Mask forward_, backward_;  // those that are performed again are in both
   std::set<int> residuals_;
 };
 
@@ -233,7 +234,8 @@ bool reads_values(const Program& program) {
 bool calls_read(const Program& program) {
   for (const Program::Instruction& step : program.instructions)
     if (const auto* functions = dynamic_cast<const RecordedFunctions*>(step.attributes.get()))
-      for (const auto& rule : {functions->function, functions->forward, functions->backward, functions->tangents})
+      for (const auto& rule :
+           {functions->function, functions->again, functions->forward, functions->backward, functions->tangents})
         if (rule && reads_values(*rule)) return true;
   return false;
 }
