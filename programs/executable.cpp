@@ -153,6 +153,7 @@ class Executable::Planner {
       if (Tensor view = step.op->view(Call(*step.op, std::move(layouts), step.attributes)); view.defined()) {
         const std::size_t base = base_[at(step.inputs[0])];
         base_[at(step.outputs[0])] = base;
+        lying_in_[base].push_back(at(step.outputs[0]));
         place_of(step.outputs[0]) = plan_.places_[base];
         place_of(step.outputs[0]).layout = std::move(view);
         return;
@@ -193,13 +194,16 @@ class Executable::Planner {
     place_of(concat.outputs[0]) = {Home::arena, 0, 0,
                                    layout_of(program_.variable(concat.outputs[0]), contiguous_strides(shape))};
     last_[result] = -1;
+    std::vector<std::size_t>& lying = lying_in_[result];
     Index offset = 0;
+    std::size_t next = 0;  // of those, to be moved
     for (const std::size_t base : bases) {
       const Index elements = variable(base).shape.elements();
       last_[result] = std::max(last_[result], last_[base]);
       is_part_[base] = true;
-      for (std::size_t v = 0; v < base_.size(); ++v)
-        if (base_[v] == base) move_into(v, result, offset);
+      lying.push_back(base);
+      if (auto moved = lying_in_.extract(base)) lying.insert(lying.end(), moved.mapped().begin(), moved.mapped().end());
+      while (next < lying.size()) move_into(lying[next++], result, offset);
       offset += elements;
     }
     return true;
@@ -405,9 +409,10 @@ class Executable::Planner {
 
   Executable& plan_;
   const Program& program_;
-  std::vector<std::size_t> base_;  // whose storage each variable lies in
-  std::vector<int> last_;          // of a base, the last kernel that reads or makes it
-  std::vector<bool> is_part_;      // it is made in a part of another, its base
+  std::vector<std::size_t> base_;                             // whose storage each variable lies in
+  std::map<std::size_t, std::vector<std::size_t>> lying_in_;  // of a base, the others that do
+  std::vector<int> last_;                                     // of a base, the last kernel that reads or makes it
+  std::vector<bool> is_part_;                                 // it is made in a part of another, its base
   std::vector<Program::Variable> extra_;
   std::vector<bool> in_band_;  // of kernels
 };
