@@ -78,7 +78,7 @@ function(stave_add_kernels_library target isa)
   set(checked "${CMAKE_CURRENT_BINARY_DIR}/${kernels}.checked")
   add_custom_command(OUTPUT "${checked}" VERBATIM DEPENDS $<TARGET_OBJECTS:${kernels}>
     COMMAND "${CMAKE_COMMAND}" "-DNM=${CMAKE_NM}" "-DISA=${isa}" "-DOBJECTS=$<TARGET_OBJECTS:${kernels}>"
-      -P "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/check_own_kernels.cmake"
+      -DOWN=ON -P "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/check_symbols.cmake"
     COMMAND "${CMAKE_COMMAND}" -E touch "${checked}")
   add_custom_target(${kernels}_check DEPENDS "${checked}")
   add_dependencies(${target} ${kernels}_check)
