@@ -569,11 +569,16 @@ std::pair<Tensor, Tensor> layer(const Tensor& a, const Tensor& b) {
   return {matmul(y, a) - sum(y, 0), y(slice(1, 3))};
 }
 
-TEST(Compile, KernelsAreRecordedWhereAddressesAreMetAgain) {
-  RecordingBackend backend(0);
+// What `layer` is given, here and there.
+struct LayerOnADevice {
+  RecordingBackend backend{0};
   const Device gpu = cuda(0);
-  const Tensor a = reshape(arange(9.), {3, 3}), b = a * 0.1;
-  const Tensor there_b = to(b, gpu);
+  const Tensor a = reshape(arange(9.), {3, 3}), b = a * 0.1, there_b = to(b, gpu);
+};
+
+TEST(Compile, KernelsAreRecordedWhereAddressesAreMetAgain) {
+  LayerOnADevice given;
+  auto& [backend, gpu, a, b, there_b] = given;
   const auto f = compile(layer);
   f(to(a, gpu), there_b);
   for (int i = 1; i < 30; ++i) {
@@ -590,10 +595,8 @@ TEST(Compile, KernelsAreRecordedWhereAddressesAreMetAgain) {
 }
 
 TEST(Compile, ResultsThatAreKeptAreNotWrittenAgain) {
-  RecordingBackend backend(0);
-  const Device gpu = cuda(0);
-  const Tensor a = reshape(arange(9.), {3, 3}), b = a * 0.1;
-  const Tensor there_b = to(b, gpu);
+  LayerOnADevice given;
+  auto& [backend, gpu, a, b, there_b] = given;
   const auto f = compile(layer);
   std::vector<std::pair<Tensor, Tensor>> kept;
   std::vector<Tensor> arguments;
@@ -626,11 +629,9 @@ TEST(Compile, AParameterLoopGoesRoundAFewSetsOfAddresses) {
 }
 
 TEST(Compile, WhatCannotBeRecordedIsTriedOnce) {
-  RecordingBackend backend(0);
+  LayerOnADevice given;
+  auto& [backend, gpu, a, b, there_b] = given;
   backend.refused = "matmul";
-  const Device gpu = cuda(0);
-  const Tensor a = reshape(arange(9.), {3, 3}), b = a * 0.1;
-  const Tensor there_b = to(b, gpu);
   const auto f = compile(layer);
   for (int i = 0; i < 20; ++i) {
     const Tensor there = to(a * i, gpu);
@@ -642,10 +643,9 @@ TEST(Compile, WhatCannotBeRecordedIsTriedOnce) {
 }
 
 TEST(Compile, ARecordingThatFailsLeavesTheFunction) {
-  RecordingBackend backend(0);
-  const Device gpu = cuda(0);
-  const Tensor a = reshape(arange(9.), {3, 3}), b = a * 0.1;
-  const Tensor there = to(a, gpu), there_b = to(b, gpu);
+  LayerOnADevice given;
+  auto& [backend, gpu, a, b, there_b] = given;
+  const Tensor there = to(a, gpu);
   const auto f = compile(layer);
   for (int i = 0; i < 6; ++i) f(there, there_b);
   ASSERT_GE(backend.repeats, 1);
