@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include <stave/backends/cuda/dynamic_library.h>
+#include <stave/backends/cuda/graph_recording.h>
 #include <stave/core/fail.h>
 
 namespace stave_cuda {
@@ -34,9 +35,11 @@ CuBlas load_cublas() {
   return functions;
 }
 
-/// The handle of the device that is current, on whose only stream all work is. Never destroyed.
+/// The handle of the device that is current, on whose only stream all its work is: what is recorded is on another one, which it
+/// would miss. Never destroyed.
 template <class Handle, class Make>
 Handle handle_of(Make make) {
+  if (Recording::current()) fail<stave::Error>("{}: the work of cuSOLVER cannot be recorded", user);
   static auto* const handles = new std::map<int, Handle>;
   static auto* const mutex = new std::mutex;
   int device = 0;

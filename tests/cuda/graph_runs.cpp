@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include <stave/backends/cuda/cusolver.h>
 #include <stave/backends/cuda/graph_recording.h>
 #include <stave/backends/cuda/launch.h>
 #include <stave/core/effects/error.h>
@@ -59,6 +60,7 @@ const char* cudaGetErrorString(cudaError_t) { return "an error"; }
 const char* cudaGetErrorName(cudaError_t error) {
   return error == cudaErrorStreamCaptureInvalidated ? "cudaErrorStreamCaptureInvalidated" : "cudaErrorOther";
 }
+cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* made, unsigned flags) {
   if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
   *made = reinterpret_cast<cudaStream_t>(reinterpret_cast<std::uintptr_t>(*driver.streams.rbegin()) + 1);
@@ -313,6 +315,14 @@ TEST_F(Recordings, ThatCannotBeRepeatedGiveAllBack) {
   refused([](Recording& recording) { put({cudaGraphNodeTypeMemcpy, cudaMemcpyHostToDevice}, recording.stream()); });
   refused([](Recording&) { check(wait_for_stream(), "synchronize"); });
   EXPECT_THAT(done, ElementsAre(2, 2, 2));
+}
+// Their handles' stream is another one, on which the work would run at once, and be missing from the graph.
+TEST_F(Recordings, RefuseTheSolversHandles) {
+  Recording recording(memory);
+  const Launch launch{recording.stream(), 1, recording.scratch(), nullptr, 1};
+  const auto refused = testing::ThrowsMessage<stave::Error>(testing::HasSubstr("cannot be recorded"));
+  EXPECT_THAT([&] { cusolver_handle(launch); }, refused);
+  EXPECT_THAT([&] { cublas_handle(launch); }, refused);
 }
 TEST_F(Recordings, AreOneOnAThread) {
   Recording recording(memory);

@@ -18,8 +18,9 @@ gtest_discover_tests(cuda_matmul_driver_test TEST_PREFIX cuda. DISCOVERY_MODE PR
 
 # CUDA graphs likewise.
 add_executable(cuda_graph_test "${CMAKE_CURRENT_LIST_DIR}/graph_runs.cpp" "${cuda_folder}/graph.cpp"
-  "${cuda_folder}/graph_recording.cpp" "${cuda_folder}/memory_cache.cpp" "${cuda_folder}/launch.cpp")
+  "${cuda_folder}/graph_recording.cpp" "${cuda_folder}/memory_cache.cpp" "${cuda_folder}/launch.cpp"
+  "${cuda_folder}/cusolver.cpp" "${cuda_folder}/dynamic_library.cpp")
 stave_set_cuda_test_defaults(cuda_graph_test)
 set_target_properties(cuda_graph_test PROPERTIES LINK_LIBRARIES "")
-target_link_libraries(cuda_graph_test PRIVATE stave::stave fmt::fmt GTest::gmock_main Threads::Threads)
+target_link_libraries(cuda_graph_test PRIVATE stave::stave fmt::fmt ${CMAKE_DL_LIBS} GTest::gmock_main Threads::Threads)
 gtest_discover_tests(cuda_graph_test TEST_PREFIX cuda. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
