@@ -209,7 +209,7 @@ std::string Region::str() const {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     text += fmt::format("  {} = ", named(static_cast<int>(inputs_.size() + i)));
-    if (!step.op) text += fmt::format("{}", step.number.floating);
+    if (!step.op) text += step.number.str();
     else text += step.op->name;
     for (const int operand : step.operands) text += " " + name_of_value(operand);
     text += "\n";

@@ -5,6 +5,7 @@
 #include <stave/stave.h>
 
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <limits>
 
@@ -105,6 +106,34 @@ TEST(Integers, OfEveryCppTypeHaveADtype) {
   EXPECT_EQ(from(std::vector<unsigned long>{1}).dtype(), uint64);
   EXPECT_EQ(from(std::vector<unsigned long long>{greatest}).item<unsigned long long>(), greatest);
   static_assert(!has_dtype<char> && !has_dtype<wchar_t> && !has_dtype<long double>);
+}
+
+TEST(Numbers, AreWrittenAsTheyAre) {
+  EXPECT_EQ(Scalar(greatest).str(), "18446744073709551615");
+  EXPECT_EQ(Scalar(-1).str(), "-1");
+  EXPECT_EQ(Scalar(0.5).str(), "0.5");
+  EXPECT_THAT(trace([] { return full({2}, greatest, uint64); })().str(), HasSubstr("18446744073709551615"));
+}
+
+// No dtype is complex: a number that is can be held and compared, and is refused wherever it would be stored.
+TEST(Numbers, MayBeComplexUntilADtypeIsAskedFor) {
+  const Scalar z(std::complex<float>(1, -2));
+  EXPECT_EQ(z.kind, Scalar::Kind::complex);
+  EXPECT_EQ(z.str(), "1-2j");
+  EXPECT_EQ(z, Scalar(std::complex<double>(1, -2)));
+  EXPECT_FALSE(z == Scalar(std::complex<double>(1, 2)));
+  EXPECT_FALSE(Scalar(std::complex<double>(1, 0.)) == Scalar(1.));
+  EXPECT_FALSE(Scalar(std::complex<double>(1, 0.)) == Scalar(std::complex<double>(1, -0.)));
+  const auto refused = ThrowsMessage<DtypeError>(HasSubstr("there is no complex dtype that could hold 1-2j"));
+  const Tensor x = ones({2});
+  EXPECT_THAT([&] { x* z; }, refused);
+  EXPECT_THAT([&] { add(z, 1); }, refused);
+  EXPECT_THAT([&] { full({2}, z); }, refused);
+  EXPECT_THAT([&] { full({2}, z, float32); }, refused);
+  EXPECT_THAT([&] { pad(x, {{1, 1}}, z); }, refused);
+  EXPECT_THAT([&] { where(x > 0, x, z); }, refused);
+  EXPECT_THAT([&] { arange(z); }, refused);
+  static_assert(!std::is_convertible_v<std::complex<float>, Operand>);  // the compiler says it where it can
 }
 
 TEST(Integers, BeyondInt64AreUint64) {

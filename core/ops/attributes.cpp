@@ -10,10 +10,6 @@ using fmt::format;
 
 namespace {
 
-std::string text(Scalar number) {
-  return number.kind == Scalar::Kind::floating ? format("{}", number.floating) : format("{}", number.integer);
-}
-
 std::string place(Device device) { return device == cpu ? "" : " device=" + device.str(); }
 
 Shape prepended(Index first, Shape shape) {
@@ -28,10 +24,10 @@ Shape shifted(Shape axes) {
 }  // namespace
 
 std::string FullAttributes::str() const {
-  return format("shape={} dtype={} value={}{}", shape, dtype, text(value), place(device));
+  return format("shape={} dtype={} value={}{}", shape, dtype, value.str(), place(device));
 }
 std::string IotaAttributes::str() const {
-  return format("length={} dtype={} start={} step={}{}", length, dtype, text(start), text(step), place(device));
+  return format("length={} dtype={} start={} step={}{}", length, dtype, start.str(), step.str(), place(device));
 }
 std::string TransferAttributes::str() const { return device.str(); }
 std::string DtypeAttributes::str() const { return format("dtype={}", dtype); }
@@ -51,7 +47,7 @@ std::string SliceAttributes::str() const {
 }
 std::string PadAttributes::str() const {
   const bool unit = std::all_of(steps.begin(), steps.end(), [](Index step) { return step == 1; });
-  return format("shape={} starts={}{} value={}", shape, starts, unit ? "" : format(" steps={}", steps), text(value));
+  return format("shape={} starts={}{} value={}", shape, starts, unit ? "" : format(" steps={}", steps), value.str());
 }
 std::string AxisAttributes::str() const { return format("axis={}", axis); }
 std::string GatherAttributes::str() const {

@@ -107,7 +107,23 @@ Dtype dtype_together(Dtype a, Dtype b) {
 
 }  // namespace
 
+namespace {
+
+void check_real(const Scalar& number) {
+  if (number.kind == Scalar::Kind::complex)
+    fail<DtypeError>("there is no complex dtype that could hold {}: compute on its two parts", number.str());
+}
+
+}  // namespace
+
+std::string Scalar::str() const {
+  if (kind == Kind::complex) return fmt::format("{}{:+}j", floating, imaginary);
+  if (kind == Kind::floating) return fmt::format("{}", floating);
+  return beyond_int64 ? fmt::format("{}", static_cast<std::uint64_t>(integer)) : fmt::format("{}", integer);
+}
+
 Dtype Scalar::alone() const {
+  check_real(*this);
   if (kind != Kind::integer) return kind == Kind::floating ? default_dtype() : bool_;
   if (beyond_int64) return uint64;
   return std::in_range<std::int32_t>(integer) ? int32 : int64;
@@ -120,6 +136,7 @@ Dtype common_dtype(std::initializer_list<Scalar> numbers) {
 }
 
 Dtype Scalar::with(Dtype other) const {
+  check_real(*this);
   if (kind == Kind::boolean) return other;
   if (kind == Kind::integer) return other == bool_ ? int32 : other;
   return is_float(other) ? other : default_dtype();
@@ -154,20 +171,14 @@ bool holds(Dtype dtype, const Scalar& value) {
   });
 }
 
-std::string text_of(const Scalar& value) {
-  if (value.kind == Scalar::Kind::floating) return fmt::format("{}", value.floating);
-  return value.beyond_int64 ? fmt::format("{}", static_cast<std::uint64_t>(value.integer))
-                            : fmt::format("{}", value.integer);
-}
-
 }  // namespace
 
 Scalar held(Scalar value, Dtype dtype) {
+  check_real(value);
   const bool floating = value.kind == Scalar::Kind::floating;
   if (dtype == bool_) return floating ? value.floating != 0 : value.integer != 0;
   if (!is_integer(dtype)) return value;
-  if (!holds(dtype, value))
-    fail<DtypeError>("the number {} does not fit {}: give a wider dtype", text_of(value), dtype);
+  if (!holds(dtype, value)) fail<DtypeError>("the number {} does not fit {}: give a wider dtype", value.str(), dtype);
   if (!floating) return value;
   return dtype == uint64 ? Scalar(static_cast<std::uint64_t>(value.floating))
                          : Scalar(static_cast<std::int64_t>(value.floating));
