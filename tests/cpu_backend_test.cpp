@@ -40,6 +40,28 @@ TEST_P(Cpu, MovesElementsOfEverySize) {
   }
 }
 
+// To a matrix that lies in columns, from one in rows (with a gap between them, too), in reverse, or of one row that repeats.
+TEST_P(Cpu, CopiesToColumns) {
+  for (const Index size : {1, 2, 4, 8, 16})
+    for (const auto& [rows, columns] : {std::pair<Index, Index>{3, 5}, {4, 4}, {17, 31}, {64, 64}, {70, 131}})
+      for (const Strides& from : {Strides{columns, 1}, {columns + 3, 1}, {columns, -1}, {0, 1}}) {
+        std::vector<char> source(static_cast<std::size_t>(rows * (columns + 3) * size)), copy(source.size(), 'x');
+        for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<char>(i * 7 + i / 251);
+        const Index first = from[1] < 0 ? columns - 1 : 0;
+        const Shape shape{rows, columns};
+        const Strides to{1, rows};
+        stave_cpu::copy_strided({copy.data(), to}, {source.data() + first * size, from}, shape, size);
+        for (Index r = 0; r < rows; ++r)
+          for (Index c = 0; c < columns; ++c)
+            ASSERT_EQ(
+                std::memcmp(copy.data() + (c * rows + r) * size,
+                            source.data() + (first + r * from[0] + c * from[1]) * size, static_cast<std::size_t>(size)),
+                0)
+                << size << ' ' << shape << ' ' << from << ": " << r << ", " << c;
+        EXPECT_EQ(std::count(copy.begin() + rows * columns * size, copy.end(), 'x'), 3 * rows * size);
+      }
+}
+
 // Of two operands of every size and layout the second one's elements: what is broadcast, gathered and computed by tiles moves whole.
 template <std::size_t size>
 void take_second(void* out, const void* const* in, Index n) {

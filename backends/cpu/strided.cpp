@@ -200,9 +200,13 @@ template <class T>
 void copy_elements(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column,
                    Index rows, Index columns, bool stream) {
   constexpr Index size = sizeof(T);
-  if constexpr (size <= 8)  // larger ones fill lines of the cache as they are
-    if (dst_column == size && src_row == size && src_column != size && src_column != 0 && rows >= 4 && columns >= 4)
+  if constexpr (size <= 8) {  // larger ones fill lines of the cache as they are
+    const bool large = rows >= 4 && columns >= 4;
+    if (large && dst_column == size && src_row == size && src_column != size && src_column != 0)
       return transpose_tile<T>(dst, dst_row, src, src_column, rows, columns, stream);
+    if (large && dst_row == size && src_column == size && dst_column != size && src_row != 0)
+      return transpose_tile<T>(dst, dst_column, src, src_row, columns, rows, stream);
+  }
   for (Index r = 0; r < rows; ++r, dst += dst_row, src += src_row) {
     if (dst_column == size && src_column == size && columns >= 16) copy_bytes(dst, src, columns * size, stream);
     else if (dst_column == size && src_column == 0 && columns > 4) fill_with<T>(dst, src, columns);
