@@ -52,6 +52,7 @@
 #include <stave/handlers/checkpoint.h>
 #include <stave/handlers/custom.h>
 #include <stave/handlers/debug.h>
+#include <stave/handlers/debugger.h>
 #include <stave/handlers/elementwise_op.h>
 #include <stave/handlers/grad.h>
 #include <stave/handlers/graph.h>
@@ -65,6 +66,9 @@
 #include <stave/handlers/profile.h>
 #include <stave/handlers/repeat.h>
 #include <stave/handlers/solvers.h>
+#include <stave/handlers/stepper.h>
+#include <stave/handlers/stepping.h>
+#include <stave/handlers/summary.h>
 #include <stave/handlers/timeline.h>
 #include <stave/handlers/vjp.h>
 #include <stave/handlers/vmap.h>
