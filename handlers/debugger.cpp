@@ -139,7 +139,7 @@ class Session final : public DebuggerSession {
     }
     if (possible == 1) return found;
     const std::string nearest = nearest_to(word, names_of_commands());
-    out_ << "there is no command `" << word << "`" << (nearest.empty() ? "" : "; did you mean `" + nearest + "`?")
+    out_ << "there is no command `" << word << (nearest.empty() ? "`;" : "`; did you mean `" + nearest + "`?")
          << " `help` shows all" << std::endl;
     return nullptr;
   }
@@ -246,7 +246,7 @@ class Session final : public DebuggerSession {
   // ---- values ----------------------------------------------------------------------------------------------
 
   void show_stop() {
-    if (at()->reason().starts_with("breakpoint ")) out_ << at()->reason() << "\n";
+    if (at()->at_operation() && at()->reason().starts_with("breakpoint ")) out_ << at()->reason() << "\n";
     out_ << at()->str() << std::endl;
     if (at()->has_outputs()) show_all("out", at()->outputs());
   }

@@ -90,8 +90,8 @@ int after_escape() {
 class Line {
  public:
   Line(const std::string& prompt, const std::vector<std::string>& history, const LineReader::Complete& complete)
-      : prompt_(prompt), history_(history), complete_(complete), lines_(history) {
-    lines_.emplace_back();
+      : prompt_(prompt), history_(history), complete_(complete) {
+    begin_anew();
   }
 
   /// Until Enter, or the end.
@@ -137,6 +137,11 @@ class Line {
     text().insert(cursor_, typed);
     cursor_ += typed.size();
   }
+  void begin_anew() {
+    lines_ = history_;
+    lines_.emplace_back();
+    go_to_line(lines_.size() - 1);
+  }
   void go_to_line(std::size_t line) {
     at_ = line;
     cursor_ = text().size();
@@ -162,10 +167,8 @@ class Line {
       case control('W'): erase(start_of_word(), cursor_); break;
       case control('L'): put("\x1b[H\x1b[2J"); break;
       case control('C'):
-        put("^C\r\n");
-        lines_ = history_;
-        lines_.emplace_back();
-        go_to_line(lines_.size() - 1);
+        put("^C\n");
+        begin_anew();
         break;
       case '\t': complete(); break;
       default:
@@ -188,7 +191,7 @@ class Line {
     if (common.size() > word.size()) return insert(common.substr(word.size()));
     std::string list;
     for (const std::string& other : words) list += (list.empty() ? "" : "  ") + other;
-    put("\r\n" + list + "\r\n");
+    put("\n" + list + "\n");
   }
 
   // One column is left for the cursor.
@@ -206,7 +209,7 @@ class Line {
   const std::vector<std::string>& history_;
   const LineReader::Complete& complete_;
   std::vector<std::string> lines_;  // the history, as it is being edited, and what is new
-  std::size_t at_ = lines_.size() - 1, cursor_ = 0;
+  std::size_t at_ = 0, cursor_ = 0;
 };
 
 }  // namespace
@@ -219,7 +222,7 @@ bool LineReader::at_terminal() {
 std::optional<std::string> LineReader::read(const std::string& prompt, const Complete& complete) {
   const RawMode raw;
   const std::optional<std::string> line = Line(prompt, history_, complete).read();
-  put("\r\n");
+  put("\n");
   if (line && !line->empty() && (history_.empty() || history_.back() != *line)) history_.push_back(*line);
   return line;
 }
