@@ -81,7 +81,7 @@ bool AnyStepper::perform() {
   if (at().call(), at().has_outputs())
     fail<TransformError>("Stepper: {} has its outputs already", at().call().op().name);
   computation_->stepping->perform_and_stay();
-  return go(Until::breakpoint);
+  return SteppedComputation::go(computation_);
 }
 
 void AnyStepper::drop() {

@@ -124,6 +124,11 @@ void Stepping::go(Until until) {
   if (at_) from_ = at_->scopes_;
 }
 
+void Stepping::perform_and_stay() {
+  go(Until::breakpoint);
+  stay_ = true;
+}
+
 namespace {
 
 bool begins_with(const ScopeNames& scopes, const ScopeNames& outer) {
@@ -201,6 +206,13 @@ std::string Stepping::reason_after(const Stop& here) {
   return reason;
 }
 
+// Carried functions: a scope of what they perform, where another may stand.
+bool Stepping::any_concerns(const Op& op) const {
+  return op.carries_functions || std::any_of(breakpoints_.begin(), breakpoints_.end(), [&](const Numbered& of) {
+           return of.breakpoint.operation.empty() || of.breakpoint.operation == op.name;
+         });
+}
+
 bool Stepping::watches_outputs() const {
   return std::any_of(breakpoints_.begin(), breakpoints_.end(), [](const Numbered& of) { return of.breakpoint.nan; });
 }
@@ -231,15 +243,13 @@ Outputs Stepping::perform_below(Call&& call, const ScopeNames& scopes) {
 
 Outputs Stepping::handle(Call& call) {
   if (until_ == Until::end) return perform(std::move(call));
-  if (until_ == Until::breakpoint && breakpoints_.empty() && !call.op().carries_functions)
-    return perform(std::move(call));
+  if (until_ == Until::breakpoint && !any_concerns(call.op())) return perform(std::move(call));
   Stop here(*this, &call, "");
   here.scopes_ = scopes_of_this();
   if (std::string reason = reason_before(here); !reason.empty()) stand_at(here, std::move(reason));
   if (here.outputs_) return *std::move(here.outputs_);
   const bool stays = std::exchange(stay_, false);
   if (!stays && !watches_outputs()) return perform_below(std::move(call), here.scopes_);
-  if (stays) until_ = Until::breakpoint;
   here.outputs_ = perform_below(Call(call), here.scopes_);
   std::string reason = reason_after(here);
   if (reason.empty() && stays) reason = "performed";

@@ -23,7 +23,8 @@
 
 namespace stave {
 
-/// A point in a program's code where a Stepper or debugger around it stands still. Where there is none, nothing happens.
+/// A point in a program's code where a Stepper or debugger around it stands still. Where there is none, nothing happens; nor when
+/// a checkpoint's function runs again.
 void breakpoint(std::string name = "");
 
 enum class Pass : std::uint8_t { any, forward, backward };
@@ -138,8 +139,8 @@ class Stepping : public Handles<Call, BreakpointReached> {
 
   void go(Until until);
   Until until() const noexcept { return until_; }
-  /// The operation at which the program stands will be performed, and the program stand after it.
-  void perform_and_stay() noexcept { stay_ = true; }
+  /// The operation at which the program stands will be performed, and the program stand after it, unless a breakpoint comes first.
+  void perform_and_stay();
   /// Where it stands; null while it does not.
   Stop* at() const noexcept { return at_; }
 
@@ -157,6 +158,7 @@ class Stepping : public Handles<Call, BreakpointReached> {
   std::string reason_after(const Stop& here);
   bool goes_to(const ScopeNames& scopes) const;
   bool holds(const Breakpoint& breakpoint, const Stop& here) const;
+  bool any_concerns(const Op& op) const;
   bool watches_outputs() const;
   Outputs perform_below(Call&& call, const ScopeNames& scopes);
   void stand_at(Stop& here, std::string reason);

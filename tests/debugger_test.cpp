@@ -169,6 +169,28 @@ TEST(Debugger, StopsInTheCode) {
             "the function has returned\n");
 }
 
+// grad outside: what a checkpoint performs in the backward pass is stepped through as well.
+TEST(Debugger, FollowsCheckpointsThatRunAgain) {
+  std::istringstream in("break cos\nbreak sin\nc\nc\nc\nc\n");
+  std::ostringstream out;
+  const auto f = checkpoint([](const Tensor& x) { return sum(sin(x)); });
+  EXPECT_THAT(grad(debugger(f, {.in = &in, .out = &out}))(x3), Equals(cos(x3)));
+  EXPECT_EQ(out.str(),
+            "before call checkpoint f32[3] -> ?\n"
+            "(stave) break cos\n"
+            "breakpoint 1: cos\n"
+            "(stave) break sin\n"
+            "breakpoint 2: sin\n"
+            "(stave) c\n"
+            "breakpoint 2: sin\n"
+            "before sin f32[3] -> f32[3]  [checkpoint]\n"
+            "(stave) c\n"
+            "the function has returned\n"
+            "breakpoint 2: sin\n"
+            "before sin f32[3] -> f32[3]\n"
+            "(stave) c\n");
+}
+
 // ---- values ----------------------------------------------------------------------------------------------------
 
 /// What 2 sin(x) becomes when sin is skipped with this value; or what is said of the value.

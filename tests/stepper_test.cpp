@@ -690,6 +690,32 @@ TEST(Stepper, InBackwardPassesCheckpointsRunAgain) {
               IsNear(vmap(grad(checkpointed))(stack({x3, x3 + 1}))));
 }
 
+TEST(Stepper, ABreakpointInACheckpointIsReachedOnce) {
+  int reached = 0;
+  Stepper stepper(grad(checkpoint([](const Tensor& x) {
+                    breakpoint("inside");
+                    return sum(sin(x));
+                  })),
+                  x3);
+  for (; stepper.go_on(); ++reached) EXPECT_FALSE(stepper.at().at_operation());
+  EXPECT_EQ(reached, 1);
+  EXPECT_THAT(stepper.result().value(), IsNear(cos(x3)));
+}
+
+// A breakpoint in what a checkpoint performs, and then the place after it.
+TEST(Stepper, PerformingACheckpointMayStandInsideFirst) {
+  Stepper stepper(checkpointed, x3);
+  stepper.break_at({.operation = "multiply"});
+  stepper.step();
+  stepper.step();
+  ASSERT_EQ(name_at(stepper), "call");
+  ASSERT_TRUE(stepper.perform());
+  EXPECT_EQ(name_at(stepper), "multiply");
+  ASSERT_TRUE(stepper.go_on());
+  EXPECT_EQ(stepper.at().str(), "after call checkpoint f64[3] -> f64[]");
+  EXPECT_FALSE(stepper.go_on());
+}
+
 TEST(Stepper, ACheckpointIsAnsweredAfterItWasPerformed) {
   Stepper stepper(checkpointed, x3);
   stepper.break_at({.operation = "call"});
