@@ -6,6 +6,8 @@
 #include <iostream>
 #include <sstream>
 
+#include <unistd.h>
+
 #include <stave/core/fail.h>
 #include <stave/handlers/debugger_words.h>
 #include <stave/handlers/line_reader.h>
@@ -42,7 +44,7 @@ class Session final : public DebuggerSession {
  public:
   explicit Session(const DebuggerOptions& options)
       : in_(options.in), out_(options.out ? *options.out : std::cout), script_(lines_of_script(options.script)),
-        edited_(!options.in && !options.out && LineReader::at_terminal()) {
+        typed_(!options.in && isatty(STDIN_FILENO)), edited_(!options.in && !options.out && LineReader::at_terminal()) {
     if (options.record.empty()) return;
     record_.open(options.record);
     if (!record_) fail<FileError>("debugger: {} cannot be written, to record commands", options.record);
@@ -89,13 +91,14 @@ class Session final : public DebuggerSession {
       return lines_.read(prompt, [this](const std::string& left) { return completions(left); });
     out_ << prompt << std::flush;
     std::optional<std::string> line;
-    if (!script_.empty()) {
+    const bool from_script = !script_.empty();
+    if (from_script) {
       line = std::move(script_.front());
       script_.pop_front();
     } else if (std::string read; std::getline(in_ ? *in_ : std::cin, read)) {
       line = std::move(read);
     }
-    out_ << line.value_or("") << std::endl;
+    if (!line || from_script || !typed_) out_ << line.value_or("") << std::endl;  // a terminal shows what is typed
     return line;
   }
 
@@ -335,7 +338,7 @@ class Session final : public DebuggerSession {
   std::ostream& out_;
   std::deque<std::string> script_;
   std::ofstream record_;
-  const bool edited_;
+  const bool typed_, edited_;
   LineReader lines_;
   Words again_;                           // what an empty line repeats
   bool stood_ = false, dropped_ = false;  // in this call

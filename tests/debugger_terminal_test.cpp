@@ -210,6 +210,7 @@ TEST(DebuggerTerminal, WithoutACursorLinesAreReadAsTheyCome) {
   Terminal terminal(100, "dumb");
   terminal.until("(stave) ");
   terminal.press("print in0\n");
+  EXPECT_EQ(terminal.until("in0  "), "print in0\r\nin0  ");  // shown once, by the terminal
   terminal.until("[0.5 1.  2. ]");
   terminal.press("\x04");
   terminal.until("y = 2.89");
