@@ -316,7 +316,9 @@ TEST(Debugger, DropThrowsThroughTheFunction) {
     EXPECT_THAT(message_of<TransformError>([&] { debugged(x3); }),
                 HasSubstr("debugger: the rest of the function was dropped"));
     EXPECT_THAT(out.str(), HasSubstr("an exception has left the function"));
-    EXPECT_THAT(debugged(x3), Equals(sin(x3)));  // the next call begins anew
+    EXPECT_THAT(out.str(), Not(HasSubstr("before cos")));  // nothing more is asked
+    EXPECT_THAT(debugged(x3), Equals(sin(x3)));            // the next call begins anew
+    EXPECT_THAT(out.str(), HasSubstr("(stave) step\nthe function has returned\n"));
   }
   EXPECT_EQ(unwound, 6);
   EXPECT_EQ(reached, 0);

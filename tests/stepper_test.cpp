@@ -690,6 +690,19 @@ TEST(Stepper, InBackwardPassesCheckpointsRunAgain) {
               IsNear(vmap(grad(checkpointed))(stack({x3, x3 + 1}))));
 }
 
+TEST(Stepper, WhenItHasEndedPredicatesAreAskedNoMore) {
+  int asked = 0, at_the_end = -1;
+  grad([&](const Tensor& x) {
+    Stepper inner(checkpointed, x);
+    inner.break_at({.predicate = [&](const Call&) { return ++asked, false; }});
+    inner.go_on();
+    at_the_end = asked;
+    return inner.result().value();
+  })(x3);
+  EXPECT_EQ(at_the_end, 6);
+  EXPECT_EQ(asked, at_the_end);
+}
+
 TEST(Stepper, ABreakpointInACheckpointIsReachedOnce) {
   int reached = 0;
   Stepper stepper(grad(checkpoint([](const Tensor& x) {

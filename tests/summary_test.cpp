@@ -51,6 +51,7 @@ TEST(Summary, PicturesOfLines) {
   EXPECT_EQ(picture_of(tensor({1., NAN, INFINITY, 2., -INFINITY})), "▁×∞█∞\n");
   EXPECT_EQ(picture_of(tensor({7., 7.})), "▅▅\n");
   EXPECT_EQ(picture_of(tensor({-1.7e308, 1.7e308}, float64)), "▁█\n");
+  EXPECT_EQ(picture_of(tensor({NAN, INFINITY}), {.columns = 1}), "×\n");
   EXPECT_EQ(picture_of(arange(16), {.columns = 8}), "▁▂▃▄▅▆▇█\n");  // means of two
   Tensor one_nan = zeros({1000}).at(517).set(NAN);
   const std::string picture = picture_of(one_nan);
