@@ -593,6 +593,94 @@ TEST(Stepper, UnderTransforms) {
   EXPECT_THAT(hvp(without_sin, x3, v), IsNear(2 * v));
 }
 
+using Function = std::function<Tensor(const Tensor&)>;
+using Walk = void (*)(stave_detail::AnyStepper&);
+
+// Ways through a function, each to its end.
+const Walk walks[] = {
+    [](stave_detail::AnyStepper& stepper) {
+      while (stepper.step()) {
+      }
+    },
+    [](stave_detail::AnyStepper& stepper) {
+      while (stepper.next()) {
+      }
+    },
+    [](stave_detail::AnyStepper& stepper) {
+      while (stepper.step() && stepper.finish()) {
+      }
+    },
+    [](stave_detail::AnyStepper& stepper) {  // those inside of a checkpoint come first
+      while (stepper.step() && (stepper.at().has_outputs() || stepper.perform())) {
+      }
+    },
+    [](stave_detail::AnyStepper& stepper) {
+      stepper.break_at({.nan = true});
+      stepper.break_at({.scope = "inner"});
+      while (stepper.go_on()) {
+      }
+    },
+};
+const std::pair<const char*, Function (*)(Function)> nests[] = {
+    {"itself", [](Function g) -> Function { return g; }},
+    {"grad", [](Function g) -> Function { return [g](const Tensor& x) { return grad(g)(x); }; }},
+    {"vmap", [](Function g) -> Function { return [g](const Tensor& x) {
+                                            return vmap(g)(stack({x, x + 1}));
+                                          }; }},
+    {"jvp", [](Function g) -> Function { return [g](const Tensor& x) { return jvp(g, x, cos(x)).second; }; }},
+    {"vmap of grad",
+     [](Function g) -> Function { return [g](const Tensor& x) {
+                                    return vmap(grad(g))(stack({x, x + 1}));
+                                  }; }},
+    {"vmap of vmap of grad",
+     [](Function g) -> Function {
+       return [g](const Tensor& x) { return vmap(vmap(grad(g)))(reshape(stack({x, x + 1, x, -x}), {2, 2, 3})); };
+     }},
+    {"grad of vmap",
+     [](Function g) -> Function {
+       return [g](const Tensor& x) {
+         return grad([g](const Tensor& v) { return sum(vmap(g)(stack({v, 2 * v}))); })(x);
+       };
+     }},
+    {"jvp of grad", [](Function g) -> Function { return [g](const Tensor& x) { return hvp(g, x, cos(x)); }; }},
+    {"hessian", [](Function g) -> Function { return [g](const Tensor& x) { return hessian(g)(x); }; }},
+    {"checkpoint in grad",
+     [](Function g) -> Function { return [g](const Tensor& x) { return grad(checkpoint(g))(x); }; }},
+    {"debug of grad in vmap",
+     [](Function g) -> Function {
+       return [g](const Tensor& x) { return vmap(debug(grad(g), {.print = false}))(stack({x, x + 1})); };
+     }},
+};
+
+TEST(Stepper, AnyNestGivesWhatItGivesWithoutSteps) {
+  const Function program = [](const Tensor& x) {
+    return scoped(checkpoint([](const Tensor& v) { return sin(v) * v; })(x));
+  };
+  for (const auto& [name, nest] : nests) {
+    const Tensor expected = nest(program)(x3);
+    for (const Walk& walk : walks) {
+      SCOPED_TRACE(std::string(name) + ", walk " + std::to_string(&walk - walks));
+      Stepper around(nest(program), x3);
+      walk(around);
+      EXPECT_THAT(around.result().value(), IsNear(expected));
+      const Function inside = [&](const Tensor& x) {
+        Stepper stepper(program, x);
+        walk(stepper);
+        return stepper.result().value();
+      };
+      EXPECT_THAT(nest(inside)(x3), IsNear(expected));
+      Stepper both(nest(inside), x3);
+      walk(both);
+      EXPECT_THAT(both.result().value(), IsNear(expected));
+    }
+    for (int stop = 1; stop < 12; ++stop) {  // left in the middle
+      Stepper stepper(nest(program), x3);
+      for (int i = 0; i < stop && !stepper.ended(); ++i) stepper.step();
+    }
+    EXPECT_EQ(stave_detail::current, nullptr);
+  }
+}
+
 TEST(Stepper, AStepperInsideAStepper) {
   Stepper outer(stepped, x3);
   EXPECT_THAT(all_steps(outer), ElementsAre("sin", "multiply", "sum"));
