@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <utility>
 
 #include <unistd.h>
 
@@ -104,11 +105,8 @@ class Session final : public DebuggerSession {
 
   // Whether the program goes on.
   bool obey(const std::string& line) {
-    Words words = words_of(line.substr(0, line.find('#')));
-    if (words.empty()) {
-      if (line.find('#') != std::string::npos) return false;
-      words = again_;
-    }
+    Words words = words_of(line);
+    if (words.empty() && line.find('#') == std::string::npos) words = again_;
     if (words.empty()) return false;
     const Command* const command = command_of(words[0]);
     if (!command) return false;
@@ -236,7 +234,8 @@ class Session final : public DebuggerSession {
     if (words.size() == 1)
       while (!breakpoints().empty()) remove(breakpoints().back().number);
     for (std::size_t i = 1; i < words.size(); ++i)
-      if (const auto number = index_after("", words[i]); !number || !remove(static_cast<int>(*number)))
+      if (const auto number = index_after("", words[i]);
+          !number || !std::in_range<int>(*number) || !remove(static_cast<int>(*number)))
         fail<TransformError>("debugger: there is no breakpoint {}", words[i]);
     return false;
   }

@@ -27,7 +27,8 @@ std::vector<std::string> words_of(std::string_view line) {
       continue;
     }
     if (!quoted) brackets += c == '[' ? 1 : c == ']' ? -1 : 0;
-    if (c == ' ' && !quoted && brackets <= 0) {
+    if (c == '#' && !quoted && !begun) break;
+    if ((c == ' ' || c == '\t' || c == '\r') && !quoted && brackets <= 0) {
       if (begun) words.push_back(std::exchange(word, ""));
       begun = false;
     } else {

@@ -10,7 +10,8 @@
 
 namespace stave_detail {
 
-/// Divided at blanks; what stands in double quotes is one word, without them, and what stands in brackets is one, with them.
+/// Divided at blanks; what stands in double quotes is one word, without them, and what stands in brackets is one, with them. A word
+/// that begins with # begins a comment.
 std::vector<std::string> words_of(std::string_view line);
 /// The one that needs the fewest letters inserted, left out or changed to become it, if these are less than half of its own; "" if
 /// there is none.

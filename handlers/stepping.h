@@ -9,6 +9,7 @@
 //     inside grad the forward pass, outside both.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>

@@ -134,6 +134,15 @@ TEST(Debugger, Breakpoints) {
             "the function has returned\n");
 }
 
+TEST(Debugger, BlanksCommentsAndLineEndsOfFiles) {
+  const std::string text = transcript(
+      "\tbreak  sin\t in \"layer #1\"  # in the first\r\nbreakpoints\r\ndelete 4294967297\nc\n", layered, x3);
+  EXPECT_THAT(text, HasSubstr("breakpoint 1: sin in layer #1\n"));
+  EXPECT_THAT(text, HasSubstr("1  sin in layer #1\n"));
+  EXPECT_THAT(text, HasSubstr("debugger: there is no breakpoint 4294967297\n"));
+  EXPECT_THAT(text, HasSubstr("the function has returned"));
+}
+
 TEST(Debugger, ScopesWithBlanksAreQuoted) {
   EXPECT_THAT(transcript("break in \"backward of grad\"\nc\n", grad(layered), x3),
               HasSubstr("breakpoint 1: any operation in backward of grad\n"
