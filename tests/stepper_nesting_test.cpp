@@ -187,6 +187,26 @@ TEST(Stepper, AStepperInsideAStepper) {
   EXPECT_THAT(all_steps(left), ElementsAre("cos"));
 }
 
+// What it performs where it cannot unwind, the one around sees as any other.
+TEST(Stepper, OneThatIsDroppedInsideDoesNotStandInTheOneAround) {
+  Stepper outer(
+      [](const Tensor& x) {
+        {
+          Stepper inner(
+              [](const Tensor& v) {
+                const Uncancellable guard;
+                return cos(sin(v));
+              },
+              x);
+          inner.step();
+        }
+        return exp(x);
+      },
+      x3);
+  EXPECT_THAT(all_steps(outer), ElementsAre("sin", "cos", "exp"));
+  EXPECT_THAT(outer.result().value(), Equals(exp(x3)));
+}
+
 TEST(Stepper, TwoInterleaved) {
   Stepper a(f, x3), b(grad(f), x3 + 1);
   while (b.step())
