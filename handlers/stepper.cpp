@@ -35,7 +35,7 @@ class SteppedComputation final : public Controls<StandStill> {
     std::exchange(rest_, {}).drop();
   }
   void drop_quietly() noexcept {
-    looking->dropped = true;
+    looking->dropped = stands();
     body_ = nullptr;
     rest_ = {};
   }
