@@ -65,6 +65,7 @@
 #include <stave/handlers/profile.h>
 #include <stave/handlers/repeat.h>
 #include <stave/handlers/solvers.h>
+#include <stave/handlers/sow.h>
 #include <stave/handlers/timeline.h>
 #include <stave/handlers/vjp.h>
 #include <stave/handlers/vmap.h>
