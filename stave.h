@@ -58,10 +58,12 @@
 #include <stave/handlers/host_call.h>
 #include <stave/handlers/jacobian.h>
 #include <stave/handlers/jvp.h>
+#include <stave/handlers/keys.h>
 #include <stave/handlers/linearize.h>
 #include <stave/handlers/minimize.h>
 #include <stave/handlers/odeint.h>
 #include <stave/handlers/operations_of.h>
+#include <stave/handlers/param.h>
 #include <stave/handlers/profile.h>
 #include <stave/handlers/repeat.h>
 #include <stave/handlers/solvers.h>
