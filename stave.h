@@ -66,6 +66,7 @@
 #include <stave/handlers/param.h>
 #include <stave/handlers/profile.h>
 #include <stave/handlers/repeat.h>
+#include <stave/handlers/report.h>
 #include <stave/handlers/solvers.h>
 #include <stave/handlers/sow.h>
 #include <stave/handlers/timeline.h>
