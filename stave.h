@@ -52,6 +52,7 @@
 #include <stave/handlers/checkpoint.h>
 #include <stave/handlers/custom.h>
 #include <stave/handlers/debug.h>
+#include <stave/handlers/distributions.h>
 #include <stave/handlers/elementwise_op.h>
 #include <stave/handlers/grad.h>
 #include <stave/handlers/graph.h>
@@ -67,6 +68,7 @@
 #include <stave/handlers/profile.h>
 #include <stave/handlers/repeat.h>
 #include <stave/handlers/report.h>
+#include <stave/handlers/sample.h>
 #include <stave/handlers/solvers.h>
 #include <stave/handlers/sow.h>
 #include <stave/handlers/timeline.h>
