@@ -62,6 +62,7 @@
 #include <stave/handlers/keys.h>
 #include <stave/handlers/linearize.h>
 #include <stave/handlers/minimize.h>
+#include <stave/handlers/named_tensors.h>
 #include <stave/handlers/odeint.h>
 #include <stave/handlers/operations_of.h>
 #include <stave/handlers/param.h>

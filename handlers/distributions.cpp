@@ -28,14 +28,14 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 const double log_root_2_pi = std::log(2 * std::numbers::pi) / 2;
 
 // f(x, parameters...), in the dtype that they have together; halves in float32.
-template <class F, std::same_as<Parameter>... P>
+template <class F, std::same_as<NumberOrTensor>... P>
 Tensor density(T x, F f, const P&... parameters) {
   const Dtype dtype = common_float(x, parameters.tensor()...), computed = computed_in(dtype);
   return astype(f(astype(x, computed), parameters.in(computed, x.device())...), dtype);
 }
 
 // f(shape, dtype, parameters...) of a draw: so many side by side as the parameters are, for each element of `shape`.
-template <class F, std::same_as<Parameter>... P>
+template <class F, std::same_as<NumberOrTensor>... P>
 Tensor draw(const Key& key, const Shape& shape, F f, const P&... parameters) {
   const Dtype dtype = common_float(parameters.tensor()...), computed = computed_in(dtype);
   Shape beside;
@@ -44,7 +44,7 @@ Tensor draw(const Key& key, const Shape& shape, F f, const P&... parameters) {
   all.append(beside.begin(), beside.end());
   return f(all, computed, parameters.in(computed, key.data().device())...);
 }
-template <std::same_as<Parameter>... P>
+template <std::same_as<NumberOrTensor>... P>
 Dtype dtype_of_draw(const P&... parameters) {
   return common_float(parameters.tensor()...);
 }
@@ -59,7 +59,7 @@ Tensor number(double value, T like) { return full({}, value, like.dtype(), like.
 
 }  // namespace
 
-Tensor Parameter::in(Dtype dtype, Device device) const {
+Tensor NumberOrTensor::in(Dtype dtype, Device device) const {
   return is_number() ? full({}, *number_, dtype, device) : astype(tensor_, dtype);
 }
 
@@ -228,7 +228,7 @@ Tensor MultivariateNormal::log_prob(T x) const {
     const Tensor z = squeeze(triangular_solve(l, expand_dims(off, -1), {.lower = true}), -1);
     return -sum(square(z), -1) / 2 - sum(log(diagonal(l)), -1) - static_cast<double>(n) * log_root_2_pi;
   };
-  return density(x, f, Parameter(mean), Parameter(scale_tril));
+  return density(x, f, NumberOrTensor(mean), NumberOrTensor(scale_tril));
 }
 Tensor MultivariateNormal::sample(const Key& key, const Shape& shape) const {
   const Dtype dtype = common_float(mean, scale_tril), computed = computed_in(dtype);
@@ -248,11 +248,11 @@ Tensor Dirichlet::log_prob(T x) const {
     const Tensor inside = y >= 0, z = where(inside, y, 1);
     return where_inside(all(inside, -1), sum(xlogy(a - 1, z), -1) + lgamma(sum(a, -1)) - sum(lgamma(a), -1));
   };
-  return density(x, f, Parameter(concentration));
+  return density(x, f, NumberOrTensor(concentration));
 }
 Tensor Dirichlet::sample(const Key& key, const Shape& shape) const {
   const auto f = [&](const Shape& all, Dtype, T a) { return softmax(stave_detail::log_standard_gamma(key, a, all)); };
-  return astype(draw(key, shape, f, Parameter(concentration)), common_float(concentration));
+  return astype(draw(key, shape, f, NumberOrTensor(concentration)), common_float(concentration));
 }
 Support Dirichlet::support() const { return Support::simplex(); }
 
@@ -275,7 +275,7 @@ Support Support::real() { return Support(Kind::real); }
 Support Support::positive() { return Support(Kind::positive); }
 Support Support::simplex() { return Support(Kind::simplex); }
 Support Support::discrete() { return Support(Kind::discrete); }
-Support Support::interval(Parameter low, Parameter high) {
+Support Support::interval(NumberOrTensor low, NumberOrTensor high) {
   Support support(Kind::interval);
   support.low_ = std::move(low);
   support.high_ = std::move(high);

@@ -24,12 +24,12 @@
 namespace stave {
 
 /// A tensor, or a number, which takes the dtype of what it meets.
-class Parameter {
+class NumberOrTensor {
  public:
   template <class T>
     requires(std::is_arithmetic_v<T>)
-  Parameter(T number) : number_(static_cast<double>(number)) {}
-  Parameter(Tensor tensor) : tensor_(std::move(tensor)) {}
+  NumberOrTensor(T number) : number_(static_cast<double>(number)) {}
+  NumberOrTensor(Tensor tensor) : tensor_(std::move(tensor)) {}
 
   bool is_number() const noexcept { return number_.has_value(); }
   /// Undefined, if it is a number.
@@ -44,7 +44,7 @@ class Parameter {
 };
 
 template <>
-struct TreeTraits<Parameter> {
+struct TreeTraits<NumberOrTensor> {
   template <class P, class F>
   static void visit(P& parameter, F&& f) {
     if (!parameter.is_number()) f(parameter.tensor());
@@ -54,11 +54,11 @@ struct TreeTraits<Parameter> {
 /// Where a distribution lives, and the map from all of R^n onto it (the biject_to of PyTorch and NumPyro).
 class Support {
  public:
-  static Support real();                                   ///< the identity
-  static Support positive();                               ///< exp
-  static Support interval(Parameter low, Parameter high);  ///< low + (high - low) sigmoid
-  static Support simplex();                                ///< [..., n - 1] to [..., n], by breaking a stick (Stan's)
-  static Support discrete();                               ///< none: an error
+  static Support real();                                             ///< the identity
+  static Support positive();                                         ///< exp
+  static Support interval(NumberOrTensor low, NumberOrTensor high);  ///< low + (high - low) sigmoid
+  static Support simplex();   ///< [..., n - 1] to [..., n], by breaking a stick (Stan's)
+  static Support discrete();  ///< none: an error
 
   /// The point of the support for u, in R^n.
   Tensor constrain(const Tensor& u) const;
@@ -71,7 +71,7 @@ class Support {
   enum class Kind { real, positive, interval, simplex, discrete };
   explicit Support(Kind kind) : kind_(kind) {}
   Kind kind_;
-  Parameter low_ = 0, high_ = 1;
+  NumberOrTensor low_ = 0, high_ = 1;
 };
 
 #define STAVE_DISTRIBUTION                                      \
@@ -80,54 +80,54 @@ class Support {
   Support support() const;
 
 struct Normal {
-  Parameter mean = 0, scale = 1;
+  NumberOrTensor mean = 0, scale = 1;
   STAVE_DISTRIBUTION
 };
 /// |x| of a normal x of mean 0.
 struct HalfNormal {
-  Parameter scale = 1;
+  NumberOrTensor scale = 1;
   STAVE_DISTRIBUTION
 };
 struct Cauchy {
-  Parameter location = 0, scale = 1;
+  NumberOrTensor location = 0, scale = 1;
   STAVE_DISTRIBUTION
 };
 /// |x| of a Cauchy x of location 0.
 struct HalfCauchy {
-  Parameter scale = 1;
+  NumberOrTensor scale = 1;
   STAVE_DISTRIBUTION
 };
 struct StudentT {
-  Parameter degrees, location = 0, scale = 1;
+  NumberOrTensor degrees, location = 0, scale = 1;
   STAVE_DISTRIBUTION
 };
 /// exp(x) of a normal x.
 struct LogNormal {
-  Parameter mean = 0, scale = 1;
+  NumberOrTensor mean = 0, scale = 1;
   STAVE_DISTRIBUTION
 };
 /// Of mean 1 / rate.
 struct Exponential {
-  Parameter rate = 1;
+  NumberOrTensor rate = 1;
   STAVE_DISTRIBUTION
 };
 /// Of mean concentration / rate.
 struct Gamma {
-  Parameter concentration, rate = 1;
+  NumberOrTensor concentration, rate = 1;
   STAVE_DISTRIBUTION
 };
 /// Of density x^(a - 1) (1 - x)^(b - 1) / B(a, b).
 struct Beta {
-  Parameter a, b;
+  NumberOrTensor a, b;
   STAVE_DISTRIBUTION
 };
 struct Uniform {
-  Parameter low = 0, high = 1;
+  NumberOrTensor low = 0, high = 1;
   STAVE_DISTRIBUTION
 };
 /// true with probability sigmoid(logits).
 struct Bernoulli {
-  Parameter logits;
+  NumberOrTensor logits;
   STAVE_DISTRIBUTION
 };
 /// 0 ... n-1 with the probabilities softmax(logits), of [..., n]; int32.
@@ -137,7 +137,7 @@ struct Categorical {
 };
 /// Of mean `rate`; int32.
 struct Poisson {
-  Parameter rate;
+  NumberOrTensor rate;
   STAVE_DISTRIBUTION
 };
 /// Of mean [..., n] and covariance l l^T, of l [..., n, n], lower triangular.

@@ -7,11 +7,11 @@
 //   }
 //   Tensor network(const Tensor& x) { return dense("out", tanh(dense("hidden", x, 32)), 1); }
 //
-//   Params params = init(network)(Key(0), x);                        // "hidden/b", "hidden/w", "out/b", "out/w"
+//   NamedTensors params = init(network)(Key(0), x);                  // "hidden/b", "hidden/w", "out/b", "out/w"
 //   Tensor y = apply(network, params)(x);
-//   Params slope = grad([&](const Params& p) { return mean(square(apply(network, p)(x) - y)); })(params);
+//   NamedTensors slope = grad([&](const NamedTensors& p) { return mean(square(apply(network, p)(x) - y)); })(params);
 //
-// Params is a map, hence a tree: optimizers, files and transforms take it. (The idea is that of JAX's Haiku and Flax.)
+// They are a map, hence a tree: optimizers, files and transforms take it. (The idea is that of JAX's Haiku and Flax.)
 //
 // - A full name is the name behind those of the scopes entered since init or apply, joined by "/". Asked for twice, it is one parameter.
 // - The key of a parameter is made of init's key and its full name: another layer beside it changes no other's.
@@ -21,7 +21,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -29,11 +28,9 @@
 
 #include <stave/core/op.h>
 #include <stave/core/ops/random.h>
+#include <stave/handlers/named_tensors.h>
 
 namespace stave {
-
-/// Parameters by their full names.
-using Params = std::map<std::string, Tensor>;
 
 /// The first value of a parameter of this shape.
 using Initializer = std::function<Tensor(const Key&, const Shape&)>;
@@ -69,7 +66,7 @@ class MakeParams final : public Handles<Param> {
   explicit MakeParams(Key key) : key_(std::move(key)) {}
   Tensor handle(Param& param) override;
   std::string describe() const override { return "init"; }
-  Params params;
+  NamedTensors params;
 
  private:
   const Key key_;
@@ -77,14 +74,14 @@ class MakeParams final : public Handles<Param> {
 
 class GiveParams final : public Handles<Param> {
  public:
-  explicit GiveParams(Params params) : params_(std::move(params)) {}
+  explicit GiveParams(NamedTensors params) : params_(std::move(params)) {}
   Tensor handle(Param& param) override;
   std::string describe() const override { return "apply"; }
   /// Throws if one was not asked for.
   void check_all_used() const;
 
  private:
-  const Params params_;
+  const NamedTensors params_;
   std::set<std::string> used_;
 };
 
@@ -94,7 +91,7 @@ class Initialized {
   explicit Initialized(F f) : f_(std::move(f)) {}
   template <class... A>
     requires std::invocable<const F&, A...>
-  Params operator()(Key key, A&&... args) const {
+  NamedTensors operator()(Key key, A&&... args) const {
     const auto handler = std::make_shared<MakeParams>(std::move(key));
     with(handler, [&] { static_cast<void>(std::invoke(f_, std::forward<A>(args)...)); });
     return handler->params;
@@ -107,7 +104,7 @@ class Initialized {
 template <class F>
 class Applied {
  public:
-  Applied(F f, Params params) : f_(std::move(f)), params_(std::move(params)) {}
+  Applied(F f, NamedTensors params) : f_(std::move(f)), params_(std::move(params)) {}
   template <class... A>
     requires std::invocable<const F&, A...>
   auto operator()(A&&... args) const {
@@ -120,7 +117,7 @@ class Applied {
 
  private:
   F f_;
-  Params params_;
+  NamedTensors params_;
 };
 
 }  // namespace stave_detail
@@ -129,6 +126,7 @@ namespace stave {
 
 /// The parameters of f: init(f)(key, args...) runs f once and gives what it asks for.
 template <class F>
+  requires(std::is_class_v<F> || std::is_pointer_v<F>)
 auto init(F f) {
   return stave_detail::Initialized<F>(std::move(f));
 }
@@ -137,7 +135,7 @@ auto init(F f) {
 /// and Error for one that is missing, or that f does not ask for.
 template <class F>
   requires(!std::is_convertible_v<F, const Op&> && !std::is_convertible_v<F, Call>)
-auto apply(F f, Params params) {
+auto apply(F f, NamedTensors params) {
   return stave_detail::Applied<F>(std::move(f), std::move(params));
 }
 

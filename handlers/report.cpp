@@ -89,9 +89,9 @@ void progress(long done, long total) {
   stave_detail::perform_if_answered(Progress{done, total});
 }
 
-ProgressBar::ProgressBar(int width) : ProgressBar(std::cerr, width) {}
+PrintProgress::PrintProgress(int width) : PrintProgress(std::cerr, width) {}
 
-void ProgressBar::handle(Progress& progress) {
+void PrintProgress::handle(Progress& progress) {
   const double part =
       progress.total == 0 ? 1 : static_cast<double>(progress.done) / static_cast<double>(progress.total);
   const auto full = static_cast<std::size_t>(part * width_);

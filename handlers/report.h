@@ -3,7 +3,7 @@
 //   report("loss", value);                                          // anywhere inside
 //   with(PrintReports(), train);                                     // loss 0.25
 //   CsvReports table("run.csv");  with(table, train);                // name,count,index,value: one line for each number
-//   with(ProgressBar(), train);                                      // of progress(i, n)
+//   with(PrintProgress(), train);                                      // of progress(i, n)
 //
 // - A report passes the transforms as an operation (sow.h): a listener outside of vmap gets the values of all lanes, outside of grad the
 //   primal ones, and those of a checkpoint once. Names are joined with the scopes entered since the listener was installed.
@@ -83,10 +83,10 @@ struct Progress {
 void progress(long done, long total);
 
 /// Draws [#####.....] 50% 5/10 over itself, where the bar or the percentage changes; a new line at the end.
-class ProgressBar final : public Handles<Progress> {
+class PrintProgress final : public Handles<Progress> {
  public:
-  explicit ProgressBar(int width = 40);  ///< to std::cerr
-  explicit ProgressBar(std::ostream& out, int width = 40) : out_(out), width_(width) {}
+  explicit PrintProgress(int width = 40);  ///< to std::cerr
+  explicit PrintProgress(std::ostream& out, int width = 40) : out_(out), width_(width) {}
   void handle(Progress& progress) override;
   bool only_observes() const noexcept override { return true; }
   std::string describe() const override { return "progress bar"; }

@@ -56,17 +56,17 @@ Sampling::Result NeedsValues::handle(Sampling& sampling) {
   return perform_if_answered(sampling);
 }
 
-Sampling::Result Block::handle(Sampling& sampling) {
+Sampling::Result BlockSites::handle(Sampling& sampling) {
   return hides(scoped_name(sampling.name)) ? sampling.unhandled() : perform_if_answered(sampling);
 }
 
-Sowing::Result Block::handle(Sowing& sowing) {
+Sowing::Result BlockSites::handle(Sowing& sowing) {
   const bool of_a_site = sowing.tag == log_prob_tag || sowing.tag == latent_tag || sowing.tag == observed_tag ||
                          sowing.tag == unconstrained_tag;
   return of_a_site && hides(scoped_name(sowing.name)) ? Sowing::Result() : perform_if_answered(sowing);
 }
 
-Tensor add_densities(const Sown& densities) {
+Tensor add_densities(const NamedTensors& densities) {
   Tensor total;
   for (const auto& [name, density] : densities) {
     const Tensor one = sum(density);
@@ -75,15 +75,15 @@ Tensor add_densities(const Sown& densities) {
   return total.defined() ? total : zeros({});
 }
 
-SampleSites join_sites(const Sown& latent, const Sown& observed, const Sown& log_probs) {
+SampleSites join_sites(const NamedTensors& latent, const NamedTensors& observed, const NamedTensors& log_probs) {
   SampleSites sites;
   for (const auto& [name, value] : latent) sites[name] = {value, log_probs.at(name), false};
   for (const auto& [name, value] : observed) sites[name] = {value, log_probs.at(name), true};
   return sites;
 }
 
-Sown latent_values(const SampleSites& sites) {
-  Sown values;
+NamedTensors latent_values(const SampleSites& sites) {
+  NamedTensors values;
   for (const auto& [name, site] : sites)
     if (!site.observed) values.emplace(name, site.value);
   return values;

@@ -4,7 +4,7 @@
 //     const Tensor slope = sample("slope", Normal{0, 10}), noise = sample("noise", HalfNormal{1});
 //     observe("y", Normal{slope * x, noise}, y);
 //   }
-//   const Sown values{{"slope", tensor(1.)}, {"noise", tensor(0.5)}};
+//   const NamedTensors values{{"slope", tensor(1.)}, {"noise", tensor(0.5)}};
 //   Tensor log_p = log_density(model, values)(x, y);                       // also grad, hessian, vmap of it over values
 //   auto [drawn, sites] = sites_of(seed(model_with_a_result, Key(0)))(x, y);
 //
@@ -14,7 +14,7 @@
 //   substitute(f, values)     these sites have these values, and stay latent
 //   condition(f, values)      these sites are observed
 //   replay(f, sites)          latent sites have the values that they had in another run, where it had them
-//   block(f, names)           handlers outside do not see these sites (by default all)
+//   block_sites(f, names)           handlers outside do not see these sites (by default all)
 //   sites_of(f)               what f returns, and its sites
 //   log_density(f, values)    the sum of the logarithms of the densities of all sites
 //
@@ -76,7 +76,7 @@ class SampleHandler : public Handles<Sampling> {
 class Substitute final : public SampleHandler {
  public:
   enum class As { latent, observed, unconstrained };
-  Substitute(const char* by, Sown values, As as, bool strict = true)
+  Substitute(const char* by, NamedTensors values, As as, bool strict = true)
       : by_(by), values_(std::move(values)), as_(as), strict_(strict) {}
   Sampling::Result handle(Sampling& sampling) override;
   std::string describe() const override { return by_; }
@@ -84,7 +84,7 @@ class Substitute final : public SampleHandler {
 
  private:
   const char* const by_;
-  const Sown values_;
+  const NamedTensors values_;
   const As as_;
   const bool strict_;
   std::set<std::string> used_;
@@ -101,12 +101,12 @@ class NeedsValues final : public SampleHandler {
   const char* const by_;
 };
 
-class Block final : public Handles<Sampling, Sowing> {
+class BlockSites final : public Handles<Sampling, Sowing> {
  public:
-  explicit Block(std::set<std::string> names) : names_(std::move(names)) {}
+  explicit BlockSites(std::set<std::string> names) : names_(std::move(names)) {}
   Sampling::Result handle(Sampling& sampling) override;
   Sowing::Result handle(Sowing& sowing) override;
-  std::string describe() const override { return "block"; }
+  std::string describe() const override { return "block_sites"; }
 
  private:
   bool hides(const std::string& name) const { return names_.empty() || names_.contains(name); }
@@ -133,14 +133,14 @@ auto under_sample_handler(F f, Make make) {
   };
 }
 template <class F>
-auto substituted(F f, const char* by, Sown values, Substitute::As as, bool strict = true) {
+auto substituted(F f, const char* by, NamedTensors values, Substitute::As as, bool strict = true) {
   return under_sample_handler(std::move(f), [by, values = std::move(values), as, strict] {
     return std::make_shared<Substitute>(by, values, as, strict);
   });
 }
 /// The same, where each latent site must have a value.
 template <class F>
-auto with_all_values(F f, const char* by, Sown values, Substitute::As as) {
+auto with_all_values(F f, const char* by, NamedTensors values, Substitute::As as) {
   return under_sample_handler(substituted(std::move(f), by, std::move(values), as),
                               [by] { return std::make_shared<NeedsValues>(by); });
 }
@@ -149,9 +149,9 @@ auto with_all_values(F f, const char* by, Sown values, Substitute::As as) {
 inline constexpr const char *log_prob_tag = "log_prob", *latent_tag = "latent", *observed_tag = "observed",
                             *unconstrained_tag = "unconstrained";
 
-inline Sown& sown_of(Sown& sown) { return sown; }
+inline NamedTensors& sown_of(NamedTensors& sown) { return sown; }
 template <class R>
-Sown& sown_of(std::pair<R, Sown>& harvested) {
+NamedTensors& sown_of(std::pair<R, NamedTensors>& harvested) {
   return harvested.second;
 }
 /// What f sows under this tag: a callable of f's arguments.
@@ -161,13 +161,13 @@ auto sown_by(F f, const char* tag) {
     requires std::invocable<const F&, A...>
   {
     auto result = harvested(std::forward<A>(args)...);
-    return Sown(std::move(sown_of(result)));
+    return NamedTensors(std::move(sown_of(result)));
   };
 }
 /// Their sum.
-Tensor add_densities(const Sown& densities);
-SampleSites join_sites(const Sown& latent, const Sown& observed, const Sown& log_probs);
-Sown latent_values(const SampleSites& sites);
+Tensor add_densities(const NamedTensors& densities);
+SampleSites join_sites(const NamedTensors& latent, const NamedTensors& observed, const NamedTensors& log_probs);
+NamedTensors latent_values(const SampleSites& sites);
 
 }  // namespace stave_detail
 
@@ -176,13 +176,13 @@ namespace stave {
 /// f whose sites of these names have these values: a callable of f's arguments and result, as all that follow. Throws Error for a value
 /// that finds no site.
 template <class F>
-auto substitute(F f, Sown values) {
+auto substitute(F f, NamedTensors values) {
   return stave_detail::substituted(std::move(f), "substitute", std::move(values), stave_detail::Substitute::As::latent);
 }
 
 /// f whose sites of these names are observed. Throws Error for a value that finds no site.
 template <class F>
-auto condition(F f, Sown values) {
+auto condition(F f, NamedTensors values) {
   return stave_detail::substituted(std::move(f), "condition", std::move(values),
                                    stave_detail::Substitute::As::observed);
 }
@@ -196,9 +196,9 @@ auto replay(F f, const SampleSites& sites) {
 
 /// f whose sites of these names, or all, are its own affair.
 template <class F>
-auto block(F f, std::set<std::string> names = {}) {
+auto block_sites(F f, std::set<std::string> names = {}) {
   return stave_detail::under_sample_handler(
-      std::move(f), [names = std::move(names)] { return std::make_shared<stave_detail::Block>(names); });
+      std::move(f), [names = std::move(names)] { return std::make_shared<stave_detail::BlockSites>(names); });
 }
 
 /// std::pair of what f returns and its sites; of a function that returns nothing, the sites.
@@ -223,7 +223,7 @@ auto sites_of(F f) {
 /// The logarithm of the joint density of all sites, latent and observed, of rank 0. Throws Error for a latent site without a value, and
 /// for a value without a site.
 template <class F>
-auto log_density(F f, Sown values) {
+auto log_density(F f, NamedTensors values) {
   using namespace stave_detail;
   auto densities =
       sown_by(with_all_values(std::move(f), "log_density", std::move(values), Substitute::As::latent), log_prob_tag);
@@ -237,7 +237,7 @@ auto log_density(F f, Sown values) {
 /// The same as a function of values in R^n, one for each latent site, which its support maps there: with the logarithms of the maps'
 /// determinants, so it is a density by these values. What gradient-based samplers take.
 template <class F>
-auto unconstrained_log_density(F f, Sown values) {
+auto unconstrained_log_density(F f, NamedTensors values) {
   using namespace stave_detail;
   auto densities = sown_by(
       with_all_values(std::move(f), "unconstrained_log_density", std::move(values), Substitute::As::unconstrained),
@@ -251,7 +251,7 @@ auto unconstrained_log_density(F f, Sown values) {
 
 /// The values of the latent sites that unconstrained ones stand for: constrain(f, values)(args...).
 template <class F>
-auto constrain(F f, Sown values) {
+auto constrain(F f, NamedTensors values) {
   using namespace stave_detail;
   return sown_by(with_all_values(std::move(f), "constrain", std::move(values), Substitute::As::unconstrained),
                  latent_tag);
@@ -259,7 +259,7 @@ auto constrain(F f, Sown values) {
 
 /// The unconstrained values of the latent sites of f, which have values: unconstrain(f, values)(args...).
 template <class F>
-auto unconstrain(F f, Sown values) {
+auto unconstrain(F f, NamedTensors values) {
   using namespace stave_detail;
   return sown_by(with_all_values(std::move(f), "unconstrain", std::move(values), Substitute::As::latent),
                  unconstrained_tag);

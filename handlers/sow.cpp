@@ -128,9 +128,9 @@ void Harvest::add(SownValue sown) {
   gathered_.push_back(std::move(sown));
 }
 
-Sown Harvest::take() {
+NamedTensors Harvest::take() {
   open_ = false;
-  Sown values;
+  NamedTensors values;
   for (SownValue& sown : gathered_) values.emplace(std::move(sown.name), std::move(sown.value));
   gathered_.clear();
   return values;

@@ -22,7 +22,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -31,11 +30,9 @@
 
 #include <stave/core/op.h>
 #include <stave/core/options.h>
+#include <stave/handlers/named_tensors.h>
 
 namespace stave {
-
-/// Values by name; a tree.
-using Sown = std::map<std::string, Tensor>;
 
 /// x, under a name for whoever gathers what is sown under this tag. Tags keep the names of libraries apart.
 Tensor sow(const std::string& name, const Tensor& x, const std::string& tag = "");
@@ -111,7 +108,7 @@ class Harvest final : public SownHandler {
   std::string describe() const override { return "harvest"; }
 
   /// What was sown, in the order of names. Afterwards it gathers no more, wherever it stands up again.
-  Sown take();
+  NamedTensors take();
   /// In the order in which it was sown.
   const std::vector<SownValue>& gathered() const noexcept { return gathered_; }
 
@@ -128,7 +125,7 @@ class Harvest final : public SownHandler {
 
 class Plant final : public SownHandler {
  public:
-  Plant(Sown values, const std::string& tag) : SownHandler(tag), values_(std::move(values)) {}
+  Plant(NamedTensors values, const std::string& tag) : SownHandler(tag), values_(std::move(values)) {}
   std::string describe() const override { return "plant"; }
   void check_all_used() const;
 
@@ -136,7 +133,7 @@ class Plant final : public SownHandler {
   Tensor sown(const SownValue& sown) override;
   bool plants(const std::string& name) const override { return values_.contains(name); }
 
-  Sown values_;
+  NamedTensors values_;
   mutable std::set<std::string> used_;
 };
 
@@ -156,7 +153,7 @@ class Harvested {
       return handler->take();
     } else {
       Result result = with(handler, body);
-      return std::pair<Result, Sown>(std::move(result), handler->take());
+      return std::pair<Result, NamedTensors>(std::move(result), handler->take());
     }
   }
 
@@ -168,7 +165,7 @@ class Harvested {
 template <class F>
 class Planted {
  public:
-  Planted(F f, Sown values, HarvestOptions options)
+  Planted(F f, NamedTensors values, HarvestOptions options)
       : f_(std::move(f)), values_(std::move(values)), options_(std::move(options)) {}
 
   template <class... A>
@@ -188,7 +185,7 @@ class Planted {
 
  private:
   F f_;
-  Sown values_;
+  NamedTensors values_;
   HarvestOptions options_;
 };
 
@@ -196,8 +193,8 @@ class Planted {
 
 namespace stave {
 
-/// f, with what it sows: a callable of f's arguments that returns std::pair of f's result and Sown (of a function that returns nothing,
-/// Sown alone). Its result is a loss with an aux, so grad(harvest(f)) gives the gradient and what was sown.
+/// f, with what it sows: a callable of f's arguments that returns std::pair of f's result and the sown values by name (of a function that
+/// returns nothing, these alone). Such a pair is a loss with an aux, so value_and_grad(harvest(f)) gives what was sown as `aux`.
 template <class F>
 auto harvest(F f, HarvestOptions options = {}) {
   return stave_detail::Harvested<F>(std::move(f), std::move(options));
@@ -206,7 +203,7 @@ auto harvest(F f, HarvestOptions options = {}) {
 /// f, with these values in the places of what it sows: a callable of f's arguments and result. A harvest outside of it gathers what was
 /// planted. Throws ShapeError or DtypeError for a value that does not fit, and Error for one that has no place.
 template <class F>
-auto plant(F f, Sown values, HarvestOptions options = {}) {
+auto plant(F f, NamedTensors values, HarvestOptions options = {}) {
   return stave_detail::Planted<F>(std::move(f), std::move(values), std::move(options));
 }
 

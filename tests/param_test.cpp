@@ -20,28 +20,28 @@ Tensor dense(const std::string& name, T x, Index features) {
   return matmul(x, w) + b;
 }
 Tensor network(T x) { return dense("out", tanh(dense("hidden", x, 4)), 2); }
-Tensor by_hand(const Params& p, T x) {
+Tensor by_hand(const NamedTensors& p, T x) {
   return matmul(tanh(matmul(x, p.at("hidden/w")) + p.at("hidden/b")), p.at("out/w")) + p.at("out/b");
 }
 Tensor inputs() { return normal(Key(7), {5, 3}); }
-Params some_params(std::uint64_t seed = 1) {
-  Params params = init(network)(Key(seed), inputs());
+NamedTensors some_params(std::uint64_t seed = 1) {
+  NamedTensors params = init(network)(Key(seed), inputs());
   for (auto& [name, value] : params) value = value + 0.1;
   return params;
 }
-std::vector<std::string> names_of(const Params& params) {
+std::vector<std::string> names_of(const NamedTensors& params) {
   std::vector<std::string> names;
   for (const auto& [name, value] : params) names.push_back(name);
   return names;
 }
-void expect_near(const Params& got, const Params& expected) {
+void expect_near(const NamedTensors& got, const NamedTensors& expected) {
   ASSERT_EQ(names_of(got), names_of(expected));
   for (const auto& [name, value] : expected) EXPECT_THAT(got.at(name), IsNear(value, 1e-5)) << name;
 }
 
 TEST(Init, GivesWhatIsAskedForByFullNames) {
   const Scope outside("outside");
-  const Params params = init(network)(Key(0), inputs());
+  const NamedTensors params = init(network)(Key(0), inputs());
   EXPECT_THAT(names_of(params), ElementsAre("hidden/b", "hidden/w", "out/b", "out/w"));
   EXPECT_EQ(params.at("hidden/w").shape(), Shape({3, 4}));
   EXPECT_THAT(params.at("out/b"), Equals(zeros({2})));
@@ -49,12 +49,12 @@ TEST(Init, GivesWhatIsAskedForByFullNames) {
 
 TEST(Init, AnotherLayerChangesNoOthers) {
   const auto larger = [](T x) { return dense("out", tanh(dense("between", tanh(dense("hidden", x, 4)), 4)), 2); };
-  const Params small = init(network)(Key(3), inputs()), large = init(larger)(Key(3), inputs());
+  const NamedTensors small = init(network)(Key(3), inputs()), large = init(larger)(Key(3), inputs());
   for (const char* name : {"hidden/w", "out/w"}) EXPECT_THAT(large.at(name), Equals(small.at(name)));
   const auto equal = [](T a, T b) { return array_equal(a, b); };
   EXPECT_FALSE(equal(init(network)(Key(4), inputs()).at("out/w"), small.at("out/w")));
   const auto same_shapes = [](T x) { return dense("a", dense("b", x, 3), 3); };
-  const Params squares = init(same_shapes)(Key(3), inputs());
+  const NamedTensors squares = init(same_shapes)(Key(3), inputs());
   EXPECT_FALSE(equal(squares.at("a/w"), squares.at("b/w")));
 }
 
@@ -70,26 +70,26 @@ TEST(Init, RunsUnderTransformsOfTheFunction) {
   const auto lanes = [](T xs) { return vmap([](T x) { return network(x); })(xs); };
   const auto again = checkpoint(network);
   const auto slope = [](T x) { return grad([](T v) { return sum(network(v)); })(x); };
-  const Params params = init(network)(Key(0), inputs());
-  for (const Params& other :
+  const NamedTensors params = init(network)(Key(0), inputs());
+  for (const NamedTensors& other :
        {init(lanes)(Key(0), inputs()), init(again)(Key(0), inputs()), init(slope)(Key(0), inputs())})
     expect_near(other, params);
   const auto ensemble = vmap([](const Key& key, T x) { return init(network)(key, x); }, {.in_axes = {0, unmapped}});
   const Tensor keys = split(Key(9), 3);
-  const Params many = ensemble(Key(keys), inputs());
+  const NamedTensors many = ensemble(Key(keys), inputs());
   for (Index i = 0; i < 3; ++i)
     EXPECT_THAT(many.at("out/w")[i], Equals(init(network)(Key(keys[i]), inputs()).at("out/w")));
 }
 
 TEST(Apply, GivesParams) {
-  const Params params = some_params();
+  const NamedTensors params = some_params();
   EXPECT_THAT(apply(network, params)(inputs()), Equals(by_hand(params, inputs())));
 }
 
 TEST(Apply, IsDifferentiatedByParams) {
-  const auto loss = [](auto f) { return [f](const Params& p, T x) { return mean(square(f(p, x))); }; };
-  const auto of = [](auto g) { return [g](const Params& p, T x) { return apply(g, p)(x); }; };
-  const Params params = some_params(), expected = grad(loss(by_hand))(params, inputs());
+  const auto loss = [](auto f) { return [f](const NamedTensors& p, T x) { return mean(square(f(p, x))); }; };
+  const auto of = [](auto g) { return [g](const NamedTensors& p, T x) { return apply(g, p)(x); }; };
+  const NamedTensors params = some_params(), expected = grad(loss(by_hand))(params, inputs());
   expect_near(grad(loss(of(network)))(params, inputs()), expected);
   expect_near(grad(loss(of(checkpoint(network))))(params, inputs()), expected);
   const auto lanes = vmap([](T x) { return network(x); });
@@ -98,30 +98,30 @@ TEST(Apply, IsDifferentiatedByParams) {
     return dense("out", tanh(checkpoint([](T v) { return dense("hidden", v, 4); })(x)), 2);
   };
   expect_near(grad(loss(of(inner_checkpoint)))(params, inputs()), expected);
-  expect_near(jvp([&](const Params& p) { return grad(loss(of(network)))(p, inputs()); }, params, params).second,
-              jvp([&](const Params& p) { return grad(loss(by_hand))(p, inputs()); }, params, params).second);
+  expect_near(jvp([&](const NamedTensors& p) { return grad(loss(of(network)))(p, inputs()); }, params, params).second,
+              jvp([&](const NamedTensors& p) { return grad(loss(by_hand))(p, inputs()); }, params, params).second);
 }
 
 TEST(Apply, OfManyParamsIsAnEnsemble) {
-  const auto predict = [](const Params& p, T x) { return apply(network, p)(x); };
-  const Params a = some_params(1), b = some_params(2);
-  const Params both = tree_map([](T x, T y) { return stack({x, y}); }, a, b);
+  const auto predict = [](const NamedTensors& p, T x) { return apply(network, p)(x); };
+  const NamedTensors a = some_params(1), b = some_params(2);
+  const NamedTensors both = tree_map([](T x, T y) { return stack({x, y}); }, a, b);
   EXPECT_THAT(vmap(predict, {.in_axes = {0, unmapped}})(both, inputs()),
               IsNear(stack({by_hand(a, inputs()), by_hand(b, inputs())})));
-  const auto slopes = vmap(grad([&](const Params& p) { return sum(predict(p, inputs())); }))(both);
+  const auto slopes = vmap(grad([&](const NamedTensors& p) { return sum(predict(p, inputs())); }))(both);
   EXPECT_THAT(slopes.at("out/w")[1],
-              IsNear(grad([&](const Params& p) { return sum(by_hand(p, inputs())); })(b).at("out/w")));
+              IsNear(grad([&](const NamedTensors& p) { return sum(by_hand(p, inputs())); })(b).at("out/w")));
 }
 
 TEST(Apply, IsCompiled) {
-  const auto step = compile([](const Params& p, T x) {
-    const Params slope = grad([&](const Params& q) { return mean(square(apply(network, q)(x))); })(p);
+  const auto step = compile([](const NamedTensors& p, T x) {
+    const NamedTensors slope = grad([&](const NamedTensors& q) { return mean(square(apply(network, q)(x))); })(p);
     return tree_map([](T w, T g) { return w - 0.1 * g; }, p, slope);
   });
-  Params params = some_params();
+  NamedTensors params = some_params();
   for (int i = 0; i < 3; ++i) {
-    const Params slope = grad([](const Params& q) { return mean(square(by_hand(q, inputs()))); })(params);
-    const Params expected = tree_map([](T w, T g) { return w - 0.1 * g; }, params, slope);
+    const NamedTensors slope = grad([](const NamedTensors& q) { return mean(square(by_hand(q, inputs()))); })(params);
+    const NamedTensors expected = tree_map([](T w, T g) { return w - 0.1 * g; }, params, slope);
     params = step(params, inputs());
     expect_near(params, expected);
   }
@@ -133,7 +133,7 @@ TEST(Apply, IsCompiled) {
 
 TEST(Param, OfOneNameIsOne) {
   const auto twice = [](T x) { return dense("layer", tanh(dense("layer", x, 3)), 3); };
-  const Params params = init(twice)(Key(0), inputs());
+  const NamedTensors params = init(twice)(Key(0), inputs());
   EXPECT_THAT(names_of(params), ElementsAre("layer/b", "layer/w"));
   const Tensor w = params.at("layer/w");
   EXPECT_THAT(apply(twice, params)(inputs()), IsNear(matmul(tanh(matmul(inputs(), w)), w)));
@@ -143,7 +143,7 @@ TEST(Param, OfOneNameIsOne) {
 }
 
 TEST(Param, SaysWhatIsWrong) {
-  Params params = some_params();
+  NamedTensors params = some_params();
   EXPECT_THAT(message_of<Error>([] { network(inputs()); }), HasSubstr("param: nobody gives \"w\""));
   EXPECT_THAT(message_of<ShapeError>([&] {
                 apply(network, params)(zeros({5, 2}));

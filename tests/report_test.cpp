@@ -122,12 +122,12 @@ TEST(CsvReports, WritesAFile) {
 
 TEST(Progress, DrawsABar) {
   std::ostringstream out;
-  with(ProgressBar(out, 4), [] {
+  with(PrintProgress(out, 4), [] {
     for (long i = 0; i <= 2; ++i) progress(i, 2);
   });
   EXPECT_EQ(out.str(), "\r[....]   0% 0/2\r[##..]  50% 1/2\r[####] 100% 2/2\n");
   out.str("");
-  with(ProgressBar(out, 4), [] {
+  with(PrintProgress(out, 4), [] {
     for (long i = 1; i <= 3000; ++i) progress(i, 3000);
   });
   const std::string bars = out.str();

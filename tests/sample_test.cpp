@@ -202,7 +202,7 @@ Tensor schools() {
   observe("y", Normal{theta, from(errors)}, from(effects));
   return theta;
 }
-Sown values() {
+NamedTensors values() {
   return {{"mu", tensor(1.5, float64)}, {"tau", tensor(2.25, float64)}, {"theta", linspace(-2, 5, 8, float64)}};
 }
 
@@ -214,18 +214,18 @@ TEST(LogDensity, IsTheSumOfAllSites) {
 }
 
 TEST(LogDensity, IsAFunctionOfValues) {
-  const auto f = [](const Sown& v) { return log_density(schools, v)(); };
+  const auto f = [](const NamedTensors& v) { return log_density(schools, v)(); };
   const auto by_mu = [&](T mu) {
-    Sown v = values();
+    NamedTensors v = values();
     v["mu"] = mu;
     return f(v);
   };
   EXPECT_THAT(grad(f)(values()).at("mu"), IsNear(differences(by_mu, tensor(1.5, float64)), 1e-8));
-  Sown many;
+  NamedTensors many;
   for (const auto& [name, value] : values()) many[name] = stack({value, value * 2., value * 3.});
   const Tensor densities = vmap(f)(many);
   for (Index i = 0; i < 3; ++i) {
-    const Sown one = tree_map([&](T v) { return v[i]; }, many);
+    const NamedTensors one = tree_map([&](T v) { return v[i]; }, many);
     EXPECT_THAT(densities[i], IsNear(f(one)));
     EXPECT_THAT(vmap(grad(f))(many).at("theta")[i], IsNear(grad(f)(one).at("theta")));
   }
@@ -234,7 +234,7 @@ TEST(LogDensity, IsAFunctionOfValues) {
   EXPECT_THAT(compiled(tree_map([](T v) { return v * 2.; }, values())).at("tau"),
               IsNear(grad(f)(tree_map([](T v) { return v * 2.; }, values())).at("tau")));
   EXPECT_EQ(compiled.recordings(), 1u);
-  const auto checkpointed = [](const Sown& v) { return log_density(checkpoint(schools), v)(); };
+  const auto checkpointed = [](const NamedTensors& v) { return log_density(checkpoint(schools), v)(); };
   EXPECT_THAT(checkpointed(values()), IsNear(f(values())));
   EXPECT_THAT(grad(checkpointed)(values()).at("tau"), IsNear(grad(f)(values()).at("tau")));
 }
@@ -255,7 +255,7 @@ TEST(LogDensity, OfSitesUnderVmapIsOfAllLanes) {
 }
 
 TEST(LogDensity, SaysWhatIsMissing) {
-  Sown less = values(), more = values();
+  NamedTensors less = values(), more = values();
   less.erase("tau");
   more["rho"] = tensor(1.);
   EXPECT_THAT(message_of<Error>([&] { log_density(schools, less)(); }),
@@ -267,15 +267,15 @@ TEST(LogDensity, SaysWhatIsMissing) {
 }
 
 TEST(Unconstrained, DensitiesHaveTheDeterminants) {
-  const auto f = [](const Sown& v) { return unconstrained_log_density(schools, v)(); };
-  Sown u = values();
+  const auto f = [](const NamedTensors& v) { return unconstrained_log_density(schools, v)(); };
+  NamedTensors u = values();
   u["tau"] = log(u["tau"]);
   EXPECT_THAT(f(u), IsNumber(log_density_of_values + std::log(2.25), 1e-13));
   EXPECT_THAT(constrain(schools, u)().at("tau"), IsNear(values().at("tau")));
   EXPECT_THAT(unconstrain(schools, values())().at("tau"), IsNear(u.at("tau")));
   EXPECT_THAT(constrain(schools, u)().size(), 3u);
   const auto by_tau = [&](T tau) {
-    Sown v = u;
+    NamedTensors v = u;
     v["tau"] = tau;
     return f(v);
   };
@@ -294,11 +294,12 @@ TEST(Unconstrained, OfSupportsThatDepend) {
     sample("p", Dirichlet{tensor({1., 2., 3.}, float64)});
     return x;
   };
-  const Sown u{{"high", tensor(0.5, float64)}, {"x", tensor(-1., float64)}, {"p", tensor({0.25, -2.}, float64)}};
-  const Sown x = constrain(model, u)();
+  const NamedTensors u{
+      {"high", tensor(0.5, float64)}, {"x", tensor(-1., float64)}, {"p", tensor({0.25, -2.}, float64)}};
+  const NamedTensors x = constrain(model, u)();
   EXPECT_THAT(x.at("x"), IsNear(exp(u.at("high")) * sigmoid(u.at("x"))));
   EXPECT_EQ(x.at("p").shape(), Shape({3}));
-  const Sown back = unconstrain(model, x)();
+  const NamedTensors back = unconstrain(model, x)();
   for (const auto& [name, value] : u) EXPECT_THAT(back.at(name), IsNear(value, 1e-10));
   const Tensor determinants =
       u.at("high") + log(x.at("x") * (1. - x.at("x") / x.at("high"))) + Support::simplex().log_det(u.at("p"));
@@ -314,7 +315,7 @@ TEST(Sites, AreWhatARunMet) {
   EXPECT_FALSE(sites.at("mu").observed);
   EXPECT_THAT(sites.at("theta").value, Equals(theta));
   EXPECT_THAT(sites.at("mu").log_prob, IsNear(Normal{0, 5}.log_prob(sites.at("mu").value)));
-  Sown drawn;
+  NamedTensors drawn;
   for (const auto& [name, site] : sites)
     if (!site.observed) drawn[name] = site.value;
   Tensor total = zeros({}, float64);
@@ -357,10 +358,10 @@ TEST(Handlers, SubstituteConditionReplayBlock) {
   const auto first = sites_of(seed(model, Key(1)))().second;
   const auto again = sites_of(seed(replay(model, first), Key(2)))().second;
   EXPECT_THAT(again.at("group/b").value, Equals(first.at("group/b").value));
-  const auto hidden = sites_of(seed(block(model, {"group/a"}), Key(1)))().second;
+  const auto hidden = sites_of(seed(block_sites(model, {"group/a"}), Key(1)))().second;
   EXPECT_EQ(hidden.size(), 1u);
   EXPECT_THAT(hidden.at("group/b").value, Equals(first.at("group/b").value));  // the same draws
-  EXPECT_TRUE(sites_of(seed(block(model), Key(1)))().second.empty());
+  EXPECT_TRUE(sites_of(seed(block_sites(model), Key(1)))().second.empty());
   EXPECT_THAT(message_of<Error>([&] {
                 seed(condition(model, {{"a", two}}), Key(1))();
               }),
@@ -391,11 +392,11 @@ TEST(Programs, AreSampledByHamiltonianMonteCarlo) {
     return m;
   };
   const Tensor ys = tensor({1., 2., 3.});
-  const auto log_p = [&](const Sown& u) { return unconstrained_log_density(model, u)(ys); };
-  const auto transition = [&](const Sown& from_, const Key& key) {
+  const auto log_p = [&](const NamedTensors& u) { return unconstrained_log_density(model, u)(ys); };
+  const auto transition = [&](const NamedTensors& from_, const Key& key) {
     const auto [of_momentum, of_choice] = split(key);
     Tensor m = from_.at("m"), momentum = normal(of_momentum);
-    const auto slope = [&](T at) { return grad(log_p)(Sown{{"m", at}}).at("m"); };
+    const auto slope = [&](T at) { return grad(log_p)(NamedTensors{{"m", at}}).at("m"); };
     const Tensor before = log_p(from_) - square(momentum) / 2;
     momentum = momentum + 0.1 * slope(m);
     for (int step = 0; step < 4; ++step) {
@@ -403,10 +404,10 @@ TEST(Programs, AreSampledByHamiltonianMonteCarlo) {
       momentum = momentum + (step < 3 ? 0.2 : 0.1) * slope(m);
     }
     const Tensor after = log_p({{"m", m}}) - square(momentum) / 2;
-    return Sown{{"m", where(log(uniform(of_choice)) < after - before, m, from_.at("m"))}};
+    return NamedTensors{{"m", where(log(uniform(of_choice)) < after - before, m, from_.at("m"))}};
   };
   const auto step = compile(vmap(transition));
-  Sown chains{{"m", zeros({2000})}};
+  NamedTensors chains{{"m", zeros({2000})}};
   for (std::uint64_t i = 0; i < 20; ++i) chains = step(chains, Key(split(Key(i), 2000)));
   const double precision = 0.25 + 3, n = 2000;
   EXPECT_NEAR(mean(chains.at("m")).item<double>(), 6 / precision, 5 / std::sqrt(precision * n));

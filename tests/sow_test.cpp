@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 using T = const Tensor&;
 
-std::vector<std::string> names_of(const Sown& sown) {
+std::vector<std::string> names_of(const NamedTensors& sown) {
   std::vector<std::string> names;
   for (const auto& [name, value] : sown) names.push_back(name);
   return names;
@@ -42,7 +42,7 @@ TEST(Harvest, GivesTheResultAndWhatIsSown) {
 }
 
 TEST(Harvest, OfAFunctionThatReturnsNothing) {
-  const Sown sown = harvest([](T x) { sow("x", x); })(point());
+  const NamedTensors sown = harvest([](T x) { sow("x", x); })(point());
   EXPECT_THAT(sown.at("x"), Equals(point()));
 }
 
@@ -298,9 +298,9 @@ TEST(Plant, PutsValuesIn) {
 
 TEST(Plant, IsTheInverseOfHarvest) {
   const Tensor xs = stack({point(), -point()});
-  const Sown sown = harvest(vmap(f))(xs).second;
+  const NamedTensors sown = harvest(vmap(f))(xs).second;
   EXPECT_THAT(plant(vmap(f), sown)(zeros_like(xs)), Equals(vmap(f)(xs)));
-  const auto lanes = vmap([&](T x, const Sown& values) { return plant(f, values)(x); });
+  const auto lanes = vmap([&](T x, const NamedTensors& values) { return plant(f, values)(x); });
   EXPECT_THAT(lanes(zeros_like(xs), sown), Equals(vmap(f)(xs)));
 }
 
