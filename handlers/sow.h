@@ -15,7 +15,8 @@
 //   twice   a checkpoint's function runs again in the backward pass: what it sows then is not gathered twice
 //
 // - Names are joined with the scopes entered since harvest or plant, "layer1/hidden". A name that is sown twice is an error.
-// - Where nobody gathers, sow is its operand, and performs nothing.
+// - Where nobody gathers, sow is its operand, and performs nothing; inside a checkpoint it asks all the same, as the log of that must be
+//   complete, so `compile` of such a function calls it itself.
 // - Inside a function with rules of its own (custom_vjp and the like) nothing is sown to a harvest outside of it: an error.
 // - What is planted has the place of what was sown: of its shape and dtype, as a harvest there would give it. To transforms between
 //   plant and sow it is a constant.

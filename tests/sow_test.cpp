@@ -155,6 +155,42 @@ TEST(Harvest, OfNestedCheckpointsAndOfRepeat) {
   EXPECT_THAT(names_of(harvest(steps)(point()).second), ElementsAre("step0", "step1", "step2"));
 }
 
+TEST(Harvest, OfALoopWithSnapshots) {
+  const auto loss_by = [](RepeatOptions options) {
+    return [options](T x) {
+      int i = 0;
+      const auto steps = repeat(
+          6, [&](T y) { return sow("step" + std::to_string(i++), sin(y) * 1.5); }, options);
+      const auto [y, sown] = harvest(steps)(x);
+      return sum(y * sown.at("step2") + square(sown.at("step4")));
+    };
+  };
+  const Tensor expected = grad([](T x) {
+    std::vector<Tensor> ys{x};
+    for (int i = 0; i < 6; ++i) ys.push_back(sin(ys.back()) * 1.5);
+    return sum(ys[6] * ys[3] + square(ys[5]));
+  })(point());
+  EXPECT_THAT(grad(loss_by({}))(point()), IsNear(expected));
+  EXPECT_THAT(grad(loss_by({.snapshots = 2}))(point()), IsNear(expected));
+}
+
+TEST(Harvest, UnderOtherTransforms) {
+  const auto both = [](T x) {
+    const auto [y, sown] = harvest(f)(x);
+    return stack({y, sum(pow(sown.at("hidden"), 3))});
+  };
+  const auto plain = [](T x) { return stack({sum(square(tanh(x))), sum(pow(tanh(x), 3))}); };
+  EXPECT_THAT(jacrev(both)(point()), IsNear(jacrev(plain)(point())));
+  EXPECT_THAT(jacfwd(both)(point()), IsNear(jacrev(plain)(point())));
+  EXPECT_THAT(linearize(both, point()).second(point()), IsNear(matmul(jacrev(plain)(point()), point())));
+  const auto [y, pullback] = vjp(both, point());
+  EXPECT_THAT(std::get<0>(pullback(ones({2}, float64))), IsNear(sum(jacrev(plain)(point()), 0)));
+  const auto outside = harvest([&](T x) { return jacrev(f)(x); })(point()).second;
+  EXPECT_THAT(outside.at("hidden"), Equals(tanh(point())));
+  const auto without_lanes = harvest(vmap(f))(zeros({0, 3})).second;
+  EXPECT_EQ(without_lanes.at("hidden").shape(), Shape({0, 3}));
+}
+
 TEST(Harvest, OutsideOfGradGivesConstants) {
   const auto [slope, sown] = harvest(grad(f))(point());
   EXPECT_THAT(slope, Equals(grad(f)(point())));
@@ -198,6 +234,9 @@ TEST(Harvest, UnderAndOverCompile) {
   EXPECT_THAT(alone(point()), Equals(f(point())));
   EXPECT_THAT(alone(2. * point()), IsNear(f(2. * point())));
   EXPECT_EQ(alone.recordings(), 1u);
+  const auto in_a_checkpoint = compile(grad(checkpoint(f)));  // whose log has to ask: it is called itself
+  EXPECT_THAT(in_a_checkpoint(point()), IsNear(grad(f)(point())));
+  EXPECT_THAT(in_a_checkpoint(2. * point()), IsNear(grad(f)(2. * point())));
 }
 
 TEST(Harvest, ATraceInsideKeepsTheOperation) {
