@@ -84,7 +84,8 @@ Tensor standard_gamma(const Key& key, const Tensor& concentration, const Shape& 
 }
 
 Tensor poisson(const Key& key, const Tensor& rate, const Shape& shape) {
-  const Tensor wide = broadcast_to(astype(rate, float64), shape), small = wide < 10;
+  const Tensor wide = broadcast_to(astype(stop_gradient(rate), float64), shape),
+               small = wide < 10;  // integers have no derivative
   const auto [first, second] = split(key);
   const Tensor few = poisson_by_inversion(first, where(small, wide, 1));
   return astype(where(small, few, poisson_by_rejection(second, where(small, 10, wide))), int32);

@@ -66,6 +66,18 @@ TEST(Init, FoldsTheNamesHashIntoTheKey) {
   EXPECT_THAT(init(f)(Key(5), tensor(1.)).at("w"), Equals(glorot_uniform(expected, {2, 2})));
 }
 
+TEST(Init, NamesAreTheSameUnderTransformsOfTheFunction) {
+  const auto inner = [](T x) { return dense("inner", x, 3); };
+  const auto all = [&](T x) {
+    const Scope scope("outer");
+    const auto layer = checkpoint([&](T v) { return sum(vmap(checkpoint(inner))(v)); });
+    return grad(layer)(x);
+  };
+  const NamedTensors params = init(all)(Key(0), inputs());
+  EXPECT_THAT(names_of(params), ElementsAre("outer/inner/b", "outer/inner/w"));
+  EXPECT_THAT(apply(all, params)(inputs())[0], IsNear(sum(params.at("outer/inner/w"), 1)));
+}
+
 TEST(Init, RunsUnderTransformsOfTheFunction) {
   const auto lanes = [](T xs) { return vmap([](T x) { return network(x); })(xs); };
   const auto again = checkpoint(network);

@@ -352,6 +352,20 @@ TEST(Plant, IsAConstantToTransformsInside) {
   EXPECT_THAT(plant(tangent, {{"a", value}})(point()), IsNumber(6));
 }
 
+TEST(Plant, FindsNamesUnderTransformsAndCheckpoints) {
+  const auto inner = [](T x) {
+    const Scope scope("inner");
+    return sum(sow("a", sin(x)) * x);
+  };
+  const auto all = [&](T xs) {
+    const Scope scope("outer");
+    return sum(vmap(checkpoint(inner))(xs));
+  };
+  const Tensor values = tensor({{1., 2.}, {3., 4.}}, float64);
+  EXPECT_THAT(plant(grad(all), {{"outer/inner/a", values}})(ones({2, 2}, float64)), Equals(values));
+  EXPECT_THAT(plant(grad(checkpoint(all)), {{"outer/inner/a", values}})(ones({2, 2}, float64)), Equals(values));
+}
+
 TEST(Plant, HasDerivativesByWhatIsPlanted) {
   const auto loss = [](T value) { return plant(f, {{"hidden", value}})(point()); };
   EXPECT_THAT(grad(loss)(point()), IsNear(2. * point()));
