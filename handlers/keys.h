@@ -14,6 +14,8 @@
 // Lane i gets what seed(layer, Key(keys[i]))(xs[i]) gives, bit for bit.
 #pragma once
 
+#include <concepts>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>

@@ -20,6 +20,7 @@
 // - What is missing, has another shape, or is not asked for at all, is an error that names it.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <set>

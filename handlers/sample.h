@@ -24,6 +24,8 @@
 // - HMC and the like run in unconstrained space: unconstrained_log_density, constrain, unconstrain.
 #pragma once
 
+#include <concepts>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>

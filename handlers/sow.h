@@ -22,7 +22,9 @@
 //   plant and sow it is a constant.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
