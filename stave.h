@@ -52,6 +52,7 @@
 #include <stave/handlers/checkpoint.h>
 #include <stave/handlers/custom.h>
 #include <stave/handlers/debug.h>
+#include <stave/handlers/debugger.h>
 #include <stave/handlers/distributions.h>
 #include <stave/handlers/elementwise_op.h>
 #include <stave/handlers/grad.h>
@@ -72,6 +73,9 @@
 #include <stave/handlers/sample.h>
 #include <stave/handlers/solvers.h>
 #include <stave/handlers/sow.h>
+#include <stave/handlers/stepper.h>
+#include <stave/handlers/stepping.h>
+#include <stave/handlers/summary.h>
 #include <stave/handlers/timeline.h>
 #include <stave/handlers/vjp.h>
 #include <stave/handlers/vmap.h>

@@ -1,10 +1,7 @@
 #include <stave/handlers/debug.h>
 
-#include <cmath>
 #include <iostream>
-#include <limits>
 #include <mutex>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -17,6 +14,7 @@
 #include <stave/core/ops/reduce.h>
 #include <stave/core/print.h>
 #include <stave/handlers/notation.h>
+#include <stave/handlers/summary.h>
 
 namespace stave {
 
@@ -32,70 +30,13 @@ std::string text_of(const Place& place) {
 }
 
 // "sum axes=[0] f32[64] -> "
-std::string left_side(const Call& call) {
-  std::string text = call.op().name;
-  if (const std::string attributes = attributes_of(call); !attributes.empty()) text += ' ' + attributes;
-  if (!call.inputs().empty()) text += ' ' + notation(call.inputs());
-  return text + " -> ";
-}
+std::string left_side(const Call& call) { return notation(call) + " -> "; }
 
 // ---- values -----------------------------------------------------------------------------------------------
 
-struct Summary {
-  std::string least, greatest, mean;
-  Index elements = 0, nans = 0, infinities = 0;
-};
-
-// x without the repetitions of broadcast axes: they change counts alone, and the gradient of a sum repeats one number.
-Tensor without_repetitions(const Tensor& x) {
-  Shape shape = x.shape();
-  for (std::size_t axis = 0; axis < shape.size(); ++axis)
-    if (x.strides()[axis] == 0 && shape[axis] > 1) shape[axis] = 1;
-  return view_of(x, shape, x.strides(), x.node().offset);
-}
-
-template <class T>
-std::string number(T value) {
-  if constexpr (std::is_integral_v<T>) return fmt::format("{}", +value);
-  else return std::isnan(value) ? "nan" : fmt::format("{:.6g}", static_cast<Computed<T>>(value));
-}
-
-template <class T>
-Summary summary_of(const std::vector<T>& values) {
-  Summary summary;
-  summary.elements = static_cast<Index>(values.size());
-  std::optional<T> least, greatest;
-  double sum = 0;
-  for (const T value : values) {
-    if constexpr (!std::is_integral_v<T>) {
-      summary.nans += std::isnan(value);
-      summary.infinities += std::isinf(value);
-      if (std::isnan(value)) continue;
-      if (std::isfinite(value)) sum += static_cast<double>(value);
-    } else {
-      sum += static_cast<double>(value);
-    }
-    if (!least || value < *least) least = value;
-    if (!greatest || value > *greatest) greatest = value;
-  }
-  summary.least = least ? number(*least) : "nan";
-  summary.greatest = greatest ? number(*greatest) : "nan";
-  summary.mean = number(sum / static_cast<double>(summary.elements - summary.nans - summary.infinities));
-  return summary;
-}
-
-Summary summary_of(const Tensor& x) {
-  const Tensor values = observed(x), distinct = without_repetitions(values);
-  Summary summary =
-      visit_dtype(x.dtype(), [&](auto zero) { return summary_of(read_elements<decltype(zero)>(distinct)); });
-  const Index repetitions = summary.elements ? values.size() / summary.elements : 1;
-  for (Index* count : {&summary.elements, &summary.nans, &summary.infinities}) *count *= repetitions;
-  return summary;
-}
-
 std::string text_of(const Tensor& x) {
   if (!x.defined()) return "undefined";
-  const Summary summary = summary_of(x);
+  const Statistics summary = statistics_of(x);
   if (summary.elements == 0) return "no elements";
   if (summary.elements == 1) return "value " + (summary.nans ? "nan" : summary.least);
   std::string text = fmt::format("min {} max {} mean {}", summary.least, summary.greatest, summary.mean);
@@ -128,8 +69,6 @@ void write_line(std::ostream* out, std::string line) {
 
 // ---- the trap ---------------------------------------------------------------------------------------------
 
-Index nans_in(const Tensor& x) { return x.defined() && is_float(x.dtype()) ? summary_of(x).nans : 0; }
-
 // Whether an operand brought the NaN. Had an operation computed it that this Debug saw, the trap would have closed there.
 std::string origin_of_nan(const Call& call) {
   for (std::size_t i = 0; i < call.inputs().size(); ++i)
@@ -143,7 +82,7 @@ void trap_nan(const Call& call, const Outputs& outputs) {
   for (const Tensor& output : outputs)
     if (const Index nans = nans_in(output))
       fail<TransformError>("{}: NaN in {} of {} elements of the result ({}{}). {}", call.op().name, nans,
-                           summary_of(output).elements, left_side(call), notation(outputs), origin_of_nan(call));
+                           statistics_of(output).elements, left_side(call), notation(outputs), origin_of_nan(call));
 }
 
 }  // namespace

@@ -49,6 +49,13 @@ std::string notation(std::span<const Tensor> xs) {
 
 std::string attributes_of(const Call& call) { return call.attributes() ? call.attributes()->str() : ""; }
 
+std::string notation(const Call& call) {
+  std::string text = call.op().name;
+  if (const std::string attributes = attributes_of(call); !attributes.empty()) text += ' ' + attributes;
+  if (!call.inputs().empty()) text += ' ' + notation(call.inputs());
+  return text;
+}
+
 namespace {
 
 Device device_of(const Call& call) {

@@ -28,6 +28,8 @@ std::string notation(std::span<const Tensor> xs);
 std::string notation(const NamePtr& label, Dtype dtype, const Shape& shape, Device device);
 /// "axes=[0] keepdims"; "" if there are none.
 std::string attributes_of(const Call& call);
+/// "sum axes=[0] f32[64]": name, attributes, operands.
+std::string notation(const Call& call);
 /// Begins to measure what the call's device will spend: of several, that of the one which is not the CPU.
 std::unique_ptr<Stopwatch> stopwatch_of(const Call& call);
 /// "1.23 us"

@@ -10,7 +10,7 @@
 // f stands still at each operation until the loop goes on. What is not answered is performed below, where the loop stands:
 // so the loop may itself run under transforms; what that throws, f may catch. Leaving the loop leaves f as it stands; the
 // end of the range drops the rest of f, whose destructors run. A checkpoint, or a function with a rule of its own, is one
-// operation here: what runs inside it is performed and not shown.
+// operation here: what runs inside it is performed and not shown. To go from breakpoint to breakpoint, and past scopes: stepper.h.
 #pragma once
 
 #include <functional>

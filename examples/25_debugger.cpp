@@ -1,0 +1,50 @@
+// Stepping through a program. debugger(f) is f under a debugger at the terminal: this one is given its commands by a stream. A
+// Stepper is the same without a terminal: its steps are functions, and what it finds may be answered.
+#include <iostream>
+#include <sstream>
+
+#include <stave/stave.h>
+
+#include "check.h"
+
+using namespace stave;
+
+// The entropy of what relu leaves of the scores, as shares of their sum. Where a share is 0, 0 log 0 is NaN.
+Tensor entropy(const Tensor& scores) {
+  Tensor p;
+  {
+    const Scope scope("shares");
+    const Tensor positive = relu(scores);
+    p = label(positive / sum(positive), "p");
+  }
+  const Tensor logarithms = log(p);
+  return -sum(p * logarithms);
+}
+
+int main() {
+  const Tensor scores = tensor({{1., 2., 3., 2.}, {1., -1., 2., 1.}, {4., 3., 2., 1.}});
+
+  std::istringstream commands(R"(next
+break nan
+continue
+print
+where
+continue
+)");
+  debugger(vmap(entropy), {.in = &commands, .out = &std::cout})(scores);
+
+  // Whatever becomes NaN is made 0, as the limit of p log p is.
+  Stepper stepper(vmap(entropy), scores);
+  stepper.break_at({.operation = "multiply", .label = "p", .nan = true});
+  while (stepper.go_on()) {
+    const Tensor& y = stepper.at().outputs()[0];
+    std::cout << stepper.at().str() << "\n";
+    stepper.at().answer(where(isnan(y), 0., y));
+  }
+  std::cout << *stepper.result() << "\n";
+  check(allclose(*stepper.result(), vmap([](const Tensor& v) {
+          const Tensor p = relu(v) / sum(relu(v));
+          return -sum(xlogy(p, p));
+        })(scores)),
+        "x log y, which is 0 where x is, gives the same");
+}

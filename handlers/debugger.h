@@ -1,0 +1,121 @@
+// debugger: a function under a debugger at the terminal.
+//
+//   const auto g = debugger(vmap(grad(loss)));        // stops before the first operation, and asks what to do
+//   g(w, xs);
+//   grad(debugger(f))(x);                              // the forward pass of f; what it sees depends on where it stands
+//
+//   (stave) help                                       // all commands
+//   (stave) break matmul in layer1 backward            // by operation, scope, label, shape, NaN, pass
+//   (stave) continue
+//   breakpoint 1: matmul in layer1, backward
+//   before matmul f32[4,3], f32[3,2] -> f32[4,2]  [layer1]  [backward of grad]
+//   (stave) print                                      // operands and outputs: statistics and pictures
+//
+// What can be done at a stop is that of stepping.h; breakpoint("name") in the code is a stop as well. At a terminal lines are edited,
+// found again by the arrows, and completed by TAB (line_reader.h). At the end of commands the program runs on, now and at later
+// calls; `drop` throws TransformError through it.
+//
+// Breakpoints, and how far to go, stay from one call to the next. Copies of what debugger(f) gives are one debugger; it belongs to
+// one thread at a time.
+#pragma once
+
+#include <concepts>
+#include <exception>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <stave/core/options.h>
+#include <stave/handlers/arguments.h>
+#include <stave/handlers/stepping.h>
+
+namespace stave {
+
+struct DebuggerOptions {
+  [[no_unique_address]] ByName by_name{};
+  /// Commands, a line each; null: std::cin, whose lines are edited where it and std::cout are a terminal.
+  std::istream* in = nullptr;
+  /// Null: std::cout. Commands that are not typed at a terminal are repeated here.
+  std::ostream* out = nullptr;
+  /// A file of commands that come first. Throws FileError if it cannot be read.
+  std::string script{};
+  /// A file to which commands are written as they are given: a script that does the same again. Throws FileError if it cannot be
+  /// written.
+  std::string record{};
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+
+/// The debugger of one debugger(f).
+class DebuggerSession : public Stepping {
+ public:
+  static std::shared_ptr<DebuggerSession> begin(const DebuggerOptions& options);
+  virtual void call_begins() = 0;
+  virtual void call_ends(bool thrown) = 0;
+};
+
+class DebuggedCall {
+ public:
+  explicit DebuggedCall(DebuggerSession& session) : session_(session) { session_.call_begins(); }
+  ~DebuggedCall() { session_.call_ends(std::uncaught_exceptions() > exceptions_); }
+  DebuggedCall(const DebuggedCall&) = delete;
+  DebuggedCall& operator=(const DebuggedCall&) = delete;
+
+ private:
+  DebuggerSession& session_;
+  const int exceptions_ = std::uncaught_exceptions();
+};
+
+}  // namespace stave_detail
+
+namespace stave {
+
+/// What debugger(f) gives: calls f under a debugger.
+template <class F>
+class UnderDebugger {
+ public:
+  UnderDebugger(F f, const DebuggerOptions& options)
+      : f_(std::move(f)), session_(stave_detail::DebuggerSession::begin(options)) {}
+
+  template <class... A>
+    requires std::invocable<F&, A...>
+  decltype(auto) operator()(A&&... args) {
+    return call(f_, std::forward<A>(args)...);
+  }
+  template <class... A>
+    requires std::invocable<const F&, A...>
+  decltype(auto) operator()(A&&... args) const {
+    return call(f_, std::forward<A>(args)...);
+  }
+
+ private:
+  template <class Function, class... A>
+  decltype(auto) call(Function& f, A&&... args) const {
+    return with(session_, [&]() -> decltype(auto) {
+      const stave_detail::DebuggedCall call(*session_);
+      return std::invoke(f, std::forward<A>(args)...);
+    });
+  }
+
+  F f_;
+  std::shared_ptr<stave_detail::DebuggerSession> session_;
+};
+
+/// f under a debugger: a callable of the same arguments and result.
+template <class F>
+auto debugger(F f, const DebuggerOptions& options = {}) {
+  return UnderDebugger<F>(std::move(f), options);
+}
+// For overloaded functions: debugger(sin), debugger(sum).
+#define STAVE_NAMES(Name)                                                           \
+  inline auto debugger(stave_detail::Name f, const DebuggerOptions& options = {}) { \
+    return UnderDebugger<stave_detail::Name>(f, options);                           \
+  }
+STAVE_OVERLOADED_NAMES(STAVE_NAMES)
+#undef STAVE_NAMES
+
+}  // namespace stave

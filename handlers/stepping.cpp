@@ -1,0 +1,268 @@
+#include <stave/handlers/stepping.h>
+
+#include <algorithm>
+
+#include <stave/core/effects/scope.h>
+#include <stave/core/fail.h>
+#include <stave/core/label.h>
+#include <stave/handlers/notation.h>
+#include <stave/handlers/summary.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+void breakpoint(std::string name) { perform(BreakpointReached{std::move(name)}); }
+
+std::string Breakpoint::str() const {
+  std::string text = operation.empty() ? "any operation" : operation;
+  if (!scope.empty()) text += " in " + scope;
+  if (!label.empty()) text += " of " + label;
+  if (shape) text += " of shape " + shape->str();
+  if (predicate) text += " where a predicate holds";
+  if (nan) text += " that yields a NaN";
+  if (pass != Pass::any) text += pass == Pass::forward ? ", forward" : ", backward";
+  return text;
+}
+
+// ---- where a program stands --------------------------------------------------------------------------------
+
+Stop::Stop(Stepping& stepping, Call* call, std::string name)
+    : stepping_(stepping), call_(call), name_(std::move(name)) {}
+
+const Call& Stop::call() const {
+  if (!call_)
+    fail<TransformError>("{}: the program stands at a breakpoint() in its code, and no operation waits",
+                         stepping_.describe());
+  return *call_;
+}
+
+std::span<const Tensor> Stop::outputs() const noexcept {
+  return outputs_ ? std::span<const Tensor>(*outputs_) : std::span<const Tensor>();
+}
+
+void Stop::answer(Outputs outputs) {
+  const std::string who = stepping_.describe();
+  const char* const name = call().op().name;
+  const bool carries = call().op().carries_functions;
+  if (carries && !outputs_)
+    fail<TransformError>("{}: {} carries a function, and what it yields is known when that has run: perform it first",
+                         who, name);
+  check_answer_closely(call(), outputs, &stepping_);
+  if (carries) {  // another of what its function gave
+    if (outputs.size() != outputs_->size())
+      fail<TransformError>("{}: {} yielded {} output(s), and the answer has {}", who, name, outputs_->size(),
+                           outputs.size());
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const Tensor &was = (*outputs_)[i], &is = outputs[i];
+      if (is.shape() != was.shape() || is.dtype() != was.dtype() || is.device() != was.device())
+        fail<TransformError>("{}: output {} of {} is {}, and the answer {}", who, i, name, notation({&was, 1}),
+                             notation({&is, 1}));
+    }
+  }
+  outputs_ = std::move(outputs);
+}
+
+std::vector<std::string> Stop::scopes() const {
+  std::vector<std::string> names;
+  for (auto name = scopes_.rbegin(); name != scopes_.rend(); ++name) names.push_back((*name)->text);
+  return names;
+}
+
+void Stop::look_around() {
+  backward_ = stave::in_backward_pass();
+  std::vector<const Frame*> answering;
+  visit_frames(current, nullptr, [&](const Frame& frame) {
+    if (frame.kind == Frame::Kind::interception) answering.push_back(static_cast<const Interception&>(frame).answering);
+    if (!frame.handler) return;
+    std::string name = frame.handler->describe();
+    if (name.empty()) return;
+    const bool at_work = std::find(answering.begin(), answering.end(), &frame) != answering.end();
+    around_.push_back({std::move(name), scope_of(frame) != nullptr, at_work});
+  });
+}
+
+std::string Stop::str() const {
+  std::string text;
+  if (!call_) text = "at breakpoint" + (name_.empty() ? "" : " " + name_);
+  else {
+    text = (outputs_ ? "after " : "before ") + notation(*call_) + " -> ";
+    std::string results = notation(outputs());
+    if (!outputs_)
+      for (const Abstract& output : call_->abstract_outputs())
+        results += (results.empty() ? "" : ", ") + notation(nullptr, output.dtype, output.shape,
+                                                            call_->inputs().empty() ? cpu : call_->input(0).device());
+    text += results.empty() ? "?" : results;
+  }
+  for (const std::string& scope : scopes()) text += "  [" + scope + "]";
+  return text;
+}
+
+}  // namespace stave
+
+namespace stave_detail {
+
+// ---- where it is to stand ----------------------------------------------------------------------------------
+
+int Stepping::add(Breakpoint breakpoint) {
+  if (breakpoint.operation.empty() && breakpoint.scope.empty() && breakpoint.label.empty() && !breakpoint.shape &&
+      !breakpoint.predicate && !breakpoint.nan && breakpoint.pass == Pass::any)
+    fail<TransformError>(
+        "{}: a breakpoint must say where: an operation, scope, label, shape, predicate, NaN or pass. "
+        "To stand at every operation, step",
+        describe());
+  breakpoints_.push_back({++last_number_, std::move(breakpoint)});
+  return last_number_;
+}
+
+bool Stepping::remove(int number) {
+  return std::erase_if(breakpoints_, [&](const Numbered& of) { return of.number == number; }) > 0;
+}
+
+void Stepping::go(Until until) {
+  until_ = until;
+  if (at_) from_ = at_->scopes_;
+}
+
+void Stepping::perform_and_stay() {
+  go(Until::breakpoint);
+  stay_ = true;
+}
+
+namespace {
+
+bool begins_with(const ScopeNames& scopes, const ScopeNames& outer) {
+  return scopes.size() >= outer.size() && std::equal(outer.begin(), outer.end(), scopes.begin());
+}
+
+bool has_shape(const Call& call, const Shape& shape) {
+  const auto is = [&](const auto& x) { return x.shape == shape; };
+  return std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return x.shape() == shape; }) ||
+         std::any_of(call.abstract_outputs().begin(), call.abstract_outputs().end(), is);
+}
+
+bool any_nan(std::span<const Tensor> xs) {
+  return std::any_of(xs.begin(), xs.end(), [](const Tensor& x) { return nans_in(x) > 0; });
+}
+
+}  // namespace
+
+// Scopes and, between them, the operations at work that carry functions.
+ScopeNames Stepping::scopes_of_this() const {
+  ScopeNames scopes = place_of_performer().scopes;
+  std::reverse(scopes.begin(), scopes.end());
+  for (const Inside& of : inside_)
+    scopes.insert(scopes.begin() + static_cast<std::ptrdiff_t>(std::min(of.scopes, scopes.size())), of.name);
+  return scopes;
+}
+
+bool Stepping::goes_to(const ScopeNames& scopes) const {
+  switch (until_) {
+    case Until::operation: return true;
+    case Until::same_scope: return scopes.size() <= from_.size() || !begins_with(scopes, from_);
+    case Until::end_of_scope: return !begins_with(scopes, from_);
+    case Until::breakpoint:
+    case Until::end: break;
+  }
+  return false;
+}
+
+bool Stepping::holds(const Breakpoint& breakpoint, const Stop& here) const {
+  const Call& call = *here.call_;
+  const auto named = [&](const NamePtr& name) { return name->text == breakpoint.scope; };
+  const auto labelled = [&](const Tensor& x) { return stave::label_of(x) == breakpoint.label; };
+  return (breakpoint.operation.empty() || breakpoint.operation == call.op().name) &&
+         (breakpoint.scope.empty() || std::any_of(here.scopes_.begin(), here.scopes_.end(), named)) &&
+         (breakpoint.label.empty() || std::any_of(call.inputs().begin(), call.inputs().end(), labelled)) &&
+         (!breakpoint.shape || has_shape(call, *breakpoint.shape)) &&
+         (breakpoint.pass == Pass::any || in_backward_pass() == (breakpoint.pass == Pass::backward)) &&
+         (!breakpoint.predicate || breakpoint.predicate(call));
+}
+
+namespace {
+
+std::string reason_of(const Stepping::Numbered& numbered) {
+  return fmt::format("breakpoint {}: {}", numbered.number, numbered.breakpoint.str());
+}
+
+}  // namespace
+
+std::string Stepping::reason_before(const Stop& here) const {
+  for (const Numbered& numbered : breakpoints_)
+    if (!numbered.breakpoint.nan && holds(numbered.breakpoint, here)) return reason_of(numbered);
+  if (!goes_to(here.scopes_)) return "";
+  return until_ == Until::operation ? "step" : until_ == Until::same_scope ? "next" : "finish";
+}
+
+std::string Stepping::reason_after(const Stop& here) {
+  std::string reason;
+  std::optional<bool> brought;  // whether an operand has one
+  for (Numbered& numbered : breakpoints_) {
+    if (!numbered.breakpoint.nan || !holds(numbered.breakpoint, here) || !any_nan(here.outputs())) continue;
+    if (!brought) brought = any_nan(here.call_->inputs());
+    if (std::exchange(numbered.seen_nan, true) && *brought) continue;
+    if (reason.empty()) reason = reason_of(numbered);
+  }
+  return reason;
+}
+
+// Carried functions: a scope of what they perform, where another may stand.
+bool Stepping::any_concerns(const Op& op) const {
+  return op.carries_functions || std::any_of(breakpoints_.begin(), breakpoints_.end(), [&](const Numbered& of) {
+           return of.breakpoint.operation.empty() || of.breakpoint.operation == op.name;
+         });
+}
+
+bool Stepping::watches_outputs() const {
+  return std::any_of(breakpoints_.begin(), breakpoints_.end(), [](const Numbered& of) { return of.breakpoint.nan; });
+}
+
+// ---- on the way --------------------------------------------------------------------------------------------
+
+void Stepping::stand_at(Stop& here, std::string reason) {
+  here.reason_ = std::move(reason);
+  here.around_.clear();
+  here.look_around();
+  struct AtStop {
+    Stop *&at, *outer;
+    ~AtStop() { at = outer; }
+  } restore{at_, std::exchange(at_, &here)};
+  stand();
+}
+
+// What carries functions is a scope of what they perform.
+Outputs Stepping::perform_below(Call&& call, const ScopeNames& scopes) {
+  if (!call.op().carries_functions) return perform(std::move(call));
+  struct Leave {
+    std::vector<Inside>& inside;
+    ~Leave() { inside.pop_back(); }
+  } leave{inside_};
+  inside_.push_back({scopes.size(), make_intrusive<const Name>(attributes_of(call))});
+  return perform(std::move(call));
+}
+
+Outputs Stepping::handle(Call& call) {
+  if (until_ == Until::end) return perform(std::move(call));
+  if (until_ == Until::breakpoint && !any_concerns(call.op())) return perform(std::move(call));
+  Stop here(*this, &call, "");
+  here.scopes_ = scopes_of_this();
+  if (std::string reason = reason_before(here); !reason.empty()) stand_at(here, std::move(reason));
+  if (here.outputs_) return *std::move(here.outputs_);
+  const bool stays = std::exchange(stay_, false);
+  if (!stays && !watches_outputs()) return perform_below(std::move(call), here.scopes_);
+  here.outputs_ = perform_below(Call(call), here.scopes_);
+  std::string reason = reason_after(here);
+  if (reason.empty() && stays) reason = "performed";
+  if (!reason.empty()) stand_at(here, std::move(reason));
+  return *std::move(here.outputs_);
+}
+
+void Stepping::handle(BreakpointReached& reached) {
+  if (until_ == Until::end) return;
+  Stop here(*this, nullptr, reached.name);
+  here.scopes_ = scopes_of_this();
+  stand_at(here, "breakpoint in the code");
+  stay_ = false;
+}
+
+}  // namespace stave_detail

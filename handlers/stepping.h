@@ -1,0 +1,176 @@
+// Stepping: what Stepper (stepper.h) and debugger (debugger.h) share. A handler that decides at which operations a program stands
+// still, by how far it was told to go and by breakpoints; and what can be seen and done there.
+//
+//   - A program stands *before* an operation, whose operands are known; after it, with its outputs, where a breakpoint asks for a
+//     NaN, or where it was told to perform it and stay; or at a breakpoint() in its code.
+//   - A scope is one that the program entered (scope.h), a backward pass ("backward of grad"), or an operation that carries a
+//     function, such as a checkpoint's: to step goes in, `next` goes past it, `finish` goes to its end.
+//   - What it sees depends on where it stands, as with all handlers: inside vmap one lane's operations, outside those of all lanes;
+//     inside grad the forward pass, outside both.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <stave/core/effects/effect.h>
+#include <stave/core/effects/name.h>
+#include <stave/core/op.h>
+#include <stave/core/options.h>
+
+namespace stave {
+
+/// A point in a program's code where a Stepper or debugger around it stands still. Where there is none, nothing happens; nor when
+/// a checkpoint's function runs again.
+void breakpoint(std::string name = "");
+
+enum class Pass : std::uint8_t { any, forward, backward };
+
+/// Which operations a stepped program stands still at: those of which all that is said here holds.
+struct Breakpoint {
+  [[no_unique_address]] ByName by_name{};
+  std::string operation{};       ///< its name: "matmul"
+  std::string scope{};           ///< it is performed in a scope of this name, at any depth
+  std::string label{};           ///< an operand has this label (label.h)
+  std::optional<Shape> shape{};  ///< an operand or output has it; outputs of a carried function are not known yet
+  std::function<bool(const Call&)> predicate{};  ///< what it throws, the program throws
+  /// The program stands after the first operation that yields a NaN; later, where one yields a NaN without having an operand with
+  /// one. Operations keep their operands' buffers, and the device is read.
+  bool nan = false;
+  Pass pass = Pass::any;
+
+  /// "matmul in layer1, backward"
+  std::string str() const;
+};
+
+/// A handler or scope around the place where a program stands.
+struct Surrounding {
+  std::string name;
+  bool scope = false;
+  bool at_work = false;  ///< a handler that is answering: what it was asked for led here
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+
+struct BreakpointReached;
+using ScopeNames = std::vector<NamePtr>;  // from outside in
+
+class Stepping;
+
+}  // namespace stave_detail
+
+namespace stave {
+
+/// A place where a stepped program stands.
+class Stop {
+ public:
+  /// False at a breakpoint() in the code.
+  bool at_operation() const noexcept { return call_; }
+  /// The operation. Throws TransformError at a breakpoint() in the code.
+  const Call& call() const;
+  /// Whether its outputs are there: it was performed, or answered.
+  bool has_outputs() const noexcept { return outputs_.has_value(); }
+  /// Empty before the operation is performed.
+  std::span<const Tensor> outputs() const noexcept;
+  /// Gives the outputs: in place of performing the operation, or of what it yielded. Throws TransformError for others than the
+  /// operation yields, in number, shape, dtype or device; and for an operation that carries functions, whose outputs nobody knows
+  /// before it is performed.
+  void answer(Outputs outputs);
+
+  /// Why it stands here: "breakpoint 1: matmul", or how far it was told to go: "step".
+  const std::string& reason() const noexcept { return reason_; }
+  bool in_backward_pass() const noexcept { return backward_; }
+  /// Scopes of the program, from inside out.
+  std::vector<std::string> scopes() const;
+  /// Handlers and scopes, from inside out; those around the Stepper or debugger too.
+  const std::vector<Surrounding>& around() const noexcept { return around_; }
+  /// "before sum axes=[0] f32[64] -> f32[]  [layer1]", "after exp f32[] -> f32[]", "at breakpoint rates"
+  std::string str() const;
+
+ private:
+  friend class stave_detail::Stepping;
+  Stop(stave_detail::Stepping& stepping, Call* call, std::string name);
+  void look_around();
+
+  stave_detail::Stepping& stepping_;
+  Call* call_;              // null: at a breakpoint() in the code
+  const std::string name_;  // of that
+  std::optional<Outputs> outputs_;
+  stave_detail::ScopeNames scopes_;
+  std::vector<Surrounding> around_;
+  std::string reason_;
+  bool backward_ = false;
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+
+struct BreakpointReached {
+  using Result = void;
+  std::string name;
+  void unhandled() const {}
+};
+
+/// How far a program goes, seen from where it stands, unless a breakpoint comes first.
+enum class Until : std::uint8_t { operation, same_scope, end_of_scope, breakpoint, end };
+
+class Stepping : public Handles<Call, BreakpointReached> {
+ public:
+  struct Numbered {
+    int number;
+    Breakpoint breakpoint;
+    bool seen_nan = false;
+  };
+
+  Outputs handle(Call& call) override;
+  void handle(BreakpointReached& reached) override;
+
+  /// Gives its number, from 1. Throws TransformError if nothing is said in it.
+  int add(Breakpoint breakpoint);
+  /// False if there is none of this number.
+  bool remove(int number);
+  const std::vector<Numbered>& breakpoints() const noexcept { return breakpoints_; }
+
+  void go(Until until);
+  Until until() const noexcept { return until_; }
+  /// The operation at which the program stands will be performed, and the program stand after it, unless a breakpoint comes first.
+  void perform_and_stay();
+  /// Where it stands; null while it does not.
+  Stop* at() const noexcept { return at_; }
+
+ protected:
+  /// The program stands at `at()`, and goes on when this returns.
+  virtual void stand() = 0;
+
+ private:
+  struct Inside {
+    std::size_t scopes;  // around the operation
+    NamePtr name;
+  };
+  ScopeNames scopes_of_this() const;
+  std::string reason_before(const Stop& here) const;
+  std::string reason_after(const Stop& here);
+  bool goes_to(const ScopeNames& scopes) const;
+  bool holds(const Breakpoint& breakpoint, const Stop& here) const;
+  bool any_concerns(const Op& op) const;
+  bool watches_outputs() const;
+  Outputs perform_below(Call&& call, const ScopeNames& scopes);
+  void stand_at(Stop& here, std::string reason);
+
+  std::vector<Numbered> breakpoints_;
+  int last_number_ = 0;
+  Until until_ = Until::operation;
+  bool stay_ = false;
+  ScopeNames from_;  // the scopes where it was told how far to go
+  Stop* at_ = nullptr;
+  std::vector<Inside> inside_;  // operations that carry functions, which are at work
+};
+
+}  // namespace stave_detail

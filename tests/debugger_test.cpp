@@ -1,0 +1,415 @@
+// debugger(f): commands from a stream and a script, what they print, recording and replay, calls one after another, transforms.
+#include <sstream>
+
+#include <stave/stave.h>
+
+#include "files.h"
+#include "matchers.h"
+
+namespace {
+
+using namespace stave;
+using namespace stave_test;
+using testing::HasSubstr;
+using testing::Not;
+
+const Tensor x3 = tensor({0.5, 1., 2.});
+
+Tensor layered(const Tensor& x) {
+  const Scope layer("layer1");
+  return sum(label(sin(x), "hidden") * x);
+}
+
+/// What it prints, given these commands.
+template <class F, class... A>
+std::string transcript(const std::string& commands, F f, const A&... args) {
+  std::istringstream in(commands);
+  std::ostringstream out;
+  debugger(f, {.in = &in, .out = &out})(args...);
+  return out.str();
+}
+
+TEST(Debugger, StepsThroughAFunction) {
+  EXPECT_EQ(transcript("step\n\nnext\nfinish\n", layered, x3),
+            "before sin f32[3] -> f32[3]  [layer1]\n"
+            "(stave) step\n"
+            "before multiply hidden:f32[3], f32[3] -> f32[3]  [layer1]\n"
+            "(stave) \n"  // an empty line repeats
+            "before sum axes=[0] f32[3] -> f32[]  [layer1]\n"
+            "(stave) next\n"
+            "the function has returned\n");
+}
+
+TEST(Debugger, IsTheFunctionAndEndsWithItsCommands) {
+  std::istringstream none;
+  std::ostringstream out;
+  const auto debugged = debugger(layered, {.in = &none, .out = &out});
+  EXPECT_THAT(debugged(x3), Equals(layered(x3)));
+  EXPECT_EQ(out.str(), "before sin f32[3] -> f32[3]  [layer1]\n(stave) \nno more commands: the program runs on\n");
+  out.str("");
+  EXPECT_THAT(grad(debugged)(x3), Equals(grad(layered)(x3)));
+  EXPECT_THAT(vmap(debugged)(stack({x3, x3})), Equals(vmap(layered)(stack({x3, x3}))));
+  EXPECT_EQ(out.str(), "");
+
+  int calls = 0;
+  auto counting = debugger([&calls](int n) mutable { return calls += n; }, {.in = &none, .out = &out});
+  EXPECT_EQ(counting(3), 3);
+  Tensor x = x3;
+  const auto itself = debugger([](Tensor& v) -> Tensor& { return v; }, {.in = &none, .out = &out});
+  EXPECT_EQ(&itself(x), &x);
+}
+
+TEST(Debugger, Prints) {
+  EXPECT_EQ(transcript("perform\np\nprint in0 out0\n", layered, x3),
+            "before sin f32[3] -> f32[3]  [layer1]\n"
+            "(stave) perform\n"
+            "after sin f32[3] -> f32[3]  [layer1]\n"
+            "out0  f32[3] min 0.479426 max 0.909297 mean 0.743398 std 0.188699 nan 0 inf 0\n"
+            "      ▁▇█\n"
+            "(stave) p\n"
+            "in0  f32[3] min 0.5 max 2 mean 1.16667 std 0.62361 nan 0 inf 0\n"
+            "     ▁▃█\n"
+            "out0  f32[3] min 0.479426 max 0.909297 mean 0.743398 std 0.188699 nan 0 inf 0\n"
+            "      ▁▇█\n"
+            "(stave) print in0 out0\n"
+            "in0  f32[3] min 0.5 max 2 mean 1.16667 std 0.62361 nan 0 inf 0\n"
+            "     ▁▃█\n"
+            "[0.5 1.  2. ]\n"
+            "out0  f32[3] min 0.479426 max 0.909297 mean 0.743398 std 0.188699 nan 0 inf 0\n"
+            "      ▁▇█\n"
+            "[0.47942555 0.84147096 0.9092974 ]\n"
+            "(stave) \n"
+            "no more commands: the program runs on\n");
+}
+
+TEST(Debugger, ShowsWhatStandsAround) {
+  const std::string text = transcript("break cos backward\nc\nwhere\n", vmap(grad(layered)), stack({x3, x3}));
+  EXPECT_THAT(text, HasSubstr("(stave) break cos backward\n"
+                              "breakpoint 1: cos, backward\n"
+                              "(stave) c\n"
+                              "breakpoint 1: cos, backward\n"
+                              "before cos f32[2,3] -> f32[2,3]  [layer1]  [backward of grad]\n"
+                              "(stave) where\n"
+                              "scope    layer1\n"
+                              "scope    backward of grad\n"
+                              "handler  vmap over 2 lanes, at work\n"
+                              "handler  debugger, at work\n"));
+}
+
+TEST(Debugger, InsideVmapItSeesALane) {
+  std::istringstream in("print\nstep\n");
+  std::ostringstream out;
+  vmap(grad(debugger(layered, {.in = &in, .out = &out})))(stack({x3, 2. * x3}));
+  EXPECT_THAT(out.str(), HasSubstr("before sin f32[3] -> f32[3]  [layer1]\n"
+                                   "(stave) print\n"
+                                   "in0  f32[3] min 0.5 max 4 mean 1.75 std 1.14564 nan 0 inf 0\n"
+                                   "     ·░▒\n"
+                                   "     ░▒█\n"));
+}
+
+TEST(Debugger, Breakpoints) {
+  const std::string text = transcript(
+      "break multiply in layer1 label hidden shape [3] forward\n"
+      "b nan\nbreakpoints\ndelete 2\nbreakpoints\nc\ndelete\nbreakpoints\nc\n",
+      layered, x3);
+  EXPECT_EQ(text,
+            "before sin f32[3] -> f32[3]  [layer1]\n"
+            "(stave) break multiply in layer1 label hidden shape [3] forward\n"
+            "breakpoint 1: multiply in layer1 of hidden of shape [3], forward\n"
+            "(stave) b nan\n"
+            "breakpoint 2: any operation that yields a NaN\n"
+            "(stave) breakpoints\n"
+            "1  multiply in layer1 of hidden of shape [3], forward\n"
+            "2  any operation that yields a NaN\n"
+            "(stave) delete 2\n"
+            "(stave) breakpoints\n"
+            "1  multiply in layer1 of hidden of shape [3], forward\n"
+            "(stave) c\n"
+            "breakpoint 1: multiply in layer1 of hidden of shape [3], forward\n"
+            "before multiply hidden:f32[3], f32[3] -> f32[3]  [layer1]\n"
+            "(stave) delete\n"
+            "(stave) breakpoints\n"
+            "there are none\n"
+            "(stave) c\n"
+            "the function has returned\n");
+}
+
+TEST(Debugger, BlanksCommentsAndLineEndsOfFiles) {
+  const std::string text = transcript(
+      "\tbreak  sin\t in \"layer #1\"  # in the first\r\nbreakpoints\r\ndelete 4294967297\nc\n", layered, x3);
+  EXPECT_THAT(text, HasSubstr("breakpoint 1: sin in layer #1\n"));
+  EXPECT_THAT(text, HasSubstr("1  sin in layer #1\n"));
+  EXPECT_THAT(text, HasSubstr("debugger: there is no breakpoint 4294967297\n"));
+  EXPECT_THAT(text, HasSubstr("the function has returned"));
+}
+
+TEST(Debugger, ScopesWithBlanksAreQuoted) {
+  EXPECT_THAT(transcript("break in \"backward of grad\"\nc\n", grad(layered), x3),
+              HasSubstr("breakpoint 1: any operation in backward of grad\n"
+                        "before "));
+}
+
+TEST(Debugger, StopsAfterANan) {
+  EXPECT_THAT(transcript(
+                  "break nan\nc\nreplace 0\nc\n", [](const Tensor& x) { return exp(log(x)); }, tensor({-1., 1.})),
+              HasSubstr("breakpoint 1: any operation that yields a NaN\n"
+                        "after log f32[2] -> f32[2]\n"
+                        "out0  f32[2] min 0 max 0 mean 0 std 0 nan 1 inf 0\n"
+                        "      ×▅\n"
+                        "(stave) replace 0\n"
+                        "out0  f32[2] min 0 max 0 mean 0 std 0 nan 0 inf 0\n"
+                        "      ▅▅\n"
+                        "(stave) c\n"
+                        "the function has returned\n"));
+}
+
+TEST(Debugger, StopsInTheCode) {
+  const auto program = [](const Tensor& x) {
+    breakpoint("here");
+    return cos(x);
+  };
+  EXPECT_EQ(transcript("where\nprint\nc\n", program, x3),
+            "at breakpoint here\n"
+            "(stave) where\n"
+            "handler  debugger, at work\n"
+            "(stave) print\n"
+            "debugger: the program stands at a breakpoint() in its code, and no operation waits\n"
+            "(stave) c\n"
+            "the function has returned\n");
+}
+
+// grad outside: what a checkpoint performs in the backward pass is stepped through as well.
+TEST(Debugger, FollowsCheckpointsThatRunAgain) {
+  std::istringstream in("break cos\nbreak sin\nc\nc\nc\nc\n");
+  std::ostringstream out;
+  const auto f = checkpoint([](const Tensor& x) { return sum(sin(x)); });
+  EXPECT_THAT(grad(debugger(f, {.in = &in, .out = &out}))(x3), Equals(cos(x3)));
+  EXPECT_EQ(out.str(),
+            "before call checkpoint f32[3] -> ?\n"
+            "(stave) break cos\n"
+            "breakpoint 1: cos\n"
+            "(stave) break sin\n"
+            "breakpoint 2: sin\n"
+            "(stave) c\n"
+            "breakpoint 2: sin\n"
+            "before sin f32[3] -> f32[3]  [checkpoint]\n"
+            "(stave) c\n"
+            "the function has returned\n"
+            "breakpoint 2: sin\n"
+            "before sin f32[3] -> f32[3]\n"
+            "(stave) c\n");
+}
+
+// ---- values ----------------------------------------------------------------------------------------------------
+
+/// What 2 sin(x) becomes when sin is skipped with this value; or what is said of the value.
+struct Skipped {
+  Tensor result;
+  std::string said;
+};
+Skipped skipped(const std::string& command, const Tensor& x) {
+  std::istringstream in(command + "\nc\n");
+  std::ostringstream out;
+  const Tensor y = debugger([](const Tensor& v) { return 2 * sin(v); }, {.in = &in, .out = &out})(x);
+  return {y, out.str()};
+}
+
+TEST(Debugger, ValuesInPlaceOfAnOperation) {
+  EXPECT_THAT(skipped("skip 0.25", x3).result, Equals(tensor({0.5, 0.5, 0.5})));
+  EXPECT_THAT(skipped("skip -1e2", x3).result, Equals(tensor({-200., -200., -200.})));
+  EXPECT_THAT(skipped("skip in0", x3).result, Equals(2 * x3));
+  EXPECT_THAT(skipped("skip [1, 2, 3]", x3).result, Equals(tensor({2., 4., 6.})));
+  EXPECT_THAT(skipped("skip [[1,2],[3,4]]", zeros({2, 2}, float64)).result,
+              Equals(tensor({{2., 4.}, {6., 8.}}, float64)));
+  EXPECT_THAT(skipped("skip nan", tensor(1.)).result, IsNumber(NAN));
+  const Folder folder;
+  save_npy(folder / "x.npy", tensor({7., 8., 9.}));
+  EXPECT_THAT(skipped("skip " + (folder / "x.npy"), x3).result, Equals(tensor({14., 16., 18.})));
+}
+
+TEST(Debugger, ValuesThatDoNotFit) {
+  for (const auto& [command, message] : {
+           std::pair("skip [1, 2]",
+                     "sin: debugger answered with float32 [2] on cpu for output 0, which is float32 [3] on cpu"),
+           std::pair("skip [[1], [2, 3]]", "debugger: `[[1], [2, 3]]` is no value: give a number, a list"),
+           std::pair("skip [1, [2]]", "`[1, [2]]` is no value"),
+           std::pair("skip [1, 2", "`[1, 2` is no value"),
+           std::pair("skip 1x", "`1x` is no value"),
+           std::pair("skip", "debugger: `skip` takes one value, for all outputs"),
+           std::pair("skip in1", "debugger: sin has 1 operands, in here, from 0"),
+           std::pair("skip absent.npy", "absent.npy"),
+           std::pair("replace 1", "debugger: there are no outputs yet: `perform` it first, or `skip` it with a value"),
+           std::pair("print y", "debugger: `y` is no value here; values are in0, in1, ..., out0, ..."),
+       }) {
+    const Skipped tried = skipped(command, x3);
+    EXPECT_THAT(tried.said, HasSubstr(message));
+    EXPECT_THAT(tried.result, Equals(2 * sin(x3))) << command;
+  }
+}
+
+TEST(Debugger, OneOfSeveralOutputs) {
+  std::istringstream in(
+      "perform\nperform\nskip 1\nreplace out2 1\nreplace out1 [[2, 0], [0, 2]]\nreplace out0 [[1, 0], [0, "
+      "1]]\nc\n");
+  std::ostringstream out;
+  const Tensor y = debugger(
+      [](const Tensor& x) {
+        const auto [q, r] = qr(x);
+        return matmul(q, r);
+      },
+      {.in = &in, .out = &out})(tensor({{1., 2.}, {3., 4.}}));
+  EXPECT_THAT(y, Equals(2. * eye(2)));
+  EXPECT_THAT(out.str(),
+              HasSubstr("debugger: `replace` takes a value, or which output and a value, as out1 0.5; there are 2"));
+  EXPECT_THAT(out.str(), HasSubstr("debugger: it has its outputs already: `replace` one"));
+}
+
+// ---- commands --------------------------------------------------------------------------------------------------
+
+TEST(Debugger, UnknownCommandsNameTheNearest) {
+  const std::string text = transcript("stpe\nqqqqqq\nbraek matmul\nre 1\ncont\n", layered, x3);
+  EXPECT_THAT(text, HasSubstr("there is no command `stpe`; did you mean `step`? `help` shows all\n"));
+  EXPECT_THAT(text, HasSubstr("there is no command `qqqqqq`; `help` shows all\n"));
+  EXPECT_THAT(text, HasSubstr("there is no command `braek`; did you mean `break`? `help` shows all\n"));
+  EXPECT_THAT(text, HasSubstr("the function has returned"));  // `cont` is a beginning of one alone
+}
+
+TEST(Debugger, WrongArgumentsAreSaid) {
+  const std::string text = transcript(
+      "break\nbreak in\nbreak shape 3\nbreak shape [2.5]\nbreak sin cos\nbreak matmull\ndelete 7\ndelete x\nhelp "
+      "stpe\n# nothing\n",
+      layered, x3);
+  for (const char* said :
+       {"debugger: a breakpoint must say where: an operation, scope, label, shape, predicate, NaN or pass.",
+        "debugger: what comes after `in`?", "debugger: `3` is no shape; write it as [2,3]",
+        "debugger: `[2.5]` is no shape",
+        "debugger: `cos` after the operation is none of in, label, shape, nan, forward, backward",
+        "no operation of the library is called `matmull`; the nearest is `matmul`. It is kept for one of the program's "
+        "own",
+        "debugger: there is no breakpoint 7", "debugger: there is no breakpoint x",
+        "there is no command `stpe`; did you mean `step`?", "(stave) # nothing\n(stave) \n"})
+    EXPECT_THAT(text, HasSubstr(said));
+}
+
+TEST(Debugger, HelpShowsAllCommands) {
+  const std::string text = transcript("help\nhelp next\n", layered, x3);
+  for (const char* name : {"step", "next", "finish", "continue", "break", "breakpoints", "delete", "where", "print",
+                           "perform", "skip", "replace", "drop", "help"})
+    EXPECT_THAT(text, HasSubstr("\n" + std::string(name) + " ")) << name;
+  EXPECT_THAT(text,
+              HasSubstr("(stave) help next\n"
+                        "next         n                           to the next one that is not in a scope further in\n"
+                        "(stave) \n"));
+}
+
+TEST(Debugger, DropThrowsThroughTheFunction) {
+  int unwound = 0, reached = 0;
+  struct Unwinds {
+    int& n;
+    ~Unwinds() { ++n; }
+  };
+  const auto stubborn = [&](const Tensor& x) {
+    const Unwinds unwinds{unwound};
+    try {
+      return sin(x);
+    } catch (const TransformError&) {  // swallowed
+    }
+    const Tensor y = cos(x);
+    ++reached;
+    return y;
+  };
+  for (const char* command : {"drop\nstep\n", "quit\nstep\n", "q\nstep\n"}) {
+    std::istringstream in(command);
+    std::ostringstream out;
+    const auto debugged = debugger(stubborn, {.in = &in, .out = &out});
+    EXPECT_THAT(message_of<TransformError>([&] { debugged(x3); }),
+                HasSubstr("debugger: the rest of the function was dropped"));
+    EXPECT_THAT(out.str(), HasSubstr("an exception has left the function"));
+    EXPECT_THAT(out.str(), Not(HasSubstr("before cos")));  // nothing more is asked
+    EXPECT_THAT(debugged(x3), Equals(sin(x3)));            // the next call begins anew
+    EXPECT_THAT(out.str(), HasSubstr("(stave) step\nthe function has returned\n"));
+  }
+  EXPECT_EQ(unwound, 6);
+  EXPECT_EQ(reached, 0);
+}
+
+TEST(Debugger, WhatTheFunctionThrowsGoesThrough) {
+  std::istringstream in("step\nstep\n");
+  std::ostringstream out;
+  const auto throwing = debugger(
+      [](const Tensor& x) -> Tensor {
+        sin(x);
+        throw std::out_of_range("of f");
+      },
+      {.in = &in, .out = &out});
+  EXPECT_EQ(message_of<std::out_of_range>([&] { throwing(x3); }), "of f");
+  EXPECT_THAT(out.str(), HasSubstr("an exception has left the function"));
+  EXPECT_EQ(stave_detail::current, nullptr);
+}
+
+// ---- calls, scripts, records -----------------------------------------------------------------------------------
+
+TEST(Debugger, HowFarAndBreakpointsStayFromCallToCall) {
+  std::istringstream in("break cos\ncontinue\ndelete\nfinish\nstep\n");
+  std::ostringstream out;
+  const auto debugged =
+      debugger([](const Tensor& x, bool second) { return second ? cos(x) : sin(x); }, {.in = &in, .out = &out});
+  debugged(x3, false);
+  out.str("");
+  debugged(x3, false);  // it was told to continue
+  EXPECT_EQ(out.str(), "");
+  const auto copy = debugged;
+  copy(x3, true);
+  EXPECT_THAT(out.str(), testing::StartsWith("breakpoint 1: cos\nbefore cos f32[3] -> f32[3]\n(stave) delete\n"));
+  out.str("");
+  debugged(x3, false);  // `finish` ended with the call
+  EXPECT_THAT(out.str(), testing::StartsWith("before sin f32[3] -> f32[3]\n(stave) step\nthe function has returned\n"));
+}
+
+TEST(Debugger, ARecordReplaysAsAScript) {
+  const Folder folder;
+  const std::string record = folder / "record";
+  const auto session = [&](const DebuggerOptions& options) {
+    std::ostringstream out;
+    DebuggerOptions with_streams = options;
+    with_streams.out = &out;
+    const Tensor y = debugger(layered, with_streams)(x3);
+    return std::pair(y, out.str());
+  };
+  std::istringstream typed("s\n\np in0\nwrong\nskip 5\nc\n"), nothing;
+  const auto [y, printed] = session({.in = &typed, .record = record});
+  EXPECT_THAT(y, IsNumber(5));
+  EXPECT_EQ(bytes_of(record), "s\nstep\np in0\nskip 5\nc\n");
+
+  const auto [again, replayed] = session({.in = &nothing, .script = record});
+  EXPECT_THAT(again, Equals(y));
+  EXPECT_THAT(replayed, HasSubstr("(stave) skip 5\nout0  f32[] value 5\n(stave) c\nthe function has returned\n"));
+  EXPECT_THAT(replayed, Not(HasSubstr("no more commands")));
+
+  // A script over which its own record is written; and more commands after it.
+  std::istringstream more("step\n");
+  with_bytes(record, "step\n# a comment\n");
+  const auto both = session({.in = &more, .script = record, .record = record});
+  EXPECT_THAT(both.first, Equals(layered(x3)));
+  EXPECT_EQ(bytes_of(record), "step\nstep\n");
+}
+
+TEST(Debugger, FilesThatCannotBeUsedAreErrors) {
+  EXPECT_THAT(message_of<FileError>([] { debugger(layered, {.script = "/absent/script"}); }),
+              HasSubstr("debugger: the script /absent/script cannot be read"));
+  EXPECT_THAT(message_of<FileError>([] { debugger(layered, {.record = "/absent/record"}); }),
+              HasSubstr("debugger: /absent/record cannot be written"));
+}
+
+TEST(Debugger, OfNamesAndInsideEachOther) {
+  std::istringstream in("step\n"), inner_in("step\n");
+  std::ostringstream out, inner_out;
+  EXPECT_THAT(debugger(sin, {.in = &in, .out = &out})(x3), Equals(sin(x3)));
+  in.clear();
+  in.str("step\nstep\nstep\n");
+  const auto inner = debugger(layered, {.in = &inner_in, .out = &inner_out});
+  debugger(grad(inner), {.in = &in, .out = &out})(x3);
+  EXPECT_THAT(inner_out.str(), HasSubstr("before sin f32[3] -> f32[3]  [layer1]\n(stave) step\n"));
+}
+
+}  // namespace
