@@ -165,6 +165,26 @@ TEST(Fused, IsItsStepsBitForBit) {
   }
 }
 
+// Arithmetic of one dtype, of which regions are made most often: values that are read at once, later, or twice, numbers in either
+// place, as many elements as fill vectors and some more.
+TEST(Fused, OfArithmeticAloneIsItsStepsBitForBit) {
+  Random random(29);
+  const std::vector<const Op*> ops = {&op_abs,      &op_negative, &op_sign,  &op_sqrt,     &op_rsqrt,     &op_square,
+                                      &op_add,      &op_relu,     &op_floor, &op_ceil,     &op_round,     &op_trunc,
+                                      &op_subtract, &op_multiply, &op_scale, &op_divide,   &op_maximum,   &op_minimum,
+                                      &op_copysign, &op_exp,      &op_add,   &op_subtract, &op_reciprocal};
+  for (int round = 0; round < 400; ++round) {
+    const Dtype dtype = round % 2 == 0 ? float32 : float64;
+    const Shape shape = {round % 8 == 0 ? 2500 : pick(random, 1, 300)};
+    const std::vector<Dtype> dtypes(static_cast<std::size_t>(pick(random, 1, 3)), dtype);
+    const RegionPtr region = random_region(random, dtypes, pick(random, 2, 40), ops, {dtype}, 1);
+    std::vector<Tensor> inputs;
+    for (const Dtype of : dtypes) inputs.push_back(random_input(random, of, shape));
+    inputs[0] = broadcast_to(inputs[0], shape);
+    expect_steps(region, inputs, "round " + std::to_string(round) + ", shape " + shape.str());
+  }
+}
+
 // Rows and columns, short, long and of a few elements; one value, in one piece and in parts. Products near 1 show their order.
 TEST(Fused, ReducesInTheOrderOfTheOperation) {
   Random random(3);

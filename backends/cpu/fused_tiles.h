@@ -13,26 +13,33 @@ namespace stave_cpu {
 /// What computes a step that is no number.
 BlockKernel kernel_of(const stave::Region& region, const stave::Region::Step& step, const Kernels& table);
 
-/// A region as kernels see it.
+/// A region as kernels see it: by whom its values are computed, and where they are meanwhile.
 struct PreparedRegion final : stave::Region::Prepared {
   PreparedRegion(const stave::Region& region, const Kernels& table);
   static constexpr int most_operands = stave_detail::Loop::most_operands;
+  using Chain = std::remove_reference_t<decltype(Kernels::chain[0])>;
 
   struct Step {
-    BlockKernel kernel;
-    int operands[most_operands], count;  // values
-    int value, slot;
-    int destination = -1;  // the first one that takes its value
+    int value;                           // what it gives, or a chain gives last
+    BlockKernel kernel;                  // null: it is a chain
+    int operands[most_operands], count;  // values, of a kernel
+    Chain chain;
+    std::size_t first_link, links;
   };
   struct Number {
     const void* bytes;
     Index size;
+    int value, slot;  // slot: -1 where chains alone read it, who take it as it is
+  };
+  /// A value that goes through memory.
+  struct Kept {
     int value, slot;
   };
   /// Where a value goes, element by element.
   struct Destination {
     int value;
     Index size;
+    bool is_made_there = false;  // rather than copied: a step gives its value, and no earlier destination takes it
   };
   /// Where an output of the region comes from.
   struct Output {
@@ -46,17 +53,19 @@ struct PreparedRegion final : stave::Region::Prepared {
   };
 
   std::vector<Step> steps;
+  std::vector<Link> links;  // of chains; what they read and write are values
   std::vector<Number> numbers;
+  std::vector<Kept> kept;
   std::vector<Destination> destinations;  // the outputs that are values first
   std::vector<Output> outputs;
-  std::vector<int> last_readers;  // of each input: the last step that reads it, or -1
+  std::vector<int> last_readers;  // of each input: the last value that is computed of it, or -1
   std::size_t inputs;
   int values, buffers, plain = 0;  // plain: how many destinations are outputs
   int operations = 0;              // of the region: a loop of its own performs them in one step
   Index widest = 1;                // bytes of an element
 
  private:
-  void add_steps(const stave::Region& region, const Kernels& table);
+  void add_outputs(const stave::Region& region);
   void add_loop(const stave::Region& region, const stave_detail::Loop& loop);
   int destination(const stave::Region& region, int value);
 };
@@ -111,11 +120,11 @@ class Tiles {
       Index origin;
     };
     alignas(64) char few_[16384];
-    const char* few_values_[32];
+    char* few_values_[32];
     Scratch<char> many_;
-    std::vector<const char*> many_values_;
+    std::vector<char*> many_values_;
     char* buffers_;
-    const char** values_;
+    char** values_;
     stave::SmallVector<To, 4> to_;
   };
 
@@ -134,6 +143,11 @@ class Tiles {
   char* slot(const State& state, int slot) const {
     return state.buffers_ + (static_cast<Index>(region_.inputs) + slot) * buffer_bytes_;
   }
+  bool is_made_at(std::size_t destination) const {
+    const PreparedRegion::Destination& it = region_.destinations[destination];
+    const bool streams = stream_ && static_cast<int>(destination) < region_.plain;
+    return it.is_made_there && !streams && it.value >= not_before_[destination];
+  }
   char* place(const State& state, std::size_t destination, Index first) const {
     const State::To& to = state.to_[destination];
     return to.data + (first - to.origin) * region_.destinations[destination].size;
@@ -143,7 +157,7 @@ class Tiles {
   const PreparedRegion& region_;
   stave::SmallVector<Source, 4> sources_;
   std::span<char* const> to_;
-  stave::SmallVector<int, 4> not_before_;  // of each destination: the first step that may write it
+  stave::SmallVector<int, 4> not_before_;  // of each destination: the first value that may be written there
   Index n_, length_, buffer_bytes_, bytes_;
   bool stream_ = false;  // outputs past the caches
 };
