@@ -11,8 +11,8 @@ using stave_cpu::Index;
 using stave_cpu::Link;
 using stave_cpu::LinkCode;
 
-constexpr int most_ways = 8;  // they hide the latency of arithmetic
-#define STAVE_EACH_WAY _Pragma("GCC unroll 8") for (int way = 0; way < ways; ++way)
+constexpr int most_ways = STAVE_VECTOR_BYTES == 64 ? 16 : 8;  // of twice as many registers
+#define STAVE_EACH_WAY _Pragma("GCC unroll 16") for (int way = 0; way < ways; ++way)
 
 /// `ways` vectors from element `at` on; of a single one the first n elements.
 template <class T, int ways>
@@ -78,6 +78,7 @@ void chain(const Link* links, Index count, char* const* arrays, Index n) {
   };
   run_while(std::integral_constant<int, most_ways>());
   run_while(std::integral_constant<int, most_ways / 2>());
+  if constexpr (most_ways > 8) run_while(std::integral_constant<int, most_ways / 4>());
   for (; i < n; i += lanes) run_links<T, 1>(links, count, arrays, i, n - i);
 }
 
