@@ -1,8 +1,6 @@
-// How a region is computed: by chains of operations (kernels/chain.h) where several of them follow each other, else by an operation's
-// kernel; and which values go through memory. Between the links of a chain a value does not, but where something else reads it.
+// How a region is computed: by chains of operations (kernels/chain.h), and what these do not have by its kernel; and which values go through memory. Between the links of a chain a value does not, but where something else reads it.
 #include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/fused_tiles.h>
@@ -15,31 +13,6 @@ using stave::Region;
 namespace {
 
 Index bytes_of(Dtype dtype) { return static_cast<Index>(stave::size_of(dtype)); }
-
-/// What an operand is to a link.
-enum class Operand { x, array, number };
-
-LinkCode chosen(Operand first, Operand second, LinkCode x_array, LinkCode array_x, LinkCode x_number, LinkCode number_x,
-                LinkCode x_x) {
-  if (first == Operand::x) return second == Operand::x ? x_x : second == Operand::array ? x_array : x_number;
-  return first == Operand::array ? array_x : number_x;
-}
-/// Of an operation of one operand, both are the same. None: chains do not have it.
-std::optional<LinkCode> link_code(OpId id, Operand first, Operand second) {
-  switch (id) {
-#define X(name, Struct) \
-  case OpId::name: return LinkCode::name;
-    STAVE_CHAINED_UNARY_OPS(X)
-#undef X
-#define X(name, Struct)                                                                                         \
-  case OpId::name:                                                                                              \
-    return chosen(first, second, LinkCode::name##_x_array, LinkCode::name##_array_x, LinkCode::name##_x_number, \
-                  LinkCode::name##_number_x, LinkCode::name##_x_x);
-    STAVE_CHAINED_BINARY_OPS(X)
-#undef X
-    default: return std::nullopt;
-  }
-}
 
 class Planner {
  public:
@@ -55,13 +28,15 @@ class Planner {
     find_readers();
     for (std::size_t first = 0, end; first < values_.size(); first = end) {
       end = first + 1;
-      if (const Chain chain = chain_of(values_[first]))
+      const Chain chain = chain_of(values_[first]);
+      if (chain)
         while (end < values_.size() && chain_of(values_[end]) == chain) ++end;
-      if (end - first > 1) add_chain(first, end);
+      if (chain) add_chain(first, end);
       else add_kernel(values_[first]);
     }
     add_numbers();
     place();
+    for (std::size_t i = 0; i < plan_.inputs; ++i) plan_.links_alone[i] = !is_spread_[i];
   }
 
  private:
@@ -72,7 +47,7 @@ class Planner {
   Chain chain_of(int value) const {
     const Region::Step& step = region_.step(value);
     const Dtype dtype = step.dtype;
-    const bool is_chained = link_code(step.op->id, Operand::x, Operand::x).has_value();
+    const bool is_chained = link_code(step.op->id, LinkOperand::x, LinkOperand::x).has_value();
     return is_chained ? table_.chain[static_cast<int>(dtype)] : nullptr;
   }
 
@@ -89,15 +64,12 @@ class Planner {
     }
   }
 
-  // A value of memory, of which there is an element for each of the tile's.
-  void read(int value) { is_kept_[at(value)] = is_spread_[at(value)] = true; }
-
   void add_kernel(int value) {
     const Region::Step& step = region_.step(value);
     PreparedRegion::Step& added = plan_.steps.emplace_back();
     added = {value, kernel_of(region_, step, table_), {}, static_cast<int>(step.operands.size()), nullptr, 0, 0};
     std::copy(step.operands.begin(), step.operands.end(), added.operands);
-    for (const int operand : step.operands) read(operand);
+    for (const int operand : step.operands) is_kept_[at(operand)] = is_spread_[at(operand)] = true;
     is_kept_[at(value)] = true;
   }
 
@@ -113,19 +85,16 @@ class Planner {
     if (first != x && second != x) {  // a number as the other operand takes no load
       x = is_number(first) ? second : first;
       plan_.links.push_back({is_number(x) ? LinkCode::load_number : LinkCode::load_array, x, -1});
-      read_by_link(x);
+      is_kept_[at(x)] = true;
     }
     const auto operand = [&](int of) {
-      return of == x ? Operand::x : is_number(of) ? Operand::number : Operand::array;
+      return of == x ? LinkOperand::x : is_number(of) ? LinkOperand::number : LinkOperand::array;
     };
     const int y = first == x ? second : first;
-    if (y != x) read_by_link(y);
+    if (y != x) is_kept_[at(y)] = true;
     plan_.links.push_back({*link_code(step.op->id, operand(first), operand(second)), y, -1});
     ends_[at(value)] = plan_.links.size();
     x = value;
-  }
-  void read_by_link(int value) {
-    if (!is_number(value)) read(value);
   }
 
   void add_numbers() {
@@ -167,8 +136,9 @@ class Planner {
   std::vector<int> values_;        // that steps compute, in order
   std::vector<std::size_t> ends_;  // of each value: behind the link that gives it; 0: a kernel does
   std::vector<bool> is_kept_;      // it goes through memory
-  std::vector<bool> is_spread_;    // it is read element by element, and be it a number
-  std::vector<int> last_;          // who reads it last
+  std::vector<bool>
+      is_spread_;          // others than links read it: there is an element for each of a tile's, and be it a number
+  std::vector<int> last_;  // who reads it last
   int slots_ = 0;
 };
 
@@ -181,8 +151,13 @@ BlockKernel kernel_of(const Region& region, const Region::Step& step, const Kern
   return table.elementwise[step.op->id][given];
 }
 
+const PreparedRegion& prepared_region(const Region& region) {
+  const Kernels& table = kernels();
+  return region.prepared<PreparedRegion>(&table, [&] { return std::make_unique<PreparedRegion>(region, table); });
+}
+
 PreparedRegion::PreparedRegion(const Region& region, const Kernels& table)
-    : last_readers(region.inputs().size(), -1), inputs(region.inputs().size()),
+    : last_readers(region.inputs().size(), -1), links_alone(region.inputs().size()), inputs(region.inputs().size()),
       values(static_cast<int>(inputs + region.steps().size())), buffers(1) {
   for (const Dtype input : region.inputs()) widest = std::max(widest, bytes_of(input));
   for (const Region::Step& step : region.steps()) operations += step.op != nullptr;

@@ -59,14 +59,37 @@ const char* Source::row(Index index) const {
 // ---- tiles -------------------------------------------------------------------------------------------------
 
 Tiles::Tiles(const PreparedRegion& region, std::span<const View> inputs, std::span<char* const> to, Index n)
-    : region_(region), to_(to), not_before_(to.size(), -1), n_(n), length_(most_elements) {
+    : region_(region), links_(region.links.data()), to_(to), not_before_(to.size(), -1), n_(n), length_(most_elements) {
   for (const View& input : inputs) sources_.emplace_back(input, n);
+  take_numbers();
   while (length_ > least_elements && region.buffers * length_ * region.widest > tile_bytes) length_ /= 2;
   while (length_ > 64 && length_ / 2 >= n) length_ /= 2;
   buffer_bytes_ = length_ * region.widest;
   bytes_ = region.buffers * buffer_bytes_;
   for (int k = 0; k < region.plain; ++k)
     stream_ |= streams(n * region.destinations[static_cast<std::size_t>(k)].size, stream_contiguous);
+}
+
+// Inputs that stay the same from one end of a tile to the other, or may, if tiles end where they change, and which links alone read.
+void Tiles::take_numbers() {
+  constexpr Index least = 512;  // of fewer, a tile would take longer than filling it with copies
+  const auto is_same = [&](std::size_t i) {
+    return region_.links_alone[i] && sources_[i].repeats() >= std::min(least, n_);
+  };
+  for (std::size_t i = 0; i < region_.inputs; ++i)
+    if (is_same(i) && !sources_[i].repeated())
+      row_ = row_ ? std::min(row_, sources_[i].repeats()) : sources_[i].repeats();
+  for (std::size_t i = 0; i < region_.inputs; ++i) {
+    if (!is_same(i) || (row_ && sources_[i].repeats() % row_ != 0)) continue;
+    is_number_.resize(region_.inputs);
+    is_number_[i] = true;
+  }
+  if (is_number_.empty()) return;
+  own_links_ = region_.links;
+  for (Link& link : own_links_)
+    if (static_cast<std::size_t>(link.operand) < region_.inputs && is_number_[static_cast<std::size_t>(link.operand)])
+      link.code = of_number(link.code);
+  links_ = own_links_.data();
 }
 
 char* Tiles::lies_at(int destination) const {
@@ -90,7 +113,7 @@ Tiles::State::State(const Tiles& tiles) : buffers_(few_), values_(few_values_) {
   const Index count = std::min(tiles.length_, tiles.n_);
   for (std::size_t i = 0; i < region.inputs; ++i) {
     const Source& source = tiles.sources_[i];
-    if (!source.repeated()) continue;
+    if (!source.repeated() || tiles.is_number(i)) continue;
     char* const buffer = buffers_ + static_cast<Index>(i) * tiles.buffer_bytes_;
     fill_elements(buffer, source.data(), count, source.size());
     values_[i] = buffer;
@@ -108,23 +131,28 @@ Tiles::State::State(const Tiles& tiles) : buffers_(few_), values_(few_values_) {
 }
 
 void Tiles::run(Index first, Index last, State& state) const {
-  for (Index i = first; i < last; i += length_) run_tile(i, std::min(length_, last - i), state);
+  for (Index i = first, count; i < last; i += count) {
+    count = std::min(length_, last - i);
+    if (row_) count = std::min(count, row_ - i % row_);
+    run_tile(i, count, state);
+  }
   if (stream_) kernels().end_streams();
 }
 
 void Tiles::run_tile(Index first, Index count, State& state) const {
   // Left to itself the processor waits for each tile anew (measured: half as long again for the sum of eight operations).
-  const Index next = first + count;
-  for (const Source& source : sources_) source.prefetch(next, std::min(length_, n_ - next));
+  const Index next = first + (ahead_ ? ahead_ : count), asked = std::min(ahead_ ? count : length_, n_ - next);
+  for (const Source& source : sources_) source.prefetch(next, asked);
   for (std::size_t i = 0; i < region_.inputs; ++i)
-    if (!sources_[i].repeated())
+    if (is_number(i)) state.values_[i] = const_cast<char*>(sources_[i].row(first / sources_[i].repeats()));
+    else if (!sources_[i].repeated())
       state.values_[i] =
           const_cast<char*>(sources_[i].read(first, count, state.buffers_ + static_cast<Index>(i) * buffer_bytes_));
   for (std::size_t k = 0; k < region_.destinations.size(); ++k)
     if (is_made_at(k)) state.values_[region_.destinations[k].value] = place(state, k, first);
   for (const PreparedRegion::Step& step : region_.steps) {
     if (!step.kernel) {
-      step.chain(&region_.links[step.first_link], static_cast<Index>(step.links), state.values_, count);
+      step.chain(links_ + step.first_link, static_cast<Index>(step.links), state.values_, count);
       continue;
     }
     const void* in[PreparedRegion::most_operands];
