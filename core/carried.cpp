@@ -131,6 +131,18 @@ IntrusivePtr<Surroundings> surroundings_of(HandlerFrame& frame) {
 
 }  // namespace
 
+EffectLog::EffectLog() : around_(perform(WhichPath{})) {}
+
+EffectLog::Run& EffectLog::run() {
+  const auto stood_around = [&](const PathStep& step) {
+    return std::any_of(around_.begin(), around_.end(), [&](const PathStep& known) { return known.run == step.run; });
+  };
+  std::vector<int> path;
+  for (const PathStep& step : perform(WhichPath{})) path.push_back(stood_around(step) ? 0 : step.number);
+  const std::lock_guard lock(mutex_);
+  return runs_[path];
+}
+
 // Down to the next handler of operations. What it passes on the way, and every handler that received the call and performs it
 // now, is what its functions will run under.
 Outputs carry(Call& call) {

@@ -12,13 +12,17 @@
 // shared; or what it would answer is logged; or it only observes.
 #pragma once
 
+#include <any>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include <stave/core/effects/function_ref.h>
 #include <stave/core/op.h>
+#include <stave/core/read_storage.h>
 
 namespace stave_detail {
 
@@ -47,6 +51,28 @@ class Surroundings : public RefCounted {
   IntrusivePtr<const Surroundings> inside_;
 };
 using SurroundingsPtr = IntrusivePtr<const Surroundings>;
+
+/// The answers to the effects of a function that will run again and must do then what it did. Where lanes part (vmap) it runs once
+/// for each of their paths, each with answers of its own.
+class EffectLog : public RefCounted {
+ public:
+  struct Run {
+    std::vector<std::any> answers;
+    bool complete = false;
+  };
+  /// Of an operation that is performed here.
+  EffectLog();
+  /// The run of the path on which this is called; the first time a new one.
+  Run& run();
+  int answering = 0;  // handlers that are at work on an answer
+
+ private:
+  // Where reverse mode runs the function again it stands inside of the lanes that were around the operation: these go on with the way
+  // of their first one.
+  const Path around_;
+  std::mutex mutex_;
+  std::map<std::vector<int>, Run> runs_;
+};
 
 }  // namespace stave_detail
 
@@ -77,6 +103,9 @@ struct FunctionAttributes final : Attributes {
   /// What runs then in place of the function: the same results by the same operations, for reverse mode to record. Null: the function.
   CarriedFunction again;
   IntrusivePtr<stave_detail::EffectLog> log;
+  /// Results are followed by values that the function computes on its way, which are those of one way through it: lanes must not
+  /// part within.
+  bool gives_more = false;
   /// Reverse mode: the same function, and what the backward pass will need.
   std::function<Forward(std::span<const Tensor>)> forward;
   /// Residuals, then cotangents of the outputs -> a cotangent for each input; undefined: zero.

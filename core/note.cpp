@@ -157,7 +157,7 @@ Tensor clone_node(const Tensor& x) {
       const auto lock = clone->lock_if_registered();
       *end = copy;
     }
-    has_value |= note->physical() != nullptr;
+    has_value |= note->has_physical();
     end = &(*end)->next;
   }
   if (!has_value) fail_escaped(node);
@@ -190,6 +190,13 @@ void check_not_differentiated(const Node& node, const char* what, const char* re
 void tell_read(const Tensor& x) {
   for (Note* note = x.node().notes; note; note = note->next)
     if (note->live()) note->was_read(x);
+}
+
+std::size_t bytes_kept_by(const Node& x) noexcept {
+  if (x.storage) return x.storage->bytes;
+  for (const Note* note = x.notes; note; note = note->next)
+    if (note->live() && note->has_physical()) return note->bytes_behind();
+  return 0;
 }
 
 void check_not_escaped(const Node& node) {

@@ -97,6 +97,8 @@ struct Note : stave_detail::Pooled {
   virtual const Tensor* physical() const noexcept { return nullptr; }
   /// Whether notes of this kind know such a value while they live.
   virtual bool has_physical() const noexcept { return false; }
+  /// What that one keeps in memory; the same whenever the program runs.
+  virtual std::size_t bytes_behind() const noexcept { return 0; }
   /// The value is given a label (label.h), on a node that nobody else owns.
   virtual void labelled(const NamePtr&) {}
   /// The program reads the value: item, to_vector, data, str.
@@ -123,6 +125,9 @@ void check_not_differentiated(const Node& node, const char* what, const char* re
 
 /// Tells those who keep notes on x that the program reads it.
 void tell_read(const Tensor& x);
+
+/// What keeping the value keeps in memory.
+std::size_t bytes_kept_by(const Node& x) noexcept;
 
 /// Throws TransformError if x has no storage, or carries a note of a handler that runs on another thread.
 void check_not_escaped(const Node& node);
@@ -200,6 +205,10 @@ class Notes {
     }
     bool has_physical() const noexcept override {
       return requires { payload.physical(); };
+    }
+    std::size_t bytes_behind() const noexcept override {
+      if constexpr (requires { payload.bytes(); }) return payload.bytes();
+      else return 0;
     }
     void labelled(const NamePtr& name) override {
       if constexpr (requires { payload.labelled(name); }) payload.labelled(name);

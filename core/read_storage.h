@@ -1,17 +1,46 @@
 // Reading the storage of a value that has none is an effect: a handler may answer it.
 #pragma once
 
+#include <vector>
+
 #include <stave/core/effects/effect.h>
 #include <stave/core/tensor.h>
 
 namespace stave {
 
-/// item() and to_vector() of a value without storage (a lane's, under vmap) perform this. The answer has the same shape and
-/// dtype, and storage. Unhandled, it is an error that names the transform.
+/// item(), to_vector() and data() of a value without storage (a lane's, under vmap) perform this. The answer has the same shape and
+/// dtype, and storage. vmap answers: lanes whose values differ part there. Unhandled, it is an error that names the transform.
+/// A function that runs again, a checkpoint's, reads again.
 struct ReadStorage {
   using Result = Tensor;
+  static constexpr bool remembered = false;
   Tensor value;
+  bool stays = false;  // the answer is to live as long as the program may read the value
   Tensor unhandled() const;
 };
 
 }  // namespace stave
+
+namespace stave_detail {
+
+using namespace stave;
+
+/// x as a value with storage, which the program reads: x itself, or what a handler gives for a lane's value.
+Tensor read_value(const Tensor& x, bool stays = false);
+
+/// A way through functions whose lanes part: of each run of lanes around, from outside in, who it is, and the number of the path, of
+/// which the first lane's is 0.
+struct PathStep {
+  InstallationId run;
+  int number;
+};
+using Path = std::vector<PathStep>;
+
+/// Asks for it; empty where nothing parts.
+struct WhichPath {
+  using Result = Path;
+  static constexpr bool remembered = false;
+  Path unhandled() const { return {}; }
+};
+
+}  // namespace stave_detail

@@ -12,6 +12,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/print.h>
 #include <stave/core/read_storage.h>
 #include <stave/core/storage.h>
 
@@ -32,15 +33,6 @@ Index Tensor::shape(Index axis) const {
 }
 
 namespace {
-
-// A value with storage, which the program reads: x itself, or what a handler gives for a lane's value.
-Tensor readable(const Tensor& x) {
-  const bool stored = static_cast<bool>(x.node().storage);
-  if (stored) check_not_escaped(x.node());
-  Tensor found = stored ? x : perform(ReadStorage{x});
-  if (found.node().notes) tell_read(found);
-  return found;
-}
 
 // Contiguous, computed past all handlers: reading observes a value, it is no part of the program.
 Tensor laid_out(const Tensor& x) {
@@ -69,22 +61,27 @@ void check_dtype(const Tensor& x, Dtype dtype, const char* what) {
                      x.dtype(), x.shape(), dtype);
 }
 
+// Throws if somebody follows the derivative of the value, or of the lanes behind it, which would be lost.
+void check_reads_no_derivative(const Tensor& x, const char* what, const char* remedy) {
+  check_not_differentiated(x.node(), what, remedy);
+  if (const Tensor* lanes = stave_detail::lanes_of(x)) check_reads_no_derivative(*lanes, what, remedy);
+}
+
 }  // namespace
 
 Tensor ReadStorage::unhandled() const {
   for (const Note* note = value.node().notes; note; note = note->next)
     if (note->live() && note->physical())
       fail<TransformError>(
-          "a value of {} ({} {}) is read on the host, but each lane has its own: use where(condition, a, b) "
-          "in place of if, and debug to see values",
-          note->owner->name, value.dtype(), value.shape());
+          "a value of {} ({} {}) is read on the host where {} does not stand around: each lane has its own",
+          note->owner->name, value.dtype(), value.shape(), note->owner->name);
   check_not_escaped(value.node());  // throws: its transform has ended
   return value;
 }
 
 void Tensor::stave_detail_item(Dtype dtype, void* value) const {
   if (size() != 1) fail<ShapeError>("item: the tensor of shape {} has {} elements, not one", shape(), size());
-  const Tensor x = readable(*this);
+  const Tensor x = stave_detail::read_value(*this);
   visit_dtype(x.dtype(), [&](auto from) {
     read_storage(x.node().memory(), &from, x.node().data(), sizeof from);
     visit_dtype(dtype, [&](auto to) {
@@ -96,8 +93,8 @@ void Tensor::stave_detail_item(Dtype dtype, void* value) const {
 
 void Tensor::stave_detail_read(Dtype dtype, void* values) const {
   check_dtype(*this, dtype, "to_vector");
-  const Tensor x = laid_out(readable(*this));
-  check_not_differentiated(node(), "to_vector", "write stop_gradient(x).to_vector() where it is to be a constant");
+  const Tensor x = laid_out(stave_detail::read_value(*this));
+  check_reads_no_derivative(*this, "to_vector", "write stop_gradient(x).to_vector() where it is to be a constant");
   const auto bytes = static_cast<std::size_t>(x.size()) * size_of(dtype);
   read_storage(x.node().memory(), values, x.node().data(), bytes);
 }
@@ -111,8 +108,8 @@ const void* Tensor::stave_detail_data(Dtype dtype) const {
     fail<ShapeError>(
         "data: the tensor of shape {} is not contiguous (strides {}): use data of contiguous(x), or to_vector", shape(),
         strides());
-  if (!node().storage) static_cast<void>(ReadStorage{*this}.unhandled());  // throws: there is none to point to
-  check_not_differentiated(node(), "data", "write stop_gradient(x).data() where it is to be a constant");
+  check_reads_no_derivative(*this, "data", "write stop_gradient(x).data() where it is to be a constant");
+  if (!node().storage) return stave_detail::read_value(*this, true).node().data();
   tell_read(*this);
   return node().data();
 }
@@ -127,3 +124,15 @@ Tensor::operator bool() const {
 }
 
 }  // namespace stave
+
+namespace stave_detail {
+
+Tensor read_value(const Tensor& x, bool stays) {
+  const bool stored = static_cast<bool>(x.node().storage);
+  if (stored) check_not_escaped(x.node());
+  Tensor found = stored ? x : perform(ReadStorage{x, stays});
+  if (found.node().notes) tell_read(found);
+  return found;
+}
+
+}  // namespace stave_detail

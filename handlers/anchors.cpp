@@ -23,14 +23,6 @@ constexpr std::size_t tape_limit = std::size_t{4} << 20;  // bytes
 // A primal that is not larger than this part of what is dropped for it may be held.
 constexpr std::size_t small_part = 16;
 
-/// What keeping x keeps in memory.
-std::size_t bytes_of(const Node& x) {
-  if (x.storage) return x.storage->bytes;
-  for (const Note* note = x.notes; note; note = note->next)
-    if (const Tensor* const behind = note->live() ? note->physical() : nullptr) return bytes_of(behind->node());
-  return 0;
-}
-
 std::size_t bytes_of(const Abstract& x) { return static_cast<std::size_t>(x.shape.elements()) * size_of(x.dtype); }
 
 bool is_view(const Op& op) { return op.view != nullptr; }
@@ -116,7 +108,7 @@ void Anchors::release_primals() {
     if (!needed_[i]) primals_[i] = Tensor();
 }
 
-void Anchors::keep(const Tensor& output) { kept_ += bytes_of(output.node()); }
+void Anchors::keep(const Tensor& output) { kept_ += bytes_kept_by(output.node()); }
 
 void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) {
   if (when_ == never) return;
@@ -128,7 +120,7 @@ void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) 
   };
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (is_new(i)) bytes += bytes_of(inputs[i].node());
+    if (is_new(i)) bytes += bytes_kept_by(inputs[i].node());
   const bool drops = begins(entry, bytes) && is_undisturbed();
   if (drops) {
     continue_run(entry, call.inputs().empty() ? Shape() : call.input(0).shape());
@@ -142,7 +134,7 @@ void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) 
       Entry& producer = *producers[i].entry;
       if (Region::admits(*entry.op) && is_own(producer)) producer.cone.read_again = true;
     } else if (is_new(i)) {
-      kept_ += bytes_of(inputs[i].node());
+      kept_ += bytes_kept_by(inputs[i].node());
       if (Entry& producer = *producers[i].entry; is_own(producer)) producer.cone.kept = true;
     }
   }
@@ -178,7 +170,7 @@ void Anchors::continue_run(const Entry& entry, const Shape& shape) {
 }
 
 bool Anchors::may_drop(const Op& reader, Entry& producer, const Tensor& x) const {
-  if (reader.carries_functions || bytes_of(x.node()) < least_) return false;
+  if (reader.carries_functions || bytes_kept_by(x.node()) < least_) return false;
   const Cone cone = cone_of_kept(producer);
   if (!cone.size || cone.size > longest) return false;
   const int cheap = operations_again(producer, false);
@@ -209,7 +201,7 @@ bool Anchors::takes(Entry& entry, std::size_t i, std::size_t bytes, const Anchor
   if (!producer->op) {
     const Tensor& primal = of_primals.primal(*producer);
     if (!primal.defined()) return false;
-    if (!of_primals.primals_stay_ && bytes_of(primal.node()) * small_part > bytes) return false;
+    if (!of_primals.primals_stay_ && bytes_kept_by(primal.node()) * small_part > bytes) return false;
     if (&of_primals == this) needed_[producer->sequence] = true;
     return true;
   }

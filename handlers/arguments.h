@@ -242,6 +242,21 @@ auto call_with_leaves(Selection<selected...>, F& f, std::span<const Tensor> leav
   }(std::index_sequence_for<A...>());
 }
 
+/// Argument A for a function that may run again: what a run moves away, it has a copy of. `used`: an argument that cannot be copied
+/// was given away.
+template <bool selected, class A>
+decltype(auto) for_a_run(std::remove_reference_t<A>& arg, [[maybe_unused]] bool& used) {
+  using Given = std::remove_cv_t<std::remove_reference_t<A>>;
+  if constexpr (selected || std::is_lvalue_reference_v<A>) {
+    return (arg);
+  } else if constexpr (std::is_copy_constructible_v<Given>) {
+    return Given(std::as_const(arg));
+  } else {
+    used = true;
+    return std::move(arg);
+  }
+}
+
 /// The tensors of a tree as outputs of a flat function; the data of keys as well, if `keys`.
 template <bool keys = false, class T>
 Outputs flat_outputs(const T& tree) {

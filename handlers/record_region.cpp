@@ -41,7 +41,11 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
     for (const Tensor& input : inputs) operands.push_back(value_of(input));
     return value(region_->add(op, operands, op.id == OpId::astype ? call.as<DtypeAttributes>().dtype : bool_));
   }
-  Tensor handle(ReadStorage& read) override { return read.unhandled(); }
+  Tensor handle(ReadStorage& read) override {
+    fail<TransformError>(
+        "{}: a value ({}) is read on the host, but each element has its own: use where(condition, a, b) in place of if",
+        name_, read.value.dtype());
+  }
   // Asked only where the function does: the log of a checkpoint would know it.
   Dtype handle(WhichFloat&) override {
     const UnderFrame of_the_caller(around_);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include <stave/core/fail.h>
+#include <stave/handlers/paths.h>
 
 namespace stave_detail {
 
@@ -33,10 +34,15 @@ Index steps_to_snapshot(Index n, Index snapshots) {
 
 // Transforms see an operation that carries the body, and have rules for it.
 KeepsLoops* keeper_of_loops() {
+  std::vector<PathRun*> paths;
   for (const Frame* frame = current; frame; frame = frame->below) {
     if (frame->kind == Frame::Kind::computation) return nullptr;  // it may go on more than once
     if (!frame->operations) continue;
-    if (auto* const keeper = dynamic_cast<KeepsLoops*>(frame->handler)) return keeper;
+    if (auto* const keeper = dynamic_cast<KeepsLoops*>(frame->handler)) {
+      for (PathRun* run : paths) run->end_log();  // the keeper may take the steps otherwise another time
+      return keeper;
+    }
+    if (auto* const run = dynamic_cast<PathRun*>(frame->handler)) paths.push_back(run);
     if (!frame->trusted) return nullptr;
   }
   return nullptr;

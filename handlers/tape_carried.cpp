@@ -82,7 +82,7 @@ class Unrecorded final : public Handler, public std::enable_shared_from_this<Unr
   /// For another run of the function.
   Unrecorded(const Unrecorded& first)
       : Handler(), std::enable_shared_from_this<Unrecorded>(), grad_(first.grad_), owner_(first.owner_),
-        log_(first.log_), saves_(first.saves_), candidates_("checkpoint") {}
+        log_(first.log_), saves_(first.saves_), candidates_("checkpoint"), any_touched_(first.any_touched_) {}
   std::shared_ptr<Unrecorded> for_a_run() {
     return ran_.exchange(true) ? std::make_shared<Unrecorded>(*this) : shared_from_this();
   }
@@ -114,10 +114,13 @@ class Unrecorded final : public Handler, public std::enable_shared_from_this<Unr
       if (const Slot* slot = grad->find(arguments[i])) inputs[i] = grad->notes.put(clone_node(inputs[i]), *slot);
     Outputs outputs = with(shared_from_this(), [&] { return functions.run(function, inputs); });
     make_bare(outputs);  // they may be an argument, or a captured value itself
+    if (touched) *any_touched_ = true;
     if (saves_) append_saved(outputs);
     return outputs;
   }
-  bool touched = false;
+  /// Whether what depends on values that grad knows was computed, in any run: where lanes part, there is one for each path.
+  bool any_touched() const noexcept { return *any_touched_; }
+  bool touched = false;  // in this one
   std::vector<SavedOutputs> saved_outputs;
 
  private:
@@ -185,6 +188,7 @@ class Unrecorded final : public Handler, public std::enable_shared_from_this<Unr
   const Notes<Candidate> candidates_;
   std::shared_ptr<Saving> saving_;
   std::atomic<bool> ran_{false};
+  const std::shared_ptr<std::atomic<bool>> any_touched_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 struct RunAgainAttributes final : Attributes {
@@ -281,6 +285,7 @@ Outputs GradHandler::checkpoint(Call& call) {
   FunctionAttributes first = functions_of(call);
   const auto unrecorded = std::make_shared<Unrecorded>(*this, first);
   first.around = nullptr;
+  first.gives_more |= first.saves != nullptr;
   first.saves = nullptr;
   const auto run_by = [&](CarriedFunction FunctionAttributes::*function) {
     return [unrecorded, function, carried = call.attributes_ptr(), arguments = Inputs(call.inputs())](auto xs) {
@@ -294,7 +299,7 @@ Outputs GradHandler::checkpoint(Call& call) {
   const auto again = make_intrusive<RunAgainAttributes>();
   auto kept = std::make_unique<CarriedOutputs>();
   take_saved(*unrecorded, outputs, *again, *kept);
-  if (!unrecorded->touched && !is_noted(call)) return outputs;
+  if (!unrecorded->any_touched() && !is_noted(call)) return outputs;
   again->functions = call.attributes_ptr();
   again->recorder = weak_from_this().lock();
   if (!again->recorder) again->recorder = {std::shared_ptr<void>(), this};

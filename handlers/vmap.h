@@ -4,13 +4,19 @@
 //   auto gs = vmap(grad(loss), {.in_axes = {unmapped, 0, 0}})(w, xs, ys);             // per-example gradients
 //
 // f sees tensors of one example's shape, without storage of their own. `unmapped` arguments, and captured values, are the
-// same in every lane. Keys are mapped as tensors are: vmap(f)(xs, split(key, n)). The mechanism is in vmap_flat.h.
+// same in every lane. Keys are mapped as tensors are: vmap(f)(xs, split(key, n)).
+//
+// Control flow is C++'s: `if`, `while`, recursion, item() and to_vector() on a lane's values. Where lanes differ in what f reads they
+// part: f runs once for each way that some lanes take together, on the values of these. So what f does besides (counters, printing)
+// happens once for each of them, and up to the read it must do the same each time. Read a bool, `if (x > 0)`, where that is what
+// decides: a float has as many values as there are lanes, and each goes its own way. The mechanism is in vmap_flat.h and paths.h.
 #pragma once
 
 #include <optional>
 
 #include <stave/core/options.h>
 #include <stave/handlers/arguments.h>
+#include <stave/handlers/same_besides_tensors.h>
 #include <stave/handlers/vmap_flat.h>
 
 namespace stave {
@@ -68,6 +74,25 @@ void add_axes(const T& tree, const MapAxes& prefix, LeafAxes& to) {
   }
 }
 
+/// Throw TransformError: lanes that went different ways gave results that differ besides tensors, or may; a run used up an argument.
+[[noreturn]] void fail_other_lanes(bool comparable);
+[[noreturn]] void fail_used_up();
+
+// The result of a function that runs once for each path: all but its tensors is the same.
+template <class Result>
+class ResultOfLanes {
+ public:
+  void set(Result found) {
+    if (!result) return void(result.emplace(std::move(found)));
+    constexpr bool comparable = comparable_besides_tensors<Result>();
+    if constexpr (comparable) {
+      if (same_besides_tensors(*result, found)) return;
+    }
+    fail_other_lanes(comparable);
+  }
+  std::optional<Result> result;
+};
+
 template <class F>
 class VmapOf {
  public:
@@ -98,9 +123,17 @@ class VmapOf {
     (add_argument(std::bool_constant<selected>(), args), ...);
     const auto name = [&](std::size_t i) { return leaf_name<true>(trees, i, args...); };
     check_mapped_keys(leaves, in.axes, in.are_keys, name);
-    std::optional<Result> result;
-    const FlatVmap flat = vmap_flat(flat_function<true>(trees, f_, result, std::forward<A>(args)...), leaves, in.axes,
-                                    options_.axis_size, name);
+    ResultOfLanes<Result> of_lanes;
+    [[maybe_unused]] bool used = false;
+    const auto each_path = [&](std::span<const Tensor> lanes) {
+      if (used) fail_used_up();
+      Result found = call_with_leaves<true>(trees, f_, lanes, for_a_run<selected, A>(args, used)...);
+      Outputs flat = flat_outputs<true>(found);
+      of_lanes.set(std::move(found));
+      return flat;
+    };
+    const FlatVmap flat = vmap_flat(each_path, leaves, in.axes, options_.axis_size, name);
+    std::optional<Result>& result = of_lanes.result;
     add_axes(*result, options_.out_axes, out);
     const Outputs placed = vmap_outputs(flat, out.axes);
     PutLeaves put{placed.data()};

@@ -2,7 +2,8 @@
 //
 // The function sees one lane's values: tensors of the logical shape that have no storage. What stands behind each is a note:
 // all lanes in one tensor, the batch as axis 0. The `vmap` handler performs, for each operation that touches such a value, its
-// batching rule on the tensors behind. Values without a lane in them pass by: they are the same in every lane.
+// batching rule on the tensors behind. Values without a lane in them pass by: they are the same in every lane. Where the function
+// reads a lane's value, lanes that differ part: it runs again for each class of them (paths.h).
 #pragma once
 
 #include <optional>
@@ -33,11 +34,12 @@ struct FlatVmap {
   Outputs outputs;
   SmallVector<bool, 4> batched;
   Index size = 0;
+  bool divided = false;  // lanes went different ways
 };
 FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<const MapAxis> in_axes,
                    std::optional<Index> size, InputNames names = numbered_inputs);
 
-/// Result i of a vmap with its lanes along `axis`.
+/// Result i of a vmap with its lanes along `axis`; `unmapped`: one for all, which is an error where they differ.
 Tensor vmap_output(const FlatVmap& result, std::size_t i, MapAxis axis);
 /// All of them.
 Outputs vmap_outputs(const FlatVmap& result, std::span<const MapAxis> axes);

@@ -137,12 +137,15 @@ class Executable::Planner {
     for (const int output : program_.outputs)
       if (output >= 0) make_result(base_[at(output)]);
     plan_.outputs_ = program_.outputs;
+    ends_ = last_;
     find_bands();
+    start_in_results();
     lay_out();
     for (std::size_t v = 0; v < plan_.viewed_.size(); ++v) patch(v);
   }
 
  private:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
   static std::size_t at(int variable) { return static_cast<std::size_t>(variable); }
   Place& place_of(int variable) { return plan_.places_[at(variable)]; }
 
@@ -301,7 +304,7 @@ class Executable::Planner {
   }
 
   void find_bands() {
-    in_band_.resize(plan_.kernels_.size());
+    band_of_.resize(plan_.kernels_.size(), none);
     for (std::size_t first = 0, end; first < plan_.kernels_.size(); first = end) {
       const Index rows = rows_of(plan_.kernels_[first]);
       end = first + 1;
@@ -343,8 +346,8 @@ class Executable::Planner {
   void make_band(std::size_t first, std::size_t end, Index rows) {
     plan_.kernels_[first].together = end - first;
     plan_.kernels_[first].rows = rows;
-    std::fill(in_band_.begin() + static_cast<std::ptrdiff_t>(first),
-              in_band_.begin() + static_cast<std::ptrdiff_t>(end), true);
+    std::fill(band_of_.begin() + static_cast<std::ptrdiff_t>(first),
+              band_of_.begin() + static_cast<std::ptrdiff_t>(end), first);
     for (int& last : last_)
       if (last >= static_cast<int>(first) && last < static_cast<int>(end)) last = static_cast<int>(end) - 1;
   }
@@ -362,7 +365,8 @@ class Executable::Planner {
         Place& place = plan_.places_[base];
         if (place.home != Home::arena || room[base] > 0) continue;  // others may have been made in it
         const std::size_t bytes = (variable(base).bytes() + alignment - 1) / alignment * alignment;
-        const std::size_t donor = is_part_[at(made)] ? none : donor_for(k, base, room, bytes);
+        const auto has_room = [&](std::size_t donor) { return room[donor] == bytes; };
+        const std::size_t donor = is_part_[at(made)] ? none : donor_for(k, base, has_room);
         place.offset = donor != none ? plan_.places_[donor].offset : gaps.take(bytes);
         if (donor != none) room[donor] = 0;
         room[base] = bytes;
@@ -379,20 +383,34 @@ class Executable::Planner {
       }
   }
 
-  // An input that ends with this step, in whose place the result may be computed: of the same size, read as it lies.
-  static constexpr std::size_t none = static_cast<std::size_t>(-1);
-  std::size_t donor_for(std::size_t k, std::size_t made, const std::vector<std::size_t>& room,
-                        std::size_t bytes) const {
+  // What a result is computed from in place lies in the result's memory from the start.
+  void start_in_results() {
+    for (std::size_t k = plan_.kernels_.size(); k-- > 0;)
+      for (const int made : made_by(plan_.kernels_[k])) {
+        const Place& result = place_of(made);
+        if (result.home != Home::result || base_[at(made)] != at(made)) continue;
+        const std::uint64_t bytes = variable(at(made)).bytes();
+        const std::size_t donor = donor_for(k, at(made), [&](std::size_t of) { return variable(of).bytes() == bytes; });
+        if (donor == none) continue;
+        plan_.places_[donor].home = Home::result;
+        plan_.places_[donor].number = result.number;
+      }
+  }
+
+  // An input that ends with this step, in whose place the result may be computed: of the same size, read as it lies. Where only
+  // some rows are done, it is one that lies in the same rows.
+  template <class HasRoom>
+  std::size_t donor_for(std::size_t k, std::size_t made, const HasRoom& has_room) const {
     const Kernel& kernel = plan_.kernels_[k];
     const Op& op = *kernel.op;
-    if (in_band_[k]) return none;
     const std::span<const int> read = read_by(kernel);
     for (std::size_t i = 0; i < read.size(); ++i) {
       const bool reuses = op.reuses && plan_.device_ == cpu && op.reuses(kernel.attributes.get(), i);
       if (!op.elementwise && !reuses) continue;
       const std::size_t base = base_[at(read[i])];
       if (base != at(read[i]) || plan_.places_[base].home != Home::arena) continue;
-      if (last_[base] != static_cast<int>(k) || room[base] != bytes) continue;
+      if (ends_[base] != static_cast<int>(k) || !has_room(base)) continue;
+      if (band_of_[k] != none && !is_made(base, band_of_[k], k)) continue;
       if (size_of(variable(base).dtype) != size_of(variable(made).dtype)) continue;
       const auto reads = std::count_if(read.begin(), read.end(), [&](int other) { return base_[at(other)] == base; });
       if (reads == 1) return base;
@@ -411,10 +429,10 @@ class Executable::Planner {
   const Program& program_;
   std::vector<std::size_t> base_;                             // whose storage each variable lies in
   std::map<std::size_t, std::vector<std::size_t>> lying_in_;  // of a base, the others that do
-  std::vector<int> last_;                                     // of a base, the last kernel that reads or makes it
-  std::vector<bool> is_part_;                                 // it is made in a part of another, its base
+  std::vector<int> ends_, last_;  // of a base, the last kernel that reads or makes it; and its band's
+  std::vector<bool> is_part_;     // it is made in a part of another, its base
   std::vector<Program::Variable> extra_;
-  std::vector<bool> in_band_;  // of kernels
+  std::vector<std::size_t> band_of_;  // of each kernel, the first one of its band, or none
 };
 
 bool Executable::admits(const Program& program) {

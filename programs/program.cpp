@@ -27,7 +27,7 @@ Outputs performed(const Program::Instruction& step, Inputs operands) {
 }
 
 void check_met(const Program::Instruction& read, const Tensor& value) {
-  const Tensor found = value.node().storage ? value : perform(ReadStorage{value});
+  const Tensor found = read_value(value);
   if (!same_bits(found, read.met))
     fail<TransformError>(
         "program: the function looked at a value ({} {}) and went on as for {}, but now it is {}: trace it for this "

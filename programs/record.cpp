@@ -92,8 +92,7 @@ class Recorder final : public Handler, public KeepsLoops {
   }
   // An effect that comes by is answered outside.
   void* handling(const EffectType& effect) override {
-    left.asked |= !(effect == effect_type<ReadStorage>() || effect == effect_type<WhichFloat>() ||
-                    effect == effect_type<MayCancel>());
+    left.asked |= effect.remembering && !(effect == effect_type<WhichFloat>() || effect == effect_type<MayCancel>());
     return nullptr;
   }
   std::string describe() const override { return name_; }

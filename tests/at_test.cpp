@@ -195,7 +195,7 @@ TEST(At, Errors) {
   EXPECT_EQ(message([&] { x.at(0).set(Tensor()); }),
             "at: operand 1 is an empty Tensor (default-constructed or moved from)");
   EXPECT_THAT(message([&] { vmap([](const Tensor& v) { return v(v > 1); })(x); }),
-              HasSubstr("a value of vmap (int32 []) is read on the host"));
+              HasSubstr("vmap: result 0 is int32 ["));
 }
 
 }  // namespace

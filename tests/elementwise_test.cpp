@@ -140,6 +140,30 @@ TEST(Elementwise, ReadsStridedViews) {
   EXPECT_TRUE((transpose(x) + 1).is_contiguous());
 }
 
+// Rows long enough for kernels of their own, with a value each: as with an array of all these values.
+TEST(Elementwise, OfRowsWithAValueEach) {
+  for (const Op* op :
+       {&op_add, &op_subtract, &op_multiply, &op_scale, &op_divide, &op_maximum, &op_minimum, &op_copysign, &op_atan2})
+    for (const Dtype dtype : {float32, float64, float16, int32})
+      for (const Shape& shape : {Shape{5, 130}, Shape{3, 4, 1000}, Shape{2, 9000}, Shape{0, 300}, Shape{40000}}) {
+        if ((op == &op_divide || op == &op_copysign || op == &op_atan2) && dtype == int32) continue;
+        const Tensor rows = astype(normal(Key(1), shape, float32) * 4, dtype);
+        for (int axes = 0; axes < 1 << (shape.rank() - 1); ++axes) {
+          Shape short_shape = shape;
+          short_shape.back() = 1;
+          for (Index axis = 0; axis + 1 < shape.rank(); ++axis)
+            if (axes >> axis & 1) short_shape[static_cast<std::size_t>(axis)] = 1;
+          const Tensor values = astype(abs(normal(Key(2), short_shape, float32)) * 3, dtype);
+          const Tensor each = broadcast_to(values, shape), all = contiguous(each);
+          const auto performed = [&](const Tensor& a, const Tensor& b) {
+            return perform(stave_detail::Call(*op, {a, b}))[0];
+          };
+          EXPECT_TRUE(array_equal(performed(rows, each), performed(rows, all))) << op->name << shape.str();
+          EXPECT_TRUE(array_equal(performed(each, rows), performed(all, rows))) << op->name << shape.str();
+        }
+      }
+}
+
 TEST(Elementwise, OfIntegers) {
   const Tensor a = tensor({7, -7, 7, -7}), b = tensor({3, 3, -3, -3});
   EXPECT_THAT(a / b, IsNear(tensor({7. / 3, -7. / 3, -7. / 3, 7. / 3})));

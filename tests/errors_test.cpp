@@ -407,14 +407,6 @@ TEST(Vmap, OutAxesMustFitTheResults) {
             "vmap: out_axes says `unmapped` for result 0, but it differs between lanes");
 }
 
-TEST(Vmap, ALaneHasNoNumber) {
-  const std::string text = error<TransformError>([] { vmap([](T t) { return bool(t > 0) ? t : -t; })(x); });
-  EXPECT_THAT(text, AllOf(StartsWith("a value of vmap (bool []) is read on the host, but each lane has its own"),
-                          HasSubstr("where(condition, a, b)"), EndsWith("inside vmap over 3 lanes")));
-  EXPECT_THAT(error<TransformError>([&] { vmap([](T a) { return a * a.data<float>()[0]; })(x); }),
-              StartsWith("a value of vmap (float32 []) is read on the host, but each lane has its own"));
-}
-
 // ---- results that are empty -------------------------------------------------------------------------------
 
 TEST(Results, MustNotBeEmpty) {
@@ -423,7 +415,7 @@ TEST(Results, MustNotBeEmpty) {
   EXPECT_EQ(error<TransformError>([&] { grad(empty)(x); }), "grad" + text);
   EXPECT_EQ(error<TransformError>([&] { vjp(empty, x); }), "vjp" + text);
   EXPECT_EQ(error<TransformError>([&] { jvp(empty, x, x); }), "jvp" + text);
-  EXPECT_EQ(error<TransformError>([&] { vmap(empty)(x); }), "vmap" + text);
+  EXPECT_EQ(error<TransformError>([&] { vmap(empty)(x); }), "vmap" + text + "\n  inside vmap over 3 lanes");
   EXPECT_THAT(error<TransformError>([&] { jacfwd(empty)(x); }), HasSubstr(text));
   EXPECT_THAT(error<TransformError>([&] { vmap([](T t) { return std::pair(t, Tensor()); })(x); }),
               StartsWith("vmap: result 1 of"));

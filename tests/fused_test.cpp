@@ -150,8 +150,8 @@ void expect_steps(const RegionPtr& region, const std::vector<Tensor>& inputs, co
 TEST(Fused, IsItsStepsBitForBit) {
   Random random(17);
   const auto ops = elementwise_ops();
-  const std::vector<Shape> shapes = {{},       {1},          {5},         {3, 4},    {0, 3}, {127},
-                                     {40, 33}, {2, 3, 4, 5}, {7, 1, 300}, {1, 5000}, {70000}};
+  const std::vector<Shape> shapes = {{},       {1},          {5},         {3, 4},    {0, 3},    {127},
+                                     {40, 33}, {2, 3, 4, 5}, {7, 1, 300}, {1, 5000}, {5, 1100}, {70000}};
   for (int round = 0; round < 500; ++round) {
     const Shape shape = one_of(random, shapes);
     std::vector<Dtype> dtypes;
@@ -161,6 +161,26 @@ TEST(Fused, IsItsStepsBitForBit) {
     std::vector<Tensor> inputs;
     for (const Dtype dtype : dtypes) inputs.push_back(random_input(random, dtype, shape));
     inputs[0] = broadcast_to(inputs[0], shape);  // so that there are the axes
+    expect_steps(region, inputs, "round " + std::to_string(round) + ", shape " + shape.str());
+  }
+}
+
+// Arithmetic of one dtype, of which regions are made most often: values that are read at once, later, or twice, numbers in either
+// place, as many elements as fill vectors and some more.
+TEST(Fused, OfArithmeticAloneIsItsStepsBitForBit) {
+  Random random(29);
+  const std::vector<const Op*> ops = {&op_abs,      &op_negative, &op_sign,  &op_sqrt,     &op_rsqrt,     &op_square,
+                                      &op_add,      &op_relu,     &op_floor, &op_ceil,     &op_round,     &op_trunc,
+                                      &op_subtract, &op_multiply, &op_scale, &op_divide,   &op_maximum,   &op_minimum,
+                                      &op_copysign, &op_exp,      &op_add,   &op_subtract, &op_reciprocal};
+  for (int round = 0; round < 400; ++round) {
+    const Dtype dtype = round % 2 == 0 ? float32 : float64;
+    const Shape shape = round % 8 == 0 ? Shape{3, 1, 830} : Shape{1, 1, pick(random, 1, 300)};
+    const std::vector<Dtype> dtypes(static_cast<std::size_t>(pick(random, 1, 3)), dtype);
+    const RegionPtr region = random_region(random, dtypes, pick(random, 2, 40), ops, {dtype}, 3);
+    std::vector<Tensor> inputs;
+    for (const Dtype of : dtypes) inputs.push_back(random_input(random, of, shape));
+    inputs[0] = broadcast_to(inputs[0], shape);
     expect_steps(region, inputs, "round " + std::to_string(round) + ", shape " + shape.str());
   }
 }

@@ -3,6 +3,7 @@
 
 #include <stave/backends/cpu/cpu_backend.h>
 #include <stave/backends/cpu/parallel.h>
+#include <stave/backends/cpu/row_steps.h>
 #include <stave/core/small_vector.h>
 
 namespace stave_cpu {
@@ -12,6 +13,7 @@ using namespace stave;
 namespace {
 
 constexpr Index cached_bytes = 1 << 18;           // of the rows of all arrays: they fit the second cache
+constexpr Index first_cached_bytes = 3 << 13;     // a few rows that are in the first one beside what a kernel needs
 constexpr Index most_elements = cheap_grain - 1;  // of an array, so that no operation divides its work
 
 Index elements_in_row(const View& view) {
@@ -21,21 +23,41 @@ Index elements_in_row(const View& view) {
   return elements;
 }
 
-// How many rows are taken at a time; not one, for operations reduce one row in another order than several.
-Index rows_at_a_time(std::span<const Backend::Step> steps) {
+struct Row {
+  Index bytes, elements;  // of all arrays together, and of the longest one
+};
+Row row_of(std::span<const Backend::Step> steps) {
   SmallVector<const void*, 16> seen;
-  Index bytes = 1, most = 1;
+  Row row{1, 1};
   for (const Backend::Step& step : steps)
     for (const std::span<const View> views : {step.inputs, step.outputs})
       for (const View& view : views) {
         Index all = 1;
         for (const Index length : view.shape.subspan(1)) all *= length;
-        most = std::max(most, all);
+        row.elements = std::max(row.elements, all);
         if (std::find(seen.begin(), seen.end(), view.data) != seen.end()) continue;
         seen.push_back(view.data);
-        bytes += elements_in_row(view) * static_cast<Index>(size_of(view.dtype));
+        row.bytes += elements_in_row(view) * static_cast<Index>(size_of(view.dtype));
       }
-  return std::min(cached_bytes / bytes, most_elements / most);
+  return row;
+}
+
+// All of them planned, for so few rows that the first cache has them; false: one is none of those, or a row is too long.
+bool run_planned(std::span<const Backend::Step> steps, Index rows, const Row& row) {
+  const Index at_a_time = first_cached_bytes / row.bytes;
+  if (at_a_time == 0) return false;
+  SmallVector<std::unique_ptr<RowStep>, 8> planned;
+  for (const Backend::Step& step : steps) {
+    planned.push_back(row_step(step, at_a_time));
+    if (!planned.back()) return false;
+  }
+  parallel_for((rows + at_a_time - 1) / at_a_time, std::max<Index>(1, cheap_grain / (at_a_time * row.elements)),
+               [&](Index first, Index last) {
+                 for (Index block = first; block < last; ++block)
+                   for (const std::unique_ptr<RowStep>& step : planned)
+                     step->run(block * at_a_time, std::min(at_a_time, rows - block * at_a_time));
+               });
+  return true;
 }
 
 // Some rows of an array.
@@ -47,7 +69,10 @@ struct Part {
 }  // namespace
 
 void CpuBackend::run_by_rows(std::span<const Step> steps, Index rows) {
-  const Index at_a_time = rows_at_a_time(steps);
+  const Row row = row_of(steps);
+  if (run_planned(steps, rows, row)) return;
+  // Not one row, for operations reduce one in another order than several.
+  const Index at_a_time = std::min(cached_bytes / row.bytes, most_elements / row.elements);
   if (at_a_time < 2) return Backend::run_by_rows(steps, rows);
   const Index blocks = std::max<Index>(1, rows / at_a_time);
   parallel_for(blocks, 1, [&](Index first, Index last) {

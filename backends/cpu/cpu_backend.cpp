@@ -21,6 +21,7 @@
 #include <stave/backends/cpu/pooling.h>
 #include <stave/backends/cpu/random.h>
 #include <stave/backends/cpu/reduce.h>
+#include <stave/backends/cpu/row_values.h>
 #include <stave/backends/cpu/scan.h>
 #include <stave/backends/cpu/select.h>
 #include <stave/backends/cpu/softmax.h>
@@ -150,6 +151,9 @@ void CpuBackend::run(const Op& op, const Attributes* attributes, std::span<const
     const void* in[] = {inputs[0].data, inputs.back().data};
     return kernel(outputs[0].data, in, 1);
   }
+  const Index size = static_cast<Index>(stave::size_of(outputs[0].dtype)), n = element_count(outputs[0].shape);
+  if (!streams(n * size, stream_contiguous))
+    if (const auto rows = RowValues::of(op.id, inputs, outputs[0])) return rows->run_all(grains[id]);
   run_elementwise(kernel, inputs, outputs[0], grains[id]);
 }
 

@@ -167,9 +167,7 @@ void run_fused(const Attributes* attributes, std::span<const View> inputs, std::
   const Region& region = *static_cast<const FusedAttributes&>(*attributes).region;
   const Index n = element_count(inputs[0].shape);
   if (n == 1 && is_single(region)) return run_single(region, inputs, outputs);
-  const Kernels& table = kernels();
-  const PreparedRegion& prepared =
-      region.prepared<PreparedRegion>(&table, [&] { return std::make_unique<PreparedRegion>(region, table); });
+  const PreparedRegion& prepared = prepared_region(region);
   std::forward_list<Dense> copies;
   SmallVector<View, 4> laid_out(inputs.begin(), inputs.end());
   for (View& view : laid_out)

@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include <stave/backends/cpu/dispatch.h>
 
 namespace stave_cpu {
 
-using stave::OpId;
-using stave::Region;
 using stave::size_of;
 
 namespace {
@@ -17,85 +14,13 @@ namespace {
 constexpr Index most_elements = 1024, least_elements = 128;  // of a tile; powers of two
 constexpr Index tile_bytes = 32768;  // of all values together, where that makes no tile too short
 
-Index bytes_of(Dtype dtype) { return static_cast<Index>(size_of(dtype)); }
-
 }  // namespace
-
-BlockKernel kernel_of(const Region& region, const Region::Step& step, const Kernels& table) {
-  const auto given = static_cast<int>(region.dtype(step.operands.back())), made = static_cast<int>(step.dtype);
-  if (step.op->id == OpId::where) return table.where[made];
-  if (step.op->id == OpId::astype || step.op->id == OpId::stop_gradient) return table.convert[given][made];
-  return table.elementwise[step.op->id][given];
-}
-
-// ---- regions -----------------------------------------------------------------------------------------------
-
-PreparedRegion::PreparedRegion(const Region& region, const Kernels& table)
-    : last_readers(region.inputs().size(), -1), inputs(region.inputs().size()),
-      values(static_cast<int>(inputs + region.steps().size())),
-      buffers(std::max(1, static_cast<int>(inputs) + region.slots())) {
-  for (const Dtype input : region.inputs()) widest = std::max(widest, bytes_of(input));
-  for (const Region::Step& step : region.steps()) operations += step.op != nullptr;
-  if (const stave_detail::Loop* const loop = region.loop(table.isa)) add_loop(region, *loop);
-  else add_steps(region, table);
-  outputs.resize(region.outputs().size());
-  for (std::size_t k = 0; k < outputs.size(); ++k)
-    if (const int value = region.outputs()[k]; value >= 0)
-      outputs[k] = {Output::elements, destination(region, value), value};
-  plain = static_cast<int>(destinations.size());
-  const stave::Shape* together = nullptr;
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    const Region::Reduction* const reduction = region.reduction(region.outputs()[k]);
-    if (!reduction) continue;
-    if (const int given = region.given(reduction->value); given >= 0) {
-      outputs[k] = {Output::given, -1, given};
-      continue;
-    }
-    if (!together) together = &reduction->axes;
-    const auto kind = reduction->axes == *together ? Output::folded : Output::whole;
-    outputs[k] = {kind, destination(region, reduction->value), reduction->value};
-  }
-}
-
-void PreparedRegion::add_steps(const Region& region, const Kernels& table) {
-  for (std::size_t s = 0; s < region.steps().size(); ++s) {
-    const Region::Step& step = region.steps()[s];
-    const int value = static_cast<int>(inputs + s);
-    widest = std::max(widest, bytes_of(step.dtype));
-    if (!step.op) {
-      numbers.push_back({&step.bytes, bytes_of(step.dtype), value, step.slot});
-      continue;
-    }
-    Step& prepared = steps.emplace_back(
-        Step{kernel_of(region, step, table), {}, static_cast<int>(step.operands.size()), value, step.slot});
-    std::copy(step.operands.begin(), step.operands.end(), prepared.operands);
-    for (const int operand : step.operands)
-      if (operand < static_cast<int>(inputs))
-        last_readers[static_cast<std::size_t>(operand)] = static_cast<int>(steps.size()) - 1;
-  }
-}
-
-void PreparedRegion::add_loop(const Region& region, const stave_detail::Loop& loop) {
-  const int value = region.outputs()[0];
-  Step& step = steps.emplace_back(Step{loop.run, {}, loop.operands, value, 0});
-  std::iota(step.operands, step.operands + loop.operands, 0);
-  std::fill(last_readers.begin(), last_readers.end(), 0);
-  widest = std::max(widest, bytes_of(loop.result));
-  buffers = loop.operands + 1;
-}
-
-int PreparedRegion::destination(const Region& region, int value) {
-  const auto number = static_cast<int>(destinations.size());
-  destinations.push_back({value, bytes_of(region.dtype(value))});
-  for (Step& step : steps)
-    if (step.value == value && step.destination < 0) step.destination = number;
-  return number;
-}
 
 // ---- inputs ------------------------------------------------------------------------------------------------
 
 Source::Source(const View& view, Index n)
-    : data_(static_cast<const char*>(view.data)), size_(bytes_of(view.dtype)), n_(n), length_(n), step_(size_) {
+    : data_(static_cast<const char*>(view.data)), size_(static_cast<Index>(size_of(view.dtype))), n_(n), length_(n),
+      step_(size_) {
   if (n == 1) step_ = 0;
   if (n == 1 || is_contiguous(view.shape, view.strides)) return;
   const stave::Strides places = stave::contiguous_strides(stave::Shape(view.shape));  // of the output
@@ -134,14 +59,37 @@ const char* Source::row(Index index) const {
 // ---- tiles -------------------------------------------------------------------------------------------------
 
 Tiles::Tiles(const PreparedRegion& region, std::span<const View> inputs, std::span<char* const> to, Index n)
-    : region_(region), to_(to), not_before_(to.size(), -1), n_(n), length_(most_elements) {
+    : region_(region), links_(region.links.data()), to_(to), not_before_(to.size(), -1), n_(n), length_(most_elements) {
   for (const View& input : inputs) sources_.emplace_back(input, n);
+  take_numbers();
   while (length_ > least_elements && region.buffers * length_ * region.widest > tile_bytes) length_ /= 2;
   while (length_ > 64 && length_ / 2 >= n) length_ /= 2;
   buffer_bytes_ = length_ * region.widest;
   bytes_ = region.buffers * buffer_bytes_;
   for (int k = 0; k < region.plain; ++k)
     stream_ |= streams(n * region.destinations[static_cast<std::size_t>(k)].size, stream_contiguous);
+}
+
+// Inputs that stay the same from one end of a tile to the other, or may, if tiles end where they change, and which links alone read.
+void Tiles::take_numbers() {
+  constexpr Index least = 512;  // of fewer, a tile would take longer than filling it with copies
+  const auto is_same = [&](std::size_t i) {
+    return region_.links_alone[i] && sources_[i].repeats() >= std::min(least, n_);
+  };
+  for (std::size_t i = 0; i < region_.inputs; ++i)
+    if (is_same(i) && !sources_[i].repeated())
+      row_ = row_ ? std::min(row_, sources_[i].repeats()) : sources_[i].repeats();
+  for (std::size_t i = 0; i < region_.inputs; ++i) {
+    if (!is_same(i) || (row_ && sources_[i].repeats() % row_ != 0)) continue;
+    is_number_.resize(region_.inputs);
+    is_number_[i] = true;
+  }
+  if (is_number_.empty()) return;
+  own_links_ = region_.links;
+  for (Link& link : own_links_)
+    if (static_cast<std::size_t>(link.operand) < region_.inputs && is_number_[static_cast<std::size_t>(link.operand)])
+      link.code = of_number(link.code);
+  links_ = own_links_.data();
 }
 
 char* Tiles::lies_at(int destination) const {
@@ -165,40 +113,51 @@ Tiles::State::State(const Tiles& tiles) : buffers_(few_), values_(few_values_) {
   const Index count = std::min(tiles.length_, tiles.n_);
   for (std::size_t i = 0; i < region.inputs; ++i) {
     const Source& source = tiles.sources_[i];
-    if (!source.repeated()) continue;
+    if (!source.repeated() || tiles.is_number(i)) continue;
     char* const buffer = buffers_ + static_cast<Index>(i) * tiles.buffer_bytes_;
     fill_elements(buffer, source.data(), count, source.size());
     values_[i] = buffer;
   }
   for (const PreparedRegion::Number& number : region.numbers) {
+    if (number.slot < 0) {
+      values_[number.value] = static_cast<char*>(const_cast<void*>(number.bytes));
+      continue;
+    }
     char* const buffer = tiles.slot(*this, number.slot);
     fill_elements(buffer, number.bytes, count, number.size);
     values_[number.value] = buffer;
   }
+  for (const PreparedRegion::Kept& kept : region.kept) values_[kept.value] = tiles.slot(*this, kept.slot);
 }
 
 void Tiles::run(Index first, Index last, State& state) const {
-  for (Index i = first; i < last; i += length_) run_tile(i, std::min(length_, last - i), state);
+  for (Index i = first, count; i < last; i += count) {
+    count = std::min(length_, last - i);
+    if (row_) count = std::min(count, row_ - i % row_);
+    run_tile(i, count, state);
+  }
   if (stream_) kernels().end_streams();
 }
 
 void Tiles::run_tile(Index first, Index count, State& state) const {
   // Left to itself the processor waits for each tile anew (measured: half as long again for the sum of eight operations).
-  const Index next = first + count;
-  for (const Source& source : sources_) source.prefetch(next, std::min(length_, n_ - next));
+  const Index next = first + (ahead_ ? ahead_ : count), asked = std::min(ahead_ ? count : length_, n_ - next);
+  for (const Source& source : sources_) source.prefetch(next, asked);
   for (std::size_t i = 0; i < region_.inputs; ++i)
-    if (!sources_[i].repeated())
-      state.values_[i] = sources_[i].read(first, count, state.buffers_ + static_cast<Index>(i) * buffer_bytes_);
-  for (int s = 0; s < static_cast<int>(region_.steps.size()); ++s) {
-    const PreparedRegion::Step& step = region_.steps[static_cast<std::size_t>(s)];
+    if (is_number(i)) state.values_[i] = const_cast<char*>(sources_[i].row(first / sources_[i].repeats()));
+    else if (!sources_[i].repeated())
+      state.values_[i] =
+          const_cast<char*>(sources_[i].read(first, count, state.buffers_ + static_cast<Index>(i) * buffer_bytes_));
+  for (std::size_t k = 0; k < region_.destinations.size(); ++k)
+    if (is_made_at(k)) state.values_[region_.destinations[k].value] = place(state, k, first);
+  for (const PreparedRegion::Step& step : region_.steps) {
+    if (!step.kernel) {
+      step.chain(links_ + step.first_link, static_cast<Index>(step.links), state.values_, count);
+      continue;
+    }
     const void* in[PreparedRegion::most_operands];
     for (int k = 0; k < step.count; ++k) in[k] = state.values_[step.operands[k]];
-    const bool in_place = step.destination >= (stream_ ? region_.plain : 0) &&
-                          s >= not_before_[static_cast<std::size_t>(step.destination)];
-    char* const to =
-        in_place ? place(state, static_cast<std::size_t>(step.destination), first) : slot(state, step.slot);
-    step.kernel(to, in, count);
-    state.values_[step.value] = to;
+    step.kernel(state.values_[step.value], in, count);
   }
   for (std::size_t k = 0; k < region_.destinations.size(); ++k) {
     const PreparedRegion::Destination& destination = region_.destinations[k];

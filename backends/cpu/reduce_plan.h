@@ -14,7 +14,7 @@ namespace stave_cpu::reducing {
 using stave::Shape;
 
 inline constexpr Index few_outputs = 64;         // from here on there is work for all threads without splitting outputs
-inline constexpr Index read_elements = 1 << 14;  // of several rows that are read together
+inline constexpr Index read_elements = 1 << 13;  // of several rows that are read together: they stay in the first cache
 
 /// Operand 0 is the input, 1 the output (step 0 along reduced axes); steps are in elements.
 struct Plan {

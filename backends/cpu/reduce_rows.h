@@ -83,9 +83,9 @@ class Rows {
     }
   }
 
-  // Rows of a few hundred elements would spend their time in calls: many go to one. Those of a few elements are even
+  // Rows of a few hundred elements, or a thousand, would spend their time in calls: many go to one. Those of a few elements are even
   // transposed in a buffer, and added up as columns.
-  static constexpr Index few = 16, short_row = 512, together = 128;
+  static constexpr Index few = 16, short_row = 2048, together = 128;
   bool short_rows() const {
     bool dense = plan_.inner.step[0] == 1 && plan_.inner.length <= short_row;
     return plan_.folded.empty() && !plan_.kept.empty() && (dense || plan_.inner.length <= few) &&

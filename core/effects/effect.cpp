@@ -89,17 +89,14 @@ std::string type_name(const std::type_info& type) {
 
 void fail_transform(const std::string& text) { throw TransformError(text + error_context()); }
 
-std::any& EffectLogHandler::next_answer() {
-  if (next_ == log.answers.size())
-    throw TransformError(
-        "checkpoint: the function performed more effects when it ran again than at first, which were " +
-        std::to_string(next_) + error_context());
-  return log.answers[next_++];
+void throw_not_copyable(const std::type_info& effect) {
+  fail_transform("the answer to the effect " + type_name(effect) +
+                 " cannot be copied, so it cannot be given again when the function runs again");
 }
 
-void throw_not_copyable(const std::type_info& effect) {
-  fail_transform("checkpoint: the answer to the effect " + type_name(effect) +
-                 " cannot be copied, so it cannot be given again when the function runs again");
+void throw_other_effect(const std::type_info& effect) {
+  fail_transform("the function performed other effects when it ran again than at first, " + type_name(effect) +
+                 " among them: it must do the same each time");
 }
 
 void throw_unhandled(const std::type_info& effect) {

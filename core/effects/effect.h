@@ -19,6 +19,7 @@
 
 #include <any>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -55,7 +56,8 @@ class Handling {
 /// of its symbols: types compare by name where their addresses differ.
 struct EffectType {
   const std::type_info& type;
-  void* remembering;  // the Handling<E> by which an EffectLog answers
+  void*
+      remembering;  // the Handling<E> by which those answer who remember answers; null: this effect is asked anew each time
   friend bool operator==(const EffectType& a, const EffectType& b) noexcept { return &a == &b || a.type == b.type; }
 };
 template <class E>
@@ -222,6 +224,7 @@ class Intercept {
 std::string type_name(const std::type_info& type);
 [[noreturn]] void throw_unhandled(const std::type_info& effect);
 [[noreturn]] void throw_not_copyable(const std::type_info& effect);
+[[noreturn]] void throw_other_effect(const std::type_info& effect);
 
 // The innermost handler of E from `frame` down answers.
 template <class E>
@@ -237,56 +240,74 @@ typename E::Result perform_from(Frame* frame, E& effect) {
   else throw_unhandled(typeid(E));
 }
 
-// The answers to the effects of a function that will run again and must do then what it did. Tensor operations are not effects
-// here: they are computed anew.
-struct EffectLog : RefCounted {
-  std::vector<std::any> answers;
-  bool complete = false;
-  int answering = 0;  // handlers that are at work on an answer
-};
-
-// Answers all effects: when the function runs first by what is below, later as then.
-class EffectLogHandler final : public AnyHandler {
+// Answers all effects of a function that runs more than once: the first time by what is below, later as then. Tensor operations are
+// not effects here.
+class Remembers : public AnyHandler {
  public:
-  explicit EffectLogHandler(EffectLog& log) noexcept : log(log), replays(log.complete) {
-    if (!replays) log.answers.clear();
-  }
-  std::string describe() const override { return "the log of a checkpoint's effects"; }
   void* handling(const EffectType& effect) override { return effect.remembering; }
-  std::any& next_answer();
+  /// The answer to the next effect, if there was one; null: it is to be asked for, and remembered.
+  virtual const std::any* next_answer() = 0;
+  virtual void remember(std::any answer) = 0;
+  /// The next answer cannot be copied.
+  virtual void forget(const std::type_info& effect) = 0;
+  /// Handlers that are at work on an answer.
+  virtual int* at_work() noexcept { return nullptr; }
 
-  EffectLog& log;
-  const bool replays;
-
- private:
-  std::size_t next_ = 0;
+  struct Threw {
+    std::exception_ptr what;
+  };
+  struct Forgotten {};
 };
 
 template <class E>
 class Remembering final : public Handling<E> {
  public:
-  typename E::Result handle(E& effect) override {
-    using R = typename E::Result;
-    auto& handler = static_cast<EffectLogHandler&>(*static_cast<Interception*>(current)->answering->handler);
-    if constexpr (std::is_void_v<R>) {
-      if (!handler.replays) answered_below(handler, effect);  // once
-    } else if constexpr (std::is_copy_constructible_v<R>) {
-      if (handler.replays) return std::any_cast<R>(handler.next_answer());
-      R answer = answered_below(handler, effect);
-      handler.log.answers.emplace_back(answer);
-      return answer;
-    } else {
-      throw_not_copyable(typeid(E));
+  using Result = typename E::Result;
+  Result handle(E& effect) override {
+    auto& memory = static_cast<Remembers&>(*static_cast<Interception*>(current)->answering->handler);
+    if (const std::any* known = memory.next_answer()) return again(*known);
+    constexpr bool copyable = std::is_void_v<Result> || std::is_copy_constructible_v<Result>;
+    if constexpr (!copyable) memory.forget(typeid(E));
+    try {
+      if constexpr (std::is_void_v<Result>) {
+        answered_below(memory, effect);
+        memory.remember({});
+      } else if constexpr (copyable) {
+        Result answer = answered_below(memory, effect);
+        memory.remember(answer);
+        return answer;
+      } else {
+        return answered_below(memory, effect);
+      }
+    } catch (...) {
+      if constexpr (copyable) memory.remember(Remembers::Threw{std::current_exception()});
+      throw;
     }
   }
 
  private:
-  static typename E::Result answered_below(EffectLogHandler& handler, E& effect) {
+  static Result again(const std::any& known) {
+    if (const auto* threw = std::any_cast<Remembers::Threw>(&known)) std::rethrow_exception(threw->what);
+    if (known.type() == typeid(Remembers::Forgotten)) throw_not_copyable(typeid(E));
+    if constexpr (std::is_void_v<Result>) {
+      if (known.has_value()) throw_other_effect(typeid(E));
+    } else if constexpr (std::is_copy_constructible_v<Result>) {
+      if (const Result* answer = std::any_cast<Result>(&known)) return *answer;
+      throw_other_effect(typeid(E));
+    } else {
+      throw_other_effect(typeid(E));
+    }
+  }
+  static Result answered_below(Remembers& memory, E& effect) {
     struct AtWork {
-      EffectLog& log;
-      explicit AtWork(EffectLog& log) : log(log) { ++log.answering; }
-      ~AtWork() { --log.answering; }
-    } at_work(handler.log);
+      int* const count;
+      explicit AtWork(int* at_work) : count(at_work) {
+        if (count) ++*count;
+      }
+      ~AtWork() {
+        if (count) --*count;
+      }
+    } at_work(memory.at_work());
     return perform_from(current->below, effect);
   }
 };
@@ -294,7 +315,12 @@ class Remembering final : public Handling<E> {
 template <class E>
 inline constinit Remembering<E> remembering{};
 template <class E>
-inline constinit const EffectType effect_type_storage{typeid(E), static_cast<Handling<E>*>(&remembering<E>)};
+constexpr void* remembering_of() noexcept {
+  if constexpr (requires { requires !E::remembered; }) return nullptr;
+  else return static_cast<Handling<E>*>(&remembering<E>);
+}
+template <class E>
+inline constinit const EffectType effect_type_storage{typeid(E), remembering_of<E>()};
 
 }  // namespace stave_detail
 

@@ -20,13 +20,38 @@ constinit const Op op_call{
 namespace stave_detail {
 namespace {
 
-// The function, answering effects as it did the first time.
+// Answers effects as they were answered the first time.
+class LogHandler final : public Remembers {
+ public:
+  LogHandler(EffectLog& log, EffectLog::Run& run) noexcept : log_(log), run_(run), replays_(run.complete) {
+    if (!replays_) run_.answers.clear();
+  }
+  std::string describe() const override { return "the log of a checkpoint's effects"; }
+  const std::any* next_answer() override {
+    if (!replays_) return nullptr;
+    if (next_ == run_.answers.size())
+      fail<TransformError>(
+          "checkpoint: the function performed more effects when it ran again than at first, which were {}", next_);
+    return &run_.answers[next_++];
+  }
+  void remember(std::any answer) override { run_.answers.push_back(std::move(answer)); }
+  void forget(const std::type_info& effect) override { throw_not_copyable(effect); }
+  int* at_work() noexcept override { return &log_.answering; }
+
+ private:
+  EffectLog& log_;
+  EffectLog::Run& run_;
+  const bool replays_;
+  std::size_t next_ = 0;
+};
+
 Outputs run_logged(const CarriedFunction& function, EffectLog& log, std::span<const Tensor> xs) {
-  EffectLogHandler handler(log);
+  EffectLog::Run& run = log.run();
+  LogHandler handler(log, run);
   HandlerFrame frame(current, &handler);
   UnderFrame install(&frame);
   Outputs outputs = function(xs);
-  if (!log.complete) log.complete = true;
+  if (!run.complete) run.complete = true;
   return outputs;
 }
 

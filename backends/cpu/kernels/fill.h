@@ -8,6 +8,7 @@ namespace STAVE_KERNELS {
 
 void fill_unary(stave_cpu::Kernels& table);
 void fill_binary(stave_cpu::Kernels& table);
+void fill_chain(stave_cpu::Kernels& table);
 void fill_convert(stave_cpu::Kernels& table);
 void fill_reduce(stave_cpu::Kernels& table);
 void fill_arg_reduce(stave_cpu::Kernels& table);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include <stave/backends/cpu/kernels/chain.h>
 #include <stave/core/dtype.h>
 #include <stave/core/ops/all_ops.h>
 
@@ -125,6 +126,9 @@ struct Kernels {
   ByOp<BlockKernel, OpId::abs, OpId::full> elementwise;
   BlockKernel convert[dtype_count][dtype_count];  // [from][to]
   BlockKernel where[dtype_count];                 // in: condition, x, y
+  /// Operations one after the other on elements i < n of arrays, which are read and written at the same elements only: the same one
+  /// may be both. The first link loads. Of float32 and float64.
+  void (*chain[dtype_count])(const Link* links, Index count, char* const* arrays, Index n);
   ByOp<Reduction, OpId::sum, OpId::argmax> reduce;
   ByOp<ArgReduction, OpId::argmax, OpId::softmax> arg_reduce;
   ByOp<Softmax, OpId::softmax, OpId::log_softmax_gradient> softmax;  // of float32 and float64

@@ -29,6 +29,7 @@ STAVE_INLINE T highest() {
 }
 
 struct SumOf {
+  static constexpr bool is_extreme = false;
   template <class T>
   static STAVE_INLINE T neutral() {
     return 0;
@@ -39,6 +40,7 @@ struct SumOf {
   }
 };
 struct ProdOf {
+  static constexpr bool is_extreme = false;
   template <class T>
   static STAVE_INLINE T neutral() {
     return 1;
@@ -49,6 +51,7 @@ struct ProdOf {
   }
 };
 struct MaxOf {
+  static constexpr bool is_extreme = true;
   template <class T>
   static STAVE_INLINE T neutral() {
     return lowest<T>();
@@ -57,8 +60,13 @@ struct MaxOf {
   static STAVE_INLINE V both(V a, V b) {
     return select((a > b) | (a != a), a, b);
   }  // NaN stays
+  template <class V>
+  static STAVE_INLINE V of_numbers(V a, V b) {
+    return select(a > b, a, b);
+  }
 };
 struct MinOf {
+  static constexpr bool is_extreme = true;
   template <class T>
   static STAVE_INLINE T neutral() {
     return highest<T>();
@@ -66,6 +74,18 @@ struct MinOf {
   template <class V>
   static STAVE_INLINE V both(V a, V b) {
     return select((a < b) | (a != a), a, b);
+  }
+  template <class V>
+  static STAVE_INLINE V of_numbers(V a, V b) {
+    return select(a < b, a, b);
+  }
+};
+/// The same of numbers, an instruction: NaN may be lost.
+template <class C>
+struct OfNumbers {
+  template <class V>
+  static STAVE_INLINE V both(V a, V b) {
+    return C::of_numbers(a, b);
   }
 };
 struct AllOf : MinOf {
@@ -119,19 +139,47 @@ struct Plain {
     for (Index c = 0; c < n; ++c) sums[c] = C::template neutral<A>();
   }
 
-  static STAVE_INLINE A fold_row(const T* x, Index n, A total) {
-    constexpr int ways = 8;  // hides the latency of the combining instruction
-    Index i = 0;
-    if (n >= ways * V::lanes) {
-      V sums[ways];
-      for (V& sum : sums) sum = V(C::template neutral<A>());
-      for (; i + ways * V::lanes <= n; i += ways * V::lanes) {
-        prefetch<ways * V::lanes>(x + i);
-        for (int w = 0; w < ways; ++w) sums[w] = C::both(sums[w], load_as<T, A>(x + i + w * V::lanes));
+  static constexpr int ways = 8;  // hides the latency of the combining instruction
+  static constexpr Index group = ways * V::lanes;
+
+  template <class Both>
+  static STAVE_INLINE A fold_ways(V (&sums)[ways]) {
+    for (int half = ways / 2; half > 0; half /= 2)
+      for (int w = 0; w < half; ++w) sums[w] = Both::both(sums[w], sums[w + half]);
+    return fold<Both, A>(sums[0]);
+  }
+  /// Groups of vectors, and in `i` where they end.
+  static STAVE_INLINE A fold_groups(const T* x, Index n, Index& i) {
+    V sums[ways];
+    for (V& sum : sums) sum = V(C::template neutral<A>());
+    for (; i + group <= n; i += group) {
+      prefetch<group>(x + i);
+      for (int w = 0; w < ways; ++w) sums[w] = C::both(sums[w], load_as<T, A>(x + i + w * V::lanes));
+    }
+    return fold_ways<C>(sums);
+  }
+  /// The same, but that NaN is looked for beside: all steps would wait for it.
+  static STAVE_INLINE A fold_groups_of_numbers(const T* x, Index n, Index& i) {
+    V sums[ways], nan[2] = {V(0), V(0)};
+    for (V& sum : sums) sum = V(C::template neutral<A>());
+    for (; i + group <= n; i += group) {
+      prefetch<group>(x + i);
+      for (int w = 0; w < ways; ++w) {
+        const V next = load_as<T, A>(x + i + w * V::lanes);
+        sums[w] = OfNumbers<C>::both(sums[w], next);
+        nan[w % 2] = select(next != next, next, nan[w % 2]);
       }
-      for (int half = ways / 2; half > 0; half /= 2)
-        for (int w = 0; w < half; ++w) sums[w] = C::both(sums[w], sums[w + half]);
-      total = C::both(total, fold<C, A>(sums[0]));
+    }
+    nan[0] = select(nan[1] != nan[1], nan[1], nan[0]);
+    if (any(nan[0] != nan[0])) [[unlikely]]
+      return fold<C, A>(select(nan[0] != nan[0], nan[0], V(C::template neutral<A>())));
+    return fold_ways<OfNumbers<C>>(sums);
+  }
+  static STAVE_INLINE A fold_row(const T* x, Index n, A total) {
+    Index i = 0;
+    if (n >= group) {
+      if constexpr (is_real<A> && C::is_extreme) total = C::both(total, fold_groups_of_numbers(x, n, i));
+      else total = C::both(total, fold_groups(x, n, i));
     }
     if (i + V::lanes <= n) {
       V sum = load_as<T, A>(x + i);

@@ -10,6 +10,7 @@ void fill_table(stave_cpu::Kernels& table) {
   table.isa = STAVE_QUOTE(STAVE_ISA);
   fill_unary(table);
   fill_binary(table);
+  fill_chain(table);
   fill_convert(table);
   fill_reduce(table);
   fill_arg_reduce(table);

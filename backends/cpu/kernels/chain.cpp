@@ -1,0 +1,90 @@
+// Chains: some vectors go through all operations before the next ones do, and stay in registers from one to the next, so that only
+// what is asked for goes through memory. An operation is chosen once for so many vectors that choosing takes no longer than computing.
+#include <stave/backends/cpu/kernels/fill.h>
+#include <stave/backends/cpu/kernels/vec_math.h>
+#include <stave/core/ops/elementwise_ops.h>
+
+namespace STAVE_KERNELS {
+
+using stave_cpu::Dtype;
+using stave_cpu::Index;
+using stave_cpu::Link;
+using stave_cpu::LinkCode;
+
+constexpr int most_ways = STAVE_VECTOR_BYTES == 64 ? 16 : 8;  // of twice as many registers
+#define STAVE_EACH_WAY _Pragma("GCC unroll 16") for (int way = 0; way < ways; ++way)
+
+/// `ways` vectors from element `at` on; of a single one the first n elements.
+template <class T, int ways>
+STAVE_INLINE void run_links(const Link* links, Index count, char* const* arrays, Index at, Index n) {
+  using V = Vec<T>;
+  V x[ways];
+  STAVE_EACH_WAY x[way] = V(0);
+  for (const Link* link = links; link != links + count; ++link) {
+    const auto array = [&](int number) __attribute__((always_inline)) {
+      T* from = reinterpret_cast<T*>(arrays[number]) + at;
+      __asm__("" : "+r"(from));  // else GCC keeps the offset of each way, for which there are not enough registers
+      return from;
+    };
+    const auto loaded = [&](const T* from, int way) __attribute__((always_inline)) {
+      if constexpr (ways == 1)
+        if (n < V::lanes) return load_some<T>(from, n);
+      return V::load(from + way * V::lanes);
+    };
+    const auto number = [&]() __attribute__((always_inline)) {
+      T value;
+      __builtin_memcpy(&value, arrays[link->operand], sizeof value);
+      return V(value);
+    };
+    switch (link->code) {
+#define STAVE_LINK(code, given, ...)       \
+  case LinkCode::code: {                   \
+    [[maybe_unused]] const auto y = given; \
+    STAVE_EACH_WAY x[way] = __VA_ARGS__;   \
+    break;                                 \
+  }
+      STAVE_LINK(load_array, array(link->operand), loaded(y, way))
+      STAVE_LINK(load_number, number(), y)
+#define X(name, S) STAVE_LINK(name, 0, stave_detail::S::value(x[way]))
+      STAVE_CHAINED_UNARY_OPS(X)
+#undef X
+#define X(name, S)                                                                                 \
+  STAVE_LINK(name##_x_array, array(link->operand), stave_detail::S::value(x[way], loaded(y, way))) \
+  STAVE_LINK(name##_array_x, array(link->operand), stave_detail::S::value(loaded(y, way), x[way])) \
+  STAVE_LINK(name##_x_number, number(), stave_detail::S::value(x[way], y))                         \
+  STAVE_LINK(name##_number_x, number(), stave_detail::S::value(y, x[way]))                         \
+  STAVE_LINK(name##_x_x, 0, stave_detail::S::value(x[way], x[way]))
+      STAVE_CHAINED_BINARY_OPS(X)
+#undef X
+#undef STAVE_LINK
+    }
+    if (link->to < 0) continue;
+    T* const to = array(link->to);
+    if constexpr (ways == 1) {
+      if (n < V::lanes) store_some(x[0], to, n);
+      else x[0].store(to);
+    } else {
+      STAVE_EACH_WAY x[way].store(to + way * V::lanes);
+    }
+  }
+}
+
+template <class T>
+void chain(const Link* links, Index count, char* const* arrays, Index n) {
+  constexpr Index lanes = Vec<T>::lanes;
+  Index i = 0;
+  const auto run_while = [&]<int ways>(std::integral_constant<int, ways>) __attribute__((always_inline)) {
+    for (; i + ways * lanes <= n; i += ways * lanes) run_links<T, ways>(links, count, arrays, i, lanes);
+  };
+  run_while(std::integral_constant<int, most_ways>());
+  run_while(std::integral_constant<int, most_ways / 2>());
+  if constexpr (most_ways > 8) run_while(std::integral_constant<int, most_ways / 4>());
+  for (; i < n; i += lanes) run_links<T, 1>(links, count, arrays, i, n - i);
+}
+
+void fill_chain(stave_cpu::Kernels& table) {
+  table.chain[static_cast<int>(Dtype::float32)] = chain<float>;
+  table.chain[static_cast<int>(Dtype::float64)] = chain<double>;
+}
+
+}  // namespace STAVE_KERNELS

@@ -1,0 +1,82 @@
+// The operations that chains are made of, and how links say them: for the kernel and for those who make links.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <stave/core/ops/all_ops.h>
+
+namespace stave_cpu {
+
+using stave::OpId;
+
+// Of floats; they take no longer than a vector to go to memory and back.
+#define STAVE_CHAINED_UNARY_OPS(X)                                                                        \
+  X(abs, Abs)                                                                                             \
+  X(negative, Negative)                                                                                   \
+  X(sign, Sign)                                                                                           \
+  X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(square, Square) X(reciprocal, Reciprocal) X(relu, Relu) X(floor, Floor) \
+      X(ceil, Ceil) X(round, Round) X(trunc, Trunc)
+#define STAVE_CHAINED_BINARY_OPS(X) \
+  X(add, Add)                       \
+  X(subtract, Subtract)             \
+  X(multiply, Multiply) X(scale, Scale) X(divide, Divide) X(maximum, Maximum) X(minimum, Minimum) X(copysign, Copysign)
+
+/// What a link does: x is the result so far, y the operand, an array or a number for all elements.
+enum class LinkCode : std::uint16_t {
+  load_array,   // x = y
+  load_number,  // x = y
+#define X(name, Struct) name,
+  STAVE_CHAINED_UNARY_OPS(X)
+#undef X
+#define X(name, Struct) name##_x_array, name##_array_x, name##_x_number, name##_number_x, name##_x_x,
+      STAVE_CHAINED_BINARY_OPS(X)
+#undef X
+};
+
+/// What an operand is to a link.
+enum class LinkOperand { x, array, number };
+
+/// Of an operation and its operands, of which one at least is x; those of an operation of one operand are the same. None: chains do
+/// not have it.
+constexpr std::optional<LinkCode> link_code(OpId id, LinkOperand first, LinkOperand second) {
+  const auto chosen = [&](LinkCode x_array, LinkCode array_x, LinkCode x_number, LinkCode number_x, LinkCode x_x) {
+    if (second != LinkOperand::x) return second == LinkOperand::array ? x_array : x_number;
+    return first == LinkOperand::x ? x_x : first == LinkOperand::array ? array_x : number_x;
+  };
+  switch (id) {
+#define X(name, Struct) \
+  case OpId::name: return LinkCode::name;
+    STAVE_CHAINED_UNARY_OPS(X)
+#undef X
+#define X(name, Struct)                                                                          \
+  case OpId::name:                                                                               \
+    return chosen(LinkCode::name##_x_array, LinkCode::name##_array_x, LinkCode::name##_x_number, \
+                  LinkCode::name##_number_x, LinkCode::name##_x_x);
+    STAVE_CHAINED_BINARY_OPS(X)
+#undef X
+    default: return std::nullopt;
+  }
+}
+
+/// The link that reads one number where this one reads an array, if it does.
+constexpr LinkCode of_number(LinkCode code) {
+  switch (code) {
+    case LinkCode::load_array: return LinkCode::load_number;
+#define X(name, Struct)                                            \
+  case LinkCode::name##_x_array: return LinkCode::name##_x_number; \
+  case LinkCode::name##_array_x: return LinkCode::name##_number_x;
+      STAVE_CHAINED_BINARY_OPS(X)
+#undef X
+    default: return code;
+  }
+}
+
+/// An operation of a chain.
+struct Link {
+  LinkCode code;
+  int operand;  // which array, or number, is y
+  int to;       // the array that gets the result, too; -1: none
+};
+
+}  // namespace stave_cpu

@@ -1,0 +1,115 @@
+// Lanes of vmap: sets of them, and the values that they have. Internal to vmap.cpp and paths.cpp.
+//
+// What stands behind a lane's value is a tensor with a row for each lane of some set: of all, at first. Where lanes part, each path
+// has a smaller set, and takes the rows of its lanes when it next needs a value.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <stave/core/label.h>
+#include <stave/core/note.h>
+
+namespace stave_detail {
+
+/// A set of lanes, ascending; row i of a tensor of their values is that of `lane(i)`.
+class Rows : public RefCounted {
+ public:
+  /// All: 0, 1, ... They live as long as their vmap.
+  explicit Rows(Index size) : size_(size) {}
+  explicit Rows(std::vector<std::int32_t> lanes) : size_(static_cast<Index>(lanes.size())), lanes_(std::move(lanes)) {}
+
+  Index size() const noexcept { return size_; }
+  bool is_all() const noexcept { return lanes_.empty(); }
+  std::int32_t lane(Index row) const {
+    return lanes_.empty() ? static_cast<std::int32_t>(row) : lanes_[static_cast<std::size_t>(row)];
+  }
+  Index row_of(std::int32_t lane) const;
+  /// Whether all of `lanes` are among these.
+  bool has(const Rows& lanes) const;
+  /// "lane 3", "lanes 0, 2, 5 and 13 more".
+  std::string str() const;
+  /// x, which has a row for each of `all`, with these rows alone. An operation, for the handlers below.
+  Tensor of(const Tensor& x, const Rows& all) const;
+  /// The row in `all` of the one lane that this is.
+  Index row_in(const Rows& all) const;
+  /// Whether this thread made it: what is found may then be kept.
+  bool is_own() const noexcept { return thread_ == this_thread(); }
+
+ private:
+  /// Throws TransformError for rows of others.
+  std::vector<std::int32_t> rows_within(const Rows& all) const;
+  static void check_has(const Rows& all, Index row, std::int32_t lane);
+  // Where they stand in another set: from `start` on, or at `indices` [n, 1].
+  struct Places {
+    InstallationId all = 0;
+    Index start = 0;
+    Tensor indices;
+  };
+  Places places_in(const Rows& all, Device device) const;
+
+  const InstallationId id_ = next_installation_id();
+  const Index size_;
+  const std::vector<std::int32_t> lanes_;  // empty: all
+  const void* const thread_ = this_thread();
+  // What was asked for last; by the thread that made this: others, on which rules may run, find it anew.
+  mutable std::unique_ptr<std::array<Places, 4>> known_;
+  mutable std::size_t next_ = 0;
+};
+using RowsPtr = IntrusivePtr<const Rows>;
+
+struct PathLog;
+
+/// What stands behind a lane's value. Notes own it; the log of a path knows of it (paths.h), and keeps nothing alive.
+struct LaneValue : RefCounted, Pooled {
+  Tensor batched;  // with these rows
+  const Rows* const rows;
+  const RowsPtr owned;  // if they are not all of vmap's
+  RowsPtr taken_for;    // what a path asked for last, of the thread that made the rows
+  Tensor taken;
+  PathLog* log = nullptr;  // in which it is step `step`; of a hollow value: in which the one is that it stands for
+  std::uint32_t step = 0;
+  bool hollow = false;  // in place of one that is gone
+  std::size_t bytes_of_gone = 0;
+  IntrusivePtr<LaneValue> unlabelled;  // this one, without its label
+
+  LaneValue(Tensor batched, const RowsPtr& of)
+      : batched(std::move(batched)), rows(of.get()), owned(of->is_all() ? nullptr : of) {}
+  ~LaneValue() {
+    if (log && !hollow) leave_log();
+  }
+  std::size_t bytes() const noexcept { return hollow ? bytes_of_gone : bytes_kept_by(batched.node()); }
+  /// The rows of these lanes; `alone`: the value of the one lane. Throws TransformError if the value was gone when the function ran
+  /// first.
+  Tensor of(const RowsPtr& lanes, bool alone);
+
+ private:
+  void leave_log() noexcept;
+};
+using LaneValuePtr = IntrusivePtr<LaneValue>;
+
+/// The note on a lane's value.
+struct Lanes {
+  LaneValuePtr value;
+  const Tensor* physical() const noexcept { return value ? &value->batched : nullptr; }
+  std::size_t bytes() const noexcept { return value ? value->bytes() : 0; }
+  void labelled(const NamePtr& name);
+};
+
+/// One vmap: what its runs share, and what lives as long as functions that run again on its lanes.
+struct Vmap {
+  explicit Vmap(Index size) : size(size) {}
+  const Index size;
+  const RowsPtr all = make_intrusive<const Rows>(size);
+  const Notes<Lanes> notes{"vmap"};
+
+  /// A lane's value of this shape, behind which stands `value`.
+  Tensor lane(LaneValuePtr value, Shape shape) const;
+  /// The value of one lane, of which `batched` has a row for each of `rows`.
+  Tensor lane(Tensor batched, const RowsPtr& rows) const;
+};
+
+}  // namespace stave_detail

@@ -1,0 +1,107 @@
+#include <stave/handlers/report.h>
+
+#include <iostream>
+
+#include <stave/core/fail.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/handlers/answered.h>
+
+namespace stave {
+
+using stave_detail::fail;
+
+namespace {
+
+const char* const report_tag = "report";
+
+std::string quoted(const std::string& name) {
+  if (name.find_first_of(",\"\n\r") == std::string::npos) return name;
+  std::string text = "\"";
+  for (const char c : name) text += c == '"' ? "\"\"" : std::string(1, c);
+  return text + "\"";
+}
+
+// "1 0" for element 2 of [2,2].
+std::string index_of(Index element, const Shape& shape) {
+  std::string text;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    text = std::to_string(element % shape[axis]) + (text.empty() ? "" : " ") + text;
+    element /= shape[axis];
+  }
+  return text;
+}
+
+// Each as the shortest text that reads back as the same number.
+std::vector<std::string> numbers_of(const Tensor& x) {
+  std::vector<std::string> texts;
+  const auto add = [&](const auto& values) {
+    for (const auto value : values) texts.push_back(fmt::format("{}", value));
+  };
+  if (x.dtype() == float64) add(x.to_vector<double>());
+  else if (is_float(x.dtype())) add(astype(x, float32).to_vector<float>());
+  else if (x.dtype() == uint64) add(x.to_vector<std::uint64_t>());
+  else add(astype(x, int64).to_vector<std::int64_t>());
+  return texts;
+}
+
+}  // namespace
+
+void report(const std::string& name, const Tensor& value) { sow(name, value, report_tag); }
+
+void report(const std::string& name, double value) {
+  if (const auto answer = stave_detail::sowing(name, report_tag); answer.place != 0)
+    stave_detail::sow_at(answer, name, tensor(value, float64), report_tag);
+}
+
+ReportListener::ReportListener() : SownHandler(report_tag) {}
+
+Tensor ReportListener::sown(const SownValue& sown) {
+  if (!sown.again) reported(sown.name, stop_gradient(sown.value));
+  return sown.value;
+}
+
+PrintReports::PrintReports() : out_(std::cerr) {}
+
+void PrintReports::reported(const std::string& name, const Tensor& value) {
+  out_ << name + (value.rank() < 2 ? " " : "\n") + value.str() + "\n";
+}
+
+CsvReports::CsvReports(const std::string& path) : path_(path), file_(path), out_(file_) {
+  out_ << "name,count,index,value\n";
+  if (!out_) fail<FileError>("CsvReports: {} cannot be written", path);
+}
+
+CsvReports::CsvReports(std::ostream& out) : out_(out) { out_ << "name,count,index,value\n"; }
+
+void CsvReports::reported(const std::string& name, const Tensor& value) {
+  const std::string begin = fmt::format("{},{},", quoted(name), counts_[name]++);
+  const std::vector<std::string> numbers = numbers_of(value);
+  std::string lines;
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    lines += begin + index_of(static_cast<Index>(i), value.shape()) + "," + numbers[i] + "\n";
+  out_ << lines << std::flush;
+  if (!out_) fail<FileError>("CsvReports: {} cannot be written", path_.empty() ? "the stream" : path_);
+}
+
+void progress(long done, long total) {
+  if (done < 0 || done > total) fail<Error>("progress: {} of {} is no progress", done, total);
+  stave_detail::perform_if_answered(Progress{done, total});
+}
+
+PrintProgress::PrintProgress(int width) : PrintProgress(std::cerr, width) {}
+
+void PrintProgress::handle(Progress& progress) {
+  const double part =
+      progress.total == 0 ? 1 : static_cast<double>(progress.done) / static_cast<double>(progress.total);
+  const auto full = static_cast<std::size_t>(part * width_);
+  const auto empty = static_cast<std::size_t>(width_) - full;
+  const std::string bar =
+      fmt::format("[{}{}] {:3}%", std::string(full, '#'), std::string(empty, '.'), static_cast<int>(part * 100));
+  const bool ends = progress.done == progress.total;
+  if (bar != drawn_ || ends) out_ << "\r" + bar + fmt::format(" {}/{}", progress.done, progress.total) << std::flush;
+  drawn_ = bar;
+  if (ends) out_ << "\n" << std::flush;
+}
+
+}  // namespace stave

@@ -1,0 +1,513 @@
+// Control flow on lanes' values: vmap against a loop over the lanes, in every nest; what runs how often; errors.
+#include <array>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace {
+
+using namespace stave;
+using namespace stave_test;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using T = const Tensor&;
+
+template <class F>
+Tensor loop(F f, T xs) {
+  std::vector<Tensor> results;
+  for (Index i = 0; i < xs.shape(0); ++i) results.push_back(f(xs[i]));
+  return stack(results);
+}
+
+// ---- functions of a number, with control flow ------------------------------------------------------------------------
+
+Tensor branch(T x) {
+  if (x > 0) return x * x * x;
+  return -2. * sin(x);
+}
+Tensor nested_branch(T x) {
+  const Tensor y = x * 1.5;
+  if (bool(y > 0)) return bool(y > 2) ? exp(-y) * x : y * y;
+  return bool(x < -1) ? cos(y) : y * x;
+}
+Tensor heron(T x) {  // sqrt(|x| + 1)
+  const Tensor a = abs(x) + 1.;
+  Tensor root = a;
+  while (bool(abs(root * root - a) > 1e-6 * a)) root = 0.5 * (root + a / root);
+  return root;
+}
+Tensor power(T x, int n) { return n == 0 ? ones_like(x) : x * power(x, n - 1); }
+Tensor recursive(T x) { return power(x, 1 + static_cast<int>(abs(x).item<double>())); }
+Tensor by_item(T x) { return x * x.item<double>() + sin(x); }
+Tensor by_vector(T x) {
+  const Tensor pair = stack({floor(x), floor(x / 2.)});
+  const std::vector<double> read = stop_gradient(pair).to_vector<double>();
+  return read[0] > read[1] ? x * x : x / 3.;
+}
+Tensor by_data(T x) {
+  const Tensor kept = stop_gradient(floor(x));
+  const std::span<const double> first = kept.data<double>();
+  const Tensor y = bool(x > 1) ? x * 2. : x;
+  return y * first[0] + x;  // the span lives on
+}
+Tensor late(T x) {  // much is computed, and let go of, before lanes part
+  Tensor y = x;
+  for (int i = 0; i < 20; ++i) y = sin(y) + 0.5 * x;
+  const Tensor kept = y * x;
+  y = Tensor();
+  const Tensor z = bool(kept > 0.5) ? kept * x : kept + exp(kept);
+  return bool(z > 1) ? z * kept : z - x;
+}
+Tensor reread(T x) {  // one value, several times
+  const Tensor positive = x > 0, large = abs(x) > 1.5;
+  Tensor y = x;
+  for (int i = 0; i < 3; ++i) {
+    if (positive) y = y * x;
+    if (large) y = y - 0.1 * x;
+    else if (positive) y = y + sin(x);
+  }
+  return y;
+}
+Tensor labelled(T x) {
+  const Tensor y = label(x * x, "square"), flag = label(y > 1, "flag");
+  return bool(flag) ? label(y * x, "cube") : y;
+}
+Tensor inner_vmap(T x) {  // lanes within a lane, which part as well
+  const Tensor rows = stack({x, -x, x * 2.});
+  return sum(vmap([&](T y) { return bool(y > x) ? y * y : y * x; })(rows));
+}
+Tensor gradient_inside(T x) {
+  const Tensor slope = grad([&](T y) { return bool(y > 0.5) ? y * y * x : sin(y) * x; })(x);
+  return bool(slope > 1) ? slope : slope * x;
+}
+Tensor checkpointed(T x) {
+  const auto f = checkpoint([x](T y) { return bool(y > 0.3) ? y * sin(x) : y * y + x; });
+  return f(x) * f(x * x);
+}
+Tensor by_rule(T x) {
+  const auto straight = custom_vjp([](T y) { return bool(y > 0) ? floor(y) : ceil(y); },
+                                   [](T y) { return std::pair(bool(y > 0) ? floor(y) : ceil(y), y); },
+                                   [](T y, T g) { return bool(y > 1) ? g * 2. : g; });
+  return straight(x * 2.) * x;
+}
+Tensor replayed(T x) {
+  return repeat(6, [](T y) { return bool(y > 1) ? 0.5 * y : y * 1.7 + 0.1; })(x);
+}
+
+using Function = Tensor (*)(T);
+struct Named {
+  const char* name;
+  Function f;
+  bool differentiable_twice = true;
+};
+const std::array functions{Named{"branch", branch},
+                           Named{"nested_branch", nested_branch},
+                           Named{"heron", heron},
+                           Named{"recursive", recursive},
+                           Named{"by_item", by_item},
+                           Named{"by_vector", by_vector},
+                           Named{"by_data", by_data},
+                           Named{"late", late},
+                           Named{"reread", reread},
+                           Named{"labelled", labelled},
+                           Named{"inner_vmap", inner_vmap},
+                           Named{"gradient_inside", gradient_inside},
+                           Named{"checkpointed", checkpointed},
+                           Named{"by_rule", by_rule, false},
+                           Named{"replayed", replayed}};
+
+const Tensor xs = tensor({-2.3, 0.4, 1.7, -0.6, 3.2, 0.4, -0.2, 2.1}, float64);
+
+class Paths : public testing::TestWithParam<Named> {};
+INSTANTIATE_TEST_SUITE_P(, Paths, testing::ValuesIn(functions), [](const auto& info) { return info.param.name; });
+
+TEST_P(Paths, AreTheLoopOverLanes) {
+  const Function f = GetParam().f;
+  EXPECT_THAT(vmap(f)(xs), IsNear(loop(f, xs)));
+  EXPECT_THAT(vmap(f)(xs[slice(2, 3)]), IsNear(loop(f, xs[slice(2, 3)])));                  // one lane
+  EXPECT_THAT(vmap(f)(full({5}, 0.7, float64)), IsNear(loop(f, full({5}, 0.7, float64))));  // none parts
+}
+
+TEST_P(Paths, UnderAndAboveDerivatives) {
+  const Function f = GetParam().f;
+  const Tensor gradients = loop(grad(f), xs);
+  EXPECT_THAT(vmap(grad(f))(xs), IsNear(gradients));
+  EXPECT_THAT(grad([&](T all) { return sum(vmap(f)(all)); })(xs), IsNear(gradients));
+  const auto tangent = [&](T x) { return jvp(f, x, 2. * x).second; };
+  EXPECT_THAT(vmap(tangent)(xs), IsNear(loop(tangent, xs)));
+  EXPECT_THAT(jvp([&](T all) { return vmap(f)(all); }, xs, 2. * xs).second, IsNear(loop(tangent, xs)));
+  const auto [ys, pullback] = vjp([&](T all) { return vmap(f)(all); }, xs);
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(std::get<0>(pullback(ones_like(ys))), IsNear(gradients));
+  const auto [line, linear] = linearize([&](T all) { return vmap(f)(all); }, xs);
+  EXPECT_THAT(linear(2. * xs), IsNear(loop(tangent, xs)));
+}
+
+TEST_P(Paths, OfSecondOrder) {
+  if (!GetParam().differentiable_twice) GTEST_SKIP() << "its rule reads what it would differentiate";
+  const Function f = GetParam().f;
+  const auto second = grad(grad(f));
+  const Tensor expected = loop(second, xs);
+  EXPECT_THAT(vmap(second)(xs), IsNear(expected, 1e-10));
+  EXPECT_THAT(vmap(hessian(f))(xs), IsNear(expected, 1e-10));
+  EXPECT_THAT(grad([&](T all) { return sum(vmap(grad(f))(all)); })(xs), IsNear(expected, 1e-10));
+  EXPECT_THAT(grad([&](T all) { return sum(grad([&](T a) { return sum(vmap(f)(a)); })(all)); })(xs),
+              IsNear(expected, 1e-10));
+  EXPECT_THAT(vmap([&](T x) { return jvp(grad(f), x, ones_like(x)).second; })(xs), IsNear(expected, 1e-10));
+}
+
+TEST_P(Paths, OfLanesOfLanes) {
+  const Function f = GetParam().f;
+  const Tensor grid = reshape(xs, {2, 4});
+  EXPECT_THAT(vmap(vmap(f))(grid), IsNear(reshape(loop(f, xs), {2, 4})));
+  EXPECT_THAT(vmap(vmap(f), {.in_axes = 1, .out_axes = 1})(grid), IsNear(reshape(loop(f, xs), {2, 4})));
+  EXPECT_THAT(vmap(vmap(grad(f)))(grid), IsNear(reshape(loop(grad(f), xs), {2, 4})));
+  EXPECT_THAT(vmap([&](T row) { return grad([&](T r) { return sum(vmap(f)(r)); })(row); })(grid),
+              IsNear(reshape(loop(grad(f), xs), {2, 4})));
+}
+
+TEST_P(Paths, UnderCheckpointsAndPrograms) {
+  const Function f = GetParam().f;
+  const Tensor values = loop(f, xs), gradients = loop(grad(f), xs);
+  const auto all = [&](T a) { return sum(vmap(f)(a)); };
+  EXPECT_THAT(grad(checkpoint(all))(xs), IsNear(gradients));
+  EXPECT_THAT(vmap(grad(checkpoint(f)))(xs), IsNear(gradients));
+  EXPECT_THAT(grad([&](T a) { return sum(vmap(checkpoint(f))(a)); })(xs), IsNear(gradients));
+  EXPECT_THAT(vmap(grad(checkpoint(checkpoint(f))))(xs), IsNear(gradients));
+  EXPECT_THAT(vmap(compile(f))(xs), IsNear(values));
+  const auto compiled = compile([&](T a) { return vmap(f)(a); });
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(compiled(xs), IsNear(values));
+    EXPECT_THAT(compiled(-xs), IsNear(loop(f, -xs)));
+  }
+  const auto slope = compile(vmap(grad(f)));
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(slope(xs), IsNear(gradients));
+}
+
+struct Passes : Handler {
+  Outputs handle(Call& call) override { return perform(std::move(call)); }
+};
+struct Slowly : Controller {
+  void handle(Call& call, Resumption<Call> rest) override { rest.resume_last(perform(call)); }
+};
+
+TEST_P(Paths, UnderHandlersOfOnesOwn) {
+  const Function f = GetParam().f;
+  const Tensor values = loop(f, xs), gradients = loop(grad(f), xs);
+  const auto passes = std::make_shared<Passes>();  // functions of rules run again under it
+  EXPECT_THAT(vmap([&](T x) { return with(passes, [&] { return f(x); }); })(xs), IsNear(values));
+  EXPECT_THAT(with(passes, [&] { return vmap(grad(f))(xs); }), IsNear(gradients));
+  EXPECT_THAT(vmap(grad([&](T x) { return with(passes, [&] { return f(x); }); }))(xs), IsNear(gradients));
+  Slowly slowly;
+  EXPECT_THAT(*with(slowly, [&] { return vmap(f)(xs); }), IsNear(values));
+  EXPECT_THAT(vmap([&](T x) { return *with(slowly, [&] { return f(x); }); })(xs), IsNear(values));
+  std::ostringstream text;
+  EXPECT_THAT(vmap(debug(f, {.out = &text}))(xs), IsNear(values));
+  EXPECT_THAT(debug(vmap(grad(f)), {.out = &text, .values = true, .trap_nan = true})(xs), IsNear(gradients));
+  EXPECT_THAT(vmap(debug(grad(f), {.out = &text, .values = true, .trap_nan = true}))(xs), IsNear(gradients));
+}
+
+// ---- what runs, and how often ---------------------------------------------------------------------------------------
+
+TEST(PathsRun, OncePerWay) {
+  int runs = 0;
+  const auto f = [&](T x) {
+    ++runs;
+    return bool(x > 0) ? (bool(x > 1) ? x : 2. * x) : -x;
+  };
+  EXPECT_THAT(vmap(f)(xs), IsNear(loop(f, xs)));
+  runs = 0;
+  vmap(f)(xs);
+  EXPECT_EQ(runs, 3);
+  runs = 0;
+  vmap(f)(xs - 10.);
+  EXPECT_EQ(runs, 1);
+}
+
+// Counts kernels' operations: those that reach the bottom.
+struct Counts : Handler {
+  std::map<std::string, int> counts;
+  Outputs handle(Call& call) override {
+    ++counts[call.op().name];
+    return perform(std::move(call));
+  }
+};
+
+TEST(PathsRun, NoOperationOfSeveralLanesTwice) {
+  const auto f = [](T x) {
+    const Tensor y = sin(x);
+    const Tensor z = bool(y > 0) ? exp(y) : tanh(y);
+    return z + cos(y);
+  };
+  Counts counts;
+  EXPECT_THAT(with(counts, [&] { return vmap(f)(xs); }), IsNear(loop(f, xs)));
+  EXPECT_EQ(counts.counts["sin"], 1);
+  EXPECT_EQ(counts.counts["exp"], 1);
+  EXPECT_EQ(counts.counts["tanh"], 1);
+  EXPECT_EQ(counts.counts["cos"], 2);  // on the lanes of each path
+}
+
+TEST(PathsRun, NothingIsKeptAliveByTheLog) {
+  reset_peak_memory();
+  const std::int64_t before = memory_stats().live_bytes;
+  const Tensor rows = full({2, Index{1} << 18}, 0.5);  // 1 MiB a row
+  vmap([](T x) {
+    Tensor y = x;
+    for (int i = 0; i < 100; ++i) y = y * 0.99 + 0.01;
+    return bool(sum(y) > 0) ? y : -y;
+  })(rows);
+  EXPECT_LT(memory_stats().peak_bytes - before, std::int64_t{16} << 20);
+}
+
+TEST(PathsRun, OfManyOperationsAgainInFull) {  // more than the log holds
+  const auto f = [](T x) {
+    Tensor y = x;
+    for (int i = 0; i < 150'000; ++i) y = y + 1.;
+    for (int i = 0; i < 150'000; ++i) y = y - 1.;
+    return bool(y > 0) ? y * 2. : y;
+  };
+  const Tensor four = tensor({-1., 2., -3., 4.}, float64);
+  EXPECT_THAT(vmap(f)(four), IsNear(tensor({-1., 4., -3., 8.}, float64)));
+}
+
+TEST(PathsRun, EveryLaneForItself) {
+  const auto collatz = [](Tensor n) {
+    Tensor steps = tensor(0);
+    while (bool(n != 1)) {
+      n = bool(n % 2 == 0) ? floor_divide(n, 2) : 3 * n + 1;
+      steps = steps + 1;
+    }
+    return steps;
+  };
+  const Tensor numbers = arange(1, 200);
+  EXPECT_THAT(vmap(collatz)(numbers), Equals(loop(collatz, numbers)));
+  const Tensor many = arange(0, 100'000, 1, float32);
+  EXPECT_THAT(vmap([](T x) { return x * x.item<double>(); })(many), IsNear(many * many));
+}
+
+TEST(PathsRun, KeysOfLanes) {
+  const auto walk = [](const Key& key) {
+    Tensor x = zeros({}, float64);
+    Key next = key;
+    for (int i = 0; i < 20 && bool(abs(x) < 1.5); ++i) {
+      const auto [a, b] = split<2>(next);
+      x = x + normal(a, {}, float64);
+      next = b;
+    }
+    return x;
+  };
+  const Tensor keys = split(Key(3), 16);
+  std::vector<Tensor> expected;
+  for (Index i = 0; i < 16; ++i) expected.push_back(walk(Key(keys[i])));
+  EXPECT_THAT(vmap(walk)(keys), Equals(stack(expected)));
+}
+
+TEST(PathsRun, ShapesMadeOfValues) {
+  const auto f = [](T n) { return sum(arange(0, n.item<int>() + 1)); };
+  EXPECT_THAT(vmap(f)(tensor({0, 3, 5, 3})), Equals(tensor({0, 6, 15, 6})));
+  EXPECT_THAT(
+      [] {
+        vmap([](T n) { return zeros({n.item<int>()}); })(tensor({1, 2, 1}));
+      },
+      ThrowsMessage<ShapeError>(
+          AllOf(HasSubstr("vmap: result 0 is float32 [1] in lanes 0, 2"), HasSubstr("float32 [2] in lane 1"))));
+  EXPECT_THAT(
+      [] {
+        vmap([](T n) { return std::vector<Tensor>(static_cast<std::size_t>(n.item<int>()), n); })(tensor({1, 2}));
+      },
+      ThrowsMessage<TransformError>(HasSubstr("results differ in what is no tensor, or in their structure")));
+}
+
+TEST(PathsRun, OnArgumentsThatAreMoved) {
+  const auto f = [](Tensor x, std::vector<double> by, T y) {
+    std::vector<double> taken = std::move(by);
+    return bool(x > 0) ? std::move(x) * taken.at(1) : y * taken.at(0);
+  };
+  EXPECT_THAT(vmap(f)(Tensor(xs), std::vector<double>{2, 3}, xs), IsNear(where(xs > 0, xs * 3., xs * 2.)));
+  const auto uses_up = [](T x, std::unique_ptr<double> by) { return bool(x > 0) ? x * *by : x; };
+  EXPECT_THAT([&] { vmap(uses_up)(xs, std::make_unique<double>(2.)); },
+              ThrowsMessage<TransformError>(HasSubstr("an argument was moved into it that cannot be copied")));
+  EXPECT_THAT(vmap(uses_up)(abs(xs), std::make_unique<double>(2.)), IsNear(abs(xs) * 2.));
+}
+
+TEST(PathsRun, OneResultForAllLanes) {
+  const auto same = [](T x) { return bool(x > 0) ? full({2}, 7., float64) : full({2}, 7., float64); };
+  EXPECT_THAT(vmap(same, {.out_axes = unmapped})(xs), Equals(full({2}, 7., float64)));
+  const auto other = [](T x) { return bool(x > 0) ? tensor(0.) : tensor(-0.); };
+  EXPECT_THAT([&] { vmap(other, {.out_axes = unmapped})(xs); },
+              ThrowsMessage<TransformError>(HasSubstr("differs between lanes")));
+  struct Counted {
+    Tensor x;
+    int steps;
+  };
+  const auto counted = [](T x) { return Counted{x, bool(x > 0) ? 1 : 2}; };
+  EXPECT_THAT([&] { vmap(counted)(xs); },
+              ThrowsMessage<TransformError>(HasSubstr("return tensors for what lanes have of their own")));
+  EXPECT_EQ(vmap(counted)(abs(xs)).steps, 1);
+}
+
+// ---- effects ---------------------------------------------------------------------------------------------------------
+
+struct Ask {
+  using Result = double;
+};
+struct AskOnce {
+  using Result = std::unique_ptr<double>;
+};
+struct Tell {
+  using Result = void;
+  int what;
+};
+struct World : Handles<Ask, AskOnce, Tell> {
+  double asked = 0;
+  std::vector<int> told;
+  double handle(Ask&) override { return ++asked; }
+  std::unique_ptr<double> handle(AskOnce&) override { return std::make_unique<double>(++asked); }
+  void handle(Tell& tell) override { told.push_back(tell.what); }
+};
+
+Tensor asking(T x) {
+  const double a = perform(Ask{});
+  perform(Tell{1});
+  if (x > 0) {
+    perform(Tell{2});
+    return x * a + perform(Ask{});
+  }
+  perform(Tell{3});
+  const double b = perform(Ask{}), c = perform(Ask{});
+  return x * a * b + c;
+}
+
+TEST(PathsEffects, BeforeLanesPartAreAnsweredOnce) {
+  World world;
+  // lane 0 goes on: 1 for all, then 2, 3 for the negative ones, and 4 for the others
+  EXPECT_THAT(with(world, [] { return vmap(asking)(xs); }), IsNear(where(xs > 0, xs + 4., xs * 2. + 3.)));
+  EXPECT_THAT(world.told, ElementsAre(1, 3, 2));
+  World again;
+  EXPECT_THAT(with(again, [] { return vmap(grad(checkpoint(asking)))(xs); }),
+              IsNear(where(xs > 0, ones_like(xs), 2. * ones_like(xs))));
+  EXPECT_EQ(again.asked, 4);
+  World outside;
+  EXPECT_THAT(with(outside, [] { return grad([](T a) { return sum(vmap(checkpoint(asking))(a)); })(xs); }),
+              IsNear(where(xs > 0, ones_like(xs), 2. * ones_like(xs))));
+  EXPECT_EQ(outside.asked, 4);
+}
+
+TEST(PathsEffects, ThatCannotBeCopiedAreAnErrorOnlyWhereAFunctionRunsAgain) {
+  World world;
+  const auto f = [](T x) {
+    const double a = *perform(AskOnce{});
+    return bool(x > 0) ? x * a : -x;
+  };
+  EXPECT_THAT(with(world, [&] { return vmap(f)(abs(xs)); }), IsNear(abs(xs)));
+  EXPECT_THAT([&] { with(world, [&] { return vmap(f)(xs); }); },
+              ThrowsMessage<TransformError>(AllOf(HasSubstr("AskOnce"), HasSubstr("cannot be copied"))));
+}
+
+TEST(PathsEffects, ThatThrowThrowAgain) {
+  struct Refuses : Handles<Ask> {
+    int times = 0;
+    double handle(Ask&) override { throw std::runtime_error("refused " + std::to_string(++times)); }
+  } refuses;
+  const auto f = [](T x) {
+    double a = 1;
+    try {
+      a = perform(Ask{});
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "refused 1");
+      a = 5;
+    }
+    return bool(x > 0) ? x * a : x;
+  };
+  EXPECT_THAT(with(refuses, [&] { return vmap(f)(xs); }), IsNear(where(xs > 0, xs * 5., xs)));
+  EXPECT_EQ(refuses.times, 1);
+}
+
+// ---- errors ----------------------------------------------------------------------------------------------------------
+
+TEST(PathsErrors, NameTheLanes) {
+  const auto fails = [](T x) { return bool(x > 3) ? reshape(x, {2}) : x; };
+  EXPECT_THAT([&] { vmap(fails)(xs); }, ThrowsMessage<ShapeError>(HasSubstr("inside vmap, lane 4 of 8")));
+  const auto throws = [](T x) { return bool(x > 2) ? throw std::domain_error("too large") : x; };
+  EXPECT_THAT([&] { vmap(throws)(xs); }, ThrowsMessage<std::domain_error>("too large"));
+  EXPECT_THAT([] { vmap([](T x) { return bool(x > 0) ? x : -x; })(zeros({0})); },
+              ThrowsMessage<TransformError>(HasSubstr("there are no lanes")));
+  EXPECT_EQ(error_context(), "");
+  EXPECT_THAT(vmap(branch)(xs), IsNear(loop(branch, xs)));  // all is as it was
+}
+
+TEST(PathsErrors, OfAnOperationAreThrownAgain) {  // it failed for all lanes of its path
+  const auto f = [](T x) {
+    Tensor y = x;
+    try {
+      y = take(xs, astype(abs(x), int32) + 6);
+    } catch (const IndexError&) {
+      y = x * 100.;
+    }
+    return bool(x > 0) ? y : -y;
+  };
+  EXPECT_THAT(vmap(f)(xs), IsNear(where(xs > 0, xs * 100., xs * -100.)));
+}
+
+TEST(PathsErrors, AFunctionThatDoesOtherThingsTheSecondTime) {
+  int runs = 0;
+  const auto f = [&](T x) {
+    const Tensor y = runs++ ? sin(x) : cos(x);
+    return bool(x > 0) ? y : -y;
+  };
+  EXPECT_THAT([&] { vmap(f)(xs); },
+              ThrowsMessage<TransformError>(HasSubstr("performed sin where it had performed cos")));
+  Tensor kept;
+  const auto stores = [&](T x) {
+    if (!kept.defined()) kept = x * 2.;
+    return bool(x > 0) ? x : -x * kept;
+  };
+  EXPECT_THROW(vmap(stores)(xs), TransformError);
+}
+
+TEST(PathsErrors, AValueOfAnotherPath) {
+  Tensor kept;
+  const auto f = [&](T x) {
+    const Tensor y = x * 2.;
+    if (x > 0) return kept.defined() ? y + kept : y;
+    kept = y * 3.;
+    return y;
+  };
+  EXPECT_THAT([&] { vmap(f)(xs); }, ThrowsMessage<TransformError>(HasSubstr("which went another way")));
+}
+
+TEST(PathsErrors, PoliciesSaveOneWay) {
+  const auto f =
+      checkpoint([](T x) { return bool(x > 0) ? sin(x) * x : x; }, CheckpointPolicy([](const Op&) { return true; }));
+  EXPECT_THAT([&] { vmap(grad(f))(xs); }, ThrowsMessage<TransformError>(HasSubstr("use checkpoint without a policy")));
+  EXPECT_THAT(vmap(grad(f))(abs(xs)), IsNear(loop(grad(f), abs(xs))));
+}
+
+TEST(PathsErrors, DerivativesAreNotLostByReading) {
+  const auto f = [](T x) { return x * x.to_vector<double>()[0]; };
+  EXPECT_THAT(vmap(f)(xs), IsNear(xs * xs));
+  EXPECT_THAT([&] { grad([&](T a) { return sum(vmap(f)(a)); })(xs); },
+              ThrowsMessage<TransformError>(HasSubstr("grad differentiates this value")));
+}
+
+// ---- threads ---------------------------------------------------------------------------------------------------------
+
+TEST(PathsThreads, APullbackWhoseRulesPartRunsOnSeveral) {
+  const auto [ys, pullback] = vjp([](T all) { return vmap(by_rule)(all); }, xs);
+  const Tensor expected = loop(grad(by_rule), xs);
+  std::vector<std::thread> threads;
+  std::array<Tensor, 4> found;
+  for (Tensor& to : found)
+    threads.emplace_back([&to, &pullback = pullback, &ys = ys] {
+      for (int i = 0; i < 20; ++i) to = std::get<0>(pullback(ones_like(ys)));
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const Tensor& each : found) EXPECT_THAT(each, IsNear(expected));
+}
+
+}  // namespace

@@ -1,0 +1,417 @@
+// Distributions: draws, supports, transforms of them. Probabilistic programs: sites and their handlers.
+#include <cmath>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace sample_test {
+
+using namespace stave;
+using namespace stave_test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using T = const Tensor&;
+
+// ---- draws --------------------------------------------------------------------------------------------------
+
+// Whether the share of draws that are at most `at` is `share`, to 4.5 standard errors.
+void expect_share(T drawn, double at, double share, const std::string& what) {
+  const double n = static_cast<double>(drawn.size());
+  const double got = mean(astype(drawn <= at, float64)).item<double>();
+  EXPECT_NEAR(got, share, 4.5 * std::sqrt(share * (1 - share) / n)) << what << " at " << at;
+}
+
+struct Quantiles {
+  const char* name;
+  Distribution distribution;
+  double at[5];  // of 0.05, 0.25, 0.5, 0.75, 0.95
+};
+// By scipy.stats: norm(1, 2).ppf(0.05) and so on.
+std::vector<Quantiles> quantiles() {
+  return {{"Normal{1, 2}",
+           Normal{1., 2.},
+           {-2.2897072539029457, -0.3489795003921634, 1.0, 2.348979500392163, 4.289707253902945}},
+          {"HalfNormal{2}",
+           HalfNormal{2.},
+           {0.1254135558864277, 0.6372787279287503, 1.3489795003921634, 2.3006987607520157, 3.919927969080108}},
+          {"Cauchy{1, 2}",
+           Cauchy{1., 2.},
+           {-11.627503029350088, -1.0000000000000004, 1.0, 3.0000000000000004, 13.627503029350075}},
+          {"HalfCauchy{2}",
+           HalfCauchy{2.},
+           {0.15740341364923688, 0.8284271247461901, 1.9999999999999998, 4.82842712474619, 25.412409472349392}},
+          {"StudentT{3, 1, 2}",
+           StudentT{3., 1., 2.},
+           {-3.7067268696036484, -0.5297846568086888, 1.0, 2.5297846568086886, 5.706726869603647}},
+          {"LogNormal{0.5, 0.75}",
+           LogNormal{0.5, 0.75},
+           {0.480157924309527, 0.9941498664170534, 1.6487212707001282, 2.734277718364351, 5.661224548918914}},
+          {"Exponential{2}",
+           Exponential{2.},
+           {0.025646647193775268, 0.14384103622589045, 0.34657359027997264, 0.6931471805599453, 1.497866136776995}},
+          {"Gamma{0.25, 2}",
+           Gamma{0.25, 2.},
+           {2.1092877101314967e-06, 0.001321088552046699, 0.0218369011764367, 0.13031300098911633, 0.6050580687223814}},
+          {"Gamma{1, 2}",
+           Gamma{1., 2.},
+           {0.025646647193775265, 0.14384103622589045, 0.34657359027997275, 0.6931471805599453, 1.4978661367769948}},
+          {"Gamma{7.5, 2}",
+           Gamma{7.5, 2.},
+           {1.8152359819175081, 2.759134414772752, 3.5847148777391613, 4.5612714006037836, 6.248947534932154}},
+          {"Beta{0.5, 0.75}",
+           Beta{0.5, 0.75},
+           {0.0035867027717873313, 0.08836930361468325, 0.3367003734519298, 0.6890253593911975, 0.9602124495114163}},
+          {"Beta{2, 5}",
+           Beta{2., 5.},
+           {0.06284989170835438, 0.16116291679032652, 0.26444998329566005, 0.3894794852007245, 0.5818034092520259}},
+          {"Uniform{-1, 3}", Uniform{-1., 3.}, {-0.8, 0.0, 1.0, 2.0, 2.8}}};
+}
+
+TEST(Draws, HaveTheQuantilesOfSciPy) {
+  constexpr double shares[] = {0.05, 0.25, 0.5, 0.75, 0.95};
+  std::uint64_t seed = 0;
+  for (const Quantiles& q : quantiles()) {
+    const Tensor drawn = q.distribution.sample(Key(++seed), {20000});
+    EXPECT_EQ(drawn.dtype(), float32);
+    for (int i = 0; i < 5; ++i) expect_share(drawn, q.at[i], shares[i], q.name);
+  }
+}
+
+// By scipy.stats.poisson(rate).cdf.
+TEST(Draws, OfPoissonHaveTheSharesOfSciPy) {
+  const struct {
+    double rate, at[3], share[3];
+  } cases[] = {{0.5, {0, 1, 2}, {0.6065306597126334, 0.9097959895689501, 0.9856123220330293}},
+               {4, {1, 4, 7}, {0.0915781944436709, 0.6288369351798734, 0.9488663842071527}},
+               {9.75, {5, 9, 14}, {0.07715536847740502, 0.4895712391149851, 0.9289131896055768}},
+               {12, {7, 12, 17}, {0.08950449684017583, 0.5759652485730645, 0.9370337032260297}},
+               {300, {275, 300, 325}, {0.07712414831439018, 0.5153487572629238, 0.9280727335902424}}};
+  for (const auto& c : cases) {
+    const Tensor drawn = Poisson{c.rate}.sample(Key(1), {20000});
+    EXPECT_EQ(drawn.dtype(), int32);
+    for (int i = 0; i < 3; ++i) expect_share(drawn, c.at[i], c.share[i], "rate " + std::to_string(c.rate));
+  }
+}
+
+TEST(Draws, OfDiscreteOnesHaveTheirProbabilities) {
+  const Tensor coins = Bernoulli{tensor({-1., 2.})}.sample(Key(1), {20000});
+  EXPECT_EQ(coins.dtype(), bool_);
+  EXPECT_THAT(mean(astype(coins, float64), 0), IsNear(sigmoid(tensor({-1., 2.}, float64)), 0.01));
+  const Tensor logits = tensor({{0., 1., 2.}, {3., 0., -1.}}), classes = Categorical{logits}.sample(Key(2), {20000});
+  EXPECT_EQ(classes.shape(), Shape({20000, 2}));
+  EXPECT_THAT(mean(one_hot(classes, 3, float32), 0), IsNear(softmax(logits), 0.01));
+}
+
+TEST(Draws, OfVectorsHaveTheirMoments) {
+  const Tensor m = tensor({1., -1.}), l = tensor({{2., 0.}, {1., 0.5}});
+  const Tensor x = MultivariateNormal{m, l}.sample(Key(1), {40000});
+  EXPECT_EQ(x.shape(), Shape({40000, 2}));
+  EXPECT_THAT(mean(x, 0), IsNear(m, 0.04));
+  EXPECT_THAT(matmul(transpose(x - m), x - m) / 40000., IsNear(matmul(l, transpose(l)), 0.04));
+  // Of Dirichlet(a), with s = sum(a): mean a / s, variance a (s - a) / (s^2 (s + 1)).
+  const Tensor a = tensor({0.25, 1., 4.}), p = Dirichlet{a}.sample(Key(2), {40000});
+  EXPECT_THAT(sum(p, -1), IsNear(ones({40000}), 1e-5));
+  EXPECT_THAT(mean(p, 0), IsNear(a / 5.25, 0.005));
+  EXPECT_THAT(var(p, 0), IsNear(a * (5.25 - a) / (5.25 * 5.25 * 6.25), 0.003));
+}
+
+TEST(Draws, HaveTheShapeAndDtypeOfParameters) {
+  EXPECT_EQ((Normal{tensor({1., 2.}), tensor({{1.}, {2.}, {3.}})}.sample(Key(0), {4}).shape()), Shape({4, 3, 2}));
+  EXPECT_EQ((Normal{}.sample(Key(0)).shape()), Shape());
+  for (const Dtype dtype : {float16, bfloat16, float32, float64}) {
+    const Tensor one = ones({3}, dtype);
+    for (const Distribution& d :
+         {Distribution(Normal{one, 2}), Distribution(StudentT{one, 1, 2}), Distribution(Gamma{one, 2}),
+          Distribution(Beta{one, one}), Distribution(Dirichlet{one}), Distribution(Uniform{0, one}),
+          Distribution(MultivariateNormal{one, eye(3, dtype)})}) {
+      const Tensor drawn = d.sample(Key(0), {2});
+      EXPECT_EQ(drawn.dtype(), dtype);
+      EXPECT_EQ(drawn.shape(), Shape({2, 3}));
+      EXPECT_EQ(d.log_prob(drawn).dtype(), dtype);
+    }
+  }
+  EXPECT_EQ((Normal{0.1, 1}.log_prob(tensor(0.1, float64)).dtype()), float64);
+  EXPECT_THAT((Normal{0.1, 1}.log_prob(tensor(0.1, float64))), IsNumber(-std::log(2 * M_PI) / 2, 1e-15));
+}
+
+TEST(Draws, OfSplitKeysAreWhatALoopGives) {
+  const Tensor keys = split(Key(3), 5), parameters = arange(1, 6, 1, float32);
+  const auto check = [&](auto draw) {
+    const Tensor lanes = vmap(draw)(Key(keys), parameters);
+    for (Index i = 0; i < 5; ++i) EXPECT_THAT(lanes[i], Equals(draw(Key(keys[i]), parameters[i])));
+  };
+  check([](const Key& key, T a) { return Gamma{a * 0.4, 2}.sample(key, {7}); });
+  check([](const Key& key, T a) { return Poisson{a * a}.sample(key, {7}); });
+  check([](const Key& key, T a) { return StudentT{a, 1, a}.sample(key, {7}); });
+  check([](const Key& key, T a) { return Dirichlet{stack({a, a + 1.})}.sample(key, {7}); });
+}
+
+TEST(Draws, HaveDerivativesWhereTheyAreSmooth) {
+  const auto pathwise = [](T m, T s) { return sum(Normal{m, s}.sample(Key(1), {4})); };
+  const Tensor z = Normal{}.sample(Key(1), {4});
+  const auto [dm, ds] = grad<0, 1>(pathwise)(tensor(1.), tensor(2.));
+  EXPECT_THAT(dm, IsNumber(4));
+  EXPECT_THAT(ds, IsNear(sum(z)));
+  const auto by_rate = grad([](T r) { return sum(Gamma{2., r}.sample(Key(1), {4})); });
+  EXPECT_THAT(by_rate(tensor(2.)), IsNear(-sum(Gamma{2., 1}.sample(Key(1), {4})) / 4., 1e-5));
+  const auto by_concentration = grad([](T a) { return sum(Gamma{a, 1}.sample(Key(1), {4})); });
+  EXPECT_THAT(message_of<TransformError>([&] { by_concentration(tensor(2.)); }),
+              HasSubstr("a draw of a gamma distribution has no derivative by its concentration"));
+}
+
+TEST(Distributions, AreTreesAndHaveLanes) {
+  const Normal normal_of{tensor({1., 2.}), tensor({3., 4.})};
+  EXPECT_EQ(tree_leaves(normal_of).size(), 2u);
+  EXPECT_EQ(tree_leaves(Normal{tensor(1.), 2}).size(), 1u);
+  const auto density = [](const Normal& d, T x) { return d.log_prob(x); };
+  const Tensor x = tensor({0., 5.});
+  EXPECT_THAT(vmap(density)(normal_of, x), IsNear(normal_of.log_prob(x)));
+  const Normal slope = grad([&](const Normal& d) { return sum(d.log_prob(x)); })(normal_of);
+  EXPECT_THAT(slope.mean.tensor(), IsNear((x - normal_of.mean.tensor()) / square(normal_of.scale.tensor())));
+}
+
+TEST(Support, MapsThereAndBack) {
+  const Tensor u = tensor({{-2., 0.5, 3.}, {0., 1., -1.}}, float64);
+  const auto jacobian_of = [](const Support& support, T v) {
+    return jacfwd([&](T w) { return support.constrain(w); })(v);
+  };
+  for (const Support& support : {Support::real(), Support::positive(), Support::interval(-1, tensor(3., float64))}) {
+    EXPECT_THAT(support.unconstrain(support.constrain(u)), IsNear(u));
+    for (Index i = 0; i < 2; ++i)
+      EXPECT_THAT(sum(support.log_det(u[i])), IsNear(slogdet(jacobian_of(support, u[i])).second, 1e-10));
+  }
+  const Support simplex = Support::simplex();
+  const Tensor p = simplex.constrain(u);
+  EXPECT_THAT(sum(p, -1), IsNear(ones({2}, float64)));
+  EXPECT_THAT(simplex.unconstrain(p), IsNear(u, 1e-10));
+  EXPECT_THAT(simplex.constrain(zeros({3}, float64)), IsNear(full({4}, 0.25, float64)));
+  for (Index i = 0; i < 2; ++i)  // of all parts but the last, which the others give
+    EXPECT_THAT(simplex.log_det(u[i]), IsNear(slogdet(jacobian_of(simplex, u[i])(slice(none, 3))).second, 1e-10));
+  EXPECT_THAT(message_of<TransformError>([&] { Support::discrete().constrain(u); }), HasSubstr("has no map from R^n"));
+}
+
+// ---- programs -----------------------------------------------------------------------------------------------
+
+// Rubin, "Estimation in parallel randomized experiments", 1981.
+const std::vector<double> effects{28, 8, -3, 7, -1, 1, 18, 12}, errors{15, 10, 16, 11, 9, 11, 10, 18};
+Tensor schools() {
+  const Tensor mu = sample("mu", Normal{0, 5}), tau = sample("tau", HalfCauchy{5});
+  const Tensor theta = sample("theta", Normal{broadcast_to(mu, {8}), tau});
+  observe("y", Normal{theta, from(errors)}, from(effects));
+  return theta;
+}
+NamedTensors values() {
+  return {{"mu", tensor(1.5, float64)}, {"tau", tensor(2.25, float64)}, {"theta", linspace(-2, 5, 8, float64)}};
+}
+
+// By scipy.stats: norm(0, 5).logpdf(mu) + halfcauchy(scale=5).logpdf(tau) + norm(mu, tau).logpdf(theta).sum() + norm(theta, errors).logpdf(effects).sum()
+constexpr double log_density_of_values = -53.825642406377376;
+
+TEST(LogDensity, IsTheSumOfAllSites) {
+  EXPECT_THAT(log_density(schools, values())(), IsNumber(log_density_of_values, 1e-13));
+}
+
+TEST(LogDensity, IsAFunctionOfValues) {
+  const auto f = [](const NamedTensors& v) { return log_density(schools, v)(); };
+  const auto by_mu = [&](T mu) {
+    NamedTensors v = values();
+    v["mu"] = mu;
+    return f(v);
+  };
+  EXPECT_THAT(grad(f)(values()).at("mu"), IsNear(differences(by_mu, tensor(1.5, float64)), 1e-8));
+  NamedTensors many;
+  for (const auto& [name, value] : values()) many[name] = stack({value, value * 2., value * 3.});
+  const Tensor densities = vmap(f)(many);
+  for (Index i = 0; i < 3; ++i) {
+    const NamedTensors one = tree_map([&](T v) { return v[i]; }, many);
+    EXPECT_THAT(densities[i], IsNear(f(one)));
+    EXPECT_THAT(vmap(grad(f))(many).at("theta")[i], IsNear(grad(f)(one).at("theta")));
+  }
+  const auto compiled = compile(grad(f));
+  EXPECT_THAT(compiled(values()).at("tau"), IsNear(grad(f)(values()).at("tau")));
+  EXPECT_THAT(compiled(tree_map([](T v) { return v * 2.; }, values())).at("tau"),
+              IsNear(grad(f)(tree_map([](T v) { return v * 2.; }, values())).at("tau")));
+  EXPECT_EQ(compiled.recordings(), 1u);
+  const auto checkpointed = [](const NamedTensors& v) { return log_density(checkpoint(schools), v)(); };
+  EXPECT_THAT(checkpointed(values()), IsNear(f(values())));
+  EXPECT_THAT(grad(checkpointed)(values()).at("tau"), IsNear(grad(f)(values()).at("tau")));
+}
+
+TEST(LogDensity, OfSitesUnderVmapIsOfAllLanes) {
+  const auto lanes = [](T xs, T ys) {
+    const Tensor slope = sample("slope", Normal{0, 10});
+    return vmap([&](T x, T y) {
+      observe("y", Normal{slope * x, 0.5}, y);
+      return y;
+    })(xs, ys);
+  };
+  const Tensor xs = tensor({1., 2., 3.}, float64), ys = tensor({2., 3., 7.}, float64), slope = tensor(1.75, float64);
+  const auto by_hand = [&](T s) { return Normal{0, 10}.log_prob(s) + sum(Normal{s * xs, 0.5}.log_prob(ys)); };
+  const auto f = [&](T s) { return log_density(lanes, {{"slope", s}})(xs, ys); };
+  EXPECT_THAT(f(slope), IsNear(by_hand(slope)));
+  EXPECT_THAT(grad(f)(slope), IsNear(grad(by_hand)(slope)));
+}
+
+TEST(LogDensity, SaysWhatIsMissing) {
+  NamedTensors less = values(), more = values();
+  less.erase("tau");
+  more["rho"] = tensor(1.);
+  EXPECT_THAT(message_of<Error>([&] { log_density(schools, less)(); }),
+              HasSubstr("log_density: the site \"tau\" is latent, and is given no value"));
+  EXPECT_THAT(message_of<Error>([&] { log_density(schools, more)(); }),
+              HasSubstr("log_density: no site \"rho\" is latent here, and without a value"));
+  const auto twice = [] { return sample("x", Normal{}) + sample("x", Normal{}); };
+  EXPECT_THAT(message_of<Error>([&] { log_density(twice, {{"x", tensor(0.)}})(); }), HasSubstr("\"x\" is sown twice"));
+}
+
+TEST(Unconstrained, DensitiesHaveTheDeterminants) {
+  const auto f = [](const NamedTensors& v) { return unconstrained_log_density(schools, v)(); };
+  NamedTensors u = values();
+  u["tau"] = log(u["tau"]);
+  EXPECT_THAT(f(u), IsNumber(log_density_of_values + std::log(2.25), 1e-13));
+  EXPECT_THAT(constrain(schools, u)().at("tau"), IsNear(values().at("tau")));
+  EXPECT_THAT(unconstrain(schools, values())().at("tau"), IsNear(u.at("tau")));
+  EXPECT_THAT(constrain(schools, u)().size(), 3u);
+  const auto by_tau = [&](T tau) {
+    NamedTensors v = u;
+    v["tau"] = tau;
+    return f(v);
+  };
+  EXPECT_THAT(grad(f)(u).at("tau"), IsNear(differences(by_tau, u.at("tau")), 1e-7));
+  const auto coin = [] { return sample("c", Bernoulli{0.}); };
+  EXPECT_THAT(message_of<TransformError>([&] {
+                unconstrained_log_density(coin, {{"c", tensor(0.)}})();
+              }),
+              HasSubstr("a discrete distribution has no map from R^n"));
+}
+
+// The support depends on another site, and the vector of a simplex is longer than that of R^n.
+TEST(Unconstrained, OfSupportsThatDepend) {
+  const auto model = [] {
+    const Tensor high = sample("high", Exponential{1}), x = sample("x", Uniform{0, high});
+    sample("p", Dirichlet{tensor({1., 2., 3.}, float64)});
+    return x;
+  };
+  const NamedTensors u{
+      {"high", tensor(0.5, float64)}, {"x", tensor(-1., float64)}, {"p", tensor({0.25, -2.}, float64)}};
+  const NamedTensors x = constrain(model, u)();
+  EXPECT_THAT(x.at("x"), IsNear(exp(u.at("high")) * sigmoid(u.at("x"))));
+  EXPECT_EQ(x.at("p").shape(), Shape({3}));
+  const NamedTensors back = unconstrain(model, x)();
+  for (const auto& [name, value] : u) EXPECT_THAT(back.at(name), IsNear(value, 1e-10));
+  const Tensor determinants =
+      u.at("high") + log(x.at("x") * (1. - x.at("x") / x.at("high"))) + Support::simplex().log_det(u.at("p"));
+  EXPECT_THAT(unconstrained_log_density(model, u)(), IsNear(log_density(model, x)() + determinants, 1e-10));
+}
+
+TEST(Sites, AreWhatARunMet) {
+  const auto [theta, sites] = sites_of(seed(schools, Key(1)))();
+  std::vector<std::string> names;
+  for (const auto& [name, site] : sites) names.push_back(name);
+  EXPECT_THAT(names, ElementsAre("mu", "tau", "theta", "y"));
+  EXPECT_TRUE(sites.at("y").observed);
+  EXPECT_FALSE(sites.at("mu").observed);
+  EXPECT_THAT(sites.at("theta").value, Equals(theta));
+  EXPECT_THAT(sites.at("mu").log_prob, IsNear(Normal{0, 5}.log_prob(sites.at("mu").value)));
+  NamedTensors drawn;
+  for (const auto& [name, site] : sites)
+    if (!site.observed) drawn[name] = site.value;
+  Tensor total = zeros({}, float64);
+  for (const auto& [name, site] : sites) total = total + site.log_prob;
+  EXPECT_THAT(log_density(schools, drawn)(), IsNear(total, 1e-5));
+  const SampleSites alone = sites_of(seed([] { sample("x", Normal{}); }, Key(1)))();
+  EXPECT_THAT(alone.at("x").value, Equals(Normal{}.sample(Key(split(Key(1), 1)[0]))));
+}
+
+TEST(Sites, UnderVmapAreStacked) {
+  const auto prior = [](T scale) { return sample("x", Normal{0, scale}); };
+  const Tensor scales = tensor({1., 10.});
+  const auto [x, sites] = sites_of(seed(vmap_with_keys(prior), Key(1)))(scales);
+  EXPECT_THAT(sites.at("x").value, Equals(x));
+  EXPECT_EQ(sites.at("x").log_prob.shape(), Shape({2}));
+  const auto [y, of_lanes] = vmap([&](const Key& key, T s) { return sites_of(seed(prior, key))(s); })(
+      Key(split(Key(split(Key(1), 1)[0]), 2)), scales);
+  EXPECT_THAT(of_lanes.at("x").value, Equals(x));
+}
+
+TEST(Sample, WithoutAKeyIsAnError) {
+  EXPECT_THAT(message_of<Error>([] { schools(); }), HasSubstr("next_key: nobody gives keys"));
+}
+
+TEST(Handlers, SubstituteConditionReplayBlock) {
+  const auto model = [] {
+    const Scope scope("group");
+    const Tensor a = sample("a", Normal{});
+    return sample("b", Normal{a, 1});
+  };
+  const Tensor two = tensor(2.);
+  const auto latent = sites_of(seed(substitute(model, {{"group/a", two}}), Key(1)))().second;
+  EXPECT_THAT(latent.at("group/a").value, Equals(two));
+  EXPECT_FALSE(latent.at("group/a").observed);
+  const auto observed = sites_of(seed(condition(model, {{"group/a", two}}), Key(1)))().second;
+  EXPECT_THAT(observed.at("group/a").value, Equals(two));
+  EXPECT_TRUE(observed.at("group/a").observed);
+  EXPECT_THAT(log_density(condition(model, {{"group/a", two}}), {{"group/b", two}})(),
+              IsNear(Normal{}.log_prob(two) + Normal{}.log_prob(tensor(0.))));
+  const auto first = sites_of(seed(model, Key(1)))().second;
+  const auto again = sites_of(seed(replay(model, first), Key(2)))().second;
+  EXPECT_THAT(again.at("group/b").value, Equals(first.at("group/b").value));
+  const auto hidden = sites_of(seed(block_sites(model, {"group/a"}), Key(1)))().second;
+  EXPECT_EQ(hidden.size(), 1u);
+  EXPECT_THAT(hidden.at("group/b").value, Equals(first.at("group/b").value));  // the same draws
+  EXPECT_TRUE(sites_of(seed(block_sites(model), Key(1)))().second.empty());
+  EXPECT_THAT(message_of<Error>([&] {
+                seed(condition(model, {{"a", two}}), Key(1))();
+              }),
+              HasSubstr("condition: no site \"a\" is latent here"));
+  EXPECT_THAT(message_of<Error>([&] {
+                seed(condition(condition(model, {{"group/a", two}}), {{"group/a", two}}), Key(1))();
+              }),
+              HasSubstr("condition: no site \"group/a\" is latent here, and without a value"));
+}
+
+// A class of one's own is a distribution as well.
+struct Point {
+  Tensor at;
+  Tensor log_prob(T x) const { return where(x == at, 0., -std::numeric_limits<double>::infinity()); }
+  Tensor sample(const Key&, const Shape&) const { return at; }
+  Support support() const { return Support::real(); }
+};
+TEST(Sample, OfADistributionOfOnesOwn) {
+  EXPECT_THAT(seed([] { return sample("x", Point{tensor(3.)}); }, Key(0))(), IsNumber(3));
+}
+
+// Hamiltonian Monte Carlo of many chains, on what unconstrained_log_density gives: the posterior of a normal mean with a normal prior is
+// known. Its precision is 1 / 4 + 3 / 1, its mean (1 + 2 + 3) / precision.
+TEST(Programs, AreSampledByHamiltonianMonteCarlo) {
+  const auto model = [](T ys) {
+    const Tensor m = sample("m", Normal{0, 2});
+    observe("y", Normal{m, 1}, ys);
+    return m;
+  };
+  const Tensor ys = tensor({1., 2., 3.});
+  const auto log_p = [&](const NamedTensors& u) { return unconstrained_log_density(model, u)(ys); };
+  const auto transition = [&](const NamedTensors& from_, const Key& key) {
+    const auto [of_momentum, of_choice] = split(key);
+    Tensor m = from_.at("m"), momentum = normal(of_momentum);
+    const auto slope = [&](T at) { return grad(log_p)(NamedTensors{{"m", at}}).at("m"); };
+    const Tensor before = log_p(from_) - square(momentum) / 2;
+    momentum = momentum + 0.1 * slope(m);
+    for (int step = 0; step < 4; ++step) {
+      m = m + 0.2 * momentum;
+      momentum = momentum + (step < 3 ? 0.2 : 0.1) * slope(m);
+    }
+    const Tensor after = log_p({{"m", m}}) - square(momentum) / 2;
+    return NamedTensors{{"m", where(log(uniform(of_choice)) < after - before, m, from_.at("m"))}};
+  };
+  const auto step = compile(vmap(transition));
+  NamedTensors chains{{"m", zeros({2000})}};
+  for (std::uint64_t i = 0; i < 20; ++i) chains = step(chains, Key(split(Key(i), 2000)));
+  const double precision = 0.25 + 3, n = 2000;
+  EXPECT_NEAR(mean(chains.at("m")).item<double>(), 6 / precision, 5 / std::sqrt(precision * n));
+  EXPECT_NEAR(var(chains.at("m")).item<double>(), 1 / precision, 5 * std::sqrt(2 / n) / precision);
+}
+
+}  // namespace sample_test
