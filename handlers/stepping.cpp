@@ -5,6 +5,7 @@
 #include <stave/core/effects/scope.h>
 #include <stave/core/fail.h>
 #include <stave/core/label.h>
+#include <stave/handlers/answered.h>
 #include <stave/handlers/notation.h>
 #include <stave/handlers/summary.h>
 
@@ -12,7 +13,7 @@ namespace stave {
 
 using namespace stave_detail;
 
-void breakpoint(std::string name) { perform(BreakpointReached{std::move(name)}); }
+void breakpoint(std::string name) { perform_if_answered(BreakpointReached{std::move(name)}); }
 
 std::string Breakpoint::str() const {
   std::string text = operation.empty() ? "any operation" : operation;

@@ -138,6 +138,12 @@ const std::pair<const char*, Function (*)(Function)> nests[] = {
     {"hessian", [](Function g) -> Function { return [g](const Tensor& x) { return hessian(g)(x); }; }},
     {"checkpoint in grad",
      [](Function g) -> Function { return [g](const Tensor& x) { return grad(checkpoint(g))(x); }; }},
+    {"vmap whose lanes part",
+     [](Function g) -> Function {
+       return [g](const Tensor& x) {
+         return vmap(grad([g](const Tensor& v) { return sum(v) > 5 ? g(v) : g(2 * v); }))(stack({x, x + 1, -x}));
+       };
+     }},
     {"debug of grad in vmap",
      [](Function g) -> Function {
        return [g](const Tensor& x) { return vmap(debug(grad(g), {.print = false}))(stack({x, x + 1})); };
@@ -351,6 +357,22 @@ TEST(Stepper, OfCompiledFunctions) {
   Stepper stepper([&](const Tensor& x) { return compiled(x); }, x3);
   EXPECT_THAT(all_steps(stepper), testing::IsSupersetOf({"sin", "sum"}));
   EXPECT_THAT(stepper.result().value(), IsNear(f(x3)));
+}
+
+TEST(Stepper, BreakpointsInCompiledFunctionsCostNothingWhereNobodySteps) {
+  const auto compiled = compile([](const Tensor& x) {
+    breakpoint("inside");
+    return sin(x) * x;
+  });
+  compiled(x3);
+  compiled(2 * x3);
+  EXPECT_EQ(compiled.recordings(), 1u);  // the second call ran the program
+  Stepper stepper([&](const Tensor& x) { return compiled(x); }, x3 + 1);
+  stepper.break_at({.operation = "multiply"});
+  ASSERT_TRUE(stepper.go_on());
+  while (stepper.go_on()) {
+  }
+  EXPECT_THAT(stepper.result().value(), IsNear(sin(x3 + 1) * (x3 + 1)));
 }
 
 // ---- what stands around ----------------------------------------------------------------------------------------
