@@ -779,6 +779,15 @@ TEST(Compile, APlanTakesNoMoreMemoryThanTheTape) {
   });
 }
 
+TEST(Compile, WhatAResultIsMadeOfInPlaceLiesInItsMemory) {
+  const Tensor a = uniform(Key(0), {256, 256}), w = uniform(Key(1), {256, 256});
+  const std::size_t before = memory_stats().live_bytes;
+  const auto f = compile([](const Tensor& x, const Tensor& v) { return tanh(matmul(x, v) + 0.1) * 2.; });
+  f(a, w);
+  EXPECT_THAT(f(a, w), IsNear(tanh(matmul(a, w) + 0.1) * 2.));
+  EXPECT_LT(memory_stats().live_bytes - before, 256 * 256 * sizeof(float));  // no room for the product
+}
+
 // ---- random programs ----------------------------------------------------------------------------------------
 
 // The same program for the same seed: operations on earlier values, with reads, and derivatives.

@@ -13,7 +13,7 @@ using namespace stave;
 namespace {
 
 constexpr Index cached_bytes = 1 << 18;           // of the rows of all arrays: they fit the second cache
-constexpr Index first_cached_bytes = 3 << 13;     // a few rows that are in the first one beside what a kernel needs
+constexpr Index first_cached_bytes = 1 << 14;     // those and what kernels need beside fit the first one (measured)
 constexpr Index most_elements = cheap_grain - 1;  // of an array, so that no operation divides its work
 
 Index elements_in_row(const View& view) {
@@ -42,10 +42,10 @@ Row row_of(std::span<const Backend::Step> steps) {
   return row;
 }
 
-// All of them planned, for so few rows that the first cache has them; false: one is none of those, or a row is too long.
+// All of them planned, for so few rows that the first cache has them, or for one. False: not all can be, or a row is too long.
 bool run_planned(std::span<const Backend::Step> steps, Index rows, const Row& row) {
-  const Index at_a_time = first_cached_bytes / row.bytes;
-  if (at_a_time == 0) return false;
+  if (row.bytes > cached_bytes) return false;
+  const Index at_a_time = std::max<Index>(1, first_cached_bytes / row.bytes);
   SmallVector<std::unique_ptr<RowStep>, 8> planned;
   for (const Backend::Step& step : steps) {
     planned.push_back(row_step(step, at_a_time));

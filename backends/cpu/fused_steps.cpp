@@ -1,4 +1,5 @@
-// How a region is computed: by chains of operations (kernels/chain.h), and what these do not have by its kernel; and which values go through memory. Between the links of a chain a value does not, but where something else reads it.
+// How a region is computed: by chains of operations (kernels/chain.h), and what these do not have by its kernel; and which values go
+// through memory. Between the links of a chain a value does not, but where something else reads it.
 #include <algorithm>
 #include <numeric>
 

@@ -11,16 +11,14 @@ namespace stave_cpu {
 using stave::OpId;
 
 // Of floats; they take no longer than a vector to go to memory and back.
-#define STAVE_CHAINED_UNARY_OPS(X)                                                                        \
-  X(abs, Abs)                                                                                             \
-  X(negative, Negative)                                                                                   \
-  X(sign, Sign)                                                                                           \
-  X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(square, Square) X(reciprocal, Reciprocal) X(relu, Relu) X(floor, Floor) \
-      X(ceil, Ceil) X(round, Round) X(trunc, Trunc)
-#define STAVE_CHAINED_BINARY_OPS(X) \
-  X(add, Add)                       \
-  X(subtract, Subtract)             \
-  X(multiply, Multiply) X(scale, Scale) X(divide, Divide) X(maximum, Maximum) X(minimum, Minimum) X(copysign, Copysign)
+// clang-format off
+#define STAVE_CHAINED_UNARY_OPS(X)                                                                                 \
+  X(abs, Abs) X(negative, Negative) X(sign, Sign) X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(square, Square)                  \
+  X(reciprocal, Reciprocal) X(relu, Relu) X(floor, Floor) X(ceil, Ceil) X(round, Round) X(trunc, Trunc)
+#define STAVE_CHAINED_BINARY_OPS(X)                                                                                \
+  X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale) X(divide, Divide) X(maximum, Maximum)    \
+  X(minimum, Minimum) X(copysign, Copysign)
+// clang-format on
 
 /// What a link does: x is the result so far, y the operand, an array or a number for all elements.
 enum class LinkCode : std::uint16_t {
