@@ -42,7 +42,7 @@ class Recorder final : public Handler, public KeepsLoops {
   // transforms that stand around the loop, and what it computes goes on to them.
   enum class Of : std::uint8_t { function, carried, step };
   Recorder(const char* name, CarriedCalls calls, Of what = Of::function, Recorder* outer = nullptr)
-      : notes(name), name_(name), calls_(calls), what_(what), outer_(outer) {}
+      : Handler(all_effects), notes(name), name_(name), calls_(calls), what_(what), outer_(outer) {}
 
   // An empty one is a variable that nothing reads, on the device of the others.
   Tensor input(const Tensor& x, Device device) {

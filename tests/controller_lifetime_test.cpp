@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include <stave/core/effects/sanitize.h>
 #include <stave/stave.h>
 
 #include "matchers.h"
@@ -203,8 +204,10 @@ TEST(Stack, ResumingInHandleForEverIsAnErrorBeforeItEnds) {
     for (int i = 0; i < 1'000'000; ++i) perform(Ask{});
   };
   Resumes resumes;
-  EXPECT_THAT([&] { with(resumes, forever); }, ThrowsMessage<TransformError>(HasSubstr("resume_last")));
-  EXPECT_GT(resumes.handled, 1000);
+  if (!STAVE_TSAN) {  // which follows 65,536 calls at most
+    EXPECT_THAT([&] { with(resumes, forever); }, ThrowsMessage<TransformError>(HasSubstr("resume_last")));
+    EXPECT_GT(resumes.handled, 1000);
+  }
   Keeper keeper;  // on a fiber's stack
   Resumes inside;
   with(keeper,

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
 #include <stave/core/effects/error.h>
+#include <stave/core/effects/fiber_state.h>
+#include <stave/core/effects/sanitize.h>
 
 namespace stave_detail {
 
@@ -29,8 +32,11 @@ constinit Handling<Call>* passing_on = nullptr;
 class Home : public RefCounted {
  public:
   /// This thread's.
-  static const IntrusivePtr<Home>& here();
+  static Home& here();
   bool is_here() const noexcept { return this == here_; }
+  /// Memory for a computation; malloc and free were a fifth of the life of a short one.
+  static void* take(std::size_t bytes);
+  static void give(void* memory, std::size_t bytes) noexcept;
 
   void enter(Computation& computation) noexcept {
     computation.next_ = first_;
@@ -38,6 +44,7 @@ class Home : public RefCounted {
     first_ = &computation;
   }
   void leave(Computation& computation) noexcept {
+    if (!is_here()) return uncount_for_one();  // its thread has ended
     (computation.previous_ ? computation.previous_->next_ : first_) = computation.next_;
     if (computation.next_) computation.next_->previous_ = computation.previous_;
   }
@@ -79,18 +86,22 @@ class Home : public RefCounted {
       Computation* waiting = first_;
       while (waiting && !waiting->pending_) waiting = waiting->next_;
       if (waiting) {
+        const ComputationPtr alive(waiting);
         waiting->ended_with_ = "its thread";
         waiting->cancel_quietly();
         continue;
       }
       const std::lock_guard lock(mutex_);
       if (given_up_.empty()) {
+        for (const Computation* left = first_; left; left = left->next_) count(*this);  // each keeps this alive now
         ended_ = true;
         break;
       }
     }
     here_ = nullptr;
+    while (free_) ::operator delete(std::exchange(free_, free_->next));
   }
+  void uncount_for_one() noexcept { IntrusivePtr<Home>::adopt(this) = nullptr; }
 
   static constinit thread_local Home* here_;
   Computation* first_ = nullptr;
@@ -98,29 +109,51 @@ class Home : public RefCounted {
   std::vector<std::pair<Computation*, const void*>> given_up_;
   std::atomic<bool> any_{false};
   bool ended_ = false;
+
+  struct FreeBlock {
+    FreeBlock* next;
+  };
+  // ASan should know what is free.
+  static constexpr std::size_t block_bytes = STAVE_ASAN ? 0 : 512, most_free = 64;
+  FreeBlock* free_ = nullptr;
+  std::size_t free_count_ = 0;
 };
 constinit thread_local Home* Home::here_ = nullptr;
 
-const IntrusivePtr<Home>& Home::here() {
+Home& Home::here() {
+  if (here_) return *here_;
   static thread_local EndWithThread of_thread{make_intrusive<Home>()};
   here_ = of_thread.home.get();
-  return of_thread.home;
+  return *here_;
 }
 
-Computation::Computation(ControlledPtr controlled)
-    : controlled_(std::move(controlled)), fiber_([](void* self) { static_cast<Computation*>(self)->enter(); }, this),
-      home_(Home::here()) {
+void* Home::take(std::size_t bytes) {
+  if (bytes > block_bytes) return ::operator new(bytes);
+  Home& home = here();
+  if (!home.free_) return ::operator new(block_bytes);
+  --home.free_count_;
+  return std::exchange(home.free_, home.free_->next);
+}
+void Home::give(void* memory, std::size_t bytes) noexcept {
+  if (bytes > block_bytes || !here_ || here_->free_count_ == most_free) return ::operator delete(memory);
+  ++here_->free_count_;
+  here_->free_ = new (memory) FreeBlock{here_->free_};
+}
+void* Computation::operator new(std::size_t bytes) { return Home::take(bytes); }
+void Computation::operator delete(void* memory, std::size_t bytes) noexcept { Home::give(memory, bytes); }
+
+Computation::Computation(std::shared_ptr<AnyController> owner, ControlledPtr controlled)
+    : owner_(std::move(owner)), controlled_(std::move(controlled)),
+      fiber_([](void* self) { static_cast<Computation*>(self)->enter(); }, this), home_(&Home::here()) {
   home_->tidy();
   home_->enter(*this);
 }
 
-Computation::~Computation() {
-  if (home_->is_here()) home_->leave(*this);
-}
+Computation::~Computation() { home_->leave(*this); }
 
 void Computation::give_up(Computation* computation, const void* ticket) noexcept {
   if (!computation->home_->is_here()) {
-    const IntrusivePtr<Home> home = computation->home_;
+    const IntrusivePtr<Home> home(computation->home_);
     return home->give_up(computation, ticket);
   }
   const ComputationPtr last = ComputationPtr::adopt(computation);
@@ -147,16 +180,35 @@ void Computation::enter() noexcept {
   state_ = State::ended;
 }
 
-// Flattened: the calls of its parts were 8 % of a suspension.
-[[gnu::flatten]] void Computation::run() {
-  const ComputationPtr alive(this);  // its resumption may be the last owner, and is used up
-  Frame* const resumer = current;
+// Two parts, between which run() leaves this stack for its own. Who runs it holds a reference: its resumption's, for that is used up.
+[[gnu::no_sanitize("thread")]] Departure Computation::begin_run() {
   if (handling_) handling_->performer = nullptr;  // the program goes on: it is no longer hidden at that point
-  frame_.unwinding = std::uncaught_exceptions() > 0;
+  frame_.unwinding = exceptions_in_flight();
+  go_on(current);
+  return fiber_.begin_resume();
+}
+
+/// Whether it does. Else it has ended.
+bool Computation::stands_still(Context* left, Frame* resumer) {
+  fiber_.finish_resume(left);
+  current = resumer;
+  if (!ended()) return true;
+  finish();
+  return false;
+}
+
+// All at once: the calls of its parts were 8 % of a suspension.
+void Computation::run_answered(Frame* resumer) {
   do {
     go_on(resumer);
-    if (!ended()) give_to_controller();
+    fiber_.resume_here();
+    current = resumer;
+    if (ended()) return finish();
+    give_to_controller<Suspension>(resumer);
   } while (state_ == State::answered);
+}
+
+[[gnu::noinline]] void Computation::finish() {
   if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
   if (!std::exchange(unwound_by_another_, false)) return;
   if (dropped_around()) throw Cancelled{.in_progress = true};
@@ -171,8 +223,8 @@ struct Computation::Hosts {
   std::vector<Host> list;
 };
 
-// To its stack, and back when it waits or has ended.
-void Computation::go_on(Frame* resumer) {
+// About to go on its stack.
+inline void Computation::go_on(Frame* resumer) noexcept {
   const auto put_below = [resumer](Frame& frame) {
     frame.below = resumer;
     frame.nearest = resumer ? resumer->nearest : nullptr;
@@ -185,60 +237,45 @@ void Computation::go_on(Frame* resumer) {
   pending_ = nullptr;
   state_ = State::running;
   current = std::exchange(top_, nullptr);
-  fiber_.resume();
-  current = resumer;
 }
 
-// `handle` stands where the frames below the controller's are current; what performed the effect shows in errors.
-void Computation::give_to_controller() {
-  Interception at_work(static_cast<Interception*>(top_)->performer, &frame_);
-  struct AtWork {
-    Computation& computation;
-    Interception* self;
-    UnderFrame install{self};
-    ~AtWork() {
-      if (computation.handling_ == self) computation.handling_ = nullptr;
-      if (computation.state_ == State::handled) computation.state_ = State::waiting;
-    }
-  } end{*this, handling_ = &at_work};
-  state_ = State::handled;
+void Computation::controller_threw() {
   try {
-    pending_->hand_over(*this);
+    throw;
   } catch (const Cancelled& dropped) {
     // That of a computation around this one goes on. Else this one may have been dropped, through one nested in its operation.
     if (!dropped.in_progress && cancelled_ && ended()) return;
-    unwind_answered();
-    throw;
   } catch (...) {
-    unwind_answered();
-    throw;
   }
-}
-
-// What its controller threw after it had given the answer: nobody else will cancel it.
-void Computation::unwind_answered() noexcept {
+  // What its controller threw after it had given the answer: nobody else will cancel it.
   if (state_ == State::answered) cancel_quietly();
+  throw;
 }
 
-Computation::Outcome Computation::suspend(Suspension& suspension) {
-  if (cancelled_) return may_throw() ? Outcome::cancelled : Outcome::below;
+// Not instrumented: between this and finish_suspend, TSan's stack of calls is exchanged as well.
+[[gnu::no_sanitize("thread")]] Departure Computation::begin_suspend(Suspension& suspension) {
+  if (cancelled_) return {};
   if (static_cast<Interception*>(current)->answering != &frame_) [[unlikely]]
-    return stand_still_inside_others(suspension);
-  return stand_still(suspension);
+    return stand_still_inside_others(suspension), Departure{};
+  stand_still(suspension);
+  return fiber_.begin_suspend();
 }
 
-Computation::Outcome Computation::stand_still(Suspension& suspension) {
+[[gnu::no_sanitize("thread")]] Computation::Outcome Computation::finish_suspend(Suspension& suspension, Context* left) {
+  if (left) fiber_.finish_suspend(left);
+  if (suspension.answer == Suspension::Answer::value) return Outcome::answered;
+  return finish_unanswered(suspension);
+}
+
+Computation::Outcome Computation::finish_unanswered(Suspension& suspension) {
+  if (suspension.answer == Suspension::Answer::exception) std::rethrow_exception(std::exchange(answer_, nullptr));
+  return may_throw() ? Outcome::cancelled : Outcome::below;
+}
+
+void Computation::stand_still(Suspension& suspension) noexcept {
   pending_ = &suspension;
   state_ = State::waiting;
   top_ = current;
-  fiber_.suspend();
-  switch (suspension.answer) {
-    case Suspension::Answer::value: return Outcome::answered;
-    case Suspension::Answer::exception: std::rethrow_exception(std::exchange(answer_, nullptr));
-    case Suspension::Answer::cancel:
-    case Suspension::Answer::none: break;
-  }
-  return may_throw() ? Outcome::cancelled : Outcome::below;
 }
 
 // ---- inside the `handle` of handlers below the controller ------------------------------------------------------
@@ -263,7 +300,7 @@ bool find_hiding(Frame* first, const Frame* last, const Frame* sought, FunctionR
 
 }  // namespace
 
-Computation::Outcome Computation::stand_still_inside_others(Suspension& suspension) {
+void Computation::stand_still_inside_others(Suspension& suspension) {
   Hosts hosts;
   struct Register {
     Computation& computation;
@@ -281,11 +318,13 @@ Computation::Outcome Computation::stand_still_inside_others(Suspension& suspensi
     hosts.list.push_back({&static_cast<HandlerFrame*>(at_work.answering)->standing(), &at_work});
   });
   const Register until_it_goes_on(*this, hosts);
-  return stand_still(suspension);
+  stand_still(suspension);
+  fiber_.suspend_here();
 }
 
 void Computation::installation_ends(const std::string& handler, bool shared) noexcept {
   if (!shared) {
+    const ComputationPtr alive(this);
     ended_with_ = handler;
     return cancel_quietly();
   }
@@ -330,7 +369,7 @@ bool Computation::dropped_around() const noexcept {
 
 // Not while an exception is in flight on the stacks between here and this computation's end, nor under an Uncancellable.
 bool Computation::may_throw() const noexcept {
-  if (std::uncaught_exceptions() > 0) return false;
+  if (exceptions_in_flight()) return false;
   for (const Frame* frame = current; frame && frame != &frame_; frame = next_on_stack(*frame)) {
     if (const auto answers = frame->handler ? frame->handler->answered_effects() : nullptr)
       if (answers(effect_type<MayCancel>())) return false;
@@ -342,21 +381,28 @@ bool Computation::may_throw() const noexcept {
 // ---- misuse ----------------------------------------------------------------------------------------------------
 
 Suspension& Computation::waiting(const void* ticket) {
-  if (!home_->is_here()) fail_transform("resume: the computation began on another thread, and can only go on there");
-  if (pending_ != ticket) throw_not_waiting();
+  if (!home_->is_here() || pending_ != ticket) throw_not_waiting();
   return *pending_;
 }
 
+namespace {
+[[noreturn, gnu::noinline]] void throw_stack_is_nearly_full() {
+  fail_transform(
+      "resume: the stack is nearly full. Each resume in `handle` runs the rest of the program inside of it: end "
+      "`handle` with resume_last instead, which needs no stack");
+}
+}  // namespace
+
 Suspension& Computation::pending(const void* ticket) {
-  Suspension& suspension = waiting(ticket);
-  if (stack_is_nearly_full()) [[unlikely]]
-    fail_transform(
-        "resume: the stack is nearly full. Each resume in `handle` runs the rest of the program inside of it: end "
-        "`handle` with resume_last instead, which needs no stack");
-  return suspension;
+  if (!home_->is_here() || pending_ != ticket) [[unlikely]]
+    throw_not_waiting();
+  if (little_stack_is_left()) [[unlikely]]
+    throw_stack_is_nearly_full();
+  return *pending_;
 }
 
 void Computation::throw_not_waiting() const {
+  if (!home_->is_here()) fail_transform("resume: the computation began on another thread, and can only go on there");
   if (!ended_with_.empty())
     fail_transform(
         "resume: the computation stood still inside " + ended_with_ +
@@ -374,18 +420,17 @@ void Computation::throw_not_in_handle(const void* ticket) {
 // ---- with ------------------------------------------------------------------------------------------------------
 
 void run_with(Computation& computation) {
-  Controlled& controlled = computation.controlled();
   struct End {
-    Controlled& controlled;
-    ~End() { controlled.end_with(); }
-  } end{controlled};
+    Computation& computation;
+    ~End() { computation.end_with(); }
+  } end{computation};
   try {
     computation.run();
   } catch (...) {
-    if (!controlled.shared()) computation.cancel_quietly();
+    if (!computation.shared()) computation.cancel_quietly();
     throw;
   }
-  if (!controlled.shared()) return computation.cancel();
+  if (!computation.shared()) return computation.cancel();
   // It may stand still while it unwinds, for one around it was dropped: what follows here was dropped as well.
   if (!computation.ended() && computation.dropped_around()) throw Cancelled{.in_progress = true};
 }

@@ -36,8 +36,8 @@
 #include <optional>
 #include <variant>
 
+#include <stave/core/effects/computation.h>
 #include <stave/core/effects/effect.h>
-#include <stave/core/effects/fiber.h>
 #include <stave/core/effects/intrusive.h>
 
 namespace stave {
@@ -86,141 +86,6 @@ class Uncancellable {
 
 namespace stave_detail {
 
-class Computation;
-class Home;
-
-// An effect that waits for its answer, on the stack of the computation that performed it.
-struct Suspension {
-  enum class Answer : std::uint8_t { none, value, exception, cancel };
-  Answer answer = Answer::none;
-  /// Gives the effect to the controller.
-  virtual void hand_over(Computation& computation) = 0;
-
- protected:
-  ~Suspension() = default;
-};
-
-// A controller, as all computations that began under one `with` of it know it.
-class Controlled : public RefCounted {
- public:
-  explicit Controlled(std::shared_ptr<AnyController> owner) noexcept : owner_(std::move(owner)) {}
-  virtual ~Controlled() = default;
-  /// Whether a computation may outlive the `with` that began it.
-  bool shared() const noexcept { return static_cast<bool>(owner_); }
-  /// Whether the controller is there.
-  bool stands() const noexcept { return shared() || !with_ended_; }
-  /// A controller that `with` was lent may be gone.
-  void end_with() noexcept { with_ended_ = true; }
-  /// Another body under it, as a computation of its own. Throws Cancelled if that is dropped.
-  virtual void run_nested(stave::FunctionRef<void()> body) = 0;
-
- private:
-  const std::shared_ptr<AnyController> owner_;  // null: lent
-  bool with_ended_ = false;
-};
-using ControlledPtr = IntrusivePtr<Controlled>;
-
-// A body on a stack of its own, under the frame of its controller.
-//
-//   state      what it does                                             goes on to
-//   ready      nothing yet                                              running, by run()
-//   running    its body runs                                            waiting, by suspend(); ended
-//   waiting    its body waits for the answer to an effect               handled, at once; running, by run()
-//   handled    the same, and the controller's `handle` is at work       answered, by resume_last; running, by run(); waiting
-//   answered   `handle` has given the answer and is about to return     running
-//   ended      nothing any more                                         -
-//
-// Beside that, it may be cancelled: its effects throw.
-class Computation : public ThreadCounted, public SuspendedInside {
- public:
-  explicit Computation(ControlledPtr controlled);
-  virtual ~Computation();
-  Computation(const Computation&) = delete;
-  Computation& operator=(const Computation&) = delete;
-
-  /// Runs it until it ends, or its controller lets it stand. Rethrows what leaves the body.
-  void run();
-  /// The rest is not wanted. Rethrows what leaves the body, but for Cancelled.
-  void cancel();
-  void cancel_quietly() noexcept;
-  /// On any thread: lets go of a reference, and drops the computation if it waits with this ticket.
-  static void give_up(Computation* computation, const void* ticket) noexcept;
-  enum class Outcome : std::uint8_t { answered, cancelled, below };
-  /// On the computation's own stack: waits for an answer, rethrows it if it is an exception. `cancelled`: the caller throws
-  /// Cancelled itself, since each function that it leaves costs half a microsecond; `below`: it performs the
-  /// effect there.
-  Outcome suspend(Suspension& suspension);
-  /// Answers the effect that waits by an exception.
-  void answer_throwing(Suspension& suspension, std::exception_ptr exception) noexcept {
-    answer_ = std::move(exception);
-    suspension.answer = Suspension::Answer::exception;
-  }
-  /// The effect that waits. Throws if the computation is not suspended there any more, or on another thread.
-  Suspension& waiting(const void* ticket);
-  /// The same for who goes on with it now. Throws if the stack is nearly full as well.
-  Suspension& pending(const void* ticket);
-  /// As `pending`, for who will go on with it when `handle` has returned. Throws outside of `handle` as well.
-  Suspension& pending_in_handle(const void* ticket) {
-    if (pending_ != ticket || state_ != State::handled) [[unlikely]]
-      throw_not_in_handle(ticket);
-    return *pending_;
-  }
-  /// The answer is given, and `handle` is about to return: run() goes on.
-  void continue_after_handle() noexcept { state_ = State::answered; }
-  bool waits_for(const void* ticket) const noexcept { return pending_ == ticket; }
-  bool cancelled() const noexcept { return cancelled_; }
-  bool ended() const noexcept { return state_ == State::ended; }
-  /// Whether the calling code runs on its stack.
-  bool running() const noexcept { return fiber_.running(); }
-  /// Whether one that runs around the calling code was dropped.
-  bool dropped_around() const noexcept;
-  Controlled& controlled() const noexcept { return *controlled_; }
-  /// The one whose frame this is.
-  static Computation& of(Frame& frame) noexcept { return static_cast<ControllerFrame&>(frame).computation; }
-
- protected:
-  virtual void body() = 0;
-  void install(AnyHandler* handler, Handling<Call>* operations) noexcept;
-
- private:
-  friend class Home;
-  enum class State : std::uint8_t { ready, running, waiting, handled, answered, ended };
-  struct ControllerFrame : HandlerFrame {
-    Computation& computation;
-    bool unwinding = false;  // an exception is in flight where the computation was resumed
-    explicit ControllerFrame(Computation& of) noexcept
-        : HandlerFrame(nullptr, nullptr, nullptr, Kind::computation), computation(of) {}
-  };
-  struct Hosts;
-  void enter() noexcept;
-  void go_on(Frame* resumer);
-  void give_to_controller();
-  void unwind_answered() noexcept;
-  Outcome stand_still(Suspension& suspension);
-  Outcome stand_still_inside_others(Suspension& suspension);
-  void installation_ends(const std::string& handler, bool shared) noexcept override;
-  bool may_throw() const noexcept;
-  [[noreturn]] void throw_not_in_handle(const void* ticket);
-  [[noreturn]] void throw_not_waiting() const;
-
-  ControllerFrame frame_{*this};      // the lowest on its stack; what is below is the resumer's
-  Frame* top_ = &frame_;              // while it stands still
-  Suspension* pending_ = nullptr;     // what it waits for
-  Interception* handling_ = nullptr;  // its controller at work
-  Hosts* hosts_ = nullptr;            // while it stands still inside handlers below its controller
-  std::exception_ptr answer_;         // to what it waits for, if that is an exception
-  std::exception_ptr thrown_;         // what left the body
-  std::string ended_with_;            // the handler with which it had to end
-  const ControlledPtr controlled_;
-  State state_ = State::ready;
-  bool cancelled_ = false;
-  bool unwound_by_another_ = false;  // the Cancelled of a computation around it left the body
-  Fiber fiber_;
-  IntrusivePtr<Home> home_;                            // of its thread
-  Computation *previous_ = nullptr, *next_ = nullptr;  // at home
-};
-using ComputationPtr = IntrusivePtr<Computation>;
-
 [[noreturn]] void throw_used_resumption();
 [[noreturn]] void throw_no_exception();
 
@@ -264,7 +129,7 @@ class Resumption {
   template <class... R>
   void resume(R&&... result) {
     answer(pending(), std::forward<R>(result)...);
-    use()->run();
+    use()->template run<stave_detail::SuspensionOf<E>>();
   }
   /// The same at the end of `handle`: goes on when that has returned. Needs no stack, however many operations follow.
   template <class... R>
@@ -278,7 +143,7 @@ class Resumption {
     stave_detail::Suspension& suspension = pending();
     if (!exception) stave_detail::throw_no_exception();
     computation_->answer_throwing(suspension, std::move(exception));
-    use()->run();
+    use()->template run<stave_detail::SuspensionOf<E>>();
   }
   /// The rest is not wanted: the computation unwinds now. Rethrows what leaves its body, but for Cancelled.
   void drop() {
@@ -341,7 +206,9 @@ struct SuspensionOf final : Suspension {
   Controlling<E>& controller;
   std::optional<Value> value{};
 
-  SuspensionOf(E& effect, Controlling<E>& controller) noexcept : effect(effect), controller(controller) {}
+  SuspensionOf(E& effect, Controlling<E>& controller) noexcept
+      : Suspension(type()), effect(effect), controller(controller) {}
+  static const EffectType& type() noexcept { return stave::effect_type<E>(); }
   void hand_over(Computation& computation) override {
     controller.handle(effect, Resumption<E>(ComputationPtr(&computation), this));
   }
@@ -381,9 +248,9 @@ class ControllerOf : public Handles<Es...> {
   std::string describe() const override {
     return computation_.cancelled() ? "a cancelled controller" : controller_.describe();
   }
+  Controls<Es...>& controller() const noexcept { return controller_; }
 
  protected:
-  Controls<Es...>& controller() const noexcept { return controller_; }
   Computation& computation() const noexcept { return computation_; }
 
  private:
@@ -395,9 +262,10 @@ class ControllerOf : public Handles<Es...> {
 template <class Body, class Place, class... Es>
 class ComputationOf final : public Computation {
  public:
-  ComputationOf(Controls<Es...>& controller, ControlledPtr controlled, Body&& body, Place place)
-      : Computation(std::move(controlled)), handler_(controller, *this), body_(std::forward<Body>(body)),
-        place_(std::move(place)) {
+  ComputationOf(Controls<Es...>& controller, std::shared_ptr<AnyController> owner, ControlledPtr controlled,
+                Body&& body, Place place)
+      : Computation(std::move(owner), std::move(controlled)), handler_(controller, *this),
+        body_(std::forward<Body>(body)), place_(std::move(place)) {
     install(&handler_, handler_.handling_calls() ? handler_.handling_calls() : passing_on);
   }
 
@@ -411,6 +279,7 @@ class ComputationOf final : public Computation {
     }
     if (cancelled()) place_->reset();  // it swallowed Cancelled
   }
+  ControlledPtr make_controlled(std::shared_ptr<AnyController> owner) override;
 
   Suspending<ControllerOf<Es...>, Es...> handler_;
   Body body_;
@@ -425,27 +294,30 @@ void run_with(Computation& computation);
 // The same for a part of another computation: throws Cancelled if it is dropped, TransformError if it stands still.
 void run_to_its_end(Computation& computation);
 
+template <class Body, class Place, class... Es>
+ComputationPtr computation_of(Controls<Es...>& controller, std::shared_ptr<AnyController> owner,
+                              ControlledPtr controlled, Body&& body, Place place) {
+  return make_intrusive<ComputationOf<Body, Place, Es...>>(controller, std::move(owner), std::move(controlled),
+                                                           std::forward<Body>(body), std::move(place));
+}
+
 template <class... Es>
 class ControlledBy final : public Controlled {
  public:
   ControlledBy(Controls<Es...>& controller, std::shared_ptr<AnyController> owner) noexcept
       : Controlled(std::move(owner)), controller_(controller) {}
-  template <class Body, class Place>
-  ComputationPtr computation(Body&& body, Place place) {
-    return make_intrusive<ComputationOf<Body, Place, Es...>>(controller_, ControlledPtr(this), std::forward<Body>(body),
-                                                             std::move(place));
-  }
   void run_nested(stave::FunctionRef<void()> body) override {
     std::optional<std::monostate> done;
-    run_to_its_end(*computation(body, &done));
+    run_to_its_end(*computation_of(controller_, nullptr, ControlledPtr(this), body, &done));
   }
 
  private:
   Controls<Es...>& controller_;
 };
-template <class... Es>
-IntrusivePtr<ControlledBy<Es...>> controlled_by(Controls<Es...>& controller, std::shared_ptr<AnyController> owner) {
-  return make_intrusive<ControlledBy<Es...>>(controller, std::move(owner));
+
+template <class Body, class Place, class... Es>
+ControlledPtr ComputationOf<Body, Place, Es...>::make_controlled(std::shared_ptr<AnyController> owner) {
+  return make_intrusive<ControlledBy<Es...>>(handler_.controller(), std::move(owner));
 }
 
 }  // namespace stave_detail
@@ -479,8 +351,8 @@ template <class C, class Body>
   requires std::is_base_of_v<AnyController, std::remove_reference_t<C>>
 auto with(C&& controller, Body&& body) {
   std::optional<stave_detail::ResultOf<Body>> result;
-  const auto controlled = stave_detail::controlled_by(controller, nullptr);
-  stave_detail::run_with(*controlled->computation(std::forward<Body>(body), &result));
+  stave_detail::run_with(
+      *stave_detail::computation_of(controller, nullptr, nullptr, std::forward<Body>(body), &result));
   return result;
 }
 
@@ -491,8 +363,7 @@ template <class C, class Body>
 auto with(std::shared_ptr<C> controller, Body body) {
   const auto result = std::make_shared<std::optional<stave_detail::ResultOf<Body>>>();
   C& of = *controller;
-  const auto controlled = stave_detail::controlled_by(of, std::move(controller));
-  stave_detail::run_with(*controlled->computation(std::move(body), result));
+  stave_detail::run_with(*stave_detail::computation_of(of, std::move(controller), nullptr, std::move(body), result));
   return Eventual(result);
 }
 

@@ -31,8 +31,24 @@
 #include <stave/core/effects/name.h>
 
 namespace stave_detail {
+
 class Surroundings;  // carried.h
+
+// FNV-1a of the name of E as compilers spell it, alike in all files and libraries.
+template <class E>
+consteval unsigned long long hash_of_type() {
+  const char* name = __PRETTY_FUNCTION__;
+  while (!(name[0] == 'E' && name[1] == ' ' && name[2] == '=')) ++name;
+  unsigned long long hash = 0xcbf29ce484222325;
+  for (; *name; ++name) hash = (hash ^ static_cast<unsigned char>(*name)) * 0x100000001b3;
+  return hash;
 }
+// Two of 64 bits: a handler whose effects have not both is passed by without a call.
+template <class E>
+inline constexpr std::uint64_t bits_of_effect =
+    std::uint64_t{1} << (hash_of_type<E>() >> 58) | std::uint64_t{1} << (hash_of_type<E>() >> 52 & 63);
+
+}  // namespace stave_detail
 
 namespace stave {
 
@@ -56,9 +72,11 @@ class Handling {
 /// of its symbols: types compare by name where their addresses differ.
 struct EffectType {
   const std::type_info& type;
-  void*
-      remembering;  // the Handling<E> by which those answer who remember answers; null: this effect is asked anew each time
-  friend bool operator==(const EffectType& a, const EffectType& b) noexcept { return &a == &b || a.type == b.type; }
+  void* remembering;   // the Handling<E> by which those answer who remember answers; null: it is asked anew each time
+  std::uint64_t hash;  // of the type's name: names are compared only where it agrees
+  friend bool operator==(const EffectType& a, const EffectType& b) noexcept {
+    return &a == &b || (a.hash == b.hash && a.type == b.type);
+  }
 };
 template <class E>
 const EffectType& effect_type() noexcept;
@@ -67,6 +85,8 @@ const EffectType& effect_type() noexcept;
 class AnyHandler {
  public:
   virtual ~AnyHandler() = default;
+  /// The bits of the effects that it may answer; all where `handling` alone decides.
+  const std::uint64_t effects;
   /// For errors and traces: "vmap", "grad". By default the name of the class.
   virtual std::string describe() const;
   /// Whether it promises to run no code of the user's while it handles, and to answer as each operation infers: what a caller
@@ -86,6 +106,12 @@ class AnyHandler {
   virtual bool only_observes() const noexcept { return false; }
   /// Of a scope, its name; else null.
   virtual const NamePtr* scope_name() const noexcept { return nullptr; }
+
+ protected:
+  static constexpr std::uint64_t all_effects = ~std::uint64_t{0};
+  explicit AnyHandler(std::uint64_t effects = all_effects) noexcept : effects(effects) {}
+  AnyHandler(const AnyHandler& other) noexcept : effects(other.effects) {}
+  AnyHandler& operator=(const AnyHandler&) noexcept { return *this; }
 };
 
 /// A handler of the effects Es: derive from it and override `handle` for each.
@@ -93,10 +119,11 @@ template <class... Es>
 class Handles : public AnyHandler, public Handling<Es>... {
  public:
   using Handling<Es>::handle...;
+  Handles() noexcept : AnyHandler(((is_call<Es> ? 0 : stave_detail::bits_of_effect<Es>) | ... | 0)) {}
   void* handling(const EffectType& effect) override {
     void* found = nullptr;
-    ((is<Es>(effect) ? void(found = static_cast<Handling<Es>*>(this)) : void()), ...);
-    return found;
+    static_cast<void>(((is_itself<Es>(effect) && (found = static_cast<Handling<Es>*>(this))) || ...));
+    return found ? found : handling_by_name(effect);
   }
   Handling<Call>* handling_calls() noexcept override {
     if constexpr ((std::is_same_v<Es, Call> || ...)) return this;
@@ -106,11 +133,26 @@ class Handles : public AnyHandler, public Handling<Es>... {
     return [](const EffectType& effect) noexcept { return (is<Es>(effect) || ...); };
   }
 
+ protected:
+  explicit Handles(std::uint64_t effects) noexcept : AnyHandler(effects) {}
+
  private:
   template <class E>
+  static constexpr bool is_call = std::is_same_v<E, Call>;  // it has its slot
+  template <class E>
+  static bool is_itself(const EffectType& effect) noexcept {
+    if constexpr (is_call<E>) return false;
+    else return &effect == &effect_type<E>();
+  }
+  template <class E>
   static bool is(const EffectType& effect) noexcept {
-    if constexpr (std::is_same_v<E, Call>) return false;  // it has its slot
+    if constexpr (is_call<E>) return false;
     else return effect == effect_type<E>();
+  }
+  [[gnu::noinline]] void* handling_by_name(const EffectType& effect) noexcept {
+    void* found = nullptr;
+    static_cast<void>(((is<Es>(effect) && (found = static_cast<Handling<Es>*>(this))) || ...));
+    return found;
   }
 };
 
@@ -228,11 +270,13 @@ std::string type_name(const std::type_info& type);
 
 // The innermost handler of E from `frame` down answers.
 template <class E>
-typename E::Result perform_from(Frame* frame, E& effect) {
+inline typename E::Result perform_from(Frame* frame, E& effect) {
+  constexpr std::uint64_t bits = bits_of_effect<E>;
   for (; frame; frame = frame->below) {
-    if (!frame->handler) continue;
+    if (!frame->handler || (frame->handler->effects & bits) != bits) continue;
     if (void* handling = frame->handler->handling(effect_type<E>())) {
-      Intercept intercept(frame);
+      Interception interception(current, frame);
+      const UnderFrame install(&interception);  // beside it, its copy of the performer can stay in a register
       return static_cast<Handling<E>*>(handling)->handle(effect);
     }
   }
@@ -320,7 +364,7 @@ constexpr void* remembering_of() noexcept {
   else return static_cast<Handling<E>*>(&remembering<E>);
 }
 template <class E>
-inline constinit const EffectType effect_type_storage{typeid(E), remembering_of<E>()};
+inline constinit const EffectType effect_type_storage{typeid(E), remembering_of<E>(), hash_of_type<E>()};
 
 }  // namespace stave_detail
 
@@ -334,7 +378,7 @@ const EffectType& effect_type() noexcept {
 /// Performs a user's effect: the innermost handler of E answers; if there is none, E::unhandled() does, if it exists.
 template <class E>
   requires(!std::is_same_v<E, Call>)
-typename E::Result perform(E effect) {
+inline typename E::Result perform(E effect) {
   return stave_detail::perform_from(stave_detail::current, effect);
 }
 

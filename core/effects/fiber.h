@@ -15,6 +15,7 @@
 
 #include <cstddef>
 
+#include <stave/core/effects/context.h>
 #include <stave/core/effects/function_ref.h>
 
 namespace stave_detail {
@@ -32,10 +33,10 @@ class Fiber {
 
   /// Continues the computation where it was suspended, or starts it; returns when it is suspended again or has ended (its
   /// stack is then given back). Throws stave::Error if it has ended, is running, or belongs to another thread.
-  void resume() { finish_resume(begin_resume()); }
+  void resume();
   /// From inside, at any depth: suspends this fiber and all that were resumed inside it and still run. Throws
   /// stave::Error if the calling code does not run inside it.
-  void suspend() { finish_suspend(begin_suspend()); }
+  void suspend();
 
   bool started() const noexcept;
   bool finished() const noexcept { return !state_; }
@@ -47,19 +48,20 @@ class Fiber {
   bool on_its_thread() const noexcept;
 
   struct State;
-  struct Arrival {
-    void* context;  // where the stack that was left can be continued
-    void* left;     // the point at which it was
-  };
+
+  /// The same, inlined (fiber_state.h); and in two parts, between which somebody leaves the stack.
+  void resume_here();
+  void suspend_here();
+  Departure begin_resume();
+  void finish_resume(Context* left);
+  Departure begin_suspend();
+  void finish_suspend(Context* left) noexcept;
 
  private:
-  // `begin` ends with a jump to another stack; `finish` starts when somebody has jumped back. In two, for a processor
-  // expects a return to go to the last caller, and across a switch it does not: this spares two wrong guesses of 10 ns.
-  Arrival begin_resume();
-  void finish_resume(Arrival from);
-  Arrival begin_suspend();
-  void finish_suspend(Arrival from) noexcept;
-  void end() noexcept;
+  bool stands_still() const noexcept;
+  void prepare_first();
+  void check_inside() const;
+  void hop_or_end();
 
   State* state_;  // at the high end of its stack; null when it has ended
 };

@@ -29,7 +29,7 @@ class Scope {
  private:
   class NameOnly final : public AnyHandler {
    public:
-    explicit NameOnly(NamePtr name) noexcept : name_(std::move(name)) { ++stave_detail::open_scopes; }
+    explicit NameOnly(NamePtr name) noexcept : AnyHandler(0), name_(std::move(name)) { ++stave_detail::open_scopes; }
     ~NameOnly() override { --stave_detail::open_scopes; }
     std::string describe() const override { return name_->text; }
     void* handling(const EffectType&) override { return nullptr; }

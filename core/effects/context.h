@@ -1,0 +1,100 @@
+// The exchange of stacks: where a program stands, and how it goes on elsewhere. fiber_state.h says what else such a switch takes.
+//
+// On x86-64 it is a few instructions where it is written, without a call or a return: a processor expects each return to go to the
+// last caller, and a call that comes back on another stack spoils all guesses after it, at 5 ns each. The compiler is told that
+// every register is lost, and saves those that it needs. Elsewhere Boost.Context does it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__x86_64__) && defined(__LP64__) && !defined(STAVE_BOOST_CONTEXT)
+#define STAVE_OWN_CONTEXT 1
+#else
+#define STAVE_OWN_CONTEXT 0
+#endif
+
+#if STAVE_OWN_CONTEXT
+#include <xmmintrin.h>
+#endif
+
+namespace stave_detail {
+
+#if STAVE_OWN_CONTEXT
+
+/// Where a stack was left. The flags of floating-point exceptions are sticky and the thread's, like errno; rounding and masks
+/// are of the one that was left. They are loaded only where they differ, for that empties the pipeline: 130 ns.
+struct Context {
+  void* stack;
+  void* instruction;
+  void* frame;  // the one register that the compiler may be unable to give up
+  std::uint32_t floats;
+  std::uint16_t x87_floats;
+
+  /// Of a stack below `high` that has not begun: it begins with entry(context that was left), and with its rounding and masks.
+  void begin_at(char* high, std::size_t, void (*entry)(Context*)) noexcept {
+    void** const top = reinterpret_cast<void**>(high - reinterpret_cast<std::uintptr_t>(high) % 16) - 1;
+    *top = nullptr;  // where it returns to: nothing, and there unwinders end
+    *this = {top, reinterpret_cast<void*>(entry), nullptr, 0, 0};
+  }
+  void save_floats() noexcept { asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(floats), "=m"(x87_floats)); }
+  void restore_floats(const Context& left) const noexcept {
+    constexpr std::uint32_t flags = _MM_EXCEPT_MASK;
+    if ((floats ^ left.floats) & ~flags) [[unlikely]]
+      _mm_setcsr((floats & ~flags) | (left.floats & flags));
+    if (x87_floats != left.x87_floats) [[unlikely]] {
+      asm volatile("fldcw %0" : : "m"(x87_floats));
+    }
+  }
+};
+
+/// Goes on at `to`, and returns when somebody goes on at `here`: the context that was left then.
+[[gnu::always_inline]] inline Context* exchange(Context& here, const Context& to) noexcept {
+  here.save_floats();
+  Context* left = &here;
+  const Context* next = &to;
+  asm volatile(
+      "leaq 1f(%%rip), %%rax\n\t"
+      "movq %%rsp, 0(%%rdi)\n\t"
+      "movq %%rax, 8(%%rdi)\n\t"
+      "movq %%rbp, 16(%%rdi)\n\t"
+      "movq 16(%%rsi), %%rbp\n\t"
+      "movq 0(%%rsi), %%rsp\n\t"
+      "jmpq *8(%%rsi)\n"
+      "1:"
+      : "+D"(left), "+S"(next)
+      :
+      : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "st", "st(1)", "st(2)",
+        "st(3)", "st(4)", "st(5)", "st(6)", "st(7)", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
+        "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15",
+#ifdef __AVX512F__
+        "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27",
+        "xmm28", "xmm29", "xmm30", "xmm31", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7",
+#endif
+        "cc", "memory");
+  return left;
+}
+
+#else
+
+struct Context {
+  void* at;  // Boost's
+  void (*entry)(Context*);
+
+  void begin_at(char* high, std::size_t size, void (*begin)(Context*)) noexcept;
+  void restore_floats(const Context&) const noexcept {}  // Boost does
+};
+
+Context* exchange(Context& here, const Context& to) noexcept;
+
+#endif
+
+/// A stack about to be left, and where to go on. Null: it is not left.
+struct Departure {
+  Context* here = nullptr;
+  const Context* to = nullptr;
+  // In place: TSan counts calls by fiber, and is told of the switch before.
+  [[gnu::always_inline]] Context* leave() const noexcept { return exchange(*here, *to); }
+};
+
+}  // namespace stave_detail

@@ -1,0 +1,176 @@
+// What stands behind fiber.h: a fiber's state, the thread's, and the switch between two stacks, which are inlined where every
+// nanosecond counts. Start at `Point`, then `Fiber::resume_here`.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+
+#include <stave/core/effects/context.h>
+#include <stave/core/effects/fiber.h>
+#include <stave/core/effects/fiber_stack.h>
+#include <stave/core/effects/sanitize.h>
+
+#if STAVE_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if STAVE_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace stave_detail {
+
+// __cxa_eh_globals of the Itanium C++ ABI, 2.2.2; cxxabi.h only declares it.
+struct ExceptionState {
+  void* caught;
+  unsigned uncaught;
+#ifdef __ARM_EABI_UNWINDER__
+  void* propagating;
+#endif
+};
+
+// A point at which a stack was left, to be continued there.
+struct Point : Context {
+  ExceptionState exceptions;
+#if STAVE_ASAN
+  void* fake_stack = nullptr;
+  const void* low = nullptr;
+  std::size_t size = 0;
+#endif
+#if STAVE_TSAN
+  void* tsan_fiber = nullptr;
+#endif
+};
+
+// At the high end of its stack, just above the first frame: in a page that is touched anyway.
+struct Fiber::State {
+  enum class Activity : unsigned char { fresh, active, suspended, ended };
+
+  State(Entry of, void* with, const FiberStack& on) noexcept : entry(of), argument(with), stack(on) {}
+
+  Entry entry;
+  void* argument;
+  FiberStack stack;
+  Activity activity = Activity::fresh;
+  std::uint64_t thread = 0;  // where it was started
+  State* resumer = nullptr;  // the fiber that resumed it; null: on the thread's own stack
+  State* innermost = this;   // while suspended: the fiber that continues, itself or one that was resumed inside it
+  Point continues{};         // while suspended: where
+  Point resumer_continues;   // while active: in its resumer's resume()
+};
+
+struct Hop;  // a function on its way to the thread's own stack
+
+// What runs on this thread.
+struct FiberThread {
+  Fiber::State* innermost;  // the fiber whose stack this is; null: the thread's own
+  Fiber::State* outermost;  // the fiber that was resumed on the thread's own stack, while there is an innermost
+  Hop* requested;           // to run on the thread's own stack now
+  Hop* running;             // functions on the thread's own stack that fibers wait for, from inside out
+  std::uint64_t id;         // never used twice, never 0
+  ExceptionState* exceptions;
+  const char* stack_low;  // of the thread's own stack
+  std::size_t stack_size;
+};
+extern constinit thread_local FiberThread fiber_thread;
+
+/// As std::uncaught_exceptions, on a thread that has run a fiber.
+inline bool exceptions_in_flight() noexcept {
+  const ExceptionState* const exceptions = fiber_thread.exceptions;
+  return exceptions ? exceptions->uncaught > 0 : std::uncaught_exceptions() > 0;
+}
+
+inline void check_stack(const Fiber::State& state) noexcept {
+  if (state.stack.slab && !state.stack.intact()) [[unlikely]]
+    terminate_overflown(state.stack);
+}
+
+/// As stack_is_nearly_full (fiber.h).
+[[gnu::always_inline]] inline bool little_stack_is_left() noexcept {
+  const Fiber::State* const fiber = fiber_thread.innermost;
+  const char* const low = fiber ? fiber->stack.low : fiber_thread.stack_low;
+  const std::size_t size = fiber ? fiber->stack.size : fiber_thread.stack_size;
+  const std::size_t reserve = std::min<std::size_t>(size / 4, 128 << 10);  // for exceptions, and what they unwind
+  return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - reinterpret_cast<std::uintptr_t>(low) < reserve;
+}
+
+// ---- the switch ------------------------------------------------------------------------------------------------
+// A stack is left by `leave` and `exchange`, and `arrive` is what the one that continues does first.
+
+/// `here` becomes the point at which this stack will be continued, if it ever is.
+[[gnu::always_inline]] inline void leave(Point& here, [[maybe_unused]] const Point& to,
+                                         [[maybe_unused]] bool for_good = false) noexcept {
+  here.exceptions = *fiber_thread.exceptions;
+#if STAVE_ASAN
+  __sanitizer_start_switch_fiber(for_good ? nullptr : &here.fake_stack, to.low, to.size);
+#endif
+#if STAVE_TSAN
+  here.tsan_fiber = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(to.tsan_fiber, 0);
+#endif
+}
+
+/// At the beginning of a fiber.
+inline void arrive_first([[maybe_unused]] const Point& here, [[maybe_unused]] Context* left) noexcept {
+#if STAVE_ASAN
+  Point& from = *static_cast<Point*>(left);
+  __sanitizer_finish_switch_fiber(here.fake_stack, &from.low, &from.size);
+#endif
+  *fiber_thread.exceptions = here.exceptions;
+}
+
+/// At a point that was left.
+inline void arrive(const Point& here, Context* left) noexcept {
+  here.restore_floats(*left);
+  arrive_first(here, left);
+}
+
+[[gnu::always_inline]] inline void switch_stack(Point& here, const Point& to) noexcept {
+  leave(here, to);
+  arrive(here, exchange(here, to));
+}
+
+// ---- fibers ----------------------------------------------------------------------------------------------------
+
+inline bool Fiber::stands_still() const noexcept { return state_ && state_->activity == State::Activity::suspended; }
+
+[[gnu::always_inline]] inline Departure Fiber::begin_resume() {
+  if (!stands_still() || state_->thread != fiber_thread.id) [[unlikely]]
+    prepare_first();
+  State& state = *state_;
+  state.activity = State::Activity::active;
+  state.resumer = fiber_thread.innermost;
+  if (!state.resumer) fiber_thread.outermost = &state;
+  else check_stack(*state.resumer);
+  fiber_thread.innermost = state.innermost;
+  leave(state.resumer_continues, state.continues);
+  return {&state.resumer_continues, &state.continues};
+}
+
+[[gnu::always_inline]] inline void Fiber::finish_resume(Context* left) {
+  arrive(state_->resumer_continues, left);
+  if (!stands_still()) [[unlikely]]
+    hop_or_end();
+}
+
+[[gnu::always_inline]] inline void Fiber::resume_here() { finish_resume(begin_resume().leave()); }
+
+[[gnu::always_inline]] inline Departure Fiber::begin_suspend() {
+  State* const innermost = fiber_thread.innermost;
+  if (!state_ || state_ != innermost) [[unlikely]]
+    check_inside();
+  check_stack(*innermost);
+  State& state = *state_;
+  state.activity = State::Activity::suspended;
+  state.innermost = innermost;
+  fiber_thread.innermost = state.resumer;
+  leave(state.continues, state.resumer_continues);
+  return {&state.continues, &state.resumer_continues};
+}
+
+[[gnu::always_inline]] inline void Fiber::finish_suspend(Context* left) noexcept { arrive(state_->continues, left); }
+
+[[gnu::always_inline]] inline void Fiber::suspend_here() { finish_suspend(begin_suspend().leave()); }
+
+}  // namespace stave_detail
