@@ -451,6 +451,29 @@ TEST(CompileEffects, WhoeverAnswersMayCallTheFunctionOrGoOnLater) {
   }
 }
 
+TEST(CompileEffects, ForeignCodeReadsItsArguments) {
+  int runs = 0;
+  const auto host = host_call(
+      [](const Tensor& a) {
+        const float first = a.data<float>()[0];
+        if (first > 3) throw std::runtime_error("too large");
+        return full({3}, first);
+      },
+      {{Shape{3}, float32}});
+  const auto plain = [&](const Tensor& a) {
+    try {
+      return a + host(a * 2.);
+    } catch (const std::runtime_error&) {
+      return -a;
+    }
+  };
+  const auto f = compile([&](const Tensor& a) { return ++runs, plain(a); });
+  for (int again = 0; again < 2; ++again)
+    for (const double scale : {1., 2., 0.5, 3.}) EXPECT_THAT(f(x * scale), Is(plain(x * scale)));
+  EXPECT_EQ(runs, 4);
+  EXPECT_THAT(message_of<TransformError>([&] { trace(plain)(x)(x * 0.5); }), HasSubstr("looked at a value"));
+}
+
 TEST(CompileEffects, AWayMayPartWhileAReplayAsks) {
   const auto plain = [](const Tensor& a, const Tensor& at) {
     Tensor y = a * 2.;
