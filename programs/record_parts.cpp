@@ -91,6 +91,7 @@ Index Recorder::take(Index n, Index snapshots, FlatFunction step, const bool& ch
   if (!again || changes || any_read_since(before)) return n - 2;
   if (!same_nodes(*captured, *again) || !same_program(first.program, second.program)) return n - 2;
   const std::size_t states = state.size();
+  Outputs begin(inputs.begin(), inputs.end());
   state = {};
   forget_since(before);
   const auto attributes = make_intrusive<LoopAttributes>();
@@ -99,8 +100,14 @@ Index Recorder::take(Index n, Index snapshots, FlatFunction step, const bool& ch
   attributes->snapshots = snapshots;
   attributes->body = std::make_shared<const Program>(std::move(first.program));
   inputs.append(captured->begin(), captured->end());
-  state = perform_loop(attributes, std::move(inputs));
-  return 0;
+  try {
+    state = perform_loop(attributes, std::move(inputs));
+    return 0;
+  } catch (const Error&) {  // which the function may catch in each step
+    left.caught = true;
+    state = std::move(begin);
+    return n;
+  }
 }
 
 // ---- functions that are carried ----------------------------------------------------------------------------

@@ -916,6 +916,29 @@ TEST(CompileEffects, AnErrorInAStepOfALoopIsCaught) {
     }
 }
 
+TEST(CompileEffects, AStepMayCatchWhatTheFirstStepsDoNotThrow) {
+  struct State {
+    Tensor y, at;
+  };
+  const auto plain = [](const Tensor& a) {
+    return repeat(6,
+                  [](const State& s) {
+                    try {
+                      return State{s.y * 0.5 + take(s.y, s.at, 0), s.at + 1};
+                    } catch (const IndexError&) {
+                      return State{s.y - 1., s.at + 1};
+                    }
+                  })(State{a, tensor(0)})
+        .y;
+  };
+  const auto f = compile(plain);
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_THAT(f(x * i), Is(plain(x * i)));
+    EXPECT_THAT(f(arange(6.) * i), Is(plain(arange(6.) * i)));  // nothing throws
+    EXPECT_THAT(trace(plain)(x)(x * i), Is(plain(x * i)));
+  }
+}
+
 // ---- random programs ----------------------------------------------------------------------------------------
 
 // The same program for the same seed: operations on earlier values, with reads, effects, errors that are caught, and derivatives.
