@@ -9,9 +9,11 @@ using namespace stave;
 
 void mark_as_ours(Error& error) noexcept { error.ours_ = true; }
 
+void watch_text(Error& error, std::shared_ptr<bool> asked) noexcept { error.asked_ = std::move(asked); }
+
 void name_function(Error& error, const char* function, bool rename) {
   if (!error.ours_ || dynamic_cast<const TransformError*>(&error)) return;
-  std::string_view text = error.what();
+  std::string_view text = error.std::runtime_error::what();
   const std::size_t name = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789");
   if (name != text.npos && text.substr(name).starts_with(": ")) {
     if (!rename) return;

@@ -215,6 +215,21 @@ class Tensor {
   NodePtr node_;
 };
 
+}  // namespace stave
+
+namespace stave_detail {
+
+template <class T>
+struct TensorOf;  // effects/kept.h
+template <>
+struct TensorOf<stave::Tensor> {
+  static stave::Tensor& of(stave::Tensor& x) noexcept { return x; }
+};
+
+}  // namespace stave_detail
+
+namespace stave {
+
 /// x.item<T>(), without `template` where the type of x is a parameter.
 template <class T>
 T item(const Tensor& x) {

@@ -20,9 +20,9 @@
 #include <utility>
 #include <variant>
 
+#include <stave/core/effects/members.h>
 #include <stave/core/ops/random.h>
 #include <stave/core/tensor.h>
-#include <stave/core/tree_members.h>
 
 namespace stave {
 

@@ -7,8 +7,9 @@
 //   }, {{Shape{3}, float64}});                                  // shape and dtype of what it returns
 //
 // The function's arguments are contiguous tensors on the CPU, constants to every transform, so data() and to_vector() may read
-// them. It runs below all handlers, once for each call that reaches it, and should have no side effects. No derivative is
-// known of it: grad and jvp throw, unless custom_vjp or custom_jvp says what it is. For vmap see VmapMethod.
+// them; to trace and compile the call is a read of them. It runs below all handlers, once for each call that reaches it, and should have
+// no side effects. No derivative is known of it: grad and jvp throw, unless custom_vjp or custom_jvp says what it is. For vmap see
+// VmapMethod.
 #pragma once
 
 #include <vector>

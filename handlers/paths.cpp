@@ -194,7 +194,7 @@ void PathRun::LanePath::end_replay() {
 // Says which lane it is that computes on its own values.
 class PathRun::Alone final : public AnyHandler {
  public:
-  explicit Alone(const PathRun& run) : run_(run) {}
+  explicit Alone(const PathRun& run) : AnyHandler(0), run_(run) {}
   void* handling(const EffectType&) override { return nullptr; }
   std::string describe() const override { return run_.describe(); }
   bool only_observes() const noexcept override { return true; }

@@ -3,21 +3,27 @@
 //   const auto step = compile([](const Params& p, const Tensor& x, const Tensor& y) { return value_and_grad(loss)(p, x, y); });
 //   auto [value, gradient] = step(params, x, y);     // the first call runs the function; the next ones only what it computes
 //
-// What it promises: the results of f, bit for bit, where all that f learns from its tensors it learns by reading them, and all that it
-// asks the world it asks by effects. What f does besides (printing, counters, variables that it changes) is done when it is recorded,
-// and not when it is replayed; tensors and numbers that it captures are constants from then on. {.check = true} runs f beside each
-// replay and throws where they differ. (Derivatives of second and higher order of `repeat` are f's up to rounding.)
+// What it promises: the results of f, bit for bit, where all that f learns from its tensors it learns by reading them, or by errors
+// that it catches, and all that it asks the world it asks by effects. What f does besides (printing, counters, variables that it changes)
+// is done when it is recorded, and not when it is replayed; tensors and numbers that it captures are constants from then on.
+// {.check = true} runs f beside each replay and throws where they differ. (Derivatives of second and higher order of `repeat` are f's up
+// to rounding.)
 //
 // - Values are real while it is recorded, so if, while and item() work. What is read is a branch: a replay that meets another value
 //   runs f again, and adds the way that it goes. compiled.recordings() counts them.
+// - Effects of one's own that something outside of f answers happen at each call, once, in order, by the handlers that stand there. A
+//   replay gives them the tensors that it computes. Tensors of an answer are inputs; what else an answer holds, and their shapes, dtypes
+//   and strides, are a branch. What effects and answers may be made of: core/effects/kept.h.
+// - An operation that throws an error which f catches is a branch, by the error's type. If f asks for the error's text, f is called.
 // - A recording serves arguments of the shapes, dtypes, strides and structure for which it was made, with equal numbers, strings and the
 //   like beside their tensors. Of a named function of one's own, 64 are kept.
 // - Under grad, jvp and vmap it is recorded at an example (a lane's values), and the derivatives and lanes of what is recorded are
-//   programs again, made at the first use. They end at each read, so compile(grad(f)), where nothing does, is faster still. A read that
-//   differs between lanes is f's own affair: f is called.
+//   programs again, made at the first use. They end at each read and effect, so compile(grad(f)), where nothing does, is faster still. A
+//   read that differs between lanes is f's own affair: f is called. So it is where an effect of f holds tensors, if it is answered or
+//   others follow, or where a function that an operation carries (a checkpoint) performs one or throws.
 // - Under other handlers of operations (debug, one's own, a checkpoint), f itself is called: they see what it performs.
-// - f itself is called from then on where recordings do not serve: 16 values met at one read, reads of more than 256 bytes, effects of
-//   one's own that something outside answers, captured values that a transform outside follows. STAVE_EXPLAIN=1 in the environment says
+// - f itself is called from then on where recordings do not serve: 16 values met at one read, or answers to one effect, reads of more than
+//   256 bytes, effects that cannot be kept, captured values that a transform outside follows. STAVE_EXPLAIN=1 in the environment says
 //   so, and why; and why elementwise operations were not fused with those they read ("exp of [4] is broadcast to [1000,4]: ...").
 #pragma once
 
@@ -25,6 +31,7 @@
 #include <memory>
 
 #include <stave/handlers/same_besides_tensors.h>
+#include <stave/programs/asked.h>
 #include <stave/programs/trace.h>
 
 namespace stave {
@@ -61,18 +68,19 @@ class Recordings {
     std::shared_ptr<const void> structure;  // of the result, as the recording that ended so left it
   };
   /// What the recordings give; nothing where no way leads on from what is met.
-  static std::optional<Answer> replay(const EntryPtr& entry, std::span<const Tensor> leaves);
+  static std::optional<Answer> replay(const EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked);
   /// f, recorded: its own results, without notes. `structure` is asked for when f has run.
-  Outputs record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves,
+  Outputs record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves, AskedOutside& asked,
                  FunctionRef<std::shared_ptr<const void>()> structure);
   /// Of a call that is followed: `record` at examples of its tensors. What that throws, f itself is to throw.
-  static void record_example(const EntryPtr& entry, std::span<const Tensor> leaves,
+  static void record_example(const EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked,
                              FunctionRef<void(std::span<const Tensor>)> record);
 
   std::size_t count() const;
 
  private:
   struct State;
+  class Replay;
   std::unique_ptr<State> state_;
 };
 
@@ -111,20 +119,21 @@ class Compiled {
     const auto entry = recordings_->find(
         leaves, same, [&]() -> std::unique_ptr<StaticArguments> { return std::make_unique<Static>(args...); });
     if (!entry) return std::invoke(f_, std::forward<A>(args)...);
-    auto answer = Recordings::replay(entry, leaves);
+    AskedOutside asked;  // in this call
+    auto answer = Recordings::replay(entry, leaves, asked);
     if (!answer && Recordings::is_followed(*entry)) {
-      Recordings::record_example(entry, leaves, [&](std::span<const Tensor> examples) {
+      Recordings::record_example(entry, leaves, asked, [&](std::span<const Tensor> examples) {
         std::tuple<Decayed<A>...> copies(args...);
-        std::apply([&](auto&... copy) { learn<Result>(entry, examples, static_cast<A&&>(copy)...); }, copies);
+        std::apply([&](auto&... copy) { learn<Result>(entry, examples, asked, static_cast<A&&>(copy)...); }, copies);
       });
-      answer = Recordings::replay(entry, leaves);
-      if (!answer) return std::invoke(f_, std::forward<A>(args)...);
+      answer = Recordings::replay(entry, leaves, asked);
+      if (!answer) return std::move(asked).run([&]() -> Result { return std::invoke(f_, std::forward<A>(args)...); });
     }
-    if (!answer) return learn<Result>(entry, leaves, std::forward<A>(args)...);
+    if (!answer) return learn<Result>(entry, leaves, asked, std::forward<A>(args)...);
     Result result = tree_copy(*static_cast<const Result*>(answer->structure.get()));
     put(result, answer->outputs.data());
     if (options_.check) {
-      const Result beside = std::invoke(f_, std::forward<A>(args)...);
+      const Result beside = std::move(asked).run([&]() -> Result { return std::invoke(f_, std::forward<A>(args)...); });
       check_replay(answer->outputs, leaves_of(beside));
     }
     return result;
@@ -132,7 +141,8 @@ class Compiled {
 
   // Runs f, recorded.
   template <class Result, class... A>
-  Result learn(const Recordings::EntryPtr& entry, std::span<const Tensor> leaves, A&&... args) const {
+  Result learn(const Recordings::EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked,
+               A&&... args) const {
     std::optional<Result> result;
     const auto flat = [&](std::span<const Tensor> inputs) {
       result.emplace(call_with_leaves<true>(SelectTrees<A...>(), f_, inputs, std::forward<A>(args)...));
@@ -143,7 +153,7 @@ class Compiled {
       put(*kept, nullptr);
       return std::shared_ptr<const void>(std::move(kept));
     };
-    const Outputs outputs = recordings_->record(entry, flat, leaves, structure);
+    const Outputs outputs = recordings_->record(entry, flat, leaves, asked, structure);
     put(*result, outputs.data());
     return std::move(*result);
   }

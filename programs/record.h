@@ -1,22 +1,60 @@
 // From what a function performs to a Program: the recorder under trace and compile.
 #pragma once
 
+#include <any>
 #include <string>
 
 #include <stave/core/note.h>
 #include <stave/handlers/vjp_flat.h>
+#include <stave/programs/asked.h>
 #include <stave/programs/program.h>
 
 namespace stave_detail {
 
+/// What a tensor is, but for its elements.
+struct Layout {
+  bool defined = false;
+  Dtype dtype = float32;
+  Device device = cpu;
+  Shape shape = {};
+  Strides strides = {};
+
+  Layout() = default;
+  explicit Layout(const Tensor& x);
+  bool is_of(const Tensor& x) const;
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+/// A tensor of an answer to an effect: another, or one that an effect of this call had before.
+struct Answered {
+  int passed_before = -1;
+  Layout layout = {};
+  friend bool operator==(const Answered&, const Answered&) = default;
+};
+
+/// Where a recorded function went on by something else than a value that it read: an answer to an effect, or an error of an operation,
+/// which it caught.
+struct Turn {
+  std::size_t at = 0;              // before this instruction
+  int variables = 0;               // so many there were. The new tensors of the answer are the next
+  Program::Instruction step = {};  // the operation; of an effect, its tensors (-1: an empty one), and scopes
+  std::vector<Program::Variable> outputs = {};  // that the operation would have had
+  const std::type_info* threw = nullptr;
+  const EffectType* asked = nullptr;
+  std::any effect = {}, answer = {};
+  std::vector<Answered> tensors = {};
+};
+
 /// What a function performed, and what it did that its program does not hold.
 struct Recording {
   Program program;
-  Outputs outputs;        // its own results, free of what the recorder noted
-  bool asked = false;     // it performed an effect of the user's, which something outside answered
-  bool caught = false;    // an operation threw, and the function went on
-  bool too_long = false;  // it performs more than a million operations, of which the program is not kept
-  bool follows = false;   // it captures a value that a transform outside follows
+  Outputs outputs;          // its own results, free of what the recorder noted
+  std::vector<Turn> turns;  // that are no part of the program
+  bool asked = false;       // it performed an effect of the user's that is no turn
+  bool quotes = false;      // it asked for the text of an error that it caught
+  bool caught = false;      // something threw, which is no turn, and the function went on
+  bool too_long = false;    // it performs more than a million operations, of which the program is not kept
+  bool follows = false;     // it captures a value that a transform outside follows
 };
 
 /// Whether a transform follows x: its derivative, or its lanes. A label is no transform's.
@@ -27,8 +65,9 @@ bool is_followed(const Tensor& x);
 enum class CarriedCalls { kept, inlined };
 
 /// f at `given`, which runs once, for real, under a recorder that stands outermost of what f installs. Values are real: what f learns
-/// by reading one becomes a read of the program. What depends on no input is computed now, and is a constant.
+/// by reading one becomes a read of the program. What depends on no input is computed now, and is a constant. With `asked`, effects that
+/// something outside answers, and errors of operations that f catches, are turns.
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given,
-                 CarriedCalls calls = CarriedCalls::kept);
+                 CarriedCalls calls = CarriedCalls::kept, AskedOutside* asked = nullptr);
 
 }  // namespace stave_detail

@@ -27,6 +27,8 @@ InstallationId next_installation_id() noexcept {
   return next++;
 }
 
+std::any AnyHandler::answer_kept(const EffectType& effect, std::any) { stave_detail::throw_unhandled(effect.type); }
+
 std::string AnyHandler::describe() const { return stave_detail::type_name(typeid(*this)); }
 
 // What the computations inside do about it may have others stand still in there; each is told once.

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include <stave/core/effects/intrusive.h>
+#include <stave/core/effects/kept.h>
 #include <stave/core/effects/name.h>
 
 namespace stave_detail {
@@ -68,18 +69,33 @@ class Handling {
   ~Handling() = default;
 };
 
+struct KeptEffect;
+
 /// A type of effects at run time. A program, a library and a plugin mean the same one by the same type, whatever the visibility
 /// of its symbols: types compare by name where their addresses differ.
 struct EffectType {
   const std::type_info& type;
-  void* remembering;   // the Handling<E> by which those answer who remember answers; null: it is asked anew each time
-  std::uint64_t hash;  // of the type's name: names are compared only where it agrees
+  void* remembering;  // the Handling<E> by which those answer who remember answers; null: it is asked anew each time
+  const KeptEffect* kept;  // null: it cannot be, or its answers cannot
+  std::uint64_t hash;      // of the type's name: names are compared only where it agrees
   friend bool operator==(const EffectType& a, const EffectType& b) noexcept {
     return &a == &b || (a.hash == b.hash && a.type == b.type);
   }
 };
 template <class E>
 const EffectType& effect_type() noexcept;
+
+/// What a recording does with effects of one type, E, and their answers: copies of them. An answer of type void is an empty std::any.
+struct KeptEffect {
+  void* handling;  // the Handling<E> by which AnyHandler::answer_kept does
+  bool (*same_effect)(const std::any&, const std::any&);
+  bool (*same_answer)(const std::any&, const std::any&);
+  void (*visit_effect)(std::any&, FunctionRef<void(Tensor&)>);
+  void (*visit_answer)(std::any&, FunctionRef<void(Tensor&)>);
+  bool has_answer;
+  /// As `perform` does.
+  std::any (*perform)(std::any& effect);
+};
 
 /// Base of all handlers, as a frame sees them.
 class AnyHandler {
@@ -97,7 +113,9 @@ class AnyHandler {
   virtual bool takes_programs() const noexcept { return false; }
   /// This handler's Handling<E> as a void pointer, or null; `effect` is effect_type<E>().
   virtual void* handling(const EffectType& effect) = 0;
-  /// The same for Call.
+  /// Of one whose `handling` gave `effect.kept->handling`: the answer to such an effect.
+  virtual std::any answer_kept(const EffectType& effect, std::any performed);
+  /// The same as `handling` for Call.
   virtual Handling<Call>* handling_calls() noexcept { return nullptr; }
   /// Whether a handler of this type answers an effect: to be asked after its end. Null: it answers none.
   using Answers = bool (*)(const EffectType&) noexcept;
@@ -358,13 +376,63 @@ class Remembering final : public Handling<E> {
 
 template <class E>
 inline constinit Remembering<E> remembering{};
+
+// Hands effects on to handlers that know no types.
+template <class E>
+class Keeping final : public Handling<E> {
+ public:
+  typename E::Result handle(E& effect) override {
+    AnyHandler& handler = *static_cast<Interception*>(current)->answering->handler;
+    std::any answer = handler.answer_kept(effect_type<E>(), effect);
+    if constexpr (!std::is_void_v<typename E::Result>) return std::any_cast<typename E::Result>(std::move(answer));
+  }
+};
+
+template <class E>
+constexpr bool keeps_effect() {
+  using R = typename E::Result;
+  if constexpr (!is_kept<E>()) return false;
+  else return std::is_void_v<R> || is_kept<R>();
+}
+
+template <class E>
+inline constinit Keeping<E> keeping{};
+
+template <class E>
+struct KeptOf {
+  template <class T>
+  static bool same(const std::any& a, const std::any& b) {
+    if constexpr (std::is_void_v<T>) return true;
+    else return same_kept(*std::any_cast<T>(&a), *std::any_cast<T>(&b));
+  }
+  template <class T>
+  static void visit(std::any& value, FunctionRef<void(Tensor&)> f) {
+    if constexpr (!std::is_void_v<T>) visit_kept(*std::any_cast<T>(&value), f);
+  }
+  static std::any perform(std::any& effect) {
+    E& performed = *std::any_cast<E>(&effect);
+    if constexpr (std::is_void_v<typename E::Result>) return perform_from(current, performed), std::any();
+    else return perform_from(current, performed);
+  }
+  using R = typename E::Result;
+  static constexpr KeptEffect value{
+      static_cast<Handling<E>*>(&keeping<E>), same<E>, same<R>, visit<E>, visit<R>, !std::is_void_v<R>, perform};
+};
+
+template <class E>
+constexpr const KeptEffect* kept_effect() {
+  if constexpr (keeps_effect<E>()) return &KeptOf<E>::value;
+  else return nullptr;
+}
+
 template <class E>
 constexpr void* remembering_of() noexcept {
   if constexpr (requires { requires !E::remembered; }) return nullptr;
   else return static_cast<Handling<E>*>(&remembering<E>);
 }
 template <class E>
-inline constinit const EffectType effect_type_storage{typeid(E), remembering_of<E>(), hash_of_type<E>()};
+inline constinit const EffectType effect_type_storage{typeid(E), remembering_of<E>(), kept_effect<E>(),
+                                                      hash_of_type<E>()};
 
 }  // namespace stave_detail
 

@@ -1,6 +1,7 @@
 // Errors. One type per cause; a message says what, where (operation, shapes, the transforms around it) and what to do.
 #pragma once
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -14,6 +15,8 @@ namespace stave_detail {
 
 void mark_as_ours(stave::Error& error) noexcept;
 void name_function(stave::Error& error, const char* function, bool rename);
+/// From now on *asked becomes true where somebody asks for the text.
+void watch_text(stave::Error& error, std::shared_ptr<bool> asked) noexcept;
 
 }  // namespace stave_detail
 
@@ -23,11 +26,17 @@ namespace stave {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  const char* what() const noexcept override {
+    if (asked_) *asked_ = true;
+    return std::runtime_error::what();
+  }
 
  private:
+  friend void stave_detail::watch_text(Error& error, std::shared_ptr<bool> asked) noexcept;
   friend void stave_detail::mark_as_ours(Error& error) noexcept;
   friend void stave_detail::name_function(Error& error, const char* function, bool rename);
   bool ours_ = false;  // its text begins with the name of a function of the library's, if it names one
+  std::shared_ptr<bool> asked_;
 };
 /// Shapes, ranks or axes that do not fit an operation.
 class ShapeError : public Error {

@@ -42,6 +42,8 @@ struct KeyData {
   static stave::Tensor& of(stave::Key& key) { return key.data_; }
   static const stave::Tensor& of(const stave::Key& key) { return key.data_; }
 };
+template <>
+struct TensorOf<stave::Key> : KeyData {};
 
 }  // namespace stave_detail
 

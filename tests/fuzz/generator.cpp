@@ -15,7 +15,7 @@ namespace {
 struct Place {
   int depth;         // nests that may still stand in one another
   int second_order;  // the same, of those that cost much
-  bool smooth, asks, carries;
+  bool smooth, asks, carries, catches;
   bool answered = false;  // a handler of Ask stands around
 };
 
@@ -29,6 +29,7 @@ bool may_stand(const Row& row, const Place& place) {
     case Row::operation: return true;
     case Row::kinked: return !place.smooth;
     case Row::ask: return place.asks;
+    case Row::throws: return place.catches;
     case Row::answer_by_asking: return place.depth > 0 && place.asks;
     case Row::second_order: return place.depth > 0 && place.second_order > 0;
     case Row::carries:
@@ -42,7 +43,9 @@ const Row& random_row(Random& random, const Place& place) {
   static constexpr Row::Kind nests[] = {Row::transform,    Row::transform, Row::transform, Row::transform,
                                         Row::second_order, Row::carries,   Row::rule,      Row::rule,
                                         Row::handler,      Row::lent,      Row::answer,    Row::answer_by_asking};
-  static constexpr Row::Kind operations[] = {Row::operation, Row::operation, Row::operation, Row::kinked};
+  static constexpr Row::Kind operations[] = {Row::operation, Row::operation, Row::operation,
+                                             Row::operation, Row::operation, Row::operation,
+                                             Row::kinked,    Row::kinked,    Row::throws};
   if (place.answered && place.asks && below(6, random) == 0) return random_row_of(Row::ask, random);
   const bool nest = place.depth > 0 && below(2, random) == 0;
   for (;;) {
@@ -56,6 +59,7 @@ Place inside(const Row& row, Place place) {
   --place.depth;
   if (row.kind == Row::second_order) --place.second_order;
   if (row.kind == Row::lent) place.carries = false;
+  if (row.kind == Row::handler || row.kind == Row::lent) place.catches = false;
   if (row.kind == Row::answer || row.kind == Row::answer_by_asking) place.asks = place.answered = true;
   if (row.kind == Row::rule) place.asks = false;
   return place;
@@ -74,7 +78,7 @@ RandomProgram make(Random& random, const Place& place) {
   return program;
 }
 
-constexpr Place everywhere(int depth, bool smooth) { return {depth, 1, smooth, true, true}; }
+constexpr Place everywhere(int depth, bool smooth) { return {depth, 1, smooth, true, true, true}; }
 
 // Shrinking brings steps to places where they may not stand.
 bool is_legal(const RandomProgram& program, const Place& place) {

@@ -22,9 +22,10 @@ struct Row {
     carries,       // a checkpoint
     rule,          // a rule of one's own: what it captures must not be differentiated, so nothing in it may ask
     handler,
-    lent,              // a handler that ends with its body, so that no checkpoint in it can run again
-    ask,               // performs Ask
-    answer,            // answers it in f
+    lent,    // a handler that ends with its body, so that no checkpoint in it can run again
+    ask,     // performs Ask
+    throws,  // and catches: controllers that perform an operation for the program get its errors, so not in a handler
+    answer,  // answers it in f
     answer_by_asking,  // by what is answered around
   };
   using Expression = Tensor (*)(const Fn& f, const Tensor& a, const Tensor& b);
@@ -32,7 +33,7 @@ struct Row {
   Expression library, plain;
   Kind kind;
 
-  bool nests() const { return kind > kinked && kind != ask; }
+  bool nests() const { return kind > kinked && kind != ask && kind != throws; }
 };
 std::span<const Row> rows();
 

@@ -73,6 +73,7 @@ const Row all[] = {
     OPERATION(repeat(a, 2)(slice(0, 6, 2))),
     OPERATION(sum(broadcast_to(a, {2, length}), 0) * 0.5),
     OPERATION(label(a, "labelled") * 0.5),
+    {"caught(sin(a)) - b", STAVE_EXPRESSION(caught(sin(a)) - b), STAVE_EXPRESSION(caught(sin(a)) - b), Row::throws},
     OPERATION(squeeze(expand_dims(a, 0), 0)),
     KINKED(where(a > b, a, sin(b))),
     KINKED(maximum(a, b)),

@@ -1,0 +1,236 @@
+// Values that a recording keeps of effects and their answers: it copies them, compares them, and replaces their tensors, whatever they are.
+//
+// What can be kept: numbers and enumerations; tensors; strings, containers, std::optional, variant, pair, tuple and complex of what can be
+// kept, and aggregates of up to 32 such members; other classes that are plain data with ==, or for which stave::TreeTraits (core/tree.h)
+// says that they hold no tensors, with ==. No pointers, references and views, behind which things change or end, and no classes whose
+// members cannot be seen. An aggregate with an anonymous union cannot be taken apart, and does not compile without TreeTraits. A type is
+// what it is by itself, whatever is included: one that holds tensors cannot be written without their header, which specialises
+// TensorOf.
+#pragma once
+
+#include <algorithm>
+#include <any>
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <iterator>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <stave/core/effects/function_ref.h>
+#include <stave/core/effects/members.h>
+
+namespace stave {
+
+class Tensor;  // tensor.h
+
+template <class T>
+struct TreeTraits;  // tree_kind.h
+
+}  // namespace stave
+
+namespace stave_detail {
+
+using namespace stave;
+
+/// Specialised beside each type that is a tensor: `static Tensor& of(T&)`.
+template <class T>
+struct TensorOf;
+
+enum class KeptKind { none, tensor, number, empty, equal, complex, range, map, optional, variant, tuple, aggregate };
+
+template <class... T>
+struct KeptParts {};  // in what can be kept if these can
+
+template <KeptKind given, class... T>
+struct KeptAs {
+  static constexpr KeptKind kind = given;
+  using Contents = KeptParts<T...>;
+};
+
+// ---- what a type is ----------------------------------------------------------------------------------------
+
+template <class T>
+using KeptElement = std::remove_cvref_t<decltype(*std::begin(std::declval<const T&>()))>;
+
+// Whose elements are its own: not those of std::span, nor of std::string_view.
+template <class T>
+concept OwnsElements = requires(T& t, const T& c) {
+  std::end(c);
+  requires !std::is_same_v<KeptElement<T>, T>;
+  requires(requires { typename T::allocator_type; }) ||
+              (!std::is_const_v<std::remove_reference_t<decltype(*std::begin(t))>> &&
+               std::is_const_v<std::remove_reference_t<decltype(*std::begin(c))>>);
+};
+template <class T>
+concept Hashes = requires { typename T::hasher; };
+// Whose entries have an order: that of their keys, where the map has none.
+template <class T>
+concept OrderedMap = requires(const T& c) {
+  typename T::mapped_type;
+  std::begin(c)->second;
+} && (!Hashes<T> || requires(const T& c, const typename T::key_type& key) {
+                       c.at(key);
+                       bool(key < key);
+                     });
+
+template <class T>
+struct KnownKept : KeptAs<KeptKind::none> {};
+template <class T>
+struct KnownKept<std::optional<T>> : KeptAs<KeptKind::optional, T> {};
+template <class... T>
+struct KnownKept<std::variant<T...>> : KeptAs<KeptKind::variant, T...> {};
+template <class... T>
+struct KnownKept<std::tuple<T...>> : KeptAs<KeptKind::tuple, T...> {};
+template <class A, class B>
+struct KnownKept<std::pair<A, B>> : KeptAs<KeptKind::tuple, A, B> {};
+template <class T>
+struct KnownKept<std::complex<T>> : KeptAs<KeptKind::complex> {};
+
+template <class T>
+constexpr bool has_few_members() {
+  if constexpr (has_base<T>) return false;
+  else return member_count<T> <= most_members;
+}
+
+template <class T>
+constexpr auto kept_class() {
+  constexpr bool compares = requires(const T& a) { bool(a == a); };
+  if constexpr (!std::is_copy_constructible_v<T>) return KeptAs<KeptKind::none>();
+  else if constexpr (KnownKept<T>::kind != KeptKind::none) return KnownKept<T>();
+  else if constexpr (requires(T& t) { TreeTraits<T>::visit(t, [](auto&) {}); }) return KeptAs<KeptKind::none>();
+  else if constexpr (requires { sizeof(TreeTraits<T>); })
+    return KeptAs < compares ? KeptKind::equal : KeptKind::none > ();
+  else if constexpr (OrderedMap<T>) return KeptAs<KeptKind::map, typename T::key_type, typename T::mapped_type>();
+  else if constexpr (requires(const T& c) { std::begin(c); })
+    return KeptAs < OwnsElements<T> && !Hashes<T> ? KeptKind::range : KeptKind::none, KeptElement < T >> ();
+  else if constexpr (std::is_empty_v<T>) return KeptAs<KeptKind::empty>();
+  else if constexpr (requires(const T& a) { *a; }) return KeptAs<KeptKind::none>();  // a pointer of sorts
+  else if constexpr (std::is_aggregate_v<T> && !std::is_union_v<T>) {
+    // One that holds a reference, or a constant, cannot be assigned.
+    if constexpr (!std::is_move_assignable_v<T>) return KeptAs<KeptKind::none>();
+    else if constexpr (!has_few_members<T>()) return KeptAs<KeptKind::none>();
+    else
+      return decltype(with_members(std::declval<const T&>(), [](const auto&... m) {
+        return KeptAs<KeptKind::aggregate, std::remove_cvref_t<decltype(m)>...>();
+      }))();
+  } else {
+    return KeptAs < compares && std::is_trivially_copyable_v<T> ? KeptKind::equal : KeptKind::none > ();
+  }
+}
+
+template <class T>
+struct KeptNode : KeptAs<std::is_arithmetic_v<T> || std::is_enum_v<T> ? KeptKind::number : KeptKind::none> {};
+template <class T>
+  requires(requires { sizeof(TensorOf<T>); })
+struct KeptNode<T> : KeptAs<KeptKind::tensor> {};
+template <class T, std::size_t n>
+struct KeptNode<T[n]> : KeptAs<KeptKind::range, T> {};
+template <class T>
+  requires((std::is_class_v<T> || std::is_union_v<T>) && !requires { sizeof(TensorOf<T>); })
+struct KeptNode<T> : decltype(kept_class<T>()) {};
+
+/// Whether values of type T can be kept. `Above`: types that hold it, which may hold themselves.
+template <class T, class... Above>
+constexpr bool is_kept() {
+  if constexpr ((std::is_same_v<T, Above> || ...)) return true;
+  else if constexpr (KeptNode<T>::kind == KeptKind::none) return false;
+  else
+    return []<class... H>(KeptParts<H...>) {
+      return (is_kept<H, T, Above...>() && ...);
+    }(typename KeptNode<T>::Contents());
+}
+
+/// Whether they may hold tensors.
+template <class T, class... Above>
+constexpr bool keeps_tensors() {
+  if constexpr ((std::is_same_v<T, Above> || ...)) return false;
+  else if constexpr (KeptNode<T>::kind == KeptKind::tensor) return true;
+  else
+    return []<class... H>(KeptParts<H...>) {
+      return (keeps_tensors<H, T, Above...>() || ...);
+    }(typename KeptNode<T>::Contents());
+}
+
+// ---- what is done with it ----------------------------------------------------------------------------------
+
+// By key.
+template <class M>
+auto kept_entries(const M& map) {
+  std::vector<const typename M::value_type*> entries;
+  for (const auto& entry : map) entries.push_back(&entry);
+  if constexpr (Hashes<M>)
+    std::sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+  return entries;
+}
+
+// f(members...) of a tuple or an aggregate.
+template <class T, class F>
+decltype(auto) with_kept_members(const T& value, F&& f) {
+  if constexpr (KeptNode<T>::kind == KeptKind::tuple) return std::apply(f, value);
+  else return with_members(value, f);
+}
+
+/// f on each tensor, in a fixed order.
+template <class T>
+void visit_kept([[maybe_unused]] const T& value, [[maybe_unused]] FunctionRef<void(Tensor&)> f) {
+  constexpr KeptKind kind = KeptNode<T>::kind;
+  if constexpr (!keeps_tensors<T>()) return;
+  else if constexpr (kind == KeptKind::tensor)
+    f(TensorOf<T>::of(const_cast<T&>(value)));  // of a value that is not const
+  else if constexpr (kind == KeptKind::range)
+    for (const auto& element : value) visit_kept(element, f);
+  else if constexpr (kind == KeptKind::map)
+    for (const auto* entry : kept_entries(value)) visit_kept(entry->second, f);
+  else if constexpr (kind == KeptKind::optional) value ? visit_kept(*value, f) : void();
+  else if constexpr (kind == KeptKind::variant) std::visit([&](const auto& held) { visit_kept(held, f); }, value);
+  else with_kept_members(value, [&](const auto&... members) { (visit_kept(members, f), ...); });
+}
+
+template <class T>
+bool same_number(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return a == b ? std::signbit(a) == std::signbit(b) : a != a && b != b;
+  else return a == b;
+}
+
+/// Whether both are the same but for their tensors: by ==, floating numbers by their sign, too, and NaN is NaN.
+template <class T>
+bool same_kept([[maybe_unused]] const T& a, [[maybe_unused]] const T& b) {
+  constexpr KeptKind kind = KeptNode<T>::kind;
+  if constexpr (kind == KeptKind::tensor || kind == KeptKind::empty) return true;
+  else if constexpr (kind == KeptKind::number) return same_number(a, b);
+  else if constexpr (kind == KeptKind::complex)
+    return same_number(a.real(), b.real()) && same_number(a.imag(), b.imag());
+  else if constexpr (kind == KeptKind::equal) {
+    // Of floats of sixteen bits, == says as little as of others.
+    if constexpr (std::has_unique_object_representations_v<T>) return std::memcmp(&a, &b, sizeof(T)) == 0;
+    else return bool(a == b);
+  } else if constexpr (kind == KeptKind::range) {
+    return std::equal(std::begin(a), std::end(a), std::begin(b), std::end(b),
+                      [](const KeptElement<T>& x, const KeptElement<T>& y) { return same_kept(x, y); });
+  } else if constexpr (kind == KeptKind::map) {
+    const auto of_a = kept_entries(a), of_b = kept_entries(b);
+    return std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end(), [](const auto* x, const auto* y) {
+      return same_kept(x->first, y->first) && same_kept(x->second, y->second);
+    });
+  } else if constexpr (kind == KeptKind::optional) {
+    return bool(a) == bool(b) && (!a || same_kept(*a, *b));
+  } else if constexpr (kind == KeptKind::variant) {
+    return a.index() == b.index() && std::visit(
+                                         []<class A, class B>(const A& x, const B& y) {
+                                           if constexpr (std::is_same_v<A, B>) return same_kept(x, y);
+                                           else return false;
+                                         },
+                                         a, b);
+  } else {
+    return with_kept_members(a, [&](const auto&... x) {
+      return with_kept_members(b, [&](const auto&... y) { return (same_kept(x, y) && ...); });
+    });
+  }
+}
+
+}  // namespace stave_detail
