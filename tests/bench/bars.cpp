@@ -224,6 +224,23 @@ std::vector<Bar> all_bars() {
       {"transformer_step_vs_torch", at_most, 0.8, {"compiled_transformer_step", "torch_transformer_step"}, ratio},
       {"transformer_step_vs_jax", at_most, 0.8, {"compiled_transformer_step", "jax_transformer_step"}, ratio},
       // tape.cpp: of two benchmarks, the figures are no times
+      {"paths_newton_vs_loop", at_most, 0.1, {"newton_paths", "newton_loop"}, ratio},
+      {"paths_fixed_point_vs_masked", at_most, 1, {"fixed_point_paths", "fixed_point_masked"}, ratio},
+      {"paths_fixed_point_gradient_vs_loop",
+       at_most,
+       0.3,
+       {"fixed_point_gradient_paths", "fixed_point_gradient_loop"},
+       ratio},
+      {"paths_no_split_vs_vmap",
+       at_most,
+       1.2,
+       {"vmap_with_reads/16", "vmap_without_reads/16", "vmap_with_reads/128", "vmap_without_reads/128",
+        "vmap_with_reads/4096", "vmap_without_reads/4096"},
+       [](Times t) {
+         return std::max({t[0] / t[1], t[2] / t[3], t[4] / t[5]});
+       }},
+      {"paths_every_lane_alone_vs_loop", at_most, 2, {"collatz_paths", "collatz_loop"}, ratio},
+      {"gather_rows_ns", at_most, 0.16, {"gather_rows"}, first, reference},
       {"tape_memory_mib", at_most, 16, {"tape_peak"}, first},
       {"tape_memory_vs_save_all", at_most, 0.6, {"tape_recomputed", "tape_save_all"}, ratio},
       {"tape_memory_vs_torch", at_most, 0.35, {"tape_recomputed", "torch_squares"}, ratio},
