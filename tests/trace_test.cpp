@@ -119,7 +119,8 @@ TEST(Trace, AReplayThatWouldReadAnotherValueThrows) {
   EXPECT_THAT(p.str(), HasSubstr("read b: 2.0"));
   EXPECT_THAT(p(tensor({2., 1., -1.})), IsNear(tensor({4., 2., -2.})));
   EXPECT_THAT(([&] { p(-x); }), ThrowsMessage<TransformError>(HasSubstr("went on as for 2.0, but now it is -2.0")));
-  EXPECT_THROW(vmap(p)(stack({x, x})), TransformError);
+  EXPECT_THAT(vmap(p)(stack({x, x})), IsNear(stack({x * 2, x * 2})));
+  EXPECT_THAT(([&] { vmap(p)(stack({x, -x})); }), ThrowsMessage<TransformError>(HasSubstr("inside vmap, lane 1 of 2")));
 }
 
 TEST(Trace, OtherShapesDtypesAndCountsAreRefused) {
