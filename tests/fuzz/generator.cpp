@@ -17,6 +17,7 @@ struct Place {
   int second_order;  // the same, of those that cost much
   bool smooth, asks, carries, catches;
   bool answered = false;  // a handler of Ask stands around
+  bool parts = true;      // lanes may part
 };
 
 const Row& random_row_of(Row::Kind kind, Random& random) {
@@ -28,11 +29,13 @@ bool may_stand(const Row& row, const Place& place) {
   switch (row.kind) {
     case Row::operation: return true;
     case Row::kinked: return !place.smooth;
+    case Row::parts: return !place.smooth && place.parts;
     case Row::ask: return place.asks;
     case Row::throws: return place.catches;
     case Row::answer_by_asking: return place.depth > 0 && place.asks;
     case Row::second_order: return place.depth > 0 && place.second_order > 0;
     case Row::carries:
+    case Row::saves:
     case Row::rule: return place.depth > 0 && place.carries;
     default: return place.depth > 0;
   }
@@ -41,11 +44,11 @@ bool may_stand(const Row& row, const Place& place) {
 const Row& random_row(Random& random, const Place& place) {
   // Each as often as it stands here: what goes wrong does so where few kinds meet.
   static constexpr Row::Kind nests[] = {Row::transform,    Row::transform, Row::transform, Row::transform,
-                                        Row::second_order, Row::carries,   Row::rule,      Row::rule,
+                                        Row::second_order, Row::carries,   Row::saves,     Row::rule,
                                         Row::handler,      Row::lent,      Row::answer,    Row::answer_by_asking};
   static constexpr Row::Kind operations[] = {Row::operation, Row::operation, Row::operation,
                                              Row::operation, Row::operation, Row::operation,
-                                             Row::kinked,    Row::kinked,    Row::throws};
+                                             Row::kinked,    Row::parts,     Row::throws};
   if (place.answered && place.asks && below(6, random) == 0) return random_row_of(Row::ask, random);
   const bool nest = place.depth > 0 && below(2, random) == 0;
   for (;;) {
@@ -59,6 +62,7 @@ Place inside(const Row& row, Place place) {
   --place.depth;
   if (row.kind == Row::second_order) --place.second_order;
   if (row.kind == Row::lent) place.carries = false;
+  if (row.kind == Row::saves) place.parts = false;
   if (row.kind == Row::handler || row.kind == Row::lent) place.catches = false;
   if (row.kind == Row::answer || row.kind == Row::answer_by_asking) place.asks = place.answered = true;
   if (row.kind == Row::rule) place.asks = false;

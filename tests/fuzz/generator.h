@@ -17,9 +17,11 @@ struct Row {
   enum Kind {
     operation,
     kinked,  // an operation whose derivative has steps: differences say nothing of it
+    parts,   // the same, which goes on by what it reads: under vmap lanes part there
     transform,
     second_order,  // the same; costs much
     carries,       // a checkpoint
+    saves,         // one with a policy, within which lanes must not part
     rule,          // a rule of one's own: what it captures must not be differentiated, so nothing in it may ask
     handler,
     lent,    // a handler that ends with its body, so that no checkpoint in it can run again
@@ -33,7 +35,7 @@ struct Row {
   Expression library, plain;
   Kind kind;
 
-  bool nests() const { return kind > kinked && kind != ask && kind != throws; }
+  bool nests() const { return kind > parts && kind != ask && kind != throws; }
 };
 std::span<const Row> rows();
 

@@ -15,6 +15,8 @@ namespace {
   { #__VA_ARGS__, STAVE_EXPRESSION(__VA_ARGS__), STAVE_EXPRESSION(__VA_ARGS__), Row::operation }
 #define KINKED(...) \
   { #__VA_ARGS__, STAVE_EXPRESSION(__VA_ARGS__), STAVE_EXPRESSION((look_for_kinks(a, b), __VA_ARGS__)), Row::kinked }
+#define PARTS(...) \
+  { #__VA_ARGS__, STAVE_EXPRESSION(__VA_ARGS__), STAVE_EXPRESSION((look_for_kinks(a, b), __VA_ARGS__)), Row::parts }
 // A nest: by the library, and the plain way.
 #define NEST(kind, expression, plain) \
   { #expression, STAVE_EXPRESSION(expression), STAVE_EXPRESSION(plain), Row::kind }
@@ -75,6 +77,9 @@ const Row all[] = {
     OPERATION(label(a, "labelled") * 0.5),
     {"caught(sin(a)) - b", STAVE_EXPRESSION(caught(sin(a)) - b), STAVE_EXPRESSION(caught(sin(a)) - b), Row::throws},
     OPERATION(squeeze(expand_dims(a, 0), 0)),
+    PARTS(branched(a, b)),
+    PARTS(chosen(a, b)),
+    PARTS(branched(b, a)),
     KINKED(where(a > b, a, sin(b))),
     KINKED(maximum(a, b)),
     KINKED(tame(relu(a) + b)),
@@ -122,7 +127,7 @@ const Row all[] = {
     // Functions that operations carry.
     NEST(transform, tame(grad(OF_X { return sum(f(x, b) * square(x)); }, {.recompute = always})(a)),
          tame(plain_grad(OF_X { return f(x, b) * square(x); }, a))),
-    NEST(carries, checkpoint(f, products_saveable)(a, b), f(a, b)),
+    NEST(saves, checkpoint(f, products_saveable)(a, b), f(a, b)),
     NEST(carries, repeat(3, [f, b](const Tensor& x) { return tame(f(x, b)); }, {.snapshots = 2})(a), tame(f(tame(f(tame(f(a, b)), b)), b))),
     NEST(carries, checkpoint(f)(a, b), f(a, b)),
     NEST(carries, checkpoint([f, b](const Tensor& x) { return f(x, b); })(a), f(a, b)),

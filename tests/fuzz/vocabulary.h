@@ -33,6 +33,19 @@ inline Tensor lanes(const Tensor& x) { return stack({x, flip(x) * 0.5}); }
 #define OF_Y [&](const Tensor& y)
 inline Tensor both(const std::pair<Tensor, Tensor>& pair) { return tame(pair.first) + pair.second; }
 
+/// A branch, and a loop of branches, on values: under vmap lanes part there.
+inline Tensor branched(const Tensor& a, const Tensor& b) {
+  const Tensor product = a * b, difference = a - b;
+  if (bool(a(0) > b(1))) return tame(product);
+  return bool(a(2) > 0) ? sin(difference) : tame(difference + product);
+}
+inline Tensor chosen(const Tensor& a, const Tensor& b) {
+  Tensor y = b;
+  for (Index i = 0; i < length; ++i)
+    if (bool(a(i) > b(i))) y = y * 0.5 + a(i) * a;
+  return tame(y);
+}
+
 /// An operation throws, each time, and is caught.
 inline Tensor caught(const Tensor& x) {
   try {
