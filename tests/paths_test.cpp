@@ -125,7 +125,7 @@ const std::array functions{Named{"branch", branch},
 const Tensor xs = tensor({-2.3, 0.4, 1.7, -0.6, 3.2, 0.4, -0.2, 2.1}, float64);
 
 class Paths : public testing::TestWithParam<Named> {};
-INSTANTIATE_TEST_SUITE_P(, Paths, testing::ValuesIn(functions), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(, Paths, testing::ValuesIn(functions), [](const auto& tested) { return tested.param.name; });
 
 TEST_P(Paths, AreTheLoopOverLanes) {
   const Function f = GetParam().f;
