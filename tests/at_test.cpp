@@ -195,7 +195,7 @@ TEST(At, Errors) {
   EXPECT_EQ(message([&] { x.at(0).set(Tensor()); }),
             "at: operand 1 is an empty Tensor (default-constructed or moved from)");
   EXPECT_THAT(message([&] { vmap([](const Tensor& v) { return v(v > 1); })(x); }),
-              HasSubstr("vmap: result 0 is int32 ["));
+              HasSubstr("vmap: result 0 is int64 [1] in lane 0, and int64 [3] in lane 1"));
 }
 
 }  // namespace
