@@ -158,9 +158,9 @@ TEST(Harvest, OfNestedCheckpointsAndOfRepeat) {
 TEST(Harvest, OfALoopWithSnapshots) {
   const auto loss_by = [](RepeatOptions options) {
     return [options](T x) {
-      int i = 0;
+      const auto i = std::make_shared<int>(0);  // the body runs again when this function has ended
       const auto steps = repeat(
-          6, [&](T y) { return sow("step" + std::to_string(i++), sin(y) * 1.5); }, options);
+          6, [i](T y) { return sow("step" + std::to_string((*i)++), sin(y) * 1.5); }, options);
       const auto [y, sown] = harvest(steps)(x);
       return sum(y * sown.at("step2") + square(sown.at("step4")));
     };
