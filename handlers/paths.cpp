@@ -147,20 +147,28 @@ void PathEffects::parted(std::size_t count, Answers before, std::vector<OfPath> 
 
 // ---- runs ------------------------------------------------------------------------------------------------------------
 
-void PathRun::LanePath::note(const Op& op, LaneValue* output) {
+// Without memory for it there is no log.
+void PathRun::LanePath::note(const Op& op, LaneValue* output) noexcept {
   if (!log) return;
-  if (log->length + log->steps.size() >= longest_log) return void(log = nullptr);
-  if (output) {
-    output->log = log.get();
-    output->step = static_cast<std::uint32_t>(log->steps.size());
+  try {
+    if (log->length + log->steps.size() >= longest_log) return void(log = nullptr);
+    log->steps.push_back({&op, output, PathLog::untouched});
+  } catch (const std::bad_alloc&) {
+    return void(log = nullptr);
   }
-  log->steps.push_back({&op, output, PathLog::untouched});
+  if (!output) return;
+  output->log = log.get();
+  output->step = static_cast<std::uint32_t>(log->steps.size() - 1);
 }
 
-void PathRun::LanePath::note(PathLog::Event event) {
+void PathRun::LanePath::note(PathLog::Event event) noexcept {
   if (!log) return;
-  log->steps.push_back({nullptr, nullptr, PathLog::untouched});
-  log->events.push_back(std::move(event));
+  try {
+    log->events.push_back(std::move(event));
+    log->steps.push_back({nullptr, nullptr, PathLog::untouched});
+  } catch (const std::bad_alloc&) {
+    log = nullptr;
+  }
 }
 
 // What the function still has is what others that part here will need.
@@ -431,30 +439,38 @@ Tensor PathRun::divided(const LaneValuePtr& value, const Tensor& x) {
   if (paths_ == 1 && aside_.empty()) before_parting_ = path.effects->of(*path.lanes);
   path.pin();
   const PathLogPtr log = path.log;
-  for (std::size_t c = classes.size(); c-- > 1;) put_aside(value, lanes_of(classes[c]), answer(classes[c][0]), log);
+  std::vector<std::unique_ptr<LanePath>> others;
+  for (std::size_t c = classes.size(); c-- > 1;)
+    others.push_back(parted(value, lanes_of(classes[c]), answer(classes[c][0])));
+  RowsPtr own = make_intrusive<const Rows>(lanes_of(classes[0]));
+  PathLogPtr own_log = log && !is_alone(*own) ? make_intrusive<PathLog>(log, own) : nullptr;
+  aside_.reserve(aside_.size() + others.size());
+  // Nothing throws from here on: all lanes go on, or none has parted.
+  for (auto& other : others) aside_.push_back(std::move(other));
   path.pinned.clear();
-  path.lanes = make_intrusive<const Rows>(lanes_of(classes[0]));
-  path.alone = is_alone(*path.lanes);
-  if (log) path.log = path.alone ? nullptr : make_intrusive<PathLog>(log, path.lanes);
+  path.alone = is_alone(*own);
+  path.lanes = std::move(own);
+  path.log = std::move(own_log);
   path.note(event);
   return first;
 }
 
-void PathRun::put_aside(const LaneValuePtr& read, std::vector<std::int32_t> lanes, Tensor answer,
-                        const PathLogPtr& log) {
+std::unique_ptr<PathRun::LanePath> PathRun::parted(const LaneValuePtr& read, std::vector<std::int32_t> lanes,
+                                                   Tensor answer) const {
+  const LanePath& path = *path_;
   auto other = std::make_unique<LanePath>();
   other->lanes = make_intrusive<const Rows>(std::move(lanes));
   other->alone = is_alone(*other->lanes);
-  other->known_effects = path_->effects->of(*other->lanes);
-  if (log && !other->alone) {
-    other->log = make_intrusive<PathLog>(log, other->lanes);
-    other->note(event_of_read(read, std::move(answer)));
-    for (PathLogPtr segment = other->log; segment; segment = segment->before) other->replays.push_back(segment);
-    std::reverse(other->replays.begin(), other->replays.end());
-    other->pinned = path_->pinned;
-    other->alive = path_->alive;
-  }
-  aside_.push_back(std::move(other));
+  other->known_effects = path.effects->of(*other->lanes);
+  if (!path.log || other->alone) return other;
+  other->log = make_intrusive<PathLog>(path.log, other->lanes);
+  other->note(event_of_read(read, std::move(answer)));
+  if (!other->log) return other;
+  for (PathLogPtr segment = other->log; segment; segment = segment->before) other->replays.push_back(segment);
+  std::reverse(other->replays.begin(), other->replays.end());
+  other->pinned = path.pinned;
+  other->alive = path.alive;
+  return other;
 }
 
 // ---- results ---------------------------------------------------------------------------------------------------------

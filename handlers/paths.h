@@ -135,8 +135,8 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath> {
     std::vector<Tensor> kept;  // answers to reads that stay
     Outputs outputs;
 
-    void note(const Op& op, LaneValue* output);
-    void note(PathLog::Event event);
+    void note(const Op& op, LaneValue* output) noexcept;
+    void note(PathLog::Event event) noexcept;
     void pin();
     const PathLog::Step& next_step();
     const PathLog::Event& next_event() { return replays[segment]->events[event++]; }
@@ -160,7 +160,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath> {
   Outputs replayed(Call& call);
   Tensor replayed_read(const LaneValuePtr& value);
   Tensor divided(const LaneValuePtr& value, const Tensor& x);
-  void put_aside(const LaneValuePtr& read, std::vector<std::int32_t> lanes, Tensor answer, const PathLogPtr& log);
+  std::unique_ptr<LanePath> parted(const LaneValuePtr& read, std::vector<std::int32_t> lanes, Tensor answer) const;
 
   // The operation `call`: paths_carried.cpp.
   Outputs handle_carrying(Call& call);
