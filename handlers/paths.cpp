@@ -147,27 +147,23 @@ void PathEffects::parted(std::size_t count, Answers before, std::vector<OfPath> 
 
 // ---- runs ------------------------------------------------------------------------------------------------------------
 
-// Without memory for it there is no log.
-void PathRun::LanePath::note(const Op& op, LaneValue* output) noexcept {
+void PathRun::LanePath::note(const Op& op, LaneValue* output) {
   if (!log) return;
-  try {
-    if (log->length + log->steps.size() >= longest_log) return void(log = nullptr);
-    log->steps.push_back({&op, output, PathLog::untouched});
-  } catch (const std::bad_alloc&) {
-    return void(log = nullptr);
-  }
+  if (log->length + log->steps.size() >= longest_log) return void(log = nullptr);
+  log->steps.push_back({&op, output, PathLog::untouched});
   if (!output) return;
   output->log = log.get();
   output->step = static_cast<std::uint32_t>(log->steps.size() - 1);
 }
 
-void PathRun::LanePath::note(PathLog::Event event) noexcept {
+void PathRun::LanePath::note(PathLog::Event event) {
   if (!log) return;
+  log->events.push_back(std::move(event));
   try {
-    log->events.push_back(std::move(event));
     log->steps.push_back({nullptr, nullptr, PathLog::untouched});
   } catch (const std::bad_alloc&) {
-    log = nullptr;
+    log->events.pop_back();
+    throw;
   }
 }
 
@@ -294,6 +290,9 @@ Outputs PathRun::handle(Call& call) {
   const Op& op = call.op();
   try {
     return performed(call);
+  } catch (const std::bad_alloc&) {
+    path.log = nullptr;  // which may lack something
+    throw;
   } catch (...) {
     path.note({nullptr, 0, {}, &op, std::current_exception()});
     throw;
@@ -444,6 +443,10 @@ Tensor PathRun::divided(const LaneValuePtr& value, const Tensor& x) {
     others.push_back(parted(value, lanes_of(classes[c]), answer(classes[c][0])));
   RowsPtr own = make_intrusive<const Rows>(lanes_of(classes[0]));
   PathLogPtr own_log = log && !is_alone(*own) ? make_intrusive<PathLog>(log, own) : nullptr;
+  if (own_log) {
+    own_log->events.push_back(event);
+    own_log->steps.push_back({nullptr, nullptr, PathLog::untouched});
+  }
   aside_.reserve(aside_.size() + others.size());
   // Nothing throws from here on: all lanes go on, or none has parted.
   for (auto& other : others) aside_.push_back(std::move(other));
@@ -451,7 +454,6 @@ Tensor PathRun::divided(const LaneValuePtr& value, const Tensor& x) {
   path.alone = is_alone(*own);
   path.lanes = std::move(own);
   path.log = std::move(own_log);
-  path.note(event);
   return first;
 }
 

@@ -135,8 +135,8 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath> {
     std::vector<Tensor> kept;  // answers to reads that stay
     Outputs outputs;
 
-    void note(const Op& op, LaneValue* output) noexcept;
-    void note(PathLog::Event event) noexcept;
+    void note(const Op& op, LaneValue* output);
+    void note(PathLog::Event event);
     void pin();
     const PathLog::Step& next_step();
     const PathLog::Event& next_event() { return replays[segment]->events[event++]; }
