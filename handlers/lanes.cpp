@@ -1,11 +1,15 @@
 #include <stave/handlers/lanes.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/read_storage.h>
+#include <stave/core/storage.h>
 
 namespace stave_detail {
 
@@ -76,13 +80,29 @@ Tensor Rows::of(const Tensor& x, const Rows& all) const {
   return places.indices.defined() ? gather(x, places.indices) : x(slice(places.start, places.start + size_));
 }
 
+HostRows::HostRows(const Tensor& x, Index rows)
+    : count_(static_cast<std::size_t>(rows)), bytes_(static_cast<std::size_t>(x.size() / rows) * size_of(x.dtype())) {
+  const Tensor read = read_value(x);
+  UnderFrame past_all_handlers(nullptr);
+  kept_ = contiguous(view_of(read));
+  data_ = static_cast<const char*>(kept_.node().data());
+  if (kept_.node().memory() == cpu) return;
+  copy_.resize(bytes_ * count_);
+  read_storage(kept_.node().memory(), copy_.data(), data_, copy_.size());
+  data_ = copy_.data();
+}
+
+bool HostRows::agree() const noexcept {
+  return count_ < 2 || std::memcmp(data_, data_ + bytes_, (count_ - 1) * bytes_) == 0;
+}
+
 Tensor LaneValue::of(const RowsPtr& lanes, bool alone) {
   if (hollow)
     fail<TransformError>(
         "vmap: the function ran again for lanes that go another way, and uses a value ({} {}) that it had let go of "
         "when "
         "it ran first: apart from the values of its lanes it must do the same each time",
-        batched.dtype(), Shape(std::span<const Index>(batched.shape().begin() + 1, batched.shape().end())));
+        batched.dtype(), lane_shape(batched));
   if (rows == lanes.get() && !alone) return batched;
   if (taken_for == lanes) return taken;
   Tensor found = alone ? batched[lanes->row_in(*rows)] : lanes->of(batched, *rows);
@@ -110,7 +130,7 @@ Tensor Vmap::lane(LaneValuePtr value, Shape shape) const {
 }
 
 Tensor Vmap::lane(Tensor batched, const RowsPtr& rows) const {
-  Shape shape(std::span<const Index>(batched.shape().begin() + 1, batched.shape().end()));
+  Shape shape = lane_shape(batched);
   return lane(make_intrusive<LaneValue>(std::move(batched), rows), std::move(shape));
 }
 

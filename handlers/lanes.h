@@ -4,14 +4,18 @@
 // has a smaller set, and takes the rows of its lanes when it next needs a value.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <stave/core/label.h>
 #include <stave/core/note.h>
+#include <stave/core/op.h>
 
 namespace stave_detail {
 
@@ -60,6 +64,32 @@ class Rows : public RefCounted {
   mutable std::size_t next_ = 0;
 };
 using RowsPtr = IntrusivePtr<const Rows>;
+
+/// The shape of one lane's value, of which `batched` has all.
+inline Shape lane_shape(const Tensor& batched) {
+  return Shape(std::span<const Index>(batched.shape().begin() + 1, batched.shape().end()));
+}
+/// Whether `batched` has such values.
+inline bool has_lanes_of(const Tensor& batched, const Abstract& lane) {
+  return batched.dtype() == lane.dtype && batched.rank() == lane.shape.rank() + 1 &&
+         std::equal(lane.shape.begin(), lane.shape.end(), batched.shape().begin() + 1);
+}
+
+/// The rows of a tensor that the program reads, in the host's memory.
+class HostRows {
+ public:
+  HostRows(const Tensor& x, Index rows);
+  std::string_view operator[](std::size_t row) const { return {data_ + row * bytes_, bytes_}; }
+  std::size_t bytes() const noexcept { return bytes_; }  // of one
+  /// Whether all have the same bits.
+  bool agree() const noexcept;
+
+ private:
+  const std::size_t count_, bytes_;
+  Tensor kept_;
+  std::vector<char> copy_;
+  const char* data_;
+};
 
 struct PathLog;
 

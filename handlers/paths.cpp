@@ -50,25 +50,6 @@ LaneValuePtr hollow(PathLog& log, std::size_t step, const Abstract& lane, Device
       performed, logged);
 }
 
-// The rows of a tensor, in the host's memory.
-struct HostRows {
-  Tensor kept;
-  std::vector<char> copy;
-  const char* data;
-  std::size_t bytes;  // of one
-
-  HostRows(const Tensor& x, Index rows) : bytes(static_cast<std::size_t>(x.size() / rows) * size_of(x.dtype())) {
-    UnderFrame past_all_handlers(nullptr);
-    kept = contiguous(view_of(x));
-    data = static_cast<const char*>(kept.node().data());
-    if (kept.node().memory() == cpu) return;
-    copy.resize(bytes * static_cast<std::size_t>(rows));
-    read_storage(kept.node().memory(), copy.data(), data, copy.size());
-    data = copy.data();
-  }
-  std::string_view operator[](std::size_t row) const { return {data + row * bytes, bytes}; }
-};
-
 Tensor tensor_of(std::string_view bytes, Dtype dtype, const Shape& shape) {
   StoragePtr storage = allocate_storage(cpu, dtype, shape, "item");
   if (!bytes.empty()) std::memcpy(storage->data, bytes.data(), bytes.size());
@@ -85,10 +66,10 @@ std::vector<std::vector<std::size_t>> classes_of(const HostRows& rows, std::size
     }
     classes[number].push_back(row);
   };
-  if (rows.bytes == 1) {
+  if (rows.bytes() == 1) {
     std::array<std::size_t, 256> number;
     number.fill(~std::size_t{0});
-    for (std::size_t i = 0; i < count; ++i) add(number[static_cast<unsigned char>(rows.data[i])], i);
+    for (std::size_t i = 0; i < count; ++i) add(number[static_cast<unsigned char>(rows[i][0])], i);
   } else {
     std::unordered_map<std::string_view, std::size_t> number;
     for (std::size_t i = 0; i < count; ++i) add(number.try_emplace(rows[i], ~std::size_t{0}).first->second, i);
@@ -224,7 +205,7 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
       argument.same = inputs[i];
       continue;
     }
-    argument.shape = Shape(std::span<const Index>(inputs[i].shape().begin() + 1, inputs[i].shape().end()));
+    argument.shape = lane_shape(inputs[i]);
     argument.label = label_of(inputs[i].node());
     argument.value = make_intrusive<LaneValue>(inputs[i], lanes_);
   }
@@ -286,7 +267,6 @@ Outputs PathRun::handle(Call& call) {
     path.log = nullptr;  // what these compute is not in it
     return handle_carrying(call);
   }
-  if (path.alone) return performed_alone(call);
   const Op& op = call.op();
   try {
     return performed(call);
@@ -313,9 +293,10 @@ Outputs PathRun::performed(Call& call) {
   SmallVector<bool, 4> batched;
   for (const Tensor& input : call.inputs()) {
     const Lanes* const lanes = notes.find(input);
-    inputs.push_back(lanes ? lanes->value->of(path.lanes, false) : input);
+    inputs.push_back(lanes ? lanes->value->of(path.lanes, path.alone) : input);
     batched.push_back(lanes != nullptr);
   }
+  if (path.alone) return perform(call.with_inputs(std::move(inputs)));  // values from before it was
   if (!op.batch)
     fail<TransformError>("vmap: the operation {} has no batching rule: give it one, or compute it outside of vmap",
                          op.name);
@@ -324,8 +305,7 @@ Outputs PathRun::performed(Call& call) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Abstract& lane = call.abstract_outputs()[i];
     const Tensor& output = outputs[i];
-    if (output.rank() != lane.shape.rank() + 1 || output.shape()[0] != size || output.dtype() != lane.dtype ||
-        !std::equal(lane.shape.begin(), lane.shape.end(), output.shape().begin() + 1))
+    if (!has_lanes_of(output, lane) || output.shape()[0] != size)
       fail<TransformError>("the batching rule of {} gave {} {} for {} lanes of {} {}", op.name, output.dtype(),
                            output.shape(), size, lane.dtype, lane.shape);
     auto value = make_intrusive<LaneValue>(std::move(outputs[i]), path.lanes);
@@ -333,19 +313,6 @@ Outputs PathRun::performed(Call& call) {
     outputs[i] = vmap_->lane(std::move(value), lane.shape);
   }
   return outputs;
-}
-
-// Of values from before it was alone the one lane's.
-Outputs PathRun::performed_alone(Call& call) {
-  const auto& notes = vmap_->notes;
-  const auto is_lane = [&](const Tensor& x) { return notes.find(x) != nullptr; };
-  if (std::none_of(call.inputs().begin(), call.inputs().end(), is_lane)) return perform(std::move(call));
-  Inputs inputs;
-  for (const Tensor& input : call.inputs()) {
-    const Lanes* const lanes = notes.find(input);
-    inputs.push_back(lanes ? lanes->value->of(path_->lanes, true) : input);
-  }
-  return perform(call.with_inputs(std::move(inputs)));
 }
 
 // ---- runs from the log -----------------------------------------------------------------------------------------------
@@ -370,10 +337,7 @@ Outputs PathRun::replayed(Call& call) {
       const Device device = op.id == OpId::to ? call.as<TransferAttributes>().device : call.input(0).device();
       value = hollow(*path.replays[path.segment], path.step - 1, expected[i], device);
     }
-    const Tensor& batched = value->batched;
-    if (batched.dtype() != expected[i].dtype || batched.rank() != expected[i].shape.rank() + 1 ||
-        !std::equal(expected[i].shape.begin(), expected[i].shape.end(), batched.shape().begin() + 1))
-      fail_other_way(fmt::format("{} of other shapes", op.name), op.name);
+    if (!has_lanes_of(value->batched, expected[i])) fail_other_way(fmt::format("{} of other shapes", op.name), op.name);
     outputs.push_back(vmap_->lane(std::move(value), expected[i].shape));
   }
   return outputs;
@@ -415,19 +379,18 @@ Tensor PathRun::divided(const LaneValuePtr& value, const Tensor& x) {
   if (count == 0)
     fail<TransformError>("vmap: a value ({} {}) is read on the host, but there are no lanes that would have one",
                          x.dtype(), x.shape());
-  const HostRows rows(read_value(value->of(path.lanes, false)), path.lanes->size());
+  const HostRows rows(value->of(path.lanes, false), path.lanes->size());
   const auto answer = [&](std::size_t row) { return tensor_of(rows[row], x.dtype(), x.shape()); };
   Tensor first = answer(0);
   const PathLog::Event event = event_of_read(value, first);
-  if (count == 1 || std::memcmp(rows.data, rows.data + rows.bytes, (count - 1) * rows.bytes) == 0) {
+  if (rows.agree()) {
     path.note(event);
     return first;
   }
   if (what_ == Of::undivided_call)
     fail<TransformError>(
         "vmap: lanes part at a value ({} {}) within a checkpoint that saves what a policy says, which differs by the "
-        "way "
-        "that a lane goes: use checkpoint without a policy, or where in place of if",
+        "way that a lane goes: use checkpoint without a policy, or where in place of if",
         x.dtype(), x.shape());
   const auto classes = classes_of(rows, count);
   const auto lanes_of = [&](const std::vector<std::size_t>& of) {
@@ -435,7 +398,7 @@ Tensor PathRun::divided(const LaneValuePtr& value, const Tensor& x) {
     for (const std::size_t row : of) lanes.push_back(path.lanes->lane(static_cast<Index>(row)));
     return lanes;
   };
-  if (paths_ == 1 && aside_.empty()) before_parting_ = path.effects->of(*path.lanes);
+  if (what_ != Of::vmap && paths_ == 1 && aside_.empty()) before_parting_ = path.effects->of(*path.lanes);
   path.pin();
   const PathLogPtr log = path.log;
   std::vector<std::unique_ptr<LanePath>> others;

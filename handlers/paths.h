@@ -156,7 +156,6 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath> {
   bool is_alone(const Rows& lanes) const noexcept { return lanes.size() == 1 && vmap_->size > 1; }
 
   Outputs performed(Call& call);
-  Outputs performed_alone(Call& call);
   Outputs replayed(Call& call);
   Tensor replayed_read(const LaneValuePtr& value);
   Tensor divided(const LaneValuePtr& value, const Tensor& x);

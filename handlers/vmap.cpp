@@ -2,15 +2,9 @@
 
 #include <algorithm>
 
-#include <cstring>
-
 #include <stave/core/fail.h>
-#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/function.h>
 #include <stave/core/ops/layout.h>
-#include <stave/core/ops/transfer.h>
-#include <stave/core/print.h>
-#include <stave/core/read_storage.h>
 #include <stave/handlers/paths.h>
 
 namespace stave_detail {
@@ -46,16 +40,6 @@ Index lane_count(std::span<const Tensor> inputs, std::span<const MapAxis> in_axe
   if (!size) fail<ShapeError>("vmap: no argument is mapped: map one in in_axes, or give axis_size");
   if (*size < 0) fail<ShapeError>("vmap: axis_size is {}", *size);
   return *size;
-}
-
-// Whether all rows have the same bits. Reads them.
-bool rows_agree(const Tensor& x) {
-  const Tensor values = read_value(x);
-  UnderFrame past_all_handlers(nullptr);
-  const Tensor host = contiguous(to(view_of(values), cpu));
-  const std::size_t bytes = static_cast<std::size_t>(x.size() / x.shape(0)) * size_of(x.dtype());
-  const char* const data = static_cast<const char*>(host.node().data());
-  return std::memcmp(data, data + bytes, bytes * static_cast<std::size_t>(x.shape(0) - 1)) == 0;
 }
 
 }  // namespace
@@ -141,7 +125,7 @@ Tensor vmap_output(const FlatVmap& result, std::size_t i, MapAxis axis) {
   const Tensor& output = result.outputs[i];
   if (!axis.mapped) {
     if (!result.batched[i]) return output;
-    if (!result.divided || !rows_agree(output))
+    if (!result.divided || !HostRows(output, result.size).agree())
       fail<TransformError>("vmap: out_axes says `unmapped` for result {}, but it differs between lanes", i);
     return output[0];
   }
