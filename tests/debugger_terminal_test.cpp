@@ -56,6 +56,7 @@ class Terminal {
     close(terminal_);
   }
 
+  /// Once a line is read (`ready` was shown): before, the terminal itself takes keys such as ^C and Backspace.
   void press(std::string_view keys) {
     ASSERT_EQ(write(terminal_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
   }
@@ -139,6 +140,7 @@ TEST(DebuggerTerminal, TabCompletes) {
   terminal.until("in0  in1\r\n");
   terminal.press("1\r");
   terminal.until("[0.5 1.  2. ]");
+  terminal.until(ready);
   terminal.press("zzz\t");
   terminal.until("\a");  // nothing begins so
 }
@@ -148,6 +150,7 @@ TEST(DebuggerTerminal, ArrowsFindLinesAgain) {
   terminal.until(ready);
   terminal.press("print in0\r");
   terminal.until("[0.5 1.  2. ]");
+  terminal.until(ready);
   terminal.press("where\r");
   terminal.until("handler  debugger, at work");
   terminal.until(ready);
@@ -162,6 +165,7 @@ TEST(DebuggerTerminal, ArrowsFindLinesAgain) {
   terminal.until("(stave) st\x1b[K");  // what was begun
   terminal.press("ep\r");
   terminal.until("before multiply");
+  terminal.until(ready);
   terminal.press(std::string(up) + up + up + "\r");
   terminal.until("in0  f32[3]");
 }
@@ -172,6 +176,7 @@ TEST(DebuggerTerminal, LinesAreEdited) {
   terminal.press(std::string("xprnt in0") + control('A') + "\x1b[3~" + right + right + "i" + "\r");  // Delete
   terminal.until("(stave) print in0");
   terminal.until("[0.5 1.  2. ]");
+  terminal.until(ready);
   terminal.press(std::string("swhere") + "\x1b[H" + control('F') + "\x7f" + "\r");  // Home, Backspace
   terminal.until("handler  debugger, at work");
   terminal.until(ready);
@@ -181,11 +186,13 @@ TEST(DebuggerTerminal, LinesAreEdited) {
   terminal.until(ready);
   terminal.press("br\xc3\xa4\x7f" + std::string("eak cos\r"));  // a letter of two bytes is one
   terminal.until("breakpoint 2: cos");
+  terminal.until(ready);
   terminal.press("nonsense" + control('C'));
   terminal.until("^C");
   terminal.until(ready);
   terminal.press("nonsense" + control('U') + "breakpoints\r");
   terminal.until("1  sin");
+  terminal.until(ready);
   terminal.press("step" + control('D') + "\r");  // not at the end of input: the line is not empty
   terminal.until("before multiply");
   terminal.until(ready);
