@@ -5,6 +5,7 @@
 
 #include <stave/core/fail.h>
 #include <stave/handlers/paths.h>
+#include <stave/handlers/tape.h>
 
 namespace stave_detail {
 
@@ -44,6 +45,8 @@ KeepsLoops* keeper_of_loops() {
     }
     if (auto* const run = dynamic_cast<PathRun*>(frame->handler)) paths.push_back(run);
     if (!frame->trusted) return nullptr;
+    if (const auto* const counts = dynamic_cast<CountsOperations*>(frame->handler); counts && counts->counts())
+      return nullptr;
   }
   return nullptr;
 }

@@ -159,7 +159,18 @@ class Replay {
   std::size_t number_ = 0, next_ = 0;
 };
 
-class GradHandler final : public Handler, public std::enable_shared_from_this<GradHandler> {
+/// A handler to which each operation may be one that was saved, or is to be: a loop is its steps.
+class CountsOperations {
+ public:
+  virtual bool counts() const noexcept = 0;
+
+ protected:
+  ~CountsOperations() = default;
+};
+
+class GradHandler final : public Handler,
+                          public CountsOperations,
+                          public std::enable_shared_from_this<GradHandler> {
  public:
   GradHandler(const char* transform, Recompute recompute) : notes(transform, this), anchors(recompute) {}
   /// Records a function that runs again: knows what `base` recorded, and goes on with entries from `sequence`.
@@ -173,6 +184,7 @@ class GradHandler final : public Handler, public std::enable_shared_from_this<Gr
   std::string describe() const override { return notes.owner().name; }
   bool discreet() const noexcept override { return true; }
   bool takes_programs() const noexcept override { return !base_; }  // a checkpoint runs again as it ran
+  bool counts() const noexcept override { return replay_.has_value(); }
   EntryPtr entry_of_input() { return Entry::of_input(sequence_++); }
   /// Where x came from; null for constants. A slot without an entry: from inside a checkpoint, where nothing was recorded.
   const Slot* find(const Tensor& x) const noexcept {

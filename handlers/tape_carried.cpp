@@ -74,7 +74,9 @@ struct Candidate {
 };
 
 // Stands in the place of grad while a checkpoint's function runs for the first time.
-class Unrecorded final : public Handler, public std::enable_shared_from_this<Unrecorded> {
+class Unrecorded final : public Handler,
+                         public CountsOperations,
+                         public std::enable_shared_from_this<Unrecorded> {
  public:
   Unrecorded(GradHandler& grad, const FunctionAttributes& functions)
       : grad_(&grad), owner_(&grad.notes.owner()), log_(functions.log), saves_(functions.saves),
@@ -103,6 +105,7 @@ class Unrecorded final : public Handler, public std::enable_shared_from_this<Unr
     return true;
   }  // as grad is, which stands here when the function runs again
   std::string describe() const override { return ""; }
+  bool counts() const noexcept override { return saves_ != nullptr; }
 
   /// Runs the function on inputs with the notes of `arguments`. What is saved follows the results.
   Outputs run(const FunctionAttributes& functions, const CarriedFunction& function, std::span<const Tensor> xs,

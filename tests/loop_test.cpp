@@ -448,6 +448,24 @@ TEST(Loop, InACheckpointRunsAgain) {
   EXPECT_THAT(pw, Is(gw));
 }
 
+TEST(Loop, InACheckpointThatSavesEachStepMayBeSaved) {
+  const Tensor m = tensor({{0.5, -0.3, 0.2}, {0.1, 0.7, -0.4}, {-0.6, 0.2, 0.3}});
+  for (const Index snapshots : {0, 2}) {
+    const auto f = [&](const auto& times) {
+      return [&m, times](const Tensor& y) {
+        const auto inner = [&](const Tensor& s) { return times([&](const Tensor& v) { return tanh(matmul(m, v)); }, s); };
+        return sum(checkpoint(inner, products_saveable)(y));
+      };
+    };
+    const auto eager = f([](auto g, const Tensor& s) { return unrolled(5, g)(s); });
+    const auto kept = f([snapshots](auto g, const Tensor& s) { return repeat(5, g, {.snapshots = snapshots})(s); });
+    const auto second = [](const auto& g) { return [g](const Tensor& y) { return hvp(g, y, x); }; };
+    EXPECT_THAT(compile(grad(kept))(x), Is(grad(eager)(x)));
+    EXPECT_THAT(compile(second(kept))(x), IsNear(second(eager)(x)));
+    EXPECT_THAT(grad(trace(kept)(x))(x), Is(grad(eager)(x)));
+  }
+}
+
 TEST(Loop, StatesOfWhichSomeHaveNoDerivative) {
   const auto f = [](const auto& times) {
     return [times](const Tensor& y, const Tensor& w) {

@@ -22,9 +22,7 @@ struct Place {
 
 const Row& random_row_of(Row::Kind kind, Random& random) {
   for (;;)
-    if (const Row& row = rows()[below(rows().size(), random)];
-        row.kind == kind || (kind == Row::carries && row.kind == Row::saves))
-      return row;
+    if (const Row& row = rows()[below(rows().size(), random)]; row.kind == kind) return row;
 }
 
 bool may_stand(const Row& row, const Place& place) {
@@ -46,7 +44,7 @@ bool may_stand(const Row& row, const Place& place) {
 const Row& random_row(Random& random, const Place& place) {
   // Each as often as it stands here: what goes wrong does so where few kinds meet.
   static constexpr Row::Kind nests[] = {Row::transform,    Row::transform, Row::transform, Row::transform,
-                                        Row::second_order, Row::carries,   Row::rule,      Row::rule,
+                                        Row::second_order, Row::carries,   Row::saves,     Row::rule,
                                         Row::handler,      Row::lent,      Row::answer,    Row::answer_by_asking};
   static constexpr Row::Kind operations[] = {Row::operation, Row::operation, Row::operation,
                                              Row::operation, Row::operation, Row::operation,
