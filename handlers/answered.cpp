@@ -4,7 +4,7 @@
 
 namespace stave_detail {
 
-bool may_be_answered(const stave::EffectType& effect) noexcept {
+bool may_be_answered(const stave::EffectType& effect) {
   for (const Frame* frame = current; frame; frame = frame->below) {
     if (!frame->handler) continue;
     const auto answers = frame->handler->answered_effects();
@@ -13,6 +13,8 @@ bool may_be_answered(const stave::EffectType& effect) noexcept {
     if (logs && !dynamic_cast<const PathEffects*>(frame->handler))
       return true;  // of paths: who is around is there in each
   }
+  for (const Frame* frame = current; frame; frame = frame->below)
+    if (auto* const notes = dynamic_cast<NotesUnasked*>(frame->handler)) notes->unasked(effect);
   return false;
 }
 

@@ -5,7 +5,6 @@
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
-#include <stave/handlers/answered.h>
 
 namespace stave {
 
@@ -86,7 +85,7 @@ void CsvReports::reported(const std::string& name, const Tensor& value) {
 
 void progress(long done, long total) {
   if (done < 0 || done > total) fail<Error>("progress: {} of {} is no progress", done, total);
-  stave_detail::perform_if_answered(Progress{done, total});
+  perform(Progress{done, total});
 }
 
 PrintProgress::PrintProgress(int width) : PrintProgress(std::cerr, width) {}

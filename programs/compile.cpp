@@ -14,6 +14,7 @@
 #include <stave/core/fail.h>
 #include <stave/core/label.h>
 #include <stave/core/ops/layout.h>
+#include <stave/handlers/answered.h>
 #include <stave/programs/derive.h>
 #include <stave/programs/ways.h>
 
@@ -61,6 +62,7 @@ struct Recordings::Entry {
   std::uint64_t version = 0;  // of the tree
   std::size_t ways = 0;
   int most_variables = 0;
+  std::vector<const EffectType*> unasked;  // of all ways
   std::atomic<bool> demoted{false};
   std::atomic<int> failures{0};
 
@@ -75,6 +77,7 @@ struct Recordings::Entry {
     if (failures.fetch_add(1) + 1 >= most_failures) demote(why);
   }
   bool may_keep(const Recording& recording);
+  bool anybody_is_to_hear() const;
   void add(Recording recording, const std::shared_ptr<const void>& structure);
   void merge(std::unique_ptr<Way> path);
   void prepare(Way& way) const;
@@ -110,6 +113,12 @@ bool Recordings::Entry::may_keep(const Recording& recording) {
   return true;
 }
 
+// Of effects that were performed to nobody, and are not in the recordings.
+bool Recordings::Entry::anybody_is_to_hear() const {
+  const std::shared_lock lock(mutex);
+  return std::any_of(unasked.begin(), unasked.end(), [](const EffectType* type) { return may_be_answered(*type); });
+}
+
 void Recordings::Entry::merge(std::unique_ptr<Way> path) {
   if (!begin) {
     begin = std::move(path);
@@ -127,8 +136,11 @@ void Recordings::Entry::merge(std::unique_ptr<Way> path) {
 
 void Recordings::Entry::add(Recording recording, const std::shared_ptr<const void>& structure) {
   if (!may_keep(recording)) return;
+  const std::vector<const EffectType*> heard_by_nobody = recording.unasked;
   std::unique_ptr<Way> path = cut(std::move(recording), structure);
   const std::unique_lock lock(mutex);
+  for (const EffectType* type : heard_by_nobody)
+    if (std::find(unasked.begin(), unasked.end(), type) == unasked.end()) unasked.push_back(type);
   ++version;
   merge(std::move(path));
   if (ways > most_ways) demote(fmt::format("it has more than {} ways", most_ways));
@@ -159,7 +171,8 @@ Recordings::EntryPtr Recordings::find(std::span<const Tensor> leaves, Same same,
   for (auto at = entries.begin(); at != entries.end(); ++at) {
     if (!(*at)->signature.matches(leaves, followed) || !same(*(*at)->arguments)) continue;
     if (at != entries.begin()) entries.splice(entries.begin(), entries, at);
-    return entries.front()->demoted.load(std::memory_order_relaxed) ? nullptr : entries.front();
+    const EntryPtr& found = entries.front();
+    return found->demoted.load(std::memory_order_relaxed) || found->anybody_is_to_hear() ? nullptr : found;
   }
   entries.push_front(std::make_shared<Entry>(leaves, followed, arguments()));
   if (entries.size() > most_signatures) entries.pop_back();

@@ -21,7 +21,8 @@
 //   programs again, made at the first use. They end at each read and effect, so compile(grad(f)), where nothing does, is faster still. A
 //   read that differs between lanes is f's own affair: f is called. So it is where an effect of f holds tensors, if it is answered or
 //   others follow, or where a function that an operation carries (a checkpoint) performs one or throws.
-// - Under other handlers of operations (debug, one's own, a checkpoint), f itself is called: they see what it performs.
+// - Under other handlers of operations (debug, one's own, a checkpoint), f itself is called: they see what it performs. So it is under
+//   those that answer `sample` and the like, which nobody heard when it was recorded.
 // - f itself is called from then on where recordings do not serve: 16 values met at one read, or answers to one effect, reads of more than
 //   256 bytes, effects that cannot be kept, captured values that a transform outside follows. STAVE_EXPLAIN=1 in the environment says
 //   so, and why; and why elementwise operations were not fused with those they read ("exp of [4] is broadcast to [1000,4]: ...").

@@ -50,6 +50,7 @@ struct Recording {
   Program program;
   Outputs outputs;          // its own results, free of what the recorder noted
   std::vector<Turn> turns;  // that are no part of the program
+  std::vector<const EffectType*> unasked;  // effects that it would have performed if somebody answered
   bool asked = false;       // it performed an effect of the user's that is no turn
   bool quotes = false;      // it asked for the text of an error that it caught
   bool caught = false;      // something threw, which is no turn, and the function went on

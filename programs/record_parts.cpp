@@ -126,6 +126,7 @@ class Rules {
     std::vector<Tensor> inputs;
     for (const Tensor& x : given) inputs.push_back(rule.input(x, cpu));
     Outputs outputs = rule.run(f, inputs);
+    for (const EffectType* type : rule.left.unasked) outer_.unasked(*type);
     left_.asked |= rule.left.asked;
     left_.caught |= rule.left.caught;
     left_.too_long |= rule.left.too_long;

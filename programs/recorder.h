@@ -3,6 +3,7 @@
 // Operations, effects and errors stand in record.cpp; loops and functions that operations carry in record_parts.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <stave/core/fail.h>
 #include <stave/core/label.h>
 #include <stave/core/print.h>
+#include <stave/handlers/answered.h>
 #include <stave/handlers/repeat.h>
 #include <stave/programs/record.h>
 
@@ -30,7 +32,7 @@ struct Recorded {
   void was_read(const Tensor& x) const;
 };
 
-class Recorder final : public Handler, public KeepsLoops {
+class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
  public:
   // Of what: a function; one that an operation carries; a step of a loop, which `outer` records as well. A step is recorded above the
   // transforms that stand around the loop, and what it computes goes on to them.
@@ -60,6 +62,11 @@ class Recorder final : public Handler, public KeepsLoops {
   std::string describe() const override { return name_; }
   bool discreet() const noexcept override { return true; }
   bool only_observes() const noexcept override { return what_ == Of::step; }
+
+  void unasked(const EffectType& effect) override {
+    auto& known = left.unasked;
+    if (std::find(known.begin(), known.end(), &effect) == known.end()) known.push_back(&effect);
+  }
 
   Index take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) override;
 

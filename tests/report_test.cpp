@@ -120,6 +120,22 @@ TEST(CsvReports, WritesAFile) {
               HasSubstr("CsvReports: /no/such/folder/x.csv cannot be written"));
 }
 
+TEST(Progress, OfACompiledFunctionIsHeardByWhoComesLater) {
+  const auto f = compile([](T x) {
+    Tensor y = x;
+    for (long i = 0; i < 3; ++i) {
+      y = y * 2.;
+      progress(i + 1, 3);
+    }
+    return y;
+  });
+  f(point());
+  std::ostringstream out;
+  EXPECT_THAT(with(PrintProgress(out, 3), [&] { return f(point()); }), Equals(8. * point()));
+  EXPECT_EQ(out.str(), "\r[#..]  33% 1/3\r[##.]  66% 2/3\r[###] 100% 3/3\n");
+  EXPECT_EQ(f.recordings(), 1u);
+}
+
 TEST(Progress, DrawsABar) {
   std::ostringstream out;
   with(PrintProgress(out, 4), [] {

@@ -239,6 +239,15 @@ TEST(LogDensity, IsAFunctionOfValues) {
   EXPECT_THAT(grad(checkpointed)(values()).at("tau"), IsNear(grad(f)(values()).at("tau")));
 }
 
+TEST(Sample, OfACompiledFunctionIsAnsweredByWhoComesLater) {
+  const auto drawn = compile([](T x) { return seed([](T y) { return sample("y", Normal{y, 1}); }, Key(3))(x); });
+  const Tensor x = tensor(0.5), alone = drawn(x);
+  EXPECT_THAT(drawn(x), Equals(alone));
+  EXPECT_EQ(drawn.recordings(), 1u);
+  EXPECT_THAT(substitute(drawn, {{"y", tensor(7.)}})(x), Equals(tensor(7.)));
+  EXPECT_THAT(drawn(x), Equals(alone));
+}
+
 TEST(LogDensity, OfSitesUnderVmapIsOfAllLanes) {
   const auto lanes = [](T xs, T ys) {
     const Tensor slope = sample("slope", Normal{0, 10});

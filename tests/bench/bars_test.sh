@@ -142,7 +142,7 @@ expect 2 'stave_bars: topk_vs_peer: the norm of the result is 3.000000, and 4.00
   "$bars" ^topk "$reference" "$folder"/{topk_norm,torch_topk,jax_topk_norm}
 
 # Without a GPU its bars are skipped; times that a benchmark measured itself are read as well.
-samples host gpu_host_op/manual_time 4000
+samples host gpu_host_op/iterations:1/manual_time 4000
 expect 0 'bar gpu_host_op_ns - 1500 skipped' "$bars" gpu_host "$reference" "$folder/host"
 samples host_grad gpu_host_grad/manual_time 9000
 samples host_vmap gpu_host_vmap/manual_time 9000
@@ -161,4 +161,4 @@ expect 2 "stave_bars: $folder/us: scalar_add is in us; expected ns" "$bars" '^sc
 expect 2 'stave_bars: usage: stave_bars FILTER FILE... | stave_bars --needs FILTER' "$bars" sum
 
 # Each benchmark that several bars need stands once.
-expect 0 '^(reference|forwarders/10|plain|idle_handlers/9)(/real_time|/manual_time)?$' "$bars" --needs 'forwarder|^idle'
+expect 0 '^(reference|forwarders/10|plain|idle_handlers/9)(/iterations:1)?(/real_time|/manual_time)?$' "$bars" --needs 'forwarder|^idle'

@@ -127,7 +127,7 @@ void collatz_loop(benchmark::State& state) {
 }
 
 // What narrowing a value of all lanes to some takes, for each that stays.
-void gather_rows(benchmark::State& state) {
+void gather_scalar_rows(benchmark::State& state) {
   constexpr int count = 2048;
   const Tensor rows = scattered({2 * count}), places = reshape(arange(count) * 2 + arange(count) % 2, {count, 1});
   measure(
@@ -144,6 +144,6 @@ BENCHMARK(vmap_without_reads)->Arg(16)->Arg(128)->Arg(4096);
 BENCHMARK(vmap_with_reads)->Arg(16)->Arg(128)->Arg(4096);
 BENCHMARK(collatz_paths);
 BENCHMARK(collatz_loop);
-BENCHMARK(gather_rows);
+BENCHMARK(gather_scalar_rows);
 
 }  // namespace
