@@ -15,6 +15,7 @@
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/transfer.h>
 #include <stave/core/storage.h>
+#include <stave/handlers/answered.h>
 
 namespace stave_detail {
 
@@ -86,45 +87,6 @@ void LaneValue::leave_log() noexcept {
 }
 
 void destroy(PathLog* log) noexcept { delete_in_loop<&PathLog::next_to_free>(log); }
-
-void* PathEffects::handling(const EffectType& effect) {
-  return effect == effect_type<WhichFloat>() ? nullptr : effect.remembering;  // nobody changes that on the way
-}
-
-const std::any* PathEffects::next_answer() {
-  if (next_ == known_.size()) return nullptr;
-  given_.push_back({known_[next_], {}, {}});
-  return &known_[next_++];
-}
-
-PathEffects::Answers PathEffects::of(const Rows& lanes) const {
-  Answers all;
-  for (const Given& given : given_) {
-    if (given.paths.empty()) {
-      all.push_back(given.answer);
-      continue;
-    }
-    const auto path =
-        std::find_if(given.paths.begin(), given.paths.end(), [&](const OfPath& of) { return of.lanes->has(lanes); });
-    const bool together = path != given.paths.end();
-    const Answers& answers = together ? path->answers : given.before;
-    all.insert(all.end(), answers.begin(), answers.end());
-    if (!together) break;
-  }
-  return all;
-}
-
-PathEffects* PathEffects::around(const Vmap& vmap) noexcept {
-  for (const Frame* frame = current; frame; frame = frame->below)
-    if (frame->handler && !frame->operations)
-      if (auto* const found = dynamic_cast<PathEffects*>(frame->handler); found && &found->vmap_ == &vmap) return found;
-  return nullptr;
-}
-
-void PathEffects::parted(std::size_t count, Answers before, std::vector<OfPath> paths) {
-  given_.resize(count);
-  given_.push_back({{}, std::move(paths), std::move(before)});
-}
 
 // ---- runs ------------------------------------------------------------------------------------------------------------
 
@@ -214,6 +176,7 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
   aside_.back()->alone = is_alone(*lanes_);
   PathEffects* const around = PathEffects::around(*vmap_);  // of a function that an operation carries
   const std::size_t answered = around ? around->count() : 0;
+  if (around) around->call_begins();
   std::vector<PathEffects::OfPath> answers;
   std::vector<std::unique_ptr<LanePath>> done;
   while (!aside_.empty()) {
@@ -224,15 +187,20 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
     path->effects.reset();
     done.push_back(std::move(path));
   }
-  if (around && done.size() > 1) around->parted(answered, std::move(before_parting_), std::move(answers));
-  return joined(done);
+  if (around && done.size() > 1) around->call_parted(answered, std::move(before_parting_), std::move(answers));
+  if (around) around->call_ends();
+  const std::vector<Sown> sown = take_sown(done);
+  Results results = joined(done);
+  sow_all(sown, results);
+  return results;
 }
 
 void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> arguments) {
   path_ = &path;
   path.number = paths_++;
   if (!path.alone && !path.log && lanes_->is_own()) path.log = make_intrusive<PathLog>(nullptr, path.lanes);
-  path.effects.emplace(*vmap_, std::move(path.known_effects));
+  const bool any_known = !path.known_effects.empty();
+  path.effects.emplace(PathEffects::Run{*vmap_, *lanes_, id_}, path.lanes, path.alone, std::move(path.known_effects));
   std::vector<Tensor> values;
   for (const Argument& argument : arguments) {
     if (!argument.value) values.push_back(argument.same);
@@ -241,8 +209,10 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
   }
   const auto performed = [&] { return f(values); };
   path.outputs = with(*path.effects, [&] {
-    // There are no lanes' values that it could meet, so that operations need nobody.
-    if (path.alone && what_ == Of::vmap) return with(Alone(*this), performed);
+    // There are no lanes' values that it could meet, so that operations need nobody; but in answers from before it was alone, and to
+    // gather what is sown.
+    if (path.alone && what_ == Of::vmap && !any_known && !may_be_answered(effect_type<Sowing>()))
+      return with(Alone(*this), performed);
     return with(*this, performed);
   });
   if (!path.replays.empty()) fail_other_way("nothing more", "more");
@@ -261,6 +231,8 @@ Path PathRun::handle(WhichPath&) {
 
 Outputs PathRun::handle(Call& call) {
   LanePath& path = *path_;
+  if (&call.op() == &op_sow && is_joined(call)) [[unlikely]]
+    return sown(call);
   if (!path.replays.empty()) [[unlikely]]
     return replayed(call);
   if (call.op().carries_functions) [[unlikely]] {
@@ -398,7 +370,7 @@ Tensor PathRun::divided(const LaneValuePtr& value, const Tensor& x) {
     for (const std::size_t row : of) lanes.push_back(path.lanes->lane(static_cast<Index>(row)));
     return lanes;
   };
-  if (what_ != Of::vmap && paths_ == 1 && aside_.empty()) before_parting_ = path.effects->of(*path.lanes);
+  if (what_ != Of::vmap) before_parting_.push_back({path.lanes, path.effects->of(*path.lanes)});
   path.pin();
   const PathLogPtr log = path.log;
   std::vector<std::unique_ptr<LanePath>> others;

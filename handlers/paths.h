@@ -21,6 +21,7 @@
 
 #include <stave/core/carried.h>
 #include <stave/handlers/lanes.h>
+#include <stave/handlers/sow.h>
 #include <stave/handlers/vjp_flat.h>
 
 namespace stave_detail {
@@ -60,43 +61,84 @@ using PathLogPtr = IntrusivePtr<PathLog>;
 void destroy(PathLog* log) noexcept;  // and those before, in a loop
 
 /// The answers to the effects of a path. Those before the read at which it parted from others are known.
-class PathEffects final : public Remembers {
+class PathEffects final : public Remembers, public Handling<Sowing> {
  public:
   using Answers = std::vector<std::any>;
-  PathEffects(const Vmap& vmap, Answers known) : vmap_(vmap), known_(std::move(known)) {}
+  /// Of a run, for these lanes.
+  struct Run {
+    const Vmap& vmap;
+    const Rows& lanes;
+    InstallationId id;
+  };
+  /// Of a path, which has these lanes, and is `alone` from when it has one of several.
+  PathEffects(Run run, const RowsPtr& lanes, const bool& alone, Answers known)
+      : run_(run), vmap_(run.vmap), lanes_(lanes), alone_(alone), known_(std::move(known)) {}
   std::string describe() const override { return ""; }
   void* handling(const EffectType& effect) override;
   const std::any* next_answer() override;
   void remember(std::any answer) override { given_.push_back({std::move(answer), {}, {}}); }
   void forget(const std::type_info&) override { remember(Forgotten()); }
+  std::any answer_kept(const EffectType& effect, std::any performed) override;
+  Sowing::Result handle(Sowing& sowing) override;
 
   /// What all of these lanes were answered so far; as far as that is one.
   Answers of(const Rows& lanes) const;
   /// Those of the same vmap around this point of the program; null: there are none.
   static PathEffects* around(const Vmap& vmap) noexcept;
   std::size_t count() const noexcept { return given_.size(); }
-  /// Since there were `count` answers, lanes parted, and were answered on these paths; before that, all were answered `before`.
+  /// A function that an operation carries is run here, on paths of its own. Since there were `count` answers, lanes parted, and were
+  /// answered on these paths; `before` has what those that parted, in that order, were answered until then.
   struct OfPath {
     RowsPtr lanes;
     Answers answers;
   };
-  void parted(std::size_t count, Answers before, std::vector<OfPath> paths);
+  void call_begins() { ++calls_; }
+  void call_parted(std::size_t count, std::vector<OfPath> before, std::vector<OfPath> paths);
+  void call_ends();
 
  private:
   struct Given {
     std::any answer;
     std::vector<OfPath> paths;  // not empty: in place of an answer
-    Answers before;
+    std::vector<OfPath> before;
+    std::size_t call = 0;
   };
+  struct Branches;
+  const std::any* answer_on(const Branches& branches) const;
+  static const OfPath* find_path(std::span<const OfPath> paths, std::span<const OfPath> before, const Rows& lanes);
+
+  struct KeptAnswer;
+  class Tensors;
+  KeptAnswer answer_once(const EffectType& effect, std::any performed, const Tensors& given);
+  KeptAnswer answer_for_each(const EffectType& effect, const std::any& performed, const Tensors& given);
+  KeptAnswer answer_together(const EffectType& effect, std::any performed, const Tensors& given);
+  std::any known_answer(const EffectType& effect, const std::any& known, const Tensors& given) const;
+  std::any part_of_known(const EffectType& effect) const;
+  void check_alike(const EffectType& effect, std::span<const std::any> answers,
+                   std::span<const std::vector<Tensor>> tensors, Index row) const;
+  const PathEffects* asking() const noexcept;
+
+  const Run run_;
   const Vmap& vmap_;
+  const RowsPtr& lanes_;
+  const bool& alone_;
   const Answers known_;
-  std::size_t next_ = 0;
+  std::size_t next_ = 0, calls_ = 0;
+  std::int32_t asked_lane_ = 0;              // while each is asked
+  const std::any* known_outside_ = nullptr;  // what is asked now is known to the one around
   std::vector<Given> given_;
 };
 
 /// A function's run for some lanes.
 class PathRun final : public Handles<Call, ReadStorage, WhichPath> {
  public:
+  /// A value that lanes sow which parted: its name, with the scopes inside of the function.
+  struct Sown {
+    std::string name;
+    IntrusivePtr<const SowAttributes> attributes;
+    Tensor value;
+    std::vector<std::uint64_t> places;
+  };
   enum class Of { vmap, call, undivided_call };
   /// Of vmap's function; or of one that an operation carries, which may have captured lanes, and within which they may not part if it is
   /// undivided.
@@ -133,6 +175,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath> {
     PathEffects::Answers known_effects;
     std::optional<PathEffects> effects;
     std::vector<Tensor> kept;  // answers to reads that stay
+    std::vector<Sown> sown;    // since lanes parted
     Outputs outputs;
 
     void note(const Op& op, LaneValue* output);
@@ -161,6 +204,12 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath> {
   Tensor divided(const LaneValuePtr& value, const Tensor& x);
   std::unique_ptr<LanePath> parted(const LaneValuePtr& read, std::vector<std::int32_t> lanes, Tensor answer) const;
 
+  // What lanes that parted sow, as further results: paths_effects.cpp.
+  bool is_joined(const Call& sow) const;
+  Outputs sown(const Call& sow);
+  std::vector<Sown> take_sown(std::span<const std::unique_ptr<LanePath>> paths) const;
+  static void sow_all(std::span<const Sown> sown, Results& results);
+
   // The operation `call`: paths_carried.cpp.
   Outputs handle_carrying(Call& call);
   FunctionAttributes lifted(const FunctionAttributes& functions, std::vector<bool> batched,
@@ -170,10 +219,10 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath> {
   const RowsPtr lanes_;
   const Of what_;
   const InstallationId id_ = next_installation_id();
-  int paths_ = 0;                                 // so far
-  LanePath* path_ = nullptr;                      // that runs
-  std::vector<std::unique_ptr<LanePath>> aside_;  // for later; the last one is next
-  PathEffects::Answers before_parting_;           // what all lanes were answered
+  int paths_ = 0;                                    // so far
+  LanePath* path_ = nullptr;                         // that runs
+  std::vector<std::unique_ptr<LanePath>> aside_;     // for later; the last one is next
+  std::vector<PathEffects::OfPath> before_parting_;  // of lanes that parted
 };
 
 }  // namespace stave_detail

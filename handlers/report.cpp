@@ -49,7 +49,7 @@ std::vector<std::string> numbers_of(const Tensor& x) {
 void report(const std::string& name, const Tensor& value) { sow(name, value, report_tag); }
 
 void report(const std::string& name, double value) {
-  if (const auto answer = stave_detail::sowing(name, report_tag); answer.place != 0)
+  if (const auto answer = stave_detail::sowing(name, report_tag); !answer.places.empty())
     stave_detail::sow_at(answer, name, tensor(value, float64), report_tag);
 }
 

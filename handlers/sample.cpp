@@ -14,13 +14,13 @@ namespace {
 Tensor met(const std::string& name, const Distribution& distribution, Sampling::Result given) {
   const Sampling::Result site = perform_if_answered(Sampling{name, &distribution, std::move(given)});
   const Tensor value = site.value ? *site.value : distribution.sample(next_key());
-  if (const auto wanted = sowing(name, log_prob_tag); wanted.place != 0) {
+  if (const auto wanted = sowing(name, log_prob_tag); !wanted.places.empty()) {
     Tensor density = sum(distribution.log_prob(value));
     if (site.log_det) density = density + sum(*site.log_det);
     sow_at(wanted, name, density, log_prob_tag);
   }
   if (!site.observed)
-    if (const auto wanted = sowing(name, unconstrained_tag); wanted.place != 0)
+    if (const auto wanted = sowing(name, unconstrained_tag); !wanted.places.empty())
       sow_at(wanted, name, distribution.support().unconstrain(value), unconstrained_tag);
   return sow(name, value, site.observed ? observed_tag : latent_tag);
 }

@@ -12,15 +12,8 @@
 #include <stave/handlers/scoped_name.h>
 
 namespace stave_detail {
-namespace {
 
-struct SowAttributes final : Attributes {
-  std::string name, tag;
-  std::uint64_t place;
-  SowAttributes(std::string name, std::string tag, std::uint64_t place)
-      : name(std::move(name)), tag(std::move(tag)), place(place) {}
-  std::string str() const override { return fmt::format("\"{}\"", name); }
-};
+std::string SowAttributes::str() const { return fmt::format("\"{}\"", name); }
 
 // Its operand, as an operation: so handlers see it, and what stands behind it below them. Tangents and cotangents are not sown.
 constinit const Op op_sow{
@@ -32,6 +25,8 @@ constinit const Op op_sow{
     .batch = batch_in_front,
     .view = [](const Call& call) { return view_of(call.input(0)); },
 };
+
+namespace {
 
 std::uint64_t next_place() {
   static std::atomic<std::uint64_t> last{0};
@@ -58,14 +53,21 @@ class Refusing final : public Handles<Sowing> {
 
 }  // namespace
 
+void fail_sown_twice(const std::string& name) {
+  fail<Error>(
+      "harvest: \"{}\" is sown twice: give each a name of its own, by Scope(\"...\") around it, or by a number in it",
+      name);
+}
+
 Sowing::Result sowing(const std::string& name, const std::string& tag) {
   return perform_if_answered(Sowing{name, tag});
 }
 
 Tensor sow_at(Sowing::Result answer, const std::string& name, const Tensor& x, const std::string& tag) {
   given(x, "sow", 1);
-  if (answer.place == 0) return x;
-  return apply(op_sow, {answer.planted ? stop_gradient(x) : x}, make_intrusive<SowAttributes>(name, tag, answer.place));
+  if (answer.places.empty()) return x;
+  return apply(op_sow, {answer.planted ? stop_gradient(x) : x},
+               make_intrusive<SowAttributes>(name, tag, std::move(answer)));
 }
 
 }  // namespace stave_detail
@@ -91,16 +93,17 @@ Outputs SownHandler::handle(Call& call) {
   if (call.op().carries_functions) return handle_carrying(call);
   if (&call.op() != &op_sow || call.as<SowAttributes>().tag != tag_) return perform(std::move(call));
   const auto& attributes = call.as<SowAttributes>();
-  const std::uint64_t place = attributes.place;
-  Tensor x = sown({scoped_name(attributes.name), call.input(0), place, !is_new(place)});
-  if (own_.contains(place)) return x;
+  const auto& places = attributes.answer.places;
+  Tensor x = sown({scoped_name(attributes.name), call.input(0), places, !are_new(places)});
+  if (own_.contains(places[0])) return x;
   return perform(call.with_inputs({std::move(x)}));
 }
 
 Sowing::Result SownHandler::handle(Sowing& sowing) {
   Sowing::Result answer = perform_if_answered(sowing);
   if (sowing.tag != tag_) return answer;
-  if (answer.place == 0) own_.insert(answer.place = next_place());
+  if (answer.places.empty()) own_.insert(answer.places.emplace_back(next_place()));
+  answer.joins |= joins();
   answer.planted |= plants(scoped_name(sowing.name));
   return answer;
 }
@@ -121,10 +124,7 @@ Tensor Harvest::sown(const SownValue& sown) {
 }
 
 void Harvest::add(SownValue sown) {
-  if (!names_.insert(sown.name).second)
-    fail<Error>(
-        "harvest: \"{}\" is sown twice: give each a name of its own, by Scope(\"...\") around it, or by a number in it",
-        sown.name);
+  if (!names_.insert(sown.name).second) fail_sown_twice(sown.name);
   gathered_.push_back(std::move(sown));
 }
 
@@ -153,7 +153,7 @@ Outputs Harvest::handle_carrying(Call& call) {
       Outputs outputs = with(inside, [&] { return of->run(*of.*function, xs); });
       Gathered found{outputs.size(), {}, true};
       for (const SownValue& sown : inside->gathered()) {
-        found.sown.push_back({sown.name, Tensor(), sown.place});
+        found.sown.push_back({sown.name, Tensor(), sown.places});
         outputs.push_back(sown.value);
       }
       inside->take();
@@ -169,7 +169,7 @@ Outputs Harvest::handle_carrying(Call& call) {
   if (!gathered->known) return outputs;
   for (std::size_t i = 0; i < gathered->sown.size(); ++i) {
     const SownValue& sown = gathered->sown[i];
-    if (is_new(sown.place)) add({sown.name, outputs[gathered->results + i], sown.place});
+    if (are_new(sown.places)) add({sown.name, outputs[gathered->results + i], sown.places});
   }
   outputs.resize(gathered->results);
   return outputs;
@@ -198,7 +198,7 @@ Outputs Harvest::handle_with_rules(const Call& call) {
 // ---- plant ------------------------------------------------------------------------------------------------
 
 Tensor Plant::sown(const SownValue& sown) {
-  const auto& [name, x, place, again] = sown;
+  const auto& [name, x, places, again] = sown;
   const auto found = values_.find(name);
   if (found == values_.end()) return x;
   used_.insert(name);

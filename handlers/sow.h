@@ -10,7 +10,7 @@
 // (The idea is that of JAX's Oryx.) What is sown passes the transforms as an operation, so a harvest gets it as it is where the
 // harvest stands:
 //
-//   vmap    outside: of all lanes, as axis 0 (once, if no lane has part in it); inside: the lane's
+//   vmap    outside: of all lanes, as axis 0 (once, if no lane has part in it), whichever way each went; inside: the lane's
 //   grad    outside: real values, constants; inside: values with their derivatives, those of a checkpoint inside it, too
 //   twice   a checkpoint's function runs again in the backward pass: what it sows then is not gathered twice
 //
@@ -22,6 +22,7 @@
 //   plant and sow it is a constant.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -37,7 +38,6 @@
 
 namespace stave {
 
-/// x, under a name for whoever gathers what is sown under this tag. Tags keep the names of libraries apart.
 Tensor sow(const std::string& name, const Tensor& x, const std::string& tag = "");
 /// x, whose cotangent is sown in the backward pass: to a harvest outside of grad. Of nested derivatives it is that of the innermost.
 Tensor sow_cotangent(const std::string& name, const Tensor& x, const std::string& tag = "");
@@ -49,14 +49,29 @@ namespace stave_detail {
 /// Asks who gathers what is about to be sown.
 struct Sowing {
   struct Result {
-    std::uint64_t place = 0;  // names this sowing, when it runs again, too; 0: nobody gathers
-    bool planted = false;     // something else will stand there
+    // Names this sowing, when it runs again, too; of lanes that parted, each. Empty: nobody gathers.
+    std::vector<std::uint64_t> places{};
+    bool planted = false;                     // something else will stand there
+    bool joins = false;                       // what lanes that parted sow is to be one value, of all
+    std::vector<InstallationId> joined_by{};  // runs of vmap (paths.h), from outside in, in which lanes have parted
   };
   std::string name, tag;
   Result unhandled() const { return {}; }
 };
 Sowing::Result sowing(const std::string& name, const std::string& tag);
 Tensor sow_at(Sowing::Result answer, const std::string& name, const Tensor& x, const std::string& tag);
+
+[[noreturn]] void fail_sown_twice(const std::string& name);
+
+/// The operation that it performs.
+extern const Op op_sow;
+struct SowAttributes final : Attributes {
+  std::string name, tag;
+  Sowing::Result answer;
+  SowAttributes(std::string name, std::string tag, Sowing::Result answer)
+      : name(std::move(name)), tag(std::move(tag)), answer(std::move(answer)) {}
+  std::string str() const override;
+};
 
 }  // namespace stave_detail
 
@@ -66,8 +81,8 @@ namespace stave {
 struct SownValue {
   std::string name;  ///< scopes included
   Tensor value;
-  std::uint64_t place = 0;  ///< the same when a function runs again
-  bool again = false;       ///< whether this handler has seen it already
+  std::vector<std::uint64_t> places{};  ///< where: the same when a function runs again; several, of lanes that parted
+  bool again = false;                   ///< whether this handler has seen it already
 };
 
 /// A handler of what is sown under a tag.
@@ -85,8 +100,15 @@ class SownHandler : public Handles<Call, stave_detail::Sowing> {
   /// An operation that carries functions; by default it is passed on.
   virtual Outputs handle_carrying(Call& call) { return perform(std::move(call)); }
   const std::string& tag() const noexcept { return tag_; }
-  /// Whether this is the first time that it is asked for this place.
-  bool is_new(std::uint64_t place) { return seen_.insert(place).second; }
+  /// Whether it wants one value of all lanes of a vmap inside where these have parted; else it gets one for each way that they went.
+  virtual bool joins() const { return true; }
+  /// Whether this is the first time that it is asked for any of these places.
+  bool are_new(const std::vector<std::uint64_t>& places) {
+    const bool none_known =
+        std::none_of(places.begin(), places.end(), [&](auto place) { return seen_.contains(place); });
+    seen_.insert(places.begin(), places.end());
+    return none_known;
+  }
 
  private:
   std::string tag_;

@@ -168,9 +168,7 @@ class CountsOperations {
   ~CountsOperations() = default;
 };
 
-class GradHandler final : public Handler,
-                          public CountsOperations,
-                          public std::enable_shared_from_this<GradHandler> {
+class GradHandler final : public Handler, public CountsOperations, public std::enable_shared_from_this<GradHandler> {
  public:
   GradHandler(const char* transform, Recompute recompute) : notes(transform, this), anchors(recompute) {}
   /// Records a function that runs again: knows what `base` recorded, and goes on with entries from `sequence`.

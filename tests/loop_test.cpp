@@ -453,7 +453,9 @@ TEST(Loop, InACheckpointThatSavesEachStepMayBeSaved) {
   for (const Index snapshots : {0, 2}) {
     const auto f = [&](const auto& times) {
       return [&m, times](const Tensor& y) {
-        const auto inner = [&](const Tensor& s) { return times([&](const Tensor& v) { return tanh(matmul(m, v)); }, s); };
+        const auto inner = [&](const Tensor& s) {
+          return times([&](const Tensor& v) { return tanh(matmul(m, v)); }, s);
+        };
         return sum(checkpoint(inner, products_saveable)(y));
       };
     };

@@ -71,6 +71,19 @@ class Handling {
 
 struct KeptEffect;
 
+/// What vmap makes of an effect that its function performs: a declaration of the effect's type, which must be one that can be kept
+/// (kept.h).
+///   struct Measure {
+///     static constexpr AcrossLanes across_lanes = AcrossLanes::each;
+///     using Result = Tensor;
+///     Tensor where;
+///   };
+enum class AcrossLanes : std::uint8_t {
+  shared,  ///< it happens once, for all lanes, which have the same answer; tensors in it pass as they are. The default
+  each,    ///< it happens once for each lane, in their order, with that lane's tensors; each has its own answer
+  together,  ///< it happens once, and its tensors, and those of the answer, carry the lanes as axis 0
+};
+
 /// A type of effects at run time. A program, a library and a plugin mean the same one by the same type, whatever the visibility
 /// of its symbols: types compare by name where their addresses differ.
 struct EffectType {
@@ -78,6 +91,7 @@ struct EffectType {
   void* remembering;  // the Handling<E> by which those answer who remember answers; null: it is asked anew each time
   const KeptEffect* kept;  // null: it cannot be, or its answers cannot
   std::uint64_t hash;      // of the type's name: names are compared only where it agrees
+  AcrossLanes lanes;
   friend bool operator==(const EffectType& a, const EffectType& b) noexcept {
     return &a == &b || (a.hash == b.hash && a.type == b.type);
   }
@@ -431,8 +445,19 @@ constexpr void* remembering_of() noexcept {
   else return static_cast<Handling<E>*>(&remembering<E>);
 }
 template <class E>
+constexpr AcrossLanes across_lanes_of() noexcept {
+  if constexpr (requires { E::across_lanes; }) {
+    static_assert(keeps_effect<E>(),
+                  "stave: an effect that says what it is across lanes, and its answer, must be what can be "
+                  "copied and compared (stave/core/effects/kept.h)");
+    return E::across_lanes;
+  } else {
+    return AcrossLanes::shared;
+  }
+}
+template <class E>
 inline constinit const EffectType effect_type_storage{typeid(E), remembering_of<E>(), kept_effect<E>(),
-                                                      hash_of_type<E>()};
+                                                      hash_of_type<E>(), across_lanes_of<E>()};
 
 }  // namespace stave_detail
 

@@ -314,7 +314,7 @@ struct Multiply : Numbers {
 /// 0 where either is 0, else a * b: what multiplies partials with tangents and cotangents, so that no NaN or infinity
 /// leaks from a branch that was not taken. Its derivative is itself, by bilinearity.
 struct Scale : Numbers {
-  STAVE_VALUE(T a, T b) { return select((a == T(0)) | (b == T(0)), T(0), a * b); }
+  STAVE_VALUE(T a, T b) { return select((a != T(0)) & (b != T(0)), a * b, T(0)); }  // a product under a mask
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }
   STAVE_PARTIAL(partial1, const X& a, const X&, const X&) { return a; }
 };

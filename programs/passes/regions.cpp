@@ -233,7 +233,7 @@ class Former {
   void emit(std::span<const Program::Instruction> members) {
     const std::vector<int> outputs = needed(members);
     if (members.size() == 1) {
-      program_.instructions.push_back(members[0]);
+      program_.instructions.push_back(without_repeated_steps(members[0], outputs));
     } else if (outputs.size() > most_outputs) {
       if (apart_) apart_->divided(members.size(), outputs.size(), most_outputs);
       emit(members.first(members.size() / 2));
@@ -253,6 +253,14 @@ class Former {
       known.insert(member.outputs.begin(), member.outputs.end());
     }
     return inputs;
+  }
+
+  // Of a region that comes as one operation, which may have loops of its own.
+  Program::Instruction without_repeated_steps(const Program::Instruction& step, const std::vector<int>& outputs) const {
+    const Region* const region = region_of(step);
+    if (!region || outputs.empty()) return step;
+    Program::Instruction shorter = performed({&step, 1}, outputs);
+    return region_of(shorter)->steps().size() < region->steps().size() ? shorter : step;
   }
 
   Program::Instruction performed(std::span<const Program::Instruction> members, const std::vector<int>& outputs) const {

@@ -469,7 +469,7 @@ int judge_all(std::span<const Bar> bars, std::span<char* const> files) {
 int print_needs(std::span<const Bar> bars) {
   std::string pattern;
   for (const std::string& name : benchmarks_of(bars)) pattern += (pattern.empty() ? "" : "|") + name;
-  std::printf("^(%s)(/real_time|/manual_time)?$\n", pattern.c_str());
+  std::printf("^(%s)(/iterations:1)?(/real_time|/manual_time)?$\n", pattern.c_str());
   return 0;
 }
 
