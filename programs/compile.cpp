@@ -23,7 +23,8 @@ namespace stave_detail {
 namespace {
 
 constexpr std::size_t most_signatures = 64, most_values_met = 16, most_bytes_read = 256, most_ways = 1024;
-constexpr int most_failures = 8;
+constexpr std::size_t most_unused = 48, few_ways = 3;
+constexpr int most_failures = 8, most_misses = 16;
 
 bool explains() {
   static const char* const asked = std::getenv("STAVE_EXPLAIN");
@@ -65,6 +66,9 @@ struct Recordings::Entry {
   std::vector<const EffectType*> unasked;  // of all ways
   std::atomic<bool> demoted{false};
   std::atomic<int> failures{0};
+  std::atomic<std::size_t> unused{0},
+      unused_ways{0};          // turns, and runs, that were recorded since the last replay to the end
+  std::atomic<int> misses{0};  // since then, that were not recorded
 
   Entry(std::span<const Tensor> leaves, bool followed, std::unique_ptr<StaticArguments> statics)
       : signature(leaves, followed), arguments(std::move(statics)) {}
@@ -78,6 +82,7 @@ struct Recordings::Entry {
   }
   bool may_keep(const Recording& recording);
   bool anybody_is_to_hear() const;
+  bool missed();
   void add(Recording recording, const std::shared_ptr<const void>& structure);
   void merge(std::unique_ptr<Way> path);
   void prepare(Way& way) const;
@@ -113,6 +118,13 @@ bool Recordings::Entry::may_keep(const Recording& recording) {
   return true;
 }
 
+// Whether what was not met before is to be recorded: not where much was already, of which nothing is met again.
+bool Recordings::Entry::missed() {
+  if (unused < most_unused || unused_ways < few_ways) return true;
+  if (++misses >= most_misses) demote(fmt::format("{} calls in a row met what was not met before", most_misses));
+  return false;
+}
+
 // Of effects that were performed to nobody, and are not in the recordings.
 bool Recordings::Entry::anybody_is_to_hear() const {
   const std::shared_lock lock(mutex);
@@ -136,6 +148,10 @@ void Recordings::Entry::merge(std::unique_ptr<Way> path) {
 
 void Recordings::Entry::add(Recording recording, const std::shared_ptr<const void>& structure) {
   if (!may_keep(recording)) return;
+  const auto& steps = recording.program.instructions;
+  const auto reads = std::count_if(steps.begin(), steps.end(), [](const auto& step) { return step.is_read(); });
+  unused += 1 + recording.turns.size() + static_cast<std::size_t>(reads);
+  ++unused_ways;
   const std::vector<const EffectType*> heard_by_nobody = recording.unasked;
   std::unique_ptr<Way> path = cut(std::move(recording), structure);
   const std::unique_lock lock(mutex);
@@ -144,10 +160,7 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
   ++version;
   merge(std::move(path));
   if (ways > most_ways) demote(fmt::format("it has more than {} ways", most_ways));
-  for (Way* way : find_needs_below(*begin)) {
-    most_variables = std::max(most_variables, way->end());
-    if (!way->ready) prepare(*way);
-  }
+  for (Way* way : find_needs_below(*begin)) most_variables = std::max(most_variables, way->end());
 }
 
 // ---- recordings --------------------------------------------------------------------------------------------
@@ -229,12 +242,25 @@ class Recordings::Replay {
     values_.assign(leaves.begin(), leaves.end());
   }
 
+  /// Whether what no way leads on from is to be recorded.
+  bool may_learn = true;
+
   std::optional<Answer> run() {
     if (!way_) return std::nullopt;
     asked_.begin();
     try {
-      for (; perform(), !way_->returns(); way_ = next_)
-        if (next_ = turn(); !next_) return std::nullopt;
+      for (;; way_ = next_) {
+        if (!way_->ready && !prepare()) return std::nullopt;
+        perform();
+        if (way_->returns()) break;
+        if (next_ = turn(); !next_) {
+          if (entry_.version == version_) may_learn = entry_.missed();
+          return std::nullopt;
+        }
+      }
+      entry_.unused.store(0, std::memory_order_relaxed);
+      entry_.unused_ways.store(0, std::memory_order_relaxed);
+      entry_.misses.store(0, std::memory_order_relaxed);
     } catch (const std::exception& error) {
       if (entry_.signature.followed) entry_.failed(error.what());
       return std::nullopt;  // f itself meets it, where it may catch it
@@ -243,6 +269,17 @@ class Recordings::Replay {
   }
 
  private:
+  // At the first replay that comes by. False: the tree was changed meanwhile.
+  bool prepare() {
+    lock_.unlock();
+    {
+      const std::unique_lock lock(entry_.mutex);
+      if (entry_.version == version_ && !way_->ready) entry_.prepare(*way_);
+    }
+    lock_.lock();
+    return entry_.version == version_;
+  }
+
   Tensor& value(int variable) { return values_[static_cast<std::size_t>(variable)]; }
 
   void put(std::span<const int> variables, Outputs&& made) {
@@ -260,19 +297,19 @@ class Recordings::Replay {
   }
 
   // The way after it; null: none leads on.
-  const Way* turn() {
-    const Way* const next = way_->read >= 0 ? read() : way_->asks ? ask() : try_it();
+  Way* turn() {
+    Way* const next = way_->read >= 0 ? read() : way_->asks ? ask() : try_it();
     if (!next) return nullptr;
     for (const int variable : way_->over) value(variable) = Tensor();
     return next;
   }
 
-  const Way* read() {
+  Way* read() {
     const Tensor& x = value(way_->read);
     return x.node().storage ? way_->after_reading(x) : nullptr;  // lanes may differ
   }
 
-  const Way* ask() {
+  Way* ask() {
     const std::shared_ptr<const Question> question = way_->asks;
     std::any effect = question->effect;
     auto next_input = question->inputs.begin();
@@ -284,7 +321,7 @@ class Recordings::Replay {
     const AskedOutside::Asked* const asked = asked_by_performer(*question, std::move(effect));
     lock_.lock();
     if (!asked || entry_.version != version_) return nullptr;
-    const Way* const next = way_->after_answer(*asked);
+    Way* const next = way_->after_answer(*asked);
     if (!next) return nullptr;
     values_.resize(static_cast<std::size_t>(next->first));
     for (std::size_t i = 0; i < asked->tensors.size(); ++i)
@@ -303,7 +340,7 @@ class Recordings::Replay {
     }
   }
 
-  const Way* try_it() {
+  Way* try_it() {
     const Trial& trial = *way_->tries;
     Outputs made;
     try {
@@ -330,15 +367,18 @@ class Recordings::Replay {
   AskedOutside& asked_;
   std::shared_lock<std::shared_mutex> lock_;
   const std::uint64_t version_;
-  const Way* way_;
-  const Way* next_ = nullptr;
+  Way* way_;
+  Way* next_ = nullptr;
   const int arguments_;
   std::vector<Tensor> values_;
 };
 
 std::optional<Recordings::Answer> Recordings::replay(const EntryPtr& entry, std::span<const Tensor> leaves,
-                                                     AskedOutside& asked) {
-  return Replay(*entry, leaves, asked).run();
+                                                     AskedOutside& asked, bool& may_learn) {
+  Replay replay(*entry, leaves, asked);
+  std::optional<Answer> answer = replay.run();
+  may_learn = replay.may_learn;
+  return answer;
 }
 
 void check_replay(const Outputs& replayed, const Outputs& performed) {

@@ -10,7 +10,8 @@
 // to rounding.)
 //
 // - Values are real while it is recorded, so if, while and item() work. What is read is a branch: a replay that meets another value
-//   runs f again, and adds the way that it goes. compiled.recordings() counts them.
+//   runs f again, and adds the way that it goes; not where much was already recorded since the last replay. compiled.recordings() counts
+//   them.
 // - Effects of one's own that something outside of f answers happen at each call, once, in order, by the handlers that stand there. A
 //   replay gives them the tensors that it computes. Tensors of an answer are inputs; what else an answer holds, and their shapes, dtypes
 //   and strides, are a branch. What effects and answers may be made of: core/effects/kept.h.
@@ -23,8 +24,8 @@
 //   others follow, or where a function that an operation carries (a checkpoint) performs one or throws.
 // - Under other handlers of operations (debug, one's own, a checkpoint), f itself is called: they see what it performs. So it is under
 //   those that answer `sample` and the like, which nobody heard when it was recorded.
-// - f itself is called from then on where recordings do not serve: 16 values met at one read, or answers to one effect, reads of more than
-//   256 bytes, effects that cannot be kept, captured values that a transform outside follows. STAVE_EXPLAIN=1 in the environment says
+// - f itself is called from then on where recordings do not serve: 16 values met at one read, or answers to one effect, or 16 calls in a
+//   row that met new ones, reads of more than 256 bytes, effects that cannot be kept, captured values that a transform outside follows. STAVE_EXPLAIN=1 in the environment says
 //   so, and why; and why elementwise operations were not fused with those they read ("exp of [4] is broadcast to [1000,4]: ...").
 #pragma once
 
@@ -68,8 +69,9 @@ class Recordings {
     Outputs outputs;
     std::shared_ptr<const void> structure;  // of the result, as the recording that ended so left it
   };
-  /// What the recordings give; nothing where no way leads on from what is met.
-  static std::optional<Answer> replay(const EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked);
+  /// What the recordings give; nothing where no way leads on from what is met. `may_learn`: that is to be recorded.
+  static std::optional<Answer> replay(const EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked,
+                                      bool& may_learn);
   /// f, recorded: its own results, without notes. `structure` is asked for when f has run.
   Outputs record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves, AskedOutside& asked,
                  FunctionRef<std::shared_ptr<const void>()> structure);
@@ -119,22 +121,25 @@ class Compiled {
     const auto same = [&](const StaticArguments& kept) { return Static::same(kept, args...); };
     const auto entry = recordings_->find(
         leaves, same, [&]() -> std::unique_ptr<StaticArguments> { return std::make_unique<Static>(args...); });
-    if (!entry) return std::invoke(f_, std::forward<A>(args)...);
+    const auto plainly = [&]() -> Result { return std::invoke(f_, std::forward<A>(args)...); };
+    if (!entry) return plainly();
     AskedOutside asked;  // in this call
-    auto answer = Recordings::replay(entry, leaves, asked);
+    bool may_learn = true;
+    auto answer = Recordings::replay(entry, leaves, asked, may_learn);
+    if (!answer && !may_learn) return std::move(asked).run(plainly);
     if (!answer && Recordings::is_followed(*entry)) {
       Recordings::record_example(entry, leaves, asked, [&](std::span<const Tensor> examples) {
         std::tuple<Decayed<A>...> copies(args...);
         std::apply([&](auto&... copy) { learn<Result>(entry, examples, asked, static_cast<A&&>(copy)...); }, copies);
       });
-      answer = Recordings::replay(entry, leaves, asked);
-      if (!answer) return std::move(asked).run([&]() -> Result { return std::invoke(f_, std::forward<A>(args)...); });
+      answer = Recordings::replay(entry, leaves, asked, may_learn);
+      if (!answer) return std::move(asked).run(plainly);
     }
     if (!answer) return learn<Result>(entry, leaves, asked, std::forward<A>(args)...);
     Result result = tree_copy(*static_cast<const Result*>(answer->structure.get()));
     put(result, answer->outputs.data());
     if (options_.check) {
-      const Result beside = std::move(asked).run([&]() -> Result { return std::invoke(f_, std::forward<A>(args)...); });
+      const Result beside = std::move(asked).run(plainly);
       check_replay(answer->outputs, leaves_of(beside));
     }
     return result;

@@ -111,8 +111,8 @@ Way* Way::find(const Met& met) const {
   return nullptr;
 }
 
-const Way* Way::after_reading(const Tensor& value) const {
-  const auto find = [&](std::string_view bytes) -> const Way* {
+Way* Way::after_reading(const Tensor& value) const {
+  const auto find = [&](std::string_view bytes) -> Way* {
     for (const Next& it : next)
       if (it.met.bytes == bytes) return it.way.get();
     return nullptr;
@@ -122,7 +122,7 @@ const Way* Way::after_reading(const Tensor& value) const {
   return find({static_cast<const char*>(node.data()), static_cast<std::size_t>(value.size()) * size_of(node.dtype)});
 }
 
-const Way* Way::after_answer(const AskedOutside::Asked& asked) const {
+Way* Way::after_answer(const AskedOutside::Asked& asked) const {
   const auto is_met = [&](const Met& met) {
     if (!asks->type->kept->same_answer(met.answer, asked.answer)) return false;
     for (std::size_t i = 0; i < met.tensors.size(); ++i) {
@@ -137,7 +137,7 @@ const Way* Way::after_answer(const AskedOutside::Asked& asked) const {
   return nullptr;
 }
 
-const Way* Way::after_trial(const std::type_info* threw) const {
+Way* Way::after_trial(const std::type_info* threw) const {
   Met met;
   met.threw = threw;
   return find(met);

@@ -91,9 +91,9 @@ struct Way {
   /// What the turn at its end looks at.
   std::vector<int> looked_at() const;
 
-  const Way* after_reading(const Tensor& value) const;  // null: it was not met
-  const Way* after_answer(const AskedOutside::Asked& asked) const;
-  const Way* after_trial(const std::type_info* threw) const;
+  Way* after_reading(const Tensor& value) const;  // null: it was not met
+  Way* after_answer(const AskedOutside::Asked& asked) const;
+  Way* after_trial(const std::type_info* threw) const;
   Way* find(const Met& met) const;
 };
 
