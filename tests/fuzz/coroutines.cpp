@@ -139,21 +139,7 @@ struct Library {
 // ---- scripts -----------------------------------------------------------------------------------------------------
 
 struct Action {
-  enum Kind {
-    ask,
-    yield,
-    raise,
-    guard,
-    protect,
-    swallow,
-    recover,
-    deep,
-    together,
-    controller,
-    interceptor,
-    use_kept,
-    kinds
-  };
+  enum Kind { ask, yield, raise, guard, protect, swallow, recover, deep, together, controller, interceptor, use_kept };
   Kind kind;
   int mask;     // of effects: 1, 2 or 3; of together: how many
   bool choice;  // of controller: shared; of guard: its end performs
@@ -162,13 +148,18 @@ struct Action {
 using Script = std::vector<Action>;
 
 Script random_script(Random& random, int depth) {
+  using enum Action::Kind;
+  static constexpr Action::Kind kinds[] = {ask,        ask,         yield,       yield,      raise,     use_kept,
+                                           use_kept,   guard,       guard,       deep,       protect,   swallow,
+                                           recover,    interceptor, interceptor, together,   together,  together,
+                                           controller, controller,  controller,  controller, controller};
   Script script;
   for (std::size_t i = 0, count = 1 + below(3, random); i < count; ++i) {
-    Action action{depth > 0 && below(3, random) ? static_cast<Action::Kind>(below(Action::kinds, random)) : Action::ask,
+    Action action{depth > 0 && below(4, random) ? kinds[below(std::size(kinds), random)] : ask,
                   1 + static_cast<int>(below(3, random)),
                   below(2, random) == 0,
                   {}};
-    const bool block = action.kind >= Action::guard && action.kind <= Action::interceptor;
+    const bool block = action.kind >= guard && action.kind <= interceptor;
     if (block) action.inside = random_script(random, depth - 1);
     script.push_back(std::move(action));
   }
@@ -447,7 +438,7 @@ int main(int argc, char** argv) {
       if (live_news > before) return std::puts("memory is left"), true;
       return log != Play<Threads>(seed).log_of(script);
     };
-    Script script = random_script(random, 4);
+    Script script = random_script(random, 5);
     if (!fails(script)) return true;
     for (std::size_t i = 0; i < script.size();) {  // the least of it, by leaving out actions of the outermost level
       Script less = script;
