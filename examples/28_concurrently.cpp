@@ -49,7 +49,7 @@ std::optional<double> train(double rate, std::map<int, double>& best_after) {
     double& best = best_after.try_emplace(i, value).first->second;
     best = std::min(best, value);
     yield();  // until the others have come here
-    if (value > 1.1 * best) return std::nullopt;
+    if (value > 1.5 * best) return std::nullopt;
   }
   return loss(m, make_batch(0)).item<double>();
 }
