@@ -146,7 +146,8 @@ inline Tensor outrun(const Fn& f, const Tensor& a, const Tensor& b) {
   };
   Tensor value;
   try {
-    concurrently(again, [&] { value = f(a, b), throw Enough(); }, again);
+    concurrently(
+        again, [&] { value = f(a, b), throw Enough(); }, again);
   } catch (const Enough&) {
   }
   return value;
