@@ -414,31 +414,31 @@ struct Oops {
   int value;
 };
 
-TEST(Concurrently, TheFirstExceptionComesOutAndTheOthersUnwind) {
-  int destroyed = 0;
-  bool went_on = false;
+TEST(Concurrently, TheFirstExceptionComesOutAndTheOthersUnwindInOrder) {
+  struct Ends {
+    std::string& order;
+    char name;
+    ~Ends() { order += name; }
+  };
+  std::string order;
+  const auto goes_on = [&](char name) {
+    return [&order, name] {
+      const Ends ends{order, name};
+      for (;;) sin(x);
+    };
+  };
+  const auto throws = [&] {
+    const Ends ends{order, 'b'};
+    cos(x);
+    throw Oops{7};
+  };
   try {
-    concurrently(
-        [&] {
-          const Witness witness{destroyed};
-          for (;;) sin(x);
-        },
-        [&] {
-          cos(x);
-          throw Oops{7};
-        },
-        [&] {
-          const Witness witness{destroyed};
-          sin(x);
-          sin(x);
-          went_on = true;
-        });
+    concurrently(goes_on('a'), throws, goes_on('c'), goes_on('d'));
     FAIL();
   } catch (const Oops& oops) {
     EXPECT_EQ(oops.value, 7);
   }
-  EXPECT_EQ(destroyed, 2);
-  EXPECT_FALSE(went_on);
+  EXPECT_EQ(order, "bacd");
   EXPECT_EQ(current_handlers(), "");
 }
 
@@ -449,10 +449,8 @@ TEST(Concurrently, WhatHasNotBegunDoesNot) {
 }
 
 TEST(Concurrently, WhatTheCancelledThrowIsLost) {
-  struct Throws {
-    ~Throws() noexcept(false) { throw Oops{2}; }
-  };
   int destroyed = 0;
+  Names names;
   const auto throws_first = [](auto... others) { concurrently(others..., [] { sin(x), throw Oops{1}; }); };
   for (const auto& other : std::initializer_list<std::function<void()>>{
            [&] {
@@ -469,7 +467,7 @@ TEST(Concurrently, WhatTheCancelledThrowIsLost) {
                for (;;) sin(x);
              } catch (...) {  // refuses to end: the next operation throws it again
              }
-             cos(x);
+             tan(x);
              ADD_FAILURE();
            },
            [&] {
@@ -484,12 +482,13 @@ TEST(Concurrently, WhatTheCancelledThrowIsLost) {
              for (;;) sin(x);
            }})
     try {
-      throws_first(other);
+      with(names, [&] { throws_first(other); });
       ADD_FAILURE();
     } catch (const Oops& oops) {
       EXPECT_EQ(oops.value, 1);
     }
   EXPECT_EQ(destroyed, 3);
+  EXPECT_THAT(names.names, testing::Each("sin"));  // what throws Cancelled is not performed
 }
 
 TEST(Concurrently, AnErrorOfAnOperationIsCaughtWhereItIsPerformedAndEndsNoTurn) {

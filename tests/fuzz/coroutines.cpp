@@ -240,8 +240,9 @@ class Play {
   struct AtEnd {
     Play& play;
     const Action& action;
+    const int number;
     ~AtEnd() {
-      play.log("guard ends");
+      play.log("guard " + std::to_string(number) + " ends");
       if (!action.choice) return;
       const typename World::Uncancellable uncancellable;
       try {
@@ -262,7 +263,7 @@ class Play {
       case Action::yield: World::yield(); return log("goes on" + exceptions());
       case Action::raise: throw raised();
       case Action::guard: {
-        const AtEnd at_end{*this, action};
+        const AtEnd at_end{*this, action, ++guards_};
         return body();
       }
       case Action::protect: try { return body();
@@ -410,7 +411,7 @@ class Play {
   Random random_;
   std::string log_;
   std::vector<Rest> kept_;
-  int raised_ = 0;
+  int raised_ = 0, guards_ = 0;
 };
 
 void print(const char* name, const std::string& log, const std::string& other) {
