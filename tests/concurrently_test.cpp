@@ -1,10 +1,13 @@
 // concurrently: the turns that computations take, what handlers around and inside see, and what is left when one throws or is dropped.
 // Devices are stood in for (separate_backend.h) by one that counts what it was asked for and has not done.
+#include <array>
+#include <csignal>
+#include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 
+#include <stave/core/effects/sanitize.h>
 #include <stave/stave.h>
 
 #include "matchers.h"
@@ -37,13 +40,25 @@ struct Hears : Handles<Tell> {
   }
 };
 
+struct Ask {
+  using Result = int;
+};
+struct Keeps : Controls<Ask> {
+  Resumption<Ask> rest;
+  void handle(Ask&, Resumption<Ask> given) override { rest = std::move(given); }
+};
+
+struct Oops {
+  int value;
+};
+
 /// Sets a flag when it is destroyed.
 struct Witness {
   int& destroyed;
   ~Witness() { ++destroyed; }
 };
 
-const Tensor x = tensor(0.5, float64);
+const Tensor x = tensor(0.5, float64), xs = tensor({0.3, -0.7, 1.1}, float64);
 
 Tensor three_of(const Tensor& v) {
   const Tensor a = sin(v), b = cos(a);
@@ -266,6 +281,42 @@ TEST(Concurrently, DeepRecursionInEach) {
   EXPECT_THAT(b, IsNear(expected));
 }
 
+// As deep as there is room for another program; then calls what is given.
+int to_the_end_of_the_stack(const std::function<void()>& at_the_end) {
+  std::array<volatile char, 512> room{};
+  if (stave_detail::stack_is_nearly_full()) at_the_end();
+  else to_the_end_of_the_stack(at_the_end);
+  return room[0];  // after the call, so that this is no jump
+}
+
+TEST(Concurrently, TurnsAndErrorsAndCancellingAtTheEndOfTheStack) {
+  int destroyed = 0;
+  const auto deep_down = [&] {
+    const Witness witness{destroyed};
+    to_the_end_of_the_stack([] {
+      for (int i = 0; i < 10; ++i) {
+        EXPECT_THAT(sin(x), IsNumber(std::sin(0.5)));
+        EXPECT_THROW(matmul(xs, zeros({5}, float64)), ShapeError);
+      }
+      for (;;) yield();
+    });
+  };
+  EXPECT_THROW(concurrently(deep_down, deep_down,
+                            [] {
+                              for (int i = 0; i < 100; ++i) sin(x);
+                              throw Oops{1};
+                            }),
+               Oops);
+  EXPECT_EQ(destroyed, 2);
+}
+
+int without_end(const Tensor& v) { return v.rank() == 0 ? without_end(v + 1.) + 1 : 0; }
+
+TEST(ConcurrentlyDeathTest, RecursionWithoutEndHitsTheGuard) {
+  if (STAVE_ASAN || STAVE_TSAN) GTEST_SKIP() << "the sanitizers have a message of their own";
+  EXPECT_EXIT(concurrently([] { without_end(x); }, [] { without_end(x); }), testing::KilledBySignal(SIGSEGV), "");
+}
+
 Tensor nested(int depth) {
   if (depth == 0) return sin(x);
   const auto [a, b] = concurrently([&] { return nested(depth - 1); }, [&] { return nested(depth - 1); });
@@ -297,8 +348,6 @@ Tensor shared(const Tensor& v) {
   return left + right;
 }
 Tensor alone(const Tensor& v) { return sin(cos(v) * v) + exp(v) * exp(v); }
-
-const Tensor xs = tensor({0.3, -0.7, 1.1}, float64);
 
 TEST(Concurrently, UnderTransforms) {
   EXPECT_THAT(grad(shared)(x), IsNear(grad(alone)(x)));
@@ -409,10 +458,6 @@ TEST(Concurrently, CompiledFunctionsInEach) {
 }
 
 // ---- exceptions ------------------------------------------------------------------------------------------------
-
-struct Oops {
-  int value;
-};
 
 TEST(Concurrently, TheFirstExceptionComesOutAndTheOthersUnwindInOrder) {
   struct Ends {
@@ -555,14 +600,6 @@ TEST(Concurrently, AControllerAroundMayDropAll) {
     EXPECT_EQ(destroyed, n == 0 ? 1 : 2) << n;
   }
 }
-
-struct Ask {
-  using Result = int;
-};
-struct Keeps : Controls<Ask> {
-  Resumption<Ask> rest;
-  void handle(Ask&, Resumption<Ask> given) override { rest = std::move(given); }
-};
 
 TEST(Concurrently, StandsStillAsAWholeAndGoesOnUnderOtherHandlers) {
   const auto keeps = std::make_shared<Keeps>();
