@@ -378,8 +378,8 @@ TEST(Loop, LanesAreThoseOfTheSteps) {
 TEST(Loop, OfLanesThatPartedCapturesValuesOfTheirs) {
   const auto f = [](const Tensor& at) {
     return vmap([](const Tensor& v) {
-      const Tensor begin = v > 0. ? sin(v) : v * 0.5;
-      return repeat(4, [v](const Tensor& y) { return tanh(y) + v; })(begin);
+      const Tensor captured = cos(v), begin = v > 0. ? sin(v) : v * 0.5;
+      return repeat(4, [captured](const Tensor& y) { return tanh(y) + captured; })(begin);
     })(at);
   };
   for (const Tensor& at : {tensor({0.3, -0.7}), tensor({0.3, -0.7, 1.2, -2., 0.1})}) {
