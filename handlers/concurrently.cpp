@@ -89,6 +89,7 @@ void take_turns(Computations& computations) {
 
 void run_concurrently(std::span<const FunctionRef<void()>> bodies, const ConcurrentlyOptions& options) {
   Computations computations;
+  computations.reserve(bodies.size());
   try {
     for (const FunctionRef<void()>& body : bodies) {
       computations.push_back(make_intrusive<Concurrent>(body, options.at_operations));

@@ -18,8 +18,12 @@
 //                  throw meanwhile is lost.
 //
 // Computations may themselves call concurrently: an operation then ends a turn of the inner one, and of the outer. They share what
-// they capture like functions that call one another: no locks are needed, but what a function does between two turns alone is undivided.
-// A computation's stack has 256 KiB.
+// they capture like functions that call one another: no locks are needed, but what a function does between two turns alone is
+// undivided. So no mutex may be held over an operation, nor a static local variable be initialised by one, where another computation
+// comes by. A computation's stack has 256 KiB.
+//
+// A function that calls concurrently may be compiled. What `compile` gave is, inside, performed operation by operation, as it is under
+// other handlers.
 #pragma once
 
 #include <array>

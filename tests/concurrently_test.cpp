@@ -637,6 +637,25 @@ TEST(Concurrently, WhatStandsStillMayBeDropped) {
   EXPECT_EQ(destroyed, 2);
 }
 
+TEST(Concurrently, WhatStandsStillEndsWithItsThread) {
+  int destroyed = 0;
+  const auto keeps = std::make_shared<Keeps>();
+  std::thread([&] {
+    with(keeps, [&] {
+      const auto waits = [&] {
+        const Witness witness{destroyed};
+        sin(x);
+        perform(Ask{});
+      };
+      concurrently(waits, [&] { concurrently(waits, waits); });
+    });
+    EXPECT_EQ(destroyed, 0);
+  }).join();
+  EXPECT_EQ(destroyed, 2);  // one has not begun
+  EXPECT_THROW(keeps->rest.resume(1), TransformError);
+  keeps->rest = {};
+}
+
 TEST(Concurrently, AGeneratorOfOneResumedByAnother) {
   const auto keeps = std::make_shared<Keeps>();
   std::vector<int> got;
