@@ -656,6 +656,23 @@ TEST(Concurrently, WhatStandsStillEndsWithItsThread) {
   keeps->rest = {};
 }
 
+TEST(Concurrently, WhatStandsStillInAnOperationOfOneEndsWithThat) {
+  int destroyed = 0;
+  const auto keeps = std::make_shared<Keeps>();
+  const auto asks = checkpoint([&](const Tensor& v) {
+    const Witness witness{destroyed};
+    perform(Ask{});
+    return sin(v);
+  });
+  concurrently([&] { with(keeps, [&] { asks(x); }); },
+               [&] {
+                 EXPECT_EQ(destroyed, 1);
+                 EXPECT_THAT(message_of<TransformError>([&] { keeps->rest.resume(1); }),
+                             HasSubstr("stood still inside concurrently, which has ended"));
+                 keeps->rest = {};
+               });
+}
+
 TEST(Concurrently, AGeneratorOfOneResumedByAnother) {
   const auto keeps = std::make_shared<Keeps>();
   std::vector<int> got;
