@@ -14,6 +14,7 @@
 #include <stave/core/effects/effect.h>
 #include <stave/core/effects/error.h>
 #include <stave/core/effects/scope.h>
+#include <stave/core/effects/yield.h>
 #include <stave/core/io.h>
 #include <stave/core/label.h>
 #include <stave/core/note.h>
@@ -50,6 +51,7 @@
 #include <stave/handlers/check_grads.h>
 #include <stave/handlers/check_op.h>
 #include <stave/handlers/checkpoint.h>
+#include <stave/handlers/concurrently.h>
 #include <stave/handlers/custom.h>
 #include <stave/handlers/debug.h>
 #include <stave/handlers/debugger.h>

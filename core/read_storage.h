@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <stave/core/effects/effect.h>
+#include <stave/core/effects/yield.h>
 #include <stave/core/tensor.h>
 
 namespace stave {
@@ -24,6 +25,15 @@ struct ReadStorage {
 namespace stave_detail {
 
 using namespace stave;
+
+/// Around what the host reads of a device, which waits for it. Between the two nothing is asked of the device: so where several
+/// computations come to a read, the first one waits for the work of all.
+inline void begin_read(Device device) {
+  if (device != cpu) perform(YieldPoint{.waits = true});
+}
+inline void end_read(Device device) {
+  if (device != cpu) yield();
+}
 
 /// x as a value with storage, which the program reads: x itself, or what a handler gives for a lane's value.
 Tensor read_value(const Tensor& x, bool stays = false);

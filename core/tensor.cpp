@@ -81,6 +81,7 @@ Tensor ReadStorage::unhandled() const {
 
 void Tensor::stave_detail_item(Dtype dtype, void* value) const {
   if (size() != 1) fail<ShapeError>("item: the tensor of shape {} has {} elements, not one", shape(), size());
+  stave_detail::begin_read(device());
   const Tensor x = stave_detail::read_value(*this);
   visit_dtype(x.dtype(), [&](auto from) {
     read_storage(x.node().memory(), &from, x.node().data(), sizeof from);
@@ -89,14 +90,17 @@ void Tensor::stave_detail_item(Dtype dtype, void* value) const {
       std::memcpy(value, &to, sizeof to);
     });
   });
+  stave_detail::end_read(device());
 }
 
 void Tensor::stave_detail_read(Dtype dtype, void* values) const {
   check_dtype(*this, dtype, "to_vector");
+  stave_detail::begin_read(device());
   const Tensor x = laid_out(stave_detail::read_value(*this));
   check_reads_no_derivative(*this, "to_vector", "write stop_gradient(x).to_vector() where it is to be a constant");
   const auto bytes = static_cast<std::size_t>(x.size()) * size_of(dtype);
   read_storage(x.node().memory(), values, x.node().data(), bytes);
+  stave_detail::end_read(device());
 }
 
 const void* Tensor::stave_detail_data(Dtype dtype) const {

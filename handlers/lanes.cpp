@@ -96,7 +96,7 @@ bool HostRows::agree() const noexcept {
   return count_ < 2 || std::memcmp(data_, data_ + bytes_, (count_ - 1) * bytes_) == 0;
 }
 
-Tensor LaneValue::of(const RowsPtr& lanes, bool alone) {
+Tensor LaneValue::of(const RowsPtr& lanes, bool alone, bool keep) {
   if (hollow)
     fail<TransformError>(
         "vmap: the function ran again for lanes that go another way, and uses a value ({} {}) that it had let go of "
@@ -106,7 +106,7 @@ Tensor LaneValue::of(const RowsPtr& lanes, bool alone) {
   if (rows == lanes.get() && !alone) return batched;
   if (taken_for == lanes) return taken;
   Tensor found = alone ? batched[lanes->row_in(*rows)] : lanes->of(batched, *rows);
-  if (rows->is_own()) {
+  if (keep && rows->is_own()) {
     taken_for = lanes;
     taken = found;
   }

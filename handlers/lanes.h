@@ -112,9 +112,9 @@ struct LaneValue : RefCounted, Pooled {
     if (log && !hollow) leave_log();
   }
   std::size_t bytes() const noexcept { return hollow ? bytes_of_gone : bytes_kept_by(batched.node()); }
-  /// The rows of these lanes; `alone`: the value of the one lane. Throws TransformError if the value was gone when the function ran
-  /// first.
-  Tensor of(const RowsPtr& lanes, bool alone);
+  /// The rows of these lanes; `alone`: the value of the one lane. `keep`: for who asks next. Throws TransformError if the value was gone
+  /// when the function ran first.
+  Tensor of(const RowsPtr& lanes, bool alone, bool keep = true);
 
  private:
   void leave_log() noexcept;

@@ -265,7 +265,7 @@ Outputs PathRun::performed(Call& call) {
   SmallVector<bool, 4> batched;
   for (const Tensor& input : call.inputs()) {
     const Lanes* const lanes = notes.find(input);
-    inputs.push_back(lanes ? lanes->value->of(path.lanes, path.alone) : input);
+    inputs.push_back(lanes ? lanes->value->of(path.lanes, path.alone, keeps_rows) : input);
     batched.push_back(lanes != nullptr);
   }
   if (path.alone) return perform(call.with_inputs(std::move(inputs)));  // values from before it was
@@ -336,7 +336,7 @@ Tensor PathRun::handle(ReadStorage& read) {
   LanePath& path = *path_;
   const LaneValuePtr value = lanes->value;
   Tensor answer = !path.replays.empty() ? replayed_read(value)
-                  : path.alone          ? read_value(value->of(path.lanes, true))
+                  : path.alone          ? read_value(value->of(path.lanes, true, keeps_rows))
                                         : divided(value, read.value);
   if (!read.stays) return answer;
   UnderFrame past_all_handlers(nullptr);
@@ -351,7 +351,7 @@ Tensor PathRun::divided(const LaneValuePtr& value, const Tensor& x) {
   if (count == 0)
     fail<TransformError>("vmap: a value ({} {}) is read on the host, but there are no lanes that would have one",
                          x.dtype(), x.shape());
-  const HostRows rows(value->of(path.lanes, false), path.lanes->size());
+  const HostRows rows(value->of(path.lanes, false, keeps_rows), path.lanes->size());
   const auto answer = [&](std::size_t row) { return tensor_of(rows[row], x.dtype(), x.shape()); };
   Tensor first = answer(0);
   const PathLog::Event event = event_of_read(value, first);

@@ -160,6 +160,8 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath> {
   std::string describe() const override;
   /// What the running path performed so far, and performs, cannot be answered from a log.
   void end_log() noexcept { path_->log = nullptr; }
+  /// Whether the rows that paths take of values may be kept: not where a recorder may forget that they were.
+  bool keeps_rows = true;
 
  private:
   struct LanePath {

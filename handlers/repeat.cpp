@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include <stave/core/fail.h>
 #include <stave/handlers/paths.h>
@@ -49,6 +51,22 @@ KeepsLoops* keeper_of_loops() {
       return nullptr;
   }
   return nullptr;
+}
+
+Index take_loop(KeepsLoops& keeper, Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) {
+  struct KeepNoRows {
+    std::vector<PathRun*> paths;
+    ~KeepNoRows() {
+      for (PathRun* run : paths) run->keeps_rows = true;
+    }
+  } until_taken;
+  for (const Frame* frame = current; frame; frame = frame->below) {
+    if (!frame->operations) continue;
+    if (dynamic_cast<KeepsLoops*>(frame->handler) == &keeper) break;
+    if (auto* const run = dynamic_cast<PathRun*>(frame->handler); run && std::exchange(run->keeps_rows, false))
+      until_taken.paths.push_back(run);
+  }
+  return keeper.take(n, snapshots, step, changes, state);
 }
 
 void check_repeat(Index n, Index snapshots) {

@@ -50,6 +50,8 @@ class KeepsLoops {
  protected:
   ~KeepsLoops() = default;
 };
+/// keeper.take(...), for which the keeper may perform steps and forget them.
+Index take_loop(KeepsLoops& keeper, Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state);
 /// The nearest; null: there is none, or somebody stands before it who is to see each step.
 KeepsLoops* keeper_of_loops();
 
@@ -108,7 +110,7 @@ class RepeatOf {
         state = std::move(next);
         return made;
       };
-      const Index left = keeper->take(n_, snapshots_, flat, changes, leaves);
+      const Index left = take_loop(*keeper, n_, snapshots_, flat, changes, leaves);
       put<Tree>(state, leaves.data());
       return left;
     } else {

@@ -118,6 +118,31 @@ TEST(Outlives, AUsersHandler) {
   EXPECT_EQ(shared->finished, 2);  // the addition, and the checkpoint
 }
 
+TEST(Outlives, AControllerThatPassesTheOperationOn) {
+  struct Question {
+    using Result = int;
+  };
+  struct Other : Controls<Question> {
+    void handle(Question&, Resumption<Question> rest) override { rest.resume_last(1); }
+    std::string describe() const override { return "Other"; }
+  };
+  const auto keeper = std::make_shared<Keeper>();
+  int destroyed = 0;
+  const auto paused = checkpoint([&](const Tensor& x) {
+    const Witness witness{destroyed};
+    perform(Pause{});
+    return sin(x);
+  });
+  {
+    Other other;
+    with(other, [&] { with(keeper, [&] { paused(tensor(0.5)); }); });
+  }
+  EXPECT_EQ(destroyed, 1);
+  EXPECT_THAT([&] { keeper->rest.resume(); },
+              ThrowsMessage<TransformError>(HasSubstr("stood still inside Other, which has ended")));
+  keeper->rest = {};
+}
+
 TEST(Outlives, TheResultOfASharedComputationIsFoundWhenItHasEnded) {
   const auto keeper = std::make_shared<Keeper>();
   const auto result = with(keeper, [] {

@@ -374,6 +374,23 @@ TEST(Loop, LanesAreThoseOfTheSteps) {
   });
 }
 
+// The rows that a path takes of a captured value are taken by the loop as well, though a step took them first, which is forgotten.
+TEST(Loop, OfLanesThatPartedCapturesValuesOfTheirs) {
+  const auto f = [](const Tensor& at) {
+    return vmap([](const Tensor& v) {
+      const Tensor captured = cos(v), begin = v > 0. ? sin(v) : v * 0.5;
+      return repeat(4, [captured](const Tensor& y) { return tanh(y) + captured; })(begin);
+    })(at);
+  };
+  for (const Tensor& at : {tensor({0.3, -0.7}), tensor({0.3, -0.7, 1.2, -2., 0.1})}) {
+    const auto program = trace(f)(at);
+    EXPECT_GT(count_loops(program), 0u);
+    EXPECT_THAT(program(at), IsNear(f(at)));
+    const auto compiled = compile(f);
+    for (int i = 0; i < 2; ++i) EXPECT_THAT(compiled(at), IsNear(f(at)));
+  }
+}
+
 TEST(Loop, SecondDerivativesAreThoseOfTheSteps) {
   for_cases([](const auto& eager, const auto& kept) {
     const auto second = [](const auto& f) {

@@ -164,6 +164,7 @@ class Computation : public ThreadCounted, public SuspendedInside {
   void run_answered(Frame* resumer);
   void go_on(Frame* resumer) noexcept;
   void finish();
+  void end_installation() noexcept;
   // `handle` stands where the frames below the controller's are current; what performed the effect shows in errors.
   template <class Expected>
   [[gnu::always_inline]] void give_to_controller(Frame* resumer) {

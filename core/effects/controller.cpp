@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -208,7 +209,14 @@ void Computation::run_answered(Frame* resumer) {
   } while (state_ == State::answered);
 }
 
+// While the controller is there to be named: this object may outlive it.
+void Computation::end_installation() noexcept {
+  std::destroy_at(&frame_);
+  std::construct_at(&frame_, *this);
+}
+
 [[gnu::noinline]] void Computation::finish() {
+  if (frame_.known) end_installation();
   if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
   if (!std::exchange(unwound_by_another_, false)) return;
   if (dropped_around()) throw Cancelled{.in_progress = true};

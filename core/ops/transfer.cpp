@@ -7,6 +7,7 @@
 #include <stave/core/op.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/read_storage.h>
 #include <stave/core/storage.h>
 
 namespace stave {
@@ -62,7 +63,11 @@ constinit const Op op_to{
 };
 
 Tensor to(const Tensor& x, Device device) {
-  return apply(op_to, {x}, make_intrusive<TransferAttributes>(device, given(x, "to").device()));
+  const Device from = given(x, "to").device();
+  if (device == cpu) stave_detail::begin_read(from);
+  Tensor result = apply(op_to, {x}, make_intrusive<TransferAttributes>(device, from));
+  if (device == cpu) stave_detail::end_read(from);
+  return result;
 }
 
 }  // namespace stave

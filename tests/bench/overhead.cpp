@@ -87,6 +87,14 @@ void idle_handlers(benchmark::State& state) {
   measure_chain(state, [&](const Tensor& x) { return nested<AnswersQuestions>(chain, x, depth); });
 }
 
+/// Of two computations, each operation of which ends a turn.
+void turns(benchmark::State& state) {
+  const auto both = [](const Tensor& x) {
+    return std::get<0>(concurrently([&] { return chain(x); }, [&] { return chain(x); }));
+  };
+  measure_chain(state, both, tensor(1.f), 2 * length);
+}
+
 void install(benchmark::State& state) {
   CountOps counting;
   Handler* handler = &counting;
@@ -128,6 +136,7 @@ BENCHMARK(scalar_add_literal)->UseRealTime();
 BENCHMARK(broadcast_add)->UseRealTime();
 BENCHMARK(forwarders)->Arg(1)->Arg(10)->UseRealTime();
 BENCHMARK(idle_handlers)->Arg(9)->UseRealTime();
+BENCHMARK(turns)->UseRealTime();
 BENCHMARK(install)->UseRealTime();
 BENCHMARK(grad_chain)->UseRealTime();
 BENCHMARK(grad_chain_100k)->UseRealTime();

@@ -1,12 +1,32 @@
 // Random programs of effects, controllers and interceptors, played twice from one seed: on the library, and on a model in which
 // each computation is a thread that waits for its turn (threads.h). They must log the same: what each effect is answered by,
-// what unwinds and when, what each `with` returns, what is an error.
+// what unwinds and when, what each `with` returns, what is an error, and which exceptions are in flight or caught at each effect. In
+// the end nothing is left of the program: no handler, no stack, no memory.
 #include <array>
+#include <cstdlib>
+#include <new>
+#include <thread>
 #include <variant>
 
 #include "generator.h"
 #include "options.h"
 #include "threads.h"
+
+namespace {
+std::atomic<long> live_news = 0;
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  void* const memory = std::malloc(bytes ? bytes : 1);
+  if (!memory) throw std::bad_alloc();
+  ++live_news;
+  return memory;
+}
+void operator delete(void* memory) noexcept {
+  if (memory) --live_news;
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept { operator delete(memory); }
 
 namespace {
 
@@ -48,6 +68,9 @@ struct Library {
   using Body = std::function<void()>;
 
   static int perform(int kind) { return kind == 0 ? stave::perform(Effect<0>()) : stave::perform(Effect<1>()); }
+  static void yield() { stave::yield(); }
+  static void concurrently(const std::vector<Body>& bodies) { stave::concurrently(bodies); }
+  static void elsewhere(const Body& body) { std::thread(body).join(); }
 
   /// Of the kinds in the mask. Whether the body came to its end.
   static bool with_controller(int mask, bool shared, Handle handle, Body body) {
@@ -62,6 +85,7 @@ struct Library {
   }
   static void check_end() {
     if (!current_handlers().empty()) throw std::logic_error("handlers still stand: " + current_handlers());
+    if (stave_detail::on_fiber()) throw std::logic_error("this is not the thread's own stack");
   }
 
  private:
@@ -115,22 +139,27 @@ struct Library {
 // ---- scripts -----------------------------------------------------------------------------------------------------
 
 struct Action {
-  enum Kind { ask, raise, guard, protect, swallow, controller, interceptor, use_kept, kinds };
+  enum Kind { ask, yield, raise, guard, protect, swallow, recover, deep, together, controller, interceptor, use_kept };
   Kind kind;
-  int mask;     // of effects: 1, 2 or 3
+  int mask;     // of effects: 1, 2 or 3; of together: how many
   bool choice;  // of controller: shared; of guard: its end performs
   std::vector<Action> inside;
 };
 using Script = std::vector<Action>;
 
 Script random_script(Random& random, int depth) {
+  using enum Action::Kind;
+  static constexpr Action::Kind kinds[] = {ask,        ask,         yield,       yield,      raise,     use_kept,
+                                           use_kept,   guard,       guard,       deep,       protect,   swallow,
+                                           recover,    interceptor, interceptor, together,   together,  together,
+                                           controller, controller,  controller,  controller, controller};
   Script script;
   for (std::size_t i = 0, count = 1 + below(3, random); i < count; ++i) {
-    Action action{depth > 0 && below(3, random) ? static_cast<Action::Kind>(below(Action::kinds, random)) : Action::ask,
+    Action action{depth > 0 && below(4, random) ? kinds[below(std::size(kinds), random)] : ask,
                   1 + static_cast<int>(below(3, random)),
                   below(2, random) == 0,
                   {}};
-    const bool block = action.kind >= Action::guard && action.kind <= Action::interceptor;
+    const bool block = action.kind >= guard && action.kind <= interceptor;
     if (block) action.inside = random_script(random, depth - 1);
     script.push_back(std::move(action));
   }
@@ -138,7 +167,8 @@ Script random_script(Random& random, int depth) {
 }
 
 std::string to_text(const Script& script) {
-  static constexpr std::array names{"ask", "raise", "guard", "try", "swallow", "controller", "interceptor", "use_kept"};
+  static constexpr std::array names{"ask",     "yield", "raise",    "guard",      "try",         "swallow",
+                                    "recover", "deep",  "together", "controller", "interceptor", "use_kept"};
   std::string text;
   for (const Action& action : script) {
     text += (text.empty() ? "" : "; ") + std::string(names[action.kind]) + " " + std::to_string(action.mask);
@@ -149,7 +179,9 @@ std::string to_text(const Script& script) {
   return text;
 }
 
-struct Raised {};
+struct Raised {
+  int number;
+};
 
 /// A script, played on a world. What is decided on the way is drawn from one seed, in the order of what happens.
 template <class World>
@@ -159,8 +191,14 @@ class Play {
 
   std::string log_of(const Script& script) {
     outermost("program", [&] { run(script); });
-    while (!kept_.empty()) outermost("end", [&] { use_kept(); });
+    do {
+      while (!kept_.empty()) outermost("end", [&] { use_kept(); });
+      // A computation begins: those that were destroyed elsewhere are dropped.
+      World::with_controller(
+          1, false, [](int, Rest) {}, [] {});
+    } while (!kept_.empty());
     World::check_end();
+    if (std::uncaught_exceptions() || std::current_exception()) throw std::logic_error("an exception is left");
     return log_;
   }
 
@@ -169,6 +207,14 @@ class Play {
 
   std::size_t decide(std::size_t n) { return below(n, random_); }
   void log(const std::string& what) { log_ += what + "\n"; }
+  static std::string exceptions() {
+    return (std::uncaught_exceptions() ? ", in flight " + std::to_string(std::uncaught_exceptions()) : "") +
+           (std::current_exception() ? ", caught" : "");
+  }
+  Raised raised() {
+    log("raise " + std::to_string(++raised_));
+    return {raised_};
+  }
   static int kind_of(int mask, std::size_t decided) { return mask == 3 ? static_cast<int>(decided) : mask - 1; }
 
   template <class Body>
@@ -187,15 +233,16 @@ class Play {
 
   void ask(int mask) {
     const int kind = kind_of(mask, decide(2));
-    log("ask " + std::to_string(kind));
+    log("ask " + std::to_string(kind) + exceptions());
     log("got " + std::to_string(World::perform(kind)));
   }
 
   struct AtEnd {
     Play& play;
     const Action& action;
+    const int number;
     ~AtEnd() {
-      play.log("guard ends");
+      play.log("guard " + std::to_string(number) + " ends");
       if (!action.choice) return;
       const typename World::Uncancellable uncancellable;
       try {
@@ -213,19 +260,35 @@ class Play {
     const auto body = [this, &action] { run(action.inside); };
     switch (action.kind) {
       case Action::ask: return ask(action.mask);
-      case Action::raise: log("raise"); throw Raised();
+      case Action::yield: World::yield(); return log("goes on" + exceptions());
+      case Action::raise: throw raised();
       case Action::guard: {
-        const AtEnd at_end{*this, action};
+        const AtEnd at_end{*this, action, ++guards_};
         return body();
       }
       case Action::protect: try { return body();
-        } catch (const Raised&) {
-          return log("caught");
+        } catch (const Raised& raised) {
+          return log("caught " + std::to_string(raised.number));
         }
       case Action::swallow: try { return body();
         } catch (...) {
           return log("swallowed");
         }
+      case Action::recover:  // inside of a catch block
+        try {
+          try {
+            throw raised();
+          } catch (const Raised&) {
+            body();
+            throw;
+          }
+        } catch (const Raised& raised) {
+          return log("recovered " + std::to_string(raised.number));
+        }
+      case Action::deep: deep(100, body); return;
+      case Action::together:
+        World::concurrently(std::vector<typename World::Body>(static_cast<std::size_t>(action.mask), body));
+        return log("together");
       case Action::controller: {
         const bool ended = World::with_controller(
             action.mask, action.choice, [this](int kind, Rest rest) { control(kind, std::move(rest)); }, body);
@@ -239,12 +302,21 @@ class Play {
     }
   }
 
+  // Some 100 KiB.
+  template <class Body>
+  [[gnu::noinline]] static int deep(int depth, const Body& body) {
+    std::array<volatile char, 1024> room{};
+    if (depth > 0) deep(depth - 1, body);
+    else body();
+    return room[0];  // after the call, so that this is no jump
+  }
+
   int intercept(int kind) {
     log("intercept " + std::to_string(kind));
     switch (decide(6)) {
       case 0: return 10 + World::perform(kind);
       case 1: return 20 + World::perform(1 - kind);
-      case 2: log("raise"); throw Raised();
+      case 2: throw raised();
       default: return 30;
     }
   }
@@ -260,7 +332,7 @@ class Play {
         break;
       case 1:
         log("throw into it");
-        rest.resume_throwing(std::make_exception_ptr(Raised()));
+        rest.resume_throwing(std::make_exception_ptr(raised()));
         break;
       case 2:
         log("keep");
@@ -269,12 +341,13 @@ class Play {
       case 3:
         log("resume");
         rest.resume(40);
+        use_again(rest);
         break;
-      case 4: log("raise in handle"); throw Raised();
+      case 4: log("raise in handle"); throw raised();
       case 5:
         log("resume, raise in handle");
         rest.resume_last(50);
-        throw Raised();
+        throw raised();
       case 6: log("leave it"); break;
       case 7:
         log("keep");
@@ -284,23 +357,48 @@ class Play {
       default:
         log("resume last");
         rest.resume_last(60);
+        if (decide(4) == 0) use_again(rest);
         break;
     }
     log("handled");
+  }
+
+  void use_again(Rest& rest) {
+    try {
+      if (decide(2)) rest.resume(90);
+      else rest.drop();
+      log("used twice");
+    } catch (const std::exception&) {
+      log("is used");
+    }
+  }
+  void use_elsewhere(Rest rest) {
+    log("use a kept one elsewhere");
+    const bool ends_there = decide(2);
+    World::elsewhere([&] {
+      try {
+        rest.resume(80);
+        log("resumed");
+      } catch (const std::exception&) {
+        log("not here");
+      }
+      if (ends_there) const Rest end = std::move(rest);
+    });
   }
 
   void use_kept() {
     const std::size_t i = decide(kept_.size());
     Rest rest = std::move(kept_[i]);
     kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
-    switch (decide(4)) {
+    switch (decide(5)) {
+      case 4: return use_elsewhere(std::move(rest));
       case 0:
         log("drop a kept one");
         rest.drop();
         break;
       case 1:
         log("throw into a kept one");
-        rest.resume_throwing(std::make_exception_ptr(Raised()));
+        rest.resume_throwing(std::make_exception_ptr(raised()));
         break;
       case 2: log("destroy a kept one"); break;
       default:
@@ -313,6 +411,7 @@ class Play {
   Random random_;
   std::string log_;
   std::vector<Rest> kept_;
+  int raised_ = 0, guards_ = 0;
 };
 
 void print(const char* name, const std::string& log, const std::string& other) {
@@ -330,12 +429,17 @@ void print(const char* name, const std::string& log, const std::string& other) {
 
 int main(int argc, char** argv) {
   const Options options(argc, argv);
+  stave_detail::set_fiber_stack_size(std::size_t{1} << 20);  // for what is deep in what is deep
   return fuzz(options, [&](std::uint64_t seed) {
     Random random(seed);
     const auto fails = [&](const Script& script) {
-      return Play<Library>(seed).log_of(script) != Play<Threads>(seed).log_of(script);
+      const std::string log = Play<Library>(seed).log_of(script);
+      const long before = live_news;
+      if (Play<Library>(seed).log_of(script) != log) return std::puts("it does something else the second time"), true;
+      if (live_news > before) return std::puts("memory is left"), true;
+      return log != Play<Threads>(seed).log_of(script);
     };
-    Script script = random_script(random, 4);
+    Script script = random_script(random, 5);
     if (!fails(script)) return true;
     for (std::size_t i = 0; i < script.size();) {  // the least of it, by leaving out actions of the outermost level
       Script less = script;

@@ -1,8 +1,9 @@
 // Faults put into random programs, one run for each place: user code throws before step n; a handler around all throws at
-// operation n; the n-th allocation of the C++ heap fails; the n-th of the tensors' memory does. Each time the fault comes out
-// as what it is, nothing of the run is left (handlers, notes, memory), and the program works as before.
+// operation n; a controller drops the program there; the n-th allocation of the C++ heap fails; the n-th of the tensors' memory
+// does. Each time the fault comes out as what it is, nothing of the run is left (handlers, notes, memory), and the program works as before.
 #include <cstdlib>
 #include <new>
+#include <optional>
 #include <string_view>
 
 #include "../separate_backend.h"
@@ -21,8 +22,9 @@ struct Countdown {
     return left >= 0 && left-- == 0;
   }
 };
-thread_local Countdown steps, operations, news, storages;
-thread_local bool counting = false;  // a program runs
+thread_local Countdown steps, operations, drops, news, storages;
+thread_local bool counting = false;    // a program runs
+thread_local bool controlled = false;  // under a controller
 std::atomic<long> live_news = 0;
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
@@ -63,6 +65,23 @@ struct ThrowsAtOperation : Handler {
   }
 };
 
+struct Dropped {};
+
+struct DropsAtOperation : Controller {
+  void handle(Call& call, Resumption<Call> rest) override {
+    if (drops.hit()) return rest.drop();
+    Outputs outputs;
+    try {
+      outputs = perform(std::move(call));
+    } catch (const Cancelled&) {
+      throw;
+    } catch (...) {  // which the program may catch
+      return rest.resume_throwing(std::current_exception());
+    }
+    rest.resume_last(std::move(outputs));
+  }
+};
+
 /// A device whose memory may run out.
 class Scarce final : public stave_test::SeparateBackend {
  public:
@@ -82,7 +101,7 @@ struct Kind {
 Tensor run_counted(const RandomProgram& program, const Tensor& x, const Tensor& c) {
   struct WhileItRuns {
     WhileItRuns() {
-      steps.met = operations.met = news.met = storages.met = 0;
+      steps.met = operations.met = drops.met = news.met = storages.met = 0;
       before_step = [] {
         if (steps.hit()) throw Fault();
       };
@@ -91,11 +110,16 @@ Tensor run_counted(const RandomProgram& program, const Tensor& x, const Tensor& 
     ~WhileItRuns() {
       counting = false;
       before_step = nullptr;
-      steps.left = operations.left = news.left = storages.left = -1;
+      steps.left = operations.left = drops.left = news.left = storages.left = -1;
     }
   } while_it_runs;
   const auto handler = std::make_shared<ThrowsAtOperation>();
-  return with(handler, [&] { return run(program, Route::library, x, c); });
+  const auto body = [&] { return run(program, Route::library, x, c); };
+  return with(handler, [&] {
+    if (!controlled) return body();
+    const std::optional<Tensor> value = with(std::make_shared<DropsAtOperation>(), body);
+    return value ? *value : throw Dropped();
+  });
 }
 
 /// What is wrong after fault n of a kind, or nothing.
@@ -109,7 +133,9 @@ std::string wrong_after(const Kind& kind, long n, const RandomProgram& program, 
   try {
     run_counted(program, x, c);
   } catch (const Fault&) {
-    came = !no_memory;
+    came = !no_memory && &kind.count != &drops;
+  } catch (const Dropped&) {
+    came = &kind.count == &drops;
   } catch (const std::bad_alloc&) {
     came = no_memory;
   } catch (const std::exception& error) {
@@ -129,7 +155,8 @@ constexpr long most_places = 200;  // of a kind, in one program: of more, some a
 
 std::string wrong(const RandomProgram& program, const Tensor& x, const Tensor& c, Random random) {
   const Tensor value = run_counted(program, x, c);
-  const Kind kinds[] = {{"step", steps}, {"operation", operations}, {"new", news}, {"storage", storages}};
+  const Kind kinds[] = {
+      {"step", steps}, {"operation", operations}, {"drop", drops}, {"new", news}, {"storage", storages}};
   for (const Kind& kind : kinds) {
     const long places = kind.count.met;
     for (long i = 0; i < std::min(places, most_places); ++i) {
@@ -159,6 +186,7 @@ int main(int argc, char** argv) {
   return fuzz(options, [&](std::uint64_t seed) {
     Random random(seed);
     place = below(2, random) ? cuda(0) : cpu;
+    controlled = below(2, random) == 0;
     const RandomProgram program = random_program(random, 1 + static_cast<int>(below(2, random)), false);
     const Tensor x = random_vector(random), c = random_vector(random);
     const std::string what = wrong_or_leaks(program, x, c, seed);

@@ -153,6 +153,8 @@ const Row all[] = {
     NEST(lent, debug(f, {.out = &nowhere(), .values = true, .bytes = true, .time = true})(a, b), f(a, b)),
     NEST(lent, debug(f, {.trap_nan = true, .print = false})(a, b), f(a, b)),
     NEST(lent, stepped([&] { return f(a, b); }), f(a, b)),
+    NEST(transform, by_turns(f, a, b), tame(f(a, b) + f(b, a))),
+    NEST(transform, outrun(f, a, b), f(a, b)),
     NEST(handler, [&] { const Scope scope("scope"); return f(a, b); }(), f(a, b)),
     NEST(handler, [&] { const TensorTracking tracking; return f(a, b); }(), f(a, b)),
     // Effects.

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace stave_fuzz {
 
@@ -31,6 +32,7 @@ class Threads {
     Computation* computation = nullptr;
     bool unwinding = false;
   };
+  static constexpr int yields = 2;  // the kind of effect by which computations take turns
   static bool dropped_around();
   static Frame*& top() {
     static thread_local Frame* top = nullptr;
@@ -50,7 +52,12 @@ class Threads {
     Rest(Rest&&) = default;
     Rest& operator=(Rest&&) = default;
     ~Rest() {
-      if (!of_ || of_->ended || of_->pending != ticket_) return;
+      if (!of_) return;
+      if (is_elsewhere()) {
+        given_up().emplace_back(std::move(of_), ticket_);
+        return;
+      }
+      if (of_->ended || of_->pending != ticket_) return;
       try {
         drop();
       } catch (...) {
@@ -67,7 +74,8 @@ class Threads {
 
    private:
     void check() const {
-      if (!of_ || of_->ended || of_->pending != ticket_) throw std::logic_error("this rest cannot be used");
+      if (!of_ || is_elsewhere() || of_->ended || of_->pending != ticket_)
+        throw std::logic_error("this rest cannot be used");
     }
     template <class T>
     std::shared_ptr<Computation> use(T Computation::*member, T answer) {
@@ -84,12 +92,15 @@ class Threads {
       if (!(frame->mask >> kind & 1)) continue;
       Frame hides{.below = frame->below, .performer = top(), .kind = Frame::hiding};
       const Under under(&hides);
-      return frame->computation ? frame->computation->suspend(kind, hides) : (*frame->answer)(kind);
+      if (!frame->computation) return (*frame->answer)(kind);
+      const int value = frame->computation->suspend(kind, hides);
+      return kind == yields ? perform(yields) : value;  // to those around as well
     }
     return 100 + kind;
   }
+  static void yield() { perform(yields); }
   static bool with_controller(int mask, bool shared, Handle handle, Body body) {
-    const auto computation = std::make_shared<Computation>(mask, std::move(handle), std::move(body));
+    const auto computation = make(mask, std::move(handle), std::move(body));
     try {
       computation->run();
     } catch (...) {
@@ -99,6 +110,32 @@ class Threads {
     if (!shared) computation->cancel();
     else if (!computation->ended && dropped_around()) throw Cancelled();  // it stands still while one around it unwinds
     return computation->ended && !computation->failed && !computation->cancelled;
+  }
+  static void concurrently(const std::vector<Body>& bodies) {
+    std::vector<std::shared_ptr<Computation>> all;
+    std::vector<Rest> rests;
+    try {
+      for (const Body& body : bodies) {
+        all.push_back(make(
+            1 << yields, [&](int, Rest rest) { rests.push_back(std::move(rest)); }, body));
+        all.back()->run();
+      }
+      for (bool ended = false; !ended;) {
+        ended = true;
+        for (const auto& computation : all)
+          if (!computation->ended) computation->run(), ended = false;
+      }
+    } catch (...) {
+      for (const auto& computation : all) computation->cancel_quietly();
+      throw;
+    }
+  }
+  /// On another thread, where no rest can be used.
+  static void elsewhere(const Body& body) {
+    std::thread([&] {
+      is_elsewhere() = true;
+      body();
+    }).join();
   }
   static void with_interceptor(int mask, const Answer& answer, const Body& body) {
     Frame frame{.below = top(), .mask = mask, .answer = &answer};
@@ -119,6 +156,20 @@ class Threads {
 
  private:
   struct Cancelled {};
+  static bool& is_elsewhere() {
+    static thread_local bool elsewhere = false;
+    return elsewhere;
+  }
+  /// Those that were destroyed elsewhere, until a computation begins.
+  static std::vector<std::pair<std::shared_ptr<Computation>, int>>& given_up() {
+    static std::vector<std::pair<std::shared_ptr<Computation>, int>> list;
+    return list;
+  }
+  static std::shared_ptr<Computation> make(int mask, Handle handle, Body body) {
+    for (auto& [computation, ticket] : std::exchange(given_up(), {}))
+      if (const Rest dropped(std::move(computation), ticket); true) continue;
+    return std::make_shared<Computation>(mask, std::move(handle), std::move(body));
+  }
 
   struct Computation : std::enable_shared_from_this<Computation> {
     Computation(int mask, Handle handle, Body body) : handle(std::move(handle)), body(std::move(body)) {
@@ -206,7 +257,7 @@ class Threads {
         if (!cancelled) return value;
       }
       if (may_throw()) throw Cancelled();
-      return perform(of);
+      return of == yields ? 0 : perform(of);
     }
     bool may_throw() const {
       if (std::uncaught_exceptions() > 0) return false;

@@ -133,6 +133,25 @@ Tensor stepped(const Body& body) {
     if (++n % 2 && !op.call().op().carries_functions) op.answer(perform(op.call()));
   return *operations.result();
 }
+/// Both, by turns.
+inline Tensor by_turns(const Fn& f, const Tensor& a, const Tensor& b) {
+  const auto [first, second] = concurrently([&] { return f(a, b); }, [&] { return yield(), f(b, a); });
+  return tame(first + second);
+}
+/// f(a, b), of which others are cancelled in the middle.
+inline Tensor outrun(const Fn& f, const Tensor& a, const Tensor& b) {
+  struct Enough {};
+  const auto again = [&] {
+    for (int i = 0; i < 3; ++i) f(b, a), yield();
+  };
+  Tensor value;
+  try {
+    concurrently(
+        again, [&] { value = f(a, b), throw Enough(); }, again);
+  } catch (const Enough&) {
+  }
+  return value;
+}
 inline std::ostream& nowhere() {
   static thread_local std::ostream stream(nullptr);
   return stream;

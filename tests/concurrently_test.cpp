@@ -1,0 +1,808 @@
+// concurrently: the turns that computations take, what handlers around and inside see, and what is left when one throws or is dropped.
+// Devices are stood in for (separate_backend.h) by one that counts what it was asked for and has not done.
+#include <array>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <stave/core/effects/sanitize.h>
+#include <stave/stave.h>
+
+#include "matchers.h"
+#include "separate_backend.h"
+
+namespace {
+
+using namespace stave;
+using namespace stave_test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Names : Handler {
+  std::vector<std::string> names;
+  Outputs handle(Call& call) override {
+    names.push_back(call.op().name);
+    return perform(std::move(call));
+  }
+};
+
+struct Tell {
+  using Result = int;
+  int value;
+};
+struct Hears : Handles<Tell> {
+  std::vector<int> heard;
+  int handle(Tell& tell) override {
+    heard.push_back(tell.value);
+    return static_cast<int>(heard.size());
+  }
+};
+
+struct Ask {
+  using Result = int;
+};
+struct Keeps : Controls<Ask> {
+  Resumption<Ask> rest;
+  void handle(Ask&, Resumption<Ask> given) override { rest = std::move(given); }
+};
+
+struct Oops {
+  int value;
+};
+
+/// Sets a flag when it is destroyed.
+struct Witness {
+  int& destroyed;
+  ~Witness() { ++destroyed; }
+};
+
+const Tensor x = tensor(0.5, float64), xs = tensor({0.3, -0.7, 1.1}, float64);
+
+Tensor three_of(const Tensor& v) {
+  const Tensor a = sin(v), b = cos(a);
+  return tan(b);
+}
+Tensor two_of(const Tensor& v) {
+  const Tensor a = exp(v);
+  return log1p(a);
+}
+
+// ---- results ---------------------------------------------------------------------------------------------------
+
+TEST(Concurrently, GivesATuple) {
+  const auto [a, b] = concurrently([] { return three_of(x); }, [] { return two_of(x); });
+  EXPECT_THAT(a, IsNear(three_of(x)));
+  EXPECT_THAT(b, IsNear(two_of(x)));
+}
+
+TEST(Concurrently, OfVoidGivesMonostateAndOfAReferenceACopy) {
+  Tensor kept = x;
+  bool ran = false;
+  auto results = concurrently([&]() -> Tensor& { return kept; }, [&] { ran = true; });
+  static_assert(std::is_same_v<decltype(results), std::tuple<Tensor, std::monostate>>);
+  EXPECT_TRUE(ran);
+}
+
+TEST(Concurrently, MovesFunctionsAndResultsThatCannotBeCopied) {
+  auto function = [number = std::make_unique<int>(7)]() mutable { return std::move(number); };
+  auto [seven, eight] = concurrently(std::move(function), [] { return std::make_unique<int>(8); });
+  EXPECT_EQ(*seven + *eight, 15);
+}
+
+TEST(Concurrently, OfNoFunctionsGivesAnEmptyTuple) {
+  static_assert(std::is_same_v<decltype(concurrently()), std::tuple<>>);
+  concurrently();
+  EXPECT_TRUE(concurrently(std::vector<std::function<Tensor()>>()).empty());
+}
+
+TEST(Concurrently, OfARangeGivesAVector) {
+  std::vector<std::function<Tensor()>> functions;
+  for (int i = 0; i < 5; ++i) functions.emplace_back([i] { return x * i; });
+  const std::vector<Tensor> results = concurrently(functions);
+  ASSERT_EQ(results.size(), 5u);
+  for (int i = 0; i < 5; ++i) EXPECT_THAT(results[static_cast<std::size_t>(i)], IsNumber(0.5 * i));
+
+  const auto made = std::views::iota(0, 4) | std::views::transform([](int i) { return [i] { return i % 2 == 0; }; });
+  EXPECT_EQ(concurrently(made), (std::vector{true, false, true, false}));
+
+  int ran = 0;
+  std::vector<std::function<void()>> of_nothing(3, [&] { ++ran; });
+  static_assert(std::is_void_v<decltype(concurrently(of_nothing))>);
+  concurrently(of_nothing);
+  EXPECT_EQ(ran, 3);
+}
+
+// ---- turns -----------------------------------------------------------------------------------------------------
+
+TEST(Concurrently, EachTakesATurnOfOneOperation) {
+  Names names;
+  with(names, [] { concurrently([] { three_of(x); }, [] { two_of(x); }, [] { sqrt(x); }); });
+  EXPECT_THAT(names.names, ElementsAre("sin", "exp", "sqrt", "cos", "log1p", "tan"));
+}
+
+TEST(Concurrently, OperationsOfTheComputationsOwnHandlersEndNoTurn) {
+  struct Answers : Handler {
+    Outputs handle(Call& call) override { return call.op().id == OpId::sin ? Outputs(x) : perform(std::move(call)); }
+  } answers;
+  Names names;
+  with(names, [&] { concurrently([&] { with(answers, [] { three_of(x); }); }, [] { two_of(x); }); });
+  EXPECT_THAT(names.names, ElementsAre("cos", "exp", "tan", "log1p"));
+}
+
+TEST(Concurrently, EffectsGoToThoseAroundAndEndNoTurn) {
+  Hears hears;
+  const auto [a, b] = with(hears, [] {
+    const auto first = [] {
+      const int answer = perform(Tell{1});
+      sin(x);
+      return std::pair(answer, perform(Tell{2}));
+    };
+    const auto second = [] {
+      const int answer = perform(Tell{3});
+      const int next = perform(Tell{4});
+      sin(x);
+      return std::pair(answer, next);
+    };
+    return concurrently(first, second);
+  });
+  EXPECT_EQ(a, std::pair(1, 4));
+  EXPECT_EQ(b, std::pair(2, 3));
+  EXPECT_THAT(hears.heard, ElementsAre(1, 3, 4, 2));
+}
+
+TEST(Concurrently, EachHasHandlersOfItsOwn) {
+  const auto counted = [](int operations) {
+    return [operations] {
+      const Scope scope("of " + std::to_string(operations));
+      Names mine;
+      with(mine, [&] {
+        for (int i = 0; i < operations; ++i) {
+          sin(x);
+          EXPECT_THAT(scopes(), ElementsAre("of " + std::to_string(operations)));
+        }
+      });
+      return mine.names.size();
+    };
+  };
+  EXPECT_EQ(concurrently(counted(3), counted(1), counted(5)), std::tuple(3, 1, 5));
+  EXPECT_EQ(current_handlers(), "");
+}
+
+TEST(Concurrently, WhatHandlersAroundAreToldIsWhereItWasPerformed) {
+  struct Where : Handler {
+    std::vector<std::string> at;
+    Outputs handle(Call& call) override {
+      for (const std::string& scope : scopes()) at.push_back(scope);
+      return perform(std::move(call));
+    }
+  } where;
+  const auto scoped = [](const char* name) {
+    return [name] {
+      const Scope scope(name);
+      sin(x);
+    };
+  };
+  with(where, [&] { concurrently(scoped("a"), scoped("b")); });
+  EXPECT_THAT(where.at, ElementsAre("a", "b"));
+}
+
+TEST(Concurrently, YieldEndsATurn) {
+  std::string order;
+  const auto says = [&](char name) {
+    return [&order, name] {
+      for (int i = 0; i < 3; ++i) order += name, yield();
+    };
+  };
+  concurrently(says('a'), says('b'));
+  EXPECT_EQ(order, "ababab");
+  yield();  // alone: nothing
+}
+
+TEST(Concurrently, WithoutTurnsAtOperationsOnlyYieldEndsThem) {
+  Names names;
+  with(names, [] {
+    concurrently(
+        {.at_operations = false}, [] { three_of(x); }, [] { exp(x), yield(), sqrt(x); }, [] { tanh(x); });
+  });
+  EXPECT_THAT(names.names, ElementsAre("sin", "cos", "tan", "exp", "tanh", "sqrt"));
+}
+
+TEST(Concurrently, AProducerAndAConsumer) {
+  std::vector<int> channel, got;
+  bool over = false;
+  concurrently(
+      [&] {
+        for (int i = 1; i <= 4; ++i) {
+          while (!channel.empty()) yield();
+          channel.push_back(i * i);
+        }
+        over = true;
+      },
+      [&] {
+        while (!over || !channel.empty()) {
+          while (!channel.empty()) got.push_back(channel.back()), channel.pop_back();
+          yield();
+        }
+      });
+  EXPECT_THAT(got, ElementsAre(1, 4, 9, 16));
+}
+
+TEST(Concurrently, NestedEachTurnOfTheInnerIsOneOfTheOuter) {
+  Names names;
+  with(names, [] {
+    concurrently([] { concurrently([] { sin(x), cos(x); }, [] { sinh(x), cosh(x); }); },
+                 [] { exp(x), log(x), sqrt(x); });
+  });
+  EXPECT_THAT(names.names, ElementsAre("sin", "exp", "sinh", "log", "cos", "sqrt", "cosh"));
+}
+
+TEST(Concurrently, NestedYieldsReachAllAround) {
+  bool told = false, heard = false;
+  concurrently(
+      [&] {
+        concurrently([&] {
+          while (!told) yield();
+          heard = true;
+        });
+      },
+      [&] { yield(), told = true; });
+  EXPECT_TRUE(heard);
+}
+
+TEST(Concurrently, ManyComputationsAndManyOperations) {
+  std::vector<std::function<double()>> functions;
+  for (int i = 0; i < 1000; ++i)
+    functions.emplace_back([i] {
+      Tensor y = tensor(0., float64);
+      for (int j = 0; j < i % 50; ++j) y = y + 1.;
+      return y.item<double>();
+    });
+  const std::vector<double> counts = concurrently(functions);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(counts[static_cast<std::size_t>(i)], i % 50);
+
+  const auto counts_to = [](int n) {
+    return [n] {
+      int i = 0;
+      for (Tensor y = x; i < n; ++i) y = y + 1.;
+      return i;
+    };
+  };
+  EXPECT_EQ(concurrently(counts_to(200'000), counts_to(100'000)), std::tuple(200'000, 100'000));
+}
+
+Tensor deep(const Tensor& v, int depth) { return depth == 0 ? v : deep(sin(v), depth - 1) + 1.; }
+
+TEST(Concurrently, DeepRecursionInEach) {
+  const Tensor expected = deep(x, 100);
+  const auto [a, b] = concurrently([] { return deep(x, 100); }, [] { return deep(x, 100); });
+  EXPECT_THAT(a, IsNear(expected));
+  EXPECT_THAT(b, IsNear(expected));
+}
+
+// As deep as there is room for another program; then calls what is given.
+int to_the_end_of_the_stack(const std::function<void()>& at_the_end) {
+  std::array<volatile char, 512> room{};
+  if (stave_detail::stack_is_nearly_full()) at_the_end();
+  else to_the_end_of_the_stack(at_the_end);
+  return room[0];  // after the call, so that this is no jump
+}
+
+TEST(Concurrently, TurnsAndErrorsAndCancellingAtTheEndOfTheStack) {
+  int destroyed = 0;
+  const auto deep_down = [&] {
+    const Witness witness{destroyed};
+    to_the_end_of_the_stack([] {
+      for (int i = 0; i < 10; ++i) {
+        EXPECT_THAT(sin(x), IsNumber(std::sin(0.5)));
+        EXPECT_THROW(matmul(xs, zeros({5}, float64)), ShapeError);
+      }
+      for (;;) yield();
+    });
+  };
+  EXPECT_THROW(concurrently(deep_down, deep_down,
+                            [] {
+                              for (int i = 0; i < 100; ++i) sin(x);
+                              throw Oops{1};
+                            }),
+               Oops);
+  EXPECT_EQ(destroyed, 2);
+}
+
+int without_end(const Tensor& v) { return v.rank() == 0 ? without_end(v + 1.) + 1 : 0; }
+
+TEST(ConcurrentlyDeathTest, RecursionWithoutEndHitsTheGuard) {
+  if (STAVE_ASAN || STAVE_TSAN) GTEST_SKIP() << "the sanitizers have a message of their own";
+  EXPECT_EXIT(concurrently([] { without_end(x); }, [] { without_end(x); }), testing::KilledBySignal(SIGSEGV), "");
+}
+
+Tensor nested(int depth) {
+  if (depth == 0) return sin(x);
+  const auto [a, b] = concurrently([&] { return nested(depth - 1); }, [&] { return nested(depth - 1); });
+  return a + b;
+}
+
+TEST(Concurrently, DeepNests) { EXPECT_THAT(nested(6), IsNear(sin(x) * 64)); }
+
+TEST(Concurrently, OnSeveralThreads) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([] {
+      for (int j = 0; j < 50; ++j) {
+        const auto [a, b] = concurrently([] { return three_of(x); }, [] { return two_of(x); });
+        EXPECT_THAT(a, IsNear(three_of(x)));
+        EXPECT_THAT(b, IsNear(two_of(x)));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+// ---- transforms ------------------------------------------------------------------------------------------------
+
+// sin(cos(v) v) + exp(v)^2, by turns that mix values of both.
+Tensor shared(const Tensor& v) {
+  Tensor left = v, right = v;
+  concurrently([&] { left = cos(left), left = left * v, left = sin(left); },
+               [&] { right = exp(right), right = right * right; });
+  return left + right;
+}
+Tensor alone(const Tensor& v) { return sin(cos(v) * v) + exp(v) * exp(v); }
+
+TEST(Concurrently, UnderTransforms) {
+  EXPECT_THAT(grad(shared)(x), IsNear(grad(alone)(x)));
+  EXPECT_THAT(grad(grad(shared))(x), IsNear(grad(grad(alone))(x)));
+  EXPECT_THAT(jvp(shared, x, x).second, IsNear(jvp(alone, x, x).second));
+  EXPECT_THAT(vmap(shared)(xs), IsNear(alone(xs)));
+  EXPECT_THAT(vmap(grad(shared))(xs), IsNear(vmap(grad(alone))(xs)));
+  EXPECT_THAT(hessian(shared)(x), IsNear(hessian(alone)(x)));
+  EXPECT_THAT(linearize(shared, x).second(x), IsNear(jvp(alone, x, x).second));
+}
+
+TEST(Concurrently, TransformsInEach) {
+  const auto [a, b, c] = concurrently([] { return grad(alone)(x); }, [] { return jvp(alone, x, x).second; },
+                                      [] { return vmap(grad(alone))(xs); });
+  EXPECT_THAT(a, IsNear(grad(alone)(x)));
+  EXPECT_THAT(b, IsNear(jvp(alone, x, x).second));
+  EXPECT_THAT(c, IsNear(vmap(grad(alone))(xs)));
+}
+
+TEST(Concurrently, OfOneTransformOfAnother) {
+  const auto f = [](const Tensor& v) {
+    const auto [a, b] = concurrently([&] { return grad([&](const Tensor& u) { return sin(u * v); })(v); },
+                                     [&] { return grad(alone)(v); });
+    return a * b;
+  };
+  const auto plain = [](const Tensor& v) {
+    return v * cos(v * v) * (cos(cos(v) * v) * (cos(v) - sin(v) * v) + 2. * exp(2. * v));
+  };
+  EXPECT_THAT(grad(f)(x), IsNear(grad(plain)(x)));
+}
+
+// Each goes as many rounds as its value says, so lanes part, in either computation.
+Tensor rounds(const Tensor& v) {
+  const auto count = [](Tensor y, double by) {
+    while (y < 2.) y = y * by;
+    return y;
+  };
+  const auto [a, b] = concurrently([&] { return count(v, 1.5); }, [&] { return count(v * v, 1.25); });
+  return a - b;
+}
+
+TEST(Concurrently, LanesMayPart) {
+  const Tensor at = tensor({0.3, 0.9, 1.7, 0.31, 5.}, float64);
+  std::vector<Tensor> values, slopes;
+  for (Index i = 0; i < at.size(); ++i) values.push_back(rounds(at(i))), slopes.push_back(grad(rounds)(at(i)));
+  EXPECT_THAT(vmap(rounds)(at), IsNear(stack(values)));
+  EXPECT_THAT(vmap(grad(rounds))(at), IsNear(stack(slopes)));
+  const auto [a, b] = concurrently([&] { return vmap(rounds)(at); }, [&] { return vmap(grad(rounds))(at); });
+  EXPECT_THAT(a, IsNear(stack(values)));
+  EXPECT_THAT(b, IsNear(stack(slopes)));
+}
+
+TEST(Concurrently, InCheckpointsAndAroundThem) {
+  EXPECT_THAT(grad(checkpoint(shared))(x), IsNear(grad(alone)(x)));
+  const auto around = [](const Tensor& v) {
+    const auto [a, b] = concurrently([&] { return checkpoint([v](const Tensor& u) { return sin(u) * v; })(v); },
+                                     [&] { return checkpoint(alone)(exp(v)); });
+    return a * b;
+  };
+  const auto plain = [](const Tensor& v) { return sin(v) * v * alone(exp(v)); };
+  EXPECT_THAT(grad(around)(x), IsNear(grad(plain)(x)));
+  EXPECT_THAT(grad(grad(around))(x), IsNear(grad(grad(plain))(x)));
+  EXPECT_THAT(vmap(grad(around))(xs), IsNear(vmap(grad(plain))(xs)));
+}
+
+TEST(Concurrently, ACheckpointIsOneOperation) {
+  Names names;
+  with(names, [] { concurrently([] { checkpoint(three_of)(x), yield(); }, [] { two_of(x); }); });
+  EXPECT_THAT(names.names, ElementsAre("call", "sin", "cos", "tan", "exp", "log1p"));
+}
+
+// A pullback that was made elsewhere runs a function of a computation that stands still, or has ended.
+TEST(Concurrently, PullbacksOfOneCalledInAnother) {
+  const auto both = [](const Tensor& v) {
+    std::optional<Tensor> first;
+    const auto [value, pull] = vjp(
+        [&](const Tensor& u) {
+          concurrently([&] { first = checkpoint(three_of)(u), yield(), yield(); }, [&] { two_of(u); });
+          return *first;
+        },
+        v);
+    const auto [slope, nothing] = concurrently([&] { return std::get<0>(pull(value)); }, [&] { two_of(v); });
+    return slope;
+  };
+  EXPECT_THAT(both(x), IsNear(three_of(x) * grad(three_of)(x)));
+}
+
+TEST(Concurrently, IsRecordedAndReplayed) {
+  const auto program = trace(shared)(x);
+  EXPECT_THAT(program(tensor(0.8, float64)), IsNear(alone(tensor(0.8, float64))));
+  const auto compiled = compile(shared);
+  for (const double at : {0.1, 0.2, -0.6})
+    EXPECT_THAT(compiled(tensor(at, float64)), IsNear(alone(tensor(at, float64))));
+  const auto ways = compile(rounds);
+  for (const double at : {0.3, 0.9, 0.3, 1.7})
+    EXPECT_THAT(ways(tensor(at, float64)), IsNear(rounds(tensor(at, float64))));
+  EXPECT_THAT(grad(compiled)(x), IsNear(grad(alone)(x)));
+}
+
+TEST(Concurrently, CompiledFunctionsInEach) {
+  const auto compiled = compile(alone);
+  static_cast<void>(compiled(x));
+  const auto [a, b, c] =
+      concurrently([&] { return compiled(x); }, [&] { return compiled(x + 1.); }, [&] { return grad(compiled)(x); });
+  EXPECT_THAT(a, IsNear(alone(x)));
+  EXPECT_THAT(b, IsNear(alone(x + 1.)));
+  EXPECT_THAT(c, IsNear(grad(alone)(x)));
+}
+
+// ---- exceptions ------------------------------------------------------------------------------------------------
+
+TEST(Concurrently, TheFirstExceptionComesOutAndTheOthersUnwindInOrder) {
+  struct Ends {
+    std::string& order;
+    char name;
+    ~Ends() { order += name; }
+  };
+  std::string order;
+  const auto goes_on = [&](char name) {
+    return [&order, name] {
+      const Ends ends{order, name};
+      for (;;) sin(x);
+    };
+  };
+  const auto throws = [&] {
+    const Ends ends{order, 'b'};
+    cos(x);
+    throw Oops{7};
+  };
+  try {
+    concurrently(goes_on('a'), throws, goes_on('c'), goes_on('d'));
+    FAIL();
+  } catch (const Oops& oops) {
+    EXPECT_EQ(oops.value, 7);
+  }
+  EXPECT_EQ(order, "bacd");
+  EXPECT_EQ(current_handlers(), "");
+}
+
+TEST(Concurrently, WhatHasNotBegunDoesNot) {
+  bool began = false;
+  EXPECT_THROW(concurrently([] { throw Oops{1}; }, [&] { began = true; }), Oops);
+  EXPECT_FALSE(began);
+}
+
+TEST(Concurrently, WhatTheCancelledThrowIsLost) {
+  int destroyed = 0;
+  Names names;
+  const auto throws_first = [](auto... others) { concurrently(others..., [] { sin(x), throw Oops{1}; }); };
+  for (const auto& other : std::initializer_list<std::function<void()>>{
+           [&] {
+             const Witness witness{destroyed};
+             try {
+               for (;;) sin(x);
+             } catch (const Cancelled&) {
+               throw Oops{2};
+             }
+           },
+           [&] {
+             const Witness witness{destroyed};
+             try {
+               for (;;) sin(x);
+             } catch (...) {  // refuses to end: the next operation throws it again
+             }
+             tan(x);
+             ADD_FAILURE();
+           },
+           [&] {
+             const Witness witness{destroyed};
+             struct Performs {
+               ~Performs() {
+                 const Uncancellable guard;
+                 EXPECT_THAT(sin(x), IsNumber(std::sin(0.5)));
+                 yield();
+               }
+             } performs;
+             for (;;) sin(x);
+           }})
+    try {
+      with(names, [&] { throws_first(other); });
+      ADD_FAILURE();
+    } catch (const Oops& oops) {
+      EXPECT_EQ(oops.value, 1);
+    }
+  EXPECT_EQ(destroyed, 3);
+  EXPECT_THAT(names.names, testing::Each("sin"));  // what throws Cancelled is not performed
+}
+
+TEST(Concurrently, AnErrorOfAnOperationIsCaughtWhereItIsPerformedAndEndsNoTurn) {
+  Names names;
+  with(names, [] {
+    concurrently(
+        [] {
+          EXPECT_THROW(matmul(xs, zeros({5}, float64)), ShapeError);
+          cos(x);
+        },
+        [] { exp(x); });
+  });
+  struct Fails : Handler {
+    Outputs handle(Call& call) override {
+      if (call.op().id == OpId::sin) throw Oops{3};
+      return perform(std::move(call));
+    }
+  } fails;
+  names.names.clear();
+  with(names, [&] {
+    with(fails, [] {
+      concurrently(
+          [] {
+            EXPECT_THROW(sin(x), Oops);
+            cos(x);
+          },
+          [] { exp(x); });
+    });
+  });
+  EXPECT_THAT(names.names, ElementsAre("cos", "exp"));
+}
+
+TEST(Concurrently, ErrorsSayWhereTheyAre) {
+  const auto f = [](const Tensor& v) {
+    return std::get<0>(concurrently([&] { return matmul(v, zeros({5}, float64)); }));
+  };
+  EXPECT_THAT(message_of<ShapeError>([&] { vmap(f)(stack({xs, xs})); }), HasSubstr("inside concurrently, inside vmap"));
+}
+
+// ---- controllers -----------------------------------------------------------------------------------------------
+
+TEST(Concurrently, AControllerAroundMayDropAll) {
+  struct DropsAt : Controller {
+    int left;
+    explicit DropsAt(int n) : left(n) {}
+    void handle(Call& call, Resumption<Call> rest) override {
+      if (left-- == 0) return rest.drop();
+      rest.resume_last(perform(std::move(call)));
+    }
+  };
+  for (int n = 0; n <= 6; ++n) {
+    DropsAt drops(n);
+    int destroyed = 0;
+    const auto body = [&] {
+      const auto f = [&] {
+        const Witness witness{destroyed};
+        return three_of(x);
+      };
+      const auto [a, b] = concurrently(f, f);
+      return a + b;
+    };
+    const std::optional<Tensor> result = with(drops, body);
+    EXPECT_EQ(result.has_value(), false) << n;
+    EXPECT_EQ(destroyed, n == 0 ? 1 : 2) << n;
+  }
+}
+
+TEST(Concurrently, StandsStillAsAWholeAndGoesOnUnderOtherHandlers) {
+  const auto keeps = std::make_shared<Keeps>();
+  const auto result = with(keeps, [] {
+    const auto [a, b] =
+        concurrently([] { return sin(x), perform(Ask{}) + perform(Ask{}); }, [] { return sin(x), cos(x), 1; });
+    return a + b;
+  });
+  EXPECT_FALSE(result);
+  Names names;
+  with(names, [&] { std::exchange(keeps->rest, {}).resume(10); });
+  EXPECT_TRUE(names.names.empty());
+  with(names, [&] { std::exchange(keeps->rest, {}).resume(100); });
+  EXPECT_THAT(names.names, ElementsAre("cos"));
+  EXPECT_EQ(*result, 111);
+}
+
+TEST(Concurrently, WhatStandsStillMayBeDropped) {
+  int destroyed = 0;
+  const auto keeps = std::make_shared<Keeps>();
+  with(keeps, [&] {
+    concurrently(
+        [&] {
+          const Witness witness{destroyed};
+          sin(x);
+          perform(Ask{});
+        },
+        [&] {
+          const Witness witness{destroyed};
+          for (;;) sin(x);
+        });
+  });
+  EXPECT_EQ(destroyed, 0);
+  keeps->rest = {};
+  EXPECT_EQ(destroyed, 2);
+}
+
+TEST(Concurrently, WhatStandsStillEndsWithItsThread) {
+  int destroyed = 0;
+  const auto keeps = std::make_shared<Keeps>();
+  std::thread([&] {
+    with(keeps, [&] {
+      const auto waits = [&] {
+        const Witness witness{destroyed};
+        sin(x);
+        perform(Ask{});
+      };
+      concurrently(waits, [&] { concurrently(waits, waits); });
+    });
+    EXPECT_EQ(destroyed, 0);
+  }).join();
+  EXPECT_EQ(destroyed, 2);  // one has not begun
+  EXPECT_THROW(keeps->rest.resume(1), TransformError);
+  keeps->rest = {};
+}
+
+TEST(Concurrently, WhatStandsStillInAnOperationOfOneEndsWithThat) {
+  int destroyed = 0;
+  const auto keeps = std::make_shared<Keeps>();
+  const auto asks = checkpoint([&](const Tensor& v) {
+    const Witness witness{destroyed};
+    perform(Ask{});
+    return sin(v);
+  });
+  concurrently([&] { with(keeps, [&] { asks(x); }); },
+               [&] {
+                 EXPECT_EQ(destroyed, 1);
+                 EXPECT_THAT(message_of<TransformError>([&] { keeps->rest.resume(1); }),
+                             HasSubstr("stood still inside concurrently, which has ended"));
+                 keeps->rest = {};
+               });
+}
+
+TEST(Concurrently, AGeneratorOfOneResumedByAnother) {
+  const auto keeps = std::make_shared<Keeps>();
+  std::vector<int> got;
+  Names names;
+  with(names, [&] {
+    concurrently(
+        [&] {
+          with(keeps, [&] {
+            for (;;) {
+              sin(x);
+              got.push_back(perform(Ask{}));
+            }
+          });
+          yield();
+        },
+        [&] {
+          exp(x);
+          for (int i = 0; i < 3; ++i) std::exchange(keeps->rest, {}).resume(i);
+          keeps->rest = {};
+        });
+  });
+  EXPECT_THAT(got, ElementsAre(0, 1, 2));
+  EXPECT_THAT(names.names, ElementsAre("sin", "exp", "sin", "sin", "sin"));
+}
+
+TEST(Concurrently, UnderAStepperAndInOperationsOf) {
+  const auto body = [] {
+    const auto [a, b] = concurrently([] { return three_of(x); }, [] { return two_of(x); });
+    return a + b;
+  };
+  std::vector<std::string> seen;
+  Stepper stepper(body);
+  while (stepper.step()) seen.push_back(stepper.at().call().op().name);
+  EXPECT_THAT(seen, ElementsAre("sin", "exp", "cos", "log1p", "tan", "add"));
+  EXPECT_THAT(stepper.result().value(), IsNear(three_of(x) + two_of(x)));
+  auto operations = operations_of(body);
+  seen.clear();
+  for (PendingOperation& operation : operations) seen.push_back(operation.call().op().name);
+  EXPECT_THAT(seen, ElementsAre("sin", "exp", "cos", "log1p", "tan", "add"));
+  Stepper left(body);
+  left.step(), left.step();  // in the middle of both
+}
+
+// ---- devices ---------------------------------------------------------------------------------------------------
+
+/// Does nothing before it must: what it was asked for waits until the host reads.
+class Lazy final : public SeparateBackend {
+ public:
+  using SeparateBackend::SeparateBackend;
+  void run(const Op& op, const Attributes* attributes, std::span<const View> inputs,
+           std::span<const View> outputs) override {
+    SeparateBackend::run(op, attributes, inputs, outputs);
+    ++waiting;
+  }
+  void read(void* to, const void* from, std::size_t bytes) override {
+    waits.push_back(std::exchange(waiting, 0));
+    SeparateBackend::read(to, from, bytes);
+  }
+  int waiting = 0;         // operations asked for since the last read
+  std::vector<int> waits;  // of each read, how many it waited for
+};
+
+// Halves v until it is small, and reads it after each n operations.
+double halves(Tensor v, int n) {
+  do
+    for (int i = 0; i < n; ++i) v = v * 0.5;
+  while (v > 0.01);
+  return v.item<double>();
+}
+
+TEST(Concurrently, ReadsOfADeviceWaitUntilTheOthersHaveAskedForTheirWork) {
+  Lazy device(0);
+  const Tensor v = to(tensor(1., float64), cuda(0));
+  device.waiting = 0, device.waits.clear();
+  const double expected = halves(v, 3);
+  const std::vector<int> of_one = std::exchange(device.waits, {});
+  EXPECT_THAT(of_one, ElementsAre(4, 4, 4, 0));  // three and a comparison; item
+  const auto [a, b] = concurrently([&] { return halves(v, 3); }, [&] { return halves(v, 3); });
+  EXPECT_EQ(a, expected);
+  EXPECT_EQ(b, expected);
+  EXPECT_THAT(device.waits, ElementsAre(8, 0, 8, 0, 8, 0, 0, 0));  // every second one waits for nothing
+}
+
+TEST(Concurrently, OneThatDoesNotReadIsNotWaitedForWithoutEnd) {
+  Lazy device(0);
+  const Tensor v = to(tensor(1., float64), cuda(0));
+  bool done = false;
+  int steps = 0;
+  concurrently([&] { done = (v * 2.).item<double>() == 2.; },
+               [&] {
+                 for (Tensor y = v; !done; ++steps) y = y + 1.;
+               });
+  EXPECT_TRUE(done);
+  EXPECT_GE(steps, 60);
+  EXPECT_LE(steps, 70);
+}
+
+TEST(Concurrently, TransfersToTheHostAreReads) {
+  Lazy device(0);
+  const Tensor v = to(tensor(1., float64), cuda(0));
+  device.waiting = 0, device.waits.clear();
+  concurrently([&] { to(v * 2., cpu); },
+               [&] {
+                 Tensor y = v;
+                 for (int i = 0; i < 10; ++i) y = y + 1.;
+               });
+  EXPECT_THAT(device.waits, ElementsAre(11));
+}
+
+TEST(Concurrently, ReadsOfNestedOnesGiveWayToThoseAround) {
+  Lazy device(0);
+  const Tensor v = to(tensor(1., float64), cuda(0));
+  device.waiting = 0, device.waits.clear();
+  const auto reads = [&] { return (v * 2.).item<double>(); };
+  concurrently([&] { concurrently(reads, reads); },
+               [&] {
+                 Tensor y = v;
+                 for (int i = 0; i < 10; ++i) y = y + 1.;
+               });
+  EXPECT_THAT(device.waits, ElementsAre(12, 0));
+}
+
+TEST(Concurrently, LanesThatPartOnADevice) {
+  Lazy device(0);
+  const Tensor at = tensor({0.3, 0.9, 1.7, 0.31, 5.}, float64);
+  const auto f = [&] { return to(vmap(rounds)(to(at, cuda(0))), cpu); };
+  const Tensor expected = vmap(rounds)(at);
+  const auto [a, b] = concurrently(f, f);
+  EXPECT_THAT(a, IsNear(expected));
+  EXPECT_THAT(b, IsNear(expected));
+}
+
+}  // namespace
