@@ -62,6 +62,7 @@
 #include <stave/handlers/jvp.h>
 #include <stave/handlers/keys.h>
 #include <stave/handlers/linearize.h>
+#include <stave/handlers/mcmc.h>
 #include <stave/handlers/minimize.h>
 #include <stave/handlers/named_tensors.h>
 #include <stave/handlers/odeint.h>
