@@ -53,6 +53,7 @@
 #include <stave/handlers/custom.h>
 #include <stave/handlers/debug.h>
 #include <stave/handlers/debugger.h>
+#include <stave/handlers/diagnostics.h>
 #include <stave/handlers/distributions.h>
 #include <stave/handlers/elementwise_op.h>
 #include <stave/handlers/grad.h>

@@ -18,6 +18,8 @@
 
 namespace stave_detail {
 
+using namespace mcmc;
+
 namespace {
 
 // ---- points as leaves of trees --------------------------------------------------------------------------------
@@ -108,41 +110,41 @@ struct Settings {
   const Vector& start;
 };
 
-PointPtr first_point(const Settings& settings, Index chain, RandomNumbers& random) {
+PointPtr first_point(const Settings& settings, Index chain, Points& points, RandomNumbers& random) {
   constexpr int attempts = 100;
   const double spread = settings.options.spread;
-  const std::size_t size = settings.start.size();
-  Point point{settings.start, Vector(size), Vector(size), 0};
+  const IntrusivePtr<Point> point = points.make();
+  const std::span<double> q = point->q(), gradient = point->gradient();
   for (int i = 0; i < (spread > 0 ? attempts : 1); ++i) {
-    for (std::size_t k = 0; k < size; ++k) point.q[k] = settings.start[k] + spread * (2 * random.uniform() - 1);
-    point.log_density = perform(LogDensityAt{point.q, point.gradient});
-    const bool smooth =
-        std::all_of(point.gradient.begin(), point.gradient.end(), [](double g) { return std::isfinite(g); });
-    if (std::isfinite(point.log_density) && smooth) return std::make_shared<Point>(std::move(point));
+    for (std::size_t k = 0; k < q.size(); ++k) q[k] = settings.start[k] + spread * (2 * random.uniform() - 1);
+    point->log_density = perform(LogDensityAt{q, gradient});
+    const bool smooth = std::all_of(gradient.begin(), gradient.end(), [](double g) { return std::isfinite(g); });
+    if (std::isfinite(point->log_density) && smooth) return point;
   }
-  const char* what = std::isfinite(point.log_density) ? "its gradient is not finite" : "it is not finite";
+  const char* what = std::isfinite(point->log_density) ? "its gradient is not finite" : "it is not finite";
   if (spread > 0)
     fail<Error>("{}: the log density is {} where chain {} begins, after {} attempts within {} of the start: {}",
-                settings.by, point.log_density, chain, attempts, spread, what);
-  fail<Error>("{}: the log density is {} at the start of chain {}: {}", settings.by, point.log_density, chain, what);
+                settings.by, point->log_density, chain, attempts, spread, what);
+  fail<Error>("{}: the log density is {} at the start of chain {}: {}", settings.by, point->log_density, chain, what);
 }
 
 Trace run_chain(const Settings& settings, Index chain, const Key& key) {
   const NutsOptions& options = settings.options;
   RandomNumbers random(fold_in(key, static_cast<std::uint32_t>(chain)));
-  Dynamics dynamics{1, Vector(settings.start.size(), 1)};
+  Points points(settings.start.size());
+  Dynamics dynamics(points, settings.start.size());
   const auto transition = [&](const Point& from) {
     return settings.hmc_length > 0 ? hmc_transition(dynamics, from, settings.hmc_length, random)
                                    : nuts_transition(dynamics, from, options.max_depth, random);
   };
-  PointPtr at = warm_up(options.warmup, options.target_accept, first_point(settings, chain, random), dynamics, random,
-                        transition);
+  PointPtr at = warm_up(options.warmup, options.target_accept, first_point(settings, chain, points, random), dynamics,
+                        random, transition);
   Trace trace;
   trace.draws.reserve(static_cast<std::size_t>(options.draws) * settings.start.size());
   for (Index draw = 0; draw < options.draws; ++draw) {
     Transition made = transition(*at);
     at = std::move(made.to);
-    trace.draws.insert(trace.draws.end(), at->q.begin(), at->q.end());
+    trace.draws.insert(trace.draws.end(), at->q().begin(), at->q().end());
     trace.log_density.push_back(at->log_density);
     trace.accept_rate.push_back(made.accept_rate);
     trace.steps.push_back(made.steps);

@@ -8,7 +8,7 @@
 
 #include <stave/core/effects/effect.h>
 
-namespace stave_detail {
+namespace stave_detail::mcmc {
 
 double RandomNumbers::next(Vector& block, bool normal) {
   constexpr Index size = 256;
@@ -20,33 +20,52 @@ double RandomNumbers::next(Vector& block, bool normal) {
   block.pop_back();
   return number;
 }
-double RandomNumbers::uniform() { return next(uniforms_, false); }
-double RandomNumbers::normal() { return next(normals_, true); }
+
+// ---- points -------------------------------------------------------------------------------------------------
+
+IntrusivePtr<Point> Points::make() {
+  if (free_.empty()) {
+    all_.push_back(std::make_unique<Point>(*this, size_));
+    free_.reserve(all_.size());  // so that `destroy` needs no memory
+    free_.push_back(all_.back().get());
+  }
+  IntrusivePtr<Point> point(free_.back());
+  free_.pop_back();
+  return point;
+}
+
+IntrusivePtr<Point> Points::copy(const Point& point) {
+  IntrusivePtr<Point> copied = make();
+  copied->assign(point);
+  return copied;
+}
+
+void destroy(const Point* point) noexcept { point->home.free_.push_back(const_cast<Point*>(point)); }
 
 // ---- Hamilton's equations -----------------------------------------------------------------------------------
 
 double Dynamics::energy(const Point& point) const {
   double kinetic = 0;
-  for (std::size_t i = 0; i < variance.size(); ++i) kinetic += variance[i] * point.p[i] * point.p[i];
+  for (std::size_t i = 0; i < variance.size(); ++i) kinetic += variance[i] * point.p()[i] * point.p()[i];
   const double energy = kinetic / 2 - point.log_density;
   return std::isnan(energy) ? std::numeric_limits<double>::infinity() : energy;
 }
 
 PointPtr Dynamics::with_new_momentum(const Point& point, RandomNumbers& random) const {
-  auto moving = std::make_shared<Point>(point);
-  for (std::size_t i = 0; i < variance.size(); ++i) moving->p[i] = random.normal() / std::sqrt(variance[i]);
+  const IntrusivePtr<Point> moving = points.copy(point);
+  for (std::size_t i = 0; i < variance.size(); ++i) moving->p()[i] = random.normal() / std::sqrt(variance[i]);
   return moving;
 }
 
 PointPtr Dynamics::step(const Point& from, double length) const {
-  auto to = std::make_shared<Point>(from);
-  auto& [q, p, gradient, log_density] = *to;
-  for (std::size_t i = 0; i < variance.size(); ++i) {
+  const IntrusivePtr<Point> to = points.copy(from);
+  const std::span<double> q = to->q(), p = to->p(), gradient = to->gradient();
+  for (std::size_t i = 0; i < q.size(); ++i) {
     p[i] += length / 2 * gradient[i];
     q[i] += length * variance[i] * p[i];
   }
-  log_density = perform(LogDensityAt{q, gradient});
-  for (std::size_t i = 0; i < variance.size(); ++i) p[i] += length / 2 * gradient[i];
+  to->log_density = perform(LogDensityAt{q, gradient});
+  for (std::size_t i = 0; i < q.size(); ++i) p[i] += length / 2 * gradient[i];
   return to;
 }
 
@@ -76,6 +95,8 @@ double log_add_exp(double a, double b) {
   return std::isinf(larger) ? larger : larger + std::log1p(std::exp(-std::abs(a - b)));
 }
 
+Vector vector(std::span<const double> x) { return {x.begin(), x.end()}; }
+
 /// A stretch of a trajectory, from its first to its last point in time, and one point of it, drawn by exp(-energy).
 struct Stretch {
   PointPtr first, last, drawn;
@@ -87,8 +108,8 @@ struct Stretch {
 class Trajectory {
  public:
   Trajectory(const Dynamics& dynamics, const PointPtr& start, RandomNumbers& random)
-      : dynamics_(dynamics), energy_(dynamics.energy(*start)), random_(random), all_{start, start, start, start->p, 0} {
-  }
+      : dynamics_(dynamics), energy_(dynamics.energy(*start)), random_(random),
+        all_{start, start, start, vector(start->p()), 0} {}
 
   Transition run(int max_depth) && {
     for (; transition_.depth < max_depth; ++transition_.depth) {
@@ -129,7 +150,13 @@ class Trajectory {
       transition_.diverged = true;
       return std::nullopt;
     }
-    return Stretch{point, point, point, point->p, log_weight};
+    Vector momentum;
+    if (!spare_.empty()) {
+      momentum = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    momentum.assign(point->p().begin(), point->p().end());
+    return Stretch{point, point, point, std::move(momentum), log_weight};
   }
 
   /// Appends `rest` to the front or the back of `tree`, and draws of it if it is to `move`. False if the whole turns back.
@@ -138,22 +165,24 @@ class Trajectory {
     // Betancourt's criterion, for the whole, and as in Stan from each end to the next point beyond the middle: a trajectory that comes
     // round twice would not be seen otherwise.
     const bool turns = turns_back(early.momentum, late.momentum, *early.first, *late.last) ||
-                       turns_back(early.momentum, late.first->p, *early.first, *late.first) ||
-                       turns_back(early.last->p, late.momentum, *early.last, *late.last);
+                       turns_back(early.momentum, late.first->p(), *early.first, *late.first) ||
+                       turns_back(early.last->p(), late.momentum, *early.last, *late.last);
     tree.log_weight = log_add_exp(tree.log_weight, rest.log_weight);
     for (std::size_t i = 0; i < tree.momentum.size(); ++i) tree.momentum[i] += rest.momentum[i];
     (forward ? tree.last : tree.first) = std::move(forward ? rest.last : rest.first);
     if (move) tree.drawn = std::move(rest.drawn);
+    spare_.push_back(std::move(rest.momentum));
     return !turns;
   }
 
   /// Whether the sum of momenta, in two parts, points away from the velocity at one of the ends.
-  bool turns_back(const Vector& momentum, const Vector& more, const Point& first, const Point& last) const {
+  bool turns_back(std::span<const double> momentum, std::span<const double> more, const Point& first,
+                  const Point& last) const {
     double at_first = 0, at_last = 0;
     for (std::size_t i = 0; i < momentum.size(); ++i) {
       const double velocity = (momentum[i] + more[i]) * dynamics_.variance[i];
-      at_first += velocity * first.p[i];
-      at_last += velocity * last.p[i];
+      at_first += velocity * first.p()[i];
+      at_last += velocity * last.p()[i];
     }
     return !(at_first > 0 && at_last > 0);
   }
@@ -162,6 +191,7 @@ class Trajectory {
   const double energy_;
   RandomNumbers& random_;
   Stretch all_;
+  std::vector<Vector> spare_;  // memory
   Transition transition_;
 };
 
@@ -190,4 +220,4 @@ Transition hmc_transition(const Dynamics& dynamics, const Point& from, double le
   return transition;
 }
 
-}  // namespace stave_detail
+}  // namespace stave_detail::mcmc

@@ -8,9 +8,10 @@
 #include <span>
 #include <vector>
 
+#include <stave/core/effects/intrusive.h>
 #include <stave/core/ops/random.h>
 
-namespace stave_detail {
+namespace stave_detail::mcmc {
 
 using namespace stave;
 
@@ -27,8 +28,8 @@ struct LogDensityAt {
 class RandomNumbers {
  public:
   explicit RandomNumbers(Key key) : key_(std::move(key)) {}
-  double uniform();  ///< in [0, 1)
-  double normal();
+  double uniform() { return next(uniforms_, false); }  ///< in [0, 1)
+  double normal() { return next(normals_, true); }
 
  private:
   double next(Vector& block, bool normal);
@@ -37,17 +38,54 @@ class RandomNumbers {
   Vector uniforms_, normals_;  // from the back
 };
 
+class Points;
+
 /// A point of phase space: position, momentum, and the gradient of the logarithm of the density.
-struct Point {
-  Vector q, p, gradient;
+class Point : public ThreadCounted {
+ public:
+  Point(Points& home, std::size_t size) : home(home), numbers_(3 * size), size_(size) {}
+  std::span<double> q() noexcept { return {numbers_.data(), size_}; }
+  std::span<double> p() noexcept { return {numbers_.data() + size_, size_}; }
+  std::span<double> gradient() noexcept { return {numbers_.data() + 2 * size_, size_}; }
+  std::span<const double> q() const noexcept { return {numbers_.data(), size_}; }
+  std::span<const double> p() const noexcept { return {numbers_.data() + size_, size_}; }
+  std::span<const double> gradient() const noexcept { return {numbers_.data() + 2 * size_, size_}; }
+  void assign(const Point& other) {
+    numbers_ = other.numbers_;
+    log_density = other.log_density;
+  }
+
   double log_density = 0;
+  Points& home;
+
+ private:
+  Vector numbers_;
+  const std::size_t size_;
 };
-using PointPtr = std::shared_ptr<const Point>;
+using PointPtr = IntrusivePtr<const Point>;
+void destroy(const Point* point) noexcept;
+
+/// Where a chain's points are made. Those that nobody holds any more are used again: a chain makes one at each step.
+class Points {
+ public:
+  explicit Points(std::size_t size) : size_(size) {}
+  IntrusivePtr<Point> make();
+  IntrusivePtr<Point> copy(const Point& point);
+
+ private:
+  friend void destroy(const Point* point) noexcept;
+  const std::size_t size_;
+  std::vector<std::unique_ptr<Point>> all_;
+  std::vector<Point*> free_;
+};
 
 /// Hamilton's equations of -log_density(q) + sum(variance p^2) / 2.
 struct Dynamics {
-  double step_size = 1;
+  explicit Dynamics(Points& points, std::size_t size) : points(points), variance(size, 1) {}
+
+  Points& points;
   Vector variance;
+  double step_size = 1;
 
   double energy(const Point& point) const;  ///< infinite where the density is not a number
   PointPtr with_new_momentum(const Point& point, RandomNumbers& random) const;
@@ -67,4 +105,4 @@ struct Transition {
 Transition nuts_transition(const Dynamics& dynamics, const Point& from, int max_depth, RandomNumbers& random);
 Transition hmc_transition(const Dynamics& dynamics, const Point& from, double length, RandomNumbers& random);
 
-}  // namespace stave_detail
+}  // namespace stave_detail::mcmc

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace stave_detail {
+namespace stave_detail::mcmc {
 
 StepSizeSearch::StepSizeSearch(double first, double target)
     : target_(target), towards_(std::log(10 * first)), now_(first) {}
@@ -19,7 +19,7 @@ void StepSizeSearch::learn(double accept_rate) {
 
 double StepSizeSearch::mean() const noexcept { return learned_ > 0 ? std::exp(mean_log_) : now_; }
 
-void RunningVariance::add(const Vector& x) {
+void RunningVariance::add(std::span<const double> x) {
   ++count_;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double off = x[i] - mean_[i];
@@ -58,4 +58,4 @@ bool Windows::ends_with(Index draw) {
   return true;
 }
 
-}  // namespace stave_detail
+}  // namespace stave_detail::mcmc

@@ -4,7 +4,7 @@
 
 #include <stave/handlers/nuts.h>
 
-namespace stave_detail {
+namespace stave_detail::mcmc {
 
 /// A step size whose transitions are accepted at a rate: dual averaging, Hoffman and Gelman, section 3.2.
 class StepSizeSearch {
@@ -23,7 +23,7 @@ class StepSizeSearch {
 class RunningVariance {
  public:
   explicit RunningVariance(std::size_t size) : mean_(size), squares_(size) {}
-  void add(const Vector& x);
+  void add(std::span<const double> x);
   /// Shrunk towards 1e-3, as few draws say little.
   Vector regularized() const;
 
@@ -58,7 +58,7 @@ PointPtr warm_up(Index warmup, double target, PointPtr at, Dynamics& dynamics, R
     at = std::move(made.to);
     search.learn(made.accept_rate);
     dynamics.step_size = search.now();
-    if (windows.covers(draw)) variance.add(at->q);
+    if (windows.covers(draw)) variance.add(at->q());
     if (!windows.ends_with(draw)) continue;
     dynamics.variance = variance.regularized();
     variance = RunningVariance(dynamics.variance.size());
@@ -69,4 +69,4 @@ PointPtr warm_up(Index warmup, double target, PointPtr at, Dynamics& dynamics, R
   return at;
 }
 
-}  // namespace stave_detail
+}  // namespace stave_detail::mcmc
