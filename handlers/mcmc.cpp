@@ -106,7 +106,7 @@ struct Trace {
 struct Settings {
   const char* by;
   const NutsOptions& options;
-  double hmc_length;  // 0: NUTS
+  std::optional<Trajectories> hmc;
   const Vector& start;
 };
 
@@ -134,8 +134,8 @@ Trace run_chain(const Settings& settings, Index chain, const Key& key) {
   Points points(settings.start.size());
   Dynamics dynamics(points, settings.start.size());
   const auto transition = [&](const Point& from) {
-    return settings.hmc_length > 0 ? hmc_transition(dynamics, from, settings.hmc_length, random)
-                                   : nuts_transition(dynamics, from, options.max_depth, random);
+    return settings.hmc ? hmc_transition(dynamics, from, settings.hmc->length, settings.hmc->max_steps, random)
+                        : nuts_transition(dynamics, from, options.max_depth, random);
   };
   PointPtr at = warm_up(options.warmup, options.target_accept, first_point(settings, chain, points, random), dynamics,
                         random, transition);
@@ -197,7 +197,7 @@ SampledLeaves leaves_of(const std::vector<Trace>& traces, const std::vector<Tens
           from(step_sizes)};
 }
 
-void check_options(const char* by, const NutsOptions& options) {
+void check_options(const char* by, const NutsOptions& options, const std::optional<Trajectories>& hmc) {
   if (options.chains < 1) fail<Error>("{}: {} chains: there must be at least 1", by, options.chains);
   if (options.draws < 1) fail<Error>("{}: {} draws: there must be at least 1", by, options.draws);
   if (options.warmup < 0) fail<Error>("{}: the warm-up is of {} draws", by, options.warmup);
@@ -205,6 +205,9 @@ void check_options(const char* by, const NutsOptions& options) {
     fail<Error>("{}: the target of the acceptance rate is {}; it lies between 0 and 1", by, options.target_accept);
   if (options.max_depth < 1 || options.max_depth > 30)
     fail<Error>("{}: the maximal depth is {}; it lies from 1 to 30", by, options.max_depth);
+  if (hmc && !(hmc->length > 0 && hmc->max_steps > 0))
+    fail<Error>("{}: trajectories are of length {}, and of {} steps at most; both must be positive", by, hmc->length,
+                hmc->max_steps);
   if (!(options.spread >= 0)) fail<Error>("{}: the spread is {}; it is not negative", by, options.spread);
   if (options.first_chain < 0) fail<Error>("{}: the first chain is {}", by, options.first_chain);
 }
@@ -221,14 +224,14 @@ void check_log_density(const char* by, const Tensor& value) {
 Index count_true(const Tensor& x) { return sum(astype(x, int64)).item<Index>(); }
 
 SampledLeaves sample_chains(const char* by, const DensityOfRows& density, const std::vector<Tensor>& start,
-                            const Key& key, const NutsOptions& options, double hmc_length) {
-  check_options(by, options);
+                            const Key& key, const NutsOptions& options, std::optional<Trajectories> hmc) {
+  check_options(by, options, hmc);
   for (const Tensor& leaf : start)
     if (!is_float(leaf.dtype()))
       fail<DtypeError>("{}: the start holds {}: convert it to floats with astype", by, leaf.dtype());
   const Vector flat_start = flat(start);
   if (flat_start.empty()) fail<ShapeError>("{}: the start has no elements", by);
-  const std::vector<Trace> traces = run_chains({by, options, hmc_length, flat_start}, density, start, key);
+  const std::vector<Trace> traces = run_chains({by, options, hmc, flat_start}, density, start, key);
   return leaves_of(traces, start, options.draws);
 }
 

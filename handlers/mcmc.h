@@ -14,12 +14,13 @@
 //
 // - A density is a function of a tree of floats that gives the logarithm, of rank 0, up to a constant. Chains are in float64; the density
 //   is computed in the dtypes of `start`, and on its devices. `compile` saves what its transforms cost.
-// - Chain i is a function of the key and i, not of how many there are beside it: {.first_chain = i, .chains = 1} is that one alone.
-//   (Products of matrices may differ in the last bit in a batch of another size, which a chain amplifies.)
+// - Chain i is a function of the key and i, not of how many there are beside it: {.chains = 1, .first_chain = i} is that one alone. (Sums
+//   and products of matrices may be rounded otherwise in a batch of another size, which a chain amplifies.)
 // - What is drawn has no derivatives.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -48,6 +49,7 @@ struct HmcOptions {
   double target_accept = 0.8;
   double length =
       1.5;  ///< of trajectories, in units of standard deviations on average; each is of half to one and a half of it
+  int max_steps = 1000;  ///< of a trajectory
   double spread = 2;
   Index first_chain = 0;
 };
@@ -80,15 +82,20 @@ struct SampledLeaves {
   std::vector<Tensor> draws, variance;
   Tensor log_density, accept_rate, steps, depth, diverged, step_size;
 };
+/// By NUTS, unless told of HMC's trajectories; max_depth is not for these.
+struct Trajectories {
+  double length;
+  int max_steps;
+};
 SampledLeaves sample_chains(const char* by, const DensityOfRows& density, const std::vector<Tensor>& start,
-                            const Key& key, const NutsOptions& options, double hmc_length);
+                            const Key& key, const NutsOptions& options, std::optional<Trajectories> hmc);
 /// Throws ShapeError, DtypeError unless it is one floating number.
 void check_log_density(const char* by, const Tensor& value);
 Index count_true(const Tensor& x);
 
 template <class F, class T>
 Sampled<T> sampled(const char* by, const F& f, const T& start, const Key& key, const NutsOptions& options,
-                   double hmc_length) {
+                   std::optional<Trajectories> hmc = {}) {
   static_assert(is_tree<T>, "stave: nuts, hmc: the start is not a tree of tensors");
   const auto one = [&](const T& x) {
     Tensor value = f(x);
@@ -102,7 +109,7 @@ Sampled<T> sampled(const char* by, const F& f, const T& start, const Key& key, c
     visit_tensors(gradient, [&](const Tensor& leaf) { outputs.push_back(leaf); });
     return outputs;
   };
-  SampledLeaves found = sample_chains(by, density, tree_leaves(start), key, options, hmc_length);
+  SampledLeaves found = sample_chains(by, density, tree_leaves(start), key, options, hmc);
   return {with_leaves(start, found.draws), std::move(found.log_density),
           std::move(found.accept_rate),    std::move(found.steps),
           std::move(found.depth),          std::move(found.diverged),
@@ -122,21 +129,20 @@ Index Sampled<T>::divergences() const {
 /// finite where a chain is to begin, in 100 attempts.
 template <class F, class T>
 Sampled<T> nuts(const F& log_density, const T& start, const Key& key, const NutsOptions& options = {}) {
-  return stave_detail::sampled("nuts", log_density, start, key, options, 0);
+  return stave_detail::sampled("nuts", log_density, start, key, options);
 }
 
 /// The same by trajectories of a given length: Neal, "MCMC using Hamiltonian dynamics", 2011.
 template <class F, class T>
 Sampled<T> hmc(const F& log_density, const T& start, const Key& key, const HmcOptions& options = {}) {
-  const auto& [by_name, chains, warmup, draws, target_accept, length, spread, first_chain] = options;
   return stave_detail::sampled("hmc", log_density, start, key,
-                               {.chains = chains,
-                                .warmup = warmup,
-                                .draws = draws,
-                                .target_accept = target_accept,
-                                .spread = spread,
-                                .first_chain = first_chain},
-                               length);
+                               {.chains = options.chains,
+                                .warmup = options.warmup,
+                                .draws = options.draws,
+                                .target_accept = options.target_accept,
+                                .spread = options.spread,
+                                .first_chain = options.first_chain},
+                               stave_detail::Trajectories{options.length, options.max_steps});
 }
 
 }  // namespace stave

@@ -40,7 +40,7 @@ IntrusivePtr<Point> Points::copy(const Point& point) {
   return copied;
 }
 
-void destroy(const Point* point) noexcept { point->home.free_.push_back(const_cast<Point*>(point)); }
+void destroy(Point* point) noexcept { point->home.free_.push_back(point); }
 
 // ---- Hamilton's equations -----------------------------------------------------------------------------------
 
@@ -201,9 +201,11 @@ Transition nuts_transition(const Dynamics& dynamics, const Point& from, int max_
   return Trajectory(dynamics, dynamics.with_new_momentum(from, random), random).run(max_depth);
 }
 
-Transition hmc_transition(const Dynamics& dynamics, const Point& from, double length, RandomNumbers& random) {
+Transition hmc_transition(const Dynamics& dynamics, const Point& from, double length, int max_steps,
+                          RandomNumbers& random) {
   // Of random length, lest trajectories come back to where they began: Neal, section 5.4.3.2.
-  const double steps = std::max(1., std::round(length * (0.5 + random.uniform()) / dynamics.step_size));
+  const double steps =
+      std::clamp(std::round(length * (0.5 + random.uniform()) / dynamics.step_size), 1., double(max_steps));
   const PointPtr start = dynamics.with_new_momentum(from, random);
   const double energy = dynamics.energy(*start);
   Transition transition;

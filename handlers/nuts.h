@@ -63,7 +63,9 @@ class Point : public ThreadCounted {
   const std::size_t size_;
 };
 using PointPtr = IntrusivePtr<const Point>;
-void destroy(const Point* point) noexcept;
+/// What the last owner calls: gives the point back. Both, as a template would fit the other better.
+void destroy(Point* point) noexcept;
+inline void destroy(const Point* point) noexcept { destroy(const_cast<Point*>(point)); }
 
 /// Where a chain's points are made. Those that nobody holds any more are used again: a chain makes one at each step.
 class Points {
@@ -73,7 +75,7 @@ class Points {
   IntrusivePtr<Point> copy(const Point& point);
 
  private:
-  friend void destroy(const Point* point) noexcept;
+  friend void destroy(Point* point) noexcept;
   const std::size_t size_;
   std::vector<std::unique_ptr<Point>> all_;
   std::vector<Point*> free_;
@@ -103,6 +105,7 @@ struct Transition {
   bool diverged = false;
 };
 Transition nuts_transition(const Dynamics& dynamics, const Point& from, int max_depth, RandomNumbers& random);
-Transition hmc_transition(const Dynamics& dynamics, const Point& from, double length, RandomNumbers& random);
+Transition hmc_transition(const Dynamics& dynamics, const Point& from, double length, int max_steps,
+                          RandomNumbers& random);
 
 }  // namespace stave_detail::mcmc
