@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 
@@ -34,6 +35,11 @@ Vector flat(const std::vector<Tensor>& leaves) {
   return all;
 }
 
+/// Of a few numbers: most leaves are small, and a call of memmove takes longer.
+void copy_few(const double* from, std::size_t count, double* to) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = from[i];
+}
+
 /// Rows of points as leaves with axes before their own; `row(i)` is point i.
 template <class Row>
 std::vector<Tensor> leaves_of(const std::vector<Tensor>& like, const Shape& axes, Row row) {
@@ -44,7 +50,8 @@ std::vector<Tensor> leaves_of(const std::vector<Tensor>& like, const Shape& axes
   for (const Tensor& leaf : like) {
     const std::size_t size = static_cast<std::size_t>(leaf.size());
     values.resize(rows * size);
-    for (std::size_t i = 0; i < rows; ++i) std::copy_n(row(i) + begin, size, values.begin() + i * size);
+    double* to_row = values.data();
+    for (std::size_t i = 0; i < rows; ++i, to_row += size) copy_few(row(i) + begin, size, to_row);
     begin += size;
     Shape shape = axes;
     for (const Index length : leaf.shape()) shape.push_back(length);
@@ -83,7 +90,7 @@ void answer(std::vector<Waiting> waiting, const DensityOfRows& density, const st
     const std::size_t size = static_cast<std::size_t>(like[leaf].size());
     const double* next = gradients.data<double>().data();
     for (Waiting& one : waiting) {
-      std::copy_n(next, size, one.at->gradient.begin() + static_cast<std::ptrdiff_t>(begin));
+      copy_few(next, size, one.at->gradient.data() + begin);
       next += size;
     }
     begin += size;
@@ -156,19 +163,36 @@ Trace run_chain(const Settings& settings, Index chain, const Key& key) {
   return trace;
 }
 
-std::vector<Trace> run_chains(const Settings& settings, const DensityOfRows& density, const std::vector<Tensor>& like,
-                              const Key& key) {
-  std::vector<Eventual<Trace>> traces;
+/// From chain `first` on, on this thread, as far as there is room.
+void run_chains(const Settings& settings, const DensityOfRows& density, const std::vector<Tensor>& like, const Key& key,
+                Index first, std::span<Trace> traces) {
+  std::vector<Eventual<Trace>> ends;
   std::vector<Waiting> waiting;
   const auto let_wait = std::make_shared<LetWait>(waiting);
-  for (Index i = 0; i < settings.options.chains; ++i)
-    traces.push_back(with(let_wait, [&settings, &key, chain = settings.options.first_chain + i] {
+  for (std::size_t i = 0; i < traces.size(); ++i)
+    ends.push_back(with(let_wait, [&settings, &key, chain = first + static_cast<Index>(i)] {
       return run_chain(settings, chain, key);
     }));
   while (!waiting.empty()) answer(std::exchange(waiting, {}), density, like);
-  std::vector<Trace> all;
-  for (Eventual<Trace>& trace : traces) all.push_back(std::move(trace.value()));
-  return all;
+  for (std::size_t i = 0; i < traces.size(); ++i) traces[i] = std::move(ends[i].value());
+}
+
+/// All, shared out among threads, of which this is one.
+std::vector<Trace> run_all_chains(const Settings& settings, const DensityOfRows& density,
+                                  const std::vector<Tensor>& like, const Key& key) {
+  const Index chains = settings.options.chains, threads = std::min<Index>(settings.options.threads, chains);
+  std::vector<Trace> traces(static_cast<std::size_t>(chains));
+  const auto run_share = [&](Index share) {
+    const Index begin = chains * share / threads, end = chains * (share + 1) / threads;
+    run_chains(settings, density, like, key, settings.options.first_chain + begin,
+               std::span(traces).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+  };
+  std::vector<std::future<void>> others;
+  for (Index share = 1; share < threads; ++share)
+    others.push_back(std::async(std::launch::async, run_share, share));  // whose end its future waits for
+  run_share(0);
+  for (std::future<void>& other : others) other.get();
+  return traces;
 }
 
 // ---- what all chains left ---------------------------------------------------------------------------------------
@@ -200,6 +224,7 @@ SampledLeaves leaves_of(const std::vector<Trace>& traces, const std::vector<Tens
 void check_options(const char* by, const NutsOptions& options, const std::optional<Trajectories>& hmc) {
   if (options.chains < 1) fail<Error>("{}: {} chains: there must be at least 1", by, options.chains);
   if (options.draws < 1) fail<Error>("{}: {} draws: there must be at least 1", by, options.draws);
+  if (options.threads < 1) fail<Error>("{}: {} threads: there must be at least 1", by, options.threads);
   if (options.warmup < 0) fail<Error>("{}: the warm-up is of {} draws", by, options.warmup);
   if (!(options.target_accept > 0 && options.target_accept < 1))
     fail<Error>("{}: the target of the acceptance rate is {}; it lies between 0 and 1", by, options.target_accept);
@@ -231,7 +256,7 @@ SampledLeaves sample_chains(const char* by, const DensityOfRows& density, const 
       fail<DtypeError>("{}: the start holds {}: convert it to floats with astype", by, leaf.dtype());
   const Vector flat_start = flat(start);
   if (flat_start.empty()) fail<ShapeError>("{}: the start has no elements", by);
-  const std::vector<Trace> traces = run_chains({by, options, hmc, flat_start}, density, start, key);
+  const std::vector<Trace> traces = run_all_chains({by, options, hmc, flat_start}, density, start, key);
   return leaves_of(traces, start, options.draws);
 }
 

@@ -16,6 +16,7 @@
 //   is computed in the dtypes of `start`, and on its devices. `compile` saves what its transforms cost.
 // - Chain i is a function of the key and i, not of how many there are beside it: {.chains = 1, .first_chain = i} is that one alone. (Sums
 //   and products of matrices may be rounded otherwise in a batch of another size, which a chain amplifies.)
+// - With {.threads = n} the density is called on n threads at once; on those that are not the caller's, no handler around sees it.
 // - What is drawn has no derivatives.
 #pragma once
 
@@ -41,6 +42,7 @@ struct NutsOptions {
   int max_depth = 10;                             ///< a trajectory has at most 2^max_depth - 1 steps
   double spread = 2;      ///< chains begin at `start` plus uniform numbers from -spread to spread
   Index first_chain = 0;  ///< their numbers begin here
+  int threads = 1;        ///< among which chains are shared out
 };
 
 struct HmcOptions {
@@ -52,6 +54,7 @@ struct HmcOptions {
   int max_steps = 1000;  ///< of a trajectory
   double spread = 2;
   Index first_chain = 0;
+  int threads = 1;
 };
 
 /// Draws, and what is known of the trajectories that led to them. Axis 0 is the chain; of all but the last two members axis 1 the draw.
@@ -73,6 +76,12 @@ struct Sampled {
 namespace stave_detail {
 
 using namespace stave;
+
+/// What is made of f: as it is, or compiled where f is (programs/compile.h).
+template <class F, class Made>
+Made compiled_like(const F&, Made made) {
+  return made;
+}
 
 /// For leaves with rows of points: the logarithms of the density, [rows], and the gradients.
 using DensityOfRows = std::function<Outputs(std::span<const Tensor> leaves)>;
@@ -102,7 +111,7 @@ Sampled<T> sampled(const char* by, const F& f, const T& start, const Key& key, c
     check_log_density(by, value);
     return value;
   };
-  const auto rows = vmap(value_and_grad(one));
+  const auto rows = compiled_like(f, vmap(value_and_grad(one)));
   const DensityOfRows density = [&](std::span<const Tensor> leaves) {
     auto [value, gradient] = rows(with_leaves(start, leaves));
     Outputs outputs{std::move(value)};
@@ -141,7 +150,8 @@ Sampled<T> hmc(const F& log_density, const T& start, const Key& key, const HmcOp
                                 .draws = options.draws,
                                 .target_accept = options.target_accept,
                                 .spread = options.spread,
-                                .first_chain = options.first_chain},
+                                .first_chain = options.first_chain,
+                                .threads = options.threads},
                                stave_detail::Trajectories{options.length, options.max_steps});
 }
 

@@ -116,9 +116,7 @@ class Trajectory {
       const bool forward = random_.uniform() < 0.5;
       std::optional<Stretch> grown = build_tree(all_.end(forward), forward, transition_.depth);
       if (!grown) break;
-      // Biased to the new stretch: Betancourt, A.3.2.
-      const bool move = std::log(random_.uniform()) < grown->log_weight - all_.log_weight;
-      if (!join(all_, std::move(*grown), forward, move)) {
+      if (!join(all_, std::move(*grown), forward, Choice::biased)) {
         ++transition_.depth;
         break;
       }
@@ -136,8 +134,7 @@ class Trajectory {
     if (!tree) return std::nullopt;
     std::optional<Stretch> rest = build_tree(tree->end(forward), forward, depth - 1);
     if (!rest) return std::nullopt;
-    const bool move = std::log(random_.uniform()) < rest->log_weight - log_add_exp(tree->log_weight, rest->log_weight);
-    if (!join(*tree, std::move(*rest), forward, move)) return std::nullopt;
+    if (!join(*tree, std::move(*rest), forward, Choice::fair)) return std::nullopt;
     return tree;
   }
 
@@ -159,18 +156,23 @@ class Trajectory {
     return Stretch{point, point, point, std::move(momentum), log_weight};
   }
 
-  /// Appends `rest` to the front or the back of `tree`, and draws of it if it is to `move`. False if the whole turns back.
-  bool join(Stretch& tree, Stretch&& rest, bool forward, bool move) {
+  /// By weight, or rather to the new stretch, which mixes better at the top: Betancourt, A.3.2.
+  enum class Choice { fair, biased };
+
+  /// Appends `rest` to the front or the back of `tree`, and may move to the point that was drawn there. False if the whole turns back.
+  bool join(Stretch& tree, Stretch&& rest, bool forward, Choice choice) {
+    const double log_weight = log_add_exp(tree.log_weight, rest.log_weight);
+    const double log_chance = rest.log_weight - (choice == Choice::fair ? log_weight : tree.log_weight);
     const Stretch &early = forward ? tree : rest, &late = forward ? rest : tree;
     // Betancourt's criterion, for the whole, and as in Stan from each end to the next point beyond the middle: a trajectory that comes
     // round twice would not be seen otherwise.
     const bool turns = turns_back(early.momentum, late.momentum, *early.first, *late.last) ||
                        turns_back(early.momentum, late.first->p(), *early.first, *late.first) ||
                        turns_back(early.last->p(), late.momentum, *early.last, *late.last);
-    tree.log_weight = log_add_exp(tree.log_weight, rest.log_weight);
+    tree.log_weight = log_weight;
     for (std::size_t i = 0; i < tree.momentum.size(); ++i) tree.momentum[i] += rest.momentum[i];
     (forward ? tree.last : tree.first) = std::move(forward ? rest.last : rest.first);
-    if (move) tree.drawn = std::move(rest.drawn);
+    if (std::log(random_.uniform()) < log_chance) tree.drawn = std::move(rest.drawn);
     spare_.push_back(std::move(rest.momentum));
     return !turns;
   }

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <thread>
 
 #include <stave/handlers/warmup.h>
 #include <stave/stave.h>
@@ -206,6 +207,25 @@ TEST(Nuts, AChainIsTheSameAloneAndAmongOthers) {
   expect_alone(density_of_schools(float64), start_of_schools(float64), few, false);
 }
 
+TEST(Nuts, ChainsAreTheSameOnSeveralThreads) {
+  NutsOptions options{.chains = 13, .warmup = 60, .draws = 40};
+  const auto density = compile(density_of_schools(float32));
+  const auto one = nuts(density, start_of_schools(float32), Key(2), options);
+  for (const int threads : {2, 4, 50}) {
+    options.threads = threads;
+    const auto several = nuts(density, start_of_schools(float32), Key(2), options);
+    for (const auto& [name, draws] : one.draws) EXPECT_TRUE(bytes_of(draws) == bytes_of(several.draws.at(name)));
+    EXPECT_TRUE(bytes_of(one.step_size) == bytes_of(several.step_size));
+  }
+  // An error on any of them comes out.
+  const auto thread = std::this_thread::get_id();
+  const auto fails_elsewhere = [&](const Tensor& x) {
+    if (std::this_thread::get_id() != thread) throw std::runtime_error("elsewhere");
+    return standard_normal(x);
+  };
+  EXPECT_THROW(nuts(fails_elsewhere, zeros({2}), Key(0), options), std::runtime_error);
+}
+
 TEST(Nuts, DrawsAreThoseOfTheKey) {
   const NutsOptions options{.chains = 3, .warmup = 30, .draws = 20};
   const Tensor start = zeros({2}), a = nuts(standard_normal, start, Key(0), options).draws,
@@ -325,7 +345,8 @@ TEST(Mcmc, Errors) {
               HasSubstr("its gradient is not finite"));
   for (const NutsOptions& options :
        {NutsOptions{.chains = 0}, NutsOptions{.draws = 0}, NutsOptions{.warmup = -1}, NutsOptions{.target_accept = 1},
-        NutsOptions{.max_depth = 0}, NutsOptions{.spread = -1}, NutsOptions{.first_chain = -1}})
+        NutsOptions{.max_depth = 0}, NutsOptions{.spread = -1}, NutsOptions{.first_chain = -1},
+        NutsOptions{.threads = 0}})
     EXPECT_THAT(run(standard_normal, zeros({}), options), HasSubstr("nuts: "));
   EXPECT_THAT(message_of<Error>([] { hmc(standard_normal, zeros({}), Key(0), {.length = 0}); }),
               HasSubstr("hmc: trajectories are of length 0, and of 1000 steps at most; both must be positive"));
