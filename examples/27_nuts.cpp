@@ -1,10 +1,12 @@
 // Three posteriors by the No-U-Turn Sampler, 128 chains each: eight schools, a logistic regression of handwritten digits, and a funnel, whose
 // neck the sampler cannot enter, and says so. Chains are plain recursions, each at a place of its own in its own tree; the density is
 // computed for all that wait for it at once.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
 #include <iostream>
+#include <limits>
 
 #include <stave/stave.h>
 
@@ -63,10 +65,10 @@ NamedTensors infer(const char* title, const std::function<void()>& model, const 
 
   const auto constrained = [&](const NamedTensors& u) { return constrain(model, u)(); };
   NamedTensors draws = vmap(vmap(constrained))(run.draws);
-  double least = 1e30;
+  std::cout << title << "\n" << summary_of(run, draws);
+  double least = std::numeric_limits<double>::infinity();
   for (const auto& [name, sizes] : ess_bulk(draws)) least = std::min(least, min(sizes).item<double>());
-  std::cout << title << "\n"
-            << summary_of(run, draws) << static_cast<int>(least / seconds.count())
+  std::cout << static_cast<int>(least / seconds.count())
             << " effective draws a second, warm-up and compilation included\n\n";
   return draws;
 }

@@ -76,8 +76,7 @@ struct LetWait : Controls<LogDensityAt> {
   std::vector<Waiting>& waiting_;
 };
 
-/// Answers all that wait, of one batch. Its rows are a power of two, of which a chain's first repeats fill the last: so there are few
-/// shapes of batches.
+/// Answers all that wait, of one batch. Its rows are a power of two, the last ones copies of the first: so batches have few shapes.
 void answer(std::vector<Waiting> waiting, const DensityOfRows& density, const std::vector<Tensor>& like) {
   std::size_t rows = 1;
   while (rows < waiting.size()) rows *= 2;

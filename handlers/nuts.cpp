@@ -48,7 +48,7 @@ double Dynamics::energy(const Point& point) const {
   double kinetic = 0;
   for (std::size_t i = 0; i < variance.size(); ++i) kinetic += variance[i] * point.p()[i] * point.p()[i];
   const double energy = kinetic / 2 - point.log_density;
-  return std::isnan(energy) ? std::numeric_limits<double>::infinity() : energy;
+  return std::isfinite(energy) ? energy : std::numeric_limits<double>::infinity();
 }
 
 PointPtr Dynamics::with_new_momentum(const Point& point, RandomNumbers& random) const {
@@ -211,14 +211,15 @@ Transition hmc_transition(const Dynamics& dynamics, const Point& from, double le
   const PointPtr start = dynamics.with_new_momentum(from, random);
   const double energy = dynamics.energy(*start);
   Transition transition;
-  double log_ratio = 0;
+  double log_ratio = 0, least = 0;
   PointPtr end = start;
-  while (transition.steps < steps && !transition.diverged) {
+  while (transition.steps < steps && std::isfinite(least)) {
     end = dynamics.step(*end, dynamics.step_size);
     ++transition.steps;
     log_ratio = energy - dynamics.energy(*end);
-    transition.diverged = !(log_ratio > -divergence);
+    least = std::min(least, log_ratio);
   }
+  transition.diverged = !(least > -divergence);
   transition.accept_rate = std::exp(std::min(log_ratio, 0.));
   transition.to = std::log(random.uniform()) < log_ratio ? std::move(end) : start;
   return transition;

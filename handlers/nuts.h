@@ -89,7 +89,7 @@ struct Dynamics {
   Vector variance;
   double step_size = 1;
 
-  double energy(const Point& point) const;  ///< infinite where the density is not a number
+  double energy(const Point& point) const;  ///< infinite where it is not a number, too
   PointPtr with_new_momentum(const Point& point, RandomNumbers& random) const;
   /// A step of the leapfrog, of this length.
   PointPtr step(const Point& from, double length) const;
