@@ -55,6 +55,7 @@
 #include <stave/handlers/custom.h>
 #include <stave/handlers/debug.h>
 #include <stave/handlers/debugger.h>
+#include <stave/handlers/diagnostics.h>
 #include <stave/handlers/distributions.h>
 #include <stave/handlers/elementwise_op.h>
 #include <stave/handlers/grad.h>
@@ -64,6 +65,7 @@
 #include <stave/handlers/jvp.h>
 #include <stave/handlers/keys.h>
 #include <stave/handlers/linearize.h>
+#include <stave/handlers/mcmc.h>
 #include <stave/handlers/minimize.h>
 #include <stave/handlers/named_tensors.h>
 #include <stave/handlers/odeint.h>

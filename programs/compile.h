@@ -185,6 +185,12 @@ class Compiled {
   std::shared_ptr<Recordings> recordings_;  // of all copies
 };
 
+/// What a function of the library makes of one that is compiled, compiled as a whole.
+template <class F, class Made>
+auto compiled_like(const Compiled<F>&, Made made) {
+  return Compiled<Made>(std::move(made), {});
+}
+
 }  // namespace stave_detail
 
 namespace stave {

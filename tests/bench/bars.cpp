@@ -224,6 +224,19 @@ std::vector<Bar> all_bars() {
       {"hmc_vs_jax", at_most, 1.0, {"compiled_hmc", "jax_hmc"}, ratio},
       {"transformer_step_vs_torch", at_most, 0.8, {"compiled_transformer_step", "torch_transformer_step"}, ratio},
       {"transformer_step_vs_jax", at_most, 0.8, {"compiled_transformer_step", "jax_transformer_step"}, ratio},
+      // nuts.cpp: of each model, beside the fastest of three ways to run NumPyro's chains
+      {"nuts_vs_numpyro",
+       at_least,
+       1.0,
+       {"nuts_schools", "jax_nuts_schools", "jax_nuts_schools_cores_parallel", "jax_nuts_schools_chains_parallel",
+        "nuts_logistic", "jax_nuts_logistic", "jax_nuts_logistic_cores_parallel", "jax_nuts_logistic_chains_parallel",
+        "nuts_funnel", "jax_nuts_funnel", "jax_nuts_funnel_cores_parallel", "jax_nuts_funnel_chains_parallel"},
+       [](Times t) {
+         const auto peer_over_ours = [&](std::size_t model) {
+           return fastest(t.subspan(4 * model + 1, 3)) / t[4 * model];
+         };
+         return std::min({peer_over_ours(0), peer_over_ours(1), peer_over_ours(2)});
+       }},
       // paths.cpp
       {"paths_newton_vs_loop", at_most, 0.1, {"newton_paths", "newton_loop"}, ratio},
       {"paths_fixed_point_vs_masked", at_most, 1, {"fixed_point_paths", "fixed_point_masked"}, ratio},

@@ -141,6 +141,19 @@ sed 's/"ns"/"ns",\n      "norm": 4.0/' "$folder/jax_topk" >"$folder/jax_topk_nor
 expect 2 'stave_bars: topk_vs_peer: the norm of the result is 3.000000, and 4.000000 of jax_topk' \
   "$bars" ^topk "$reference" "$folder"/{topk_norm,torch_topk,jax_topk_norm}
 
+# Of each model the fastest way of the peer's counts, and the least of the ratios.
+nuts=()
+for model in schools logistic funnel; do
+  samples "nuts_$model" "nuts_$model/real_time" 100
+  samples "jax_nuts_$model" "jax_nuts_$model" 500
+  samples "jax_nuts_$model-cores" "jax_nuts_${model}_cores_parallel" 300
+  samples "jax_nuts_$model-chains" "jax_nuts_${model}_chains_parallel" 400
+  nuts+=("$folder/nuts_$model" "$folder/jax_nuts_$model"{,-cores,-chains})
+done
+expect 0 'bar nuts_vs_numpyro 3.000 1 holds' "$bars" ^nuts "$reference" "${nuts[@]}"
+samples jax_nuts_logistic-chains jax_nuts_logistic_chains_parallel 90
+expect 1 'bar nuts_vs_numpyro 0.900 1 short' "$bars" ^nuts "$reference" "${nuts[@]}"
+
 # Without a GPU its bars are skipped; times that a benchmark measured itself are read as well.
 samples host gpu_host_op/iterations:1/manual_time 4000
 expect 0 'bar gpu_host_op_ns - 1500 skipped' "$bars" gpu_host "$reference" "$folder/host"

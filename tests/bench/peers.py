@@ -1,4 +1,5 @@
-"""The programs of programs.cpp and the chain of overhead.cpp in PyTorch, operations and models in PyTorch and JAX, timed as Google Benchmark times Stave's.
+"""The programs of programs.cpp and the chain of overhead.cpp in PyTorch, operations and models in PyTorch and JAX, samplers in NumPyro, timed as
+Google Benchmark times Stave's.
 
     python3 peers.py --filter REGEX --repetitions N --min-time SECONDS --out FILE
 
@@ -18,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from peer_models import JAX_MODELS, TORCH_MODELS
+from peer_nuts import CHAINS, NUTS_MODELS
 from peer_operations import JAX, TORCH, norm_of
 
 JAX, TORCH = JAX | JAX_MODELS, TORCH | TORCH_MODELS
@@ -150,7 +152,7 @@ def per_example():
     return lambda: gradients(weights, pixels, labels)
 
 
-# name -> program, and the operations to which its time is divided
+# name -> program, and the operations to which its time is divided, or what counts them when it has run
 PROGRAMS = {
     "torch_mlp_step": (mlp_step, 1),
     "torch_elementwise_eager": (elementwise_eager, 1),
@@ -163,6 +165,7 @@ PROGRAMS = {
 
 PROGRAMS |= {f"torch_{name}": (make, 1) for name, make in TORCH.items()}
 PROGRAMS |= {f"jax_{name}": (make, 1) for name, make in JAX.items()}
+PROGRAMS |= {f"jax_{name}": (make, lambda run: run.effective()) for name, make in NUTS_MODELS.items()}
 COMPARED = {f"torch_{name}" for name in TORCH} | {f"jax_{name}" for name in JAX if not name.endswith("_few")}
 
 if torch.cuda.is_available():
@@ -174,8 +177,9 @@ if torch.cuda.is_available():
     }
 
 
-# Set where XLA has one thread, for the programs called ..._kernel.
-ONE_THREAD = "STAVE_BENCH_ONE_THREAD"
+# Set where XLA was started in another way: with one thread, for the programs called ..._kernel; with a device for each chain, for those
+# called ..._parallel.
+APART = "STAVE_BENCH_APART"
 
 
 # ---- timing ----------------------------------------------------------------------------------------------------
@@ -210,20 +214,23 @@ def measure(names, repetitions, min_time):
     for name in order:
         seconds_of(functions[name], 1)  # wakes the threads
         seconds = seconds_of(functions[name], iterations[name])
-        nanoseconds = 1e9 * seconds / iterations[name] / PROGRAMS[name][1]
+        operations = PROGRAMS[name][1]
+        if callable(operations):
+            operations = operations(functions[name])
+        nanoseconds = 1e9 * seconds / iterations[name] / operations
         samples.append(sample(name, nanoseconds, norms.get(name)))
     return samples
 
 
-def measured_on_one_thread(names, arguments):
-    """In a process of its own: how many threads XLA has is settled when it starts."""
+def measured_apart(names, arguments, flags, cores):
+    """In a process of its own: what threads and devices XLA has is settled when it starts."""
+    if not names:
+        return []
     with tempfile.NamedTemporaryFile() as file:
-        flags = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-        core = min(os.sched_getaffinity(0))
         subprocess.run([sys.executable, __file__, "--filter", f"^({'|'.join(names)})$", "--out", file.name,
                         "--repetitions", str(arguments.repetitions), "--min-time", str(arguments.min_time)],
-                       env=os.environ | {"XLA_FLAGS": flags, ONE_THREAD: "1"}, check=True,
-                       preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+                       env=os.environ | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}", APART: "1"}, check=True,
+                       preexec_fn=lambda: os.sched_setaffinity(0, cores))
         return json.load(file)["benchmarks"]
 
 
@@ -236,10 +243,14 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     names = [name for name in PROGRAMS if re.search(arguments.filter, name)]
-    apart = [name for name in names if "_kernel" in name and ONE_THREAD not in os.environ]
-    samples = measure([name for name in names if name not in apart], arguments.repetitions, arguments.min_time)
-    if apart:
-        samples += measured_on_one_thread(apart, arguments)
+    on_one_thread = [name for name in names if "_kernel" in name and APART not in os.environ]
+    parallel = [name for name in names if name.endswith("_parallel") and APART not in os.environ]
+    samples = measure([name for name in names if name not in on_one_thread + parallel], arguments.repetitions,
+                      arguments.min_time)
+    cores = os.sched_getaffinity(0)
+    samples += measured_apart(on_one_thread, arguments,
+                              "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1", {min(cores)})
+    samples += measured_apart(parallel, arguments, f"--xla_force_host_platform_device_count={CHAINS}", cores)
     with open(arguments.out, "w") as file:
         json.dump({"benchmarks": samples}, file, indent=2)
 

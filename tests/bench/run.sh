@@ -7,8 +7,8 @@
 # rounds (reference.cpp), so that they mean the same on a slow or busy one; where even that varies, a bar is unsure.
 #
 # Stave is built as a release and installed into build/bench-install; the benchmarks are a project of its own that finds it
-# there. Bars against PyTorch and JAX need a Python that imports them (pip install torch jax; PYTHON chooses which), and are skipped
-# elsewhere.
+# there. Bars against PyTorch and JAX need a Python that imports them (pip install torch jax; PYTHON chooses which), those against
+# NumPyro one with numpyro and arviz, and are skipped elsewhere.
 # The two programs take turns, STAVE_BENCH_ROUNDS times (5), and within a round all benchmarks do, at random.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."

@@ -1,0 +1,127 @@
+// R-hat and effective sample sizes against ArviZ's (tests/data/diagnostics.csv).
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace {
+
+using namespace stave;
+using namespace stave_test;
+using testing::HasSubstr;
+
+// The numbers of diagnostics.py.
+std::vector<double> noise(Index chains, Index draws, std::uint64_t state) {
+  std::vector<double> values(static_cast<std::size_t>(chains * draws));
+  for (double& value : values) {
+    for (int i = 0; i < 12; ++i) {
+      state = 6364136223846793005u * state + 1442695040888963407u;
+      value += static_cast<double>(state >> 11) / 9007199254740992.;
+    }
+    value -= 6;
+  }
+  return values;
+}
+Tensor independent(Index chains, Index draws, std::uint64_t seed) {
+  return from(noise(chains, draws, seed), {chains, draws});
+}
+Tensor autoregressive(Index chains, Index draws, std::uint64_t seed, double rho) {
+  std::vector<double> x = noise(chains, draws, seed);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (i % static_cast<std::size_t>(draws) != 0) x[i] += rho * x[i - 1];
+  return from(x, {chains, draws});
+}
+Tensor numbers_of_chains(Index chains) { return reshape(astype(arange(chains), float64), {chains, 1}); }
+
+std::map<std::string, Tensor> cases() {
+  const Tensor infinite = independent(2, 20, 13);
+  return {{"independent", independent(4, 100, 1)},
+          {"one chain", independent(1, 80, 2)},
+          {"odd", independent(3, 51, 3)},
+          {"slow", autoregressive(4, 200, 4, 0.9)},
+          {"very slow", autoregressive(2, 60, 5, 0.999)},
+          {"antithetic", autoregressive(4, 150, 6, -0.7)},
+          {"apart", independent(4, 100, 7) + 0.5 * numbers_of_chains(4)},
+          {"of different scales", independent(4, 100, 8) * (1 + numbers_of_chains(4))},
+          {"heavy tails", tan(0.4 * independent(4, 100, 9))},
+          {"ties", floor(independent(4, 100, 10))},
+          {"four", independent(2, 4, 11)},
+          {"five", independent(2, 5, 12)},
+          {"constant", full({2, 20}, 3., float64)},
+          {"infinite", where(arange(20) == 3, tensor(INFINITY, float64), infinite)},
+          {"many", autoregressive(128, 40, 14, 0.5)}};
+}
+
+struct Expected {
+  double rhat, bulk, tail;
+};
+std::map<std::string, Expected> by_arviz() {
+  std::map<std::string, Expected> expected;
+  std::ifstream file(STAVE_SOURCE_DIR "/tests/data/diagnostics.csv");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with('#')) continue;
+    std::istringstream fields(line);
+    std::string name, field[3];
+    std::getline(fields, name, ',');
+    for (std::string& f : field) std::getline(fields, f, ',');
+    expected[name] = {std::stod(field[0]), std::stod(field[1]), std::stod(field[2])};
+  }
+  return expected;
+}
+
+TEST(Diagnostics, AreThoseOfArviZ) {
+  const auto expected = by_arviz();
+  const auto all = cases();
+  ASSERT_EQ(expected.size(), all.size());
+  for (const auto& [name, x] : all) {
+    const auto [r, bulk, tail] = expected.at(name);
+    EXPECT_THAT(rhat(x), IsNumber(r, 1e-9)) << name;
+    EXPECT_THAT(ess_bulk(x), IsNumber(bulk, 1e-8)) << name;
+    EXPECT_THAT(ess_tail(x), IsNumber(tail, 1e-8)) << name;
+  }
+}
+
+TEST(Diagnostics, OfArraysAndTreesAreThoseOfElements) {
+  const Tensor a = independent(4, 100, 1), b = autoregressive(4, 100, 2, 0.8);
+  const Tensor both = reshape(stack({a, b, a + b, a * b, a - b, b}, -1), {4, 100, 2, 3});
+  EXPECT_EQ(rhat(both).shape(), Shape({2, 3}));
+  EXPECT_EQ(ess_bulk(both).dtype(), float64);
+  EXPECT_THAT(rhat(both)(0, 1), IsNear(rhat(b)));
+  EXPECT_THAT(ess_bulk(both)(1, 1), IsNear(ess_bulk(a - b)));
+  EXPECT_THAT(ess_tail(both)(0, 2), IsNear(ess_tail(a + b)));
+  const NamedTensors named{{"a", a}, {"both", both}};
+  EXPECT_THAT(rhat(named).at("both"), IsNear(rhat(both)));
+  EXPECT_THAT(ess_bulk(named).at("a"), IsNear(ess_bulk(a)));
+  EXPECT_THAT(ess_tail(named).at("a"), IsNear(ess_tail(a)));
+  EXPECT_EQ(ess_bulk(zeros({4, 100, 0})).shape(), Shape({0}));
+  // Of views, of integers, and of another float dtype.
+  EXPECT_THAT(rhat(transpose(contiguous(transpose(a)))), IsNear(rhat(a)));
+  EXPECT_THAT(rhat(astype(floor(a), int32)), IsNear(rhat(floor(a))));
+  EXPECT_THAT(ess_bulk(astype(a, float32)), IsNear(ess_bulk(a), 1e-4));
+}
+
+TEST(Diagnostics, OfWhatIsNoNumberAreNone) {
+  const Tensor x = where(arange(20) == 3, tensor(NAN, float64), independent(2, 20, 1));
+  for (const Tensor& found : {rhat(x), ess_bulk(x), ess_tail(x)}) EXPECT_THAT(found, IsNumber(NAN, 0));
+}
+
+TEST(Diagnostics, Errors) {
+  EXPECT_THAT(message_of<ShapeError>([] { rhat(zeros({10})); }),
+              HasSubstr("rhat: the draws have shape [10]; the first two axes are chains and draws"));
+  EXPECT_THAT(message_of<ShapeError>([] {
+                ess_bulk(zeros({4, 3}));
+              }),
+              HasSubstr("ess_bulk: the draws have shape [4,3]; there must be at least 4 of each chain"));
+  EXPECT_THAT(message_of<ShapeError>([] {
+                ess_tail(zeros({0, 8}));
+              }),
+              HasSubstr("ess_tail: the draws have shape [0,8]"));
+  EXPECT_THAT(message_of<Error>([] { ess_tail(Tensor()); }), HasSubstr("ess_tail"));
+}
+
+}  // namespace
