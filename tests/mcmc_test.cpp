@@ -252,6 +252,8 @@ TEST(Nuts, TrajectoriesAreTold) {
   EXPECT_TRUE(bool(all(run.steps >= whole - 1)));
   EXPECT_TRUE(bool(all(run.steps < 2 * whole)));
   EXPECT_GE(min(run.steps).item<int>(), 1);
+  // Half an orbit, of length pi, is where trajectories turn back.
+  EXPECT_LT(mean(astype(run.steps, float64)).item<double>() * mean(run.step_size).item<double>(), 2 * 3.15);
 
   const auto shallow = nuts(compile(standard_normal), zeros({20}), Key(0), {.warmup = 50, .draws = 50, .max_depth = 1});
   EXPECT_TRUE(bool(all(shallow.steps == 1)));

@@ -146,12 +146,12 @@ nuts=()
 for model in schools logistic funnel; do
   samples "nuts_$model" "nuts_$model/real_time" 100
   samples "jax_nuts_$model" "jax_nuts_$model" 500
-  samples "jax_nuts_$model-cores" "jax_nuts_${model}_cores_parallel" 300
-  samples "jax_nuts_$model-chains" "jax_nuts_${model}_chains_parallel" 400
-  nuts+=("$folder/nuts_$model" "$folder/jax_nuts_$model"{,-cores,-chains})
+  samples "jax_nuts_${model}_cores" "jax_nuts_${model}_cores_parallel" 300
+  samples "jax_nuts_${model}_chains" "jax_nuts_${model}_chains_parallel" 400
+  nuts+=("$folder/nuts_$model" "$folder/jax_nuts_$model"{,_cores,_chains})
 done
 expect 0 'bar nuts_vs_numpyro 3.000 1 holds' "$bars" ^nuts "$reference" "${nuts[@]}"
-samples jax_nuts_logistic-chains jax_nuts_logistic_chains_parallel 90
+samples jax_nuts_logistic_chains jax_nuts_logistic_chains_parallel 90
 expect 1 'bar nuts_vs_numpyro 0.900 1 short' "$bars" ^nuts "$reference" "${nuts[@]}"
 
 # Without a GPU its bars are skipped; times that a benchmark measured itself are read as well.

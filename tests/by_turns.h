@@ -1,0 +1,52 @@
+// What the tests of concurrently share: what is performed in turn, and what sees it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace stave_test {
+
+using namespace stave;
+
+struct Names : Handler {
+  std::vector<std::string> names;
+  Outputs handle(Call& call) override {
+    names.push_back(call.op().name);
+    return perform(std::move(call));
+  }
+};
+
+struct Ask {
+  using Result = int;
+};
+struct Keeps : Controls<Ask> {
+  Resumption<Ask> rest;
+  void handle(Ask&, Resumption<Ask> given) override { rest = std::move(given); }
+};
+
+struct Oops {
+  int value;
+};
+
+/// Sets a flag when it is destroyed.
+struct Witness {
+  int& destroyed;
+  ~Witness() { ++destroyed; }
+};
+
+inline const Tensor x = tensor(0.5, float64), xs = tensor({0.3, -0.7, 1.1}, float64);
+
+inline Tensor three_of(const Tensor& v) {
+  const Tensor a = sin(v), b = cos(a);
+  return tan(b);
+}
+inline Tensor two_of(const Tensor& v) {
+  const Tensor a = exp(v);
+  return log1p(a);
+}
+
+}  // namespace stave_test
