@@ -64,10 +64,11 @@ struct Recordings::Entry {
   std::size_t ways = 0;
   int most_variables = 0;
   std::vector<const EffectType*> unasked;  // of all ways
+  std::atomic<bool> any_unasked{false};
   std::atomic<bool> demoted{false};
   std::atomic<int> failures{0};
-  std::atomic<std::size_t> unused{0},
-      unused_ways{0};          // turns, and runs, that were recorded since the last replay to the end
+  // Turns, and runs, that were recorded since the last replay to the end.
+  std::atomic<std::size_t> unused{0}, unused_ways{0};
   std::atomic<int> misses{0};  // since then, that were not recorded
 
   Entry(std::span<const Tensor> leaves, bool followed, std::unique_ptr<StaticArguments> statics)
@@ -127,6 +128,7 @@ bool Recordings::Entry::missed() {
 
 // Of effects that were performed to nobody, and are not in the recordings.
 bool Recordings::Entry::anybody_is_to_hear() const {
+  if (!any_unasked) return false;
   const std::shared_lock lock(mutex);
   return std::any_of(unasked.begin(), unasked.end(), [](const EffectType* type) { return may_be_answered(*type); });
 }
@@ -157,6 +159,7 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
   const std::unique_lock lock(mutex);
   for (const EffectType* type : heard_by_nobody)
     if (std::find(unasked.begin(), unasked.end(), type) == unasked.end()) unasked.push_back(type);
+  any_unasked = !unasked.empty();
   ++version;
   merge(std::move(path));
   if (ways > most_ways) demote(fmt::format("it has more than {} ways", most_ways));
