@@ -77,7 +77,7 @@ struct LetWait : Controls<LogDensityAt> {
 };
 
 /// Answers all that wait, of one batch. Its rows are a power of two, the last ones copies of the first: so batches have few shapes.
-void answer(std::vector<Waiting> waiting, const DensityOfRows& density, const std::vector<Tensor>& like) {
+void answer(std::vector<Waiting>& waiting, const DensityOfRows& density, const std::vector<Tensor>& like) {
   std::size_t rows = 1;
   while (rows < waiting.size()) rows *= 2;
   const auto row = [&](std::size_t i) { return waiting[i < waiting.size() ? i : 0].at->point.data(); };
@@ -166,13 +166,17 @@ Trace run_chain(const Settings& settings, Index chain, const Key& key) {
 void run_chains(const Settings& settings, const DensityOfRows& density, const std::vector<Tensor>& like, const Key& key,
                 Index first, std::span<Trace> traces) {
   std::vector<Eventual<Trace>> ends;
-  std::vector<Waiting> waiting;
+  std::vector<Waiting> waiting, answered;
   const auto let_wait = std::make_shared<LetWait>(waiting);
   for (std::size_t i = 0; i < traces.size(); ++i)
     ends.push_back(with(let_wait, [&settings, &key, chain = first + static_cast<Index>(i)] {
       return run_chain(settings, chain, key);
     }));
-  while (!waiting.empty()) answer(std::exchange(waiting, {}), density, like);
+  while (!waiting.empty()) {
+    answered.clear();
+    std::swap(waiting, answered);
+    answer(answered, density, like);
+  }
   for (std::size_t i = 0; i < traces.size(); ++i) traces[i] = std::move(ends[i].value());
 }
 
