@@ -11,6 +11,7 @@
 #include "../examples/digits.h"
 #include "bits.h"
 #include "matchers.h"
+#include "separate_backend.h"
 
 namespace mcmc_test {
 
@@ -323,6 +324,16 @@ TEST(Mcmc, OfHalves) {
       nuts(compile(standard_normal), zeros({3}, bfloat16), Key(0), {.chains = 16, .warmup = 200, .draws = 200});
   EXPECT_EQ(run.draws.dtype(), bfloat16);
   EXPECT_NEAR(stave::std(astype(run.draws, float64)).item<double>(), 1, 0.1);
+}
+
+TEST(Mcmc, OnAnotherDevice) {
+  const NutsOptions options{.chains = 8, .warmup = 30, .draws = 20};
+  const auto here = nuts(standard_normal, zeros({3}), Key(0), options);
+  SeparateBackend backend{0};
+  const auto there = nuts(standard_normal, zeros({3}, float32, cuda(0)), Key(0), options);
+  EXPECT_EQ(there.draws.device(), cuda(0));
+  EXPECT_EQ(there.variance.device(), cuda(0));
+  EXPECT_TRUE(bytes_of(to(there.draws, cpu)) == bytes_of(here.draws));
 }
 
 // ---- errors ---------------------------------------------------------------------------------------------------
