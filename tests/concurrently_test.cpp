@@ -347,7 +347,8 @@ TEST(Concurrently, OneThatDoesNotReadIsNotWaitedForWithoutEnd) {
   int steps = 0;
   concurrently([&] { done = (v * 2.).item<double>() == 2.; },
                [&] {
-                 for (Tensor y = v; !done; ++steps) y = y + 1.;
+                 Tensor y = v;
+                 while (!done) y = y + 1., ++steps;
                });
   EXPECT_TRUE(done);
   EXPECT_GE(steps, 60);
