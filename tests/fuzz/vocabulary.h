@@ -152,6 +152,42 @@ inline Tensor outrun(const Fn& f, const Tensor& a, const Tensor& b) {
   }
   return value;
 }
+struct Pause {
+  using Result = void;
+};
+struct KeepsPause : Controls<Pause> {
+  Resumption<Pause> rest;
+  void handle(Pause&, Resumption<Pause> given) override { rest = std::move(given); }
+  std::string describe() const override { return "KeepsPause"; }
+};
+/// f(a, b), which stands still inside of a checkpoint, and so in the handlers around, while something else is performed.
+inline Tensor paused(const Fn& f, const Tensor& a, const Tensor& b) {
+  const auto keeps = std::make_shared<KeepsPause>();
+  Tensor value;
+  with(keeps, [&] {
+    value = checkpoint([f](const Tensor& x, const Tensor& c) {
+      perform(Pause());
+      return f(x, c);
+    })(a, b);
+  });
+  const Tensor meanwhile = sin(a) * b;
+  std::exchange(keeps->rest, {}).resume();
+  return tame(value + meanwhile);
+}
+/// The same, dropped there.
+inline Tensor dropped(const Fn& f, const Tensor& a, const Tensor& b) {
+  const auto keeps = std::make_shared<KeepsPause>();
+  with(keeps, [&] {
+    checkpoint([f](const Tensor& x, const Tensor& c) {
+      const Tensor value = f(x, c);
+      perform(Pause());
+      return value;
+    })(a, b);
+  });
+  const Tensor value = f(b, a);
+  keeps->rest = {};
+  return value;
+}
 inline std::ostream& nowhere() {
   static thread_local std::ostream stream(nullptr);
   return stream;
