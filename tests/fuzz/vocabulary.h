@@ -189,7 +189,9 @@ inline Tensor dropped(const Fn& f, const Tensor& a, const Tensor& b) {
       return value;
     })(a, b);
   });
-  return f(b, a);
+  const Tensor value = f(b, a);
+  std::exchange(ends.keeps->rest, {}).drop();
+  return value;
 }
 inline std::ostream& nowhere() {
   static thread_local std::ostream stream(nullptr);
