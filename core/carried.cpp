@@ -138,7 +138,8 @@ EffectLog::Run& EffectLog::run() {
     return std::any_of(around_.begin(), around_.end(), [&](const PathStep& known) { return known.run == step.run; });
   };
   std::vector<int> path;
-  for (const PathStep& step : perform(WhichPath{})) path.push_back(stood_around(step) ? 0 : step.number);
+  for (const PathStep& step : perform(WhichPath{}))
+    if (stood_around(step) || step.carried) path.push_back(stood_around(step) ? 0 : step.number);
   const std::lock_guard lock(mutex_);
   return runs_[path];
 }

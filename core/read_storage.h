@@ -43,6 +43,7 @@ Tensor read_value(const Tensor& x, bool stays = false);
 struct PathStep {
   InstallationId run;
   int number;
+  bool carried;  // it is of a function that an operation carries
 };
 using Path = std::vector<PathStep>;
 

@@ -6,6 +6,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include <stave/core/effects/controller.h>
 #include <stave/core/fail.h>
@@ -69,15 +70,17 @@ struct Waiting {
 
 /// Lets chains stand still where they ask for the density.
 struct LetWait : Controls<LogDensityAt> {
-  explicit LetWait(std::vector<Waiting>& waiting) : waiting_(waiting) {}
+  LetWait(const char* by, std::vector<Waiting>& waiting) : by_(by), waiting_(waiting) {}
   void handle(LogDensityAt& at, Resumption<LogDensityAt> rest) override { waiting_.push_back({&at, std::move(rest)}); }
+  std::string describe() const override { return by_; }
 
  private:
+  const char* const by_;
   std::vector<Waiting>& waiting_;
 };
 
 /// Answers all that wait, of one batch. Its rows are a power of two, the last ones copies of the first: so batches have few shapes.
-void answer(std::vector<Waiting> waiting, const DensityOfRows& density, const std::vector<Tensor>& like) {
+void answer(std::vector<Waiting>& waiting, const DensityOfRows& density, const std::vector<Tensor>& like) {
   std::size_t rows = 1;
   while (rows < waiting.size()) rows *= 2;
   const auto row = [&](std::size_t i) { return waiting[i < waiting.size() ? i : 0].at->point.data(); };
@@ -127,11 +130,12 @@ PointPtr first_point(const Settings& settings, Index chain, Points& points, Rand
     const bool smooth = std::all_of(gradient.begin(), gradient.end(), [](double g) { return std::isfinite(g); });
     if (std::isfinite(point->log_density) && smooth) return point;
   }
-  const char* what = std::isfinite(point->log_density) ? "its gradient is not finite" : "it is not finite";
+  const double found = point->log_density, value = std::isnan(found) ? std::abs(found) : found;  // NaN has a sign
+  const char* what = std::isfinite(value) ? "its gradient is not finite" : "it is not finite";
   if (spread > 0)
     fail<Error>("{}: the log density is {} where chain {} begins, after {} attempts within {} of the start: {}",
-                settings.by, point->log_density, chain, attempts, spread, what);
-  fail<Error>("{}: the log density is {} at the start of chain {}: {}", settings.by, point->log_density, chain, what);
+                settings.by, value, chain, attempts, spread, what);
+  fail<Error>("{}: the log density is {} at the start of chain {}: {}", settings.by, value, chain, what);
 }
 
 Trace run_chain(const Settings& settings, Index chain, const Key& key) {
@@ -166,13 +170,17 @@ Trace run_chain(const Settings& settings, Index chain, const Key& key) {
 void run_chains(const Settings& settings, const DensityOfRows& density, const std::vector<Tensor>& like, const Key& key,
                 Index first, std::span<Trace> traces) {
   std::vector<Eventual<Trace>> ends;
-  std::vector<Waiting> waiting;
-  const auto let_wait = std::make_shared<LetWait>(waiting);
+  std::vector<Waiting> waiting, answered;
+  const auto let_wait = std::make_shared<LetWait>(settings.by, waiting);
   for (std::size_t i = 0; i < traces.size(); ++i)
     ends.push_back(with(let_wait, [&settings, &key, chain = first + static_cast<Index>(i)] {
       return run_chain(settings, chain, key);
     }));
-  while (!waiting.empty()) answer(std::exchange(waiting, {}), density, like);
+  while (!waiting.empty()) {
+    answered.clear();
+    std::swap(waiting, answered);
+    answer(answered, density, like);
+  }
   for (std::size_t i = 0; i < traces.size(); ++i) traces[i] = std::move(ends[i].value());
 }
 

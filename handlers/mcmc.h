@@ -49,8 +49,7 @@ struct HmcOptions {
   [[no_unique_address]] ByName by_name{};
   Index chains = 4, warmup = 1000, draws = 1000;
   double target_accept = 0.8;
-  double length =
-      1.5;  ///< of trajectories, in units of standard deviations on average; each is of half to one and a half of it
+  double length = 1.5;   ///< of trajectories, in standard deviations: each is of half to one and a half of it
   int max_steps = 1000;  ///< of a trajectory
   double spread = 2;
   Index first_chain = 0;

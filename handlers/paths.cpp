@@ -223,7 +223,7 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
 
 Path PathRun::handle(WhichPath&) {
   Path path = perform(WhichPath{});
-  path.push_back({id_, path_->number});
+  path.push_back({id_, path_->number, what_ != Of::vmap});
   return path;
 }
 

@@ -112,6 +112,11 @@ class Compiled {
 
   /// How many ways of the function are recorded, for all signatures.
   std::size_t recordings() const { return recordings_->count(); }
+  /// Another function, compiled with the same options.
+  template <class Other>
+  Compiled<Other> like(Other other) const {
+    return Compiled<Other>(std::move(other), options_);
+  }
 
  private:
   template <class Result, class... A>
@@ -187,8 +192,8 @@ class Compiled {
 
 /// What a function of the library makes of one that is compiled, compiled as a whole.
 template <class F, class Made>
-auto compiled_like(const Compiled<F>&, Made made) {
-  return Compiled<Made>(std::move(made), {});
+auto compiled_like(const Compiled<F>& f, Made made) {
+  return f.like(std::move(made));
 }
 
 }  // namespace stave_detail

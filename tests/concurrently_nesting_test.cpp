@@ -102,13 +102,14 @@ TEST(ConcurrentlyNested, ACheckpointIsOneOperation) {
 TEST(ConcurrentlyNested, PullbacksOfOneCalledInAnother) {
   const auto both = [](const Tensor& v) {
     std::optional<Tensor> first;
-    const auto [value, pull] = vjp(
+    const auto made = vjp(
         [&](const Tensor& u) {
           concurrently([&] { first = checkpoint(three_of)(u), yield(), yield(); }, [&] { two_of(u); });
           return *first;
         },
         v);
-    const auto [slope, nothing] = concurrently([&] { return std::get<0>(pull(value)); }, [&] { two_of(v); });
+    const auto [slope, nothing] =
+        concurrently([&] { return std::get<0>(made.second(made.first)); }, [&] { two_of(v); });
     return slope;
   };
   EXPECT_THAT(both(x), IsNear(three_of(x) * grad(three_of)(x)));

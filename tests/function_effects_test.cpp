@@ -178,6 +178,27 @@ void expect_derivatives(F f, const Tensor& at, const Tensor& gradient) {
       allclose(grad([&](const Tensor& v) { return jvp(f, v, v).second; })(at), jvp(grad(f), at, at).second + gradient));
 }
 
+// A backward pass under vmap runs the function once more, and not for each way of the lanes that came later.
+TEST(Answers, AreGivenOnceThoughThePullbackIsMapped) {
+  struct Counts : Handles<Ask> {
+    double count = 0;
+    double handle(Ask&) override { return ++count; }
+  };
+  const auto asks = checkpoint([](const Tensor& v) { return v * v * v * perform(Ask{}); });
+  const auto total = [&](const Tensor& v) { return sum(asks(v)); };
+  const Tensor at = tensor({1., 2., -3.}, float64), once = diag(3. * at * at), twice = diag(6. * at);
+  const auto with_counts = [](auto f) {
+    Counts counts;
+    const Tensor result = with(counts, f);
+    EXPECT_EQ(counts.count, 1);
+    return result;
+  };
+  EXPECT_THAT(with_counts([&] { return jacrev(asks)(at); }), IsNear(once));
+  EXPECT_THAT(with_counts([&] { return hessian(total)(at); }), IsNear(twice));
+  EXPECT_THAT(with_counts([&] { return jacrev(grad(total))(at); }), IsNear(twice));
+  EXPECT_THAT(with_counts([&] { return vmap(jacrev(asks))(stack({at, at})); }), IsNear(stack({once, once})));
+}
+
 TEST(Answers, InACheckpointKeepTheirDerivatives) {
   const auto by_weight = [](const Tensor& w) {  // d sum(x 2 w) = 2 x
     ByWeight handler(w);

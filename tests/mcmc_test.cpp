@@ -11,6 +11,7 @@
 #include "../examples/digits.h"
 #include "bits.h"
 #include "matchers.h"
+#include "separate_backend.h"
 
 namespace mcmc_test {
 
@@ -114,7 +115,7 @@ TEST(Nuts, EightSchoolsAreThoseOfQuadrature) {
 TEST(Nuts, LogisticRegressionOfDigitsIsNumPyros) {
   const auto known = references();
   const auto run =
-      nuts(compile(density_of_logistic()), start_of_logistic(), Key(0), {.chains = 128, .warmup = 150, .draws = 30});
+      nuts(compile(density_of_logistic()), start_of_logistic(), Key(0), {.chains = 64, .warmup = 100, .draws = 20});
   expect_moments(run.draws.at("bias"), known.at("logistic bias"), "bias");
   for (Index i = 0; i < 16; ++i)
     expect_moments(run.draws.at("weights")(ellipsis, i), known.at("logistic weights[" + std::to_string(i) + "]"),
@@ -325,6 +326,16 @@ TEST(Mcmc, OfHalves) {
   EXPECT_NEAR(stave::std(astype(run.draws, float64)).item<double>(), 1, 0.1);
 }
 
+TEST(Mcmc, OnAnotherDevice) {
+  const NutsOptions options{.chains = 8, .warmup = 30, .draws = 20};
+  const auto here = nuts(standard_normal, zeros({3}), Key(0), options);
+  SeparateBackend backend{0};
+  const auto there = nuts(standard_normal, zeros({3}, float32, cuda(0)), Key(0), options);
+  EXPECT_EQ(there.draws.device(), cuda(0));
+  EXPECT_EQ(there.variance.device(), cuda(0));
+  EXPECT_TRUE(bytes_of(to(there.draws, cpu)) == bytes_of(here.draws));
+}
+
 // ---- errors ---------------------------------------------------------------------------------------------------
 
 TEST(Mcmc, Errors) {
@@ -340,7 +351,7 @@ TEST(Mcmc, Errors) {
   const auto nowhere = [](const Tensor& x) { return log(-square(x) - 1); };
   EXPECT_THAT(run(nowhere, zeros({})),
               HasSubstr("nuts: the log density is nan where chain 0 begins, after 100 attempts "
-                        "within 2 of the start: it is not finite"));
+                        "within 2 of the start: it is not finite\n  inside nuts"));
   EXPECT_THAT(run(nowhere, zeros({}), {.spread = 0, .first_chain = 7}),
               HasSubstr("nuts: the log density is nan at the start of chain 7"));
   EXPECT_THAT(run([](const Tensor& x) { return sqrt(x); }, zeros({}), {.spread = 0}),

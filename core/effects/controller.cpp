@@ -314,6 +314,8 @@ void Computation::stand_still_inside_others(Suspension& suspension) {
     Computation& computation;
     Hosts& hosts;
     Register(Computation& of, Hosts& those) : computation(of), hosts(those) {
+      for (const Hosts::Host& host : hosts.list)  // without memory for one of them, none is told
+        host.standing->inside.reserve(host.standing->inside.size() + hosts.list.size());
       for (const Hosts::Host& host : hosts.list) host.standing->inside.push_back(&computation);
       computation.hosts_ = &hosts;
     }

@@ -1,5 +1,5 @@
 // The No-U-Turn Sampler, 128 chains, beside NumPyro's (peer_nuts.py): the time for an effective draw of the coordinate that has the fewest,
-// warm-up included, compilation not. Models are those of examples/27.
+// warm-up included; compilation is, too, but not NumPyro's, which takes longer than the rest. Models are those of examples/27.
 #include <sched.h>
 
 #include <algorithm>

@@ -63,7 +63,7 @@ def logistic():
     draws = run.get_samples(group_by_chain=True)
     for name, x in [("bias", draws["bias"])] + [(f"weights[{i}]", draws["weights"][..., i]) for i in range(16)]:
         x = np.asarray(x)
-        yield name, x.mean(), x.std(), float(arviz.mcse(x)["x"] if hasattr(arviz.mcse(x), "keys") else arviz.mcse(x))
+        yield name, x.mean(), x.std(), float(arviz.mcse(x))
 
 
 lines = ["# By tests/data/mcmc.py: mean, standard deviation, and the error of the mean where it is of draws."]

@@ -34,6 +34,7 @@ bool may_stand(const Row& row, const Place& place) {
     case Row::throws: return place.catches;
     case Row::answer_by_asking: return place.depth > 0 && place.asks;
     case Row::second_order: return place.depth > 0 && place.second_order > 0;
+    case Row::stands: return place.depth > 0 && place.carries && place.catches;
     case Row::carries:
     case Row::saves:
     case Row::rule: return place.depth > 0 && place.carries;
@@ -43,9 +44,10 @@ bool may_stand(const Row& row, const Place& place) {
 
 const Row& random_row(Random& random, const Place& place) {
   // Each as often as it stands here: what goes wrong does so where few kinds meet.
-  static constexpr Row::Kind nests[] = {Row::transform,    Row::transform, Row::transform, Row::transform,
-                                        Row::second_order, Row::carries,   Row::saves,     Row::rule,
-                                        Row::handler,      Row::lent,      Row::answer,    Row::answer_by_asking};
+  static constexpr Row::Kind nests[] = {Row::transform,       Row::transform, Row::transform, Row::transform,
+                                        Row::second_order,    Row::carries,   Row::saves,     Row::rule,
+                                        Row::stands,          Row::handler,   Row::lent,      Row::answer,
+                                        Row::answer_by_asking};
   static constexpr Row::Kind operations[] = {Row::operation, Row::operation, Row::operation,
                                              Row::operation, Row::operation, Row::operation,
                                              Row::kinked,    Row::parts,     Row::throws};

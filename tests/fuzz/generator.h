@@ -22,6 +22,7 @@ struct Row {
     second_order,  // the same; costs much
     carries,       // a checkpoint
     saves,         // one with a policy, within which lanes must not part
+    stands,        // a checkpoint that stands still, which must not be in a controller of operations
     rule,          // a rule of one's own: what it captures must not be differentiated, so nothing in it may ask
     handler,
     lent,    // a handler that ends with its body, so that no checkpoint in it can run again

@@ -155,6 +155,8 @@ const Row all[] = {
     NEST(lent, stepped([&] { return f(a, b); }), f(a, b)),
     NEST(transform, by_turns(f, a, b), tame(f(a, b) + f(b, a))),
     NEST(transform, outrun(f, a, b), f(a, b)),
+    NEST(stands, paused(f, a, b), tame(f(a, b) + sin(a) * b)),
+    NEST(stands, dropped(f, a, b), f(b, a)),
     NEST(handler, [&] { const Scope scope("scope"); return f(a, b); }(), f(a, b)),
     NEST(handler, [&] { const TensorTracking tracking; return f(a, b); }(), f(a, b)),
     // Effects.

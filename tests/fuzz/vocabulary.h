@@ -152,6 +152,47 @@ inline Tensor outrun(const Fn& f, const Tensor& a, const Tensor& b) {
   }
   return value;
 }
+struct Pause {
+  using Result = void;
+};
+struct KeepsPause : Controls<Pause> {
+  Resumption<Pause> rest;
+  void handle(Pause&, Resumption<Pause> given) override { rest = std::move(given); }
+  std::string describe() const override { return "KeepsPause"; }
+  /// One that ends, though what it keeps would keep it.
+  struct Ends {
+    std::shared_ptr<KeepsPause> keeps = std::make_shared<KeepsPause>();
+    ~Ends() { keeps->rest = {}; }
+  };
+};
+/// f(a, b), which stands still inside of a checkpoint, and so in the handlers around, while something else is performed.
+inline Tensor paused(const Fn& f, const Tensor& a, const Tensor& b) {
+  const KeepsPause::Ends ends;
+  Tensor value;
+  with(ends.keeps, [&] {
+    value = checkpoint([f](const Tensor& x, const Tensor& c) {
+      perform(Pause());
+      return f(x, c);
+    })(a, b);
+  });
+  const Tensor meanwhile = sin(a) * b;
+  while (ends.keeps->rest) std::exchange(ends.keeps->rest, {}).resume();  // once for each way of lanes
+  return tame(value + meanwhile);
+}
+/// The same, dropped there.
+inline Tensor dropped(const Fn& f, const Tensor& a, const Tensor& b) {
+  const KeepsPause::Ends ends;
+  with(ends.keeps, [&] {
+    checkpoint([f](const Tensor& x, const Tensor& c) {
+      const Tensor value = f(x, c);
+      perform(Pause());
+      return value;
+    })(a, b);
+  });
+  const Tensor value = f(b, a);
+  std::exchange(ends.keeps->rest, {}).drop();
+  return value;
+}
 inline std::ostream& nowhere() {
   static thread_local std::ostream stream(nullptr);
   return stream;
