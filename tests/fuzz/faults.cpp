@@ -25,6 +25,7 @@ struct Countdown {
 thread_local Countdown steps, operations, drops, news, storages;
 thread_local bool counting = false;    // a program runs
 thread_local bool controlled = false;  // under a controller
+thread_local bool cancels = false;     // others, in which a fault is lost
 std::atomic<long> live_news = 0;
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
@@ -132,6 +133,7 @@ std::string wrong_after(const Kind& kind, long n, const RandomProgram& program, 
   kind.count.left = n;
   try {
     run_counted(program, x, c);
+    came = cancels;
   } catch (const Fault&) {
     came = !no_memory && &kind.count != &drops;
   } catch (const Dropped&) {
@@ -191,6 +193,7 @@ int main(int argc, char** argv) {
     const std::string text = to_cpp(program);
     const bool stands = text.find("paused(") != std::string::npos || text.find("dropped(") != std::string::npos;
     controlled = below(2, random) == 0 && !stands;
+    cancels = text.find("outrun(") != std::string::npos;
     const Tensor x = random_vector(random), c = random_vector(random);
     const std::string what = wrong_or_leaks(program, x, c, seed);
     if (what.empty()) return true;
