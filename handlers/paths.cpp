@@ -57,6 +57,14 @@ Tensor tensor_of(std::string_view bytes, Dtype dtype, const Shape& shape) {
   return Tensor(NodePtr(new Node(dtype, cpu, shape, std::move(storage))));
 }
 
+// The elements of the largest of an operation's inputs, for one lane.
+std::uint64_t work_of(std::span<const Tensor> inputs, const SmallVector<bool, 4>& batched, Index lanes) {
+  Index most = 1;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    most = std::max(most, batched[i] && lanes > 0 ? inputs[i].size() / lanes : inputs[i].size());
+  return static_cast<std::uint64_t>(most);
+}
+
 // Rows with equal bits, in the order of their first ones.
 std::vector<std::vector<std::size_t>> classes_of(const HostRows& rows, std::size_t count) {
   std::vector<std::vector<std::size_t>> classes;
@@ -204,14 +212,15 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
   std::vector<Tensor> values;
   for (const Argument& argument : arguments) {
     if (!argument.value) values.push_back(argument.same);
-    else if (path.alone) values.push_back(clone_node(argument.value->of(path.lanes, true)));
+    else if (path.alone && path.replays.empty()) values.push_back(clone_node(argument.value->of(path.lanes, true)));
     else values.push_back(relabel(vmap_->lane(argument.value, argument.shape), argument.label));
   }
   const auto performed = [&] { return f(values); };
   path.outputs = with(*path.effects, [&] {
     // There are no lanes' values that it could meet, so that operations need nobody; but in answers from before it was alone, and to
     // gather what is sown.
-    if (path.alone && what_ == Of::vmap && !any_known && !may_be_answered(effect_type<Sowing>()))
+    if (path.alone && path.replays.empty() && what_ == Of::vmap && !any_known &&
+        !may_be_answered(effect_type<Sowing>()))
       return with(Alone(*this), performed);
     return with(*this, performed);
   });
@@ -273,6 +282,7 @@ Outputs PathRun::performed(Call& call) {
     fail<TransformError>("vmap: the operation {} has no batching rule: give it one, or compute it outside of vmap",
                          op.name);
   const Index size = path.lanes->size();
+  if (path.log) path.log->work += work_of(inputs, batched, size);
   Outputs outputs = op.batch(BatchContext{call, inputs, batched, size});
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Abstract& lane = call.abstract_outputs()[i];
@@ -399,7 +409,7 @@ std::unique_ptr<PathRun::LanePath> PathRun::parted(const LaneValuePtr& read, std
   other->lanes = make_intrusive<const Rows>(std::move(lanes));
   other->alone = is_alone(*other->lanes);
   other->known_effects = path.effects->of(*other->lanes);
-  if (!path.log || other->alone) return other;
+  if (!path.log || (other->alone && !path.log->saves_work())) return other;
   other->log = make_intrusive<PathLog>(path.log, other->lanes);
   other->note(event_of_read(read, std::move(answer)));
   if (!other->log) return other;
@@ -407,6 +417,7 @@ std::unique_ptr<PathRun::LanePath> PathRun::parted(const LaneValuePtr& read, std
   std::reverse(other->replays.begin(), other->replays.end());
   other->pinned = path.pinned;
   other->alive = path.alive;
+  if (other->alone) other->log = nullptr;  // it will not part
   return other;
 }
 

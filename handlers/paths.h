@@ -8,8 +8,8 @@
 // joined in the order of the lanes.
 //
 // The log keeps nothing alive. What the function had let go of by the time of the read no operation after it can need: the second run
-// is given a hollow value in its place. A lane that is alone computes on its real values, from the start: that is the function
-// itself, and costs what it costs. So do lanes of a path whose log is too long, or in which operations carried functions (checkpoint): on batched values.
+// is given a hollow value in its place. A lane that is alone computes on its real values, from the start, where that takes no more than the
+// log does: that is the function itself, and costs what it costs. So do lanes of a path whose log is too long, or in which operations carried functions (checkpoint): on batched values.
 //
 // All that paths perform they perform below vmap, of batched values: to the handlers around it these are ordinary operations, so
 // derivatives of any order and lanes of lanes follow.
@@ -47,11 +47,17 @@ struct PathLog : RefCounted {
   std::vector<Step> steps;
   std::vector<Event> events;
   std::size_t length = 0;  // of those before
+  std::uint64_t work = 0;  // what its operations read, in elements of a lane; of those before, too
   PathLog* next_to_free = nullptr;
 
   PathLog(IntrusivePtr<PathLog> previous, RowsPtr rows)
-      : before(std::move(previous)), lanes(std::move(rows)),
-        length(before ? before->length + before->steps.size() : 0) {}
+      : before(std::move(previous)), lanes(std::move(rows)), length(before ? before->length + before->steps.size() : 0),
+        work(before ? before->work : 0) {}
+  /// Whether a lane is answered from it in less time than it takes to compute that.
+  bool saves_work() const noexcept {
+    constexpr std::uint64_t least = 1024;  // elements of an operation, on average: of fewer, it is computed as fast
+    return work >= least * (length + steps.size());
+  }
   ~PathLog() {
     for (const Step& step : steps)
       if (step.value) step.value->log = nullptr;

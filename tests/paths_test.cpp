@@ -1,4 +1,5 @@
 // Control flow on lanes' values: vmap against a loop over the lanes, in every nest; what runs how often; errors.
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <sstream>
@@ -349,6 +350,50 @@ TEST(PathsRun, OneResultForAllLanes) {
   EXPECT_THAT([&] { vmap(counted)(xs); },
               ThrowsMessage<TransformError>(HasSubstr("return tensors for what lanes have of their own")));
   EXPECT_EQ(vmap(counted)(abs(xs)).steps, 1);
+}
+
+// Operations that cost more than their answers from the log: none is performed again for a lane that is alone.
+TEST(PathsRun, ALaneAloneIsAnsweredFromTheLogWhereThatSavesWork) {
+  const Tensor weights = astype(0.11 * sin(reshape(arange(128 * 128), {128, 128}) * 0.7), float64);
+  int steps = 0;
+  const auto fixed_point = [&](T x) {
+    Tensor y = x;
+    for (steps = 1;; ++steps) {
+      const Tensor next = 0.8 * tanh(matmul(weights, y)) + x;
+      const bool ends = bool(max(abs(next - y)) < 1e-7);
+      y = next;
+      if (ends) return y;
+    }
+  };
+  const Tensor scales = tensor({1e-4, 0.004, 0.05, 0.6, 40.}, float64),
+               all = expand_dims(scales, 1) * cos(arange(128) * 0.3);
+  struct CountProducts : Handler {
+    int n = 0;
+    Outputs handle(Call& call) override {
+      n += call.op().id == OpId::matmul;
+      return perform(std::move(call));
+    }
+  } count;
+  std::vector<int> taken;
+  const Tensor expected = loop(
+      [&](T x) {
+        const Tensor y = fixed_point(x);
+        taken.push_back(steps);
+        return y;
+      },
+      all);
+  EXPECT_THAT(with(count, [&] { return vmap(fixed_point)(all); }), IsNear(expected));
+  std::sort(taken.begin(), taken.end());
+  EXPECT_EQ(count.n, taken.back());
+  EXPECT_GE(std::unique(taken.begin(), taken.end()) - taken.begin(), 4);  // ways
+  const auto total = [&](T x) { return sum(square(fixed_point(x))); };
+  const Tensor slope = loop(grad(total), all);
+  EXPECT_THAT(vmap(grad(total))(all), IsNear(slope));
+  EXPECT_THAT(grad([&](T xs) { return sum(vmap(total)(xs)); })(all), IsNear(slope));
+  EXPECT_THAT(vmap(grad(checkpoint(total)))(all), IsNear(slope));
+  EXPECT_THAT(vmap(vmap(grad(total)))(stack({all, all * 0.5}))[0], IsNear(slope));
+  const auto tangent = [&](T x) { return jvp(total, x, cos(x)).second; };
+  EXPECT_THAT(vmap(tangent)(all), IsNear(loop(tangent, all)));
 }
 
 // ---- errors ----------------------------------------------------------------------------------------------------------
