@@ -6,7 +6,8 @@
 //   with(PrintProgress(), train);                                      // of progress(i, n)
 //
 // - A report passes the transforms as an operation (sow.h): a listener outside of vmap gets the values of all lanes, outside of grad the
-//   primal ones, and those of a checkpoint once. Where lanes have parted, it gets those of each way that they went, apart. Names are joined with the scopes entered since the listener was installed.
+//   primal ones, and those of a checkpoint once. Where lanes have parted, it gets those of each way that they went, apart. Names are
+//   joined with the scopes entered since the listener was installed.
 // - All listeners around hear it, from inside out.
 #pragma once
 

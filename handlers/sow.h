@@ -38,6 +38,7 @@
 
 namespace stave {
 
+/// x, under a name for whoever gathers what is sown under this tag. Tags keep the names of libraries apart.
 Tensor sow(const std::string& name, const Tensor& x, const std::string& tag = "");
 /// x, whose cotangent is sown in the backward pass: to a harvest outside of grad. Of nested derivatives it is that of the innermost.
 Tensor sow_cotangent(const std::string& name, const Tensor& x, const std::string& tag = "");

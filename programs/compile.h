@@ -25,8 +25,8 @@
 // - Under other handlers of operations (debug, one's own, a checkpoint), f itself is called: they see what it performs. So it is under
 //   those that answer `sample` and the like, which nobody heard when it was recorded.
 // - f itself is called from then on where recordings do not serve: 16 values met at one read, or answers to one effect, or 16 calls in a
-//   row that met new ones, reads of more than 256 bytes, effects that cannot be kept, captured values that a transform outside follows. STAVE_EXPLAIN=1 in the environment says
-//   so, and why; and why elementwise operations were not fused with those they read ("exp of [4] is broadcast to [1000,4]: ...").
+//   row that met new ones, reads of more than 256 bytes, effects that cannot be kept, captured values that a transform outside follows.
+//   STAVE_EXPLAIN=1 in the environment says so, and why; and why elementwise operations were not fused with those they read ("exp of [4] is broadcast to [1000,4]: ...").
 #pragma once
 
 #include <functional>
