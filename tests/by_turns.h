@@ -7,6 +7,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "witness.h"
 
 namespace stave_test {
 
@@ -30,12 +31,6 @@ struct Keeps : Controls<Ask> {
 
 struct Oops {
   int value;
-};
-
-/// Sets a flag when it is destroyed.
-struct Witness {
-  int& destroyed;
-  ~Witness() { ++destroyed; }
 };
 
 inline const Tensor x = tensor(0.5, float64), xs = tensor({0.3, -0.7, 1.1}, float64);

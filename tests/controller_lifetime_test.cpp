@@ -11,6 +11,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "witness.h"
 
 namespace {
 
@@ -27,13 +28,6 @@ struct Keeper : Controls<Pause> {
   Resumption<Pause> rest;
   void handle(Pause&, Resumption<Pause> given) override { rest = std::move(given); }
 };
-struct Witness {
-  int& destroyed;
-  explicit Witness(int& count) : destroyed(count) {}
-  Witness(const Witness&) = delete;
-  Witness& operator=(const Witness&) = delete;
-  ~Witness() { ++destroyed; }
-};
 
 // A computation that stands still inside the `handle` of a transform, which runs a function that an operation carries.
 template <class Function, class Transform>
@@ -43,7 +37,7 @@ void expect_end_with(const char* name, Function function, Transform transform) {
   bool went_on = false;
   transform([&](const Tensor& x) {
     with(keeper, [&, x] {
-      const Witness witness(destroyed);
+      const Witness witness{destroyed};
       function(x);
       went_on = true;
     });
@@ -161,7 +155,7 @@ TEST(Threads, AResumptionMayBeDestroyedOnAnotherOne) {
   int destroyed = 0;
   const auto keeper = std::make_shared<Keeper>();
   with(keeper, [&destroyed] {
-    const Witness witness(destroyed);
+    const Witness witness{destroyed};
     perform(Pause{});
   });
   std::thread([rest = std::move(keeper->rest)]() mutable { rest = {}; }).join();
@@ -175,7 +169,7 @@ TEST(Threads, AComputationEndsWithItsThread) {
   const auto keeper = std::make_shared<Keeper>();
   std::thread([&] {
     with(keeper, [&destroyed] {
-      const Witness witness(destroyed);
+      const Witness witness{destroyed};
       perform(Pause{});
     });
   }).join();

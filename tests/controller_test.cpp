@@ -10,9 +10,12 @@
 #include <stave/core/effects/controller.h>
 #include <stave/stave.h>
 
+#include "witness.h"
+
 namespace {
 
 using namespace stave;
+using stave_test::Witness;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -27,12 +30,6 @@ struct Tell {
 struct WithDefault {
   using Result = int;
   int unhandled() const { return 7; }
-};
-
-/// Sets a flag when it is destroyed.
-struct Witness {
-  int& destroyed;
-  ~Witness() { ++destroyed; }
 };
 
 // ---- one effect ------------------------------------------------------------------------------------------------

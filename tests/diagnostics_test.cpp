@@ -1,13 +1,12 @@
 // R-hat and effective sample sizes against ArviZ's (tests/data/diagnostics.csv).
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "rows_by_name.h"
 
 namespace {
 
@@ -57,32 +56,15 @@ std::map<std::string, Tensor> cases() {
           {"many", autoregressive(128, 40, 14, 0.5)}};
 }
 
-struct Expected {
-  double rhat, bulk, tail;
-};
-std::map<std::string, Expected> by_arviz() {
-  std::map<std::string, Expected> expected;
-  std::ifstream file(STAVE_SOURCE_DIR "/tests/data/diagnostics.csv");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with('#')) continue;
-    std::istringstream fields(line);
-    std::string name, field[3];
-    std::getline(fields, name, ',');
-    for (std::string& f : field) std::getline(fields, f, ',');
-    expected[name] = {std::stod(field[0]), std::stod(field[1]), std::stod(field[2])};
-  }
-  return expected;
-}
-
 TEST(Diagnostics, AreThoseOfArviZ) {
-  const auto expected = by_arviz();
+  const auto expected = rows_by_name("diagnostics.csv");
   const auto all = cases();
   ASSERT_EQ(expected.size(), all.size());
   for (const auto& [name, x] : all) {
-    const auto [r, bulk, tail] = expected.at(name);
-    EXPECT_THAT(rhat(x), IsNumber(r, 1e-9)) << name;
-    EXPECT_THAT(ess_bulk(x), IsNumber(bulk, 1e-8)) << name;
-    EXPECT_THAT(ess_tail(x), IsNumber(tail, 1e-8)) << name;
+    const std::vector<double>& by_arviz = expected.at(name);
+    EXPECT_THAT(rhat(x), IsNumber(by_arviz.at(0), 1e-9)) << name;
+    EXPECT_THAT(ess_bulk(x), IsNumber(by_arviz.at(1), 1e-8)) << name;
+    EXPECT_THAT(ess_tail(x), IsNumber(by_arviz.at(2), 1e-8)) << name;
   }
 }
 

@@ -1,8 +1,6 @@
 // NUTS and HMC: posteriors that are known (tests/data/mcmc.csv), chains that do not know of each other, and what is told.
 #include <cmath>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <thread>
 
 #include <stave/handlers/warmup.h>
@@ -11,6 +9,7 @@
 #include "../examples/digits.h"
 #include "bits.h"
 #include "matchers.h"
+#include "rows_by_name.h"
 #include "separate_backend.h"
 
 namespace mcmc_test {
@@ -75,15 +74,7 @@ struct Reference {
 };
 std::map<std::string, Reference> references() {
   std::map<std::string, Reference> found;
-  std::ifstream file(STAVE_SOURCE_DIR "/tests/data/mcmc.csv");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with('#')) continue;
-    std::istringstream fields(line);
-    std::string name, field[3];
-    std::getline(fields, name, ',');
-    for (std::string& f : field) std::getline(fields, f, ',');
-    found[name] = {std::stod(field[0]), std::stod(field[1]), std::stod(field[2])};
-  }
+  for (const auto& [name, row] : rows_by_name("mcmc.csv")) found[name] = {row.at(0), row.at(1), row.at(2)};
   return found;
 }
 

@@ -4,6 +4,7 @@
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "witness.h"
 
 namespace {
 
@@ -13,12 +14,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 static_assert(std::ranges::input_range<OperationRange<Tensor>>);
-
-/// Sets a flag when it is destroyed.
-struct Witness {
-  int& destroyed;
-  ~Witness() { ++destroyed; }
-};
 
 Tensor f(const Tensor& x) {
   const Tensor s = sin(x);

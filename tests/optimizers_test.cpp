@@ -1,13 +1,12 @@
 // Optimizers and schedules against Optax's figures (tests/data/optimizers.csv), through transforms, and at the edges.
 
-#include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "rows_by_name.h"
 
 namespace optimizers_test {
 
@@ -17,20 +16,6 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 using T = const Tensor&;
-
-/// Numbers by the name of their line.
-std::map<std::string, std::vector<double>> from_optax() {
-  std::map<std::string, std::vector<double>> rows;
-  std::ifstream file(STAVE_SOURCE_DIR "/tests/data/optimizers.csv");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with('#')) continue;
-    std::istringstream cells(line);
-    std::string name, cell;
-    std::getline(cells, name, ',');
-    while (std::getline(cells, cell, ',')) rows[name].push_back(std::stod(cell));
-  }
-  return rows;
-}
 
 struct Parameters {
   Tensor w, b;
@@ -58,7 +43,7 @@ const auto as_it_is = [](const Parameters& gradient) { return gradient; };
 
 template <class Optimizer, class Clip>
 void expect_optax(const std::string& name, const Optimizer& optimizer, Clip clip) {
-  static const auto figures = from_optax();
+  static const auto figures = rows_by_name("optimizers.csv");
   for (const Dtype dtype : {float64, float32}) {
     const std::string row = name + " " + name_of(dtype);
     ASSERT_TRUE(figures.contains(row)) << row;
@@ -96,7 +81,7 @@ TEST(Optimizers, AreOptaxsOverAHundredSteps) {
 }
 
 TEST(Schedules, AreOptaxs) {
-  const auto figures = from_optax();
+  const auto figures = rows_by_name("optimizers.csv");
   const std::vector<int> steps = {0, 1, 4, 5, 6, 10, 19, 20, 21, 49, 50, 80, 200};
   const std::map<std::string, Schedule> schedules = {
       {"linear", linear_schedule(0.1, 0.01, 60, 5)},

@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "stepped.h"
+#include "witness.h"
 
 namespace {
 
@@ -9,12 +10,6 @@ using namespace stave_test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-/// Sets a flag when it is destroyed.
-struct Witness {
-  int& destroyed;
-  ~Witness() { ++destroyed; }
-};
 
 // ---- how far ---------------------------------------------------------------------------------------------------
 
