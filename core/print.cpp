@@ -36,6 +36,15 @@ bool repeats_one_element(const Tensor& x) {
   return true;
 }
 
+std::string place_of(Index element, const Shape& shape, const char* between) {
+  std::string place;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    place = std::to_string(element % shape[axis]) + (place.empty() ? "" : between) + place;
+    element /= shape[axis];
+  }
+  return place;
+}
+
 std::string name_of_value(int number) {
   std::string name(1, static_cast<char>('a' + number % 26));
   while ((number = number / 26 - 1) >= 0) name.insert(name.begin(), static_cast<char>('a' + number % 26));

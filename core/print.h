@@ -22,6 +22,9 @@ Tensor observed(const Tensor& x);
 /// Whether all elements are one in memory: there is one, or it is repeated by strides of 0.
 bool repeats_one_element(const Tensor& x);
 
+/// Where an element of an array stands, counted in row-major order: "1,0" for element 2 of [2,2], with `between` = ","; "" of a number.
+std::string place_of(Index element, const Shape& shape, const char* between);
+
 /// What values are called by their number where they are shown: a, b, ..., z, aa, ab, ...
 std::string name_of_value(int number);
 

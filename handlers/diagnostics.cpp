@@ -12,6 +12,7 @@
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/transfer.h>
+#include <stave/core/print.h>
 
 namespace stave_detail {
 
@@ -56,9 +57,13 @@ Chains rank_normalized(Chains chains) {
   return chains;
 }
 
-/// By linear interpolation between the two nearest, as NumPy's.
-double quantile(Vector x, double share) {
+Vector sorted(Vector x) {
   std::sort(x.begin(), x.end());
+  return x;
+}
+
+/// Of sorted numbers, by linear interpolation between the two nearest, as NumPy's.
+double quantile(const Vector& x, double share) {
   const double place = share * static_cast<double>(x.size() - 1);
   const std::size_t below = static_cast<std::size_t>(place), above = std::min(below + 1, x.size() - 1);
   const double part = place - static_cast<double>(below);
@@ -130,14 +135,15 @@ double ess_of(const Chains& chains) {
 
 double rhat_of_draws(const Chains& chains) {
   const Chains halves = split(chains);
-  const double middle = quantile(halves.values, 0.5);
+  const double middle = quantile(sorted(halves.values), 0.5);
   const Chains folded = transformed(halves, [&](double x) { return std::abs(x - middle); });
   return std::max(rhat_of(rank_normalized(halves)), rhat_of(rank_normalized(folded)));
 }
 double ess_bulk_of_draws(const Chains& chains) { return ess_of(rank_normalized(split(chains))); }
 double ess_tail_of_draws(const Chains& chains) {
+  const Vector ordered = sorted(chains.values);
   const auto of_quantile = [&](double share) {
-    const double at = quantile(chains.values, share);
+    const double at = quantile(ordered, share);
     return ess_of(split(transformed(chains, [&](double x) { return x <= at ? 1. : 0.; })));
   };
   return std::min(of_quantile(0.05), of_quantile(0.95));
@@ -168,11 +174,7 @@ Tensor of_each_element(const char* function, const Tensor& draws, double (*stati
 
 /// "eta[3]", "w[1,0]", "mu"
 std::string name_of_element(const std::string& name, const Shape& shape, Index element) {
-  std::string place;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    place = std::to_string(element % shape[axis]) + (place.empty() ? "" : ",") + place;
-    element /= shape[axis];
-  }
+  const std::string place = place_of(element, shape, ",");
   return place.empty() ? name : name + "[" + place + "]";
 }
 
@@ -190,12 +192,12 @@ std::string table_of_draws(const NamedTensors& draws) {
     for (int axis = 2; axis < x.rank(); ++axis) shape.push_back(x.shape(axis));
     const Tensor by_element = transpose(reshape(astype(to(x, cpu), float64), {count, elements}));
     for (Index e = 0; e < elements; ++e) {
-      const Vector values = by_element[e].to_vector<double>();
+      const Vector values = by_element[e].to_vector<double>(), ordered = sorted(values);
       const std::size_t i = static_cast<std::size_t>(e);
       lines.emplace_back(name_of_element(name, shape, e),
                          fmt::format("{:>10.3g}{:>10.3g}{:>10.3g}{:>10.3g}{:>10.3g}{:>10.0f}{:>10.0f}{:>8.3f}\n",
-                                     mean_of(values), std::sqrt(variance_of(values)), quantile(values, 0.05),
-                                     quantile(values, 0.5), quantile(values, 0.95), bulk[i], tail[i], rhats[i]));
+                                     mean_of(values), std::sqrt(variance_of(values)), quantile(ordered, 0.05),
+                                     quantile(ordered, 0.5), quantile(ordered, 0.95), bulk[i], tail[i], rhats[i]));
     }
   }
   std::size_t width = 0;

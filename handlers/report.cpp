@@ -5,6 +5,7 @@
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/print.h>
 
 namespace stave {
 
@@ -19,16 +20,6 @@ std::string quoted(const std::string& name) {
   std::string text = "\"";
   for (const char c : name) text += c == '"' ? "\"\"" : std::string(1, c);
   return text + "\"";
-}
-
-// "1 0" for element 2 of [2,2].
-std::string index_of(Index element, const Shape& shape) {
-  std::string text;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    text = std::to_string(element % shape[axis]) + (text.empty() ? "" : " ") + text;
-    element /= shape[axis];
-  }
-  return text;
 }
 
 // Each as the shortest text that reads back as the same number.
@@ -78,7 +69,7 @@ void CsvReports::reported(const std::string& name, const Tensor& value) {
   const std::vector<std::string> numbers = numbers_of(value);
   std::string lines;
   for (std::size_t i = 0; i < numbers.size(); ++i)
-    lines += begin + index_of(static_cast<Index>(i), value.shape()) + "," + numbers[i] + "\n";
+    lines += begin + stave_detail::place_of(static_cast<Index>(i), value.shape(), " ") + "," + numbers[i] + "\n";
   out_ << lines << std::flush;
   if (!out_) fail<FileError>("CsvReports: {} cannot be written", path_.empty() ? "the stream" : path_);
 }
