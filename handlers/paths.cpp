@@ -183,8 +183,7 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
   aside_.back()->lanes = lanes_;
   aside_.back()->alone = is_alone(*lanes_);
   PathEffects* const around = PathEffects::around(*vmap_);  // of a function that an operation carries
-  const std::size_t answered = around ? around->count() : 0;
-  if (around) around->call_begins();
+  const std::size_t answered = around ? around->call_begins() : 0;
   std::vector<PathEffects::OfPath> answers;
   std::vector<std::unique_ptr<LanePath>> done;
   while (!aside_.empty()) {
@@ -195,8 +194,7 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
     path->effects.reset();
     done.push_back(std::move(path));
   }
-  if (around && done.size() > 1) around->call_parted(answered, std::move(before_parting_), std::move(answers));
-  if (around) around->call_ends();
+  if (around) around->call_ends(answered, std::move(before_parting_), std::move(answers));
   const std::vector<Sown> sown = take_sown(done);
   Results results = joined(done);
   sow_all(sown, results);

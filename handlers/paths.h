@@ -9,7 +9,8 @@
 //
 // The log keeps nothing alive. What the function had let go of by the time of the read no operation after it can need: the second run
 // is given a hollow value in its place. A lane that is alone computes on its real values, from the start, where that takes no more than the
-// log does: that is the function itself, and costs what it costs. So do lanes of a path whose log is too long, or in which operations carried functions (checkpoint): on batched values.
+// log does: that is the function itself, and costs what it costs. So do lanes of a path whose log is too long, or in which operations
+// carried functions (checkpoint): on batched values.
 //
 // All that paths perform they perform below vmap, of batched values: to the handlers around it these are ordinary operations, so
 // derivatives of any order and lanes of lanes follow.
@@ -78,11 +79,11 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
   };
   /// Of a path, which has these lanes, and is `alone` from when it has one of several.
   PathEffects(Run run, const RowsPtr& lanes, const bool& alone, Answers known)
-      : run_(run), vmap_(run.vmap), lanes_(lanes), alone_(alone), known_(std::move(known)) {}
+      : run_(run), lanes_(lanes), alone_(alone), known_(std::move(known)) {}
   std::string describe() const override { return ""; }
   void* handling(const EffectType& effect) override;
   const std::any* next_answer() override;
-  void remember(std::any answer) override { given_.push_back({std::move(answer), {}, {}}); }
+  void remember(std::any answer) override { given_.push_back(std::move(answer)); }
   void forget(const std::type_info&) override { remember(Forgotten()); }
   std::any answer_kept(const EffectType& effect, std::any performed) override;
   Sowing::Result handle(Sowing& sowing) override;
@@ -91,24 +92,17 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
   Answers of(const Rows& lanes) const;
   /// Those of the same vmap around this point of the program; null: there are none.
   static PathEffects* around(const Vmap& vmap) noexcept;
-  std::size_t count() const noexcept { return given_.size(); }
-  /// A function that an operation carries is run here, on paths of its own. Since there were `count` answers, lanes parted, and were
-  /// answered on these paths; `before` has what those that parted, in that order, were answered until then.
   struct OfPath {
     RowsPtr lanes;
     Answers answers;
   };
-  void call_begins() { ++calls_; }
-  void call_parted(std::size_t count, std::vector<OfPath> before, std::vector<OfPath> paths);
-  void call_ends();
+  /// A function that an operation carries is run here, on paths of its own. Gives how many answers there are so far.
+  std::size_t call_begins();
+  /// Since there were `count` answers, lanes went on these paths, and were answered so; `before` has what those that parted, in that
+  /// order, were answered until then.
+  void call_ends(std::size_t count, std::vector<OfPath> before, std::vector<OfPath> paths);
 
  private:
-  struct Given {
-    std::any answer;
-    std::vector<OfPath> paths;  // not empty: in place of an answer
-    std::vector<OfPath> before;
-    std::size_t call = 0;
-  };
   struct Branches;
   const std::any* answer_on(const Branches& branches) const;
   static const OfPath* find_path(std::span<const OfPath> paths, std::span<const OfPath> before, const Rows& lanes);
@@ -125,14 +119,13 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
   const PathEffects* asking() const noexcept;
 
   const Run run_;
-  const Vmap& vmap_;
   const RowsPtr& lanes_;
   const bool& alone_;
   const Answers known_;
   std::size_t next_ = 0, calls_ = 0;
   std::int32_t asked_lane_ = 0;              // while each is asked
   const std::any* known_outside_ = nullptr;  // what is asked now is known to the one around
-  std::vector<Given> given_;
+  Answers given_;
 };
 
 /// A function's run for some lanes.

@@ -28,7 +28,7 @@ void* PathEffects::handling(const EffectType& effect) {
   return effect.kept && effect.remembering ? effect.kept->handling : effect.remembering;
 }
 
-// Among the answers: from here on they differ by the way that lanes went within a function that an operation carries.
+// Among the answers, where lanes parted within a function that an operation carries: what they were answered there.
 struct PathEffects::Branches {
   std::size_t call;
   std::vector<OfPath> paths, before;
@@ -40,7 +40,7 @@ const std::any* PathEffects::next_answer() {
   const std::any* const answer = branches ? answer_on(*branches) : known;
   if (!answer) return nullptr;
   next_ += !branches;
-  given_.push_back({*answer, {}, {}});
+  given_.push_back(*answer);
   return answer;
 }
 
@@ -66,14 +66,11 @@ const PathEffects::OfPath* PathEffects::find_path(std::span<const OfPath> paths,
 
 PathEffects::Answers PathEffects::of(const Rows& lanes) const {
   Answers all;
-  for (const Given& given : given_) {
-    if (given.paths.empty()) {
-      all.push_back(given.answer);
-      continue;
-    }
-    if (const OfPath* const path = find_path(given.paths, given.before, lanes))
+  for (const std::any& given : given_) {
+    const auto* const branches = std::any_cast<Branches>(&given);
+    if (const OfPath* const path = branches ? find_path(branches->paths, branches->before, lanes) : nullptr)
       all.insert(all.end(), path->answers.begin(), path->answers.end());
-    all.push_back(Branches{given.call, given.paths, given.before});
+    all.push_back(given);
   }
   return all;
 }
@@ -81,16 +78,21 @@ PathEffects::Answers PathEffects::of(const Rows& lanes) const {
 PathEffects* PathEffects::around(const Vmap& vmap) noexcept {
   for (const Frame* frame = current; frame; frame = frame->below)
     if (frame->handler && !frame->operations)
-      if (auto* const found = dynamic_cast<PathEffects*>(frame->handler); found && &found->vmap_ == &vmap) return found;
+      if (auto* const found = dynamic_cast<PathEffects*>(frame->handler); found && &found->run_.vmap == &vmap)
+        return found;
   return nullptr;
 }
 
-void PathEffects::call_parted(std::size_t count, std::vector<OfPath> before, std::vector<OfPath> paths) {
-  given_.resize(count);
-  given_.push_back({{}, std::move(paths), std::move(before), calls_});
+std::size_t PathEffects::call_begins() {
+  ++calls_;
+  return given_.size();
 }
 
-void PathEffects::call_ends() {
+void PathEffects::call_ends(std::size_t count, std::vector<OfPath> before, std::vector<OfPath> paths) {
+  if (paths.size() > 1) {
+    given_.resize(count);
+    given_.push_back(Branches{calls_, std::move(paths), std::move(before)});
+  }
   const auto is_over = [&](const std::any& known) {
     const auto* const branches = std::any_cast<Branches>(&known);
     return branches && branches->call <= calls_;
@@ -217,7 +219,7 @@ const PathEffects* PathEffects::asking() const noexcept {
     const auto& working = static_cast<const Interception&>(*at);
     const auto* const found =
         working.answering ? dynamic_cast<const PathEffects*>(working.answering->handler) : nullptr;
-    if (found && found != this && &found->vmap_ == &vmap_) return found;
+    if (found && found != this && &found->run_.vmap == &run_.vmap) return found;
     at = working.performer;
   }
   return nullptr;
@@ -229,7 +231,7 @@ std::any PathEffects::answer_kept(const EffectType& effect, std::any performed) 
     return inner->known_outside_ ? inner->part_of_known(effect) : effect.kept->perform(performed);
   const Tensors given(effect, performed);
   if (const std::any* known = next_answer()) return known_answer(effect, *known, given);
-  PathEffects* const outer = shared ? nullptr : around(vmap_);
+  PathEffects* const outer = shared ? nullptr : around(run_.vmap);
   known_outside_ = outer ? outer->next_answer() : nullptr;
   const auto remember_everywhere = [&](const std::any& answer) {
     remember(answer);
@@ -258,7 +260,7 @@ std::any PathEffects::known_answer(const EffectType& effect, const std::any& kno
   auto passed = kept->passed.begin();
   effect.kept->visit_answer(answer, [&](Tensor& x) {
     if (const int number = *passed++; number >= 0) x = given[number];
-    else if (const Lanes* const lanes = alone_ && x.defined() ? vmap_.notes.find(x) : nullptr)
+    else if (const Lanes* const lanes = alone_ && x.defined() ? run_.vmap.notes.find(x) : nullptr)
       x = clone_node(lanes->value->of(lanes_, true));
   });
   return answer;
@@ -269,7 +271,7 @@ std::any PathEffects::part_of_known(const EffectType& effect) const {
   if (const auto* threw = std::any_cast<Threw>(known_outside_)) std::rethrow_exception(threw->what);
   std::any answer = std::any_cast<KeptAnswer>(known_outside_)->answer;
   effect.kept->visit_answer(answer, [&](Tensor& x) {
-    const Lanes* const lanes = x.defined() ? vmap_.notes.find(x) : nullptr;
+    const Lanes* const lanes = x.defined() ? run_.vmap.notes.find(x) : nullptr;
     if (!lanes) return;
     if (effect.lanes == AcrossLanes::each)
       x = lanes->value->of(make_intrusive<const Rows>(std::vector{asked_lane_}), true);
@@ -298,7 +300,7 @@ PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, c
   for (Index row = 0; row < size; ++row) {
     std::any of_lane = performed;
     given.visit(effect, of_lane, [&](const Tensor& x) {
-      const Lanes* const lanes = vmap_.notes.find(x);
+      const Lanes* const lanes = run_.vmap.notes.find(x);
       return !lanes ? x : alone_ ? lanes->value->of(lanes_, true) : lanes->value->of(lanes_, false)[row];
     });
     asked_lane_ = lanes_->lane(row);
@@ -315,7 +317,7 @@ PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, c
   effect.kept->visit_answer(kept.answer, [&](Tensor& x) {
     const std::vector<Tensor>& rows = tensors[next++];
     if (kept.passed.emplace_back(x.defined() ? given.passed(rows) : -1) >= 0) x = Tensor();
-    else if (x.defined() && !alone_) x = vmap_.lane(stack(rows), lanes_);
+    else if (x.defined() && !alone_) x = run_.vmap.lane(stack(rows), lanes_);
   });
   return kept;
 }
@@ -339,7 +341,7 @@ PathEffects::KeptAnswer PathEffects::answer_together(const EffectType& effect, s
                                                      const Tensors& given) {
   const Index size = lanes_->size();
   given.visit(effect, performed, [&](const Tensor& x) {
-    const Lanes* const lanes = vmap_.notes.find(x);
+    const Lanes* const lanes = run_.vmap.notes.find(x);
     if (alone_) return expand_dims(lanes ? lanes->value->of(lanes_, true) : x, 0);
     return lanes ? lanes->value->of(lanes_, false) : broadcast_lanes(x, size);
   });
@@ -350,7 +352,7 @@ PathEffects::KeptAnswer PathEffects::answer_together(const EffectType& effect, s
     if (x.rank() == 0 || x.shape(0) != size)
       fail<ShapeError>("vmap: the answer to {} is to carry {} lanes as axis 0, not {}", type_name(effect.type), size,
                        x.shape());
-    x = alone_ ? x[0] : vmap_.lane(x, lanes_);
+    x = alone_ ? x[0] : run_.vmap.lane(x, lanes_);
   });
   return kept;
 }
