@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include <stave/core/fail.h>
 #include <stave/handlers/paths.h>
@@ -36,37 +35,35 @@ Index steps_to_snapshot(Index n, Index snapshots) {
 }
 
 // Transforms see an operation that carries the body, and have rules for it.
-KeepsLoops* keeper_of_loops() {
-  std::vector<PathRun*> paths;
+LoopKeeper keeper_of_loops() {
+  LoopKeeper found;
   for (const Frame* frame = current; frame; frame = frame->below) {
-    if (frame->kind == Frame::Kind::computation) return nullptr;  // it may go on more than once
+    if (frame->kind == Frame::Kind::computation) return {};  // it may go on more than once
     if (!frame->operations) continue;
-    if (auto* const keeper = dynamic_cast<KeepsLoops*>(frame->handler)) {
-      for (PathRun* run : paths) run->end_log();  // the keeper may take the steps otherwise another time
-      return keeper;
+    if ((found.keeper = dynamic_cast<KeepsLoops*>(frame->handler))) {
+      for (PathRun* run : found.paths) run->end_log();  // the keeper may take the steps otherwise another time
+      return found;
     }
-    if (auto* const run = dynamic_cast<PathRun*>(frame->handler)) paths.push_back(run);
-    if (!frame->trusted) return nullptr;
+    if (auto* const run = dynamic_cast<PathRun*>(frame->handler)) found.paths.push_back(run);
+    if (!frame->trusted) return {};
     if (const auto* const counts = dynamic_cast<CountsOperations*>(frame->handler); counts && counts->counts())
-      return nullptr;
+      return {};
   }
-  return nullptr;
+  return {};
 }
 
-Index take_loop(KeepsLoops& keeper, Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) {
+Index LoopKeeper::take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) const {
   struct KeepNoRows {
     std::vector<PathRun*> paths;
+    explicit KeepNoRows(std::vector<PathRun*> of) : paths(std::move(of)) {
+      std::erase_if(paths,
+                    [](PathRun* run) { return !std::exchange(run->keeps_rows, false); });  // one around sees to these
+    }
     ~KeepNoRows() {
       for (PathRun* run : paths) run->keeps_rows = true;
     }
-  } until_taken;
-  for (const Frame* frame = current; frame; frame = frame->below) {
-    if (!frame->operations) continue;
-    if (dynamic_cast<KeepsLoops*>(frame->handler) == &keeper) break;
-    if (auto* const run = dynamic_cast<PathRun*>(frame->handler); run && std::exchange(run->keeps_rows, false))
-      until_taken.paths.push_back(run);
-  }
-  return keeper.take(n, snapshots, step, changes, state);
+  } until_taken(paths);
+  return keeper->take(n, snapshots, step, changes, state);
 }
 
 void check_repeat(Index n, Index snapshots) {

@@ -19,6 +19,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <stave/core/options.h>
 #include <stave/handlers/carried_trees.h>
@@ -50,10 +51,17 @@ class KeepsLoops {
  protected:
   ~KeepsLoops() = default;
 };
-/// keeper.take(...), for which the keeper may perform steps and forget them.
-Index take_loop(KeepsLoops& keeper, Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state);
+class PathRun;
+
+/// One, and who stands before it.
+struct LoopKeeper {
+  KeepsLoops* keeper = nullptr;
+  std::vector<PathRun*> paths;
+  /// keeper->take(...). It may perform steps and forget them.
+  Index take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) const;
+};
 /// The nearest; null: there is none, or somebody stands before it who is to see each step.
-KeepsLoops* keeper_of_loops();
+LoopKeeper keeper_of_loops();
 
 template <class Body>
 class RepeatOf {
@@ -95,8 +103,8 @@ class RepeatOf {
   template <class Tree>
   Index left_by_keeper(Tree& state) const {
     if constexpr (comparable_besides_tensors<Tree>()) {
-      KeepsLoops* const keeper = n_ > 2 ? keeper_of_loops() : nullptr;
-      if (!keeper) return n_;
+      const LoopKeeper keeper = n_ > 2 ? keeper_of_loops() : LoopKeeper();
+      if (!keeper.keeper) return n_;
       Outputs leaves = flat_outputs<true>(state);
       put<Tree>(state, nullptr);
       bool changes = false;
@@ -110,7 +118,7 @@ class RepeatOf {
         state = std::move(next);
         return made;
       };
-      const Index left = take_loop(*keeper, n_, snapshots_, flat, changes, leaves);
+      const Index left = keeper.take(n_, snapshots_, flat, changes, leaves);
       put<Tree>(state, leaves.data());
       return left;
     } else {
