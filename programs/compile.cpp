@@ -63,7 +63,7 @@ struct Recordings::Entry {
   std::uint64_t version = 0;  // of the tree
   std::size_t ways = 0;
   int most_variables = 0;
-  std::vector<const EffectType*> unasked;  // of all ways
+  std::set<const EffectType*> unasked;  // of all ways
   std::atomic<bool> any_unasked{false};
   std::atomic<bool> demoted{false};
   std::atomic<int> failures{0};
@@ -84,6 +84,11 @@ struct Recordings::Entry {
   bool may_keep(const Recording& recording);
   bool anybody_is_to_hear() const;
   bool missed();
+  void met_again() {
+    if (unused_ways == 0 && misses == 0) return;  // most often: nothing is written that other threads read
+    unused = unused_ways = 0;
+    misses = 0;
+  }
   void add(Recording recording, const std::shared_ptr<const void>& structure);
   void merge(std::unique_ptr<Way> path);
   void prepare(Way& way) const;
@@ -154,11 +159,10 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
   const auto reads = std::count_if(steps.begin(), steps.end(), [](const auto& step) { return step.is_read(); });
   unused += 1 + recording.turns.size() + static_cast<std::size_t>(reads);
   ++unused_ways;
-  const std::vector<const EffectType*> heard_by_nobody = recording.unasked;
+  std::set<const EffectType*> heard_by_nobody = std::move(recording.unasked);
   std::unique_ptr<Way> path = cut(std::move(recording), structure);
   const std::unique_lock lock(mutex);
-  for (const EffectType* type : heard_by_nobody)
-    if (std::find(unasked.begin(), unasked.end(), type) == unasked.end()) unasked.push_back(type);
+  unasked.merge(heard_by_nobody);
   any_unasked = !unasked.empty();
   ++version;
   merge(std::move(path));
@@ -261,9 +265,7 @@ class Recordings::Replay {
           return std::nullopt;
         }
       }
-      entry_.unused.store(0, std::memory_order_relaxed);
-      entry_.unused_ways.store(0, std::memory_order_relaxed);
-      entry_.misses.store(0, std::memory_order_relaxed);
+      entry_.met_again();
     } catch (const std::exception& error) {
       if (entry_.signature.followed) entry_.failed(error.what());
       return std::nullopt;  // f itself meets it, where it may catch it

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <any>
+#include <set>
 #include <string>
 
 #include <stave/core/note.h>
@@ -48,14 +49,14 @@ struct Turn {
 /// What a function performed, and what it did that its program does not hold.
 struct Recording {
   Program program;
-  Outputs outputs;                         // its own results, free of what the recorder noted
-  std::vector<Turn> turns;                 // that are no part of the program
-  std::vector<const EffectType*> unasked;  // effects that it would have performed if somebody answered
-  bool asked = false;                      // it performed an effect of the user's that is no turn
-  bool quotes = false;                     // it asked for the text of an error that it caught
-  bool caught = false;                     // something threw, which is no turn, and the function went on
-  bool too_long = false;  // it performs more than a million operations, of which the program is not kept
-  bool follows = false;   // it captures a value that a transform outside follows
+  Outputs outputs;                      // its own results, free of what the recorder noted
+  std::vector<Turn> turns;              // that are no part of the program
+  std::set<const EffectType*> unasked;  // effects that it would have performed if somebody answered
+  bool asked = false;                   // it performed an effect of the user's that is no turn
+  bool quotes = false;                  // it asked for the text of an error that it caught
+  bool caught = false;                  // something threw, which is no turn, and the function went on
+  bool too_long = false;                // it performs more than a million operations, of which the program is not kept
+  bool follows = false;                 // it captures a value that a transform outside follows
 };
 
 /// Whether a transform follows x: its derivative, or its lanes. A label is no transform's.

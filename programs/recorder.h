@@ -3,7 +3,6 @@
 // Operations, effects and errors stand in record.cpp; loops and functions that operations carry in record_parts.cpp.
 #pragma once
 
-#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -63,10 +62,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   bool discreet() const noexcept override { return true; }
   bool only_observes() const noexcept override { return what_ == Of::step; }
 
-  void unasked(const EffectType& effect) override {
-    auto& known = left.unasked;
-    if (std::find(known.begin(), known.end(), &effect) == known.end()) known.push_back(&effect);
-  }
+  void unasked(const EffectType& effect) override { left.unasked.insert(&effect); }
 
   Index take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) override;
 
