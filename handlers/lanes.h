@@ -131,8 +131,9 @@ struct Lanes {
 
 /// One vmap: what its runs share, and what lives as long as functions that run again on its lanes.
 struct Vmap {
-  explicit Vmap(Index size) : size(size) {}
+  explicit Vmap(Index size, std::string axis_name = {}) : size(size), axis_name(std::move(axis_name)) {}
   const Index size;
+  const std::string axis_name;  // empty: it has none
   const RowsPtr all = make_intrusive<const Rows>(size);
   const Notes<Lanes> notes{"vmap"};
 

@@ -163,8 +163,9 @@ PathRun::PathRun(std::shared_ptr<const Vmap> vmap, RowsPtr lanes, Of what)
 
 std::string PathRun::describe() const {
   const Rows& lanes = path_ ? *path_->lanes : *lanes_;
-  if (lanes.size() == vmap_->size) return fmt::format("vmap over {} lanes", vmap_->size);
-  return fmt::format("vmap, {} of {}", lanes.str(), vmap_->size);
+  const std::string name = vmap_->axis_name.empty() ? "" : fmt::format(" of \"{}\"", vmap_->axis_name);
+  if (lanes.size() == vmap_->size) return fmt::format("vmap over {} lanes{}", vmap_->size, name);
+  return fmt::format("vmap, {} of {}{}", lanes.str(), vmap_->size, name);
 }
 
 PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inputs, const std::vector<bool>& batched) {
@@ -217,7 +218,7 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
   path.outputs = with(*path.effects, [&] {
     // There are no lanes' values that it could meet, so that operations need nobody; but in answers from before it was alone, and to
     // gather what is sown.
-    if (path.alone && path.replays.empty() && what_ == Of::vmap && !any_known &&
+    if (path.alone && path.replays.empty() && what_ == Of::vmap && !any_known && vmap_->axis_name.empty() &&
         !may_be_answered(effect_type<Sowing>()))
       return with(Alone(*this), performed);
     return with(*this, performed);
@@ -240,6 +241,7 @@ Outputs PathRun::handle(Call& call) {
   LanePath& path = *path_;
   if (&call.op() == &op_sow && is_joined(call)) [[unlikely]]
     return sown(call);
+  if (!vmap_->axis_name.empty() && answers(call)) return collective(call);
   if (!path.replays.empty()) [[unlikely]]
     return replayed(call);
   if (call.op().carries_functions) [[unlikely]] {
@@ -304,7 +306,8 @@ Outputs PathRun::replayed(Call& call) {
   if (!logged->op) {
     const PathLog::Event& event = path.next_event();
     if (event.op != &op) fail_other_way(op.name, event.op ? event.op->name : "a read");
-    std::rethrow_exception(event.threw);
+    if (event.threw) std::rethrow_exception(event.threw);
+    return {event.answer};
   }
   if (logged->op != &op) fail_other_way(op.name, logged->op->name);
   if (!logged->value && logged->bytes == PathLog::untouched) return perform(std::move(call));

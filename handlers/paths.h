@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <stave/core/carried.h>
+#include <stave/core/ops/collective.h>
 #include <stave/handlers/lanes.h>
 #include <stave/handlers/sow.h>
 #include <stave/handlers/vjp_flat.h>
@@ -35,7 +36,7 @@ struct PathLog : RefCounted {
     std::size_t bytes;  // that were behind that; `untouched`: the operation touched no lane, and may be performed again
   };
   static constexpr std::size_t untouched = ~std::size_t{0};
-  // A read, and what it gave; or an operation, and what it threw.
+  // A read, and what it gave; or an operation, and what it threw, or gave for all lanes together.
   struct Event {
     const void* log;  // the value that was read, as a LaneValue says it; of an argument: that, and 0
     std::uint32_t step;
@@ -49,13 +50,15 @@ struct PathLog : RefCounted {
   std::vector<Event> events;
   std::size_t length = 0;  // of those before
   std::uint64_t work = 0;  // what its operations read, in elements of a lane; of those before, too
+  bool joint = false;      // it has what all lanes computed together; or those before do
   PathLog* next_to_free = nullptr;
 
   PathLog(IntrusivePtr<PathLog> previous, RowsPtr rows)
       : before(std::move(previous)), lanes(std::move(rows)), length(before ? before->length + before->steps.size() : 0),
-        work(before ? before->work : 0) {}
+        work(before ? before->work : 0), joint(before && before->joint) {}
   /// Whether a lane is answered from it in less time than it takes to compute that.
   bool saves_work() const noexcept {
+    if (joint) return true;                // which a lane by itself cannot
     constexpr std::uint64_t least = 1024;  // elements of an operation, on average: of fewer, it is computed as fast
     return work >= least * (length + steps.size());
   }
@@ -129,7 +132,7 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
 };
 
 /// A function's run for some lanes.
-class PathRun final : public Handles<Call, ReadStorage, WhichPath> {
+class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
  public:
   /// A value that lanes sow which parted: its name, with the scopes inside of the function.
   struct Sown {
@@ -154,6 +157,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath> {
   Outputs handle(Call& call) override;
   Tensor handle(ReadStorage& read) override;
   Path handle(WhichPath&) override;
+  std::optional<Index> handle(AxisSize& axis) override;
   bool discreet() const noexcept override { return true; }
   bool takes_programs() const noexcept override { return true; }
   std::string describe() const override;
@@ -210,6 +214,10 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath> {
   Outputs sown(const Call& sow);
   std::vector<Sown> take_sown(std::span<const std::unique_ptr<LanePath>> paths) const;
   static void sow_all(std::span<const Sown> sown, Results& results);
+
+  // Collectives over the lanes, by the axis' name: paths_collective.cpp.
+  bool answers(const Call& call) const;
+  Outputs collective(const Call& call);
 
   // The operation `call`: paths_carried.cpp.
   Outputs handle_carrying(Call& call);

@@ -91,10 +91,10 @@ namespace stave {
 using namespace stave_detail;
 
 FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<const MapAxis> in_axes,
-                   std::optional<Index> size, InputNames names) {
+                   std::optional<Index> size, InputNames names, const std::string& axis_name) {
   FlatVmap result;
   result.size = lane_count(inputs, in_axes, size, names);
-  const auto vmap = std::make_shared<const Vmap>(result.size);
+  const auto vmap = std::make_shared<const Vmap>(result.size, axis_name);
   std::vector<Tensor> lanes;
   std::vector<bool> mapped;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -39,8 +39,9 @@ struct MapAxes {
 
 struct VmapOptions {
   [[no_unique_address]] ByName by_name{};
-  MapAxes in_axes = 0;   ///< of arguments, negative from the end, or `unmapped`: {unmapped, 0}, {0, {unmapped, 1}}
-  MapAxes out_axes = 0;  ///< of results, likewise: {0, 1} for a tuple (struct, vector) of two
+  MapAxes in_axes = 0;      ///< of arguments, negative from the end, or `unmapped`: {unmapped, 0}, {0, {unmapped, 1}}
+  MapAxes out_axes = 0;     ///< of results, likewise: {0, 1} for a tuple (struct, vector) of two
+  std::string axis_name{};  ///< by which collectives inside of f, such as psum, mean these lanes; empty: none do
   std::optional<Index> axis_size{};  ///< the number of lanes; needed if no argument is mapped, else checked
 };
 
@@ -132,7 +133,7 @@ class VmapOf {
       of_lanes.set(std::move(found));
       return flat;
     };
-    const FlatVmap flat = vmap_flat(each_path, leaves, in.axes, options_.axis_size, name);
+    const FlatVmap flat = vmap_flat(each_path, leaves, in.axes, options_.axis_size, name, options_.axis_name);
     std::optional<Result>& result = of_lanes.result;
     add_axes(*result, options_.out_axes, out);
     const Outputs placed = vmap_outputs(flat, out.axes);

@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 
 #include <stave/handlers/vjp_flat.h>
 
@@ -28,8 +29,9 @@ struct MapAxis {
 };
 inline constexpr MapAxis::Unmapped unmapped{};
 
-/// f for each lane. in_axes has an entry for each input; `size` gives the number of lanes where no input is mapped. Results carry the lanes as axis 0; `batched[i]` says whether result i
-/// depends on the lane at all: if not, it is one lane's.
+/// f for each lane. in_axes has an entry for each input; `size` gives the number of lanes where no input is mapped; collectives
+/// (core/ops/collective.h) find the lanes by `axis_name`. Results carry the lanes as axis 0; `batched[i]` says whether result i depends
+/// on the lane at all: if not, it is one lane's.
 struct FlatVmap {
   Outputs outputs;
   SmallVector<bool, 4> batched;
@@ -37,7 +39,7 @@ struct FlatVmap {
   bool divided = false;  // lanes went different ways
 };
 FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<const MapAxis> in_axes,
-                   std::optional<Index> size, InputNames names = numbered_inputs);
+                   std::optional<Index> size, InputNames names = numbered_inputs, const std::string& axis_name = {});
 
 /// Result i of a vmap with its lanes along `axis`; `unmapped`: one for all, which is an error where they differ.
 Tensor vmap_output(const FlatVmap& result, std::size_t i, MapAxis axis);

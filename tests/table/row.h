@@ -110,6 +110,7 @@ void add_losses_rows(std::vector<Row>& rows);
 void add_attention_rows(std::vector<Row>& rows);
 void add_random_rows(std::vector<Row>& rows);
 void add_transfer_rows(std::vector<Row>& rows);
+void add_collective_rows(std::vector<Row>& rows);
 void add_function_rows(std::vector<Row>& rows);
 void add_fused_rows(std::vector<Row>& rows);
 

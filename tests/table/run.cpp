@@ -24,8 +24,8 @@ const std::vector<Row>& all_rows() {
              {"normalize", add_normalize_rows}, {"normalize", add_layer_norm_rows},
              {"network", add_network_rows},     {"losses", add_losses_rows},
              {"attention", add_attention_rows}, {"random", add_random_rows},
-             {"transfer", add_transfer_rows},   {"functions", add_function_rows},
-             {"fused", add_fused_rows}}) {
+             {"transfer", add_transfer_rows},   {"collectives", add_collective_rows},
+             {"functions", add_function_rows},  {"fused", add_fused_rows}}) {
       add(list);
       for (Row& row : list)
         if (row.family.empty()) row.family = family;
