@@ -21,7 +21,6 @@ using namespace stave_detail;
 namespace {
 
 using C = CollectiveAttributes;
-std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
 
 [[noreturn]] void fail_nobody(const char* what, const std::string& axis_name) {
   fail<TransformError>(
@@ -33,49 +32,25 @@ std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
 // ---- shapes ----------------------------------------------------------------------------------------------------------
 
 void infer_same(const Call& call, SmallVector<Abstract, 1>& outputs) { outputs.push_back(abstract(call.input(0))); }
-
-Shape without(Shape shape, int axis) {
-  shape.erase(shape.begin() + axis);
-  return shape;
-}
-Shape inserted(Shape shape, int axis, Index length) {
-  shape.insert(shape.begin() + axis, length);
-  return shape;
-}
-Shape times(Shape shape, int axis, Index factor) {
-  shape[at(axis)] *= factor;
-  return shape;
-}
-
-// x with an axis divided among the places.
-Shape divided(const Call& call, int axis) {
-  const auto& c = call.as<C>();
-  Shape shape = call.input(0).shape();
-  const Index length = shape[at(axis)];
-  if (c.tiled ? length % c.size != 0 : length != c.size)
-    fail<ShapeError>("{}: axis {} of shape {} is to be {} the {} places of \"{}\"", call.op().name, axis, shape,
-                     c.tiled ? "a multiple of" : "as long as there are", c.size, c.axis_name);
-  if (!c.tiled) return without(std::move(shape), axis);
-  shape[at(axis)] /= c.size;
-  return shape;
-}
-
-Shape gathered(const Shape& shape, const C& c, int axis) {
-  return c.tiled ? times(shape, axis, c.size) : inserted(shape, axis, c.size);
-}
-
 void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
-  const auto& c = call.as<C>();
-  outputs.push_back({gathered(call.input(0).shape(), c, c.axis), call.input(0).dtype()});
+  outputs.push_back(abstract(call.input(0)));
+  Shape& shape = outputs.back().shape;
+  shape.insert(shape.begin(), call.as<C>().size);
 }
 void infer_scatter(const Call& call, SmallVector<Abstract, 1>& outputs) {
-  outputs.push_back({divided(call, call.as<C>().axis), call.input(0).dtype()});
-}
-void infer_exchange(const Call& call, SmallVector<Abstract, 1>& outputs) {
-  const auto& c = call.as<C>();
-  outputs.push_back({gathered(divided(call, c.axis), c, c.other_axis), call.input(0).dtype()});
+  infer_same(call, outputs);
+  outputs.back().shape.erase(outputs.back().shape.begin());
 }
 void infer_index(const Call&, SmallVector<Abstract, 1>& outputs) { outputs.push_back({Shape{}, int32}); }
+
+// ---- batching: the places stay in front -------------------------------------------------------------------------------
+
+template <bool before, bool after>
+Outputs batch_places(const BatchContext& c) {
+  const Tensor x = c.batched_in(0);
+  Tensor result = apply(c.call.op(), {before ? moveaxis(x, 1, 0) : x}, c.attributes());
+  return {after ? moveaxis(result, 0, 1) : std::move(result)};
+}
 
 // ---- who performs them -----------------------------------------------------------------------------------------------
 
@@ -89,7 +64,7 @@ Tensor check_bound(const Call& call) {
 template <const Op& op>
 void exchange(const Attributes* attributes, std::span<const View> inputs, std::span<const View> outputs) {
   const auto& c = static_cast<const C&>(*attributes);
-  c.by->exchange(op, c, inputs.empty() ? nullptr : &inputs[0], outputs[0]);
+  c.by->exchange(op, c, inputs[0], outputs[0]);
 }
 
 // ---- derivatives -----------------------------------------------------------------------------------------------------
@@ -119,20 +94,21 @@ constexpr Op extreme_op(const char* name, decltype(Op::cpu) cpu) {
             .cpu = cpu};
 }
 
-constexpr Op linear_op(const char* name, decltype(Op::infer) infer, decltype(Op::vjp) vjp, decltype(Op::cpu) cpu) {
+constexpr Op linear_op(const char* name, decltype(Op::infer) infer, decltype(Op::vjp) vjp, decltype(Op::batch) batch,
+                       decltype(Op::cpu) cpu) {
   return Op{.name = name,
             .infer = infer,
             .derivative = Derivative::linear,
             .vjp = vjp,
-            .batch = batch_in_front,
+            .batch = batch,
             .view = check_bound,
             .cpu = cpu};
 }
 
-Tensor transposed_exchange(const VjpContext& c, int) {
-  auto back = make_intrusive<C>(c.as<C>());
-  std::swap(back->axis, back->other_axis);
-  return apply(op_all_to_all, {c.ct()}, std::move(back));
+// What was computed by one is undone by another, with the same attributes.
+template <const Op& op>
+Tensor by(const VjpContext& c, int) {
+  return again(op, c.ct(), c.as<C>());
 }
 
 Tensor transposed_permutation(const VjpContext& c, int) {
@@ -143,41 +119,28 @@ Tensor transposed_permutation(const VjpContext& c, int) {
 
 }  // namespace
 
-constinit const Op op_psum = linear_op(
-    "psum", infer_same, [](const VjpContext& c, int) { return again(op_psum, c.ct(), c.as<C>()); }, exchange<op_psum>);
+constinit const Op op_psum = linear_op("psum", infer_same, by<op_psum>, batch_in_front, exchange<op_psum>);
 constinit const Op op_pmax = extreme_op("pmax", exchange<op_pmax>);
 constinit const Op op_pmin = extreme_op("pmin", exchange<op_pmin>);
-constinit const Op op_all_gather = linear_op(
-    "all_gather", infer_gather, [](const VjpContext& c, int) { return again(op_reduce_scatter, c.ct(), c.as<C>()); },
-    exchange<op_all_gather>);
-constinit const Op op_reduce_scatter = linear_op(
-    "reduce_scatter", infer_scatter, [](const VjpContext& c, int) { return again(op_all_gather, c.ct(), c.as<C>()); },
-    exchange<op_reduce_scatter>);
+constinit const Op op_all_gather =
+    linear_op("all_gather", infer_gather, by<op_reduce_scatter>, batch_places<false, true>, exchange<op_all_gather>);
+constinit const Op op_reduce_scatter = linear_op("reduce_scatter", infer_scatter, by<op_all_gather>,
+                                                 batch_places<true, false>, exchange<op_reduce_scatter>);
 constinit const Op op_all_to_all =
-    linear_op("all_to_all", infer_exchange, transposed_exchange, exchange<op_all_to_all>);
-constinit const Op op_ppermute = linear_op("ppermute", infer_same, transposed_permutation, exchange<op_ppermute>);
-constinit const Op op_axis_index{.name = "axis_index",
-                                 .infer = infer_index,
-                                 .derivative = Derivative::zero,
-                                 .view = check_bound,
-                                 .cpu = exchange<op_axis_index>};
+    linear_op("all_to_all", infer_same, by<op_all_to_all>, batch_places<true, true>, exchange<op_all_to_all>);
+constinit const Op op_ppermute =
+    linear_op("ppermute", infer_same, transposed_permutation, batch_in_front, exchange<op_ppermute>);
+// Whoever answers it has the number at hand: there is nobody to exchange with.
+constinit const Op op_axis_index{
+    .name = "axis_index", .infer = infer_index, .derivative = Derivative::zero, .view = check_bound};
 
 // ---- attributes ------------------------------------------------------------------------------------------------------
 
 std::string CollectiveAttributes::str() const {
   std::string text = fmt::format("\"{}\" of {}", axis_name, size);
-  if (axis >= 0) text += fmt::format(" axis={}", axis);
-  if (other_axis >= 0) text += fmt::format(" to={}", other_axis);
-  if (tiled) text += " tiled";
   for (std::size_t i = 0; i < pairs.size(); ++i)
     text += fmt::format("{}{}>{}", i == 0 ? " " : ",", pairs[i].first, pairs[i].second);
   return text;
-}
-
-AttributesPtr CollectiveAttributes::batched(Index) const {
-  auto moved = make_intrusive<C>(*this);
-  for (int* axis : {&moved->axis, &moved->other_axis}) *axis += *axis >= 0;
-  return moved;
 }
 
 AttributesPtr CollectiveAttributes::bound(CommunicatorPtr communicator) const {
@@ -195,21 +158,6 @@ const CollectiveAttributes* unbound_collective(const Op& op, const Attributes* a
 // ---- of all places at once -------------------------------------------------------------------------------------------
 
 namespace {
-
-// The axis, of which there is one for each place, or a part, as axis 0: [places, ...].
-Tensor dealt(const Tensor& x, const C& c, int axis) {
-  if (!c.tiled) return moveaxis(x, axis, 0);
-  Shape shape = x.shape();
-  shape[at(axis)] /= c.size;
-  return moveaxis(reshape(x, inserted(shape, axis, c.size)), axis, 0);
-}
-
-// Axis 0, which has one for each place, as that axis, or along the one that is there.
-Tensor collected(const Tensor& x, const C& c, int axis) {
-  const Tensor moved = moveaxis(x, 0, axis);
-  if (!c.tiled) return moved;
-  return reshape(moved, times(without(moved.shape(), axis), axis, c.size));
-}
 
 // Row `to` is row `from`; one that gets none is 0.
 Tensor permuted(const Tensor& x, const C& c) {
@@ -234,12 +182,10 @@ OfAllPlaces all_places(const Op& op, const CollectiveAttributes& c, const Tensor
   if (&op == &op_psum) return {summed(x), true};
   if (&op == &op_pmax) return {max(x, 0), true};
   if (&op == &op_pmin) return {min(x, 0), true};
-  if (&op == &op_all_gather) return {collected(x, c, c.axis), true};
-  if (&op == &op_reduce_scatter) return {dealt(summed(x), c, c.axis), false};
-  if (&op == &op_ppermute) return {permuted(x, c), false};
-  // all_to_all: [from, ...] is dealt to [to, from, ...].
-  const Tensor both = dealt(x, c, c.axis + 1);
-  return {collected(moveaxis(both, 1, 0), c, c.other_axis + 1), false};
+  if (&op == &op_all_gather) return {x, true};
+  if (&op == &op_reduce_scatter) return {summed(x), false};
+  if (&op == &op_all_to_all) return {moveaxis(x, 0, 1), false};
+  return {permuted(x, c), false};
 }
 
 // ---- as users call them ----------------------------------------------------------------------------------------------
@@ -280,27 +226,52 @@ Tensor pmean(const Tensor& x, const std::string& axis_name) {
 Tensor pmax(const Tensor& x, const std::string& axis_name) { return same_shape(op_pmax, x, axis_name); }
 Tensor pmin(const Tensor& x, const std::string& axis_name) { return same_shape(op_pmin, x, axis_name); }
 
+namespace {
+
+// The axis, which has one element for each place, or a part (`tiled`), as axis 0: [places, ...].
+Tensor dealt(const char* name, const Tensor& x, Index along, bool tiled, const C& c) {
+  const int axis = normalize_axis(along, given(x, name).rank(), name);
+  Shape shape = x.shape();
+  Index& length = shape[static_cast<std::size_t>(axis)];
+  if (tiled ? length % c.size != 0 : length != c.size)
+    fail<ShapeError>("{}: axis {} of shape {} is to be {} the {} places of \"{}\"", name, axis, x.shape(),
+                     tiled ? "a multiple of" : "as long as there are", c.size, c.axis_name);
+  if (!tiled) return moveaxis(x, axis, 0);
+  length /= c.size;
+  shape.insert(shape.begin() + axis, c.size);
+  return moveaxis(reshape(x, shape), axis, 0);
+}
+
+// Axis 0, which has one for each place, as another axis, or along the one that is there (`tiled`).
+Tensor collected(const char* name, const Tensor& x, Index to, bool tiled) {
+  const int axis = normalize_axis(to, x.rank() - tiled, name);
+  const Tensor moved = moveaxis(x, 0, axis);
+  if (!tiled) return moved;
+  Shape shape = moved.shape();
+  shape[static_cast<std::size_t>(axis) + 1] *= shape[static_cast<std::size_t>(axis)];
+  shape.erase(shape.begin() + axis);
+  return reshape(moved, shape);
+}
+
+}  // namespace
+
 Tensor all_gather(const Tensor& x, const std::string& axis_name, GatherOptions options) {
   const auto attributes = over("all_gather", axis_name);
-  attributes->tiled = options.tiled;
-  attributes->axis = normalize_axis(options.axis, given(x, "all_gather").rank() + !options.tiled, "all_gather");
-  return apply(op_all_gather, {x}, attributes);
+  normalize_axis(options.axis, given(x, "all_gather").rank() + !options.tiled, "all_gather");
+  return collected("all_gather", apply(op_all_gather, {x}, attributes), options.axis, options.tiled);
 }
 
 Tensor reduce_scatter(const Tensor& x, const std::string& axis_name, ScatterOptions options) {
   const auto attributes = over("reduce_scatter", axis_name);
-  attributes->tiled = options.tiled;
-  attributes->axis = normalize_axis(options.axis, given(x, "reduce_scatter").rank(), "reduce_scatter");
-  return apply(op_reduce_scatter, {x.dtype() == bool_ ? astype(x, int32) : x}, attributes);
+  const Tensor parts = dealt("reduce_scatter", x, options.axis, options.tiled, *attributes);
+  return apply(op_reduce_scatter, {x.dtype() == bool_ ? astype(parts, int32) : parts}, attributes);
 }
 
 Tensor all_to_all(const Tensor& x, const std::string& axis_name, ExchangeOptions options) {
   const auto attributes = over("all_to_all", axis_name);
-  const int rank = given(x, "all_to_all").rank();
-  attributes->tiled = options.tiled;
-  attributes->axis = normalize_axis(options.split_axis, rank, "all_to_all");
-  attributes->other_axis = normalize_axis(options.concat_axis, rank, "all_to_all");
-  return apply(op_all_to_all, {x}, attributes);
+  const Tensor parts = dealt("all_to_all", x, options.split_axis, options.tiled, *attributes);
+  normalize_axis(options.concat_axis, x.rank(), "all_to_all");
+  return collected("all_to_all", apply(op_all_to_all, {parts}, attributes), options.concat_axis, options.tiled);
 }
 
 Tensor ppermute(const Tensor& x, const std::string& axis_name, const std::vector<std::pair<Index, Index>>& pairs) {

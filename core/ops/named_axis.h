@@ -11,41 +11,38 @@ namespace stave {
 
 struct CollectiveAttributes;
 
-/// Who exchanges between places that are not in this process's hands: a communicator. A collective that carries one is performed
-/// below all handlers, in derivatives too, wherever the handler that bound it stood.
+/// Who exchanges between places that are not in this process's hands. A collective that carries one is performed below all handlers,
+/// in derivatives too, wherever the handler that bound it stood.
 class Communicator : public RefCounted {
  public:
   virtual ~Communicator() = default;
-  virtual Index size() const noexcept = 0;
-  virtual Index place() const noexcept = 0;  ///< this one
-  /// Performs the operation with all others: row-major views in the host's memory, x undefined (no data) for axis_index.
-  virtual void exchange(const Op& op, const CollectiveAttributes& attributes, const View* x, const View& result) = 0;
+  /// Performs the operation with all others: row-major views in the host's memory. Throws what Stave throws.
+  virtual void exchange(const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result) = 0;
 };
 using CommunicatorPtr = IntrusivePtr<Communicator>;
 
-/// The attributes of all collectives. Axes are counted from the front.
+/// The attributes of all collectives.
 struct CollectiveAttributes final : ValueAttributes<CollectiveAttributes, PlacedAttributes> {
   using Pairs = std::vector<std::pair<Index, Index>>;
   std::string axis_name;
   Index size;
-  int axis = -1;        // all_gather: of the result; reduce_scatter: of x; all_to_all: that is split
-  int other_axis = -1;  // all_to_all: of the result
-  bool tiled = false;
   Pairs pairs = {};              // ppermute
   CommunicatorPtr by = nullptr;  // null: whoever stands around has the axis
 
   CollectiveAttributes(std::string axis_name, Index size, Device device = cpu)
       : ValueAttributes(device), axis_name(std::move(axis_name)), size(size) {}
-  auto members() const {
-    return std::tuple(device, axis_name, size, axis, other_axis, tiled, pairs, static_cast<const void*>(by.get()));
-  }
+  auto members() const { return std::tuple(device, axis_name, size, pairs, static_cast<const void*>(by.get())); }
   std::string str() const override;
-  AttributesPtr batched(Index lanes) const override;
   /// The same, with somebody who exchanges.
   AttributesPtr bound(CommunicatorPtr communicator) const;
 };
 
-// Their records. axis_index has no input, the others one.
+// Their records. Of so many places:
+//   psum, pmax, pmin, ppermute   x [...] -> [...]
+//   all_gather                   x [...] -> [places, ...]: of each
+//   reduce_scatter               x [places, ...] -> [...]: this place's, of the sum of all
+//   all_to_all                   x [places, ...], for each -> [places, ...], from each
+//   axis_index                   -> int32 []
 extern const Op op_psum, op_pmax, op_pmin, op_all_gather, op_reduce_scatter, op_all_to_all, op_ppermute, op_axis_index;
 
 /// The attributes of a collective over a named axis that nobody has been bound to; null: the call is none.
