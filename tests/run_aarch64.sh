@@ -37,7 +37,7 @@ programs=(conformance_{elementwise,function,index,reduce}_test cpu_backend_test
   effect_test controller_test controller_lifetime_test scope_test fiber_test fiber_stack_test fiber_thread_test grad_test
   own_kernels_test)
 quietly "Configuring $build" cmake -B "$build" -G Ninja -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCMAKE_BUILD_TYPE=Release \
-  "-DSTAVE_CPU_ISAS=neon;portable" -DSTAVE_CUDA=OFF -DSTAVE_WERROR=ON -DSTAVE_BUILD_TESTS=ON -DSTAVE_BUILD_EXAMPLES=OFF
+  "-DSTAVE_CPU_ISAS=neon;portable" -DSTAVE_CUDA=OFF -DSTAVE_MPI=OFF -DSTAVE_WERROR=ON -DSTAVE_BUILD_TESTS=ON -DSTAVE_BUILD_EXAMPLES=OFF
 quietly "Building for ARM (some minutes the first time)" cmake --build "$build" --parallel "$(nproc)" \
   --target "${programs[@]}" operation_table
 

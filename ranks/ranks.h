@@ -1,0 +1,88 @@
+// Ranks: the processes of a cluster, or of one machine, as the places of a named axis. By MPI.
+//
+//   int main() {                                       // mpirun -np 4 program
+//     Ranks ranks("batch");
+//     with(ranks, [] { train(); });                     // psum(x, "batch") inside is of all four processes
+//   }
+//
+// The function is that of vmap(f, {.axis_name = "batch"}), unchanged: values to rounding, derivatives too, and equal bits from run to
+// run. Each process has its own part of the data, and performs the same collectives in the same order; what stands inside of
+// Ranks (grad, vmap, checkpoint ...) and around it composes as with any operation. Tensors on other devices go through the host's memory.
+//
+// Started without mpirun, the process is the one place of each axis.
+//
+// - What leaves `with` by an exception ends all processes, after its message: others would wait for this one for ever.
+// - STAVE_CHECK_RANKS=1 in the environment compares, before each collective, what all processes are about to perform: where it is not
+//   the same, each throws an error that says operation, shape and scope of each. It costs a message.
+// - MPI is initialised by the first Ranks, if it is not yet, and finalised at the program's end.
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <stave/core/op.h>
+#include <stave/core/ops/collective.h>
+#include <stave/core/ops/named_axis.h>
+#include <stave/core/options.h>
+
+namespace stave {
+
+struct RanksOptions {
+  [[no_unique_address]] ByName by_name{};
+  /// Processes that give the same number have an axis of their own, in the order of their ranks: Ranks rows("rows", {.group = rank / 4}).
+  std::optional<Index> group{};
+  /// Among the processes of this communicator, as MPI_Comm_c2f gives it, instead of all.
+  std::optional<int> communicator{};
+};
+
+/// Answers collectives over one axis: place i is the process of rank i. To be made by all processes of the communicator, in the same order.
+class Ranks final : public Handles<Call, AxisSize> {
+ public:
+  /// Throws Error if MPI cannot be initialised, or was finalised.
+  explicit Ranks(std::string axis_name, RanksOptions options = {});
+  ~Ranks() override;
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  Index size() const noexcept;   ///< processes
+  Index place() const noexcept;  ///< of this one
+
+  Outputs handle(Call& call) override;
+  std::optional<Index> handle(AxisSize& axis) override;
+  std::string describe() const override;
+
+  /// All of these have come to the end of what they do together: compared under STAVE_CHECK_RANKS=1.
+  void end() const;
+  /// Writes the exception's message to stderr, and ends all processes.
+  [[noreturn]] void abort(const std::exception_ptr& why) const noexcept;
+
+ private:
+  class Processes;
+  const std::string axis_name_;
+  const IntrusivePtr<Processes> processes_;
+};
+
+/// As with any handler; but what leaves body by an exception ends all processes.
+template <class Body>
+decltype(auto) with(Ranks& ranks, Body&& body) {
+  try {
+    const auto run = [&]() -> decltype(auto) {
+      return with(static_cast<Handles<Call, AxisSize>&>(ranks), std::forward<Body>(body));
+    };
+    if constexpr (std::is_void_v<decltype(run())>) {
+      run();
+      ranks.end();
+    } else {
+      decltype(auto) result = run();
+      ranks.end();
+      return result;
+    }
+  } catch (...) {
+    ranks.abort(std::current_exception());
+  }
+}
+
+}  // namespace stave

@@ -1,0 +1,181 @@
+// Ranks under mpirun: each function beside the same one by vmap over all places' data. Run by tests/ranks/CMakeLists.txt with 1, 2 and 4 processes.
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stave/ranks/ranks.h>
+#include <stave/stave.h>
+
+using namespace stave;
+using testing::HasSubstr;
+
+namespace {
+
+Ranks& all() {
+  static Ranks ranks("i");
+  return ranks;
+}
+
+// Numbers for each place, the same in all processes: [places, ...].
+Tensor data(const Shape& shape, Dtype dtype) {
+  Shape every = shape;
+  every.insert(every.begin(), all().size());
+  if (dtype == bool_) return data(shape, float64) > 0;
+  const Tensor x = normal(Key(7), every, is_float(dtype) ? float64 : float32);
+  return astype(is_float(dtype) ? x : x * 10., dtype);
+}
+
+using Function = std::function<Tensor(const Tensor&)>;
+
+// f of this place's data is what f has there as a lane, to rounding: and bit for bit the same again.
+void expect_as_lanes(const Function& f, const Tensor& x, double tolerance, const std::string& what) {
+  const Tensor expected = vmap(f, {.axis_name = "i"})(x)[all().place()];
+  const Tensor found = with(all(), [&] { return f(x[all().place()]); });
+  ASSERT_EQ(found.dtype(), expected.dtype()) << what;
+  ASSERT_EQ(found.shape(), expected.shape()) << what;
+  const std::vector<double> a = astype(found, float64).to_vector<double>(),
+                            b = astype(expected, float64).to_vector<double>();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(b[i])) EXPECT_TRUE(std::isnan(a[i])) << what;
+    else EXPECT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i]))) << what << " at " << i;
+  }
+  const std::vector<double> again =
+      astype(with(all(), [&] { return f(x[all().place()]); }), float64).to_vector<double>();
+  EXPECT_EQ(std::memcmp(a.data(), again.data(), a.size() * sizeof(double)), 0) << what;
+}
+
+struct Named {
+  const char* name;
+  Function f;
+};
+
+std::vector<Named> collectives() {
+  const Index n = all().size();
+  std::vector<std::pair<Index, Index>> ring, shift;
+  for (Index i = 0; i < n; ++i) ring.emplace_back(i, (i + 1) % n);
+  for (Index i = 0; i + 1 < n; ++i) shift.emplace_back(i, i + 1);
+  return {{"psum", [](const Tensor& x) { return psum(x, "i"); }},
+          {"pmean", [](const Tensor& x) { return pmean(x, "i"); }},
+          {"pmax", [](const Tensor& x) { return pmax(x, "i"); }},
+          {"pmin", [](const Tensor& x) { return pmin(x, "i"); }},
+          {"all_gather", [](const Tensor& x) { return all_gather(x, "i", {.axis = 1}); }},
+          {"all_gather tiled", [](const Tensor& x) { return all_gather(x, "i", {.axis = 1, .tiled = true}); }},
+          {"reduce_scatter", [](const Tensor& x) { return reduce_scatter(x, "i"); }},
+          {"reduce_scatter tiled", [](const Tensor& x) { return reduce_scatter(x, "i", {.axis = 1, .tiled = true}); }},
+          {"all_to_all", [](const Tensor& x) { return all_to_all(x, "i", {.concat_axis = 1}); }},
+          {"all_to_all tiled",
+           [](const Tensor& x) { return all_to_all(x, "i", {.split_axis = 1, .concat_axis = 0, .tiled = true}); }},
+          {"ppermute ring", [ring](const Tensor& x) { return ppermute(x, "i", ring); }},
+          {"ppermute shift", [shift](const Tensor& x) { return ppermute(x, "i", shift); }},
+          {"axis_index", [](const Tensor& x) { return x * astype(axis_index("i"), x.dtype()); }}};
+}
+
+double tolerance_of(Dtype dtype) {
+  return !is_float(dtype) ? 0 : dtype == float64 ? 1e-14 : dtype == float32 ? 1e-6 : dtype == float16 ? 2e-3 : 2e-2;
+}
+
+TEST(Ranks, AreTheLanesOfVmap) {
+  const Index n = all().size();
+  for (const Dtype dtype : {bool_, uint8, int16, int32, int64, uint64, float16, bfloat16, float32, float64})
+    for (const Named& collective : collectives()) {
+      if (dtype == bool_ && std::string(collective.name) == "axis_index") continue;
+      const auto what = std::string(collective.name) + " of " + name_of(dtype);
+      expect_as_lanes(collective.f, data({n, 2 * n, 3}, dtype), tolerance_of(dtype), what);
+      expect_as_lanes(collective.f, permute_dims(data({3, 2 * n, n}, dtype), {0, 3, 2, 1}), tolerance_of(dtype), what);
+      expect_as_lanes(collective.f, data({n, n, 0}, dtype), 0, what);
+    }
+}
+
+TEST(Ranks, DerivativesAreThoseOfAllPlaces) {
+  const Index n = all().size();
+  for (const Named& collective : collectives()) {
+    const auto loss = [&](const Tensor& x) {
+      const Tensor y = collective.f(x);
+      return sum(sin(y) * (1 + 0.1 * astype(axis_index("i"), y.dtype())));
+    };
+    const Tensor x = data({n, 2 * n}, float64);
+    expect_as_lanes(grad(loss), x, 1e-13, std::string("grad of ") + collective.name);
+    expect_as_lanes([&](const Tensor& z) { return jvp(collective.f, z, cos(z)).second; }, x, 1e-13,
+                    std::string("jvp of ") + collective.name);
+    expect_as_lanes([&](const Tensor& z) { return hvp(loss, z, cos(z)); }, x, 1e-12,
+                    std::string("hvp of ") + collective.name);
+    expect_as_lanes(vmap(collective.f), data({2, n, 2 * n}, float64), 1e-13, std::string("vmap of ") + collective.name);
+    expect_as_lanes(vmap(grad(loss)), data({2, n, 2 * n}, float64), 1e-13,
+                    std::string("vmap of grad of ") + collective.name);
+    expect_as_lanes(grad([&](const Tensor& z) { return checkpoint(loss)(z); }), x, 1e-13,
+                    std::string("checkpoint of ") + collective.name);
+  }
+}
+
+// Transforms may stand around Ranks, too: what they see exchanges by itself, in the backward pass and of all lanes.
+TEST(Ranks, TransformsAroundThemSeeTheSame) {
+  const Index n = all().size();
+  for (const Named& collective : collectives()) {
+    const auto loss = [&](const Tensor& x) { return sum(sin(collective.f(x))); };
+    const auto apart = [&](const Tensor& x) { return with(all(), [&] { return loss(x); }); };
+    const Tensor x = data({n, 2 * n}, float64);
+    const std::vector<double> inside = with(all(), [&] { return grad(loss)(x[all().place()]); }).to_vector<double>();
+    EXPECT_EQ(grad(apart)(x[all().place()]).to_vector<double>(), inside) << collective.name;
+    const auto compiled = compile(grad(apart));
+    for (int call = 0; call < 3; ++call) {
+      const std::vector<double> found = compiled(x[all().place()]).to_vector<double>();
+      for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], inside[i], 1e-13) << collective.name;
+    }
+    const Tensor many = data({2, n, 2 * n}, float64)[all().place()];
+    const Tensor of_lanes = vmap(grad(apart))(many);
+    for (Index lane = 0; lane < 2; ++lane)
+      EXPECT_EQ(of_lanes[lane].to_vector<double>(), grad(apart)(many[lane]).to_vector<double>()) << collective.name;
+  }
+}
+
+TEST(Ranks, NaNWinsAsInMax) {
+  const double nan = std::nan("");
+  const auto of = [&](Dtype dtype) {
+    const Tensor mine = full({2}, all().place() == 0 ? nan : 1.0, dtype);
+    return with(all(), [&] { return pmax(mine, "i") + pmin(mine, "i"); }).to_vector<double>();
+  };
+  EXPECT_TRUE(std::isnan(of(float64)[1]));
+}
+
+TEST(Ranks, GroupsHaveAxesOfTheirOwn) {
+  const Index place = all().place(), n = all().size();
+  Ranks rows("rows", {.group = place / 2}), columns("columns", {.group = place % 2});
+  const Tensor x = full({}, static_cast<double>(place), float64);
+  const auto f = [](const Tensor& y) { return psum(y, "rows") + 100 * psum(y, "columns"); };
+  const double found = with(rows, [&] { return with(columns, [&] { return f(x); }); }).item<double>();
+  double expected = 0;
+  for (Index i = 0; i < n; ++i)
+    expected +=
+        (i / 2 == place / 2 ? static_cast<double>(i) : 0) + (i % 2 == place % 2 ? 100. * static_cast<double>(i) : 0);
+  EXPECT_EQ(found, expected);
+}
+
+TEST(Ranks, LanesAndProcessesAreAxesBesideEachOther) {
+  const Tensor x = data({3}, float64);
+  const auto f = [](const Tensor& y) { return psum(psum(y * y, "lanes"), "i") * y; };
+  const Function in_lanes = vmap(f, {.axis_name = "lanes"});
+  expect_as_lanes(in_lanes, x, 1e-13, "psum of psum");
+  expect_as_lanes(vmap(grad(f), {.axis_name = "lanes"}), x, 1e-13, "its gradient");
+}
+
+TEST(Ranks, AreNamedInErrors) {
+  try {
+    with(static_cast<Handles<Call, AxisSize>&>(all()), [] { return psum(ones({2}), "other"); });
+    FAIL();
+  } catch (const TransformError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("nobody here has an axis named \"other\""));
+    EXPECT_THAT(error.what(), HasSubstr("inside Ranks \"i\" (place "));
+  }
+  EXPECT_THROW(Ranks(""), TransformError);
+}
+
+// More than one of MPI's counts holds is not tried here; a large one is.
+TEST(Ranks, LargeTensors) {
+  const Tensor x = full({1 << 22}, static_cast<double>(all().place() + 1), float64);
+  const double n = static_cast<double>(all().size());
+  EXPECT_EQ(with(all(), [&] { return psum(x, "i"); })[12345].item<double>(), n * (n + 1) / 2);
+}
+
+}  // namespace
