@@ -26,3 +26,10 @@ stave_set_library_defaults(stave_ranks)
 target_sources(stave_ranks PUBLIC FILE_SET HEADERS BASE_DIRS "${include_dir}" FILES "${include_dir}/stave/ranks/ranks.h")
 target_link_libraries(stave_ranks PUBLIC stave PRIVATE MPI::MPI_CXX fmt::fmt)
 set_target_properties(stave_ranks PROPERTIES EXPORT_NAME ranks)
+
+# A test that runs a program as so many processes on this machine, whatever it has of cores.
+function(stave_add_test_of_processes name processes)
+  add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${processes} --oversubscribe --bind-to none ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 120 PROCESSORS 2 ENVIRONMENT
+    "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_btl_vader_single_copy_mechanism=none;OMPI_MCA_mpi_yield_when_idle=1")
+endfunction()
