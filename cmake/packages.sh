@@ -27,6 +27,7 @@ stave_has_package() {
     libgtest-dev) stave_has_header gtest/gtest.h ;;
     libgmock-dev) stave_has_header gmock/gmock.h ;;
     libbenchmark-dev) stave_has_header benchmark/benchmark.h ;;
+    dpkg-dev) command -v dpkg-shlibdeps ;;
     libopenmpi-dev) command -v mpicxx ;;
     openmpi-bin) command -v mpirun ;;
     g++-aarch64-linux-gnu) command -v aarch64-linux-gnu-g++ ;;

@@ -6,7 +6,7 @@
 #   libstave-ranks0.1    libstave_ranks, which brings MPI
 #   libstave-ranks-dev   what programs of several processes are built with
 #
-# A build with the CUDA backend has names that end in -cuda (libstave0.1-cuda, libstave-cuda-dev): its libstave loads libstave_cuda, so
+# A build with the CUDA backend makes libstave0.1-cuda and libstave-cuda-dev of the first two: its libstave is linked to libstave_cuda, so
 # it is another libstave, which takes the place of the one without. It needs no package of CUDA's to start: the runtime is linked
 # statically, and cuBLAS, cuSOLVER and NVRTC are looked for when they are used.
 # A static build has no runtime packages, and its dev packages need those of what it links to.
@@ -20,7 +20,6 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME stave)
 set(CPACK_PACKAGE_VENDOR "Stave developers")
 set(CPACK_PACKAGE_CONTACT "Stave developers")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
 set(CPACK_PACKAGING_INSTALL_PREFIX "${CMAKE_INSTALL_PREFIX}")
 set(CPACK_STRIP_FILES ON)
@@ -34,7 +33,7 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(version "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
 
 # stave_package(component name section summary [DEPENDS package...] [RECOMMENDS package...] [PLAIN name])
-# PLAIN: the package's name without the suffix, where that is another.
+# PLAIN: the package's name without CUDA, whose place it takes if that is another.
 function(stave_package component name section summary)
   cmake_parse_arguments(PARSE_ARGV 4 package "" "PLAIN" "DEPENDS;RECOMMENDS")
   string(TOUPPER "${component}" key)
@@ -44,7 +43,7 @@ function(stave_package component name section summary)
   if(section STREQUAL "libs")
     list(APPEND settings SHLIBDEPS ON)
   endif()
-  if(NOT package_PLAIN STREQUAL name)
+  if(package_PLAIN AND NOT package_PLAIN STREQUAL name)
     list(APPEND settings PROVIDES "${package_PLAIN} (= ${version})" CONFLICTS "${package_PLAIN}" REPLACES "${package_PLAIN}")
   endif()
   while(settings)
@@ -58,30 +57,29 @@ function(stave_package component name section summary)
     COMPONENT ${component} EXCLUDE_FROM_ALL)
 endfunction()
 
-string(CONCAT description "Stave is a C++20 runtime for programs of tensors. Gradients, forward-mode derivatives, batching, tracing and "
-  "compilation are handlers of operations, which nest freely, and those of a program's own take a few lines.")
-set(static_depends "")
+string(CONCAT description "Stave is a C++20 runtime for programs of tensors. Gradients, forward-mode\n"
+  "derivatives, batching, tracing and compilation are handlers of operations,\n"
+  "which nest freely, and those of a program's own take a few lines.")
 if(BUILD_SHARED_LIBS)
   set(runtime "libstave${soversion}${suffix}")
-  set(ranks "libstave-ranks${soversion}${suffix}")
   # What is found by dpkg-shlibdeps in the libraries, except for each other.
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${PROJECT_BINARY_DIR}")
   stave_package(runtime ${runtime} libs "tensors whose every operation can be intercepted" PLAIN libstave${soversion})
   set(dev_depends "${runtime} (= ${version})")
-  set(ranks_dev_depends "${ranks} (= ${version})")
+  set(ranks_dev_depends "libstave-ranks${soversion} (= ${version})")
 else()
   set(dev_depends libtbb-dev libfmt-dev libboost-context-dev libopenblas-pthread-dev liblapacke-dev libsleef-dev zlib1g-dev)
   set(ranks_dev_depends libopenmpi-dev)
 endif()
 # SLEEF: for stave_add_kernels, which says so where it is absent.
-stave_package(dev libstave${suffix}-dev libdevel "tensors whose every operation can be intercepted: development files"
+stave_package(dev libstave${suffix}-dev libdevel "tensors with interceptable operations: development files"
   PLAIN libstave-dev DEPENDS ${dev_depends} RECOMMENDS libsleef-dev)
 if(STAVE_HAVE_MPI)
   if(BUILD_SHARED_LIBS)
-    stave_package(ranks ${ranks} libs "Stave for programs of several processes, by MPI"
-      PLAIN libstave-ranks${soversion} DEPENDS "${runtime} (= ${version})")
+    stave_package(ranks libstave-ranks${soversion} libs "Stave for programs of several processes, by MPI"
+      DEPENDS "libstave${soversion} (= ${version})")
   endif()
-  stave_package(ranks-dev libstave-ranks${suffix}-dev libdevel "Stave for programs of several processes: development files"
-    PLAIN libstave-ranks-dev DEPENDS "libstave${suffix}-dev (= ${version})" ${ranks_dev_depends})
+  stave_package(ranks-dev libstave-ranks-dev libdevel "Stave for programs of several processes: development files"
+    DEPENDS "libstave-dev (= ${version})" ${ranks_dev_depends})
 endif()
 include(CPack)

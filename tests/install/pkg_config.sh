@@ -9,7 +9,7 @@ shift
 mkdir -p -- "$folder"
 for program in main:stave effects:stave-effects; do
   package=${program#*:} program=${program%:*}
-  read -ra flags < <(pkg-config "$@" --cflags --libs "$package")
+  read -ra flags <<<"$(pkg-config "$@" --cflags --libs "$package")"
   "${CXX:-c++}" -std=c++20 "$sources/$program.cpp" -o "$folder/$program" "${flags[@]}"
   LD_LIBRARY_PATH=$(pkg-config --variable=libdir "$package") "$folder/$program"
 done
