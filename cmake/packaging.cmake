@@ -9,7 +9,10 @@
 # A build with the CUDA backend makes libstave0.1-cuda and libstave-cuda-dev of the first two: its libstave is linked to libstave_cuda, so
 # it is another libstave, which takes the place of the one without. It needs no package of CUDA's to start: the runtime is linked
 # statically, and cuBLAS, cuSOLVER and NVRTC are looked for when they are used.
-# A static build has no runtime packages, and its dev packages need those of what it links to.
+# There are none of a static build, which `cmake --install` installs.
+if(NOT BUILD_SHARED_LIBS)
+  return()
+endif()
 set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(suffix "")
 if(STAVE_HAVE_CUDA)
@@ -20,6 +23,7 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME stave)
 set(CPACK_PACKAGE_VENDOR "Stave developers")
 set(CPACK_PACKAGE_CONTACT "Stave developers")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # or it would be the first line of each description
 set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
 set(CPACK_PACKAGING_INSTALL_PREFIX "${CMAKE_INSTALL_PREFIX}")
 set(CPACK_STRIP_FILES ON)
@@ -60,26 +64,17 @@ endfunction()
 string(CONCAT description "Stave is a C++20 runtime for programs of tensors. Gradients, forward-mode\n"
   "derivatives, batching, tracing and compilation are handlers of operations,\n"
   "which nest freely, and those of a program's own take a few lines.")
-if(BUILD_SHARED_LIBS)
-  set(runtime "libstave${soversion}${suffix}")
-  # What is found by dpkg-shlibdeps in the libraries, except for each other.
-  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${PROJECT_BINARY_DIR}")
-  stave_package(runtime ${runtime} libs "tensors whose every operation can be intercepted" PLAIN libstave${soversion})
-  set(dev_depends "${runtime} (= ${version})")
-  set(ranks_dev_depends "libstave-ranks${soversion} (= ${version})")
-else()
-  set(dev_depends libtbb-dev libfmt-dev libboost-context-dev libopenblas-pthread-dev liblapacke-dev libsleef-dev zlib1g-dev)
-  set(ranks_dev_depends libopenmpi-dev)
-endif()
+set(runtime "libstave${soversion}${suffix}")
+# What is found by dpkg-shlibdeps in the libraries, except for each other.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${PROJECT_BINARY_DIR}")
+stave_package(runtime ${runtime} libs "tensors whose every operation can be intercepted" PLAIN libstave${soversion})
 # SLEEF: for stave_add_kernels, which says so where it is absent.
-stave_package(dev libstave${suffix}-dev libdevel "tensors with interceptable operations: development files"
-  PLAIN libstave-dev DEPENDS ${dev_depends} RECOMMENDS libsleef-dev)
+stave_package(dev libstave${suffix}-dev libdevel "tensors whose every operation can be intercepted: headers"
+  PLAIN libstave-dev DEPENDS "${runtime} (= ${version})" RECOMMENDS libsleef-dev)
 if(STAVE_HAVE_MPI)
-  if(BUILD_SHARED_LIBS)
-    stave_package(ranks libstave-ranks${soversion} libs "Stave for programs of several processes, by MPI"
-      DEPENDS "libstave${soversion} (= ${version})")
-  endif()
-  stave_package(ranks-dev libstave-ranks-dev libdevel "Stave for programs of several processes: development files"
-    DEPENDS "libstave-dev (= ${version})" ${ranks_dev_depends})
+  stave_package(ranks libstave-ranks${soversion} libs "Stave for programs of several processes, by MPI"
+    DEPENDS "libstave${soversion} (= ${version})")
+  stave_package(ranks-dev libstave-ranks-dev libdevel "Stave for programs of several processes: headers"
+    DEPENDS "libstave-dev (= ${version})" "libstave-ranks${soversion} (= ${version})")
 endif()
 include(CPack)

@@ -1,4 +1,4 @@
-"""Stave for Conan 2, from the sources around this folder: conan create packaging/conan
+"""Stave for Conan 2, from the sources around this folder: conan create packaging/conan -s compiler.cppstd=20
 
 What it links to comes from the system: ConanCenter's OpenBLAS has LAPACKE only where a Fortran compiler builds it anew.
 """

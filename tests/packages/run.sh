@@ -7,25 +7,20 @@
 #      find_package one that asks for stave::ranks.
 #   4. Removes the dev packages: the programs run on. Removes the others: they do not, and nothing is left of Stave.
 #
-# Takes root and the network. STAVE_SUITE chooses another release than bookworm, STAVE_CUDA=ON packages with the CUDA backend; STAVE_SHARED=OFF
-# the static libraries, whose programs need nothing installed. STAVE_DEBS=FOLDER keeps the packages.
+# Takes root, the network, and a Debian, whose release the clean one has as well. STAVE_CUDA=ON: packages with the CUDA backend. The packages
+# stay in the build folder.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 source cmake/packages.sh
 require_packages libopenmpi-dev openmpi-bin mmdebstrap dpkg-dev
 
-suite=${STAVE_SUITE:-bookworm}
+suite=$(source /etc/os-release && echo "$VERSION_CODENAME")
 build=${STAVE_BUILD:-build/packages}
-shared=${STAVE_SHARED:-ON}
 quietly "Configuring $build" cmake --preset release -B "$build" -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_SKIP_INSTALL_RPATH=ON \
-  -DBUILD_SHARED_LIBS="$shared" -DSTAVE_CUDA="${STAVE_CUDA:-OFF}" -DSTAVE_MPI=ON -DSTAVE_BUILD_TESTS=OFF -DSTAVE_BUILD_EXAMPLES=OFF
+  -DBUILD_SHARED_LIBS=ON -DSTAVE_CUDA="${STAVE_CUDA:-OFF}" -DSTAVE_MPI=ON -DSTAVE_BUILD_TESTS=OFF -DSTAVE_BUILD_EXAMPLES=OFF
 quietly "Building $build" cmake --build "$build" --parallel "$(nproc)"
 rm -f -- "$build"/*.deb
 quietly "Packaging" cmake -E chdir "$build" cpack -G DEB
-if [[ -n ${STAVE_DEBS:-} ]]; then
-  mkdir -p -- "$STAVE_DEBS"
-  cp -- "$build"/*.deb "$STAVE_DEBS"
-fi
 for package in "$build"/*.deb; do
   dpkg-deb --field "$package" Package Version Depends Recommends Provides Conflicts
   echo
@@ -50,24 +45,20 @@ quietly "Installing the packages" inside 'apt-get update && apt-get install --ye
 echo "Installed: $(files | wc -l) files"
 quietly "find_package and stave_add_kernels" inside 'apt-get install --yes --no-install-recommends libsleef-dev &&
   cmake -G Ninja -S /try/install -B /try/build && cmake --build /try/build && cd /try/build && ctest --output-on-failure --no-tests=error'
-static=()
-[[ $shared == ON ]] || static=(--static)
-quietly "pkg-config" inside "bash /try/install/pkg_config.sh /try/pkg_config ${static[*]}"
+quietly "pkg-config" inside 'bash /try/install/pkg_config.sh /try/pkg_config'
 quietly "find_package of stave::ranks" inside 'apt-get install --yes --no-install-recommends openmpi-bin &&
   cmake -G Ninja -S /try/ranks -B /try/build_ranks && cmake --build /try/build_ranks &&
   mpirun --allow-run-as-root --oversubscribe -np 2 /try/build_ranks/program'
 
-runtime=$(inside 'dpkg-query --show --showformat "\${Package}\n" "libstave*" | grep -v -- -dev$ || true' | tr '\n' ' ')
+runtime=$(inside 'dpkg-query --show --showformat "\${Package}\n" "libstave*" | grep -v -- -dev$' | tr '\n' ' ')
 quietly "Removing the dev packages" inside 'apt-get purge --yes $(dpkg-query --show --showformat "\${Package} " "libstave*-dev")'
 for program in /try/build/consumer /try/build/operations_user /try/build/effects /try/pkg_config/main; do
   quietly "Running $program" inside "$program"
 done
-if [[ $shared == ON ]]; then
-  quietly "Removing $runtime" inside "apt-get purge --yes $runtime"
-  if inside /try/build/consumer 2>/dev/null; then
-    echo "a program still finds a libstave" >&2
-    exit 1
-  fi
+quietly "Removing $runtime" inside "apt-get purge --yes $runtime"
+if inside /try/build/consumer 2>/dev/null; then
+  echo "a program still finds a libstave" >&2
+  exit 1
 fi
 left=$(files)
 if [[ -n $left ]]; then
