@@ -10,6 +10,7 @@
 #endif
 
 #include <stave/core/default_dtype.h>
+#include <stave/core/dlpack.h>
 #include <stave/core/effects/controller.h>
 #include <stave/core/effects/effect.h>
 #include <stave/core/effects/error.h>

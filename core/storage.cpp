@@ -80,8 +80,9 @@ StoragePtr number_storage() {
 }
 
 void destroy(Storage* storage) noexcept {
-  if (storage->number) delete static_cast<NumberStorage*>(storage);
-  else storage->owner->deallocate(storage);
+  if (storage->owner) storage->owner->deallocate(storage);
+  else if (storage->number) delete static_cast<NumberStorage*>(storage);
+  else delete static_cast<stave_detail::ForeignStorage*>(storage);
 }
 
 StoragePtr allocate_storage(Device device, Dtype dtype, const Shape& shape, const char* operation) {
@@ -129,6 +130,15 @@ void release_cached_memory(Device device) {
 }  // namespace stave
 
 namespace stave_detail {
+
+ForeignStorage::ForeignStorage(stave::Device device, void* first, std::size_t size, Lender lender)
+    : device_(device), lender_(std::move(lender)) {
+  data = first;
+  bytes = capacity = size;
+}
+ForeignStorage::~ForeignStorage() {
+  if (device_ != stave::cpu) stave::backend_of(device_).drain();
+}
 
 void fail_memory(const char* operation, stave::Dtype dtype, const stave::Shape& shape, stave::Device device) {
   fail<stave::MemoryError>(
