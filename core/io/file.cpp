@@ -106,6 +106,9 @@ int create(const std::string& name, const std::string& target) {
   return fd;
 }
 
+// Some file systems have nothing to wait for, and say so.
+bool is_on_disk(int fd) { return ::fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP; }
+
 }  // namespace
 
 OutputFile::OutputFile(std::string operation, const std::string& path)
@@ -129,9 +132,13 @@ void OutputFile::write(std::span<const char> bytes) {
 }
 
 void OutputFile::finish() {
-  if (!file_.close() || ::rename(temporary_.c_str(), target_.c_str()) != 0)
+  if (!is_on_disk(file_.get()) || !file_.close() || ::rename(temporary_.c_str(), target_.c_str()) != 0)
     fail<FileError>("{}: cannot be written: {}", where_, system_error_text());
   temporary_.clear();
+  const std::string folder = fs::path(target_).parent_path().string();
+  const Descriptor entries(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (entries.get() >= 0 && !is_on_disk(entries.get()))  // < 0: a folder that may be written to and not read
+    fail<FileError>("{}: is written, but its name may not be on the disk yet: {}", where_, system_error_text());
 }
 
 // ---- Source ------------------------------------------------------------------------------------------------
