@@ -9,7 +9,7 @@
 // A file takes its name only when it is whole, and on the disk: it is written beside the old one, which it then replaces, so
 // that neither an error nor a crash, of the program or of the machine, leaves half of one. (A crash may leave NAME.*.part.)
 // What is read is checked, sizes before memory is taken; what does not fit throws FileError (or ShapeError, DtypeError), naming
-// the file and the fault. Reading gives contiguous tensors on the CPU; neither reading nor writing is an operation that
+// the file and the fault. Reading gives contiguous tensors, on the CPU; neither reading nor writing is an operation that
 // handlers see. Values are written as to_vector() reads them: those of a lane under vmap throw.
 #pragma once
 
@@ -52,8 +52,8 @@ void save_npz(const std::string& path, const T& tree, NpzOptions options = {});
 template <class T>
 T load_npz(const std::string& path);
 
-/// The same with the structure of `like`: throws ShapeError, DtypeError if a tensor's shape, dtype is not that of like's, and
-/// FileError, naming them all, if there are several that do not fit.
+/// The same with the structure of `like`, each tensor on the device of like's: throws ShapeError, DtypeError if a tensor's shape, dtype
+/// is not that of like's, and FileError, naming them all, if there are several that do not fit.
 template <class T>
 T load_npz(const std::string& path, const T& like);
 
@@ -103,7 +103,9 @@ struct NamedTensor {
   Tensor value;
 };
 void save_npz_flat(const std::string& path, const std::vector<NamedTensor>& arrays, NpzOptions options);
-void save_safetensors_flat(const std::string& path, std::vector<NamedTensor> arrays, const SafetensorsOptions& options);
+/// `operation` begins the errors.
+void write_safetensors(const char* operation, const std::string& path, std::vector<NamedTensor> arrays,
+                       const SafetensorsOptions& options);
 
 /// Those of a tree, for `operation`.
 template <class T>
@@ -238,7 +240,8 @@ T load_npz(const std::string& path, const T& like) {
 template <class T>
 void save_safetensors(const std::string& path, const T& tree, SafetensorsOptions options) {
   static_assert(is_tree<T>, "stave: save_safetensors of a type that is not a tree (see stave/core/tree.h)");
-  stave_detail::save_safetensors_flat(path, stave_detail::named_tensors_of(tree, "save_safetensors"), options);
+  constexpr const char* name = "save_safetensors";
+  stave_detail::write_safetensors(name, path, stave_detail::named_tensors_of(tree, name), options);
 }
 
 template <class T>

@@ -93,9 +93,12 @@ std::string target_of(const std::string& path, const std::string& where) {
   return target.string();
 }
 
+constexpr std::string_view part_suffix = ".part";
+std::string own_mark() { return fmt::format(".{}-", ::getpid()); }
+
 std::string name_beside(const std::string& target) {
   static std::atomic<unsigned> next{0};
-  return fmt::format("{}.{}-{}.part", target, ::getpid(), next++);
+  return fmt::format("{}{}{}{}", target, own_mark(), next++, part_suffix);
 }
 
 // With the permissions of the file that it replaces, if there is one.
@@ -110,6 +113,10 @@ int create(const std::string& name, const std::string& target) {
 bool is_on_disk(int fd) { return ::fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP; }
 
 }  // namespace
+
+bool is_part_of_another(std::string_view name) {
+  return name.ends_with(part_suffix) && name.rfind(own_mark()) == name.npos;
+}
 
 OutputFile::OutputFile(std::string operation, const std::string& path)
     : where_(std::move(operation) + ": " + path), target_(target_of(path, where_)), temporary_(name_beside(target_)),

@@ -64,6 +64,9 @@ class OutputFile {
   std::uint64_t size_ = 0;
 };
 
+/// Whether a file of this name is what OutputFile of another process has under way, or left where that was ended.
+bool is_part_of_another(std::string_view name);
+
 /// "No such file or directory" and the like, of errno.
 std::string system_error_text();
 

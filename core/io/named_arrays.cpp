@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include <stave/core/effects/effect.h>
 #include <stave/core/fail.h>
 #include <stave/core/io/file.h>
+#include <stave/core/ops/transfer.h>
 
 namespace stave_detail {
 
@@ -48,7 +50,8 @@ Tensor NamedArrays::take_like(const std::string& name, const Tensor& like) {
     faults_.push_back({Fault::dtype, fmt::format("'{}' is {}, where {} is expected: load it without `like` and convert "
                                                  "it with astype",
                                                  shown(name), x.dtype(), like.dtype())});
-  return x;
+  const UnderFrame past_all_handlers(nullptr);
+  return to(x, like.device());
 }
 
 void NamedArrays::finish() {

@@ -33,11 +33,13 @@ Tensor made_of(const SafetensorsEntry& entry, StoragePtr storage, std::uint64_t 
       NodePtr(new Node(entry.dtype, cpu, entry.shape, contiguous_strides(entry.shape), std::move(storage), elements)));
 }
 
-Tensor copied(const SafetensorsEntry& entry, const char* data) {
+// Calls read(to, bytes) for the elements.
+template <class Read>
+Tensor copied(const SafetensorsEntry& entry, Read read) {
   const std::uint64_t bytes = entry.end - entry.begin;
   Tensor x = made_of(entry, allocate_storage(cpu, entry.dtype, entry.shape, "load_safetensors"), 0);
   char* const to = static_cast<char*>(x.node().data());
-  std::copy_n(data, bytes, to);
+  read(to, bytes);
   if (!is_native) reverse_bytes(to, bytes, size_of(entry.dtype));
   if (entry.dtype == bool_) make_bools(to, bytes);
   return x;
@@ -48,7 +50,8 @@ Tensor tensor_of(const SafetensorsEntry& entry, const StoragePtr& mapping, std::
   const char* const data = static_cast<const char*>(mapping->data) + offset;
   const bool as_it_is = is_native && offset % size_of(entry.dtype) == 0 &&
                         (entry.dtype != bool_ || are_bools(data, entry.end - entry.begin));
-  return as_it_is ? made_of(entry, mapping, offset) : copied(entry, data);
+  if (as_it_is) return made_of(entry, mapping, offset);
+  return copied(entry, [&](char* to, std::uint64_t bytes) { std::copy_n(data, bytes, to); });
 }
 
 std::map<std::string, Tensor> tensors_of(const InputFile& file) {
@@ -134,9 +137,9 @@ void check_texts(const std::vector<NamedTensor>& arrays, const SafetensorsOption
 
 }  // namespace
 
-void save_safetensors_flat(const std::string& path, std::vector<NamedTensor> arrays,
-                           const SafetensorsOptions& options) {
-  OutputFile file("save_safetensors", path);
+void write_safetensors(const char* operation, const std::string& path, std::vector<NamedTensor> arrays,
+                       const SafetensorsOptions& options) {
+  OutputFile file(operation, path);
   check_texts(arrays, options, file.where());
   std::sort(arrays.begin(), arrays.end(), [](const NamedTensor& a, const NamedTensor& b) {
     const std::size_t rank_a = rank_of(a.value.dtype()), rank_b = rank_of(b.value.dtype());
@@ -151,6 +154,15 @@ void save_safetensors_flat(const std::string& path, std::vector<NamedTensor> arr
       file.write(bytes);
     });
   file.finish();
+}
+
+std::map<std::string, Tensor> copy_tensors(const InputFile& file, const SafetensorsHeader& header) {
+  std::map<std::string, Tensor> tensors;
+  for (const SafetensorsEntry& entry : header.entries)
+    tensors.emplace(entry.name, copied(entry, [&](char* to, std::uint64_t bytes) {
+                      file.read(header.data + entry.begin, to, bytes);
+                    }));
+  return tensors;
 }
 
 NamedArrays read_safetensors(const std::string& path) {

@@ -39,6 +39,9 @@ struct SafetensorsHeader {
 };
 SafetensorsHeader read_safetensors_header(const InputFile& file);
 
+/// The tensors in memory of their own.
+std::map<std::string, Tensor> copy_tensors(const InputFile& file, const SafetensorsHeader& header);
+
 /// Which file holds which tensor: an index's weight_map. The files are beside the index.
 std::map<std::string, std::string> read_safetensors_index(const InputFile& file);
 
