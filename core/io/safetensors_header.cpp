@@ -72,19 +72,20 @@ std::optional<Shape> numbers_of(const Json& array) {
   return numbers;
 }
 
+[[noreturn]] void refuse(const std::string& name, const char* fault, const std::string& where) {
+  fail<FileError>("{}: the header is damaged: '{}' {}", where, shown(name), fault);
+}
+
 SafetensorsEntry entry_of(const std::string& name, const Json& value, const std::string& where) {
-  const auto refuse = [&] [[noreturn]] (const char* fault) {
-    fail<FileError>("{}: the header is damaged: '{}' {}", where, shown(name), fault);
-  };
   if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") ||
       !value.contains("data_offsets"))
-    refuse("should have a dtype, a shape and data_offsets, and nothing else");
-  if (!value["dtype"].is_string()) refuse("has a dtype that is not text");
+    refuse(name, "should have a dtype, a shape and data_offsets, and nothing else", where);
+  if (!value["dtype"].is_string()) refuse(name, "has a dtype that is not text", where);
   const std::optional<Shape> shape = numbers_of(value["shape"]), offsets = numbers_of(value["data_offsets"]);
-  if (!shape) refuse("has a shape that is not a list of lengths");
-  if (shape->size() > most_axes) refuse("has more than 64 axes");
+  if (!shape) refuse(name, "has a shape that is not a list of lengths", where);
+  if (shape->size() > most_axes) refuse(name, "has more than 64 axes", where);
   if (!offsets || offsets->size() != 2 || (*offsets)[0] > (*offsets)[1])
-    refuse("has data_offsets that are not a beginning and an end");
+    refuse(name, "has data_offsets that are not a beginning and an end", where);
   return {name, dtype_of_code(value["dtype"].get<std::string>(), name, where), *shape,
           static_cast<std::uint64_t>((*offsets)[0]), static_cast<std::uint64_t>((*offsets)[1])};
 }
