@@ -60,6 +60,11 @@ T load_npz(const std::string& path, const T& like);
 struct SafetensorsOptions {
   [[no_unique_address]] ByName by_name{};
   std::map<std::string, std::string> metadata{};  ///< what the file says of itself, such as {"format", "pt"}
+  char separator = '/';                           ///< of the parts of names in the file: '.' in PyTorch's models
+};
+struct SafetensorsNames {
+  [[no_unique_address]] ByName by_name{};
+  char separator = '/';  ///< the same, of the file that is read
 };
 
 /// Writes the tensors of a tree under the names of visit_named_tensors, as safetensors.torch.save_file does: the largest elements
@@ -75,9 +80,9 @@ void save_safetensors(const std::string& path, const T& tree, SafetensorsOptions
 /// (that ends the program by a signal). Copied are tensors whose elements do not lie at multiples of their size. Memory that is
 /// mapped is the system's, and no part of memory_stats(). BF16 is bfloat16; other dtypes that Stave lacks throw DtypeError.
 template <class T>
-T load_safetensors(const std::string& path);
+T load_safetensors(const std::string& path, SafetensorsNames names = {});
 template <class T>
-T load_safetensors(const std::string& path, const T& like);
+T load_safetensors(const std::string& path, const T& like, SafetensorsNames names = {});
 
 /// What a .safetensors file says of itself.
 std::map<std::string, std::string> safetensors_metadata(const std::string& path);
@@ -152,7 +157,7 @@ class NamedArrays {
   std::vector<Fault> faults_;
 };
 NamedArrays read_npz(const std::string& path);
-NamedArrays read_safetensors(const std::string& path);
+NamedArrays read_safetensors(const std::string& path, char separator);
 
 // ---- reading trees ---------------------------------------------------------------------------------------
 
@@ -245,17 +250,17 @@ void save_safetensors(const std::string& path, const T& tree, SafetensorsOptions
 }
 
 template <class T>
-T load_safetensors(const std::string& path) {
+T load_safetensors(const std::string& path, SafetensorsNames names) {
   static_assert(is_tree<T>, "stave: load_safetensors of a type that is not a tree (see stave/core/tree.h)");
   static_assert(std::default_initializable<T>,
                 "stave: load_safetensors<T> begins with T{}: use load_safetensors(path, like)");
-  return stave_detail::load_tree<T>(stave_detail::read_safetensors(path));
+  return stave_detail::load_tree<T>(stave_detail::read_safetensors(path, names.separator));
 }
 
 template <class T>
-T load_safetensors(const std::string& path, const T& like) {
+T load_safetensors(const std::string& path, const T& like, SafetensorsNames names) {
   static_assert(is_tree<T>, "stave: load_safetensors of a type that is not a tree (see stave/core/tree.h)");
-  return stave_detail::load_tree(stave_detail::read_safetensors(path), like);
+  return stave_detail::load_tree(stave_detail::read_safetensors(path, names.separator), like);
 }
 
 }  // namespace stave

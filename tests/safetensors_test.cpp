@@ -139,6 +139,33 @@ TEST(Safetensors, KeepsTrees) {
   EXPECT_THAT(names, ElementsAre("key", "layers/0/bias", "layers/0/weight", "layers/1/bias", "layers/1/weight"));
 }
 
+struct Embedding {
+  Tensor weight;
+  static constexpr const char* names[] = {"weight"};
+};
+struct Sharded {
+  Embedding embed;
+  Linear head;
+  static constexpr const char* names[] = {"embed", "head"};
+};
+TEST(Safetensors, SeparatesTheNamesOfOthersByWhatTheyDo) {
+  const Folder folder;
+  const auto model = load_safetensors<Sharded>(data + "sharded.safetensors.index.json", {.separator = '.'});
+  EXPECT_THAT(model.head.weight, Equals(ones({2, 2})));
+  save_safetensors(folder / "x", model, {.separator = '.'});
+  EXPECT_THAT(load_safetensors<Named>(folder / "x").at("head.bias"), Equals(model.head.bias));
+  EXPECT_THAT(load_safetensors(folder / "x", model, {.separator = '.'}).embed.weight, Equals(model.embed.weight));
+
+  const std::string end = "' between the parts of names would be mistaken";
+  EXPECT_EQ(message_of<FileError>([&] {
+              save_safetensors(folder / "y", Named{{"a.b", ones({1})}}, {.separator = '.'});
+            }),
+            "save_safetensors: " + folder / "y" + ": the name 'a.b' has a '.', with which '/" + end);
+  save_safetensors(folder / "y", Named{{"a/b", ones({1})}});
+  EXPECT_EQ(message_of<FileError>([&] { load_safetensors<Named>(folder / "y", {.separator = '.'}); }),
+            "load_safetensors: " + folder / "y" + ": the name 'a/b' has a '/', with which '." + end);
+}
+
 TEST(Safetensors, NamesAllThatDoesNotFit) {
   const Folder folder;
   const std::string path = folder / "x", start = "load_safetensors: " + path + ": ";

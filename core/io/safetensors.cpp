@@ -21,6 +21,16 @@ namespace {
 constexpr bool is_native = std::endian::native == std::endian::little;
 constexpr const char* metadata_name = "__metadata__";
 
+// The name with its parts separated as they are elsewhere. Two names stay two: none may have the new separator already.
+std::string with_parts(std::string name, char separator, char wanted, const std::string& where) {
+  if (separator == wanted) return name;
+  if (name.find(wanted) != name.npos)
+    fail<FileError>("{}: the name '{}' has a '{}', with which '{}' between the parts of names would be mistaken", where,
+                    shown(name), wanted, separator);
+  std::replace(name.begin(), name.end(), separator, wanted);
+  return name;
+}
+
 // ---- reading -----------------------------------------------------------------------------------------------
 
 bool are_bools(const char* data, std::uint64_t bytes) {
@@ -140,6 +150,8 @@ void check_texts(const std::vector<NamedTensor>& arrays, const SafetensorsOption
 void write_safetensors(const char* operation, const std::string& path, std::vector<NamedTensor> arrays,
                        const SafetensorsOptions& options) {
   OutputFile file(operation, path);
+  for (NamedTensor& array : arrays)
+    array.name = with_parts(std::move(array.name), '/', options.separator, file.where());
   check_texts(arrays, options, file.where());
   std::sort(arrays.begin(), arrays.end(), [](const NamedTensor& a, const NamedTensor& b) {
     const std::size_t rank_a = rank_of(a.value.dtype()), rank_b = rank_of(b.value.dtype());
@@ -165,9 +177,13 @@ std::map<std::string, Tensor> copy_tensors(const InputFile& file, const Safetens
   return tensors;
 }
 
-NamedArrays read_safetensors(const std::string& path) {
+NamedArrays read_safetensors(const std::string& path, char separator) {
   const InputFile file("load_safetensors", path);
-  return {file.where(), path.ends_with(".json") ? tensors_of_index(file, path) : tensors_of(file)};
+  auto tensors = path.ends_with(".json") ? tensors_of_index(file, path) : tensors_of(file);
+  if (separator == '/') return {file.where(), std::move(tensors)};
+  std::map<std::string, Tensor> named;
+  for (auto& [name, x] : tensors) named.emplace(with_parts(name, separator, '/', file.where()), std::move(x));
+  return {file.where(), std::move(named)};
 }
 
 }  // namespace stave_detail
