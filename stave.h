@@ -9,6 +9,7 @@
     "a file that stave_add_kernels compiles includes <stave/backends/cpu/own_kernels.h> in place of <stave/stave.h>, which does more"
 #endif
 
+#include <stave/core/checkpoints.h>
 #include <stave/core/default_dtype.h>
 #include <stave/core/dlpack.h>
 #include <stave/core/effects/controller.h>
