@@ -15,7 +15,7 @@ namespace stave_detail {
 class HtmlRecord::Listener final : public ReportListener {
  public:
   explicit Listener(HtmlRecord& record) : record_(record) {}
-  bool hears(const Call& call) const { return &call.op() == &op_sow && call.as<SowAttributes>().tag == tag(); }
+  bool hears(const Call& call) const { return call.as<SowAttributes>().tag == tag(); }
 
  private:
   void reported(const std::string& name, const Tensor& value) override { record_.add_point(name, value); }
@@ -40,12 +40,12 @@ HtmlRecord::~HtmlRecord() = default;
 
 // What is reported is no operation of the program's: where nobody listens, none is performed.
 Outputs HtmlRecord::handle(Call& call) {
-  Listener& listener = listener_here();
-  if (listener.hears(call)) return listener.handle(call);
+  if (&call.op() == &op_sow)
+    if (Listener& listener = listener_here(); listener.hears(call)) return listener.handle(call);
   const Begun begun = begin(call);
   Outputs outputs;
   try {
-    outputs = listener.handle(call);
+    outputs = begun.thread->listener->handle(call);
   } catch (...) {
     end(begun, {}, true);
     throw;
@@ -61,7 +61,7 @@ HtmlRecord::Listener& HtmlRecord::listener_here() {
 }
 
 HtmlRecord::Begun HtmlRecord::begin(const Call& call) {
-  const std::string operands = notation(call.inputs()), attributes = attributes_of(call);
+  const std::string attributes = attributes_of(call);
   const std::vector<NamePtr> scopes = place_of_performer().scopes;
   const Device device = device_of(call);
   Begun begun;
@@ -72,7 +72,7 @@ HtmlRecord::Begun HtmlRecord::begin(const Call& call) {
     begun.instance = instance_of(thread, scopes);
     const int scope = begun.instance == none ? none : instances_[static_cast<std::size_t>(begun.instance)][1];
     begun.site = sites_.of({scope, texts_.of(call.op().name)});
-    begun.operands = texts_.of(operands);
+    begun.operands = notation_number(call.inputs());
     begun.attributes = texts_.of(attributes);
     begun.device = device_number(device);
     for (const Tensor& input : call.inputs()) {
@@ -89,7 +89,6 @@ HtmlRecord::Begun HtmlRecord::begin(const Call& call) {
 
 Outputs HtmlRecord::end(const Begun& begun, Outputs outputs, bool threw) {
   const Clock::duration time = begun.stopwatch && !threw ? begun.stopwatch->elapsed() : Clock::now() - begun.start;
-  const std::string text = threw ? "throws" : notation(outputs);
   const std::uint64_t bytes = bytes_of(outputs);
   Thread& thread = *begun.thread;
   int kind = none;
@@ -97,7 +96,8 @@ Outputs HtmlRecord::end(const Begun& begun, Outputs outputs, bool threw) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     thread.site = --thread.open == 0 ? none : begun.outer_site;
-    kind = kind_of({begun.site, begun.attributes, begun.operands, texts_.of(text), begun.device}, bytes);
+    const int text = threw ? texts_.of("throws") : notation_number(outputs);
+    kind = kind_of({begun.site, begun.attributes, begun.operands, text, begun.device}, bytes);
     operations_.push_back({since_origin(begun.start), std::chrono::nanoseconds(time).count(), kind, begun.instance,
                            lanes_.of({thread.number, begun.device})});
     for (std::size_t i = 0; i < begun.sources.size(); ++i)
@@ -141,6 +141,26 @@ int HtmlRecord::kind_of(const std::array<int, 5>& kind, std::uint64_t bytes) {
   return number;
 }
 
+// To write a notation takes longer than all else here, and most have been written before.
+int HtmlRecord::notation_number(std::span<const Tensor> xs) {
+  std::string key;
+  const auto add = [&](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  for (const Tensor& x : xs) {
+    add(x.defined());
+    if (!x.defined()) continue;
+    const NamePtr label = label_of(x.node());
+    add(x.dtype());
+    add(x.device());
+    add(x.rank());
+    for (const Index length : x.shape()) add(length);
+    add(label ? label->text.size() : 0);
+    if (label) key += label->text;
+  }
+  const auto [found, is_new] = notations_.try_emplace(std::move(key), none);
+  if (is_new) found->second = texts_.of(notation(xs));
+  return found->second;
+}
+
 HtmlRecord::Pair HtmlRecord::source_of(const Thread& thread, const Tensor& x) {
   const Source* source = thread.sources.find(x);
   if (!source && threads_.size() > 1)
@@ -148,8 +168,8 @@ HtmlRecord::Pair HtmlRecord::source_of(const Thread& thread, const Tensor& x) {
       source = other->second.sources.find(x);
   if (source) return {source->kind, source->output};
   if (!x.defined()) return {none, 0};
-  const bool number = repeats_one_element(observed(x)) && !label_of(x.node());
-  const int text = texts_.of((number ? "number " : "") + notation({&x, 1}));
+  const bool number = x.node().storage && repeats_one_element(x) && !label_of(x.node());
+  const int text = number ? texts_.of("number " + notation({&x, 1})) : notation_number({&x, 1});
   return {kind_of({none, none, none, text, device_number(x.device())}, 0), 0};
 }
 

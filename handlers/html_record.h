@@ -4,10 +4,12 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <iosfwd>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -113,6 +115,7 @@ class HtmlRecord final : public StorageWatcher {
   Nanoseconds now() const { return since_origin(Clock::now()); }
   Thread& thread_here();
   int device_number(Device device, std::size_t just_made = 0);
+  int notation_number(std::span<const Tensor> xs);
   int instance_of(Thread& thread, const std::vector<NamePtr>& scopes);
   int kind_of(const std::array<int, 5>& kind, std::uint64_t bytes);
   Pair source_of(const Thread& thread, const Tensor& x);
@@ -124,17 +127,18 @@ class HtmlRecord final : public StorageWatcher {
   const Clock::time_point origin_ = Clock::now();
   mutable std::mutex mutex_;
   Numbers<std::unordered_map<std::string, int>> texts_;
-  Numbers<std::map<Pair, int>> scopes_;  // the scope around it, its name
-  Numbers<std::map<Pair, int>> sites_;   // scope, the operation's name
+  std::unordered_map<std::string, int> notations_;  // texts, by what they are written of
+  Numbers<std::map<Pair, int>> scopes_;             // the scope around it, its name
+  Numbers<std::map<Pair, int>> sites_;              // scope, the operation's name
   // Site, attributes, operands, outputs, device. Of a value that came in from outside: of all but outputs and device, none.
   Numbers<std::map<std::array<int, 5>, int>> kinds_;
   std::vector<std::uint64_t> kind_bytes_;              // that its operations made
   Numbers<std::map<Pair, int>> lanes_;                 // thread, device
   std::vector<Pair> instances_;                        // the instance around it, scope
-  std::vector<Operation> operations_;                  // in the order in which they ended
+  std::deque<Operation> operations_;                   // in the order in which they ended
   std::map<std::array<int, 4>, std::uint64_t> edges_;  // from kind, its output, to kind, its operand: how often
   std::vector<DeviceRow> devices_;
-  std::vector<StorageRow> storages_;
+  std::deque<StorageRow> storages_;
   std::unordered_map<const Storage*, int> living_;
   std::vector<Point> points_;
   std::map<const void*, Thread> threads_;
