@@ -37,7 +37,7 @@ double train(int steps) {
     };
     const auto& [w1, b1, w2, b2] = net;
     const auto [value, gradients] = value_and_grad<0, 1, 2, 3>(loss)(w1, b1, w2, b2);
-    report("loss", value);
+    report("loss", value);  // anywhere inside
     const Scope update("update");
     const float rate = 0.02f;
     const auto& [g1, g2, g3, g4] = gradients;

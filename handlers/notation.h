@@ -1,4 +1,4 @@
-// How observers (debug, Profile, Graph, Timeline, whos) write down operations: one notation for all. Nothing here performs an
+// How observers (debug, Profile, Graph, Timeline, HtmlReport, whos) write down operations: one notation for all. Nothing here performs an
 // operation that a handler could see.
 #pragma once
 

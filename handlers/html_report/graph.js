@@ -8,13 +8,16 @@ const graph = (() => {
   for (let s = 0; s < scopes.outer.length; ++s) inner.set(s, { scopes: [], kinds: [] });
   for (let s = 0; s < scopes.outer.length; ++s) inner.get(scopes.outer[s]).scopes.push(s);
   for (let k = 0; k < kinds.count; ++k) if (kinds.site[k] >= 0) inner.get(scopeOfKind(k)).kinds.push(k);
-  // Of a scope with all that is in it. An outer scope has the lower number.
+  // Of a scope with all that is in it: calls, time, and which operation was the first.
   const calls = new Float64Array(scopes.outer.length + 1), time = new Float64Array(scopes.outer.length + 1);
+  const firstOfKind = new Float64Array(kinds.count).fill(-1), first = new Float64Array(scopes.outer.length + 1).fill(Infinity);
+  for (let i = operations.count; i-- > 0;) firstOfKind[operations.kind[i]] = i;
   for (let k = 0; k < kinds.count; ++k) {
     if (kinds.site[k] < 0) continue;
     for (let s = scopeOfKind(k); ; s = scopes.outer[s]) {
       calls[s + 1] += kinds.calls[k];
       time[s + 1] += kinds.time[k];
+      first[s + 1] = Math.min(first[s + 1], firstOfKind[k]);
       if (s < 0) break;
     }
   }
@@ -25,26 +28,27 @@ const graph = (() => {
     const add = (key, of) => {
       if (!box.has(key)) {
         box.set(key, boxes.length);
-        boxes.push({ calls: 0, time: 0, ...of });
+        boxes.push({ calls: 0, time: 0, first: Infinity, ...of });
       }
       return boxes[box.get(key)];
     };
     const tooMany = scopesHere.length + kindsHere.length > most;
-    const ranked = [...scopesHere.map(s => ({ key: `s${s}`, scope: s, name: texts[scopes.name[s]], calls: calls[s + 1], time: time[s + 1] }))];
+    const ranked = scopesHere.map(s => ({ key: `s${s}`, scope: s, name: texts[scopes.name[s]], calls: calls[s + 1], time: time[s + 1], first: first[s + 1] }));
     const keyOfKind = new Map();
     if (tooMany) {  // operations of one name are one box
       const names = new Map();
       for (const k of kindsHere) {
-        const name = nameOfKind(k), sum = names.get(name) || { key: `n${name}`, name, calls: 0, time: 0 };
+        const name = nameOfKind(k), sum = names.get(name) || { key: `n${name}`, name, calls: 0, time: 0, first: Infinity };
         sum.calls += kinds.calls[k];
         sum.time += kinds.time[k];
+        sum.first = Math.min(sum.first, firstOfKind[k]);
         names.set(name, sum);
         keyOfKind.set(k, sum.key);
       }
       ranked.push(...names.values());
     } else {
       for (const k of kindsHere) {
-        ranked.push({ key: `k${k}`, kind: k, name: nameOfKind(k), calls: kinds.calls[k], time: kinds.time[k] });
+        ranked.push({ key: `k${k}`, kind: k, name: nameOfKind(k), calls: kinds.calls[k], time: kinds.time[k], first: firstOfKind[k] });
         keyOfKind.set(k, `k${k}`);
       }
     }
@@ -55,6 +59,7 @@ const graph = (() => {
       const rest = add('more', { name: counted(more.size, 'more'), key: 'more' });
       rest.calls += of.calls;
       rest.time += of.time;
+      rest.first = Math.min(rest.first, of.first);
     }
     // The box of a kind of operation, here or further in; what is outside has one for each scope, or kind of value.
     const found = new Map();
@@ -69,50 +74,37 @@ const graph = (() => {
       found.set(kind, key);
       return key;
     };
+    // From outside, and to it, stands a box for each scope there and each kind of value; of very many, one.
+    const outside = (key, kind, fromThere) => {
+      const way = fromThere ? 'from' : 'to', place = box.has(way + key) || boxes.length < 2 * most ? key : 'elsewhere';
+      add(way + place, { name: place, outside: true, first: fromThere ? -1 : Infinity,
+        sub: kinds.site[kind] < 0 ? 'from outside' : fromThere ? 'from there' : 'goes there' });
+      return box.get(way + place);
+    };
     const links = new Map();
     for (let e = 0; e < edges.count; ++e) {
       const from = keyOf(edges.from[e]), to = keyOf(edges.to[e]);
-      if (from[0] === 'o' && to[0] === 'o') continue;
-      if (from === to && from[0] !== 'k') continue;
-      for (const [key, end] of [[from, edges.from[e]], [to, edges.to[e]]])
-        if (key[0] === 'o' && !box.has(key)) add(boxes.length < 2 * most ? key : 'oo', { name: boxes.length < 2 * most ? key.slice(1) : 'elsewhere', outside: true, value: kinds.site[end] < 0 });
-      const ends = [from, to].map(key => box.has(key) ? box.get(key) : box.get('oo')), between = ends.join();
-      const link = links.get(between) || { from: ends[0], to: ends[1], count: 0 };
+      if ((from[0] === 'o' && to[0] === 'o') || (from === to && from[0] !== 'k')) continue;
+      const ends = [from[0] === 'o' ? outside(from.slice(1), edges.from[e], true) : box.get(from), to[0] === 'o' ? outside(to.slice(1), edges.to[e], false) : box.get(to)];
+      const link = links.get(ends.join()) || { from: ends[0], to: ends[1], count: 0 };
       link.count += edges.times[e];
-      links.set(between, link);
+      links.set(ends.join(), link);
     }
     return { boxes, links: [...links.values()] };
   }
 
-  // Layers from top to bottom: below all that a box reads, but for edges that close a cycle.
+  // Layers from top to bottom: below all that a box reads of what was there before it. What a loop carries from turn to turn goes back up.
   function layer(boxes, links) {
     const out = boxes.map(() => []);
-    for (const link of links) out[link.from].push(link);
-    const state = new Uint8Array(boxes.length), sorted = [];
-    for (let root = 0; root < boxes.length; ++root) {
-      const path = state[root] ? [] : [[root, 0]];
-      if (path.length) state[root] = 1;
-      while (path.length) {
-        const here = path[path.length - 1];
-        if (here[1] === out[here[0]].length) {
-          state[here[0]] = 2;
-          sorted.unshift(path.pop()[0]);
-          continue;
-        }
-        const link = out[here[0]][here[1]++];
-        link.back = state[link.to] === 1;
-        if (!state[link.to]) {
-          state[link.to] = 1;
-          path.push([link.to, 0]);
-        }
-      }
+    for (const link of links) {
+      link.back = boxes[link.from].first >= boxes[link.to].first;
+      if (!link.back) out[link.from].push(link);
     }
     for (const box of boxes) box.layer = 0;
-    for (const b of sorted) for (const link of out[b]) if (!link.back) boxes[link.to].layer = Math.max(boxes[link.to].layer, boxes[b].layer + 1);
-    for (const b of sorted.reverse()) {  // what is read from outside stands right above its reader
-      const readers = out[b].filter(link => !link.back);
-      if (boxes[b].outside && readers.length) boxes[b].layer = Math.min(...readers.map(link => boxes[link.to].layer)) - 1;
-    }
+    const inOrder = boxes.map((_, b) => b).sort((a, b) => boxes[a].first < boxes[b].first ? -1 : 1);
+    for (const b of inOrder) for (const link of out[b]) boxes[link.to].layer = Math.max(boxes[link.to].layer, boxes[b].layer + 1);
+    for (const [b, box] of boxes.entries())  // what comes from outside stands right above its reader
+      if (box.first < 0 && out[b].length) box.layer = Math.min(...out[b].map(link => boxes[link.to].layer)) - 1;
     const least = Math.min(0, ...boxes.map(box => box.layer));
     const layers = [];
     for (const box of boxes) (layers[box.layer -= least] = layers[box.layer] || []).push(box);
@@ -123,7 +115,7 @@ const graph = (() => {
     const layers = layer(boxes, links);
     for (const box of boxes) {
       box.near = [];
-      box.sub = box.outside ? (box.value ? 'from outside' : 'elsewhere') : `${box.calls.toLocaleString('en')} × ${inUnits(box.time)}`;
+      box.sub = box.sub || `${box.calls.toLocaleString('en')} × ${inUnits(box.time)}`;
       if (box.name.length > 40) box.shown = `${box.name.slice(0, 39)}…`;
       else box.shown = box.name;
       box.width = Math.max(70, 7.2 * box.shown.length + 16, 5.6 * box.sub.length + 16);
