@@ -18,15 +18,20 @@ namespace stave_detail {
 
 namespace {
 
-constinit std::atomic<int> watching{0};
+constinit std::atomic<std::size_t> watching{0};
 constinit std::mutex watchers_mutex;
-const HeldOverFork<watchers_mutex> held_over_fork;
 
 // Never destroyed: a tensor may be a global and die last.
 std::vector<StorageWatcher*>& watchers() {
   static auto& all = *new std::vector<StorageWatcher*>;
   return all;
 }
+
+void watch_no_more() {
+  watchers().clear();
+  watching = 0;
+}
+const HeldOverFork<watchers_mutex, watch_no_more> held_over_fork;
 
 template <class Tell>
 void tell_watchers(Tell tell) {
@@ -41,13 +46,13 @@ void tell_watchers(Tell tell) {
 WatchingStorage::WatchingStorage(StorageWatcher& watcher) : watcher_(watcher) {
   const std::lock_guard<std::mutex> lock(watchers_mutex);
   watchers().push_back(&watcher);
-  watching.fetch_add(1, std::memory_order_relaxed);
+  watching = watchers().size();
 }
 
 WatchingStorage::~WatchingStorage() {
   const std::lock_guard<std::mutex> lock(watchers_mutex);
   std::erase(watchers(), &watcher_);
-  watching.fetch_sub(1, std::memory_order_relaxed);
+  watching = watchers().size();
 }
 
 }  // namespace stave_detail

@@ -16,7 +16,7 @@ class StorageWatcher {
   virtual void freed(const stave::Storage& storage) noexcept = 0;
 };
 
-/// While it stands, `watcher` hears.
+/// While it stands, `watcher` hears; in a child of fork() no longer, as a thread that the child has not may hold its locks.
 class WatchingStorage {
  public:
   [[nodiscard]] explicit WatchingStorage(StorageWatcher& watcher);

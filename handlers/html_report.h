@@ -15,7 +15,7 @@
 // Like every handler it sees what reaches it: outside grad the backward pass as well, outside vmap all lanes. Of an operation on a
 // device other than the CPU it waits for the end, so as to know its time. An operation that throws is there as well.
 //
-// It adds up over several uses, and watches memory, of the whole process, from when it was made to its end. Several threads may share
+// It adds up over several uses, and watches memory, of the whole process, from when it was made to its end, but no child of fork(). Several threads may share
 // it, and write it meanwhile. An operation takes about 100 bytes in memory and 60 in the file, a text what it takes once.
 #pragma once
 

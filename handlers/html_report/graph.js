@@ -56,7 +56,7 @@ const graph = (() => {
     for (const of of ranked.slice(0, most)) add(of.key, of);
     const more = new Set(ranked.slice(most).map(of => of.key));
     for (const of of ranked.slice(most)) {
-      const rest = add('more', { name: counted(more.size, 'more'), key: 'more' });
+      const rest = add('more', { name: `${more.size.toLocaleString('en')} more`, key: 'more' });
       rest.calls += of.calls;
       rest.time += of.time;
       rest.first = Math.min(rest.first, of.first);
@@ -147,7 +147,7 @@ const graph = (() => {
 
   function draw(scope, unfold) {
     const { boxes, links } = level(scope), { width, height } = arrange(boxes, links);
-    const svg = element('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'group', 'aria-label': `Graph of ${pathOfScope(scope)}: ${counted(boxes.length, 'box')}` });
+    const svg = element('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'group', 'aria-label': `Graph of ${pathOfScope(scope)}: ${counted(boxes.length, 'node')}` });
     const mostCount = Math.max(...links.map(link => link.count), 1);
     for (const link of links) {
       const from = boxes[link.from], to = boxes[link.to];
