@@ -1,8 +1,8 @@
 #include <stave/handlers/html_record.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <new>
 
 #include <stave/core/label.h>
 #include <stave/core/print.h>
@@ -43,14 +43,18 @@ Outputs HtmlRecord::handle(Call& call) {
   if (&call.op() == &op_sow)
     if (Listener& listener = listener_here(); listener.hears(call)) return listener.handle(call);
   const Begun begun = begin(call);
+  const auto since_start = [&] { return Clock::now() - begun.start; };
   Outputs outputs;
+  Clock::duration time;
   try {
+    const auto stopwatch = device_of(call) == cpu ? nullptr : stopwatch_of(call);
     outputs = begun.thread->listener->handle(call);
+    time = stopwatch ? std::chrono::duration_cast<Clock::duration>(stopwatch->elapsed()) : since_start();
   } catch (...) {
-    end(begun, {}, true);
+    end(begun, {}, since_start(), true);
     throw;
   }
-  return end(begun, std::move(outputs), false);
+  return end(begun, std::move(outputs), time, false);
 }
 
 Sowing::Result HtmlRecord::handle(Sowing& sowing) { return listener_here().handle(sowing); }
@@ -65,30 +69,26 @@ HtmlRecord::Begun HtmlRecord::begin(const Call& call) {
   const std::vector<NamePtr> scopes = place_of_performer().scopes;
   const Device device = device_of(call);
   Begun begun;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    Thread& thread = thread_here();
-    begun.thread = &thread;
-    begun.instance = instance_of(thread, scopes);
-    const int scope = begun.instance == none ? none : instances_[static_cast<std::size_t>(begun.instance)][1];
-    begun.site = sites_.of({scope, texts_.of(call.op().name)});
-    begun.operands = notation_number(call.inputs());
-    begun.attributes = texts_.of(attributes);
-    begun.device = device_number(device);
-    for (const Tensor& input : call.inputs()) {
-      begun.sources.push_back(source_of(thread, input));
-      see_storage(input);
-    }
-    ++thread.open;
-    begun.outer_site = std::exchange(thread.site, begun.site);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Thread& thread = thread_here();
+  begun.thread = &thread;
+  begun.instance = instance_of(thread, scopes);
+  const int scope = begun.instance == none ? none : instances_[static_cast<std::size_t>(begun.instance)][1];
+  begun.site = sites_.of({scope, texts_.of(call.op().name)});
+  begun.operands = notation_number(call.inputs());
+  begun.attributes = texts_.of(attributes);
+  begun.device = device_number(device);
+  for (const Tensor& input : call.inputs()) {
+    begun.sources.push_back(source_of(thread, input));
+    see_storage(input);
   }
-  if (device != cpu) begun.stopwatch = stopwatch_of(call);
+  ++thread.open;
+  begun.outer_site = std::exchange(thread.site, begun.site);
   begun.start = Clock::now();
   return begun;
 }
 
-Outputs HtmlRecord::end(const Begun& begun, Outputs outputs, bool threw) {
-  const Clock::duration time = begun.stopwatch && !threw ? begun.stopwatch->elapsed() : Clock::now() - begun.start;
+Outputs HtmlRecord::end(const Begun& begun, Outputs outputs, Clock::duration time, bool threw) {
   const std::uint64_t bytes = bytes_of(outputs);
   Thread& thread = *begun.thread;
   int kind = none;
@@ -142,8 +142,8 @@ int HtmlRecord::kind_of(const std::array<int, 5>& kind, std::uint64_t bytes) {
 }
 
 // To write a notation takes longer than all else here, and most have been written before.
-int HtmlRecord::notation_number(std::span<const Tensor> xs) {
-  std::string key;
+int HtmlRecord::notation_number(std::span<const Tensor> xs, const char* before) {
+  std::string key = before;
   const auto add = [&](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
   for (const Tensor& x : xs) {
     add(x.defined());
@@ -157,7 +157,7 @@ int HtmlRecord::notation_number(std::span<const Tensor> xs) {
     if (label) key += label->text;
   }
   const auto [found, is_new] = notations_.try_emplace(std::move(key), none);
-  if (is_new) found->second = texts_.of(notation(xs));
+  if (is_new) found->second = texts_.of(before + notation(xs));
   return found->second;
 }
 
@@ -169,7 +169,7 @@ HtmlRecord::Pair HtmlRecord::source_of(const Thread& thread, const Tensor& x) {
   if (source) return {source->kind, source->output};
   if (!x.defined()) return {none, 0};
   const bool number = x.node().storage && repeats_one_element(x) && !label_of(x.node());
-  const int text = number ? texts_.of("number " + notation({&x, 1})) : notation_number({&x, 1});
+  const int text = notation_number({&x, 1}, number ? "number " : "");
   return {kind_of({none, none, none, text, device_number(x.device())}, 0), 0};
 }
 

@@ -48,7 +48,6 @@ class HtmlRecord final : public StorageWatcher {
       if (is_new) keys.push_back(&found->first);
       return found->second;
     }
-    const Key& operator[](int number) const { return *keys[static_cast<std::size_t>(number)]; }
   };
   using Pair = std::array<int, 2>;
 
@@ -97,8 +96,7 @@ class HtmlRecord final : public StorageWatcher {
   struct Begun {
     Thread* thread = nullptr;
     int site = none, outer_site = none, instance = none, operands = none, attributes = none, device = none;
-    std::vector<Pair> sources;             // of each operand: kind, output
-    std::unique_ptr<Stopwatch> stopwatch;  // of a device other than the CPU
+    std::vector<Pair> sources;  // of each operand: kind, output
     Clock::time_point start;
   };
 
@@ -106,7 +104,7 @@ class HtmlRecord final : public StorageWatcher {
   void freed(const Storage& storage) noexcept override;
   Listener& listener_here();
   Begun begin(const Call& call);
-  Outputs end(const Begun& begun, Outputs outputs, bool threw);
+  Outputs end(const Begun& begun, Outputs outputs, Clock::duration time, bool threw);
   void add_point(const std::string& name, const Tensor& value);
   void set_label(int storage, const std::string& label);
 
@@ -115,7 +113,7 @@ class HtmlRecord final : public StorageWatcher {
   Nanoseconds now() const { return since_origin(Clock::now()); }
   Thread& thread_here();
   int device_number(Device device, std::size_t just_made = 0);
-  int notation_number(std::span<const Tensor> xs);
+  int notation_number(std::span<const Tensor> xs, const char* before = "");
   int instance_of(Thread& thread, const std::vector<NamePtr>& scopes);
   int kind_of(const std::array<int, 5>& kind, std::uint64_t bytes);
   Pair source_of(const Thread& thread, const Tensor& x);

@@ -1,7 +1,6 @@
 // HtmlReport: what stands in its page is what ran, and it changes nothing. How the page shows it: html_page_test.cpp.
 #include <cmath>
 #include <limits>
-#include <thread>
 
 #include <stave/stave.h>
 
@@ -261,7 +260,7 @@ TEST(HtmlReport, HearsLanesTogetherAndCheckpointsOnce) {
   EXPECT_EQ(data.numbers("points", "elements"), (std::vector<double>{4}));
 }
 
-// ---- nests, threads, devices, errors ----------------------------------------------------------------------
+// ---- nests, devices, errors -------------------------------------------------------------------------------
 
 TEST(HtmlReport, ChangesNothingWhereverItStands) {
   const Tensor x = tensor({{1., 2.}, {3., -4.}}, float64);
@@ -282,33 +281,6 @@ TEST(HtmlReport, ChangesNothingWhereverItStands) {
   HtmlReport around;
   EXPECT_THAT(with(around, [&] { return compile(f)(x[0]) + compile(f)(x[1]); }), Equals(f(x[0]) + f(x[1])));
   EXPECT_THAT(ReportData(around).names(), Contains("exp"));
-}
-
-TEST(HtmlReport, ThreadsShareIt) {
-  HtmlReport report;
-  const Tensor x = ones({50});
-  Tensor made;
-  const auto work = [&] {
-    Tensor y = x;
-    for (int i = 0; i < 200; ++i) {
-      const Scope scope("turn");
-      y = label(sin(y), "y");
-      stave::report("y", y);
-    }
-    return y;
-  };
-  std::thread first([&] { made = with(report, work); }), second([&] { with(report, work); });
-  for (int i = 0; i < 20; ++i) page_of(report);  // meanwhile
-  first.join();
-  second.join();
-  with(report, [&] { return exp(made); });
-  const ReportData data(report);
-  EXPECT_EQ(report.operations(), 2u * 200 + 1);
-  EXPECT_EQ(data.numbers("lanes", "thread").size(), 3u);
-  EXPECT_EQ(data.numbers("points", "mean").size(), 400u);
-  EXPECT_EQ(data.edges().at("sin -> exp"), 1) << "what another thread made";
-  const auto lane = data.numbers("operations", "lane");
-  EXPECT_EQ(std::count(lane.begin(), lane.end(), lane[0]), 200);
 }
 
 TEST(HtmlReport, DevicesHaveLanesAndMemory) {
