@@ -64,6 +64,7 @@
 #include <stave/handlers/grad.h>
 #include <stave/handlers/graph.h>
 #include <stave/handlers/host_call.h>
+#include <stave/handlers/html_report.h>
 #include <stave/handlers/jacobian.h>
 #include <stave/handlers/jvp.h>
 #include <stave/handlers/keys.h>
