@@ -6,8 +6,7 @@
 
 namespace stave_detail {
 
-/// A file's bytes as storage on the CPU, from its first on. They cannot be written to, so whoever makes a tensor of them leaves out
-/// the first: no operation puts its result over an input that is not the whole of its storage (core/call.cpp). An empty file has none.
+/// A file's bytes as storage on the CPU, from its first on, which nothing writes to. An empty file has none.
 StoragePtr map_file(const InputFile& file);
 
 }  // namespace stave_detail

@@ -1,5 +1,5 @@
 // A report to look at: what a training did, when, in what memory, and how its loss fell, as one HTML file for any browser.
-//   build/release/examples/29_report report.html
+//   build/release/examples/30_report report.html
 #include <filesystem>
 #include <iostream>
 
