@@ -5,7 +5,7 @@
 //
 // The two structures are dlpack.h's of any version 1.x; that header is needed only by who looks into them.
 //
-// - Tensors are immutable. Memory from elsewhere is read and never written; a transform, a compiled function and everything else take it
+// - Tensors are immutable. Memory from elsewhere is read and never written (nor counted by memory_stats()); a transform, a compiled function and everything else take it
 //   for constant, so whoever goes on writing to it hands over a copy.
 // - What others get of a tensor is theirs to read. The versioned structure says so by its flag; the older one cannot, and who may write
 //   to it is given a copy.

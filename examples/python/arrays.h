@@ -100,6 +100,8 @@ inline void add_array(py::module_& module) {
       .def("__dlpack__", &Array::dlpack, py::kw_only(), py::arg("stream") = py::none(),
            py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(), py::arg("copy") = py::none())
       .def("__dlpack_device__", &Array::device);
+  module.def(
+      "asarray", [](const py::object& array) { return Array{tensor_of(array)}; }, "The memory of any array.");
 }
 
 }  // namespace arrays

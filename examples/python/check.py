@@ -120,6 +120,16 @@ def check_capsules():
 
 
 def check_numpy():
+    dtypes = ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
+    for dtype in dtypes + ["bool"] * KNOWS_VERSIONS:
+        x = np.arange(24).reshape(4, 6).astype(dtype)
+        for view in (x, x.T, x[::-1, 1::2], x[0], x[:0], np.broadcast_to(x[:, :1], (4, 3)), x[3, 4:5].reshape(())):
+            if view.flags.writeable or KNOWS_VERSIONS:  # the older structure cannot say that it may not be written
+                same = np.from_dlpack(pendulum.asarray(view))
+                assert same.dtype == x.dtype and same.shape == view.shape and np.array_equal(same, view)
+                if KNOWS_VERSIONS and view.size > 1:
+                    assert same.ctypes.data == view.ctypes.data and same.strides == view.strides
+
     np.testing.assert_allclose(np.from_dlpack(pendulum.swing(STATE, PENDULUM)), swing(np, STATE, PENDULUM), rtol=1e-12)
     strided = np.array([0.5, 9, 9, 1.0])[::-3]
     np.testing.assert_allclose(np.from_dlpack(pendulum.swing(strided, PENDULUM)), swing(np, strided, PENDULUM), rtol=1e-12)
@@ -144,6 +154,12 @@ def check_torch():
     import torch
 
     from in_torch import as_operator, as_torch
+
+    for dtype in (torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float64):
+        x = torch.arange(24).reshape(4, 6).to(dtype).T[1:]
+        same = torch.from_dlpack(pendulum.asarray(x))
+        assert same.dtype == dtype and torch.equal(same, x)
+        assert same.data_ptr() == x.data_ptr() and same.stride() == x.stride()
 
     f = as_torch(pendulum.swing)
     state, rest = (torch.tensor(x, requires_grad=True) for x in (STATE, PENDULUM))
@@ -176,6 +192,14 @@ def check_jax():
     from in_jax import as_jax
 
     jax.config.update("jax_enable_x64", True)
+    for dtype in (jnp.bool_, jnp.uint8, jnp.int64, jnp.float16, jnp.bfloat16, jnp.float64):
+        x = jnp.arange(24).reshape(4, 6).astype(dtype)
+        ours = pendulum.asarray(x)
+        same = jnp.from_dlpack(ours)  # a copy: JAX asks for no version
+        assert same.dtype == dtype and (same == x).all()
+        if KNOWS_VERSIONS and dtype != jnp.bfloat16:
+            assert np.from_dlpack(ours).ctypes.data == x.unsafe_buffer_pointer()
+
     f = as_jax(pendulum.swing)
     state, rest = jnp.array(STATE), jnp.array(PENDULUM)
     loop = lambda n, step, state: jax.lax.fori_loop(0, n, lambda _, s: step(s), state)
