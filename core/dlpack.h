@@ -5,8 +5,8 @@
 //
 // The two structures are dlpack.h's of any version 1.x; that header is needed only by who looks into them.
 //
-// - Tensors are immutable. Memory from elsewhere is read and never written; a transform, a compiled function and everything else take it
-//   for constant, so whoever goes on writing to it hands over a copy.
+// - Tensors are immutable. Memory from elsewhere is read and never written, nor counted by memory_stats(). Transforms and compiled
+//   functions take it for constant, so whoever goes on writing to it hands over a copy.
 // - What others get of a tensor is theirs to read. The versioned structure says so by its flag; the older one cannot, and who may write
 //   to it is given a copy.
 // - Values keep dtype, shape and strides: all dtypes of Stave, any strides. Memory of the host, pinned or not, makes tensors on the CPU,
@@ -40,8 +40,8 @@ Tensor from_dlpack(DLManagedTensor* managed);
 struct DlpackOptions {
   [[no_unique_address]] ByName by_name{};
   bool copy = false;  ///< memory that nobody else sees, row-major: the other library may write to it
-  /// Of a device: what is done on this stream from now on waits for the value. As Python's array API numbers them: 1 the default stream, 2 that of
-  /// each thread, else the stream's handle; -1: none is to wait.
+  /// Of a device: what is done on this stream from now on waits for the value. As Python's array API numbers them: 1 the default stream,
+  /// 2 that of each thread, else the stream's handle; -1: none is to wait.
   std::intptr_t stream = 1;
 };
 
