@@ -1,6 +1,7 @@
 # cmake -DSOURCE=file -DCOMPILE="c++;-fsyntax-only;..." -P expect_compile_error.cmake
 #
 # Passes if SOURCE does not compile and the compiler's words match the first line of it, `// expect: REGEX` (CMake's dialect).
+# Its second line may be `// with: -OPTION`, another option of the compiler's.
 # A file of several cases has `#if CASE == 1`, each followed by a line `// expect: REGEX`: it is compiled once for each of them,
 # and a case that expects a static_assert of Stave's must fail by that one error.
 file(READ "${SOURCE}" text)
@@ -27,7 +28,8 @@ if(cases)
     string(REGEX MATCH "CASE == ([0-9]+)\n *// expect: ([^\n]+)" matched "${case}")
     expect_error("${CMAKE_MATCH_2}" "-DCASE=${CMAKE_MATCH_1}")
   endforeach()
-elseif(text MATCHES "^// expect: ([^\n]+)\n")
+elseif(text MATCHES "^// expect: ([^\n]+)\n(// with: ([^\n]+)\n)?")
+  list(APPEND COMPILE ${CMAKE_MATCH_3})
   expect_error("${CMAKE_MATCH_1}")
 else()
   message(FATAL_ERROR "${SOURCE} neither begins with `// expect: REGEX` nor has cases")

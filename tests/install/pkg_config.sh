@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# [CXX=compiler] bash pkg_config.sh FOLDER [--static]
+#
+# Builds main.cpp and effects.cpp in FOLDER by what pkg-config says of Stave, and runs them. PKG_CONFIG_PATH tells where that is
+# installed; --static: as a static library.
+set -euo pipefail
+sources=$(dirname -- "${BASH_SOURCE[0]}") folder=$1
+shift
+mkdir -p -- "$folder"
+for program in main:stave effects:stave-effects; do
+  package=${program#*:} program=${program%:*}
+  read -ra flags < <(pkg-config "$@" --cflags --libs "$package")
+  "${CXX:-c++}" -std=c++20 "$sources/$program.cpp" -o "$folder/$program" "${flags[@]}"
+  LD_LIBRARY_PATH=$(pkg-config --variable=libdir "$package") "$folder/$program"
+done
+[[ $(pkg-config --modversion stave) == "$(pkg-config --modversion stave-effects)" ]]
