@@ -168,7 +168,7 @@ struct Reach {
   Index lowest = 0, highest = 0;
 };
 Reach reach_of(const Shape& shape, const Strides& strides) {
-  constexpr Index most = Index{1} << 60;
+  constexpr Index most = Index{1} << 58;  // so that their bytes have a number
   Reach reach;
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
     Index last = 0;

@@ -256,6 +256,7 @@ TEST(FromDlpack, WhatItRefusesIsNamedAndGivenBack) {
   EXPECT_THAT(refused(shape, [](DLTensor& x) { x.shape[0] = INT64_MAX; }), HasSubstr("more elements than any memory"));
   EXPECT_THAT(refused(shape, [](DLTensor& x) { x.strides[0] = INT64_MIN; }),
               HasSubstr("shape [2] with strides [-9223372036854775808] reaches further than any memory"));
+  EXPECT_THAT(refused(shape, [](DLTensor& x) { x.strides[0] = std::int64_t{1} << 59; }), HasSubstr("reaches further"));
   EXPECT_THAT(refused(other, [](DLTensor& x) { x.data = nullptr; }), HasSubstr("its data is a null pointer"));
   EXPECT_THAT(refused(other, [](DLTensor& x) { x.byte_offset = 2; }),
               HasSubstr("from_dlpack: elements of float32 begin at an address that is no multiple of 4"));
