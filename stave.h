@@ -9,7 +9,15 @@
     "a file that stave_add_kernels compiles includes <stave/backends/cpu/own_kernels.h> in place of <stave/stave.h>, which does more"
 #endif
 
+// The second line ends the compilation, which else would go on to complain of each `throw`.
+#ifndef __cpp_exceptions
+#error "stave: errors are exceptions, and so is what ends a program early: compile without -fno-exceptions"
+#include <stave/without_exceptions>
+#endif
+
+#include <stave/core/checkpoints.h>
 #include <stave/core/default_dtype.h>
+#include <stave/core/dlpack.h>
 #include <stave/core/effects/controller.h>
 #include <stave/core/effects/effect.h>
 #include <stave/core/effects/error.h>
@@ -62,6 +70,7 @@
 #include <stave/handlers/grad.h>
 #include <stave/handlers/graph.h>
 #include <stave/handlers/host_call.h>
+#include <stave/handlers/html_report.h>
 #include <stave/handlers/jacobian.h>
 #include <stave/handlers/jvp.h>
 #include <stave/handlers/keys.h>

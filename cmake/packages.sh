@@ -10,7 +10,7 @@
 
 # What a build with tests needs, by the names of Debian 12 and Ubuntu 24.04.
 stave_packages=(g++ cmake ninja-build pkg-config libtbb-dev libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev
-  libboost-context-dev zlib1g-dev libgtest-dev libgmock-dev)
+  libboost-context-dev zlib1g-dev nlohmann-json3-dev libgtest-dev libgmock-dev)
 
 # Packages are recognised by what they bring, so that a newer CMake or a library built by hand will do.
 stave_has_package() {
@@ -24,12 +24,16 @@ stave_has_package() {
     libsleef-dev) stave_has_header sleef.h ;;
     libboost-context-dev) stave_has_header boost/context/detail/fcontext.hpp && stave_has_library boost_context ;;
     zlib1g-dev) stave_has_header zlib.h ;;
+    nlohmann-json3-dev) stave_has_header nlohmann/json.hpp ;;
     libgtest-dev) stave_has_header gtest/gtest.h ;;
     libgmock-dev) stave_has_header gmock/gmock.h ;;
     libbenchmark-dev) stave_has_header benchmark/benchmark.h ;;
     dpkg-dev) command -v dpkg-shlibdeps ;;
     libopenmpi-dev) command -v mpicxx ;;
     openmpi-bin) command -v mpirun ;;
+    pybind11-dev) stave_has_header pybind11/pybind11.h ;;
+    python3-dev) command -v python3-config ;;
+    python3-numpy) python3 -c 'import numpy' || /usr/bin/python3 -c 'import numpy' ;;
     g++-aarch64-linux-gnu) command -v aarch64-linux-gnu-g++ ;;
     qemu-user) command -v qemu-aarch64 ;;
     *) command -v "$1" ;;  # the package is named as its program

@@ -10,7 +10,7 @@
 //     buffer of a contiguous input of the same size         one that computes later: at the next read or synchronize(),
 //   - views (transposes, slices, reshapes that need no      and read and write nothing there
 //     copy) and `to` never reach run                      - let no exception of its own leave other than stave::Error
-//   - all views are of this backend's storage, but for      and std::bad_alloc
+//   - all views are of memory on this device, but for       and std::bad_alloc
 //     numbers (View); the host looks at it through        - do what it is asked in the order of asking, deallocation
 //     read and write alone (the CPU's excepted)             included: an operation may be run and its inputs freed before
 //                                                           they are read
@@ -20,6 +20,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -35,10 +36,10 @@ class Backend;
 struct Op;
 
 /// Bytes on a device, shared by the tensors that view them. `data` is aligned to 64 bytes; to 16 if there are no more
-/// than that.
+/// than that; another library's to the size of an element.
 struct Storage : RefCounted {
-  bool number = false;  // of a constant on a device: one element, in the host's memory, with no bytes there
-  Backend* owner = nullptr;
+  bool number = false;       // of a constant on a device: one element, in the host's memory, with no bytes there
+  Backend* owner = nullptr;  // null: memory that no result may take, a number's or another library's (storage.h)
   void* data = nullptr;
   std::size_t bytes = 0;     // asked for
   std::size_t capacity = 0;  // given
@@ -111,6 +112,13 @@ class Backend {
   }
   /// Waits until everything that was asked for is done; throws what went wrong meanwhile.
   virtual void synchronize() = 0;
+  // For other libraries that work on the same device, on streams of theirs (dlpack.h). A backend that computes at once has none.
+  /// The stream that this one works on, by the numbers of Python's array API; 0: none.
+  virtual std::intptr_t stream() { return 0; }
+  /// What `stream` is given from now on begins when everything that was asked for here is done.
+  virtual void lead(std::intptr_t /*stream*/) {}
+  /// Waits until everything that was asked for is done. What went wrong meanwhile is left for the next read or synchronize().
+  virtual void drain() noexcept {}
   /// The host's clock, for a backend that computes at once.
   virtual std::unique_ptr<Stopwatch> stopwatch();
   virtual MemoryStats memory_stats() const = 0;

@@ -102,11 +102,11 @@ const Device& check_inputs(const Op& op, std::span<const Tensor> inputs) {
 // ---- elementwise operations ------------------------------------------------------------------------------
 // Most of what programs perform: computed without lists of inputs and outputs.
 
-// Whether the storage of x may become the result's: of its size, whole, contiguous, and nobody else can see it.
+// Whether the storage of x may become the result's: a backend's, of its size, whole, contiguous, and nobody else can see it.
 bool may_donate(const Tensor& x, const Shape& shape, Dtype dtype) {
   if (!x.node_ptr().unique()) return false;
   const Node& node = *x.node_ptr();
-  if (!node.storage.unique() || node.storage->number || node.offset != 0 || size_of(node.dtype) != size_of(dtype))
+  if (!node.storage.unique() || !node.storage->owner || node.offset != 0 || size_of(node.dtype) != size_of(dtype))
     return false;
   if (node.shape != shape || !node.contiguous()) return false;
   return node.storage->bytes == static_cast<std::size_t>(shape.elements()) * size_of(dtype);

@@ -1,14 +1,16 @@
-// Tensors in files: NumPy's .npy and .npz, and numbers as text.
+// Tensors in files: NumPy's .npy and .npz, .safetensors, and numbers as text.
 //
 //   save_npz("mlp.npz", mlp);                       // any tree (tree.h); numpy.load reads it
 //   Mlp mlp = load_npz<Mlp>("mlp.npz");
 //   mlp = load_npz("mlp.npz", mlp);                 // structure, shapes and dtypes must be those of mlp
 //   save_npz("xy.npz", std::map<std::string, Tensor>{{"x", x}, {"y", y}});   // numpy.savez("xy.npz", x=x, y=y)
+//   mlp = load_safetensors("mlp.safetensors", mlp); // the same with .safetensors; training states: checkpoints.h
 //
-// A file takes its name only when it is whole: it is written beside the old one, which it then replaces. What is read is
-// checked, sizes before memory is taken; what does not fit throws FileError (or ShapeError, DtypeError), naming the file and
-// the fault. Reading gives contiguous tensors on the CPU; neither reading nor writing is an operation that handlers see.
-// Values are written as to_vector() reads them: those of a lane under vmap throw.
+// A file takes its name only when it is whole, and on the disk: it is written beside the old one, which it then replaces, so
+// that neither an error nor a crash, of the program or of the machine, leaves half of one. (A crash may leave NAME.*.part.)
+// What is read is checked, sizes before memory is taken; what does not fit throws FileError (or ShapeError, DtypeError), naming
+// the file and the fault. Reading gives contiguous tensors, on the CPU; neither reading nor writing is an operation that
+// handlers see. Values are written as to_vector() reads them: those of a lane under vmap throw.
 #pragma once
 
 #include <charconv>
@@ -19,6 +21,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <stave/core/default_dtype.h>
@@ -49,9 +52,40 @@ void save_npz(const std::string& path, const T& tree, NpzOptions options = {});
 template <class T>
 T load_npz(const std::string& path);
 
-/// The same with the structure of `like`: throws ShapeError, DtypeError if a tensor's shape, dtype is not that of like's.
+/// The same with the structure of `like`, each tensor on the device of like's: throws ShapeError, DtypeError if a tensor's shape, dtype
+/// is not that of like's, and FileError, naming them all, if there are several that do not fit.
 template <class T>
 T load_npz(const std::string& path, const T& like);
+
+struct SafetensorsOptions {
+  [[no_unique_address]] ByName by_name{};
+  std::map<std::string, std::string> metadata{};  ///< what the file says of itself, such as {"format", "pt"}
+  char separator = '/';                           ///< of the parts of names in the file: '.' in PyTorch's models
+};
+struct SafetensorsNames {
+  [[no_unique_address]] ByName by_name{};
+  char separator = '/';  ///< the same, of the file that is read
+};
+
+/// Writes the tensors of a tree under the names of visit_named_tensors, as safetensors.torch.save_file does: the largest elements
+/// first. https://huggingface.co/docs/safetensors
+template <class T>
+void save_safetensors(const std::string& path, const T& tree, SafetensorsOptions options = {});
+
+/// Reads trees, as load_npz does, of a .safetensors file, or, where the path ends with .json, of the files that such an index
+/// names, model.safetensors.index.json say: as it names them, and no others.
+///
+/// Nothing is read until it is used: tensors are views of the mapped file, which is never written to, and stays mapped as long as
+/// one of them lives. It may be replaced and removed meanwhile, as all functions here do, but not changed in place nor shortened
+/// (that ends the program by a signal). Copied are tensors whose elements do not lie at multiples of their size. Memory that is
+/// mapped is the system's, and no part of memory_stats(). BF16 is bfloat16; other dtypes that Stave lacks throw DtypeError.
+template <class T>
+T load_safetensors(const std::string& path, SafetensorsNames names = {});
+template <class T>
+T load_safetensors(const std::string& path, const T& like, SafetensorsNames names = {});
+
+/// What a .safetensors file says of itself.
+std::map<std::string, std::string> safetensors_metadata(const std::string& path);
 
 struct CsvOptions {
   [[no_unique_address]] ByName by_name{};
@@ -74,32 +108,61 @@ struct NamedTensor {
   Tensor value;
 };
 void save_npz_flat(const std::string& path, const std::vector<NamedTensor>& arrays, NpzOptions options);
+/// `operation` begins the errors.
+void write_safetensors(const char* operation, const std::string& path, std::vector<NamedTensor> arrays,
+                       const SafetensorsOptions& options);
 
-// The arrays of an open .npz file, and which of them a tree has taken.
-class NpzContents {
+/// Those of a tree, for `operation`.
+template <class T>
+std::vector<NamedTensor> named_tensors_of(const T& tree, const char* operation) {
+  std::vector<NamedTensor> arrays;
+  WithKeys collect([&](const std::string& name, const Tensor& x) { arrays.push_back({name, x}); });
+  try {
+    visit_named_tensors(tree, collect);
+  } catch (Error& error) {
+    name_function(error, operation, false);
+    throw;
+  }
+  return arrays;
+}
+
+// The arrays of a file, and which of them a tree has taken.
+class NamedArrays {
  public:
-  explicit NpzContents(const std::string& path);
+  /// `where` begins every error: "load_npz: w.npz".
+  NamedArrays(std::string where, std::map<std::string, Tensor> arrays)
+      : where_(std::move(where)), arrays_(std::move(arrays)) {}
 
   // Whether there is an array of this name, or one below it.
   bool holds(const std::string& name) const;
   // What follows `name` and "/" in the names of arrays; up to the next "/" if not `whole`.
   std::set<std::string> keys_below(const std::string& name, bool whole) const;
   Tensor take(const std::string& name);
+  // What does not fit is noted, for finish() to say.
   Tensor take_like(const std::string& name, const Tensor& like);
-  // Throws if an array was not taken.
-  void expect_all_taken() const;
+  // Throws if an array did not fit, or was not taken.
+  void finish();
   [[noreturn]] void refuse_key(const std::string& key) const;
 
  private:
-  std::string path_;
+  struct Fault {
+    enum Kind { names, shape, dtype } kind;
+    std::string text;
+  };
+  std::string some_names() const;
+
+  std::string where_;
   std::map<std::string, Tensor> arrays_;
   std::set<std::string> taken_;
+  std::vector<Fault> faults_;
 };
+NamedArrays read_npz(const std::string& path);
+NamedArrays read_safetensors(const std::string& path, char separator);
 
 // ---- reading trees ---------------------------------------------------------------------------------------
 
 template <class K>
-K key_of_name(const std::string& name, const NpzContents& file) {
+K key_of_name(const std::string& name, const NamedArrays& file) {
   if constexpr (std::integral<K>) {
     K key{};
     const char* const end = name.data() + name.size();
@@ -110,7 +173,7 @@ K key_of_name(const std::string& name, const NpzContents& file) {
 }
 
 template <class T>
-void load_named(T& tree, const std::string& name, NpzContents& file) {
+void load_named(T& tree, const std::string& name, NamedArrays& file) {
   constexpr TreeKind kind = tree_kind<T>;
   if constexpr (kind == TreeKind::tensor) tree = file.take(name.empty() ? "0" : name);
   else if constexpr (kind == TreeKind::key) tree = Key(file.take(name.empty() ? "0" : name));
@@ -139,6 +202,23 @@ void load_named(T& tree, const std::string& name, NpzContents& file) {
   }
 }
 
+template <class T>
+T load_tree(NamedArrays file) {
+  T tree{};
+  load_named(tree, "", file);
+  file.finish();
+  return tree;
+}
+
+template <class T>
+T load_tree(NamedArrays file, const T& like) {
+  T tree = copy_tree(like);
+  WithKeys take([&](const std::string& name, Tensor& x) { x = file.take_like(name, x); });
+  visit_named_tensors(tree, take);
+  file.finish();
+  return tree;
+}
+
 }  // namespace stave_detail
 
 namespace stave {
@@ -146,32 +226,41 @@ namespace stave {
 template <class T>
 void save_npz(const std::string& path, const T& tree, NpzOptions options) {
   static_assert(is_tree<T>, "stave: save_npz of a type that is not a tree (see stave/core/tree.h)");
-  std::vector<stave_detail::NamedTensor> arrays;
-  stave_detail::WithKeys collect([&](const std::string& name, const Tensor& x) { arrays.push_back({name, x}); });
-  visit_named_tensors(tree, collect);
-  stave_detail::save_npz_flat(path, arrays, options);
+  stave_detail::save_npz_flat(path, stave_detail::named_tensors_of(tree, "save_npz"), options);
 }
 
 template <class T>
 T load_npz(const std::string& path) {
   static_assert(is_tree<T>, "stave: load_npz of a type that is not a tree (see stave/core/tree.h)");
   static_assert(std::default_initializable<T>, "stave: load_npz<T> begins with T{}: use load_npz(path, like)");
-  stave_detail::NpzContents file(path);
-  T tree{};
-  stave_detail::load_named(tree, "", file);
-  file.expect_all_taken();
-  return tree;
+  return stave_detail::load_tree<T>(stave_detail::read_npz(path));
 }
 
 template <class T>
 T load_npz(const std::string& path, const T& like) {
   static_assert(is_tree<T>, "stave: load_npz of a type that is not a tree (see stave/core/tree.h)");
-  stave_detail::NpzContents file(path);
-  T tree = stave_detail::copy_tree(like);
-  stave_detail::WithKeys take([&](const std::string& name, Tensor& x) { x = file.take_like(name, x); });
-  visit_named_tensors(tree, take);
-  file.expect_all_taken();
-  return tree;
+  return stave_detail::load_tree(stave_detail::read_npz(path), like);
+}
+
+template <class T>
+void save_safetensors(const std::string& path, const T& tree, SafetensorsOptions options) {
+  static_assert(is_tree<T>, "stave: save_safetensors of a type that is not a tree (see stave/core/tree.h)");
+  constexpr const char* name = "save_safetensors";
+  stave_detail::write_safetensors(name, path, stave_detail::named_tensors_of(tree, name), options);
+}
+
+template <class T>
+T load_safetensors(const std::string& path, SafetensorsNames names) {
+  static_assert(is_tree<T>, "stave: load_safetensors of a type that is not a tree (see stave/core/tree.h)");
+  static_assert(std::default_initializable<T>,
+                "stave: load_safetensors<T> begins with T{}: use load_safetensors(path, like)");
+  return stave_detail::load_tree<T>(stave_detail::read_safetensors(path, names.separator));
+}
+
+template <class T>
+T load_safetensors(const std::string& path, const T& like, SafetensorsNames names) {
+  static_assert(is_tree<T>, "stave: load_safetensors of a type that is not a tree (see stave/core/tree.h)");
+  return stave_detail::load_tree(stave_detail::read_safetensors(path, names.separator), like);
 }
 
 }  // namespace stave

@@ -38,6 +38,10 @@ inline void end_read(Device device) {
 /// x as a value with storage, which the program reads: x itself, or what a handler gives for a lane's value.
 Tensor read_value(const Tensor& x, bool stays = false);
 
+/// The same for who goes on looking at the value where it lies, and does not wait for a device. Throws, naming `what`, if somebody follows
+/// its derivative, which would be lost.
+Tensor read_in_place(const Tensor& x, const char* what, const char* remedy);
+
 /// A way through functions whose lanes part: of each run of lanes around, from outside in, who it is, and the number of the path, of
 /// which the first lane's is 0.
 struct PathStep {

@@ -5,10 +5,57 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <vector>
 
+#include <stave/core/effects/fork.h>
 #include <stave/core/fail.h>
 #include <stave/core/pool.h>
+#include <stave/core/storage_watch.h>
+
+namespace stave_detail {
+
+namespace {
+
+constinit std::atomic<std::size_t> watching{0};
+constinit std::mutex watchers_mutex;
+
+// Never destroyed: a tensor may be a global and die last.
+std::vector<StorageWatcher*>& watchers() {
+  static auto& all = *new std::vector<StorageWatcher*>;
+  return all;
+}
+
+void watch_no_more() {
+  watchers().clear();
+  watching = 0;
+}
+const HeldOverFork<watchers_mutex, watch_no_more> held_over_fork;
+
+template <class Tell>
+void tell_watchers(Tell tell) {
+  if (watching.load(std::memory_order_relaxed) == 0) [[likely]]
+    return;
+  const std::lock_guard<std::mutex> lock(watchers_mutex);
+  for (StorageWatcher* const watcher : watchers()) tell(*watcher);
+}
+
+}  // namespace
+
+WatchingStorage::WatchingStorage(StorageWatcher& watcher) : watcher_(watcher) {
+  const std::lock_guard<std::mutex> lock(watchers_mutex);
+  watchers().push_back(&watcher);
+  watching = watchers().size();
+}
+
+WatchingStorage::~WatchingStorage() {
+  const std::lock_guard<std::mutex> lock(watchers_mutex);
+  std::erase(watchers(), &watcher_);
+  watching = watchers().size();
+}
+
+}  // namespace stave_detail
 
 namespace stave {
 
@@ -80,8 +127,10 @@ StoragePtr number_storage() {
 }
 
 void destroy(Storage* storage) noexcept {
-  if (storage->number) delete static_cast<NumberStorage*>(storage);
-  else storage->owner->deallocate(storage);
+  if (storage->number) return delete static_cast<NumberStorage*>(storage);
+  if (!storage->owner) return delete static_cast<stave_detail::ForeignStorage*>(storage);
+  stave_detail::tell_watchers([&](stave_detail::StorageWatcher& watcher) { watcher.freed(*storage); });
+  storage->owner->deallocate(storage);
 }
 
 StoragePtr allocate_storage(Device device, Dtype dtype, const Shape& shape, const char* operation) {
@@ -130,6 +179,15 @@ void release_cached_memory(Device device) {
 
 namespace stave_detail {
 
+ForeignStorage::ForeignStorage(stave::Device device, void* first, std::size_t size, Lender lender)
+    : device_(device), lender_(std::move(lender)) {
+  data = first;
+  bytes = capacity = size;
+}
+ForeignStorage::~ForeignStorage() {
+  if (device_ != stave::cpu) stave::backend_of(device_).drain();
+}
+
 void fail_memory(const char* operation, stave::Dtype dtype, const stave::Shape& shape, stave::Device device) {
   fail<stave::MemoryError>(
       "{}: not enough memory on {} for {} {} ({} bytes) and what computing it takes: tensors have {} bytes there. Free "
@@ -142,7 +200,9 @@ stave::StoragePtr allocate_storage(stave::Backend& backend, stave::Device device
                                    const stave::Shape& shape, const char* operation) {
   const stave::Index elements = naming(operation, [&] { return shape.elements(); });
   try {
-    return stave::StoragePtr(backend.allocate(static_cast<std::size_t>(elements) * size_of(dtype)));
+    stave::StoragePtr storage(backend.allocate(static_cast<std::size_t>(elements) * size_of(dtype)));
+    tell_watchers([&](StorageWatcher& watcher) { watcher.made(*storage, device); });
+    return storage;
   } catch (const std::bad_alloc&) {
     fail_memory(operation, dtype, shape, device);
   }

@@ -1,8 +1,11 @@
 // Memory of tensors: where storage comes from, and what is in use.
 #pragma once
 
+#include <memory>
+
 #include <stave/core/backend.h>
 #include <stave/core/device.h>
+#include <stave/core/pool.h>
 
 namespace stave {
 
@@ -36,6 +39,18 @@ namespace stave_detail {
 // Throws MemoryError: a backend had no room for what the operation makes, or for what it needs to make it.
 [[noreturn]] void fail_memory(const char* operation, stave::Dtype dtype, const stave::Shape& shape,
                               stave::Device device);
+
+// Memory that another library lends: tensors view it, and nothing writes to it. It goes back when none does any more and, on a device, what
+// was asked to read it is done; on whatever thread that is.
+struct ForeignStorage final : stave::Storage, Pooled {
+  using Lender = std::unique_ptr<void, void (*)(void*)>;
+  ForeignStorage(stave::Device device, void* first, std::size_t size, Lender lender);
+  ~ForeignStorage();
+
+ private:
+  stave::Device device_;
+  Lender lender_;
+};
 
 // allocate_storage where the device's backend is at hand.
 stave::StoragePtr allocate_storage(stave::Backend& backend, stave::Device device, stave::Dtype dtype,

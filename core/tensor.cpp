@@ -112,10 +112,9 @@ const void* Tensor::stave_detail_data(Dtype dtype) const {
     fail<ShapeError>(
         "data: the tensor of shape {} is not contiguous (strides {}): use data of contiguous(x), or to_vector", shape(),
         strides());
-  check_reads_no_derivative(*this, "data", "write stop_gradient(x).data() where it is to be a constant");
-  if (!node().storage) return stave_detail::read_value(*this, true).node().data();
-  tell_read(*this);
-  return node().data();
+  return stave_detail::read_in_place(*this, "data", "write stop_gradient(x).data() where it is to be a constant")
+      .node()
+      .data();
 }
 
 Tensor::operator bool() const {
@@ -137,6 +136,13 @@ Tensor read_value(const Tensor& x, bool stays) {
   Tensor found = stored ? x : perform(ReadStorage{x, stays});
   if (found.node().notes) tell_read(found);
   return found;
+}
+
+Tensor read_in_place(const Tensor& x, const char* what, const char* remedy) {
+  check_reads_no_derivative(x, what, remedy);
+  if (!x.node().storage) return read_value(x, true);
+  tell_read(x);
+  return x;
 }
 
 }  // namespace stave_detail

@@ -23,7 +23,7 @@ void visit_named_tensors(T& tree, F&& f);
 
 namespace stave_detail {
 
-[[noreturn]] void fail_npz_key(std::string_view key, const char* fault);
+[[noreturn]] void fail_name_key(std::string_view key, const char* fault);
 
 inline std::string path_below(const std::string& name, const std::string& key) {
   return name.empty() ? key : name + "/" + key;
@@ -69,9 +69,9 @@ std::string ExactKeys::name(const K& key, bool whole) {
   if constexpr (std::integral<K>) return std::to_string(key);
   else {
     const std::string_view text = key;
-    if (text.empty()) fail_npz_key(text, "is empty");
-    if (text.find('\0') != text.npos) fail_npz_key(text, "holds a zero byte");
-    if (!whole && text.find('/') != text.npos) fail_npz_key(text, "holds '/', which separates the parts of names");
+    if (text.empty()) fail_name_key(text, "is empty");
+    if (text.find('\0') != text.npos) fail_name_key(text, "holds a zero byte");
+    if (!whole && text.find('/') != text.npos) fail_name_key(text, "holds '/', which separates the parts of names");
     return std::string(text);
   }
 }

@@ -56,8 +56,6 @@ std::string notation(const Call& call) {
   return text;
 }
 
-namespace {
-
 Device device_of(const Call& call) {
   if (call.op().id == OpId::to)
     if (const Device device = call.as<TransferAttributes>().device; device != cpu) return device;
@@ -65,8 +63,6 @@ Device device_of(const Call& call) {
     if (input.device() != cpu) return input.device();
   return call.inputs().empty() && !call.op().carries_functions ? call.as<PlacedAttributes>().device : cpu;
 }
-
-}  // namespace
 
 std::unique_ptr<Stopwatch> stopwatch_of(const Call& call) { return backend_of(device_of(call)).stopwatch(); }
 

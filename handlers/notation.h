@@ -1,4 +1,4 @@
-// How observers (debug, Profile, Graph, Timeline, whos) write down operations: one notation for all. Nothing here performs an
+// How observers (debug, Profile, Graph, Timeline, HtmlReport, whos) write down operations: one notation for all. Nothing here performs an
 // operation that a handler could see.
 #pragma once
 
@@ -30,7 +30,9 @@ std::string notation(const NamePtr& label, Dtype dtype, const Shape& shape, Devi
 std::string attributes_of(const Call& call);
 /// "sum axes=[0] f32[64]": name, attributes, operands.
 std::string notation(const Call& call);
-/// Begins to measure what the call's device will spend: of several, that of the one which is not the CPU.
+/// Where it is computed: of several devices, that which is not the CPU.
+Device device_of(const Call& call);
+/// Begins to measure what the call's device will spend.
 std::unique_ptr<Stopwatch> stopwatch_of(const Call& call);
 /// "1.23 us"
 std::string in_units(Clock::duration duration);

@@ -20,10 +20,11 @@ endif()
 set(STAVE_HAVE_MPI TRUE)
 message(STATUS "Stave: ranks by MPI ${MPI_CXX_VERSION}")
 
-add_library(stave_ranks ranks/ranks.cpp)
+add_library(stave_ranks ranks/cotangent_sums.cpp ranks/processes.cpp ranks/ranks.cpp)
 add_library(stave::ranks ALIAS stave_ranks)
 stave_set_library_defaults(stave_ranks)
-target_sources(stave_ranks PUBLIC FILE_SET HEADERS BASE_DIRS "${include_dir}" FILES "${include_dir}/stave/ranks/ranks.h")
+target_sources(stave_ranks PUBLIC FILE_SET HEADERS BASE_DIRS "${include_dir}" FILES
+  "${include_dir}/stave/ranks/cotangent_sums.h" "${include_dir}/stave/ranks/ranks.h")
 target_link_libraries(stave_ranks PUBLIC stave PRIVATE MPI::MPI_CXX fmt::fmt)
 set_target_properties(stave_ranks PROPERTIES EXPORT_NAME ranks)
 

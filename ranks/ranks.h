@@ -28,6 +28,12 @@
 #include <stave/core/ops/named_axis.h>
 #include <stave/core/options.h>
 
+namespace stave_detail {
+
+class Processes;
+
+}  // namespace stave_detail
+
 namespace stave {
 
 struct RanksOptions {
@@ -60,9 +66,9 @@ class Ranks final : public Handles<Call, AxisSize> {
   [[noreturn]] void abort(const std::exception_ptr& why) const noexcept;
 
  private:
-  class Processes;
+  friend class CotangentSums;
   const std::string axis_name_;
-  const IntrusivePtr<Processes> processes_;
+  const IntrusivePtr<stave_detail::Processes> processes_;
 };
 
 /// As with any handler; but what leaves body by an exception ends all processes.

@@ -34,7 +34,8 @@ inline std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 inline const std::string& with_bytes(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  fs::remove(path);  // ext4 waits for the disk where a file is cut off and written again
+  std::ofstream(path, std::ios::binary) << bytes;
   return path;
 }
 

@@ -60,6 +60,25 @@ TEST(Fork, AChildComputesWhileItsParentsThreadsDo) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(Fork, AChildComputesWhatAReportOfItsParentWatched) {
+  if (STAVE_TSAN || STAVE_ASAN) GTEST_SKIP() << "as above";
+  const auto few = [] {
+    const Tensor x = ones({300});
+    for (int i = 0; i < 100; ++i) label(x * 3., "b");
+    return sum(x).item<float>() == 300;
+  };
+  HtmlReport report;
+  std::atomic<bool> stop{false};
+  std::thread thread([&] {
+    while (!stop) with(report, few);
+  });
+  std::string became = "it computes";
+  for (int i = 0; i < 50 && became == "it computes"; ++i) became = child(few);
+  stop = true;
+  thread.join();
+  EXPECT_EQ(became, "it computes");
+}
+
 TEST(Fork, AChildMayHaveThreadsAndChildrenOfItsOwn) {
   if (STAVE_TSAN) GTEST_SKIP() << "the thread sanitizer does not follow a child that starts threads";
   std::thread([] { computes(); }).join();

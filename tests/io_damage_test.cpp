@@ -1,8 +1,7 @@
-// Files that are no .npy or .npz files, that are cut off, or that lie: each gives an error that names the file and the fault,
-// nothing is read past the end, and no memory is taken for what the file cannot hold.
+// Files that are no .npy, .npz or .safetensors files, that are cut off, or that lie: each gives an error that names the file and the fault,
+// nothing is read past the end, and no memory is taken for what the file cannot hold. Damage at random: fuzz/files.cpp.
 
 #include <cstring>
-#include <random>
 
 #include <stave/core/io/zip_records.h>
 #include <stave/stave.h>
@@ -230,51 +229,115 @@ TEST(DamagedNpz, WhatIsNoArrayOrCannotBeUnpacked) {
           "bzip2.npz: entry 'x.npy': is packed by method 12: only stored (0) and deflated (8) entries can be read");
 }
 
-// ---- damage at random -------------------------------------------------------------------------------------
+// ---- .safetensors ----------------------------------------------------------------------------------------
 
-/// A byte changed, put in or left out; a piece repeated or cut off; once or a few times.
-std::string mutated(std::string bytes, std::mt19937& engine) {
-  const auto below = [&](std::size_t n) { return n ? engine() % n : 0; };
-  for (std::size_t times = 1 + below(4); times-- > 0;) {
-    const std::size_t at = below(bytes.size());
-    switch (below(6)) {
-      case 0: bytes[at] = static_cast<char>(engine()); break;
-      case 1: bytes[at] ^= static_cast<char>(1 << below(8)); break;
-      case 2: bytes.insert(at, 1, static_cast<char>(engine())); break;
-      case 3: bytes.erase(at, 1 + below(4)); break;
-      case 4: bytes.insert(at, bytes.substr(below(bytes.size()), below(40))); break;
-      default: bytes = with(bytes + std::string(8, '\0'), at, below(2) ? ~0u : below(300), 4).substr(0, bytes.size());
-    }
-    if (bytes.empty()) bytes = "x";
-  }
-  return bytes;
+std::string safetensors(const std::string& header, const std::string& elements = "") {
+  return stave_detail::Record().u64(header.size()).text(header).text(elements).bytes;
+}
+template <class E = FileError>
+std::string safetensors_fault(const std::string& bytes) {
+  return fault_of<E>(bytes, "x.safetensors", [](const std::string& path) { load_safetensors<Named>(path); });
+}
+std::string entry(const std::string& shape, const std::string& offsets, const std::string& dtype = "\"F32\"") {
+  return "{\"dtype\":" + dtype + ",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}";
+}
+std::string entry_fault(const std::string& value) {
+  return safetensors_fault(safetensors("{\"a\":" + value + "}", "1234"));
 }
 
-TEST(DamagedFiles, GiveAValueOrAnError) {
+TEST(DamagedSafetensors, OtherFilesAndCutOffOnes) {
+  EXPECT_EQ(safetensors_fault(""), ": is not a .safetensors file: it is too short");
+  EXPECT_EQ(
+      safetensors_fault("PK\3\4 and so on"),
+      ": is not a .safetensors file, or is cut off: its header should have 7236828441365138256 bytes, but 6 are left, "
+      "and no header has more than 100000000");
+  EXPECT_EQ(safetensors_fault(safetensors("[]")), ": is not a .safetensors file: its header does not begin with {");
+  EXPECT_EQ(safetensors_fault(safetensors(" {}")), ": is not a .safetensors file: its header does not begin with {");
+  EXPECT_EQ(safetensors_fault(safetensors("")), ": is not a .safetensors file: its header does not begin with {");
+  const std::string whole = safetensors("{\"a\":" + entry("[3]", "[0,12]") + "}", std::string(12, 'x'));
+  for (std::size_t n = 0; n < whole.size(); ++n)
+    EXPECT_THAT(safetensors_fault(whole.substr(0, n)), HasSubstr(n < 8 ? "too short" : "cut off")) << n;
+  EXPECT_EQ(safetensors_fault(whole.substr(0, whole.size() - 1)),
+            ": its tensors have 12 bytes, but 11 follow the header: it is cut off");
+  EXPECT_EQ(safetensors_fault(whole + "x"), ": its tensors have 12 bytes, but 13 follow the header");
+}
+
+// The length of a header is checked before it is read: this file has no more bytes on the disk than it says.
+TEST(DamagedSafetensors, HeadersThatAreTooLong) {
   const Folder folder;
-  std::mt19937 engine(20240229);
-  int values = 0, errors = 0;
-  const auto attempt = [&](const std::string& good, const std::string& name, auto load) {
-    for (int i = 0; i < 700; ++i) {
-      const std::string path = with_bytes(folder / name, mutated(good, engine));
-      try {
-        load(path);
-        ++values;
-      } catch (const Error& error) {
-        EXPECT_THAT(error.what(), HasSubstr(path));
-        ++errors;
-      }
-    }
+  const std::string path = with_bytes(folder / "x", stave_detail::Record().u64(100'000'001).text("{}").bytes);
+  fs::resize_file(path, 200'000'000);
+  EXPECT_THAT(message_of<FileError>([&] { load_safetensors<Named>(path); }),
+              HasSubstr("should have 100000001 bytes, but 199999992 are left, and no header has more than 100000000"));
+}
+
+TEST(DamagedSafetensors, HeadersThatAreNotJson) {
+  for (const char* header :
+       {"{", "{}x", "{} {}", "{\"a\"}", "{\"a\":}", "{'a':1}", "{\"a\":1,}", "{\"\xff\":1}", "{\"a\":NaN}",
+        "{\"a\":\"\n\"}", "{\"a\":01}", "{\"a\":1e999}", "{\"a\":\"\\ud800\"}", "{}//"})
+    EXPECT_THAT(safetensors_fault(safetensors(header)), StartsWith(": the header is not JSON: ")) << header;
+  EXPECT_EQ(safetensors_fault(safetensors("{\"a\":" + std::string(1'000'000, '['))),
+            ": the header nests more than 100 levels");
+  const std::string good = entry("[1]", "[0,4]");
+  EXPECT_EQ(safetensors_fault(safetensors("{\"a\":" + good + ",\"\\u0061\":" + good + "}", "1234")),
+            ": the header has the name 'a' twice");
+  EXPECT_EQ(entry_fault(good.substr(0, good.size() - 1) + ",\"shape\":[1]}"),
+            ": the header has the name 'shape' twice");
+  for (const char* metadata : {"1", "null", "[]", "{\"a\":1}", "{\"a\":{}}"})
+    EXPECT_EQ(safetensors_fault(safetensors("{\"__metadata__\":" + std::string(metadata) + "}")),
+              ": the header is damaged: its __metadata__ is not text under names");
+}
+
+TEST(DamagedSafetensors, EntriesThatAreNone) {
+  const std::string start = ": the header is damaged: 'a' ";
+  for (const char* value : {"1", "null", "[]", "{}", "\"x\"", "{\"dtype\":\"F32\",\"shape\":[1]}"})
+    EXPECT_EQ(entry_fault(value), start + "should have a dtype, a shape and data_offsets, and nothing else");
+  for (const char* shape : {"1", "[-1]", "[1.0]", "[\"1\"]", "[null]", "[[1]]", "[1e0]", "{}", "[18446744073709551616]",
+                            "[9223372036854775808]", "[-0]"})
+    EXPECT_EQ(entry_fault(entry(shape, "[0,4]")), start + "has a shape that is not a list of lengths") << shape;
+  for (const char* offsets : {"4", "[]", "[0]", "[0,2,4]", "[4,0]", "[-4,0]", "[0,4.0]", "[0,18446744073709551615]"})
+    EXPECT_EQ(entry_fault(entry("[1]", offsets)), start + "has data_offsets that are not a beginning and an end")
+        << offsets;
+  EXPECT_EQ(entry_fault(entry("[1]", "[0,4]", "32")), start + "has a dtype that is not text");
+  std::string ones = "1";
+  for (int i = 0; i < 64; ++i) ones += ",1";
+  EXPECT_EQ(entry_fault(entry("[" + ones + "]", "[0,4]")), start + "has more than 64 axes");
+}
+
+TEST(DamagedSafetensors, ShapesThatLie) {
+  for (const char* shape : {"[4611686018427387904]", "[4294967296,4294967296]", "[0,4294967296,4294967296]"})
+    EXPECT_THAT(entry_fault(entry(shape, "[0,4]")), testing::EndsWith("that is too large")) << shape;
+  EXPECT_EQ(entry_fault(entry("[1000000000000]", "[0,4]")),
+            ": 'a', float32 [1000000000000], has 4000000000000 bytes, but its data_offsets [0,4] are 4");
+  EXPECT_EQ(entry_fault(entry("[1000000000000]", "[0,4000000000000]")),
+            ": its tensors have 4000000000000 bytes, but 4 follow the header: it is cut off");
+  EXPECT_EQ(entry_fault(entry("[0]", "[0,4]")), ": 'a', float32 [0], has 0 bytes, but its data_offsets [0,4] are 4");
+}
+
+TEST(DamagedSafetensors, GapsAndOverlaps) {
+  const auto fault = [](const std::string& a, const std::string& b) {
+    return safetensors_fault(safetensors("{\"b\":" + entry("[1]", b) + ",\"a\":" + entry("[1]", a) + "}", "12345678"));
   };
-  const auto npz = [](const std::string& path) { load_npz<Named>(path); };
-  attempt(npy(header("(2, 3)"), std::string(24, 'x')), "x.npy", load_npy);
-  attempt(archive(false), "x.npz", npz);
-  attempt(archive(true), "x.npz", npz);
-  attempt(bytes_of(data + "deflated.npz"), "x.npz", npz);
-  attempt("1,2.5,-3e7\n4,5,6\n", "x.csv", [](const std::string& path) { read_csv(path); });
-  EXPECT_GT(values, 100);
-  EXPECT_GT(errors, 2000);
-  RecordProperty("values", values);
+  const std::string start = " should begin at byte 4 of the data, where what comes before it ends, but begins at ";
+  EXPECT_EQ(fault("[0,4]", "[5,9]"), ": 'b'" + start + "5");
+  EXPECT_EQ(fault("[0,4]", "[3,7]"), ": 'b'" + start + "3");
+  EXPECT_EQ(fault("[0,4]", "[0,4]"), ": 'b'" + start + "0");
+  EXPECT_EQ(fault("[1,5]", "[5,9]"),
+            ": 'a' should begin at byte 0 of the data, where what comes before it ends, but begins at 1");
+  EXPECT_EQ(fault("[0,4]", "[4,8]"), "nothing was thrown");
+}
+
+TEST(DamagedSafetensors, DtypesThatStaveLacks) {
+  const auto text = [](const std::string& name, const std::string& dtype) {
+    return ": '" + name + "' has elements of dtype '" + dtype +
+           "', which Stave does not have: convert it, with x.to(torch.float32) in PyTorch, say";
+  };
+  for (const std::string dtype : {"F8_E4M3", "F4", "C64", "", "f32", "F32\\u0000"})
+    EXPECT_THAT(
+        safetensors_fault<DtypeError>(safetensors("{\"a\":" + entry("[1]", "[0,4]", '"' + dtype + '"') + "}", "1234")),
+        testing::Eq(text("a", dtype.starts_with("F32") ? "F32\\x00" : dtype)));
+  EXPECT_EQ(message_of<DtypeError>([] { load_safetensors<Named>(data + "float8.safetensors"); }),
+            "load_safetensors: " + data + "float8.safetensors" + text("x", "F8_E4M3"));
 }
 
 }  // namespace io_damage_test

@@ -291,7 +291,10 @@ TEST(Npz, SaysWhatDoesNotFit) {
             }),
             start + "has an array 'b', for which the tree has no place");
   EXPECT_EQ(message_of<FileError>([&] { load_npz<std::vector<Tensor>>(path); }),
-            start + "has an array 'a', for which the tree has no place");
+            start +
+                "does not fit the tree:\n"
+                "  has an array 'a', for which the tree has no place\n"
+                "  has an array 'b', for which the tree has no place");
   EXPECT_EQ(message_of<ShapeError>([&] {
               load_npz(path, Named{{"a", ones({3})}, {"b", tensor({1, 2})}});
             }),

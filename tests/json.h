@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cctype>
+#include <cstdlib>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -66,9 +67,9 @@ class JsonReader {
     } else if (peek() == '"') {
       value.text = string();
     } else if (std::isdigit(static_cast<unsigned char>(peek())) || peek() == '-') {
-      std::size_t length = 0;
-      value.number = std::stod(text_.substr(at_, 40), &length);
-      at_ += length;
+      char* end = nullptr;
+      value.number = std::strtod(text_.c_str() + at_, &end);  // what is too large is infinite
+      at_ = static_cast<std::size_t>(end - text_.c_str());
     } else {
       for (const char* word : {"true", "false", "null"})
         if (text_.compare(at_, std::string(word).size(), word) == 0) {

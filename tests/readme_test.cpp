@@ -1,7 +1,7 @@
 // What README.md and handlers/README.md show is true: the lines of a program shown stand in the example or test, in this order
 // (however indented), and the output is what it prints. A comment before the block says which:
 //
-//   <!-- from examples/NAME.cpp -->                   the lines, leaving out any; also tests/NAME.cpp, tests/FOLDER/NAME.cpp
+//   <!-- from examples/NAME.cpp -->                   the lines, leaving out any; also FOLDER/NAME.cpp and .py, and those of tests
 //   <!-- output of examples/NAME.cpp -->              all that it prints
 //   <!-- output of examples/NAME.cpp, in part -->     whole lines of it, one after the other
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ std::string text_of(const fs::path& path) {
 }
 
 struct Block {
-  std::string program, text;  // "examples/04_debug"
+  std::string program, extension, text;  // "examples/04_debug", ".cpp"
   bool in_part;
 };
 
@@ -51,14 +51,14 @@ const char* const pages[] = {"README.md", "handlers/README.md"};
 
 // The blocks of a page that a comment of `what` announces.
 std::vector<Block> blocks_of(const fs::path& page, const std::string& what) {
-  const std::regex comment("<!-- (from|output of) ((?:examples|tests)/[\\w/]+)\\.cpp(, in part)? -->");
+  const std::regex comment("<!-- (from|output of) ((?:examples|tests)/[\\w/]+)(\\.cpp|\\.py)(, in part)? -->");
   std::vector<Block> blocks;
   const std::vector<std::string> lines = lines_of(text_of(root / page));
   for (std::size_t i = 0; i < lines.size(); ++i) {
     std::smatch match;
     const std::string line = without_indentation(lines[i]);
     if (!std::regex_match(line, match, comment) || match[1] != what) continue;
-    Block block{match[2], "", match[3].matched};
+    Block block{match[2], match[3], "", match[4].matched};
     i += 2;  // past the fence
     for (; i < lines.size() && without_indentation(lines[i]) != "```"; ++i) block.text += lines[i] + "\n";
     blocks.push_back(block);
@@ -77,12 +77,13 @@ std::vector<Block> blocks_of_pages(const std::string& what) {
 
 TEST(Readme, ProgramsAreThoseOfTheExamples) {
   for (const Block& block : blocks_of_pages("from")) {
-    std::vector<std::string> lines = lines_of(text_of(root / (block.program + ".cpp")));
+    std::vector<std::string> lines = lines_of(text_of(root / (block.program + block.extension)));
     for (std::string& line : lines) line = without_indentation(line);
     auto next = lines.begin();
     for (const std::string& line : lines_of(block.text)) {
       next = std::find(next, lines.end(), without_indentation(line));
-      ASSERT_NE(next, lines.end()) << block.program << ".cpp has no line, after those shown before it:\n" << line;
+      ASSERT_NE(next, lines.end()) << block.program << block.extension << " has no line, after those shown before it:\n"
+                                   << line;
       ++next;
     }
   }

@@ -32,6 +32,9 @@ class CudaBackend final : public stave::Backend {
   void read(void* to, const void* from, std::size_t bytes) override;
   bool copy_from(stave::Backend& other, void* to, const void* from, std::size_t bytes) override;
   void synchronize() override;
+  std::intptr_t stream() override;
+  void lead(std::intptr_t stream) override;
+  void drain() noexcept override;
   std::unique_ptr<stave::Stopwatch> stopwatch() override;
   stave::MemoryStats memory_stats() const override;
   void reset_peak_memory() override;

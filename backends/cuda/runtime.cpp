@@ -337,6 +337,16 @@ void DeviceRuntime::synchronize() {
   faults_.raise();
 }
 
+static_assert(sizeof(cudaStream_t) == sizeof(std::intptr_t));
+void DeviceRuntime::lead(cudaStream_t stream) { order(stream_, index_, stream); }
+
+// An error of the device is met again by every later call.
+void DeviceRuntime::drain() noexcept {
+  if (forked_from_user()) return;
+  cudaStreamSynchronize(stream_);
+  cudaGetLastError();
+}
+
 namespace {
 
 class EventStopwatch final : public stave::Stopwatch {

@@ -82,6 +82,11 @@ class DeviceRuntime {
   /// From memory of another device, in the order of both streams.
   void copy_from(DeviceRuntime& other, void* to, const void* from, std::size_t bytes);
   void synchronize();
+  /// What another stream is given from now on comes after all that this one has been given. CUDA's own handles for default streams are
+  /// the numbers that they have in Python's array API.
+  void lead(cudaStream_t stream);
+  /// Waits; what went wrong meanwhile is left for synchronize() or a read. Nothing in a child of fork().
+  void drain() noexcept;
   /// By events on the stream.
   std::unique_ptr<stave::Stopwatch> stopwatch();
 

@@ -113,10 +113,3 @@ IntrusivePtr<T> make_intrusive(A&&... args) {
 }
 
 }  // namespace stave
-
-// Here, as every header that throws or catches includes this one. The second line ends the compilation, which else would go on
-// to complain of each `throw`.
-#ifndef __cpp_exceptions
-#error "stave: errors are exceptions, and so is what ends a program early: compile without -fno-exceptions"
-#include <stave/without_exceptions>
-#endif

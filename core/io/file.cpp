@@ -93,9 +93,12 @@ std::string target_of(const std::string& path, const std::string& where) {
   return target.string();
 }
 
+constexpr std::string_view part_suffix = ".part";
+std::string own_mark() { return fmt::format(".{}-", ::getpid()); }
+
 std::string name_beside(const std::string& target) {
   static std::atomic<unsigned> next{0};
-  return fmt::format("{}.{}-{}.part", target, ::getpid(), next++);
+  return fmt::format("{}{}{}{}", target, own_mark(), next++, part_suffix);
 }
 
 // With the permissions of the file that it replaces, if there is one.
@@ -106,7 +109,14 @@ int create(const std::string& name, const std::string& target) {
   return fd;
 }
 
+// Some file systems have nothing to wait for, and say so.
+bool is_on_disk(int fd) { return ::fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP; }
+
 }  // namespace
+
+bool is_part_of_another(std::string_view name) {
+  return name.ends_with(part_suffix) && name.rfind(own_mark()) == name.npos;
+}
 
 OutputFile::OutputFile(std::string operation, const std::string& path)
     : where_(std::move(operation) + ": " + path), target_(target_of(path, where_)), temporary_(name_beside(target_)),
@@ -129,9 +139,13 @@ void OutputFile::write(std::span<const char> bytes) {
 }
 
 void OutputFile::finish() {
-  if (!file_.close() || ::rename(temporary_.c_str(), target_.c_str()) != 0)
+  if (!is_on_disk(file_.get()) || !file_.close() || ::rename(temporary_.c_str(), target_.c_str()) != 0)
     fail<FileError>("{}: cannot be written: {}", where_, system_error_text());
   temporary_.clear();
+  const std::string folder = fs::path(target_).parent_path().string();
+  const Descriptor entries(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (entries.get() >= 0 && !is_on_disk(entries.get()))  // < 0: a folder that may be written to and not read
+    fail<FileError>("{}: is written, but its name may not be on the disk yet: {}", where_, system_error_text());
 }
 
 // ---- Source ------------------------------------------------------------------------------------------------

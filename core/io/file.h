@@ -35,6 +35,7 @@ class InputFile {
 
   const std::string& where() const noexcept { return where_; }
   std::uint64_t size() const noexcept { return size_; }
+  int descriptor() const noexcept { return file_.get(); }
   /// Bytes [offset, offset + n) of the file. Throws FileError where the file ends before.
   void read(std::uint64_t offset, void* to, std::size_t n) const;
 
@@ -54,7 +55,7 @@ class OutputFile {
   /// Bytes written.
   std::uint64_t size() const noexcept { return size_; }
   void write(std::span<const char> bytes);
-  /// Closes it and gives it its name.
+  /// Closes it and gives it its name: on the disk, so that after a crash of the machine either the old file is there or the new one.
   void finish();
 
  private:
@@ -62,6 +63,9 @@ class OutputFile {
   Descriptor file_;
   std::uint64_t size_ = 0;
 };
+
+/// Whether a file of this name is what OutputFile of another process has under way, or left where that was ended.
+bool is_part_of_another(std::string_view name);
 
 /// "No such file or directory" and the like, of errno.
 std::string system_error_text();

@@ -4,12 +4,12 @@
 #include <bit>
 #include <charconv>
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include <stave/core/effects/effect.h>
+#include <stave/core/io/elements.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/storage.h>
 
@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr char native_order = std::endian::native == std::endian::little ? '<' : '>';
-constexpr std::size_t most_axes = 64;  // as in NumPy
 
 // Kind and size, as descr has them after the byte order; empty: NumPy lacks it.
 std::string type_code(Dtype dtype) {
@@ -182,28 +181,17 @@ Header read_header(Source& source) {
   return HeaderParser(text, source.where()).parse();
 }
 
-// The bytes of all elements; checked before anything is multiplied that could overflow.
+// The bytes of all elements, of which there are as many.
 std::uint64_t byte_count(const Header& header, const Source& source) {
-  std::uint64_t bytes = size_of(header.type.dtype);
-  bool overflow = false, empty = false;
-  for (const Index length : header.shape) {
-    empty |= length == 0;
-    overflow |= __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(std::max<Index>(length, 1)), &bytes);
-  }
-  overflow |= bytes > static_cast<std::uint64_t>(std::numeric_limits<Index>::max());
-  if (overflow) fail<FileError>("{}: its shape {} is too large", source.where(), header.shape);
-  if (empty) return 0;
-  if (bytes > source.left())
+  const std::optional<std::uint64_t> bytes = bytes_of(header.type.dtype, header.shape);
+  if (!bytes) fail<FileError>("{}: its shape {} is too large", source.where(), header.shape);
+  if (*bytes > source.left())
     fail<FileError>("{}: its array, {} {}, has {} bytes, but {} are left", source.where(), header.type.dtype,
-                    header.shape, bytes, source.left());
-  return bytes;
+                    header.shape, *bytes, source.left());
+  return *bytes;
 }
 
 // ---- elements ----------------------------------------------------------------------------------------------
-
-void reverse_bytes(char* data, std::uint64_t bytes, std::size_t size) {
-  for (char* at = data; at != data + bytes; at += size) std::reverse(at, at + size);
-}
 
 Strides fortran_strides(const Shape& shape) {
   Strides strides = shape;
@@ -235,19 +223,6 @@ std::string npy_header(Dtype dtype, const Shape& shape) {
   return header + text;
 }
 
-void with_npy_elements(const Tensor& x, FunctionRef<void(std::span<const char>)> write) {
-  const UnderFrame observing(x.node().storage ? nullptr : current);
-  visit_dtype(x.dtype(), [&](auto zero) {
-    const auto values = x.to_vector<decltype(zero)>();
-    if constexpr (std::is_same_v<decltype(zero), bool>) {
-      const std::vector<char> bytes(values.begin(), values.end());
-      write(bytes);
-    } else {
-      write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof zero});
-    }
-  });
-}
-
 Tensor read_npy(Source& source) {
   const Header header = read_header(source);
   const std::uint64_t bytes = byte_count(header, source);
@@ -258,7 +233,7 @@ Tensor read_npy(Source& source) {
   char* const data = static_cast<char*>(x.node().data());
   source.read(data, bytes);
   if (header.type.swapped) reverse_bytes(data, bytes, size_of(dtype));
-  if (dtype == bool_) std::transform(data, data + bytes, data, [](char c) { return static_cast<char>(c != 0); });
+  if (dtype == bool_) make_bools(data, bytes);
   UnderFrame past_all_handlers(nullptr);
   return contiguous(x);
 }

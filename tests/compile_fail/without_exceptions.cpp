@@ -1,7 +1,6 @@
 // expect: stave: errors are exceptions, and so is what ends a program early: compile without -fno-exceptions.*without_exceptions.*terminated
 // with: -fno-exceptions
-#include <stave/core/effects/effect.h>
-#include <stave/core/tensor.h>
+#include <stave/stave.h>
 
 int main() {
   try {

@@ -313,6 +313,38 @@ TEST(Runtime, CopiesBetweenDevicesInTheOrderOfBoth) {
   b.memory().give(to, 5000);
 }
 
+TEST(Runtime, AnotherLibrarysStreamComesAfterTheWork) {
+  DeviceRuntime& device = runtime_of(0);
+  cudaStream_t theirs = nullptr;
+  void *const ours = device.memory().take(1000), *const to = device.memory().take(1000);
+  device.write(ours, bytes_of(1000, 1).data(), 1000);
+  device.synchronize();
+  device.write(ours, bytes_of(1000, 2).data(), 1000);  // later, if nobody waits
+  {
+    const NoWaiting none;
+    device.lead(device.stream());  // its own is in order as it is
+    const CurrentDevice current(0);
+    ASSERT_EQ(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
+    device.lead(theirs);
+    cudaMemcpyAsync(to, ours, 1000, cudaMemcpyDeviceToDevice, theirs);
+    cudaStreamSynchronize(theirs);
+  }
+  EXPECT_EQ(std::memcmp(to, bytes_of(1000, 2).data(), 1000), 0);
+  device.memory().give(ours, 1000);
+  device.memory().give(to, 1000);
+}
+
+TEST(Runtime, DrainingWaitsAndLeavesFaultsToBeTold) {
+  DeviceRuntime& device = runtime_of(0);
+  void* const theirs = device.memory().take(1000);
+  device.write(theirs, bytes_of(1000, 3).data(), 1000);
+  *device.faults().place() = {device.faults().ticket(stave::OpId::gather), 0, 9, 4};
+  device.drain();
+  EXPECT_EQ(std::memcmp(theirs, bytes_of(1000, 3).data(), 1000), 0);
+  EXPECT_EQ(text_of<stave::IndexError>([&] { device.synchronize(); }).find("gather: index 9 is out of range"), 0u);
+  device.memory().give(theirs, 1000);
+}
+
 TEST(Runtime, FaultsAreToldByReadingAndBySynchronizing) {
   DeviceRuntime& device = runtime_of(0);
   void* const memory = device.memory().take(8);

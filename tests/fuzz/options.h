@@ -68,6 +68,7 @@ int fuzz(const Options& options, Trial trial) {
   __sanitizer_set_death_callback(say_which);
 #else
   std::signal(SIGSEGV, end_by_signal);
+  std::signal(SIGBUS, end_by_signal);
 #endif
   constexpr unsigned longest_trial = 300;  // seconds, under a sanitizer, too
   if (options.only) return trial(options.seed) ? 0 : 1;

@@ -3,7 +3,7 @@
 #
 # Builds the fuzzers (tests/fuzz/CMakeLists.txt says what they are) and runs each MINUTES long (10) from a new seed, which it
 # prints. STAVE_PRESET chooses another preset than release: asan, or tsan. Ends at the first failure, with the program that
-# fails, made small, and how to run it again.
+# fails, made small, or the file, and how to run it again.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 source cmake/packages.sh
@@ -13,12 +13,23 @@ preset=${STAVE_PRESET:-release}
 require_packages
 quietly "Configuring build/$preset" cmake --preset "$preset" -DSTAVE_BUILD_TESTS=ON
 quietly "Building (some minutes the first time)" cmake --build "build/$preset" --parallel "$(nproc)" \
-  --target fuzz_programs fuzz_faults fuzz_coroutines
+  --target fuzz_programs fuzz_faults fuzz_coroutines fuzz_files
 # As the preset's tests run: with the options of the sanitizers.
 if [[ $preset == tsan ]]; then export TSAN_OPTIONS="suppressions=$PWD/cmake/tsan.supp:history_size=7:halt_on_error=1"; fi
 if [[ $preset == asan ]]; then export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1; fi
-for fuzzer in programs faults coroutines "programs --threads 4"; do
+for fuzzer in programs faults coroutines files "programs --threads 4"; do
   echo "fuzz_$fuzzer"
   # shellcheck disable=SC2086  # a name and its options
   build/"$preset"/tests/fuzz/fuzz_$fuzzer --seconds "$seconds"
 done
+
+# Files again, where there is clang: its libFuzzer is led by the lines of core/io that a file reaches, and keeps the files that reached
+# another one for the next time.
+if [[ $preset == release ]] && command -v clang++ >/dev/null; then
+  guided=build/release/tests/fuzz/fuzz_files_guided kept=build/release/tests/fuzz/files_corpus
+  quietly "Building fuzz_files_guided" clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+    -DSTAVE_LIBFUZZER "-DSTAVE_SOURCE_DIR=\"$PWD\"" -Ibuild/release/include tests/fuzz/files.cpp core/io/*.cpp -o "$guided" \
+    -Lbuild/release -lstave -lstave_effects -lfmt -lz "-Wl,-rpath,$PWD/build/release"
+  mkdir -p -- "$kept"
+  "$guided" -max_total_time="$seconds" -max_len=8192 -artifact_prefix="$kept-" -verbosity=0 "$kept"
+fi

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stave/ranks/cotangent_sums.h>
 #include <stave/ranks/ranks.h>
 #include <stave/stave.h>
 
@@ -169,6 +170,64 @@ TEST(Ranks, AreNamedInErrors) {
     EXPECT_THAT(error.what(), HasSubstr("inside Ranks \"i\" (place "));
   }
   EXPECT_THROW(Ranks(""), TransformError);
+}
+
+// ---- sums while the backward pass goes on ----------------------------------------------------------------------------
+
+Tensor two_layers(const Tensor& w1, const Tensor& w2, const Tensor& x) {
+  Tensor h = x;
+  {
+    const Scope layer("first");
+    h = tanh(matmul(h, sow_cotangent("w", w1)));
+  }
+  const Scope layer("second");
+  return sum(square(matmul(h, sow_cotangent("w", w2))));
+}
+
+TEST(CotangentSums, AreThoseOfAllProcesses) {
+  for (const Dtype dtype : {float64, float32, bfloat16}) {
+    const Tensor w1 = astype(normal(Key(1), {5, 4}), dtype), w2 = astype(normal(Key(2), {4, 3}), dtype);
+    const Tensor x = data({6, 5}, dtype);
+    CotangentSums sums(all());
+    for (int step = 0; step < 3; ++step) {
+      with(sums, [&] { return grad<0, 1>(two_layers)(w1, w2, x[all().place()]); });
+      const NamedTensors found = sums.take();
+      Tensor first = zeros(w1.shape(), float64), second = zeros(w2.shape(), float64);
+      for (Index i = 0; i < all().size(); ++i) {
+        const auto [g1, g2] = grad<0, 1>(two_layers)(w1, w2, x[i]);
+        first = first + g1;
+        second = second + g2;
+      }
+      ASSERT_EQ(found.size(), 2u);
+      for (const auto& [name, expected] : {std::pair("first/w", first), std::pair("second/w", second)}) {
+        ASSERT_EQ(found.at(name).dtype(), dtype);
+        EXPECT_LE(max(abs(astype(found.at(name), float64) - expected)).item<double>(),
+                  4 * tolerance_of(dtype) * max(abs(expected)).item<double>())
+            << name;
+      }
+    }
+  }
+}
+
+TEST(CotangentSums, OfNumbersAndOfNothing) {
+  CotangentSums sums(all());
+  with(sums, [&] { return grad([](const Tensor& w) { return sum(sow_cotangent("w", w)); })(ones({3}, float64)); });
+  with(sums, [&] { return grad([](const Tensor& w) { return sum(sow_cotangent("none", w)); })(ones({0}, float64)); });
+  const NamedTensors found = sums.take();
+  EXPECT_EQ(found.at("w").to_vector<double>(), std::vector<double>(3, static_cast<double>(all().size())));
+  EXPECT_EQ(found.at("none").shape(), Shape({0}));
+  EXPECT_TRUE(sums.take().empty());
+}
+
+TEST(CotangentSums, RefuseWhatTheyCannotTake) {
+  CotangentSums sums(all());
+  const auto f = [](const Tensor& w) { return sum(sow_cotangent("w", sow_cotangent("w", w))); };
+  EXPECT_THROW(with(sums, [&] { return grad(f)(ones({3})); }), Error);
+  sums.take();
+  const auto inside = [&](const Tensor& w) {
+    return with(sums, [&] { return grad([](const Tensor& v) { return sum(square(sow_cotangent("w", v))); })(w); });
+  };
+  EXPECT_THROW(vmap(inside)(ones({2, 3})), TransformError);
 }
 
 // More than one of MPI's counts holds is not tried here; a large one is.

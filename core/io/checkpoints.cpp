@@ -1,0 +1,110 @@
+// Training states in files: checkpoints.h.
+#include <stave/core/checkpoints.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <stave/core/fail.h>
+#include <stave/core/io/safetensors.h>
+
+namespace stave_detail {
+
+namespace {
+
+// What the metadata of a checkpoint have under this name: to be raised where older readers would misunderstand a file.
+constexpr const char* version_name = "stave.checkpoint";
+constexpr const char* version = "1";
+
+}  // namespace
+
+void write_checkpoint(const std::string& path, std::vector<NamedTensor> arrays) {
+  write_safetensors("save_checkpoint", path, std::move(arrays), {.metadata = {{version_name, version}}});
+}
+
+NamedArrays read_checkpoint(const std::string& path) {
+  const InputFile file("load_checkpoint", path);
+  const SafetensorsHeader header = read_safetensors_header(file);
+  const auto found = header.metadata.find(version_name);
+  if (found == header.metadata.end())
+    fail<FileError>("{}: is no checkpoint, as its metadata have no '{}': load_safetensors may read it", file.where(),
+                    version_name);
+  if (found->second != version)
+    fail<FileError>("{}: is a checkpoint of version '{}', and this library reads version {}", file.where(),
+                    shown(found->second), version);
+  return {file.where(), copy_tensors(file, header)};
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view prefix = "step-", suffix = ".safetensors";
+
+std::string name_of_step(Index step) { return fmt::format("{}{:012}{}", prefix, step, suffix); }
+
+// None for names of other files.
+std::optional<Index> step_of_name(const std::string& name) {
+  Index step = -1;
+  if (!name.starts_with(prefix)) return std::nullopt;
+  std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+  return step >= 0 && name_of_step(step) == name ? std::optional(step) : std::nullopt;
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(std::string folder, CheckpointsOptions options)
+    : folder_(std::move(folder)), keep_(options.keep) {
+  if (keep_ < 0) fail<FileError>("Checkpoints: {}: {} checkpoints cannot be kept: 0 keeps all", folder_, keep_);
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) fail<FileError>("Checkpoints: {}: cannot be made a folder: {}", folder_, error.message());
+}
+
+std::vector<Index> Checkpoints::steps() const {
+  std::vector<Index> found;
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder_, error); !error && entry != fs::directory_iterator();
+       entry.increment(error))
+    if (const auto step = step_of_name(entry->path().filename().string())) found.push_back(*step);
+  if (error) fail<FileError>("Checkpoints: {}: cannot be read: {}", folder_, error.message());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::optional<Index> Checkpoints::latest() const {
+  const std::vector<Index> all = steps();
+  return all.empty() ? std::nullopt : std::optional(all.back());
+}
+
+std::string Checkpoints::path(Index step) const {
+  if (step < 0) fail<FileError>("Checkpoints: {}: {} is no step: they count from 0", folder_, step);
+  return (fs::path(folder_) / name_of_step(step)).string();
+}
+
+// Also what runs that were ended while they saved have left. What cannot be removed stays, and is tried again the next time.
+void Checkpoints::remove_others(Index saved) const {
+  std::error_code error;
+  std::vector<fs::path> remains;
+  for (auto entry = fs::directory_iterator(folder_, error); !error && entry != fs::directory_iterator();
+       entry.increment(error))
+    if (const std::string name = entry->path().filename().string();
+        name.starts_with(prefix) && is_part_of_another(name))
+      remains.push_back(entry->path());
+  for (const fs::path& file : remains) fs::remove(file, error);
+  if (keep_ == 0) return;
+  std::vector<Index> all = steps();
+  std::erase(all, saved);
+  const auto most = static_cast<std::size_t>(keep_ - 1);
+  for (std::size_t i = 0; i + most < all.size(); ++i) fs::remove(path(all[i]), error);
+}
+
+}  // namespace stave

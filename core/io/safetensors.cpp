@@ -1,0 +1,197 @@
+// .safetensors files: io.h.
+#include <stave/core/io/safetensors.h>
+
+#include <algorithm>
+#include <bit>
+#include <filesystem>
+#include <tuple>
+
+#include <stave/core/io.h>
+#include <stave/core/io/elements.h>
+#include <stave/core/io/mapping.h>
+#include <stave/core/io/named_arrays.h>
+#include <stave/core/io/zip_records.h>
+#include <stave/core/storage.h>
+#include <stave/core/utf8.h>
+
+namespace stave_detail {
+
+namespace {
+
+constexpr bool is_native = std::endian::native == std::endian::little;
+constexpr const char* metadata_name = "__metadata__";
+
+// The name with its parts separated as they are elsewhere. Two names stay two: none may have the new separator already.
+std::string with_parts(std::string name, char separator, char wanted, const std::string& where) {
+  if (separator == wanted) return name;
+  if (name.find(wanted) != name.npos)
+    fail<FileError>("{}: the name '{}' has a '{}', with which '{}' between the parts of names would be mistaken", where,
+                    shown(name), wanted, separator);
+  std::replace(name.begin(), name.end(), separator, wanted);
+  return name;
+}
+
+// ---- reading -----------------------------------------------------------------------------------------------
+
+bool are_bools(const char* data, std::uint64_t bytes) {
+  return std::all_of(data, data + bytes, [](char c) { return c == 0 || c == 1; });
+}
+
+Tensor made_of(const SafetensorsEntry& entry, StoragePtr storage, std::uint64_t offset) {
+  const auto elements = static_cast<Index>(offset / size_of(entry.dtype));
+  return Tensor(
+      NodePtr(new Node(entry.dtype, cpu, entry.shape, contiguous_strides(entry.shape), std::move(storage), elements)));
+}
+
+// Calls read(to, bytes) for the elements.
+template <class Read>
+Tensor copied(const SafetensorsEntry& entry, Read read) {
+  const std::uint64_t bytes = entry.end - entry.begin;
+  Tensor x = made_of(entry, allocate_storage(cpu, entry.dtype, entry.shape, "load_safetensors"), 0);
+  char* const to = static_cast<char*>(x.node().data());
+  read(to, bytes);
+  if (!is_native) reverse_bytes(to, bytes, size_of(entry.dtype));
+  if (entry.dtype == bool_) make_bools(to, bytes);
+  return x;
+}
+
+// A view of the mapped file where that holds elements as kernels read them.
+Tensor tensor_of(const SafetensorsEntry& entry, const StoragePtr& mapping, std::uint64_t offset) {
+  const char* const data = static_cast<const char*>(mapping->data) + offset;
+  const bool as_it_is = is_native && offset % size_of(entry.dtype) == 0 &&
+                        (entry.dtype != bool_ || are_bools(data, entry.end - entry.begin));
+  if (as_it_is) return made_of(entry, mapping, offset);
+  return copied(entry, [&](char* to, std::uint64_t bytes) { std::copy_n(data, bytes, to); });
+}
+
+std::map<std::string, Tensor> tensors_of(const InputFile& file) {
+  const SafetensorsHeader header = read_safetensors_header(file);
+  const StoragePtr mapping = map_file(file);
+  std::map<std::string, Tensor> tensors;
+  for (const SafetensorsEntry& entry : header.entries)
+    tensors.emplace(entry.name, tensor_of(entry, mapping, header.data + entry.begin));
+  return tensors;
+}
+
+std::map<std::string, Tensor> tensors_of_index(const InputFile& index, const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::map<std::string, std::map<std::string, Tensor>> files;
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [tensor, name] : read_safetensors_index(index)) {
+    auto file = files.find(name);
+    if (file == files.end())
+      file = files.emplace(name, tensors_of(InputFile("load_safetensors", (folder / name).string()))).first;
+    const auto found = file->second.find(tensor);
+    if (found == file->second.end())
+      fail<FileError>("{}: '{}' should be in '{}', which has no such tensor", index.where(), shown(tensor),
+                      shown(name));
+    tensors.insert(*found);
+  }
+  return tensors;
+}
+
+// ---- writing -----------------------------------------------------------------------------------------------
+
+void check_text(const std::string& text, const char* what, const std::string& where) {
+  if (valid_utf8(text) != text) fail<FileError>("{}: {} '{}' is not UTF-8", where, what, shown(text));
+}
+
+// A place in the order of the dtypes.
+std::size_t rank_of(Dtype dtype) {
+  std::size_t rank = 0;
+  while (safetensors_dtypes[rank].first != dtype) ++rank;
+  return rank;
+}
+
+std::string in_json(const std::map<std::string, std::string>& metadata) {
+  std::string text;
+  for (const auto& [name, value] : metadata)
+    text += (text.empty() ? "" : ",") + in_json_quotes(name) + ":" + in_json_quotes(value);
+  return "{" + text + "}";
+}
+
+// The header of tensors that follow each other, with the length before it.
+std::string header_of(const std::vector<NamedTensor>& arrays, const SafetensorsOptions& options,
+                      const std::string& where) {
+  std::string text = "{";
+  if (!options.metadata.empty()) text += fmt::format("\"{}\":{},", metadata_name, in_json(options.metadata));
+  std::uint64_t end = 0;
+  for (const auto& [name, x] : arrays) {
+    const std::uint64_t begin = end;
+    end += static_cast<std::uint64_t>(x.size()) * size_of(x.dtype());
+    text += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}},", in_json_quotes(name),
+                        safetensors_dtypes[rank_of(x.dtype())].second, fmt::join(x.shape(), ","), begin, end);
+  }
+  if (text.back() == ',') text.pop_back();
+  text += "}";
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that elements lie at multiples of their size
+  if (text.size() > most_header_bytes)
+    fail<FileError>(
+        "{}: its header would have {} bytes, and no reader takes more than {}: save fewer tensors in a file", where,
+        text.size(), most_header_bytes);
+  return Record().u64(text.size()).text(text).bytes;
+}
+
+void check_texts(const std::vector<NamedTensor>& arrays, const SafetensorsOptions& options, const std::string& where) {
+  check_names(arrays, where);
+  for (const auto& [name, x] : arrays) {
+    check_text(name, "the name", where);
+    if (name == metadata_name)
+      fail<FileError>("{}: no tensor may have the name '{}', which the format keeps for itself", where, name);
+  }
+  for (const auto& [name, value] : options.metadata) {
+    check_text(name, "the name of metadata", where);
+    check_text(value, "metadata", where);
+  }
+}
+
+}  // namespace
+
+void write_safetensors(const char* operation, const std::string& path, std::vector<NamedTensor> arrays,
+                       const SafetensorsOptions& options) {
+  OutputFile file(operation, path);
+  for (NamedTensor& array : arrays)
+    array.name = with_parts(std::move(array.name), '/', options.separator, file.where());
+  check_texts(arrays, options, file.where());
+  std::sort(arrays.begin(), arrays.end(), [](const NamedTensor& a, const NamedTensor& b) {
+    const std::size_t rank_a = rank_of(a.value.dtype()), rank_b = rank_of(b.value.dtype());
+    return std::tie(rank_a, a.name) < std::tie(rank_b, b.name);
+  });
+  file.write(header_of(arrays, options, file.where()));
+  for (const NamedTensor& array : arrays)
+    with_elements(array.value, [&](std::span<const char> elements) {
+      if (is_native) return file.write(elements);
+      std::vector<char> bytes(elements.begin(), elements.end());
+      reverse_bytes(bytes.data(), bytes.size(), size_of(array.value.dtype()));
+      file.write(bytes);
+    });
+  file.finish();
+}
+
+std::map<std::string, Tensor> copy_tensors(const InputFile& file, const SafetensorsHeader& header) {
+  std::map<std::string, Tensor> tensors;
+  for (const SafetensorsEntry& entry : header.entries)
+    tensors.emplace(entry.name, copied(entry, [&](char* to, std::uint64_t bytes) {
+                      file.read(header.data + entry.begin, to, bytes);
+                    }));
+  return tensors;
+}
+
+NamedArrays read_safetensors(const std::string& path, char separator) {
+  const InputFile file("load_safetensors", path);
+  auto tensors = path.ends_with(".json") ? tensors_of_index(file, path) : tensors_of(file);
+  if (separator == '/') return {file.where(), std::move(tensors)};
+  std::map<std::string, Tensor> named;
+  for (auto& [name, x] : tensors) named.emplace(with_parts(name, separator, '/', file.where()), std::move(x));
+  return {file.where(), std::move(named)};
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+std::map<std::string, std::string> safetensors_metadata(const std::string& path) {
+  return read_safetensors_header(stave_detail::InputFile("safetensors_metadata", path)).metadata;
+}
+
+}  // namespace stave

@@ -1,0 +1,48 @@
+// The .safetensors format: the length of a header, the header, which is JSON, and the elements of all tensors.
+// Source: https://huggingface.co/docs/safetensors, and the reference implementation, https://github.com/huggingface/safetensors
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <stave/core/io/file.h>
+#include <stave/core/tensor.h>
+
+namespace stave_detail {
+
+/// In the order in which the reference implementation writes tensors: no element is smaller than those that follow.
+inline constexpr std::pair<Dtype, const char*> safetensors_dtypes[] = {
+    {uint64, "U64"}, {int64, "I64"},     {float64, "F64"}, {float32, "F32"}, {uint32, "U32"},
+    {int32, "I32"},  {bfloat16, "BF16"}, {float16, "F16"}, {uint16, "U16"},  {int16, "I16"},
+    {int8, "I8"},    {uint8, "U8"},      {bool_, "BOOL"}};
+static_assert(std::size(safetensors_dtypes) == dtype_count);
+
+inline constexpr std::uint64_t most_header_bytes = 100'000'000;  // as in the reference implementation
+
+struct SafetensorsEntry {
+  std::string name;
+  Dtype dtype;
+  Shape shape;
+  std::uint64_t begin, end;  // of its elements, in bytes from where those of all begin
+};
+
+/// Everything in it has been checked: entries are in the order of their bytes, leave no gap, have as many as dtype and shape ask for,
+/// and end where the file does.
+struct SafetensorsHeader {
+  std::map<std::string, std::string> metadata;
+  std::vector<SafetensorsEntry> entries;
+  std::uint64_t data;  // where the elements begin
+};
+SafetensorsHeader read_safetensors_header(const InputFile& file);
+
+/// The tensors in memory of their own.
+std::map<std::string, Tensor> copy_tensors(const InputFile& file, const SafetensorsHeader& header);
+
+/// Which file holds which tensor: an index's weight_map. The files are beside the index.
+std::map<std::string, std::string> read_safetensors_index(const InputFile& file);
+
+}  // namespace stave_detail

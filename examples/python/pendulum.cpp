@@ -1,0 +1,25 @@
+// A function of tensors as a Python module: `import pendulum`. What it takes and gives are arrays of NumPy, PyTorch, JAX and others.
+#include "function.h"
+
+using namespace stave;
+
+// The state [2], angle and speed, after a second; the pendulum [2] is its length in metres, and its friction. By Runge and Kutta's method.
+Tensor swing(const Tensor& state, const Tensor& pendulum) {
+  const auto rate = [&](const Tensor& s) {
+    return stack({s[1], -9.81 / pendulum[0] * sin(s[0]) - pendulum[1] * s[1]});
+  };
+  const auto step = [&](const Tensor& s) {
+    constexpr double h = 0.01;
+    const Tensor k1 = rate(s), k2 = rate(s + h / 2 * k1), k3 = rate(s + h / 2 * k2), k4 = rate(s + h * k3);
+    return s + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4);
+  };
+  return repeat(100, step)(state);
+}
+
+PYBIND11_MODULE(pendulum, module) {
+  arrays::add_array(module);
+  arrays::add_function(module);
+  module.attr("swing") = arrays::function(swing, 0);  // the result is shaped as argument 0
+  module.def(
+      "live_bytes", [] { return memory_stats().live_bytes; }, "What tensors occupy on the CPU.");
+}

@@ -1,0 +1,48 @@
+#include <stave/handlers/html_report.h>
+
+#include <fstream>
+#include <string_view>
+
+#include <stave/core/fail.h>
+#include <stave/handlers/html_record.h>
+
+namespace stave {
+
+using stave_detail::fail;
+
+namespace {
+
+constexpr std::string_view page =
+#include "html_report_page.inc"
+    ;
+constexpr std::string_view place_of_data = "{{data}}";
+static_assert(page.find(place_of_data) != page.npos);
+
+}  // namespace
+
+HtmlReport::HtmlReport() : record_(std::make_unique<stave_detail::HtmlRecord>()) {}
+HtmlReport::~HtmlReport() = default;
+
+Outputs HtmlReport::handle(Call& call) { return record_->handle(call); }
+stave_detail::Sowing::Result HtmlReport::handle(stave_detail::Sowing& sowing) { return record_->handle(sowing); }
+std::size_t HtmlReport::operations() const { return record_->operations(); }
+
+void HtmlReport::write_html(std::ostream& out) const {
+  write(out);
+  if (!out) fail<FileError>("HtmlReport: the stream cannot be written");
+}
+
+void HtmlReport::write_html(const std::string& path) const {
+  std::ofstream file(path, std::ios::binary);
+  if (file) write(file);
+  if (!file) fail<FileError>("HtmlReport: {} cannot be written", path);
+}
+
+void HtmlReport::write(std::ostream& out) const {
+  const std::size_t at = page.find(place_of_data);
+  out << page.substr(0, at);
+  record_->write_json(out);
+  out << page.substr(at + place_of_data.size()) << std::flush;
+}
+
+}  // namespace stave

@@ -1,0 +1,207 @@
+// ---- Timeline -----------------------------------------------------------------------------------------------------------
+
+const timeline = (() => {
+  const canvas = part('timeline', 'canvas'), output = part('timeline', 'output');
+  const rowHeight = 18, top = 18, left = 130, mostRows = 60;
+
+  // Rows of bars; those of one row follow each other. A bar is an operation, or an instance of a scope: ids below 0.
+  const bars = { start: [], end: [], id: [] };
+  const tracks = [];       // { lane, row, start, end, id } of bars
+  const place = [];        // of each operation: [track, index]
+  const laneTops = [];
+  let rows = 0;
+
+  function barsOfLane(mine) {
+    const found = new Map();  // instance -> bar
+    const all = [];
+    for (const i of mine) {
+      const start = operations.start[i], end = start + operations.time[i];
+      let depth = 0;
+      for (let s = operations.instance[i]; s >= 0; s = instances.outer[s]) ++depth;
+      all.push({ start, end, id: i, depth });
+      for (let s = operations.instance[i]; s >= 0; s = instances.outer[s]) {
+        const bar = found.get(s);
+        --depth;
+        if (bar) bar.end = Math.max(bar.end, end);
+        else {
+          const scope = { start, end, id: -1 - s, depth };
+          found.set(s, scope);
+          all.push(scope);
+        }
+      }
+    }
+    // From outside in: what begins first, then what ends last, then scopes.
+    return all.sort((a, b) => a.start - b.start || b.end - a.end || (a.id < 0 && b.id < 0 ? a.depth - b.depth : a.id - b.id));
+  }
+
+  // Under all bars that have not ended when it begins.
+  function stack(lane, sorted) {
+    const ends = [], mine = [];
+    for (const bar of sorted) {
+      let row = ends.length;
+      while (row > 0 && ends[row - 1] <= bar.start) --row;
+      row = Math.min(row, mostRows - 1);
+      ends.length = row;
+      ends.push(bar.end);
+      const track = mine[row] = mine[row] || { lane, row, start: [], end: [], id: [] };
+      if (bar.id >= 0) place[bar.id] = [track, track.id.length];
+      track.start.push(bar.start);
+      track.end.push(bar.end);
+      track.id.push(bar.id);
+    }
+    return mine;
+  }
+
+  const byLane = Array.from(lanes.thread, () => []);
+  for (let i = 0; i < operations.count; ++i) byLane[operations.lane[i]].push(i);
+  const order = byLane.map((_, lane) => lane)
+    .sort((a, b) => lanes.thread[a] - lanes.thread[b] || lanes.device[a] - lanes.device[b]);
+  for (const lane of order) {
+    const mine = stack(lane, barsOfLane(byLane[lane]));
+    laneTops.push({ lane, top: rows });
+    for (const track of mine) track.at = rows + track.row;
+    rows += mine.length + 0.5;
+    tracks.push(...mine);
+  }
+
+  const nameOf = id => id < 0 ? texts[scopes.name[instances.scope[-1 - id]]] : nameOfKind(operations.kind[id]);
+  const nameOfLane = lane => `thread ${lanes.thread[lane] + 1}, ${deviceNames[lanes.device[lane]]}`;
+  const height = () => top + Math.max(rows, 1) * rowHeight + 4;
+  let selected = null;  // { track, index }
+
+  function drawTrack(context, track, width) {
+    const scale = width / (view.to - view.from), y = top + track.at * rowHeight;
+    let drawn = 0;
+    for (let i = firstAfter(track.end, view.from); i < track.id.length && track.start[i] < view.to;) {
+      const x = left + Math.max(0, (track.start[i] - view.from) * scale);
+      const right = left + Math.min(width, (track.end[i] - view.from) * scale);
+      const name = nameOf(track.id[i]), scope = track.id[i] < 0;
+      context.fillStyle = scope ? colours.scope : colourOf(name);
+      context.fillRect(x, y, Math.max(right - x - 0.5, 0.8), rowHeight - 1);
+      const chosen = selected && selected.track === track && selected.index === i;
+      if (chosen) {
+        context.strokeStyle = colours.ink;
+        context.lineWidth = 2;
+        context.strokeRect(x + 1, y + 1, Math.max(right - x - 2.5, 1), rowHeight - 3);
+        context.lineWidth = 1;
+      }
+      if (right - x > 16) {
+        context.fillStyle = colours.ink;
+        context.fillText(fit(context, name, right - x - 6), x + 3, y + rowHeight / 2);
+      }
+      ++drawn;
+      // Bars that end within this pixel show nothing more.
+      const next = firstAfter(track.end, view.from + (Math.max(right, x) - left + 0.5) / scale);
+      i = Math.max(i + 1, next);
+    }
+    return drawn;
+  }
+
+  function draw() {
+    const { context, width, height: all } = surface(canvas, height());
+    const inner = width - left;
+    drawTimes(context, left, inner, all);
+    let drawn = 0;
+    for (const track of tracks) drawn += drawTrack(context, track, inner);
+    context.clearRect(0, 0, left - 1, all);
+    context.fillStyle = colours.ink;
+    for (const { lane, top: row } of laneTops) {
+      context.fillText(fit(context, nameOfLane(lane), left - 8), 4, top + (row + 0.5) * rowHeight);
+      context.fillStyle = colours.ink;
+    }
+    told.bars = String(drawn);
+    told.lanes = String(laneTops.length);
+  }
+
+  function describe(track, index) {
+    const id = track.id[index], from = inUnits(track.start[index]), time = inUnits(track.end[index] - track.start[index]);
+    if (id < 0) return `scope ${pathOfScope(instances.scope[-1 - id])}, from ${from}, for ${time}`;
+    const kind = operations.kind[id], attributes = texts[kinds.attributes[kind]];
+    return `${nameOfKind(kind)}${attributes ? ` ${attributes}` : ''}: ${texts[kinds.operands[kind]]} → ${texts[kinds.outputs[kind]]}\n`
+      + `from ${from}, for ${time}, in ${pathOfScope(scopeOfKind(kind))}, ${nameOfLane(track.lane)}`;
+  }
+
+  function select(track, index) {
+    selected = { track, index };
+    output.textContent = describe(track, index);
+    const start = track.start[index], end = track.end[index], length = view.to - view.from;
+    if (end < view.from || start > view.to) show(start - length / 2, start + length / 2);
+    redraw();
+  }
+  function find(event) {
+    const box = canvas.getBoundingClientRect(), x = event.clientX - box.left - left, y = event.clientY - box.top - top;
+    const perPixel = (view.to - view.from) / (box.width - left), time = view.from + x * perPixel;
+    const track = tracks.find(t => y >= t.at * rowHeight && y < (t.at + 1) * rowHeight);
+    if (!track || x < 0) return null;
+    const index = firstAfter(track.end, time - perPixel);
+    return index < track.id.length && track.start[index] <= time + perPixel ? { track, index } : null;
+  }
+  // The operation `by` operations later: they are numbered as they began.
+  function walk(by) {
+    const id = selected ? selected.track.id[selected.index] : by > 0 ? -1 : operations.count;
+    const from = selected && id < 0 ? firstAfter(operations.start, selected.track.start[selected.index]) - 1 : id;
+    const to = Math.min(Math.max(from + by, 0), operations.count - 1);
+    if (place[to]) select(...place[to]);
+  }
+
+  const middle = () => (view.from + view.to) / 2;
+  const pan = part => show(view.from + part * (view.to - view.from), view.to + part * (view.to - view.from));
+  const does = {
+    in: () => zoom(0.5, middle()), out: () => zoom(2, middle()), left: () => pan(-0.25), right: () => pan(0.25),
+    all: () => show(...view.all), next: () => walk(1), previous: () => walk(-1),
+  };
+  const keys = { '+': 'in', '=': 'in', '-': 'out', ArrowLeft: 'left', ArrowRight: 'right', 0: 'all', n: 'next', p: 'previous' };
+
+  function listen() {
+    for (const button of document.querySelectorAll('#timeline [data-do]')) button.onclick = () => does[button.dataset.do]();
+    canvas.onkeydown = event => {
+      if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
+      does[keys[event.key]]();
+      event.preventDefault();
+    };
+    canvas.addEventListener('wheel', event => {
+      const box = canvas.getBoundingClientRect(), inner = box.width - left;
+      if (event.ctrlKey || event.metaKey)
+        zoom(Math.exp(event.deltaY / 300), view.from + Math.max(0, event.clientX - box.left - left) / inner * (view.to - view.from));
+      else if (event.shiftKey || event.deltaX) pan((event.deltaX || event.deltaY) / inner);
+      else return;
+      event.preventDefault();
+    }, { passive: false });
+    let drag = null;
+    canvas.onpointerdown = event => {
+      drag = { x: event.clientX, from: view.from, to: view.to, moved: false };
+      canvas.setPointerCapture(event.pointerId);
+    };
+    canvas.onpointermove = event => {
+      if (!drag) {
+        const bar = find(event);
+        canvas.title = bar ? describe(bar.track, bar.index) : '';
+        return;
+      }
+      const by = (drag.x - event.clientX) / (canvas.clientWidth - left) * (drag.to - drag.from);
+      drag.moved = drag.moved || Math.abs(drag.x - event.clientX) > 3;
+      if (drag.moved) show(drag.from + by, drag.to + by);
+    };
+    canvas.onpointerup = event => {
+      const bar = drag && !drag.moved && find(event);
+      if (bar) select(bar.track, bar.index);
+      drag = null;
+    };
+    canvas.onpointercancel = () => { drag = null; };
+    canvas.ondblclick = event => {
+      const bar = find(event);
+      if (!bar) return;
+      const start = bar.track.start[bar.index], length = Math.max(bar.track.end[bar.index] - start, 10);
+      show(start - 0.1 * length, start + 1.1 * length);
+    };
+  }
+
+  return {
+    shown: operations.count > 0,
+    start() {
+      canvas.setAttribute('aria-label', `Timeline of ${counted(operations.count, 'operation')} in ${counted(laneTops.length, 'lane')}`);
+      listen();
+      view.listeners.push(draw);
+    },
+  };
+})();

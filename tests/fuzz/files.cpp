@@ -1,0 +1,319 @@
+// Files with damage at random, in each format that Stave reads: the file is read, or there is an error that names it; no memory is
+// taken for what it cannot hold; and what was read is written and read again, the same bits.
+//
+// By itself it makes files from those below by random changes. Built with -DSTAVE_LIBFUZZER and clang's -fsanitize=fuzzer it is led
+// by which lines of core/io a file reaches: run.sh.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <stave/core/checkpoints.h>
+#include <stave/core/io.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/storage.h>
+
+#include "options.h"
+
+namespace {
+
+using namespace stave;
+
+namespace fs = std::filesystem;
+using Named = std::map<std::string, Tensor>;
+using Engine = std::mt19937_64;
+
+// ---- files -------------------------------------------------------------------------------------------------
+
+/// A folder that is removed with all that is in it; in memory where the system has such a place.
+struct Folder {
+  const std::string path = [] {
+    std::string name = (fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) / "stave-XXXXXX";
+    return std::string(mkdtemp(name.data()));
+  }();
+  ~Folder() { fs::remove_all(path); }
+  std::string operator/(const std::string& name) const { return path + "/" + name; }
+};
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+void put(const std::string& path, std::string_view bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+// ---- formats -----------------------------------------------------------------------------------------------
+
+struct Format {
+  std::string name;  // of its files
+  Named (*load)(const std::string& path);
+  void (*save)(const std::string& path, const Named& arrays);  // null: there is no such function
+  std::size_t most_bytes;                                      // of tensors that a byte of a file may come to
+  std::size_t length_at = 0, length_width = 0;  // where a file says how long the header is that follows; 0: nowhere
+  std::vector<std::string> seeds{};
+};
+
+Named example() {
+  return {{"layers/0/weight", reshape(arange(6.), {2, 3})},
+          {"key", random_bits(Key(1), {2})},
+          {"step", full({}, 7, int64)},
+          {"mask", tensor({true, false, true})},
+          {"half", ones({5}, float16)}};
+}
+
+Named load_csv(const std::string& path, char delimiter) {
+  return {{"0", read_csv(path, {.delimiter = delimiter, .dtype = float64})}};
+}
+
+std::vector<Format> formats(const Folder& folder) {
+  const auto load_one = [](const std::string& path) { return Named{{"0", load_npy(path)}}; };
+  const auto save_one = [](const std::string& path, const Named& arrays) { save_npy(path, arrays.at("0")); };
+  const auto npz = [](const std::string& path) { return load_npz<Named>(path); };
+  const auto to_npz = [](const std::string& path, const Named& arrays) { save_npz(path, arrays); };
+  const auto safetensors = [](const std::string& path) { return load_safetensors<Named>(path); };
+  const auto to_safetensors = [](const std::string& path, const Named& arrays) { save_safetensors(path, arrays); };
+  const auto checkpoint = [](const std::string& path) { return load_checkpoint(path, example()); };
+  const auto to_checkpoint = [](const std::string& path, const Named& arrays) { save_checkpoint(path, arrays); };
+  const auto commas = [](const std::string& path) { return load_csv(path, ','); };
+  const auto blanks = [](const std::string& path) { return load_csv(path, ' '); };
+  std::vector<Format> all{
+      {"x.npy", load_one, save_one, 2, 8, 2},  // twice: in Fortran order
+      {"x.npz", npz, to_npz, 2 * 1032},        // as much as deflate packs into a byte
+      {"x.safetensors", safetensors, to_safetensors, 1, 0, 8},
+      {"x.json", safetensors, nullptr, 1000},  // which the files have that it names
+      {"checkpoint", checkpoint, to_checkpoint, 1, 0, 8},
+      {"commas.csv", commas, nullptr, 8},
+      {"blanks.csv", blanks, nullptr, 8},
+  };
+
+  const std::string data = STAVE_SOURCE_DIR "/tests/data/", at = folder / "seed";
+  const auto add = [&](std::size_t format) { all[format].seeds.push_back(bytes_of(at)); };
+  for (const auto& [name, x] : example()) save_npy(at, x), add(0);
+  save_npz(at, example()), add(1);
+  save_npz(at, example(), {.compressed = true}), add(1);
+  save_safetensors(at, example(), {.metadata = {{"format", "pt"}}}), add(2);
+  save_safetensors(folder / "1", Named{{"a", ones({2})}, {"b", ones({3})}});
+  save_safetensors(folder / "2", Named{{"b", ones({2}, float64)}});
+  put(at, R"({"metadata": {"total_size": 36}, "weight_map": {"a": "1", "b": "2"}})"), add(3);
+  save_checkpoint(at, example()), add(4);
+  put(at, "1,2.5,-3e7\n4,nan,inf\n"), add(5);
+  put(at, " 1 2.5  -3e7\n4 5 6"), add(6);
+  for (const char* name : {"arrays.npz", "deflated.npz"}) all[1].seeds.push_back(bytes_of(data + name));
+  for (const char* name : {"version_2.npy", "version_3.npy"}) all[0].seeds.push_back(bytes_of(data + name));
+  for (const char* name : {"arrays.safetensors", "bfloat16.safetensors"}) all[2].seeds.push_back(bytes_of(data + name));
+  fs::remove(at);
+  return all;
+}
+
+// ---- damage ------------------------------------------------------------------------------------------------
+
+const std::string_view words[] = {"0",
+                                  "1",
+                                  "-1",
+                                  "4",
+                                  "255",
+                                  "65536",
+                                  "4294967295",
+                                  "4294967296",
+                                  "9223372036854775807",
+                                  "18446744073709551615",
+                                  "18446744073709551616",
+                                  "1e3",
+                                  "1.5",
+                                  "{",
+                                  "}",
+                                  "[",
+                                  "]",
+                                  ",",
+                                  ":",
+                                  "\"",
+                                  "\\u0000",
+                                  "\\ud800",
+                                  "null",
+                                  "true",
+                                  "\"a\"",
+                                  "\"dtype\"",
+                                  "\"BF16\"",
+                                  "\"F64\"",
+                                  "\"BOOL\"",
+                                  "\"U8\"",
+                                  "\"shape\":[]",
+                                  "\"data_offsets\":[0,0]",
+                                  "\"__metadata__\":{}",
+                                  "(",
+                                  ")",
+                                  "False",
+                                  "'<f8'",
+                                  "'|b1'",
+                                  "PK\1\2",
+                                  "PK\3\4",
+                                  "PK\5\6",
+                                  "nan",
+                                  "\n",
+                                  "\xff",
+                                  "../"};
+
+// A number in the text in place of another.
+void change_number(std::string& bytes, std::size_t at, std::string_view number) {
+  const char digits[] = "0123456789";
+  const std::size_t begin = bytes.find_first_of(digits, at);
+  if (begin == bytes.npos) return;
+  bytes.replace(begin, std::min(bytes.find_first_not_of(digits, begin), bytes.size()) - begin, number);
+}
+
+// A byte changed, put in or left out; a piece repeated or taken from another file; a word put in, or in place of a number; once or a
+// few times. Then most often the length of the header is made right.
+std::string damaged(const Format& format, std::string bytes, Engine& engine) {
+  const auto below = [&](std::size_t n) { return n ? engine() % n : 0; };
+  const auto word = [&] { return words[below(std::size(words))]; };
+  const std::size_t before = bytes.size();
+  for (std::size_t times = 1 + (below(2) ? 0 : below(4)); times-- > 0;) {
+    const std::size_t at = below(bytes.size() + 1);
+    const std::string& other = below(4) ? bytes : format.seeds[below(format.seeds.size())];
+    switch (below(12)) {
+      case 0:
+        if (at < bytes.size()) bytes[at] = static_cast<char>(engine());
+        break;
+      case 1:
+        if (at < bytes.size()) bytes[at] ^= static_cast<char>(1 << below(8));
+        break;
+      case 2: bytes.insert(at, 1, static_cast<char>(engine())); break;
+      case 3: bytes.erase(at, 1 + below(4)); break;
+      case 4: bytes.erase(at, below(bytes.size())); break;
+      case 5: bytes.insert(at, other.substr(below(other.size()), below(60))); break;
+      case 6: bytes.insert(at, word()); break;
+      default: change_number(bytes, at, word());
+    }
+  }
+  if (const std::size_t end = format.length_at + format.length_width; end > 0 && bytes.size() >= end && below(4)) {
+    std::uint64_t length = 0;
+    std::memcpy(&length, &bytes[format.length_at], format.length_width);
+    length += bytes.size() - before;
+    std::memcpy(&bytes[format.length_at], &length, format.length_width);
+  }
+  return bytes;
+}
+
+// ---- what must hold ----------------------------------------------------------------------------------------
+
+std::string elements_of(const Tensor& x) {
+  return visit_dtype(x.dtype(), [&](auto zero) {
+    std::string bytes;
+    for (const decltype(zero) value : x.to_vector<decltype(zero)>())
+      bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return bytes;
+  });
+}
+
+bool same(const Named& a, const Named& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.first == y.first && x.second.shape() == y.second.shape() && x.second.dtype() == y.second.dtype() &&
+           elements_of(x.second) == elements_of(y.second);
+  });
+}
+
+// Names of archives' entries and of tensors that no tree has.
+bool can_be_saved(const Named& arrays) {
+  return std::none_of(arrays.begin(), arrays.end(), [](const auto& array) {
+    return array.first.empty() || array.first.find('\0') != std::string::npos;
+  });
+}
+
+// What is wrong about how these bytes are read; "" if nothing is.
+std::string wrong(const Format& format, const Folder& folder, std::string_view bytes) {
+  const std::string path = folder / format.name;
+  put(path, bytes);
+  reset_peak_memory();
+  const std::size_t before = memory_stats().live_bytes;
+  const auto most = [&] { return before + 4096 + format.most_bytes * bytes.size(); };
+  Named arrays;
+  try {
+    arrays = format.load(path);
+  } catch (const MemoryError& error) {
+    return std::string("memory is asked for: ") + error.what();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    if (text.find(folder.path) == text.npos) return "an error that does not name the file: " + text;
+    if (memory_stats().peak_bytes > most()) return "more memory than it has, and then: " + text;
+    return "";
+  } catch (const std::exception& error) {
+    return std::string("an exception that is not Stave's: ") + error.what();
+  }
+  if (memory_stats().peak_bytes > most()) return "it is read into more memory than it has";
+  for (const auto& [name, x] : arrays) elements_of(x);
+  if (!format.save || !can_be_saved(arrays)) return "";
+  try {
+    const std::string again = folder / "again";
+    format.save(again, arrays);
+    return same(format.load(again), arrays) ? "" : "written and read again it is another one";
+  } catch (const std::exception& error) {
+    return std::string("what is read of it cannot be written and read again: ") + error.what();
+  }
+}
+
+const Folder& the_folder() {
+  static const Folder folder;
+  return folder;
+}
+const std::vector<Format>& the_formats() {
+  static const std::vector<Format> all = formats(the_folder());
+  return all;
+}
+
+}  // namespace
+
+#ifdef STAVE_LIBFUZZER
+
+// The first byte says which format the others are of.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const Format& format = the_formats()[data[0] % the_formats().size()];
+  const std::string fault = wrong(format, the_folder(), {reinterpret_cast<const char*>(data) + 1, size - 1});
+  if (fault.empty()) return 0;
+  std::fprintf(stderr, "%s: %s\n", format.name.c_str(), fault.c_str());
+  std::abort();
+}
+
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {
+  Engine engine(seed);
+  if (size > 1 && engine() % 2) return LLVMFuzzerMutate(data, size, most);
+  const std::size_t which = size > 1 ? data[0] % the_formats().size() : engine() % the_formats().size();
+  const Format& format = the_formats()[which];
+  const std::string start =
+      size > 1 ? std::string(data + 1, data + size) : format.seeds[engine() % format.seeds.size()];
+  const std::string bytes = static_cast<char>(which) + damaged(format, start, engine);
+  const std::size_t written = std::min(bytes.size(), most);
+  std::memcpy(data, bytes.data(), written);
+  return written;
+}
+
+#else
+
+int main(int argc, char** argv) {
+  const stave_fuzz::Options options(argc, argv);
+  if (options.threads != 1) stave_fuzz::Options::usage();  // memory is counted
+  return stave_fuzz::fuzz(options, [&](std::uint64_t seed) {
+    Engine engine(seed);
+    const Format& format = the_formats()[engine() % the_formats().size()];
+    const std::string bytes = damaged(format, format.seeds[engine() % format.seeds.size()], engine);
+    const std::string fault = wrong(format, the_folder(), bytes);
+    if (fault.empty()) return true;
+    const std::string kept = "fuzz_files-" + std::to_string(seed) + "-" + format.name;
+    put(kept, bytes);
+    std::printf("fuzz_files --only %llu: %s\nThe file is %s\n", static_cast<unsigned long long>(seed), fault.c_str(),
+                kept.c_str());
+    return false;
+  });
+}
+
+#endif

@@ -1,0 +1,347 @@
+// The page of an HtmlReport as a browser shows it: Chromium without a window runs it, with a script after it that looks at what was
+// drawn, and uses it as a reader would. Skipped where there is no Chromium. What the data are: html_report_test.cpp.
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include <stave/stave.h>
+
+#include "files.h"
+#include "html_report.h"
+#include "matchers.h"
+
+namespace {
+
+using namespace stave;
+using namespace stave_test;
+using testing::AllOf;
+using testing::Ge;
+using testing::HasSubstr;
+using testing::Le;
+using testing::Not;
+
+// "3,2,1"
+std::string joined(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+constexpr int width = 1200, height = 1600;
+
+/// "" if there is none.
+std::string chromium() {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    for (const char* name : {"/chromium", "/chromium-browser", "/google-chrome"})
+      if (fs::exists(folder + name)) return folder + name;
+  return "";
+}
+
+// What a test's script may use: `told` is what the page says of itself.
+const char* const words = R"js(
+const told = document.documentElement.dataset;
+const drawn = () => new Promise(go => requestAnimationFrame(() => requestAnimationFrame(go)));
+const texts = selector => [...document.querySelectorAll(selector)].map(x => x.textContent);
+const click = selector => document.querySelector(selector).dispatchEvent(new MouseEvent('click', { bubbles: true }));
+const key = (selector, key) => document.querySelector(selector).dispatchEvent(new KeyboardEvent('keydown', { key }));
+const choose = (id, value, event) => { const x = document.getElementById(id); x.value = value; x.dispatchEvent(new Event(event)); };
+// Of a part of a canvas, in its own pixels: how often each colour is there.
+const colours = (canvas, x, y, w, h) => {
+  const scale = devicePixelRatio, [width, height] = [Math.round(w * scale), Math.round(h * scale)];
+  const copy = new OffscreenCanvas(width, height).getContext('2d', { willReadFrequently: true }), result = {};
+  copy.drawImage(canvas, -Math.round(x * scale), -Math.round(y * scale));
+  const pixels = copy.getImageData(0, 0, width, height).data;
+  for (let i = 0; i < pixels.length; i += 4) if (pixels[i + 3] > 0) {
+    const colour = [...pixels.slice(i, i + 4)].join();
+    result[colour] = (result[colour] || 0) + 1;
+  }
+  return result;
+};
+)js";
+
+class HtmlPage : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (chromium().empty()) GTEST_SKIP() << "there is no chromium in the PATH to show the page";
+  }
+
+  /// What `script`, the body of an async function, returns in the page.
+  Json look(const HtmlReport& report, const std::string& script) {
+    std::string page = page_of(report);
+    const std::string looking =
+        std::string("<script>(async () => {") + words + "try { const seen = await (async () => {" + script +
+        "})(); const out = document.createElement('script'); out.type = 'application/json'; "
+        "out.id = 'seen'; out.textContent = JSON.stringify({ ...told, ...seen }); "
+        "document.body.append(out); } catch (error) { console.error(String(error.stack)); } })();</script>";
+    page.insert(page.rfind("</body>"), looking);
+    // Frames as timers, which the browser's time stands still for.
+    page.insert(page.find("<title>"), "<script>requestAnimationFrame = f => setTimeout(f, 1);</script>");
+    std::ofstream(folder_ / "page.html") << page;
+    run("--dump-dom");
+    const std::string dom = bytes_of(folder_ / "out"), opens = R"(<script type="application/json" id="seen">)";
+    const std::size_t begin = dom.find(opens);
+    EXPECT_NE(begin, dom.npos) << "the script did not end";
+    if (begin == dom.npos) return {};
+    return parse_json(dom.substr(begin + opens.size(), dom.find("</script>", begin) - begin - opens.size()));
+  }
+
+  void run(const std::string& what) {
+    const std::string command = "timeout 300 '" + chromium() +
+                                "' --headless --no-sandbox --disable-gpu --no-first-run --hide-scrollbars "
+                                "--enable-logging=stderr --user-data-dir='" +
+                                folder_ / "profile" + "' --window-size=" + std::to_string(width) + "," +
+                                std::to_string(height) + " --virtual-time-budget=20000 " + what + " 'file://" +
+                                folder_ / "page.html" + "' > '" + folder_ / "out" + "' 2> '" + folder_ / "log" + "'";
+    const int status = std::system(command.c_str());
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << command;
+    EXPECT_EQ(console(), "") << "errors, warnings and refusals";
+  }
+  std::string console() const {
+    std::string said;
+    std::ifstream log(folder_ / "log");
+    for (std::string line; std::getline(log, line);)
+      if (line.find("CONSOLE") != line.npos) said += line + "\n";
+    return said;
+  }
+
+  const Folder folder_;
+};
+
+Tensor step(const Tensor& x) {
+  const Scope scope("step");
+  Tensor h;
+  {
+    const Scope layer("layer");
+    h = label(tanh(matmul(x, x)), "h");
+  }
+  report("norm", sum(square(h)));
+  report("h", h);
+  return h - 0.1f * x;
+}
+void steps(int count) {
+  Tensor x = label(eye(16), "x");
+  for (int i = 0; i < count; ++i) x = step(x);
+}
+
+TEST_F(HtmlPage, DrawsWhatWasSeen) {
+  HtmlReport report;
+  std::thread other([&] { with(report, [] { steps(3); }); });
+  with(report, [] { steps(5); });
+  other.join();
+  const ReportData data(report);
+  const Json seen = look(report, R"js(
+    await drawn();
+    const timeline = document.querySelector('#timeline canvas'), memory = document.querySelector('#memory canvas'), curve = document.querySelector('#curves canvas');
+    const rows = [];
+    for (let y = 18 + 9; y < timeline.clientHeight; y += 9) rows.push(Object.keys(colours(timeline, 130, y, timeline.clientWidth - 130, 1)).length > 1);
+    return {
+      sections: texts('section:not([hidden]) h2').join(),
+      timelineRows: rows.filter(Boolean).length,
+      scopeColour: getComputedStyle(document.documentElement).getPropertyValue('--scope'),
+      memoryColours: Object.keys(colours(memory, 130, 20, memory.clientWidth - 130, 175)).length,
+      curveColours: Object.keys(colours(curve, 60, 10, curve.clientWidth - 70, 160)).length,
+      captions: texts('figcaption').join(),
+      holders: texts('#memory tbody td:first-child').join(),
+      drawnBoxes: document.querySelectorAll('#graph g').length,
+      totals: document.getElementById('totals').textContent,
+      wide: document.documentElement.scrollWidth,
+    };)js");
+  EXPECT_EQ(seen.at("ready").text, "1");
+  EXPECT_EQ(seen.at("errors").text, "0");
+  EXPECT_EQ(seen.at("operations").text, std::to_string(report.operations()));
+  EXPECT_EQ(seen.at("lanes").text, "2");
+  EXPECT_EQ(seen.at("curves").text, "2");
+  EXPECT_EQ(seen.at("peak").text, std::to_string(static_cast<long>(data.live_and_peak(0).second)));
+  EXPECT_EQ(seen.at("sections").text, "Timeline,Memory,Graph,Operations,Curves");
+  EXPECT_EQ(seen.at("captions").text, "step/norm,step/h");
+  EXPECT_THAT(seen.at("totals").text, HasSubstr("2 threads, 1 device"));
+  EXPECT_THAT(seen.at("holders").text, HasSubstr("step/layer"));
+  EXPECT_GE(seen.at("timelineRows").number, 2 * 3 * 2 - 2) << "of two lanes two scopes and operations, each met twice";
+  EXPECT_GE(seen.at("memoryColours").number, 3);
+  EXPECT_GE(seen.at("curveColours").number, 2);
+  EXPECT_GE(seen.at("drawnBoxes").number, 2);
+  EXPECT_LE(seen.at("wide").number, width) << "nothing sticks out";
+}
+
+TEST_F(HtmlPage, IsUsedByKeysAndClicks) {
+  HtmlReport report;
+  with(report, [] { steps(40); });
+  const Json seen = look(report, R"js(
+    await drawn();
+    const all = Number(told.bars), result = {};
+    for (let i = 0; i < 5; ++i) click('#timeline [data-do=in]');
+    await drawn();
+    result.fewer = Number(told.bars) < all;
+    key('#timeline canvas', '0');
+    await drawn();
+    result.allAgain = Number(told.bars) === all;
+    key('#timeline canvas', 'n');
+    result.first = document.querySelector('#timeline output').textContent;
+    for (let i = 0; i < 3; ++i) key('#timeline canvas', 'n');
+    key('#timeline canvas', 'p');
+    await drawn();
+    result.third = document.querySelector('#timeline output').textContent;
+    choose('moment', 1000, 'input');
+    result.atEnd = Number(told.held);
+    click('#peak');
+    result.atPeak = Number(told.held);
+    choose('memory-by', 'label', 'change');
+    result.labels = texts('#memory tbody td:first-child').join();
+    click('#graph g.scope');
+    await drawn();
+    result.unfolded = texts('#graph details[open] > summary').map(x => x.replace(/\d.*/, '')).join();
+    key('#graph details details g.scope', 'Enter');
+    await drawn();
+    result.inside = [...document.querySelectorAll('#graph details details details text:not(.faint)')].map(x => x.textContent).join();
+    click('#operations th[data-key=calls] button');
+    result.most = texts('#operations tbody tr td:nth-child(2)').map(Number).join();
+    click('#operations th[data-key=calls] button');
+    result.least = texts('#operations tbody tr td:nth-child(2)').map(Number).join();
+    result.sort = document.querySelector('#operations th[data-key=calls]').getAttribute('aria-sort');
+    choose('rows-are', 'kind', 'change');
+    choose('search', 'LAYER matmul', 'input');
+    result.found = texts('#operations tbody tr td:first-child').join();
+    choose('rows-are', 'scope', 'change');
+    choose('search', '', 'input');
+    click('#operations th[data-key=scope] button');
+    result.scopes = texts('#operations tbody tr td:first-child').join();
+    key('#curves canvas', 'End');
+    result.last = document.querySelector('#curves output').textContent;
+    document.getElementById('logarithmic').click();
+    choose('over', 'time', 'change');
+    await drawn();
+    return result;)js");
+  EXPECT_EQ(seen.at("errors").text, "0");
+  EXPECT_EQ(seen.at("fewer").text, "true");
+  EXPECT_EQ(seen.at("allAgain").text, "true");
+  const ReportData data(report);
+  EXPECT_THAT(seen.at("first").text, testing::StartsWith(data.names().at(0)));
+  EXPECT_THAT(seen.at("third").text, testing::StartsWith(data.names().at(2)));
+  EXPECT_LT(seen.at("atEnd").number, seen.at("atPeak").number);
+  EXPECT_EQ(seen.at("atPeak").number, data.live_and_peak(0).second);
+  EXPECT_THAT(seen.at("labels").text, HasSubstr("h"));
+  EXPECT_EQ(seen.at("unfolded").text, "all,step");
+  EXPECT_THAT(seen.at("inside").text, AllOf(HasSubstr("matmul"), HasSubstr("tanh")));
+  std::map<std::string, int> calls;
+  for (const std::string& name : data.names()) ++calls[name];
+  std::vector<int> sorted;
+  for (const auto& [name, count] : calls) sorted.push_back(count);
+  std::sort(sorted.begin(), sorted.end());
+  EXPECT_EQ(seen.at("least").text, joined(sorted));
+  std::reverse(sorted.begin(), sorted.end());
+  EXPECT_EQ(seen.at("most").text, joined(sorted));
+  EXPECT_EQ(seen.at("sort").text, "ascending");
+  EXPECT_EQ(seen.at("found").text, "matmul,matmul") << "the first of x, those that follow of what has no label";
+  EXPECT_EQ(seen.at("scopes").text, "(no scope),step,step/layer");
+  EXPECT_THAT(seen.at("last").text, testing::StartsWith("39, at "));
+}
+
+TEST_F(HtmlPage, TextsRunNothing) {
+  const std::string hostile[] = {"</script><script>document.documentElement.dataset.broken = 1</script>",
+                                 "<img src=x onerror=\"document.documentElement.dataset.broken = 2\">",
+                                 "<!--<script>",
+                                 "'\"`${document.documentElement.dataset.broken = 3}",
+                                 "\xe2\x80\xa8\xff",
+                                 "__proto__",
+                                 "constructor"};
+  HtmlReport report;
+  with(report, [&] {
+    for (const std::string& text : hostile) {
+      const Scope scope(text), inner(text);
+      stave::report(text, label(sin(label(ones({2}), text)), text));
+    }
+  });
+  const Json seen = look(report, R"js(
+    choose('memory-by', 'label', 'change');
+    choose('rows-are', 'kind', 'change');
+    for (let i = 0; i < 3; ++i) { for (const x of document.querySelectorAll('details')) x.open = true; await drawn(); }
+    for (let i = 0; i < 30; ++i) key('#timeline canvas', 'n');
+    await drawn();
+    const text = document.body.innerText;
+    return { shown: ['\u003c/script>\u003cscript>', '<img src=x onerror', '\u003c!--\u003cscript>', '__proto__', '\\xff'].filter(x => text.includes(x)).length,
+      images: document.images.length, broken: told.broken || 'no', captions: document.querySelectorAll('figcaption').length };)js");
+  EXPECT_EQ(seen.at("errors").text, "0");
+  EXPECT_EQ(seen.at("broken").text, "no");
+  EXPECT_EQ(seen.at("images").number, 0);
+  EXPECT_EQ(seen.at("shown").number, 5);
+  EXPECT_EQ(seen.at("captions").number, static_cast<double>(std::size(hostile)));
+}
+
+// Whatever there is, what is drawn, and kept in the document, is as much as a reader can see.
+TEST_F(HtmlPage, AHundredThousandOperationsStayUsable) {
+  HtmlReport report;
+  with(report, [] {
+    Tensor x = ones({8});
+    for (int i = 0; i < 25'000; ++i) {
+      const Scope scope("step " + std::to_string(i % 5000)), inner("inner");
+      x = label(sin(x), "x" + std::to_string(i));
+      x = cos(x + 1.f * ones({8}));
+      stave::report("x", x);
+      stave::report("y" + std::to_string(i % 200), 1. * i);
+    }
+  });
+  ASSERT_GE(report.operations(), 100'000u);
+  const Json seen = look(report, R"js(
+    await drawn();
+    const result = { all: Number(told.bars), tall: document.querySelector('#timeline canvas').clientHeight };
+    for (let i = 0; i < 6; ++i) click('#timeline [data-do=in]');
+    await drawn();
+    result.near = Number(told.bars);
+    for (let i = 0; i < 5; ++i) key('#timeline canvas', 'n');
+    click('#graph g.scope');
+    choose('memory-by', 'label', 'change');
+    choose('rows-are', 'kind', 'change');
+    choose('search', 'sin', 'input');
+    await drawn();
+    result.found = document.getElementById('found').textContent;
+    result.elements = document.querySelectorAll('*').length;
+    return result;)js");
+  EXPECT_EQ(seen.at("errors").text, "0");
+  EXPECT_EQ(seen.at("operations").text, std::to_string(report.operations()));
+  const double rows = seen.at("tall").number / 18;
+  EXPECT_THAT(seen.at("all").number, AllOf(Ge(100), Le(rows * width)));
+  EXPECT_THAT(seen.at("near").number, AllOf(Ge(1), testing::Lt(seen.at("all").number)));
+  EXPECT_EQ(seen.at("curves").text, "40");
+  EXPECT_EQ(seen.at("rows").text, "100");
+  EXPECT_EQ(seen.at("found").text, "5,000 rows");
+  EXPECT_LE(seen.at("elements").number, 6000);
+}
+
+TEST_F(HtmlPage, IsAPageOfNothingToo) {
+  const Json seen = look(HtmlReport(), "return {};");
+  EXPECT_EQ(seen.at("ready").text, "1");
+  EXPECT_EQ(seen.at("errors").text, "0");
+  HtmlReport reports_alone;
+  with(reports_alone, [] {
+    report("never finite", std::numeric_limits<double>::quiet_NaN());
+    report("nothing", zeros({0}));
+    report("once", 1.);
+  });
+  const Json curves = look(reports_alone, "return { said: texts('#curves output').join() };");
+  EXPECT_EQ(curves.at("errors").text, "0");
+  EXPECT_EQ(curves.at("said").text, "1 point, last nan; 1 not shown,1 point, last nan; 1 not shown,1 point, last 1");
+}
+
+// As it looks: a picture of the window's size, in which there is more than text on a ground.
+TEST_F(HtmlPage, HasAPicture) {
+  HtmlReport report;
+  with(report, [] { steps(20); });
+  report.write_html(folder_ / "page.html");
+  run("--screenshot='" + folder_ / "page.png" + "'");
+  const std::string png = bytes_of(folder_ / "page.png");
+  ASSERT_GE(png.size(), 24u);
+  EXPECT_EQ(png.substr(1, 3), "PNG");
+  const auto number_at = [&](std::size_t i) {
+    unsigned number = 0;
+    for (std::size_t end = i + 4; i < end; ++i) number = number << 8 | static_cast<unsigned char>(png[i]);
+    return number;
+  };
+  EXPECT_EQ(number_at(16), static_cast<unsigned>(width));  // PNG specification, 11.2.2: IHDR
+  EXPECT_EQ(number_at(20), static_cast<unsigned>(height));
+}
+
+}  // namespace

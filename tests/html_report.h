@@ -1,0 +1,98 @@
+// What an HtmlReport wrote, for tests: its data, out of the page.
+#pragma once
+
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <stave/stave.h>
+
+#include "json.h"
+
+namespace stave_test {
+
+using namespace stave;
+
+inline std::string page_of(const HtmlReport& report) {
+  std::ostringstream out;
+  report.write_html(out);
+  return out.str();
+}
+
+/// Between the tags of its script, as a browser finds it.
+inline std::string data_text_of(const std::string& page) {
+  const std::string opens = R"(<script type="application/json" id="data">)";
+  const std::size_t begin = page.find(opens) + opens.size();
+  return page.substr(begin, page.find("</script", begin) - begin);
+}
+
+struct ReportData {
+  explicit ReportData(const HtmlReport& report) : json(parse_json(data_text_of(page_of(report)))) {}
+
+  std::vector<double> numbers(const std::string& table, const std::string& column) const {
+    std::vector<double> result;
+    for (const Json& item : json.at(table).at(column).items) result.push_back(item.number);
+    return result;
+  }
+  /// Of columns of what each is after the one before.
+  std::vector<double> times(const std::string& table, const std::string& column) const {
+    std::vector<double> result = numbers(table, column);
+    for (std::size_t i = 1; i < result.size(); ++i) result[i] += result[i - 1];
+    return result;
+  }
+  double number(const std::string& table, const std::string& column, double row) const {
+    return json.at(table).at(column).items.at(static_cast<std::size_t>(row)).number;
+  }
+  std::string text(double number) const {
+    return number < 0 ? "" : json.at("texts").items.at(static_cast<std::size_t>(number)).text;
+  }
+  std::string path_of_scope(double scope) const {
+    if (scope < 0) return "";
+    const std::string outer = path_of_scope(number("scopes", "outer", scope));
+    return outer + (outer.empty() ? "" : "/") + text(number("scopes", "name", scope));
+  }
+  std::string path_of_site(double site) const { return site < 0 ? "" : path_of_scope(number("sites", "scope", site)); }
+  std::string operation_of_site(double site) const { return site < 0 ? "" : text(number("sites", "operation", site)); }
+  /// "sin", or of a value from outside its notation.
+  std::string name_of_kind(double kind) const {
+    const double site = number("kinds", "site", kind);
+    return site < 0 ? text(number("kinds", "outputs", kind)) : operation_of_site(site);
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> result;
+    for (const double kind : numbers("operations", "kind")) result.push_back(name_of_kind(kind));
+    return result;
+  }
+  std::string path_of_operation(std::size_t i) const {
+    return path_of_site(number("kinds", "site", numbers("operations", "kind").at(i)));
+  }
+  /// "sin -> sum", each with how often.
+  std::map<std::string, double> edges() const {
+    std::map<std::string, double> result;
+    const auto from = numbers("edges", "from"), to = numbers("edges", "to"), count = numbers("edges", "count");
+    for (std::size_t i = 0; i < from.size(); ++i)
+      result[name_of_kind(from[i]) + " -> " + name_of_kind(to[i])] += count[i];
+    return result;
+  }
+  /// Bytes of a device that live at the end, and the most that ever did.
+  std::pair<double, double> live_and_peak(double device) const {
+    std::multimap<double, double> changes;
+    const auto made = times("storages", "made"), lived = numbers("storages", "lived"),
+               bytes = numbers("storages", "bytes"), of = numbers("storages", "device"),
+               earlier = numbers("storages", "earlier");
+    double live = number("devices", "bytes", device);
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      if (of[i] != device) continue;
+      if (!earlier[i]) changes.emplace(made[i], bytes[i]);
+      if (lived[i] >= 0) changes.emplace(made[i] + lived[i], -bytes[i]);
+    }
+    double peak = live;
+    for (const auto& [time, change] : changes) peak = std::max(peak, live += change);
+    return {live, peak};
+  }
+
+  const Json json;
+};
+
+}  // namespace stave_test
