@@ -41,7 +41,7 @@ class StaveConan(ConanFile):
 
     def system_requirements(self):
         Apt(self).install(["libtbb-dev", "libopenblas-pthread-dev", "liblapacke-dev", "libfmt-dev", "libsleef-dev",
-                           "libboost-context-dev", "zlib1g-dev"], check=True)
+                           "libboost-context-dev", "zlib1g-dev", "nlohmann-json3-dev"], check=True)
 
     def generate(self):
         toolchain = CMakeToolchain(self)
