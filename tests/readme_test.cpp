@@ -1,4 +1,4 @@
-// What README.md, HACKING.md and the guides show is true: the lines of a program shown stand in the example, test or source, in this order
+// What README.md, HACKING.md and the guides show is true (their links: docs/site/check_links.py): the lines of a program shown stand in the example, test or source, in this order
 // (however indented), and the output is what it prints. A comment before the block says which:
 //
 //   <!-- from examples/NAME.cpp -->                   the lines, leaving out any; also of tests, sources and .py
@@ -126,15 +126,6 @@ TEST(Readme, AllProgramsOfGuidesAreAnnounced) {
 
 TEST(Readme, StaveFromScratchHas300Lines) {
   EXPECT_LE(lines_of(text_of(root / "examples/from_scratch/from_scratch.cpp")).size(), 300);
-}
-
-TEST(Readme, LinksToFilesLeadSomewhere) {
-  const std::regex link("\\]\\(([\\w./-]+)[)#]");  // neither to a heading nor to the web
-  for (const fs::path& page : pages()) {
-    const std::string text = text_of(root / page);
-    for (std::sregex_iterator match(text.begin(), text.end(), link), end; match != end; ++match)
-      EXPECT_TRUE(fs::exists((root / page).parent_path() / (*match)[1].str())) << page << ": " << (*match)[1];
-  }
 }
 
 }  // namespace
