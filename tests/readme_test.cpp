@@ -1,9 +1,11 @@
-// What README.md, HACKING.md and the guides show is true (their links: docs/site/check_links.py): the lines of a program shown stand in the example, test or source, in this order
-// (however indented), and the output is what it prints. A comment before the block says which:
+// What README.md, HACKING.md and the guides show is true: the lines of a program shown stand in the example, test or source, in
+// this order (however indented), and the output is what it prints. A comment before the block says which:
 //
-//   <!-- from examples/NAME.cpp -->                   the lines, leaving out any; also of tests, sources and .py
+//   <!-- from examples/NAME.cpp -->                   the lines, leaving out any; also .h and .py, of any folder
 //   <!-- output of examples/NAME.cpp -->              all that it prints
 //   <!-- output of examples/NAME.cpp, in part -->     whole lines of it, one after the other
+//
+// docs/site/check_links.py checks their links.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
