@@ -1,9 +1,11 @@
-// What README.md and handlers/README.md show is true: the lines of a program shown stand in the example or test, in this order
-// (however indented), and the output is what it prints. A comment before the block says which:
+// What README.md, HACKING.md and the guides show is true: the lines of a program shown stand in the example, test or source, in
+// this order (however indented), and the output is what it prints. A comment before the block says which:
 //
-//   <!-- from examples/NAME.cpp -->                   the lines, leaving out any; also FOLDER/NAME.cpp and .py, and those of tests
+//   <!-- from examples/NAME.cpp -->                   the lines, leaving out any; also .h and .py, of any folder
 //   <!-- output of examples/NAME.cpp -->              all that it prints
 //   <!-- output of examples/NAME.cpp, in part -->     whole lines of it, one after the other
+//
+// docs/site/check_links.py checks their links.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,22 +45,34 @@ std::string text_of(const fs::path& path) {
 }
 
 struct Block {
-  std::string program, extension, text;  // "examples/04_debug", ".cpp"
+  std::string program, text;  // "examples/04_debug.cpp"
   bool in_part;
 };
 
-const char* const pages[] = {"README.md", "handlers/README.md"};
+// handlers/README.md is one of them.
+std::vector<fs::path> guides() {
+  std::vector<fs::path> found{"handlers/README.md"};
+  for (const auto& entry : fs::directory_iterator(root / "docs/guides"))
+    if (entry.path().extension() == ".md") found.push_back(fs::relative(entry.path(), root));
+  return found;
+}
+
+std::vector<fs::path> pages() {
+  std::vector<fs::path> found = guides();
+  found.insert(found.end(), {"README.md", "HACKING.md"});
+  return found;
+}
 
 // The blocks of a page that a comment of `what` announces.
 std::vector<Block> blocks_of(const fs::path& page, const std::string& what) {
-  const std::regex comment("<!-- (from|output of) ((?:examples|tests)/[\\w/]+)(\\.cpp|\\.py)(, in part)? -->");
+  const std::regex comment("<!-- (from|output of) ([\\w/]+\\.(?:cpp|h|py))(, in part)? -->");
   std::vector<Block> blocks;
   const std::vector<std::string> lines = lines_of(text_of(root / page));
   for (std::size_t i = 0; i < lines.size(); ++i) {
     std::smatch match;
     const std::string line = without_indentation(lines[i]);
     if (!std::regex_match(line, match, comment) || match[1] != what) continue;
-    Block block{match[2], match[3], "", match[4].matched};
+    Block block{match[2], "", match[3].matched};
     i += 2;  // past the fence
     for (; i < lines.size() && without_indentation(lines[i]) != "```"; ++i) block.text += lines[i] + "\n";
     blocks.push_back(block);
@@ -69,7 +83,7 @@ std::vector<Block> blocks_of(const fs::path& page, const std::string& what) {
 // Those of all pages; there are some.
 std::vector<Block> blocks_of_pages(const std::string& what) {
   std::vector<Block> blocks;
-  for (const char* page : pages)
+  for (const fs::path& page : pages())
     for (Block& block : blocks_of(page, what)) blocks.push_back(std::move(block));
   EXPECT_FALSE(blocks.empty());
   return blocks;
@@ -77,13 +91,12 @@ std::vector<Block> blocks_of_pages(const std::string& what) {
 
 TEST(Readme, ProgramsAreThoseOfTheExamples) {
   for (const Block& block : blocks_of_pages("from")) {
-    std::vector<std::string> lines = lines_of(text_of(root / (block.program + block.extension)));
+    std::vector<std::string> lines = lines_of(text_of(root / block.program));
     for (std::string& line : lines) line = without_indentation(line);
     auto next = lines.begin();
     for (const std::string& line : lines_of(block.text)) {
       next = std::find(next, lines.end(), without_indentation(line));
-      ASSERT_NE(next, lines.end()) << block.program << block.extension << " has no line, after those shown before it:\n"
-                                   << line;
+      ASSERT_NE(next, lines.end()) << block.program << " has no line, after those shown before it:\n" << line;
       ++next;
     }
   }
@@ -92,7 +105,7 @@ TEST(Readme, ProgramsAreThoseOfTheExamples) {
 TEST(Readme, OutputIsWhatTheExamplesPrint) {
   const fs::path programs = fs::read_symlink("/proc/self/exe").parent_path() / "..";
   for (const Block& block : blocks_of_pages("output of")) {
-    const fs::path program = programs / block.program;
+    const fs::path program = (programs / block.program).replace_extension();
     if (!fs::exists(program)) GTEST_SKIP() << "the examples are not built: no " << program;
     FILE* const output = popen(program.c_str(), "r");
     ASSERT_TRUE(output);
@@ -104,21 +117,17 @@ TEST(Readme, OutputIsWhatTheExamplesPrint) {
   }
 }
 
-// The guide to handlers shows no program that nothing compiles.
-TEST(Readme, AllProgramsOfTheGuideAreAnnounced) {
-  std::size_t shown = 0;
-  for (const std::string& line : lines_of(text_of(root / "handlers/README.md")))
-    shown += without_indentation(line) == "```cpp";
-  EXPECT_EQ(shown, blocks_of("handlers/README.md", "from").size());
+// A guide shows no program that nothing compiles.
+TEST(Readme, AllProgramsOfGuidesAreAnnounced) {
+  for (const fs::path& guide : guides()) {
+    std::size_t shown = 0;
+    for (const std::string& line : lines_of(text_of(root / guide))) shown += without_indentation(line) == "```cpp";
+    EXPECT_EQ(shown, blocks_of(guide, "from").size()) << guide;
+  }
 }
 
-TEST(Readme, LinksToFilesLeadSomewhere) {
-  const std::regex link("\\]\\(([\\w./-]+)[)#]");  // neither to a heading nor to the web
-  for (const char* page : pages) {
-    const std::string text = text_of(root / page);
-    for (std::sregex_iterator match(text.begin(), text.end(), link), end; match != end; ++match)
-      EXPECT_TRUE(fs::exists((root / page).parent_path() / (*match)[1].str())) << page << ": " << (*match)[1];
-  }
+TEST(Readme, StaveFromScratchHas300Lines) {
+  EXPECT_LE(lines_of(text_of(root / "examples/from_scratch/from_scratch.cpp")).size(), 300);
 }
 
 }  // namespace
