@@ -124,7 +124,7 @@ int main() {
 
   check(std::abs(last - 0.22071f) < 1e-3f, "the loss is PyTorch's");
 
-  const auto path = (std::filesystem::temp_directory_path() / "stave_32_from_pytorch.npz").string();
+  const auto path = (std::filesystem::temp_directory_path() / "stave_33_from_pytorch.npz").string();
   save_npz(path, model);                     // hidden/weight, hidden/bias, out/weight, out/bias
   const Mlp loaded = load_npz(path, model);  // shapes and dtypes must be those of `model`
   check(array_equal(loaded(test_x), model(test_x)), "what was saved is what is loaded");
