@@ -17,8 +17,6 @@ function(stave_install_pkg_config pc_name component)
   foreach(library IN LISTS pc_LIBS_PRIVATE)
     if(TARGET ${library})
       set(library "$<TARGET_FILE:${library}>")
-    elseif(NOT library MATCHES "^[-/]")
-      set(library "-l${library}")  # as CMAKE_DL_LIBS names it
     endif()
     list(APPEND libs "${library}")
   endforeach()
