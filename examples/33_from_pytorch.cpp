@@ -74,16 +74,6 @@ float accuracy(const Mlp& model, const Tensor& x, const Tensor& y) {
 
 // ---- what differs in meaning ------------------------------------------------------------------------------
 
-template <class E, class F>
-bool throws(F f) {
-  try {
-    f();
-  } catch (const E&) {
-    return true;
-  }
-  return false;
-}
-
 void differences() {
   const Tensor x = tensor({1., 2., 4.}), i = tensor({1, 2, 3});
 

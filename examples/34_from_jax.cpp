@@ -48,16 +48,6 @@ void programs() {
 
 // ---- what differs in meaning ------------------------------------------------------------------------------
 
-template <class E, class F>
-bool throws(F f) {
-  try {
-    f();
-  } catch (const E&) {
-    return true;
-  }
-  return false;
-}
-
 void differences() {
   const Tensor x = arange(0., 3.);
   check(throws<IndexError>([&] { x(5); }) && throws<IndexError>([&] { take(x, tensor({5})); }),

@@ -9,9 +9,9 @@
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/transfer.h>
-#include <stave/core/read_storage.h>
 #include <stave/ranks/processes.h>
 
 namespace stave {
@@ -39,8 +39,7 @@ class CotangentSums::Exchange {
     for (const Sum& sum : sums_)
       if (sum.name == name) fail_sown_twice(name);
     UnderFrame past_all_handlers(nullptr);
-    const bool half = is_half_float(x.dtype());
-    Tensor mine = contiguous(to(half ? astype(x, float32) : x, cpu));
+    Tensor mine = contiguous(to(astype(x, computed_in(x.dtype())), cpu));
     // A number may be viewed without storage of its size: a copy is not.
     if (mine.node().view().number) mine = apply(op_copy, {mine});
     Sum sum{name, mine, apply(op_copy, {mine}), x.dtype(), x.device()};

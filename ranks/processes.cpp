@@ -1,5 +1,6 @@
 #include <stave/ranks/processes.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -158,8 +159,10 @@ Processes::~Processes() {
 }
 
 void Processes::exchange(const Op& op, const C& attributes, const View& x, const View& result) {
-  check_alike(fmt::format("{} of {} {}{}{}", op.name, x.dtype, Shape(x.shape), attributes.pairs.empty() ? "" : " ",
-                          attributes.pairs.empty() ? "" : attributes.str()));
+  check_alike([&] {
+    const std::string what = fmt::format("{} of {} {}", op.name, x.dtype, Shape(x.shape));
+    return attributes.pairs.empty() ? what : what + " " + attributes.str();
+  });
   if (count_of(x) == 0 && count_of(result) == 0) return;
   if (&op == &op_psum) return reduce(x, result, MPI_SUM);
   if (&op == &op_pmax) return reduce(x, result, choosing<true>(x.dtype));
@@ -172,8 +175,9 @@ void Processes::exchange(const Op& op, const C& attributes, const View& x, const
   else check(MPI_Alltoall(x.data, 1, block, result.data, 1, block, communicator_), "MPI_Alltoall");
 }
 
-void Processes::check_alike(const std::string& what) const {
+void Processes::check_alike(FunctionRef<std::string()> say) const {
   if (!checks_ranks() || size == 1) return;
+  const std::string what = say();
   std::string in;
   for (const std::string& scope : scopes()) in = scope + (in.empty() ? "" : "/") + in;  // they come from inside out
   const std::string mine = in.empty() ? what : fmt::format("{} in {}", what, in);

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include <stave/core/effects/function_ref.h>
 #include <stave/core/ops/named_axis.h>
 #include <stave/ranks/ranks.h>
 
@@ -20,8 +21,8 @@ class Processes final : public Communicator {
   ~Processes() override;
 
   void exchange(const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result) override;
-  /// Throws on all processes where they are about to perform different things.
-  void check_alike(const std::string& what) const;
+  /// Under STAVE_CHECK_RANKS=1 throws on all processes where they are about to perform different things: what what() says.
+  void check_alike(FunctionRef<std::string()> what) const;
   /// The same processes again, whose messages do not meet those of others: for another thread. To be made by all.
   IntrusivePtr<Processes> again() const;
   /// Whether several threads may exchange at a time.

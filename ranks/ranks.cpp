@@ -6,6 +6,7 @@
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
 #include <stave/core/ops/transfer.h>
 #include <stave/ranks/processes.h>
 
@@ -31,19 +32,30 @@ std::optional<Index> Ranks::handle(AxisSize& axis) {
   return perform(AxisSize(axis));
 }
 
+namespace {
+
+// MPI does not compute with halves; what it only passes on are bytes.
+Dtype exchanged_in(const Op& op, Dtype dtype) {
+  const bool computes = &op == &op_psum || &op == &op_pmax || &op == &op_pmin || &op == &op_reduce_scatter;
+  return computes ? computed_in(dtype) : dtype;
+}
+
+}  // namespace
+
 Outputs Ranks::handle(Call& call) {
   const CollectiveAttributes* const attributes = unbound_collective(call.op(), call.attributes());
   if (!attributes || attributes->axis_name != axis_name_) return perform(std::move(call));
   if (&call.op() == &op_axis_index) return {full({}, static_cast<std::int64_t>(place()), int32, attributes->device)};
   const Tensor& x = call.input(0);
   const Device device = x.device();
-  const bool widens = is_half_float(x.dtype()) && &call.op() != &op_ppermute;
-  Tensor there = to(widens ? astype(x, float32) : x, cpu);
-  Tensor result = to(apply(call.op(), {std::move(there)}, attributes->bound(processes_)), device);
-  return {widens ? astype(result, x.dtype()) : std::move(result)};
+  Tensor there = to(astype(x, exchanged_in(call.op(), x.dtype())), cpu);
+  Tensor result = apply(call.op(), {std::move(there)}, attributes->bound(processes_));
+  return {astype(to(result, device), x.dtype())};
 }
 
-void Ranks::end() const { processes_->check_alike("nothing more: it has left Ranks"); }
+void Ranks::end() const {
+  processes_->check_alike([] { return std::string("nothing more: it has left Ranks"); });
+}
 
 void Ranks::abort(const std::exception_ptr& why) const noexcept {
   std::string text = "an exception that is no std::exception";

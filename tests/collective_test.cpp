@@ -10,21 +10,11 @@
 #include "matchers.h"
 
 using namespace stave;
+using namespace stave_test;
 using testing::ElementsAre, testing::HasSubstr;
 
 namespace {
 
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-std::vector<double> list(const Tensor& x) { return x.to_vector<double>(); }
 Tensor numbers(std::vector<double> values) { return from(values, {static_cast<Index>(values.size())}); }
 
 TEST(Collective, GradientsInsideOfTheAxisAreThoseOfTheSumOfAllPlaces) {
@@ -32,11 +22,11 @@ TEST(Collective, GradientsInsideOfTheAxisAreThoseOfTheSumOfAllPlaces) {
   // jax.vmap(jax.grad(lambda x: jnp.sin(lax.psum(x, 'i')) * x), axis_name='i')([1, 2, 3, 4]) is -8.934736 in each.
   const auto f = [](const Tensor& y) { return sin(psum(y, "i")) * y; };
   const double expected = std::sin(10.) + 10 * std::cos(10.);
-  EXPECT_THAT(list(vmap(grad(f), {.axis_name = "i"})(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
-  EXPECT_THAT(list(grad([&](const Tensor& y) { return sum(vmap(f, {.axis_name = "i"})(y)); })(x)),
+  EXPECT_THAT(values(vmap(grad(f), {.axis_name = "i"})(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
+  EXPECT_THAT(values(grad([&](const Tensor& y) { return sum(vmap(f, {.axis_name = "i"})(y)); })(x)),
               testing::Each(testing::DoubleNear(expected, 1e-12)));
   // As jax.vmap(jax.grad(lambda x: lax.psum(x, 'i')), axis_name='i'): 4 in each.
-  EXPECT_THAT(list(vmap(grad([](const Tensor& y) { return psum(y, "i"); }), {.axis_name = "i"})(x)),
+  EXPECT_THAT(values(vmap(grad([](const Tensor& y) { return psum(y, "i"); }), {.axis_name = "i"})(x)),
               ElementsAre(4, 4, 4, 4));
 }
 
@@ -46,24 +36,24 @@ TEST(Collective, SecondDerivativesPassTheAxis) {
     return sum(vmap([](const Tensor& z) { return pow(psum(z, "i"), 3) * z; }, {.axis_name = "i"})(y));
   };
   // s^3 s: 12 s^2 in all places.
-  EXPECT_THAT(list(hessian(f)(x)), testing::Each(testing::DoubleNear(12. * 36, 1e-9)));
+  EXPECT_THAT(values(hessian(f)(x)), testing::Each(testing::DoubleNear(12. * 36, 1e-9)));
 }
 
 TEST(Collective, PlacesThatTieShareTheDerivative) {
   const Tensor x = numbers({2, 5, 5, 1});
-  EXPECT_THAT(list(vmap(grad([](const Tensor& y) { return pmax(y, "i") * 3; }), {.axis_name = "i"})(x)),
+  EXPECT_THAT(values(vmap(grad([](const Tensor& y) { return pmax(y, "i") * 3; }), {.axis_name = "i"})(x)),
               ElementsAre(0, 6, 6, 0));
   const auto [y, dy] =
       jvp([](const Tensor& z) { return vmap([](const Tensor& w) { return pmin(w, "i"); }, {.axis_name = "i"})(z); }, x,
           numbers({1, 2, 3, 7}));
-  EXPECT_THAT(list(y), testing::Each(1));
-  EXPECT_THAT(list(dy), testing::Each(7));
+  EXPECT_THAT(values(y), testing::Each(1));
+  EXPECT_THAT(values(dy), testing::Each(7));
 }
 
 TEST(Collective, OfWhatIsTheSameInEveryLaneEveryLaneTakesPart) {
   const Tensor x = numbers({1, 2, 3});
   const auto f = [](const Tensor& y) { return y * 0 + psum(full({}, 2.0, float64), "i"); };
-  EXPECT_THAT(list(vmap(f, {.axis_name = "i"})(x)), ElementsAre(6, 6, 6));
+  EXPECT_THAT(values(vmap(f, {.axis_name = "i"})(x)), ElementsAre(6, 6, 6));
   const auto g = [](const Tensor&) { return all_gather(full({}, 2.0, float64), "i"); };
   EXPECT_EQ(vmap(g, {.axis_name = "i"})(x).shape(), Shape({3, 3}));
 }
@@ -88,17 +78,17 @@ TEST(Collective, NamesChooseAmongNestedAxes) {
   const Tensor x = reshape(arange(0, 6, 1, float64), {2, 3});
   const auto f = [](const Tensor& y) { return psum(y, "rows") + 100 * psum(y, "columns"); };
   const Tensor result = vmap(vmap(f, {.axis_name = "columns"}), {.axis_name = "rows"})(x);
-  EXPECT_THAT(list(result), ElementsAre(303, 305, 307, 1203, 1205, 1207));
+  EXPECT_THAT(values(result), ElementsAre(303, 305, 307, 1203, 1205, 1207));
   const auto both = [](const Tensor& y) { return psum(psum(y, "rows"), "columns"); };
-  EXPECT_THAT(list(vmap(vmap(both, {.axis_name = "columns"}), {.axis_name = "rows"})(x)), testing::Each(15));
+  EXPECT_THAT(values(vmap(vmap(both, {.axis_name = "columns"}), {.axis_name = "rows"})(x)), testing::Each(15));
   // Of two of one name the inner one answers.
   const auto inner = [](const Tensor& y) { return psum(y, "i"); };
-  EXPECT_THAT(list(vmap(vmap(inner, {.axis_name = "i"}), {.axis_name = "i"})(x)), ElementsAre(3, 3, 3, 12, 12, 12));
+  EXPECT_THAT(values(vmap(vmap(inner, {.axis_name = "i"}), {.axis_name = "i"})(x)), ElementsAre(3, 3, 3, 12, 12, 12));
 }
 
 TEST(Collective, PlacesKnowTheirNumber) {
   const auto f = [](const Tensor& y) { return y * axis_index("i") + axis_size("i"); };
-  EXPECT_THAT(list(vmap(f, {.axis_name = "i"})(numbers({5, 6, 7}))), ElementsAre(3, 9, 17));
+  EXPECT_THAT(values(vmap(f, {.axis_name = "i"})(numbers({5, 6, 7}))), ElementsAre(3, 9, 17));
   EXPECT_EQ(vmap([](const Tensor&) { return axis_index("i"); }, {.axis_name = "i"})(numbers({5})).dtype(), int32);
 }
 
@@ -108,8 +98,8 @@ TEST(Collective, OfTreesAreOfTheirTensors) {
   };
   const auto f = [](const Pair& p) { return pmean(p, "i"); };
   const Pair mean = vmap(f, {.axis_name = "i"})(Pair{numbers({1, 3}), numbers({10, 30})});
-  EXPECT_THAT(list(mean.a), ElementsAre(2, 2));
-  EXPECT_THAT(list(mean.b), ElementsAre(20, 20));
+  EXPECT_THAT(values(mean.a), ElementsAre(2, 2));
+  EXPECT_THAT(values(mean.b), ElementsAre(20, 20));
 }
 
 // ---- control flow ----------------------------------------------------------------------------------------------------
@@ -122,10 +112,10 @@ TEST(Collective, LanesThatPartAfterItKeepWhatItGave) {
     if (y > 1.5) return total * y + next;  // three lanes
     return total - next + place;           // one
   };
-  EXPECT_THAT(list(vmap(f, {.axis_name = "i"})(x)), ElementsAre(6, 21, 32, 43));
+  EXPECT_THAT(values(vmap(f, {.axis_name = "i"})(x)), ElementsAre(6, 21, 32, 43));
   const auto total = [&](const Tensor& y) { return sum(vmap(f, {.axis_name = "i"})(y)); };
   // total is 10: d/dx_j is 1 + 2 + 3 + 4 of total's, its own 10 where it multiplies, and +-1 as somebody's next.
-  EXPECT_THAT(list(grad(total)(x)), ElementsAre(11, 21, 21, 19));
+  EXPECT_THAT(values(grad(total)(x)), ElementsAre(11, 21, 21, 19));
 }
 
 TEST(Collective, WhatLanesSeeTogetherDoesNotPartThem) {
@@ -137,16 +127,16 @@ TEST(Collective, WhatLanesSeeTogetherDoesNotPartThem) {
   };
   const Tensor y = vmap(f, {.axis_name = "i"})(numbers({1, 2}));
   EXPECT_EQ(runs, 1);
-  EXPECT_THAT(list(y), ElementsAre(1. / 128, 2. / 128));
+  EXPECT_THAT(values(y), ElementsAre(1. / 128, 2. / 128));
 }
 
 TEST(Collective, LanesThatPartedCannotMeetAgain) {
   const auto f = [](const Tensor& y) { return y > 1.5 ? psum(y, "i") : y; };
-  const std::string error = error_of([&] { vmap(f, {.axis_name = "i"})(numbers({1, 2, 3, 4})); });
+  const std::string error = message_of<Error>([&] { vmap(f, {.axis_name = "i"})(numbers({1, 2, 3, 4})); });
   EXPECT_THAT(error,
               HasSubstr("psum: all 4 lanes of \"i\" take part, but they have parted, and lanes 1, 2, 3 came here"));
   const auto alone = [](const Tensor& y) { return y > 3.5 ? pmax(y, "i") : y; };
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] {
                 vmap(alone, {.axis_name = "i"})(numbers({1, 2, 3, 4}));
               }),
               HasSubstr("and lane 3 came here"));
@@ -158,16 +148,16 @@ TEST(Collective, LanesOfAnotherVmapMayPartAroundIt) {
     const Tensor total = vmap([](const Tensor& y) { return psum(y, "i"); }, {.axis_name = "i"})(row);
     return sum(row) > 10 ? total : -total;
   };
-  EXPECT_THAT(list(vmap(f)(x)), ElementsAre(-6, -6, -6, 15, 15, 15));
+  EXPECT_THAT(values(vmap(f)(x)), ElementsAre(-6, -6, -6, 15, 15, 15));
   const auto inside = [](const Tensor& row) {
     return vmap([&](const Tensor& y) { return sum(row) > 10 ? psum(y, "i") : y; }, {.axis_name = "i"})(row);
   };
-  EXPECT_THAT(list(vmap(inside)(x)), ElementsAre(1, 2, 3, 15, 15, 15));
+  EXPECT_THAT(values(vmap(inside)(x)), ElementsAre(1, 2, 3, 15, 15, 15));
 }
 
 TEST(Collective, OneLaneIsAnAxisToo) {
   EXPECT_THAT(
-      list(vmap([](const Tensor& y) { return pmean(y, "i") + axis_index("i"); }, {.axis_name = "i"})(numbers({7}))),
+      values(vmap([](const Tensor& y) { return pmean(y, "i") + axis_index("i"); }, {.axis_name = "i"})(numbers({7}))),
       ElementsAre(7));
 }
 
@@ -178,13 +168,13 @@ TEST(Collective, InsideOfACheckpoint) {
   const auto f = [](const Tensor& y) { return sin(psum(y, "i")) * y; };
   const auto kept = [&](const Tensor& y) { return checkpoint(f)(y); };
   const double expected = std::sin(10.) + 10 * std::cos(10.);
-  EXPECT_THAT(list(vmap(grad(kept), {.axis_name = "i"})(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
+  EXPECT_THAT(values(vmap(grad(kept), {.axis_name = "i"})(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
   const auto total = [&](const Tensor& y) { return sum(vmap(kept, {.axis_name = "i"})(y)); };
-  EXPECT_THAT(list(grad(total)(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
+  EXPECT_THAT(values(grad(total)(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
   const auto around = [&](const Tensor& y) {
     return sum(checkpoint([&](const Tensor& z) { return vmap(f, {.axis_name = "i"})(z); })(y));
   };
-  EXPECT_THAT(list(grad(around)(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
+  EXPECT_THAT(values(grad(around)(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
 }
 
 TEST(Collective, InsideOfAProgram) {
@@ -195,19 +185,20 @@ TEST(Collective, InsideOfAProgram) {
   const auto within = vmap(compile(grad(f)), {.axis_name = "i"});
   const auto both = vmap(grad(compile(f)), {.axis_name = "i"});
   for (int call = 0; call < 4; ++call) {
-    EXPECT_THAT(list(around(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
-    EXPECT_THAT(list(within(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
-    EXPECT_THAT(list(both(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
+    EXPECT_THAT(values(around(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
+    EXPECT_THAT(values(within(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
+    EXPECT_THAT(values(both(x)), testing::Each(testing::DoubleNear(expected, 1e-12)));
   }
   // The same compiled function, under axes of other sizes, and in another place of the nest.
   const auto g = compile([](const Tensor& y) { return psum(y, "i"); });
-  EXPECT_THAT(list(vmap([&](const Tensor& y) { return g(y); }, {.axis_name = "i"})(x)), testing::Each(10));
-  EXPECT_THAT(list(vmap([&](const Tensor& y) { return g(y); }, {.axis_name = "i"})(numbers({1, 2}))), testing::Each(3));
+  EXPECT_THAT(values(vmap([&](const Tensor& y) { return g(y); }, {.axis_name = "i"})(x)), testing::Each(10));
+  EXPECT_THAT(values(vmap([&](const Tensor& y) { return g(y); }, {.axis_name = "i"})(numbers({1, 2}))),
+              testing::Each(3));
   const Tensor pairs = reshape(x, {2, 2});
   const auto of_rows = vmap(vmap([&](const Tensor& y) { return g(y); }), {.axis_name = "i"});
-  EXPECT_THAT(list(of_rows(pairs)), ElementsAre(4, 6, 4, 6));
+  EXPECT_THAT(values(of_rows(pairs)), ElementsAre(4, 6, 4, 6));
   const auto of_columns = vmap(vmap([&](const Tensor& y) { return g(y); }, {.axis_name = "i"}));
-  EXPECT_THAT(list(of_columns(pairs)), ElementsAre(3, 3, 7, 7));
+  EXPECT_THAT(values(of_columns(pairs)), ElementsAre(3, 3, 7, 7));
 }
 
 TEST(Collective, InsideOfARepeat) {
@@ -215,10 +206,10 @@ TEST(Collective, InsideOfARepeat) {
   const auto f = [](const Tensor& y) {
     return repeat(5, [](const Tensor& z) { return z - 0.5 * (z - pmean(z, "i")); })(y);
   };
-  const std::vector<double> y = list(vmap(f, {.axis_name = "i"})(x));
+  const std::vector<double> y = values(vmap(f, {.axis_name = "i"})(x));
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(y[static_cast<std::size_t>(i)], 2 + (i - 1) / 32., 1e-14);
   const auto compiled = compile([&](const Tensor& z) { return vmap(f, {.axis_name = "i"})(z); });
-  for (int call = 0; call < 3; ++call) EXPECT_EQ(list(compiled(x)), y);
+  for (int call = 0; call < 3; ++call) EXPECT_EQ(values(compiled(x)), y);
 }
 
 TEST(Collective, TracesShowThem) {
@@ -232,19 +223,19 @@ TEST(Collective, TracesShowThem) {
 
 TEST(Collective, AnAxisThatNobodyHasIsAnError) {
   const Tensor x = numbers({1, 2});
-  for (const std::string& error : {error_of([&] { psum(x, "batch"); }), error_of([&] {
-                                     vmap([](const Tensor& y) { return psum(y, "batch"); }, {.axis_name = "other"})(x);
-                                   }),
-                                   error_of([&] { vmap([](const Tensor& y) { return psum(y, "batch"); })(x); })})
+  for (const std::string& error :
+       {message_of<Error>([&] { psum(x, "batch"); }),
+        message_of<Error>([&] { vmap([](const Tensor& y) { return psum(y, "batch"); }, {.axis_name = "other"})(x); }),
+        message_of<Error>([&] { vmap([](const Tensor& y) { return psum(y, "batch"); })(x); })})
     EXPECT_THAT(error, HasSubstr("psum: nobody here has an axis named \"batch\": stand inside of vmap(f, {.axis_name = "
                                  "\"batch\"})"));
-  EXPECT_THAT(error_of([&] { axis_size("batch"); }), HasSubstr("axis_size: nobody here"));
-  EXPECT_THAT(error_of([&] { psum(Tensor(), "batch"); }), HasSubstr("psum"));
+  EXPECT_THAT(message_of<Error>([&] { axis_size("batch"); }), HasSubstr("axis_size: nobody here"));
+  EXPECT_THAT(message_of<Error>([&] { psum(Tensor(), "batch"); }), HasSubstr("psum"));
 }
 
 TEST(Collective, WrongAxesAndPlacesAreNamed) {
   const Tensor x = ones({2, 3}, float64);
-  const auto in_lanes = [&](auto f) { return error_of([&] { vmap(f, {.axis_name = "i"})(x); }); };
+  const auto in_lanes = [&](auto f) { return message_of<Error>([&] { vmap(f, {.axis_name = "i"})(x); }); };
   EXPECT_THAT(in_lanes([](const Tensor& y) { return all_gather(y, "i", {.axis = 2}); }),
               HasSubstr("all_gather: axis 2 is out of range for rank 2"));
   EXPECT_THAT(in_lanes([](const Tensor& y) { return all_to_all(y, "i"); }),

@@ -2,7 +2,6 @@
 #include <stave/core/ops/collective.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
@@ -71,27 +70,23 @@ void exchange(const Attributes* attributes, std::span<const View> inputs, std::s
 
 Tensor again(const Op& op, Tensor x, const C& c) { return apply(op, {std::move(x)}, AttributesPtr(&c)); }
 
-const C& attributes_of(const VjpContext& c) { return c.as<C>(); }
-const C& attributes_of(const JvpContext& c) { return c.as<C>(); }
-
 // d pmax(x) / dx: equal shares for all places that have the largest.
 template <class Context>
 Tensor shares(const Context& c) {
   const Tensor winner = astype(c.in(0) == c.out(), c.in(0).dtype());
-  return winner / again(op_psum, winner, attributes_of(c));
+  return winner / again(op_psum, winner, c.template as<C>());
 }
 
 constexpr Op extreme_op(const char* name, decltype(Op::cpu) cpu) {
-  return Op{.name = name,
-            .infer = infer_same,
-            .reads = {0b1 | ValueSet::outputs},
-            .jvp = [](const JvpContext& c) -> Outputs {
-              return again(op_psum, scale(c.tangents[0], shares(c)), attributes_of(c));
-            },
-            .vjp = [](const VjpContext& c, int) { return scale(again(op_psum, c.ct(), attributes_of(c)), shares(c)); },
-            .batch = batch_in_front,
-            .view = check_bound,
-            .cpu = cpu};
+  return Op{
+      .name = name,
+      .infer = infer_same,
+      .reads = {0b1 | ValueSet::outputs},
+      .jvp = [](const JvpContext& c) -> Outputs { return again(op_psum, scale(c.tangents[0], shares(c)), c.as<C>()); },
+      .vjp = [](const VjpContext& c, int) { return scale(again(op_psum, c.ct(), c.as<C>()), shares(c)); },
+      .batch = batch_in_front,
+      .view = check_bound,
+      .cpu = cpu};
 }
 
 constexpr Op linear_op(const char* name, decltype(Op::infer) infer, decltype(Op::vjp) vjp, decltype(Op::batch) batch,

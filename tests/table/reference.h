@@ -1,10 +1,13 @@
 // What the references of several families share: formulas applied to elements, rows and broadcast operands.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "table/row.h"
 
@@ -23,6 +26,14 @@ inline const std::vector<Real> special_values = {0,
                                                  std::numeric_limits<Real>::infinity(),
                                                  -std::numeric_limits<Real>::infinity(),
                                                  std::numeric_limits<Real>::quiet_NaN()};
+
+/// The sum of some elements, and the size of its terms, to which its rounding errors are relative.
+inline Real sum_of(const std::vector<Real>& elements) {
+  return std::accumulate(elements.begin(), elements.end(), Real(0));
+}
+inline Real size_of_sum(const std::vector<Real>& elements) {
+  return std::accumulate(elements.begin(), elements.end(), Real(0), [](Real sum, Real x) { return sum + std::abs(x); });
+}
 
 /// f of each element.
 template <class F>

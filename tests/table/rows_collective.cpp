@@ -23,10 +23,6 @@ Shape at_place(Index place, const Shape& p) {
   all.insert(all.begin(), place);
   return all;
 }
-Shape removed(Shape p, std::size_t axis) {
-  p.erase(p.begin() + axis);
-  return p;
-}
 Shape inserted(Shape p, std::size_t axis, Index i) {
   p.insert(p.begin() + axis, i);
   return p;
@@ -38,16 +34,6 @@ Real folded(const Array& x, const Shape& p, F f) {
   std::vector<Real> values;
   for (Index place = 0; place < x.shape[0]; ++place) values.push_back(x(at_place(place, p)));
   return f(values);
-}
-Real sum_of(const std::vector<Real>& values) {
-  Real sum = 0;
-  for (const Real value : values) sum += value;
-  return sum;
-}
-Real size_of_sum(const std::vector<Real>& values) {
-  Real sum = 0;
-  for (const Real value : values) sum += std::abs(value);
-  return sum;
 }
 
 const std::vector<Shape> shapes = {{3}, {4, 2}, {2, 3, 2}, {1, 2}, {3, 0}};
@@ -136,7 +122,7 @@ std::vector<Variant> gathers(Dtype dtype) {
         [=](const Shape& p) {
           Shape q = of_place(p);
           const Index i = q[axis];
-          if (!tiled) return at_place(i, removed(q, axis));
+          if (!tiled) return at_place(i, without_axis(q, static_cast<Index>(axis)));
           q[axis] = i % each[axis];
           return at_place(i / each[axis], q);
         });
@@ -158,7 +144,7 @@ std::vector<Variant> scatters(Dtype dtype) {
     const Shape each = of_place(shape);
     Shape result = each;
     if (tiled) result[axis] /= n;
-    else result = removed(result, axis);
+    else result = without_axis(result, static_cast<Index>(axis));
     return moved((tiled ? "tiled " : "") + std::to_string(axis) + " ", dtype, shape,
                  [=](const Tensor& x) {
                    return reduce_scatter(x, "places", {.axis = static_cast<Index>(axis), .tiled = tiled});
@@ -200,7 +186,7 @@ std::vector<Variant> exchanges(Dtype dtype) {
       result[split] /= n;
       result[concat] *= n;
     } else {
-      result = inserted(removed(each, split), concat, n);
+      result = inserted(without_axis(each, static_cast<Index>(split)), concat, n);
     }
     const Index length = each[concat] / (tiled && split == concat ? n : 1);  // of what comes from one place
     return moved(
@@ -215,7 +201,7 @@ std::vector<Variant> exchanges(Dtype dtype) {
           const Index to = p[0];
           Shape q = of_place(p);
           const Index i = q[concat];
-          if (!tiled) return at_place(i, inserted(removed(q, concat), split, to));
+          if (!tiled) return at_place(i, inserted(without_axis(q, static_cast<Index>(concat)), split, to));
           q[concat] = i % length;
           q[split] += to * (each[split] / n);
           return at_place(i / length, q);

@@ -66,7 +66,6 @@ Array reduced(const Array& x, const Over& over, Dtype dtype, F f) {
 
 using Elements = std::vector<Real>;
 
-Real sum_of(const Elements& x) { return std::accumulate(x.begin(), x.end(), Real(0)); }
 Real prod_of(const Elements& x) { return std::accumulate(x.begin(), x.end(), Real(1), std::multiplies<>()); }
 Real mean_of(const Elements& x) { return sum_of(x) / static_cast<Real>(x.size()); }
 Real squares_of(const Elements& x) { return std::inner_product(x.begin(), x.end(), x.begin(), Real(0)); }

@@ -59,16 +59,6 @@ Array scanned(const Array& x, const Along& along, Dtype dtype, F f) {
   });
 }
 
-Real sum_of(const std::vector<Real>& elements) {
-  Real sum = 0;
-  for (Real x : elements) sum += x;
-  return sum;
-}
-Real size_of_sum(const std::vector<Real>& elements) {
-  Real sum = 0;
-  for (Real x : elements) sum += std::abs(x);
-  return sum;
-}
 Real product_of(const std::vector<Real>& elements) {
   Real product = 1;
   for (Real x : elements) product *= x;
