@@ -31,6 +31,7 @@ stave_has_package() {
     dpkg-dev) command -v dpkg-shlibdeps ;;
     libopenmpi-dev) command -v mpicxx ;;
     openmpi-bin) command -v mpirun ;;
+    iproute2) command -v ip ;;
     pybind11-dev) stave_has_header pybind11/pybind11.h ;;
     python3-dev) command -v python3-config ;;
     python3-numpy) python3 -c 'import numpy' || /usr/bin/python3 -c 'import numpy' ;;
