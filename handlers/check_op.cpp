@@ -8,6 +8,7 @@
 #include <stave/handlers/check.h>
 #include <stave/handlers/check_grads.h>
 #include <stave/handlers/jvp_flat.h>
+#include <stave/handlers/linear_in.h>
 #include <stave/handlers/vmap_flat.h>
 
 namespace stave {
@@ -44,7 +45,7 @@ class Checked {
   Checked(const Op& op, const OpCase& given, const CheckOpOptions& options)
       : op_(op), attributes_(given.attributes), inputs_(given.inputs), options_(options) {
     for (std::size_t i = 0; i < inputs_.size(); ++i)
-      if (is_float(inputs_[i].dtype())) floats_.push_back(i);
+      if (is_float(inputs_[i].dtype()) && !lacks_derivative_by(op, i)) floats_.push_back(i);
     tolerance_ = options.tolerance ? options.tolerance : tolerance_for(pick(inputs_));
     const bool structured = op.derivative == Derivative::linear || op.derivative == Derivative::bilinear;
     const bool smooth = !floats_.empty() && op.derivative != Derivative::zero;

@@ -1,4 +1,5 @@
 #include <stave/handlers/debug.h>
+#include <stave/handlers/linear_in.h>
 
 #include <iostream>
 #include <mutex>
@@ -186,7 +187,7 @@ class ChosenZeros {
     Inputs inputs;
     for (std::size_t i = 0; i < call.inputs().size(); ++i) {
       const Tensor& x = call.input(i);
-      if (!is_float(x.dtype()) || (call.op().derivative == Derivative::linear && !call.op().linear_in.has_input(i))) {
+      if (!is_float(x.dtype()) || lacks_derivative_by(call.op(), i)) {
         inputs.push_back(observed(x));
         continue;
       }

@@ -7,6 +7,7 @@
 #include <stave/core/note.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/handlers/linear_in.h>
 #include <stave/handlers/tape.h>
 
 namespace stave_detail {
@@ -160,8 +161,11 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
     // A cast from floats to integers, or of integers, has derivative zero.
     if (!is_float(c.out().dtype())) return Outputs(c.outputs.size(), Tensor());
     Inputs inputs;
-    for (std::size_t i = 0; i < c.call.inputs().size(); ++i)
-      inputs.push_back(c.call.op().linear_in.has_input(i) ? c.tangent(i) : c.in(i));
+    for (std::size_t i = 0; i < c.call.inputs().size(); ++i) {
+      const bool constant = lacks_derivative_by(c.call.op(), i);
+      if (constant && c.has(i)) fail_not_linear("jvp", c.call.op(), i);
+      inputs.push_back(constant ? c.in(i) : c.tangent(i));
+    }
     return perform(c.call.with_inputs(std::move(inputs)));
   }
 

@@ -15,6 +15,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/handlers/joint.h>
+#include <stave/handlers/linear_in.h>
 #include <stave/handlers/tape.h>
 
 namespace stave_detail {
@@ -218,7 +219,8 @@ class BackwardPass {
                            cotangent.dtype(), cotangent.shape(), i, input.dtype, input.shape);
   }
 
-  static Tensor rule(const VjpContext& context, std::size_t i) {
+  Tensor rule(const VjpContext& context, std::size_t i) const {
+    if (lacks_derivative_by(context.op, i)) fail_not_linear(record_.handler.describe(), context.op, i);
     Tensor cotangent = context.op.vjp(context, static_cast<int>(i));
     check(context.op, cotangent, context.input_abstracts[i], i);
     return cotangent;

@@ -162,6 +162,38 @@ TEST(OwnOperation, HasDerivativesOfEveryOrderAndLanes) {
               IsNear(stack({cross_product(x(0), y(0)), cross_product(x(1), y(0))})));
 }
 
+// Linear in what is scaled, which is all that its record says of derivatives.
+Tensor scaled(const Tensor& by, const Tensor& x);
+const Op op_scaled = define_op({
+    .name = "scaled",
+    .infer = [](const Call& call, SmallVector<Abstract, 1>& outputs) { outputs.push_back(abstract(call.input(1))); },
+    .derivative = Derivative::linear,
+    .linear_in = 0b10,
+    .reads = {0b1, 0b1},
+    .vjp = [](const VjpContext& c, int) { return scaled(c.in(0), c.ct()); },
+    .batch = batch_elementwise,
+    .cpu =
+        [](const Attributes*, std::span<const View> in, std::span<const View> out) {
+          by_dtype(in[0].dtype, [&]<class T>(T) {
+            std::ranges::transform(elements<const T>(in[0]), elements<const T>(in[1]), elements<T>(out[0]).begin(),
+                                   [](T by, T x) { return by * x; });
+          });
+        },
+});
+Tensor scaled(const Tensor& by, const Tensor& x) { return apply(op_scaled, {by, x}); }
+
+TEST(OwnOperation, HasNoDerivativeByInputsInWhichItIsNotLinear) {
+  const Tensor x = tensor({1., 2.}, float64), by = tensor({3., 4.}, float64);
+  check_op(op_scaled, {{.inputs = {by, x}}});
+  EXPECT_TRUE(array_equal(grad([&](const Tensor& y) { return sum(scaled(by, y)); })(x), by));
+  const auto in_by = [&](const Tensor& y) { return sum(scaled(y, x)); };
+  const std::string why = "the operation scaled has no derivative by input 0, in which its record says";
+  EXPECT_THAT([&] { grad(in_by)(by); }, ThrowsMessage<TransformError>(HasSubstr(why)));
+  EXPECT_THAT([&] { jvp(in_by, by, x); }, ThrowsMessage<TransformError>(HasSubstr(why)));
+  EXPECT_THAT([&] { grad(compile(in_by))(by); }, ThrowsMessage<TransformError>(HasSubstr(why)));
+  EXPECT_TRUE(array_equal(grad([&](const Tensor& y) { return in_by(stop_gradient(y)) + sum(y); })(by), ones_like(by)));
+}
+
 TEST(OwnOperation, IsSeenByHandlersAndSays) {
   std::ostringstream trace;
   debug([](const Tensor& v) { return power(v, 2); }, {.out = &trace})(x);
