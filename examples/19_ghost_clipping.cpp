@@ -152,6 +152,7 @@ void report_cost(const char* name, Gradient gradient, const Net& net, const Tens
 }
 
 void train() {
+  constexpr int epochs = 8;
   const Digits digits = read_digits(STAVE_EXAMPLE_DATA "/digits.csv");
   const Tensor images = reshape(astype(digits.pixels, float64), {-1, 8, 8}), labels = digits.labels;
   constexpr Index batch_size = 128;
@@ -160,15 +161,16 @@ void train() {
   const auto optimizer = momentum({.learning_rate = 0.25});
   auto state = optimizer.init(net);
   std::vector<Tensor> losses;
-  for (int epoch = 0; epoch < 8; ++epoch) {
+  for (int epoch = 0; epoch < epochs; ++epoch) {
     const Tensor order = permutation(fold_in(order_key, epoch), labels.size());
     for (Index end = batch_size; end <= order.size(); end += batch_size) {
       const Tensor batch = order(slice(end - batch_size, end)), x = images(batch), y = labels(batch);
       losses.push_back(mean(vmap(loss, over_examples)(net, x, y)));
       std::tie(net, state) = optimizer.update(net, clipped_by_norms(net, x, y), state);
     }
-    std::cout << "epoch " << epoch + 1 << ": loss " << losses.back() << "\n";
+    progress(epoch + 1, epochs);
   }
+  std::cout << "loss " << losses.front() << ", in the end " << losses.back() << "\n";
   const Tensor figures = read_csv(STAVE_EXAMPLE_DATA "/19_ghost_clipping.csv", {.skip_lines = 1, .columns = 1});
   check(allclose(stack(losses), figures(slice(), 0), 1e-10), "the loss is JAX's in each of 112 steps");
 
@@ -187,5 +189,5 @@ int main() {
   const Tensor images = uniform(key1, {256, 8, 8}), labels = zeros({256}, int32);
   report_cost("256 gradients clipped, by norms", clipped_by_norms, net, images, labels);
   report_cost("the same by vmap(grad)", clipped_by_gradients, net, images, labels);
-  with(DefaultDtype(float64), train);
+  with(DefaultDtype(float64), [] { with(PrintProgress(), train); });
 }

@@ -60,7 +60,7 @@ NamedTensors infer(const char* title, const std::function<void()>& model, const 
                    const NutsOptions& options) {
   const auto log_p = [&](const NamedTensors& u) { return unconstrained_log_density(model, u)(); };
   const auto begin = std::chrono::steady_clock::now();
-  const auto run = nuts(compile(log_p), start, Key(0), options);
+  const auto run = with(PrintProgress(), [&] { return nuts(compile(log_p), start, Key(0), options); });
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
 
   const auto constrained = [&](const NamedTensors& u) { return constrain(model, u)(); };

@@ -101,28 +101,6 @@ double accuracy(const Mlp& mlp, const Digits& digits) {
 
 // ---- what is reported -------------------------------------------------------------------------------------
 
-// A line that is drawn over and over, if somebody is watching.
-class ProgressBar {
- public:
-  explicit ProgressBar(int steps) : steps_(steps) {}
-  ~ProgressBar() {
-    if (shown_) std::fprintf(stderr, "\r%*s\r", width + 20, "");
-  }
-  void advance() {
-    ++done_;
-    if (!shown_) return;
-    const int filled = width * done_ / steps_;
-    const std::string bar = std::string(filled, '#') + std::string(width - filled, '.');
-    std::fprintf(stderr, "\rtraining [%s] %3d %%", bar.c_str(), 100 * done_ / steps_);
-  }
-
- private:
-  static constexpr int width = 50;
-  const int steps_;
-  int done_ = 0;
-  const bool shown_ = isatty(STDERR_FILENO);
-};
-
 // What the gradient of one example performs: the first of its operations, and the last.
 void show_operations(const Mlp& mlp, const Tensor& pixels, const Tensor& label) {
   constexpr std::size_t shown = 4;
@@ -143,11 +121,11 @@ struct Accuracies {
 // Means over several trainings from different keys.
 Accuracies train_and_test(const Digits& training, const Digits& test) {
   constexpr int keys = 5;
-  ProgressBar progress(2 * keys * passes);
+  int done = 0;
   Accuracies means;
   for (int key = 1; key <= keys; ++key) {
     const auto accuracy_with = [&](double noise_multiplier) {
-      return accuracy(train(training, noise_multiplier, Key(key), [&] { progress.advance(); }), test);
+      return accuracy(train(training, noise_multiplier, Key(key), [&] { progress(++done, 2 * keys * passes); }), test);
     };
     means.without_noise += accuracy_with(0) / keys;
     means.with_noise += accuracy_with(1) / keys;
@@ -196,7 +174,9 @@ int run(const std::string& path) {
   const Mlp mlp = random_mlp(Key(0));
 
   show_operations(mlp, batch.pixels[0], batch.labels[0]);
-  const Accuracies accuracies = train_and_test(training, test);
+  const auto run = [&] { return train_and_test(training, test); };
+  const bool watched = isatty(STDERR_FILENO);
+  const Accuracies accuracies = watched ? with(PrintProgress(), run) : run();
   std::printf("accuracy without noise: %.3f\n", accuracies.without_noise);
   std::printf("accuracy with noise 1.0: %.3f\n", accuracies.with_noise);
   const double difference = largest_difference_to_a_loop(mlp, batch);

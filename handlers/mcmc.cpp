@@ -1,6 +1,7 @@
 #include <stave/handlers/mcmc.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <future>
@@ -16,6 +17,7 @@
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/transfer.h>
 #include <stave/handlers/nuts.h>
+#include <stave/handlers/report.h>
 #include <stave/handlers/warmup.h>
 
 namespace stave_detail {
@@ -117,6 +119,8 @@ struct Settings {
   const NutsOptions& options;
   std::optional<Trajectories> hmc;
   const Vector& start;
+  std::atomic<long>& transitions;  // made so far, on all threads
+  const long all_transitions = options.chains * (options.warmup + options.draws);
 };
 
 PointPtr first_point(const Settings& settings, Index chain, Points& points, RandomNumbers& random) {
@@ -144,6 +148,7 @@ Trace run_chain(const Settings& settings, Index chain, const Key& key) {
   Points points(settings.start.size());
   Dynamics dynamics(points, settings.start.size());
   const auto transition = [&](const Point& from) {
+    settings.transitions.fetch_add(1, std::memory_order_relaxed);
     return settings.hmc ? hmc_transition(dynamics, from, settings.hmc->length, settings.hmc->max_steps, random)
                         : nuts_transition(dynamics, from, options.max_depth, random);
   };
@@ -180,6 +185,9 @@ void run_chains(const Settings& settings, const DensityOfRows& density, const st
     answered.clear();
     std::swap(waiting, answered);
     answer(answered, density, like);
+    // On threads that are not the caller's nobody hears it.
+    if (const long made = settings.transitions; made < settings.all_transitions)
+      progress(made, settings.all_transitions);
   }
   for (std::size_t i = 0; i < traces.size(); ++i) traces[i] = std::move(ends[i].value());
 }
@@ -199,6 +207,7 @@ std::vector<Trace> run_all_chains(const Settings& settings, const DensityOfRows&
     others.push_back(std::async(std::launch::async, run_share, share));  // whose end its future waits for
   run_share(0);
   for (std::future<void>& other : others) other.get();
+  progress(settings.all_transitions, settings.all_transitions);
   return traces;
 }
 
@@ -263,7 +272,8 @@ SampledLeaves sample_chains(const char* by, const DensityOfRows& density, const 
       fail<DtypeError>("{}: the start holds {}: convert it to floats with astype", by, leaf.dtype());
   const Vector flat_start = flat(start);
   if (flat_start.empty()) fail<ShapeError>("{}: the start has no elements", by);
-  const std::vector<Trace> traces = run_all_chains({by, options, hmc, flat_start}, density, start, key);
+  std::atomic<long> transitions = 0;
+  const std::vector<Trace> traces = run_all_chains({by, options, hmc, flat_start, transitions}, density, start, key);
   return leaves_of(traces, start, options.draws);
 }
 

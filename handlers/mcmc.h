@@ -17,7 +17,7 @@
 // - Chain i is a function of the key and i, not of how many there are beside it: {.chains = 1, .first_chain = i} is that one alone. (Sums
 //   and products of matrices may be rounded otherwise in a batch of another size, which a chain amplifies.)
 // - With {.threads = n} the density is called on n threads at once; on those that are not the caller's, no handler around sees it.
-// - What is drawn has no derivatives.
+// - What is drawn has no derivatives. While it draws it says its progress (report.h), in transitions of all chains.
 #pragma once
 
 #include <functional>

@@ -252,6 +252,29 @@ TEST(Nuts, TrajectoriesAreTold) {
   EXPECT_TRUE(bool(all(shallow.depth <= 1)));
 }
 
+struct Heard : Handles<Progress> {
+  std::vector<long> done;
+  long total = 0;
+  void handle(Progress& progress) override {
+    done.push_back(progress.done);
+    total = progress.total;
+  }
+};
+TEST(Mcmc, SaysItsProgress) {
+  const auto log_p = [](const Tensor& x) { return -sum(x * x) / 2; };
+  for (const int threads : {1, 2}) {
+    Heard heard;
+    with(heard, [&] {
+      nuts(log_p, zeros({2}, float64), Key(0), {.chains = 3, .warmup = 20, .draws = 30, .threads = threads});
+    });
+    EXPECT_EQ(heard.total, 3 * 50);
+    EXPECT_EQ(heard.done.back(), heard.total);
+    EXPECT_EQ(std::count(heard.done.begin(), heard.done.end(), heard.total), 1);
+    EXPECT_TRUE(std::is_sorted(heard.done.begin(), heard.done.end()));
+    EXPECT_GT(heard.done.size(), 50u) << "again and again";
+  }
+}
+
 TEST(Mcmc, WithoutWarmUp) {
   const auto run = nuts(compile(standard_normal), zeros({2}), Key(0), {.chains = 64, .warmup = 0, .draws = 200});
   expect_moments(run.draws(ellipsis, 0), {0, 1, 0}, "x");
