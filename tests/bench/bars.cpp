@@ -44,7 +44,7 @@ struct Bar {
   Side side;
   double limit;
   std::vector<std::string>
-      benchmarks;  // those of peers begin with "torch_" or "jax_", those on a GPU with "gpu_"; all of these may be missing
+      benchmarks;  // those of peers begin with "torch_" or "jax_", on a GPU with "gpu_", by MPI with "ranks_"; all of these may be missing
   double (*measured)(Times t);
   const char* unit = nullptr;  // the benchmark whose time the limit counts in, for a bar that measures nanoseconds
   // Of a bar that compares an operation with memory: the time that it needs for its own reads and writes, with `benchmarks`
@@ -267,6 +267,21 @@ std::vector<Bar> all_bars() {
 #define X(name) #name, "torch_" #name, "jax_" #name,
           {"operations_vs_peers", at_most, 1.0, {STAVE_COMPARED_OPERATIONS(X)}, geometric_mean_over_peers},
 #undef X
+      // ranks/ranks_bench.cpp: skipped without MPI. Sums of two processes; steps of one, of two, and of four; those without a limit of
+      // their own are printed.
+      {"ranks_psum_vs_mpi",
+       at_least,
+       0.9,
+       {"ranks_psum_1m", "ranks_mpi_1m", "ranks_psum_16m", "ranks_mpi_16m", "ranks_psum_64m", "ranks_mpi_64m",
+        "ranks_psum_1k", "ranks_mpi_1k"},
+       [](Times t) {
+         return std::min({t[1] / t[0], t[3] / t[2], t[5] / t[4]});
+       }},
+      {"ranks_step_vs_one",
+       at_most,
+       1.25,
+       {"ranks_step_2", "ranks_step_1", "ranks_step_4", "ranks_step_meanwhile_2", "ranks_step_meanwhile_4"},
+       ratio},
       // gpu.cpp: skipped without a device. The first one's further medians are printed, and nothing is asked of them.
       {"gpu_host_op_ns",
        at_most,
@@ -337,9 +352,9 @@ std::optional<std::string> member(std::string_view line, const std::string& key)
   return std::string(line);
 }
 
-/// Without what Iterations(1), UseRealTime() and UseManualTime() append.
+/// Without what Iterations(), UseRealTime() and UseManualTime() append.
 std::string plain_name(const std::string& name) {
-  return name.substr(0, std::min({name.find("/iterations:1"), name.find("/real_time"), name.find("/manual_time")}));
+  return name.substr(0, std::min({name.find("/iterations:"), name.find("/real_time"), name.find("/manual_time")}));
 }
 
 void read_samples(const std::string& path, Samples& samples) {
@@ -386,9 +401,11 @@ std::vector<double> all_of(const Rounds& rounds, const std::string& benchmark) {
 
 // ---- judging ---------------------------------------------------------------------------------------------------
 
-/// Those of a peer, or of a device, that may not be there.
+/// Those of a peer, of a device, or of MPI, that may not be there.
 bool may_be_missing(const std::string& benchmark) {
-  return benchmark.starts_with("torch_") || benchmark.starts_with("jax_") || benchmark.starts_with("gpu_");
+  constexpr const char* prefixes[] = {"torch_", "jax_", "gpu_", "ranks_"};
+  return std::any_of(std::begin(prefixes), std::end(prefixes),
+                     [&](const char* prefix) { return benchmark.starts_with(prefix); });
 }
 
 double time_of(const std::string& benchmark, const Bar& bar, const Samples& samples) {
@@ -483,7 +500,7 @@ int judge_all(std::span<const Bar> bars, std::span<char* const> files) {
 int print_needs(std::span<const Bar> bars) {
   std::string pattern;
   for (const std::string& name : benchmarks_of(bars)) pattern += (pattern.empty() ? "" : "|") + name;
-  std::printf("^(%s)(/iterations:1)?(/real_time|/manual_time)?$\n", pattern.c_str());
+  std::printf("^(%s)(/iterations:[0-9]+)?(/real_time|/manual_time)?$\n", pattern.c_str());
   return 0;
 }
 

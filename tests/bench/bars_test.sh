@@ -174,4 +174,4 @@ expect 2 "stave_bars: $folder/us: scalar_add is in us; expected ns" "$bars" '^sc
 expect 2 'stave_bars: usage: stave_bars FILTER FILE... | stave_bars --needs FILTER' "$bars" sum
 
 # Each benchmark that several bars need stands once.
-expect 0 '^(reference|forwarders/10|plain|idle_handlers/9)(/iterations:1)?(/real_time|/manual_time)?$' "$bars" --needs 'forwarder|^idle'
+expect 0 '^(reference|forwarders/10|plain|idle_handlers/9)(/iterations:[0-9]+)?(/real_time|/manual_time)?$' "$bars" --needs 'forwarder|^idle'

@@ -8,7 +8,7 @@
 #
 # Stave is built as a release and installed into build/bench-install; the benchmarks are a project of its own that finds it
 # there. Bars against PyTorch and JAX need a Python that imports them (pip install torch jax; PYTHON chooses which), those against
-# NumPyro one with numpyro and arviz, and are skipped elsewhere.
+# NumPyro one with numpyro and arviz, and are skipped elsewhere; so are those of several processes without MPI.
 # The two programs take turns, STAVE_BENCH_ROUNDS times (5), and within a round all benchmarks do, at random.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
@@ -16,6 +16,7 @@ source cmake/packages.sh
 
 filter=${1:-.}
 rounds=${STAVE_BENCH_ROUNDS:-5}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 repetitions=3 min_time=0.05  # seconds
 python=${PYTHON:-python3}
 prefix=$PWD/build/bench-install samples=build/bench/samples
@@ -46,6 +47,13 @@ for ((round = 1; round <= rounds; ++round)); do
   quietly "Round $round of $rounds" build/bench/stave_bench "--benchmark_filter=$needs" \
     --benchmark_enable_random_interleaving=true "--benchmark_repetitions=$repetitions" "--benchmark_min_time=$min_time" \
     "--benchmark_out=$samples/stave-$round.json" --benchmark_out_format=json
+  if [[ $needs == *ranks_* && -e build/bench/stave_ranks_bench ]]; then
+    for processes in 1 2 4; do
+      quietly "Round $round of $rounds, processes: $processes" mpirun --oversubscribe --bind-to none -np "$processes" \
+        build/bench/stave_ranks_bench "--benchmark_filter=$needs" "--benchmark_repetitions=$repetitions" \
+        "--benchmark_out=$samples/ranks$processes-$round.json" --benchmark_out_format=json
+    done
+  fi
   if $with_peers; then
     quietly "Round $round of $rounds, peers" "$python" tests/bench/peers.py "--filter=$needs" \
       "--repetitions=$repetitions" "--min-time=$min_time" "--out=$samples/peers-$round.json"
