@@ -60,7 +60,7 @@ NamedTensors infer(const char* title, const std::function<void()>& model, const 
                    const NutsOptions& options) {
   const auto log_p = [&](const NamedTensors& u) { return unconstrained_log_density(model, u)(); };
   const auto begin = std::chrono::steady_clock::now();
-  const auto run = with(PrintProgress(), [&] { return nuts(compile(log_p), start, Key(0), options); });
+  const auto run = nuts(compile(log_p), start, Key(0), options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
 
   const auto constrained = [&](const NamedTensors& u) { return constrain(model, u)(); };
@@ -78,7 +78,7 @@ void check_mean(const Tensor& draws, double mean, double sd, const char* what) {
   check(std::abs(found - mean) < 4 * error, what);
 }
 
-int main() {
+void infer_all() {
   const NutsOptions options{.chains = 128, .warmup = 200, .draws = 200};
   const Schools data{tensor({28., 8., -3., 7., -1., 1., 18., 12.}), tensor({15., 10., 16., 11., 9., 11., 10., 18.})};
   const NamedTensors drawn = infer(
@@ -102,3 +102,5 @@ int main() {
   check_mean(other.at("v"), 0, 3, "v has mean 0");
   check(std::abs(stave::std(other.at("v")).item<double>() - 3) < 0.1, "and a standard deviation of 3");
 }
+
+int main() { with(PrintProgress(), infer_all); }
