@@ -32,6 +32,7 @@ stave_has_package() {
     libopenmpi-dev) command -v mpicxx ;;
     openmpi-bin) command -v mpirun ;;
     iproute2) command -v ip ;;
+    libclang-rt-dev) compgen -G "$(clang++ -print-runtime-dir)/libclang_rt.fuzzer*" ;;
     pybind11-dev) stave_has_header pybind11/pybind11.h ;;
     python3-dev) command -v python3-config ;;
     python3-numpy) python3 -c 'import numpy' || /usr/bin/python3 -c 'import numpy' ;;

@@ -23,13 +23,10 @@ for fuzzer in programs faults coroutines files "programs --threads 4"; do
   build/"$preset"/tests/fuzz/fuzz_$fuzzer --seconds "$seconds"
 done
 
-# Files again, where there is clang: its libFuzzer is led by the lines of core/io that a file reaches, and keeps the files that reached
-# another one for the next time.
-if [[ $preset == release ]] && command -v clang++ >/dev/null; then
-  guided=build/release/tests/fuzz/fuzz_files_guided kept=build/release/tests/fuzz/files_corpus
-  quietly "Building fuzz_files_guided" clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-    -DSTAVE_LIBFUZZER "-DSTAVE_SOURCE_DIR=\"$PWD\"" -Ibuild/release/include tests/fuzz/files.cpp core/io/*.cpp -o "$guided" \
-    -Lbuild/release -lstave -lstave_effects -lfmt -lz "-Wl,-rpath,$PWD/build/release"
+# Where there is clang with its libFuzzer. It keeps the files that reached another line of the code for the next time.
+guided=build/$preset/tests/fuzz/fuzz_files_guided kept=build/$preset/tests/fuzz/files_corpus
+if ninja -C "build/$preset" -t targets all | grep -q '^guided_fuzzers:'; then
+  quietly "Building fuzz_files_guided" cmake --build "build/$preset" --target guided_fuzzers
   mkdir -p -- "$kept"
   "$guided" -max_total_time="$seconds" -max_len=8192 -artifact_prefix="$kept-" -verbosity=0 "$kept"
 fi
