@@ -9,11 +9,7 @@
     "a file that stave_add_kernels compiles includes <stave/backends/cpu/own_kernels.h> in place of <stave/stave.h>, which does more"
 #endif
 
-// The second line ends the compilation, which else would go on to complain of each `throw`.
-#ifndef __cpp_exceptions
-#error "stave: errors are exceptions, and so is what ends a program early: compile without -fno-exceptions"
-#include <stave/without_exceptions>
-#endif
+#include <stave/core/effects/exceptions.h>
 
 #include <stave/core/checkpoints.h>
 #include <stave/core/default_dtype.h>

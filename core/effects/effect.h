@@ -17,6 +17,8 @@
 // look-up: a program of tensors performs millions of it. Start reading at `Frame`, then `perform`.
 #pragma once
 
+#include <stave/core/effects/exceptions.h>
+
 #include <any>
 #include <cstdint>
 #include <exception>

@@ -1,0 +1,5 @@
+// expect: stave: errors are exceptions, and so is what ends a program early: compile without -fno-exceptions.*without_exceptions.*terminated
+// with: -fno-exceptions
+#include <stave/core/effects/controller.h>
+
+int main() { return 0; }
