@@ -35,7 +35,7 @@ stave_has_package() {
     libclang-rt-dev) compgen -G "$(clang++ -print-runtime-dir)/libclang_rt.fuzzer*" ;;
     pybind11-dev) stave_has_header pybind11/pybind11.h ;;
     python3-dev) command -v python3-config ;;
-    python3-numpy) python3 -c 'import numpy' || /usr/bin/python3 -c 'import numpy' ;;
+    python3-venv) python3 -c 'import ensurepip' ;;
     g++-aarch64-linux-gnu) command -v aarch64-linux-gnu-g++ ;;
     qemu-user) command -v qemu-aarch64 ;;
     *) command -v "$1" ;;  # the package is named as its program

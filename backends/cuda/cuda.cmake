@@ -18,9 +18,9 @@ set(STAVE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "What device code i
 # Where Python's packages keep CUDA's headers: nvidia/cublas/include, from CUDA 13 on nvidia/cu13/include.
 function(stave_python_cuda_includes found)
   set(includes "")
-  find_program(STAVE_PYTHON NAMES python3 python)
-  if(STAVE_PYTHON)
-    execute_process(COMMAND "${STAVE_PYTHON}" -c "import sys; print(*filter(None, sys.path), sep=';')"
+  find_program(STAVE_PYTHON3 NAMES python3 python)
+  if(STAVE_PYTHON3)
+    execute_process(COMMAND "${STAVE_PYTHON3}" -c "import sys; print(*filter(None, sys.path), sep=';')"
       OUTPUT_VARIABLE paths OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
     foreach(path IN LISTS paths)
       file(GLOB there "${path}/nvidia/*/include")
