@@ -26,6 +26,8 @@ std::vector<std::string> owners_of_notes(const Node& node) {
   return names;
 }
 
+bool is_lent(const Storage& storage) noexcept { return !storage.owner && !storage.number; }
+
 LiveTensor describe(const Node& node) {
   const NamePtr label = label_of(node);
   return {node.shape,
@@ -35,7 +37,8 @@ LiveTensor describe(const Node& node) {
           node.storage ? node.storage->bytes : 0,
           node.references.load(std::memory_order_relaxed),
           label ? label->text : "",
-          owners_of_notes(node)};
+          owners_of_notes(node),
+          node.storage && is_lent(*node.storage)};
 }
 
 // Tensors of one storage together, whole values before views of a part, labels first.
@@ -46,13 +49,15 @@ bool larger(const LiveTensor& a, const LiveTensor& b) {
   return a.label > b.label;
 }
 
-// `counted`: storages on the CPU and elsewhere that are in the sums already.
-LiveProgram describe(const Holding::Held& held, std::set<const void*>& counted, std::size_t& bytes) {
+// `counted`: storages on the CPU and elsewhere that are in the sums already; `own`: of `bytes` what is not lent.
+LiveProgram describe(const Holding::Held& held, std::set<const void*>& counted, std::size_t& bytes, std::size_t& own) {
   LiveProgram program{held.name, held.device, held.arenas, held.arena_bytes, 0};
-  bytes += held.arena_bytes;
+  bytes = own = held.arena_bytes;
   for (const Storage* constant : std::set<const Storage*>(held.constants.begin(), held.constants.end())) {
     program.constant_bytes += constant->bytes;
-    if (counted.insert(constant).second) bytes += constant->bytes;
+    if (!counted.insert(constant).second) continue;
+    bytes += constant->bytes;
+    if (!is_lent(*constant)) own += constant->bytes;
   }
   return program;
 }
@@ -79,13 +84,13 @@ LiveTensors whos() {
     if (!tensor.storage || !counted.insert(tensor.storage).second) continue;
     ++live.storages;
     live.bytes += tensor.bytes;
-    if (tensor.device == cpu) cpu_bytes += tensor.bytes;
+    if (tensor.device == cpu && !tensor.lent) cpu_bytes += tensor.bytes;
   }
   visit_holdings([&](const Holding::Held& held) {
-    std::size_t bytes = 0;
-    live.programs.push_back(describe(held, counted, bytes));
+    std::size_t bytes = 0, own = 0;
+    live.programs.push_back(describe(held, counted, bytes, own));
     live.program_bytes += bytes;
-    if (held.device == cpu) cpu_bytes += bytes;
+    if (held.device == cpu) cpu_bytes += own;
   });
   std::sort(live.programs.begin(), live.programs.end(), holds_more);
   const std::size_t all = memory_stats(cpu).live_bytes;

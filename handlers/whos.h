@@ -46,6 +46,7 @@ struct LiveTensor {
   std::uint32_t handles = 0;
   std::string label;
   std::vector<std::string> notes;  // of which handlers; each once
+  bool lent = false;               // the memory is another library's, or a file's
 };
 
 /// What a compiled function was recorded as, from one read to the next.
@@ -63,7 +64,7 @@ struct LiveTensors {
   std::size_t bytes = 0;              // of all storages
   std::vector<LiveProgram> programs;  // largest first
   std::size_t program_bytes = 0;      // of arenas, and of constants that are in none of the storages
-  std::size_t untracked_bytes = 0;    // on the CPU, in other tensors
+  std::size_t untracked_bytes = 0;    // on the CPU, in other tensors; without what is lent
 
   std::string str() const;
 };

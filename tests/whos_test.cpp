@@ -2,8 +2,11 @@
 #include <stave/stave.h>
 
 #include <atomic>
+#include <map>
+#include <string>
 #include <thread>
 
+#include "files.h"
 #include "matchers.h"
 
 namespace {
@@ -53,6 +56,22 @@ TEST(Whos, PrintsATable) {
                               "[16,16]  float32  1.0 KiB        1        1\n"));
   EXPECT_THAT(text, HasSubstr("\n2 tensors, 1.0 KiB in 1 storage; "));
   EXPECT_EQ(whos().untracked_bytes, untracked);
+}
+
+TEST(Whos, WhatAFileLendsIsNoMemoryOfStaves) {
+  const Folder folder;
+  save_safetensors(folder / "weights.safetensors", std::map<std::string, Tensor>{{"w", ones({1000})}});
+  const Tensor before = zeros({256}) + 1;
+  const std::size_t untracked = memory_stats().live_bytes;
+  const TensorTracking tracking;
+  const Tensor w = load_safetensors<std::map<std::string, Tensor>>(folder / "weights.safetensors").at("w");
+  const LiveTensors live = whos();
+  ASSERT_EQ(live.tensors.size(), 1u) << live;
+  EXPECT_TRUE(live.tensors[0].lent);
+  EXPECT_GE(live.bytes, 4000u);
+  EXPECT_EQ(live.untracked_bytes, untracked) << live;
+  const Tensor own = label(w + 1, "own");
+  for (const LiveTensor& tensor : whos().tensors) EXPECT_EQ(tensor.lent, tensor.label != "own");
 }
 
 TEST(Whos, NamesTransformsWhoseNotesAValueCarries) {
