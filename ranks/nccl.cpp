@@ -239,7 +239,7 @@ void Nccl::exchange(void* on, const Op& op, const C& attributes, const View& x, 
       messages.receive(part_of(result, other, bytes), bytes, other);
     }
   }
-  done(messages.go(), "ncclGroupEnd");
+  done(messages.go(), "ncclSend and ncclRecv");
 }
 
 void abort_nccl() noexcept {
