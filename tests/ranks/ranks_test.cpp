@@ -175,6 +175,14 @@ TEST(Ranks, LanesAndProcessesAreAxesBesideEachOther) {
   expect_as_lanes(vmap(grad(f), {.axis_name = "lanes"}), x, 1e-13, "its gradient");
 }
 
+TEST(Ranks, SayWhichWayDevicesGo) {
+  with(all(), [] { return psum(there(ones({2})), "i"); });
+  std::printf("%s\n", all().describe().c_str());
+  EXPECT_EQ(all().describe().find("cuda:0 by NCCL") != std::string::npos ||
+                all().describe().find("by way of the host's memory") != std::string::npos,
+            device_of_tests() != cpu);
+}
+
 TEST(Ranks, AreNamedInErrors) {
   try {
     with(static_cast<Handles<Call, AxisSize>&>(all()), [] { return psum(ones({2}), "other"); });
