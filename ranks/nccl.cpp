@@ -46,13 +46,11 @@ void find(F& function, void* library, const char* name) {
 struct Driver {
   decltype(&cuDeviceGet) device_of;
   decltype(&cuDeviceGetUuid) uuid_of;
-  decltype(&cuMemsetD8Async) fill;
   Driver() {
     void* const library = load("libcuda.so.1", "", "it comes with NVIDIA's driver");
     find(device_of, library, "cuDeviceGet");
     find(uuid_of, library,
          "cuDeviceGetUuid");  // of the whole GPU: that of version 2 tells its slices apart, as NCCL does not
-    find(fill, library, "cuMemsetD8Async");
   }
 };
 const Driver& driver() {
@@ -61,11 +59,12 @@ const Driver& driver() {
 }
 
 struct Functions {
-#define STAVE_NCCL_FUNCTIONS(X)                                                                                \
-  X(GetUniqueId)                                                                                               \
-  X(CommInitRank)                                                                                              \
-  X(CommDestroy) X(CommAbort) X(CommGetAsyncError) X(GetErrorString) X(GetLastError) X(AllReduce) X(AllGather) \
-      X(ReduceScatter) X(Send) X(Recv) X(GroupStart) X(GroupEnd)
+#define STAVE_NCCL_FUNCTIONS(X)                                                                                  \
+  X(GetUniqueId)                                                                                                 \
+  X(CommInitRank)                                                                                                \
+  X(CommDestroy)                                                                                                 \
+  X(CommAbort) X(CommGetAsyncError) X(GetErrorString) X(GetLastError) X(AllReduce) X(AllGather) X(ReduceScatter) \
+      X(Send) X(Recv) X(GroupStart) X(GroupEnd)
 #define X(name) decltype(&nccl##name) name = nullptr;
   STAVE_NCCL_FUNCTIONS(X)
 #undef X
@@ -228,10 +227,9 @@ void Nccl::exchange(void* on, const Op& op, const C& attributes, const View& x, 
     return done(nccl().ReduceScatter(x.data, result.data, count_of(result), type_of(x.dtype), ncclSum, all, stream),
                 "ncclReduceScatter");
   Messages messages(all, stream);
+  bool gets = true;
   if (&op == &op_ppermute) {
-    if (!permute(messages, attributes.pairs, place_, x, result) &&
-        driver().fill(reinterpret_cast<CUdeviceptr>(result.data), 0, bytes_of(result), stream) != CUDA_SUCCESS)
-      fail<Error>("{}: cuMemsetD8Async failed", op.name);
+    gets = permute(messages, attributes.pairs, place_, x, result);
   } else {
     const std::size_t bytes = bytes_of(x) / static_cast<std::size_t>(size_);
     for (int other = 0; other < size_; ++other) {
@@ -240,6 +238,9 @@ void Nccl::exchange(void* on, const Op& op, const C& attributes, const View& x, 
     }
   }
   done(messages.go(), "ncclSend and ncclRecv");
+  if (gets) return;
+  const auto zeros = make_intrusive<FullAttributes>(Shape(result.shape), result.dtype, 0, device);
+  backend_of(device).run(op_full, zeros.get(), {}, {&result, 1});
 }
 
 void abort_nccl() noexcept {

@@ -4,8 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "stream.h"
-
 namespace {
 
 int number(const char* variable, int otherwise) {
@@ -23,12 +21,6 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   const int rank = number("OMPI_COMM_WORLD_RANK", 0) % number("MADE_UP_GPUS", 1 << 20);
   std::memcpy(uuid->bytes, &rank, sizeof rank);
   uuid->bytes[sizeof rank] = static_cast<char>(device + 1);
-  return CUDA_SUCCESS;
-}
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
-  void* const memory = on_host(reinterpret_cast<void*>(to));
-  if (!memory) return CUDA_ERROR_INVALID_VALUE;
-  reinterpret_cast<MadeUpStream*>(stream)->work.push_back([=] { std::memset(memory, value, bytes); });
   return CUDA_SUCCESS;
 }
 }
