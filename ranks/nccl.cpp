@@ -43,14 +43,14 @@ void find(F& function, void* library, const char* name) {
   if (!function) refuse(fmt::format("{} is missing: its library is too old", name));
 }
 
+// A GPU's UUID is that of the whole: cuDeviceGetUuid_v2 tells its slices apart, which NCCL does not.
 struct Driver {
   decltype(&cuDeviceGet) device_of;
   decltype(&cuDeviceGetUuid) uuid_of;
   Driver() {
     void* const library = load("libcuda.so.1", "", "it comes with NVIDIA's driver");
     find(device_of, library, "cuDeviceGet");
-    find(uuid_of, library,
-         "cuDeviceGetUuid");  // of the whole GPU: that of version 2 tells its slices apart, as NCCL does not
+    find(uuid_of, library, "cuDeviceGetUuid");
   }
 };
 const Driver& driver() {
@@ -59,12 +59,11 @@ const Driver& driver() {
 }
 
 struct Functions {
-#define STAVE_NCCL_FUNCTIONS(X)                                                                                  \
-  X(GetUniqueId)                                                                                                 \
-  X(CommInitRank)                                                                                                \
-  X(CommDestroy)                                                                                                 \
-  X(CommAbort) X(CommGetAsyncError) X(GetErrorString) X(GetLastError) X(AllReduce) X(AllGather) X(ReduceScatter) \
-      X(Send) X(Recv) X(GroupStart) X(GroupEnd)
+// clang-format off
+#define STAVE_NCCL_FUNCTIONS(X)                                                                                         \
+  X(GetUniqueId) X(CommInitRank) X(CommDestroy) X(CommAbort) X(CommGetAsyncError) X(GetErrorString) X(GetLastError)     \
+  X(AllReduce) X(AllGather) X(ReduceScatter) X(Send) X(Recv) X(GroupStart) X(GroupEnd)
+// clang-format on
 #define X(name) decltype(&nccl##name) name = nullptr;
   STAVE_NCCL_FUNCTIONS(X)
 #undef X

@@ -188,6 +188,29 @@ TEST(Nccl, FailuresSayWhat) {
             std::vector<float>(static_cast<std::size_t>(2 * size()), 1.F));
 }
 
+// What is recorded of a device's work would be launched without NCCL's knowing.
+TEST(Nccl, CompiledProgramsAreNotRecorded) {
+  const Tensor x = there(full({4}, 1.0 + place(), float32));
+  with(all(), [&] { return psum(x, "i"); });
+  const auto f = [](const Tensor& v) { return cumulative_sum(v * 2, 0) + cumulative_sum(sin(v), 0); };
+  const auto alone = compile(f);
+  const auto together = compile([&](const Tensor& v) { return with(all(), [&] { return f(psum(f(v), "i")); }); });
+  Tensor expected = zeros({4});
+  for (int i = 0; i < size(); ++i) expected = expected + f(full({4}, 1.0 + i, float32));
+  expected = f(expected);
+  late_device().recordings = late_device().refusals = 0;
+  for (int call = 0; call < 8; ++call) EXPECT_TRUE(allclose(to(alone(x), cpu), f(to(x, cpu))));
+  EXPECT_EQ(late_device().recordings, 1);
+  for (int call = 0; call < 8; ++call) {
+    calls();
+    const Tensor found = to(together(x), cpu);
+    EXPECT_EQ(calls(), "AllReduce 4 float32 sum");
+    EXPECT_TRUE(allclose(found, expected));
+  }
+  EXPECT_EQ(late_device().recordings, 1);
+  EXPECT_EQ(late_device().refusals, 1);
+}
+
 // By the thread that sows, among the other collectives.
 TEST(Nccl, CotangentSumsDoNotWait) {
   const Tensor w = there(full({4}, 2.0, float32));

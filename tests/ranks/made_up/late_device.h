@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include <stave/core/effects/error.h>
 #include <stave/core/ops/fused.h>
 #include <stave/core/storage.h>
 
@@ -24,13 +25,37 @@ class LateDevice final : public SeparateBackend {
   using SeparateBackend::SeparateBackend;
   void run(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override {
-    if (op.cuda) return op.cuda(&queue, attributes, inputs, outputs);
+    if (op.cuda) {
+      if (recording_) throw stave::Error("it cannot be recorded");
+      return op.cuda(&queue, attributes, inputs, outputs);
+    }
     // A region's may stand on the stack of who asks.
     const auto* const region = dynamic_cast<const stave::FusedAttributes*>(attributes);
     const stave::AttributesPtr kept(region ? new stave::FusedAttributes(*region) : attributes);
-    queue.work.push_back([this, &op, kept, in = Views(inputs), out = Views(outputs)] {
+    (recording_ ? *recording_ : queue.work).push_back([this, &op, kept, in = Views(inputs), out = Views(outputs)] {
       SeparateBackend::run(op, kept.get(), in.views, out.views);
     });
+  }
+  /// With the rule of the CUDA backend: kernels of an operation's own (`cuda`) are none that it records.
+  std::unique_ptr<stave::RecordedWork> record(stave::FunctionRef<void()> work) override {
+    struct Recorded final : stave::RecordedWork {
+      explicit Recorded(LateDevice& device) : device(device) {}
+      void repeat() override {
+        for (const auto& step : steps) device.queue.work.push_back(step);
+      }
+      LateDevice& device;
+      std::deque<std::function<void()>> steps;
+    };
+    auto recorded = std::make_unique<Recorded>(*this);
+    recording_ = &recorded->steps;
+    try {
+      work();
+    } catch (const stave::Error&) {
+      recorded = nullptr;
+    }
+    recording_ = nullptr;
+    ++(recorded ? recordings : refusals);
+    return recorded;
   }
   void deallocate(stave::Storage* storage) noexcept override {
     queue.work.push_back([this, storage] { SeparateBackend::deallocate(storage); });
@@ -50,6 +75,7 @@ class LateDevice final : public SeparateBackend {
   std::intptr_t stream() override { return reinterpret_cast<std::intptr_t>(&queue); }
 
   MadeUpStream queue;
+  int recordings = 0, refusals = 0;
 
  private:
   // Views and what they point at but for memory of the device: the caller's is gone later.
@@ -70,6 +96,8 @@ class LateDevice final : public SeparateBackend {
     std::vector<std::shared_ptr<std::vector<stave::Index>>> indices;
     std::vector<std::shared_ptr<std::array<char, 16>>> numbers;
   };
+
+  std::deque<std::function<void()>>* recording_ = nullptr;
 };
 
 /// Where the tests' tensors are, as STAVE_TEST_DEVICE says: the CPU, `made_up`, or a GPU (`gpu`).
