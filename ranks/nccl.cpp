@@ -3,12 +3,15 @@
 #include <cuda.h>
 #include <dlfcn.h>
 #include <nccl.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <set>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include <stave/core/fail.h>
 
@@ -91,13 +94,44 @@ void check(const Op& op, ncclResult_t result, ncclComm_t communicator, const cha
 
 // ---- those that live -------------------------------------------------------------------------------------------------
 
-// Never destroyed: Ranks may be globals.
-struct Living {
-  std::mutex mutex;
-  std::set<ncclComm_t> communicators;
+// Ranks may be globals, which die when NCCL's own globals are gone already: what lives at the program's end is destroyed before those
+// are. In a child of fork(), whose it is not, nothing is.
+class Living;
+Living& living();
+
+class Living {
+ public:
+  void add(ncclComm_t communicator) {
+    static const int at_exit = std::atexit([] { living().end(nccl().CommDestroy); });  // NCCL has been loaded
+    static_cast<void>(at_exit);
+    const std::lock_guard lock(mutex_);
+    communicators_.insert(communicator);
+  }
+  /// Unless it was ended.
+  void destroy(ncclComm_t communicator) {
+    if (take(communicator) && process_ == getpid()) nccl().CommDestroy(communicator);
+  }
+  void end(ncclResult_t (*how)(ncclComm_t)) {
+    for (ncclComm_t communicator : take_all())
+      if (process_ == getpid()) how(communicator);
+  }
+
+ private:
+  bool take(ncclComm_t communicator) {
+    const std::lock_guard lock(mutex_);
+    return communicators_.erase(communicator) == 1;
+  }
+  std::set<ncclComm_t> take_all() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(communicators_, {});
+  }
+
+  std::mutex mutex_;
+  std::set<ncclComm_t> communicators_;
+  const pid_t process_ = getpid();
 };
 Living& living() {
-  static auto& all = *new Living;
+  static auto& all = *new Living;  // never destroyed
   return all;
 }
 
@@ -184,15 +218,8 @@ NcclOffer nccl_offer(Device device, bool is_first) noexcept {
 Nccl::Nccl(Device device, const NcclOffer& first, int place, int size)
     : device(device), meeting_(first.meeting), place_(place), size_(size) {}
 
-// At the end of the process the driver may be gone before a global is; what abort_nccl has ended is, too.
 Nccl::~Nccl() {
-  if (!communicator_) return;
-  {
-    const std::lock_guard lock(living().mutex);
-    if (living().communicators.erase(communicator_) == 0) return;
-  }
-  CUdevice number = 0;
-  if (driver().device_of(&number, device.index) == CUDA_SUCCESS) nccl().CommDestroy(communicator_);
+  if (communicator_) living().destroy(communicator_);
 }
 
 ncclComm* Nccl::communicator(const Op& op) {
@@ -205,8 +232,7 @@ ncclComm* Nccl::communicator(const Op& op) {
   ncclUniqueId id{};
   std::memcpy(&id, meeting_.data(), sizeof id);
   check(op, nccl().CommInitRank(&communicator_, size_, id, place_), nullptr, "ncclCommInitRank");
-  const std::lock_guard lock(living().mutex);
-  living().communicators.insert(communicator_);
+  living().add(communicator_);
   return communicator_;
 }
 
@@ -243,9 +269,7 @@ void Nccl::exchange(void* on, const Op& op, const C& attributes, const View& x, 
 }
 
 void abort_nccl() noexcept {
-  const std::lock_guard lock(living().mutex);
-  for (ncclComm_t communicator : living().communicators) nccl().CommAbort(communicator);
-  living().communicators.clear();
+  living().end([](ncclComm_t communicator) { return nccl().CommAbort(communicator); });
 }
 
 }  // namespace stave_detail
