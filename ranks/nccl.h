@@ -5,8 +5,6 @@
 #pragma once
 
 #include <array>
-#include <span>
-#include <string>
 
 #include <stave/core/ops/named_axis.h>
 
