@@ -58,7 +58,7 @@ void expect_as_lanes(const Function& f, const Tensor& x, double tolerance, const
   }
   const std::vector<double> again =
       astype(with(all(), [&] { return f(x[all().place()]); }), float64).to_vector<double>();
-  EXPECT_EQ(std::memcmp(a.data(), again.data(), a.size() * sizeof(double)), 0) << what;
+  EXPECT_TRUE(a.empty() || std::memcmp(a.data(), again.data(), a.size() * sizeof(double)) == 0) << what;
 }
 
 struct Named {
