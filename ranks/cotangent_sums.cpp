@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
@@ -18,11 +19,12 @@ namespace stave {
 
 using namespace stave_detail;
 
-// What is to be summed, in order, and the thread that does it; where MPI does not take threads, the one that sows.
+// What is to be summed, in order, and the thread that does it; where MPI does not take threads, the one that sows. It also sums what
+// goes by NCCL, among the other collectives of the axis: the host does not wait for those.
 class CotangentSums::Exchange {
  public:
-  explicit Exchange(IntrusivePtr<Processes> processes)
-      : processes_(std::move(processes)), attributes_(processes_->name, processes_->size) {
+  explicit Exchange(IntrusivePtr<Processes> axis)
+      : axis_(std::move(axis)), processes_(axis_->again()), attributes_(axis_->name, axis_->size) {
     if (Processes::takes_threads()) thread_ = std::thread([this] { work(); });
   }
   ~Exchange() {
@@ -38,8 +40,16 @@ class CotangentSums::Exchange {
   void add(const std::string& name, const Tensor& x) {
     for (const Sum& sum : sums_)
       if (sum.name == name) fail_sown_twice(name);
+    if (on_device_.contains(name)) fail_sown_twice(name);
     UnderFrame past_all_handlers(nullptr);
-    Tensor mine = contiguous(to(astype(x, computed_in(x.dtype())), cpu));
+    const Device device = axis_->exchanges_on(
+        x.device(), [&](Device where) { return in_words(op_psum, attributes_, x.dtype(), x.shape(), where); });
+    Tensor mine = contiguous(to(astype(x, computed_in(x.dtype())), device));
+    if (device != cpu) {
+      const Tensor all = apply(op_psum, {mine}, attributes_.bound(axis_));
+      on_device_.emplace(name, astype(to(all, x.device()), x.dtype()));
+      return;
+    }
     // A number may be viewed without storage of its size: a copy is not.
     if (mine.node().view().number) mine = apply(op_copy, {mine});
     Sum sum{name, mine, apply(op_copy, {mine}), x.dtype(), x.device()};
@@ -59,7 +69,7 @@ class CotangentSums::Exchange {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !thread_.joinable() || done_ == sums_.size() || threw_; });
     if (threw_) std::rethrow_exception(threw_);
-    NamedTensors found;
+    NamedTensors found = std::exchange(on_device_, {});
     for (Sum& sum : sums_) found.emplace(std::move(sum.name), to(astype(sum.all, sum.dtype), sum.device));
     sums_.clear();
     done_ = 0;
@@ -98,8 +108,9 @@ class CotangentSums::Exchange {
     }
   }
 
-  const IntrusivePtr<Processes> processes_;
+  const IntrusivePtr<Processes> axis_, processes_;
   const CollectiveAttributes attributes_;
+  NamedTensors on_device_;  // summed, in the order of the device's work
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Sum> sums_;
@@ -110,7 +121,7 @@ class CotangentSums::Exchange {
 };
 
 CotangentSums::CotangentSums(const Ranks& ranks, const std::string& tag)
-    : SownHandler(tag), exchange_(std::make_unique<Exchange>(ranks.processes_->again())) {}
+    : SownHandler(tag), exchange_(std::make_unique<Exchange>(ranks.processes_)) {}
 CotangentSums::~CotangentSums() = default;
 
 NamedTensors CotangentSums::take() { return exchange_->take(); }

@@ -10,7 +10,8 @@
 //   NamedTensors gradients = sums.take();                          // "w1", "w2": of all processes' losses
 //
 // The backward pass comes to the last layer first: what it says there is on its way to the others, by a thread of its own, while
-// the layers before it are computed.
+// the layers before it are computed. Of tensors on devices that go by NCCL it is the thread that sows which asks for the sum: it stands in the
+// order of the device's work, and nobody waits for it.
 #pragma once
 
 #include <memory>

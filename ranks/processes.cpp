@@ -135,7 +135,16 @@ Index count_of(const View& view) { return Shape(view.shape).elements(); }
 
 }  // namespace
 
-void end_all() noexcept { ended = true; }
+void end_all() noexcept {
+  ended = true;
+  abort_nccl();
+}
+
+std::string in_words(const Op& op, const C& attributes, Dtype dtype, const Shape& shape, Device device) {
+  std::string what = fmt::format("{} of {} {}", op.name, dtype, shape);
+  if (device != cpu) what += " on cuda";
+  return attributes.pairs.empty() ? what : what + " " + attributes.str();
+}
 
 Processes::Processes(const std::string& axis_name, const RanksOptions& options) : name(axis_name) {
   initialise();
@@ -159,10 +168,7 @@ Processes::~Processes() {
 }
 
 void Processes::exchange(const Op& op, const C& attributes, const View& x, const View& result) {
-  check_alike([&] {
-    const std::string what = fmt::format("{} of {} {}", op.name, x.dtype, Shape(x.shape));
-    return attributes.pairs.empty() ? what : what + " " + attributes.str();
-  });
+  check_alike([&] { return in_words(op, attributes, x.dtype, Shape(x.shape), cpu); });
   if (count_of(x) == 0 && count_of(result) == 0) return;
   if (&op == &op_psum) return reduce(x, result, MPI_SUM);
   if (&op == &op_pmax) return reduce(x, result, choosing<true>(x.dtype));
@@ -173,6 +179,50 @@ void Processes::exchange(const Op& op, const C& attributes, const View& x, const
   const Block block(static_cast<std::size_t>(count_of(x) / (gathers ? 1 : size)) * size_of(x.dtype));
   if (gathers) check(MPI_Allgather(x.data, 1, block, result.data, 1, block, communicator_), "MPI_Allgather");
   else check(MPI_Alltoall(x.data, 1, block, result.data, 1, block, communicator_), "MPI_Alltoall");
+}
+
+void Processes::exchange_on_device(void* stream, const Op& op, const C& attributes, const View& x, const View& result) {
+  check_alike([&] { return in_words(op, attributes, x.dtype, Shape(x.shape), nccl_->device); });
+  if (count_of(x) != 0 || count_of(result) != 0) nccl_->exchange(stream, op, attributes, x, result);
+}
+
+// All meet here at the first collective, wherever their tensors are: so those of whom some have no device find that out. And once more
+// at the first one of a tensor on a device, if that comes later: from then on it is up to them to be alike, as in shapes.
+Device Processes::exchanges_on(Device device, FunctionRef<std::string(Device)> what) {
+  if (!decided_ && (!met_ || device != cpu)) {
+    check_alike([&] { return what(met_ ? device : cpu); });
+    met_ = true;
+    decide(device);
+  }
+  return nccl_ && device != cpu ? nccl_->device : cpu;
+}
+
+void Processes::decide(Device device) {
+  struct Offer {
+    bool on_device = false;
+    NcclOffer nccl;
+  };
+  Offer mine{device != cpu, {}};
+  if (mine.on_device) mine.nccl = nccl_offer(device, place == 0);
+  std::vector<Offer> all(static_cast<std::size_t>(size));
+  check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, communicator_), "MPI_Allgather");
+  if (std::none_of(all.begin(), all.end(), [](const Offer& offer) { return offer.on_device; })) return;
+  decided_ = true;
+  for (auto offer = all.begin(); offer != all.end() && why_not_.empty(); ++offer) {
+    const auto same = std::find_if(all.begin(), offer, [&](const Offer& it) { return it.nccl.gpu == offer->nccl.gpu; });
+    const auto number = offer - all.begin();
+    if (!offer->on_device) why_not_ = fmt::format("the tensor of place {} is on the CPU", number);
+    else if (offer->nccl.why_not[0]) why_not_ = fmt::format("place {}: {}", number, offer->nccl.why_not.data());
+    else if (same != offer)
+      why_not_ = fmt::format("places {} and {} share a GPU, which NCCL refuses: give each its own", same - all.begin(),
+                             number);
+  }
+  if (why_not_.empty()) nccl_ = std::make_unique<Nccl>(device, all[0].nccl, place, size);
+}
+
+std::string Processes::way() const {
+  if (nccl_) return fmt::format(", {} by NCCL", nccl_->device.str());
+  return decided_ ? fmt::format(", devices by way of the host's memory: {}", why_not_) : "";
 }
 
 void Processes::check_alike(FunctionRef<std::string()> say) const {

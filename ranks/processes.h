@@ -3,16 +3,22 @@
 
 #include <mpi.h>
 
+#include <memory>
 #include <string>
 
 #include <stave/core/effects/function_ref.h>
 #include <stave/core/ops/named_axis.h>
+#include <stave/ranks/nccl.h>
 #include <stave/ranks/ranks.h>
 
 namespace stave_detail {
 
-/// Nothing more can be said to the others: MPI is left as it is.
+/// Nothing more can be said to the others: MPI is left as it is, and what is under way on devices is ended.
 void end_all() noexcept;
+
+/// A collective as errors name it.
+std::string in_words(const Op& op, const CollectiveAttributes& attributes, Dtype dtype, const Shape& shape,
+                     Device device);
 
 class Processes final : public Communicator {
  public:
@@ -21,6 +27,13 @@ class Processes final : public Communicator {
   ~Processes() override;
 
   void exchange(const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result) override;
+  void exchange_on_device(void* stream, const Op& op, const CollectiveAttributes& attributes, const View& x,
+                          const View& result) override;
+  /// Where a tensor of this device is to be for that: the CPU, or the one device that this place goes by NCCL with. To be asked by all
+  /// before they exchange; `what` is as for check_alike.
+  Device exchanges_on(Device device, FunctionRef<std::string(Device)> what);
+  /// How tensors on devices go; empty until it is decided.
+  std::string way() const;
   /// Under STAVE_CHECK_RANKS=1 throws on all processes where they are about to perform different things: what what() says.
   void check_alike(FunctionRef<std::string()> what) const;
   /// The same processes again, whose messages do not meet those of others: for another thread. To be made by all.
@@ -36,7 +49,12 @@ class Processes final : public Communicator {
   void scatter(const View& x, const View& result) const;
   void permute(const CollectiveAttributes::Pairs& pairs, const View& x, const View& result) const;
 
+  void decide(Device device);
+
   MPI_Comm communicator_ = MPI_COMM_NULL;
+  bool met_ = false, decided_ = false;
+  std::string why_not_;         // they do not go by NCCL
+  std::unique_ptr<Nccl> nccl_;  // null: they do not
 };
 
 }  // namespace stave_detail

@@ -20,13 +20,37 @@ endif()
 set(STAVE_HAVE_MPI TRUE)
 message(STATUS "Stave: ranks by MPI ${MPI_CXX_VERSION}")
 
-add_library(stave_ranks ranks/cotangent_sums.cpp ranks/processes.cpp ranks/ranks.cpp)
+# Tensors on CUDA devices go by NCCL, of which only the header is needed here: a program looks for the library when it has use for it.
+set(STAVE_HAVE_NCCL FALSE)
+set(by_nccl ranks/without_nccl.cpp)
+if(STAVE_HAVE_CUDA)
+  stave_python_cuda_includes(includes)
+  find_path(STAVE_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${includes} DOC "The folder of nccl.h")
+  if(STAVE_NCCL_INCLUDE)
+    set(STAVE_HAVE_NCCL TRUE)
+    set(by_nccl ranks/nccl.cpp)
+  else()
+    message(STATUS "Stave: ranks on CUDA by way of the host's memory: nccl.h was not found; apt-get install libnccl-dev, or pip's nvidia-nccl, "
+      "or set STAVE_NCCL_INCLUDE to its folder")
+  endif()
+endif()
+
+add_library(stave_ranks ranks/cotangent_sums.cpp ranks/processes.cpp ranks/ranks.cpp ${by_nccl})
 add_library(stave::ranks ALIAS stave_ranks)
 stave_set_library_defaults(stave_ranks)
 target_sources(stave_ranks PUBLIC FILE_SET HEADERS BASE_DIRS "${include_dir}" FILES
   "${include_dir}/stave/ranks/cotangent_sums.h" "${include_dir}/stave/ranks/ranks.h")
 target_link_libraries(stave_ranks PUBLIC stave PRIVATE MPI::MPI_CXX fmt::fmt)
 set_target_properties(stave_ranks PROPERTIES EXPORT_NAME ranks)
+if(STAVE_HAVE_NCCL)
+  target_include_directories(stave_ranks SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} "${STAVE_NCCL_INCLUDE}")
+  target_link_libraries(stave_ranks PRIVATE ${CMAKE_DL_LIBS})
+  # Where the library may be, for machines whose loader does not know: beside its header, or in the toolkit.
+  cmake_path(GET STAVE_NCCL_INCLUDE PARENT_PATH beside)
+  set_property(SOURCE ranks/nccl.cpp APPEND PROPERTY
+    COMPILE_DEFINITIONS "STAVE_NCCL_FOLDERS=\"${beside}/lib:${CUDAToolkit_LIBRARY_DIR}\"")
+  message(STATUS "Stave: ranks on CUDA by NCCL, of ${STAVE_NCCL_INCLUDE}")
+endif()
 
 # A test that runs a program as so many processes on this machine, whatever it has of cores.
 function(stave_add_test_of_processes name processes)

@@ -24,7 +24,7 @@ Index Ranks::size() const noexcept { return processes_->size; }
 Index Ranks::place() const noexcept { return processes_->place; }
 
 std::string Ranks::describe() const {
-  return fmt::format("Ranks \"{}\" (place {} of {})", axis_name_, place(), size());
+  return fmt::format("Ranks \"{}\" (place {} of {}{})", axis_name_, place(), size(), processes_->way());
 }
 
 std::optional<Index> Ranks::handle(AxisSize& axis) {
@@ -34,23 +34,33 @@ std::optional<Index> Ranks::handle(AxisSize& axis) {
 
 namespace {
 
-// MPI does not compute with halves; what it only passes on are bytes.
-Dtype exchanged_in(const Op& op, Dtype dtype) {
-  const bool computes = &op == &op_psum || &op == &op_pmax || &op == &op_pmin || &op == &op_reduce_scatter;
+bool is_extreme(const Op& op) { return &op == &op_pmax || &op == &op_pmin; }
+
+// Neither MPI nor NCCL computes with halves as we do, nor NCCL with 16 bits at all; what they only pass on are bytes.
+Dtype exchanged_in(const Op& op, Dtype dtype, Device device) {
+  const bool computes = is_extreme(op) || &op == &op_psum || &op == &op_reduce_scatter;
+  if (computes && device != cpu && (dtype == int16 || dtype == uint16)) return dtype == int16 ? int32 : uint32;
   return computes ? computed_in(dtype) : dtype;
 }
+
+Tensor on(Device device, const Tensor& x) { return x.device() == device ? x : to(x, device); }
 
 }  // namespace
 
 Outputs Ranks::handle(Call& call) {
-  const CollectiveAttributes* const attributes = unbound_collective(call.op(), call.attributes());
+  const Op& op = call.op();
+  const CollectiveAttributes* const attributes = unbound_collective(op, call.attributes());
   if (!attributes || attributes->axis_name != axis_name_) return perform(std::move(call));
-  if (&call.op() == &op_axis_index) return {full({}, static_cast<std::int64_t>(place()), int32, attributes->device)};
+  if (&op == &op_axis_index) return {full({}, static_cast<std::int64_t>(place()), int32, attributes->device)};
   const Tensor& x = call.input(0);
-  const Device device = x.device();
-  Tensor there = to(astype(x, exchanged_in(call.op(), x.dtype())), cpu);
-  Tensor result = apply(call.op(), {std::move(there)}, attributes->bound(processes_));
-  return {astype(to(result, device), x.dtype())};
+  const Device device = processes_->exchanges_on(
+      x.device(), [&](Device where) { return in_words(op, *attributes, x.dtype(), x.shape(), where); });
+  const AttributesPtr bound = attributes->bound(processes_);
+  // NCCL says nothing of NaN, which wins here.
+  if (device != cpu && is_extreme(op) && is_float(x.dtype()))
+    return {on(x.device(), all_places(op, *attributes, apply(op_all_gather, {on(device, x)}, bound)).result)};
+  const Tensor result = apply(op, {on(device, astype(x, exchanged_in(op, x.dtype(), device)))}, bound);
+  return {astype(on(x.device(), result), x.dtype())};
 }
 
 void Ranks::end() const {

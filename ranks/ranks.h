@@ -7,7 +7,12 @@
 //
 // The function is that of vmap(f, {.axis_name = "batch"}), unchanged: values to rounding, derivatives too, and equal bits from run to
 // run. Each process has its own part of the data, and performs the same collectives in the same order; what stands inside of
-// Ranks (grad, vmap, checkpoint ...) and around it composes as with any operation. Tensors on other devices go through the host's memory.
+// Ranks (grad, vmap, checkpoint ...) and around it composes as with any operation.
+//
+// Tensors on CUDA devices go by NCCL, in the order of the device's work: the host does not wait. All places decide that together, at the
+// first collective of a tensor on a device, and each for the device of its own tensor. By way of the host's memory go all, where one place
+// has its tensor on the CPU, or no libnccl.so.2, or shares its GPU with another; describe() says which way, and why. From then on a
+// collective is of tensors on devices in all places, or on the CPU in all: STAVE_CHECK_RANKS=1 tells where it is not.
 //
 // Started without mpirun, the process is the one place of each axis.
 //

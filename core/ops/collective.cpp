@@ -60,10 +60,18 @@ Tensor check_bound(const Call& call) {
   return {};
 }
 
+// The record, with kernels: they hand the views to whoever exchanges.
 template <const Op& op>
-void exchange(const Attributes* attributes, std::span<const View> inputs, std::span<const View> outputs) {
-  const auto& c = static_cast<const C&>(*attributes);
-  c.by->exchange(op, c, inputs[0], outputs[0]);
+constexpr Op exchanged(Op record) {
+  record.cpu = [](const Attributes* attributes, std::span<const View> inputs, std::span<const View> outputs) {
+    const auto& c = static_cast<const C&>(*attributes);
+    c.by->exchange(op, c, inputs[0], outputs[0]);
+  };
+  record.cuda = [](void* stream, const Attributes* attributes, std::span<const View> in, std::span<const View> out) {
+    const auto& c = static_cast<const C&>(*attributes);
+    c.by->exchange_on_device(stream, op, c, in[0], out[0]);
+  };
+  return record;
 }
 
 // ---- derivatives -----------------------------------------------------------------------------------------------------
@@ -77,7 +85,7 @@ Tensor shares(const Context& c) {
   return winner / again(op_psum, winner, c.template as<C>());
 }
 
-constexpr Op extreme_op(const char* name, decltype(Op::cpu) cpu) {
+constexpr Op extreme_op(const char* name) {
   return Op{
       .name = name,
       .infer = infer_same,
@@ -85,19 +93,12 @@ constexpr Op extreme_op(const char* name, decltype(Op::cpu) cpu) {
       .jvp = [](const JvpContext& c) -> Outputs { return again(op_psum, scale(c.tangents[0], shares(c)), c.as<C>()); },
       .vjp = [](const VjpContext& c, int) { return scale(again(op_psum, c.ct(), c.as<C>()), shares(c)); },
       .batch = batch_in_front,
-      .view = check_bound,
-      .cpu = cpu};
+      .view = check_bound};
 }
 
-constexpr Op linear_op(const char* name, decltype(Op::infer) infer, decltype(Op::vjp) vjp, decltype(Op::batch) batch,
-                       decltype(Op::cpu) cpu) {
-  return Op{.name = name,
-            .infer = infer,
-            .derivative = Derivative::linear,
-            .vjp = vjp,
-            .batch = batch,
-            .view = check_bound,
-            .cpu = cpu};
+constexpr Op linear_op(const char* name, decltype(Op::infer) infer, decltype(Op::vjp) vjp, decltype(Op::batch) batch) {
+  return Op{
+      .name = name, .infer = infer, .derivative = Derivative::linear, .vjp = vjp, .batch = batch, .view = check_bound};
 }
 
 // What was computed by one is undone by another, with the same attributes.
@@ -114,17 +115,17 @@ Tensor transposed_permutation(const VjpContext& c, int) {
 
 }  // namespace
 
-constinit const Op op_psum = linear_op("psum", infer_same, by<op_psum>, batch_in_front, exchange<op_psum>);
-constinit const Op op_pmax = extreme_op("pmax", exchange<op_pmax>);
-constinit const Op op_pmin = extreme_op("pmin", exchange<op_pmin>);
+constinit const Op op_psum = exchanged<op_psum>(linear_op("psum", infer_same, by<op_psum>, batch_in_front));
+constinit const Op op_pmax = exchanged<op_pmax>(extreme_op("pmax"));
+constinit const Op op_pmin = exchanged<op_pmin>(extreme_op("pmin"));
 constinit const Op op_all_gather =
-    linear_op("all_gather", infer_gather, by<op_reduce_scatter>, batch_places<false, true>, exchange<op_all_gather>);
-constinit const Op op_reduce_scatter = linear_op("reduce_scatter", infer_scatter, by<op_all_gather>,
-                                                 batch_places<true, false>, exchange<op_reduce_scatter>);
+    exchanged<op_all_gather>(linear_op("all_gather", infer_gather, by<op_reduce_scatter>, batch_places<false, true>));
+constinit const Op op_reduce_scatter = exchanged<op_reduce_scatter>(
+    linear_op("reduce_scatter", infer_scatter, by<op_all_gather>, batch_places<true, false>));
 constinit const Op op_all_to_all =
-    linear_op("all_to_all", infer_same, by<op_all_to_all>, batch_places<true, true>, exchange<op_all_to_all>);
+    exchanged<op_all_to_all>(linear_op("all_to_all", infer_same, by<op_all_to_all>, batch_places<true, true>));
 constinit const Op op_ppermute =
-    linear_op("ppermute", infer_same, transposed_permutation, batch_in_front, exchange<op_ppermute>);
+    exchanged<op_ppermute>(linear_op("ppermute", infer_same, transposed_permutation, batch_in_front));
 // Whoever answers it has the number at hand: there is nobody to exchange with.
 constinit const Op op_axis_index{
     .name = "axis_index", .infer = infer_index, .derivative = Derivative::zero, .view = check_bound};

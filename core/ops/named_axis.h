@@ -18,6 +18,9 @@ class Communicator : public RefCounted {
   virtual ~Communicator() = default;
   /// Performs the operation with all others: row-major views in the host's memory. Throws what Stave throws.
   virtual void exchange(const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result) = 0;
+  /// The same of views in a CUDA device's memory: put on the stream, a cudaStream_t of that device, the current one, and not waited for.
+  virtual void exchange_on_device(void* stream, const Op& op, const CollectiveAttributes& attributes, const View& x,
+                                  const View& result) = 0;
 };
 using CommunicatorPtr = IntrusivePtr<Communicator>;
 

@@ -6,21 +6,28 @@
 #include <stave/ranks/ranks.h>
 #include <stave/stave.h>
 
+#include "made_up/late_device.h"
+
 using namespace stave;
 
 int main(int, char** argv) {
   const auto is = [&](const char* what) { return std::strcmp(argv[1], what) == 0; };
   Ranks ranks("i");
   const bool last = ranks.place() == ranks.size() - 1;
+  const Device device = is("mixed") && last ? cpu : stave_test::device_of_tests();
+  const auto there = [&](const Tensor& x) { return to(x, device); };
   with(ranks, [&] {
     const Scope layer("layer1");
-    Tensor x = psum(ones({3}), "i");
+    if (is("later")) psum(ones({3}), "i");
+    Tensor x = psum(there(ones({3})), "i");
     if (is("throws") && last) throw std::runtime_error("the last rank has no data");
-    if (is("throws_tensor") && last) x = x + ones({4});
-    if (is("shapes") && last) x = psum(ones({4}), "i");
+    if (is("throws_tensor") && last) x = x + there(ones({4}));
+    if (is("shapes") && last) x = psum(there(ones({4})), "i");
     else if (is("operations") && last) x = pmax(x, "i");
+    else if (is("parts") && last) x = psum(ones({3}), "i");
     else if (!is("leaves") || !last) x = psum(x, "i");
     std::printf("%.9g\n", sum(x).item<double>());
+    if (is("mixed") || is("later")) std::printf("%s\n", ranks.describe().c_str());
   });
   if (is("leaves") && last) throw std::runtime_error("left before the others");
 }

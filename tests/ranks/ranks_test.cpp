@@ -1,4 +1,5 @@
-// Ranks under mpirun: each function beside the same one by vmap over all places' data. Run by tests/ranks/CMakeLists.txt with 1, 2 and 4 processes.
+// Ranks under mpirun: each function beside the same one by vmap over all places' data. Run by tests/ranks/CMakeLists.txt with 1, 2 and 4 processes,
+// of tensors on the CPU and on devices that are made up; by run_gpu.sh of tensors on a GPU.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -9,7 +10,10 @@
 #include <stave/ranks/ranks.h>
 #include <stave/stave.h>
 
+#include "made_up/late_device.h"
+
 using namespace stave;
+using stave_test::device_of_tests;
 using testing::HasSubstr;
 
 namespace {
@@ -19,13 +23,23 @@ Ranks& all() {
   return ranks;
 }
 
+class NoDeviceNoTests : public testing::Environment {
+  void SetUp() override {
+    const char* const asked = std::getenv("STAVE_TEST_DEVICE");
+    if (asked && std::strcmp(asked, "gpu") == 0 && !cuda_available()) GTEST_SKIP() << "no CUDA device can be used here";
+  }
+};
+testing::Environment* const no_device_no_tests = testing::AddGlobalTestEnvironment(new NoDeviceNoTests);
+
+Tensor there(const Tensor& x) { return to(x, device_of_tests()); }
+
 // Numbers for each place, the same in all processes: [places, ...].
 Tensor data(const Shape& shape, Dtype dtype) {
   Shape every = shape;
   every.insert(every.begin(), all().size());
   if (dtype == bool_) return data(shape, float64) > 0;
   const Tensor x = normal(Key(7), every, is_float(dtype) ? float64 : float32);
-  return astype(is_float(dtype) ? x : x * 10., dtype);
+  return there(astype(is_float(dtype) ? x : x * 10., dtype));
 }
 
 using Function = std::function<Tensor(const Tensor&)>;
@@ -44,7 +58,7 @@ void expect_as_lanes(const Function& f, const Tensor& x, double tolerance, const
   }
   const std::vector<double> again =
       astype(with(all(), [&] { return f(x[all().place()]); }), float64).to_vector<double>();
-  EXPECT_EQ(std::memcmp(a.data(), again.data(), a.size() * sizeof(double)), 0) << what;
+  EXPECT_TRUE(a.empty() || std::memcmp(a.data(), again.data(), a.size() * sizeof(double)) == 0) << what;
 }
 
 struct Named {
@@ -70,7 +84,7 @@ std::vector<Named> collectives() {
            [](const Tensor& x) { return all_to_all(x, "i", {.split_axis = 1, .concat_axis = 0, .tiled = true}); }},
           {"ppermute ring", [ring](const Tensor& x) { return ppermute(x, "i", ring); }},
           {"ppermute shift", [shift](const Tensor& x) { return ppermute(x, "i", shift); }},
-          {"axis_index", [](const Tensor& x) { return x * astype(axis_index("i"), x.dtype()); }}};
+          {"axis_index", [](const Tensor& x) { return x * astype(axis_index("i", x.device()), x.dtype()); }}};
 }
 
 double tolerance_of(Dtype dtype) {
@@ -94,7 +108,7 @@ TEST(Ranks, DerivativesAreThoseOfAllPlaces) {
   for (const Named& collective : collectives()) {
     const auto loss = [&](const Tensor& x) {
       const Tensor y = collective.f(x);
-      return sum(sin(y) * (1 + 0.1 * astype(axis_index("i"), y.dtype())));
+      return sum(sin(y) * (1 + 0.1 * astype(axis_index("i", y.device()), y.dtype())));
     };
     const Tensor x = data({n, 2 * n}, float64);
     expect_as_lanes(grad(loss), x, 1e-13, std::string("grad of ") + collective.name);
@@ -134,7 +148,7 @@ TEST(Ranks, TransformsAroundThemSeeTheSame) {
 TEST(Ranks, NaNWinsAsInMax) {
   const double nan = std::nan("");
   const auto of = [&](Dtype dtype) {
-    const Tensor mine = full({2}, all().place() == 0 ? nan : 1.0, dtype);
+    const Tensor mine = there(full({2}, all().place() == 0 ? nan : 1.0, dtype));
     return with(all(), [&] { return pmax(mine, "i") + pmin(mine, "i"); }).to_vector<double>();
   };
   EXPECT_TRUE(std::isnan(of(float64)[1]));
@@ -143,7 +157,7 @@ TEST(Ranks, NaNWinsAsInMax) {
 TEST(Ranks, GroupsHaveAxesOfTheirOwn) {
   const Index place = all().place(), n = all().size();
   Ranks rows("rows", {.group = place / 2}), columns("columns", {.group = place % 2});
-  const Tensor x = full({}, static_cast<double>(place), float64);
+  const Tensor x = there(full({}, static_cast<double>(place), float64));
   const auto f = [](const Tensor& y) { return psum(y, "rows") + 100 * psum(y, "columns"); };
   const double found = with(rows, [&] { return with(columns, [&] { return f(x); }); }).item<double>();
   double expected = 0;
@@ -159,6 +173,14 @@ TEST(Ranks, LanesAndProcessesAreAxesBesideEachOther) {
   const Function in_lanes = vmap(f, {.axis_name = "lanes"});
   expect_as_lanes(in_lanes, x, 1e-13, "psum of psum");
   expect_as_lanes(vmap(grad(f), {.axis_name = "lanes"}), x, 1e-13, "its gradient");
+}
+
+TEST(Ranks, SayWhichWayDevicesGo) {
+  with(all(), [] { return psum(there(ones({2})), "i"); });
+  std::printf("%s\n", all().describe().c_str());
+  EXPECT_EQ(all().describe().find("cuda:0 by NCCL") != std::string::npos ||
+                all().describe().find("by way of the host's memory") != std::string::npos,
+            device_of_tests() != cpu);
 }
 
 TEST(Ranks, AreNamedInErrors) {
@@ -186,13 +208,13 @@ Tensor two_layers(const Tensor& w1, const Tensor& w2, const Tensor& x) {
 
 TEST(CotangentSums, AreThoseOfAllProcesses) {
   for (const Dtype dtype : {float64, float32, bfloat16}) {
-    const Tensor w1 = astype(normal(Key(1), {5, 4}), dtype), w2 = astype(normal(Key(2), {4, 3}), dtype);
+    const Tensor w1 = there(astype(normal(Key(1), {5, 4}), dtype)), w2 = there(astype(normal(Key(2), {4, 3}), dtype));
     const Tensor x = data({6, 5}, dtype);
     CotangentSums sums(all());
     for (int step = 0; step < 3; ++step) {
       with(sums, [&] { return grad<0, 1>(two_layers)(w1, w2, x[all().place()]); });
       const NamedTensors found = sums.take();
-      Tensor first = zeros(w1.shape(), float64), second = zeros(w2.shape(), float64);
+      Tensor first = there(zeros(w1.shape(), float64)), second = there(zeros(w2.shape(), float64));
       for (Index i = 0; i < all().size(); ++i) {
         const auto [g1, g2] = grad<0, 1>(two_layers)(w1, w2, x[i]);
         first = first + g1;
@@ -211,8 +233,10 @@ TEST(CotangentSums, AreThoseOfAllProcesses) {
 
 TEST(CotangentSums, OfNumbersAndOfNothing) {
   CotangentSums sums(all());
-  with(sums, [&] { return grad([](const Tensor& w) { return sum(sow_cotangent("w", w)); })(ones({3}, float64)); });
-  with(sums, [&] { return grad([](const Tensor& w) { return sum(sow_cotangent("none", w)); })(ones({0}, float64)); });
+  with(sums,
+       [&] { return grad([](const Tensor& w) { return sum(sow_cotangent("w", w)); })(there(ones({3}, float64))); });
+  with(sums,
+       [&] { return grad([](const Tensor& w) { return sum(sow_cotangent("none", w)); })(there(ones({0}, float64))); });
   const NamedTensors found = sums.take();
   EXPECT_EQ(found.at("w").to_vector<double>(), std::vector<double>(3, static_cast<double>(all().size())));
   EXPECT_EQ(found.at("none").shape(), Shape({0}));
@@ -222,7 +246,7 @@ TEST(CotangentSums, OfNumbersAndOfNothing) {
 TEST(CotangentSums, RefuseWhatTheyCannotTake) {
   CotangentSums sums(all());
   const auto f = [](const Tensor& w) { return sum(sow_cotangent("w", sow_cotangent("w", w))); };
-  EXPECT_THROW(with(sums, [&] { return grad(f)(ones({3})); }), Error);
+  EXPECT_THROW(with(sums, [&] { return grad(f)(there(ones({3}))); }), Error);
   sums.take();
   const auto inside = [&](const Tensor& w) {
     return with(sums, [&] { return grad([](const Tensor& v) { return sum(square(sow_cotangent("w", v))); })(w); });
@@ -232,7 +256,7 @@ TEST(CotangentSums, RefuseWhatTheyCannotTake) {
 
 // More than one of MPI's counts holds is not tried here; a large one is.
 TEST(Ranks, LargeTensors) {
-  const Tensor x = full({1 << 22}, static_cast<double>(all().place() + 1), float64);
+  const Tensor x = there(full({1 << 22}, static_cast<double>(all().place() + 1), float64));
   const double n = static_cast<double>(all().size());
   EXPECT_EQ(with(all(), [&] { return psum(x, "i"); })[12345].item<double>(), n * (n + 1) / 2);
 }
