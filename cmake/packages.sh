@@ -33,6 +33,7 @@ stave_has_package() {
     openmpi-bin) command -v mpirun ;;
     pybind11-dev) stave_has_header pybind11/pybind11.h ;;
     python3-dev) command -v python3-config ;;
+    python3-pip) python3 -m pip --version ;;
     python3-numpy) python3 -c 'import numpy' || /usr/bin/python3 -c 'import numpy' ;;
     g++-aarch64-linux-gnu) command -v aarch64-linux-gnu-g++ ;;
     qemu-user) command -v qemu-aarch64 ;;
