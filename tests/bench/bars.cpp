@@ -224,6 +224,13 @@ std::vector<Bar> all_bars() {
       {"hmc_vs_jax", at_most, 1.0, {"compiled_hmc", "jax_hmc"}, ratio},
       {"transformer_step_vs_torch", at_most, 0.8, {"compiled_transformer_step", "torch_transformer_step"}, ratio},
       {"transformer_step_vs_jax", at_most, 0.8, {"compiled_transformer_step", "jax_transformer_step"}, ratio},
+      // sentence_embeddings.cpp: performed at once, and compiled; what its products of weights take alone is printed
+      {"sentence_embeddings_vs_torch",
+       at_most,
+       1.1,
+       {"minilm_embeddings_compiled", "torch_minilm_embeddings", "minilm_products"},
+       ratio},
+      {"sentence_embeddings_eager_vs_torch", at_most, 1.25, {"minilm_embeddings", "torch_minilm_embeddings"}, ratio},
       // nuts.cpp: of each model, beside the fastest of three ways to run NumPyro's chains
       {"nuts_vs_numpyro",
        at_least,
@@ -401,11 +408,13 @@ std::vector<double> all_of(const Rounds& rounds, const std::string& benchmark) {
 
 // ---- judging ---------------------------------------------------------------------------------------------------
 
-/// Those of a peer, of a device, or of MPI, that may not be there.
+bool is_of_peer(const std::string& benchmark) {
+  return benchmark.starts_with("torch_") || benchmark.starts_with("jax_");
+}
+/// Those of a peer, of a device, of a model's file, or of MPI, that may not be there.
 bool may_be_missing(const std::string& benchmark) {
-  constexpr const char* prefixes[] = {"torch_", "jax_", "gpu_", "ranks_"};
-  return std::any_of(std::begin(prefixes), std::end(prefixes),
-                     [&](const char* prefix) { return benchmark.starts_with(prefix); });
+  return is_of_peer(benchmark) || benchmark.starts_with("gpu_") || benchmark.starts_with("minilm_") ||
+         benchmark.starts_with("ranks_");
 }
 
 double time_of(const std::string& benchmark, const Bar& bar, const Samples& samples) {
@@ -433,7 +442,7 @@ void check_norms(const Bar& bar, const Samples& samples) {
   std::optional<double> own;
   for (const std::string& name : bar.benchmarks) {
     const std::optional<double> norm = norm_of(name);
-    if (!may_be_missing(name)) own = norm;
+    if (!is_of_peer(name)) own = norm;
     else if (own && norm && std::abs(*norm - *own) > 0.01 * *own)
       throw std::runtime_error(bar.name + (": the norm of the result is " + std::to_string(*own)) + ", and " +
                                std::to_string(*norm) + " of " + name);

@@ -1,6 +1,7 @@
 """The models of compiled_models.cpp in JAX, which compiles each, and in PyTorch: makers of functions without arguments, by name, as those of
 peer_operations.py."""
 import importlib.util
+import os
 
 import numpy as np
 import torch
@@ -67,7 +68,27 @@ def torch_transformer_step():
     return step
 
 
+# ---- a published model, by transformers ------------------------------------------------------------------------
+
+SENTENCES, TOKENS = 32, 32
+
+
+def torch_minilm_embeddings():
+    from transformers import BertModel
+    model = BertModel.from_pretrained(os.environ["STAVE_MINILM"], dtype=torch.float32).eval()
+    tokens = torch.arange(SENTENCES * TOKENS).mul(7919).remainder(30522).reshape(SENTENCES, TOKENS)
+    mask = torch.arange(TOKENS) < 16 + torch.arange(SENTENCES)[:, None] % 17
+
+    @torch.inference_mode()
+    def embed():
+        x = model(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
+        return (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+    return embed
+
+
 TORCH_MODELS = {"transformer_step": torch_transformer_step}
+if "STAVE_MINILM" in os.environ and importlib.util.find_spec("transformers"):
+    TORCH_MODELS["minilm_embeddings"] = torch_minilm_embeddings
 JAX_MODELS = {}
 
 if importlib.util.find_spec("jax"):

@@ -8,7 +8,8 @@
 #
 # Stave is built as a release and installed into build/bench-install; the benchmarks are a project of its own that finds it
 # there. Bars against PyTorch and JAX need a Python that imports them (pip install torch jax; PYTHON chooses which), those against
-# NumPyro one with numpyro and arviz, and are skipped elsewhere; so are those of several processes without MPI.
+# NumPyro one with numpyro and arviz, one against transformers these and a model, which is fetched; they are skipped elsewhere, and so
+# are those of several processes without MPI.
 # The two programs take turns, STAVE_BENCH_ROUNDS times (5), and within a round all benchmarks do, at random.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
@@ -28,9 +29,13 @@ fi
 
 require_packages libbenchmark-dev
 configure release -DBUILD_SHARED_LIBS=ON -DSTAVE_SANITIZE=
-build release stave
+targets=(stave) components=(runtime dev)
+if ninja -C build/release -t query stave_ranks >/dev/null 2>&1; then targets+=(stave_ranks) components+=(ranks ranks-dev); fi
+build release "${targets[@]}"
 rm -rf -- "$prefix" "$samples"
-quietly "Installing into build/bench-install" cmake --install build/release --prefix "$prefix"
+for component in "${components[@]}"; do
+  quietly "Installing $component into build/bench-install" cmake --install build/release --prefix "$prefix" --component "$component"
+done
 quietly "Configuring build/bench" cmake -S tests/bench -B build/bench -G Ninja \
   -DCMAKE_BUILD_TYPE=Release "-Dstave_ROOT=$prefix" -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF
 quietly "Building the benchmarks" cmake --build build/bench --parallel "$(nproc)"
@@ -40,6 +45,10 @@ with_peers=false
 if [[ $needs == *torch_* || $needs == *jax_* ]]; then
   if "$python" -c 'import torch' 2>/dev/null; then with_peers=true
   else echo "$python cannot import torch: bars against PyTorch and JAX are skipped" >&2; fi
+fi
+
+if [[ $needs == *minilm_* && -z ${STAVE_MINILM:-} ]] && bash examples/data/fetch_minilm.sh; then
+  export STAVE_MINILM=$PWD/build/models/all-MiniLM-L6-v2
 fi
 
 mkdir -p "$samples"

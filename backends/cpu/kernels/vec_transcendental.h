@@ -230,7 +230,7 @@ STAVE_INLINE Vec<T> lost_of_product(Vec<T> a, Vec<T> b, Vec<T> product) {
 /// erfc(x / sqrt(2)). What rounding takes from the quotient, erfc multiplies by some x^2: it is computed, and given back by the
 /// derivative -2 / sqrt(pi) exp(-z^2), of which -(z + sqrt(z^2 + 1.6)) erfc(z) is off by less than a seventh for positive z.
 template <class T>
-STAVE_INLINE Vec<T> erfc_of_root_half(Vec<T> x) {
+STAVE_INLINE Vec<T> erfc_of_quotient(Vec<T> x) {
   const Vec<T> root(sizeof(T) == 4 ? 0x1.6a09e6p-1 : 0x1.6a09e667f3bcdp-1);
   const Vec<T> rest(sizeof(T) == 4 ? 0x1.9fcef4p-27 : -0x1.bdd3413b26456p-55);
   const Vec<T> z = x * root;
@@ -238,6 +238,25 @@ STAVE_INLINE Vec<T> erfc_of_root_half(Vec<T> x) {
   const Vec<T> slope = z + sqrt(z * z + Vec<T>(1.6));
   const Vec<T> y = erfc(z), moved = y - y * (lost * slope);
   return select((z > Vec<T>(0)) & isfinite(lost * slope), moved, y);
+}
+STAVE_INLINE F64 erfc_of_root_half(F64 x) { return erfc_of_quotient(x); }
+/// Our own where it takes fused multiply-adds, four times as fast: for positive x e^(-x^2 / 2) t (1 + P(t - 1/2)), t = k / (x + k), P a
+/// minimax fit. What rounding takes from x^2, x + k, t and the product before the last is given back.
+STAVE_INLINE F32 erfc_of_root_half(F32 x) {
+  if constexpr (!has_fma) return erfc_of_quotient(x);
+  const F32 size = clamp(F32(0), abs(x), F32(14.5)), k(1.25);  // beyond, the result is 0
+  const F32 sum = size + k, other = sum - size, lost_of_sum = (size - (sum - other)) + (k - other);
+  const F32 t = k / sum, lost_of_t = fma(-t, lost_of_sum, fma(-t, sum, k)) * (t * F32(0.8));
+  constexpr float c[] = {1.6707404801f,  -1.7831897477f, -0.3583290593f, 1.3738105335f, -0.8961280716f,
+                         0.1848862862f,  0.3421937990f,  -0.5563433708f, 0.3669387600f, 0.1047887914f,
+                         -0.5149064448f, 0.3637552405f,  -0.0769587267f};
+  const F32 p = polynomial(t - F32(0.5), c), high = fma(t, p, t), low = fma(t, p, t - high) + lost_of_t;
+  const F32 half = size * F32(0.5), square = half * size, lost_of_square = fma(half, size, -square);
+  const Exponential e = exponential(-square);
+  const F32 rest = e.rest - fma(lost_of_square, e.rest, lost_of_square), y = fma(high, rest, low) + high;
+  const Mask<float> small = size > F32(13.0030566f);
+  const F32 tail = any(small) ? exp_below(y, e.power, small) : y * power_of_two(e.power);
+  return select(x < F32(0), F32(2) - tail, tail);
 }
 
 }  // namespace STAVE_KERNELS
