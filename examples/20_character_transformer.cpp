@@ -147,8 +147,9 @@ void train() {
     const auto [value, gradient] = value_and_grad(loss)(net, windows);
     std::tie(net, state) = optimizer.update(net, clip_by_global_norm(gradient, 1.), state);
     losses.push_back(value);
-    if (step % 40 == 39) std::cout << "step " << step + 1 << ": loss " << value << "\n";
+    progress(step + 1, steps);
   }
+  std::cout << "loss " << losses.front() << ", in the end " << losses.back() << "\n";
   std::cout << "\nShall I compare " << recite(net, text, text.ids(slice(16)), 300, Key(1)) << "\n";
 
   const Tensor figures = read_csv(STAVE_EXAMPLE_DATA "/20_character_transformer.csv", {.skip_lines = 1, .columns = 3});
@@ -159,4 +160,6 @@ void train() {
   check(allclose(stack(losses), by_torch, 5e-6, 0), "and as near as can be if they are clipped by their norm and 1e-6");
 }
 
-int main() { with(DefaultDtype(float64), train); }
+int main() {
+  with(DefaultDtype(float64), [] { with(PrintProgress(), train); });
+}
