@@ -2,8 +2,6 @@
 #include <stave/stave.h>
 
 #include <atomic>
-#include <map>
-#include <string>
 #include <thread>
 
 #include "files.h"
@@ -60,11 +58,11 @@ TEST(Whos, PrintsATable) {
 
 TEST(Whos, WhatAFileLendsIsNoMemoryOfStaves) {
   const Folder folder;
-  save_safetensors(folder / "weights.safetensors", std::map<std::string, Tensor>{{"w", ones({1000})}});
+  save_safetensors(folder / "weights.safetensors", NamedTensors{{"w", ones({1000})}});
   const Tensor before = zeros({256}) + 1;
   const std::size_t untracked = memory_stats().live_bytes;
   const TensorTracking tracking;
-  const Tensor w = load_safetensors<std::map<std::string, Tensor>>(folder / "weights.safetensors").at("w");
+  const Tensor w = load_safetensors<NamedTensors>(folder / "weights.safetensors").at("w");
   const LiveTensors live = whos();
   ASSERT_EQ(live.tensors.size(), 1u) << live;
   EXPECT_TRUE(live.tensors[0].lent);

@@ -25,7 +25,7 @@ done
 
 # Where there is clang with its libFuzzer. It keeps the files that reached another line of the code for the next time.
 guided=build/$preset/tests/fuzz/fuzz_files_guided kept=build/$preset/tests/fuzz/files_corpus
-if ninja -C "build/$preset" -t targets all | grep -q '^guided_fuzzers:'; then
+if ninja -C "build/$preset" -t query guided_fuzzers >/dev/null 2>&1; then
   quietly "Building fuzz_files_guided" cmake --build "build/$preset" --target guided_fuzzers
   mkdir -p -- "$kept"
   "$guided" -max_total_time="$seconds" -max_len=8192 -artifact_prefix="$kept-" -verbosity=0 "$kept"
