@@ -177,10 +177,10 @@ TEST_F(HtmlPage, IsUsedByKeysAndClicks) {
   with(report, [] { steps(40); });
   const Json seen = look(report, R"js(
     await drawn();
-    const all = Number(told.bars), result = {};
+    const all = Number(told.bars), length = Number(told.length), result = {};
     for (let i = 0; i < 5; ++i) click('#timeline [data-do=in]');
     await drawn();
-    result.fewer = Number(told.bars) < all;
+    result.nearer = length / Number(told.length);
     key('#timeline canvas', '0');
     await drawn();
     result.allAgain = Number(told.bars) === all;
@@ -221,7 +221,7 @@ TEST_F(HtmlPage, IsUsedByKeysAndClicks) {
     await drawn();
     return result;)js");
   EXPECT_EQ(seen.at("errors").text, "0");
-  EXPECT_EQ(seen.at("fewer").text, "true");
+  EXPECT_NEAR(seen.at("nearer").number, 32, 1e-6);
   EXPECT_EQ(seen.at("allAgain").text, "true");
   const ReportData data(report);
   EXPECT_THAT(seen.at("first").text, testing::StartsWith(data.names().at(0)));
@@ -307,10 +307,10 @@ TEST_F(HtmlPage, AHundredThousandOperationsStayUsable) {
     return result;)js");
   EXPECT_EQ(seen.at("errors").text, "0");
   EXPECT_EQ(seen.at("operations").text, std::to_string(report.operations()));
-  const double rows = seen.at("tall").number / 18;
-  EXPECT_THAT(seen.at("all").number,
-              AllOf(Ge(100), Le(2 * rows * width)));  // a bar ends in each half of a pixel at most
-  EXPECT_THAT(seen.at("near").number, AllOf(Ge(1), testing::Lt(seen.at("all").number)));
+  // When the operations ran is the machine's affair: in each row a bar ends in each half of a pixel at most.
+  const double most = 2 * seen.at("tall").number / 18 * width;
+  EXPECT_THAT(seen.at("all").number, AllOf(Ge(3), Le(most))) << "step, inner, the operations";
+  EXPECT_LE(seen.at("near").number, most);
   EXPECT_EQ(seen.at("curves").text, "40");
   EXPECT_EQ(seen.at("rows").text, "100");
   EXPECT_EQ(seen.at("found").text, "5,000 rows");

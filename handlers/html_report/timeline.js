@@ -110,6 +110,7 @@ const timeline = (() => {
       context.fillStyle = colours.ink;
     }
     told.bars = String(drawn);
+    told.length = String(view.to - view.from);
     told.lanes = String(laneTops.length);
   }
 
