@@ -96,17 +96,17 @@ bool HostRows::agree() const noexcept {
   return count_ < 2 || std::memcmp(data_, data_ + bytes_, (count_ - 1) * bytes_) == 0;
 }
 
-Tensor LaneValue::of(const RowsPtr& lanes, bool alone, bool keep) {
+Tensor LaneValue::of(const RowsPtr& lanes, bool alone, const Rows& all, bool keep) {
   if (hollow)
     fail<TransformError>(
         "vmap: the function ran again for lanes that go another way, and uses a value ({} {}) that it had let go of "
         "when "
         "it ran first: apart from the values of its lanes it must do the same each time",
         batched.dtype(), lane_shape(batched));
-  if (rows == lanes.get() && !alone) return batched;
+  if (rows == lanes && !alone) return batched;
   if (taken_for == lanes) return taken;
   Tensor found = alone ? batched[lanes->row_in(*rows)] : lanes->of(batched, *rows);
-  if (keep && rows->is_own()) {
+  if (keep && rows->is_own() && !rows->is_older_than(all)) {
     taken_for = lanes;
     taken = found;
   }
@@ -114,7 +114,7 @@ Tensor LaneValue::of(const RowsPtr& lanes, bool alone, bool keep) {
 }
 
 void Lanes::labelled(const NamePtr& name) {
-  auto labelled = make_intrusive<LaneValue>(value->batched, value->owned ? value->owned : RowsPtr(value->rows));
+  auto labelled = make_intrusive<LaneValue>(value->batched, value->rows);
   labelled->hollow = value->hollow;
   labelled->bytes_of_gone = value->bytes_of_gone;
   labelled->unlabelled = value;

@@ -22,9 +22,11 @@ namespace stave_detail {
 /// A set of lanes, ascending; row i of a tensor of their values is that of `lane(i)`.
 class Rows : public RefCounted {
  public:
-  /// All: 0, 1, ... They live as long as their vmap.
+  /// All: 0, 1, ...
   explicit Rows(Index size) : size_(size) {}
   explicit Rows(std::vector<std::int32_t> lanes) : size_(static_cast<Index>(lanes.size())), lanes_(std::move(lanes)) {}
+  /// The same lanes, as a set that was made later.
+  Rows(const Rows& same) : RefCounted(), size_(same.size_), lanes_(same.lanes_), thread_(same.thread_) {}
 
   Index size() const noexcept { return size_; }
   bool is_all() const noexcept { return lanes_.empty(); }
@@ -42,6 +44,7 @@ class Rows : public RefCounted {
   Index row_in(const Rows& all) const;
   /// Whether this thread made it: what is found may then be kept.
   bool is_own() const noexcept { return thread_ == this_thread(); }
+  bool is_older_than(const Rows& other) const noexcept { return id_ < other.id_; }
 
  private:
   /// Throws TransformError for rows of others.
@@ -96,9 +99,8 @@ struct PathLog;
 /// What stands behind a lane's value. Notes own it; the log of a path knows of it (paths.h), and keeps nothing alive.
 struct LaneValue : RefCounted, Pooled {
   Tensor batched;  // with these rows
-  const Rows* const rows;
-  const RowsPtr owned;  // if they are not all of vmap's
-  RowsPtr taken_for;    // what a path asked for last, of the thread that made the rows
+  const RowsPtr rows;
+  RowsPtr taken_for;  // what a path asked for last, of the thread that made the rows
   Tensor taken;
   PathLog* log = nullptr;  // in which it is step `step`; of a hollow value: in which the one is that it stands for
   std::uint32_t step = 0;
@@ -106,15 +108,15 @@ struct LaneValue : RefCounted, Pooled {
   std::size_t bytes_of_gone = 0;
   IntrusivePtr<LaneValue> unlabelled;  // this one, without its label
 
-  LaneValue(Tensor batched, const RowsPtr& of)
-      : batched(std::move(batched)), rows(of.get()), owned(of->is_all() ? nullptr : of) {}
+  LaneValue(Tensor batched, RowsPtr rows) : batched(std::move(batched)), rows(std::move(rows)) {}
   ~LaneValue() {
     if (log && !hollow) leave_log();
   }
   std::size_t bytes() const noexcept { return hollow ? bytes_of_gone : bytes_kept_by(batched.node()); }
-  /// The rows of these lanes; `alone`: the value of the one lane. `keep`: for who asks next. Throws TransformError if the value was gone
-  /// when the function ran first.
-  Tensor of(const RowsPtr& lanes, bool alone, bool keep = true);
+  /// The rows of these lanes, for a run for `all`; `alone`: the value of the one lane. They are kept for who asks next if the value is of
+  /// this run too: what the function of an operation takes from outside of it, recorders may forget, or record anew. Throws
+  /// TransformError if the value was gone when the function ran first.
+  Tensor of(const RowsPtr& lanes, bool alone, const Rows& all, bool keep = true);
 
  private:
   void leave_log() noexcept;

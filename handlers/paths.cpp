@@ -159,7 +159,8 @@ class PathRun::Alone final : public AnyHandler {
 };
 
 PathRun::PathRun(std::shared_ptr<const Vmap> vmap, RowsPtr lanes, Of what)
-    : vmap_(std::move(vmap)), lanes_(std::move(lanes)), what_(what) {}
+    : vmap_(std::move(vmap)), lanes_(what == Of::vmap ? std::move(lanes) : make_intrusive<const Rows>(*lanes)),
+      what_(what) {}
 
 std::string PathRun::describe() const {
   const Rows& lanes = path_ ? *path_->lanes : *lanes_;
@@ -211,7 +212,8 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
   std::vector<Tensor> values;
   for (const Argument& argument : arguments) {
     if (!argument.value) values.push_back(argument.same);
-    else if (path.alone && path.replays.empty()) values.push_back(clone_node(argument.value->of(path.lanes, true)));
+    else if (path.alone && path.replays.empty())
+      values.push_back(clone_node(argument.value->of(path.lanes, true, *lanes_)));
     else values.push_back(relabel(vmap_->lane(argument.value, argument.shape), argument.label));
   }
   const auto performed = [&] { return f(values); };
@@ -274,7 +276,7 @@ Outputs PathRun::performed(Call& call) {
   SmallVector<bool, 4> batched;
   for (const Tensor& input : call.inputs()) {
     const Lanes* const lanes = notes.find(input);
-    inputs.push_back(lanes ? lanes->value->of(path.lanes, path.alone, keeps_rows) : input);
+    inputs.push_back(lanes ? rows_of(*lanes, path) : input);
     batched.push_back(lanes != nullptr);
   }
   if (path.alone) return perform(call.with_inputs(std::move(inputs)));  // values from before it was
@@ -347,8 +349,8 @@ Tensor PathRun::handle(ReadStorage& read) {
   LanePath& path = *path_;
   const LaneValuePtr value = lanes->value;
   Tensor answer = !path.replays.empty() ? replayed_read(value)
-                  : path.alone          ? read_value(value->of(path.lanes, true, keeps_rows))
-                                        : divided(value, read.value);
+                  : path.alone          ? read_value(rows_of(*lanes, path))
+                                        : divided(*lanes, read.value);
   if (!read.stays) return answer;
   UnderFrame past_all_handlers(nullptr);
   path.kept.push_back(contiguous(view_of(answer)));
@@ -356,13 +358,14 @@ Tensor PathRun::handle(ReadStorage& read) {
 }
 
 // What the lanes of the path have there that goes on.
-Tensor PathRun::divided(const LaneValuePtr& value, const Tensor& x) {
+Tensor PathRun::divided(const Lanes& read, const Tensor& x) {
   LanePath& path = *path_;
+  const LaneValuePtr value = read.value;
   const auto count = static_cast<std::size_t>(path.lanes->size());
   if (count == 0)
     fail<TransformError>("vmap: a value ({} {}) is read on the host, but there are no lanes that would have one",
                          x.dtype(), x.shape());
-  const HostRows rows(value->of(path.lanes, false, keeps_rows), path.lanes->size());
+  const HostRows rows(rows_of(read, path), path.lanes->size());
   const auto answer = [&](std::size_t row) { return tensor_of(rows[row], x.dtype(), x.shape()); };
   Tensor first = answer(0);
   const PathLog::Event event = event_of_read(value, first);
@@ -427,8 +430,12 @@ std::unique_ptr<PathRun::LanePath> PathRun::parted(const LaneValuePtr& read, std
 // What the lanes of a path gave: with them as axis 0, where there are several, or to be joined with others.
 Tensor PathRun::part_of(const LanePath& path, const Tensor& output) const {
   const Lanes* const lanes = vmap_->notes.find(output);
-  if (path.alone) return expand_dims(lanes ? lanes->value->of(path.lanes, true) : output, 0);
-  return lanes ? lanes->value->of(path.lanes, false) : broadcast_lanes(output, path.lanes->size());
+  if (path.alone) return expand_dims(lanes ? rows_of(*lanes, path) : output, 0);
+  return lanes ? rows_of(*lanes, path) : broadcast_lanes(output, path.lanes->size());
+}
+
+Tensor PathRun::rows_of(const Lanes& lanes, const LanePath& path) const {
+  return lanes.value->of(path.lanes, path.alone, *lanes_, keeps_rows);
 }
 
 PathRun::Results PathRun::joined(std::span<const std::unique_ptr<LanePath>> done) const {
@@ -439,7 +446,7 @@ PathRun::Results PathRun::joined(std::span<const std::unique_ptr<LanePath>> done
     const LanePath& path = *done[0];
     for (const Tensor& output : path.outputs) {
       const Lanes* const lanes = notes.find(output);  // none, if it is undefined
-      results.outputs.push_back(lanes ? lanes->value->of(path.lanes, path.alone) : output);
+      results.outputs.push_back(lanes ? rows_of(*lanes, path) : output);
       results.batched.push_back(lanes && !path.alone);
     }
     return results;

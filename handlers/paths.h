@@ -201,12 +201,13 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   void run(LanePath& path, FlatFunction f, std::span<const Argument> arguments);
   Results joined(std::span<const std::unique_ptr<LanePath>> paths) const;
   Tensor part_of(const LanePath& path, const Tensor& output) const;
+  Tensor rows_of(const Lanes& lanes, const LanePath& path) const;
   bool is_alone(const Rows& lanes) const noexcept { return lanes.size() == 1 && vmap_->size > 1; }
 
   Outputs performed(Call& call);
   Outputs replayed(Call& call);
   Tensor replayed_read(const LaneValuePtr& value);
-  Tensor divided(const LaneValuePtr& value, const Tensor& x);
+  Tensor divided(const Lanes& read, const Tensor& x);
   std::unique_ptr<LanePath> parted(const LaneValuePtr& read, std::vector<std::int32_t> lanes, Tensor answer) const;
 
   // What lanes that parted sow, as further results: paths_effects.cpp.

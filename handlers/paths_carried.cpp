@@ -120,7 +120,7 @@ Outputs PathRun::handle_carrying(Call& call) {
   std::vector<bool> batched;
   for (const Tensor& input : call.inputs()) {
     const Lanes* const lanes = vmap_->notes.find(input);
-    inputs.push_back(lanes ? lanes->value->of(path.lanes, path.alone, keeps_rows) : input);
+    inputs.push_back(lanes ? rows_of(*lanes, path) : input);
     batched.push_back(lanes && !path.alone);
   }
   const auto outputs_batched = std::make_shared<bool>(contains(batched, true));

@@ -40,8 +40,7 @@ Outputs PathRun::collective(const Call& call) {
   if (&op == &op_axis_index) return {of_lanes(arange(0, vmap_->size, 1, int32, attributes.device))};
   const Tensor& x = call.input(0);
   const Lanes* const lanes = vmap_->notes.find(x);
-  OfAllPlaces all = all_places(
-      op, attributes, lanes ? lanes->value->of(path.lanes, false, keeps_rows) : broadcast_lanes(x, vmap_->size));
+  OfAllPlaces all = all_places(op, attributes, lanes ? rows_of(*lanes, path) : broadcast_lanes(x, vmap_->size));
   if (!all.same) return {of_lanes(std::move(all.result))};
   path.note({nullptr, 0, all.result, &op, nullptr});
   return {std::move(all.result)};

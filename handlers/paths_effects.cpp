@@ -261,7 +261,7 @@ std::any PathEffects::known_answer(const EffectType& effect, const std::any& kno
   effect.kept->visit_answer(answer, [&](Tensor& x) {
     if (const int number = *passed++; number >= 0) x = given[number];
     else if (const Lanes* const lanes = alone_ && x.defined() ? run_.vmap.notes.find(x) : nullptr)
-      x = clone_node(lanes->value->of(lanes_, true));
+      x = clone_node(lanes->value->of(lanes_, true, run_.lanes));
   });
   return answer;
 }
@@ -274,9 +274,9 @@ std::any PathEffects::part_of_known(const EffectType& effect) const {
     const Lanes* const lanes = x.defined() ? run_.vmap.notes.find(x) : nullptr;
     if (!lanes) return;
     if (effect.lanes == AcrossLanes::each)
-      x = lanes->value->of(make_intrusive<const Rows>(std::vector{asked_lane_}), true);
-    else if (alone_) x = expand_dims(lanes->value->of(lanes_, true), 0);
-    else x = lanes->value->of(lanes_, false);
+      x = lanes->value->of(make_intrusive<const Rows>(std::vector{asked_lane_}), true, run_.lanes);
+    else if (alone_) x = expand_dims(lanes->value->of(lanes_, true, run_.lanes), 0);
+    else x = lanes->value->of(lanes_, false, run_.lanes);
   });
   return answer;
 }
@@ -301,7 +301,9 @@ PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, c
     std::any of_lane = performed;
     given.visit(effect, of_lane, [&](const Tensor& x) {
       const Lanes* const lanes = run_.vmap.notes.find(x);
-      return !lanes ? x : alone_ ? lanes->value->of(lanes_, true) : lanes->value->of(lanes_, false)[row];
+      return !lanes   ? x
+             : alone_ ? lanes->value->of(lanes_, true, run_.lanes)
+                      : lanes->value->of(lanes_, false, run_.lanes)[row];
     });
     asked_lane_ = lanes_->lane(row);
     answers.push_back(effect.kept->perform(of_lane));
@@ -342,8 +344,8 @@ PathEffects::KeptAnswer PathEffects::answer_together(const EffectType& effect, s
   const Index size = lanes_->size();
   given.visit(effect, performed, [&](const Tensor& x) {
     const Lanes* const lanes = run_.vmap.notes.find(x);
-    if (alone_) return expand_dims(lanes ? lanes->value->of(lanes_, true) : x, 0);
-    return lanes ? lanes->value->of(lanes_, false) : broadcast_lanes(x, size);
+    if (alone_) return expand_dims(lanes ? lanes->value->of(lanes_, true, run_.lanes) : x, 0);
+    return lanes ? lanes->value->of(lanes_, false, run_.lanes) : broadcast_lanes(x, size);
   });
   KeptAnswer kept{&effect, effect.kept->perform(performed)};
   effect.kept->visit_answer(kept.answer, [&](Tensor& x) {

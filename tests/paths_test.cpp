@@ -91,6 +91,22 @@ Tensor checkpointed(T x) {
   const auto f = checkpoint([x](T y) { return bool(y > 0.3) ? y * sin(x) : y * y + x; });
   return f(x) * f(x * x);
 }
+Tensor checkpointed_first(T x) {  // the backward pass parts lanes at the other one
+  const auto f = checkpoint([x](T y) { return bool(y > 0.3) ? y * sin(x) : y * y + x; });
+  const Tensor first = f(x), second = f(x * x);
+  return first * second;
+}
+Tensor checkpointed_last(T x) {
+  const auto f = checkpoint([x](T y) { return bool(y > 0.3) ? y * sin(x) : y * y + x; });
+  const Tensor second = f(x * x), first = f(x);
+  return first * second;
+}
+Tensor checkpointed_captured(T x) {  // what a part of the lanes gives is another's value
+  const Tensor cube = x * x * x;
+  const auto f = checkpoint([x, cube](T y) { return bool(y > 0.3) ? cube : bool(y > -1) ? y * x : x; });
+  const Tensor first = f(x), second = f(x * x), third = f(-x);
+  return first * second + third * cube;
+}
 Tensor by_rule(T x) {
   const auto straight = custom_vjp([](T y) { return bool(y > 0) ? floor(y) : ceil(y); },
                                    [](T y) { return std::pair(bool(y > 0) ? floor(y) : ceil(y), y); },
@@ -120,6 +136,9 @@ const std::array functions{Named{"branch", branch},
                            Named{"inner_vmap", inner_vmap},
                            Named{"gradient_inside", gradient_inside},
                            Named{"checkpointed", checkpointed},
+                           Named{"checkpointed_first", checkpointed_first},
+                           Named{"checkpointed_last", checkpointed_last},
+                           Named{"checkpointed_captured", checkpointed_captured},
                            Named{"by_rule", by_rule, false},
                            Named{"replayed", replayed}};
 

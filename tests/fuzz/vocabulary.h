@@ -27,8 +27,8 @@ inline Tensor vector(std::initializer_list<NestedList> entries) { return tensor(
 inline Tensor indices(std::initializer_list<NestedList> entries) { return tensor(entries, int32, place); }
 inline Tensor matrix() { return vector({{0.5, -0.2, 0.1}, {0.3, 0.4, -0.6}, {-0.1, 0.7, 0.2}}); }
 inline Tensor unit_vector(Index i) { return one_hot(tensor(i, int32, place), length, float64); }
-/// Two lanes made of x: along axis 0.
-inline Tensor lanes(const Tensor& x) { return stack({x, flip(x) * 0.5}); }
+/// Lanes made of x, along axis 0, of which two go the same way most often: where they part, some are alone, others not.
+inline Tensor lanes(const Tensor& x) { return stack({flip(x) * 0.5, x, x * 0.9, x * -0.6}); }
 #define OF_X [&](const Tensor& x)
 #define OF_Y [&](const Tensor& y)
 inline Tensor both(const std::pair<Tensor, Tensor>& pair) { return tame(pair.first) + pair.second; }
