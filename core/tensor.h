@@ -266,7 +266,10 @@ class Operand {
 
   bool is_scalar() const noexcept { return !tensor_; }
   const Tensor& tensor() const& { return *tensor_; }
-  Tensor tensor() && { return owns() ? std::move(owned_) : *tensor_; }
+  Tensor tensor() && {
+    if (owns()) return std::move(owned_);
+    return *tensor_;
+  }
   Scalar scalar() const { return scalar_; }
   /// Whether the tensor is the operand's own.
   bool owns() const noexcept { return tensor_ == &owned_; }
