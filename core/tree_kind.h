@@ -195,9 +195,7 @@ template <class T>
 struct ContentsOf : std::type_identity<typename TreeNode<T>::Contents> {};
 template <class T>
   requires(tree_kind<T> == TreeKind::aggregate)
-struct ContentsOf<T> : std::type_identity<decltype(with_members(std::declval<T&>(), [](auto&... m) {
-  return Types<std::remove_cvref_t<decltype(m)>...>();
-}))> {};
+struct ContentsOf<T> : std::type_identity<MemberTypes<T, Types>> {};
 
 /// Whether there is a node of one of these kinds in trees of type T, at any depth.
 template <TreeKind... kinds>

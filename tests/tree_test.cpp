@@ -67,6 +67,19 @@ struct ArrayFirst {
 struct OnlyArray {
   Tensor rows[4];
 };
+struct Made {  // of nothing: it cannot be
+  explicit Made(int) {}
+  Made(const Made&) = default;
+};
+struct ArraysOfAllKinds {
+  Made made[2];
+  Tensor grid[2][3];
+  std::vector<std::unique_ptr<Tensor>> owners;
+  std::unique_ptr<Tensor> owner[3];
+  Made one;
+};
+static_assert(stave_detail::initialiser_count<ArraysOfAllKinds> == 2 + 6 + 1 + 3 + 1);
+static_assert(stave_detail::member_count<ArraysOfAllKinds> == 5);
 class Opaque {  // no aggregate, no traits
  public:
   explicit Opaque(Tensor x) : x_(std::move(x)) {}

@@ -182,7 +182,7 @@ void Computation::enter() noexcept {
 }
 
 // Two parts, between which run() leaves this stack for its own. Who runs it holds a reference: its resumption's, for that is used up.
-[[gnu::no_sanitize("thread")]] Departure Computation::begin_run() {
+__attribute__((no_sanitize("thread"))) Departure Computation::begin_run() {
   if (handling_) handling_->performer = nullptr;  // the program goes on: it is no longer hidden at that point
   frame_.unwinding = exceptions_in_flight();
   go_on(current);
@@ -261,7 +261,7 @@ void Computation::controller_threw() {
 }
 
 // Not instrumented: between this and finish_suspend, TSan's stack of calls is exchanged as well.
-[[gnu::no_sanitize("thread")]] Departure Computation::begin_suspend(Suspension& suspension) {
+__attribute__((no_sanitize("thread"))) Departure Computation::begin_suspend(Suspension& suspension) {
   if (cancelled_) return {};
   if (static_cast<Interception*>(current)->answering != &frame_) [[unlikely]]
     return stand_still_inside_others(suspension), Departure{};
@@ -269,7 +269,8 @@ void Computation::controller_threw() {
   return fiber_.begin_suspend();
 }
 
-[[gnu::no_sanitize("thread")]] Computation::Outcome Computation::finish_suspend(Suspension& suspension, Context* left) {
+__attribute__((no_sanitize("thread"))) Computation::Outcome Computation::finish_suspend(Suspension& suspension,
+                                                                                        Context* left) {
   if (left) fiber_.finish_suspend(left);
   if (suspension.answer == Suspension::Answer::value) return Outcome::answered;
   return finish_unanswered(suspension);

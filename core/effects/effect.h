@@ -422,8 +422,8 @@ struct KeptOf {
     else return same_kept(*std::any_cast<T>(&a), *std::any_cast<T>(&b));
   }
   template <class T>
-  static void visit(std::any& value, FunctionRef<void(Tensor&)> f) {
-    if constexpr (!std::is_void_v<T>) visit_kept(*std::any_cast<T>(&value), f);
+  static void visit(std::any& kept, FunctionRef<void(Tensor&)> f) {
+    if constexpr (!std::is_void_v<T>) visit_kept(*std::any_cast<T>(&kept), f);
   }
   static std::any perform(std::any& effect) {
     E& performed = *std::any_cast<E>(&effect);

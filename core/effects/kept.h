@@ -51,6 +51,8 @@ struct KeptAs {
   static constexpr KeptKind kind = given;
   using Contents = KeptParts<T...>;
 };
+template <class... T>
+using KeptAggregate = KeptAs<KeptKind::aggregate, T...>;
 
 // ---- what a type is ----------------------------------------------------------------------------------------
 
@@ -114,10 +116,7 @@ constexpr auto kept_class() {
     // One that holds a reference, or a constant, cannot be assigned.
     if constexpr (!std::is_move_assignable_v<T>) return KeptAs<KeptKind::none>();
     else if constexpr (!has_few_members<T>()) return KeptAs<KeptKind::none>();
-    else
-      return decltype(with_members(std::declval<const T&>(), [](const auto&... m) {
-        return KeptAs<KeptKind::aggregate, std::remove_cvref_t<decltype(m)>...>();
-      }))();
+    else return MemberTypes<T, KeptAggregate>();
   } else {
     return KeptAs < compares && std::is_trivially_copyable_v<T> ? KeptKind::equal : KeptKind::none > ();
   }

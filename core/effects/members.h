@@ -36,16 +36,19 @@ template <class S, class Any, std::size_t... i>
 constexpr bool initialises(std::index_sequence<i...>) {
   return requires { S{(static_cast<void>(i), Any())...}; };
 }
+// Rvalues first: given an lvalue, compilers may make the copy constructor of a container whose elements cannot be copied.
 template <class S, std::size_t n>
-constexpr bool takes = initialises<S, AnyLvalue>(std::make_index_sequence<n>()) ||
-                       initialises<S, AnyRvalue>(std::make_index_sequence<n>());
+constexpr bool takes() {
+  if constexpr (initialises<S, AnyRvalue>(std::make_index_sequence<n>())) return true;
+  else return initialises<S, AnyLvalue>(std::make_index_sequence<n>());
+}
 
 inline constexpr std::size_t most_members = 32;
 
 template <class S, std::size_t n = most_members + 1>
 constexpr std::size_t count_initialisers() {
   if constexpr (n == 0) return 0;
-  else if constexpr (takes<S, n>) return n;
+  else if constexpr (takes<S, n>()) return n;
   else return count_initialisers<S, n - 1>();
 }
 
@@ -54,20 +57,29 @@ template <class S, class Any, std::size_t... before, std::size_t... inside, std:
 constexpr bool nests(std::index_sequence<before...>, std::index_sequence<inside...>, std::index_sequence<after...>) {
   return requires { S{Each<Any, before>()..., {Each<Any, inside>()...}, Each<Any, after>()...}; };
 }
-template <class S, class Any, std::size_t before, std::size_t inside, std::size_t after>
-constexpr bool nests_any = nests<S, Any>(std::make_index_sequence<before>(), std::make_index_sequence<inside>(),
-                                         std::make_index_sequence<after>());
 template <class S, std::size_t before, std::size_t inside, std::size_t after>
-constexpr bool nested =
-    nests_any<S, AnyLvalue, before, inside, after> || nests_any<S, AnyRvalue, before, inside, after>;
+constexpr bool nested() {
+  constexpr std::make_index_sequence<before> first;
+  constexpr std::make_index_sequence<inside> middle;
+  constexpr std::make_index_sequence<after> last;
+  if constexpr (nests<S, AnyRvalue>(first, middle, last)) return true;
+  else return nests<S, AnyLvalue>(first, middle, last);
+}
 
-// The length of the C array at initialiser `at` of `total`; 1 if there is none. A class there would leave room for more after it.
+// The length of the C array at initialiser `at` of `total` whose elements have no {}: a class there would leave room for more.
 template <class S, std::size_t at, std::size_t total, std::size_t length = total - at>
-constexpr std::size_t array_length() {
+constexpr std::size_t full_array_length() {
   if constexpr (length < 2) return 1;
-  else if constexpr (nested<S, at, length, total - at - length> && !nested<S, at, length, total - at - length + 1>)
+  else if constexpr (nested<S, at, length, total - at - length>() && !nested<S, at, length, total - at - length + 1>())
     return length;
-  else return array_length<S, at, total, length - 1>();
+  else return full_array_length<S, at, total, length - 1>();
+}
+// That of any C array; 1 if there is none. {} stands for all of it, so fewer can follow.
+template <class S, std::size_t at, std::size_t total, std::size_t length = 1>
+constexpr std::size_t array_length() {
+  if constexpr (at + length > total) return full_array_length<S, at, total>();
+  else if constexpr (nested<S, at, 0, total - at - length>()) return length;
+  else return array_length<S, at, total, length + 1>();
 }
 
 template <class S, std::size_t total, std::size_t at = 0>
@@ -151,5 +163,17 @@ constexpr decltype(auto) with_members(S& s, F&& f) {
 #undef STAVE_MEMBERS
   }
 }
+
+// Not a lambda, which clang 14 cannot take out of a precompiled header in so deep a place.
+template <template <class...> class Into>
+struct TypesInto {
+  template <class... T>
+  constexpr auto operator()(T&...) const {
+    return Into<std::remove_const_t<T>...>();
+  }
+};
+/// Into<the types of the members of S...>
+template <class S, template <class...> class Into>
+using MemberTypes = decltype(with_members(std::declval<S&>(), TypesInto<Into>()));
 
 }  // namespace stave_detail
