@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include <stave/core/ops/create.h>
 #include <stave/core/ops/network.h>
 #include <stave/core/ops/random.h>
 
@@ -137,7 +138,8 @@ std::vector<Variant> fold_in_variants(Dtype dtype) {
        .call = by_tensor,
        .reference =
            [=](auto xs) {
-             return Arrays{words(threefry(key_of(xs[0]), {0, static_cast<std::uint32_t>(xs[1].values[0])}))};
+             const auto number = static_cast<std::uint32_t>(static_cast<std::int64_t>(xs[1].values[0]));
+             return Arrays{words(threefry(key_of(xs[0]), {0, number}))};
            }},
       {.name = "no numbers", .inputs = {key_input, {dtype, {0}}}, .call = by_tensor, .refusal = "vmap over it"},
       no_key({}, [](const Key& key) { return fold_in(key, 7).data(); })};

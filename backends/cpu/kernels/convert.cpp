@@ -61,7 +61,9 @@ void where(void* out, const void* const* in, Index n) {
   auto* x = static_cast<const T*>(in[1]);
   auto* y = static_cast<const T*>(in[2]);
   auto* to = static_cast<T*>(out);
+#ifndef __clang__  // which sees to it at run time
 #pragma GCC ivdep  // `out` is none of the inputs, or one of them
+#endif
   for (Index i = 0; i < n; ++i) {
     const T a = x[i], b = y[i];  // both, so that there is nothing to skip
     to[i] = condition[i] ? a : b;

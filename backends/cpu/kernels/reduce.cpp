@@ -47,7 +47,7 @@ struct ProdOf {
   }
   template <class V>
   static STAVE_INLINE V both(V a, V b) {
-    return static_cast<V>(a * b);
+    return times(a, b);
   }
 };
 struct MaxOf {

@@ -29,7 +29,7 @@ struct ProdUpTo {
   static constexpr S initial = 1;
   template <class S>
   static STAVE_INLINE S next(S product, S x, S) {
-    return product * x;
+    return times(product, x);
   }
 };
 // NaN, once met, stays.
@@ -40,7 +40,7 @@ struct MaxUpTo {
       std::numeric_limits<S>::has_infinity ? -std::numeric_limits<S>::infinity() : std::numeric_limits<S>::lowest();
   template <class S>
   static STAVE_INLINE S next(S max, S x, S) {
-    return (max > x) | (max != max) ? max : x;
+    return ((max > x) | (max != max)) ? max : x;
   }
 };
 struct MinUpTo {
@@ -50,7 +50,7 @@ struct MinUpTo {
       std::numeric_limits<S>::has_infinity ? std::numeric_limits<S>::infinity() : std::numeric_limits<S>::max();
   template <class S>
   static STAVE_INLINE S next(S min, S x, S) {
-    return (min < x) | (min != min) ? min : x;
+    return ((min < x) | (min != min)) ? min : x;
   }
 };
 struct Recurrence {
@@ -60,7 +60,7 @@ struct Recurrence {
   template <class S>
   static STAVE_INLINE S next(S h, S a, S b) {
     const bool vanishes = (a == 0) | (h == 0);
-    return (vanishes ? S(0) : a * h) + b;
+    return (vanishes ? S(0) : times(a, h)) + b;
   }
 };
 

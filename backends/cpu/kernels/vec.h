@@ -122,6 +122,13 @@ STAVE_INLINE T select(bool condition, T a, T b) {
   return condition ? a : b;
 }
 
+/// a * b, wrapping in unsigned integers: narrow ones would be multiplied as int, which may overflow.
+template <class T>
+STAVE_INLINE T times(T a, T b) {
+  if constexpr (std::is_integral_v<T>) return static_cast<T>(1u * a * b);
+  else return a * b;
+}
+
 /// A mask as bytes of 0 and 1, one for each lane.
 template <class T>
 STAVE_INLINE void store_booleans(Mask<T> mask, void* to) {
