@@ -37,9 +37,9 @@ class Linear {
   /// A tangent of the structure, shapes and dtypes of each differentiated argument -> the result's.
   Result operator()(const Arguments&... tangents) const {
     using namespace stave_detail;
-    const bool same =
+    const bool alike =
         std::apply([&](const auto&... like) { return (same_structure(like, tangents) && ...); }, arguments_);
-    check_same_structure(same, "linearize: arguments and tangents");
+    check_same_structure(alike, "linearize: arguments and tangents");
     std::vector<Tensor> leaves;
     (visit_tensors(tangents, [&](const Tensor& leaf) { leaves.push_back(leaf); }), ...);
     return with_leaves(structure_, flat_(leaves));

@@ -101,9 +101,9 @@ class OperationRange {
 /// The operations of f(args...) as a range. f and the arguments are copied. A result of void counts as std::monostate.
 template <class F, class... A>
 auto operations_of(F f, A... args) {
-  constexpr bool valid = std::is_invocable_v<F&, A&...>;
-  static_assert(valid, "stave: operations_of: the function cannot be called with these arguments");
-  if constexpr (valid) {
+  constexpr bool callable = std::is_invocable_v<F&, A&...>;
+  static_assert(callable, "stave: operations_of: the function cannot be called with these arguments");
+  if constexpr (callable) {
     using Returned = std::invoke_result_t<F&, A&...>;
     constexpr bool nothing = std::is_void_v<Returned>;
     using R = std::conditional_t<nothing, std::monostate, std::decay_t<Returned>>;

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include <stave/core/epoch.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>

@@ -36,7 +36,7 @@ bool note(const std::string& call) {
 
 }  // namespace
 
-extern "C" int fsync(int fd) noexcept {
+extern "C" int fsync(int fd) {
   const bool folder = fcntl(fd, F_GETFL) & O_DIRECTORY;
   return note(folder ? "fsync folder" : "fsync file") ? static_cast<int>(syscall(SYS_fsync, fd)) : -1;
 }

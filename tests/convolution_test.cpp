@@ -155,7 +155,9 @@ TEST(Conv, LargerThanItsParts) {
     const Tensor x = astype(jumble(xs, 7, 17, 8), float64), w = astype(jumble(ws, 5, 13, 6), float64);
     const ConvOptions options{.stride = stride, .padding = pad};
     const auto f = [&](const Tensor& a, const Tensor& b) { return conv(a, b, options); };
-    const auto plain = [&](const Tensor& a, const Tensor& b) { return by_slices(a, b, stride, pad); };
+    const auto plain = [stride = stride, pad = pad](const Tensor& a, const Tensor& b) {
+      return by_slices(a, b, stride, pad);
+    };
     const Tensor expected = plain(x, w), ct = astype(jumble(expected.shape(), 3, 11, 5), float64);
     const auto [to_x, to_w] = vjp(plain, x, w).second(ct);
     for (const Dtype dtype : {float64, float32}) {

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include <stave/core/effects/scope.h>
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>

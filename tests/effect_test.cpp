@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <stave/core/effects/error.h>
+#include <stave/core/effects/scope.h>
 
 namespace effect_test {
 

@@ -20,6 +20,7 @@ struct Folder {
     std::string name = ::testing::TempDir() + "stave-XXXXXX";
     return std::string(mkdtemp(name.data()));
   }();
+  Folder() {}
   ~Folder() { fs::remove_all(path); }
   std::string operator/(const std::string& name) const { return path + "/" + name; }
   std::vector<std::string> names() const {

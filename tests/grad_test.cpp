@@ -251,7 +251,7 @@ TEST(Vjp, OfOverloadedNames) {
 // The pullback is linear, so its own derivative by the cotangent is itself; by the primal: <ct, f''>.
 TEST(Vjp, ThePullbackCanBeDifferentiated) {
   const auto [out, pullback] = vjp([](const Tensor& x) { return sin(x); }, at);
-  const auto through = [&](const Tensor& ct) { return sum(std::get<0>(pullback(ct)) * at); };
+  const auto through = [&pullback = pullback](const Tensor& ct) { return sum(std::get<0>(pullback(ct)) * at); };
   EXPECT_THAT(grad(through)(ones({3}, float64)), IsNear(cos(at) * at));
   const auto inside = [](const Tensor& x) { return sum(std::get<0>(vjp(f, x).second(number(1)))); };
   EXPECT_THAT(grad(inside)(at), IsNear(curvature));

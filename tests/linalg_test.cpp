@@ -157,7 +157,7 @@ TEST_P(Sizes, OfAnyShape) {
     const Index k = std::min(rows, columns), longer = std::max(rows, columns);
     const auto orthonormal = [&](const Tensor& q) {
       return error_of(matmul(matrix_transpose(q), q),
-                      broadcast_to(eye(q.shape(-1), dtype), {2, q.shape(-1), q.shape(-1)}), longer);
+                      broadcast_to(eye(q.shape(-1), q.dtype()), {2, q.shape(-1), q.shape(-1)}), longer);
     };
     for (const bool full : {false, true}) {
       const auto [u, s, vh] = svd(a, {.full_matrices = full});

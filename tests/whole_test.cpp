@@ -27,7 +27,8 @@ template <class F, class Transform>
 void expect_once(F f, Transform transform, const std::vector<Tensor>& inputs) {
   int runs = 0;
   const auto compiled = compile([&runs, f](const auto&... args) { return ++runs, f(args...); });
-  const auto of_compiled = transform(compiled), of_f = transform(f);
+  const auto of_compiled = transform(compiled);
+  const auto of_f = transform(f);
   for (const Tensor& input : inputs) EXPECT_THAT(of_compiled(input), Is(of_f(input)));
   EXPECT_EQ(runs, 1);
 }

@@ -1,5 +1,7 @@
 // Programs: what is recorded, optimised and replayed gives what the function gives, bit for bit: for the values with which it was
 // recorded, and for others.
+#include <stave/handlers/jvp_flat.h>
+#include <stave/handlers/vmap_flat.h>
 #include <stave/programs/compile.h>
 #include <stave/programs/passes/passes.h>
 

@@ -5,6 +5,7 @@
 
 #include <stave/core/ops/at.h>
 #include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/layout.h>
 
 #include "table/reference.h"
 #include "table/row.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <stave/core/ops/contract.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/linalg.h>

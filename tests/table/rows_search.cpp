@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/sort.h>
 
