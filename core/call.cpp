@@ -49,6 +49,7 @@ Call::Call(Call&& other) : op_(other.op_), attributes_(other.attributes_), outpu
 }
 Call Call::lent() const {
   Call copy(op_);
+  copy.inputs_.reserve(inputs_.size());
   for (const Tensor& input : inputs_) copy.lend(input);
   copy.attributes_ = attributes_;
   copy.outputs_ = outputs_;
@@ -56,6 +57,7 @@ Call Call::lent() const {
   return copy;
 }
 
+// Where there is room for it: one that is not counted must not be destroyed.
 [[gnu::always_inline]] inline void Call::lend(Operand&& x) {
   if (x.owns() || inputs_.size() >= most_lent) return inputs_.push_back(std::move(x).tensor());
   care_ |= 1u << inputs_.size();
