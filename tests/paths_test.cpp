@@ -87,17 +87,20 @@ Tensor gradient_inside(T x) {
   const Tensor slope = grad([&](T y) { return bool(y > 0.5) ? y * y * x : sin(y) * x; })(x);
   return bool(slope > 1) ? slope : slope * x;
 }
+auto checkpointed_part(T x) {
+  return checkpoint([x](T y) { return bool(y > 0.3) ? y * sin(x) : y * y + x; });
+}
 Tensor checkpointed(T x) {
-  const auto f = checkpoint([x](T y) { return bool(y > 0.3) ? y * sin(x) : y * y + x; });
+  const auto f = checkpointed_part(x);
   return f(x) * f(x * x);
 }
 Tensor checkpointed_first(T x) {  // the backward pass parts lanes at the other one
-  const auto f = checkpoint([x](T y) { return bool(y > 0.3) ? y * sin(x) : y * y + x; });
+  const auto f = checkpointed_part(x);
   const Tensor first = f(x), second = f(x * x);
   return first * second;
 }
 Tensor checkpointed_last(T x) {
-  const auto f = checkpoint([x](T y) { return bool(y > 0.3) ? y * sin(x) : y * y + x; });
+  const auto f = checkpointed_part(x);
   const Tensor second = f(x * x), first = f(x);
   return first * second;
 }
