@@ -9,7 +9,7 @@
     "a file that stave_add_kernels compiles includes <stave/backends/cpu/own_kernels.h> in place of <stave/stave.h>, which does more"
 #endif
 
-#include <stave/core/effects/exceptions.h>
+#include <stave/core/effects/settings.h>
 
 #include <stave/core/checkpoints.h>
 #include <stave/core/default_dtype.h>

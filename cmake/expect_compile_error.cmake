@@ -1,7 +1,7 @@
 # cmake -DSOURCE=file -DCOMPILE="c++;-fsyntax-only;..." -P expect_compile_error.cmake
 #
 # Passes if SOURCE does not compile and the compiler's words match the first line of it, `// expect: REGEX` (CMake's dialect).
-# Its second line may be `// with: -OPTION`, another option of the compiler's.
+# Its second line may be `// with: -OPTION;-OPTION`, further options of the compiler's.
 # A file of several cases has `#if CASE == 1`, each followed by a line `// expect: REGEX`: it is compiled once for each of them,
 # and a case that expects a static_assert of Stave's must fail by that one error.
 file(READ "${SOURCE}" text)

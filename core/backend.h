@@ -65,9 +65,9 @@ struct MemoryStats {
 };
 
 /// The time that a device spends, for those who show it.
-class Stopwatch {
+class BackendStopwatch {
  public:
-  virtual ~Stopwatch() = default;
+  virtual ~BackendStopwatch() = default;
   /// From when this was made to the end of what has been asked for since; waits for that end.
   virtual std::chrono::nanoseconds elapsed() = 0;
 };
@@ -120,7 +120,7 @@ class Backend {
   /// Waits until everything that was asked for is done. What went wrong meanwhile is left for the next read or synchronize().
   virtual void drain() noexcept {}
   /// The host's clock, for a backend that computes at once.
-  virtual std::unique_ptr<Stopwatch> stopwatch();
+  virtual std::unique_ptr<BackendStopwatch> stopwatch();
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;
   /// Returns cached memory to the system.

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include <stave/core/carried.h>
+#include <stave/core/carried_answer.h>
 #include <stave/core/effects/controller.h>
 #include <stave/core/fail.h>
+#include <stave/core/lost_derivatives.h>
 #include <stave/core/note.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/create.h>
@@ -35,7 +37,8 @@ void Call::validate() {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (!inputs_[i].defined()) [[unlikely]]
       fail<TransformError>("{}: operand {} is an empty Tensor (default-constructed or moved from)", op_->name, i);
-  if (op_->carries_functions) care_ |= carries;
+  if (op_->carries_functions || stave_detail::answered_outside != 0) [[unlikely]]
+    care_ |= carries;  // the latter: somebody may be to know of it who does not see it
   op_->infer(*this, outputs_);
 }
 
@@ -252,11 +255,6 @@ inline Outputs hand_over(Call& call, Frame* frame) {
   return answered(frame, call);
 }
 
-std::string in_words(const Tensor& x) {
-  if (!x.defined()) return "an empty Tensor";
-  return fmt::format("{} {} on {}", x.dtype(), x.shape(), x.device().str());
-}
-
 struct PassOn final : Handling<Call> {
   Outputs handle(Call& call) override { return perform(std::move(call)); }
 };
@@ -266,24 +264,22 @@ constinit PassOn pass_on;
 }  // namespace
 
 void check_answer_closely(const Call& call, const Outputs& outputs, const AnyHandler* who) {
+  if (call.op().carries_functions) return check_carried_answer(functions_of(call), outputs, who);
   const auto expected = call.abstract_outputs();
   const std::string name = who ? who->describe() : "resume";
-  const bool known = !call.op().carries_functions;  // before its function runs
-  if (known && outputs.size() != expected.size())
+  if (outputs.size() != expected.size())
     fail<TransformError>("{}: {} answered with {} output(s) instead of {}", call.op().name, name, outputs.size(),
                          expected.size());
-  const bool placed = known && call.op().id != OpId::to && !call.inputs().empty() && call.inputs()[0].defined();
+  const bool placed = call.op().id != OpId::to && !call.inputs().empty() && call.inputs()[0].defined();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& output = outputs[i];
     if (output.defined()) {
-      if (!known) continue;
       const bool there = !placed || output.device() == call.inputs()[0].device();
       if (there && output.shape() == expected[i].shape && output.dtype() == expected[i].dtype) continue;
     }
-    fail<TransformError>("{}: {} answered with {} for output {}{}", call.op().name, name, in_words(output), i,
-                         known ? fmt::format(", which is {} {}{}", expected[i].dtype, expected[i].shape,
-                                             placed ? " on " + call.inputs()[0].device().str() : "")
-                               : "");
+    fail<TransformError>("{}: {} answered with {} for output {}, which is {} {}{}", call.op().name, name,
+                         in_words(output), i, expected[i].dtype, expected[i].shape,
+                         placed ? " on " + call.inputs()[0].device().str() : "");
   }
 }
 
@@ -292,14 +288,21 @@ void throw_other_attributes(const Op& op, const std::type_info& asked) {
 }
 
 Outputs perform_with_care(Call& call) {
-  if (call.op().carries_functions) return carry(call);
-  Frame* const frame = current ? current->nearest : nullptr;
-  return frame ? hand_over(call, frame) : run(call);
+  const auto performed = [&] {
+    if (call.op().carries_functions) return carry(call);
+    Frame* const frame = current ? current->nearest : nullptr;
+    return frame ? hand_over(call, frame) : run(call);
+  };
+  if (answered_outside == 0) [[likely]]
+    return performed();
+  const Unseen unseen(call.op(), call.inputs());
+  return unseen(performed());
 }
 
 // Without a handler nobody asks for the call.
 Tensor apply_elementwise(const Op& op, std::span<Tensor> inputs) {
-  if (!current || !current->nearest) return run_elementwise(op, op.result_dtype(inputs.back().dtype()), inputs);
+  if ((!current || !current->nearest) && answered_outside == 0)
+    return run_elementwise(op, op.result_dtype(inputs.back().dtype()), inputs);
   Inputs moved;
   for (Tensor& input : inputs) moved.push_back(std::move(input));
   return apply(Call(op, std::move(moved)));
@@ -330,16 +333,17 @@ Tensor run_binary(const Op& op, Operand& a, Operand& b) {
 
 Tensor apply_binary(const Op& op, Operand&& a, Operand&& b) {
   Frame* const frame = current ? current->nearest : nullptr;
+  const bool needs_call = frame || answered_outside != 0;
   if (Operand* const number = a.is_scalar() ? &a : b.is_scalar() ? &b : nullptr) {
     const Node& like = (number == &a ? b : a).tensor().node();
-    if (frame) *number = constant(number->scalar(), like.dtype, like.shape, like.device);
+    if (needs_call) *number = constant(number->scalar(), like.dtype, like.shape, like.device);
   }
-  if (!frame) return run_binary(op, a, b);
+  if (!needs_call) return run_binary(op, a, b);
   Call call(&op);
   call.lend(std::move(a));
   call.lend(std::move(b));
   call.validate();
-  Outputs outputs = hand_over(call, frame);
+  Outputs outputs = answered_outside == 0 ? hand_over(call, frame) : perform_with_care(call);
   if (outputs.size() != 1) [[unlikely]]
     fail_count(op, outputs.size());
   return std::move(outputs[0]);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <stave/core/carried_answer.h>
 #include <stave/core/effects/controller.h>
 #include <stave/core/effects/scope.h>
 #include <stave/core/fail.h>
@@ -161,6 +162,7 @@ Outputs carry(Call& call) {
     else if (Frame* answering = static_cast<Interception*>(frame)->answering; received(answering)) pass(*answering);
   }
   if (frame) functions->received.push_back(frame);
+  if (frame && !frame->trusted) tell_results(*functions);
   Call next = call.with_attributes(std::move(functions));
   if (!frame) {
     Interception below_all(current);  // what stood here is around the function

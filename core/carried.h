@@ -82,7 +82,7 @@ namespace stave {
 using CarriedFunction = std::function<Outputs(std::span<const Tensor>)>;
 
 /// What a custom rule gives in the forward pass.
-struct Forward {
+struct ForwardResults {
   Outputs outputs, residuals;
 };
 
@@ -107,7 +107,7 @@ struct FunctionAttributes final : Attributes {
   /// part within.
   bool gives_more = false;
   /// Reverse mode: the same function, and what the backward pass will need.
-  std::function<Forward(std::span<const Tensor>)> forward;
+  std::function<ForwardResults(std::span<const Tensor>)> forward;
   /// Residuals, then cotangents of the outputs -> a cotangent for each input; undefined: zero.
   CarriedFunction backward;
   /// Forward mode: primals, then tangents -> outputs, then a tangent for each.

@@ -59,6 +59,7 @@ class Checkpoints {
   std::string path(Index step) const;
 
  private:
+  void remove_dead_parts() const;
   void remove_others(Index saved) const;
 
   std::string folder_;
@@ -90,7 +91,9 @@ T load_checkpoint(const std::string& path, const T& like) {
 
 template <class T>
 void Checkpoints::save(Index step, const T& state) const {
-  save_checkpoint(path(step), state);
+  const std::string file = path(step);
+  remove_dead_parts();  // first: they may be what has filled the disk
+  save_checkpoint(file, state);
   remove_others(step);
 }
 

@@ -1,6 +1,8 @@
 // Where a tensor lives.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <cstdint>
 #include <string>
 

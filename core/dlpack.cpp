@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include <stave/core/bools.h>
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
 #include <stave/core/ops/frontend.h>
@@ -201,7 +202,8 @@ Tensor view_of_foreign(const Array& array, stave_detail::ForeignStorage::Lender 
   StoragePtr storage(new stave_detail::ForeignStorage(
       device, first + reach.lowest * size, static_cast<std::size_t>((reach.highest - reach.lowest + 1) * size),
       std::move(lender)));
-  return Tensor(NodePtr(new Node(dtype, device, shape, strides, std::move(storage), -reach.lowest)));
+  const Tensor x(NodePtr(new Node(dtype, device, shape, strides, std::move(storage), -reach.lowest)));
+  return dtype == bool_ ? stave_detail::as_bools(x) : x;
 }
 
 template <class Managed>

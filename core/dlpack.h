@@ -9,12 +9,16 @@
 //   functions take it for constant, so whoever goes on writing to it hands over a copy.
 // - What others get of a tensor is theirs to read. The versioned structure says so by its flag; the older one cannot, and who may write
 //   to it is given a copy.
+// - Bools are bytes of 0 and 1. Every other byte is true, as in NumPy's and PyTorch's
+//   uint8.view(bool); an array with such a byte is copied. from_dlpack looks at all bytes of bools,
+//   and waits for a device to do so.
 // - Values keep dtype, shape and strides: all dtypes of Stave, any strides. Memory of the host, pinned or not, makes tensors on the CPU,
 //   CUDA's and managed memory on cuda(i).
 // - Neither function is an operation that handlers see. to_dlpack reads its tensor as data() does: it throws where somebody follows the
 //   derivative, vmap parts lanes there, and under compile it is a read of the value.
-// - On a device both return at once, and streams wait for one another. A tensor computes on dlpack_stream(device): that is what the
-//   other library's export is asked to make ready (obj.__dlpack__(stream=...)). Where the last tensor over another library's memory goes,
+// - On a device both return at once, except for bools that come in, and streams wait for one another.
+//   A tensor computes on dlpack_stream(device): that is what the other library's export is asked to
+//   make ready (obj.__dlpack__(stream=...)). Where the last tensor over another library's memory goes,
 //   the host waits until the device no longer reads it.
 //
 // Source: https://dmlc.github.io/dlpack/latest/c_api.html, https://data-apis.org/array-api/latest/design_topics/data_interchange.html

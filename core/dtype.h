@@ -81,12 +81,10 @@ constexpr Dtype promote(Dtype a, Dtype b) {
   if (is_float(a) || is_unsigned(a) == is_unsigned(b)) return size_of(a) > size_of(b) ? a : b;
   const Dtype positive = is_unsigned(a) ? a : b, other = is_unsigned(a) ? b : a;
   if (size_of(other) > size_of(positive)) return other;
-  switch (positive) {
-    case Dtype::uint8: return Dtype::int16;
-    case Dtype::uint16: return Dtype::int32;
-    case Dtype::uint32: return Dtype::int64;
-    default: stave_detail::throw_no_common_dtype(a, b);
-  }
+  if (positive == Dtype::uint8) return Dtype::int16;
+  if (positive == Dtype::uint16) return Dtype::int32;
+  if (positive == Dtype::uint32) return Dtype::int64;
+  stave_detail::throw_no_common_dtype(a, b);
 }
 
 /// The C++ type of one element is the dtype's: any integer type but characters, by its size; float, double; Float16, BFloat16.

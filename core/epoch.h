@@ -1,6 +1,8 @@
 // What is computed again on purpose: a checkpoint's function, in the backward pass.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <cstdint>
 
 namespace stave_detail {

@@ -21,8 +21,9 @@ namespace stave_detail {
 STAVE_ALWAYS_INLINE float to_odd(double x) {
   const float nearest = static_cast<float>(x);
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, nearest);
-  if (static_cast<double>(nearest) == x || x != x || (bits & 1)) return nearest;
-  const bool above = nearest > 0 ? nearest > x : nearest < 0 && nearest < x;  // in magnitude
+  const double exact = static_cast<double>(nearest);
+  if (exact == x || x != x || (bits & 1)) return nearest;
+  const bool above = nearest > 0 ? exact > x : nearest < 0 && exact < x;  // in magnitude
   return __builtin_bit_cast(float, above ? bits - 1 : bits + 1);
 }
 template <class N>
@@ -49,11 +50,11 @@ STAVE_ALWAYS_INLINE float float_of_half(std::uint16_t half) {
 STAVE_ALWAYS_INLINE std::uint16_t half_of_float(float x) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x), magnitude = bits & 0x7fffffff;
   // Among subnormal numbers 0.5 + |x| has its last bit where the result has: the addition rounds.
-  const std::uint32_t small =
+  const std::uint32_t subnormal =
       __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, magnitude) + 0.5f) - 0x3f000000;
   const std::uint32_t normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
   const std::uint32_t not_finite = magnitude > 0x7f800000 ? 0x7e00 | (magnitude >> 13 & 0x3ff) : 0x7c00;
-  const std::uint32_t result = magnitude >= 0x47800000 ? not_finite : magnitude < 0x38800000 ? small : normal;
+  const std::uint32_t result = magnitude >= 0x47800000 ? not_finite : magnitude < 0x38800000 ? subnormal : normal;
   return static_cast<std::uint16_t>(result | (bits >> 16 & 0x8000));
 }
 STAVE_ALWAYS_INLINE float float_of_bfloat(std::uint16_t bfloat) {

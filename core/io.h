@@ -7,16 +7,21 @@
 //   mlp = load_safetensors("mlp.safetensors", mlp); // the same with .safetensors; training states: checkpoints.h
 //
 // A file takes its name only when it is whole, and on the disk: it is written beside the old one, which it then replaces, so
-// that neither an error nor a crash, of the program or of the machine, leaves half of one. (A crash may leave NAME.*.part.)
-// What is read is checked, sizes before memory is taken; what does not fit throws FileError (or ShapeError, DtypeError), naming
-// the file and the fault. Reading gives contiguous tensors, on the CPU; neither reading nor writing is an operation that
-// handlers see. Values are written as to_vector() reads them: those of a lane under vmap throw.
+// that neither an error nor a crash, of the program or of the machine, leaves half of one. A crash
+// may leave NAME.stave-*.part, which the next save of NAME removes. Files that are read must be
+// regular ones: pipes and devices are an error, and nothing waits for them. What is read is
+// checked, sizes before memory is taken; what does not fit throws FileError (or ShapeError,
+// DtypeError), naming the file and the fault. Reading gives contiguous tensors, on the CPU; neither
+// reading nor writing is an operation that handlers see. Values are written as to_vector() reads
+// them: those of a lane under vmap throw.
 #pragma once
 
 #include <charconv>
 #include <concepts>
+#include <iosfwd>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -34,7 +39,7 @@ namespace stave {
 /// Writes one array, row-major, as numpy.save does. The name is taken as it is: nothing is appended.
 void save_npy(const std::string& path, const Tensor& x);
 /// Reads one array of .npy format 1.0, 2.0 or 3.0, in C or Fortran order and either byte order. Throws DtypeError for an
-/// element type that Stave lacks.
+/// element type that Stave lacks. NumPy writes bfloat16 as raw bytes, which are such a type.
 Tensor load_npy(const std::string& path);
 
 struct NpzOptions {
@@ -48,7 +53,9 @@ void save_npz(const std::string& path, const T& tree, NpzOptions options = {});
 
 /// Reads a tree that save_npz, or numpy.savez, wrote under the names of visit_named_tensors; T{} is where it begins. Vectors get
 /// as many elements as the file has consecutive ones, maps the keys that it has, optionals a value if it has one. Throws
-/// FileError if a tensor is missing, or if the file has one that the tree has no place for.
+/// FileError if a tensor is missing, or if the file has one that the tree has no place for. Arrays
+/// of a dtype that Stave lacks, such as strings, are left out: maps do not get them, and a tree
+/// that asks for one by its name gets DtypeError.
 template <class T>
 T load_npz(const std::string& path);
 
@@ -65,6 +72,7 @@ struct SafetensorsOptions {
 struct SafetensorsNames {
   [[no_unique_address]] ByName by_name{};
   char separator = '/';  ///< the same, of the file that is read
+  bool copy = false;     ///< tensors in memory of their own: whatever becomes of the file then
 };
 
 /// Writes the tensors of a tree under the names of visit_named_tensors, as safetensors.torch.save_file does: the largest elements
@@ -77,8 +85,14 @@ void save_safetensors(const std::string& path, const T& tree, SafetensorsOptions
 ///
 /// Nothing is read until it is used: tensors are views of the mapped file, which is never written to, and stays mapped as long as
 /// one of them lives. It may be replaced and removed meanwhile, as all functions here do, but not changed in place nor shortened
-/// (that ends the program by a signal). Copied are tensors whose elements do not lie at multiples of their size. Memory that is
-/// mapped is the system's, and no part of memory_stats(). BF16 is bfloat16; other dtypes that Stave lacks throw DtypeError.
+/// (that ends the program by a signal). Where others may do so, `copy` reads all at once, and
+/// throws FileError if the file is shortened meanwhile. Tensors whose elements do not lie at
+/// multiples of their size are always copied. Memory that is mapped is the system's, and no part of
+/// memory_stats().
+///
+/// BF16 is bfloat16. Tensors of a dtype that Stave lacks, such as F8_E4M3, are left out: maps do
+/// not get them, and a tree that asks for one by its name gets DtypeError. list_safetensors() lists
+/// all.
 template <class T>
 T load_safetensors(const std::string& path, SafetensorsNames names = {});
 template <class T>
@@ -87,17 +101,33 @@ T load_safetensors(const std::string& path, const T& like, SafetensorsNames name
 /// What a .safetensors file says of itself.
 std::map<std::string, std::string> safetensors_metadata(const std::string& path);
 
+/// A tensor of a .safetensors file.
+struct SafetensorsInfo {
+  std::string name;
+  std::string code;            ///< its dtype in the file: "F32", "F8_E4M3"
+  std::optional<Dtype> dtype;  ///< the same; none: Stave lacks it
+  Shape shape;
+};
+/// The tensors of a .safetensors file, or of the files of an index, in the order of their names. It
+/// reads no elements.
+std::vector<SafetensorsInfo> list_safetensors(const std::string& path);
+
 struct CsvOptions {
   [[no_unique_address]] ByName by_name{};
   char delimiter = ',';           ///< ' ' stands for any run of blanks
   Index skip_lines = 0;           ///< lines of a header
   Index columns = 0;              ///< how many there must be; 0: as many as in the first line
   Dtype dtype = default_dtype();  ///< bool_ reads 0, 1, true and false
+  char comment = '#';             ///< the rest of a line from here on is skipped; '\0': no comments
 };
 
-/// Numbers as text, a row on each line: [rows, columns]. Throws FileError naming line and column of what is no number, of a
-/// number that an integer dtype does not hold, and of lines that differ in length.
+/// Numbers as text, a row on each line: [rows, columns]. Lines that are blank, or hold only a
+/// comment, are skipped, as NumPy's loadtxt does. Throws FileError naming line and column of what
+/// is no number, of a number that an integer dtype does not hold, and of lines that differ in
+/// length.
 Tensor read_csv(const std::string& path, CsvOptions options = {});
+/// The same for the text of a stream, up to its end: of a pipe, for example.
+Tensor read_csv(std::istream& in, CsvOptions options = {});
 
 }  // namespace stave
 
@@ -126,12 +156,18 @@ std::vector<NamedTensor> named_tensors_of(const T& tree, const char* operation) 
   return arrays;
 }
 
+// The arrays of a file by their names; and the reasons for which others cannot be read.
+struct ArraysOfFile {
+  std::map<std::string, Tensor> arrays{};
+  std::map<std::string, std::string> unreadable{};
+};
+
 // The arrays of a file, and which of them a tree has taken.
 class NamedArrays {
  public:
   /// `where` begins every error: "load_npz: w.npz".
-  NamedArrays(std::string where, std::map<std::string, Tensor> arrays)
-      : where_(std::move(where)), arrays_(std::move(arrays)) {}
+  NamedArrays(std::string where, ArraysOfFile file)
+      : where_(std::move(where)), arrays_(std::move(file.arrays)), unreadable_(std::move(file.unreadable)) {}
 
   // Whether there is an array of this name, or one below it.
   bool holds(const std::string& name) const;
@@ -146,18 +182,19 @@ class NamedArrays {
 
  private:
   struct Fault {
-    enum Kind { names, shape, dtype } kind;
+    enum Kind : std::uint8_t { names, shape, dtype } kind;
     std::string text;
   };
   std::string some_names() const;
 
   std::string where_;
   std::map<std::string, Tensor> arrays_;
+  std::map<std::string, std::string> unreadable_;
   std::set<std::string> taken_;
   std::vector<Fault> faults_;
 };
 NamedArrays read_npz(const std::string& path);
-NamedArrays read_safetensors(const std::string& path, char separator);
+NamedArrays read_safetensors(const std::string& path, const SafetensorsNames& names);
 
 // ---- reading trees ---------------------------------------------------------------------------------------
 
@@ -254,13 +291,13 @@ T load_safetensors(const std::string& path, SafetensorsNames names) {
   static_assert(is_tree<T>, "stave: load_safetensors of a type that is not a tree (see stave/core/tree.h)");
   static_assert(std::default_initializable<T>,
                 "stave: load_safetensors<T> begins with T{}: use load_safetensors(path, like)");
-  return stave_detail::load_tree<T>(stave_detail::read_safetensors(path, names.separator));
+  return stave_detail::load_tree<T>(stave_detail::read_safetensors(path, names));
 }
 
 template <class T>
 T load_safetensors(const std::string& path, const T& like, SafetensorsNames names) {
   static_assert(is_tree<T>, "stave: load_safetensors of a type that is not a tree (see stave/core/tree.h)");
-  return stave_detail::load_tree(stave_detail::read_safetensors(path, names.separator), like);
+  return stave_detail::load_tree(stave_detail::read_safetensors(path, names), like);
 }
 
 }  // namespace stave

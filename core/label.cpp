@@ -5,7 +5,7 @@
 namespace stave {
 
 Tensor label(Tensor x, std::string name) {
-  return stave_detail::relabel(std::move(x), make_intrusive<const Name>(name));
+  return stave_detail::relabel(std::move(x), make_intrusive<const SharedName>(name));
 }
 
 std::string label_of(const Tensor& x) {
@@ -40,7 +40,7 @@ Tensor relabel(Tensor x, NamePtr name) {
   if (!x.node_ptr().unique()) x = clone_node(x);
   x = name->text.empty() ? labels().strip(std::move(x)) : labels().put(std::move(x), name);
   for (Note* note = x.node_ptr()->notes; note; note = note->next)
-    if (note->live() && note->owner->thread == this_thread()) note->labelled(name);
+    if (note->live() && note->owner->thread == id_of_this_thread()) note->labelled(name);
   return x;
 }
 

@@ -42,31 +42,31 @@ void leave(Note& note, std::uint8_t who) noexcept {
 
 }  // namespace
 
-const void* this_thread() noexcept { return &stave_detail::current; }
+const void* id_of_this_thread() noexcept { return &stave_detail::current; }
 
 NoteOwner::NoteOwner(const char* transform, const AnyHandler* handler) noexcept
-    : name(transform), thread(this_thread()), differentiates(handler) {}
+    : name(transform), thread(id_of_this_thread()), differentiates(handler) {}
 NoteOwner::NoteOwner(const char* kind) noexcept
     : name(kind), thread(nullptr), differentiates(nullptr), running(false) {}
 
 void NoteOwner::lock() noexcept {
-  if (thread != this_thread()) for_others.lock();
+  if (thread != id_of_this_thread()) for_others.lock();
   while (locked_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
 }
 
 void NoteOwner::unlock() noexcept {
-  const bool other = thread != this_thread();
+  const bool other = thread != id_of_this_thread();
   locked_.store(false, std::memory_order_release);
   if (other) for_others.unlock();
 }
 
 NoteOwner::Hold::Hold(NoteOwner& owner) noexcept
-    : owner_(owner.thread == this_thread() && owner.confined ? nullptr : &owner) {
+    : owner_(owner.thread == id_of_this_thread() && owner.confined ? nullptr : &owner) {
   if (owner_) owner_->lock();
 }
 
 void NoteOwner::add(Note& note) noexcept {
-  if (thread != this_thread()) {  // it is not listed, and so the owner has left it already
+  if (thread != id_of_this_thread()) {  // it is not listed, and so the owner has left it already
     references.fetch_add(1, std::memory_order_relaxed);
     note.ended.store(by_owner, std::memory_order_relaxed);
     return;
@@ -103,7 +103,7 @@ void NoteOwner::end() noexcept {
 }
 
 void Note::node_ended() noexcept {
-  const bool listed = ended.load(std::memory_order_relaxed) == 0 && owner->thread == this_thread();
+  const bool listed = ended.load(std::memory_order_relaxed) == 0 && owner->thread == id_of_this_thread();
   if (listed && owner->unlink(*this)) free_note(this);
   else leave(*this, by_node);
 }
@@ -137,7 +137,7 @@ namespace {
 }
 
 bool runs_on_other_thread(const Note& note) noexcept {
-  return note.owner->thread != this_thread() && note.owner->running.load(std::memory_order_acquire);
+  return note.owner->thread != id_of_this_thread() && note.owner->running.load(std::memory_order_acquire);
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ struct NoteOwner : RefCounted {
 };
 
 /// Names the calling thread.
-const void* this_thread() noexcept;
+const void* id_of_this_thread() noexcept;
 
 struct Note : stave_detail::Pooled {
   Note* next = nullptr;  // on the node
@@ -141,7 +141,10 @@ class Notes {
       : Notes(make_intrusive<NoteOwner>(transform, differentiates)) {}
   explicit Notes(IntrusivePtr<NoteOwner> owner) : owner_(std::move(owner)) {
     // Shells of notes outlive this, in values of whoever has them.
-    [[maybe_unused]] static const bool stays = (stave_detail::keep_module_of(&module_mark), true);
+    [[maybe_unused]] static const bool stays = [] {
+      stave_detail::keep_module_of(&module_mark);
+      return true;
+    }();
   }
   Notes(Notes&&) noexcept = default;
   ~Notes() {
@@ -193,10 +196,10 @@ class Notes {
   static inline char module_mark = 0;  // in the program or library whose code the notes run
   struct NoteOf final : Note {
     P payload;
-    NoteOf(NoteOwner* owner, P value) : Note(owner), payload(std::move(value)) {}
+    NoteOf(NoteOwner* of, P value) : Note(of), payload(std::move(value)) {}
     Note* clone() const override { return new NoteOf(owner, payload); }
     void drop() noexcept override {
-      [[maybe_unused]] P ended = std::move(payload);
+      [[maybe_unused]] P dropped = std::move(payload);
       payload = P();
     }
     const Tensor* physical() const noexcept override {

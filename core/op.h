@@ -280,7 +280,7 @@ struct ValueSet {
   static constexpr unsigned outputs = 1u << 31;
   unsigned mask;
 
-  constexpr ValueSet(unsigned mask = 0) noexcept : mask(mask) {}
+  constexpr ValueSet(unsigned mask_ = 0) noexcept : mask(mask_) {}
   constexpr bool has_input(std::size_t i) const noexcept { return mask >> (i < 30 ? i : 30) & 1; }
   constexpr bool has_outputs() const noexcept { return mask & outputs; }
 };

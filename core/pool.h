@@ -9,6 +9,8 @@
 // may be globals): nothing here is ever destroyed, and a thread that ends gives its lists to the others.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <cstddef>
 #include <utility>
 

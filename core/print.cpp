@@ -23,7 +23,7 @@ const Tensor* lanes_of(const Tensor& x) {
   const Node& node = x.node();
   if (node.storage) return nullptr;
   for (const Note* note = node.notes; note; note = note->next)
-    if (note->live() && note->owner->thread == this_thread())
+    if (note->live() && note->owner->thread == id_of_this_thread())
       if (const Tensor* lanes = note->physical()) return lanes;
   check_not_escaped(node);  // throws
   return nullptr;

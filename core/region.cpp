@@ -113,6 +113,21 @@ const Loop* Region::loop(std::string_view isa) const {
   return found == loops_.end() ? nullptr : &*found;
 }
 
+bool Region::is_same_as(const Region& other) const {
+  const auto same_step = [](const Step& a, const Step& b) {
+    return a.op == b.op && a.operands == b.operands && a.dtype == b.dtype && a.bytes.words[0] == b.bytes.words[0] &&
+           a.bytes.words[1] == b.bytes.words[1];
+  };
+  const auto same_reduction = [](const Reduction& a, const Reduction& b) {
+    return a.op == b.op && a.value == b.value && a.axes == b.axes && a.keepdims == b.keepdims;
+  };
+  return this == &other ||
+         (inputs_ == other.inputs_ && outputs_ == other.outputs_ &&
+          std::equal(steps_.begin(), steps_.end(), other.steps_.begin(), other.steps_.end(), same_step) &&
+          std::equal(reductions_.begin(), reductions_.end(), other.reductions_.begin(), other.reductions_.end(),
+                     same_reduction));
+}
+
 IntrusivePtr<Region> Region::reopened() const {
   IntrusivePtr<Region> copy(new Region(inputs_));
   copy->steps_ = steps_;

@@ -74,7 +74,7 @@ class Region : public RefCounted {
   /// A reduction of a value over axes, -1 being the last one, and the number by which it can be an output. Throws TransformError for
   /// an operation that is none or a value that there is not, DtypeError where the operation does not take the value's dtype (all
   /// and any take bool, the others anything else), IndexError for an axis that is not negative, ShapeError for one given twice.
-  int reduce(const Op& op, int value, Shape axes, bool keepdims = false);
+  int reduce(const Op& op, int value, Shape axes, bool keep = false);
   /// Ends the region: which values and reductions it gives. Steps that none of them needs are dropped, which numbers the others anew, and
   /// what they give gets slots: one is free again after the last step that reads it, but for those of numbers and outputs.
   void set_outputs(std::vector<int> values);
@@ -83,7 +83,7 @@ class Region : public RefCounted {
   const std::vector<Step>& steps() const noexcept { return steps_; }
   const std::vector<int>& outputs() const noexcept { return outputs_; }
   const std::vector<Reduction>& reductions() const noexcept { return reductions_; }
-  int slots() const noexcept { return slots_; }
+  int slot_count() const noexcept { return slots_; }
   /// What an output is a reduction of; null: it is a value.
   const Reduction* reduction(int output) const {
     return output < 0 ? &reductions_[static_cast<std::size_t>(-1 - output)] : nullptr;
@@ -105,6 +105,9 @@ class Region : public RefCounted {
   /// The loop for an instruction set; null: there is none.
   const stave_detail::Loop* loop(std::string_view isa) const;
 
+  /// Whether it takes, computes and gives the same as another one.
+  bool is_same_as(const Region& other) const;
+
   /// Another one with the same values, whose reductions and outputs are yet to be said.
   IntrusivePtr<Region> reopened() const;
 
@@ -115,11 +118,11 @@ class Region : public RefCounted {
   template <class Make>
   RegionPtr derived(const std::string& key, Make make) const {
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard<std::mutex> lock(mutex_);
       if (const auto found = derived_.find(key); found != derived_.end()) return found->second;
     }
     RegionPtr made = make();
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     return derived_.emplace(key, std::move(made)).first->second;
   }
   /// What `make` gave as a unique_ptr<P> for `key`, the address of something that stays.
@@ -133,7 +136,7 @@ class Region : public RefCounted {
       return *found;
     std::unique_ptr<P> made = make();
     made->key = key;
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (const P* const found = find(prepared_.load())) return *found;
     made->next.reset(prepared_.load());
     prepared_.store(made.get());

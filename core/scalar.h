@@ -1,6 +1,8 @@
 // C++ numbers as operands and attributes.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <bit>
 #include <concepts>
 #include <cstdint>

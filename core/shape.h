@@ -19,17 +19,17 @@ using Index = std::int64_t;
 class Shape : public SmallVector<Index, 4> {
  public:
   Shape() noexcept = default;
-  template <std::integral... I>
-    requires(sizeof...(I) > 0)
-  Shape(I... lengths) {
+  template <std::integral... Integer>
+    requires(sizeof...(Integer) > 0)
+  Shape(Integer... lengths) {
     (push_back(static_cast<Index>(lengths)), ...);
   }
-  template <std::integral I>
-  Shape(const std::vector<I>& lengths) {
+  template <std::integral Integer>
+  Shape(const std::vector<Integer>& lengths) {
     append(lengths.begin(), lengths.end());
   }
-  template <std::integral I, std::size_t n>
-  Shape(std::span<I, n> lengths) {
+  template <std::integral Integer, std::size_t n>
+  Shape(std::span<Integer, n> lengths) {
     append(lengths.begin(), lengths.end());
   }
 

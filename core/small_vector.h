@@ -1,6 +1,8 @@
 // A vector that keeps its first N elements in place: shapes, strides and operand lists rarely need the heap.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -113,9 +115,6 @@ class SmallVector {
       if (!(a.data_[i] == b.data_[i])) return false;
     return true;
   }
-
-  operator std::span<const T>() const noexcept { return {data_, size_}; }
-  operator std::span<T>() noexcept { return {data_, size_}; }
 
  private:
   static constexpr bool trivial = std::is_trivially_copyable_v<T>;

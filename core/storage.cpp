@@ -103,8 +103,8 @@ void Backend::run_by_rows(std::span<const Step> steps, Index /*rows*/) {
   for (const Step& step : steps) run(*step.op, step.attributes, step.inputs, step.outputs);
 }
 
-std::unique_ptr<Stopwatch> Backend::stopwatch() {
-  struct HostStopwatch final : Stopwatch {
+std::unique_ptr<BackendStopwatch> Backend::stopwatch() {
+  struct HostStopwatch final : BackendStopwatch {
     const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
     std::chrono::nanoseconds elapsed() override { return std::chrono::steady_clock::now() - start; }
   };

@@ -25,7 +25,37 @@
 namespace stave {
 
 struct Note;
-class At;
+class Tensor;
+
+}  // namespace stave
+
+namespace stave_detail {
+
+/// Entries of a tensor by tensors: the specialisation for Tensor is in ops/at.h. `Indices` makes it
+/// a matter of the call.
+template <class T, class... Indices>
+struct EntriesOf;
+template <class T, class... Indices>
+concept HasEntries = requires { sizeof(EntriesOf<T, Indices...>); };
+// In place of entries, where a static_assert has failed: that one error is enough.
+struct NoEntries {
+  template <class... A>
+  stave::Tensor get(const A&...) const;
+  template <class... A>
+  stave::Tensor set(const A&...) const;
+  template <class... A>
+  stave::Tensor add(const A&...) const;
+  template <class... A>
+  stave::Tensor multiply(const A&...) const;
+  template <class... A>
+  stave::Tensor(min)(const A&...) const;
+  template <class... A>
+  stave::Tensor(max)(const A&...) const;
+};
+
+}  // namespace stave_detail
+
+namespace stave {
 
 /// One value. Immutable once it is shared; its notes change only while one handle owns it (note.h).
 struct Node : RefCounted, stave_detail::Pooled {
@@ -38,14 +68,15 @@ struct Node : RefCounted, stave_detail::Pooled {
   Strides strides;  // in elements
   Note* notes = nullptr;
 
-  Node(Dtype dtype, Device device, Shape shape, Strides strides, StoragePtr storage, Index offset = 0)
-      : dtype(dtype), device(device), storage(std::move(storage)), offset(offset), shape(std::move(shape)),
-        strides(std::move(strides)) {
+  Node(Dtype dtype_, Device device_, Shape shape_, Strides strides_, StoragePtr storage_, Index offset_ = 0)
+      : dtype(dtype_), device(device_), storage(std::move(storage_)), offset(offset_), shape(std::move(shape_)),
+        strides(std::move(strides_)) {
     track_if_asked();
   }
   /// Contiguous, row-major.
-  Node(Dtype dtype, Device device, const Shape& shape, StoragePtr storage)
-      : dtype(dtype), device(device), storage(std::move(storage)), shape(shape), strides(contiguous_strides(shape)) {
+  Node(Dtype dtype_, Device device_, const Shape& shape_, StoragePtr storage_)
+      : dtype(dtype_), device(device_), storage(std::move(storage_)), shape(shape_),
+        strides(contiguous_strides(shape_)) {
     track_if_asked();
   }
   ~Node();
@@ -141,6 +172,11 @@ class Tensor {
 
   /// Reads a single element. `if (x == y)` on arrays throws and names array_equal and allclose.
   explicit operator bool() const;
+  // Nothing is read unless it is asked for. Compilers show the line.
+  // clang-format off
+  template <std::same_as<bool> Truth>
+  operator Truth() const = delete;  // const bool ok = bool(all(a)) && bool(all(b)): && and || of tensors are elementwise tensors
+  // clang-format on
   template <class T>
     requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
   explicit operator T() const {
@@ -148,16 +184,16 @@ class Tensor {
   }
 
   // Basic-index building blocks.
-  struct None {};
+  struct NoneType {};
   struct Ellipsis {};
   struct NewAxis {};
   struct Slice {
     std::optional<Index> start, stop, step;
   };
   struct Subscript {
-    template <std::integral I>
-      requires(!std::same_as<I, bool>)
-    Subscript(I index) : value(static_cast<Index>(index)) {}
+    template <std::integral Integer>
+      requires(!std::same_as<Integer, bool>)
+    Subscript(Integer index) : value(static_cast<Index>(index)) {}
     Subscript(Slice slice) : value(slice) {}
     Subscript(Ellipsis ellipsis) : value(ellipsis) {}
     Subscript(NewAxis newaxis) : value(newaxis) {}
@@ -166,31 +202,38 @@ class Tensor {
 
   /// Basic indexing, a view: x(1), x(slice(1, none), -1), x(ellipsis, newaxis, 0). See layout.h for `slice`. Subscripts whose
   /// number is known at run time come in a span or a vector: x(std::vector<Tensor::Subscript>{1, slice(2)}).
-  /// With tensors of integers or bools among the indices it is x.at(indices...).get(), a copy.
-  template <class... I>
-  Tensor operator()(const I&... indices) const {
-    constexpr bool basic = (std::is_constructible_v<Subscript, const I&> && ...);
-    if constexpr (sizeof...(I) == 1 && (std::is_convertible_v<const I&, std::span<const Subscript>> && ...)) {
+  /// With tensors of integers or bools among the indices it is x.at(indices...).get(), a copy, and
+  /// takes ops/at.h.
+  template <class... Indices>
+  Tensor operator()(const Indices&... indices) const {
+    constexpr bool basic = (std::is_constructible_v<Subscript, const Indices&> && ...);
+    if constexpr (sizeof...(Indices) == 1 &&
+                  (std::is_convertible_v<const Indices&, std::span<const Subscript>> && ...)) {
       return stave_detail_index(indices...);
     } else if constexpr (basic) {
-      return stave_detail_index(std::array<Subscript, sizeof...(I)>{Subscript(indices)...});
+      return stave_detail_index(std::array<Subscript, sizeof...(Indices)>{Subscript(indices)...});
     } else {
       constexpr bool known =
-          ((std::is_constructible_v<Subscript, const I&> || std::is_convertible_v<const I&, Tensor>)&&...);
+          ((std::is_constructible_v<Subscript, const Indices&> || std::is_convertible_v<const Indices&, Tensor>)&&...);
       static_assert(known,
                     "stave: an index must be an integer, a slice, ellipsis, newaxis, or a tensor of integers or bools");
       if constexpr (known) return at(indices...).get();
     }
   }
   /// x[i] is x(i): entry i of the first axis; negative counts from the end.
-  template <class I>
-  Tensor operator[](const I& index) const {
+  template <class OneIndex>
+  Tensor operator[](const OneIndex& index) const {
     return (*this)(index);
   }
 
   /// Entries by all that NumPy takes as an index, to be read or, in a copy, updated: x.at(x < 0).set(0). See ops/at.h.
-  template <class... I>
-  At at(const I&... indices) const;
+  template <class... Indices>
+  auto at(const Indices&... indices) const {
+    constexpr bool included = stave_detail::HasEntries<Tensor, Indices...>;
+    static_assert(included, "stave: to index by tensors, #include <stave/core/ops/at.h>");
+    if constexpr (included) return stave_detail::EntriesOf<Tensor, Indices...>::at(*this, indices...);
+    else return stave_detail::NoEntries();
+  }
 
   /// As NumPy prints it, without the dtype.
   std::string str() const;

@@ -122,6 +122,8 @@ class WithKeys {
   F f_;
 };
 template <class F>
+WithKeys(F) -> WithKeys<F>;
+template <class F>
 inline constexpr bool visits_keys = false;
 template <class F>
 inline constexpr bool visits_keys<WithKeys<F>> = true;

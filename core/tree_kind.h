@@ -200,15 +200,15 @@ struct ContentsOf<T> : std::type_identity<MemberTypes<T, Types>> {};
 /// Whether there is a node of one of these kinds in trees of type T, at any depth.
 template <TreeKind... kinds>
 struct Contains {
-  template <class T, class... Above>
+  template <class T, class... Outer>
   static constexpr bool in() {
     using Node = std::remove_cv_t<T>;
     constexpr TreeKind kind = tree_kind<Node>;
     if constexpr (((kind == kinds) || ...)) return true;
-    else if constexpr ((std::is_same_v<Node, Above> || ...)) return false;
+    else if constexpr ((std::is_same_v<Node, Outer> || ...)) return false;
     else
       return []<class... Held>(Types<Held...>) {
-        return (in<Held, Node, Above...>() || ...);
+        return (in<Held, Node, Outer...>() || ...);
       }(typename ContentsOf<Node>::type());
   }
 };

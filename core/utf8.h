@@ -1,6 +1,8 @@
 // Text from outside, as others may show it.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <string>

@@ -19,7 +19,7 @@ struct Cnn {
 
 // [n, channels, rows, columns] -> [n, more channels, rows / 2, columns / 2]
 Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b) {
-  return max_pool(relu(conv(x, w, {.padding = same}) + reshape(b, {-1, 1, 1})), 2);
+  return max_pool(relu(conv(x, w, {.padding = Padding::same}) + reshape(b, {-1, 1, 1})), 2);
 }
 
 // Of images [n, 1, 8, 8] a number for each digit: [n, 10].

@@ -40,7 +40,7 @@ auto loss_by(const CheckpointPolicy& policy) {
 int main() {
   const Tensor x = 1 - square(normal(Key(0), {1 << 18})) * 1e-4;  // 1 MiB
   Tensor kept, again;
-  const double plain = peak([&] { kept = grad(squares, {.recompute = never})(x); });
+  const double plain = peak([&] { kept = grad(squares, {.recompute = Recompute::never})(x); });
   const double anchors = peak([&] { again = grad(squares)(x); });
   std::printf("a thousand squares: %.0f MiB, by itself %.0f MiB\n", plain, anchors);
   check(plain > 1000 && anchors < 12, "the tape keeps a few values");

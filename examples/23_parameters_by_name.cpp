@@ -51,7 +51,7 @@ int main() {
   const Tensor xs = digits.pixels(slice(training)), labels = digits.labels(slice(training));
   const Tensor test_xs = digits.pixels(slice(training, none)), test_labels = digits.labels(slice(training, none));
 
-  const auto initial = [&](const Key& key) { return init(network)(key, xs[0], false); };
+  const auto initial = [&](const Key& key) { return init_params(network)(key, xs[0], false); };
   const auto optimizer = adam({.learning_rate = 2e-3});
   const auto step = compile([&](const Trained& now, const Key& key, const Tensor& x, const Tensor& y) {
     const auto [value, slope] = value_and_grad(seed(loss, key))(now.params, x, y);

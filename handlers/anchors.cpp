@@ -97,7 +97,7 @@ SmallVector<Entry*, 16> nearby(Entry& entry) {
 bool is_undisturbed() { return !current || !current->nearest || current->nearest->discreet; }
 
 void Anchors::set_primals(std::span<const Tensor> primals, bool stay) {
-  if (when_ == never) return;
+  if (when_ == Recompute::never) return;
   primals_.assign(primals.begin(), primals.end());
   needed_.assign(primals.size(), false);
   primals_stay_ = stay;
@@ -111,7 +111,7 @@ void Anchors::release_primals() {
 void Anchors::keep(const Tensor& output) { kept_ += bytes_kept_by(output.node()); }
 
 void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) {
-  if (when_ == never) return;
+  if (when_ == Recompute::never) return;
   const std::span<Tensor> inputs = entry.inputs();
   const std::span<Slot> producers = entry.producers();
   const auto is_new = [&](std::size_t i) {
@@ -176,7 +176,7 @@ bool Anchors::may_drop(const Op& reader, Entry& producer, const Tensor& x) const
   const int cheap = operations_again(producer, false);
   if (cheap == 0) return false;  // a mere view keeps nothing that is not kept
   if (cheap <= most_cheap) return true;
-  return Region::admits(reader) && cone.back != Cone::far && producer.sequence - cone.back >= run_ &&
+  return Region::admits(reader) && cone.back != Cone::too_far && producer.sequence - cone.back >= run_ &&
          operations_again(producer, true) <= most_cheap;
 }
 
@@ -209,8 +209,8 @@ bool Anchors::takes(Entry& entry, std::size_t i, std::size_t bytes, const Anchor
   const Cone input = cone_of_kept(*producer);
   if (!input.size) return false;
   const std::uint64_t back = entry.sequence - producer->sequence + input.back;
-  cone.back = static_cast<std::uint16_t>(std::clamp<std::uint64_t>(back, cone.back, Cone::far));
-  cone.size = static_cast<std::uint16_t>(std::min<unsigned>(cone.size + input.size, Cone::far));
+  cone.back = static_cast<std::uint16_t>(std::clamp<std::uint64_t>(back, cone.back, Cone::too_far));
+  cone.size = static_cast<std::uint16_t>(std::min<unsigned>(cone.size + input.size, Cone::too_far));
   return true;
 }
 

@@ -1,5 +1,6 @@
 #include <stave/handlers/answered.h>
 
+#include <stave/core/lost_derivatives.h>
 #include <stave/handlers/paths.h>
 
 namespace stave_detail {
@@ -9,9 +10,10 @@ bool may_be_answered(const stave::EffectType& effect) {
     if (!frame->handler) continue;
     const auto answers = frame->handler->answered_effects();
     if (answers && answers(effect)) return true;
-    const bool logs = dynamic_cast<const Remembers*>(frame->handler);
-    if (logs && !dynamic_cast<const PathEffects*>(frame->handler))
-      return true;  // of paths: who is around is there in each
+    if (!dynamic_cast<const Remembers*>(frame->handler)) continue;
+    const bool logs = !dynamic_cast<const PathEffects*>(frame->handler) &&  // of paths: who is around is there in each
+                      !dynamic_cast<const AnsweredOutside*>(frame->handler);
+    if (logs) return true;
   }
   for (const Frame* frame = current; frame; frame = frame->below)
     if (auto* const notes = dynamic_cast<NotesUnasked*>(frame->handler)) notes->unasked(effect);

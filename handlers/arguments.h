@@ -109,6 +109,10 @@ struct CallCheck<returns, F, Selection<selected...>, A...> {
   static constexpr bool trees = ((!selected || is_tree<A>)&&...);
   static_assert(trees || numbers,
                 "stave: an argument by which is differentiated is not a tree of tensors (see stave/core/tree.h)");
+  static constexpr bool arrays = ((selected && std::is_array_v<std::remove_reference_t<A>>) || ...);
+  static_assert(!arrays,
+                "stave: an argument is a C array of tensors, which transforms cannot copy: give a std::array or "
+                "std::vector");
   static constexpr bool passing = (may_pass<A> && ...);
   static_assert(
       passing,
@@ -116,10 +120,10 @@ struct CallCheck<returns, F, Selection<selected...>, A...> {
       "hold them by value, in a container or in a smart pointer (see stave/core/tree.h)");
 
   static constexpr bool callable = [] {
-    if constexpr (trees && passing) return Calls<F, Selection<selected...>, A...>::valid;
+    if constexpr (trees && passing && !arrays) return Calls<F, Selection<selected...>, A...>::valid;
     else return false;
   }();
-  static_assert(callable || !trees || !passing, "stave: the function cannot be called with these arguments");
+  static_assert(callable || !trees || !passing || arrays, "stave: the function cannot be called with these arguments");
 
   static constexpr bool valid = [] {
     if constexpr (callable) {

@@ -3,19 +3,21 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include <stave/core/ops/function.h>
 #include <stave/handlers/arguments.h>
 #include <stave/handlers/grad.h>
+#include <stave/handlers/stored_arguments.h>
 
 namespace stave_detail {
 
 // How an argument is kept for later runs: as a copy, or moved; but a named object that cannot be copied by reference.
 template <class A>
-using KeptArgument =
-    std::conditional_t<std::is_lvalue_reference_v<A> && !is_tree<A> && !std::is_copy_constructible_v<Decayed<A>>, A,
-                       Decayed<A>>;
+using KeptArgument = std::conditional_t<std::is_lvalue_reference_v<A> && !is_tree<A> &&
+                                            !std::is_copy_constructible_v<StoredArgument<Decayed<A>>>,
+                                        A, StoredArgument<Decayed<A>>>;
 
 // The arguments of one call, which functions of flat lists of their tensors share: they keep all but the tensors.
 template <class... A>
@@ -31,8 +33,9 @@ class KeptCall {
   /// f, with these tensors in place of the call's.
   template <class F>
   auto call(F& f, std::span<const Tensor> tensors) const {
-    return std::apply([&](auto&... args) { return call_with_leaves(Selected(), f, tensors, static_cast<A&>(args)...); },
-                      *kept_);
+    return std::apply(
+        [&](auto&... args) { return call_with_leaves(Selected(), f, tensors, static_cast<A&>(passed(args))...); },
+        *kept_);
   }
   /// g(arguments..., tangents...): both from the list, of the second only the trees.
   template <class G>
@@ -78,7 +81,8 @@ class KeptCall {
   std::size_t leaves_count_ = leaves.size();
 };
 
-// The structure of a function's results, known when it has run; it is the same each time.
+// The structure of a function's results, known when it has run; it is the same each time. Threads
+// may share it.
 template <class Result>
 class ResultStructure {
  public:
@@ -86,21 +90,27 @@ class ResultStructure {
   /// The tensors of a result; keeps the rest of the first.
   Outputs flat(const Result& result) const {
     Outputs leaves = flat_outputs(result);
-    if (!known_->structure) *known_ = {structure_of(result), leaves.size()};
+    const std::lock_guard<std::mutex> lock(known_->mutex);
+    if (!known_->structure) known_->structure = structure_of(result), known_->leaves = leaves.size();
     else if (leaves.size() != known_->leaves) fail_other_results(name_, known_->leaves, leaves.size());
     return leaves;
   }
   template <class Tensors>
   Result tree(const Tensors& outputs) const {
+    const std::lock_guard<std::mutex> lock(known_->mutex);
     if (!known_->structure) fail_unknown_results(name_);
     if (outputs.size() != known_->leaves) fail_other_results(name_, known_->leaves, outputs.size());
     return with_leaves(*known_->structure, outputs);
   }
   /// How many tensors a result has.
-  std::size_t leaves() const noexcept { return known_->leaves; }
+  std::size_t leaves() const {
+    const std::lock_guard<std::mutex> lock(known_->mutex);
+    return known_->leaves;
+  }
 
  private:
   struct Known {
+    std::mutex mutex;
     std::optional<Result> structure;
     std::size_t leaves = 0;
   };

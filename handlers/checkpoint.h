@@ -64,8 +64,9 @@ struct RunsAgain {
 
 namespace stave {
 
-/// f, of which a derivative remembers the arguments alone, and what the policy saves. f is called again during the backward pass, so what it captures by
-/// reference must live until then. Arguments and the result are trees; other arguments are copied.
+/// f, of which a derivative remembers the arguments alone, and what the policy saves. A copy of f
+/// is kept and called again during the backward pass, maybe long after the call: so capture by
+/// value. Arguments and the result are trees; other arguments are copied.
 template <class F>
 auto checkpoint(F f, CheckpointPolicy policy = nothing_saveable) {
   return stave_detail::WithRule<F, stave_detail::RunsAgain>(std::move(f), {std::move(policy)});

@@ -9,8 +9,13 @@
 //
 // Rules of one function combine: custom_vmap(custom_vjp(f, ...), ...) has both.
 //
-// A rule is made of ordinary operations: higher derivatives are those of the rule. Rules may capture values that vmap maps, but
-// not values that are differentiated by whoever uses the rule: that throws; pass these as arguments.
+// A rule is made of ordinary operations: higher derivatives are those of the rule, which may call
+// the function itself. Rules may capture values that vmap maps, but not values that are
+// differentiated by whoever uses the rule: that throws; pass these as arguments.
+//
+// Tapes, pullbacks and programs keep copies of f and of its rules. They call a rule when a
+// derivative, or vmap, needs it, which may be long after the function was called: so rules should
+// capture by value, not by reference.
 #pragma once
 
 #include <stave/handlers/carried_trees.h>
@@ -51,7 +56,7 @@ struct VjpRule {
     const ResultStructure<Residuals> residuals(name);
     functions.forward = [rules = rules, kept, results, residuals](std::span<const Tensor> xs) {
       const Pair both = kept.call(rules->first, xs);
-      return Forward{results.flat(both.first), residuals.flat(both.second)};
+      return ForwardResults{results.flat(both.first), residuals.flat(both.second)};
     };
     functions.backward = [rules = rules, results, residuals](std::span<const Tensor> xs) {
       return flat_outputs(

@@ -110,7 +110,7 @@ class ChosenZeros {
 
   void follow(const Call& call, Outputs& outputs) {
     if (outputs.size() != 1 || !is_float(outputs[0].dtype()) || !followed(call, outputs[0])) return;
-    if (call.op().id == OpId::scale) check(call, outputs[0]);
+    if (call.op().id == OpId::scale || call.op().id == OpId::scale_by_inverse) check(call, outputs[0]);
     Tensor live = live_after(call, outputs[0]);
     if (live.defined()) live = past_all([&] { return astype(live != 0, outputs[0].dtype()); });
     outputs[0] = live_.put(std::move(outputs[0]), std::move(live));
@@ -118,7 +118,8 @@ class ChosenZeros {
 
  private:
   bool followed(const Call& call, const Tensor& output) const {
-    if (call.op().carries_functions || this_thread() != live_.owner().thread || !output.node().storage) return false;
+    if (call.op().carries_functions || id_of_this_thread() != live_.owner().thread || !output.node().storage)
+      return false;
     bool computed = !call.op().view;  // a view of what nothing computed here is not, either
     for (const Tensor& input : call.inputs()) {
       if (!input.node().storage) return false;
@@ -154,6 +155,7 @@ class ChosenZeros {
         break;
       case OpId::negative:
       case OpId::divide:
+      case OpId::scale_by_inverse:
       case OpId::stop_gradient: return live(call.input(0));
       case OpId::add:
       case OpId::subtract: return combined(op_add, call);
@@ -199,9 +201,15 @@ class ChosenZeros {
   }
 
   void check(const Call& call, const Tensor& output) const {
+    const bool inverse = call.op().id == OpId::scale_by_inverse;
+    const auto factor = [&](std::size_t i) {
+      const Tensor x = observed(call.input(i));
+      return inverse && i == 1 ? past_all([&] { return reciprocal(x); }) : x;
+    };
     Index swallowed = 0;
     for (std::size_t i = 0; i < 2; ++i) {
-      const Tensor zero = live_or_ones(call.input(i)), a = observed(call.input(i)), b = observed(call.input(1 - i));
+      const Tensor a = factor(i), b = factor(1 - i);
+      const Tensor zero = inverse && i == 1 ? past_all([&] { return ones_like(a); }) : live_or_ones(call.input(i));
       swallowed += past_all([&] {
         return sum(astype(logical_and(logical_and(a == 0, zero != 0), logical_not(isfinite(b))), int64)).item<Index>();
       });

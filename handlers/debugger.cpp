@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <stave/core/fail.h>
+#include <stave/core/io/file.h>
 #include <stave/handlers/debugger_words.h>
 #include <stave/handlers/line_reader.h>
 #include <stave/handlers/notation.h>
@@ -35,9 +36,16 @@ const Words& names_of_operations() {
 std::deque<std::string> lines_of_script(const std::string& path) {
   std::deque<std::string> lines;
   if (path.empty()) return lines;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  if (!file.eof()) fail<FileError>("debugger: the script {} cannot be read", path);
+  std::string text;
+  try {
+    const stave_detail::InputFile file("debugger", path);
+    text.resize(file.size());
+    file.read(0, text.data(), text.size());
+  } catch (const FileError&) {
+    fail<FileError>("debugger: the script {} cannot be read", path);
+  }
+  std::istringstream all(text);
+  for (std::string line; std::getline(all, line);) lines.push_back(line);
   return lines;
 }
 
@@ -205,8 +213,8 @@ class Session final : public DebuggerSession {
       else if (word == "label") breakpoint.label = argument();
       else if (word == "shape") breakpoint.shape = shape_of(argument());
       else if (word == "nan") breakpoint.nan = true;
-      else if (word == "forward") breakpoint.pass = Pass::forward;
-      else if (word == "backward") breakpoint.pass = Pass::backward;
+      else if (word == "forward") breakpoint.pass = Breakpoint::Pass::forward;
+      else if (word == "backward") breakpoint.pass = Breakpoint::Pass::backward;
       else if (breakpoint.operation.empty()) breakpoint.operation = word;
       else
         fail<TransformError>("debugger: `{}` after the operation is none of in, label, shape, nan, forward, backward",
@@ -286,7 +294,7 @@ class Session final : public DebuggerSession {
     return false;
   }
   bool where(const Words&) {
-    for (const Surrounding& around : at()->around())
+    for (const StopPoint::Surrounding& around : at()->around())
       out_ << (around.scope ? "scope    " : "handler  ") << around.name << (around.at_work ? ", at work" : "") << "\n";
     out_ << std::flush;
     return false;

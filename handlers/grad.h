@@ -3,7 +3,7 @@
 //   auto dw = grad(loss)(w, x, y);                        // d loss / d argument 0, of w's type
 //   auto [gw, gx] = grad<0, 1>(loss)(w, x, y);            // by several arguments: a std::tuple
 //   auto [value, g] = value_and_grad(loss)(w, x, y);
-//   auto kept = grad(loss, {.recompute = never})(w, x, y); // a tape that computes nothing again, for less time or more memory
+//   auto kept = grad(loss, {.recompute = Recompute::never})(w, x, y); // a tape that computes nothing again, for less time or more memory
 //
 // Arguments and results are trees (core/tree.h); arguments that are not pass through untouched. Under grad, values stay
 // real: item(), printing, if, while and recursion work inside f. The mechanism is in vjp_flat.h.
@@ -68,7 +68,7 @@ class ValueAndGradOf {
     const std::vector<Tensor> leaves = selected_leaves(selected, args...);
     if (leaves.empty()) fail_no_tensors("grad");
     const auto arguments = std::tie(args...);
-    std::tuple<Decayed<std::tuple_element_t<argnums, std::tuple<A...>>>...> structures(
+    std::tuple<Decayed<std::tuple_element_t<static_cast<std::size_t>(argnums), std::tuple<A...>>>...> structures(
         structure_of(std::get<argnums>(arguments))...);
     FlatVjp vjp = vjp_flat(
         [&](std::span<const Tensor> inputs) -> Outputs {
@@ -128,7 +128,8 @@ namespace stave {
 /// The gradient of a function that returns one number, by argument 0 or by `argnums`: a callable with f's arguments. The
 /// result has the argument's type and dtypes; a tuple for several. If f returns std::pair<Tensor, Aux>: std::pair of the
 /// gradient and aux. Throws TransformError for a loss that is not a single number, DtypeError for one, or an argument, that is
-/// not of a floating dtype. Keys in an argument stay as they are.
+/// not of a floating dtype. Keys in an argument stay as they are. The callable keeps a copy of f,
+/// and calls it when it is called.
 template <int... argnums, class F>
 auto grad(F f, GradOptions options = {}) {
   return stave_detail::by_arguments<stave_detail::GradOf, argnums...>(std::move(f), options);

@@ -33,7 +33,7 @@ std::string number(const Tensor& observed) {
 Graph::Graph() { sources_.owner().running = false; }
 
 Outputs Graph::handle(Call& call) {
-  if (sources_.owner().thread != this_thread())
+  if (sources_.owner().thread != id_of_this_thread())
     fail<TransformError>("graph: this Graph was made on another thread: make one for each thread");
   GraphNode node{false, scope_node(place_of_performer().scopes), {call.op().name}, {}, ""};
   for (const Tensor& input : call.inputs()) node.operands.push_back(edge_of(input));
@@ -88,7 +88,7 @@ std::size_t Graph::scope_node(const std::vector<NamePtr>& scopes) {
   return scope;
 }
 
-void Graph::set_label(const Source& source, const Name& name) {
+void Graph::set_label(const Source& source, const SharedName& name) {
   if (source.output == 0) nodes_[source.node].label = name.text;
 }
 

@@ -74,7 +74,7 @@ class Graph : public Handler {
   std::size_t input_node(const Tensor& x);
   std::size_t add_node(GraphNode node);
   std::size_t scope_node(const std::vector<NamePtr>& scopes);
-  void set_label(const Source& source, const Name& name);
+  void set_label(const Source& source, const SharedName& name);
   void write_scope(std::ostream& out, std::size_t scope, std::size_t depth) const;
   void write_node(std::ostream& out, std::size_t node, std::size_t depth) const;
 

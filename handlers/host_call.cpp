@@ -2,6 +2,7 @@
 // does with them what it does with any.
 #include <stave/handlers/host_call.h>
 
+#include <stave/core/carried_answer.h>
 #include <stave/core/fail.h>
 #include <stave/core/note.h>
 #include <stave/core/ops/create.h>
@@ -82,7 +83,11 @@ Outputs all_at_once(HostCall host, Index lanes, std::span<const bool> batched, s
 Outputs host_call_flat(const HostCall& host, Inputs inputs) {
   FunctionAttributes functions;
   functions.name = "host_call";
-  functions.function = [host](std::span<const Tensor> xs) { return run_on_host(host, xs); };
+  const auto announced = std::make_shared<CarriedResults>();
+  SmallVector<CarriedResults::Result, 1> results;
+  for (const Abstract& result : host.results) results.push_back({result, std::nullopt});
+  announced->set(std::move(results));
+  functions.function = ToldFunction{[host](std::span<const Tensor> xs) { return run_on_host(host, xs); }, announced};
   functions.batch = [host](Index lanes, std::span<const bool> batched, std::span<const Tensor> xs) {
     const bool at_once = host.options.vmap_method == VmapMethod::broadcast_all;
     return at_once ? all_at_once(host, lanes, batched, xs) : one_by_one(host, lanes, batched, xs);

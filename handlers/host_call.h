@@ -8,7 +8,9 @@
 //
 // The function's arguments are contiguous tensors on the CPU, constants to every transform, so data() and to_vector() may read
 // them; to trace and compile the call is a read of them. It runs below all handlers, once for each call that reaches it, and should have
-// no side effects. No derivative is known of it: grad and jvp throw, unless custom_vjp or custom_jvp says what it is. For vmap see
+// no side effects. No derivative is known of it: grad and jvp throw, unless custom_vjp or
+// custom_jvp says what it is; so they do where an effect is answered outside of them by what is
+// computed of a value that they differentiate (handlers/README.md). For vmap see
 // VmapMethod.
 #pragma once
 
@@ -75,7 +77,8 @@ namespace stave {
 /// f, foreign code on host arrays (see above), as a function of tensors: host_call(f, results)(args...). `results` are shape and
 /// dtype of each tensor of f's result, which comes to the device of the first argument. What f returns must be so: else it
 /// throws ShapeError or DtypeError. TransformError if grad or jvp follows an argument. Under vmap of no lanes f is not called,
-/// and must return a single Tensor.
+/// and must return a single Tensor. Programs and checkpoints keep a copy of f and call it again: it
+/// should capture by value.
 template <class F>
 auto host_call(F f, std::vector<Abstract> results, HostCallOptions options = {}) {
   return stave_detail::HostCallOf<F>(std::move(f), std::move(results), options);

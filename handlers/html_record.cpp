@@ -30,7 +30,7 @@ HtmlRecord::Thread::Thread(HtmlRecord& record, int number)
 HtmlRecord::Thread::~Thread() = default;
 
 HtmlRecord::Thread& HtmlRecord::thread_here() {
-  return threads_.try_emplace(this_thread(), *this, static_cast<int>(threads_.size())).first->second;
+  return threads_.try_emplace(id_of_this_thread(), *this, static_cast<int>(threads_.size())).first->second;
 }
 
 HtmlRecord::HtmlRecord() { device_number(cpu); }
@@ -186,7 +186,7 @@ int HtmlRecord::device_number(Device device, std::size_t just_made) {
 
 void HtmlRecord::made(const Storage& storage, Device device) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto thread = threads_.find(this_thread());
+  const auto thread = threads_.find(id_of_this_thread());
   const int number = device_number(device, storage.bytes);
   living_[&storage] = static_cast<int>(storages_.size());
   storages_.push_back(

@@ -1,9 +1,13 @@
 #include <stave/handlers/html_report.h>
 
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string_view>
+#include <system_error>
 
 #include <stave/core/fail.h>
+#include <stave/core/io/file.h>
 #include <stave/handlers/html_record.h>
 
 namespace stave {
@@ -32,10 +36,24 @@ void HtmlReport::write_html(std::ostream& out) const {
   if (!out) fail<FileError>("HtmlReport: the stream cannot be written");
 }
 
+// A file appears whole or not at all; what is none, as a pipe, is written to.
 void HtmlReport::write_html(const std::string& path) const {
-  std::ofstream file(path, std::ios::binary);
-  if (file) write(file);
-  if (!file) fail<FileError>("HtmlReport: {} cannot be written", path);
+  std::error_code none;
+  if (std::filesystem::is_regular_file(path, none) || !std::filesystem::exists(path, none)) {
+    std::ostringstream text;
+    write(text);
+    try {
+      stave_detail::OutputFile file("HtmlReport", path);
+      file.write(text.view());
+      file.finish();
+    } catch (const FileError&) {
+      fail<FileError>("HtmlReport: {} cannot be written", path);
+    }
+  } else {
+    std::ofstream file(path, std::ios::binary);
+    if (file) write(file);
+    if (!file) fail<FileError>("HtmlReport: {} cannot be written", path);
+  }
 }
 
 void HtmlReport::write(std::ostream& out) const {

@@ -21,10 +21,10 @@ FlatJacobian jacfwd_flat(FlatFunction f, std::span<const Tensor> xs, InputNames 
 FlatJacobian jacrev_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names = numbered_inputs);
 
 /// A matrix of blocks: the Jacobian of a struct R by a tree A. Row by row, a tree A for each tensor of R.
-///   auto h = hessian(loss)(mlp);          // Blocks<Mlp, Mlp>
+///   auto h = hessian(loss)(mlp);          // JacobianBlocks<Mlp, Mlp>
 ///   h[&Mlp::w1].b2                        // d^2 loss / dw1 db2, of shape [w1's..., b2's...]
 template <class R, class A>
-struct Blocks {
+struct JacobianBlocks {
   R structure;          ///< of the rows: R without tensors
   std::vector<A> rows;  ///< in the order of tree_leaves
   const A& operator[](Tensor R::*member) const {
@@ -34,7 +34,7 @@ struct Blocks {
   }
 };
 template <class R, class A>
-struct TreeTraits<Blocks<R, A>> {
+struct TreeTraits<JacobianBlocks<R, A>> {
   template <class B, class F>
   static void visit(B& blocks, F&& f) {
     f(blocks.rows);
@@ -46,10 +46,10 @@ struct TreeTraits<Blocks<R, A>> {
 namespace stave_detail {
 
 // The result's tree with the arguments' tree in place of each tensor. A struct keeps its type if the argument is a Tensor; else
-// its members cannot become trees, and the rows stand in Blocks.
+// its members cannot become trees, and the rows stand in JacobianBlocks.
 template <class R, class A>
 struct JacobianTree {
-  using type = Blocks<R, A>;
+  using type = JacobianBlocks<R, A>;
 };
 template <class R, class A>
 using JacobianOf = typename JacobianTree<R, A>::type;
@@ -98,7 +98,7 @@ JacobianOf<R, A> jacobian_tree(const R& result, const A& argument, const FlatJac
     J blocks = copy_tree(result);
     visit_tensors(blocks, [&](Tensor& leaf) { leaf = rows[next++][0]; });
     return blocks;
-  } else if constexpr (std::is_same_v<J, Blocks<R, A>>) {
+  } else if constexpr (std::is_same_v<J, JacobianBlocks<R, A>>) {
     J blocks{structure_of(result), {}};
     visit_tensors(result, [&](const Tensor& leaf) { blocks.rows.push_back(inside(leaf)); });
     return blocks;
@@ -162,7 +162,7 @@ namespace stave {
 
 /// The Jacobian by argument 0, or by `argnums`: a callable with f's arguments. For tensors [f's shape..., argument's shape...];
 /// for trees, blocks as in JAX: f's result, with a tree like the argument (a tuple of several's) in place of each tensor, of
-/// these shapes. A std container of tensors becomes one of trees, a struct Blocks.
+/// these shapes. A std container of tensors becomes one of trees, a struct JacobianBlocks.
 template <int... argnums, class F>
 auto jacfwd(F f) {
   return stave_detail::by_arguments<stave_detail::JacfwdOf, argnums...>(std::move(f));
@@ -171,8 +171,8 @@ template <int... argnums, class F>
 auto jacrev(F f) {
   return stave_detail::by_arguments<stave_detail::JacrevOf, argnums...>(std::move(f));
 }
-/// The Hessian, forward over reverse, [f's shape..., argument's shape..., argument's shape...]; of trees Blocks<A, A>, of several
-/// arguments a tuple of tuples.
+/// The Hessian, forward over reverse, [f's shape..., argument's shape..., argument's shape...]; of
+/// trees JacobianBlocks<A, A>, of several arguments a tuple of tuples.
 template <int... argnums, class F>
 auto hessian(F f) {
   return jacfwd<argnums...>(jacrev<argnums...>(std::move(f)));

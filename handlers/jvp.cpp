@@ -4,6 +4,7 @@
 
 #include <stave/core/carried.h>
 #include <stave/core/fail.h>
+#include <stave/core/lost_derivatives.h>
 #include <stave/core/note.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
@@ -13,20 +14,27 @@
 namespace stave_detail {
 namespace {
 
-class JvpHandler final : public Handler, public std::enable_shared_from_this<JvpHandler> {
+// A note without a tangent: that is lost.
+class JvpHandler final : public Handler, public FollowsDerivatives, public std::enable_shared_from_this<JvpHandler> {
  public:
   Outputs handle(Call& call) override {
     if (call.op().carries_functions) [[unlikely]]
       return handle_carrying(call);
     SmallVector<Tensor, 3> tangents;
-    bool any = false;
+    bool any = false, any_lost = false;
     for (const Tensor& input : call.inputs()) {
       const Tensor* tangent = notes.find(input);
       if (tangent) tangents.push_back(*tangent);
       else tangents.emplace_back();
       any |= tangent != nullptr;
+      any_lost |= tangent && !tangent->defined();
     }
     if (!any) return perform(std::move(call));
+    if (any_lost && call.op().derivative != Derivative::zero) [[unlikely]] {
+      Outputs outputs = perform(std::move(call));
+      for (Tensor& output : outputs) output = lost(std::move(output));
+      return outputs;
+    }
     Outputs outputs = perform(call.lent());  // the rule reads the inputs afterwards
     Outputs derivatives = call.op().derivative == Derivative::zero ? Outputs(outputs.size(), Tensor())
                                                                    : derive(JvpContext{call, outputs, tangents});
@@ -43,6 +51,21 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
   std::string describe() const override { return "jvp"; }
   bool discreet() const noexcept override { return true; }
   bool takes_programs() const noexcept override { return true; }
+  Tensor lost(Tensor x) const override {
+    if (lost_by_.empty()) lost_by_ = outside_.effect();
+    return is_float(x.dtype()) ? notes.put(std::move(x), Tensor()) : x;
+  }
+  bool follows(const Tensor& x) const noexcept override { return notes.find(x) != nullptr; }
+  /// Returns what the function returns, when this is installed around it.
+  Outputs run(FlatFunction f, std::span<const Tensor> inputs) {
+    return notes.run([&] { return with(outside_, [&] { return with(*this, [&] { return f(inputs); }); }); });
+  }
+  /// Zeros if x depends on no input. Throws if it is lost.
+  Tensor tangent(const Tensor& x) const {
+    const Tensor* tangent = notes.find(x);
+    if (tangent && !tangent->defined()) fail_lost("jvp", lost_by_);
+    return tangent ? *tangent : zeros_like(notes.strip(x));
+  }
 
   Notes<Tensor> notes{"jvp", this};
 
@@ -98,7 +121,7 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
 
   // The rule maps cotangents back, and is linear in them: transposed, it maps tangents forward.
   Outputs custom_vjp(Call& call, const FunctionAttributes& functions) {
-    const Forward forward = functions.run(functions.forward, primals(call));
+    const ForwardResults forward = functions.run(functions.forward, primals(call));
     std::vector<Tensor> zero;  // cotangents of the outputs that have some
     for (const Tensor& output : forward.outputs)
       if (is_float(output.dtype())) zero.push_back(zeros_like(output));
@@ -129,10 +152,6 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
     Inputs inputs;
     for (const Tensor& input : call.inputs()) inputs.push_back(notes.strip(input));
     return inputs;
-  }
-  Tensor tangent(const Tensor& x) const {
-    const Tensor* tangent = notes.find(x);
-    return tangent ? *tangent : zeros_like(notes.strip(x));
   }
   // The first half of `both`, with the second as tangents.
   Outputs with_tangents(Outputs both) const {
@@ -182,6 +201,9 @@ class JvpHandler final : public Handler, public std::enable_shared_from_this<Jvp
       fail<TransformError>("the JVP rule of {} gave a tangent {} {} for an output {} {}", call.op().name,
                            tangent.dtype(), tangent.shape(), output.dtype(), output.shape());
   }
+
+  AnsweredOutside outside_;
+  mutable std::string lost_by_;  // the effect whose answer was the first without a tangent
 };
 
 void check_tangent(std::size_t i, InputNames names, const Tensor& primal, const Tensor& tangent) {
@@ -219,11 +241,10 @@ FlatJvp jvp_flat(FlatFunction f, std::span<const Tensor> primals, std::span<cons
     inputs.push_back(std::move(input));
   }
   FlatJvp result;
-  result.outputs = handler.notes.run([&] { return with(handler, [&] { return f(inputs); }); });
+  result.outputs = handler.run(f, inputs);
   check_results(result.outputs, "jvp");
   for (Tensor& output : result.outputs) {
-    const Tensor* tangent = handler.notes.find(output);
-    result.tangents.push_back(tangent ? *tangent : zeros_like(output));
+    result.tangents.push_back(handler.tangent(output));
     output = handler.notes.strip(std::move(output));
   }
   return result;

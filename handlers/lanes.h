@@ -43,7 +43,7 @@ class Rows : public RefCounted {
   /// The row in `all` of the one lane that this is.
   Index row_in(const Rows& all) const;
   /// Whether this thread made it: what is found may then be kept.
-  bool is_own() const noexcept { return thread_ == this_thread(); }
+  bool is_own() const noexcept { return thread_ == id_of_this_thread(); }
   bool is_older_than(const Rows& other) const noexcept { return id_ < other.id_; }
 
  private:
@@ -61,7 +61,7 @@ class Rows : public RefCounted {
   const InstallationId id_ = next_installation_id();
   const Index size_;
   const std::vector<std::int32_t> lanes_;  // empty: all
-  const void* const thread_ = this_thread();
+  const void* const thread_ = id_of_this_thread();
   // What was asked for last; by the thread that made this: others, on which rules may run, find it anew.
   mutable std::unique_ptr<std::array<Places, 4>> known_;
   mutable std::size_t next_ = 0;

@@ -4,6 +4,8 @@
 // empty one is the end. UTF-8; a character takes one column. What does not fit into the terminal's width scrolls.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <functional>
 #include <optional>
 #include <string>

@@ -29,9 +29,9 @@ FlatLinearized linearize_flat(FlatFunction f, std::span<const Tensor> primals, I
 
 /// See linearize.
 template <class Result, class... Arguments>
-class Linear {
+class LinearMap {
  public:
-  Linear(FlatLinear flat, Result structure, std::tuple<Arguments...> arguments)
+  LinearMap(FlatLinear flat, Result structure, std::tuple<Arguments...> arguments)
       : flat_(std::move(flat)), structure_(std::move(structure)), arguments_(std::move(arguments)) {}
 
   /// A tangent of the structure, shapes and dtypes of each differentiated argument -> the result's.
@@ -52,7 +52,7 @@ class Linear {
 };
 
 /// f(args...), and the linear map of tangents there; all arguments must be trees of floating tensors. The map may be called any
-/// number of times, under transforms as well.
+/// number of times, under transforms as well. f is called now and not kept, as by vjp (vjp.h).
 template <class F, class... A>
 auto linearize(F&& f, A&&... args) {
   using namespace stave_detail;
@@ -65,7 +65,7 @@ auto linearize(F&& f, A&&... args) {
     FlatLinearized flat = linearize_flat(flat_function(Selected(), f, result, std::forward<A>(args)...),
                                          selected_leaves(Selected(), args...),
                                          [&](std::size_t i) { return leaf_name(Selected(), i, args...); });
-    using Map = Linear<Result, Decayed<A>...>;
+    using Map = LinearMap<Result, Decayed<A>...>;
     return std::pair<Result, Map>(with_leaves(*result, flat.outputs),
                                   Map(std::move(flat.linear), structure_of(*result), std::move(arguments)));
   }

@@ -4,10 +4,11 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <future>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include <stave/core/effects/controller.h>
 #include <stave/core/fail.h>
@@ -202,11 +203,21 @@ std::vector<Trace> run_all_chains(const Settings& settings, const DensityOfRows&
     run_chains(settings, density, like, key, settings.options.first_chain + begin,
                std::span(traces).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
   };
-  std::vector<std::future<void>> others;
-  for (Index share = 1; share < threads; ++share)
-    others.push_back(std::async(std::launch::async, run_share, share));  // whose end its future waits for
-  run_share(0);
-  for (std::future<void>& other : others) other.get();
+  std::vector<std::exception_ptr> faults(static_cast<std::size_t>(threads));  // not futures: CMakeLists.txt says why
+  const auto run_apart = [&](Index share) {
+    try {
+      run_share(share);
+    } catch (...) {
+      faults[static_cast<std::size_t>(share)] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (Index share = 1; share < threads; ++share) others.emplace_back(run_apart, share);
+    run_share(0);
+  }  // all have ended
+  for (const std::exception_ptr& fault : faults)
+    if (fault) std::rethrow_exception(fault);
   progress(settings.all_transitions, settings.all_transitions);
   return traces;
 }
@@ -246,10 +257,11 @@ void check_options(const char* by, const NutsOptions& options, const std::option
     fail<Error>("{}: the target of the acceptance rate is {}; it lies between 0 and 1", by, options.target_accept);
   if (options.max_depth < 1 || options.max_depth > 30)
     fail<Error>("{}: the maximal depth is {}; it lies from 1 to 30", by, options.max_depth);
-  if (hmc && !(hmc->length > 0 && hmc->max_steps > 0))
-    fail<Error>("{}: trajectories are of length {}, and of {} steps at most; both must be positive", by, hmc->length,
-                hmc->max_steps);
-  if (!(options.spread >= 0)) fail<Error>("{}: the spread is {}; it is not negative", by, options.spread);
+  if (hmc && !(hmc->length > 0 && std::isfinite(hmc->length) && hmc->max_steps > 0))
+    fail<Error>("{}: trajectories are of length {}, and of {} steps at most; both must be positive numbers", by,
+                hmc->length, hmc->max_steps);
+  if (!(options.spread >= 0 && std::isfinite(options.spread)))
+    fail<Error>("{}: the spread is {}; it is a number, and not negative", by, options.spread);
   if (options.first_chain < 0) fail<Error>("{}: the first chain is {}", by, options.first_chain);
 }
 
@@ -272,6 +284,8 @@ SampledLeaves sample_chains(const char* by, const DensityOfRows& density, const 
       fail<DtypeError>("{}: the start holds {}: convert it to floats with astype", by, leaf.dtype());
   const Vector flat_start = flat(start);
   if (flat_start.empty()) fail<ShapeError>("{}: the start has no elements", by);
+  for (const double number : flat_start)
+    if (!std::isfinite(number)) fail<Error>("{}: the start has an element that is {}", by, number);
   std::atomic<long> transitions = 0;
   const std::vector<Trace> traces = run_all_chains({by, options, hmc, flat_start, transitions}, density, start, key);
   return leaves_of(traces, start, options.draws);

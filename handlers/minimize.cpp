@@ -12,6 +12,7 @@
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/handlers/solvers.h>
 
 namespace stave_detail {
 
@@ -123,7 +124,7 @@ class Model {
     if (!(change.curvature > 0)) return;
     if (options_.method == MinimizeMethod::bfgs) return update(change);
     changes_.push_back(std::move(change));
-    if (changes_.size() > static_cast<std::size_t>(std::max(options_.memory, 1))) changes_.pop_front();
+    if (changes_.size() > static_cast<std::size_t>(options_.memory)) changes_.pop_front();
   }
   bool knows_nothing() const { return !inverse_.defined() && changes_.empty(); }
   void forget() {
@@ -149,14 +150,27 @@ bool is_small(const Tensor& gradient, double gtol) {
   return gradient.size() == 0 || max(abs(gradient)).item<double>() <= gtol;
 }
 
+void check_options(const MinimizeOptions& options) {
+  if (!(options.gtol >= 0 && std::isfinite(options.gtol)))
+    fail<Error>("minimize: gtol is {}; it is a number, and not negative", options.gtol);
+  if (options.steps < 0)
+    fail<Error>("minimize: at most {} steps: give a positive number, or 0 for the default", options.steps);
+  if (options.memory < 1) fail<Error>("minimize: L-BFGS is to keep {} steps: it must keep at least 1", options.memory);
+}
+
 }  // namespace
 
 Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, const MinimizeOptions& options) {
   if (!is_float(start.dtype()))
     fail<DtypeError>("minimize: the start is {}: convert it to floats with astype", start.dtype());
+  check_options(options);
+  if (const char* const number = not_finite(start))
+    fail<Error>("minimize: the start has an element that is {}", number);
   const auto [value, gradient] = f(start);
   Point here{0, value.item<double>(), 0, start, gradient, value};
   if (!std::isfinite(here.value)) fail<Error>("minimize: the function is {} at the start", here.value);
+  if (const char* const number = not_finite(gradient))
+    fail<Error>("minimize: at the start the function is {}, but an element of its gradient is {}", here.value, number);
 
   Model model(options);
   Index evaluations = 1, steps = 0;

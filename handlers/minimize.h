@@ -24,16 +24,16 @@ enum class MinimizeMethod { bfgs, lbfgs };
 struct MinimizeOptions {
   [[no_unique_address]] ByName by_name{};
   MinimizeMethod method = MinimizeMethod::bfgs;
-  double gtol = 1e-5;  ///< no element of the gradient is larger at a minimum
+  double gtol = 1e-5;  ///< no element of the gradient is larger at a minimum; not negative
   Index steps = 0;     ///< at most; 0: 200 for each element of x
-  int memory = 10;     ///< how many steps L-BFGS keeps
+  int memory = 10;     ///< how many steps L-BFGS keeps, at least 1
 };
 /// Where a search ended.
 template <class X>
 struct Minimum {
   X x;
   Tensor value;
-  X gradient;
+  X grad;
   Index steps = 0, evaluations = 0;
   bool converged =
       false;  ///< by gtol; else steps were used up, or no step made the value smaller: rounding, or a gradient that is wrong
@@ -53,7 +53,8 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, co
 namespace stave {
 
 /// A local minimum of f, which gives a tensor of one element, found from `start`, a tree of floats. A value that is NaN or infinite
-/// counts as larger than any other, but at `start` throws Error. (scipy.optimize.minimize, jax.scipy.optimize.minimize)
+/// counts as larger than any other, but at `start` throws Error, as a gradient does that is not
+/// finite there. (scipy.optimize.minimize, jax.scipy.optimize.minimize)
 template <class F, class X>
 Minimum<X> minimize(F f, const X& start, MinimizeOptions options = {}) {
   const auto flat = ravel(start);
@@ -63,8 +64,7 @@ Minimum<X> minimize(F f, const X& start, MinimizeOptions options = {}) {
     return {value, gradient};
   };
   const Minimum<Tensor> found = stave_detail::minimize_flat(both, flat.first, options);
-  return {flat.second(found.x), found.value,       flat.second(found.gradient),
-          found.steps,          found.evaluations, found.converged};
+  return {flat.second(found.x), found.value, flat.second(found.grad), found.steps, found.evaluations, found.converged};
 }
 
 }  // namespace stave

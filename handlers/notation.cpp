@@ -64,7 +64,7 @@ Device device_of(const Call& call) {
   return call.inputs().empty() && !call.op().carries_functions ? call.as<PlacedAttributes>().device : cpu;
 }
 
-std::unique_ptr<Stopwatch> stopwatch_of(const Call& call) { return backend_of(device_of(call)).stopwatch(); }
+std::unique_ptr<BackendStopwatch> stopwatch_of(const Call& call) { return backend_of(device_of(call)).stopwatch(); }
 
 std::string in_units(Clock::duration duration) {
   const double ns = std::chrono::duration<double, std::nano>(duration).count();

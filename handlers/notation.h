@@ -33,7 +33,7 @@ std::string notation(const Call& call);
 /// Where it is computed: of several devices, that which is not the CPU.
 Device device_of(const Call& call);
 /// Begins to measure what the call's device will spend.
-std::unique_ptr<Stopwatch> stopwatch_of(const Call& call);
+std::unique_ptr<BackendStopwatch> stopwatch_of(const Call& call);
 /// "1.23 us"
 std::string in_units(Clock::duration duration);
 /// "1.5 KiB"

@@ -88,7 +88,9 @@ double Dynamics::reasonable_step_size(const Point& from, RandomNumbers& random) 
 
 namespace {
 
-constexpr double divergence = 1000;  // of the energy: Hoffman and Gelman's
+// An error of the energy by which the integrator has left the true trajectory: Hoffman and Gelman's
+// number.
+constexpr double divergence = 1000;
 
 double log_add_exp(double a, double b) {
   const double larger = std::max(a, b);
@@ -108,7 +110,7 @@ struct Stretch {
 class Trajectory {
  public:
   Trajectory(const Dynamics& dynamics, const PointPtr& start, RandomNumbers& random)
-      : dynamics_(dynamics), energy_(dynamics.energy(*start)), random_(random),
+      : dynamics_(dynamics), energy_(dynamics.energy(*start)), lowest_(energy_), highest_(energy_), random_(random),
         all_{start, start, start, vector(start->p()), 0} {}
 
   Transition run(int max_depth) && {
@@ -140,10 +142,10 @@ class Trajectory {
 
   std::optional<Stretch> leaf(const Point& from, bool forward) {
     PointPtr point = dynamics_.step(from, forward ? dynamics_.step_size : -dynamics_.step_size);
-    const double log_weight = energy_ - dynamics_.energy(*point);
+    const double energy = dynamics_.energy(*point), log_weight = energy_ - energy;
     ++transition_.steps;
     transition_.accept_rate += std::exp(std::min(log_weight, 0.));
-    if (!(log_weight > -divergence)) {
+    if (diverges(energy)) {
       transition_.diverged = true;
       return std::nullopt;
     }
@@ -154,6 +156,20 @@ class Trajectory {
     }
     momentum.assign(point->p().begin(), point->p().end());
     return Stretch{point, point, point, std::move(momentum), log_weight};
+  }
+
+  /// Whether the trajectory ends before a point of this energy.
+  ///
+  /// All points of a trajectory must agree on that, or a move and its reverse differ in
+  /// probability: so the energies are compared with each other. A comparison with the energy at the
+  /// start alone is not reversible: it biases densities that fall by just that factor somewhere. A
+  /// start so far up that a chain in equilibrium is never there (at a weight of e^-500) is the
+  /// exception: from it the chain may fall by any amount.
+  bool diverges(double energy) {
+    if (!(energy - energy_ <= divergence)) return true;  // infinite, too
+    lowest_ = std::min(lowest_, energy);
+    highest_ = std::max(highest_, energy);
+    return highest_ - lowest_ > divergence && energy_ - lowest_ <= divergence / 2;
   }
 
   /// By weight, or rather to the new stretch, which mixes better at the top: Betancourt, A.3.2.
@@ -190,7 +206,8 @@ class Trajectory {
   }
 
   const Dynamics& dynamics_;
-  const double energy_;
+  const double energy_;  // at the start
+  double lowest_, highest_;
   RandomNumbers& random_;
   Stretch all_;
   std::vector<Vector> spare_;  // memory

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <stave/core/fail.h>
@@ -13,6 +14,7 @@
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/handlers/custom.h>
+#include <stave/handlers/solvers.h>
 #include <stave/handlers/vjp.h>
 
 namespace stave_detail {
@@ -38,8 +40,9 @@ using Slopes = std::array<Tensor, stages>;
 
 class Integration {
  public:
-  Integration(const Dynamics& f, const Tensor& times, const Tensor& parameters, const OdeOptions& options)
-      : f_(f), times_(times), parameters_(parameters), options_(options) {}
+  Integration(const Dynamics& f, const Tensor& times, const Tensor& parameters, const OdeOptions& options,
+              const std::string& where)
+      : f_(f), times_(times), parameters_(parameters), options_(options), where_(where) {}
 
   /// y at `end`, from y at `begin`.
   Tensor advanced(Tensor y, double begin, double end) {
@@ -48,8 +51,14 @@ class Integration {
     double t = begin;
     Slopes k;
     k[0] = slope(y, t);
+    if (taken_ == 0)
+      if (const char* const number = not_finite(k[0]))
+        fail<Error>(
+            "odeint: at the first time, t = {:.6g}, the equation gives a derivative that is {}{}: look at its "
+            "arguments",
+            t, number, where_);
     if (step_ == 0) step_ = first_step(y, t, k[0], direction);
-    for (Index taken = 0; t != end; ++taken) {
+    for (Index taken = 0; t != end; ++taken, ++taken_) {
       if (taken == options_.steps) fail_at(t, "there were {} steps since the last of the times");
       const double left = std::abs(end - t), length = std::min(step_, left);
       if (!(t + direction * length != t)) fail_at(t, "no step is short enough for the tolerances");
@@ -103,25 +112,39 @@ class Integration {
     return step == step ? std::min(100 * guess, step) : guess;
   }
   [[noreturn]] void fail_at(double t, const char* why) const {
-    fail<Error>("odeint: at t = {:.6g} {}: the solution may grow without bound there, or the equation be stiff", t,
-                fmt::format(fmt::runtime(why), options_.steps));
+    fail<Error>("odeint: at t = {:.6g}{} {}: the solution may grow without bound there, or the equation be stiff", t,
+                where_, fmt::format(fmt::runtime(why), options_.steps));
   }
 
   const Dynamics& f_;
   const Tensor &times_, &parameters_;
   const OdeOptions& options_;
-  double step_ = 0;  // the length that is thought to do; 0: not known
+  const std::string& where_;  // ", in lane 2"
+  Index taken_ = 0;           // steps, from the first time on
+  double step_ = 0;           // the length that is thought to do; 0: not known
 };
+
+void check_options(const OdeOptions& options) {
+  const auto is_tolerance = [](double x) { return x >= 0 && std::isfinite(x); };
+  if (!is_tolerance(options.rtol) || !is_tolerance(options.atol) || options.rtol + options.atol == 0)
+    fail<Error>("odeint: the tolerances are rtol = {} and atol = {}: they are numbers, not negative, and not both 0",
+                options.rtol, options.atol);
+  if (options.steps < 1) fail<Error>("odeint: at most {} steps: there must be at least 1", options.steps);
+}
 
 // ---- the solution and its rules -----------------------------------------------------------------------------
 
 Tensor integrated(const Dynamics& f, const Tensor& y0, const Tensor& times, const Tensor& parameters,
-                  const OdeOptions& options) {
+                  const OdeOptions& options, const std::string& where) {
   const std::vector<double> at = astype(times, float64).to_vector<double>();
+  for (std::size_t i = 0; i < at.size(); ++i)
+    if (!std::isfinite(at[i])) fail<Error>("odeint: time {} is {}{}: times are finite numbers", i, at[i], where);
+  if (const char* const number = not_finite(y0))
+    fail<Error>("odeint: the start has an element that is {}{}", number, where);
   for (std::size_t i = 2; i < at.size(); ++i)
     if ((at[i] - at[i - 1]) * (at[1] - at[0]) < 0)
       fail<Error>("odeint: times neither rise nor fall: {}, {}, {}", at[i - 2], at[i - 1], at[i]);
-  Integration integration(f, times, parameters, options);
+  Integration integration(f, times, parameters, options, where);
   std::vector<Tensor> path{y0};
   for (std::size_t i = 1; i < at.size(); ++i) path.push_back(integration.advanced(path.back(), at[i - 1], at[i]));
   return stack(path);
@@ -142,11 +165,17 @@ struct Solution {
   Tensor path, times, parameters;
 };
 
+Tensor solved(const Dynamics& f, const Tensor& y0, const Tensor& times, const Tensor& parameters,
+              const OdeOptions& options, const std::string& where);
+
 std::tuple<Tensor, Tensor, Tensor> cotangents(const Dynamics& f, const Solution& solution, const Tensor& ct,
-                                              const OdeOptions& options) {
+                                              const OdeOptions& options, const std::string& where) {
   const auto& [path, times, parameters] = solution;
   const Index count = path.shape(0), n = path.shape(1), m = parameters.size();
   const Dynamics backwards = adjoint(f, n);
+  if (const char* const number = not_finite(ct))
+    fail<Error>("odeint: the cotangent of the solution has an element that is {}{}, which cannot be integrated back",
+                number, where);
   Tensor a = ct(count - 1), to_start = zeros({1}, path.dtype(), path.device());
   Tensor to_parameters = zeros({m}, path.dtype(), path.device());
   std::vector<Tensor> to_times;
@@ -154,8 +183,8 @@ std::tuple<Tensor, Tensor, Tensor> cotangents(const Dynamics& f, const Solution&
     const Tensor y = path(i), moved = sum(ct(i) * f(y, times(i), parameters));
     to_times.push_back(moved);
     to_start = to_start - moved;
-    const Tensor back = odeint_flat(backwards, concat({y, a, to_start, to_parameters}), stack({times(i), times(i - 1)}),
-                                    parameters, options);
+    const Tensor back = solved(backwards, concat({y, a, to_start, to_parameters}), stack({times(i), times(i - 1)}),
+                               parameters, options, where);
     const Tensor state = back(1);
     a = entries(state, 0, n, n) + ct(i - 1);
     to_start = entries(state, 0, 2 * n, 1);
@@ -168,34 +197,45 @@ std::tuple<Tensor, Tensor, Tensor> cotangents(const Dynamics& f, const Solution&
 
 }  // namespace
 
-Tensor odeint_flat(const Dynamics& f, const Tensor& y0, const Tensor& times, const Tensor& parameters,
-                   const OdeOptions& options) {
+namespace {
+
+Tensor solved(const Dynamics& f, const Tensor& y0, const Tensor& times, const Tensor& parameters,
+              const OdeOptions& options, const std::string& where) {
   if (!is_float(y0.dtype()) || !is_float(given(times, "odeint", 1).dtype()))
     fail<DtypeError>("odeint: the start is {} and times are {}: convert to floats with astype", y0.dtype(),
                      times.dtype());
   if (times.rank() != 1 || times.size() == 0)
     fail<ShapeError>("odeint: times have shape {}: a vector of at least one is needed", times.shape());
+  check_options(options);
   const auto found = [=](const Tensor& y, const Tensor& ts, const Tensor& p) {
-    return integrated(f, y, ts, p, options);
+    return integrated(f, y, ts, p, options, where);
   };
   const auto forward = [=](const Tensor& y, const Tensor& ts, const Tensor& p) {
-    const Tensor path = odeint_flat(f, y, ts, p, options);
+    const Tensor path = solved(f, y, ts, p, options, where);
     return std::pair(path, std::tuple(path, ts, p));
   };
   const auto backward = [=](const std::tuple<Tensor, Tensor, Tensor>& kept, const Tensor& ct) {
     const auto& [path, ts, p] = kept;
-    return cotangents(f, {path, ts, p}, ct, options);
+    return cotangents(f, {path, ts, p}, ct, options, where);
   };
   const auto lanes = [=](Index count, const std::vector<bool>& batched, const Tensor& y, const Tensor& ts,
                          const Tensor& p) {
     std::vector<Tensor> paths;
     const auto of = [&](const Tensor& x, std::size_t which, Index lane) { return batched[which] ? x(lane) : x; };
     for (Index lane = 0; lane < count; ++lane)
-      paths.push_back(odeint_flat(f, of(y, 0, lane), of(ts, 1, lane), of(p, 2, lane), options));
+      paths.push_back(solved(f, of(y, 0, lane), of(ts, 1, lane), of(p, 2, lane), options,
+                             fmt::format("{}, in lane {}", where, lane)));
     if (count > 0) return stack(paths);
     return zeros({0, ts.shape(-1), y.shape(-1)}, y.dtype(), y.device());
   };
   return custom_vmap(custom_vjp(found, forward, backward), lanes)(y0, times, parameters);
+}
+
+}  // namespace
+
+Tensor odeint_flat(const Dynamics& f, const Tensor& y0, const Tensor& times, const Tensor& parameters,
+                   const OdeOptions& options) {
+  return solved(f, y0, times, parameters, options, "");
 }
 
 }  // namespace stave_detail

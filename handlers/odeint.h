@@ -25,9 +25,11 @@ namespace stave {
 
 struct OdeOptions {
   [[no_unique_address]] ByName by_name{};
-  double rtol = 1.4e-8,
-         atol = 1.4e-8;   ///< the error of a step is at most atol + rtol |y|, in the root mean square of elements
-  Index steps = 100'000;  ///< at most, from one of the times to the next
+  double
+      rtol = 1.4e-8,
+      atol =
+          1.4e-8;  ///< the error of a step is at most atol + rtol |y|, in the root mean square of elements; not both 0
+  Index steps = 100'000;  ///< at most, from one of the times to the next; at least 1
 };
 
 }  // namespace stave
@@ -47,8 +49,10 @@ namespace stave {
 
 /// The solution as a function (start, times, args...): the tree of `start`, each tensor of which has the times as a new axis 0; the first
 /// time is that of `start`. Times rise, or fall. f(y, t, args...) is y's derivative, of y's structure; y is of floats, t of rank 0. What
-/// is differentiated is an argument, and not captured. Throws Error where no step is short enough for the tolerances, or there would
-/// be too many. (jax.experimental.ode.odeint)
+/// is differentiated is an argument, and not captured; all else is captured by value, as a kept
+/// copy of f is called again in the backward pass. Throws Error where no step is short enough for
+/// the tolerances, or there would be too many; before the first step where a time, the start, or
+/// y's derivative there is not finite. (jax.experimental.ode.odeint)
 template <class F>
 auto odeint(F f, OdeOptions options = {}) {
   return [f = std::move(f), options](const auto& start, const Tensor& times, const auto&... args) {

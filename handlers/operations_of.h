@@ -98,7 +98,9 @@ class OperationRange {
   std::function<void(std::shared_ptr<PendingOperation>)> begin_;
 };
 
-/// The operations of f(args...) as a range. f and the arguments are copied. A result of void counts as std::monostate.
+/// The operations of f(args...) as a range. f and the arguments are copied; what f captures by
+/// reference must outlive the range, in whose steps it runs. A result of void counts as
+/// std::monostate.
 template <class F, class... A>
 auto operations_of(F f, A... args) {
   constexpr bool callable = std::is_invocable_v<F&, A&...>;

@@ -30,7 +30,7 @@ Fans fans_of(const Shape& shape, const char* initializer) {
 
 Tensor Param::unhandled() const {
   fail<Error>(
-      "param: nobody gives \"{}\": make parameters by init(f)(key, args...), and give them by "
+      "param: nobody gives \"{}\": make parameters by init_params(f)(key, args...), and give them by "
       "apply(f, params)(args...)",
       name);
 }

@@ -7,7 +7,7 @@
 //   }
 //   Tensor network(const Tensor& x) { return dense("out", tanh(dense("hidden", x, 32)), 1); }
 //
-//   NamedTensors params = init(network)(Key(0), x);                  // "hidden/b", "hidden/w", "out/b", "out/w"
+//   NamedTensors params = init_params(network)(Key(0), x);                  // "hidden/b", "hidden/w", "out/b", "out/w"
 //   Tensor y = apply(network, params)(x);
 //   NamedTensors slope = grad([&](const NamedTensors& p) { return mean(square(apply(network, p)(x) - y)); })(params);
 //
@@ -66,7 +66,7 @@ class MakeParams final : public Handles<Param> {
  public:
   explicit MakeParams(Key key) : key_(std::move(key)) {}
   Tensor handle(Param& param) override;
-  std::string describe() const override { return "init"; }
+  std::string describe() const override { return "init_params"; }
   NamedTensors params;
 
  private:
@@ -125,10 +125,10 @@ class Applied {
 
 namespace stave {
 
-/// The parameters of f: init(f)(key, args...) runs f once and gives what it asks for.
+/// The parameters of f: init_params(f)(key, args...) runs f once and gives what it asks for.
 template <class F>
   requires(std::is_class_v<F> || std::is_pointer_v<F>)
-auto init(F f) {
+auto init_params(F f) {
   return stave_detail::Initialized<F>(std::move(f));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -20,36 +21,6 @@
 namespace stave_detail {
 
 namespace {
-
-// Steps of a log. A path that performs more is run again in full for lanes that part from it.
-constexpr std::size_t longest_log = std::size_t{1} << 18;
-
-// What a read is of, the same each time that the function runs: not the label that it gives anew.
-PathLog::Event event_of_read(const LaneValuePtr& value, Tensor answer) {
-  const LaneValue* found = value.get();
-  while (found->unlabelled) found = found->unlabelled.get();
-  return {found->log ? static_cast<const void*>(found->log) : found, found->log ? found->step : 0, std::move(answer),
-          nullptr, nullptr};
-}
-
-// In place of one that is gone: zeros, for who looks at it, and an error for who computes with it.
-LaneValuePtr hollow(PathLog& log, std::size_t step, const Abstract& lane, Device device) {
-  Shape shape = lane.shape;
-  shape.insert(shape.begin(), log.lanes->size());
-  auto value = make_intrusive<LaneValue>(constant(0, lane.dtype, shape, device), log.lanes);
-  value->hollow = true;
-  value->log = &log;
-  value->step = static_cast<std::uint32_t>(step);
-  value->bytes_of_gone = log.steps[step].bytes;
-  return value;
-}
-
-[[noreturn]] void fail_other_way(const std::string& performed, const std::string& logged) {
-  fail<TransformError>(
-      "vmap: the function ran again for lanes that go another way, and performed {} where it had performed {}: up to "
-      "the value that they part by it must do the same each time",
-      performed, logged);
-}
 
 Tensor tensor_of(std::string_view bytes, Dtype dtype, const Shape& shape) {
   StoragePtr storage = allocate_storage(cpu, dtype, shape, "item");
@@ -88,63 +59,7 @@ std::vector<std::vector<std::size_t>> classes_of(const HostRows& rows, std::size
 
 }  // namespace
 
-void LaneValue::leave_log() noexcept {
-  PathLog::Step& left = log->steps[step];
-  left.value = nullptr;
-  left.bytes = bytes();
-}
-
-void destroy(PathLog* log) noexcept { delete_in_loop<&PathLog::next_to_free>(log); }
-
 // ---- runs ------------------------------------------------------------------------------------------------------------
-
-void PathRun::LanePath::note(const Op& op, LaneValue* output) {
-  if (!log) return;
-  if (log->length + log->steps.size() >= longest_log) return void(log = nullptr);
-  log->steps.push_back({&op, output, PathLog::untouched});
-  if (!output) return;
-  output->log = log.get();
-  output->step = static_cast<std::uint32_t>(log->steps.size() - 1);
-}
-
-void PathRun::LanePath::note(PathLog::Event event) {
-  if (!log) return;
-  log->events.push_back(std::move(event));
-  try {
-    log->steps.push_back({nullptr, nullptr, PathLog::untouched});
-  } catch (const std::bad_alloc&) {
-    log->events.pop_back();
-    throw;
-  }
-}
-
-// What the function still has is what others that part here will need.
-void PathRun::LanePath::pin() {
-  if (!log) return;
-  std::vector<std::pair<PathLog*, std::size_t>> still;
-  const auto keep = [&](PathLog& of, std::size_t number) {
-    LaneValue* const value = of.steps[number].value;
-    if (!value) return;
-    pinned.emplace_back(value);
-    still.emplace_back(&of, number);
-  };
-  for (const auto& [of, number] : alive) keep(*of, number);
-  for (std::size_t i = 0; i < log->steps.size(); ++i) keep(*log, i);
-  alive = std::move(still);
-}
-
-const PathLog::Step& PathRun::LanePath::next_step() {
-  while (step == replays[segment]->steps.size()) {
-    ++segment;
-    step = event = 0;
-  }
-  return replays[segment]->steps[step++];
-}
-
-void PathRun::LanePath::end_replay() {
-  replays.clear();
-  pinned.clear();
-}
 
 // Says which lane it is that computes on its own values.
 class PathRun::Alone final : public AnyHandler {
@@ -163,7 +78,7 @@ PathRun::PathRun(std::shared_ptr<const Vmap> vmap, RowsPtr lanes, Of what)
       what_(what) {}
 
 std::string PathRun::describe() const {
-  const Rows& lanes = path_ ? *path_->lanes : *lanes_;
+  const Rows& lanes = named_ ? *named_ : path_ ? *path_->lanes : *lanes_;
   const std::string name = vmap_->axis_name.empty() ? "" : fmt::format(" of \"{}\"", vmap_->axis_name);
   if (lanes.size() == vmap_->size) return fmt::format("vmap over {} lanes{}", vmap_->size, name);
   return fmt::format("vmap, {} of {}{}", lanes.str(), vmap_->size, name);
@@ -186,17 +101,32 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
   aside_.back()->alone = is_alone(*lanes_);
   PathEffects* const around = PathEffects::around(*vmap_);  // of a function that an operation carries
   const std::size_t answered = around ? around->call_begins() : 0;
+  PathEffects* const outermost = PathEffects::outermost(*vmap_);
+  first_joint_ = outermost ? outermost->next_joint : 0;
+  std::size_t end_joint = first_joint_;
   std::vector<PathEffects::OfPath> answers;
   std::vector<std::unique_ptr<LanePath>> done;
+  std::exception_ptr threw;  // by the first of them
   while (!aside_.empty()) {
     std::unique_ptr<LanePath> path = std::move(aside_.back());
     aside_.pop_back();
-    run(*path, f, arguments);
+    if (outermost) outermost->next_joint = first_joint_;
+    try {
+      run(*path, f, arguments);
+    } catch (...) {
+      // Which lanes threw is found where the operation was performed, by runs that are answered as
+      // this one: so the others go on.
+      if (!around || whose_error(std::current_exception(), nullptr) == Whose::of_all) throw;
+      if (!threw) threw = std::current_exception();
+    }
+    if (outermost) end_joint = std::max(end_joint, outermost->next_joint);
     if (around) answers.push_back({path->lanes, path->effects->of(*path->lanes)});
     path->effects.reset();
     done.push_back(std::move(path));
   }
+  if (outermost) outermost->next_joint = end_joint;
   if (around) around->call_ends(answered, std::move(before_parting_), std::move(answers));
+  if (threw) std::rethrow_exception(threw);
   const std::vector<Sown> sown = take_sown(done);
   Results results = joined(done);
   sow_all(sown, results);
@@ -206,9 +136,14 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
 void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> arguments) {
   path_ = &path;
   path.number = paths_++;
-  if (!path.alone && !path.log && lanes_->is_own()) path.log = make_intrusive<PathLog>(nullptr, path.lanes);
+  if (!path.alone && !path.log && lanes_->is_own()) {
+    path.log = make_intrusive<PathLog>(nullptr, path.lanes);
+    path.log->alone_below = alone_below();
+  }
   const bool any_known = !path.known_effects.empty();
-  path.effects.emplace(PathEffects::Run{*vmap_, *lanes_, id_}, path.lanes, path.alone, std::move(path.known_effects));
+  path.effects.emplace(PathEffects::Run{*vmap_, *lanes_, id_, *this}, path.lanes, path.alone,
+                       std::move(path.known_effects));
+  path.effects->joint = std::move(path.known_joint);
   std::vector<Tensor> values;
   for (const Argument& argument : arguments) {
     if (!argument.value) values.push_back(argument.same);
@@ -225,7 +160,7 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
       return with(Alone(*this), performed);
     return with(*this, performed);
   });
-  if (!path.replays.empty()) fail_other_way("nothing more", "more");
+  if (path.replaying()) fail_other_way("nothing more", "more");
   path.log = nullptr;
   path.alive.clear();
   path.kept.clear();
@@ -244,40 +179,54 @@ Outputs PathRun::handle(Call& call) {
   if (&call.op() == &op_sow && is_joined(call)) [[unlikely]]
     return sown(call);
   if (!vmap_->axis_name.empty() && answers(call)) return collective(call);
-  if (!path.replays.empty()) [[unlikely]]
+  if (path.replaying()) [[unlikely]]
     return replayed(call);
-  if (call.op().carries_functions) [[unlikely]] {
-    path.log = nullptr;  // what these compute is not in it
-    return handle_carrying(call);
+  return attempted(call);
+}
+
+Outputs PathRun::attempted(Call& call) {
+  LanePath& path = *path_;
+  const bool carries = call.op().carries_functions;
+  PathLog::Given given;
+  std::exception_ptr threw;
+  std::optional<PathEffects::Mark> mark;
+  if (carries) {
+    path.log = nullptr;  // what the functions compute is not in it; and the program may go on while they stand still
+    mark = path.effects->mark();
   }
-  const Op& op = call.op();
   try {
-    return performed(call);
+    return carries ? handle_carrying(call) : performed(call, given);
   } catch (const std::bad_alloc&) {
     path.log = nullptr;  // which may lack something
     throw;
   } catch (...) {
-    path.note({nullptr, 0, {}, &op, std::current_exception()});
-    throw;
+    threw = std::current_exception();
   }
+  return divided_by_error(call, std::move(given), std::move(threw), mark);
 }
 
-Outputs PathRun::performed(Call& call) {
+Outputs PathRun::performed(Call& call, PathLog::Given& given) {
   LanePath& path = *path_;
-  const auto& notes = vmap_->notes;
   const Op& op = call.op();
-  const auto is_lane = [&](const Tensor& x) { return notes.find(x) != nullptr; };
-  if (std::none_of(call.inputs().begin(), call.inputs().end(), is_lane)) {
+  SmallVector<const Lanes*, 4> found;
+  bool any = false;
+  if (path.log) given.attributes = call.attributes_ptr();
+  for (const Tensor& input : call.inputs()) {
+    const Lanes* const lanes = vmap_->notes.find(input);
+    any |= lanes != nullptr;
+    if (path.log) given.add(found.size(), input, lanes);
+    found.push_back(lanes);
+  }
+  if (!any) {
     Outputs outputs = perform(std::move(call));
-    path.note(op, static_cast<LaneValue*>(nullptr));
+    path.note(op, static_cast<LaneValue*>(nullptr), std::move(given));
     return outputs;
   }
   Inputs inputs;
   SmallVector<bool, 4> batched;
-  for (const Tensor& input : call.inputs()) {
-    const Lanes* const lanes = notes.find(input);
-    inputs.push_back(lanes ? rows_of(*lanes, path) : input);
-    batched.push_back(lanes != nullptr);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    inputs.push_back(found[i] ? rows_of(*found[i], path) : call.inputs()[i]);
+    batched.push_back(found[i] != nullptr);
   }
   if (path.alone) return perform(call.with_inputs(std::move(inputs)));  // values from before it was
   if (!op.batch)
@@ -293,52 +242,10 @@ Outputs PathRun::performed(Call& call) {
       fail<TransformError>("the batching rule of {} gave {} {} for {} lanes of {} {}", op.name, output.dtype(),
                            output.shape(), size, lane.dtype, lane.shape);
     auto value = make_intrusive<LaneValue>(std::move(outputs[i]), path.lanes);
-    path.note(op, value.get());
+    path.note(op, value.get(), i == 0 ? std::move(given) : PathLog::Given());
     outputs[i] = vmap_->lane(std::move(value), lane.shape);
   }
   return outputs;
-}
-
-// ---- runs from the log -----------------------------------------------------------------------------------------------
-
-Outputs PathRun::replayed(Call& call) {
-  LanePath& path = *path_;
-  const Op& op = call.op();
-  const PathLog::Step* logged = &path.next_step();
-  if (!logged->op) {
-    const PathLog::Event& event = path.next_event();
-    if (event.op != &op) fail_other_way(op.name, event.op ? event.op->name : "a read");
-    if (event.threw) std::rethrow_exception(event.threw);
-    return {event.answer};
-  }
-  if (logged->op != &op) fail_other_way(op.name, logged->op->name);
-  if (!logged->value && logged->bytes == PathLog::untouched) return perform(std::move(call));
-  Outputs outputs;
-  const auto expected = call.abstract_outputs();
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (i > 0) logged = &path.next_step();
-    LaneValuePtr value(logged->value);
-    if (!value) {
-      const Device device = op.id == OpId::to ? call.as<TransferAttributes>().device : call.input(0).device();
-      value = hollow(*path.replays[path.segment], path.step - 1, expected[i], device);
-    }
-    if (!has_lanes_of(value->batched, expected[i])) fail_other_way(fmt::format("{} of other shapes", op.name), op.name);
-    outputs.push_back(vmap_->lane(std::move(value), expected[i].shape));
-  }
-  return outputs;
-}
-
-Tensor PathRun::replayed_read(const LaneValuePtr& value) {
-  LanePath& path = *path_;
-  const PathLog::Step& logged = path.next_step();
-  if (logged.op) fail_other_way("a read", logged.op->name);
-  const bool last = path.segment + 1 == path.replays.size();
-  const PathLog::Event known = path.next_event();
-  if (known.op) fail_other_way("a read", known.op->name);
-  const PathLog::Event read = event_of_read(value, {});
-  if (known.log != read.log || known.step != read.step) fail_other_way("a read of one value", "a read of another");
-  if (last) path.end_replay();
-  return known.answer;
 }
 
 // ---- reads -----------------------------------------------------------------------------------------------------------
@@ -348,13 +255,30 @@ Tensor PathRun::handle(ReadStorage& read) {
   if (!lanes) return perform(ReadStorage(read));
   LanePath& path = *path_;
   const LaneValuePtr value = lanes->value;
-  Tensor answer = !path.replays.empty() ? replayed_read(value)
-                  : path.alone          ? read_value(rows_of(*lanes, path))
-                                        : divided(*lanes, read.value);
+  Tensor answer = path.replaying() ? replayed_read(value)
+                  : path.alone     ? read_value(rows_of(*lanes, path))
+                                   : this->read(*lanes, read.value);
   if (!read.stays) return answer;
   UnderFrame past_all_handlers(nullptr);
   path.kept.push_back(contiguous(view_of(answer)));
   return path.kept.back();
+}
+
+// An error that a device found earlier, say, is every lane's.
+Tensor PathRun::read(const Lanes& read, const Tensor& x) {
+  LanePath& path = *path_;
+  const PathLog* const log = path.log.get();
+  try {
+    return divided(read, x);
+  } catch (const std::bad_alloc&) {
+    path.log = nullptr;
+    throw;
+  } catch (...) {
+    PathLog::Event event = event_of_read(read.value, {});
+    event.threw = std::current_exception();
+    if (path.log.get() == log) path.note(std::move(event));
+    throw;
+  }
 }
 
 // What the lanes of the path have there that goes on.
@@ -368,9 +292,8 @@ Tensor PathRun::divided(const Lanes& read, const Tensor& x) {
   const HostRows rows(rows_of(read, path), path.lanes->size());
   const auto answer = [&](std::size_t row) { return tensor_of(rows[row], x.dtype(), x.shape()); };
   Tensor first = answer(0);
-  const PathLog::Event event = event_of_read(value, first);
   if (rows.agree()) {
-    path.note(event);
+    path.note(event_of_read(value, first));
     return first;
   }
   if (what_ == Of::undivided_call)
@@ -378,46 +301,75 @@ Tensor PathRun::divided(const Lanes& read, const Tensor& x) {
         "vmap: lanes part at a value ({} {}) within a checkpoint that saves what a policy says, which differs by the "
         "way that a lane goes: use checkpoint without a policy, or where in place of if",
         x.dtype(), x.shape());
-  const auto classes = classes_of(rows, count);
-  const auto lanes_of = [&](const std::vector<std::size_t>& of) {
-    std::vector<std::int32_t> lanes;
-    for (const std::size_t row : of) lanes.push_back(path.lanes->lane(static_cast<Index>(row)));
-    return lanes;
-  };
+  std::vector<Part> parts;
+  for (const std::vector<std::size_t>& of : classes_of(rows, count)) {
+    Part& part = parts.emplace_back();
+    for (const std::size_t row : of) part.lanes.push_back(path.lanes->lane(static_cast<Index>(row)));
+    part.event = event_of_read(value, parts.size() == 1 ? first : answer(of[0]));
+  }
+  part(std::move(parts));
+  return first;
+}
+
+// The first part goes on at once; the others are put aside.
+void PathRun::part(std::vector<Part> parts) {
+  LanePath& path = *path_;
   if (what_ != Of::vmap) before_parting_.push_back({path.lanes, path.effects->of(*path.lanes)});
   path.pin();
   const PathLogPtr log = path.log;
+  // Lanes that are alone run from the start on their real values, which is not held to the log: but
+  // the next one to run, at times, and the last one. State that the function changes outside of
+  // itself is changed when these run.
+  const bool checks_next = partings_ < 4 || std::has_single_bit(static_cast<unsigned>(partings_));
+  ++partings_;
   std::vector<std::unique_ptr<LanePath>> others;
-  for (std::size_t c = classes.size(); c-- > 1;)
-    others.push_back(parted(value, lanes_of(classes[c]), answer(classes[c][0])));
-  RowsPtr own = make_intrusive<const Rows>(lanes_of(classes[0]));
+  for (std::size_t i = parts.size(); i-- > 1;)
+    others.push_back(parted(std::move(parts[i]), (i == 1 && checks_next) || (aside_.empty() && others.empty())));
+  RowsPtr own = make_intrusive<const Rows>(std::move(parts[0].lanes));
   PathLogPtr own_log = log && !is_alone(*own) ? make_intrusive<PathLog>(log, own) : nullptr;
-  if (own_log) {
-    own_log->events.push_back(event);
-    own_log->steps.push_back({nullptr, nullptr, PathLog::untouched});
+  if (own_log && parts[0].event) {
+    own_log->steps.push_back({nullptr, nullptr, PathLog::untouched, parts[0].event->given});
+    own_log->events.push_back(std::move(*parts[0].event));
   }
   aside_.reserve(aside_.size() + others.size());
   // Nothing throws from here on: all lanes go on, or none has parted.
   for (auto& other : others) aside_.push_back(std::move(other));
   path.pinned.clear();
   path.alone = is_alone(*own);
+  went_alone_ += path.alone;
   path.lanes = std::move(own);
   path.log = std::move(own_log);
-  return first;
 }
 
-std::unique_ptr<PathRun::LanePath> PathRun::parted(const LaneValuePtr& read, std::vector<std::int32_t> lanes,
-                                                   Tensor answer) const {
+// Changes when a path of a vmap below is left with one lane, which then computes on real values.
+// These have other layouts than values of lanes, and operations may be made of others for that:
+// what a log says of them is no longer so.
+int PathRun::alone_below() noexcept {
+  int times = 0;
+  for (const Frame* frame = current; frame; frame = frame->below)
+    if (frame->operations)
+      if (const auto* const below = dynamic_cast<const PathRun*>(frame->handler)) times += below->went_alone_;
+  return times;
+}
+
+std::unique_ptr<PathRun::LanePath> PathRun::parted(Part part, bool checks) const {
   const LanePath& path = *path_;
   auto other = std::make_unique<LanePath>();
-  other->lanes = make_intrusive<const Rows>(std::move(lanes));
+  other->lanes = make_intrusive<const Rows>(std::move(part.lanes));
   other->alone = is_alone(*other->lanes);
   other->known_effects = path.effects->of(*other->lanes);
-  if (!path.log || (other->alone && !path.log->saves_work())) return other;
+  if (part.answer.has_value()) other->known_effects.push_back(std::move(part.answer));
+  other->known_errors = path.errors + (part.threw != nullptr);
+  other->known_joint = path.effects->joint;
+  if (!path.log || (other->alone && !path.log->saves_work() && !checks)) return other;
+  if (path.log->alone_below != alone_below()) return other;
   other->log = make_intrusive<PathLog>(path.log, other->lanes);
-  other->note(event_of_read(read, std::move(answer)));
-  if (!other->log) return other;
-  for (PathLogPtr segment = other->log; segment; segment = segment->before) other->replays.push_back(segment);
+  if (part.event) {
+    other->note(std::move(*part.event));
+    if (!other->log) return other;
+  }
+  for (PathLogPtr segment = part.event ? other->log : path.log; segment; segment = segment->before)
+    other->replays.push_back(segment);
   std::reverse(other->replays.begin(), other->replays.end());
   other->pinned = path.pinned;
   other->alive = path.alive;

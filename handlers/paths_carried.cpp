@@ -41,7 +41,7 @@ Outputs batched_by_rule(const Vmap& vmap, Index lanes, const FunctionAttributes&
 }  // namespace
 
 FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vector<bool> batched,
-                                   std::shared_ptr<bool> outputs_batched) const {
+                                   std::shared_ptr<bool> outputs_batched, std::shared_ptr<bool> repeats) const {
   const IntrusivePtr<const FunctionAttributes> of(&functions);
   const auto residuals_batched = std::make_shared<std::vector<bool>>();
   const Index size = path_->lanes->size();
@@ -53,8 +53,13 @@ FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vec
   const auto lift = [=](const CarriedFunction& rule, std::vector<bool> given) -> CarriedFunction {
     if (!rule) return nullptr;
     return [=, &rule](std::span<const Tensor> xs) {  // the rule is one of `of`
-      const auto function = [&](std::span<const Tensor> values) { return of->run(rule, values); };
-      return alike(run_lanes(function, xs, given), *outputs_batched, size);
+      const CarriedFunction anew = [&](std::span<const Tensor> values) {
+        of->log->run() = {};
+        return rule(values);
+      };
+      const CarriedFunction& function = *repeats && of->log ? anew : rule;
+      const auto run = [&](std::span<const Tensor> values) { return of->run(function, values); };
+      return alike(run_lanes(run, xs, given), *outputs_batched, size);
     };
   };
   const bool by_rule = of->batch && contains(batched, true);
@@ -74,7 +79,7 @@ FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vec
     lifted.forward = [=](std::span<const Tensor> xs) {
       std::size_t count = 0;
       const auto function = [&](std::span<const Tensor> values) {
-        Forward one = of->run(of->forward, values);
+        ForwardResults one = of->run(of->forward, values);
         count = one.outputs.size();
         one.outputs.append(one.residuals.begin(), one.residuals.end());
         return std::move(one.outputs);
@@ -87,7 +92,7 @@ FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vec
         to.batched.push_back(both.batched[i]);
       }
       if (residuals.batched != *residuals_batched) *residuals_batched = std::move(residuals.batched);
-      return Forward{alike(std::move(outputs), *outputs_batched, size), std::move(residuals.outputs)};
+      return ForwardResults{alike(std::move(outputs), *outputs_batched, size), std::move(residuals.outputs)};
     };
   if (of->backward)
     lifted.backward = [=](std::span<const Tensor> xs) {
@@ -127,9 +132,11 @@ Outputs PathRun::handle_carrying(Call& call) {
   const FunctionAttributes& functions = functions_of(call);
   const RowsPtr lanes = path.lanes;
   const bool by_rule = *outputs_batched && functions.batch && !functions.backward && !functions.tangents;
-  Outputs outputs = by_rule
-                        ? batched_by_rule(*vmap_, lanes->size(), functions, batched, inputs)
-                        : perform_functions(std::move(inputs), lifted(functions, std::move(batched), outputs_batched));
+  const auto repeats = std::make_shared<bool>(repeats_);  // until it is performed; not when its functions run later
+  Outputs outputs =
+      by_rule ? batched_by_rule(*vmap_, lanes->size(), functions, batched, inputs)
+              : perform_functions(std::move(inputs), lifted(functions, std::move(batched), outputs_batched, repeats));
+  *repeats = false;
   if (*outputs_batched)
     for (Tensor& output : outputs) output = vmap_->lane(std::move(output), lanes);
   return outputs;

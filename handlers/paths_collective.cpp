@@ -19,11 +19,33 @@ bool PathRun::answers(const Call& call) const {
 
 Outputs PathRun::collective(const Call& call) {
   LanePath& path = *path_;
-  if (!path.replays.empty()) {
+  PathEffects* const outermost = PathEffects::outermost(*vmap_);
+  const auto counted = [&](Outputs outputs) {
+    if (outermost) ++outermost->next_joint;
+    return outputs;
+  };
+  if (path.replaying()) {
     Call again = call;
-    return replayed(again);
+    return counted(replayed(again));
   }
+  const PathLog::Given given = path.log ? given_of(call) : PathLog::Given();
+  std::exception_ptr threw;
+  try {
+    return counted(collected(call, given, outermost));
+  } catch (const std::bad_alloc&) {
+    path.log = nullptr;
+    throw;
+  } catch (...) {
+    threw = std::current_exception();
+  }
+  fail_all(call, given, threw);
+}
+
+Outputs PathRun::collected(const Call& call, const PathLog::Given& given, PathEffects* outermost) {
+  LanePath& path = *path_;
   const Op& op = call.op();
+  if (outermost && outermost->next_joint < outermost->joint.size())
+    return known_collective(call, given, outermost->joint[outermost->next_joint]);
   if (path.lanes->size() != vmap_->size)
     fail<TransformError>(
         "{}: all {} lanes of \"{}\" take part, but they have parted, and {} came here: use where in place of if, or "
@@ -34,7 +56,8 @@ Outputs PathRun::collective(const Call& call) {
   const auto& attributes = call.as<CollectiveAttributes>();
   const auto of_lanes = [&](Tensor batched) {
     auto value = make_intrusive<LaneValue>(std::move(batched), path.lanes);
-    path.note(op, value.get());
+    path.note(op, value.get(), given);
+    if (outermost) outermost->joint.push_back({&op, value, {}});
     return vmap_->lane(std::move(value), call.abstract_outputs()[0].shape);
   };
   if (&op == &op_axis_index) return {of_lanes(arange(0, vmap_->size, 1, int32, attributes.device))};
@@ -42,8 +65,29 @@ Outputs PathRun::collective(const Call& call) {
   const Lanes* const lanes = vmap_->notes.find(x);
   OfAllPlaces all = all_places(op, attributes, lanes ? rows_of(*lanes, path) : broadcast_lanes(x, vmap_->size));
   if (!all.same) return {of_lanes(std::move(all.result))};
-  path.note({nullptr, 0, all.result, &op, nullptr});
+  path.note({.answer = all.result, .op = &op, .given = given});
+  if (outermost) outermost->joint.push_back({&op, nullptr, all.result});
   return {std::move(all.result)};
+}
+
+// Lanes that run again from the start are given what all computed before.
+Outputs PathRun::known_collective(const Call& call, const PathLog::Given& given, const PathEffects::Joint& known) {
+  const Abstract& expected = call.abstract_outputs()[0];
+  const bool same = known.op == &call.op() &&
+                    (known.value ? has_lanes_of(known.value->batched, expected)
+                                 : known.same.shape() == expected.shape && known.same.dtype() == expected.dtype);
+  if (!same) fail_other_way(call.op().name, known.op->name);
+  LanePath& path = *path_;
+  if (path.log) path.log->joint = true;
+  if (!known.value) {
+    path.note({.answer = known.same, .op = &call.op(), .given = given});
+    return {clone_node(known.same)};
+  }
+  Tensor rows = known.value->of(path.lanes, path.alone, *lanes_);
+  if (path.alone) return {clone_node(rows)};
+  auto value = make_intrusive<LaneValue>(std::move(rows), path.lanes);
+  path.note(call.op(), value.get(), given);
+  return {vmap_->lane(std::move(value), expected.shape)};
 }
 
 }  // namespace stave_detail

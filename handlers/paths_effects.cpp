@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <stave/core/fail.h>
+#include <stave/core/lost_derivatives.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/function.h>
 #include <stave/core/ops/layout.h>
@@ -34,6 +35,13 @@ struct PathEffects::Branches {
   std::vector<OfPath> paths, before;
 };
 
+// A tensor that answered an effect which cannot be taken apart; and which of the transforms that
+// the effect passed follow it: those of another run have lost its derivative.
+struct PathEffects::OpaqueAnswer {
+  Tensor answer;
+  std::vector<std::size_t> followed;
+};
+
 const std::any* PathEffects::next_answer() {
   const std::any* const known = next_ < known_.size() ? &known_[next_] : nullptr;
   const auto* const branches = known ? std::any_cast<Branches>(known) : nullptr;
@@ -41,7 +49,24 @@ const std::any* PathEffects::next_answer() {
   if (!answer) return nullptr;
   next_ += !branches;
   given_.push_back(*answer);
+  if (const auto* const opaque = std::any_cast<OpaqueAnswer>(answer)) {
+    const auto transforms = transforms_passed();
+    Tensor x = opaque->answer;
+    for (const std::size_t i : opaque->followed)
+      if (i < transforms.size()) x = transforms[i]->lost(std::move(x));
+    return &(again_ = std::move(x));
+  }
   return answer;
+}
+
+void PathEffects::remember(std::any answer) {
+  const Tensor* const x = std::any_cast<Tensor>(&answer);
+  std::vector<std::size_t> followed;
+  const auto transforms = x && x->defined() ? transforms_passed() : std::vector<const FollowsDerivatives*>();
+  for (std::size_t i = 0; i < transforms.size(); ++i)
+    if (transforms[i]->follows(*x)) followed.push_back(i);
+  if (followed.empty()) given_.push_back(std::move(answer));
+  else given_.push_back(OpaqueAnswer{*x, std::move(followed)});
 }
 
 // To the function that asks now, by the lanes that it has; null: there is none.
@@ -75,12 +100,44 @@ PathEffects::Answers PathEffects::of(const Rows& lanes) const {
   return all;
 }
 
+PathEffects::State PathEffects::state_at(const Mark& mark) const {
+  const auto from = [](const Answers& answers, std::size_t first) {
+    return answers.begin() + static_cast<std::ptrdiff_t>(first);
+  };
+  State state{Answers(from(given_, mark.given), given_.end()), Answers(given_.begin(), from(given_, mark.given)), 0,
+              mark.calls, mark.joint};
+  state.known.insert(state.known.end(), from(known_, next_), known_.end());
+  return state;
+}
+
+void PathEffects::restore(State state) {
+  known_ = std::move(state.known);
+  given_ = std::move(state.given);
+  next_ = state.next;
+  calls_ = state.calls;
+  if (PathEffects* const found = outermost(run_.vmap)) found->next_joint = state.joint;
+}
+
+std::size_t PathEffects::joint_so_far() const noexcept {
+  const PathEffects* const found = outermost(run_.vmap);
+  return found ? found->next_joint : 0;
+}
+
 PathEffects* PathEffects::around(const Vmap& vmap) noexcept {
   for (const Frame* frame = current; frame; frame = frame->below)
     if (frame->handler && !frame->operations)
       if (auto* const found = dynamic_cast<PathEffects*>(frame->handler); found && &found->run_.vmap == &vmap)
         return found;
   return nullptr;
+}
+
+PathEffects* PathEffects::outermost(const Vmap& vmap) noexcept {
+  PathEffects* outermost = nullptr;
+  for (const Frame* frame = current; frame; frame = frame->below)
+    if (frame->handler && !frame->operations)
+      if (auto* const found = dynamic_cast<PathEffects*>(frame->handler); found && &found->run_.vmap == &vmap)
+        outermost = found;
+  return outermost;
 }
 
 std::size_t PathEffects::call_begins() {
@@ -179,6 +236,31 @@ struct PathEffects::KeptAnswer {
   const EffectType* type;
   std::any answer;
   std::vector<int> passed = {};  // of each tensor; -1: the effect did not have it
+  std::vector<std::vector<std::size_t>> followed =
+      {};  // of each tensor: by which of the transforms that the effect passed
+
+  /// Looks who follows the answer's tensors, at the first run.
+  void look_who_follows() {
+    const auto transforms = transforms_passed();
+    followed.clear();
+    if (transforms.empty()) return;
+    type->kept->visit_answer(answer, [&](Tensor& x) {
+      auto& by = followed.emplace_back();
+      for (std::size_t i = 0; x.defined() && i < transforms.size(); ++i)
+        if (transforms[i]->follows(x)) by.push_back(i);
+    });
+  }
+  /// The transforms of the run that asks again follow other values than the first run computed:
+  /// they have lost the derivative of what was made of these.
+  void lose_derivatives(std::any& again) const {
+    if (followed.empty()) return;
+    const auto transforms = transforms_passed();
+    auto by = followed.begin();
+    type->kept->visit_answer(again, [&](Tensor& x) {
+      for (const std::size_t i : *by++)
+        if (x.defined() && i < transforms.size()) x = transforms[i]->lost(std::move(x));
+    });
+  }
 };
 
 // The tensors of an effect, marked, to be known again in its answer.
@@ -230,7 +312,11 @@ std::any PathEffects::answer_kept(const EffectType& effect, std::any performed) 
   if (const PathEffects* const inner = shared ? nullptr : asking())
     return inner->known_outside_ ? inner->part_of_known(effect) : effect.kept->perform(performed);
   const Tensors given(effect, performed);
-  if (const std::any* known = next_answer()) return known_answer(effect, *known, given);
+  if (const std::any* known = next_answer()) {
+    std::any answer = known_answer(effect, *known, given);
+    std::any_cast<KeptAnswer>(known)->lose_derivatives(answer);
+    return answer;
+  }
   PathEffects* const outer = shared ? nullptr : around(run_.vmap);
   known_outside_ = outer ? outer->next_answer() : nullptr;
   const auto remember_everywhere = [&](const std::any& answer) {
@@ -239,10 +325,10 @@ std::any PathEffects::answer_kept(const EffectType& effect, std::any performed) 
     known_outside_ = nullptr;
   };
   try {
-    const KeptAnswer answer = shared ? answer_once(effect, std::move(performed), given)
-                              : effect.lanes == AcrossLanes::together
-                                  ? answer_together(effect, std::move(performed), given)
-                                  : answer_for_each(effect, performed, given);
+    KeptAnswer answer = shared                                  ? answer_once(effect, std::move(performed), given)
+                        : effect.lanes == AcrossLanes::together ? answer_together(effect, std::move(performed), given)
+                                                                : answer_for_each(effect, performed, given);
+    answer.look_who_follows();
     remember_everywhere(answer);
     return known_answer(effect, answer, given);
   } catch (...) {
@@ -269,7 +355,9 @@ std::any PathEffects::known_answer(const EffectType& effect, const std::any& kno
 // Of what the outer one knows, what is asked for now.
 std::any PathEffects::part_of_known(const EffectType& effect) const {
   if (const auto* threw = std::any_cast<Threw>(known_outside_)) std::rethrow_exception(threw->what);
-  std::any answer = std::any_cast<KeptAnswer>(known_outside_)->answer;
+  const auto* const kept = std::any_cast<KeptAnswer>(known_outside_);
+  if (!kept || !(*kept->type == effect)) throw_other_effect(effect.type);
+  std::any answer = kept->answer;
   effect.kept->visit_answer(answer, [&](Tensor& x) {
     const Lanes* const lanes = x.defined() ? run_.vmap.notes.find(x) : nullptr;
     if (!lanes) return;
@@ -278,6 +366,7 @@ std::any PathEffects::part_of_known(const EffectType& effect) const {
     else if (alone_) x = expand_dims(lanes->value->of(lanes_, true, run_.lanes), 0);
     else x = lanes->value->of(lanes_, false, run_.lanes);
   });
+  kept->lose_derivatives(answer);
   return answer;
 }
 
@@ -290,51 +379,108 @@ PathEffects::KeptAnswer PathEffects::answer_once(const EffectType& effect, std::
   return kept;
 }
 
+// The answer that one lane was given.
+struct PathEffects::OfLane {
+  std::any answer;
+  std::vector<Tensor> tensors;
+  std::exception_ptr threw;
+};
+
+// Lanes for which who answers throws part from the others.
 PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, const std::any& performed,
                                                      const Tensors& given) {
   const Index size = lanes_->size();
   if (size == 0 && effect.kept->has_answer)
     fail<TransformError>("vmap: {} is answered lane by lane, but there are no lanes", type_name(effect.type));
-  std::vector<std::any> answers;
-  std::vector<std::vector<Tensor>> tensors;  // of each of the answers', in all lanes
-  for (Index row = 0; row < size; ++row) {
-    std::any of_lane = performed;
-    given.visit(effect, of_lane, [&](const Tensor& x) {
-      const Lanes* const lanes = run_.vmap.notes.find(x);
-      return !lanes   ? x
-             : alone_ ? lanes->value->of(lanes_, true, run_.lanes)
-                      : lanes->value->of(lanes_, false, run_.lanes)[row];
-    });
-    asked_lane_ = lanes_->lane(row);
-    answers.push_back(effect.kept->perform(of_lane));
-    std::size_t next = 0;
-    effect.kept->visit_answer(answers.back(), [&](Tensor& x) {
-      if (next == tensors.size()) tensors.emplace_back();
-      tensors[next++].push_back(x);
-    });
-    if (row > 0) check_alike(effect, answers, tensors, row);
+  std::vector<OfLane> lanes;
+  for (Index row = 0; row < size; ++row) lanes.push_back(ask_for(effect, performed, given, row));
+  std::vector<std::vector<std::size_t>> ways;
+  std::vector<std::string> kinds;
+  for (std::size_t row = 0; row < lanes.size(); ++row) {
+    std::string kind = lanes[row].threw ? kind_of_error(lanes[row].threw) : "went on";
+    const auto known = kind.empty() ? kinds.end() : std::find(kinds.begin(), kinds.end(), kind);
+    const auto way = static_cast<std::size_t>(known - kinds.begin());
+    if (way == kinds.size()) ways.emplace_back(), kinds.push_back(std::move(kind));
+    ways[way].push_back(row);
   }
-  KeptAnswer kept{&effect, size == 0 ? std::any() : answers[0]};
+  if (ways.size() <= 1) return kept_of(effect, lanes, ways.empty() ? std::vector<std::size_t>() : ways[0], given);
+  std::vector<PathRun::Way> parts;
+  for (const std::vector<std::size_t>& way : ways) {
+    PathRun::Way& part = parts.emplace_back();
+    for (const std::size_t row : way) part.lanes.push_back(lanes_->lane(static_cast<Index>(row)));
+    if (lanes[way[0]].threw) {
+      part.answer = Threw{lanes[way[0]].threw};
+      continue;
+    }
+    KeptAnswer answer = kept_of(effect, lanes, way, given);
+    answer.look_who_follows();
+    part.answer = std::move(answer);
+  }
+  const std::any first = parts[0].answer;
+  run_.paths.part_by_answers(effect, std::move(parts));
+  if (const auto* const threw = std::any_cast<Threw>(&first)) std::rethrow_exception(threw->what);
+  return std::any_cast<KeptAnswer>(first);
+}
+
+PathEffects::OfLane PathEffects::ask_for(const EffectType& effect, const std::any& performed, const Tensors& given,
+                                         Index row) {
+  std::any of_lane = performed;
+  given.visit(effect, of_lane, [&](const Tensor& x) {
+    const Lanes* const lanes = run_.vmap.notes.find(x);
+    if (!lanes) return x;
+    return losing(
+        alone_ ? lanes->value->of(lanes_, true, run_.lanes) : lanes->value->of(lanes_, false, run_.lanes)[row],
+        {&x, 1});
+  });
+  asked_lane_ = lanes_->lane(row);
+  OfLane found;
+  try {
+    found.answer = effect.kept->perform(of_lane);
+  } catch (...) {
+    found.threw = std::current_exception();
+    if (whose_error(found.threw, nullptr) == Whose::of_all) throw;
+    return found;
+  }
+  effect.kept->visit_answer(found.answer, [&](Tensor& x) { found.tensors.push_back(x); });
+  return found;
+}
+
+// As one answer of these rows' lanes.
+PathEffects::KeptAnswer PathEffects::kept_of(const EffectType& effect, std::span<const OfLane> lanes,
+                                             const std::vector<std::size_t>& rows, const Tensors& given) const {
+  if (rows.empty()) return {&effect, std::any()};
+  const OfLane& first = lanes[rows[0]];
+  if (first.threw) std::rethrow_exception(first.threw);
+  std::vector<std::int32_t> numbers;
+  for (const std::size_t row : rows) {
+    numbers.push_back(lanes_->lane(static_cast<Index>(row)));
+    check_alike(effect, first, lanes[row], numbers.front(), numbers.back());
+  }
+  const RowsPtr parted = rows.size() == lanes.size() ? lanes_ : make_intrusive<const Rows>(std::move(numbers));
+  const bool alone = alone_ || (parted->size() == 1 && run_.vmap.size > 1);
+  KeptAnswer kept{&effect, first.answer};
   std::size_t next = 0;
   effect.kept->visit_answer(kept.answer, [&](Tensor& x) {
-    const std::vector<Tensor>& rows = tensors[next++];
-    if (kept.passed.emplace_back(x.defined() ? given.passed(rows) : -1) >= 0) x = Tensor();
-    else if (x.defined() && !alone_) x = run_.vmap.lane(stack(rows), lanes_);
+    std::vector<Tensor> values;
+    for (const std::size_t row : rows) values.push_back(lanes[row].tensors[next]);
+    ++next;
+    if (kept.passed.emplace_back(x.defined() ? given.passed(values) : -1) >= 0) x = Tensor();
+    else if (x.defined() && !alone) x = losing(run_.vmap.lane(stack(values), parted), values);
   });
   return kept;
 }
 
-void PathEffects::check_alike(const EffectType& effect, std::span<const std::any> answers,
-                              std::span<const std::vector<Tensor>> tensors, Index row) const {
+void PathEffects::check_alike(const EffectType& effect, const OfLane& a, const OfLane& b, std::int32_t a_lane,
+                              std::int32_t b_lane) const {
   const auto fail_differ = [&](const char* what) {
-    fail<TransformError>("vmap: the answers to {} in lanes {} and {} have {}", type_name(effect.type), lanes_->lane(0),
-                         lanes_->lane(row), what);
+    fail<TransformError>("vmap: the answers to {} in lanes {} and {} have {}", type_name(effect.type), a_lane, b_lane,
+                         what);
   };
-  if (!effect.kept->same_answer(answers[0], answers.back())) fail_differ("not the same beside their tensors");
-  for (const std::vector<Tensor>& rows : tensors) {
-    const Tensor &a = rows[0], &b = rows.back();
+  if (!effect.kept->same_answer(a.answer, b.answer)) fail_differ("not the same beside their tensors");
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
+    const Tensor &x = a.tensors[i], &y = b.tensors[i];
     const bool like =
-        a.defined() == b.defined() && (!a.defined() || (a.shape() == b.shape() && a.dtype() == b.dtype()));
+        x.defined() == y.defined() && (!x.defined() || (x.shape() == y.shape() && x.dtype() == y.dtype()));
     if (!like) fail_differ("tensors of other shapes or dtypes");
   }
 }
@@ -344,8 +490,8 @@ PathEffects::KeptAnswer PathEffects::answer_together(const EffectType& effect, s
   const Index size = lanes_->size();
   given.visit(effect, performed, [&](const Tensor& x) {
     const Lanes* const lanes = run_.vmap.notes.find(x);
-    if (alone_) return expand_dims(lanes ? lanes->value->of(lanes_, true, run_.lanes) : x, 0);
-    return lanes ? lanes->value->of(lanes_, false, run_.lanes) : broadcast_lanes(x, size);
+    if (alone_) return losing(expand_dims(lanes ? lanes->value->of(lanes_, true, run_.lanes) : x, 0), {&x, 1});
+    return losing(lanes ? lanes->value->of(lanes_, false, run_.lanes) : broadcast_lanes(x, size), {&x, 1});
   });
   KeptAnswer kept{&effect, effect.kept->perform(performed)};
   effect.kept->visit_answer(kept.answer, [&](Tensor& x) {
@@ -354,7 +500,7 @@ PathEffects::KeptAnswer PathEffects::answer_together(const EffectType& effect, s
     if (x.rank() == 0 || x.shape(0) != size)
       fail<ShapeError>("vmap: the answer to {} is to carry {} lanes as axis 0, not {}", type_name(effect.type), size,
                        x.shape());
-    x = alone_ ? x[0] : run_.vmap.lane(x, lanes_);
+    x = alone_ ? x[0] : losing(run_.vmap.lane(x, lanes_), {&x, 1});
   });
   return kept;
 }

@@ -1,6 +1,7 @@
 // repeat: a function applied many times over, whose gradient takes as much memory as one wants.
 //
-//   auto y = repeat(1'000'000, step, {.snapshots = 20})(y0);       // step(step(... step(y0)))
+//   const auto step = [dt](const Tensor& y) { return y - dt * y; };  // captures by value: what is kept below is a copy of it
+//   auto y = repeat(1'000'000, step, {.snapshots = 20})(y0);         // step(step(... step(y0)))
 //
 // Without snapshots it is the loop that it says, and a tape keeps what each step's rules read. With them, reverse mode keeps
 // that many states alone, and steps from the nearest one again: by the binomial schedule that is proven to step the fewest
@@ -29,7 +30,7 @@ namespace stave {
 
 struct RepeatOptions {
   [[no_unique_address]] ByName by_name{};
-  Index snapshots = 0;  ///< states that reverse mode keeps; 0: all that a loop's tape keeps
+  Index snapshots = 0;  ///< states that reverse mode keeps, and the body with them; 0: all that a loop's tape keeps
 };
 
 }  // namespace stave
@@ -168,8 +169,10 @@ class RepeatOf {
 namespace stave {
 
 /// body, n times over: a function of a tree that returns such a tree. Throws TransformError for a negative n, or number of snapshots.
-/// With snapshots body is called again in the backward pass, so what it captures by reference must live until then; user effects
-/// in it get the same answers each time.
+/// Keeps a copy of body, which tapes, pullbacks and programs share. With snapshots it is called
+/// again in the backward pass, maybe long after the call, as vjp's pullback or a compiled function
+/// outlives it: so capture by value, [dt] or [=], not by reference. User effects in it get the same
+/// answers each time.
 template <std::integral N, class Body>
 auto repeat(N n, Body body, RepeatOptions options = {}) {
   stave_detail::check_repeat(static_cast<Index>(n), options.snapshots);

@@ -42,8 +42,15 @@ T negated(const T& tree) {
   return tree_map([](const Tensor& x) { return -x; }, tree);
 }
 
-// Whether no element moved by more than `tolerance` (1 + |x|), 0 being 16 epsilons of the dtype. `moved` is by how much.
-bool has_settled(const std::vector<Tensor>& next, const std::vector<Tensor>& x, double tolerance, double& moved);
+/// "nan" or "inf", if an element of x is that; null if all are finite. Reads x.
+const char* not_finite(const Tensor& x);
+/// Throws Error for a tolerance, or a number of steps, with which there is no fixed point, and for
+/// a start that is not finite.
+void check_fixed_point(double tolerance, Index steps, const std::vector<Tensor>& start);
+/// Whether no element moved by more than `tolerance` (1 + |x|), 0 being 16 epsilons of the dtype.
+/// `moved` is by how much. Throws Error where f, in this step, gave what is not finite.
+bool has_settled(const std::vector<Tensor>& next, const std::vector<Tensor>& x, double tolerance, Index step,
+                 double& moved);
 [[noreturn]] void fail_no_fixed_point(Index steps, double moved);
 
 }  // namespace stave_detail
@@ -52,9 +59,9 @@ namespace stave {
 
 /// See custom_root.
 template <class F, class Solve>
-class Root {
+class CustomRoot {
  public:
-  Root(F f, Solve solve) : f_(std::move(f)), solve_(std::move(solve)) {}
+  CustomRoot(F f, Solve solve) : f_(std::move(f)), solve_(std::move(solve)) {}
 
   template <class... A>
   auto operator()(const A&... args) const -> std::remove_cvref_t<std::invoke_result_t<const Solve&, const A&...>> {
@@ -85,30 +92,35 @@ class Root {
   Solve solve_;
 };
 /// The x with f(x, args...) = 0 as a function of args: what solve(args...) returns. f gives as many elements as x has. A
-/// derivative solves one system with the Jacobian of f by x, a dense matrix: throws LinalgError where that is singular.
-/// (jax.lax.custom_root)
+/// derivative solves one system with the Jacobian of f by x, a dense matrix: throws LinalgError
+/// where that is singular. It calls a kept copy of f, in the backward pass: what f captures should
+/// be captured by value. So do the functions below. (jax.lax.custom_root)
 template <class F, class Solve>
-Root<F, Solve> custom_root(F f, Solve solve) {
+CustomRoot<F, Solve> custom_root(F f, Solve solve) {
   return {std::move(f), std::move(solve)};
 }
 
 struct FixedPointOptions {
   [[no_unique_address]] ByName by_name{};
   double tolerance = 0;  ///< a step moves no element by more than this times (1 + |x|); 0: 16 epsilons of the dtype
-  Index steps = 1000;    ///< at most
+  Index steps = 1000;    ///< at most; at least 1
 };
 /// The x with x = f(x, args...) as a function (start, args...): f applied until nothing moves. Throws Error if that does not come to
-/// pass. Derivatives as those of custom_root; by `start` zero. The loop reads values: for the lanes of vmap, write it with custom_root.
+/// pass, at the first step that gives what is not finite, and for such a start. Derivatives as
+/// those of custom_root; by `start` zero. The loop reads values: for the lanes of vmap, write it
+/// with custom_root.
 template <class F>
 auto fixed_point(F f, FixedPointOptions options = {}) {
   return [f = std::move(f), options](const auto& start, const auto&... args) {
     using X = std::remove_cvref_t<decltype(start)>;
     const auto find = [f, options](const X& first, const auto&... as) -> X {
+      stave_detail::check_fixed_point(options.tolerance, options.steps, tree_leaves(first));
       X x = first;
       double moved = 0;
       for (Index step = 0; step < options.steps; ++step) {
         X next = f(x, as...);
-        const bool settled = stave_detail::has_settled(tree_leaves(next), tree_leaves(x), options.tolerance, moved);
+        const bool settled =
+            stave_detail::has_settled(tree_leaves(next), tree_leaves(x), options.tolerance, step, moved);
         x = std::move(next);
         if (settled) return x;
       }

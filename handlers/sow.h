@@ -69,8 +69,8 @@ extern const Op op_sow;
 struct SowAttributes final : Attributes {
   std::string name, tag;
   Sowing::Result answer;
-  SowAttributes(std::string name, std::string tag, Sowing::Result answer)
-      : name(std::move(name)), tag(std::move(tag)), answer(std::move(answer)) {}
+  SowAttributes(std::string name_, std::string tag_, Sowing::Result answer_)
+      : name(std::move(name_)), tag(std::move(tag_)), answer(std::move(answer_)) {}
   std::string str() const override;
 };
 

@@ -95,7 +95,7 @@ void AnyStepper::drop() {
   computation_->drop();
 }
 
-Stop& AnyStepper::at() const {
+StopPoint& AnyStepper::at() const {
   if (!computation_->stands())
     fail<TransformError>("Stepper: the function stands nowhere: {}",
                          computation_->ended() ? "it has ended" : "it has not begun; take a step");

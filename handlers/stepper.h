@@ -1,7 +1,7 @@
 // Stepper: a function that is run step by step, from outside.
 //
 //   Stepper stepper(grad(loss), w, x);                             // nothing runs yet
-//   stepper.break_at({.operation = "matmul", .scope = "layer1", .pass = Pass::backward});
+//   stepper.break_at({.operation = "matmul", .scope = "layer1", .pass = Breakpoint::Pass::backward});
 //   while (stepper.go_on()) {                                      // to the next breakpoint, or the end
 //     std::cout << stepper.at().str() << "\n" << summary_of(stepper.at().call().input(0)) << "\n";
 //     stepper.at().answer(zeros_like(stepper.at().call().input(0)));    // in place of performing it
@@ -61,7 +61,7 @@ class AnyStepper {
   void drop();
 
   /// Where the function stands; ends with the next step. Throws TransformError if it does not stand: before the first step, and at the end.
-  Stop& at() const;
+  StopPoint& at() const;
   /// Whether it has ended, by returning, throwing, or being dropped.
   bool ended() const noexcept;
 

@@ -22,27 +22,27 @@ std::string Breakpoint::str() const {
   if (shape) text += " of shape " + shape->str();
   if (predicate) text += " where a predicate holds";
   if (nan) text += " that yields a NaN";
-  if (pass != Pass::any) text += pass == Pass::forward ? ", forward" : ", backward";
+  if (pass != Breakpoint::Pass::any) text += pass == Breakpoint::Pass::forward ? ", forward" : ", backward";
   return text;
 }
 
 // ---- where a program stands --------------------------------------------------------------------------------
 
-Stop::Stop(Stepping& stepping, Call* call, std::string name)
+StopPoint::StopPoint(Stepping& stepping, Call* call, std::string name)
     : stepping_(stepping), call_(call), name_(std::move(name)) {}
 
-const Call& Stop::call() const {
+const Call& StopPoint::call() const {
   if (!call_)
     fail<TransformError>("{}: the program stands at a breakpoint() in its code, and no operation waits",
                          stepping_.describe());
   return *call_;
 }
 
-std::span<const Tensor> Stop::outputs() const noexcept {
+std::span<const Tensor> StopPoint::outputs() const noexcept {
   return outputs_ ? std::span<const Tensor>(*outputs_) : std::span<const Tensor>();
 }
 
-void Stop::answer(Outputs outputs) {
+void StopPoint::answer(Outputs outputs) {
   const std::string who = stepping_.describe();
   const char* const name = call().op().name;
   const bool carries = call().op().carries_functions;
@@ -64,13 +64,13 @@ void Stop::answer(Outputs outputs) {
   outputs_ = std::move(outputs);
 }
 
-std::vector<std::string> Stop::scopes() const {
+std::vector<std::string> StopPoint::scopes() const {
   std::vector<std::string> names;
   for (auto name = scopes_.rbegin(); name != scopes_.rend(); ++name) names.push_back((*name)->text);
   return names;
 }
 
-void Stop::look_around() {
+void StopPoint::look_around() {
   backward_ = stave::in_backward_pass();
   std::vector<const Frame*> answering;
   visit_frames(current, nullptr, [&](const Frame& frame) {
@@ -83,7 +83,7 @@ void Stop::look_around() {
   });
 }
 
-std::string Stop::str() const {
+std::string StopPoint::str() const {
   std::string text;
   if (!call_) text = "at breakpoint" + (name_.empty() ? "" : " " + name_);
   else {
@@ -107,7 +107,7 @@ namespace stave_detail {
 
 int Stepping::add(Breakpoint breakpoint) {
   if (breakpoint.operation.empty() && breakpoint.scope.empty() && breakpoint.label.empty() && !breakpoint.shape &&
-      !breakpoint.predicate && !breakpoint.nan && breakpoint.pass == Pass::any)
+      !breakpoint.predicate && !breakpoint.nan && breakpoint.pass == Breakpoint::Pass::any)
     fail<TransformError>(
         "{}: a breakpoint must say where: an operation, scope, label, shape, predicate, NaN or pass. "
         "To stand at every operation, step",
@@ -168,7 +168,7 @@ bool Stepping::goes_to(const ScopeNames& scopes) const {
   return false;
 }
 
-bool Stepping::holds(const Breakpoint& breakpoint, const Stop& here) const {
+bool Stepping::holds(const Breakpoint& breakpoint, const StopPoint& here) const {
   const Call& call = *here.call_;
   const auto named = [&](const NamePtr& name) { return name->text == breakpoint.scope; };
   const auto labelled = [&](const Tensor& x) { return stave::label_of(x) == breakpoint.label; };
@@ -176,7 +176,8 @@ bool Stepping::holds(const Breakpoint& breakpoint, const Stop& here) const {
          (breakpoint.scope.empty() || std::any_of(here.scopes_.begin(), here.scopes_.end(), named)) &&
          (breakpoint.label.empty() || std::any_of(call.inputs().begin(), call.inputs().end(), labelled)) &&
          (!breakpoint.shape || has_shape(call, *breakpoint.shape)) &&
-         (breakpoint.pass == Pass::any || in_backward_pass() == (breakpoint.pass == Pass::backward)) &&
+         (breakpoint.pass == Breakpoint::Pass::any ||
+          in_backward_pass() == (breakpoint.pass == Breakpoint::Pass::backward)) &&
          (!breakpoint.predicate || breakpoint.predicate(call));
 }
 
@@ -188,14 +189,14 @@ std::string reason_of(const Stepping::Numbered& numbered) {
 
 }  // namespace
 
-std::string Stepping::reason_before(const Stop& here) const {
+std::string Stepping::reason_before(const StopPoint& here) const {
   for (const Numbered& numbered : breakpoints_)
     if (!numbered.breakpoint.nan && holds(numbered.breakpoint, here)) return reason_of(numbered);
   if (!goes_to(here.scopes_)) return "";
   return until_ == Until::operation ? "step" : until_ == Until::same_scope ? "next" : "finish";
 }
 
-std::string Stepping::reason_after(const Stop& here) {
+std::string Stepping::reason_after(const StopPoint& here) {
   std::string reason;
   std::optional<bool> brought;  // whether an operand has one
   for (Numbered& numbered : breakpoints_) {
@@ -220,12 +221,12 @@ bool Stepping::watches_outputs() const {
 
 // ---- on the way --------------------------------------------------------------------------------------------
 
-void Stepping::stand_at(Stop& here, std::string reason) {
+void Stepping::stand_at(StopPoint& here, std::string reason) {
   here.reason_ = std::move(reason);
   here.around_.clear();
   here.look_around();
   struct AtStop {
-    Stop *&at, *outer;
+    StopPoint *&at, *outer;
     ~AtStop() { at = outer; }
   } restore{at_, std::exchange(at_, &here)};
   stand();
@@ -238,14 +239,14 @@ Outputs Stepping::perform_below(Call&& call, const ScopeNames& scopes) {
     std::vector<Inside>& inside;
     ~Leave() { inside.pop_back(); }
   } leave{inside_};
-  inside_.push_back({scopes.size(), make_intrusive<const Name>(attributes_of(call))});
+  inside_.push_back({scopes.size(), make_intrusive<const SharedName>(attributes_of(call))});
   return perform(std::move(call));
 }
 
 Outputs Stepping::handle(Call& call) {
   if (until_ == Until::end) return perform(std::move(call));
   if (until_ == Until::breakpoint && !any_concerns(call.op())) return perform(std::move(call));
-  Stop here(*this, &call, "");
+  StopPoint here(*this, &call, "");
   here.scopes_ = scopes_of_this();
   if (std::string reason = reason_before(here); !reason.empty()) stand_at(here, std::move(reason));
   if (here.outputs_) return *std::move(here.outputs_);
@@ -260,7 +261,7 @@ Outputs Stepping::handle(Call& call) {
 
 void Stepping::handle(BreakpointReached& reached) {
   if (until_ == Until::end) return;
-  Stop here(*this, nullptr, reached.name);
+  StopPoint here(*this, nullptr, reached.name);
   here.scopes_ = scopes_of_this();
   stand_at(here, "breakpoint in the code");
   stay_ = false;

@@ -28,10 +28,10 @@ namespace stave {
 /// a checkpoint's function runs again.
 void breakpoint(std::string name = "");
 
-enum class Pass : std::uint8_t { any, forward, backward };
-
 /// Which operations a stepped program stands still at: those of which all that is said here holds.
 struct Breakpoint {
+  enum class Pass : std::uint8_t { any, forward, backward };
+
   [[no_unique_address]] ByName by_name{};
   std::string operation{};       ///< its name: "matmul"
   std::string scope{};           ///< it is performed in a scope of this name, at any depth
@@ -45,13 +45,6 @@ struct Breakpoint {
 
   /// "matmul in layer1, backward"
   std::string str() const;
-};
-
-/// A handler or scope around the place where a program stands.
-struct Surrounding {
-  std::string name;
-  bool scope = false;
-  bool at_work = false;  ///< a handler that is answering: what it was asked for led here
 };
 
 }  // namespace stave
@@ -68,8 +61,15 @@ class Stepping;
 namespace stave {
 
 /// A place where a stepped program stands.
-class Stop {
+class StopPoint {
  public:
+  /// A handler or scope around it.
+  struct Surrounding {
+    std::string name;
+    bool scope = false;
+    bool at_work = false;  ///< a handler that is answering: what it was asked for led here
+  };
+
   /// False at a breakpoint() in the code.
   bool at_operation() const noexcept { return call_; }
   /// The operation. Throws TransformError at a breakpoint() in the code.
@@ -95,7 +95,7 @@ class Stop {
 
  private:
   friend class stave_detail::Stepping;
-  Stop(stave_detail::Stepping& stepping, Call* call, std::string name);
+  StopPoint(stave_detail::Stepping& stepping, Call* call, std::string name);
   void look_around();
 
   stave_detail::Stepping& stepping_;
@@ -143,7 +143,7 @@ class Stepping : public Handles<Call, BreakpointReached> {
   /// The operation at which the program stands will be performed, and the program stand after it, unless a breakpoint comes first.
   void perform_and_stay();
   /// Where it stands; null while it does not.
-  Stop* at() const noexcept { return at_; }
+  StopPoint* at() const noexcept { return at_; }
 
  protected:
   /// The program stands at `at()`, and goes on when this returns.
@@ -155,21 +155,21 @@ class Stepping : public Handles<Call, BreakpointReached> {
     NamePtr name;
   };
   ScopeNames scopes_of_this() const;
-  std::string reason_before(const Stop& here) const;
-  std::string reason_after(const Stop& here);
+  std::string reason_before(const StopPoint& here) const;
+  std::string reason_after(const StopPoint& here);
   bool goes_to(const ScopeNames& scopes) const;
-  bool holds(const Breakpoint& breakpoint, const Stop& here) const;
+  bool holds(const Breakpoint& breakpoint, const StopPoint& here) const;
   bool any_concerns(const Op& op) const;
   bool watches_outputs() const;
   Outputs perform_below(Call&& call, const ScopeNames& scopes);
-  void stand_at(Stop& here, std::string reason);
+  void stand_at(StopPoint& here, std::string reason);
 
   std::vector<Numbered> breakpoints_;
   int last_number_ = 0;
   Until until_ = Until::operation;
   bool stay_ = false;
   ScopeNames from_;  // the scopes where it was told how far to go
-  Stop* at_ = nullptr;
+  StopPoint* at_ = nullptr;
   std::vector<Inside> inside_;  // operations that carry functions, which are at work
 };
 

@@ -90,16 +90,18 @@ Outputs GradHandler::handle(Call& call) {
   if (call.op().carries_functions) [[unlikely]]
     return handle_carrying(call);
   const Outputs* const saved = replay_ ? replay_->next(call) : nullptr;
-  bool known = false, lost = false;
+  bool known = false;
+  std::optional<int> lost;  // `output` of its slot
   for (const Tensor& input : call.inputs())
     if (const Slot* slot = find(input)) {
       known = true;
-      lost |= !slot->entry;
+      if (!slot->entry) [[unlikely]]
+        lost = slot->output;
     }
   if (!known) return performed(call, saved);
   if (call.op().derivative == Derivative::zero) return without_notes(performed(call, saved));
   if (lost) [[unlikely]]
-    return unrecorded(performed(call, saved));
+    return unrecorded(performed(call, saved), {nullptr, *lost});
   EntryPtr entry = record(call);
   Outputs outputs = performed(call, saved);  // may reuse the buffers of inputs that the entry did not save
   if (entry->keeps_outputs) {
@@ -157,17 +159,30 @@ Outputs GradHandler::noted(Outputs outputs, EntryPtr entry) const {
   return outputs;
 }
 
-Outputs GradHandler::unrecorded(Outputs outputs) const {
+const Slot* GradHandler::find_lost(const Call& call) const noexcept {
+  for (const Tensor& input : call.inputs())
+    if (const Slot* slot = find(input); slot && !slot->entry) return slot;
+  return nullptr;
+}
+
+Outputs GradHandler::unrecorded(Outputs outputs, const Slot& like) const {
   for (Tensor& output : outputs)
-    if (is_float(output.dtype())) output = notes.put(std::move(output), Slot());
+    if (is_float(output.dtype())) output = notes.put(std::move(output), like);
   return outputs;
 }
 
-void check_recorded(const Slot* slot) {
-  if (slot && !slot->entry)
-    fail<TransformError>(
-        "grad: a value that a checkpoint's function computed left it, through a captured variable or an effect, and "
-        "the result depends on it: its derivative would be lost. Return it from the function");
+Tensor GradHandler::lost(Tensor x) const {
+  if (lost_by_.empty()) lost_by_ = outside_.effect();
+  return is_float(x.dtype()) ? notes.put(std::move(x), Slot{nullptr, Slot::outside}) : x;
+}
+
+void GradHandler::check_recorded(const Slot* slot) const {
+  if (!slot || slot->entry) return;
+  if (slot->output == Slot::outside) fail_lost(notes.owner().name, root().lost_by_);
+  fail<TransformError>(
+      "{}: a value that a checkpoint's function computed left it, through a captured variable or an effect, and "
+      "the result depends on it: its derivative would be lost. Return it from the function",
+      notes.owner().name);
 }
 
 Tensor GradHandler::without_notes(Tensor x) const {

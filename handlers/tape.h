@@ -13,6 +13,7 @@
 
 #include <stave/core/carried.h>
 #include <stave/core/effects/scope.h>
+#include <stave/core/lost_derivatives.h>
 #include <stave/core/note.h>
 #include <stave/handlers/vjp_flat.h>
 
@@ -26,6 +27,9 @@ void destroy(Entry* entry) noexcept;  // and, in a loop, what it alone kept
 struct Slot {
   EntryPtr entry;
   int output = 0;
+  /// Without an entry: a value whose derivative is lost, for whoever answered an effect outside
+  /// computed it; or a checkpoint's function.
+  static constexpr int outside = -1;
 };
 
 // Of an operation that carries functions.
@@ -37,8 +41,8 @@ struct CarriedOutputs {
 
 // What it takes to compute an entry's output again from values that the tape keeps: what anchors.cpp decides by.
 struct Cone {
-  static constexpr std::uint16_t far = 0xffff;
-  std::uint16_t back = 0;   // by so many entries was the earliest recorded before; or far before
+  static constexpr std::uint16_t too_far = 0xffff;
+  std::uint16_t back = 0;   // by so many entries was the earliest recorded before; or too far before
   std::uint16_t size = 0;   // entries that are computed again, at most; 0: something is not kept
   bool kept = false;        // the output is, for somebody who reads it
   bool read_again = false;  // it is not, and computed again for an elementwise operation's rule
@@ -97,9 +101,9 @@ bool is_undisturbed();
 class Anchors {
  public:
   explicit Anchors(Recompute when, std::uint64_t first = 0) noexcept
-      : when_(when), active_(when == always), least_(when == automatic ? large
-                                                     : when == always  ? 0
-                                                                       : ~std::size_t{0}),
+      : when_(when), active_(when == Recompute::always), least_(when == Recompute::automatic ? large
+                                                                : when == Recompute::always  ? 0
+                                                                                             : ~std::size_t{0}),
         first_(first) {}
   Recompute when() const noexcept { return when_; }
 
@@ -168,7 +172,10 @@ class CountsOperations {
   ~CountsOperations() = default;
 };
 
-class GradHandler final : public Handler, public CountsOperations, public std::enable_shared_from_this<GradHandler> {
+class GradHandler final : public Handler,
+                          public CountsOperations,
+                          public FollowsDerivatives,
+                          public std::enable_shared_from_this<GradHandler> {
  public:
   GradHandler(const char* transform, Recompute recompute) : notes(transform, this), anchors(recompute) {}
   /// Records a function that runs again: knows what `base` recorded, and goes on with entries from `sequence`.
@@ -189,7 +196,17 @@ class GradHandler final : public Handler, public CountsOperations, public std::e
     const Slot* slot = notes.find(x);
     return slot || !base_ ? slot : base_->find(x);
   }
-  Outputs unrecorded(Outputs outputs) const;
+  Tensor lost(Tensor x) const override;
+  bool follows(const Tensor& x) const noexcept override { return find(x) != nullptr; }
+  /// Returns what the function returns, when this is installed around it.
+  template <class F>
+  auto run(F&& f) {
+    return notes.run([&] { return with(outside_, [&] { return with(*this, f); }); });
+  }
+  /// Throws for a value that the tape knows nothing of, though it depends on differentiated ones.
+  void check_recorded(const Slot* slot) const;
+  /// As values of which nothing is recorded; `like` one.
+  Outputs unrecorded(Outputs outputs, const Slot& like = {}) const;
   Tensor without_notes(Tensor x) const;
   Outputs without_notes(Outputs outputs) const;
   Inputs without_notes(std::span<const Tensor> inputs) const;
@@ -208,6 +225,7 @@ class GradHandler final : public Handler, public CountsOperations, public std::e
   }
   Outputs performed(Call& call, const Outputs* saved);
   bool is_noted(const Call& call) const noexcept;
+  const Slot* find_lost(const Call& call) const noexcept;
   EntryPtr record(const Call& call);
   Outputs noted(Outputs outputs, EntryPtr entry) const;
 
@@ -222,7 +240,9 @@ class GradHandler final : public Handler, public CountsOperations, public std::e
   const std::shared_ptr<const GradHandler> base_;
   std::uint64_t sequence_ = 0;
   std::optional<Replay> replay_;
-  ScopePathPtr scopes_;  // of the last operation in scopes
+  AnsweredOutside outside_;
+  mutable std::string lost_by_;  // the effect whose answer was the first without a derivative
+  ScopePathPtr scopes_;          // of the last operation in scopes
 };
 
 /// The functions, which throw where they touch or return values with notes of `ids`.
@@ -237,9 +257,6 @@ struct Recorded {
   std::shared_ptr<GradHandler> recorder;
 };
 Recorded run_again(Entry& entry);
-
-/// Throws for a value that the tape knows nothing of, though it depends on differentiated ones.
-void check_recorded(const Slot* slot);
 
 /// The cotangents of the inputs of an entry whose operation has a custom rule; undefined: zero. `consume`: for the last time.
 Outputs custom_cotangents(Entry& entry, std::span<const Tensor> cotangents, bool consume);

@@ -35,7 +35,7 @@ class CaptureGuard final : public Handler {
   }
   std::string describe() const override { return fmt::format("{} of {}", what_, transform_); }
   bool takes_programs() const noexcept override { return true; }
-  void check(const Forward& results) const {
+  void check(const ForwardResults& results) const {
     check(results.outputs);
     check(results.residuals);
   }
@@ -74,7 +74,10 @@ struct Candidate {
 };
 
 // Stands in the place of grad while a checkpoint's function runs for the first time.
-class Unrecorded final : public Handler, public CountsOperations, public std::enable_shared_from_this<Unrecorded> {
+class Unrecorded final : public Handler,
+                         public CountsOperations,
+                         public StandsForTransform,
+                         public std::enable_shared_from_this<Unrecorded> {
  public:
   Unrecorded(GradHandler& grad, const FunctionAttributes& functions)
       : grad_(&grad), owner_(&grad.notes.owner()), log_(functions.log), saves_(functions.saves),
@@ -104,6 +107,7 @@ class Unrecorded final : public Handler, public CountsOperations, public std::en
   }  // as grad is, which stands here when the function runs again
   std::string describe() const override { return ""; }
   bool counts() const noexcept override { return saves_ != nullptr; }
+  const AnyHandler* stands_for() const noexcept override { return owner_->differentiates; }
 
   /// Runs the function on inputs with the notes of `arguments`. What is saved follows the results.
   Outputs run(const FunctionAttributes& functions, const CarriedFunction& function, std::span<const Tensor> xs,
@@ -126,7 +130,7 @@ class Unrecorded final : public Handler, public CountsOperations, public std::en
 
  private:
   // While it records, on its thread; else values are constants to it.
-  GradHandler* running() const { return owner_->running && owner_->thread == this_thread() ? grad_ : nullptr; }
+  GradHandler* running() const { return owner_->running && owner_->thread == id_of_this_thread() ? grad_ : nullptr; }
   static bool is_known(const GradHandler& grad, std::span<const Tensor> xs) {
     return std::any_of(xs.begin(), xs.end(), [&](const Tensor& x) { return grad.find(x) != nullptr; });
   }
@@ -136,7 +140,7 @@ class Unrecorded final : public Handler, public CountsOperations, public std::en
     touched |= is_known(*grad, xs);
     for (Tensor& x : xs) x = grad->without_notes(std::move(x));
   }
-  void make_bare(Forward& results) {
+  void make_bare(ForwardResults& results) {
     make_bare(results.outputs);
     make_bare(results.residuals);
   }
@@ -279,6 +283,10 @@ Outputs GradHandler::handle_carrying(Call& call) {
   }
   FunctionAttributes guarded = without_captures(functions, ids(), notes.owner().name);
   if (!any) return perform_functions(Inputs(call.inputs()), std::move(guarded));
+  if (const Slot* const lost = find_lost(call)) {
+    const Slot like = *lost;
+    return unrecorded(perform_functions(without_notes(call.inputs()), std::move(guarded)), like);
+  }
   return functions.backward ? custom_vjp(call, std::move(guarded)) : custom_jvp(call, guarded);
 }
 
@@ -313,7 +321,7 @@ Outputs GradHandler::checkpoint(Call& call) {
 
 Outputs GradHandler::custom_vjp(Call& call, FunctionAttributes functions) {
   const EntryPtr entry = record(call);
-  Forward forward = functions.run(functions.forward, without_notes(call.inputs()));
+  ForwardResults forward = functions.run(functions.forward, without_notes(call.inputs()));
   entry->attributes = make_intrusive<FunctionAttributes>(std::move(functions));
   entry->carried = std::make_unique<CarriedOutputs>();
   entry->carried->residuals.append(forward.residuals.begin(), forward.residuals.end());

@@ -42,7 +42,7 @@ Outputs Timeline::handle(Call& call) {
 
 void Timeline::add(Event event) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  event.thread = threads_.try_emplace(this_thread(), static_cast<int>(threads_.size()) + 1).first->second;
+  event.thread = threads_.try_emplace(id_of_this_thread(), static_cast<int>(threads_.size()) + 1).first->second;
   events_.push_back(std::move(event));
 }
 

@@ -14,6 +14,7 @@
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/handlers/cotangent_sums.h>
 #include <stave/handlers/joint.h>
 #include <stave/handlers/linear_in.h>
 #include <stave/handlers/tape.h>
@@ -72,6 +73,12 @@ class Waiting {
     pages_[page]->taken |= std::uint64_t{1} << i;
     pages_[page]->places[i].entry = &entry;
     return pages_[page]->places[i];
+  }
+  /// Null: it has been given none.
+  Place* find(const Entry& entry) {
+    const std::size_t page = entry.sequence / page_size, i = entry.sequence % page_size;
+    const bool waits = page < pages_.size() && pages_[page] && pages_[page]->taken >> i & 1;
+    return waits ? &pages_[page]->places[i] : nullptr;
   }
   bool empty() {
     while (!pages_.empty() && (!pages_.back() || !pages_.back()->taken)) pages_.pop_back();
@@ -157,8 +164,29 @@ class BackwardPass {
     const std::span<const Tensor> inputs = entry.dropped ? std::span<const Tensor>(complete) : entry.inputs();
     const VjpContext context{*entry.op, entry.attributes.get(), inputs, entry.outputs(), abstracts, cotangents,
                              &shared};
+    if (entry.op->id == OpId::own)
+      if (const auto* const adds = dynamic_cast<const AddsToCotangents*>(entry.attributes.get()))
+        return adding_step(entry, *adds, context);
     for (std::size_t i = 0; i < abstracts.size(); ++i)
       if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], rule(context, i));
+  }
+
+  // The operation adds to the sums itself.
+  void adding_step(Entry& entry, const AddsToCotangents& adds, const VjpContext& context) {
+    const std::span<Slot> producers = entry.producers();
+    AddsToCotangents::Sums sums;
+    for (std::size_t i = 0; i < producers.size(); ++i) {
+      std::size_t first = 0;
+      while (producers[first].entry != producers[i].entry || producers[first].output != producers[i].output) ++first;
+      sums.same_as.push_back(producers[i].entry ? first : i);
+      sums.so_far.push_back(take_cotangent(producers[i]));
+    }
+    std::vector<Tensor> found = adds.pull_back(context, sums);
+    for (std::size_t i = 0; i < producers.size(); ++i) {
+      if (!producers[i].entry || !found[i].defined()) continue;
+      check(*entry.op, found[i], context.input_abstracts[i], i);
+      add_cotangent(producers[i], std::move(found[i]));
+    }
   }
 
   // The same on what stands for elements, to be performed with what comes before.
@@ -199,7 +227,7 @@ class BackwardPass {
     const Recorded again = run_again(entry);
     for (std::size_t i = 0; i < cotangents.size(); ++i) {
       const Slot* found = again.recorder->find(again.outputs[i]);
-      check_recorded(found);
+      again.recorder->check_recorded(found);
       if (!found || !cotangents[i].defined()) continue;
       keeps_ = true;
       Slot slot = *found;
@@ -224,6 +252,13 @@ class BackwardPass {
     Tensor cotangent = context.op.vjp(context, static_cast<int>(i));
     check(context.op, cotangent, context.input_abstracts[i], i);
     return cotangent;
+  }
+
+  // The sum so far, which is no longer there; undefined: there is none.
+  Tensor take_cotangent(const Slot& slot) {
+    Waiting::Place* const place = slot.entry ? waiting_.find(*slot.entry) : nullptr;
+    const auto output = static_cast<std::size_t>(slot.output);
+    return place && output < place->cotangents.size() ? std::move(place->cotangents[output]) : Tensor();
   }
 
   void add_cotangent(Slot& slot, Tensor cotangent) {
@@ -286,7 +321,7 @@ std::vector<Tensor> FlatPullback::consume(std::span<const Tensor> cotangents) {
   const IntrusivePtr<Record> last = std::move(record_);
   if (!last.unique()) return run_backward(*last, cotangents, false);
   NoteOwner& owner = last->handler.notes.owner();
-  if (owner.thread == this_thread()) owner.confined = true;  // they end here
+  if (owner.thread == id_of_this_thread()) owner.confined = true;  // they end here
   return run_backward(*last, cotangents, true);
 }
 
@@ -294,7 +329,7 @@ FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* tr
                  GradOptions options, bool primals_stay) {
   auto record = make_intrusive<FlatPullback::Record>(transform, options.recompute);
   GradHandler& handler = record->handler;
-  record->backward = make_intrusive<const Name>(std::string("backward of ") + transform, true);
+  record->backward = make_intrusive<const SharedName>(std::string("backward of ") + transform, true);
   std::vector<Tensor> inputs;
   handler.anchors.set_primals(primals, primals_stay);
   for (std::size_t i = 0; i < primals.size(); ++i) {
@@ -308,12 +343,12 @@ FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* tr
     record->input_devices.push_back(primal.device());
     inputs.push_back(handler.notes.put(clone_node(primal), Slot{handler.entry_of_input(), 0}));
   }
-  Outputs outputs = handler.notes.run([&] { return with(handler, [&] { return f(inputs); }); });
+  Outputs outputs = handler.run([&] { return f(inputs); });
   handler.anchors.release_primals();
   check_results(outputs, transform);
   for (Tensor& output : outputs) {
     const Slot* slot = handler.notes.find(output);
-    check_recorded(slot);
+    handler.check_recorded(slot);
     record->outputs.push_back(slot ? *slot : Slot{});
     record->output_abstracts.push_back({output.shape(), output.dtype()});
     record->output_devices.push_back(output.device());

@@ -50,7 +50,10 @@ class Pullback {
 };
 
 /// f(args...), and its pullback there, which returns a tuple also for one argument: const auto [dx] = pullback(dy). Every
-/// argument that is a tree is differentiated; f returns a tree. Options come before the arguments: vjp(f, {.recompute = never}, x).
+/// argument that is a tree is differentiated; f returns a tree. f is called now and not kept, but
+/// for those functions in it that are called in the backward pass (of checkpoint, repeat with
+/// snapshots, custom rules): they live as long as the pullback. Options come before the arguments:
+/// vjp(f, {.recompute = Recompute::never}, x).
 template <class F, class... A>
 auto vjp(F&& f, GradOptions options, A&&... args) {
   using namespace stave_detail;

@@ -30,12 +30,11 @@ inline constexpr NumberedInputs numbered_inputs{};
 /// with the same bits, and no longer kept, unless a handler of the user's own sees the operations; so the tape keeps a part of
 /// what it would, and never more. `always`: from the first byte on. `never`: they are kept.
 enum class Recompute { automatic, always, never };
-inline constexpr Recompute automatic = Recompute::automatic, always = Recompute::always, never = Recompute::never;
 
-/// Of reverse mode: grad(f, {.recompute = never}).
+/// An option of reverse mode: grad(f, {.recompute = Recompute::never}).
 struct GradOptions {
   [[no_unique_address]] ByName by_name{};
-  Recompute recompute = automatic;
+  Recompute recompute = Recompute::automatic;
 };
 
 /// Maps cotangents of outputs to cotangents of inputs. Copies share the tape, which lives as long as the last of them. May be

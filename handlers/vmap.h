@@ -7,9 +7,22 @@
 // same in every lane. Keys are mapped as tensors are: vmap(f)(xs, split(key, n)).
 //
 // Control flow is C++'s: `if`, `while`, recursion, item() and to_vector() on a lane's values. Where lanes differ in what f reads they
-// part: f runs once for each way that some lanes take together, on the values of these. So what f does besides (counters, printing)
-// happens once for each of them, and up to the read it must do the same each time. Read a bool, `if (x > 0)`, where that is what
-// decides: a float has as many values as there are lanes, and each goes its own way. The mechanism is in vmap_flat.h and paths.h.
+// part: f runs once for each way that some lanes take together, on the values of these. Read a
+// bool, `if (x > 0)`, where that is what decides: a float has as many values as there are lanes,
+// and each goes its own way. The mechanism is in vmap_flat.h and paths.h.
+//
+// An operation that throws for some lanes, as for an index out of range or a matrix that is not
+// positive definite, parts them likewise: f may catch the error, which these lanes alone meet.
+// Lanes go one way if their errors have one type, and texts that differ in numbers alone;
+// `what()` is that of the first of them. An error that nobody catches leaves vmap with its type,
+// and names the lanes.
+//
+// Whatever else f does (counters, printing) happens once for each way. Up to where lanes part it
+// must do the same each time: TransformError if it performs another operation, or one of other
+// values, because it changed something outside of itself, as a key that it advances:
+//   vmap([&](Tensor x) { key = fold_in(key, 1); return bool(x > 0) ? x + uniform(key) : x; })
+// Map over keys instead, as split(key, n) gives them. A change after lanes have parted is not
+// noticed: lanes that run later find it so.
 #pragma once
 
 #include <optional>
@@ -28,11 +41,11 @@ struct MapAxes {
   std::vector<MapAxes> list;
   MapAxes(std::initializer_list<MapAxes> axes) : list(axes) {}
   MapAxes(const std::vector<MapAxis>& axes) : list(axes.begin(), axes.end()) {}
-  template <std::integral I>
-  MapAxes(I axis_) : axis(axis_) {}
+  template <std::integral Integer>
+  MapAxes(Integer axis_) : axis(axis_) {}
   MapAxes(MapAxis axis_) : axis(axis_) {}
   MapAxes(MapAxis::Unmapped all) : axis(all) {}
-  MapAxes(Tensor::None all) : axis(all) {}
+  MapAxes(Tensor::NoneType all) : axis(all) {}
   /// The entry for child i; this one, if there is no list.
   const MapAxes& of(std::size_t i) const { return list.empty() ? *this : list[i < list.size() ? i : 0]; }
 };

@@ -19,11 +19,11 @@ struct MapAxis {
   Index axis = 0;
   bool mapped = true;
   constexpr MapAxis() = default;
-  template <std::integral I>
-  constexpr MapAxis(I axis_) : axis(static_cast<Index>(axis_)) {}
+  template <std::integral Integer>
+  constexpr MapAxis(Integer axis_) : axis(static_cast<Index>(axis_)) {}
   struct Unmapped {};
   constexpr MapAxis(Unmapped) : mapped(false) {}
-  constexpr MapAxis(Tensor::None) : mapped(false) {}
+  constexpr MapAxis(Tensor::NoneType) : mapped(false) {}
   /// The same axis of an array of keys, as one of their data, of which the last axis is the keys' words.
   constexpr MapAxis of_keys() const { return mapped && axis < 0 ? MapAxis(axis - 1) : *this; }
 };

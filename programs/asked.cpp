@@ -1,5 +1,7 @@
 #include <stave/programs/asked.h>
 
+#include <optional>
+
 #include <stave/core/default_dtype.h>
 #include <stave/core/effects/controller.h>
 #include <stave/core/fail.h>
@@ -35,7 +37,7 @@ std::shared_ptr<AnyHandler> AskedOutside::answering(AskedOutside asked) {
 
 void AskedOutside::refuse(const EffectType& effect, const char* why) {
   refused = fmt::format("it performs {}, which something outside answers: {}", type_name(effect.type), why);
-  if (at_example_) throw TransformError("compile: " + refused);
+  if (at_example_) throw TransformError(fmt::format("{}: {}", name_, refused));
 }
 
 bool AskedOutside::is_next(const EffectType& type, const std::any& bare) const {
@@ -68,17 +70,51 @@ const AskedOutside::Asked& AskedOutside::ask(const EffectType& type, std::any ef
   return asked;
 }
 
+// Numbers of tensors that left by effects, on these and on what is made of them.
+class AskedOutside::Marks {
+ public:
+  struct Mark {
+    int number = -1;  // -1: it is none of them
+    std::uint64_t sources = 0;
+  };
+  explicit Marks(const char* name) : notes_(make_intrusive<NoteOwner>(name)) {}
+  Tensor number(const Tensor& x, int number) const {
+    return notes_.put(clone_node(x), {number, TracksValues::source(static_cast<std::size_t>(number))});
+  }
+  const Mark* find(const Tensor& x) const noexcept { return notes_.find(x); }
+
+  /// While somebody answers.
+  class Spreading final : public TracksValues {
+   public:
+    explicit Spreading(const Marks& marks) noexcept : notes_(marks.notes_) {}
+    std::uint64_t sources(const Tensor& x) const noexcept override {
+      const Mark* const mark = notes_.find(x);
+      return mark ? mark->sources : 0;
+    }
+    Tensor made_of(Tensor x, std::uint64_t sources) const override { return notes_.put(std::move(x), {-1, sources}); }
+
+   private:
+    const Notes<Mark>& notes_;
+  };
+
+ private:
+  Notes<Mark> notes_;
+};
+
 // By whoever stands around the call. What it is given is marked, to be known again in answers: it may carry what transforms inside the
 // function know of it.
 AskedOutside::Asked AskedOutside::performed(const EffectType& type, std::any effect, std::any bare, std::size_t first) {
   auto number = static_cast<int>(first);
   type.kept->visit_effect(effect, [&](Tensor& x) {
-    if (!marks_) marks_.emplace(make_intrusive<NoteOwner>("compile"));
-    if (x.defined()) x = marks_->put(clone_node(x), number);
+    if (!marks_) marks_ = std::make_shared<Marks>(name_);
+    if (x.defined()) x = marks_->number(x, number);
     ++number;
   });
   Asked asked{&type, std::move(bare)};
   try {
+    const std::shared_ptr<const Marks> marks = marks_;
+    std::optional<Marks::Spreading> spreading;
+    if (marks) spreading.emplace(*marks);
     asked.answer = type.kept->perform(effect);
   } catch (const Cancelled&) {
     throw;
@@ -87,12 +123,24 @@ AskedOutside::Asked AskedOutside::performed(const EffectType& type, std::any eff
     return asked;
   }
   type.kept->visit_answer(asked.answer, [&](Tensor& x) {
-    const int* const mark = marks_ ? marks_->find(x) : nullptr;
-    asked.passed_before.push_back(mark ? *mark : -1);
-    asked.tensors.push_back(mark ? Tensor() : x);
+    const Marks::Mark* const mark = marks_ ? marks_->find(x) : nullptr;
+    const bool passed = mark && mark->number >= 0;
+    asked.passed_before.push_back(passed ? mark->number : -1);
+    asked.made_of.push_back(mark && !passed ? mark->sources : 0);
+    asked.tensors.push_back(passed ? Tensor() : x);
     x = Tensor();
   });
   return asked;
+}
+
+Tensor AskedOutside::tensor(const Asked& asked, std::size_t i) const {
+  if (const int passed = asked.passed_before[i]; passed >= 0) return passed_[static_cast<std::size_t>(passed)];
+  const std::uint64_t sources = asked.made_of[i];
+  if (sources == 0) return asked.tensors[i];
+  std::vector<Tensor> made_of;
+  for (std::size_t number = 0; number < passed_.size(); ++number)
+    if (sources & TracksValues::source(number)) made_of.push_back(passed_[number]);
+  return losing(asked.tensors[i], made_of);
 }
 
 std::any AskedOutside::answer(const EffectType& type, std::any effect) {

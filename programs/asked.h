@@ -5,11 +5,12 @@
 #pragma once
 
 #include <exception>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <stave/core/effects/effect.h>
+#include <stave/core/lost_derivatives.h>
 #include <stave/core/note.h>
 
 namespace stave_detail {
@@ -19,6 +20,9 @@ bool is_of_the_library(const EffectType& effect) noexcept;
 
 class AskedOutside {
  public:
+  /// `name`: what errors call the compiled function; it is not copied.
+  explicit AskedOutside(const char* name) : name_(name) {}
+
   /// An effect and its answer, both without their tensors.
   struct Asked {
     const EffectType* type = nullptr;
@@ -26,7 +30,8 @@ class AskedOutside {
     std::vector<Tensor> tensors = {};  // of the answer
     std::vector<int> passed_before =
         {};  // of each, which of the call's effects' tensors it is, by number; -1: none of them
-    std::exception_ptr error = nullptr;  // null: it was answered
+    std::vector<std::uint64_t> made_of = {};  // of each, which of those it was computed from (TracksValues)
+    std::exception_ptr error = nullptr;       // null: it was answered
   };
 
   /// A replay, or a run of the function, begins.
@@ -48,10 +53,8 @@ class AskedOutside {
   /// Valid until the next.
   const Asked& ask(const EffectType& type, std::any effect);
   /// A tensor of an answer: of one that an effect had before, as this replay or run has it.
-  const Tensor& tensor(const Asked& asked, std::size_t i) const {
-    const int passed = asked.passed_before[i];
-    return passed < 0 ? asked.tensors[i] : passed_[static_cast<std::size_t>(passed)];
-  }
+  /// Transforms inside of the run that follow what it was computed from have lost its derivative.
+  Tensor tensor(const Asked& asked, std::size_t i) const;
   /// The same as `ask`, with its tensors.
   std::any answer(const EffectType& type, std::any effect);
 
@@ -73,10 +76,12 @@ class AskedOutside {
   bool is_next(const EffectType& type, const std::any& bare) const;
   Asked performed(const EffectType& type, std::any effect, std::any bare, std::size_t first);
 
+  const char* name_;
   std::vector<Asked> all_;
   std::size_t next_ = 0;
-  std::vector<Tensor> passed_;       // the tensors of the effects so far
-  std::optional<Notes<int>> marks_;  // on them, as they are outside: their numbers
+  class Marks;
+  std::vector<Tensor> passed_;    // the tensors of the effects so far
+  std::shared_ptr<Marks> marks_;  // on them, as they are outside: their numbers
   bool at_example_ = false, deferred_ = false;
   Asked none_;
 };

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <list>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 
 #include <stave/core/default_dtype.h>
@@ -14,6 +15,8 @@
 #include <stave/core/fail.h>
 #include <stave/core/label.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/named_axis.h>
+#include <stave/core/read_storage.h>
 #include <stave/handlers/answered.h>
 #include <stave/programs/derive.h>
 #include <stave/programs/ways.h>
@@ -22,17 +25,30 @@ namespace stave_detail {
 
 namespace {
 
-constexpr std::size_t most_signatures = 64, most_values_met = 16, most_bytes_read = 256, most_ways = 1024;
+constexpr std::size_t most_signatures = 64, most_values_met = 16, most_ways = 1024;
+constexpr std::size_t most_bytes_read = std::size_t{16} << 20;
 constexpr std::size_t most_unused = 48, few_ways = 3;
-constexpr int most_failures = 8, most_misses = 16;
+// Values of one read of an array that are recorded when they are met first; others are when they
+// are met again.
+constexpr std::size_t recorded_at_once = 4, most_remembered = 4096;
+constexpr int most_failures = 8, most_misses = 16, misses_after_rest = 4, first_rest = 16, longest_rest = 1 << 12;
 
 bool explains() {
   static const char* const asked = std::getenv("STAVE_EXPLAIN");
   return asked && *asked && std::strcmp(asked, "0") != 0;
 }
 
-void explain(const std::string& what) {
-  if (explains()) std::fprintf(stderr, "stave: compile: %s\n", what.c_str());
+void explain(const char* name, const std::string& what) {
+  if (explains()) std::fprintf(stderr, "stave: %s: %s\n", name, what.c_str());
+}
+
+// "compile(ik)", which lives for ever: notes and programs name it.
+const char* lasting_name(const std::string& name) {
+  if (name.empty()) return "compile";
+  static std::mutex& mutex = *new std::mutex;
+  static std::set<std::string>& names = *new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  return names.insert("compile(" + name + ")").first->c_str();
 }
 
 }  // namespace
@@ -43,8 +59,10 @@ struct Recordings::Signature {
   std::vector<Layout> leaves;
   Dtype floats = float32;
   bool followed = false;  // by transforms, which take what is recorded whole
+  int orders = 0;         // so many derivatives they take at once
 
-  Signature(std::span<const Tensor> tensors, bool are_followed) : floats(default_dtype()), followed(are_followed) {
+  Signature(std::span<const Tensor> tensors, bool are_followed, int derivatives)
+      : floats(default_dtype()), followed(are_followed), orders(derivatives) {
     for (const Tensor& x : tensors) leaves.emplace_back(x);
   }
   bool matches(std::span<const Tensor> tensors, bool are_followed) const {
@@ -56,6 +74,7 @@ struct Recordings::Signature {
 };
 
 struct Recordings::Entry {
+  const char* const name;
   Signature signature;
   std::unique_ptr<StaticArguments> arguments;
   mutable std::shared_mutex mutex;  // of the tree: who replays shares it
@@ -63,6 +82,7 @@ struct Recordings::Entry {
   std::uint64_t version = 0;  // of the tree
   std::size_t ways = 0;
   int most_variables = 0;
+  std::mutex resting;
   std::set<const EffectType*> unasked;  // of all ways
   std::atomic<bool> any_unasked{false};
   std::atomic<bool> demoted{false};
@@ -70,31 +90,44 @@ struct Recordings::Entry {
   // Turns, and runs, that were recorded since the last replay to the end.
   std::atomic<std::size_t> unused{0}, unused_ways{0};
   std::atomic<int> misses{0};  // since then, that were not recorded
+  // Rules of functions that it calls are recorded for all orders of derivatives that are asked for;
+  // there are none.
+  std::atomic<bool> serves_all_orders{false};
+  std::atomic<int> rest{0};  // calls that are yet to be the function's own
+  int next_rest = first_rest;
 
-  Entry(std::span<const Tensor> leaves, bool followed, std::unique_ptr<StaticArguments> statics)
-      : signature(leaves, followed), arguments(std::move(statics)) {}
+  Entry(const char* called, Signature of, std::unique_ptr<StaticArguments> statics)
+      : name(called), signature(std::move(of)), arguments(std::move(statics)) {}
 
+  bool serves(int orders) const {
+    return orders <= signature.orders || serves_all_orders.load(std::memory_order_relaxed) ||
+           demoted.load(std::memory_order_relaxed);
+  }
   void demote(const std::string& why) {
-    if (!demoted.exchange(true)) explain("the function itself is called from now on: " + why);
+    if (!demoted.exchange(true)) explain(name, "the function itself is called from now on: " + why);
   }
   void failed(const std::string& why) {
-    explain("not kept: " + why);
+    explain(name, "not kept: " + why);
     if (failures.fetch_add(1) + 1 >= most_failures) demote(why);
   }
   bool may_keep(const Recording& recording);
   bool anybody_is_to_hear() const;
-  bool missed();
+  bool missed(bool is_new);
   void met_again() {
     if (unused_ways == 0 && misses == 0) return;  // most often: nothing is written that other threads read
     unused = unused_ways = 0;
     misses = 0;
+    const std::lock_guard lock(resting);
+    next_rest = first_rest;
   }
+  bool rests() { return rest.load(std::memory_order_relaxed) > 0 && rest.fetch_sub(1) > 0; }
   void add(Recording recording, const std::shared_ptr<const void>& structure);
   void merge(std::unique_ptr<Way> path);
-  void prepare(Way& way) const;
+  /// shorten(way, options), or prepare.
+  void make(void (&step)(Way&, const PieceOptions&), Way& way) const;
 };
 
-void Recordings::Entry::prepare(Way& way) const {
+void Recordings::Entry::make(void (&step)(Way&, const PieceOptions&), Way& way) const {
   std::vector<std::string> why_apart;
   const auto strides_of = [&](int variable) {
     const auto v = static_cast<std::size_t>(variable);
@@ -103,9 +136,8 @@ void Recordings::Entry::prepare(Way& way) const {
     if (way.is_answer(variable)) return brought.strides[static_cast<std::size_t>(variable - brought.first)];
     return contiguous_strides(way.variable(variable).shape);
   };
-  stave_detail::prepare(way,
-                        {signature.leaves.size(), signature.followed, strides_of, explains() ? &why_apart : nullptr});
-  for (const std::string& why : why_apart) explain("not fused: " + why);
+  step(way, {signature.leaves.size(), signature.followed, name, strides_of, explains() ? &why_apart : nullptr});
+  for (const std::string& why : why_apart) explain(name, "not fused: " + why);
 }
 
 bool Recordings::Entry::may_keep(const Recording& recording) {
@@ -117,17 +149,26 @@ bool Recordings::Entry::may_keep(const Recording& recording) {
   if (recording.follows) return failed_by("it captures a value that a transform outside follows");
   for (const auto& step : recording.program.instructions)
     if (step.is_read() && static_cast<std::size_t>(step.met.size()) * size_of(step.met.dtype()) > most_bytes_read)
-      return demoted_by(fmt::format("it reads more than {} bytes at once ({} {})", most_bytes_read, step.met.dtype(),
-                                    step.met.shape()));
+      return demoted_by(fmt::format("it reads more than {} MiB at once ({} {})", most_bytes_read >> 20,
+                                    step.met.dtype(), step.met.shape()));
   if (signature.followed && calls_read(recording.program))
     return demoted_by("a function that it calls with rules of its own reads a value");
   return true;
 }
 
-// Whether what was not met before is to be recorded: not where much was already, of which nothing is met again.
-bool Recordings::Entry::missed() {
-  if (unused < most_unused || unused_ways < few_ways) return true;
-  if (++misses >= most_misses) demote(fmt::format("{} calls in a row met what was not met before", most_misses));
+// Whether a way that does not lead on is to be recorded: not where much was already, of which
+// nothing is met again, nor for what may never be met again (`is_new`). Where that is so in call
+// after call, the next ones are the function's own: some at first, and twice as many each time that
+// nothing was met again since.
+bool Recordings::Entry::missed(bool is_new) {
+  if (!is_new && (unused < most_unused || unused_ways < few_ways)) return true;
+  if (++misses < most_misses) return false;
+  const std::lock_guard lock(resting);
+  if (misses < most_misses) return false;  // another thread
+  explain(name, fmt::format("the next {} calls are the function's own: calls in a row met what was not met before",
+                            next_rest));
+  misses = most_misses - misses_after_rest;
+  rest = std::exchange(next_rest, std::min(2 * next_rest, longest_rest));
   return false;
 }
 
@@ -144,17 +185,21 @@ void Recordings::Entry::merge(std::unique_ptr<Way> path) {
     ways = 1;
     return;
   }
-  switch (stave_detail::merge(*begin, *path, most_values_met)) {
+  std::string difference;
+  switch (stave_detail::merge(*begin, *path, most_values_met, difference)) {
     case Merged::known: break;  // from another thread
-    case Merged::added: explain(fmt::format("recorded way {}, for what was not met before", ++ways)); break;
-    case Merged::differs: failed("the function did something else than at its first call, with the same values"); break;
+    case Merged::added: explain(name, fmt::format("recorded way {}, for what was not met before", ++ways)); break;
+    case Merged::differs:
+      failed("the function did something else than at its first call, with the same values: " + difference);
+      break;
     case Merged::full:
-      demote(fmt::format("it met more than {} values at one read, or answers to one effect", most_values_met));
+      failed(fmt::format("it met more than {} values at one read, or answers to one effect", most_values_met));
   }
 }
 
 void Recordings::Entry::add(Recording recording, const std::shared_ptr<const void>& structure) {
   if (!may_keep(recording)) return;
+  serves_all_orders = !recording.keeps_rules && (serves_all_orders || ways == 0);
   const auto& steps = recording.program.instructions;
   const auto reads = std::count_if(steps.begin(), steps.end(), [](const auto& step) { return step.is_read(); });
   unused += 1 + recording.turns.size() + static_cast<std::size_t>(reads);
@@ -168,33 +213,66 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
   merge(std::move(path));
   if (ways > most_ways) demote(fmt::format("it has more than {} ways", most_ways));
   for (Way* way : find_needs_below(*begin)) most_variables = std::max(most_variables, way->end());
+  // What each call begins with is made ready in two halves, so that the second call need not take
+  // longer than the first.
+  if (ways > 1 || begin->shortened) return;
+  try {
+    make(shorten, *begin);
+  } catch (const std::exception&) {  // as whoever replays it will see
+  }
 }
 
 // ---- recordings --------------------------------------------------------------------------------------------
 
 struct Recordings::State {
+  const char* name;
+  std::set<std::string> explained;  // why the function itself was called
   mutable std::mutex mutex;
   std::list<EntryPtr> entries;  // the last used first
 };
 
-Recordings::Recordings() : state_(std::make_unique<State>()) {}
+Recordings::Recordings(const std::string& name) : state_(std::make_unique<State>()) {
+  state_->name = lasting_name(name);
+}
 Recordings::~Recordings() = default;
+const char* Recordings::name() const noexcept { return state_->name; }
+
+void Recordings::explain_call() const {
+  if (!explains()) return;
+  const std::string who = describe_who_takes_no_programs();
+  const std::string why =
+      !current || !current->nearest ? "a transform that does not run here follows its arguments"
+      : !takes_programs()
+          ? fmt::format(
+                "{} stands around it, and is to see each operation. To compile, put the handler inside: compile a "
+                "function that installs it",
+                who.empty() ? "a handler of operations" : who)
+          : fmt::format("{} stands around it, and follows none of its arguments, but may what the function captures",
+                        current->nearest->handler->describe());
+  const std::lock_guard lock(state_->mutex);
+  if (state_->explained.insert(why).second) explain(state_->name, "the function itself is called: " + why);
+}
 
 Recordings::EntryPtr Recordings::find(std::span<const Tensor> leaves, Same same,
                                       FunctionRef<std::unique_ptr<StaticArguments>()> arguments) {
   const bool handled = current && current->nearest;
   const bool followed = std::any_of(leaves.begin(), leaves.end(),
                                     [](const Tensor& x) { return x.defined() && stave_detail::is_followed(x); });
-  if (handled != followed || (handled && !takes_programs())) return nullptr;
+  if (handled != followed || (handled && !takes_programs())) {
+    explain_call();
+    return nullptr;
+  }
+  const int orders = followed ? orders_of_derivative(leaves) : 0;
   const std::lock_guard lock(state_->mutex);
   std::list<EntryPtr>& entries = state_->entries;
   for (auto at = entries.begin(); at != entries.end(); ++at) {
-    if (!(*at)->signature.matches(leaves, followed) || !same(*(*at)->arguments)) continue;
+    if (!(*at)->signature.matches(leaves, followed) || !(*at)->serves(orders) || !same(*(*at)->arguments)) continue;
     if (at != entries.begin()) entries.splice(entries.begin(), entries, at);
     const EntryPtr& found = entries.front();
-    return found->demoted.load(std::memory_order_relaxed) || found->anybody_is_to_hear() ? nullptr : found;
+    if (found->demoted.load(std::memory_order_relaxed) || found->rests()) return nullptr;
+    return found->anybody_is_to_hear() ? nullptr : found;
   }
-  entries.push_front(std::make_shared<Entry>(leaves, followed, arguments()));
+  entries.push_front(std::make_shared<Entry>(state_->name, Signature(leaves, followed, orders), arguments()));
   if (entries.size() > most_signatures) entries.pop_back();
   return entries.front();
 }
@@ -215,12 +293,48 @@ Outputs Recordings::record(const EntryPtr& entry, FlatFunction f, std::span<cons
                            FunctionRef<std::shared_ptr<const void>()> structure) {
   const CarriedCalls calls = entry->signature.followed ? CarriedCalls::kept : CarriedCalls::inlined;
   if (!asked.at_example()) asked.begin();
-  Recording recording = stave_detail::record("compile", f, leaves, calls, &asked);
+  Recording recording = stave_detail::record(entry->name, f, leaves, calls, &asked, entry->signature.orders);
   Outputs outputs = recording.outputs;
   if (asked.refused.empty()) entry->add(std::move(recording), structure());
   else entry->demote(asked.refused);
   return outputs;
 }
+
+namespace {
+
+// Stands below a recording at examples, which performs nothing for those around: a path of vmap
+// that logged it would go on by a log of what the function does not do when it runs again. It ends
+// where the function captures what transforms outside follow.
+class AtExamples final : public Handles<Call, ReadStorage> {
+ public:
+  Outputs handle(Call& call) override {
+    if (unbound_collective(call.op(), call.attributes())) return perform(std::move(call));
+    for (const Tensor& x : call.inputs())
+      if (is_followed_outside(x)) fail_captured();
+    UnderFrame past_all_handlers(nullptr);
+    return perform(std::move(call));
+  }
+  Tensor handle(ReadStorage&) override { fail_captured(); }
+  bool discreet() const noexcept override { return true; }
+  bool takes_programs() const noexcept override { return true; }
+  std::string describe() const override { return ""; }
+
+ private:
+  static bool is_followed_outside(const Tensor& x) {
+    if (!x.node().storage) return true;
+    for (const Note* note = x.node().notes; note; note = note->next) {
+      if (!note->owner->differentiates || !note->live()) continue;
+      for (const Frame* frame = current; frame; frame = frame->below)
+        if (frame->handler == note->owner->differentiates) return true;
+    }
+    return false;
+  }
+  [[noreturn]] static void fail_captured() {
+    fail<TransformError>("compile: the function captures a value that a transform outside follows");
+  }
+};
+
+}  // namespace
 
 void Recordings::record_example(const EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked,
                                 FunctionRef<void(std::span<const Tensor>)> record) {
@@ -228,7 +342,8 @@ void Recordings::record_example(const EntryPtr& entry, std::span<const Tensor> l
   try {
     std::vector<Tensor> examples;
     for (const Tensor& x : leaves) examples.push_back(x.defined() ? example_of(x) : x);
-    record(examples);
+    AtExamples below;
+    with(below, [&] { record(examples); });
   } catch (const std::exception& error) {
     if (asked.refused.empty()) entry->failed(error.what());
     else entry->demote(asked.refused);
@@ -261,7 +376,7 @@ class Recordings::Replay {
         perform();
         if (way_->returns()) break;
         if (next_ = turn(); !next_) {
-          if (entry_.version == version_) may_learn = entry_.missed();
+          if (entry_.version == version_) may_learn = entry_.missed(is_new_);
           return std::nullopt;
         }
       }
@@ -279,7 +394,7 @@ class Recordings::Replay {
     lock_.unlock();
     {
       const std::unique_lock lock(entry_.mutex);
-      if (entry_.version == version_ && !way_->ready) entry_.prepare(*way_);
+      if (entry_.version == version_ && !way_->ready) entry_.make(stave_detail::prepare, *way_);
     }
     lock_.lock();
     return entry_.version == version_;
@@ -311,7 +426,12 @@ class Recordings::Replay {
 
   Way* read() {
     const Tensor& x = value(way_->read);
-    return x.node().storage ? way_->after_reading(x) : nullptr;  // lanes may differ
+    if (!x.node().storage) return nullptr;  // lanes may differ
+    Way* const next = way_->after_reading(x);
+    const bool at_once = x.size() == 1 || way_->next.size() < recorded_at_once;
+    if (!next)
+      is_new_ = way_->next.size() >= most_values_met || (!at_once && !way_->was_met_before(x, most_remembered));
+    return next;
   }
 
   Way* ask() {
@@ -327,6 +447,7 @@ class Recordings::Replay {
     lock_.lock();
     if (!asked || entry_.version != version_) return nullptr;
     Way* const next = way_->after_answer(*asked);
+    is_new_ = !next && way_->next.size() >= most_values_met;
     if (!next) return nullptr;
     values_.resize(static_cast<std::size_t>(next->first));
     for (std::size_t i = 0; i < asked->tensors.size(); ++i)
@@ -374,6 +495,7 @@ class Recordings::Replay {
   const std::uint64_t version_;
   Way* way_;
   Way* next_ = nullptr;
+  bool is_new_ = false;  // what was met last may never be met again
   const int arguments_;
   std::vector<Tensor> values_;
 };
@@ -386,16 +508,17 @@ std::optional<Recordings::Answer> Recordings::replay(const EntryPtr& entry, std:
   return answer;
 }
 
-void check_replay(const Outputs& replayed, const Outputs& performed) {
+void check_replay(const char* name, const Outputs& replayed, const Outputs& performed) {
   bool same = replayed.size() == performed.size();
   for (std::size_t i = 0; same && i < replayed.size(); ++i)
     same = replayed[i].defined() == performed[i].defined() &&
            (!replayed[i].defined() || same_bits(replayed[i], performed[i]));
   if (!same)
     fail<TransformError>(
-        "compile: the replay gives another result than the function itself: what it computes depends on more than its "
+        "{}: the replay gives another result than the function itself: what it computes depends on more than its "
         "arguments "
-        "(a captured variable that changed, a counter, a clock)");
+        "(a captured variable that changed, a counter, a clock)",
+        name);
 }
 
 }  // namespace stave_detail

@@ -7,11 +7,13 @@
 // that it catches, and all that it asks the world it asks by effects. What f does besides (printing, counters, variables that it changes)
 // is done when it is recorded, and not when it is replayed; tensors and numbers that it captures are constants from then on.
 // {.check = true} runs f beside each replay and throws where they differ. (Derivatives of second and higher order of `repeat` are f's up
-// to rounding.)
+// to rounding; a zero in a first gradient of one with snapshots, or in another one, may have the
+// other sign.)
 //
 // - Values are real while it is recorded, so if, while and item() work. What is read is a branch: a replay that meets another value
-//   runs f again, and adds the way that it goes; not where much was already recorded since the last replay. compiled.recordings() counts
-//   them.
+//   runs f again, and adds the way that it goes, for up to 16 values of a read; not where much was already recorded since the last
+//   replay, and from the fifth value of an array on when it is met again. compiled.recordings() counts the ways. Under a vmap inside of
+//   f a read is of all lanes: compile(vmap(f)) replays the pattern of lanes that it met before.
 // - Effects of one's own that something outside of f answers happen at each call, once, in order, by the handlers that stand there. A
 //   replay gives them the tensors that it computes. Tensors of an answer are inputs; what else an answer holds, and their shapes, dtypes
 //   and strides, are a branch. What effects and answers may be made of: core/effects/kept.h.
@@ -22,11 +24,20 @@
 //   programs again, made at the first use. They end at each read and effect, so compile(grad(f)), where nothing does, is faster still. A
 //   read that differs between lanes is f's own affair: f is called. So it is where an effect of f holds tensors, if it is answered or
 //   others follow, or where a function that an operation carries (a checkpoint) performs one or throws.
-// - Under other handlers of operations (debug, one's own, a checkpoint), f itself is called: they see what it performs. So it is under
-//   those that answer `sample` and the like, which nobody heard when it was recorded.
-// - f itself is called from then on where recordings do not serve: 16 values met at one read, or answers to one effect, or 16 calls in a
-//   row that met new ones, reads of more than 256 bytes, effects that cannot be kept, captured values that a transform outside follows.
-//   STAVE_EXPLAIN=1 in the environment says so, and why; and why elementwise operations were not fused with those they read ("exp of [4] is broadcast to [1000,4]: ...").
+// - Under other handlers of operations (debug, one's own, a checkpoint), f itself is called: they are to see each operation, and a replay
+//   performs none. Compile a function that installs the handler instead: what the handler performs is recorded then. f is called, too,
+//   under those that answer `sample` and the like, which nobody heard when it was recorded.
+// - Rules of functions that it calls (custom_vjp, custom_jvp) are recorded with it for as many derivatives as are taken at once, which is
+//   another recording where they are more; so a rule may call the function whose rule it is. Those of custom_vmap at the first use.
+// - f itself is called for a while, at no further cost, where 16 calls in a row met what was not met before: for 16 calls, then, if
+//   still nothing is met again, for 32, 64 and so on. It is from then on where recordings do not serve: reads of more than 16 MiB, effects
+//   that cannot be kept, captured values that a transform outside follows.
+// - What calls cost: the first one runs f, writes down what it performs and shortens that, the second plans it, from the third on
+//   kernels are called, and nothing else. Of 30,000 small operations the three take 3 to 5, 1 to 3 and half of the time of f itself (bars
+//   first_call_vs_eager and the next ones of tests/bench). A call that meets what was not met before costs f and the replay up to there;
+//   what it recorded is made ready when it is met again.
+// - STAVE_EXPLAIN=1 in the environment says so, and why, by the function's name (.name); and why elementwise operations were not fused
+//   with those they read ("exp of [4] is broadcast to [1000,4]: ...").
 #pragma once
 
 #include <functional>
@@ -41,6 +52,8 @@ namespace stave {
 struct CompileOptions {
   /// Runs the function beside each replay, and throws TransformError where they differ.
   bool check = false;
+  /// What errors, explanations (STAVE_EXPLAIN) and reports call the function: "compile(ik)".
+  std::string name = {};
 };
 
 }  // namespace stave
@@ -50,7 +63,8 @@ namespace stave_detail {
 /// The recordings of one function.
 class Recordings {
  public:
-  Recordings();
+  /// `name`: the function's; empty: it has none.
+  explicit Recordings(const std::string& name);
   ~Recordings();
   Recordings(const Recordings&) = delete;
 
@@ -80,21 +94,24 @@ class Recordings {
                              FunctionRef<void(std::span<const Tensor>)> record);
 
   std::size_t count() const;
+  /// "compile(ik)", or "compile".
+  const char* name() const noexcept;
 
  private:
   struct State;
   class Replay;
+  void explain_call() const;  // that the function itself is called
   std::unique_ptr<State> state_;
 };
 
 /// Throws TransformError, unless both are the same, bit for bit.
-void check_replay(const Outputs& replayed, const Outputs& performed);
+void check_replay(const char* name, const Outputs& replayed, const Outputs& performed);
 
 template <class F>
 class Compiled {
  public:
   Compiled(F f, CompileOptions options)
-      : f_(std::move(f)), options_(options), recordings_(std::make_shared<Recordings>()) {}
+      : f_(std::move(f)), options_(std::move(options)), recordings_(std::make_shared<Recordings>(options_.name)) {}
 
   template <class... A>
   auto operator()(A&&... args) const {
@@ -128,14 +145,15 @@ class Compiled {
         leaves, same, [&]() -> std::unique_ptr<StaticArguments> { return std::make_unique<Static>(args...); });
     const auto plainly = [&]() -> Result { return std::invoke(f_, std::forward<A>(args)...); };
     if (!entry) return plainly();
-    AskedOutside asked;  // in this call
+    AskedOutside asked(recordings_->name());  // in this call
     bool may_learn = true;
     auto answer = Recordings::replay(entry, leaves, asked, may_learn);
     if (!answer && !may_learn) return std::move(asked).run(plainly);
     if (!answer && Recordings::is_followed(*entry)) {
       Recordings::record_example(entry, leaves, asked, [&](std::span<const Tensor> examples) {
-        std::tuple<Decayed<A>...> copies(args...);
-        std::apply([&](auto&... copy) { learn<Result>(entry, examples, asked, static_cast<A&&>(copy)...); }, copies);
+        std::tuple<StoredArgument<Decayed<A>>...> copies(args...);
+        std::apply([&](auto&... copy) { learn<Result>(entry, examples, asked, static_cast<A&&>(passed(copy))...); },
+                   copies);
       });
       answer = Recordings::replay(entry, leaves, asked, may_learn);
       if (!answer) return std::move(asked).run(plainly);
@@ -145,7 +163,7 @@ class Compiled {
     put(result, answer->outputs.data());
     if (options_.check) {
       const Result beside = std::move(asked).run(plainly);
-      check_replay(answer->outputs, leaves_of(beside));
+      check_replay(recordings_->name(), answer->outputs, leaves_of(beside));
     }
     return result;
   }
@@ -157,7 +175,9 @@ class Compiled {
     std::optional<Result> result;
     const auto flat = [&](std::span<const Tensor> inputs) {
       result.emplace(call_with_leaves<true>(SelectTrees<A...>(), f_, inputs, std::forward<A>(args)...));
-      return leaves_of(*result);
+      Outputs outputs = leaves_of(*result);
+      put(*result, nullptr);
+      return outputs;
     };
     const auto structure = [&] {
       auto kept = std::make_shared<Result>(tree_copy(*result));
@@ -200,15 +220,17 @@ auto compiled_like(const Compiled<F>& f, Made made) {
 
 namespace stave {
 
-/// f, recorded and replayed. Arguments and results as f's; what of an argument is no tensor is compared by ==.
+/// f, recorded and replayed. Arguments and results as f's; what of an argument is no tensor is
+/// compared by ==. The callable keeps a copy of f, and calls it wherever no recording serves: what
+/// f captures by reference must live as long as the callable and its copies.
 template <class F>
 auto compile(F f, CompileOptions options = {}) {
-  return stave_detail::Compiled<F>(std::move(f), options);
+  return stave_detail::Compiled<F>(std::move(f), std::move(options));
 }
 
-#define STAVE_NAMES(Name)                                                  \
-  inline auto compile(stave_detail::Name f, CompileOptions options = {}) { \
-    return stave_detail::Compiled<stave_detail::Name>(f, options);         \
+#define STAVE_NAMES(Name)                                                     \
+  inline auto compile(stave_detail::Name f, CompileOptions options = {}) {    \
+    return stave_detail::Compiled<stave_detail::Name>(f, std::move(options)); \
   }
 STAVE_OVERLOADED_NAMES(STAVE_NAMES)
 #undef STAVE_NAMES

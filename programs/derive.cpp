@@ -13,6 +13,7 @@
 #include <stave/handlers/vmap_flat.h>
 #include <stave/programs/passes/passes.h>
 #include <stave/programs/record.h>
+#include <stave/programs/rules.h>
 
 namespace stave_detail {
 
@@ -29,15 +30,22 @@ auto where(const Mask& mask, const List& list, bool says = true) {
   return found;
 }
 
-// What `transformed` performs, without what two of its passes compute alike.
+// The program that `transformed` performs.
 Program traced(const char* name, FlatFunction transformed, std::span<const Tensor> given) {
   UnderFrame past_all_handlers(nullptr);
   Recording recording = record(name, transformed, given);
   if (recording.too_long) fail_too_long();
   if (reads_values(recording.program))
     fail<TransformError>("{}: a rule reads a value: the program would hold for that value alone", name);
-  return without_repetitions(simplified(with_constants_folded(without_dead_code(std::move(recording.program)))));
+  if (recording.asked || !recording.unasked.empty())
+    fail<TransformError>("{}: a rule performs an effect, which the program would not", name);
+  return with_constants_folded(without_dead_code(std::move(recording.program)));
 }
+
+// The same, without what two of its passes compute alike: for what no derivative is made of, or
+// none that must have the bits of the function's. (What reads a value that is computed twice gives
+// two cotangents, each of which goes its way.)
+Program shortened(Program program) { return without_repetitions(simplified(std::move(program))); }
 
 // ---- a program in two ----------------------------------------------------------------------------------------
 
@@ -181,14 +189,14 @@ Parts vjp_of(const Program& program, const Mask& wanted, std::span<const Tensor>
         if (wanted[i]) inputs[i] = by[next++];
       return program(inputs);
     };
-    FlatVjp found = vjp_flat(by_wanted, where(wanted, xs), "vjp", numbered_inputs, {.recompute = never});
+    FlatVjp found = vjp_flat(by_wanted, where(wanted, xs), "vjp", numbered_inputs, {.recompute = Recompute::never});
     std::vector<Tensor> cotangents;
     auto next = xs.begin() + static_cast<std::ptrdiff_t>(examples.size());
     for (const Tensor& output : found.outputs) cotangents.push_back(is_float(output.dtype()) ? *next++ : Tensor());
     for (Tensor& cotangent : found.pullback.consume(cotangents)) found.outputs.push_back(std::move(cotangent));
     return std::move(found.outputs);
   };
-  const Program joint = with_loops_joined(traced("vjp", both, given));  // a loop and its forward pass
+  const Program joint = with_loops_joined(shortened(traced("vjp", both, given)));  // a loop and its forward pass
   return parts_of(joint, first_of(examples.size(), joint.inputs.size()),
                   first_of(program.outputs.size(), joint.outputs.size()));
 }
@@ -204,7 +212,9 @@ Program jvp_of(const Program& program, const Mask& wanted, std::span<const Tenso
     found.outputs.append(found.tangents.begin(), found.tangents.end());
     return std::move(found.outputs);
   };
-  return with_calls_inlined(traced("jvp", both, given));  // a checkpoint's call gives values and tangents at once
+  // A checkpoint's call gives values and tangents at once. A call with rules has them for higher
+  // derivatives.
+  return with_calls_inlined(shortened(traced("jvp", both, given)), InlineCalls::without_rules);
 }
 
 Program batched_of(const Program& program, Index lanes, const Mask& batched, std::span<const Tensor> examples) {
@@ -233,10 +243,13 @@ bool reads_values(const Program& program) {
 
 bool calls_read(const Program& program) {
   for (const Program::Instruction& step : program.instructions)
-    if (const auto* functions = dynamic_cast<const RecordedFunctions*>(step.attributes.get()))
-      for (const auto& rule :
-           {functions->function, functions->again, functions->forward, functions->backward, functions->tangents})
-        if (rule && reads_values(*rule)) return true;
+    if (const auto* functions = dynamic_cast<const RecordedFunctions*>(step.attributes.get())) {
+      std::vector<std::shared_ptr<const Program>> programs{functions->function, functions->again};
+      if (functions->rules)
+        for (auto& rule : functions->rules->programs()) programs.push_back(std::move(rule));
+      for (const auto& called : programs)
+        if (called && reads_values(*called)) return true;
+    }
   return false;
 }
 

@@ -35,7 +35,7 @@ Program batched_of(const Program& program, Index lanes, const std::vector<bool>&
 /// One lane of x, without what transforms follow of it: an example of its values. Throws ShapeError where there are no lanes.
 Tensor example_of(const Tensor& x);
 
-/// Whether it reads a value, or a function that it calls does.
+/// Whether it reads a value, or a function that it calls does, or a rule that is recorded.
 bool reads_values(const Program& program);
 /// Whether a function that it calls reads a value.
 bool calls_read(const Program& program);

@@ -45,7 +45,7 @@ Tensor layout_of(const Program::Variable& it, Strides strides) {
 }
 
 // "compile(w:f32[64,8], f32[8])": by its inputs, of which it may have many.
-std::string name_for(const Program& program) {
+std::string name_for(const Program& program, const char* name) {
   constexpr std::size_t most = 4;
   std::string inputs;
   for (std::size_t i = 0; i < program.inputs.size() && i < most; ++i) {
@@ -53,7 +53,7 @@ std::string name_for(const Program& program) {
     inputs += (i ? ", " : "") + notation(it.label, it.dtype, it.shape, it.device);
   }
   if (program.inputs.size() > most) inputs += fmt::format(" and {} more", program.inputs.size() - most);
-  return "compile(" + inputs + ")";
+  return fmt::format("{}({})", name, inputs);
 }
 
 bool is_number(const Tensor& x) { return x.defined() && x.node().storage->number; }
@@ -73,8 +73,12 @@ class Gaps {
  public:
   std::size_t take(std::size_t bytes) {
     auto best = gaps_.end();
-    for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap)
-      if (gap->second >= bytes && (best == gaps_.end() || gap->second < best->second)) best = gap;
+    for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap) {
+      if (gap->second >= bytes && (best == gaps_.end() || gap->second < best->second)) {
+        best = gap;
+        if (gap->second == bytes) break;
+      }
+    }
     if (best != gaps_.end()) {
       const auto [offset, length] = *best;
       gaps_.erase(best);
@@ -446,13 +450,13 @@ bool Executable::admits(const Program& program) {
   });
 }
 
-Executable::Executable(const Program& program, std::span<const Strides> strides)
+Executable::Executable(const Program& program, std::span<const Strides> strides, const char* called)
     : device_(program.variables.empty() ? cpu : program.variables[0].device) {
   Planner(*this, program, strides).run();
   const bool any_loop = std::any_of(program.instructions.begin(), program.instructions.end(),
                                     [](const auto& step) { return loop_of(step); });  // of many kernels, and memory
   recordings_left_ = device_ != cpu && kernels_.size() > 1 && !any_loop ? most_recordings : 0;
-  holding_.emplace([this, name = name_for(program)] { return held(name); });
+  holding_.emplace([this, name = name_for(program, called)] { return held(name); });
 }
 
 Executable::~Executable() {

@@ -24,7 +24,8 @@ class Executable {
 
  public:
   /// Of a program that it admits, for inputs of these strides. `optimized` (passes/passes.h) before.
-  Executable(const Program& program, std::span<const Strides> strides);
+  /// `name` says in reports (whos) what it is of.
+  Executable(const Program& program, std::span<const Strides> strides, const char* name = "compile");
   ~Executable();
   Executable(const Executable&) = delete;
 

@@ -1,6 +1,7 @@
 #include <stave/programs/loop.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
@@ -203,6 +204,10 @@ bool LoopAttributes::equals(const Attributes& with) const {
          snapshots == other.snapshots && again == other.again && same_program(*body, *other.body);
 }
 
+std::vector<Tensor> LoopAttributes::pull_back(const VjpContext& c, const Sums& sums) const {
+  return loop_pull_back(c, sums);
+}
+
 void LoopAttributes::performs(const LoopAttributes& other, const std::vector<std::size_t>& inputs,
                               const std::vector<std::size_t>& outputs) {
   const auto find = [](const std::vector<std::size_t>& numbers, std::size_t count) {
@@ -217,12 +222,15 @@ void LoopAttributes::performs(const LoopAttributes& other, const std::vector<std
 }
 
 const Executable& LoopAttributes::executable() const {
-  std::call_once(once_, [&] {
+  if (const Executable* made = made_.load(std::memory_order_acquire)) return *made;
+  const std::lock_guard lock(making_);  // not std::call_once: CMakeLists.txt says why
+  if (!executable_) {
     const Program program = with_outputs_apart(optimized(*body));
     std::vector<Strides> strides;
     for (const int input : program.inputs) strides.push_back(contiguous_strides(program.variable(input).shape));
     executable_ = std::make_unique<const Executable>(program, strides);
-  });
+    made_.store(executable_.get(), std::memory_order_release);
+  }
   return *executable_;
 }
 

@@ -8,12 +8,14 @@
 // Executable of the body, which allocates nothing for a step. Its rules are loops over programs that are derived from the body.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include <stave/handlers/cotangent_sums.h>
 #include <stave/programs/program.h>
 
 namespace stave_detail {
@@ -22,7 +24,7 @@ class Executable;
 
 namespace stave {
 
-struct LoopAttributes final : Attributes {
+struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   using ProgramPtr = std::shared_ptr<const Program>;
 
   Index steps = 0;
@@ -37,6 +39,7 @@ struct LoopAttributes final : Attributes {
   ~LoopAttributes() override;
   std::string str() const override;
   bool equals(const Attributes& other) const override;
+  std::vector<Tensor> pull_back(const VjpContext& c, const Sums& sums) const override;
 
   std::size_t rows_given() const { return body->outputs.size() - states; }
   Device device() const { return body->variables.empty() ? cpu : body->variables[0].device; }
@@ -56,20 +59,21 @@ struct LoopAttributes final : Attributes {
   auto derived(const std::string& key, Make make) const {
     using Made = decltype(make());
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard<std::mutex> lock(mutex_);
       if (const auto found = derived_.find(key); found != derived_.end())
         return std::static_pointer_cast<const Made>(found->second);
     }
     const auto made = std::make_shared<const Made>(make());
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     return std::static_pointer_cast<const Made>(derived_.try_emplace(key, made).first->second);
   }
 
  private:
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::shared_ptr<const void>> derived_;
-  mutable std::once_flag once_;
+  mutable std::mutex making_;
   mutable std::unique_ptr<const stave_detail::Executable> executable_;
+  mutable std::atomic<const stave_detail::Executable*> made_ = nullptr;  // the same
 };
 
 }  // namespace stave
@@ -92,6 +96,7 @@ bool may_be_body(const Program& program);
 // Its rules: loop_rules.cpp.
 Outputs loop_jvp(const JvpContext& c);
 Tensor loop_vjp(const VjpContext& c, int input);
+std::vector<Tensor> loop_pull_back(const VjpContext& c, AddsToCotangents::Sums sums);
 Outputs loop_batch(const BatchContext& c);
 
 }  // namespace stave_detail

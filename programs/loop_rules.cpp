@@ -3,11 +3,15 @@
 //   jvp    the body on states and their tangents
 //   vjp    forward, the body gives what its backward pass reads, in stacks; backward, a loop in reverse carries the cotangents of the states
 //          and, of what stays the same, the sums so far, to which each step adds as a tape does. Where the stacks would be too large, a
-//          loop of loops: what the inner ones read is computed again, one after the other.
+//          loop of loops: what the inner ones read is computed again, one after the other, and they go on with the same sums. Where a
+//          state begins as a value that is used elsewhere, too, the first step is walked back by a tape of its own: what reads the
+//          value in it adds to one sum with all other readers.
 //   vmap   the body on all lanes
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,6 +20,7 @@
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/function.h>
 #include <stave/core/ops/layout.h>
+#include <stave/handlers/vjp_flat.h>
 #include <stave/programs/derive.h>
 #include <stave/programs/loop.h>
 
@@ -184,14 +189,15 @@ Outputs loop_jvp(const JvpContext& c) {
 namespace {
 
 using Cotangents = std::vector<Tensor>;  // undefined: zero
+using Sums = AddsToCotangents::Sums;
 
 // The two loops of the derivative, for cotangents of some outputs.
 struct Reverse {
-  Mask of, by;  // outputs that have cotangents, and inputs
-  LoopPtr forward, backward;
-  std::size_t stacked = 0;               // outputs of the forward loop that are residuals: the last
-  std::vector<std::size_t> rows, still;  // inputs that are residuals
-  std::uint64_t bytes = 0;               // of residuals, for a step
+  Mask of, by;                                   // outputs that have cotangents, and inputs
+  LoopPtr forward, backward, backward_to_first;  // the last one, but for the first step; null: it takes no steps
+  std::size_t stacked = 0;                       // outputs of the forward loop that are residuals: the last
+  std::vector<std::size_t> rows, still;          // inputs that are residuals
+  std::uint64_t bytes = 0;                       // of residuals, for a step
 };
 
 // Outputs that have no cotangents pass through stop_gradient; what stays the same is an output, so that its cotangent is the sum of all
@@ -267,12 +273,19 @@ class ReverseMaker {
   }
 
   // Variables of the rest that are cotangents of the outputs, and of the inputs; -1: it has none.
+  // The sum of an input to which no step adds is no sum.
   void find_cotangents(const Program& body) {
     std::size_t next = residuals_;
     for (const int output : body.outputs)
       of_outputs_.push_back(is_float_in(body, output) ? parts_.rest.inputs[next++] : -1);
     next = 0;
     for (const bool has : made_.by) of_inputs_.push_back(has ? parts_.rest.outputs[next++] : -1);
+    next = loop_.body->outputs.size();
+    for (std::size_t i = 0; i < made_.by.size(); ++i) {
+      const bool is_still = i >= end_of_rows(loop_) && made_.by[i];
+      sums_.push_back(is_still ? of_outputs_[next++] : -1);
+      if (is_still && of_inputs_[i] == sums_[i]) made_.by[i] = false;
+    }
   }
 
   void make_forward() {
@@ -300,9 +313,9 @@ class ReverseMaker {
       body.inputs.push_back(of_outputs_[k]);
       body.outputs.push_back(made_.by[k] ? of_inputs_[k] : add_zeros(body, body.variable(of_outputs_[k])));
     }
-    for (std::size_t i = end_of_rows(loop_), next = results; i < made_.by.size(); ++i) {
+    for (std::size_t i = end_of_rows(loop_); i < made_.by.size(); ++i) {
       if (!made_.by[i]) continue;
-      body.inputs.push_back(of_outputs_[next++]);
+      body.inputs.push_back(sums_[i]);
       body.outputs.push_back(of_inputs_[i]);
     }
     const std::size_t states = body.inputs.size();
@@ -316,6 +329,10 @@ class ReverseMaker {
     const auto backward = loop_over(loop_, std::move(body), states, rows);
     backward->reverse = !loop_.reverse;
     made_.backward = backward;
+    if (loop_.steps < 2) return;
+    const auto to_first = loop_over(*backward, *backward->body, states, rows);
+    --to_first->steps;
+    made_.backward_to_first = to_first;
   }
 
   const LoopAttributes& loop_;
@@ -325,34 +342,124 @@ class ReverseMaker {
   std::vector<int> stacked_;                // of the first part
   std::vector<int> stacks_, rows_, still_;  // of the rest
   std::vector<int> of_outputs_, of_inputs_;
+  std::vector<int> sums_;  // of what stays the same, variables of the rest that it is given; else -1
 };
 
 Tensor or_zeros(const Tensor& x, const Tensor& like) { return x.defined() ? x : zeros_like(like); }
+// Where nothing was added yet: a number to which -0 may be added and is -0, as it is where there is
+// no number.
+Tensor or_nothing(const Tensor& x, const Tensor& like) { return x.defined() ? x : full_like(like, -0.); }
 
-// The two loops, one after the other. `sums`: of the inputs' cotangents, to which those of what stays the same are added.
+// To which sums the steps after the first add: what stays the same has the sum of the state that
+// begins as it.
+Cotangents sums_of_the_rest(const LoopAttributes& loop, const Sums& sums) {
+  Cotangents rest = sums.so_far;
+  for (std::size_t i = loop.states; i < rest.size(); ++i)
+    if (const std::size_t first = sums.same_as[i]; first < loop.states && rest[first].defined())
+      rest[i] = std::exchange(rest[first], Tensor());
+  return rest;
+}
+
+// The sums, to which the cotangents of states are added.
+Cotangents states_of(const LoopAttributes& loop, const Cotangents& cotangents, Cotangents sums) {
+  for (std::size_t k = 0; k < loop.states; ++k) {
+    if (!sums[k].defined()) sums[k] = cotangents[k];
+    else if (cotangents[k].defined()) sums[k] = sums[k] + cotangents[k];
+  }
+  return sums;
+}
+
+// The first step of a loop of states alone, on a tape. Inputs that are the same value are one
+// there.
+class FirstStep {
+ public:
+  FirstStep(const LoopAttributes& loop, const Inputs& inputs, const Sums& sums) : loop_(loop), sums_(sums) {
+    std::vector<Tensor> values;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const std::size_t same = sums.same_as[i];
+      place_.push_back(same < i ? place_[same] : is_float(inputs[i].dtype()) ? static_cast<int>(values.size()) : -1);
+      if (place_[i] == static_cast<int>(values.size())) values.push_back(inputs[i]);
+    }
+    const auto step = [&](std::span<const Tensor> xs) {
+      std::vector<Tensor> given(inputs.begin(), inputs.end());
+      for (std::size_t i = 0; i < given.size(); ++i)
+        if (place_[i] >= 0) given[i] = xs[static_cast<std::size_t>(place_[i])];
+      Outputs all = (*loop.body)(given);
+      all.append(xs.begin(), xs.end());  // to which the sums are the cotangents
+      return all;
+    };
+    tape_ = vjp_flat(step, values, "repeat", numbered_inputs, {.recompute = Recompute::never});
+  }
+
+  /// The states after it.
+  std::span<const Tensor> states() const { return {tape_.outputs.begin(), loop_.states}; }
+
+  /// The sums of the inputs, from the cotangents of these, and the sums of what stays the same, as
+  /// the steps after it left them.
+  Cotangents pull_back(const Cotangents& of_states, const Cotangents& after) && {
+    std::vector<Tensor> given(of_states.begin(), of_states.begin() + static_cast<std::ptrdiff_t>(loop_.states));
+    Mask of;
+    for (const Tensor& cotangent : given) of.push_back(cotangent.defined());
+    const Mask by = Reached::inputs_to(*loop_.body, of);
+    const Cotangents before = sums_of_the_rest(loop_, sums_);
+    given.resize(tape_.outputs.size());
+    Mask has(place_.size());
+    for (std::size_t i = 0; i < place_.size(); ++i) {
+      if (place_[i] < 0) continue;
+      const std::size_t first = sums_.same_as[i];
+      const Tensor& sum = i < loop_.states ? before[i] : after[i];
+      has[first] = has[first] || by[i] || sum.defined();
+      Tensor& to = given[loop_.states + static_cast<std::size_t>(place_[i])];
+      if (sum.defined()) to = to.defined() ? to + sum : sum;
+    }
+    const std::vector<Tensor> found = tape_.pullback.consume(given);
+    Cotangents all(place_.size());
+    for (std::size_t i = 0; i < place_.size(); ++i)
+      if (has[i]) all[i] = found[static_cast<std::size_t>(place_[i])];
+    return all;
+  }
+
+ private:
+  const LoopAttributes& loop_;
+  const Sums& sums_;
+  std::vector<int> place_;  // of each input, among those of the tape; -1: it is no float
+  FlatVjp tape_;
+};
+
+// The two loops, one after the other.
 Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const Inputs& inputs,
-                     const Cotangents& cotangents, const Cotangents& sums) {
+                     const Cotangents& cotangents, const Sums& sums, bool first_apart) {
+  if (loop.steps == 0) return states_of(loop, cotangents, sums.so_far);
+  const Cotangents before = first_apart ? sums_of_the_rest(loop, sums) : sums.so_far;
+  if (loop.steps == 1 && first_apart) return FirstStep(loop, inputs, sums).pull_back(cotangents, before);
   const Outputs results = perform_loop(reverse.forward, inputs);
   Inputs given;
   for (std::size_t k = 0; k < loop.states; ++k)
-    if (reverse.of[k]) given.push_back(or_zeros(cotangents[k], results[k]));
+    if (reverse.of[k]) given.push_back(or_nothing(cotangents[k], results[k]));
   for (std::size_t i = end_of_rows(loop); i < inputs.size(); ++i)
-    if (reverse.by[i]) given.push_back(or_zeros(sums[i], inputs[i]));
-  given.append(results.end() - static_cast<std::ptrdiff_t>(reverse.stacked), results.end());
+    if (reverse.by[i]) given.push_back(or_nothing(before[i], inputs[i]));
+  for (const Tensor& stack : std::span(results.end() - static_cast<std::ptrdiff_t>(reverse.stacked), reverse.stacked))
+    given.push_back(first_apart ? entries(stack, 0, 1, loop.steps - 1) : stack);
   for (const std::size_t i : reverse.rows) given.push_back(inputs[i]);
   for (std::size_t i = loop.states; i < cotangents.size(); ++i)
     if (reverse.of[i]) given.push_back(or_zeros(cotangents[i], results[i]));
   for (const std::size_t i : reverse.still) given.push_back(inputs[i]);
 
-  const Outputs found = perform_loop(reverse.backward, std::move(given));
-  Cotangents of(inputs.size());
+  const Outputs found = perform_loop(first_apart ? reverse.backward_to_first : reverse.backward, std::move(given));
+  Cotangents of = before;
   const Tensor* next = found.begin();
-  for (std::size_t k = 0; k < loop.states; ++k)
-    if (reverse.of[k]) of[k] = *next++;
-  for (std::size_t i = end_of_rows(loop); i < inputs.size(); ++i) of[i] = reverse.by[i] ? *next++ : sums[i];
+  for (std::size_t k = 0; k < loop.states; ++k) {
+    if (first_apart) of[k] = Tensor();
+    if (!reverse.of[k]) continue;
+    if (reverse.by[k]) of[k] = of[k].defined() ? of[k] + *next : *next;
+    ++next;
+  }
+  for (std::size_t i = end_of_rows(loop); i < inputs.size(); ++i)
+    if (reverse.by[i]) of[i] = *next++;
   for (std::size_t i = loop.states; i < end_of_rows(loop); ++i)
     if (reverse.by[i]) of[i] = *next++;
-  return of;
+  if (!first_apart) return of;
+  return FirstStep(loop, inputs, sums).pull_back(of, of);
 }
 
 // ---- loops of loops ------------------------------------------------------------------------------------------
@@ -411,11 +518,10 @@ Tensor joined_rows(const Tensor& few, const Tensor& many, const Tensor& like, bo
   return reverse ? concat({flat, few}) : concat({few, flat});
 }
 
-Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cotangents& cotangents,
-                     const Cotangents& sums);
+Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cotangents& cotangents, const Sums& sums);
 
 Cotangents pull_back_in_two(const LoopAttributes& loop, const InTwo& two, const Inputs& inputs,
-                            const Cotangents& cotangents, const Cotangents& sums) {
+                            const Cotangents& cotangents, const Sums& sums) {
   const auto part = [&](const auto& all, std::size_t begin, std::size_t end, bool of_few) {
     auto some = all;
     for (std::size_t i = begin; i < end; ++i)
@@ -426,23 +532,54 @@ Cotangents pull_back_in_two(const LoopAttributes& loop, const InTwo& two, const 
   Inputs of_many = part(inputs, loop.states, end_of_rows(loop), false);
   const Outputs between = perform_loop(two.few, of_few);
   std::copy_n(between.begin(), loop.states, of_many.begin());
-  const Cotangents late = pull_back(*two.many, of_many, part(cotangents, loop.states, cotangents.size(), false), sums);
+  Sums first = sums;  // the states are others
+  std::fill_n(first.so_far.begin(), loop.states, Tensor());
+  std::iota(first.same_as.begin(), first.same_as.end(), std::size_t{0});
+  const Cotangents late = pull_back(*two.many, of_many, part(cotangents, loop.states, cotangents.size(), false), first);
   Cotangents given = part(cotangents, loop.states, cotangents.size(), true);
   std::copy_n(late.begin(), loop.states, given.begin());
-  Cotangents found = pull_back(*two.few, of_few, given, late);
+  Sums then{late, sums.same_as};
+  std::copy_n(sums.so_far.begin(), loop.states, then.so_far.begin());
+  Cotangents found = pull_back(*two.few, of_few, given, then);
   for (std::size_t i = loop.states; i < end_of_rows(loop); ++i)
     found[i] = joined_rows(or_zeros(found[i], of_few[i]), or_zeros(late[i], of_many[i]), inputs[i], loop.reverse);
   return found;
 }
 
-Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cotangents& cotangents,
-                     const Cotangents& sums) {
+// Whether something else adds to the sum of what a state begins as. (Loops of stacks are made of
+// others, by derivatives.)
+bool adds_with_others(const LoopAttributes& loop, const Mask& by, const Sums& sums) {
+  if (loop.rows > 0 || loop.rows_given() > 0 || loop.reverse || loop.steps == 0) return false;
+  for (std::size_t i = 0; i < sums.same_as.size(); ++i) {
+    const std::size_t first = sums.same_as[i];
+    if (first < loop.states && (by[first] || by[i]) && (first < i || sums.so_far[i].defined())) return true;
+  }
+  return false;
+}
+
+Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cotangents& cotangents, const Sums& sums) {
   Mask of;
   for (const Tensor& cotangent : cotangents) of.push_back(cotangent.defined());
   const auto reverse = loop.derived(key_of("vjp", of), [&] { return ReverseMaker(loop, of, inputs).make(); });
+  const bool first_apart = adds_with_others(loop, reverse->by, sums);
   const auto room = static_cast<Index>(most_stacked / std::max<std::uint64_t>(reverse->bytes, 1));
   const Index most = std::max<Index>(loop.snapshots > 0 ? loop.snapshots : room, 2);
-  if (loop.steps <= most) return pull_back(loop, *reverse, inputs, cotangents, sums);
+  if (loop.steps <= most) return pull_back(loop, *reverse, inputs, cotangents, sums, first_apart);
+  if (first_apart) {
+    const auto rest = loop.derived("but the first", [&] {
+      const auto steps = loop_over(loop, *loop.body, loop.states, loop.rows);
+      --steps->steps;
+      return LoopPtr(steps);
+    });
+    FirstStep first(loop, inputs, sums);
+    Inputs after(inputs);
+    std::copy(first.states().begin(), first.states().end(), after.begin());
+    Sums of_rest{sums_of_the_rest(loop, sums), sums.same_as};
+    std::fill_n(of_rest.so_far.begin(), loop.states, Tensor());
+    std::iota(of_rest.same_as.begin(), of_rest.same_as.end(), std::size_t{0});
+    const Cotangents late = pull_back(**rest, after, cotangents, of_rest);
+    return std::move(first).pull_back(late, late);
+  }
   const auto two = loop.derived("in two", [&] {
     const auto root = static_cast<Index>(std::ceil(std::sqrt(static_cast<double>(loop.steps))));
     return in_two(loop, loop.snapshots > 0 ? (loop.steps + most - 1) / most : std::min(most, root));
@@ -452,14 +589,27 @@ Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cot
 
 }  // namespace
 
-Tensor loop_vjp(const VjpContext& c, int input) {
+// Entries of stacks are no value's own: their cotangents are stacks, which are added to what is
+// there.
+std::vector<Tensor> loop_pull_back(const VjpContext& c, Sums sums) {
   const auto& loop = c.as<LoopAttributes>();
+  std::optional<Epoch> apart;
+  if (loop.again) apart.emplace();
+  Cotangents cotangents(c.cotangents.begin(), c.cotangents.end());
+  cotangents.resize(loop.body->outputs.size());
+  Cotangents of_rows(sums.so_far.size());
+  for (std::size_t i = loop.states; i < end_of_rows(loop); ++i) std::swap(of_rows[i], sums.so_far[i]);
+  Cotangents found = pull_back(loop, Inputs(c.inputs), cotangents, sums);
+  for (std::size_t i = loop.states; i < end_of_rows(loop); ++i)
+    if (of_rows[i].defined()) found[i] = found[i].defined() ? of_rows[i] + found[i] : of_rows[i];
+  return found;
+}
+
+Tensor loop_vjp(const VjpContext& c, int input) {
   const Outputs found = c.once([&] {
-    std::optional<Epoch> apart;
-    if (loop.again) apart.emplace();
-    Cotangents cotangents(c.cotangents.begin(), c.cotangents.end());
-    cotangents.resize(loop.body->outputs.size());
-    const Cotangents all = pull_back(loop, Inputs(c.inputs), cotangents, Cotangents(c.inputs.size()));
+    Sums none{Cotangents(c.inputs.size()), std::vector<std::size_t>(c.inputs.size())};
+    std::iota(none.same_as.begin(), none.same_as.end(), std::size_t{0});
+    const Cotangents all = loop_pull_back(c, std::move(none));
     return Outputs(all.begin(), all.end());
   });
   const auto i = static_cast<std::size_t>(input);

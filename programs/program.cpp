@@ -12,6 +12,7 @@
 #include <stave/core/read_storage.h>
 #include <stave/core/storage.h>
 #include <stave/programs/loop.h>
+#include <stave/programs/rules.h>
 
 namespace stave_detail {
 
@@ -48,6 +49,18 @@ CarriedFunction replayed(const std::shared_ptr<const Program>& program, const In
 
 }  // namespace
 
+bool RecordedFunctions::equals(const Attributes& other) const {
+  const auto& with = static_cast<const RecordedFunctions&>(other);
+  const auto same = [](const auto& a, const auto& b) { return a == b || (a && b && same_program(*a, *b)); };
+  const auto same_saves = [](const Saveable& a, const Saveable& b) {
+    return a.operations == b.operations && a.labels == b.labels;
+  };
+  return std::string_view(name) == with.name && runs_again == with.runs_again && captured == with.captured &&
+         (saves == with.saves || (saves && with.saves && same_saves(*saves, *with.saves))) &&
+         same(function, with.function) && same(again, with.again) &&
+         (rules == with.rules || (rules && with.rules && rules->equals(*with.rules)));
+}
+
 Outputs RecordedFunctions::perform(Inputs inputs) const {
   const Inputs captured(inputs.end() - static_cast<std::ptrdiff_t>(this->captured), inputs.end());
   Inputs arguments(inputs.begin(), inputs.end() - static_cast<std::ptrdiff_t>(this->captured));
@@ -57,14 +70,7 @@ Outputs RecordedFunctions::perform(Inputs inputs) const {
   functions.saves = saves;
   functions.function = replayed(function, captured);
   functions.again = replayed(again, captured);
-  functions.backward = replayed(backward, captured);
-  functions.tangents = replayed(tangents, captured);
-  if (forward)
-    functions.forward = [both = replayed(forward, captured), count = outputs](std::span<const Tensor> xs) {
-      const Outputs all = both(xs);
-      const auto* const end = all.begin() + count;
-      return Forward{Outputs(all.begin(), end), Outputs(end, all.end())};
-    };
+  if (rules) rules->add_to(functions, captured);
   return call_function(std::move(functions), std::move(arguments));
 }
 
@@ -100,11 +106,10 @@ bool compute_the_same(const Program::Instruction& a, const Program::Instruction&
 }
 
 bool same_constant(const Tensor& a, const Tensor& b) {
-  constexpr Index most = 4096;
   if (a.node().storage && a.node().storage == b.node().storage && a.node().offset == b.node().offset &&
       a.shape() == b.shape() && a.strides() == b.strides() && a.dtype() == b.dtype())
     return true;
-  return a.size() <= most && same_bits(a, b);
+  return same_bits(a, b);
 }
 
 bool same_parts(const ProgramPart& a, const ProgramPart& b) {
@@ -135,6 +140,13 @@ bool is_one_number(const Tensor& x) {
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  if (a.size() == 0) return true;
+  const auto same_memory = [&](std::size_t bytes) { return std::memcmp(a.node().data(), b.node().data(), bytes) == 0; };
+  const auto lies_dense = [](const Tensor& x) {
+    return x.node().storage && x.node().memory() == cpu && x.node().contiguous();
+  };
+  if (is_one_number(a) && is_one_number(b)) return same_memory(size_of(a.dtype()));
+  if (lies_dense(a) && lies_dense(b)) return same_memory(static_cast<std::size_t>(a.size()) * size_of(a.dtype()));
   const Tensor of_a = observed(a), of_b = observed(b);
   return visit_dtype(a.dtype(), [&](auto zero) {
     using T = std::conditional_t<std::is_same_v<decltype(zero), bool>, bool, decltype(zero)>;

@@ -76,13 +76,13 @@ struct Program {
 std::ostream& operator<<(std::ostream& out, const Program& program);
 
 /// What a program will take, before it runs.
-struct Cost {
+struct ProgramCost {
   std::int64_t operations = 0;   // that compute: no views, no reads
   std::uint64_t bytes = 0;       // read and written by them
   std::uint64_t flops = 0;       // one for each element of an elementwise operation, 2 n m k of a product
   std::uint64_t peak_bytes = 0;  // of its values at once, inputs and constants not counted
 };
-Cost cost(const Program& program);
+ProgramCost cost_of(const Program& program);
 
 }  // namespace stave
 
@@ -113,7 +113,8 @@ bool is_one_number(const Tensor& x);
 /// Whether both have the same bits.
 bool same_bits(const Tensor& a, const Tensor& b);
 
-/// Whether two constants are the same: one that was captured is where it was; one that is made anew each time has the same content.
+/// Whether two constants are the same: one that was captured is where it was; one that is made anew
+/// each time has the same content, however large.
 bool same_constant(const Tensor& a, const Tensor& b);
 
 /// Whether two stretches of programs are the same, variable for variable.
@@ -126,16 +127,19 @@ bool same_parts(const ProgramPart& a, const ProgramPart& b);
 /// The same for whole programs.
 bool same_program(const Program& a, const Program& b);
 
-/// The attributes of a `call` in a program: its functions, as programs. Inputs of the instruction are the call's, then values that
-/// the functions captured.
+class RecordedRules;
+
+/// The attributes of a `call` in a program: its function as a program, and its rules (rules.h).
+/// Inputs of the instruction are the call's, then values that the functions captured.
 struct RecordedFunctions final : Attributes {
   const char* name = "";
   bool runs_again = false;
   std::shared_ptr<const Saveable> saves;
   std::size_t captured = 0;
-  std::shared_ptr<const Program> function, again, forward, backward, tangents;  // null: no such rule
-  std::size_t outputs = 0;                                                      // of `forward`: the rest are residuals
+  std::shared_ptr<const Program> function, again;  // `again` may be null
+  std::shared_ptr<RecordedRules> rules;            // null: it has none
   std::string str() const override { return name; }
+  bool equals(const Attributes& other) const override;
   /// Performs the call.
   Outputs perform(Inputs inputs) const;
 };

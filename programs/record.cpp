@@ -28,18 +28,11 @@ bool Layout::is_of(const Tensor& x) const {
   return node.dtype == dtype && node.device == device && node.shape == shape && node.strides == strides;
 }
 
-void Recorded::labelled(const NamePtr& name) const {
-  if (variable >= 0) recorder->labelled(variable, name);
-}
-void Recorded::was_read(const Tensor& x) const {
-  if (variable >= 0) recorder->read(variable, x);
-}
-
 Outputs Recorder::run(FlatFunction f, std::span<const Tensor> inputs) {
-  Outputs outputs = notes.run([&] { return with(*this, [&] { return f(inputs); }); });
+  Outputs outputs = home_->notes.run([&] { return with(*this, [&] { return f(inputs); }); });
   for (Tensor& output : outputs) {
     if (!left.too_long) program.outputs.push_back(output.defined() ? variable_of(output) : -1);
-    output = notes.strip(std::move(output));
+    output = home_->notes.strip(std::move(output));
   }
   return outputs;
 }
@@ -65,10 +58,13 @@ Outputs Recorder::handle(Call& call) {
     creations_.push_back({&call.op(), call.attributes_ptr(), -1});
     Outputs outputs = pass_on();
     if (outputs.size() != 1) return outputs;
-    outputs[0] = notes.put(std::move(outputs[0]), {this, -1, static_cast<int>(creations_.size()) - 1});
+    outputs[0] = home_->put(std::move(outputs[0]), -1, static_cast<int>(creations_.size()) - 1);
     return outputs;
   }
-  if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return depends(x); })) return pass_on();
+  if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return depends(x); })) {
+    left.follows |= std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return is_followed_outside(x); });
+    return pass_on();
+  }
   Program::Instruction step{&call.op(), call.attributes_ptr()};
   for (const Tensor& input : inputs) step.inputs.push_back(variable_of(input));
   Outputs outputs = performed(call, step);
@@ -99,6 +95,14 @@ Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
     left.caught = true;
     throw;
   }
+}
+
+// By a transform that stood before this did: what is computed of x may carry no trace of that.
+bool Recorder::is_followed_outside(const Tensor& x) const {
+  if (!rules_ && !(asked_ && asked_->at_example())) return false;  // operations go on to those outside
+  for (const Note* note = x.node().notes; note; note = note->next)
+    if (note->owner->thread && note->live() && note->owner->id < home_->notes.id()) return true;
+  return false;
 }
 
 void Recorder::add_turn(Turn turn) {
@@ -144,9 +148,9 @@ std::any Recorder::answer_kept(const EffectType& effect, std::any performed) {
   std::any answer = asked->answer;
   effect.kept->visit_answer(answer, [&](Tensor& x) {
     const std::size_t i = turn.tensors.size();
-    const Tensor& given = asked_->tensor(*asked, i);
+    const Tensor given = asked_->tensor(*asked, i);
     const bool is_new = asked->passed_before[i] < 0;
-    turn.tensors.push_back({asked->passed_before[i], is_new ? Layout(given) : Layout()});
+    turn.tensors.push_back({asked->passed_before[i], asked->made_of[i], is_new ? Layout(given) : Layout()});
     x = is_new && given.defined() ? answered(given) : given;
   });
   add_turn(std::move(turn));
@@ -155,7 +159,7 @@ std::any Recorder::answer_kept(const EffectType& effect, std::any performed) {
 
 Tensor Recorder::answered(const Tensor& x) {
   const int variable = program.add_variable(x.shape(), x.dtype(), x.device(), label_of(x.node()));
-  return notes.put(clone_node(asked_->at_example() ? example_of(x) : x), {this, variable});
+  return home_->put(clone_node(asked_->at_example() ? example_of(x) : x), variable);
 }
 
 // ---- a function --------------------------------------------------------------------------------------------
@@ -168,12 +172,14 @@ bool is_followed(const Tensor& x) {
 }
 
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given, CarriedCalls calls,
-                 AskedOutside* asked) {
-  Recorder recorder(name, calls, Recorder::Of::function, nullptr, asked);
+                 AskedOutside* asked, int orders) {
+  Recorder recorder(name, calls, orders, asked);
   std::vector<Tensor> inputs;
   const auto first = std::find_if(given.begin(), given.end(), [](const Tensor& x) { return x.defined(); });
   for (const Tensor& x : given) inputs.push_back(recorder.input(x, first == given.end() ? cpu : first->device()));
   Outputs outputs = recorder.run(f, inputs);
+  inputs.clear();
+  recorder.close();
   Recording recording = recorder.take_recording();
   recording.outputs = std::move(outputs);
   return recording;
@@ -183,7 +189,7 @@ Recording Recorder::take_recording() {
   Recording recording = std::move(left);
   recording.quotes = std::any_of(texts_.begin(), texts_.end(), [](const auto& asked) { return *asked; });
   for (Program::Constant& constant : program.constants) {
-    constant.value = notes.strip(std::move(constant.value));
+    constant.value = home_->notes.strip(std::move(constant.value));
     recording.follows |= is_followed(constant.value);
   }
   recording.program = std::move(program);

@@ -29,6 +29,7 @@ struct Layout {
 /// A tensor of an answer to an effect: another, or one that an effect of this call had before.
 struct Answered {
   int passed_before = -1;
+  std::uint64_t made_of = 0;  // of which of these it was computed (TracksValues)
   Layout layout = {};
   friend bool operator==(const Answered&, const Answered&) = default;
 };
@@ -56,6 +57,7 @@ struct Recording {
   bool quotes = false;                  // it asked for the text of an error that it caught
   bool caught = false;                  // something threw, which is no turn, and the function went on
   bool too_long = false;                // it performs more than a million operations, of which the program is not kept
+  bool keeps_rules = false;             // a function that it calls has a rule that is not recorded yet
   bool follows = false;                 // it captures a value that a transform outside follows
 };
 
@@ -68,8 +70,11 @@ enum class CarriedCalls { kept, inlined };
 
 /// f at `given`, which runs once, for real, under a recorder that stands outermost of what f installs. Values are real: what f learns
 /// by reading one becomes a read of the program. What depends on no input is computed now, and is a constant. With `asked`, effects that
-/// something outside answers, and errors of operations that f catches, are turns.
+/// something outside answers, and errors of operations that f catches, are turns. Rules of
+/// functions that are carried are recorded with them for so many orders of derivatives, and else
+/// when they are needed (rules.h). Results that f leaves elsewhere, too, should be empty when it
+/// returns: rules are taken to hold them.
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given,
-                 CarriedCalls calls = CarriedCalls::kept, AskedOutside* asked = nullptr);
+                 CarriedCalls calls = CarriedCalls::kept, AskedOutside* asked = nullptr, int orders = 0);
 
 }  // namespace stave_detail

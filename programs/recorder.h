@@ -3,6 +3,7 @@
 // Operations, effects and errors stand in record.cpp; loops and functions that operations carry in record_parts.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -16,30 +17,24 @@
 #include <stave/handlers/answered.h>
 #include <stave/handlers/repeat.h>
 #include <stave/programs/record.h>
+#include <stave/programs/rules.h>
 
 namespace stave_detail {
-
-class Recorder;
-
-// What a recorder notes on a value: which variable it is; or that it is created of nothing, which becomes an instruction when
-// something that depends on the inputs uses it.
-struct Recorded {
-  Recorder* recorder = nullptr;
-  int variable = -1;
-  int creation = -1;
-  void labelled(const NamePtr& name) const;
-  void was_read(const Tensor& x) const;
-};
 
 class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
  public:
   // Of what: a function; one that an operation carries; a step of a loop, which `outer` records as well. A step is recorded above the
   // transforms that stand around the loop, and what it computes goes on to them.
   enum class Of : std::uint8_t { function, carried, step };
-  Recorder(const char* name, CarriedCalls calls, Of what = Of::function, Recorder* outer = nullptr,
-           AskedOutside* asked = nullptr)
-      : Handler(all_effects), notes(name), name_(name), calls_(calls), what_(what), outer_(outer),
-        asked_(outer ? outer->asked_ : asked) {}
+  Recorder(const char* name, CarriedCalls calls, int orders, AskedOutside* asked = nullptr)
+      : Recorder(name, calls, Of::function, nullptr, orders, nullptr, asked) {}
+  /// Inside of another.
+  Recorder(const char* name, CarriedCalls calls, Of what, Recorder& outer, int orders = 0)
+      : Recorder(name, calls, what, &outer, orders, nullptr, outer.asked_) {}
+  /// Records a rule that was kept as a function.
+  Recorder(const char* name, const RecordedRules& rules)
+      : Recorder(name, CarriedCalls::kept, Of::carried, nullptr, 0, &rules, nullptr) {}
+  ~Recorder() { home_->recorder = nullptr; }
 
   // An empty one is a variable that nothing reads, on the device of the others.
   Tensor input(const Tensor& x, Device device) {
@@ -49,7 +44,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     }
     const int variable = program.add_variable(x.shape(), x.dtype(), x.device(), label_of(x.node()));
     program.inputs.push_back(variable);
-    return notes.put(clone_node(x), {this, variable});
+    return home_->put(clone_node(x), variable);
   }
 
   /// f at the inputs, under this.
@@ -84,7 +79,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   /// The one that x is; a new constant, if it is none yet.
   int variable_of(const Tensor& x) {
     if (!x.defined()) fail<TransformError>("{}: an operation is given an empty Tensor", name_);
-    const Recorded* const found = notes.find(x);
+    const VariableNote* const found = home_->find(x);
     if (!found) return constant(x);
     if (found->variable < 0) return created(found->creation, x);
     check_stays(found->variable);
@@ -104,10 +99,20 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     return values;
   }
   const std::vector<int>& captured() const { return captured_; }
+  /// Whether a value is used that is one of those.
+  bool uses_captured() const {
+    return std::any_of(program.constants.begin(), program.constants.end(),
+                       [&](const Program::Constant& constant) { return is_captured(constant.value); });
+  }
+  /// Makes inputs of all that the rules captured, used or not.
+  void take_captured_of(const RecordedRules& rules);
+  /// The program of an inner function, with its calls, which stay open.
+  OpenProgram take_open();
+  /// The outermost recorder closes the calls.
+  void close();
   /// What was recorded, without this one's notes.
   Recording take_recording();
 
-  Notes<Recorded> notes;
   Program program;
   Recording left;  // of which what was left out is said here
 
@@ -124,7 +129,13 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   }
   // Of one that is: the error is a turn.
   Outputs performed(Call& call, const Program::Instruction& step);
+  bool is_followed_outside(const Tensor& x) const;
   void add_turn(Turn turn);
+  Recorder(const char* name, CarriedCalls calls, Of what, Recorder* outer, int orders, const RecordedRules* rules,
+           AskedOutside* asked)
+      : Handler(all_effects), name_(name), calls_(calls), what_(what), outer_(outer), orders_(orders), rules_(rules),
+        asked_(asked), home_(std::make_shared<VariableNotes>(name, this)) {}
+
   bool makes_turns() const noexcept { return asked_ && what_ == Of::function; }
   Tensor answered(const Tensor& x);  // a new value
 
@@ -143,13 +154,13 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
 
   // Whether a value depends on the inputs, of this recorder or of those around it; of a step: or anybody follows it.
   bool depends(const Tensor& x) const {
-    if (const Recorded* found = notes.find(x)) return found->variable >= 0;
+    if (const VariableNote* found = home_->find(x)) return found->variable >= 0;
     return is_captured(x);
   }
   // Not this recorder's, but no constant.
   bool is_captured(const Tensor& x) const {
     if (what_ == Of::step) return !x.node().storage || live_notes(x) > 0;
-    return outer_ && outer_->depends(x);
+    return outer_ ? outer_->depends(x) : rules_ && rules_->number_of(x) >= 0;
   }
 
   Outputs add(Program::Instruction step, Outputs outputs) {
@@ -159,7 +170,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
       const int variable =
           program.add_variable(output.shape(), output.dtype(), output.device(), label_of(output.node()));
       step.outputs.push_back(variable);
-      output = notes.put(std::move(output), {this, variable});
+      output = home_->put(std::move(output), variable);
     }
     program.instructions.push_back(std::move(step));
     return outputs;
@@ -183,6 +194,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     const Node& node = x.node();
     if (is_captured(x)) {
       if (what_ == Of::step) return {&node, {}};
+      if (!outer_) return {rules_, {rules_->number_of(x)}};
       return {outer_, {outer_->variable_of(x)}};
     }
     ConstantKey key{nullptr, {static_cast<Index>(node.dtype)}};
@@ -227,7 +239,11 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   const CarriedCalls calls_;
   const Of what_;
   Recorder* const outer_;
+  const int orders_;                  // so many orders of rules are recorded with their calls
+  const RecordedRules* const rules_;  // of which this records one; else null
   AskedOutside* const asked_;
+  const std::shared_ptr<VariableNotes> home_;
+  std::vector<OpenCall> open_;
   bool asking_ = false;  // whoever answers an effect looks at its tensors: that is not the function
   std::vector<std::shared_ptr<bool>> texts_;  // of the errors that are turns: whether somebody asked for it
   bool carries_ = false;

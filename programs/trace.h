@@ -9,8 +9,9 @@
 // - Transforms inside have done their work: trace(grad(loss)) holds the forward and the backward pass.
 // - Values are real, so if, while and item() work: the Program holds the way that was taken, and what was read for it. A replay that
 //   would read another value throws: it never computes what the function would not. compile (compile.h) holds all ways.
-// - checkpoint, custom_vjp and custom_jvp stay one instruction, with their rules. A rule of custom_vmap, which is made for any number of
-//   lanes, is not kept: vmap of the Program batches the function itself.
+// - checkpoint, custom_vjp, custom_jvp and custom_vmap stay one instruction, with their rules. A rule runs, and is recorded, when a
+//   derivative of the Program first needs it, or vmap does: it may call the function whose rule it is. What it captures by reference
+//   must live until then.
 // - What a function does besides (printing, counters, effects of your own) is done while it is traced, and not by the Program.
 #pragma once
 
@@ -75,11 +76,15 @@ class TraceOf {
     if constexpr (can_call<Returns::tree, const F, Selected, A...>) {
       using Result = typename Calls<const F, Selected, A...>::Result;
       std::optional<Result> result;
-      auto flat = flat_function<true>(Selected(), f_, result, std::forward<A>(args)...);
+      auto of_trees = flat_function<true>(Selected(), f_, result, std::forward<A>(args)...);
+      const auto flat = [&](std::span<const Tensor> inputs) {
+        Outputs outputs = of_trees(inputs);
+        PutLeaves put{nullptr};
+        put_leaves<true>(*result, put);
+        return outputs;
+      };
       Recording recording = record("trace", flat, all_leaves(args...));
       if (recording.too_long) fail_too_long();
-      PutLeaves put{nullptr};
-      put_leaves<true>(*result, put);
       return Traced<Result>(std::move(recording.program), std::move(*result));
     } else {
       return Refused();
@@ -95,7 +100,9 @@ class TraceOf {
 namespace stave {
 
 /// f as a callable that gives the Traced program of one call. Results are trees. Throws TransformError for more than a million operations
-/// (loops are unrolled, but for those of repeat: handlers/repeat.h).
+/// (loops are unrolled, but for those of repeat: handlers/repeat.h). The program calls f no more,
+/// yet keeps copies of the functions that f gives rules to (custom_vjp ..., checkpoint, host_call):
+/// these should capture by value.
 template <class F>
 auto trace(F f) {
   return stave_detail::TraceOf<F>(std::move(f));

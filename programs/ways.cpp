@@ -1,8 +1,9 @@
 #include <stave/programs/ways.h>
 
 #include <algorithm>
-#include <map>
+#include <unordered_map>
 
+#include <stave/core/fail.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/print.h>
 #include <stave/core/storage.h>
@@ -57,13 +58,15 @@ namespace {
 void find_needs(Way& way) {
   const std::vector<int> at_end = way.looked_at();
   Way::Variables read(at_end.begin(), at_end.end()), kept = read, later;
-  for (const auto& step : way.steps) read.insert(step.inputs.begin(), step.inputs.end());
+  for (const auto& step : way.steps)
+    for (const int input : step.inputs)
+      if (input < way.first) read.insert(input);
   for (const Way::Next& next : way.next) later.insert(next.way->needs.begin(), next.way->needs.end());
   read.insert(later.begin(), later.end());
   kept.insert(later.begin(), later.end());
   std::erase_if(kept, [&](int variable) { return variable < way.first; });
   std::erase_if(read, [&](int variable) { return variable >= way.first || variable < 0; });
-  if (kept != way.kept || read != way.needs) way.ready = false;
+  if (kept != way.kept || read != way.needs) way.shortened = way.ready = false;
   way.kept = std::move(kept);
   way.needs = std::move(read);
   way.over.clear();
@@ -111,15 +114,34 @@ Way* Way::find(const Met& met) const {
   return nullptr;
 }
 
+namespace {
+
+// f(bytes_of(value)), without a copy where there need be none.
+template <class F>
+auto with_bytes_of(const Tensor& value, F f) {
+  const Node& node = value.node();
+  if (node.memory() != cpu || !node.contiguous()) return f(std::string_view(bytes_of(value)));
+  return f(std::string_view(static_cast<const char*>(node.data()),
+                            static_cast<std::size_t>(value.size()) * size_of(node.dtype)));
+}
+
+}  // namespace
+
 Way* Way::after_reading(const Tensor& value) const {
-  const auto find = [&](std::string_view bytes) -> Way* {
+  return with_bytes_of(value, [&](std::string_view bytes) -> Way* {
     for (const Next& it : next)
       if (it.met.bytes == bytes) return it.way.get();
     return nullptr;
-  };
-  const Node& node = value.node();
-  if (node.memory() != cpu || !node.contiguous()) return find(bytes_of(value));
-  return find({static_cast<const char*>(node.data()), static_cast<std::size_t>(value.size()) * size_of(node.dtype)});
+  });
+}
+
+bool Way::was_met_before(const Tensor& value, std::size_t most) const {
+  const std::size_t hash = with_bytes_of(value, std::hash<std::string_view>());
+  const std::lock_guard lock(remembered->mutex);
+  if (remembered->hashes.contains(hash)) return true;
+  if (remembered->hashes.size() == most) remembered->hashes.clear();
+  remembered->hashes.insert(hash);
+  return false;
 }
 
 Way* Way::after_answer(const AskedOutside::Asked& asked) const {
@@ -127,7 +149,7 @@ Way* Way::after_answer(const AskedOutside::Asked& asked) const {
     if (!asks->type->kept->same_answer(met.answer, asked.answer)) return false;
     for (std::size_t i = 0; i < met.tensors.size(); ++i) {
       const int passed = asked.passed_before[i];
-      if (met.tensors[i].passed_before != passed) return false;
+      if (met.tensors[i].passed_before != passed || met.tensors[i].made_of != asked.made_of[i]) return false;
       if (passed < 0 && !met.tensors[i].layout.is_of(asked.tensors[i])) return false;
     }
     return true;
@@ -152,7 +174,7 @@ class Cutter {
   explicit Cutter(Recording recording) : recording_(std::move(recording)), defined_(recording_.program.inputs.size()) {}
 
   std::unique_ptr<Way> run(const std::shared_ptr<const void>& structure) {
-    const Program& program = recording_.program;
+    Program& program = recording_.program;
     auto begin = std::make_unique<Way>();
     way_ = begin.get();
     auto turn = recording_.turns.begin();
@@ -168,18 +190,18 @@ class Cutter {
 
  private:
   void take_variables(std::size_t end) {
-    const Program& program = recording_.program;
-    for (; variable_ < end; ++variable_) way_->variables.push_back(program.variables[variable_]);
+    Program& program = recording_.program;
+    for (; variable_ < end; ++variable_) way_->variables.push_back(std::move(program.variables[variable_]));
     for (; constant_ < program.constants.size() && program.constants[constant_].variable < static_cast<int>(end);
          ++constant_)
       way_->constants.push_back(program.constants[constant_]);
   }
 
-  void take(const Program::Instruction& step) {
+  void take(Program::Instruction& step) {
     for (const int used : step.inputs) defined_ = std::max(defined_, static_cast<std::size_t>(used) + 1);
     for (const int made : step.outputs) defined_ = std::max(defined_, static_cast<std::size_t>(made) + 1);
     if (!step.is_read()) {
-      way_->steps.push_back(step);
+      way_->steps.push_back(std::move(step));
       return;
     }
     take_variables(defined_);
@@ -252,7 +274,7 @@ void split(Way& way, std::size_t k) {
   for (Way::Next& next : rest->next) next.way->from = rest.get();
   way.tries = Trial{step, {rest->variables.begin(), rest->variables.begin() + rest->arrived}};
   way.tries->step.outputs.clear();
-  way.ready = false;
+  way.shortened = way.ready = false;
   way.next.push_back({Met(), std::move(rest)});
 }
 
@@ -262,15 +284,44 @@ std::unique_ptr<Way> cut(Recording recording, const std::shared_ptr<const void>&
   return Cutter(std::move(recording)).run(structure);
 }
 
-Merged merge(Way& tree, Way& path, std::size_t most) {
+namespace {
+
+// Where two ways part that should be the same: the first thing that one does, and the other does
+// not.
+std::string difference_of(const Way& a, const Way& b) {
+  const auto said = [](const Way& way, std::size_t k) -> std::string {
+    if (k >= way.steps.size()) return way.returns() ? "its end" : "a read, an effect or an error";
+    const Program::Instruction& step = way.steps[k];
+    const std::string attributes = step.attributes ? " " + step.attributes->str() : "";
+    return fmt::format("{}{}", step.op->name, attributes);
+  };
+  const std::size_t most = std::max(a.steps.size(), b.steps.size());
+  for (std::size_t k = 0; k < most; ++k) {
+    if (k < a.steps.size() && k < b.steps.size() && compute_the_same(a.steps[k], b.steps[k])) continue;
+    const std::string was = said(a, k), is = said(b, k);
+    if (was != is) return fmt::format("operation {} was {}, and is {}", k, was, is);
+    return fmt::format("operation {}, {}, has other operands or attributes", k, is);
+  }
+  for (std::size_t i = 0; i < std::min(a.constants.size(), b.constants.size()); ++i)
+    if (const Tensor &was = a.constants[i].value, &is = b.constants[i].value; !same_constant(was, is))
+      return fmt::format("a tensor that it captures or makes, {} {}, has other elements", is.dtype(), is.shape());
+  return "it reads another value, performs another effect or returns another result";
+}
+
+}  // namespace
+
+Merged merge(Way& tree, Way& path, std::size_t most, std::string& difference) {
   Way *a = &tree, *b = &path;
   while (true) {
     if (a->tries && b->steps.size() > a->steps.size()) split(*b, a->steps.size());
     else if (b->tries && a->steps.size() > b->steps.size()) split(*a, b->steps.size());
     const bool same = a->first == b->first && same_turn(*a, *b) &&
                       same_parts({a->variables, a->constants, a->steps}, {b->variables, b->constants, b->steps});
-    if (!same) return Merged::differs;
-    if (a->returns()) return a->outputs == b->outputs ? Merged::known : Merged::differs;
+    if (!same || (a->returns() && a->outputs != b->outputs)) {
+      difference = difference_of(*a, *b);
+      return Merged::differs;
+    }
+    if (a->returns()) return Merged::known;
     auto& [met, after] = b->next.front();
     Way* const known = a->find(met);
     if (!known) {
@@ -291,7 +342,12 @@ namespace {
 // A program of its own, whose variables are numbered anew.
 class PieceMaker {
  public:
-  PieceMaker(const Way& way, Piece& piece) : way_(way), piece_(piece) { piece = {}; }
+  PieceMaker(const Way& way, Piece& piece) : way_(way), piece_(piece) {
+    piece = {};
+    numbers_.assign(way.variables.size(), -1);
+    program_.instructions.reserve(way.steps.size());
+    program_.variables.reserve(way.variables.size());
+  }
   void give(int variable) {
     piece_.given.push_back(variable);
     program_.inputs.push_back(number(variable));
@@ -310,36 +366,45 @@ class PieceMaker {
   }
   /// A variable that comes with the next way.
   void name(int variable, const Program::Variable& it) {
-    numbers_[variable] = program_.add_variable(it.shape, it.dtype, it.device, it.label);
+    place_of(variable) = program_.add_variable(it.shape, it.dtype, it.device, it.label);
   }
 
   void end(const PieceOptions& options) {
     if (options.followed) {
-      piece_.whole = std::make_shared<const WholeProgram>(std::move(program_));
+      piece_.whole = std::make_shared<const WholeProgram>(std::move(program_), options.name);
       return;
     }
     piece_.program = optimized(std::move(program_), options.why_apart);
-    if (!Executable::admits(piece_.program)) return;
-    std::vector<Strides> strides;
-    for (const int variable : piece_.given) strides.push_back(options.strides_of(variable));
-    piece_.executable = std::make_unique<Executable>(piece_.program, strides);
   }
 
  private:
   int number(int variable) {
-    const auto [found, is_new] = numbers_.try_emplace(variable, -1);
-    if (is_new) {
+    int& place = place_of(variable);
+    if (place < 0) {
       const Program::Variable& it = way_.variable(variable);
-      found->second = program_.add_variable(it.shape, it.dtype, it.device, it.label);
+      place = program_.add_variable(it.shape, it.dtype, it.device, it.label);
     }
-    return found->second;
+    return place;
+  }
+  int& place_of(int variable) {
+    const auto own = static_cast<std::size_t>(variable - way_.first);
+    return variable >= way_.first && own < numbers_.size() ? numbers_[own]
+                                                           : others_.try_emplace(variable, -1).first->second;
   }
 
   const Way& way_;
   Piece& piece_;
   Program program_;
-  std::map<int, int> numbers_;
+  std::vector<int> numbers_;  // of the way's own variables; -1: none yet
+  std::unordered_map<int, int> others_;
 };
+
+void plan(Piece& piece, const PieceOptions& options) {
+  if (piece.whole || !Executable::admits(piece.program)) return;
+  std::vector<Strides> strides;
+  for (const int variable : piece.given) strides.push_back(options.strides_of(variable));
+  piece.executable = std::make_unique<Executable>(piece.program, strides, options.name);
+}
 
 void prepare_trial(const Way& way, Trial& trial, const PieceOptions& options) {
   PieceMaker maker(way, trial.piece);
@@ -353,22 +418,30 @@ void prepare_trial(const Way& way, Trial& trial, const PieceOptions& options) {
   maker.add(std::move(step));
   for (const int variable : made) maker.make(variable);
   maker.end(options);
+  plan(trial.piece, options);
 }
 
 }  // namespace
 
-void prepare(Way& way, const PieceOptions& options) {
+void shorten(Way& way, const PieceOptions& options) {
   PieceMaker maker(way, way.piece);
   const int own = way.from ? way.first + way.arrived : static_cast<int>(options.arguments);
-  Way::Variables read;
-  for (const auto& step : way.steps) read.insert(step.inputs.begin(), step.inputs.end());
-  for (const int variable : read)
-    if (variable < own) maker.give(variable);
+  Way::Variables given;
+  for (const auto& step : way.steps)
+    for (const int input : step.inputs)
+      if (input < own) given.insert(input);
+  for (const int variable : given) maker.give(variable);
   for (const Program::Constant& constant : way.constants) maker.add(constant);
   for (const Program::Instruction& step : way.steps) maker.add(step);
   for (const int variable : way.kept)
     if (variable >= own) maker.make(variable);
   maker.end(options);
+  way.shortened = true;
+}
+
+void prepare(Way& way, const PieceOptions& options) {
+  if (!way.shortened) shorten(way, options);
+  plan(way.piece, options);
   if (way.tries) prepare_trial(way, *way.tries, options);
   way.ready = true;
 }

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include <stave/programs/executable.h>
@@ -78,9 +80,14 @@ struct Way {
 
   Variables kept;   // of its own, what is read after it
   Variables needs;  // of those before, what it or a later way reads
-  bool ready = false;
+  bool shortened = false, ready = false;
   Piece piece;
   std::vector<int> over;  // variables that no later way reads
+  struct Remembered {
+    std::mutex mutex;
+    std::unordered_set<std::size_t> hashes;
+  };
+  std::unique_ptr<Remembered> remembered = std::make_unique<Remembered>();
 
   bool returns() const noexcept { return read < 0 && !asks && !tries; }
   int end() const { return first + static_cast<int>(variables.size()); }
@@ -92,6 +99,8 @@ struct Way {
   std::vector<int> looked_at() const;
 
   Way* after_reading(const Tensor& value) const;  // null: it was not met
+  /// Whether this was asked for the value before: so many are remembered, by their hashes.
+  bool was_met_before(const Tensor& value, std::size_t most) const;
   Way* after_answer(const AskedOutside::Asked& asked) const;
   Way* after_trial(const std::type_info* threw) const;
   Way* find(const Met& met) const;
@@ -103,17 +112,22 @@ std::unique_ptr<Way> cut(Recording recording, const std::shared_ptr<const void>&
 /// What each reads and leaves; gives them all, the last first.
 std::vector<Way*> find_needs_below(Way& begin);
 
-/// Makes `path`, which begins as the tree does, part of it. `full`: more than `most` are met at one turn.
+/// Makes `path`, which begins as the tree does, part of it. `full`: more than `most` are met at one
+/// turn. `differs`: it does not, and `difference` says where.
 enum class Merged { differs, full, known, added };
-Merged merge(Way& tree, Way& path, std::size_t most);
+Merged merge(Way& tree, Way& path, std::size_t most, std::string& difference);
 
 /// Its parts as programs of their own: a way, and the operation that it tries.
 struct PieceOptions {
   std::size_t arguments;
   bool followed;
+  const char* name;  // of the compiled function
   FunctionRef<Strides(int)> strides_of;
   std::vector<std::string>* why_apart;
 };
+/// Makes the way's program, and what passes make of it.
+void shorten(Way& way, const PieceOptions& options);
+/// The same, if that is yet to be done, and makes it ready to run: each takes about as long.
 void prepare(Way& way, const PieceOptions& options);
 
 }  // namespace stave_detail

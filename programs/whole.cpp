@@ -1,8 +1,10 @@
 #include <stave/programs/whole.h>
 
 #include <algorithm>
+#include <set>
 
 #include <stave/core/note.h>
+#include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/function.h>
 #include <stave/core/print.h>
 #include <stave/programs/derive.h>
@@ -45,7 +47,24 @@ bool takes_programs() noexcept {
   return true;
 }
 
-WholeProgram::WholeProgram(Program program) : program_(std::move(program)) {}
+std::string describe_who_takes_no_programs() {
+  for (const Frame* frame = current ? current->nearest : nullptr; frame;
+       frame = frame->below ? frame->below->nearest : nullptr)
+    if (!frame->handler || !frame->handler->takes_programs())
+      return frame->handler ? frame->handler->describe() : "a handler";
+  return "";
+}
+
+int orders_of_derivative(std::span<const Tensor> xs) {
+  std::set<InstallationId> transforms;
+  for (const Tensor& x : xs)
+    for (const Tensor* value = &x; value && value->defined(); value = lanes_of(*value))
+      for (const Note* note = value->node().notes; note; note = note->next)
+        if (note->live() && note->owner->differentiates && note->owner->running) transforms.insert(note->owner->id);
+  return static_cast<int>(transforms.size());
+}
+
+WholeProgram::WholeProgram(Program program, const char* name) : program_(std::move(program)), name_(name) {}
 
 template <class Key, class Value>
 template <class Make>
@@ -86,6 +105,23 @@ WholeProgram::Mask WholeProgram::depending(const Mask& inputs) const {
   return found;
 }
 
+WholeProgram::Mask WholeProgram::moved_by(const Mask& inputs) const {
+  const std::lock_guard lock(mutex_);
+  return moved_.find(inputs, [&] {
+    Mask moved(program_.variables.size());
+    const auto at = [](int variable) { return static_cast<std::size_t>(variable); };
+    for (std::size_t i = 0; i < inputs.size(); ++i) moved[at(program_.inputs[i])] = inputs[i];
+    for (const Program::Instruction& step : program_.instructions) {
+      if (step.op->derivative == Derivative::zero) continue;
+      const bool moves = std::any_of(step.inputs.begin(), step.inputs.end(), [&](int v) { return moved[at(v)]; });
+      for (const int output : step.outputs) moved[at(output)] = moves && is_float(program_.variable(output).dtype);
+    }
+    Mask found;
+    for (const int output : program_.outputs) found.push_back(moved[at(output)]);
+    return found;
+  });
+}
+
 Outputs WholeProgram::run_apart(const Apart& apart, std::span<const Tensor> inputs, const Mask& lanes) {
   std::vector<Tensor> first, rest;
   for (std::size_t i = 0; i < inputs.size(); ++i) (lanes[i] ? rest : first).push_back(inputs[i]);
@@ -109,20 +145,21 @@ Outputs WholeProgram::run(std::span<const Tensor> inputs) const {
     if (!optimized_) optimized_ = std::make_shared<const Program>(stave::optimized(with_calls_inlined(program_)));
     optimized = optimized_;
     if (Executable::admits(*optimized))
-      executable = executables_.find(strides, [&] { return std::make_shared<const Executable>(*optimized, strides); });
+      executable =
+          executables_.find(strides, [&] { return std::make_shared<const Executable>(*optimized, strides, name_); });
   }
   if (executable) return (*executable)(inputs);
   UnderFrame past_all_handlers(nullptr);
   return (*optimized)(inputs);
 }
 
-WholeProgram::InTwo::InTwo(Parts parts)
-    : first(std::make_shared<const WholeProgram>(std::move(parts.first))),
-      rest(std::make_shared<const WholeProgram>(std::move(parts.rest))) {}
+WholeProgram::InTwo::InTwo(Parts parts, const char* name)
+    : first(std::make_shared<const WholeProgram>(std::move(parts.first), name)),
+      rest(std::make_shared<const WholeProgram>(std::move(parts.rest), name)) {}
 
 WholeProgram::InTwo WholeProgram::reverse(const Mask& wanted, std::span<const Tensor> inputs) const {
   const std::lock_guard lock(mutex_);
-  return reverse_.find(wanted, [&] { return InTwo(vjp_of(program_, wanted, examples_of(inputs))); });
+  return reverse_.find(wanted, [&] { return InTwo(vjp_of(program_, wanted, examples_of(inputs)), name_); });
 }
 
 WholeProgram::InTwo WholeProgram::tangents(const Mask& wanted, std::span<const Tensor> inputs) const {
@@ -130,7 +167,8 @@ WholeProgram::InTwo WholeProgram::tangents(const Mask& wanted, std::span<const T
   return tangents_.find(wanted, [&] {
     const Program both = jvp_of(program_, wanted, examples_of(inputs));
     return InTwo(parts_of(both, first_of(inputs.size(), both.inputs.size()),
-                          first_of(program_.outputs.size(), both.outputs.size())));
+                          first_of(program_.outputs.size(), both.outputs.size())),
+                 name_);
   });
 }
 
@@ -141,27 +179,35 @@ std::shared_ptr<const WholeProgram::Apart> WholeProgram::apart_from(const Mask& 
     without.flip();
     outputs.flip();
     if (!contains(outputs, true)) return nullptr;
-    return std::make_shared<const Apart>(Apart{outputs, InTwo(parts_of(program_, without, outputs))});
+    return std::make_shared<const Apart>(Apart{outputs, InTwo(parts_of(program_, without, outputs), name_)});
   });
 }
 
 WholeProgramPtr WholeProgram::batched(const Lanes& lanes, std::span<const Tensor> inputs) const {
   const std::lock_guard lock(mutex_);
   return batched_.find(lanes, [&] {
-    return std::make_shared<const WholeProgram>(batched_of(program_, lanes.count, lanes.batched, examples_of(inputs)));
+    return std::make_shared<const WholeProgram>(batched_of(program_, lanes.count, lanes.batched, examples_of(inputs)),
+                                                name_);
   });
 }
 
 Outputs WholeProgram::call(std::span<const Tensor> inputs, const Mask& wanted) const {
   const auto self = shared_from_this();
   FunctionAttributes functions;
-  functions.name = "compile";
+  functions.name = name_;
   functions.function = [self](std::span<const Tensor> xs) { return self->run(xs); };
   functions.batch = [self](Index lanes, std::span<const bool> carry, std::span<const Tensor> xs) {
     return (*self->batched({lanes, Mask(carry.begin(), carry.end())}, xs))(xs);
   };
-  if (contains(wanted, true)) add_derivatives(functions, wanted);
-  return call_function(std::move(functions), Inputs(inputs.begin(), inputs.end()));
+  if (!contains(wanted, true)) return call_function(std::move(functions), Inputs(inputs.begin(), inputs.end()));
+  add_derivatives(functions, wanted);
+  Outputs outputs = call_function(std::move(functions), Inputs(inputs.begin(), inputs.end()));
+  // As the operations would leave them: what a stop_gradient gives, or a factor, is followed by
+  // nobody.
+  const Mask moved = moved_by(wanted);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (!moved[i] && is_float(outputs[i].dtype())) outputs[i] = stop_gradient(std::move(outputs[i]));
+  return outputs;
 }
 
 void WholeProgram::add_derivatives(FunctionAttributes& functions, const Mask& wanted) const {
@@ -172,7 +218,7 @@ void WholeProgram::add_derivatives(FunctionAttributes& functions, const Mask& wa
     *made = passes.rest;
     const Outputs all = (*passes.first)(xs);
     const auto* const end = all.begin() + self->program_.outputs.size();
-    return Forward{Outputs(all.begin(), end), Outputs(end, all.end())};
+    return ForwardResults{Outputs(all.begin(), end), Outputs(end, all.end())};
   };
   functions.backward = [self, wanted, made](std::span<const Tensor> xs) {
     const std::vector<int>& outputs = self->program_.outputs;

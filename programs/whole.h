@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <stave/programs/derive.h>
@@ -18,14 +19,19 @@ namespace stave_detail {
 
 /// Whether all handlers of operations that stand here take programs whole.
 bool takes_programs() noexcept;
+/// What errors call the nearest one that does not.
+std::string describe_who_takes_no_programs();
+/// How many derivatives are taken of these values at once: the transforms that run and follow one
+/// of them.
+int orders_of_derivative(std::span<const Tensor> xs);
 
 class WholeProgram;
 using WholeProgramPtr = std::shared_ptr<const WholeProgram>;
 
 class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
  public:
-  /// Of a program without reads.
-  explicit WholeProgram(Program program);
+  /// The program has no reads. `name` says what it is of, and is not copied.
+  explicit WholeProgram(Program program, const char* name = "compile");
 
   /// Throws what its operations throw.
   Outputs operator()(std::span<const Tensor> inputs) const;
@@ -34,7 +40,7 @@ class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
   using Mask = std::vector<bool>;
   struct InTwo {
     WholeProgramPtr first, rest;  // Parts
-    explicit InTwo(Parts parts);
+    InTwo(Parts parts, const char* name);
   };
   /// What some outputs, which depend on no lane, need; and the rest.
   struct Apart {
@@ -62,6 +68,8 @@ class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
   // What depends on no lane apart: the program may read it, as it may without this.
   static Outputs run_apart(const Apart& apart, std::span<const Tensor> inputs, const Mask& lanes);
   Mask depending(const Mask& inputs) const;
+  // The outputs that move with these inputs: a derivative flows to them.
+  Mask moved_by(const Mask& inputs) const;
   // As the operation `call`, with derivatives by the wanted inputs.
   Outputs call(std::span<const Tensor> inputs, const Mask& wanted) const;
   void add_derivatives(FunctionAttributes& functions, const Mask& wanted) const;
@@ -72,11 +80,13 @@ class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
   WholeProgramPtr batched(const Lanes& lanes, std::span<const Tensor> inputs) const;
 
   const Program program_;
+  const char* const name_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Program> optimized_;  // null: not yet
   mutable Kept<std::vector<Strides>, std::shared_ptr<const Executable>> executables_;
   mutable Kept<Mask, InTwo> reverse_, tangents_;
   mutable Kept<Mask, std::shared_ptr<const Apart>> apart_;
+  mutable Kept<Mask, Mask> moved_;
   mutable Kept<Lanes, WholeProgramPtr> batched_;
 };
 

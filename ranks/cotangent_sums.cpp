@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include <stave/core/effects/scope.h>
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
@@ -85,6 +86,7 @@ class CotangentSums::Exchange {
   };
 
   void exchange(const Sum& sum) {
+    const Scope named(sum.name);  // compared with the others'
     processes_->exchange(op_psum, attributes_, sum.mine.node().view(), sum.all.node().view());
   }
 

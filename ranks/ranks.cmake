@@ -35,7 +35,7 @@ if(STAVE_HAVE_CUDA)
   endif()
 endif()
 
-add_library(stave_ranks ranks/cotangent_sums.cpp ranks/processes.cpp ranks/ranks.cpp ${by_nccl})
+add_library(stave_ranks ranks/cotangent_sums.cpp ranks/processes.cpp ranks/ranks.cpp ranks/watchdog.cpp ${by_nccl})
 add_library(stave::ranks ALIAS stave_ranks)
 stave_set_library_defaults(stave_ranks)
 target_sources(stave_ranks PUBLIC FILE_SET HEADERS BASE_DIRS "${include_dir}" FILES

@@ -1,8 +1,5 @@
 #include <stave/ranks/ranks.h>
 
-#include <cstdio>
-#include <cstdlib>
-
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
@@ -63,8 +60,11 @@ Outputs Ranks::handle(Call& call) {
   return {astype(on(x.device(), result), x.dtype())};
 }
 
+void Ranks::begin() const noexcept { ++open_withs; }
+
 void Ranks::end() const {
-  processes_->check_alike([] { return std::string("nothing more: it has left Ranks"); });
+  processes_->end();
+  --open_withs;
 }
 
 void Ranks::abort(const std::exception_ptr& why) const noexcept {
@@ -75,12 +75,7 @@ void Ranks::abort(const std::exception_ptr& why) const noexcept {
     text = error.what();
   } catch (...) {
   }
-  std::fprintf(stderr, "stave: rank %d of %d of \"%s\" ends all: %s\n", processes_->place, processes_->size,
-               axis_name_.c_str(), text.c_str());
-  std::fflush(nullptr);
-  end_all();
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  std::_Exit(1);
+  end_all(fmt::format("{} ends all: {}", processes_->str(), text));
 }
 
 }  // namespace stave

@@ -12,13 +12,17 @@
 // Tensors on CUDA devices go by NCCL, in the order of the device's work: the host does not wait. All places decide that together, at the
 // first collective of a tensor on a device, and each for the device of its own tensor. By way of the host's memory go all, where one place
 // has its tensor on the CPU, or no libnccl.so.2, or shares its GPU with another; describe() says which way, and why. From then on a
-// collective is of tensors on devices in all places, or on the CPU in all: STAVE_CHECK_RANKS=1 tells where it is not.
+// collective is of tensors on devices in all places, or on the CPU in all.
 //
 // Started without mpirun, the process is the one place of each axis.
 //
-// - What leaves `with` by an exception ends all processes, after its message: others would wait for this one for ever.
-// - STAVE_CHECK_RANKS=1 in the environment compares, before each collective, what all processes are about to perform: where it is not
-//   the same, each throws an error that says operation, shape and scope of each. It costs a message.
+// - What leaves `with` by an exception ends all processes, after its message: others would wait for this one for ever. So does a
+//   process that exits inside of it.
+// - Before each collective the processes compare what they are about to perform: operation, dtype, shape, device and scopes. Where
+//   these differ, each throws an error that says them of each. Among up to eight processes, an operand of up to 1 KiB goes by the
+//   same message; else the comparison costs a short one.
+// - Whoever waits longer than STAVE_RANKS_TIMEOUT seconds for the others (60, unless the environment says otherwise; 0: for ever)
+//   writes to stderr in what, and waits on.
 // - MPI is initialised by the first Ranks, if it is not yet, and finalised at the program's end.
 #pragma once
 
@@ -65,7 +69,10 @@ class Ranks final : public Handles<Call, AxisSize> {
   std::optional<Index> handle(AxisSize& axis) override;
   std::string describe() const override;
 
-  /// All of these have come to the end of what they do together: compared under STAVE_CHECK_RANKS=1.
+  /// The part that the processes do together begins: until `end`, a process that exits ends all.
+  void begin() const noexcept;
+  /// All have come to the end of it. Throws TransformError where some are about to perform a
+  /// collective instead.
   void end() const;
   /// Writes the exception's message to stderr, and ends all processes.
   [[noreturn]] void abort(const std::exception_ptr& why) const noexcept;
@@ -79,6 +86,7 @@ class Ranks final : public Handles<Call, AxisSize> {
 /// As with any handler; but what leaves body by an exception ends all processes.
 template <class Body>
 decltype(auto) with(Ranks& ranks, Body&& body) {
+  ranks.begin();
   try {
     const auto run = [&]() -> decltype(auto) {
       return with(static_cast<Handles<Call, AxisSize>&>(ranks), std::forward<Body>(body));

@@ -100,9 +100,175 @@ TEST(Answer, ToACallOfAFunction) {
     EXPECT_THAT([&] { with(replaces, [&] { return grad(f)(x); }); }, ThrowsMessage<TransformError>(HasSubstr(text)));
   };
   fails(Tensor(), true, "an empty Tensor");
-  fails(Outputs(), true, "returned 1 tensors at first, and 0");
-  fails(Outputs(2, x), true, "returned 1 tensors at first, and 2");
+  fails(Outputs(), true, "answered with 0 output(s) instead of 1");
+  fails(Outputs(2, x), true, "answered with 2 output(s) instead of 1");
   fails(x, false, "without running its function");
+}
+
+// ---- operations that carry functions --------------------------------------------------------------------------------
+
+using T = const Tensor&;
+using Fn = std::function<Tensor(T)>;
+
+// All that carry some, of a vector.
+std::vector<std::pair<const char*, Fn>> carrying() {
+  const auto f = [](T x) { return sin(x) * x; };
+  const auto jvp_rule = [](T x, T d) { return std::pair(sin(x) * x, (cos(x) * x + sin(x)) * d); };
+  const auto forward = [](T x) { return std::pair(sin(x) * x, x); };
+  const auto backward = [](T x, T g) { return (cos(x) * x + sin(x)) * g; };
+  return {
+      {"checkpoint", [f](T x) { return checkpoint(f)(x); }},
+      {"checkpoint with a policy", [f](T x) { return checkpoint(f, save_only_these_labels("none"))(x); }},
+      {"checkpoint that captures", [](T x) { return checkpoint([x](T y) { return sin(x) * y; })(x); }},
+      {"custom_jvp", [=](T x) { return custom_jvp(f, jvp_rule)(x); }},
+      {"custom_vjp", [=](T x) { return custom_vjp(f, forward, backward)(x); }},
+      {"custom_jvp of custom_vjp", [=](T x) { return custom_jvp(custom_vjp(f, forward, backward), jvp_rule)(x); }},
+      {"checkpoint of custom_vjp", [=](T x) { return checkpoint(custom_vjp(f, forward, backward))(x); }},
+      {"repeat", [](T x) { return repeat(3, [](T y) { return sin(y); }, {.snapshots = 1})(x); }},
+      {"host_call",
+       [](T x) {
+         const auto same = [](T y) { return from(y.to_vector<float>(), y.shape()); };
+         const auto called = [same](T y) { return host_call(same, {{Shape{3}, float32}})(y); };
+         return custom_jvp(called, [](T y, T d) { return std::pair(y, d); })(x);
+       }},
+  };
+}
+
+// Ways to be wrong, of what is right.
+const struct {
+  const char* name;
+  std::function<Outputs(const Outputs&)> answer;
+} wrong_answers[] = {
+    {"rank 0", [](const Outputs& right) { return Outputs(right.size(), sum(right[0])); }},
+    {"a longer rank", [](const Outputs& right) { return Outputs(right.size(), expand_dims(right[0], 0)); }},
+    {"another shape",
+     [](const Outputs& right) {
+       return Outputs(right.size(), concat({right[0], right[0]}, 0));
+     }},
+    {"another dtype", [](const Outputs& right) { return Outputs(right.size(), astype(right[0], float64)); }},
+    {"too few", [](const Outputs&) { return Outputs(); }},
+    {"too many",
+     [](const Outputs& right) {
+       Outputs more = right;
+       more.push_back(right[0]);
+       return more;
+     }},
+    {"an empty one",
+     [](const Outputs& right) {
+       Outputs with_empty = right;
+       with_empty[0] = Tensor();
+       return with_empty;
+     }},
+};
+
+struct WrongToCalls : Handler {
+  const std::function<Outputs(const Outputs&)>& answer;
+  int calls = 0;
+  explicit WrongToCalls(const std::function<Outputs(const Outputs&)>& given) : answer(given) {}
+  Outputs handle(Call& call) override {
+    if (!call.op().carries_functions) return perform(std::move(call));
+    ++calls;
+    return answer(perform(std::move(call)));
+  }
+  std::string describe() const override { return "wrong"; }
+};
+struct WrongControllerOfCalls : Controller {
+  const std::function<Outputs(const Outputs&)>& answer;
+  int calls = 0;
+  explicit WrongControllerOfCalls(const std::function<Outputs(const Outputs&)>& given) : answer(given) {}
+  void handle(Call& call, Resumption<Call> rest) override {
+    if (!call.op().carries_functions) return rest.resume_last(perform(std::move(call)));
+    ++calls;
+    rest.resume_last(answer(perform(call)));
+  }
+};
+
+const struct {
+  const char* name;
+  std::function<Tensor(const Fn&, T)> of;
+} around_calls[] = {
+    {"no transform", [](const Fn& f, T x) { return f(x); }},
+    {"vmap",
+     [](const Fn& f, T x) {
+       return vmap(f)(stack({x, -x}));
+     }},
+    {"grad", [](const Fn& f, T x) { return grad([&](T y) { return sum(f(y)); })(x); }},
+    {"jvp", [](const Fn& f, T x) { return jvp(f, x, x).second; }},
+    {"linearize", [](const Fn& f, T x) { return linearize(f, x).second(x); }},
+    {"vmap of grad",
+     [](const Fn& f, T x) {
+       return vmap(grad([&](T y) { return sum(f(y)); }))(stack({x, -x}));
+     }},
+    {"grad of vmap",
+     [](const Fn& f, T x) {
+       return grad([&](T y) { return sum(vmap(f)(y)); })(stack({x, -x}));
+     }},
+    {"vmap of jvp",
+     [](const Fn& f, T x) {
+       return vmap([&](T y) { return jvp(f, y, y).second; })(stack({x, -x}));
+     }},
+    {"hessian", [](const Fn& f, T x) { return hessian([&](T y) { return sum(f(y)); })(x); }},
+    {"compile", [](const Fn& f, T x) { return compile(f)(x); }},
+    {"vmap, of lanes that part",
+     [](const Fn& f, T x) {
+       return vmap([&](T y) { return bool(y(0) > 0) ? f(y) : f(y * 2); })(stack({x, -x}));
+     }},
+};
+
+TEST(Answer, ToOperationsThatCarryFunctionsIsCheckedUnderEveryTransform) {
+  const Tensor x = tensor({1., 2., 3.});
+  for (const auto& [operation, carried] : carrying())
+    for (const auto& [transform, around] : around_calls)
+      for (const auto& [kind, answer] : wrong_answers) {
+        const auto& f = carried;  // lambdas of clang 14 capture no bindings
+        const auto& of = around;
+        SCOPED_TRACE(std::string(operation) + ", " + transform + ", " + kind);
+        const auto error = AllOf(HasSubstr("wrong answered with"), HasSubstr(": "));
+        WrongToCalls outside(answer), inside(answer);
+        const std::string text = message_of<TransformError>([&] { with(outside, [&] { return of(f, x); }); });
+        if (outside.calls > 0) {
+          EXPECT_THAT(text, error);
+        }
+        EXPECT_THAT(message_of<TransformError>([&] { of([&](T y) { return with(inside, [&] { return f(y); }); }, x); }),
+                    error);
+        EXPECT_GT(inside.calls, 0);
+        WrongControllerOfCalls controller(answer);
+        EXPECT_THAT(
+            message_of<TransformError>([&] { of([&](T y) { return *with(controller, [&] { return f(y); }); }, x); }),
+            HasSubstr("resume answered with"));
+      }
+}
+
+// A value that fits is taken, whatever it is.
+TEST(Answer, ToOperationsThatCarryFunctionsMayBeAnother) {
+  const std::function<Outputs(const Outputs&)> zero = [](const Outputs& right) {
+    return Outputs(zeros_like(right[0]));
+  };
+  WrongToCalls replaces(zero);
+  for (const auto& [operation, f] : carrying()) {
+    SCOPED_TRACE(operation);
+    const auto replaced = [&, g = &f](T y) { return with(replaces, [&] { return (*g)(y); }); };
+    EXPECT_THAT(replaced(ones({3})), Equals(zeros({3})));
+    EXPECT_THAT(vmap(replaced)(ones({2, 3})), Equals(zeros({2, 3})));
+    EXPECT_THAT(grad([&](T y) { return sum(replaced(y)); })(ones({3})), Equals(zeros({3})));
+  }
+}
+
+// The results of host_call are announced: who answers for it need not run it.
+TEST(Answer, MayStandForForeignCode) {
+  struct Mock : Handler {
+    Tensor value;
+    explicit Mock(Tensor given) : value(std::move(given)) {}
+    Outputs handle(Call& call) override {
+      return call.op().carries_functions ? Outputs(value) : perform(std::move(call));
+    }
+  };
+  const auto foreign = host_call([](T) -> Tensor { throw std::runtime_error("runs"); }, {{Shape{2}, float32}});
+  Mock right(ones({2})), wrong(ones({3}));
+  EXPECT_THAT(with(right, [&] { return foreign(ones({5})); }), Equals(ones({2})));
+  EXPECT_THAT(
+      [&] { with(wrong, [&] { return foreign(ones({5})); }); },
+      ThrowsMessage<TransformError>(AllOf(HasSubstr("host_call: "), HasSubstr("Mock answered with float32 [3]"))));
 }
 
 TEST(Attributes, AreAskedForAsWhatTheyAre) {

@@ -47,7 +47,9 @@ std::vector<std::string> split(const std::string& text, const std::string& separ
 
 AnyIndex part_of(const std::string& text) {
   const std::vector<std::string> words = split(text, " ");
-  const auto bound = [&](std::size_t i) { return words[i] == "None" ? Bound(none) : Bound(std::stoll(words[i])); };
+  const auto bound = [&](std::size_t i) {
+    return words[i] == "None" ? SliceBound(none) : SliceBound(std::stoll(words[i]));
+  };
   const auto integers = [&] { return from(numbers_in(words[2]), Shape(numbers_in(words[1]))); };
   switch (words[0][0]) {
     case 'i': return std::stoll(words[1]);

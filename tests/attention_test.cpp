@@ -128,6 +128,85 @@ TEST(Attention, IsStableForLargeScoresAndKeepsNan) {
   EXPECT_THAT(scaled_dot_product_attention(nan, k, v)(0), Equals(tensor({2.})));
 }
 
+// Key 1 takes part nowhere: everything is that of the other keys alone, whatever it and its value
+// are.
+TEST(Attention, ReadsNothingOfKeysThatTakeNoPart) {
+  const auto others = [](T x) { return take(x, tensor({0, 2, 3}), -2); };
+  for (const Dtype dtype : {float64, float32, float16})
+    for (const double bad : {std::nan(""), inf, -inf})
+      for (const bool added : {false, true}) {
+        const double tolerance = dtype == float64 ? 1e-12 : dtype == float32 ? 1e-5 : 4e-3;
+        const Tensor takes_part = tensor({{true, false, true, true}});
+        const Tensor bias = tensor({{0.5, -inf, -0.25, 1.}}, dtype), mask = added ? bias : takes_part;
+        const Tensor q = normal(Key(1), {3, 2}, dtype), clean_k = normal(Key(2), {4, 2}, dtype),
+                     clean_v = normal(Key(3), {4, 3}, dtype), ct = normal(Key(4), {3, 3}, dtype);
+        const Tensor hidden = tensor({{true}, {false}, {true}, {true}});
+        const Tensor k = where(hidden, clean_k, bad), v = where(hidden, clean_v, bad);
+        const auto f = [&](T a, T b, T c) { return scaled_dot_product_attention(a, b, c, {.mask = mask}); };
+        const Tensor of_others = added ? take(astype(bias, float64), tensor({0, 2, 3}), -1) : Tensor();
+        const auto g = [&](T a, T b, T c) { return dense(a, b, c, of_others); };
+        const auto doubled = [](T x) { return astype(x, float64); };
+        const auto what = [&] { return std::string(name_of(dtype)) + " " + std::to_string(bad); };
+        const auto expect = [&](T got, T expected) {
+          EXPECT_THAT(doubled(got), IsNear(expected, tolerance)) << what() << (added ? " added" : " boolean");
+        };
+        const Tensor q64 = doubled(q), k64 = doubled(others(k)), v64 = doubled(others(v)), ct64 = doubled(ct);
+        expect(f(q, k, v), g(q64, k64, v64));
+        const auto [dq, dk, dv] = vjp(f, q, k, v).second(ct);
+        const auto [eq, ek, ev] = vjp(g, q64, k64, v64).second(ct64);
+        expect(dq, eq), expect(others(dk), ek), expect(others(dv), ev);
+        EXPECT_THAT(dk(1), Equals(zeros({2}, dtype)));
+        EXPECT_THAT(dv(1), Equals(zeros({3}, dtype)));
+        // Forwards, and twice.
+        expect(jvp([&](T a) { return f(a, k, v); }, q, q).second,
+               jvp([&](T a) { return g(a, k64, v64); }, q64, q64).second);
+        expect(jvp([&](T b) { return f(q, b, v); }, k, k).second,
+               jvp([&](T b) { return g(q64, b, v64); }, k64, k64).second);
+        expect(jvp([&](T c) { return f(q, k, c); }, v, v).second,
+               jvp([&](T c) { return g(q64, k64, c); }, v64, v64).second);
+        if (dtype == float16) continue;
+        const auto twice_f = [&](T a) { return sum(square(f(a, k, v))); };
+        const auto twice_g = [&](T a) { return sum(square(g(a, k64, v64))); };
+        expect(hvp(twice_f, q, q), hvp(twice_g, q64, q64));
+        const auto pulled = grad([&](T a) { return sum(std::get<1>(vjp(f, a, k, v).second(ct))(0)); })(q);
+        expect(pulled, grad([&](T a) { return sum(std::get<1>(vjp(g, a, k64, v64).second(ct64))(0)); })(q64));
+        if (!added) continue;
+        const auto by_bias = [&](T m) { return sum(square(scaled_dot_product_attention(q, k, v, {.mask = m}))); };
+        const Tensor of_bias = grad(by_bias)(bias);
+        expect(take(of_bias, tensor({0, 2, 3}), -1),
+               grad([&](T m) { return sum(square(dense(q64, k64, v64, m))); })(of_others));
+        EXPECT_EQ(of_bias(0, 1).item<double>(), 0);
+      }
+}
+
+// Over several blocks: the last keys are met by the last queries only, the first query by the first
+// key.
+TEST(Attention, ReadsNothingOfLaterKeys) {
+  const Index n = 300, met = 280;
+  const Tensor q = normal(Key(1), {2, n, 4}, float64), ct = normal(Key(4), {2, n, 3}, float64);
+  const Tensor late = expand_dims(arange(0, n, 1) >= met, 1);
+  const Tensor k = normal(Key(2), {2, n, 4}, float64), v = normal(Key(3), {2, n, 3}, float64);
+  const Tensor bad_k = where(late, std::nan(""), k), bad_v = where(late, inf, v);
+  const auto first = [&](T x) { return x(ellipsis, slice(0, met), slice()); };
+  const auto f = [&](T a, T b, T c) { return scaled_dot_product_attention(a, b, c, {.causal = true}); };
+  const auto g = [&](T a, T b, T c) { return dense(a, b, c, Tensor(), true); };
+  for (const bool of_keys : {true, false}) {
+    const Tensor some_k = of_keys ? bad_k : k, some_v = of_keys ? v : bad_v;
+    EXPECT_THAT(first(f(q, some_k, some_v)), IsNear(g(first(q), first(k), first(v))));
+    EXPECT_FALSE(static_cast<bool>(any(isfinite(f(q, some_k, some_v)(ellipsis, slice(met, n), slice())))));
+    const auto [dq, dk, dv] = vjp(f, q, some_k, some_v).second(ct);
+    EXPECT_THAT(first(dq), IsNear(std::get<0>(vjp(g, first(q), first(k), first(v)).second(first(ct)))));
+  }
+  // What queries that do not meet a key are counts for nothing in its gradients.
+  const Tensor early = expand_dims(arange(0, n, 1) < 20, 1);
+  const auto [dq, dk, dv] = vjp(f, where(early, std::nan(""), q), k, v).second(where(early, inf, ct));
+  const auto [eq, ek, ev] = vjp(g, q, k, v).second(where(early, 0, ct));
+  const auto later = [&](T x) { return x(ellipsis, slice(20, n), slice()); };
+  EXPECT_THAT(later(dk), IsNear(later(ek), 1e-11));
+  EXPECT_THAT(later(dv), IsNear(later(ev), 1e-11));
+  EXPECT_THAT(later(dq), IsNear(later(eq), 1e-11));
+}
+
 TEST(Attention, IsLinearInValues) {
   const Tensor q = normal(Key(1), {3, 4}, float64), k = normal(Key(2), {5, 4}, float64),
                v = normal(Key(3), {5, 2}, float64), dv = normal(Key(4), {5, 2}, float64);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,10 +13,15 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <tuple>
+#include <utility>
 
+#include <stave/core/io/file.h>
 #include <stave/stave.h>
 
 #include "files.h"
@@ -28,6 +34,8 @@ std::vector<std::string> calls;
 std::string to_fail;  // the call that does
 
 bool note(const std::string& call) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   calls.push_back(call);
   if (call != to_fail) return true;
   errno = EIO;
@@ -264,6 +272,173 @@ TEST(Checkpoints, AFailureLeavesTheOldOne) {
   to_fail.clear();
   EXPECT_EQ(fault, "save_checkpoint: " + folder / "x" +
                        ": is written, but its name may not be on the disk yet: Input/output error");
+}
+
+// ---- what processes leave that were killed ----------------------------------------------------------------
+
+/// A process that has a file under way, until it is killed or told to finish.
+class Saving {
+ public:
+  explicit Saving(const std::string& path) {
+    int ready[2], go[2];
+    if (pipe(ready) != 0 || pipe(go) != 0) std::abort();
+    pid_ = fork();
+    if (pid_ == 0) {
+      stave_detail::OutputFile file("test", path);
+      file.write(std::string_view("half "));
+      char byte = 0;
+      if (write(ready[1], "x", 1) != 1 || read(go[0], &byte, 1) != 1) _exit(1);
+      file.write(std::string_view("whole"));
+      file.finish();
+      _exit(0);
+    }
+    char byte = 0;
+    if (read(ready[0], &byte, 1) != 1) std::abort();
+    go_ = go[1];
+    for (const int fd : {ready[0], ready[1], go[0]}) close(fd);
+  }
+  ~Saving() {
+    close(go_);
+    if (pid_ > 0) end(SIGKILL);
+  }
+  Saving(const Saving&) = delete;
+  /// Its exit status, or the signal that it was ended by.
+  int kill() { return end(SIGKILL); }
+  int finish() { return write(go_, "x", 1) == 1 ? end(0) : -1; }
+
+ private:
+  int end(int signal) {
+    if (signal) ::kill(pid_, signal);
+    int status = 0;
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  pid_t pid_;
+  int go_;
+};
+
+/// All that writes files whole.
+const std::pair<const char*, std::function<void(const std::string&)>> savers[] = {
+    {"save_npy", [](const std::string& path) { save_npy(path, ones({1})); }},
+    {"save_npz", [](const std::string& path) { save_npz(path, ones({1})); }},
+    {"save_safetensors", [](const std::string& path) { save_safetensors(path, ones({1})); }},
+    {"save_checkpoint", [](const std::string& path) { save_checkpoint(path, ones({1})); }},
+    {"HtmlReport", [](const std::string& path) { HtmlReport().write_html(path); }}};
+
+TEST(Savers, RemoveWhatAProcessLeftThatWasKilled) {
+  for (const auto& [name, save] : savers) {
+    const Folder folder;
+    EXPECT_EQ(Saving(folder / "x").kill(), SIGKILL);
+    ASSERT_EQ(folder.names().size(), 1u) << name;
+    save(folder / "x");
+    EXPECT_THAT(folder.names(), ElementsAre("x")) << name;
+  }
+}
+
+// In a container that is started again, every process has the number that one had before.
+TEST(Savers, SaveWhateverNamesThereAre) {
+  for (const auto& [name, save] : savers) {
+    const Folder folder;
+    std::vector<std::string> names = {"x"};
+    for (int i = 0; i < 50; ++i) {
+      names.push_back("x." + std::to_string(getpid()) + "-" + std::to_string(i) + ".part");
+      with_bytes(folder / names.back(), "of a process with the same number");
+    }
+    fs::create_directory(folder / "x.stave-0.part");
+    fs::create_symlink("x.1", folder / "x.stave-1.part");
+    mkfifo((folder / "x.stave-2.part").c_str(), 0600);
+    for (int i = 0; i < 3; ++i) {
+      names.push_back("x.stave-" + std::to_string(i) + ".part");
+      save(folder / "x");
+    }
+    EXPECT_THAT(folder.names(), testing::UnorderedElementsAreArray(names)) << name;
+  }
+}
+
+TEST(Savers, LeaveWhatALivingProcessHasUnderWay) {
+  for (const auto& [name, save] : savers) {
+    const Folder folder;
+    Saving other(folder / "x");
+    const std::vector<std::string> part = folder.names();
+    save(folder / "x");
+    EXPECT_THAT(folder.names(), UnorderedElementsAre("x", part.at(0))) << name;
+    EXPECT_EQ(other.finish(), 0);
+    EXPECT_EQ(stave_test::bytes_of(folder / "x"), "half whole") << name;
+    EXPECT_THAT(folder.names(), ElementsAre("x")) << name;
+  }
+}
+
+TEST(Savers, RemoveWhatManyLeft) {
+  const Folder folder;
+  {
+    std::vector<std::unique_ptr<Saving>> others;
+    for (int i = 0; i < 12; ++i) others.push_back(std::make_unique<Saving>(folder / "x"));
+    EXPECT_EQ(folder.names().size(), 12u);
+    for (const int finished : {0, 1, 2, 3, 4, 5, 6, 8, 9, 10}) EXPECT_EQ(others[finished]->finish(), 0);
+  }
+  EXPECT_EQ(folder.names().size(), 3u);  // what was saved, and what two left
+  save_npy(folder / "x", ones({1}));
+  EXPECT_THAT(folder.names(), ElementsAre("x"));
+}
+
+TEST(Savers, OfOtherFilesLeaveIt) {
+  const Folder folder;
+  Saving(folder / "x").kill();
+  save_npy(folder / "y", ones({1}));
+  save_npy(folder / "x.npy", ones({1}));
+  EXPECT_EQ(folder.names().size(), 3u);
+}
+
+TEST(Savers, MayAllSaveTheSameFile) {
+  const Folder folder;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 6; ++thread)
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < 30; ++i) {
+        save_npy(folder / "x", full({100}, thread));
+        const Tensor x = load_npy(folder / "x");
+        EXPECT_THAT(x, Equals(broadcast_to(x(0), {100})));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(folder.names(), ElementsAre("x"));
+}
+
+// A file under way has the permissions of the old one from its first byte on.
+TEST(Savers, OfFilesThatMayNotBeWritten) {
+  const Folder folder;
+  save_npy(folder / "x", ones({1}));
+  fs::permissions(folder / "x", fs::perms(0400));
+  Saving(folder / "x").kill();
+  ASSERT_EQ(folder.names().size(), 2u);
+  for (const std::string& name : folder.names()) EXPECT_EQ(fs::status(folder / name).permissions(), fs::perms(0400));
+  save_npy(folder / "x", ones({1}));
+  EXPECT_THAT(folder.names(), ElementsAre("x"));
+}
+
+TEST(Checkpoints, RemoveWhatWasLeftOfOtherSteps) {
+  const Folder folder;
+  const Checkpoints checkpoints(folder.path);
+  Saving(checkpoints.path(1)).kill();
+  Saving(checkpoints.path(2)).kill();
+  with_bytes(folder / ("step-000000000003.safetensors." + std::to_string(getpid()) + "-0.part"),
+             "of a process of this number");
+  Saving living(checkpoints.path(4));
+  checkpoints.save(5, ones({1}));
+  EXPECT_EQ(folder.names().size(), 2u);
+  EXPECT_EQ(living.finish(), 0);
+  EXPECT_THAT(checkpoints.steps(), ElementsAre(4, 5));
+}
+
+// Files that killed runs have left may have filled the disk. They go before anything is written.
+TEST(Checkpoints, RemoveWhatWasLeftBeforeTheySave) {
+  const Folder folder;
+  const Checkpoints checkpoints(folder.path);
+  Saving(checkpoints.path(1)).kill();
+  to_fail = "fsync file";
+  EXPECT_THAT(message_of<FileError>([&] { checkpoints.save(2, ones({1})); }), HasSubstr("Input/output error"));
+  to_fail.clear();
+  EXPECT_THAT(folder.names(), IsEmpty());
 }
 
 [[noreturn]] void save_until_killed(const char* folder) {

@@ -293,7 +293,7 @@ TEST(CompileEffects, WhatPassesThroughAnAnswerKeepsItsDerivative) {
   };
   for (int again = 1; again < 4; ++again) {
     expect_same([](Through& it) { return it.value; }, x * again);
-    expect_same([](Through& it) { return it.value * 2.; }, x * again);
+    expect_same([](Through& it) { return stop_gradient(it.value) * 2.; }, x * again);
     expect_same([](Through&) { return x; }, x * again);
   }
   EXPECT_EQ(runs, 2);  // the value itself, or another
@@ -983,7 +983,7 @@ TEST(CompileEffects, RandomProgramsGiveTheSameBitsAndAskTheSame) {
         auto logs = by<Log>([&](Log& it) { happened.push_back(it.name + it.value.str()); });
         auto through = by<Through>([&](Through& it) {
           happened.push_back(it.value.str());
-          return call % 2 ? it.value : it.value * 0.5;
+          return call % 2 ? it.value : stop_gradient(it.value) * 0.5;
         });
         auto found = with(rates, [&] {
           return with(weights, [&] { return with(logs, [&] { return with(through, [&] { return g(inputs); }); }); });

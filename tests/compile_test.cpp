@@ -146,27 +146,123 @@ TEST(Compile, ValuesThatNeverRepeatEndInPlainCalls) {
     logged = value.item<double>();
     return value * 2.;
   });
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 100; ++i) {
     EXPECT_THAT(f(x * i), Is(sum(x * i * (x * i)) * 2.));
     EXPECT_EQ(logged, 14. * i * i);
   }
-  EXPECT_EQ(runs, 40);
+  EXPECT_EQ(runs, 100);
   EXPECT_LE(f.recordings(), 16u);
 }
 
-TEST(Compile, LongReadsEndInPlainCalls) {
-  int runs = 0;
-  const auto f = compile([&](const Tensor& a) {
-    ++runs;
-    double total = 0;
-    for (const float value : a.to_vector<float>()) total += value;
-    return a * total;
-  });
-  const Tensor many = ones({100});
-  for (int i = 1; i < 4; ++i) EXPECT_THAT(f(many * i), Is(many * i * (100. * i)));
-  EXPECT_EQ(runs, 3);
+TEST(Compile, LongReadsAreBranchesUpToALimit) {
+  for (const Index n : {100, 1 << 20, (1 << 22) + 1}) {
+    int runs = 0;
+    const auto f = compile([&](const Tensor& a) { return ++runs, a * a.to_vector<float>().back(); });
+    const Tensor many = linspace(1., 1., n);
+    for (const int i : {1, 2, 1, 2, 3, 1}) EXPECT_THAT(f(many * i), Is(many * i * i));
+    EXPECT_EQ(runs, n > 1 << 22 ? 6 : 3) << n;
+  }
   const auto by_data = compile([](const Tensor& a) { return a * a.data<float>()[1]; });
   for (int i = 1; i < 4; ++i) EXPECT_THAT(by_data(x * i), Is(x * i * (2. * i)));
+}
+
+// ---- lanes inside ------------------------------------------------------------------------------------------
+
+// What all lanes are given for a number, or have of what is made inside, is large.
+TEST(Compile, WaysOfManyLanesAreKept) {
+  const auto with_number = [](const Tensor& v) {
+    const Tensor m = 1 + sin(v);
+    return bool(sum(v) > 0) ? m : cos(m);
+  };
+  const auto with_array = [](const Tensor& v) {
+    const Tensor m = v * linspace(0., 1., v.size()) + exp(reshape(arange(0., 1., 1. / v.size()), {v.size()}));
+    return bool(sum(v) > 0) ? m : cos(m);
+  };
+  const auto with_halves = [](const Tensor& v) {
+    const Tensor m = astype(v, float16) * 0.5 + full({v.size()}, std::numeric_limits<float>::quiet_NaN(), float16);
+    const Tensor n = astype(m > 0, int32) + 3;
+    return bool(sum(v) > 0) ? astype(n, float32) : cos(v * astype(n, float32));
+  };
+  const auto check = [](const auto& f) {
+    for (const Index n : {16, 64, 5000}) {
+      const auto compiled = compile(vmap(f));
+      for (int again = 0; again < 3; ++again)
+        for (int i = 0; i < 4; ++i) {
+          const Tensor at = normal(Key(static_cast<std::uint64_t>(i)), {64, n});
+          EXPECT_THAT(compiled(at), Is(vmap(f)(at)));
+        }
+      EXPECT_EQ(compiled.recordings(), 4u) << n;
+    }
+  };
+  check(with_number);
+  check(with_array);
+  check(with_halves);
+}
+
+// A large tensor that is made anew each time is what it was; a region that the backward pass puts
+// together, too.
+TEST(Compile, WhatIsMadeAnewDoesNotDifferForItsSize) {
+  const auto made = [](const Tensor& a) {
+    const Tensor y = a * sin(linspace(0., 1., 100'000)) + from(std::vector<float>(100'000, 0.5f));
+    return bool(sum(y) > 0) ? y : y * 2.;
+  };
+  const auto twice = [](const Tensor& a) {
+    const auto loss = [](const Tensor& v) {
+      Tensor y = v;
+      for (int i = 0; i < 4; ++i) y = y * 0.5 + square(y) * 0.25;
+      return sum(y);
+    };
+    const Tensor next = a - 0.1 * grad(loss, {.recompute = Recompute::always})(a);
+    return bool(sum(next) > 0) ? next : grad(loss)(next);
+  };
+  const auto check = [](const auto& f) {
+    const auto compiled = compile(f);
+    for (int again = 0; again < 3; ++again)
+      for (const double scale : {1., -2., 0.5}) {
+        const Tensor at = linspace(0.1, 1., 100'000) * scale;
+        EXPECT_THAT(compiled(at), Is(f(at)));
+      }
+    EXPECT_EQ(compiled.recordings(), 2u);
+  };
+  check([made](const Tensor& a) {
+    const Tensor y = made(a);
+    return bool(any(y > 1e9)) ? y : -y;
+  });
+  check([twice](const Tensor& a) {
+    const Tensor y = twice(a);
+    return bool(any(y > 1e9)) ? y : -y;
+  });
+}
+
+TEST(Compile, PatternsOfLanesThatRepeatAreReplayed) {
+  int runs = 0;
+  const auto f = compile(vmap([&](const Tensor& v) { return ++runs, bool(sum(v) > 0) ? sin(v) : v * 2.; }));
+  const auto lanes = [](int pattern) { return normal(Key(static_cast<std::uint64_t>(pattern)), {1000, 2}); };
+  const auto expect_right = [&](int pattern) {
+    const Tensor at = lanes(pattern);
+    EXPECT_THAT(f(at), Is(where(expand_dims(sum(at, 1) > 0., 1), sin(at), at * 2.)));
+  };
+  for (int pattern = 0; pattern < 3; ++pattern) expect_right(pattern);
+  const int before = std::exchange(runs, 0);
+  EXPECT_EQ(before, 6);  // two ways each
+  for (int again = 0; again < 3; ++again)
+    for (int pattern = 0; pattern < 3; ++pattern) expect_right(pattern);
+  EXPECT_EQ(runs, 0);
+  // More than are recorded: most are replayed, in the end.
+  for (int again = 0; again < 6; ++again)
+    for (int pattern = 0; pattern < 20; ++pattern) expect_right(pattern);
+  runs = 0;
+  for (int pattern = 0; pattern < 20; ++pattern) expect_right(pattern);
+  EXPECT_LE(runs, 2 * 8);
+  EXPECT_LE(f.recordings(), 16u);
+}
+
+TEST(Compile, PatternsOfLanesThatDoNotRepeatAreNotRecordedForLong) {
+  int runs = 0;
+  const auto f = compile(vmap([&](const Tensor& v) { return ++runs, bool(sum(v) > 0) ? sin(v) : v * 2.; }));
+  for (int i = 0; i < 200; ++i) f(normal(Key(static_cast<std::uint64_t>(i)), {1000, 2}));
+  EXPECT_EQ(runs, 2 * 200);
+  EXPECT_LE(f.recordings(), 4u);
 }
 
 TEST(Compile, WhatIsMadeInsideIsTheSameEachTime) {
@@ -844,6 +940,51 @@ TEST(Compile, PartsOfAConcatAreMadeInPlace) {
       (([&] { EXPECT_THAT(std::get<i>(found), Is(std::get<i>(expected))) << n << ", " << i; }()), ...);
     };
     check(std::make_index_sequence<7>());
+  }
+}
+
+// A recording at examples performs nothing that is part of the way that lanes take: the first call
+// gives what later ones give.
+TEST(Compile, RulesThatReadAreWhatTheyAreAtTheFirstCall) {
+  using F = std::function<Tensor(const Tensor&)>;
+  const Tensor lanes = tensor({1., -0.5, 0.5, -1.}, float64);
+  const auto value = [](const Tensor& x) { return bool(x > 0) ? sin(x) : x * x; };
+  const auto slope = [](const Tensor& x) { return bool(x > 0) ? cos(x) : 2. * x; };
+  const auto by_jvp = [=](const Tensor& x) {
+    return custom_jvp(value, [=](const Tensor& y, const Tensor& d) { return std::pair(value(y), slope(y) * d); })(x);
+  };
+  const auto by_vjp = [=](const Tensor& x) {
+    return custom_vjp(
+        value, [=](const Tensor& y) { return std::pair(value(y), y); },
+        [=](const Tensor& y, const Tensor& g) { return slope(y) * g; })(x);
+  };
+  const std::pair<const char*, F> functions[] = {
+      {"custom_jvp", by_jvp},
+      {"custom_vjp", by_vjp},
+      {"checkpoint", [=](const Tensor& x) { return checkpoint(value)(x); }},
+      {"custom_jvp, twice", [=](const Tensor& x) { return by_jvp(x) + 0. * by_jvp(x); }},
+      {"before a branch", [=](const Tensor& x) { return bool(x > 0.75) ? by_vjp(x) : by_vjp(x * 1.); }},
+  };
+  const Tensor expected = tensor({std::cos(1.), -1., std::cos(0.5), -2.}, float64);
+  const Tensor plain = tensor({std::sin(1.), 0.25, std::sin(0.5), 1.}, float64);
+  for (const auto& [name, f] : functions) {
+    SCOPED_TRACE(name);
+    const auto by_grad = [](const auto& g, const Tensor& x) { return vmap(grad(g))(x); };
+    const auto by_tangent = [](const auto& g, const Tensor& x) {
+      return vmap([&](const Tensor& y) { return jvp(g, y, ones_like(y)).second; })(x);
+    };
+    const auto fresh = compile(f), tangents = compile(f), values = compile(f), met = compile(f);
+    met(lanes(0)), met(lanes(1));
+    for (int call = 0; call < 3; ++call) {
+      EXPECT_THAT(by_grad(fresh, lanes), IsNear(expected));
+      EXPECT_THAT(by_grad(met, lanes), IsNear(expected));
+      EXPECT_THAT(by_tangent(tangents, lanes), IsNear(expected));
+      EXPECT_THAT(vmap(values)(lanes), IsNear(plain));
+      EXPECT_THAT(grad([&](const Tensor& x) { return sum(vmap(values)(x)); })(lanes), IsNear(expected));
+      EXPECT_THAT(vmap([&, g = &f](const Tensor& x) { return grad(compile(*g))(x); })(lanes), IsNear(expected));
+      EXPECT_THAT(hessian([&](const Tensor& x) { return sum(vmap(fresh)(x)); })(tensor({-0.5, -1.}, float64)),
+                  IsNear(2 * eye(2, float64)));
+    }
   }
 }
 

@@ -44,6 +44,44 @@ TEST(Controller, ResumesWithAnAnswer) {
   EXPECT_EQ(sum, 22);
 }
 
+// An answer of several parts may be given in braces, as it is initialised: an aggregate, a
+// container, operations' outputs.
+struct Both {
+  using Result = std::pair<int, std::string>;
+};
+struct Many {
+  using Result = std::vector<int>;
+};
+struct Parts {
+  int a = 0, b = 0;
+};
+struct Whole {
+  using Result = Parts;
+};
+struct InBraces : Controls<Both, Many, Whole> {
+  void handle(Both&, Resumption<Both> rest) override { rest.resume_last({1, "one"}); }
+  void handle(Many&, Resumption<Many> rest) override { rest.resume({1, 2, 3}); }
+  void handle(Whole&, Resumption<Whole> rest) override { rest.resume_last({4, 5}); }
+};
+struct OutputsInBraces : Controller {
+  void handle(Call& call, Resumption<Call> rest) override {
+    const Tensor x = perform(std::move(call))[0];
+    rest.resume_last({x + 1.f});
+  }
+};
+
+TEST(Controller, ResumesWithAnAnswerInBraces) {
+  InBraces controller;
+  const auto both = with(controller, [] { return perform(Both{}); });
+  EXPECT_EQ(both->first, 1);
+  EXPECT_EQ(both->second, "one");
+  EXPECT_THAT(*with(controller, [] { return perform(Many{}); }), ElementsAre(1, 2, 3));
+  EXPECT_EQ(with(controller, [] { return perform(Whole{}); })->b, 5);
+  OutputsInBraces outputs;
+  const Tensor zero = zeros({});
+  EXPECT_EQ(with(outputs, [&] { return sin(zero); })->item<float>(), 1);
+}
+
 TEST(Controller, OfVoidGivesMonostate) {
   Double doubles;
   int seen = 0;

@@ -25,13 +25,14 @@ Tensor jumble(const Shape& shape, int factor, int modulus, int shift) {
 // torch.nn.functional.conv1d(..., padding="same"), jax.lax.conv(..., "SAME"): of an odd padding more stands behind.
 TEST(Conv, SameOfEvenWindows) {
   const Tensor two = tensor({{{1., 10.}}}), four = tensor({{{1., 10., 100., 1000.}}});
-  EXPECT_THAT(conv(counting({1, 1, 5}), two, {.padding = same}), Equals(tensor({{{21., 32., 43., 54., 5.}}})));
-  EXPECT_THAT(conv(counting({1, 1, 7}), four, {.padding = same, .dilation = 2}),
+  EXPECT_THAT(conv(counting({1, 1, 5}), two, {.padding = Padding::same}), Equals(tensor({{{21., 32., 43., 54., 5.}}})));
+  EXPECT_THAT(conv(counting({1, 1, 7}), four, {.padding = Padding::same, .dilation = 2}),
               Equals(tensor({{{4200., 5310., 6420., 7531., 642., 753., 64.}}})));
-  EXPECT_THAT(conv(counting({1, 1, 5}), four, {.stride = 2, .padding = same}), Equals(tensor({{{3210., 5432., 54.}}})));
-  EXPECT_THAT(conv(counting({1, 1, 6}), four, {.stride = 2, .padding = same}),
+  EXPECT_THAT(conv(counting({1, 1, 5}), four, {.stride = 2, .padding = Padding::same}),
+              Equals(tensor({{{3210., 5432., 54.}}})));
+  EXPECT_THAT(conv(counting({1, 1, 6}), four, {.stride = 2, .padding = Padding::same}),
               Equals(tensor({{{3210., 5432., 654.}}})));
-  EXPECT_THAT(conv(counting({1, 1, 3}), tensor({{{2.}}}), {.stride = 2, .padding = same}),
+  EXPECT_THAT(conv(counting({1, 1, 3}), tensor({{{2.}}}), {.stride = 2, .padding = Padding::same}),
               Equals(tensor({{{2., 6.}}})));
 }
 
@@ -43,18 +44,19 @@ TEST(Conv, ZerosAreAddedOrCut) {
   // jax.lax.conv_general_dilated(x, w, (2,), [(-1, 2)], lhs_dilation=(2,))
   EXPECT_THAT(conv(x, w, {.stride = 2, .padding = {{-1, 2}}, .input_dilation = 2}),
               Equals(tensor({{20., 30., 40., 50., 60., 70.}})));
-  EXPECT_THAT(conv(x, w, {.padding = valid}), Equals(conv(x, w)));
+  EXPECT_THAT(conv(x, w, {.padding = Padding::valid}), Equals(conv(x, w)));
   EXPECT_THAT(conv(x, w, {.padding = {1}}), Equals(conv(x, w, {.padding = 1})));
 }
 
 // jax.lax.conv_general_dilated with dimension_numbers ("NHWC", "HWIO", "NHWC"), strides (1, 2), "SAME"
 TEST(Conv, ChannelsLast) {
   const Tensor x = jumble({1, 3, 4, 2}, 5, 7, 3), w = jumble({2, 2, 2, 3}, 3, 5, 2);
-  const Tensor y = conv(x, w, {.stride = {1, 2}, .padding = same, .channels_last = true});
+  const Tensor y = conv(x, w, {.stride = {1, 2}, .padding = Padding::same, .channels_last = true});
   EXPECT_THAT(
       y, Equals(reshape(tensor({-5., -5., 0., -5., -4., -3., -5., 4., 8., -5., 5., 5., -1., -3., 0., 1., -3., -2.}),
                         {1, 3, 2, 3})));
-  const Tensor first = conv(moveaxis(x, -1, 1), permute_dims(w, {3, 2, 0, 1}), {.stride = {1, 2}, .padding = same});
+  const Tensor first =
+      conv(moveaxis(x, -1, 1), permute_dims(w, {3, 2, 0, 1}), {.stride = {1, 2}, .padding = Padding::same});
   EXPECT_THAT(moveaxis(first, 1, -1), Equals(y));
 }
 
@@ -104,8 +106,8 @@ TEST(ConvTranspose, AsPyTorch) {
 // jax.lax.conv_transpose(..., (2,), "SAME", transpose_kernel=True), for windows around the stride.
 TEST(ConvTranspose, SameGivesStrideTimesTheLength) {
   const auto of = [](Index length, Index window) {
-    return reshape(conv_transpose(counting({1, length}), counting({1, 1, window}), {.stride = 2, .padding = same}),
-                   {-1});
+    return reshape(
+        conv_transpose(counting({1, length}), counting({1, 1, window}), {.stride = 2, .padding = Padding::same}), {-1});
   };
   EXPECT_THAT(of(4, 3), Equals(tensor({1., 2., 5., 4., 9., 6., 13., 8.})));
   EXPECT_THAT(of(3, 1), Equals(tensor({1., 0., 2., 0., 3., 0.})));
@@ -261,7 +263,6 @@ TEST(Conv, RefusesWhatDoesNotFit) {
   EXPECT_REFUSAL(ShapeError, conv(ones({1, 1, 4}), ones({1, 1, 2}), {.padding = {{1, 1}, {0, 0}}}),
                  "conv: padding [1,0] has 2 numbers for 1 spatial axes");
   EXPECT_REFUSAL(ShapeError, conv(ones({1, 1, 4}), ones({1, 1, 2}), {.groups = 0}), "conv: 0 groups");
-  EXPECT_REFUSAL(DtypeError, conv(ones({1, 1, 4}, bool_), ones({1, 1, 2}, bool_)), "conv: bool has no products to sum");
   EXPECT_REFUSAL(Error, conv(Tensor(), ones({1, 1, 2})), "conv: ");
   EXPECT_REFUSAL(ShapeError, conv_transpose(ones({2, 3, 4}), ones({2, 1, 3})),
                  "conv_transpose: x [2,3,4] has 3 channels, w [2,1,3] is for 2");
@@ -293,7 +294,7 @@ TEST(MaxPool, TakesNanAndNeverPadding) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(max_pool(tensor({-inf, -inf, 3., nan, 5., nan}), {2}, {.stride = 1, .padding = 1}),
               IsNear(tensor({-inf, -inf, 3., nan, nan, nan, nan})));
-  EXPECT_THAT(max_pool(tensor({-5, -7, -3}), {3}, {.padding = same}), Equals(tensor({-3})));
+  EXPECT_THAT(max_pool(tensor({-5, -7, -3}), {3}, {.padding = Padding::same}), Equals(tensor({-3})));
   EXPECT_THAT(max_pool(tensor({false, true, false, false}), {2}), Equals(tensor({true, false})));
 }
 
@@ -304,7 +305,7 @@ TEST(AvgPool, CountsPaddingOrNot) {
               IsNear(reshape(tensor({24., 33., 20., 32., 49., 37.}) / 9., {1, 1, 2, 3})));
   EXPECT_THAT(avg_pool(x, 3, {.stride = 2, .padding = 1, .count_include_pad = false}),
               IsNear(reshape(tensor({6., 5.5, 5., 32. / 6, 49. / 9, 37. / 6}), {1, 1, 2, 3})));
-  EXPECT_THAT(avg_pool(ones({1, 5, 5}, int32), 3, {.stride = 1, .padding = same, .count_include_pad = false}),
+  EXPECT_THAT(avg_pool(ones({1, 5, 5}, int32), 3, {.stride = 1, .padding = Padding::same, .count_include_pad = false}),
               Equals(ones({1, 5, 5}, float32)));
 }
 

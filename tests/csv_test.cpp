@@ -1,5 +1,7 @@
 // read_csv: numbers as text, and what is none.
 
+#include <sstream>
+
 #include <stave/stave.h>
 
 #include "files.h"
@@ -49,6 +51,49 @@ TEST(Csv, HasADelimiterAHeaderAndADtype) {
   EXPECT_THAT(read("1,0\ntrue,False\n", {.dtype = bool_}), Equals(tensor({{true, false}, {true, false}})));
 }
 
+// As numpy.loadtxt(file, delimiter=",", skiprows=...); blanks alone make a blank line, as in
+// pandas.
+TEST(Csv, PassesOverBlankLinesAndComments) {
+  const Tensor rows = tensor({{1., 2.}, {3., 4.}});
+  for (const char* text : {"1,2\n3,4\n\n", "1,2\n\n\n3,4\n\n\n", "\n1,2\n3,4", "1,2\r\n\r\n3,4\r\n\r\n",
+                           "1,2\n  \t\n3,4\n   ", "# x,y\n1,2\n3,4\n", "1,2 # first\n3,4#second\n#\n",
+                           "#1,2\n  # more\n1,2\n\n# end\n3,4", "\xef\xbb\xbf# x\n1,2\n3,4", "#\r\n1,2#\r\n3,4"})
+    EXPECT_THAT(read(text), Equals(rows)) << text;
+  EXPECT_THAT(read("# x\n1 2\n \n3 4 # y\n", {.delimiter = ' '}), Equals(rows));
+  EXPECT_THAT(read("1\n\n2\n\n"), Equals(tensor({{1.}, {2.}})));
+  // Lines are skipped as they stand in the file.
+  EXPECT_THAT(read("#a\n\nx,y\n1,2\n3,4\n", {.skip_lines = 3}), Equals(rows));
+  EXPECT_THAT(read("#a\n\n#b\n1,2\n3,4\n", {.skip_lines = 1}), Equals(rows));
+  EXPECT_THAT(read("%a\n1,2%b\n3,4\n", {.comment = '%'}), Equals(rows));
+  EXPECT_THAT(read("1#2\n3#4\n", {.delimiter = '#', .comment = '\0'}), Equals(rows));
+  EXPECT_EQ(fault_of("#1,2\n", {.comment = '\0'}), ":1: column 1: expected a number, found '#1'");
+  EXPECT_EQ(fault_of("# x\n\n1,2\n\n3\n"), ":5: expected 2 columns, found 1");
+  EXPECT_EQ(fault_of("1,2\n,\n"), ":2: column 1: expected a number, found ''");
+  EXPECT_EQ(fault_of("1\t2\n\t\n", {.delimiter = '\t'}), ":2: column 1: expected a number, found ''");
+  EXPECT_EQ(fault_of("# x\n\n"), ": has no numbers in it");
+  EXPECT_EQ(message_of<FileError>([] { read_csv("x.csv", {.delimiter = '#'}); }),
+            "read_csv: '#' cannot be delimiter and beginning of comments: name another comment, or '\\0'");
+}
+
+TEST(Csv, ReadsStreams) {
+  std::istringstream text("# x\n1,2\n3,4");
+  EXPECT_THAT(read_csv(text), Equals(tensor({{1., 2.}, {3., 4.}})));
+  std::istringstream wrong("1,2\n3,x\n"), none("");
+  EXPECT_EQ(message_of<FileError>([&] { read_csv(wrong); }),
+            "read_csv: the stream:2: column 2: expected a number, found 'x'");
+  EXPECT_EQ(message_of<FileError>([&] { read_csv(none); }), "read_csv: the stream: has no numbers in it");
+}
+
+// Whatever pieces a file is read in.
+TEST(Csv, ReadsLinesOfEveryLength) {
+  for (const int columns : {1, 3, 21'845, 21'846, 40'000}) {
+    std::string row;
+    for (int i = 0; i < columns; ++i) row += (i ? "," : "") + std::to_string(i % 90 + 10);
+    const Tensor expected = broadcast_to(arange(columns) % 90 + 10, {3, columns});
+    EXPECT_THAT(read(row + "\n" + row + "\r\n" + row, {.dtype = int32}), Equals(expected)) << columns;
+  }
+}
+
 TEST(Csv, NamesLineAndColumnOfWhatIsWrong) {
   EXPECT_EQ(fault_of("1,2\n3,x\n"), ":2: column 2: expected a number, found 'x'");
   EXPECT_EQ(fault_of("1,,3\n"), ":1: column 2: expected a number, found ''");
@@ -60,7 +105,6 @@ TEST(Csv, NamesLineAndColumnOfWhatIsWrong) {
   EXPECT_EQ(fault_of("256\n", {.dtype = uint8}), ":1: column 1: '256' does not fit in uint8");
   EXPECT_EQ(fault_of("yes\n", {.dtype = bool_}), ":1: column 1: expected 0, 1, true or false, found 'yes'");
   EXPECT_EQ(fault_of("1,2\n3\n"), ":2: expected 2 columns, found 1");
-  EXPECT_EQ(fault_of("1,2\n\n"), ":2: expected 2 columns, found 1");
   EXPECT_EQ(fault_of("1,2\n", {.columns = 3}), ":1: expected 3 columns, found 2");
   EXPECT_EQ(fault_of(std::string("1,\0\n", 4)), ":1: column 2: expected a number, found '\\x00'");
 }

@@ -397,6 +397,8 @@ TEST(Debugger, ARecordReplaysAsAScript) {
 TEST(Debugger, FilesThatCannotBeUsedAreErrors) {
   EXPECT_THAT(message_of<FileError>([] { debugger(layered, {.script = "/absent/script"}); }),
               HasSubstr("debugger: the script /absent/script cannot be read"));
+  EXPECT_THAT(message_of<FileError>([] { debugger(layered, {.script = "/dev/zero"}); }),
+              HasSubstr("debugger: the script /dev/zero cannot be read"));
   EXPECT_THAT(message_of<FileError>([] { debugger(layered, {.record = "/absent/record"}); }),
               HasSubstr("debugger: /absent/record cannot be written"));
 }

@@ -90,7 +90,7 @@ TEST(Digits, EmptyFile) { EXPECT_EQ(fault_of(""), ": has no numbers in it"); }
 TEST(Digits, WrongNumberOfColumns) {
   EXPECT_EQ(fault_of("1,2,3\n"), ":1: expected 65 columns, found 3");
   EXPECT_EQ(fault_of(columns + "7\n" + columns + "7,\n"), ":2: expected 65 columns, found 66");
-  EXPECT_EQ(fault_of(columns + "7\n\n"), ":2: expected 65 columns, found 1");
+  EXPECT_EQ(fault_of(columns + "7\n7\n"), ":2: expected 65 columns, found 1");
 }
 
 TEST(Digits, NotANumber) {

@@ -328,6 +328,23 @@ TEST(HandlersGuide, AHandlerSeesACheckpointAndWhatRunsInIt) {
               HasSubstr("has ended: install it outside of grad, or give `with` a std::shared_ptr of it"));
 }
 
+struct Scale {
+  using Result = Tensor;
+  Tensor x;
+};
+struct Doubles : Handles<Scale> {
+  Tensor handle(Scale& scale) override { return 2 * scale.x; }
+};
+
+TEST(HandlersGuide, WhatIsComputedOutsideHasLostItsDerivative) {
+  const auto f = [](const Tensor& x) { return x * perform(Scale{x}); };
+  Doubles doubles;  // answers 2 * scale.x
+  const auto inside = [&](const Tensor& x) { return with(doubles, [&] { return f(x); }); };
+  EXPECT_THAT(grad(inside)(tensor(3.)), IsNumber(12));  // of 2 x * x
+  EXPECT_THAT(message_of<TransformError>([&] { with(doubles, [&] { return grad(f)(tensor(3.)); }); }),
+              HasSubstr("its derivative would be lost"));
+}
+
 struct Draw {
   using Result = double;
 };
@@ -398,6 +415,28 @@ TEST(HandlersGuide, OperandsInOrder) {
     return s * c;
   });
   EXPECT_THAT(names.names, ElementsAre("sin", "cos", "multiply"));
+}
+
+struct Half : Handler {
+  int n = 0;
+  Outputs handle(Call& call) override {
+    ++n;
+    Outputs outputs = perform(std::move(call));
+    return {outputs[0] / 2.};
+  }
+};
+
+TEST(HandlersGuide, AHandlerStandsInsideOfACompiledFunction) {
+  Half half;
+  const auto f = [](const Tensor& x) { return sin(x); };
+  const Tensor at = tensor({1., 2.});
+  const auto fast = compile([&](const Tensor& x) { return with(half, [&] { return f(x); }); }, {.name = "f"});
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(fast(at), IsNear(sin(at) / 2.));
+  EXPECT_EQ(half.n, 1);
+  const auto compiled = compile(f);
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(with(half, [&] { return compiled(at); }), IsNear(sin(at) / 2.));
+  EXPECT_EQ(half.n, 4);
+  EXPECT_EQ(compiled.recordings(), 0u);
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // Files that are no .npy, .npz or .safetensors files, that are cut off, or that lie: each gives an error that names the file and the fault,
 // nothing is read past the end, and no memory is taken for what the file cannot hold. Damage at random: fuzz/files.cpp.
 
+#include <sys/stat.h>
+
 #include <cstring>
+#include <functional>
 
 #include <stave/core/io/zip_records.h>
 #include <stave/stave.h>
@@ -55,6 +58,46 @@ TEST(DamagedFiles, ThatCannotBeOpened) {
   EXPECT_EQ(fault("/dev/null"), "load_npy: /dev/null: is not a regular file");
   EXPECT_EQ(message_of<FileError>([] { load_npz<Tensor>("no/such.npz"); }),
             "load_npz: no/such.npz: cannot be opened: No such file or directory");
+}
+
+// A pipe without a writer is not waited for, and a device without an end is not read.
+TEST(DamagedFiles, ThatAreNoRegularFiles) {
+  const Folder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  fs::create_symlink("pipe", folder / "link");
+  fs::create_symlink("link of itself", folder / "link of itself");
+  const std::pair<const char*, std::function<void(const std::string&)>> readers[] = {
+      {"load_npy", [](const std::string& path) { load_npy(path); }},
+      {"load_npz", [](const std::string& path) { load_npz<Named>(path); }},
+      {"load_npz", [](const std::string& path) { load_npz(path, ones({1})); }},
+      {"load_safetensors", [](const std::string& path) { load_safetensors<Named>(path); }},
+      {"load_safetensors", [](const std::string& path) { load_safetensors<Named>(path, {.copy = true}); }},
+      {"safetensors_metadata", [](const std::string& path) { safetensors_metadata(path); }},
+      {"list_safetensors", [](const std::string& path) { list_safetensors(path); }},
+      {"load_checkpoint", [](const std::string& path) { load_checkpoint(path, ones({1})); }},
+      {"read_csv", [](const std::string& path) { read_csv(path); }}};
+  for (const auto& [name, read] : readers) {
+    const auto fault = [&, &read = read](const std::string& path) {
+      return message_of<FileError>([&] { read(path); });
+    };
+    const std::string start = std::string(name) + ": ";
+    for (const std::string& path :
+         {folder / "pipe", folder / "link", std::string("/dev/zero"), std::string("/dev/null")})
+      EXPECT_EQ(fault(path), start + path + ": is not a regular file");
+    EXPECT_EQ(fault(folder.path), start + folder.path + ": is a folder");
+    EXPECT_EQ(fault(folder / "none"), start + folder / "none" + ": cannot be opened: No such file or directory");
+    EXPECT_THAT(fault(folder / "link of itself"), HasSubstr(": cannot be opened: "));
+    EXPECT_THAT(fault(with_bytes(folder / "empty", "")), StartsWith(start + folder / "empty" + ": "));
+  }
+}
+
+// A line without an end would fill all memory. This file is sparse.
+TEST(DamagedFiles, ThatAreNoText) {
+  const Folder folder;
+  const std::string path = with_bytes(folder / "x.csv", "1,2\n3");
+  fs::resize_file(path, std::uintmax_t{1} << 40);
+  EXPECT_THAT(message_of<FileError>([&] { read_csv(path); }),
+              StartsWith("read_csv: " + path + ":2: is not text: it has zero bytes, and no end of the line in "));
 }
 
 TEST(DamagedFiles, ThatMayNotBeRead) {
@@ -118,9 +161,20 @@ TEST(DamagedNpy, DtypesThatStaveLacks) {
            "floats of at most 64 bits";
   };
   const std::pair<const char*, const char*> types[] = {
-      {"<f16", "longdouble"},  {"<c8", "complex64"},    {"<c16", "complex128"},     {"|O", "Python objects"},
-      {"|S3", "byte strings"}, {"<U5", "strings"},      {"|V4", "raw bytes"},       {"<M8[ns]", "dates"},
-      {"<m8", "time spans"},   {"", "an unknown type"}, {"<f44", "an unknown type"}};
+      {"<f16", "longdouble"},
+      {"<c8", "complex64"},
+      {"<c16", "complex128"},
+      {"|O", "Python objects"},
+      {"|S3", "byte strings"},
+      {"<U5", "strings"},
+      {"|V4", "raw bytes"},
+      {"<M8[ns]", "dates"},
+      {"<m8", "time spans"},
+      {"", "an unknown type"},
+      {"<f44", "an unknown type"},
+      {"<V2", "raw bytes, as which NumPy writes bfloat16"},  // numpy.save(file, x.astype(ml_dtypes.bfloat16))
+      {"|V2", "raw bytes, as which NumPy writes bfloat16"},
+      {"<V1", "raw bytes, as which NumPy writes floats of 8 bits"}};
   for (const auto& [descr, name] : types)
     EXPECT_EQ(npy_fault<DtypeError>(npy(header("(0,)", "'" + std::string(descr) + "'"))), text(descr, name));
   EXPECT_EQ(message_of<DtypeError>([] { load_npy(data + "complex64.npy"); }),
@@ -157,8 +211,7 @@ TEST(DamagedNpz, OtherFilesAndCutOffOnes) {
   EXPECT_EQ(npz_fault(npy(header("(0,)"))), no_directory);
   const std::string whole = archive(false);
   for (std::size_t n = 0; n < whole.size(); n += 7) EXPECT_EQ(npz_fault(whole.substr(0, n)), no_directory) << n;
-  EXPECT_EQ(npz_fault("0123456789" + whole),
-            ": is a damaged zip archive: an entry of its directory does not begin where it should");
+  EXPECT_EQ(npz_fault("0123456789" + whole), "nothing was thrown");  // as of an archive that extracts itself
 }
 
 TEST(DamagedNpz, Checksums) {
@@ -183,7 +236,10 @@ TEST(DamagedNpz, DirectoriesThatLie) {
     };
     EXPECT_EQ(fault(end + 16, 0xfffffffe, 4), start + "its directory does not lie within the file");
     EXPECT_EQ(fault(end + 12, 0xfffffffe, 4), start + "its directory does not lie within the file");
-    EXPECT_EQ(fault(end + 16, directory - 1, 4), start + "an entry of its directory does not begin where it should");
+    EXPECT_EQ(fault(end + 16, directory - 1, 4), start + "entry 'a.npy' is not where the directory says");
+    EXPECT_EQ(fault(end + 16, directory + 1, 4), start + "its directory does not lie within the file");
+    EXPECT_EQ(fault(end + 12, end - directory - 1, 4),
+              start + "an entry of its directory does not begin where it should");
     EXPECT_EQ(fault(end + 10, 3, 2), start + "it is part of an archive of several files");
     EXPECT_EQ(fault(end + 4, 1, 2), start + "it is part of an archive of several files");
     EXPECT_EQ(npz_fault(with(with(good, end + 8, 1000, 2), end + 10, 1000, 2)),
@@ -327,17 +383,22 @@ TEST(DamagedSafetensors, GapsAndOverlaps) {
   EXPECT_EQ(fault("[0,4]", "[4,8]"), "nothing was thrown");
 }
 
+struct One {
+  Tensor a;
+  static constexpr const char* names[] = {"a"};
+};
+
+// Without a tensor of another dtype a file is read (safetensors_test.cpp); its bytes are counted
+// all the same.
 TEST(DamagedSafetensors, DtypesThatStaveLacks) {
-  const auto text = [](const std::string& name, const std::string& dtype) {
-    return ": '" + name + "' has elements of dtype '" + dtype +
-           "', which Stave does not have: convert it, with x.to(torch.float32) in PyTorch, say";
-  };
-  for (const std::string dtype : {"F8_E4M3", "F4", "C64", "", "f32", "F32\\u0000"})
-    EXPECT_THAT(
-        safetensors_fault<DtypeError>(safetensors("{\"a\":" + entry("[1]", "[0,4]", '"' + dtype + '"') + "}", "1234")),
-        testing::Eq(text("a", dtype.starts_with("F32") ? "F32\\x00" : dtype)));
-  EXPECT_EQ(message_of<DtypeError>([] { load_safetensors<Named>(data + "float8.safetensors"); }),
-            "load_safetensors: " + data + "float8.safetensors" + text("x", "F8_E4M3"));
+  for (const std::string dtype : {"F8_E4M3", "F4", "C64", "", "f32", "F32\\u0000"}) {
+    const std::string bytes = safetensors("{\"a\":" + entry("[1]", "[0,4]", '"' + dtype + '"') + "}", "1234");
+    EXPECT_EQ(fault_of<DtypeError>(bytes, "x", [](const std::string& path) { load_safetensors<One>(path); }),
+              ": 'a' has elements of dtype '" + (dtype.starts_with("F32") ? "F32\\x00" : dtype) +
+                  "', which Stave does not have: convert it, with x.to(torch.float32) in PyTorch, say");
+    EXPECT_EQ(safetensors_fault(bytes), "nothing was thrown");
+    EXPECT_THAT(safetensors_fault(bytes + "5"), HasSubstr("its tensors have 4 bytes, but 5 follow the header"));
+  }
 }
 
 }  // namespace io_damage_test

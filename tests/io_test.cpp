@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include <stave/core/io/zip.h>
+#include <stave/core/io/zip_records.h>
 #include <stave/stave.h>
 
 #include "files.h"
@@ -276,6 +277,89 @@ TEST(Npz, WritesAndReadsZip64) {
       EXPECT_EQ(got, text);
     }
   }
+}
+
+// Offsets may count the bytes before an archive, or not. Python's zipfile reads both.
+TEST(Npz, MayStandBehindOtherBytes) {
+  const Folder folder;
+  for (const bool compressed : {false, true}) {
+    save_npz(folder / "x.npz", model(), {.compressed = compressed});
+    const std::string archive = bytes_of(folder / "x.npz");
+    const std::size_t end = archive.size() - stave_detail::end_length;
+    for (const std::string& before : {std::string("#!/bin/sh\nexit\n"), std::string(100'000, 'x'), archive}) {
+      const Model read = load_npz<Model>(with_bytes(folder / "y.npz", before + archive));
+      EXPECT_THAT(read.layers.at(1).w, Equals(tensor({3., 3.5})));
+      EXPECT_EQ(read.layers.size(), 2u);
+    }
+    // With a comment at its end.
+    std::string commented = "before" + archive + "a comment";
+    commented[6 + end + 20] = 9;
+    EXPECT_EQ(load_npz<Model>(with_bytes(folder / "y.npz", commented)).layers.size(), 2u);
+  }
+  EXPECT_THAT(load_npz<Named>(data + "appended.npz").at("a/x"), Equals(tensor({0, 1, 2})));
+}
+
+TEST(Npz, BehindOtherBytesMayBeOfZip64) {
+  const Folder folder;
+  {
+    stave_detail::OutputFile file("test", folder / "x.zip");
+    stave_detail::ZipWriter zip(file, 30, 2);
+    for (const char* name : {"a", "b"}) {
+      const std::span<const char> pieces[] = {std::string_view("0123456789")};
+      zip.add(name, pieces, false);
+    }
+    zip.finish();
+    file.finish();
+  }
+  with_bytes(folder / "y.zip", "before" + bytes_of(folder / "x.zip"));
+  const stave_detail::InputFile in("test", folder / "y.zip");
+  const stave_detail::ZipReader read(in);
+  ASSERT_EQ(read.entries().size(), 2u);
+  for (const auto& entry : read.entries()) {
+    std::string got(10, ' ');
+    const auto stream = read.open(entry);
+    stream->read(got.data(), got.size());
+    stream->finish();
+    EXPECT_EQ(got, "0123456789");
+  }
+}
+
+TEST(Npz, MayHaveFolders) {
+  const Named read = load_npz<Named>(data + "folders.npz");
+  EXPECT_EQ(read.size(), 2u);
+  EXPECT_THAT(read.at("a/x"), Equals(tensor({0, 1, 2})));
+  EXPECT_THAT(read.at("y"), Equals(tensor({0, 1, 2})));
+}
+
+// As numpy.savez(file, x=..., c=complex64, s=structured, o=objects) has them.
+TEST(Npz, AnArrayOfADtypeThatStaveLacksIsNoHindranceForOthers) {
+  const Folder folder;
+  const std::string path = folder / "x.npz", start = "load_npz: " + path + ": ";
+  {
+    stave_detail::OutputFile file("test", path);
+    stave_detail::ZipWriter zip(file);
+    for (const auto& [name, from] : {std::pair("x", "version_2"), std::pair("c", "complex64"),
+                                     std::pair("o", "objects"), std::pair("s", "structured")}) {
+      const std::string bytes = bytes_of(data + from + ".npy");
+      const std::span<const char> pieces[] = {bytes};
+      zip.add(name + std::string(".npy"), pieces, true);
+    }
+    zip.finish();
+    file.finish();
+  }
+  const Named rest = load_npz<Named>(path);
+  EXPECT_EQ(rest.size(), 1u);
+  EXPECT_THAT(rest.at("x"), Equals(tensor({0, 1, 2})));
+  EXPECT_THAT(load_npz(path, Named{{"x", zeros({3}, int32)}}).at("x"), Equals(tensor({0, 1, 2})));
+  const auto fault = [&](const char* name) {
+    return message_of<DtypeError>([&] { load_npz(path, Named{{"x", zeros({3}, int32)}, {name, zeros({3})}}); });
+  };
+  const std::string end =
+      ", which Stave does not have: convert it in NumPy with astype, to bool, integers or floats of at most 64 bits";
+  EXPECT_EQ(fault("c"), start + "'c' holds elements of dtype '<c8' (complex64)" + end);
+  EXPECT_EQ(fault("o"), start + "'o' holds elements of dtype '|O' (Python objects)" + end);
+  EXPECT_EQ(fault("s"),
+            start + "'s' holds elements of a structured dtype, which Stave does not have: save its fields one by one");
 }
 
 // ---- trees that do not fit --------------------------------------------------------------------------------

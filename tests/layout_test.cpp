@@ -240,7 +240,9 @@ TEST(Index, EllipsisAndNewAxis) {
 // python3: x = list(range(5)); x[start:stop:step]
 TEST(Index, SlicesLikePython) {
   const Tensor x = arange(5);
-  const auto part = [&](Bound start, Bound stop, Bound step = none) { return values(x(slice(start, stop, step))); };
+  const auto part = [&](SliceBound start, SliceBound stop, SliceBound step = none) {
+    return values(x(slice(start, stop, step)));
+  };
   EXPECT_THAT(values(x(slice(2))), ElementsAre(0, 1));
   EXPECT_THAT(part(1, none), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(part(-2, none), ElementsAre(3, 4));

@@ -268,7 +268,7 @@ TEST(Errors, SayWhichMatrix) {
   EXPECT_THAT([&] { cholesky(zeros({40, 40})); }, says("cholesky: the matrix is not positive definite"));
   EXPECT_THAT([&] { inv(zeros({40, 40})); }, says("inv: the matrix is singular"));
   EXPECT_THAT([&] { vmap([](const Tensor& a) { return inv(a); })(one_bad); },
-              says("matrix [1] of the stack [3] is singular"));
+              says("inv: the matrix is singular\n  inside vmap, lane 1 of 3"));
   EXPECT_THAT(
       [&] {
         grad([](const Tensor& a) { return slogdet(a).second; })(zeros({2, 2}));

@@ -135,6 +135,26 @@ TEST(Nuts, FunnelIsToldOrWithoutNeckExact) {
   EXPECT_THAT(summary_of(run), testing::Not(HasSubstr("diverged")));
 }
 
+// A density that falls by e^-1000, the divergence threshold, at a point: trajectories end there, at
+// energies that are a little above or below it. Whether they end must not depend on which of their
+// points they started from. E|x| = sqrt(2 / pi).
+TEST(Nuts, WallAsHighAsTheThresholdBiasesNothing) {
+  const auto wall = [](const Tensor& x) { return -.5 * square(x) - where(x > 0., 1000., 0.); };
+  const NutsOptions options{.chains = 16, .warmup = 300, .draws = 1500, .max_depth = 6, .spread = .4};
+  const auto run = nuts(compile(wall), tensor(-.5, float64), Key(7), options);
+  const double error = std::sqrt((1 - 2 / M_PI) / ess_bulk(run.draws).item<double>());
+  EXPECT_LT(error, 0.02);
+  EXPECT_NEAR(mean(abs(run.draws)).item<double>(), std::sqrt(2 / M_PI), 4 * error);
+  EXPECT_GT(run.divergences(), 100);
+}
+
+// From a start where the density is e^-2000 of what it is elsewhere a chain must still come down.
+TEST(Nuts, StartBehindAWallIsLeft) {
+  const auto wall = [](const Tensor& x) { return -.5 * square(x) - where(x > 0., 2000., 0.); };
+  const auto run = nuts(compile(wall), tensor(.5, float64), Key(1), {.chains = 4, .warmup = 300, .draws = 100});
+  EXPECT_TRUE(bool(all(run.draws <= 0.)));
+}
+
 struct Pair {
   Tensor a, b;
 };

@@ -31,7 +31,7 @@ TEST_P(Minimize, RosenbrocksValley) {
     EXPECT_TRUE(found.converged);
     EXPECT_TRUE(allclose(found.x, ones({n}, float64), 1e-7)) << found.x;
     EXPECT_LT(found.value.item<double>(), 1e-15);
-    EXPECT_LT(max(abs(found.gradient)).item<double>(), 1e-9);
+    EXPECT_LT(max(abs(found.grad)).item<double>(), 1e-9);
     EXPECT_LT(found.evaluations, 40 * n) << found.steps;
   }
 }
@@ -92,6 +92,22 @@ TEST(Minimize, HasDerivativesAsARoot) {
 TEST(Minimize, Errors) {
   EXPECT_THAT([] { minimize([](const Tensor& x) { return sum(log(x)); }, tensor({-1.}, float64)); },
               ThrowsMessage<Error>(HasSubstr("minimize: the function is ")));
+  const auto bowl = [](const Tensor& x) { return sum(square(x)); };
+  const Tensor one = tensor({1., 2.}, float64);
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto expect = [&](const Tensor& x, MinimizeOptions options, const char* text) {
+    EXPECT_THAT([&] { minimize(bowl, x, options); }, ThrowsMessage<Error>(HasSubstr(text)));
+  };
+  expect(one, {.gtol = nan}, "minimize: gtol is nan");
+  expect(one, {.gtol = -1}, "minimize: gtol is -1");
+  expect(one, {.steps = -1}, "minimize: at most -1 steps");
+  expect(one, {.method = MinimizeMethod::lbfgs, .memory = 0}, "minimize: L-BFGS is to keep 0 steps");
+  expect(tensor({1., nan}, float64), {}, "minimize: the start has an element that is nan");
+  EXPECT_THAT(
+      [&] {
+        minimize([](const Tensor& x) { return sum(sqrt(x)); }, tensor({0., 1.}, float64));
+      },
+      ThrowsMessage<Error>(HasSubstr("an element of its gradient is inf")));
   EXPECT_THAT(
       [] {
         minimize([](const Tensor& x) { return sum(x * 1.); }, tensor({1, 2}));

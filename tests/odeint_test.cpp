@@ -8,6 +8,7 @@
 
 using namespace stave;
 using namespace stave_test;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -93,6 +94,47 @@ TEST(Odeint, UnderVmapEachLaneHasItsOwnSteps) {
   const auto last = [](const Tensor& a) { return growth(start, times, a)(-1, 0); };
   EXPECT_THAT(vmap(grad(last))(rates),
               IsNear(stack({grad(last)(rates(0)), grad(last)(rates(1)), grad(last)(rates(2))})));
+}
+
+TEST(Odeint, WhatIsNotFiniteIsAnErrorBeforeTheFirstStep) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  int calls = 0;
+  const auto counted = [&](OdeOptions options) {
+    return odeint(
+        [&](const Tensor& y, const Tensor&, const Tensor& a) {
+          ++calls;
+          return a * y;
+        },
+        options);
+  };
+  const Tensor one = tensor({1., 2.}, float64), ts = tensor({0., 1.}, float64), a = tensor(-1., float64);
+  const auto expect = [&](const Tensor& y, const Tensor& at, const Tensor& by, OdeOptions options, const char* text) {
+    EXPECT_THAT([&] { counted(options)(y, at, by); }, ThrowsMessage<Error>(HasSubstr(text)));
+  };
+  expect(one, tensor({0., nan}, float64), a, {}, "odeint: time 1 is nan");
+  expect(one, tensor({0., 1., inf}, float64), a, {}, "odeint: time 2 is inf");
+  expect(tensor({1., nan}, float64), ts, a, {}, "odeint: the start has an element that is nan");
+  expect(tensor({inf, 1.}, float64), ts, a, {}, "odeint: the start has an element that is inf");
+  for (const double wrong : {nan, inf, -1.}) {
+    expect(one, ts, a, {.rtol = wrong}, "odeint: the tolerances are rtol = ");
+    expect(one, ts, a, {.atol = wrong}, "odeint: the tolerances are rtol = ");
+  }
+  expect(one, ts, a, {.rtol = 0, .atol = 0}, "odeint: the tolerances are rtol = 0 and atol = 0");
+  expect(one, ts, a, {.steps = 0}, "odeint: at most 0 steps");
+  EXPECT_EQ(calls, 0);
+  expect(one, ts, tensor(nan, float64), {}, "at the first time, t = 0, the equation gives a derivative that is nan");
+  EXPECT_LE(calls, 2);
+  const auto lanes = vmap(counted({}), {.in_axes = {0, 0, unmapped}});
+  EXPECT_THAT(
+      [&] {
+        lanes(stack({one, one}), stack({ts, tensor({0., nan}, float64)}), a);
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("odeint: time 1 is nan"), HasSubstr("lane 1 of 2"))));
+  EXPECT_THAT(
+      [&] {
+        lanes(stack({one, one * nan}), stack({ts, ts}), a);
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("odeint: the start has an element that is nan"), HasSubstr("lane 1 of 2"))));
 }
 
 TEST(Odeint, Errors) {

@@ -25,7 +25,7 @@ Tensor by_hand(const NamedTensors& p, T x) {
 }
 Tensor inputs() { return normal(Key(7), {5, 3}); }
 NamedTensors some_params(std::uint64_t seed = 1) {
-  NamedTensors params = init(network)(Key(seed), inputs());
+  NamedTensors params = init_params(network)(Key(seed), inputs());
   for (auto& [name, value] : params) value = value + 0.1;
   return params;
 }
@@ -41,7 +41,7 @@ void expect_near(const NamedTensors& got, const NamedTensors& expected) {
 
 TEST(Init, GivesWhatIsAskedForByFullNames) {
   const Scope outside("outside");
-  const NamedTensors params = init(network)(Key(0), inputs());
+  const NamedTensors params = init_params(network)(Key(0), inputs());
   EXPECT_THAT(names_of(params), ElementsAre("hidden/b", "hidden/w", "out/b", "out/w"));
   EXPECT_EQ(params.at("hidden/w").shape(), Shape({3, 4}));
   EXPECT_THAT(params.at("out/b"), Equals(zeros({2})));
@@ -49,12 +49,12 @@ TEST(Init, GivesWhatIsAskedForByFullNames) {
 
 TEST(Init, AnotherLayerChangesNoOthers) {
   const auto larger = [](T x) { return dense("out", tanh(dense("between", tanh(dense("hidden", x, 4)), 4)), 2); };
-  const NamedTensors small = init(network)(Key(3), inputs()), large = init(larger)(Key(3), inputs());
+  const NamedTensors small = init_params(network)(Key(3), inputs()), large = init_params(larger)(Key(3), inputs());
   for (const char* name : {"hidden/w", "out/w"}) EXPECT_THAT(large.at(name), Equals(small.at(name)));
   const auto equal = [](T a, T b) { return array_equal(a, b); };
-  EXPECT_FALSE(equal(init(network)(Key(4), inputs()).at("out/w"), small.at("out/w")));
+  EXPECT_FALSE(equal(init_params(network)(Key(4), inputs()).at("out/w"), small.at("out/w")));
   const auto same_shapes = [](T x) { return dense("a", dense("b", x, 3), 3); };
-  const NamedTensors squares = init(same_shapes)(Key(3), inputs());
+  const NamedTensors squares = init_params(same_shapes)(Key(3), inputs());
   EXPECT_FALSE(equal(squares.at("a/w"), squares.at("b/w")));
 }
 
@@ -63,7 +63,7 @@ TEST(Init, AnotherLayerChangesNoOthers) {
 TEST(Init, FoldsTheNamesHashIntoTheKey) {
   const auto f = [](T x) { return x * param("w", {2, 2}, glorot_uniform); };
   const Key expected = fold_in(fold_in(Key(5), 0xaf63ea4cu), 0x86020456u);
-  EXPECT_THAT(init(f)(Key(5), tensor(1.)).at("w"), Equals(glorot_uniform(expected, {2, 2})));
+  EXPECT_THAT(init_params(f)(Key(5), tensor(1.)).at("w"), Equals(glorot_uniform(expected, {2, 2})));
 }
 
 TEST(Init, NamesAreTheSameUnderTransformsOfTheFunction) {
@@ -73,7 +73,7 @@ TEST(Init, NamesAreTheSameUnderTransformsOfTheFunction) {
     const auto layer = checkpoint([&](T v) { return sum(vmap(checkpoint(inner))(v)); });
     return grad(layer)(x);
   };
-  const NamedTensors params = init(all)(Key(0), inputs());
+  const NamedTensors params = init_params(all)(Key(0), inputs());
   EXPECT_THAT(names_of(params), ElementsAre("outer/inner/b", "outer/inner/w"));
   EXPECT_THAT(apply(all, params)(inputs())[0], IsNear(sum(params.at("outer/inner/w"), 1)));
 }
@@ -82,15 +82,16 @@ TEST(Init, RunsUnderTransformsOfTheFunction) {
   const auto lanes = [](T xs) { return vmap([](T x) { return network(x); })(xs); };
   const auto again = checkpoint(network);
   const auto slope = [](T x) { return grad([](T v) { return sum(network(v)); })(x); };
-  const NamedTensors params = init(network)(Key(0), inputs());
-  for (const NamedTensors& other :
-       {init(lanes)(Key(0), inputs()), init(again)(Key(0), inputs()), init(slope)(Key(0), inputs())})
+  const NamedTensors params = init_params(network)(Key(0), inputs());
+  for (const NamedTensors& other : {init_params(lanes)(Key(0), inputs()), init_params(again)(Key(0), inputs()),
+                                    init_params(slope)(Key(0), inputs())})
     expect_near(other, params);
-  const auto ensemble = vmap([](const Key& key, T x) { return init(network)(key, x); }, {.in_axes = {0, unmapped}});
+  const auto ensemble =
+      vmap([](const Key& key, T x) { return init_params(network)(key, x); }, {.in_axes = {0, unmapped}});
   const Tensor keys = split(Key(9), 3);
   const NamedTensors many = ensemble(Key(keys), inputs());
   for (Index i = 0; i < 3; ++i)
-    EXPECT_THAT(many.at("out/w")[i], Equals(init(network)(Key(keys[i]), inputs()).at("out/w")));
+    EXPECT_THAT(many.at("out/w")[i], Equals(init_params(network)(Key(keys[i]), inputs()).at("out/w")));
 }
 
 TEST(Apply, GivesParams) {
@@ -145,12 +146,12 @@ TEST(Apply, IsCompiled) {
 
 TEST(Param, OfOneNameIsOne) {
   const auto twice = [](T x) { return dense("layer", tanh(dense("layer", x, 3)), 3); };
-  const NamedTensors params = init(twice)(Key(0), inputs());
+  const NamedTensors params = init_params(twice)(Key(0), inputs());
   EXPECT_THAT(names_of(params), ElementsAre("layer/b", "layer/w"));
   const Tensor w = params.at("layer/w");
   EXPECT_THAT(apply(twice, params)(inputs()), IsNear(matmul(tanh(matmul(inputs(), w)), w)));
   const auto misshapen = [](T x) { return dense("layer", tanh(dense("layer", x, 4)), 2); };
-  EXPECT_THAT(message_of<ShapeError>([&] { init(misshapen)(Key(0), inputs()); }),
+  EXPECT_THAT(message_of<ShapeError>([&] { init_params(misshapen)(Key(0), inputs()); }),
               HasSubstr("param \"layer/w\": it was made before with shape [3,4], and [4,2] is asked for"));
 }
 
@@ -171,7 +172,7 @@ TEST(Param, SaysWhatIsWrong) {
   const auto wrong = [](T x) {
     return x * param("w", {2}, [](const Key& key, const Shape&) { return normal(key, {3}); });
   };
-  EXPECT_THAT(message_of<ShapeError>([&] { init(wrong)(Key(0), tensor(1.)); }),
+  EXPECT_THAT(message_of<ShapeError>([&] { init_params(wrong)(Key(0), tensor(1.)); }),
               HasSubstr("param \"w\": its initializer gives shape [3], and [2] is asked for"));
   EXPECT_THAT(message_of<ShapeError>([] { glorot_uniform(Key(0), {3}); }),
               HasSubstr("glorot_uniform: a kernel has two axes at least, [..., inputs, outputs], not [3]"));

@@ -120,6 +120,171 @@ Tensor replayed(T x) {
   return repeat(6, [](T y) { return bool(y > 1) ? 0.5 * y : y * 1.7 + 0.1; })(x);
 }
 
+// ---- errors that some lanes catch ------------------------------------------------------------------------------------
+
+Tensor number(T x) { return astype(floor(abs(x)), int32); }
+const Tensor two = tensor({1., 2.}, float64);
+Tensor of_two(T x) { return take(two, number(x)); }  // from 2 on it throws
+Tensor definite(T x) { return cholesky(stack({stack({x, x * 0.1}), stack({x * 0.1, x + 1.})})); }
+
+Tensor caught(T x) {
+  try {
+    return 10. * of_two(x) * x;
+  } catch (const IndexError&) {
+    return sin(x);
+  }
+}
+Tensor caught_after(T x) {  // what was computed before, in the block and outside of it, is used afterwards
+  const Tensor y = cos(x);
+  Tensor z = x, last;
+  try {
+    z = z * y;
+    last = exp(z) * x;
+    z = z + of_two(x);
+  } catch (const IndexError&) {
+    z = z * 3. + last;
+  }
+  return z * y + x;
+}
+Tensor tried_again(T x) {  // with more on the diagonal
+  for (double e = 0;; e += 0.8) try {
+      return sum(definite(x + e)) * (1. + e);
+    } catch (const LinalgError&) {
+    }
+}
+Tensor caught_by_type(T x) {
+  try {
+    const Tensor factor = bool(x > 2) ? x : sum(definite(x));
+    return factor * of_two(x * 2.);
+  } catch (const IndexError&) {
+    return x * x;
+  } catch (const LinalgError&) {
+    return x * 3.;
+  }
+}
+Tensor caught_in_a_loop(T x) {
+  Tensor y = x;
+  for (int i = 0; i < 4; ++i) try {
+      y = y + of_two(y + 0.2 * i) * 0.4 * x;
+    } catch (const Error&) {
+      y = y * 0.5;
+    }
+  return y;
+}
+Tensor caught_in_a_catch(T x) {
+  try {
+    return of_two(x) * x;
+  } catch (const IndexError&) {
+    try {
+      return of_two(x - 1.) * x * x;
+    } catch (const IndexError&) {
+      return cos(x);
+    }
+  }
+}
+Tensor thrown_for_all(T x) {
+  Tensor y = x;
+  try {
+    y = y * of_two(abs(x) + 5.);
+  } catch (const IndexError&) {
+    y = y * sin(x);
+  }
+  return bool(x > 0) ? y : y * 2.;
+}
+Tensor caught_and_parted(T x) {
+  Tensor y = x;
+  try {
+    if (x > 0) y = y * of_two(x);
+    else y = y * sum(definite(x + 1.));
+    if (y > 1) y = sin(y);
+  } catch (const Error&) {
+    y = y + x * x;
+  }
+  return bool(y > 0.5) ? y * x : y;
+}
+Tensor caught_unused(T x) {  // what matters is that it throws
+  try {
+    of_two(x);
+    return x * 2.;
+  } catch (const IndexError&) {
+    return x * x;
+  }
+}
+Tensor caught_in_a_checkpoint(T x) {
+  return checkpoint([x](T y) { return caught(y) * x + caught_in_a_catch(x); })(x * 1.1) * x;
+}
+Tensor caught_around_a_checkpoint(T x) {
+  const Tensor y = sin(x);
+  try {
+    return checkpoint([x, y](T z) { return of_two(z) * exp(z) + y * x; })(x) * y;
+  } catch (const IndexError&) {
+    return y * x;
+  }
+}
+Tensor caught_around_parts(T x) {  // lanes part within, and throw on one way, each with a type of its own
+  try {
+    return checkpoint([](T y) { return bool(y > 0.3) ? of_two(y) * y : sum(definite(y + 0.5)) * y; })(x) + x;
+  } catch (const IndexError&) {
+    return x * x;
+  } catch (const LinalgError&) {
+    return x * 5.;
+  }
+}
+Tensor caught_around_a_rule(T x) {
+  const auto halved =
+      custom_vjp([](T y) { return of_two(y) * y; }, [](T y) { return std::pair(of_two(y) * y, of_two(y)); },
+                 [](T slope, T g) { return g * slope; });
+  try {
+    return halved(x) * x;
+  } catch (const IndexError&) {
+    return x * 0.25;
+  }
+}
+Tensor caught_around_tangents(T x) {
+  const auto rule =
+      custom_jvp([](T y) { return of_two(y) * y; }, [](T y, T dy) { return std::pair(of_two(y) * y, of_two(y) * dy); });
+  try {
+    return rule(x) * x;
+  } catch (const IndexError&) {
+    return x * 0.25;
+  }
+}
+Tensor caught_around_a_gradient(T x) {
+  try {
+    return grad([](T y) { return caught(y) * of_two(y - 0.5) * y; })(x) * x;
+  } catch (const IndexError&) {
+    return x * x;
+  }
+}
+Tensor caught_in_lanes(T x) {
+  return sum(vmap([&](T y) {
+    try {
+      return of_two(y) * x * y;
+    } catch (const IndexError&) {
+      return y * x;
+    }
+  })(stack({x, -x * 0.5, x * 2.})));
+}
+Tensor caught_around_lanes(T x) {
+  try {
+    return sum(vmap([&](T y) { return of_two(y) * x; })(stack({x, -x * 0.5, x + 0.2})));
+  } catch (const IndexError&) {
+    return x * x * 3.;
+  }
+}
+Tensor caught_of_all_kinds(T x) {
+  Tensor y = x;
+  for (const double step : {0.3, 1.1}) {
+    const auto part = checkpoint([step](T z) { return bool(z > step) ? caught(z) : of_two(z * 1.4) * z; });
+    try {
+      y = part(y + step) * 0.7;
+    } catch (const IndexError&) {
+      y = caught_in_a_loop(y);
+    }
+  }
+  return y;
+}
+
 using Function = Tensor (*)(T);
 struct Named {
   const char* name;
@@ -143,7 +308,25 @@ const std::array functions{Named{"branch", branch},
                            Named{"checkpointed_last", checkpointed_last},
                            Named{"checkpointed_captured", checkpointed_captured},
                            Named{"by_rule", by_rule, false},
-                           Named{"replayed", replayed}};
+                           Named{"replayed", replayed},
+                           Named{"caught", caught},
+                           Named{"caught_after", caught_after},
+                           Named{"tried_again", tried_again},
+                           Named{"caught_by_type", caught_by_type},
+                           Named{"caught_in_a_loop", caught_in_a_loop},
+                           Named{"caught_in_a_catch", caught_in_a_catch},
+                           Named{"thrown_for_all", thrown_for_all},
+                           Named{"caught_and_parted", caught_and_parted},
+                           Named{"caught_unused", caught_unused},
+                           Named{"caught_in_a_checkpoint", caught_in_a_checkpoint},
+                           Named{"caught_around_a_checkpoint", caught_around_a_checkpoint},
+                           Named{"caught_around_parts", caught_around_parts},
+                           Named{"caught_around_a_rule", caught_around_a_rule, false},
+                           Named{"caught_around_tangents", caught_around_tangents},
+                           Named{"caught_around_a_gradient", caught_around_a_gradient},
+                           Named{"caught_in_lanes", caught_in_lanes},
+                           Named{"caught_around_lanes", caught_around_lanes},
+                           Named{"caught_of_all_kinds", caught_of_all_kinds}};
 
 const Tensor xs = tensor({-2.3, 0.4, 1.7, -0.6, 3.2, 0.4, -0.2, 2.1}, float64);
 
@@ -216,7 +399,17 @@ struct Passes : Handler {
   Outputs handle(Call& call) override { return perform(std::move(call)); }
 };
 struct Slowly : Controller {
-  void handle(Call& call, Resumption<Call> rest) override { rest.resume_last(perform(call)); }
+  void handle(Call& call, Resumption<Call> rest) override {
+    Outputs outputs;
+    std::exception_ptr threw;  // which the program is to get
+    try {
+      outputs = perform(call);
+    } catch (...) {
+      threw = std::current_exception();
+    }
+    if (threw) rest.resume_throwing(threw);
+    else rest.resume_last(std::move(outputs));
+  }
 };
 
 TEST_P(Paths, UnderHandlersOfOnesOwn) {
@@ -425,7 +618,7 @@ TEST(PathsErrors, NameTheLanes) {
   EXPECT_THAT(vmap(branch)(xs), IsNear(loop(branch, xs)));  // all is as it was
 }
 
-TEST(PathsErrors, OfAnOperationAreThrownAgain) {  // it failed for all lanes of its path
+TEST(PathsErrors, OfAnOperationAreThrownAgain) {  // of those lanes for which it threw
   const auto f = [](T x) {
     Tensor y = x;
     try {
@@ -435,7 +628,8 @@ TEST(PathsErrors, OfAnOperationAreThrownAgain) {  // it failed for all lanes of 
     }
     return bool(x > 0) ? y : -y;
   };
-  EXPECT_THAT(vmap(f)(xs), IsNear(where(xs > 0, xs * 100., xs * -100.)));
+  EXPECT_THAT(vmap(f)(xs), IsNear(loop(f, xs)));
+  EXPECT_THAT(vmap(f)(xs * 20.), IsNear(where(xs > 0, xs * 2000., xs * -2000.)));  // for all of them
 }
 
 TEST(PathsErrors, AFunctionThatDoesOtherThingsTheSecondTime) {

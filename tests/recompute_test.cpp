@@ -12,6 +12,7 @@
 namespace {
 
 using namespace stave;
+using enum Recompute;
 using namespace stave_test;
 
 using T = const Tensor&;

@@ -324,6 +324,118 @@ TEST(Safetensors, IsNoOperation) {
   EXPECT_THAT(grad(f)(tensor({1., 2.})), Equals(tensor({2., 4.})));  // what is read is a constant
 }
 
+// ---- dtypes that Stave lacks -------------------------------------------------------------------------------
+
+/// A file of two floats, one float of 8 bits, and two more floats.
+std::string with_float8() {
+  return file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b/c":{"dtype":"F8_E4M3","shape":[1,1],)"
+                 R"("data_offsets":[8,9]},"b/d":{"dtype":"F32","shape":[2],"data_offsets":[9,17]}})",
+                 elements_of({1, 2}) + "x" + elements_of({3, 4}));
+}
+std::string lacks(const std::string& name) {
+  return "'" + name + "' has elements of dtype 'F8_E4M3', which Stave does not have: convert it, with " +
+         "x.to(torch.float32) in PyTorch, say";
+}
+
+struct Part {
+  Tensor c, d;
+  static constexpr const char* names[] = {"c", "d"};
+};
+struct Whole {
+  Tensor a;
+  Part b;
+  static constexpr const char* names[] = {"a", "b"};
+};
+struct Other {
+  Tensor a;
+  std::optional<Tensor> none;
+  std::map<std::string, Tensor> b;
+  static constexpr const char* names[] = {"a", "none", "b"};
+};
+
+TEST(Safetensors, ATensorOfADtypeThatStaveLacksIsNoHindranceForOthers) {
+  const Folder folder;
+  const std::string path = with_bytes(folder / "x", with_float8()), start = "load_safetensors: " + path + ": ";
+  for (const bool copy : {false, true}) {
+    const Named rest = load_safetensors<Named>(path, {.copy = copy});
+    EXPECT_EQ(rest.size(), 2u);
+    EXPECT_THAT(rest.at("a"), Equals(tensor({1., 2.})));
+    EXPECT_THAT(rest.at("b/d"), Equals(tensor({3., 4.})));
+    EXPECT_THAT(load_safetensors(path, rest, {.copy = copy}).at("b/d"), Equals(tensor({3., 4.})));
+    EXPECT_EQ(load_safetensors<Named>(data + "float8.safetensors", {.copy = copy}).size(), 0u);
+  }
+  EXPECT_EQ(message_of<DtypeError>([&] { load_safetensors<Whole>(path); }), start + lacks("b/c"));
+  const Whole like{ones({2}), {ones({1, 1}), ones({2})}};
+  EXPECT_EQ(message_of<DtypeError>([&] { load_safetensors(path, like); }), start + lacks("b/c"));
+  const Whole unlike{ones({3}), {ones({1, 1}), ones({2})}};
+  EXPECT_EQ(message_of<FileError>([&] { load_safetensors(path, unlike); }),
+            start + "does not fit the tree:\n  'a' has shape [2], where [3] is expected\n  " + lacks("b/c"));
+  const auto other = load_safetensors<Other>(path);
+  EXPECT_EQ(other.b.size(), 1u);
+  EXPECT_FALSE(other.none);
+  EXPECT_EQ(message_of<FileError>([&] { load_safetensors<Tensor>(data + "float8.safetensors"); }),
+            "load_safetensors: " + data + "float8.safetensors: has no array '0', but none at all");
+}
+
+TEST(Safetensors, AVectorDoesNotEndAtADtypeThatStaveLacks) {
+  const Folder folder;
+  const std::string path =
+      with_bytes(folder / "x",
+                 file_of(R"({"0":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"1":{"dtype":"F8_E5M2",)"
+                         R"("shape":[4],"data_offsets":[4,8]},"2":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
+                         elements_of({1, 2, 3})));
+  EXPECT_THAT(message_of<DtypeError>([&] { load_safetensors<std::vector<Tensor>>(path); }),
+              HasSubstr("'1' has elements of dtype 'F8_E5M2', which Stave does not have"));
+  EXPECT_THAT(message_of<DtypeError>([&] { load_safetensors<std::vector<std::optional<Tensor>>>(path); }),
+              HasSubstr("'1' has elements of dtype 'F8_E5M2'"));
+}
+
+TEST(Safetensors, ListsItsTensors) {
+  const Folder folder;
+  const std::string path = with_bytes(folder / "x", with_float8());
+  const auto text = [](const std::vector<SafetensorsInfo>& all) {
+    std::string lines;
+    for (const SafetensorsInfo& x : all)
+      lines += x.name + " " + x.code + " " + (x.dtype ? name_of(*x.dtype) : "none") + " " + x.shape.str() + "\n";
+    return lines;
+  };
+  EXPECT_EQ(text(list_safetensors(path)), "a F32 float32 [2]\nb/c F8_E4M3 none [1,1]\nb/d F32 float32 [2]\n");
+  EXPECT_EQ(text(list_safetensors(data + "sharded.safetensors.index.json")),
+            "embed.weight F32 float32 [4,2]\nhead.bias F32 float32 [2]\nhead.weight F32 float32 [2,2]\n");
+  EXPECT_THAT(list_safetensors(data + "bfloat16.safetensors").at(0).dtype, testing::Optional(bfloat16));
+  EXPECT_EQ(list_safetensors(data + "arrays.safetensors").size(), dtypes.size() + 2);
+  with_bytes(folder / "index.json", R"({"weight_map": {"b/c": "x", "a": "x"}})");
+  EXPECT_EQ(text(list_safetensors(folder / "index.json")), "a F32 float32 [2]\nb/c F8_E4M3 none [1,1]\n");
+  EXPECT_EQ(load_safetensors<Named>(folder / "index.json").size(), 1u);
+  with_bytes(folder / "index.json", R"({"weight_map": {"c": "x"}})");
+  EXPECT_EQ(message_of<FileError>([&] { list_safetensors(folder / "index.json"); }),
+            "list_safetensors: " + folder / "index.json" + ": 'c' should be in 'x', which has no such tensor");
+  EXPECT_EQ(message_of<FileError>([&] { list_safetensors(folder / "none"); }),
+            "list_safetensors: " + folder / "none" + ": cannot be opened: No such file or directory");
+}
+
+// ---- files that others change ------------------------------------------------------------------------------
+
+TEST(Safetensors, ACopyOutlivesWhateverBecomesOfTheFile) {
+  const Folder folder;
+  const std::string path = folder / "x";
+  save_safetensors(path, Named{{"a", arange(10000.)}, {"b", tensor({true, false})}, {"c", zeros({0})}});
+  const std::size_t before = memory_stats().live_bytes;
+  const Named x = load_safetensors<Named>(path, {.copy = true});
+  EXPECT_GE(memory_stats().live_bytes, before + 40002);
+  EXPECT_FALSE(is_mapped(path));
+  const Named like = load_safetensors(path, x, {.copy = true});
+  fs::resize_file(path, 8);  // a mapped file would end the program
+  for (const Named* read : {&x, &like}) {
+    EXPECT_THAT(read->at("a"), Equals(arange(10000.)));
+    EXPECT_THAT(read->at("b"), Equals(tensor({true, false})));
+    EXPECT_THAT(read->at("c"), Equals(zeros({0})));
+  }
+  const Named parts = load_safetensors<Named>(data + "sharded.safetensors.index.json", {.copy = true});
+  EXPECT_THAT(parts.at("head.weight"), Equals(ones({2, 2})));
+  EXPECT_FALSE(is_mapped("sharded-0000"));
+}
+
 // ---- what cannot be written -------------------------------------------------------------------------------
 
 TEST(Safetensors, RefusesNamesThatTheFormatDoesNotHave) {

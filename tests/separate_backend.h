@@ -56,8 +56,8 @@ class SeparateBackend : public stave::Backend {
   }
   void synchronize() override { ++synchronizations; }
   /// Of a clock of its own, by which an operation takes a second.
-  std::unique_ptr<stave::Stopwatch> stopwatch() override {
-    struct CountsRuns final : stave::Stopwatch {
+  std::unique_ptr<stave::BackendStopwatch> stopwatch() override {
+    struct CountsRuns final : stave::BackendStopwatch {
       const std::atomic<int>& runs;
       const int start = runs;
       explicit CountsRuns(const std::atomic<int>& runs) : runs(runs) {}

@@ -99,7 +99,31 @@ TEST(FixedPoint, WhichIsNotReachedIsAnError) {
   EXPECT_THAT([&] { doubled(tensor(1., float64)); },
               ThrowsMessage<Error>(HasSubstr("fixed_point: after 20 steps the last one moved an element by ")));
   const auto lost = fixed_point([](const Tensor& x) { return x - x / 0.; }, {.steps = 5});
-  EXPECT_THAT([&] { lost(tensor(1., float64)); }, ThrowsMessage<Error>(HasSubstr("fixed_point: after 5 steps")));
+  EXPECT_THAT([&] { lost(tensor(1., float64)); },
+              ThrowsMessage<Error>(HasSubstr("fixed_point: step 1 gave an element that is inf")));
+  const auto undefined = fixed_point([](const Tensor& x, const Tensor& a) { return sqrt(a) + 0.5 * x; });
+  EXPECT_THAT([&] { undefined(tensor(1., float64), tensor(-1., float64)); },
+              ThrowsMessage<Error>(HasSubstr("fixed_point: step 1 gave an element that is nan")));
+}
+
+TEST(FixedPoint, OptionsAndStartMakeSense) {
+  const auto half = [](const Tensor& x) { return 0.5 * x; };
+  const Tensor one = tensor(1., float64);
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  for (const double wrong : {nan, -1e-3, inf})
+    EXPECT_THAT([&] { fixed_point(half, {.tolerance = wrong})(one); },
+                ThrowsMessage<Error>(HasSubstr("fixed_point: the tolerance is ")));
+  for (const Index wrong : {Index{0}, Index{-3}})
+    EXPECT_THAT([&] { fixed_point(half, {.steps = wrong})(one); },
+                ThrowsMessage<Error>(HasSubstr("there must be at least 1")));
+  EXPECT_THAT(
+      [&] {
+        fixed_point(half)(tensor({1., nan}, float64));
+      },
+      ThrowsMessage<Error>(HasSubstr("fixed_point: the start has an element that is nan")));
+  EXPECT_THAT([&] { fixed_point(half)(tensor(inf, float64)); },
+              ThrowsMessage<Error>(HasSubstr("fixed_point: the start has an element that is inf")));
+  EXPECT_THAT(fixed_point(half, {.tolerance = 1e-3, .steps = 20})(one), IsNear(tensor(0., float64), 2e-3));
 }
 
 // ---- linear systems ---------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ TEST(Stepper, NextPassesTheBackwardPass) {
 // What is performed for an operation in the backward pass is in the scopes of that operation.
 TEST(Stepper, FinishInTheBackwardPassLeavesTheScopesOfTheOperation) {
   Stepper stepper([](const Tensor& x) { return grad(scoped)(x); }, x3);
-  stepper.break_at({.scope = "inner", .pass = Pass::backward});
+  stepper.break_at({.scope = "inner", .pass = Breakpoint::Pass::backward});
   ASSERT_TRUE(stepper.go_on());
   EXPECT_THAT(stepper.at().scopes(), ElementsAre("inner", "layer1", "backward of grad"));
   stepper.remove_breakpoint(1);
@@ -345,8 +345,9 @@ TEST(Stepper, ACheckpointIsAnsweredAfterItWasPerformed) {
       HasSubstr("Stepper: call carries a function, and what it yields is known when that has run: perform it first"));
   ASSERT_TRUE(stepper.perform());
   EXPECT_EQ(stepper.at().str(), "after call checkpoint f64[3] -> f64[]");
-  EXPECT_THAT(message_of<TransformError>([&] { stepper.at().answer(zeros({2}, float64)); }),
-              HasSubstr("Stepper: output 0 of call is f64[], and the answer f64[2]"));
+  EXPECT_THAT(
+      message_of<TransformError>([&] { stepper.at().answer(zeros({2}, float64)); }),
+      HasSubstr("checkpoint: Stepper answered with float64 [2] on cpu for output 0, which is float64 [] on cpu"));
   stepper.at().answer(zeros({}, float64));
   EXPECT_THAT(all_steps(stepper), ElementsAre("cos"));
   EXPECT_THAT(stepper.result().value(), IsNumber(1));
@@ -388,10 +389,10 @@ TEST(Stepper, ShowsHandlersAndScopes) {
         return vmap(grad(scoped))(x);
       },
       stack({x3, x3}));
-  stepper.break_at({.operation = "cos", .scope = "inner", .pass = Pass::forward});
+  stepper.break_at({.operation = "cos", .scope = "inner", .pass = Breakpoint::Pass::forward});
   with(outside, [&] { stepper.go_on(); });
   std::vector<std::string> lines;
-  for (const Surrounding& around : stepper.at().around())
+  for (const StopPoint::Surrounding& around : stepper.at().around())
     lines.push_back(around.name + (around.scope ? " scope" : "") + (around.at_work ? " at work" : ""));
   EXPECT_THAT(lines, ElementsAre("inner scope", "layer1 scope", "grad at work", "vmap over 2 lanes at work",
                                  "epoch scope", "Stepper at work", "outside"));

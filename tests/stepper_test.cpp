@@ -139,17 +139,18 @@ TEST(Stepper, BreakpointsByWhatAnOperationIs) {
   EXPECT_THAT(stops_of({.shape = Shape{7}}), IsEmpty());
   EXPECT_THAT(stops_of({.predicate =
                             [](const Call& call) { return call.inputs().size() == 2 && call.input(1).shape()[1] == 5; },
-                        .pass = Pass::forward}),
+                        .pass = Breakpoint::Pass::forward}),
               ElementsAre("matmul"));
 }
 
 TEST(Stepper, BreakpointsByPass) {
-  const auto forward = stops_of({.pass = Pass::forward}), backward = stops_of({.pass = Pass::backward});
+  const auto forward = stops_of({.pass = Breakpoint::Pass::forward}),
+             backward = stops_of({.pass = Breakpoint::Pass::backward});
   EXPECT_THAT(forward, testing::IsSupersetOf({"matmul", "tanh", "sum"}));
   EXPECT_THAT(backward, testing::Not(testing::Contains("matmul")));
   EXPECT_FALSE(backward.empty());
   Stepper stepper(grad(f), x3);
-  stepper.break_at({.pass = Pass::backward});
+  stepper.break_at({.pass = Breakpoint::Pass::backward});
   ASSERT_TRUE(stepper.go_on());
   EXPECT_TRUE(stepper.at().in_backward_pass());
   EXPECT_THAT(stepper.at().scopes(), ElementsAre("backward of grad"));
@@ -204,7 +205,7 @@ TEST(Stepper, ABreakpointSaysWhere) {
                         .label = "w",
                         .shape = Shape{2, 3},
                         .nan = true,
-                        .pass = Pass::backward}
+                        .pass = Breakpoint::Pass::backward}
                  .str()),
             "matmul in layer1 of w of shape [2,3] that yields a NaN, backward");
 }
@@ -345,7 +346,7 @@ TEST(Stepper, DroppingUnwinds) {
             return y;
           },
           ones({4, 1 << 10}));
-      stepper.break_at({.pass = Pass::backward});
+      stepper.break_at({.pass = Breakpoint::Pass::backward});
       ASSERT_TRUE(stepper.go_on());
       EXPECT_EQ(destroyed, 0);
       if (!by_destruction) {

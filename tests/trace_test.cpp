@@ -349,7 +349,7 @@ TEST(Passes, SayNothingOfWhatIsWholeOrNeedNotBe) {
 TEST(Passes, CostCountsBytesAndFlops) {
   const auto p =
       trace([](const Tensor& a, const Tensor& b) { return sum(matmul(a, b)); })(ones({8, 16}), ones({16, 4}));
-  const Cost found = cost(p);
+  const ProgramCost found = cost_of(p);
   EXPECT_EQ(found.operations, 2);
   EXPECT_EQ(found.flops, 2u * 8 * 16 * 4 + 32);
   EXPECT_EQ(found.bytes, 4u * (8 * 16 + 16 * 4 + 32) + 4 * (32 + 1));

@@ -293,7 +293,7 @@ TEST(Whole, TheBackwardProgramIsGivenWhatItNeeds) {
   const auto network = trace([](const Tensor& a, const Tensor& w) { return sum(tanh(matmul(tanh(matmul(a, w)), w))); })(
       big, ones({128, 128}));
   const auto parts = stave_detail::vjp_of(network, {false, true}, std::vector{big, ones({128, 128})});
-  EXPECT_EQ(parts.first.outputs.size(), 5u) << parts.first;  // the sum, a, w, and both tanh
+  EXPECT_EQ(parts.first.outputs.size(), 6u) << parts.first;  // the sum, a, w, what both tanh are of, and the inner one
   EXPECT_EQ(parts.rest.outputs.size(), 1u);
   for (const auto& step : parts.rest.instructions) EXPECT_NE(step.op, &op_tanh);
 }

@@ -53,8 +53,7 @@ class Attention {
       scores(matrix, q, first, key, width);
       shift_by_largest();
       exponentials();
-      const Matrix v = load(Rows(v_, matrix, key, width), v_copy_);
-      multiply(term_, scores_.matrix(), v);
+      weigh_keys(scores_, load(Rows(v_, matrix, key, width), v_copy_), {matrix, first, key});
       fold();
     });
     for (Index i = 0; i < count; ++i) {
@@ -77,7 +76,7 @@ class Attention {
     sum_.fill(0);
     for_keys(first, count, [&](Index key, Index width) {
       weigh(matrix, first, key, width, c);
-      multiply(term_, cotangents_.matrix(), load(Rows(k_, matrix, key, width), k_copy_));
+      weigh_keys(cotangents_, load(Rows(k_, matrix, key, width), k_copy_), {matrix, first, key});
       add_to(sum_.elements.data(), term_);
     });
     scale_elements(sum_);
@@ -89,7 +88,7 @@ class Attention {
     for_queries(key, width, [&](Index first, Index count, Index meeting) {
       load_queries(matrix, first, count, c);
       weigh(matrix, first, key, meeting, c);
-      add_of_keys();
+      add_of_keys({matrix, first, key});
     });
     end_keys(matrix, key, width, of_k, of_v);
   }
@@ -103,8 +102,8 @@ class Attention {
       for_queries(key, width, [&](Index first, Index count, Index meeting) {
         load_queries(matrix, first, count, c);
         weigh(matrix, first, key, meeting, c);
-        add_of_keys();
-        multiply(term_, cotangents_.matrix(), load(Rows(k_, matrix, key, meeting), k_copy_));
+        add_of_keys({matrix, first, key});
+        weigh_keys(cotangents_, load(Rows(k_, matrix, key, meeting), k_copy_), {matrix, first, key});
         add_to(queries_sum_.row(first), term_);
       });
       end_keys(matrix, key, width, out[1], out[2]);
@@ -159,8 +158,81 @@ class Attention {
     const T* const from = reinterpret_cast<const T*>(added.data);
     for (Index i = 0; i < mask.count; ++i) {
       T* const row = scores_.row(i);
-      for (Index j = 0; j < width; ++j) row[j] += from[i * added.row_step + j * added.column_step];
+      for (Index j = 0; j < width; ++j) {
+        const T bias = from[i * added.row_step + j * added.column_step];
+        const T biased = row[j] + bias;
+        row[j] = bias == -infinity ? -infinity : biased;  // whatever the score is
+      }
     }
+  }
+
+  /// Where a block of scores begins.
+  struct Place {
+    Index matrix, query, key;
+  };
+  bool excludes() const { return mask_ || attributes_.causal; }
+  /// found[j], for a query and the keys from place.key on: whether the key takes part.
+  void find_part(const Place& place, Index query, Index width, std::vector<char>& found) {
+    found.assign(static_cast<std::size_t>(width), 1);
+    if (mask_) {
+      const Rows mask(*mask_, place.matrix, query, 1);
+      const bool is_bool = mask.view.dtype == stave::bool_;
+      const Matrix added = is_bool ? Matrix{} : load(mask, place.key, width, mask_copy_);
+      for (Index j = 0; j < width; ++j)
+        found[static_cast<std::size_t>(j)] =
+            is_bool ? *mask.at(0, place.key + j) != 0
+                    : reinterpret_cast<const T*>(added.data)[j * added.column_step] != -infinity;
+    }
+    if (attributes_.causal)
+      std::fill(found.begin() + std::clamp<Index>(query + 1 - place.key, 0, width), found.end(), char{0});
+  }
+  /// Whether queries and keys of a block meet, [query, key].
+  void find_parts(const Place& place, Index count, Index width) {
+    parts_.resize(static_cast<std::size_t>(count));
+    for (Index i = 0; i < count; ++i) find_part(place, place.query + i, width, parts_[static_cast<std::size_t>(i)]);
+  }
+  /// Whether an element is infinite or NaN, by lanes that a compiler turns into vectors.
+  static bool has_infinite(const Block<T>& x) {
+    constexpr Index lanes = 16;
+    T sums[lanes] = {};
+    const T* const from = x.elements.data();
+    const Index n = x.rows * x.columns;
+    Index i = 0;
+    for (; i + lanes <= n; i += lanes)
+      for (Index lane = 0; lane < lanes; ++lane) sums[lane] += from[i + lane] * 0;
+    for (; i < n; ++i) sums[0] += from[i] * 0;
+    return std::any_of(sums, sums + lanes, [](T sum) { return sum != 0; });
+  }
+  /// term_ = weights x, or weights^T x. Weights are 0 where a key takes no part, and what x has
+  /// there, be it infinite or NaN, counts for nothing: elements that became NaN are summed again
+  /// without it.
+  void weigh_keys(const Block<T>& weights, const Matrix& x, const Place& place) {
+    multiply(term_, weights.matrix(), x);
+    if (!excludes() || !has_infinite(term_)) return;
+    find_parts(place, weights.rows, weights.columns);
+    sum_again(weights.matrix(), x, [&](Index i, Index j) { return takes_part(i, j); });
+  }
+  void weigh_queries(const Block<T>& weights, const Matrix& x, const Place& place) {
+    multiply(term_, weights.transposed(), x);
+    if (!excludes() || !has_infinite(term_)) return;
+    find_parts(place, weights.rows, weights.columns);
+    sum_again(weights.transposed(), x, [&](Index i, Index j) { return takes_part(j, i); });
+  }
+  bool takes_part(Index i, Index j) const {
+    return parts_[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] != 0;
+  }
+  template <class F>
+  void sum_again(const Matrix& weights, const Matrix& x, F takes_part) {
+    const T *const w = reinterpret_cast<const T*>(weights.data), *const from = reinterpret_cast<const T*>(x.data);
+    for (Index i = 0; i < term_.rows; ++i)
+      for (Index c = 0; c < term_.columns; ++c) {
+        T& to = term_.row(i)[c];
+        if (to == to) continue;
+        to = 0;
+        for (Index j = 0; j < weights.columns; ++j)
+          if (takes_part(i, j))
+            to += w[i * weights.row_step + j * weights.column_step] * from[j * x.row_step + c * x.column_step];
+      }
   }
 
   /// One number for each row of scores_.
@@ -217,14 +289,20 @@ class Attention {
     scores(matrix, q_block_, first, key, width);
     for_each_query(c.total, matrix, first, q_block_.rows, [&](Index i, T of_row) {
       T* const row = scores_.row(i);
-      for (Index j = 0; j < width; ++j) row[j] -= of_row;
+      for (Index j = 0; j < width; ++j) {
+        const T less = row[j] - of_row;
+        row[j] = row[j] == -infinity ? -infinity : less;  // whatever the total is
+      }
     });
     exponentials();
     multiply(cotangents_, g_block_, transposed(load(Rows(v_, matrix, key, width), v_copy_)));
     for_each_query(c.shift, matrix, first, g_block_.rows, [&](Index i, T of_row) {
       T* const row = cotangents_.row(i);
       const T* const p = scores_.row(i);
-      for (Index j = 0; j < width; ++j) row[j] = p[j] == 0 ? 0 : p[j] * (row[j] + of_row);
+      for (Index j = 0; j < width; ++j) {
+        const T t = p[j] * (row[j] + of_row);
+        row[j] = p[j] == 0 ? 0 : t;
+      }
     });
   }
 
@@ -234,10 +312,10 @@ class Attention {
     values_sum_.resize(width, v_.shape.back());
     values_sum_.fill(0);
   }
-  void add_of_keys() {
-    multiply(term_, cotangents_.transposed(), q_block_);
+  void add_of_keys(const Place& place) {
+    weigh_queries(cotangents_, q_block_, place);
     add_to(keys_sum_.elements.data(), term_);
-    multiply(term_, scores_.transposed(), g_block_);
+    weigh_queries(scores_, g_block_, place);
     add_to(values_sum_.elements.data(), term_);
   }
   void end_keys(Index matrix, Index key, Index width, const View& of_k, const View& of_v) {
@@ -270,6 +348,7 @@ class Attention {
   Matrix q_block_{}, g_block_{};
   std::vector<T> largest_, found_, decay_;
   std::vector<double> weight_;
+  std::vector<std::vector<char>> parts_;
   std::vector<Line> accumulator_;
 };
 

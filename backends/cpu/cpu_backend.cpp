@@ -82,9 +82,11 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
         run_softmax(table.softmax[op.id][static_cast<int>(y.dtype)], as<stave::AxisAttributes>(attributes).axis, x[0],
                     y);
       });
+    case OpId::softmax_gradient:
     case OpId::log_softmax_gradient:
-      return in_floats({in[0], in[1]}, out,
-                       [](const View(&x)[2], const View& y) { run_log_softmax_gradient(x[0], x[1], y); });
+      return in_floats({in[0], in[1]}, out, [&](const View(&x)[2], const View& y) {
+        run_softmax_gradient(table.softmax_gradient[op.id][static_cast<int>(y.dtype)], x[0], x[1], y);
+      });
     case OpId::cumulative_sum:
     case OpId::cumulative_prod:
     case OpId::cummax:

@@ -60,6 +60,7 @@ struct One {
   friend bool operator>(One a, One b) { return a.x > b.x; }
   friend bool operator>=(One a, One b) { return a.x >= b.x; }
   friend One select(bool choice, One a, One b) { return choice ? a : b; }
+  friend bool isinf(One a) { return std::isinf(a.x); }
   friend One abs(One a) { return One(std::abs(a.x)); }
   friend One sqrt(One a) { return One(std::sqrt(a.x)); }
 };
@@ -101,7 +102,7 @@ decltype(Code::run) arithmetic(OpId id) {
 #define X(name, Struct) case OpId::name: return binary<stave_detail::Struct, T>;
     X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale) X(divide, Divide) X(maximum, Maximum)
     X(minimum, Minimum) X(equal, Equal) X(not_equal, NotEqual) X(less, Less) X(less_equal, LessEqual)
-    X(greater, Greater) X(greater_equal, GreaterEqual)
+    X(greater, Greater) X(greater_equal, GreaterEqual) X(scale_by_inverse, ScaleByInverse)
 #undef X
     default: return nullptr;
   }

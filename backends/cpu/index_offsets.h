@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
-#include <stave/core/fail.h>
+#include <stave/core/everywhere.h>
 #include <stave/core/ops/attributes.h>
 
 namespace stave_cpu {
@@ -121,20 +122,34 @@ class SliceOffsets {
     if (step == Index{sizeof(I)}) return run_from([=](Index i) { return Index{dense[i]}; });
     return run_from([=](Index i) { return Index{*reinterpret_cast<const I*>(indices + i * step)}; });
   }
+  /// Index j of the tuple where a walk stands, and whether that is out of range.
+  std::pair<Index, bool> index_at(const TileWalk& walk, std::size_t j) const {
+    const char* const at = indices_at(walk, j);
+    const Index index = indices_.dtype == stave::int64 ? *reinterpret_cast<const std::int64_t*>(at)
+                                                       : *reinterpret_cast<const std::int32_t*>(at);
+    const Index length = x_.shape[layout_.batch + j];
+    return {index, index < (layout_.from_end ? -length : 0) || index >= length};
+  }
+  bool all_out_of_range() const {
+    TileWalk walk(axes_, 2, -1, 1, 1);
+    walk.seek(0);
+    for (Index i = 0; i < count_; ++i, walk.next()) {
+      bool any = false;
+      for (std::size_t j = 0; j < layout_.k; ++j) any |= index_at(walk, j).second;
+      if (!any) return false;
+    }
+    return true;
+  }
   /// The first that is out of range from an element on, of which there is one in its block.
   [[noreturn]] void refuse(Index from) const {
     TileWalk walk(axes_, 2, -1, 1, 1);
     walk.seek(from);
     for (;; walk.next())
-      for (std::size_t j = 0; j < layout_.k; ++j) {
-        const char* const at = indices_at(walk, j);
-        const Index index = indices_.dtype == stave::int64 ? *reinterpret_cast<const std::int64_t*>(at)
-                                                           : *reinterpret_cast<const std::int32_t*>(at);
-        const Index length = x_.shape[layout_.batch + j];
-        if (index < (layout_.from_end ? -length : 0) || index >= length)
-          stave_detail::fail<stave::IndexError>("{}: index {} is out of range for axis {} with size {}", operation_,
-                                                index, layout_.batch + j, length);
-      }
+      for (std::size_t j = 0; j < layout_.k; ++j)
+        if (const auto [index, out] = index_at(walk, j); out)
+          stave_detail::fail_at<stave::IndexError>(from == 0 && all_out_of_range(),
+                                                   "{}: index {} is out of range for axis {} with size {}", operation_,
+                                                   index, layout_.batch + j, x_.shape[layout_.batch + j]);
   }
 
   const char* operation_;

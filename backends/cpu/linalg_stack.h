@@ -14,6 +14,7 @@
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
 #include <stave/core/effects/fiber.h>
+#include <stave/core/everywhere.h>
 #include <stave/core/fail.h>
 #include <stave/core/op.h>
 
@@ -106,27 +107,30 @@ const T* dense_matrix(const Stack<const T>& from, Index i, std::unique_ptr<T[]>&
   return buffer.get();
 }
 
-/// The first matrix of a stack that has no result.
+/// The matrices of a stack that have no result, each of which is said once.
 class Failure {
  public:
   void at(Index i) {
+    count_.fetch_add(1, std::memory_order_relaxed);
     Index first = first_.load(std::memory_order_relaxed);
     while (i < first && !first_.compare_exchange_weak(first, i)) {
     }
   }
-  /// Throws, if there is one: "solve: matrix [1, 0] of the stack [2, 3] is singular".
+  /// Throws for the first, if there is one: "solve: matrix [1, 0] of the stack [2, 3] is singular".
   void check(const char* op, const Shape& stack, const char* what) const {
     Index i = first_.load();
     if (i == none) return;
-    if (stack.empty()) stave_detail::fail<stave::LinalgError>("{}: the matrix {}", op, what);
+    const bool everywhere = count_.load() == stack.elements();
+    if (stack.empty()) stave_detail::fail_at<stave::LinalgError>(everywhere, "{}: the matrix {}", op, what);
     Shape position = stack;
     for (std::size_t axis = stack.size(); axis-- > 0; i /= stack[axis]) position[axis] = i % stack[axis];
-    stave_detail::fail<stave::LinalgError>("{}: matrix {} of the stack {} {}", op, position, stack, what);
+    stave_detail::fail_at<stave::LinalgError>(everywhere, "{}: matrix {} of the stack {} {}", op, position, stack,
+                                              what);
   }
 
  private:
   static constexpr Index none = std::numeric_limits<Index>::max();
-  std::atomic<Index> first_{none};
+  std::atomic<Index> first_{none}, count_{0};
 };
 
 /// body(first, last) over a stack, in parallel over its matrices, each of which takes `work` multiplications and has no side longer

@@ -62,7 +62,7 @@ consteval int operands_of() {
 template <class F>
 ElementwiseOperation<operands_of<F>()> own_operation(const char* name, F, std::vector<Loop> loops) {
   static_assert(std::is_empty_v<F>, "stave: the function captures something, which its kernels cannot see");
-  const auto of_tensors = [](const auto&... xs) { return Tensor(F()(xs...)); };
+  const auto of_tensors = [](const auto&... xs) { return Tensor(F{}(xs...)); };
   return {name, of_tensors, std::move(loops)};
 }
 

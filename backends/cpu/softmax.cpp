@@ -186,12 +186,11 @@ void run_softmax(const Softmax& softmax, int axis, const View& in, const View& o
   SoftmaxLoop(softmax, static_cast<std::size_t>(axis), in, out).run();
 }
 
-void run_log_softmax_gradient(const View& y, const View& ct, const View& out) {
+void run_softmax_gradient(SoftmaxGradient kernel, const View& x, const View& ct, const View& out) {
   if (element_count(out.shape) == 0) return;
-  const Dense values(y), cotangents(ct);
-  const auto kernel = kernels().log_softmax_gradient[static_cast<int>(out.dtype)];
+  const Dense values(x), cotangents(ct);
   const Index n = out.shape.back(), size = n * static_cast<Index>(stave::size_of(out.dtype));
-  const auto row = [&](const View& x, Index r) { return static_cast<char*>(x.data) + r * size; };
+  const auto row = [&](const View& of, Index r) { return static_cast<char*>(of.data) + r * size; };
   parallel_for(element_count(out.shape) / n, std::max<Index>(1, softmax_grain / n), [&](Index first, Index last) {
     kernel(row(values.view(), first), row(cotangents.view(), first), last - first, n, row(out, first));
   });

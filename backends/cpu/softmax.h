@@ -9,7 +9,8 @@ namespace stave_cpu {
 /// softmax log_softmax: `out` of `in`'s shape.
 void run_softmax(const Softmax& softmax, int axis, const stave::View& in, const stave::View& out);
 
-/// Along the last axis, in float32 or float64; `out` is contiguous.
-void run_log_softmax_gradient(const stave::View& y, const stave::View& ct, const stave::View& out);
+/// softmax_gradient of y, log_softmax_gradient of x: along the last axis, in float32 or float64;
+/// `out` is contiguous.
+void run_softmax_gradient(SoftmaxGradient kernel, const stave::View& x, const stave::View& ct, const stave::View& out);
 
 }  // namespace stave_cpu

@@ -253,7 +253,7 @@ bool CudaBackend::copy_from(stave::Backend& other, void* to, const void* from, s
   return device;
 }
 
-std::unique_ptr<stave::Stopwatch> CudaBackend::stopwatch() { return runtime_.stopwatch(); }
+std::unique_ptr<stave::BackendStopwatch> CudaBackend::stopwatch() { return runtime_.stopwatch(); }
 void CudaBackend::synchronize() { runtime_.synchronize(); }
 std::intptr_t CudaBackend::stream() { return reinterpret_cast<std::intptr_t>(runtime_.stream()); }
 void CudaBackend::lead(std::intptr_t stream) { runtime_.lead(reinterpret_cast<cudaStream_t>(stream)); }

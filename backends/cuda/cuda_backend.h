@@ -35,7 +35,7 @@ class CudaBackend final : public stave::Backend {
   std::intptr_t stream() override;
   void lead(std::intptr_t stream) override;
   void drain() noexcept override;
-  std::unique_ptr<stave::Stopwatch> stopwatch() override;
+  std::unique_ptr<stave::BackendStopwatch> stopwatch() override;
   stave::MemoryStats memory_stats() const override;
   void reset_peak_memory() override;
   void release_cached_memory() override;

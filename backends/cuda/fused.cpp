@@ -40,7 +40,7 @@ class Steps {
   Steps(const Launch& launch, const Region& region, std::span<const View> inputs, std::span<const View> written)
       : launch_(launch), region_(region), written_(written), written_values_(written_values(region)),
         values_(inputs.begin(), inputs.end()), dense_(contiguous_strides(stave::Shape(inputs[0].shape))),
-        still_(dense_), slots_(static_cast<std::size_t>(region.slots())) {
+        still_(dense_), slots_(static_cast<std::size_t>(region.slot_count())) {
     std::fill(still_.begin(), still_.end(), 0);
     std::vector<std::size_t> bytes(slots_.size());
     auto value = static_cast<int>(inputs.size());

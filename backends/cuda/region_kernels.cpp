@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include <stave/backends/cuda/code_cache.h>
 #include <stave/backends/cuda/driver.h>
@@ -82,8 +83,8 @@ const Modules* modules() {
 
 const RegionKernel& region_kernel(const stave::Region& region) {
   struct Entry {
-    std::once_flag made;
-    RegionKernel kernel;
+    std::mutex making;  // not std::call_once: CMakeLists.txt says why
+    std::optional<RegionKernel> kernel;
   };
   static auto* const entries =
       new std::map<std::pair<int, std::string>, Entry>;  // never destroyed, as the device's state
@@ -96,8 +97,9 @@ const RegionKernel& region_kernel(const stave::Region& region) {
     const std::lock_guard lock(*mutex);
     entry = &(*entries)[std::move(key)];
   }
-  std::call_once(entry->made, [&] { entry->kernel = make_kernel(region, device); });  // again if it throws
-  return entry->kernel;
+  const std::lock_guard lock(entry->making);
+  if (!entry->kernel) entry->kernel = make_kernel(region, device);
+  return *entry->kernel;
 }
 
 void launch(const RegionKernel& kernel, unsigned blocks, cudaStream_t stream, std::span<void*> arguments) {

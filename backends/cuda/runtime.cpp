@@ -349,7 +349,7 @@ void DeviceRuntime::drain() noexcept {
 
 namespace {
 
-class EventStopwatch final : public stave::Stopwatch {
+class EventStopwatch final : public stave::BackendStopwatch {
  public:
   EventStopwatch(int index, cudaStream_t stream) : index_(index), stream_(stream) {
     const CurrentDevice current(index_);
@@ -376,7 +376,7 @@ class EventStopwatch final : public stave::Stopwatch {
 
 }  // namespace
 
-std::unique_ptr<stave::Stopwatch> DeviceRuntime::stopwatch() {
+std::unique_ptr<stave::BackendStopwatch> DeviceRuntime::stopwatch() {
   return std::make_unique<EventStopwatch>(index_, stream_);
 }
 

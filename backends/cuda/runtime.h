@@ -88,7 +88,7 @@ class DeviceRuntime {
   /// Waits; what went wrong meanwhile is left for synchronize() or a read. Nothing in a child of fork().
   void drain() noexcept;
   /// By events on the stream.
-  std::unique_ptr<stave::Stopwatch> stopwatch();
+  std::unique_ptr<stave::BackendStopwatch> stopwatch();
 
  private:
   // A pinned buffer that a transfer goes through: reused when the event says that it is through.

@@ -30,7 +30,7 @@ struct Suspension {
   enum class Answer : std::uint8_t { none, value, exception, cancel };
   Answer answer = Answer::none;
   const EffectType& effect_type;
-  explicit Suspension(const EffectType& effect_type) noexcept : effect_type(effect_type) {}
+  explicit Suspension(const EffectType& effect_type_) noexcept : effect_type(effect_type_) {}
   /// Gives the effect to the controller.
   virtual void hand_over(Computation& computation) = 0;
 

@@ -5,6 +5,8 @@
 // every register is lost, and saves those that it needs. Elsewhere Boost.Context does it.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <cstddef>
 #include <cstdint>
 

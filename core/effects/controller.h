@@ -107,6 +107,7 @@ template <class E>
 class Resumption {
  public:
   using Result = typename E::Result;
+  using Answer = std::conditional_t<std::is_void_v<Result>, std::monostate, Result>;
 
   Resumption() noexcept = default;
   Resumption(Resumption&&) noexcept = default;
@@ -131,6 +132,7 @@ class Resumption {
     answer(pending(), std::forward<R>(result)...);
     use()->template run<stave_detail::SuspensionOf<E>>();
   }
+  void resume(Answer&& result) { resume<Answer>(std::move(result)); }  // resume({a, b})
   /// The same at the end of `handle`: goes on when that has returned. Needs no stack, however many operations follow.
   template <class... R>
   void resume_last(R&&... result) {
@@ -138,6 +140,7 @@ class Resumption {
     answer(computation_->pending_in_handle(ticket_), std::forward<R>(result)...);
     use()->continue_after_handle();
   }
+  void resume_last(Answer&& result) { resume_last<Answer>(std::move(result)); }
   /// The suspended `perform` throws.
   void resume_throwing(std::exception_ptr exception) {
     stave_detail::Suspension& suspension = pending();
@@ -200,14 +203,14 @@ namespace stave_detail {
 template <class E>
 struct SuspensionOf final : Suspension {
   using Result = typename E::Result;
-  using Value = std::conditional_t<std::is_void_v<Result>, std::monostate, Result>;
+  using Value = typename Resumption<E>::Answer;
 
   E& effect;
   Controlling<E>& controller;
   std::optional<Value> value{};
 
-  SuspensionOf(E& effect, Controlling<E>& controller) noexcept
-      : Suspension(type()), effect(effect), controller(controller) {}
+  SuspensionOf(E& effect_, Controlling<E>& controller_) noexcept
+      : Suspension(type()), effect(effect_), controller(controller_) {}
   static const EffectType& type() noexcept { return stave::effect_type<E>(); }
   void hand_over(Computation& computation) override {
     controller.handle(effect, Resumption<E>(ComputationPtr(&computation), this));
@@ -343,6 +346,8 @@ class Eventual {
  private:
   std::shared_ptr<std::optional<T>> result_;
 };
+template <class T>
+Eventual(std::shared_ptr<std::optional<T>>) -> Eventual<T>;
 
 /// Runs body on a stack of its own, with `controller` answering its effects. Returns what body returns (std::monostate for
 /// void), or nothing if it was dropped. Rethrows what body throws. When it returns, a computation that is still suspended
@@ -357,7 +362,9 @@ auto with(C&& controller, Body&& body) {
 }
 
 /// The same with a controller that the computation keeps alive: if it is suspended when this returns (the result is then empty),
-/// whoever holds its resumption may go on with it, and finds the result here when it has ended.
+/// whoever holds its resumption may go on with it, and finds the result here when it has ended. The
+/// computation keeps a copy of body: what that captures by reference must live until it has ended,
+/// so capture by value.
 template <class C, class Body>
   requires std::is_base_of_v<AnyController, C>
 auto with(std::shared_ptr<C> controller, Body body) {

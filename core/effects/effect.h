@@ -17,7 +17,7 @@
 // look-up: a program of tensors performs millions of it. Start reading at `Frame`, then `perform`.
 #pragma once
 
-#include <stave/core/effects/exceptions.h>
+#include <stave/core/effects/settings.h>
 
 #include <any>
 #include <cstdint>
@@ -143,7 +143,7 @@ class AnyHandler {
 
  protected:
   static constexpr std::uint64_t all_effects = ~std::uint64_t{0};
-  explicit AnyHandler(std::uint64_t effects = all_effects) noexcept : effects(effects) {}
+  explicit AnyHandler(std::uint64_t effects_ = all_effects) noexcept : effects(effects_) {}
   AnyHandler(const AnyHandler& other) noexcept : effects(other.effects) {}
   AnyHandler& operator=(const AnyHandler&) noexcept { return *this; }
 };
@@ -168,7 +168,7 @@ class Handles : public AnyHandler, public Handling<Es>... {
   }
 
  protected:
-  explicit Handles(std::uint64_t effects) noexcept : AnyHandler(effects) {}
+  explicit Handles(std::uint64_t effects_) noexcept : AnyHandler(effects_) {}
 
  private:
   template <class E>
@@ -216,13 +216,13 @@ struct Frame {
   Frame& operator=(const Frame&) = delete;
 
  protected:
-  explicit Frame(Frame* below) noexcept  // of an interception
-      : below(below), nearest(nearest_of(below)), handler(nullptr), operations(nullptr), kind(Kind::interception),
+  explicit Frame(Frame* below_) noexcept  // of an interception
+      : below(below_), nearest(nearest_of(below_)), handler(nullptr), operations(nullptr), kind(Kind::interception),
         trusted(false), discreet(false) {}
-  Frame(Frame* below, Kind kind, AnyHandler* handler, Handling<Call>* operations) noexcept
-      : below(below), nearest(operations ? this : nearest_of(below)), handler(handler), operations(operations),
-        kind(kind), trusted(operations && handler->discreet()),
-        discreet(trusted && (!nearest_of(below) || nearest_of(below)->discreet)) {}
+  Frame(Frame* below_, Kind kind_, AnyHandler* handler_, Handling<Call>* operations_) noexcept
+      : below(below_), nearest(operations_ ? this : nearest_of(below_)), handler(handler_), operations(operations_),
+        kind(kind_), trusted(operations_ && handler_->discreet()),
+        discreet(trusted && (!nearest_of(below_) || nearest_of(below_)->discreet)) {}
   ~Frame() = default;
   static Frame* nearest_of(Frame* frame) noexcept { return frame ? frame->nearest : nullptr; }
 };
@@ -238,9 +238,10 @@ struct HandlerFrame : Frame {
   IntrusivePtr<Standing> known;                        // null until somebody asks
   const stave_detail::Surroundings* again = nullptr;   // of a handler that stands up again: by these
 
-  HandlerFrame(Frame* below, AnyHandler* handler) noexcept : HandlerFrame(below, handler, handler->handling_calls()) {}
-  HandlerFrame(Frame* below, AnyHandler* handler, Handling<Call>* operations, Kind kind = Kind::handler) noexcept
-      : Frame(below, kind, handler, operations) {}
+  HandlerFrame(Frame* below_, AnyHandler* handler_) noexcept
+      : HandlerFrame(below_, handler_, handler_->handling_calls()) {}
+  HandlerFrame(Frame* below_, AnyHandler* handler_, Handling<Call>* operations_, Kind kind_ = Kind::handler) noexcept
+      : Frame(below_, kind_, handler_, operations_) {}
   ~HandlerFrame() {
     if (known) end();
   }
@@ -258,9 +259,9 @@ struct Interception : Frame {
   Frame* performer;  // the top of the stack when the effect was performed
   Frame* answering;  // the handler's frame; null: below all handlers
 
-  explicit Interception(Frame* performer) noexcept : Frame(nullptr), performer(performer), answering(nullptr) {}
-  Interception(Frame* performer, Frame* answering) noexcept
-      : Frame(answering->below), performer(performer), answering(answering) {}
+  explicit Interception(Frame* performer_) noexcept : Frame(nullptr), performer(performer_), answering(nullptr) {}
+  Interception(Frame* performer_, Frame* answering_) noexcept
+      : Frame(answering_->below), performer(performer_), answering(answering_) {}
 };
 
 }  // namespace stave

@@ -1,6 +1,8 @@
 // Errors. One type per cause; a message says what, where (operation, shapes, the transforms around it) and what to do.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <memory>
 #include <stdexcept>
 #include <string>

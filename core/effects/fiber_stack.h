@@ -8,6 +8,8 @@
 // page faults cost several microseconds. A stack may be given back on another thread than the one that took it.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <cstddef>
 
 namespace stave_detail {

@@ -1,6 +1,8 @@
 // A child of fork() has one thread, and finds every mutex as it was: one that another thread held would stay locked for ever.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <pthread.h>
 
 #include <mutex>

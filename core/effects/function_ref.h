@@ -1,6 +1,8 @@
 // A non-owning reference to something callable: two words, no allocation. The callee must outlive the reference.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <memory>
 #include <type_traits>
 #include <utility>

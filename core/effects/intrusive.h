@@ -1,6 +1,8 @@
 // Reference counting inside the object: one pointer wide, one counter; atomic, or plain for what one thread has to itself.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <atomic>
 #include <cstdint>
 #include <utility>

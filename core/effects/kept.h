@@ -133,25 +133,25 @@ template <class T>
   requires((std::is_class_v<T> || std::is_union_v<T>) && !requires { sizeof(TensorOf<T>); })
 struct KeptNode<T> : decltype(kept_class<T>()) {};
 
-/// Whether values of type T can be kept. `Above`: types that hold it, which may hold themselves.
-template <class T, class... Above>
+/// Whether values of type T can be kept. `Outer`: types that hold it, which may hold themselves.
+template <class T, class... Outer>
 constexpr bool is_kept() {
-  if constexpr ((std::is_same_v<T, Above> || ...)) return true;
+  if constexpr ((std::is_same_v<T, Outer> || ...)) return true;
   else if constexpr (KeptNode<T>::kind == KeptKind::none) return false;
   else
     return []<class... H>(KeptParts<H...>) {
-      return (is_kept<H, T, Above...>() && ...);
+      return (is_kept<H, T, Outer...>() && ...);
     }(typename KeptNode<T>::Contents());
 }
 
 /// Whether they may hold tensors.
-template <class T, class... Above>
+template <class T, class... Outer>
 constexpr bool keeps_tensors() {
-  if constexpr ((std::is_same_v<T, Above> || ...)) return false;
+  if constexpr ((std::is_same_v<T, Outer> || ...)) return false;
   else if constexpr (KeptNode<T>::kind == KeptKind::tensor) return true;
   else
     return []<class... H>(KeptParts<H...>) {
-      return (keeps_tensors<H, T, Above...>() || ...);
+      return (keeps_tensors<H, T, Outer...>() || ...);
     }(typename KeptNode<T>::Contents());
 }
 

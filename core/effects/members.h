@@ -5,6 +5,8 @@
 // elision"), which is found out and corrected. (The idea is that of Boost.PFR.)
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <cstdlib>
 #include <type_traits>
 #include <utility>

@@ -8,11 +8,11 @@
 
 namespace stave {
 
-struct Name : RefCounted {
+struct SharedName : RefCounted {
   const std::string text;
   const bool backward;  // of the scope of a backward pass
-  explicit Name(std::string name, bool of_backward = false) : text(std::move(name)), backward(of_backward) {}
+  explicit SharedName(std::string name, bool of_backward = false) : text(std::move(name)), backward(of_backward) {}
 };
-using NamePtr = IntrusivePtr<const Name>;
+using NamePtr = IntrusivePtr<const SharedName>;
 
 }  // namespace stave

@@ -22,7 +22,7 @@ namespace stave {
 /// graphs. Scopes nest. What the backward pass performs for an operation is performed in the scopes of that operation, too.
 class Scope {
  public:
-  [[nodiscard]] explicit Scope(std::string name) : Scope(make_intrusive<const Name>(std::move(name))) {}
+  [[nodiscard]] explicit Scope(std::string name) : Scope(make_intrusive<const SharedName>(std::move(name))) {}
   [[nodiscard]] explicit Scope(NamePtr name) noexcept
       : handler_(std::move(name)), frame_(stave_detail::current, &handler_), install_(&frame_) {}
 

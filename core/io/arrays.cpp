@@ -46,20 +46,24 @@ void save_npz_flat(const std::string& path, const std::vector<NamedTensor>& arra
 }
 
 NamedArrays read_npz(const std::string& path) {
-  std::map<std::string, Tensor> arrays;
+  ArraysOfFile all;
   const InputFile file("load_npz", path);
   const ZipReader zip(file);
   for (const ZipEntry& entry : zip.entries()) {
+    if (entry.name.ends_with('/') && entry.size == 0) continue;  // a folder, as archivers have them
     if (!entry.name.ends_with(suffix))
       fail<FileError>("{}: entry '{}' is not an array: its name does not end with {}", file.where(), shown(entry.name),
                       suffix);
     const auto stream = zip.open(entry);
-    Tensor x = read_npy(*stream);
+    auto read = try_read_npy(*stream);
     stream->finish();
-    if (!arrays.emplace(entry.name.substr(0, entry.name.size() - suffix.size()), std::move(x)).second)
+    std::string name = entry.name.substr(0, entry.name.size() - suffix.size());
+    if (all.arrays.contains(name) || all.unreadable.contains(name))
       fail<FileError>("{}: has two entries '{}'", file.where(), shown(entry.name));
+    if (auto* const x = std::get_if<Tensor>(&read)) all.arrays.emplace(std::move(name), std::move(*x));
+    else all.unreadable.emplace(std::move(name), std::get<std::string>(std::move(read)));
   }
-  return {file.where(), std::move(arrays)};
+  return {file.where(), std::move(all)};
 }
 
 }  // namespace stave_detail

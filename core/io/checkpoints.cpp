@@ -90,20 +90,24 @@ std::string Checkpoints::path(Index step) const {
   return (fs::path(folder_) / name_of_step(step)).string();
 }
 
-// Also what runs that were ended while they saved have left. What cannot be removed stays, and is tried again the next time.
-void Checkpoints::remove_others(Index saved) const {
+// Removes what runs have left that were killed while they saved.
+void Checkpoints::remove_dead_parts() const {
   std::error_code error;
-  std::vector<fs::path> remains;
+  std::vector<fs::path> parts;
   for (auto entry = fs::directory_iterator(folder_, error); !error && entry != fs::directory_iterator();
        entry.increment(error))
-    if (const std::string name = entry->path().filename().string();
-        name.starts_with(prefix) && is_part_of_another(name))
-      remains.push_back(entry->path());
-  for (const fs::path& file : remains) fs::remove(file, error);
+    if (const std::string name = entry->path().filename().string(); name.starts_with(prefix) && is_part(name))
+      parts.push_back(entry->path());
+  for (const fs::path& part : parts) remove_dead_part(part.string());
+}
+
+// A file that cannot be removed stays until the next time.
+void Checkpoints::remove_others(Index saved) const {
   if (keep_ == 0) return;
   std::vector<Index> all = steps();
   std::erase(all, saved);
   const auto most = static_cast<std::size_t>(keep_ - 1);
+  std::error_code error;
   for (std::size_t i = 0; i + most < all.size(); ++i) fs::remove(path(all[i]), error);
 }
 

@@ -1,10 +1,11 @@
 // read_csv: io.h.
+#include <algorithm>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
+#include <istream>
 #include <string_view>
 #include <type_traits>
 
+#include <stave/core/effects/function_ref.h>
 #include <stave/core/fail.h>
 #include <stave/core/io.h>
 #include <stave/core/io/file.h>
@@ -81,21 +82,67 @@ constexpr const char* expected = std::is_same_v<T, bool>  ? "0, 1, true or false
                                  : !std::is_integral_v<T> ? "a number"
                                                           : "an integer";
 
+// ---- lines -------------------------------------------------------------------------------------------------
+
+// Puts up to n bytes of text into `to`, and returns how many; 0 at the end.
+using ReadBytes = FunctionRef<std::size_t(char* to, std::size_t n)>;
+
+class Lines {
+ public:
+  Lines(ReadBytes read, const std::string& where) : read_(read), where_(where), buffer_(1 << 16, '\0') {}
+
+  // The next line, without its end: false if there is none.
+  bool next(std::string& line) {
+    line.clear();
+    ++number_;
+    for (;;) {
+      const std::size_t end = left_.find('\n');
+      line += left_.substr(0, end);
+      left_.remove_prefix(std::min(end, left_.size()));
+      if (!left_.empty()) {
+        left_.remove_prefix(1);
+        return true;
+      }
+      check_text(line);
+      left_ = {buffer_.data(), read_(buffer_.data(), buffer_.size())};
+      if (left_.empty()) return !line.empty();
+    }
+  }
+
+ private:
+  // A line without an end would fill all memory. Files that are no text have zero bytes in it.
+  void check_text(const std::string& line) const {
+    if (line.size() >= buffer_.size() && line.find('\0', line.size() - buffer_.size()) != line.npos)
+      fail<FileError>("{}:{}: is not text: it has zero bytes, and no end of the line in {} bytes", where_, number_,
+                      line.size());
+  }
+
+  ReadBytes read_;
+  const std::string& where_;
+  Index number_ = 0;
+  std::string buffer_;
+  std::string_view left_;  // of it
+};
+
+// ---- tables ------------------------------------------------------------------------------------------------
+
 // Reads lines of numbers of one C++ type.
 template <class T>
 class Table {
  public:
-  Table(const std::string& path, const CsvOptions& options) : where_("read_csv: " + path), options_(options) {}
+  Table(const std::string& where, const CsvOptions& options) : where_(where), options_(options) {}
 
-  Tensor read(std::istream& in) {
+  Tensor read(ReadBytes read) {
+    Lines lines(read, where_);
     std::string line;
-    for (Index number = 1; std::getline(in, line); ++number) {
+    for (Index number = 1; lines.next(line); ++number) {
       std::string_view text = line;
       if (number == 1 && text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
       if (text.ends_with('\r')) text.remove_suffix(1);
-      if (number > options_.skip_lines) add(text, where_ + ":" + std::to_string(number));
+      if (options_.comment) text = text.substr(0, text.find(options_.comment));
+      const bool is_blank = trimmed(text, options_.delimiter == ' ' ? '\0' : options_.delimiter).empty();
+      if (number > options_.skip_lines && !is_blank) add(text, where_ + ":" + std::to_string(number));
     }
-    if (in.bad()) fail<FileError>("{}: cannot be read", where_);
     if (rows_ == 0) fail<FileError>("{}: has no numbers in it", where_);
     return from_bytes(values_.data(), values_.size(), dtype_of<T>(), {rows_, columns_});
   }
@@ -124,7 +171,7 @@ class Table {
     return value;
   }
 
-  std::string where_;
+  const std::string& where_;
   const CsvOptions& options_;
   std::vector<std::string_view> fields_;
   std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>
@@ -136,17 +183,38 @@ void check(const CsvOptions& options) {
   if (options.skip_lines < 0 || options.columns < 0)
     fail<ShapeError>("read_csv: skip_lines {} and columns {} must not be negative", options.skip_lines,
                      options.columns);
+  if (options.comment && options.comment == options.delimiter)
+    fail<FileError>("read_csv: '{}' cannot be delimiter and beginning of comments: name another comment, or '\\0'",
+                    shown({&options.comment, 1}));
+}
+
+Tensor read(ReadBytes bytes, const std::string& where, const CsvOptions& options) {
+  return visit_dtype(options.dtype, [&](auto zero) { return Table<decltype(zero)>(where, options).read(bytes); });
 }
 
 }  // namespace
 
 Tensor read_csv(const std::string& path, CsvOptions options) {
   check(options);
-  std::error_code none;
-  if (std::filesystem::is_directory(path, none)) fail<FileError>("read_csv: {}: is a folder", path);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail<FileError>("read_csv: {}: cannot be opened: {}", path, system_error_text());
-  return visit_dtype(options.dtype, [&](auto zero) { return Table<decltype(zero)>(path, options).read(file); });
+  const InputFile file("read_csv", path);
+  FileSource source(file, file.where(), 0, file.size());
+  const auto next = [&](char* to, std::size_t n) {
+    n = static_cast<std::size_t>(std::min<std::uint64_t>(n, source.left()));
+    source.read(to, n);
+    return n;
+  };
+  return read(next, file.where(), options);
+}
+
+Tensor read_csv(std::istream& in, CsvOptions options) {
+  check(options);
+  const std::string where = "read_csv: the stream";
+  const auto next = [&](char* to, std::size_t n) {
+    in.read(to, static_cast<std::streamsize>(n));
+    if (in.bad()) fail<FileError>("{}: cannot be read", where);
+    return static_cast<std::size_t>(in.gcount());
+  };
+  return read(next, where, options);
 }
 
 }  // namespace stave

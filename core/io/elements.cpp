@@ -38,8 +38,4 @@ void reverse_bytes(char* data, std::uint64_t bytes, std::size_t size) {
   for (char* at = data; at != data + bytes; at += size) std::reverse(at, at + size);
 }
 
-void make_bools(char* data, std::uint64_t bytes) {
-  std::transform(data, data + bytes, data, [](char c) { return static_cast<char>(c != 0); });
-}
-
 }  // namespace stave_detail

@@ -22,7 +22,5 @@ void with_elements(const Tensor& x, FunctionRef<void(std::span<const char>)> wri
 
 /// From the other byte order.
 void reverse_bytes(char* data, std::uint64_t bytes, std::size_t size);
-/// Makes a bool of any byte.
-void make_bools(char* data, std::uint64_t bytes);
 
 }  // namespace stave_detail

@@ -1,13 +1,14 @@
 #include <stave/core/io/file.h>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -52,8 +53,8 @@ bool Descriptor::close() noexcept {
 
 // Without O_NONBLOCK a pipe without a writer would be waited for.
 InputFile::InputFile(std::string operation, const std::string& path)
-    : where_(std::move(operation) + ": " + path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)),
-      size_(0) {
+    : operation_(std::move(operation)), where_(operation_ + ": " + path),
+      file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)), size_(0) {
   struct stat status {};
   if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0)
     fail<FileError>("{}: cannot be opened: {}", where_, system_error_text());
@@ -93,12 +94,37 @@ std::string target_of(const std::string& path, const std::string& where) {
   return target.string();
 }
 
-constexpr std::string_view part_suffix = ".part";
-std::string own_mark() { return fmt::format(".{}-", ::getpid()); }
+constexpr std::string_view part_mark = ".stave-", part_suffix = ".part";
 
-std::string name_beside(const std::string& target) {
-  static std::atomic<unsigned> next{0};
-  return fmt::format("{}{}{}{}", target, own_mark(), next++, part_suffix);
+std::string name_of_part(const std::string& target, int number) {
+  return fmt::format("{}{}{}{}", target, part_mark, number, part_suffix);
+}
+
+enum class Lock { taken, held_by_another, unsupported };
+
+Lock lock(int fd) {
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0)
+    if (errno != EINTR) return errno == EWOULDBLOCK ? Lock::held_by_another : Lock::unsupported;
+  return Lock::taken;
+}
+
+// Some systems lock only what may be written, and some files may not.
+int open_to_lock(const std::string& name) {
+  constexpr int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  const int fd = ::open(name.c_str(), O_RDWR | flags);
+  return fd >= 0 || errno != EACCES ? fd : ::open(name.c_str(), O_RDONLY | flags);
+}
+
+bool is_called(int fd, const std::string& name) {
+  struct stat held {
+  }, named{};
+  return ::fstat(fd, &held) == 0 && ::lstat(name.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+         held.st_ino == named.st_ino;
+}
+
+bool exists(const std::string& name) {
+  struct stat status {};
+  return ::lstat(name.c_str(), &status) == 0;
 }
 
 // With the permissions of the file that it replaces, if there is one.
@@ -114,23 +140,66 @@ bool is_on_disk(int fd) { return ::fsync(fd) == 0 || errno == EINVAL || errno ==
 
 }  // namespace
 
-bool is_part_of_another(std::string_view name) {
-  return name.ends_with(part_suffix) && name.rfind(own_mark()) == name.npos;
+bool is_part(std::string_view name) { return name.ends_with(part_suffix); }
+
+// Only the holder of the lock renames or removes the file. So once the lock is held, and the file
+// still has the name, it keeps it.
+bool remove_dead_part(const std::string& name) {
+  const Descriptor part(open_to_lock(name));
+  struct stat status {};
+  if (part.get() >= 0 && ::fstat(part.get(), &status) == 0 && S_ISREG(status.st_mode) &&
+      lock(part.get()) == Lock::taken && is_called(part.get(), name))
+    ::unlink(name.c_str());
+  return !exists(name);
+}
+
+namespace {
+
+// A new file with its lock; none if there is one of this name, or if another process took the new
+// one for a dead one before it was locked.
+std::optional<Descriptor> create_locked(const std::string& name, const std::string& target, const std::string& where) {
+  Descriptor file(create(name, target));
+  if (file.get() < 0 && errno == EEXIST) return std::nullopt;
+  if (file.get() < 0) fail<FileError>("{}: cannot be written: {}", where, system_error_text());
+  const bool is_ours = lock(file.get()) != Lock::held_by_another && is_called(file.get(), name);
+  return is_ours ? std::optional(std::move(file)) : std::nullopt;
+}
+
+}  // namespace
+
+// Looks at numbers until several in turn are free, and removes dead files among them: the numbers
+// that killed processes had may have gaps.
+OutputFile::Part OutputFile::create_part(const std::string& target, const std::string& where) {
+  constexpr int most_free = 16, most_taken = 10'000;
+  std::string name;
+  std::optional<Descriptor> file;
+  for (int number = 0, free = 0; !file || free < most_free; ++number) {
+    if (number == most_taken)
+      fail<FileError>("{}: cannot be written: all names beside it are taken, up to {}", where,
+                      name_of_part(target, number - 1));
+    std::string numbered = name_of_part(target, number);
+    const bool is_free = !exists(numbered) || remove_dead_part(numbered);
+    free = is_free ? free + 1 : 0;
+    if (!is_free || file) continue;
+    if (auto created = create_locked(numbered, target, where)) {
+      file.emplace(std::move(*created));
+      name = std::move(numbered);
+    }
+  }
+  return {std::move(name), std::move(*file)};
 }
 
 OutputFile::OutputFile(std::string operation, const std::string& path)
-    : where_(std::move(operation) + ": " + path), target_(target_of(path, where_)), temporary_(name_beside(target_)),
-      file_(create(temporary_, target_)) {
-  if (file_.get() < 0) fail<FileError>("{}: cannot be written: {}", where_, system_error_text());
-}
+    : where_(std::move(operation) + ": " + path), target_(target_of(path, where_)),
+      part_(create_part(target_, where_)) {}
 
 OutputFile::~OutputFile() {
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!part_.name.empty()) ::unlink(part_.name.c_str());
 }
 
 void OutputFile::write(std::span<const char> bytes) {
   while (!bytes.empty()) {
-    const ssize_t done = ::write(file_.get(), bytes.data(), std::min(bytes.size(), most_at_once));
+    const ssize_t done = ::write(part_.file.get(), bytes.data(), std::min(bytes.size(), most_at_once));
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) fail<FileError>("{}: cannot be written: {}", where_, system_error_text());
     size_ += static_cast<std::uint64_t>(done);
@@ -139,9 +208,12 @@ void OutputFile::write(std::span<const char> bytes) {
 }
 
 void OutputFile::finish() {
-  if (!is_on_disk(file_.get()) || !file_.close() || ::rename(temporary_.c_str(), target_.c_str()) != 0)
+  // Some systems report only at close() that they could not write. The first descriptor keeps the
+  // lock.
+  const bool is_whole = is_on_disk(part_.file.get()) && Descriptor(::dup(part_.file.get())).close();
+  if (!is_whole || ::rename(part_.name.c_str(), target_.c_str()) != 0)
     fail<FileError>("{}: cannot be written: {}", where_, system_error_text());
-  temporary_.clear();
+  part_.name.clear();
   const std::string folder = fs::path(target_).parent_path().string();
   const Descriptor entries(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (entries.get() >= 0 && !is_on_disk(entries.get()))  // < 0: a folder that may be written to and not read

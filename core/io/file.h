@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <stave/core/fail.h>
 
@@ -18,8 +19,8 @@ class Descriptor {
  public:
   explicit Descriptor(int fd) noexcept : fd_(fd) {}
   ~Descriptor();
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
   int get() const noexcept { return fd_; }
   /// True if the system took note of all that was written. The descriptor is closed.
   bool close() noexcept;
@@ -33,6 +34,7 @@ class InputFile {
  public:
   InputFile(std::string operation, const std::string& path);
 
+  const std::string& operation() const noexcept { return operation_; }
   const std::string& where() const noexcept { return where_; }
   std::uint64_t size() const noexcept { return size_; }
   int descriptor() const noexcept { return file_.get(); }
@@ -40,12 +42,19 @@ class InputFile {
   void read(std::uint64_t offset, void* to, std::size_t n) const;
 
  private:
-  std::string where_;
+  std::string operation_, where_;
   Descriptor file_;
   std::uint64_t size_;
 };
 
 /// A file under way, beside the one that it will replace. Without finish() nothing remains of it.
+/// The constructor removes what killed processes have left of the same file.
+///
+/// A file under way is called NAME.stave-0.part, or has the first higher number that is free. Its
+/// process holds a lock on it (flock), which ends with the process. So a dead file is one that can
+/// be locked. The process's id would not tell: in a container that starts again, the new process
+/// has the id of the dead one. On a file system without locks dead files stay, and new ones get
+/// free numbers.
 class OutputFile {
  public:
   OutputFile(std::string operation, const std::string& path);
@@ -59,13 +68,22 @@ class OutputFile {
   void finish();
 
  private:
-  std::string where_, target_, temporary_;  // temporary_ is empty once the file has its name
-  Descriptor file_;
+  struct Part {
+    std::string name;  // empty once the file has that of the target
+    Descriptor file;   // with the lock
+  };
+  static Part create_part(const std::string& target, const std::string& where);
+
+  std::string where_, target_;
+  Part part_;
   std::uint64_t size_ = 0;
 };
 
-/// Whether a file of this name is what OutputFile of another process has under way, or left where that was ended.
-bool is_part_of_another(std::string_view name);
+/// Whether a file of this name may be what an OutputFile has under way.
+bool is_part(std::string_view name);
+/// Removes a file that a killed process has left, and none that is under way. False: there is still
+/// a file of this name.
+bool remove_dead_part(const std::string& name);
 
 /// "No such file or directory" and the like, of errno.
 std::string system_error_text();

@@ -11,10 +11,13 @@
 namespace stave_detail {
 
 bool NamedArrays::holds(const std::string& name) const {
-  if (name.empty()) return !arrays_.empty();
-  if (arrays_.contains(name)) return true;
-  const auto below = arrays_.lower_bound(name + "/");
-  return below != arrays_.end() && below->first.starts_with(name + "/");
+  const auto is_in = [&](const auto& arrays) {
+    if (name.empty()) return !arrays.empty();
+    if (arrays.contains(name)) return true;
+    const auto below = arrays.lower_bound(name + "/");
+    return below != arrays.end() && below->first.starts_with(name + "/");
+  };
+  return is_in(arrays_) || is_in(unreadable_);
 }
 
 std::set<std::string> NamedArrays::keys_below(const std::string& name, bool whole) const {
@@ -28,6 +31,8 @@ std::set<std::string> NamedArrays::keys_below(const std::string& name, bool whol
 }
 
 Tensor NamedArrays::take(const std::string& name) {
+  if (const auto why = unreadable_.find(name); why != unreadable_.end())
+    fail<DtypeError>("{}: '{}' {}", where_, shown(name), why->second);
   const auto found = arrays_.find(name);
   if (found == arrays_.end()) fail<FileError>("{}: has no array '{}', but {}", where_, shown(name), some_names());
   taken_.insert(name);
@@ -35,6 +40,10 @@ Tensor NamedArrays::take(const std::string& name) {
 }
 
 Tensor NamedArrays::take_like(const std::string& name, const Tensor& like) {
+  if (const auto why = unreadable_.find(name); why != unreadable_.end()) {
+    faults_.push_back({Fault::dtype, fmt::format("'{}' {}", shown(name), why->second)});
+    return like;
+  }
   const auto found = arrays_.find(name);
   if (found == arrays_.end()) {
     faults_.push_back({Fault::names, fmt::format("has no array '{}'", shown(name))});

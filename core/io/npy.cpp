@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include <stave/core/bools.h>
 #include <stave/core/effects/effect.h>
 #include <stave/core/io/elements.h>
 #include <stave/core/ops/layout.h>
@@ -38,6 +39,8 @@ std::string numpy_name(std::string_view code) {
   constexpr std::pair<char, const char*> kinds[] = {
       {'O', "Python objects"}, {'S', "byte strings"}, {'a', "byte strings"}, {'U', "strings"},
       {'V', "raw bytes"},      {'M', "dates"},        {'m', "time spans"}};
+  if (code == "V2") return "raw bytes, as which NumPy writes bfloat16";
+  if (code == "V1") return "raw bytes, as which NumPy writes floats of 8 bits";
   for (const auto& [kind, name] : kinds)
     if (code.starts_with(kind)) return name;
   return "an unknown type";
@@ -48,7 +51,12 @@ struct ElementType {
   bool swapped;  // the other byte order
 };
 
-ElementType element_type(std::string_view descr, const std::string& where) {
+// Thrown for elements of a dtype that Stave lacks.
+struct Lacking {
+  std::string why;
+};
+
+ElementType element_type(std::string_view descr) {
   char order = native_order;
   std::string_view code = descr;
   if (!code.empty() && std::string_view("<>=|").find(code[0]) != std::string_view::npos) {
@@ -58,10 +66,10 @@ ElementType element_type(std::string_view descr, const std::string& where) {
   for (int i = 0; i < dtype_count; ++i)
     if (const auto dtype = static_cast<Dtype>(i); !code.empty() && code == type_code(dtype))
       return {dtype, order != native_order};
-  fail<DtypeError>(
-      "{}: holds elements of dtype '{}' ({}), which Stave does not have: convert it in NumPy with astype, to bool, "
-      "integers or floats of at most 64 bits",
-      where, shown(descr), numpy_name(code));
+  throw Lacking{
+      fmt::format("holds elements of dtype '{}' ({}), which Stave does not have: convert it in NumPy with astype, to "
+                  "bool, integers or floats of at most 64 bits",
+                  shown(descr), numpy_name(code))};
 }
 
 // ---- the header --------------------------------------------------------------------------------------------
@@ -82,7 +90,7 @@ class HeaderParser {
     while (!accept('}')) {
       const std::string_view key = string();
       expect(':');
-      if (key == "descr" && !type_) type_ = element_type(descr(), where_);
+      if (key == "descr" && !type_) type_ = element_type(descr());
       else if (key == "fortran_order" && !fortran_) fortran_ = boolean();
       else if (key == "shape" && !shape_) shape_ = tuple();
       else refuse();
@@ -120,8 +128,7 @@ class HeaderParser {
   }
   std::string_view descr() {
     if (peek() == '[' || peek() == '(')
-      fail<DtypeError>(
-          "{}: holds elements of a structured dtype, which Stave does not have: save its fields one by one", where_);
+      throw Lacking{"holds elements of a structured dtype, which Stave does not have: save its fields one by one"};
     return string();
   }
   bool boolean() {
@@ -224,7 +231,18 @@ std::string npy_header(Dtype dtype, const Shape& shape) {
 }
 
 Tensor read_npy(Source& source) {
-  const Header header = read_header(source);
+  auto read = try_read_npy(source);
+  if (const auto* why = std::get_if<std::string>(&read)) fail<DtypeError>("{}: {}", source.where(), *why);
+  return std::get<Tensor>(std::move(read));
+}
+
+std::variant<Tensor, std::string> try_read_npy(Source& source) {
+  Header header;
+  try {
+    header = read_header(source);
+  } catch (Lacking& lacking) {
+    return std::move(lacking.why);
+  }
   const std::uint64_t bytes = byte_count(header, source);
   const Strides strides = header.fortran ? fortran_strides(header.shape) : contiguous_strides(header.shape);
   const Dtype dtype = header.type.dtype;

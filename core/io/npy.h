@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <variant>
 
 #include <stave/core/io/file.h>
 #include <stave/core/tensor.h>
@@ -14,5 +15,7 @@ std::string npy_header(Dtype dtype, const Shape& shape);
 
 /// The array that begins here; contiguous. Whatever follows it is left alone.
 Tensor read_npy(Source& source);
+/// The same; or why not, where its dtype is one that Stave lacks: "holds elements of dtype ...".
+std::variant<Tensor, std::string> try_read_npy(Source& source);
 
 }  // namespace stave_detail

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <tuple>
 
+#include <stave/core/bools.h>
 #include <stave/core/io.h>
 #include <stave/core/io/elements.h>
 #include <stave/core/io/mapping.h>
@@ -33,24 +34,20 @@ std::string with_parts(std::string name, char separator, char wanted, const std:
 
 // ---- reading -----------------------------------------------------------------------------------------------
 
-bool are_bools(const char* data, std::uint64_t bytes) {
-  return std::all_of(data, data + bytes, [](char c) { return c == 0 || c == 1; });
-}
-
 Tensor made_of(const SafetensorsEntry& entry, StoragePtr storage, std::uint64_t offset) {
-  const auto elements = static_cast<Index>(offset / size_of(entry.dtype));
+  const auto elements = static_cast<Index>(offset / size_of(*entry.dtype));
   return Tensor(
-      NodePtr(new Node(entry.dtype, cpu, entry.shape, contiguous_strides(entry.shape), std::move(storage), elements)));
+      NodePtr(new Node(*entry.dtype, cpu, entry.shape, contiguous_strides(entry.shape), std::move(storage), elements)));
 }
 
 // Calls read(to, bytes) for the elements.
 template <class Read>
 Tensor copied(const SafetensorsEntry& entry, Read read) {
   const std::uint64_t bytes = entry.end - entry.begin;
-  Tensor x = made_of(entry, allocate_storage(cpu, entry.dtype, entry.shape, "load_safetensors"), 0);
+  Tensor x = made_of(entry, allocate_storage(cpu, *entry.dtype, entry.shape, "load_safetensors"), 0);
   char* const to = static_cast<char*>(x.node().data());
   read(to, bytes);
-  if (!is_native) reverse_bytes(to, bytes, size_of(entry.dtype));
+  if (!is_native) reverse_bytes(to, bytes, size_of(*entry.dtype));
   if (entry.dtype == bool_) make_bools(to, bytes);
   return x;
 }
@@ -58,37 +55,64 @@ Tensor copied(const SafetensorsEntry& entry, Read read) {
 // A view of the mapped file where that holds elements as kernels read them.
 Tensor tensor_of(const SafetensorsEntry& entry, const StoragePtr& mapping, std::uint64_t offset) {
   const char* const data = static_cast<const char*>(mapping->data) + offset;
-  const bool as_it_is = is_native && offset % size_of(entry.dtype) == 0 &&
+  const bool as_it_is = is_native && offset % size_of(*entry.dtype) == 0 &&
                         (entry.dtype != bool_ || are_bools(data, entry.end - entry.begin));
   if (as_it_is) return made_of(entry, mapping, offset);
   return copied(entry, [&](char* to, std::uint64_t bytes) { std::copy_n(data, bytes, to); });
 }
 
-std::map<std::string, Tensor> tensors_of(const InputFile& file) {
-  const SafetensorsHeader header = read_safetensors_header(file);
-  const StoragePtr mapping = map_file(file);
-  std::map<std::string, Tensor> tensors;
+// Calls read(entry) for the tensors whose dtypes Stave has.
+template <class Read>
+ArraysOfFile arrays_of(const SafetensorsHeader& header, Read read) {
+  ArraysOfFile all;
   for (const SafetensorsEntry& entry : header.entries)
-    tensors.emplace(entry.name, tensor_of(entry, mapping, header.data + entry.begin));
-  return tensors;
+    if (entry.dtype) all.arrays.emplace(entry.name, read(entry));
+    else
+      all.unreadable.emplace(entry.name, fmt::format("has elements of dtype '{}', which Stave does not have: convert "
+                                                     "it, with x.to(torch.float32) in PyTorch, say",
+                                                     shown(entry.code)));
+  return all;
 }
 
-std::map<std::string, Tensor> tensors_of_index(const InputFile& index, const std::string& path) {
+ArraysOfFile arrays_of(const InputFile& file, bool copy) {
+  const SafetensorsHeader header = read_safetensors_header(file);
+  if (copy) return copy_tensors(file, header);
+  const StoragePtr mapping = map_file(file);
+  return arrays_of(header,
+                   [&](const SafetensorsEntry& entry) { return tensor_of(entry, mapping, header.data + entry.begin); });
+}
+
+// Calls take(tensor, contents) for each tensor of an index, where `contents` is what read(file)
+// gives for its file. Each file is read once.
+template <class Read, class Take>
+void walk_index(const InputFile& index, const std::string& path, Read read, Take take) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::map<std::string, std::map<std::string, Tensor>> files;
-  std::map<std::string, Tensor> tensors;
+  std::map<std::string, decltype(read(index))> files;
   for (const auto& [tensor, name] : read_safetensors_index(index)) {
     auto file = files.find(name);
     if (file == files.end())
-      file = files.emplace(name, tensors_of(InputFile("load_safetensors", (folder / name).string()))).first;
-    const auto found = file->second.find(tensor);
-    if (found == file->second.end())
+      file = files.emplace(name, read(InputFile(index.operation(), (folder / name).string()))).first;
+    if (!take(tensor, file->second))
       fail<FileError>("{}: '{}' should be in '{}', which has no such tensor", index.where(), shown(tensor),
                       shown(name));
-    tensors.insert(*found);
   }
-  return tensors;
 }
+
+ArraysOfFile arrays_of_index(const InputFile& index, const std::string& path, bool copy) {
+  ArraysOfFile all;
+  const auto take = [](const std::string& tensor, const auto& from, auto& to) {
+    const auto found = from.find(tensor);
+    return found != from.end() && to.insert(*found).second;
+  };
+  walk_index(
+      index, path, [&](const InputFile& file) { return arrays_of(file, copy); },
+      [&](const std::string& tensor, const ArraysOfFile& file) {
+        return take(tensor, file.arrays, all.arrays) || take(tensor, file.unreadable, all.unreadable);
+      });
+  return all;
+}
+
+bool is_index(const std::string& path) { return path.ends_with(".json"); }
 
 // ---- writing -----------------------------------------------------------------------------------------------
 
@@ -168,30 +192,52 @@ void write_safetensors(const char* operation, const std::string& path, std::vect
   file.finish();
 }
 
-std::map<std::string, Tensor> copy_tensors(const InputFile& file, const SafetensorsHeader& header) {
-  std::map<std::string, Tensor> tensors;
-  for (const SafetensorsEntry& entry : header.entries)
-    tensors.emplace(entry.name, copied(entry, [&](char* to, std::uint64_t bytes) {
-                      file.read(header.data + entry.begin, to, bytes);
-                    }));
-  return tensors;
+ArraysOfFile copy_tensors(const InputFile& file, const SafetensorsHeader& header) {
+  return arrays_of(header, [&](const SafetensorsEntry& entry) {
+    return copied(entry, [&](char* to, std::uint64_t bytes) { file.read(header.data + entry.begin, to, bytes); });
+  });
 }
 
-NamedArrays read_safetensors(const std::string& path, char separator) {
+NamedArrays read_safetensors(const std::string& path, const SafetensorsNames& names) {
   const InputFile file("load_safetensors", path);
-  auto tensors = path.ends_with(".json") ? tensors_of_index(file, path) : tensors_of(file);
-  if (separator == '/') return {file.where(), std::move(tensors)};
-  std::map<std::string, Tensor> named;
-  for (auto& [name, x] : tensors) named.emplace(with_parts(name, separator, '/', file.where()), std::move(x));
-  return {file.where(), std::move(named)};
+  ArraysOfFile all = is_index(path) ? arrays_of_index(file, path, names.copy) : arrays_of(file, names.copy);
+  if (names.separator == '/') return {file.where(), std::move(all)};
+  const auto renamed = [&]<class Value>(std::map<std::string, Value>& given) {
+    std::map<std::string, Value> named;
+    for (auto& [name, x] : given) named.emplace(with_parts(name, names.separator, '/', file.where()), std::move(x));
+    return named;
+  };
+  return {file.where(), {renamed(all.arrays), renamed(all.unreadable)}};
 }
 
 }  // namespace stave_detail
 
 namespace stave {
 
+using namespace stave_detail;
+
 std::map<std::string, std::string> safetensors_metadata(const std::string& path) {
-  return read_safetensors_header(stave_detail::InputFile("safetensors_metadata", path)).metadata;
+  return read_safetensors_header(InputFile("safetensors_metadata", path)).metadata;
+}
+
+std::vector<SafetensorsInfo> list_safetensors(const std::string& path) {
+  const auto infos_of = [](const InputFile& file) {
+    const SafetensorsHeader header = read_safetensors_header(file);
+    std::map<std::string, SafetensorsInfo> infos;
+    for (const SafetensorsEntry& entry : header.entries) infos.emplace(entry.name, entry);
+    return infos;
+  };
+  const InputFile file("list_safetensors", path);
+  std::vector<SafetensorsInfo> all;
+  const auto take = [&](const std::string& name, const std::map<std::string, SafetensorsInfo>& infos) {
+    const auto found = infos.find(name);
+    if (found != infos.end()) all.push_back(found->second);
+    return found != infos.end();
+  };
+  if (is_index(path)) walk_index(file, path, infos_of, take);
+  else
+    for (const auto& [name, info] : infos_of(file)) all.push_back(info);
+  return all;
 }
 
 }  // namespace stave

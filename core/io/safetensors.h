@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <stave/core/io.h>
 #include <stave/core/io/file.h>
 #include <stave/core/tensor.h>
 
@@ -23,15 +24,13 @@ static_assert(std::size(safetensors_dtypes) == dtype_count);
 
 inline constexpr std::uint64_t most_header_bytes = 100'000'000;  // as in the reference implementation
 
-struct SafetensorsEntry {
-  std::string name;
-  Dtype dtype;
-  Shape shape;
+struct SafetensorsEntry : SafetensorsInfo {
   std::uint64_t begin, end;  // of its elements, in bytes from where those of all begin
 };
 
-/// Everything in it has been checked: entries are in the order of their bytes, leave no gap, have as many as dtype and shape ask for,
-/// and end where the file does.
+/// Everything in it has been checked: entries are in the order of their bytes, leave no gap, end
+/// where the file does, and have as many bytes as shape and dtype ask for, where Stave has the
+/// dtype.
 struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
   std::vector<SafetensorsEntry> entries;
@@ -40,7 +39,7 @@ struct SafetensorsHeader {
 SafetensorsHeader read_safetensors_header(const InputFile& file);
 
 /// The tensors in memory of their own.
-std::map<std::string, Tensor> copy_tensors(const InputFile& file, const SafetensorsHeader& header);
+ArraysOfFile copy_tensors(const InputFile& file, const SafetensorsHeader& header);
 
 /// Which file holds which tensor: an index's weight_map. The files are beside the index.
 std::map<std::string, std::string> read_safetensors_index(const InputFile& file);

@@ -52,13 +52,10 @@ std::optional<std::map<std::string, std::string>> strings_of(const Json& object)
 
 // ---- entries -----------------------------------------------------------------------------------------------
 
-Dtype dtype_of_code(const std::string& code, const std::string& name, const std::string& where) {
+std::optional<Dtype> dtype_of_code(const std::string& code) {
   for (const auto& [dtype, known] : safetensors_dtypes)
     if (code == known) return dtype;
-  fail<DtypeError>(
-      "{}: '{}' has elements of dtype '{}', which Stave does not have: convert it, with x.to(torch.float32) in "
-      "PyTorch, say",
-      where, shown(name), shown(code));
+  return std::nullopt;
 }
 
 // Numbers without sign, point and exponent, that an Index holds.
@@ -86,16 +83,19 @@ SafetensorsEntry entry_of(const std::string& name, const Json& value, const std:
   if (shape->size() > most_axes) refuse(name, "has more than 64 axes", where);
   if (!offsets || offsets->size() != 2 || (*offsets)[0] > (*offsets)[1])
     refuse(name, "has data_offsets that are not a beginning and an end", where);
-  return {name, dtype_of_code(value["dtype"].get<std::string>(), name, where), *shape,
-          static_cast<std::uint64_t>((*offsets)[0]), static_cast<std::uint64_t>((*offsets)[1])};
+  const auto code = value["dtype"].get<std::string>();
+  return {{name, code, dtype_of_code(code), *shape},
+          static_cast<std::uint64_t>((*offsets)[0]),
+          static_cast<std::uint64_t>((*offsets)[1])};
 }
 
 void check_bytes(const SafetensorsEntry& entry, const std::string& where) {
-  const std::optional<std::uint64_t> bytes = bytes_of(entry.dtype, entry.shape);
+  if (!entry.dtype) return;
+  const std::optional<std::uint64_t> bytes = bytes_of(*entry.dtype, entry.shape);
   if (!bytes) fail<FileError>("{}: '{}' has a shape {} that is too large", where, shown(entry.name), entry.shape);
   if (*bytes != entry.end - entry.begin)
     fail<FileError>("{}: '{}', {} {}, has {} bytes, but its data_offsets [{},{}] are {}", where, shown(entry.name),
-                    entry.dtype, entry.shape, *bytes, entry.begin, entry.end, entry.end - entry.begin);
+                    *entry.dtype, entry.shape, *bytes, entry.begin, entry.end, entry.end - entry.begin);
 }
 
 // Puts entries into the order of their bytes, of which there are `bytes`.

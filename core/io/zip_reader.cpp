@@ -20,6 +20,9 @@ constexpr std::uint64_t most_deflated = 1032;
 struct Directory {
   std::uint64_t count, bytes, offset;
   std::uint64_t end;  // where what follows it begins
+  // The bytes before the archive that its offsets do not count, such as the program of a
+  // self-extracting one.
+  std::uint64_t prefix() const { return end - bytes - offset; }
 };
 
 class DirectoryReader {
@@ -30,13 +33,16 @@ class DirectoryReader {
     const Directory directory = find();
     if (directory.offset > directory.end || directory.bytes > directory.end - directory.offset)
       refuse("its directory does not lie within the file");
-    const std::string bytes = read_at(directory.offset, directory.bytes);
+    const std::string bytes = read_at(directory.end - directory.bytes, directory.bytes);
     if (directory.count > bytes.size() / directory_length) refuse("its directory is too short for all its entries");
     std::vector<ZipEntry> entries;
     std::size_t at = 0;
     for (std::uint64_t i = 0; i < directory.count; ++i) entries.push_back(read_entry(bytes, at));
     if (at != bytes.size()) refuse("its directory has other entries than it counts");
-    for (const ZipEntry& entry : entries) check(entry, directory);
+    for (ZipEntry& entry : entries) {
+      check(entry, directory);
+      entry.offset += directory.prefix();
+    }
     return entries;
   }
 
@@ -79,9 +85,14 @@ class DirectoryReader {
     if (end < locator64_length) return {};
     const std::string locator = read_at(end - locator64_length, locator64_length);
     if (read32(locator.data()) != locator64_signature) return {};
-    const std::uint64_t at = read64(&locator[8]);
+    const auto begins_at = [&](std::uint64_t at) {
+      return at <= end && end - at >= locator64_length + end64_length &&
+             read32(read_at(at, end64_length).data()) == end64_signature;
+    };
+    std::uint64_t at = read64(&locator[8]);
+    if (!begins_at(at) && end >= locator64_length + end64_length) at = end - locator64_length - end64_length;
+    if (!begins_at(at)) refuse("its zip64 directory is not where it should be");
     const std::string record = read_at(at, end64_length);
-    if (read32(record.data()) != end64_signature) refuse("its zip64 directory is not where it should be");
     if (read32(&record[16]) != 0 || read32(&record[20]) != 0 || read64(&record[24]) != read64(&record[32]))
       refuse("it is part of an archive of several files");
     return Directory{read64(&record[32]), read64(&record[40]), read64(&record[48]), at};

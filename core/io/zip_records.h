@@ -1,6 +1,8 @@
 // The records that zip archives are made of: signatures and lengths, and numbers in little-endian bytes.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>

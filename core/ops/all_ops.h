@@ -2,6 +2,8 @@
 // generated test has a row for each, and a new operation starts with a line here.
 #pragma once
 
+#include <stave/core/effects/settings.h>
+
 #include <cstddef>
 #include <span>
 
@@ -19,7 +21,8 @@ namespace stave {
   X(ceil, Ceil) X(round, Round) X(trunc, Trunc) X(logical_not, LogicalNot) X(isnan, Isnan) X(isinf, Isinf)         \
   X(isfinite, Isfinite) X(signbit, Signbit) X(bitwise_invert, BitwiseInvert) X(reciprocal, Reciprocal)             \
   X(exp2, Exp2) X(log2, Log2) X(log10, Log10) X(logit, Logit) X(erfc, Erfc) X(silu, Silu) X(gelu, Gelu)            \
-  X(gelu_tanh, GeluTanh) X(lgamma, Lgamma) X(digamma, Digamma)
+  X(gelu_tanh, GeluTanh) X(lgamma, Lgamma) X(digamma, Digamma) X(sech_squared, SechSquared)                             \
+  X(logistic_density, LogisticDensity)
 #define STAVE_BINARY_OPS(X)                                                                                        \
   X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale) X(divide, Divide)                        \
   X(floor_divide, FloorDivide) X(remainder, Remainder) X(pow, Pow) X(atan2, Atan2) X(maximum, Maximum)             \
@@ -28,7 +31,9 @@ namespace stave {
   X(logical_and, LogicalAnd) X(logical_or, LogicalOr) X(logical_xor, LogicalXor)                                   \
   X(bitwise_and, BitwiseAnd) X(bitwise_or, BitwiseOr) X(bitwise_xor, BitwiseXor)                                   \
   X(bitwise_left_shift, BitwiseLeftShift) X(bitwise_right_shift, BitwiseRightShift) X(copysign, Copysign)          \
-  X(nextafter, Nextafter) X(hypot, Hypot) X(logaddexp, Logaddexp) X(xlogy, Xlogy) X(xlog1py, Xlog1py) X(zeta, Zeta)
+  X(nextafter, Nextafter) X(hypot, Hypot) X(logaddexp, Logaddexp) X(xlogy, Xlogy) X(xlog1py, Xlog1py) X(zeta, Zeta) \
+  X(scale_by_inverse, ScaleByInverse) X(exp_of_product, ExpOfProduct) X(direction_cosine, DirectionCosine)         \
+  X(over_squared_radius, OverSquaredRadius) X(power_rule, PowerRule)
 
 // X(name): of stacks of matrices.
 #define STAVE_LINALG_OPS(X)                                                                                        \
@@ -44,7 +49,7 @@ namespace stave {
   /* create */ X(full) X(iota) X(astype) X(stop_gradient) X(copy)                                                  \
   /* elementwise */ X(where)                                                                                       \
   /* reduce */ X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)                                      \
-  /* softmax */ X(softmax) X(log_softmax) X(log_softmax_gradient)                                                  \
+  /* softmax */ X(softmax) X(log_softmax) X(softmax_gradient) X(log_softmax_gradient)                              \
   /* scan */ X(cumulative_sum) X(cumulative_prod) X(cummax) X(cummin) X(linear_recurrence)                         \
   /* sort */ X(sort) X(argsort) X(argtopk)                                                                         \
   /* layout */ X(reshape) X(permute_dims) X(broadcast_to) X(slice) X(pad) X(concat)                                \

@@ -258,7 +258,7 @@ Tensor updated(const Tensor& x, std::span<const AnyIndex> index, const Operand& 
   if (!operand.is_scalar()) given(operand.tensor(), function, 1);
   return named(function, [&] {
     Dtype dtype = operand.is_scalar() ? operand.scalar().with(x.dtype()) : promote(x.dtype(), operand.tensor().dtype());
-    if (dtype == bool_ && update.computes) dtype = int32;
+    if (update.computes) dtype = multiplied_in(dtype);
     const Tensor old = astype(x, dtype), values = as_tensor(Operand(operand), dtype, nullptr, x.device());
     const Places places(old, index);
     return with_box(old, places.box, updated_box(places, box_of(old, places.box), values, update));

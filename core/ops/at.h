@@ -26,9 +26,9 @@ namespace stave {
 
 /// One part of an index.
 struct AnyIndex {
-  template <class I>
-    requires std::is_constructible_v<Tensor::Subscript, const I&>
-  AnyIndex(const I& index) : value(Tensor::Subscript(index)) {}
+  template <class OneIndex>
+    requires std::is_constructible_v<Tensor::Subscript, const OneIndex&>
+  AnyIndex(const OneIndex& index) : value(Tensor::Subscript(index)) {}
   AnyIndex(Tensor index) : value(std::move(index)) {}
   std::variant<Tensor::Subscript, Tensor> value;
 };
@@ -47,25 +47,32 @@ class At {
   Tensor set(const Operand& values) const;
   Tensor add(const Operand& values) const;
   Tensor multiply(const Operand& values) const;
-  Tensor min(const Operand& values) const;
-  Tensor max(const Operand& values) const;
+  Tensor(min)(const Operand& values) const;
+  Tensor(max)(const Operand& values) const;
 
  private:
   Tensor x_;
   std::vector<AnyIndex> index_;
 };
 
-template <class... I>
-At Tensor::at(const I&... indices) const {
-  if constexpr (sizeof...(I) == 1 && (std::is_convertible_v<const I&, std::vector<AnyIndex>> && ...)) {
-    return At(*this, indices...);
-  } else {
-    constexpr bool known = (std::is_convertible_v<const I&, AnyIndex> && ...);
-    static_assert(known,
-                  "stave: an index must be an integer, a slice, ellipsis, newaxis, or a tensor of integers or bools");
-    if constexpr (known) return At(*this, {AnyIndex(indices)...});
-    else return At(*this, {});
-  }
-}
-
 }  // namespace stave
+
+namespace stave_detail {
+
+template <class... Indices>
+struct EntriesOf<stave::Tensor, Indices...> {
+  static stave::At at(const stave::Tensor& x, const Indices&... indices) {
+    using namespace stave;
+    if constexpr (sizeof...(Indices) == 1 && (std::is_convertible_v<const Indices&, std::vector<AnyIndex>> && ...)) {
+      return At(x, indices...);
+    } else {
+      constexpr bool known = (std::is_convertible_v<const Indices&, AnyIndex> && ...);
+      static_assert(known,
+                    "stave: an index must be an integer, a slice, ellipsis, newaxis, or a tensor of integers or bools");
+      if constexpr (known) return At(x, {AnyIndex(indices)...});
+      else return At(x, {});
+    }
+  }
+};
+
+}  // namespace stave_detail

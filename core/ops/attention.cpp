@@ -78,23 +78,48 @@ Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
 Tensor narrow(const Tensor& x, const Tensor& like) { return astype(x, like.dtype()); }
 Tensor column(const Tensor& x) { return expand_dims(x, -1); }
 Tensor by_transposed(const Tensor& a, const Tensor& b) { return matmul(a, matrix_transpose(b)); }
-Tensor transposed_by(const Tensor& a, const Tensor& b) { return matmul(matrix_transpose(a), b); }
-
-// scale q k^T + mask, -inf where a key takes no part.
-Tensor scores(const Tensor& q, const Tensor& k, const Tensor* mask, const AttentionAttributes& attention) {
-  Tensor s = by_transposed(q, k) * attention.scale;
-  if (mask) s = given(*mask, "attention", 3).dtype() == bool_ ? where(*mask, s, -infinity) : s + wide(*mask);
-  if (!attention.causal) return s;
-  const Device device = q.device();
-  const Tensor query = column(arange(0, q.shape(-2), 1, int64, device));
-  return where(arange(0, k.shape(-2), 1, int64, device) <= query, s, -infinity);
-}
 
 // Null: there is none.
 const Tensor* mask_of(std::span<const Tensor> inputs, std::size_t place) {
   return inputs.size() > place ? &inputs[place] : nullptr;
 }
 bool adds(const Tensor* mask) { return mask && is_float(mask->dtype()); }
+
+// Which keys take part, [..., n, m]. Undefined: all of them.
+Tensor parts(const Tensor& q, const Tensor& k, const Tensor* mask, const AttentionAttributes& attention) {
+  Tensor found;
+  if (mask) found = given(*mask, "attention", 3).dtype() == bool_ ? *mask : *mask != -infinity;
+  if (!attention.causal) return found;
+  const Device device = q.device();
+  const Tensor query = column(arange(0, q.shape(-2), 1, int64, device));
+  const Tensor before = arange(0, k.shape(-2), 1, int64, device) <= query;
+  return found.defined() ? logical_and(found, before) : before;
+}
+
+// x where a key takes part, else `otherwise`, whatever x is there.
+Tensor where_part(const Tensor& part, const Tensor& x, double otherwise) {
+  return part.defined() ? where(part, x, otherwise) : x;
+}
+
+// exp(scale q k^T + mask - total), 0 where a key takes no part.
+Tensor weights(const Tensor& q, const Tensor& k, const Tensor* mask, const Tensor& part, const Tensor& total,
+               const AttentionAttributes& attention) {
+  Tensor s = by_transposed(q, k) * attention.scale;
+  if (adds(mask)) s = s + wide(*mask);
+  return where_part(part, exp(where_part(part, s - column(total), -infinity)), 0);
+}
+
+// w x, where w is 0 where part is false, and x is not read there. What is not finite in x makes NaN
+// of each sum in which it takes part.
+Tensor weighed(const Tensor& w, const Tensor& x, const Tensor& part) {
+  if (!part.defined()) return matmul(w, x);
+  const Tensor finite = isfinite(x), spoilt = matmul(astype(part, w.dtype()), astype(logical_not(finite), w.dtype()));
+  return where(spoilt > 0, std::numeric_limits<double>::quiet_NaN(), matmul(w, where(finite, x, 0)));
+}
+// w^T x, likewise.
+Tensor weighed_by_queries(const Tensor& w, const Tensor& x, const Tensor& part) {
+  return weighed(matrix_transpose(w), x, part.defined() ? matrix_transpose(part) : part);
+}
 
 // q k^T's derivative: in directions dq and dk, of which some may be undefined, as may that of the mask.
 Tensor tangent_of_scores(const Tensor& q, const Tensor& k, const Tensor& dq, const Tensor& dk, const Tensor& dmask,
@@ -112,16 +137,16 @@ Outputs jvp_attention(const JvpContext& c) {
   const auto& attention = c.as<AttentionAttributes>();
   const Tensor q = wide(c.in(0)), k = wide(c.in(1)), v = wide(c.in(2));
   const Tensor* const mask = mask_of(c.call.inputs(), 3);
-  const Tensor p = exp(scores(q, k, mask, attention) - column(c.out(1)));
+  const Tensor part = parts(q, k, mask, attention), p = weights(q, k, mask, part, c.out(1), attention);
   const Tensor dmask = adds(mask) ? c.tangents[3] : Tensor();
   const Tensor ds = tangent_of_scores(q, k, c.tangents[0], c.tangents[1], dmask, attention.scale);
   Tensor dout, dtotal;
   if (ds.defined()) {
     const Tensor weighted = scale(p, ds);
     dtotal = sum(weighted, -1);
-    dout = matmul(weighted - scale(p, column(dtotal)), v);
+    dout = weighed(weighted - scale(p, column(dtotal)), v, part);
   }
-  if (c.has(2)) dout = add_tangents(std::move(dout), matmul(p, wide(c.tangents[2])));
+  if (c.has(2)) dout = add_tangents(std::move(dout), weighed(p, wide(c.tangents[2]), part));
   return Outputs{dout.defined() ? narrow(dout, c.out()) : dout, dtotal};
 }
 
@@ -135,7 +160,8 @@ Tensor vjp_attention(const VjpContext& c, int input) {
   };
   const Tensor* const mask = mask_of(c.inputs, 3);
   if (input == 3) {
-    const Tensor p = exp(scores(wide(c.in(0)), wide(c.in(1)), mask, attention) - column(c.out(1)));
+    const Tensor q = wide(c.in(0)), k = wide(c.in(1));
+    const Tensor p = weights(q, k, mask, parts(q, k, mask, attention), c.out(1), attention);
     return narrow(scale(p, by_transposed(wide(ct), wide(c.in(2))) + column(shift())), *mask);
   }
   return c.once([&] {
@@ -151,11 +177,11 @@ Tensor vjp_attention(const VjpContext& c, int input) {
 struct Gradient {
   const AttentionAttributes& attention;
   const Tensor* mask;
-  Tensor q, k, v, g, p, w, t;
+  Tensor q, k, v, g, part, p, w, t;
 
   Gradient(std::span<const Tensor> inputs, const AttentionAttributes& attributes)
       : attention(attributes), mask(mask_of(inputs, 6)), q(wide(inputs[0])), k(wide(inputs[1])), v(wide(inputs[2])),
-        g(wide(inputs[4])), p(exp(scores(q, k, mask, attention) - column(inputs[3]))),
+        g(wide(inputs[4])), part(parts(q, k, mask, attention)), p(weights(q, k, mask, part, inputs[3], attention)),
         w(by_transposed(g, v) + column(inputs[5])), t(scale(p, w)) {}
 };
 
@@ -181,13 +207,13 @@ Outputs jvp_attention_gradient(const JvpContext& c) {
   Outputs result(3, Tensor());
   const auto add = [&](std::size_t of, const Tensor& term) { result[of] = add_tangents(std::move(result[of]), term); };
   if (dt.defined()) {
-    add(0, matmul(dt, x.k) * attention.scale);
-    add(1, transposed_by(dt, x.q) * attention.scale);
+    add(0, weighed(dt, x.k, x.part) * attention.scale);
+    add(1, weighed_by_queries(dt, x.q, x.part) * attention.scale);
   }
-  if (dk.defined()) add(0, matmul(x.t, dk) * attention.scale);
-  if (dq.defined()) add(1, transposed_by(x.t, dq) * attention.scale);
-  if (dp.defined()) add(2, transposed_by(dp, x.g));
-  if (dg.defined()) add(2, transposed_by(x.p, dg));
+  if (dk.defined()) add(0, weighed(x.t, dk, x.part) * attention.scale);
+  if (dq.defined()) add(1, weighed_by_queries(x.t, dq, x.part) * attention.scale);
+  if (dp.defined()) add(2, weighed_by_queries(dp, x.g, x.part));
+  if (dg.defined()) add(2, weighed_by_queries(x.p, dg, x.part));
   for (std::size_t i = 0; i < result.size(); ++i)
     if (result[i].defined()) result[i] = narrow(result[i], c.out(i));
   return result;
@@ -213,20 +239,20 @@ Tensor vjp_attention_gradient(const VjpContext& c, int input) {
   const auto add = [&](const Tensor& term) { result = add_tangents(std::move(result), term); };
   switch (input) {
     case 0:
-      add(matmul(ct_s(), x.k) * factor);
-      if (ck.defined()) add(matmul(x.t, ck) * factor);
+      add(weighed(ct_s(), x.k, x.part) * factor);
+      if (ck.defined()) add(weighed(x.t, ck, x.part) * factor);
       break;
     case 1:
-      add(transposed_by(ct_s(), x.q) * factor);
-      if (cq.defined()) add(transposed_by(x.t, cq) * factor);
+      add(weighed_by_queries(ct_s(), x.q, x.part) * factor);
+      if (cq.defined()) add(weighed_by_queries(x.t, cq, x.part) * factor);
       break;
     case 2:
-      if (ct_w.defined()) add(transposed_by(ct_w, x.g));
+      if (ct_w.defined()) add(weighed_by_queries(ct_w, x.g, x.part));
       break;
     case 3: add(-sum(ct_s(), -1)); break;
     case 4:
-      if (ct_w.defined()) add(matmul(ct_w, x.v));
-      if (cv.defined()) add(matmul(x.p, cv));
+      if (ct_w.defined()) add(weighed(ct_w, x.v, x.part));
+      if (cv.defined()) add(weighed(x.p, cv, x.part));
       break;
     case 5:
       if (ct_w.defined()) add(sum(ct_w, -1));

@@ -24,6 +24,9 @@ using AttributesPtr = IntrusivePtr<const Attributes>;
 
 /// Base of all attributes.
 struct Attributes : RefCounted, stave_detail::Pooled {
+  Attributes() = default;
+  Attributes(const Attributes&) = default;
+  Attributes& operator=(const Attributes&) = default;
   virtual ~Attributes() = default;
   /// As shown by debug and in errors: "axes=[0,1] keepdims".
   virtual std::string str() const = 0;
@@ -42,7 +45,7 @@ inline bool same_attributes(const Attributes* a, const Attributes* b) {
 /// Of an operation without inputs, whose place they would say: where it computes.
 struct PlacedAttributes : Attributes {
   Device device;
-  explicit PlacedAttributes(Device device) : device(device) {}
+  explicit PlacedAttributes(Device device_) : device(device_) {}
 };
 
 /// Attributes that are equal where their `members()`, a tuple, are.
@@ -65,8 +68,8 @@ struct FullAttributes final : ValueAttributes<FullAttributes, PlacedAttributes> 
   Shape shape;
   Dtype dtype;
   Scalar value;
-  FullAttributes(Shape shape, Dtype dtype, Scalar value, Device device = cpu)
-      : ValueAttributes(device), shape(std::move(shape)), dtype(dtype), value(value) {}
+  FullAttributes(Shape shape_, Dtype dtype_, Scalar value_, Device device_ = cpu)
+      : ValueAttributes(device_), shape(std::move(shape_)), dtype(dtype_), value(value_) {}
   auto members() const { return std::tuple(device, shape, dtype, value); }
   std::string str() const override;
 };
@@ -76,8 +79,8 @@ struct IotaAttributes final : ValueAttributes<IotaAttributes, PlacedAttributes> 
   Index length;
   Dtype dtype;
   Scalar start, step;
-  IotaAttributes(Index length, Dtype dtype, Scalar start, Scalar step, Device device = cpu)
-      : ValueAttributes(device), length(length), dtype(dtype), start(start), step(step) {}
+  IotaAttributes(Index length_, Dtype dtype_, Scalar start_, Scalar step_, Device device_ = cpu)
+      : ValueAttributes(device_), length(length_), dtype(dtype_), start(start_), step(step_) {}
   auto members() const { return std::tuple(device, length, dtype, start, step); }
   std::string str() const override;
 };
@@ -85,7 +88,7 @@ struct IotaAttributes final : ValueAttributes<IotaAttributes, PlacedAttributes> 
 /// astype.
 struct DtypeAttributes final : ValueAttributes<DtypeAttributes> {
   Dtype dtype;
-  explicit DtypeAttributes(Dtype dtype) : dtype(dtype) {}
+  explicit DtypeAttributes(Dtype dtype_) : dtype(dtype_) {}
   auto members() const { return std::tuple(dtype); }
   std::string str() const override;
 };
@@ -93,7 +96,7 @@ struct DtypeAttributes final : ValueAttributes<DtypeAttributes> {
 /// to: where the result lives, and where the input does, which is where its cotangent goes.
 struct TransferAttributes final : ValueAttributes<TransferAttributes> {
   Device device, from;
-  TransferAttributes(Device device, Device from) : device(device), from(from) {}
+  TransferAttributes(Device device_, Device from_) : device(device_), from(from_) {}
   auto members() const { return std::tuple(device, from); }
   std::string str() const override;
 };
@@ -102,7 +105,7 @@ struct TransferAttributes final : ValueAttributes<TransferAttributes> {
 struct ReduceAttributes final : ValueAttributes<ReduceAttributes> {
   Shape axes;  // sorted; those of length 1 too; empty: nothing is reduced
   bool keepdims;
-  ReduceAttributes(Shape axes, bool keepdims) : axes(std::move(axes)), keepdims(keepdims) {}
+  ReduceAttributes(Shape axes_, bool keepdims_) : axes(std::move(axes_)), keepdims(keepdims_) {}
   auto members() const { return std::tuple(axes, keepdims); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
@@ -114,7 +117,7 @@ struct ReduceAttributes final : ValueAttributes<ReduceAttributes> {
 struct ScanAttributes final : ValueAttributes<ScanAttributes> {
   int axis;
   bool reverse;
-  ScanAttributes(int axis, bool reverse) : axis(axis), reverse(reverse) {}
+  ScanAttributes(int axis_, bool reverse_) : axis(axis_), reverse(reverse_) {}
   auto members() const { return std::tuple(axis, reverse); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
@@ -124,7 +127,7 @@ struct ScanAttributes final : ValueAttributes<ScanAttributes> {
 struct SortAttributes final : ValueAttributes<SortAttributes> {
   int axis;
   bool descending;
-  SortAttributes(int axis, bool descending) : axis(axis), descending(descending) {}
+  SortAttributes(int axis_, bool descending_) : axis(axis_), descending(descending_) {}
   auto members() const { return std::tuple(axis, descending); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
@@ -134,7 +137,7 @@ struct SortAttributes final : ValueAttributes<SortAttributes> {
 struct TopkAttributes final : ValueAttributes<TopkAttributes> {
   int axis;
   Index k;
-  TopkAttributes(int axis, Index k) : axis(axis), k(k) {}
+  TopkAttributes(int axis_, Index k_) : axis(axis_), k(k_) {}
   auto members() const { return std::tuple(axis, k); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
@@ -145,7 +148,7 @@ struct TopkAttributes final : ValueAttributes<TopkAttributes> {
 struct SearchAttributes final : ValueAttributes<SearchAttributes> {
   bool right;
   int batch_dims;
-  explicit SearchAttributes(bool right, int batch_dims = 0) : right(right), batch_dims(batch_dims) {}
+  explicit SearchAttributes(bool right_, int batch_dims_ = 0) : right(right_), batch_dims(batch_dims_) {}
   auto members() const { return std::tuple(right, batch_dims); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
@@ -157,7 +160,7 @@ struct SearchAttributes final : ValueAttributes<SearchAttributes> {
 ///   D(weight ct), of the shape of x; the sum of ct h over all rows, and that of ct, [n]. Where ct is 0, nothing flows.
 struct NormAttributes final : ValueAttributes<NormAttributes> {
   double epsilon;
-  explicit NormAttributes(double epsilon) : epsilon(epsilon) {}
+  explicit NormAttributes(double epsilon_) : epsilon(epsilon_) {}
   auto members() const { return std::tuple(bits(epsilon)); }
   std::string str() const override;
 };
@@ -165,7 +168,7 @@ struct NormAttributes final : ValueAttributes<NormAttributes> {
 /// reshape, broadcast_to: the new shape.
 struct ShapeAttributes final : ValueAttributes<ShapeAttributes> {
   Shape shape;
-  explicit ShapeAttributes(Shape shape) : shape(std::move(shape)) {}
+  explicit ShapeAttributes(Shape shape_) : shape(std::move(shape_)) {}
   auto members() const { return std::tuple(shape); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
@@ -174,7 +177,7 @@ struct ShapeAttributes final : ValueAttributes<ShapeAttributes> {
 /// permute_dims: the input axis of each output axis.
 struct PermuteAttributes final : ValueAttributes<PermuteAttributes> {
   Shape axes;
-  explicit PermuteAttributes(Shape axes) : axes(std::move(axes)) {}
+  explicit PermuteAttributes(Shape axes_) : axes(std::move(axes_)) {}
   auto members() const { return std::tuple(axes); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
@@ -183,8 +186,8 @@ struct PermuteAttributes final : ValueAttributes<PermuteAttributes> {
 /// slice: out[i] = in[start + i * step] along each axis, lengths[axis] elements of it; steps may be negative, never 0.
 struct SliceAttributes final : ValueAttributes<SliceAttributes> {
   Shape starts, lengths, steps;
-  SliceAttributes(Shape starts, Shape lengths, Shape steps)
-      : starts(std::move(starts)), lengths(std::move(lengths)), steps(std::move(steps)) {}
+  SliceAttributes(Shape starts_, Shape lengths_, Shape steps_)
+      : starts(std::move(starts_)), lengths(std::move(lengths_)), steps(std::move(steps_)) {}
   auto members() const { return std::tuple(starts, lengths, steps); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
@@ -194,8 +197,8 @@ struct SliceAttributes final : ValueAttributes<SliceAttributes> {
 struct PadAttributes final : ValueAttributes<PadAttributes> {
   Shape shape, starts, steps;
   Scalar value;
-  PadAttributes(Shape shape, Shape starts, Shape steps, Scalar value)
-      : shape(std::move(shape)), starts(std::move(starts)), steps(std::move(steps)), value(value) {}
+  PadAttributes(Shape shape_, Shape starts_, Shape steps_, Scalar value_)
+      : shape(std::move(shape_)), starts(std::move(starts_)), steps(std::move(steps_)), value(value_) {}
   auto members() const { return std::tuple(shape, starts, steps, value); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
@@ -204,7 +207,7 @@ struct PadAttributes final : ValueAttributes<PadAttributes> {
 /// concat, softmax, log_softmax: along one axis.
 struct AxisAttributes final : ValueAttributes<AxisAttributes> {
   int axis;
-  explicit AxisAttributes(int axis) : axis(axis) {}
+  explicit AxisAttributes(int axis_) : axis(axis_) {}
   auto members() const { return std::tuple(axis); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
@@ -219,7 +222,7 @@ struct AxisAttributes final : ValueAttributes<AxisAttributes> {
 struct GatherAttributes final : ValueAttributes<GatherAttributes> {
   int batch_dims;
   bool from_end;
-  explicit GatherAttributes(int batch_dims, bool from_end = true) : batch_dims(batch_dims), from_end(from_end) {}
+  explicit GatherAttributes(int batch_dims_, bool from_end_ = true) : batch_dims(batch_dims_), from_end(from_end_) {}
   auto members() const { return std::tuple(batch_dims, from_end); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
@@ -232,7 +235,7 @@ struct GatherAttributes final : ValueAttributes<GatherAttributes> {
 struct DynamicSliceAttributes final : ValueAttributes<DynamicSliceAttributes> {
   int batch_dims;
   Shape sizes;
-  DynamicSliceAttributes(int batch_dims, Shape sizes) : batch_dims(batch_dims), sizes(std::move(sizes)) {}
+  DynamicSliceAttributes(int batch_dims_, Shape sizes_) : batch_dims(batch_dims_), sizes(std::move(sizes_)) {}
   auto members() const { return std::tuple(batch_dims, sizes); }
   std::string str() const override;
   AttributesPtr batched(Index lanes) const override;
@@ -243,7 +246,7 @@ struct DynamicSliceAttributes final : ValueAttributes<DynamicSliceAttributes> {
 /// cholesky: of a matrix that is not positive definite a factor of NaN, else an error.
 struct CholeskyAttributes final : ValueAttributes<CholeskyAttributes> {
   bool nan_if_indefinite;
-  explicit CholeskyAttributes(bool nan_if_indefinite) : nan_if_indefinite(nan_if_indefinite) {}
+  explicit CholeskyAttributes(bool nan_if_indefinite_) : nan_if_indefinite(nan_if_indefinite_) {}
   auto members() const { return std::tuple(nan_if_indefinite); }
   std::string str() const override;
 };
@@ -251,7 +254,7 @@ struct CholeskyAttributes final : ValueAttributes<CholeskyAttributes> {
 /// triangular_solve(a, b): x with a x = b, or a^T x = b, of which a only the triangle is read, its diagonal being ones if `unit`.
 struct TriangularAttributes final : ValueAttributes<TriangularAttributes> {
   bool lower, transpose, unit;
-  TriangularAttributes(bool lower, bool transpose, bool unit) : lower(lower), transpose(transpose), unit(unit) {}
+  TriangularAttributes(bool lower_, bool transpose_, bool unit_) : lower(lower_), transpose(transpose_), unit(unit_) {}
   auto members() const { return std::tuple(lower, transpose, unit); }
   std::string str() const override;
 };
@@ -259,7 +262,7 @@ struct TriangularAttributes final : ValueAttributes<TriangularAttributes> {
 /// solve: with a, or with a^T.
 struct SolveAttributes final : ValueAttributes<SolveAttributes> {
   bool transpose;
-  explicit SolveAttributes(bool transpose) : transpose(transpose) {}
+  explicit SolveAttributes(bool transpose_) : transpose(transpose_) {}
   auto members() const { return std::tuple(transpose); }
   std::string str() const override;
 };
@@ -267,7 +270,7 @@ struct SolveAttributes final : ValueAttributes<SolveAttributes> {
 /// qr, svd: whether orthogonal matrices are square, else they have min(m, n) columns (rows).
 struct FactorAttributes final : ValueAttributes<FactorAttributes> {
   bool full;
-  explicit FactorAttributes(bool full) : full(full) {}
+  explicit FactorAttributes(bool full_) : full(full_) {}
   auto members() const { return std::tuple(full); }
   std::string str() const override;
 };
@@ -278,9 +281,9 @@ struct FactorAttributes final : ValueAttributes<FactorAttributes> {
 /// behind; negative ones cut. One entry for each of 1 to 3 spatial axes in each list.
 struct ConvolutionAttributes final : ValueAttributes<ConvolutionAttributes> {
   Shape strides, low, high, dilations, input_dilations;
-  ConvolutionAttributes(Shape strides, Shape low, Shape high, Shape dilations, Shape input_dilations)
-      : strides(std::move(strides)), low(std::move(low)), high(std::move(high)), dilations(std::move(dilations)),
-        input_dilations(std::move(input_dilations)) {}
+  ConvolutionAttributes(Shape strides_, Shape low_, Shape high_, Shape dilations_, Shape input_dilations_)
+      : strides(std::move(strides_)), low(std::move(low_)), high(std::move(high_)), dilations(std::move(dilations_)),
+        input_dilations(std::move(input_dilations_)) {}
   auto members() const { return std::tuple(strides, low, high, dilations, input_dilations); }
   std::string str() const override;
 };
@@ -289,9 +292,9 @@ struct ConvolutionAttributes final : ValueAttributes<ConvolutionAttributes> {
 /// has for each place of the window the position in those axes, counted in row-major order, of the largest element there.
 struct PoolAttributes final : ValueAttributes<PoolAttributes> {
   Shape windows, strides, low, high, dilations;
-  PoolAttributes(Shape windows, Shape strides, Shape low, Shape high, Shape dilations)
-      : windows(std::move(windows)), strides(std::move(strides)), low(std::move(low)), high(std::move(high)),
-        dilations(std::move(dilations)) {}
+  PoolAttributes(Shape windows_, Shape strides_, Shape low_, Shape high_, Shape dilations_)
+      : windows(std::move(windows_)), strides(std::move(strides_)), low(std::move(low_)), high(std::move(high_)),
+        dilations(std::move(dilations_)) {}
   auto members() const { return std::tuple(windows, strides, low, high, dilations); }
   std::string str() const override;
 };
@@ -307,7 +310,7 @@ struct PoolAttributes final : ValueAttributes<PoolAttributes> {
 struct AttentionAttributes final : ValueAttributes<AttentionAttributes> {
   double scale;
   bool causal;
-  AttentionAttributes(double scale, bool causal) : scale(scale), causal(causal) {}
+  AttentionAttributes(double scale_, bool causal_) : scale(scale_), causal(causal_) {}
   auto members() const { return std::tuple(bits(scale), causal); }
   std::string str() const override;
 };
@@ -321,7 +324,7 @@ struct AttentionAttributes final : ValueAttributes<AttentionAttributes> {
 ///                             random_bits(subkey).
 struct RandomAttributes final : ValueAttributes<RandomAttributes> {
   Shape shape;
-  explicit RandomAttributes(Shape shape) : shape(std::move(shape)) {}
+  explicit RandomAttributes(Shape shape_) : shape(std::move(shape_)) {}
   auto members() const { return std::tuple(shape); }
   std::string str() const override;
 };
@@ -333,8 +336,8 @@ struct UniformAttributes final : ValueAttributes<UniformAttributes> {
   Shape shape;
   Dtype dtype;
   double low, high;
-  UniformAttributes(Shape shape, Dtype dtype, double low, double high)
-      : shape(std::move(shape)), dtype(dtype), low(low), high(high) {}
+  UniformAttributes(Shape shape_, Dtype dtype_, double low_, double high_)
+      : shape(std::move(shape_)), dtype(dtype_), low(low_), high(high_) {}
   auto members() const { return std::tuple(shape, dtype, bits(low), bits(high)); }
   std::string str() const override;
 };

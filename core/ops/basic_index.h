@@ -40,7 +40,7 @@ struct BasicIndex {
   // Python's slice.indices(): bounds are cut to [0, size], for negative steps to [-1, size - 1].
   void add(const Tensor::Slice& slice) {
     const Index size = shape[axis];
-    const Index step = std::max(slice.step.value_or(1), -std::numeric_limits<Index>::max());
+    const Index step = (std::max)(slice.step.value_or(1), -(std::numeric_limits<Index>::max)());
     if (step == 0) fail<IndexError>("slice: the step for axis {} is 0", axis);
     const Index low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
     const auto cut = [&](Index bound) { return std::clamp(bound < 0 ? bound + size : bound, low, high); };

@@ -78,22 +78,28 @@ constexpr Op exchanged(Op record) {
 
 Tensor again(const Op& op, Tensor x, const C& c) { return apply(op, {std::move(x)}, AttributesPtr(&c)); }
 
-// d pmax(x) / dx: equal shares for all places that have the largest.
+// d pmax(x) / dx: equal shares for all places that have the largest, which halves cannot count.
 template <class Context>
 Tensor shares(const Context& c) {
-  const Tensor winner = astype(c.in(0) == c.out(), c.in(0).dtype());
+  const Tensor winner = astype(c.in(0) == c.out(), computed_in(c.in(0).dtype()));
   return winner / again(op_psum, winner, c.template as<C>());
 }
+Tensor shared(const Tensor& x, const Tensor& shares) { return scale(astype(x, shares.dtype()), shares); }
 
 constexpr Op extreme_op(const char* name) {
-  return Op{
-      .name = name,
-      .infer = infer_same,
-      .reads = {0b1 | ValueSet::outputs},
-      .jvp = [](const JvpContext& c) -> Outputs { return again(op_psum, scale(c.tangents[0], shares(c)), c.as<C>()); },
-      .vjp = [](const VjpContext& c, int) { return scale(again(op_psum, c.ct(), c.as<C>()), shares(c)); },
-      .batch = batch_in_front,
-      .view = check_bound};
+  return Op{.name = name,
+            .infer = infer_same,
+            .reads = {0b1 | ValueSet::outputs},
+            .jvp = [](const JvpContext& c) -> Outputs {
+              return astype(again(op_psum, shared(c.tangents[0], shares(c)), c.as<C>()), c.tangents[0].dtype());
+            },
+            .vjp =
+                [](const VjpContext& c, int) {
+                  const Tensor each = shares(c);
+                  return astype(shared(again(op_psum, astype(c.ct(), each.dtype()), c.as<C>()), each), c.dtype(0));
+                },
+            .batch = batch_in_front,
+            .view = check_bound};
 }
 
 constexpr Op linear_op(const char* name, decltype(Op::infer) infer, decltype(Op::vjp) vjp, decltype(Op::batch) batch) {

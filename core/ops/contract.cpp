@@ -12,7 +12,7 @@
 
 namespace stave {
 
-using stave_detail::fail, stave_detail::given, stave_detail::named, stave_detail::joined;
+using stave_detail::fail, stave_detail::given, stave_detail::named, stave_detail::joined, stave_detail::multiplied_in;
 
 namespace {
 
@@ -118,7 +118,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     fail<ShapeError>("matmul: shapes {} and {}: an operand of rank 0 has no axis to sum over: use multiply", a.shape(),
                      b.shape());
   check_inner(a.shape(), b.shape());
-  const Dtype dtype = promote(a.dtype(), b.dtype());
+  const Dtype dtype = multiplied_in(promote(a.dtype(), b.dtype()));
   const Tensor left = astype(a.rank() == 1 ? expand_dims(a, 0) : a, dtype);
   const Tensor right = astype(b.rank() == 1 ? expand_dims(b, 1) : b, dtype);
   const Tensor result = matmul_of_stacks(left, right);
@@ -129,7 +129,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return reshape(result, shape);
 }
 
-Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<Index>& a_axes, const std::vector<Index>& b_axes) {
+Tensor tensordot(const Tensor& a, const Tensor& b, const Shape& a_axes, const Shape& b_axes) {
   given(a, "tensordot", 0), given(b, "tensordot", 1);
   if (a_axes.size() != b_axes.size())
     fail<ShapeError>("tensordot: {} axes of the left are to be paired with {} of the right", a_axes.size(),

@@ -1,4 +1,6 @@
-// Contractions.
+// Contractions: sums of products, in the dtype to which the operands are promoted. Integers wrap as
+// in that dtype: two of int8 give int8. Bools are 0 and 1 of int32, as they are to + and *, to sum,
+// to at(...).add, and wherever else numbers are added or multiplied.
 #pragma once
 
 #include <concepts>
@@ -20,7 +22,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, const Tensor& c, const More&... 
 /// Sums over the last `axes` axes of a and the first of b.
 Tensor tensordot(const Tensor& a, const Tensor& b, int axes = 2);
 /// Sums over pairs of axes: a_axes[i] with b_axes[i].
-Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<Index>& a_axes, const std::vector<Index>& b_axes);
+Tensor tensordot(const Tensor& a, const Tensor& b, const Shape& a_axes, const Shape& b_axes);
 /// out[i, j] = a[i] * b[j] of the flattened operands.
 Tensor outer(const Tensor& a, const Tensor& b);
 

@@ -238,7 +238,7 @@ struct Operands {
       fail<ShapeError>("{}: x {} needs an axis of channels and {} spatial axes, as w {} has", function, x_.shape(),
                        axes, w_.shape());
     if (groups < 1) fail<ShapeError>("{}: {} groups", function, groups);
-    const Dtype dtype = promote(x_.dtype(), w_.dtype());
+    const Dtype dtype = multiplied_in(promote(x_.dtype(), w_.dtype()));
     const int leading = x_.rank() - axes - 1;
     x = astype(channels_last ? moveaxis(x_, -1, leading) : x_, dtype);
     w = astype(channels_last ? moveaxis(w_, {-1, -2}, {0, 1}) : w_, dtype);

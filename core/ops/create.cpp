@@ -7,7 +7,9 @@
 #include <cstring>
 #include <limits>
 #include <utility>
+#include <vector>
 
+#include <stave/core/bools.h>
 #include <stave/core/fail.h>
 #include <stave/core/note.h>
 #include <stave/core/op.h>
@@ -290,6 +292,13 @@ Tensor from_bytes(const void* data, std::size_t count, Dtype dtype, const Shape&
   if (static_cast<Index>(count) != shape.elements())
     fail<ShapeError>("from: {} values do not fill shape {}, which holds {}", count, shape, shape.elements());
   Tensor x = new_tensor(dtype, shape, device, "from");
+  const auto* const bytes = static_cast<const char*>(data);
+  std::vector<char> bools;
+  if (dtype == bool_ && !are_bools(bytes, count)) {
+    bools.assign(bytes, bytes + count);
+    make_bools(bools.data(), count);
+    data = bools.data();
+  }
   write_storage(device, x.node().data(), data, count * size_of(dtype));
   return x;
 }

@@ -37,7 +37,8 @@ Tensor tensor(std::initializer_list<NestedList> entries, Dtype dtype, Device dev
 Tensor tensor(Scalar value);
 Tensor tensor(Scalar value, Dtype dtype, Device device = cpu);
 
-/// A tensor of host data, copied, row-major. Throws ShapeError if `shape` does not hold values.size() elements.
+/// A tensor of host data, copied, row-major. Every byte of a bool other than 0 is true. Throws
+/// ShapeError if `shape` does not hold values.size() elements.
 template <class T>
   requires has_dtype<T>
 Tensor from(std::span<const T> values, const Shape& shape, Device device = cpu);

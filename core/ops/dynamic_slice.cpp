@@ -94,7 +94,7 @@ constinit const Op op_dynamic_update_slice{
     .index_name = "a slice that starts at index",
 };
 
-Tensor Starts::tensor(const char* operation, Device device) const {
+Tensor SliceStarts::tensor(const char* operation, Device device) const {
   if (indices_) return as_indices(given(*indices_, operation, 1), operation);
   if (list_.empty()) return zeros({0}, int32, device);
   std::vector<Tensor> indices;
@@ -108,12 +108,12 @@ Tensor Starts::tensor(const char* operation, Device device) const {
   return stack(indices);
 }
 
-Tensor dynamic_slice(const Tensor& x, const Starts& starts, const Shape& sizes) {
+Tensor dynamic_slice(const Tensor& x, const SliceStarts& starts, const Shape& sizes) {
   const Device device = given(x, "dynamic_slice").device();
   return slice_at(x, starts.tensor("dynamic_slice", device), make_intrusive<DynamicSliceAttributes>(0, sizes));
 }
 
-Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const Starts& starts) {
+Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const SliceStarts& starts) {
   const Dtype dtype =
       promote(given(x, "dynamic_update_slice", 0).dtype(), given(update, "dynamic_update_slice", 1).dtype());
   return updated_at(astype(x, dtype), astype(update, dtype), starts.tensor("dynamic_update_slice", x.device()),

@@ -398,7 +398,7 @@ Tensor einsum(std::string_view subscripts, const std::vector<Tensor>& operands) 
   return stave_detail::named("einsum", [&] {
     Dtype dtype = operands[0].dtype();
     for (const Tensor& operand : operands) dtype = promote(dtype, operand.dtype());
-    if (dtype == bool_) fail<DtypeError>("einsum: bool has no products to sum: convert to int32 with astype");
+    dtype = stave_detail::multiplied_in(dtype);
 
     std::vector<Factor> all, factors;
     for (std::size_t i = 0; i < operands.size(); ++i) all.push_back({astype(operands[i], dtype), labels[i]});

@@ -59,11 +59,15 @@ const Op& op_of(const VjpContext& c) { return c.op; }
                        operand);
 }
 
-// Partial i of S at the operands of `c`, times `factor`: scale(factor, dS/dx_i). A linear struct says it in one step.
+// Partial i of S at the operands of `c`, times `factor`: scale(factor, dS/dx_i). A linear struct
+// says it in one step, another may say the product itself.
 template <class S, int i, class X, class Context>
-constexpr X times_partial(const X& factor, const Context& c) {
+constexpr X product_with_partial(const X& factor, const Context& c) {
   if constexpr (i == 0) {
     if constexpr (requires { S::tangent0(factor); }) return S::tangent0(factor);
+    else if constexpr (requires { S::times0(factor, factor, factor, factor); })
+      return S::times0(factor, c.in(0), c.in(1), c.out());
+    else if constexpr (requires { S::times0(factor, factor, factor); }) return S::times0(factor, c.in(0), c.out());
     else if constexpr (requires { S::partial0(factor, factor, factor); })
       return scale(factor, S::partial0(c.in(0), c.in(1), c.out()));
     else if constexpr (requires { S::partial0(factor, factor); }) return scale(factor, S::partial0(c.in(0), c.out()));
@@ -71,8 +75,73 @@ constexpr X times_partial(const X& factor, const Context& c) {
     else return X(0);
   } else {
     if constexpr (requires { S::tangent1(factor); }) return S::tangent1(factor);
+    else if constexpr (requires { S::times1(factor, factor, factor, factor); })
+      return S::times1(factor, c.in(0), c.in(1), c.out());
     else return scale(factor, S::partial1(c.in(0), c.in(1), c.out()));
   }
+}
+
+// Stands for a tensor in a partial and knows from which values of the operation it was computed, by
+// how many operations. So a partial that is run on these, at compile time, says what it reads and
+// how often it rounds.
+struct Traced {
+  ValueSet from;
+  int operations = 0;
+  constexpr explicit Traced(ValueSet from, int operations = 0) : from(from), operations(operations) {}
+  template <class Number>
+    requires std::is_arithmetic_v<Number>
+  constexpr Traced(Number) {}
+
+  constexpr Dtype dtype() const { return float32; }
+  constexpr Traced after() const { return Traced(from, operations + 1); }
+  constexpr Traced with(const Traced& other) const {
+    return Traced(ValueSet(from.mask | other.from.mask), operations + other.operations + 1);
+  }
+  friend constexpr Traced astype(Traced x, Dtype) { return x.after(); }
+  friend constexpr Traced where(Traced condition, Traced a, Traced b) { return condition.with(a).with(b); }
+// clang-format off
+#define X(name, ...) [[maybe_unused]] friend constexpr Traced name(Traced x) { return x.after(); }
+  STAVE_UNARY_OPS(X) X(stop_gradient) X(operator-)
+#undef X
+#define X(name, ...) \
+  [[maybe_unused]] friend constexpr Traced name(Traced a, Traced b) { return a.with(b); }
+  STAVE_BINARY_OPS(X) X(operator+) X(operator-) X(operator*) X(operator/) X(operator==) X(operator<) X(operator>)
+#undef X
+};
+// clang-format on
+
+struct TracedCall {
+  constexpr Traced in(int i) const { return Traced(ValueSet(1u << i)); }
+  constexpr Traced out() const { return Traced(ValueSet(ValueSet::outputs)); }
+};
+
+template <class S, int i>
+constexpr Traced traced_partial = product_with_partial<S, i>(Traced(1), TracedCall());
+
+// The values of a call in float32: those that partial i of S reads.
+template <class S, int i, class Context>
+struct Widened {
+  const Context& c;
+  static Tensor wide(const Tensor& x) { return astype(x, float32); }
+  static constexpr bool reads(unsigned value) { return (traced_partial<S, i>.from.mask & value) != 0; }
+  Tensor in(int j) const { return reads(1u << j) ? wide(c.in(j)) : Tensor(); }
+  Tensor out() const { return reads(ValueSet::outputs) ? wide(c.out()) : Tensor(); }
+};
+template <class S, int i, class Context>
+const Op& op_of(const Widened<S, i, Context>& widened) {
+  return op_of(widened.c);
+}
+
+// Two operations on 16-bit floats round twice, which is as good as they can tell; where there are
+// more, they are performed in float32, in which they do not overflow either.
+template <class S, int i, class Context>
+Tensor times_partial(const Tensor& factor, const Context& c) {
+  if constexpr (traced_partial<S, i>.operations > 2)
+    if (is_half_float(factor.dtype())) {
+      const Widened<S, i, Context> wide{c};
+      return astype(product_with_partial<S, i>(wide.wide(factor), wide), factor.dtype());
+    }
+  return product_with_partial<S, i>(factor, c);
 }
 
 template <class S, bool binary>
@@ -92,34 +161,6 @@ Tensor vjp_elementwise(const VjpContext& c, int input) {
   return times_partial<S, 0>(c.ct(), c);
 }
 
-// Stands for a tensor in a partial and knows from which values of the operation it was computed. So a partial that is run on
-// these, at compile time, says what it reads.
-struct Traced {
-  ValueSet from;
-  constexpr explicit Traced(ValueSet from) : from(from) {}
-  template <class Number>
-    requires std::is_arithmetic_v<Number>
-  constexpr Traced(Number) {}
-
-  constexpr Dtype dtype() const { return float32; }
-  friend constexpr Traced astype(Traced x, Dtype) { return x; }
-  friend constexpr Traced where(Traced condition, Traced a, Traced b) { return condition + a + b; }
-// clang-format off
-#define X(name, ...) [[maybe_unused]] friend constexpr Traced name(Traced x) { return x; }
-  STAVE_UNARY_OPS(X) X(stop_gradient) X(operator-)
-#undef X
-#define X(name, ...) \
-  [[maybe_unused]] friend constexpr Traced name(Traced a, Traced b) { return Traced(ValueSet(a.from.mask | b.from.mask)); }
-  STAVE_BINARY_OPS(X) X(operator+) X(operator-) X(operator*) X(operator/) X(operator==) X(operator<) X(operator>)
-#undef X
-};
-// clang-format on
-
-struct TracedCall {
-  constexpr Traced in(int i) const { return Traced(ValueSet(1u << i)); }
-  constexpr Traced out() const { return Traced(ValueSet(ValueSet::outputs)); }
-};
-
 template <class S, bool binary>
 constexpr Op elementwise_op(OpId id, const char* name) {
   Op op{.id = id, .name = name, .infer = infer_elementwise, .elementwise = true, .batch = batch_elementwise};
@@ -129,8 +170,8 @@ constexpr Op elementwise_op(OpId id, const char* name) {
   } else {
     op.jvp = jvp_elementwise<S, binary>;
     op.vjp = vjp_elementwise<S, binary>;
-    op.reads[0] = times_partial<S, 0>(Traced(1), TracedCall()).from;
-    if constexpr (binary) op.reads[1] = times_partial<S, 1>(Traced(1), TracedCall()).from;
+    op.reads[0] = traced_partial<S, 0>.from;
+    if constexpr (binary) op.reads[1] = traced_partial<S, 1>.from;
   }
   return op;
 }
@@ -357,6 +398,20 @@ Tensor of_floats(const char* function, const Tensor& x, Body&& body, Operands&..
       function, [&] { return body(floating(x)); }, x);
 }
 
+Dtype dtype_with(Dtype dtype, const Operand& x) { return x.is_scalar() ? dtype : promote(dtype, x.tensor().dtype()); }
+
+// The same where the body is more than a piece of a line: halves are computed as float32 on the
+// way.
+template <class Body, class... Operands>
+Tensor of_wide_floats(const char* function, const Tensor& x, Body&& body, Operands&... operands) {
+  const auto widened = [&](const Tensor& t) {
+    Dtype dtype = t.dtype();
+    ((dtype = dtype_with(dtype, operands)), ...);
+    return is_half_float(dtype) ? astype(body(astype(t, float32)), dtype) : body(t);
+  };
+  return of_floats(function, x, widened, operands...);
+}
+
 }  // namespace
 
 // A branch that was not taken has the derivative 0, whatever it overflowed to: where gives it the cotangent 0, of which scale makes 0.
@@ -367,17 +422,17 @@ Tensor leaky_relu(Tensor x, Operand slope) {
 }
 
 Tensor elu(Tensor x, Operand alpha) {
-  return of_floats(
+  return of_wide_floats(
       "elu", x, [&](const Tensor& t) { return where(t > 0, t, alpha * expm1(t)); }, alpha);
 }
 
 Tensor selu(Tensor x) {
   constexpr double alpha = 1.6732632423543772, scale = 1.0507009873554805;
-  return of_floats("selu", x, [](const Tensor& t) { return scale * where(t > 0, t, alpha * expm1(t)); });
+  return of_wide_floats("selu", x, [](const Tensor& t) { return scale * where(t > 0, t, alpha * expm1(t)); });
 }
 
 Tensor celu(Tensor x, Operand alpha) {
-  return of_floats(
+  return of_wide_floats(
       "celu", x, [&](const Tensor& t) { return where(t > 0, t, alpha * expm1(t / alpha)); }, alpha);
 }
 
@@ -396,26 +451,21 @@ Tensor hardswish(Tensor x) {
 }
 
 Tensor mish(Tensor x) {
-  return of_floats("mish", x, [](const Tensor& t) { return scale(t, tanh(softplus(t))); });  // 0 at -inf
+  return of_wide_floats("mish", x, [](const Tensor& t) {
+    const Tensor y = scale(t, tanh(softplus(t)));  // 0 at -inf
+    // In the far left tail it is silu(x), which keeps the digits of a product whose factor is
+    // denormal. The derivatives do not keep them.
+    return y + stop_gradient(where(t < -40, silu(minimum(t, -40)) - y, 0));
+  });
 }
 
 Tensor log_sigmoid(Tensor x) {
-  return of_floats("log_sigmoid", x, [](const Tensor& t) { return -softplus(-t); });
+  return of_wide_floats("log_sigmoid", x, [](const Tensor& t) { return -softplus(-t); });
 }
 
 Tensor entr(Tensor x) {
   const double infinity = std::numeric_limits<double>::infinity();
-  return of_floats("entr", x, [&](const Tensor& t) { return where(t < 0, -infinity, -xlogy(t, t)); });
-}
-
-// (-1)^(n+1) n! zeta(n+1, x)
-Tensor polygamma(int n, Tensor x) {
-  if (n < 0) fail<IndexError>("polygamma: there is no derivative of order {}", n);
-  return of_floats("polygamma", x, [&](const Tensor& t) {
-    if (n == 0) return digamma(t);
-    const double factorial = std::tgamma(n + 1.0);
-    return (n % 2 == 0 ? -factorial : factorial) * zeta(n + 1, t);
-  });
+  return of_wide_floats("entr", x, [&](const Tensor& t) { return where(t < 0, -infinity, -xlogy(t, t)); });
 }
 
 // ---- comparisons that answer on the host -----------------------------------------------------------------

@@ -101,6 +101,26 @@ Tensor xlog1py(Operand x, Operand y);  ///< x log1p(y), and 0 where x is 0
 Tensor zeta(Operand s, Operand q);
 /// 0 where a or b is 0, else a * b: multiplies partial derivatives with tangents in derivative rules.
 Tensor scale(Operand a, Operand b);
+/// 0 where a is 0 or b is infinite, else a / b: scale(a, 1 / b), without an inverse that overflows
+/// or loses digits on the way.
+Tensor scale_by_inverse(Operand a, Operand b);
+
+// The derivatives of the functions above have these factors. Each is accurate wherever its result
+// is a normal number, and so are its own derivatives, which are made of the same functions.
+
+Tensor sech_squared(Tensor x);      ///< 1 / cosh(x)^2, the derivative of tanh
+Tensor logistic_density(Tensor x);  ///< e^-x / (1 + e^-x)^2, the derivative of sigmoid
+/// exp(a b), where a b is not rounded before the exponential multiplies its error by a b.
+Tensor exp_of_product(Operand a, Operand b);
+/// x / hypot(x, y), the derivative of hypot by x: the cosine of the angle of the point (x, y). 0 at
+/// the origin; where x or y is infinite, 1, 1/2 or 0 with the sign of x, as |x| is greater than
+/// |y|, equal or less.
+Tensor direction_cosine(Operand x, Operand y);
+/// x / (x^2 + y^2), whose squares neither overflow nor vanish: the derivative of atan2(y, x) by y.
+/// 0 at the origin.
+Tensor over_squared_radius(Operand x, Operand y);
+/// b a^(b - 1), the derivative of a^b by a; 0 where b is 0.
+Tensor power_rule(Operand a, Operand b);
 
 Tensor equal(Operand a, Operand b);
 Tensor not_equal(Operand a, Operand b);
@@ -138,7 +158,8 @@ Tensor hardswish(Tensor x);                                     ///< x hardsigmo
 Tensor mish(Tensor x);                                          ///< x tanh(softplus(x))
 Tensor log_sigmoid(Tensor x);                                   ///< log(sigmoid(x)), accurate for all x
 Tensor entr(Tensor x);  ///< -x log(x), 0 at 0, -inf for x < 0: scipy.special.entr
-/// The n-th derivative of digamma, n >= 0, by zeta(n + 1, x); n! must not overflow the dtype. Derivatives of any order.
+/// The n-th derivative of digamma, n >= 0: (-1)^(n+1) n! zeta(n + 1, x), wherever that neither
+/// overflows nor vanishes. Derivatives of any order.
 Tensor polygamma(int n, Tensor x);
 
 /// x with elements of another type: floats to integers truncate (saturating, NaN to 0), to bool are != 0.
@@ -164,7 +185,9 @@ Tensor operator&(Operand a, Operand b);  ///< bitwise_and; binds less than ==
 Tensor operator|(Operand a, Operand b);  ///< bitwise_or
 Tensor operator^(Operand a, Operand b);  ///< bitwise_xor
 inline Tensor operator~(Tensor x) { return bitwise_invert(std::move(x)); }
-/// Elementwise; both operands are always computed.
+/// Elementwise, without short circuit: both operands are always computed, and what comes is a
+/// tensor, which converts to bool where a condition stands, if (a && b), and nowhere else by
+/// itself. bool(all(a)) && bool(all(b)) is C++'s.
 inline Tensor operator&&(Tensor a, Tensor b) { return logical_and(std::move(a), std::move(b)); }
 inline Tensor operator||(Tensor a, Tensor b) { return logical_or(std::move(a), std::move(b)); }
 /// a is another value then: whoever shares the old one keeps it.

@@ -7,6 +7,14 @@
 //                     rint trunc floor_divide remainder, found by ADL; integers have & | ^ ~ shifted_left shifted_right.
 //   partial0(x..., y) its partial derivative by argument 0 at x where the result is y, written over a type X: instantiated
 //                     with Tensor, so that derivatives of any order follow. partial1 is that by argument 1.
+//   times0(factor, x..., y)  stands in place of partial0 where the partial may overflow, or lose digits, though its product with
+//                     the factor does not: it gives that product. times1 is that by argument 1.
+//
+// A partial is written from the operands where the result rounds away what it is made of: 1 -
+// tanh(x)^2 is 0 for x = 20. So that derivatives of the second and third order keep their digits
+// too, what a partial is made of is either an operation with a partial of its own, or free of
+// differences that cancel. Partials of 16-bit floats that take several operations are computed in
+// float32.
 //
 // JVP, VJP, batching and the kernels of each backend are derived from these, and from the partials what a tape keeps.
 // `operands` says what goes in (others are promoted or refused), `result` what comes out, `work` what it takes. A linear
@@ -85,19 +93,24 @@ struct Sign : Rounding {
 };
 struct Sqrt : Floats {
   STAVE_VALUE(T x) { return sqrt(x); }
-  STAVE_PARTIAL(partial0, const X&, const X& y) { return 0.5 / y; }
+  // 1 / (2 y)
+  STAVE_PARTIAL(times0, const X& factor, const X&, const X& y) { return scale_by_inverse(0.5 * factor, y); }
 };
 struct Rsqrt : Floats {
   STAVE_VALUE(T x) { return T(1) / sqrt(x); }
-  STAVE_PARTIAL(partial0, const X& x, const X& y) { return -0.5 * y / x; }
+  // -y / (2 x)
+  STAVE_PARTIAL(times0, const X& factor, const X& x, const X& y) {
+    return scale_by_inverse(scale(-0.5 * factor, y), x);
+  }
 };
 struct Square : Numbers {
   STAVE_VALUE(T x) { return x * x; }
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return 2 * x; }
+  STAVE_PARTIAL(times0, const X& factor, const X& x, const X&) { return 2 * scale(factor, x); }
 };
 struct Reciprocal : Floats {
   STAVE_VALUE(T x) { return T(1) / x; }
-  STAVE_PARTIAL(partial0, const X&, const X& y) { return -square(y); }
+  // -y^2
+  STAVE_PARTIAL(times0, const X& factor, const X&, const X& y) { return -scale(scale(factor, y), y); }
 };
 struct Exp : FloatFunction {
   STAVE_VALUE(T x) { return exp(x); }
@@ -105,30 +118,34 @@ struct Exp : FloatFunction {
 };
 struct Exp2 : FloatFunction {
   STAVE_VALUE(T x) { return exp2(x); }
-  // 2^x log 2
-  STAVE_PARTIAL(partial0, const X&, const X& y) { return 0.6931471805599453 * y; }
+  // 2^x log 2, which overflows later than 2^x
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1.3862943611198906 * exp2(x - 1); }
 };
 struct Expm1 : FloatFunction {
   STAVE_VALUE(T x) { return expm1(x); }
-  STAVE_PARTIAL(partial0, const X&, const X& y) { return y + 1; }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return exp(x); }
 };
 struct Log : FloatFunction {
   STAVE_VALUE(T x) { return log(x); }
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / x; }
+  STAVE_PARTIAL(times0, const X& factor, const X& x, const X&) { return scale_by_inverse(factor, x); }
 };
 struct Log2 : FloatFunction {
   STAVE_VALUE(T x) { return log2(x); }
   // 1 / (x log 2)
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1.4426950408889634 / x; }
+  STAVE_PARTIAL(times0, const X& factor, const X& x, const X&) {
+    return scale_by_inverse(1.4426950408889634 * factor, x);
+  }
 };
 struct Log10 : FloatFunction {
   STAVE_VALUE(T x) { return log10(x); }
   // 1 / (x log 10)
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return 0.4342944819032518 / x; }
+  STAVE_PARTIAL(times0, const X& factor, const X& x, const X&) {
+    return scale_by_inverse(0.4342944819032518 * factor, x);
+  }
 };
 struct Log1p : FloatFunction {
   STAVE_VALUE(T x) { return log1p(x); }
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / (x + 1); }
+  STAVE_PARTIAL(times0, const X& factor, const X& x, const X&) { return scale_by_inverse(factor, x + 1); }
 };
 struct Sin : FloatFunction {
   STAVE_VALUE(T x) { return sin(x); }
@@ -142,18 +159,31 @@ struct Tan : FloatFunction {
   STAVE_VALUE(T x) { return tan(x); }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return 1 + square(y); }
 };
+/// `value`, with the derivatives of `like`, which differs from it by a constant. A product of
+/// factors keeps digits where the difference that it equals loses them; the derivative of the
+/// product is a difference in its turn.
+template <class X>
+constexpr X with_derivative_of(const X& like, const X& value) {
+  return stop_gradient(value) + (like - stop_gradient(like));
+}
+/// 1 - x^2 for |x| <= 1, accurate near 1; its derivative -2 x is accurate near 0.
+template <class X>
+constexpr X one_minus_square(const X& x) {
+  return with_derivative_of(-square(x), (1 - x) * (1 + x));
+}
 struct Asin : FloatFunction {
   STAVE_VALUE(T x) { return asin(x); }
-  // 1 / sqrt(1 - x^2); the factors keep the digits that 1 - x^2 loses near 1, here and below
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return rsqrt((1 - x) * (1 + x)); }
+  // 1 / sqrt(1 - x^2)
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return rsqrt(one_minus_square(x)); }
 };
 struct Acos : FloatFunction {
   STAVE_VALUE(T x) { return acos(x); }
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return -rsqrt((1 - x) * (1 + x)); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return -rsqrt(one_minus_square(x)); }
 };
 struct Atan : FloatFunction {
   STAVE_VALUE(T x) { return atan(x); }
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / (1 + square(x)); }
+  // 1 / (1 + x^2)
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return over_squared_radius(1, x); }
 };
 struct Sinh : FloatFunction {
   STAVE_VALUE(T x) { return sinh(x); }
@@ -165,11 +195,20 @@ struct Cosh : FloatFunction {
 };
 struct Tanh : FloatFunction {
   STAVE_VALUE(T x) { return tanh(x); }
-  STAVE_PARTIAL(partial0, const X&, const X& y) { return 1 - square(y); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return sech_squared(x); }
+};
+/// 1 / cosh(x)^2
+struct SechSquared : FloatFunction {
+  STAVE_VALUE(T x) {
+    T e = exp(-(abs(x) + abs(x))), sum = T(1) + e;
+    return T(4) * (e / (sum * sum));
+  }
+  STAVE_PARTIAL(partial0, const X& x, const X& y) { return -2 * scale(tanh(x), y); }
 };
 struct Asinh : FloatFunction {
   STAVE_VALUE(T x) { return asinh(x); }
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return rsqrt(square(x) + 1); }
+  // 1 / sqrt(1 + x^2)
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return direction_cosine(1, x); }
 };
 struct Acosh : FloatFunction {
   STAVE_VALUE(T x) { return acosh(x); }
@@ -178,7 +217,8 @@ struct Acosh : FloatFunction {
 };
 struct Atanh : FloatFunction {
   STAVE_VALUE(T x) { return atanh(x); }
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1 / ((1 - x) * (1 + x)); }
+  // 1 / (1 - x^2)
+  STAVE_PARTIAL(times0, const X& factor, const X& x, const X&) { return scale_by_inverse(factor, one_minus_square(x)); }
 };
 /// 1 / (1 + e^-x), as e^x / (1 + e^x) for x < 0, so that e^-x overflows nowhere and small results keep their digits.
 template <class T>
@@ -188,7 +228,15 @@ STAVE_HOST_DEVICE T sigmoid_of(T x) {
 }
 struct Sigmoid : FloatFunction {
   STAVE_VALUE(T x) { return sigmoid_of(x); }
-  STAVE_PARTIAL(partial0, const X&, const X& y) { return y * (1 - y); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return logistic_density(x); }
+};
+/// sigmoid(x) sigmoid(-x)
+struct LogisticDensity : FloatFunction {
+  STAVE_VALUE(T x) {
+    T e = exp(-abs(x)), sum = T(1) + e;
+    return e / (sum * sum);
+  }
+  STAVE_PARTIAL(partial0, const X& x, const X& y) { return -scale(tanh(0.5 * x), y); }
 };
 /// log(p / (1 - p))
 struct Logit : FloatFunction {
@@ -198,21 +246,29 @@ struct Logit : FloatFunction {
     T q = T(1) - p;
     return select(abs(p - T(0.5)) < T(0.25), log1p((p + p - T(1)) / q), log(p / q));
   }
-  STAVE_PARTIAL(partial0, const X& p, const X&) { return 1 / (p * (1 - p)); }
+  // 1 / (p (1 - p)); the derivative of p (1 - p) is that of -(p - 1/2)^2
+  STAVE_PARTIAL(times0, const X& factor, const X& p, const X&) {
+    return scale_by_inverse(factor, with_derivative_of(-square(p - 0.5), p * (1 - p)));
+  }
 };
 struct Erf : FloatFunction {
   STAVE_VALUE(T x) { return erf(x); }
   // 2 / sqrt(pi) exp(-x^2)
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1.1283791670955126 * exp(-square(x)); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return 1.1283791670955126 * exp_of_product(x, -x); }
 };
 struct Erfc : FloatFunction {
   STAVE_VALUE(T x) { return erfc(x); }
-  STAVE_PARTIAL(partial0, const X& x, const X&) { return -1.1283791670955126 * exp(-square(x)); }
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return -1.1283791670955126 * exp_of_product(x, -x); }
 };
 struct Erfinv : FloatFunction {
   STAVE_VALUE(T x) { return erfinv(x); }
-  // sqrt(pi) / 2 exp(y^2)
-  STAVE_PARTIAL(partial0, const X&, const X& y) { return 0.8862269254527580 * exp(square(y)); }
+  // sqrt(pi) / 2 exp(y^2) for the unrounded y, which differs from the rounded one by this
+  // derivative times what erf is off; near 1 by what erfc is off.
+  STAVE_PARTIAL(partial0, const X& x, const X& y) {
+    const X slope = 0.8862269254527580 * exp_of_product(y, y), size = abs(y);
+    const X off = where(abs(x) < 0.5, 0, erfc(size) - (1 - abs(x)));
+    return slope * (1 + stop_gradient(scale(scale(2 * size, off), slope)));
+  }
 };
 struct Relu : Numbers {
   STAVE_VALUE(T x) { return select(x < T(0), T(0), x); }  // NaN stays
@@ -230,19 +286,21 @@ STAVE_HOST_DEVICE T share_of(T x, T part) {
 }
 /// x sigmoid(x)
 struct Silu : FloatFunction {
-  STAVE_VALUE(T x) { return share_of(x, sigmoid_of(x)); }
-  // s + x s (1 - s); `scale` drops an infinite x where s (1 - s) is 0.
-  STAVE_PARTIAL(partial0, const X& x, const X&) {
-    const X s = sigmoid(x);
-    return s + scale(x, s * (1 - s));
+  // Where e^x may be denormal though x e^x is not, it is computed as e^(x + 64) e^-64.
+  STAVE_VALUE(T x) {
+    auto far = x < T(-64);
+    T e = exp(select(far, x + T(64), -abs(x))), unit = select(far, T(1.603810890548638e-28), T(1));
+    return share_of(x, select(x < T(0), e, T(1)) / (T(1) + e * unit)) * unit;
   }
+  // s(x) + x s(x) s(-x); `scale` drops an infinite x where the density is 0.
+  STAVE_PARTIAL(partial0, const X& x, const X&) { return sigmoid(x) + scale(x, logistic_density(x)); }
 };
 /// x Phi(x), with the standard normal distribution's Phi(x) = erfc(-x / sqrt(2)) / 2.
 struct Gelu : FloatFunction {
   STAVE_VALUE(T x) { return share_of(x, T(0.5) * erfc_of_root_half(-x)); }
   // Phi(x) + x phi(x), phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
   STAVE_PARTIAL(partial0, const X& x, const X&) {
-    return 0.5 * erfc(-0.7071067811865476 * x) + scale(0.3989422804014327 * x, exp(-0.5 * square(x)));
+    return 0.5 * erfc(-0.7071067811865476 * x) + scale(0.3989422804014327 * x, exp_of_product(x, -0.5 * x));
   }
 };
 /// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 (Hendrycks and Gimpel, "Gaussian error linear units", 2016): since
@@ -251,8 +309,8 @@ struct GeluTanh : FloatFunction {
   static constexpr double a = 1.5957691216057308, b = 0.07135481627260025;
   STAVE_VALUE(T x) { return share_of(x, sigmoid_of(x * (T(a) + T(b) * (x * x)))); }
   STAVE_PARTIAL(partial0, const X& x, const X&) {
-    const X s = sigmoid(x * (a + b * square(x)));
-    return s + scale(scale(x, a + 3 * b * square(x)), s * (1 - s));
+    const X u = x * (a + b * square(x));
+    return sigmoid(u) + scale(scale(x, a + 3 * b * square(x)), logistic_density(u));
   }
 };
 struct Lgamma : FloatFunction {
@@ -318,10 +376,30 @@ struct Scale : Numbers {
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }
   STAVE_PARTIAL(partial1, const X& a, const X&, const X&) { return a; }
 };
+/// 0 where a is 0 or b is infinite, else a / b: what scale(a, 1 / b) is meant to be, whose inverse
+/// overflows for small b and loses digits for large ones. d(a/b) = da/b - (a/b) db/b
+struct ScaleByInverse : Floats {
+  STAVE_VALUE(T a, T b) { return select((a == T(0)) | isinf(b), T(0), a / b); }
+  STAVE_PARTIAL(times0, const X& factor, const X&, const X& b, const X&) { return scale_by_inverse(factor, b); }
+  STAVE_PARTIAL(times1, const X& factor, const X&, const X& b, const X& y) {
+    return -scale_by_inverse(scale(factor, y), b);
+  }
+};
 struct Divide : Floats {
   STAVE_VALUE(T a, T b) { return a / b; }
-  STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return 1 / b; }
-  STAVE_PARTIAL(partial1, const X&, const X& b, const X& y) { return -y / b; }
+  STAVE_PARTIAL(times0, const X& factor, const X&, const X& b, const X&) { return scale_by_inverse(factor, b); }
+  STAVE_PARTIAL(times1, const X& factor, const X&, const X& b, const X& y) {
+    return -scale_by_inverse(scale(factor, y), b);
+  }
+};
+/// exp(a b), with what rounding takes from the product.
+struct ExpOfProduct : FloatFunction {
+  STAVE_VALUE(T a, T b) {
+    T product = a * b, lost = lost_of_product(a, b, product), y = exp(product);
+    return select(isfinite(lost) & isfinite(y), y + y * lost, y);
+  }
+  STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return scale(b, exp_of_product(a, b)); }
+  STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return scale(a, exp_of_product(a, b)); }
 };
 struct FloorDivide : Elementwise<Operands::numbers, Work::remainder, Result::same, true> {
   STAVE_VALUE(T a, T b) { return floor_divide(a, b); }  // floor(a / b); an integer by 0 is 0
@@ -333,25 +411,45 @@ struct Remainder : Elementwise<Operands::numbers, Work::remainder> {
 };
 struct Pow : Elementwise<Operands::numbers, Work::function> {
   STAVE_VALUE(T a, T b) { return pow(a, b); }
-  // b a^(b-1), which is 0 for b = 0 at any a: `scale` drops the infinite factor.
-  STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return scale(b, pow(a, b - 1)); }
+  STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return power_rule(a, b); }
   // a^b log a, which tends to 0 at a = 0 for b > 0.
   STAVE_PARTIAL(partial1, const X& a, const X&, const X& y) { return scale(y, log(a)); }
 };
-/// `coordinate`, which is x or y, over x^2 + y^2, in units of the larger of |x| and |y|: so the squares neither overflow nor
-/// vanish. The quotient is the same in every unit, hence no derivative by it. 0 at the origin and at infinity.
-template <class X>
-constexpr X over_squared_radius(const X& coordinate, const X& x, const X& y) {
-  const X larger = maximum(abs(x), abs(y)), beyond = logical_or(larger == 0, isinf(larger));
-  const X unit = stop_gradient(where(beyond, 1, larger));
-  const X quotient = coordinate / unit / (square(x / unit) + square(y / unit)) / unit;
-  return where(beyond, 0, quotient);
-}
+/// b a^(b-1), which is 0 for b = 0 at any a. Below b = 1/2 the difference b - 1 rounds, and a^(b-1)
+/// may overflow beside a small b: there it is b a^b / a.
+struct PowerRule : FloatFunction {
+  STAVE_VALUE(T a, T b) {
+    auto divides = (b < T(0.5)) & (a != T(0)) & isfinite(a);
+    T power = pow(a, select(divides, b, b - T(1)));
+    T product = select((b == T(0)) | (power == T(0)), T(0), b * power);
+    return select(divides, product / a, product);
+  }
+  // b (b-1) a^(b-2)
+  STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return scale(b, power_rule(a, b - 1)); }
+  // a^(b-1) + b a^(b-1) log a
+  STAVE_PARTIAL(partial1, const X& a, const X& b, const X& y) { return pow(a, b - 1) + scale(y, log(a)); }
+};
+/// x / (x^2 + y^2), in units of the larger of |x| and |y|: so the squares neither overflow nor
+/// vanish. 0 at the origin and at infinity. With u = x / (x^2 + y^2) and v = y / (x^2 + y^2), the
+/// real and imaginary part of an inverse, du = (v^2 - u^2) dx - 2 u v dy.
+struct OverSquaredRadius : Floats {
+  STAVE_VALUE(T x, T y) {
+    T larger = select(abs(x) > abs(y), abs(x), abs(y)), a = x / larger, b = y / larger;
+    return select((larger == T(0)) | isinf(larger), T(0), a / (a * a + b * b) / larger);
+  }
+  STAVE_PARTIAL(times0, const X& factor, const X& x, const X& y, const X& u) {
+    const X v = over_squared_radius(y, x);  // of (v - u) (v + u) the derivative would be a difference that cancels
+    return scale(scale(factor, v), v) - scale(scale(factor, u), u);
+  }
+  STAVE_PARTIAL(times1, const X& factor, const X& x, const X& y, const X& u) {
+    return -2 * scale(scale(factor, u), over_squared_radius(y, x));
+  }
+};
 struct Atan2 : FloatFunction {
   STAVE_VALUE(T y, T x) { return atan2(y, x); }
   // The angle has no derivative at the origin: as the norm there, it is given 0.
-  STAVE_PARTIAL(partial0, const X& y, const X& x, const X&) { return over_squared_radius(x, x, y); }
-  STAVE_PARTIAL(partial1, const X& y, const X& x, const X&) { return -over_squared_radius(y, x, y); }
+  STAVE_PARTIAL(partial0, const X& y, const X& x, const X&) { return over_squared_radius(x, y); }
+  STAVE_PARTIAL(partial1, const X& y, const X& x, const X&) { return -over_squared_radius(y, x); }
 };
 /// 1 where a wins, 1/2 where they tie, 0 where b does: ties share the derivative equally.
 template <class X>
@@ -372,15 +470,25 @@ struct Minimum : Numbers {
 /// sqrt(x^2 + y^2), whose squares neither overflow nor vanish.
 struct Hypot : FloatFunction {
   STAVE_VALUE(T x, T y) { return hypot(x, y); }
-  STAVE_PARTIAL(partial0, const X& x, const X& y, const X& r) { return over_radius(x, y, r); }
-  STAVE_PARTIAL(partial1, const X& x, const X& y, const X& r) { return over_radius(y, x, r); }
-
- private:
-  // x / r; 0 at the origin, and at infinity that of max(|x|, |y|), as `norm` has it.
-  template <class X>
-  static constexpr X over_radius(const X& x, const X& y, const X& r) {
-    const X zero = r == 0, beyond = sign(x) * share(abs(x) > abs(y), abs(x) == abs(y), x);
-    return where(isinf(r), beyond, where(zero, 0, x / where(zero, 1, r)));
+  STAVE_PARTIAL(partial0, const X& x, const X& y, const X&) { return direction_cosine(x, y); }
+  STAVE_PARTIAL(partial1, const X& x, const X& y, const X&) { return direction_cosine(y, x); }
+};
+/// x / r with r = sqrt(x^2 + y^2); 0 at the origin, and at infinity the derivative of max(|x|,
+/// |y|), as `norm` has it. With the sine s = y / r, its derivatives are s^2 / r, where 1 / r - x^2
+/// / r^3 would cancel, and -(x / r) s / r.
+struct DirectionCosine : FloatFunction {
+  STAVE_VALUE(T x, T y) {
+    auto large = (abs(x) > T(1)) | (abs(y) > T(1));  // a quarter of them has a radius that does not overflow
+    T unit = select(large, T(0.25), T(1)), a = x * unit, b = y * unit, r = hypot(a, b);
+    T beyond = select(abs(x) > abs(y), T(1), select(abs(x) == abs(y), T(0.5), T(0)));
+    return select(r == T(0), T(0), select(isinf(r), copysign(beyond, x), a / r));
+  }
+  STAVE_PARTIAL(times0, const X& factor, const X& x, const X& y, const X&) {
+    const X sine = direction_cosine(y, x);
+    return scale(scale_by_inverse(scale(factor, sine), hypot(x, y)), sine);
+  }
+  STAVE_PARTIAL(times1, const X& factor, const X& x, const X& y, const X& cosine) {
+    return -scale_by_inverse(scale(scale(factor, cosine), direction_cosine(y, x)), hypot(x, y));
   }
 };
 /// log(e^a + e^b)
@@ -404,13 +512,17 @@ struct Logaddexp : FloatFunction {
 struct Xlogy : FloatFunction {
   STAVE_VALUE(T x, T y) { return select((x == T(0)) & (y == y), T(0), x * log(y)); }
   STAVE_PARTIAL(partial0, const X&, const X& y, const X&) { return log(y); }
-  STAVE_PARTIAL(partial1, const X& x, const X& y, const X&) { return scale(x, 1 / y); }
+  STAVE_PARTIAL(times1, const X& factor, const X& x, const X& y, const X&) {
+    return scale_by_inverse(scale(factor, x), y);
+  }
 };
 /// x log1p(y), and 0 where x is 0, but for y that are NaN.
 struct Xlog1py : FloatFunction {
   STAVE_VALUE(T x, T y) { return select((x == T(0)) & (y == y), T(0), x * log1p(y)); }
   STAVE_PARTIAL(partial0, const X&, const X& y, const X&) { return log1p(y); }
-  STAVE_PARTIAL(partial1, const X& x, const X& y, const X&) { return scale(x, 1 / (1 + y)); }
+  STAVE_PARTIAL(times1, const X& factor, const X& x, const X& y, const X&) {
+    return scale_by_inverse(scale(factor, x), 1 + y);
+  }
 };
 /// The Hurwitz zeta function: the sum of (q + k)^-s over k = 0, 1, 2, ...
 struct Zeta : FloatFunction {

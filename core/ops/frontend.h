@@ -50,6 +50,10 @@ Shape infer_reduced(const Op& op, const Shape& shape, const ReduceAttributes& re
 /// Integers in the dtype in which they are summed: those of less than 32 bits in int32 or uint32, bool in int32.
 Tensor widened(const Tensor& x);
 
+/// The dtype in which elements of `dtype` are multiplied and added, as by * and +: int32 for bool,
+/// whose elements count as 0 and 1.
+inline Dtype multiplied_in(Dtype dtype) { return dtype == bool_ ? int32 : dtype; }
+
 /// x if it is of floats, else x in default_dtype().
 Tensor floating(const Tensor& x);
 /// The dtype in which floats of `dtype` are computed on the way to a result: float32 for halves.
@@ -74,7 +78,7 @@ Tensor in_floats(F f, const T&... xs) {
 }
 
 /// The dtype of positions up to `count`.
-inline Dtype positions_dtype(Index count) { return count > std::numeric_limits<std::int32_t>::max() ? int64 : int32; }
+inline Dtype positions_dtype(Index count) { return count > (std::numeric_limits<std::int32_t>::max)() ? int64 : int32; }
 /// Indices of any integer dtype as int32 or int64, those that neither holds as one that is out of range. Throws
 /// DtypeError for others.
 Tensor as_indices(const Tensor& indices, const char* operation);

@@ -1,6 +1,10 @@
 #include <stave/core/ops/function.h>
 
+#include <optional>
+
+#include <stave/core/carried_answer.h>
 #include <stave/core/fail.h>
+#include <stave/core/note.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 
@@ -20,13 +24,18 @@ constinit const Op op_call{
 namespace stave_detail {
 namespace {
 
-// Answers effects as they were answered the first time.
+// Answers effects as they were answered the first time. A tensor of an effect that comes back in an
+// answer is not logged, but its number: when the function runs again it is what the function has
+// there then.
 class LogHandler final : public Remembers {
  public:
   LogHandler(EffectLog& log, EffectLog::Run& run) noexcept : log_(log), run_(run), replays_(run.complete) {
     if (!replays_) run_.answers.clear();
   }
   std::string describe() const override { return "the log of a checkpoint's effects"; }
+  void* handling(const EffectType& effect) override {
+    return effect.kept && effect.remembering ? effect.kept->handling : effect.remembering;
+  }
   const std::any* next_answer() override {
     if (!replays_) return nullptr;
     if (next_ == run_.answers.size())
@@ -38,11 +47,64 @@ class LogHandler final : public Remembers {
   void forget(const std::type_info& effect) override { throw_not_copyable(effect); }
   int* at_work() noexcept override { return &log_.answering; }
 
+  std::any answer_kept(const EffectType& effect, std::any performed) override {
+    const std::any* const known = next_answer();
+    effect.kept->visit_effect(performed, [&](Tensor& x) {
+      given_.push_back(x);
+      if (known || !x.defined()) return;
+      if (!marks_) marks_.emplace(make_intrusive<NoteOwner>("checkpoint"));
+      x = marks_->put(clone_node(x), given_.size() - 1);
+    });
+    if (!known) {
+      Logged logged{&effect, {}, {}};
+      try {
+        struct AtWork {
+          int& count;
+          explicit AtWork(int& at_work) : count(at_work) { ++count; }
+          ~AtWork() { --count; }
+        } at_work(log_.answering);
+        logged.answer = effect.kept->perform(performed);
+      } catch (...) {
+        remember(Threw{std::current_exception()});
+        throw;
+      }
+      effect.kept->visit_answer(logged.answer, [&](Tensor& x) {
+        const std::size_t* const number = marks_ ? marks_->find(x) : nullptr;
+        logged.given.push_back(number ? std::optional(*number) : std::nullopt);
+        if (number) x = Tensor();
+      });
+      remember(logged);
+      return answered(logged);
+    }
+    if (const auto* threw = std::any_cast<Threw>(known)) std::rethrow_exception(threw->what);
+    const auto* const logged = std::any_cast<Logged>(known);
+    if (!logged || !(*logged->type == effect)) throw_other_effect(effect.type);
+    return answered(*logged);
+  }
+
  private:
+  struct Logged {
+    const EffectType* type;
+    std::any answer;
+    std::vector<std::optional<std::size_t>> given;  // of each tensor: which it is of those that effects had so far
+  };
+  std::any answered(const Logged& logged) const {
+    std::any answer = logged.answer;
+    auto number = logged.given.begin();
+    logged.type->kept->visit_answer(answer, [&](Tensor& x) {
+      const std::optional<std::size_t> given = *number++;
+      if (given && *given >= given_.size()) throw_other_effect(logged.type->type);
+      if (given) x = given_[*given];
+    });
+    return answer;
+  }
+
   EffectLog& log_;
   EffectLog::Run& run_;
   const bool replays_;
   std::size_t next_ = 0;
+  std::vector<Tensor> given_;                // the tensors of the effects of this run
+  std::optional<Notes<std::size_t>> marks_;  // their numbers, on them as they are outside
 };
 
 Outputs run_logged(const CarriedFunction& function, EffectLog& log, std::span<const Tensor> xs) {
@@ -93,17 +155,20 @@ Outputs call_function(FunctionAttributes functions, Inputs inputs) {
   if (functions.runs_again) functions.log = make_intrusive<EffectLog>();
   const auto checked = [name, log = functions.log](CarriedFunction& carried) {
     if (!carried) return;
+    const auto* const told = carried.target<ToldFunction>();
+    const auto known = told ? told->results : nullptr;
     carried = [name, function = std::move(carried), log](auto xs) {
       Outputs outputs = log ? run_logged(function, *log, xs) : function(xs);
       check_defined(name, "result", outputs);
       return outputs;
     };
+    if (known) carried = ToldFunction{std::move(carried), known};
   };
   checked(functions.function);
   checked(functions.again);
   if (functions.forward)
     functions.forward = [name, forward = std::move(functions.forward)](auto xs) {
-      Forward both = forward(xs);
+      ForwardResults both = forward(xs);
       check_defined(name, "result", both.outputs);
       check_defined(name, "residual", both.residuals);
       return both;

@@ -27,11 +27,11 @@ inline Outputs fused(const RegionPtr& region, std::span<const Tensor> inputs) {
 /// The attributes of such an operation.
 struct FusedAttributes final : Attributes {
   RegionPtr region;
-  explicit FusedAttributes(RegionPtr region) : region(std::move(region)) {}
+  explicit FusedAttributes(RegionPtr region_) : region(std::move(region_)) {}
   /// "{multiply add tanh}", of long regions the beginning.
   std::string str() const override;
   bool equals(const Attributes& other) const override {
-    return region == static_cast<const FusedAttributes&>(other).region;
+    return region->is_same_as(*static_cast<const FusedAttributes&>(other).region);
   }
 };
 

@@ -135,30 +135,39 @@ Tensor vjp_scatter(const VjpContext& c, int input) {
   return where(last_of_each_place(c.in(1), c.shape(0), c.shape(2), attributes), flow, 0);
 }
 
-// d min or d max: equal shares for all, x's element and updates, that have the value which came out.
+// d min or d max: equal shares for all, x's element and updates, that have the value which came
+// out. They are counted one by one, in a dtype that holds the count, and given in `dtype`.
 struct Shares {
   Tensor of_x, of_updates;
 };
 template <class Context>
-Shares extreme_shares(const Context& c, const AttributesPtr& attributes) {
+Shares extreme_shares(const Context& c, const AttributesPtr& attributes, Dtype dtype) {
   const Tensor &x = c.in(0), &indices = c.in(1), &updates = c.in(2);
-  const Tensor x_has = astype(x == c.out(), x.dtype());
-  const Tensor update_has = astype(updates == gather_as(c.out(), indices, attributes), x.dtype());
+  constexpr Index most_in_float32 = Index{1} << 24;
+  const Dtype counted = updates.size() < most_in_float32 ? dtype : float64;
+  const Tensor x_has = astype(x == c.out(), counted);
+  const Tensor update_has = astype(updates == gather_as(c.out(), indices, attributes), counted);
   const Tensor count = scatter_as(op_scatter_add, x_has, indices, update_has, attributes);
-  return {x_has / count, update_has / gather_as(count, indices, attributes)};
+  return {astype(x_has / count, dtype), astype(update_has / gather_as(count, indices, attributes), dtype)};
 }
 
+// Shares of tangents are added one by one as well: in float64.
 Outputs jvp_scatter_extreme(const JvpContext& c) {
   const AttributesPtr& attributes = c.call.attributes_ptr();
-  const Shares shares = extreme_shares(c, attributes);
-  return scatter_as(op_scatter_add, scale(c.tangent(0), shares.of_x), c.in(1), scale(c.tangent(2), shares.of_updates),
-                    attributes);
+  const Shares shares = extreme_shares(c, attributes, float64);
+  const auto shared = [](const Tensor& tangent, const Tensor& share) { return scale(astype(tangent, float64), share); };
+  const Tensor sum = scatter_as(op_scatter_add, shared(c.tangent(0), shares.of_x), c.in(1),
+                                shared(c.tangent(2), shares.of_updates), attributes);
+  return astype(sum, c.in(0).dtype());
 }
 
 Tensor vjp_scatter_extreme(const VjpContext& c, int input) {
   const AttributesPtr attributes(c.attributes);
-  const Shares shares = extreme_shares(c, attributes);
-  return input == 0 ? scale(c.ct(), shares.of_x) : scale(gather_as(c.ct(), c.in(1), attributes), shares.of_updates);
+  const Dtype computed = computed_in(c.dtype(0));
+  const Shares shares = extreme_shares(c, attributes, computed);
+  const Tensor ct = astype(c.ct(), computed);
+  return astype(input == 0 ? scale(ct, shares.of_x) : scale(gather_as(ct, c.in(1), attributes), shares.of_updates),
+                c.dtype(0));
 }
 
 // The number of the place that each tuple of indices addresses, in x's row-major order: [batch * at].
@@ -374,7 +383,8 @@ Tensor gather(const Tensor& x, const Tensor& indices, Index batch_axes) {
 namespace {
 
 Tensor scattered(const Op& op, const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes) {
-  const Dtype dtype = promote(given(x, op.name, 0).dtype(), given(updates, op.name, 2).dtype());
+  Dtype dtype = promote(given(x, op.name, 0).dtype(), given(updates, op.name, 2).dtype());
+  if (op.id != OpId::scatter) dtype = multiplied_in(dtype);
   const Tensor places = as_indices(given(indices, op.name, 1), op.name);
   const int batch = checked_batch(batch_axes, x, places, op.name);
   return scatter_as(op, astype(x, dtype), places, astype(updates, dtype), batched_by(batch));

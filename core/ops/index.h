@@ -26,7 +26,8 @@ Tensor gather(const Tensor& x, const Tensor& indices, Index batch_axes = 0);
 /// x with updates [at..., rest...] put where gather(x, indices, batch_axes) would read; dtypes are promoted. Of updates to one place
 /// the last in row-major order is kept, and has the derivative.
 Tensor scatter(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
-/// The same with updates added to what stands there; all to one place, in a fixed order.
+/// The same with updates added to what stands there; all to one place, in a fixed order. Bools are
+/// 0 and 1 of int32, here and below.
 Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
 /// Multiplied. Derivatives of any order are exact where factors are 0.
 Tensor scatter_multiply(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
@@ -46,11 +47,11 @@ Tensor one_hot(const Tensor& x, Index n, Dtype dtype = default_dtype());
 
 /// Where a slice starts: one integer tensor of rank 1 with an index for each axis, or that many single indices, which are
 /// tensors of rank 0 or C++ integers: {i, 0}.
-class Starts {
+class SliceStarts {
  public:
-  Starts(Tensor indices) : indices_(std::move(indices)) {}
-  Starts(std::initializer_list<Operand> indices) : list_(indices) {}
-  Starts(std::vector<Operand> indices) : list_(std::move(indices)) {}
+  SliceStarts(Tensor indices) : indices_(std::move(indices)) {}
+  SliceStarts(std::initializer_list<Operand> indices) : list_(indices) {}
+  SliceStarts(std::vector<Operand> indices) : list_(std::move(indices)) {}
 
   /// All indices in one tensor of rank 1, int32 or int64.
   Tensor tensor(const char* operation, Device device) const;
@@ -61,9 +62,9 @@ class Starts {
 };
 /// The part of x of shape `sizes` that begins at `starts`, which may be computed: dynamic_slice(x, {i, 0}, {1, 3}). A slice
 /// that does not lie within x throws IndexError; jax.lax.dynamic_slice moves it.
-Tensor dynamic_slice(const Tensor& x, const Starts& starts, const Shape& sizes);
+Tensor dynamic_slice(const Tensor& x, const SliceStarts& starts, const Shape& sizes);
 /// x, copied, with `update`, of x's rank, in place of the part that begins at `starts`; dtypes are promoted. Throws as
 /// dynamic_slice.
-Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const Starts& starts);
+Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const SliceStarts& starts);
 
 }  // namespace stave

@@ -17,22 +17,24 @@ void check_entries(const stave::Tensor& x, stave::Index axis, std::size_t found,
 namespace stave {
 
 // Basic indexing, on Tensor itself: x(1, slice(2, none), ellipsis, newaxis).
-inline constexpr Tensor::None none{};
+inline constexpr Tensor::NoneType none{};
 inline constexpr Tensor::Ellipsis ellipsis{};
 inline constexpr Tensor::NewAxis newaxis{};
 
 /// One bound of a slice: an integer, negative from the end, or `none`.
-struct Bound {
+struct SliceBound {
   std::optional<Index> value;
-  Bound(Tensor::None) {}
-  template <std::integral I>
-  Bound(I index) : value(static_cast<Index>(index)) {}
+  SliceBound(Tensor::NoneType) {}
+  template <std::integral Integer>
+  SliceBound(Integer index) : value(static_cast<Index>(index)) {}
 };
 /// Python's start:stop:step. slice() is everything, slice(1, none) all but the first, slice(none, none, -1) reversed.
 /// Bounds beyond the axis are cut, as in Python; indices (not slices) out of range throw IndexError.
 inline Tensor::Slice slice() { return {}; }
-inline Tensor::Slice slice(Bound stop) { return {std::nullopt, stop.value, std::nullopt}; }
-inline Tensor::Slice slice(Bound start, Bound stop, Bound step = none) { return {start.value, stop.value, step.value}; }
+inline Tensor::Slice slice(SliceBound stop) { return {std::nullopt, stop.value, std::nullopt}; }
+inline Tensor::Slice slice(SliceBound start, SliceBound stop, SliceBound step = none) {
+  return {start.value, stop.value, step.value};
+}
 
 /// The same elements in row-major order in another shape; one length may be -1.
 Tensor reshape(const Tensor& x, const Shape& shape);
@@ -43,11 +45,8 @@ Tensor transpose(const Tensor& x);
 /// The last two axes exchanged.
 Tensor matrix_transpose(const Tensor& x);
 /// Axes moved from `source` to `destination`, the others in order.
-Tensor moveaxis(const Tensor& x, Index source, Index destination);
 Tensor moveaxis(const Tensor& x, const Shape& sources, const Shape& destinations);
-/// A new axis of length 1 at `axis` of the result.
-Tensor expand_dims(const Tensor& x, Index axis);
-/// Several: axes of the result, in any order.
+/// New axes of length 1: axes of the result, in any order.
 Tensor expand_dims(const Tensor& x, const Shape& axes);
 /// Without the given axes (or all axes) of length 1. Throws ShapeError for a longer one.
 Tensor squeeze(const Tensor& x);
@@ -89,15 +88,12 @@ Tensor diff(const Tensor& x, Index n = 1, Index axis = -1);
 /// Entries moved by `shift` places along an axis; those pushed out at one end come in at the other. Without an axis: of the
 /// flattened tensor. Of several axes, one shift may serve all.
 Tensor roll(const Tensor& x, Index shift);
-Tensor roll(const Tensor& x, Index shift, Index axis);
 Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes);
 /// x, as a whole, counts[axis] times along each axis; the shorter of x's shape and counts gets ones in front.
 Tensor tile(const Tensor& x, const Shape& counts);
 /// Each entry `count` times along an axis, or entry i counts[i] times (counts of one number: as that number). Without an axis: of the flattened tensor.
-Tensor repeat(const Tensor& x, Index count);
-Tensor repeat(const Tensor& x, Index count, Index axis);
-Tensor repeat(const Tensor& x, const std::vector<Index>& counts);
-Tensor repeat(const Tensor& x, const std::vector<Index>& counts, Index axis);
+Tensor repeat(const Tensor& x, const Shape& counts);
+Tensor repeat(const Tensor& x, const Shape& counts, Index axis);
 /// Vectors (or numbers) as the coordinates of a grid: entry p of result i is xs[i][p[i]]; "xy" exchanges the first two axes
 /// of all results. Views.
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view indexing = "xy");

@@ -61,21 +61,6 @@ Tensor matrix_transpose(const Tensor& x) {
   return permute_dims(x, axes);
 }
 
-Tensor moveaxis(const Tensor& x, Index source, Index destination) {
-  const int from = normalize_axis(source, given(x, "moveaxis").rank(), "moveaxis");
-  const int to = normalize_axis(destination, x.rank(), "moveaxis");
-  Shape axes = all_axes_of(x.rank());
-  axes.erase(axes.begin() + from);
-  axes.insert(axes.begin() + to, from);
-  return permute_dims(x, axes);
-}
-
-Tensor expand_dims(const Tensor& x, Index axis) {
-  Shape shape = given(x, "expand_dims").shape();
-  shape.insert(shape.begin() + normalize_axis(axis, x.rank() + 1, "expand_dims"), 1);
-  return reshape(x, shape);
-}
-
 Tensor expand_dims(const Tensor& x, const Shape& axes) {
   Shape shape = given(x, "expand_dims").shape();
   for (Index axis : Axes(axes).normalize(x.rank() + axes.rank(), "expand_dims")) shape.insert(shape.begin() + axis, 1);

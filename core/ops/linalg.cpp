@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string_view>
 
 #include <stave/core/fail.h>
@@ -130,35 +131,48 @@ Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularOptions opti
 
 namespace {
 
-// Up to which part of the largest singular value others count as 0.
-Tensor rank_threshold(const Tensor& s, const Tensor& a, const RankOptions& options) {
-  if (s.shape(-1) == 0) return zeros(stacked(s.shape(), {}), s.dtype(), s.device());
-  const double rtol =
-      options.rtol.value_or(static_cast<double>(std::max(a.shape(-1), a.shape(-2))) * epsilon_of(a.dtype()));
-  return max(s, -1, keepdims) * rtol;
+// Up to which size singular values s [..., k] of a count as 0: [..., 1], where the axes of `rtol`
+// broadcast with those of a's stack.
+Tensor rank_threshold(const Tensor& s, const Tensor& a, const RankTolerance& rtol, const char* function) {
+  const Tensor& values = rtol.values();
+  const bool none = s.shape(-1) == 0;
+  Shape lengths = s.shape();
+  lengths.back() = 1;
+  const Tensor largest = none ? zeros(lengths, s.dtype(), s.device()) : max(s, -1, keepdims);
+  if (!values.defined())
+    return largest *
+           rtol.number().value_or(static_cast<double>(std::max(a.shape(-1), a.shape(-2))) * epsilon_of(a.dtype()));
+  const Shape stack = naming(function, [&] { return broadcast_shapes(stack_of(a.shape()), values.shape(), "rtol"); });
+  return over_stack(largest, stack, 1) * expand_dims(stop_gradient(astype(values, s.dtype())), -1);
 }
 
-Tensor lstsq_floats(const Tensor& a, const Tensor& b, const RankOptions& options) {
+Tensor lstsq_floats(const Tensor& a, const Tensor& b, const RankOptions& options, const char* function) {
   const auto [u, s, vh] = svd(stop_gradient(a), {.full_matrices = false});
-  const Tensor inverse = inverse_above(s, rank_threshold(s, a, options));
-  const Shape stack = common_stack(a, b, "lstsq");
+  const Tensor threshold = rank_threshold(s, a, options.rtol, function), inverse = inverse_above(s, threshold);
+  Shape stack = common_stack(a, b, function);
+  if (options.rtol.values().defined()) stack = broadcast_shapes(stack, options.rtol.values().shape(), function);
   return apply(op_lstsq, {over_stack(a, stack), over_stack(b, stack), over_stack(u, stack),
                           over_stack(inverse, stack, 1), over_stack(vh, stack)});
 }
 
 }  // namespace
 
+RankTolerance::RankTolerance(Tensor values) : values_(std::move(values)) { given(values_, "rtol"); }
+
 Tensor lstsq(const Tensor& a, const Tensor& b, RankOptions options) {
-  return of_floats("lstsq", a, b, [&](const Tensor& x, const Tensor& y) {
-    return for_right_sides("lstsq", x, y,
-                           [&](const Tensor& m, const Tensor& sides) { return lstsq_floats(m, sides, options); });
+  return of_floats("lstsq", a, b, [&](const Tensor& one_or_more, const Tensor& y) {
+    const Tensor& rtol = options.rtol.values();  // of several, a single matrix is as many
+    const bool repeats = rtol.defined() && one_or_more.rank() == 2;
+    const Tensor x = repeats ? over_stack(one_or_more, rtol.shape()) : one_or_more;
+    return for_right_sides(
+        "lstsq", x, y, [&](const Tensor& m, const Tensor& sides) { return lstsq_floats(m, sides, options, "lstsq"); });
   });
 }
 
 Tensor pinv(const Tensor& a, RankOptions options) {
   return of_floats("pinv", a, [&](const Tensor& x) {
     check_matrices(x, "pinv");
-    return lstsq_floats(x, identity_like(x, x.shape(-2)), options);
+    return lstsq_floats(x, identity_like(x, x.shape(-2)), options, "pinv");
   });
 }
 
@@ -244,7 +258,7 @@ std::pair<Tensor, Tensor> slogdet(const Tensor& a) {
 Tensor matrix_rank(const Tensor& a, RankOptions options) {
   return of_floats("matrix_rank", a, [&](const Tensor& x) {
     const Tensor s = svdvals(x);
-    return count_nonzero(s > rank_threshold(s, x, options), -1);
+    return count_nonzero(s > rank_threshold(s, x, options.rtol, "matrix_rank"), -1);
   });
 }
 
@@ -265,11 +279,18 @@ Tensor extreme(const Tensor& x, bool largest, const Axes& axes, KeepDims keep) {
   return largest ? max(x, axes, keep) : min(x, axes, keep);
 }
 
+// Singular values, without the derivative of those that are 0 but for rounding: it would have
+// whatever signs the vectors have that were found. As |x| at 0, they are given 0.
+Tensor singular_sizes(const Tensor& x) {
+  const Tensor s = svdvals(x);
+  return where(s <= rounding_of(s, std::max(x.shape(-2), x.shape(-1))), stop_gradient(s), s);
+}
+
 Tensor norm_of_matrices(const Tensor& x, MatrixOrder order) {
   if (order.kind() == MatrixOrder::Kind::frobenius) return norm(x, {-2, -1}, keepdims);
-  if (order.kind() == MatrixOrder::Kind::nuclear) return sum(expand_dims(svdvals(x), -1), {-2, -1}, keepdims);
+  if (order.kind() == MatrixOrder::Kind::nuclear) return sum(expand_dims(singular_sizes(x), -1), {-2, -1}, keepdims);
   const bool largest = order.number() > 0;
-  if (std::abs(order.number()) == 2) return extreme(expand_dims(svdvals(x), -1), largest, {-2, -1}, keepdims);
+  if (std::abs(order.number()) == 2) return extreme(expand_dims(singular_sizes(x), -1), largest, {-2, -1}, keepdims);
   const bool of_rows = std::isinf(order.number());
   return extreme(sum(abs(x), of_rows ? -1 : -2, keepdims), largest, {-2, -1}, keepdims);
 }
@@ -289,7 +310,9 @@ namespace {
 // In units of the largest |x| (the smallest, for a negative power), as in `norm`.
 Tensor power_norm(const Tensor& x, double order, const Axes& axes) {
   const Tensor size = abs(x), unit_or_zero = stop_gradient(extreme(size, order > 0, axes, keepdims));
-  const Tensor none = logical_or(unit_or_zero == 0, isinf(unit_or_zero)), unit = where(none, 1, unit_or_zero);
+  const double least = x.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  const Tensor none = logical_or(unit_or_zero == 0, isinf(unit_or_zero));
+  const Tensor unit = where(none, 1, maximum(unit_or_zero, least));  // of which the inverse is no infinity
   const Tensor powers = sum(pow(where(none, 1, size / unit), order), axes, keepdims);
   return where(none, extreme(size, order > 0, axes, keepdims), pow(powers, 1 / order) * unit);
 }
@@ -333,8 +356,8 @@ Tensor matrix_power(const Tensor& a, Index n) {
     const auto count = static_cast<std::uint64_t>(n);
     return n < 0 ? positive_power(inv(x), -count) : positive_power(x, count);
   };
-  if (a.defined() && n >= 0 && !is_float(a.dtype()) && a.dtype() != bool_)
-    return named("matrix_power", [&] { return power(a); });
+  if (a.defined() && n >= 0 && !is_float(a.dtype()))
+    return named("matrix_power", [&] { return power(astype(a, multiplied_in(a.dtype()))); });
   return of_floats("matrix_power", a, power);
 }
 
@@ -366,9 +389,10 @@ Tensor vecdot(const Tensor& a, const Tensor& b, Index axis) {
         const Tensor x = moveaxis(a, axis, -1), y = moveaxis(b, axis, -1);
         if (x.shape(-1) != y.shape(-1))
           fail<ShapeError>("vecdot: shapes {} and {} differ in length along axis {}", a.shape(), b.shape(), axis);
-        const Dtype dtype = promote(x.dtype(), y.dtype());
-        if (!is_half_float(dtype)) return sum(widened(astype(x, dtype)) * widened(astype(y, dtype)), -1);
-        return astype(sum(astype(x, float32) * astype(y, float32), -1), dtype);
+        // Halves are multiplied and added in float32; integers of few bits in 32, of which the low
+        // ones are what wraps.
+        const Dtype dtype = multiplied_in(promote(x.dtype(), y.dtype())), computed = computed_in(dtype);
+        return astype(sum(astype(x, computed) * astype(y, computed), -1), dtype);
       },
       a, b);
 }

@@ -13,8 +13,10 @@
 // function stands beside it.
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include <stave/core/ops/reduce.h>
@@ -41,10 +43,31 @@ struct TriangularOptions {
 /// on the diagonal.
 Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularOptions options = {});
 
+/// Which part of the largest singular value counts as 0: a number, or a tensor with one for each
+/// matrix, which broadcasts to the shape of the stack. None: the default.
+class RankTolerance {
+ public:
+  RankTolerance() = default;
+  RankTolerance(std::nullopt_t) {}
+  template <class Number>
+    requires(std::is_arithmetic_v<Number> && !std::same_as<Number, bool>)
+  RankTolerance(Number value) : number_(static_cast<double>(value)) {}
+  /// Throws TransformError for an empty Tensor.
+  RankTolerance(Tensor values);
+
+  const std::optional<double>& number() const noexcept { return number_; }
+  /// One for each matrix; undefined if there is a number, or none.
+  const Tensor& values() const noexcept { return values_; }
+
+ private:
+  std::optional<double> number_;
+  Tensor values_;
+};
 struct RankOptions {
   [[no_unique_address]] ByName by_name{};
-  /// Singular values up to so much of the largest count as 0; by default max(m, n) epsilons of the dtype.
-  std::optional<double> rtol = {};
+  /// Singular values up to so much of the largest count as 0; by default max(m, n) epsilons of the
+  /// dtype. It has no derivative.
+  RankTolerance rtol = {};
 };
 /// The x of the least norm that minimises |a x - b|, column by column; a [..., m, n], b [..., m, k] or a vector [m]. Derivatives
 /// are those with the rank held (Golub, Pereyra 1973).
@@ -130,22 +153,26 @@ class MatrixOrder {
   Kind kind_ = Kind::number;
   double number_ = 0;
 };
-/// Of the last two axes. Ties share the derivative, as in max; it is 0 where the norm is, as that of `norm`.
+/// The norm of the last two axes. Ties share the derivative, as in max; it is 0 where the norm is,
+/// as that of `norm`, and so is that of singular values which are 0, or at most max(m, n) epsilons
+/// of the largest.
 Tensor matrix_norm(const Tensor& x, MatrixOrder order = "fro", KeepDims keep = drop_dims);
-/// (sum |x|^order)^(1/order) over axes, all by default; infinity and -infinity are the largest and the smallest |x|, 0 is the
-/// number of elements that are not 0. Without overflow; derivative 0 where the norm is 0.
+/// (sum |x|^order)^(1/order) over axes, all by default; infinity and -infinity are the largest and
+/// the smallest |x|, 0 is the number of elements that are not 0. Without overflow; derivative 0
+/// where the norm is 0. That of order 2 is `norm`.
 Tensor vector_norm(const Tensor& x, double order = 2, const Axes& axes = all_axes, KeepDims keep = drop_dims);
 
 // ---- products and functions --------------------------------------------------------------------------------------------------
 
-/// a to an integer power, by repeated squaring; a negative one is that of the inverse.
+/// a to an integer power, by repeated squaring; a negative one is that of the inverse. Powers of
+/// integers are integers of their dtype, of bools int32; inverses are floats.
 Tensor matrix_power(const Tensor& a, Index n);
 /// exp(a) = 1 + a + a^2 / 2 + ... (Higham 2005). Derivatives are exponentials of block matrices of twice the size (Higham,
 /// Functions of Matrices, section 3.2).
 Tensor expm(const Tensor& a);
 /// The vectors a x b of three components, which stand along `axis` of both; the other axes broadcast.
 Tensor cross(const Tensor& a, const Tensor& b, Index axis = -1);
-/// The sum of a * b along an axis.
+/// The sum of a * b along an axis, in the dtype to which a and b are promoted, as that of matmul.
 Tensor vecdot(const Tensor& a, const Tensor& b, Index axis = -1);
 /// Kronecker's product: each element of a times all of b, axis by axis: of two vectors a[i] * b[j] stands at i * b.size() + j.
 Tensor kron(const Tensor& a, const Tensor& b);

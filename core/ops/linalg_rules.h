@@ -15,7 +15,7 @@ using namespace stave;
 
 inline Index rows_of(const Shape& matrices) { return matrices[matrices.size() - 2]; }
 inline Index columns_of(const Shape& matrices) { return matrices.back(); }
-inline Index least_of(const Shape& matrices) { return std::min(rows_of(matrices), columns_of(matrices)); }
+inline Index least_of(const Shape& matrices) { return (std::min)(rows_of(matrices), columns_of(matrices)); }
 /// The axes of the stack.
 inline Shape stack_of(const Shape& matrices) {
   return Shape(std::span<const Index>(matrices.begin(), matrices.end() - 2));

@@ -11,7 +11,11 @@
 namespace stave {
 
 /// What becomes of the losses of all examples.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored \
+    "-Wshadow"  // GCC takes it for another name of `none` (layout.h), though the enumeration is scoped
 enum class Reduction { none, mean, sum };
+#pragma GCC diagnostic pop
 
 struct LossOptions {
   [[no_unique_address]] ByName by_name{};

@@ -11,6 +11,7 @@
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/unit.h>
 
 namespace stave {
 
@@ -48,14 +49,26 @@ Tensor affine(Tensor y, const Tensor& weight, const Tensor& bias) {
 }
 
 // sqrt(mean_square + epsilon). What is divided by a root of 0 is 0 and stays so: without epsilon, too, its derivative is finite.
-Tensor root(const Tensor& mean_square, double epsilon) {
-  return sqrt(epsilon > 0 ? mean_square + epsilon : where(mean_square > 0, mean_square, 1));
+Tensor root(const Tensor& mean_square, const Operand& epsilon) {
+  const Tensor sum = mean_square + epsilon;
+  return sqrt(where(sum == 0, 1, sum));
 }
 
+// x over the root of its mean square plus epsilon, in a unit in which squares neither overflow nor
+// vanish, and epsilon no less than they do. Where nothing but a denormal is left of epsilon, it is
+// nothing beside them.
+struct Scaled {
+  Tensor unit, values, mean_square, root;
+
+  Scaled(const Tensor& x, const Shape& axes, double epsilon)
+      : unit(unit_of(x, axes, std::sqrt(epsilon))), values(x / unit), mean_square(mean(square(values), axes, keepdims)),
+        root(stave::root(mean_square, epsilon / unit / unit)) {}
+  Tensor normalized() const { return values / root; }
+};
+
+Tensor centred(const Tensor& x, const Shape& axes) { return x - mean(x, axes, keepdims); }
 Tensor standardized(const Tensor& x, const Shape& axes, double epsilon) {
-  Tensor centred = x - mean(x, axes, keepdims);
-  const Tensor deviation = root(mean(square(centred), axes, keepdims), epsilon);
-  return std::move(centred) / deviation;
+  return Scaled(centred(x, axes), axes, epsilon).normalized();
 }
 
 // ---- layer_norm, of rows ----------------------------------------------------------------------------------
@@ -75,9 +88,10 @@ struct NormalRows {
   Tensor h, r;
 
   NormalRows(const Tensor& x, double epsilon) {
-    const Tensor centred = x - row_mean(x);
-    r = 1 / root(row_mean(square(centred)), epsilon);
-    h = centred * r;
+    const Shape last = x.rank() - 1;
+    const Scaled scaled(centred(x, last), last, epsilon);
+    h = scaled.normalized();
+    r = 1 / scaled.root / scaled.unit;
   }
   Tensor d(const Tensor& u) const { return scale(u - row_mean(u) - scale(h, row_mean(scale(h, u))), r); }
   Tensor b(const Tensor& u, const Tensor& direction) const {
@@ -264,7 +278,7 @@ Tensor rms_norm(const Tensor& x, RmsNormOptions options) {
       [&] {
         const Shape axes = options.axes.normalize(x.rank(), "rms_norm");
         const auto of_floats = [&](const Tensor& y, const Tensor& weight) {
-          return affine(y / root(mean(square(y), axes, keepdims), options.epsilon), weight, Tensor());
+          return affine(Scaled(y, axes, options.epsilon).normalized(), weight, Tensor());
         };
         return in_floats(of_floats, x, beside(options.weight, x.shape(), axes, "rms_norm", "weight"));
       },
@@ -297,11 +311,12 @@ Tensor group_norm(const Tensor& x, Index groups, GroupNormOptions options) {
 
 namespace {
 
-// Each channel of x by mean and variance, which lie beside it; rounded once to the dtype of x, weight and bias together.
-Tensor by_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance, int axis,
-                     const BatchNormOptions& options, const char* function) {
+// normalized(x), times weight plus bias for each channel; rounded once to the dtype of x, weight
+// and bias together.
+template <class F>
+Tensor by_channel(const Tensor& x, int axis, const BatchNormOptions& options, const char* function, F normalized) {
   const auto of_floats = [&](const Tensor& y, const Tensor& weight, const Tensor& bias) {
-    return affine((y - mean) / root(variance, options.epsilon), weight, bias);
+    return affine(normalized(y), weight, bias);
   };
   return in_floats(of_floats, x, beside(options.weight, x.shape(), axis, function, "weight"),
                    beside(options.bias, x.shape(), axis, function, "bias"));
@@ -328,7 +343,8 @@ std::pair<Tensor, BatchStatistics> batch_norm(const Tensor& x, const BatchStatis
         for (const Tensor& statistic : {running.mean, running.variance})
           static_cast<void>(beside(statistic, x.shape(), axis, "batch_norm", "a running statistic"));
         const Tensor values = astype(x, computed_in(x, options)), average = mean(values, axes, keepdims);
-        const Tensor variance = mean(square(values - average), axes, keepdims);
+        const Scaled scaled(values - average, axes, options.epsilon);
+        const Tensor variance = scaled.mean_square * scaled.unit * scaled.unit;
         const auto renewed = [&](const Tensor& old, const Tensor& now) {
           const auto of_floats = [&](const Tensor& before) {
             return (1 - options.momentum) * before +
@@ -338,7 +354,7 @@ std::pair<Tensor, BatchStatistics> batch_norm(const Tensor& x, const BatchStatis
         };
         const double n = static_cast<double>(count);
         return std::pair(
-            by_statistics(x, average, variance, axis, options, "batch_norm"),
+            by_channel(x, axis, options, "batch_norm", [&](const Tensor&) { return scaled.normalized(); }),
             BatchStatistics{renewed(running.mean, average), renewed(running.variance, variance * (n / (n - 1)))});
       },
       x, running.mean, running.variance);
@@ -354,7 +370,9 @@ Tensor batch_norm_inference(const Tensor& x, const BatchStatistics& running, Bat
           return astype(beside(statistic, x.shape(), axis, "batch_norm_inference", "a running statistic"),
                         computed_in(x, options));
         };
-        return by_statistics(x, placed(running.mean), placed(running.variance), axis, options, "batch_norm_inference");
+        return by_channel(x, axis, options, "batch_norm_inference", [&](const Tensor& y) {
+          return (y - placed(running.mean)) / root(placed(running.variance), options.epsilon);
+        });
       },
       x, running.mean, running.variance);
 }
@@ -366,8 +384,10 @@ Tensor normalize(const Tensor& x, NormalizeOptions options) {
       [&] {
         return in_floats(
             [&](const Tensor& y) {
-              const Tensor length = norm(y, options.axes, keepdims);
-              return y / (options.epsilon > 0 ? maximum(length, options.epsilon) : where(length > 0, length, 1));
+              const Shape axes = options.axes.normalize(y.rank(), "normalize");
+              const Tensor unit = unit_of(y, axes, options.epsilon), values = y / unit;
+              const Tensor length = maximum(norm(values, axes, keepdims), options.epsilon / unit);
+              return values / where(length == 0, 1, length);
             },
             x);
       },

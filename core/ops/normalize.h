@@ -1,6 +1,8 @@
-// Normalisation. layer_norm over last axes is one operation on the CPU, all else is composed. Mean and variance are taken in two passes,
-// integers become default_dtype(), halves are computed in float32 and rounded once. Where nothing varies the result is the bias, and
-// derivatives are finite.
+// Normalisation. layer_norm over last axes is one operation on the CPU, all else is composed. Mean
+// and variance are taken in two passes, integers become default_dtype(), halves are computed in
+// float32 and rounded once. Squares are taken in units in which they neither overflow nor vanish,
+// so that large and small numbers are normalised like any. Where nothing varies the result is the
+// bias, and derivatives are finite.
 //
 // An empty weight is 1, an empty bias 0.
 #pragma once

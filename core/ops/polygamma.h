@@ -29,17 +29,17 @@ STAVE_HOST_DEVICE T digamma_of_positive(T x) {
   constexpr DigammaDouble c;
   const T one(1);
   const auto below = x < one;
-  T sum = select(below, -(one / x), T(0)), near = select(below, x + one, x);
+  T sum = select(below, -(one / x), T(0)), shifted = select(below, x + one, x);
   for (int i = 0; i < 8; ++i) {
-    const auto above = near > T(2);
-    const T lower = near - one;
+    const auto above = shifted > T(2);
+    const T lower = shifted - one;
     sum = select(above, sum + one / lower, sum);
-    near = select(above, lower, near);
+    shifted = select(above, lower, shifted);
   }
-  const T central = sum + ((near - T(c.root)) - T(c.root_rest)) * polynomial(near + near - T(3), c.central);
+  const T central = sum + ((shifted - T(c.root)) - T(c.root_rest)) * polynomial(shifted + shifted - T(3), c.central);
   const T z = one / (x * x);
-  const T far = log(x) - T(0.5) / x - z * polynomial(z, c.tail);
-  return select(x < T(10), central, far);
+  const T asymptotic = log(x) - T(0.5) / x - z * polynomial(z, c.tail);
+  return select(x < T(10), central, asymptotic);
 }
 /// For x < 0 by the reflection digamma(1 - x) = digamma(x) + pi / tan(pi x) (6.3.7); NaN at the poles there.
 template <class T>
@@ -53,11 +53,21 @@ STAVE_HOST_DEVICE T digamma_of(T x) {
 }
 
 struct ZetaDouble {
+  static constexpr int terms = 10;
   // B_2k / (2 k)! for k = 9, ..., 1
   double tail[9] = {8.5860620562778445641e-15,  -3.3896802963225828668e-13, 1.3382536530684678833e-11,
                     -5.2841901386874931848e-10, 2.0876756987868098979e-8,   -8.2671957671957671958e-7,
                     3.3068783068783068783e-5,   -0.0013888888888888888889,  0.083333333333333333333};
 };
+
+/// By how much of itself (a + b)^-s is less than sum^-s, of the rounded sum: by s / sum times what
+/// rounding left out (Knuth, "The Art of Computer Programming", volume 2, section 4.2.2, theorem
+/// B). It would be s / 2 units in the last place.
+template <class T>
+STAVE_HOST_DEVICE T lost_by_sum(T a, T b, T sum, T s) {
+  const T of_b = sum - a, lost = s * ((a - (sum - of_b)) + (b - of_b)) / sum;
+  return select(abs(lost) < T(0.01), lost, T(0));  // at 0 and infinity it is NaN
+}
 
 /// For s > 1 and q > 0: ten terms of the sum, and for the rest, from a = q + 10 on, the formula of Euler and Maclaurin (Apostol,
 /// "Introduction to Analytic Number Theory", 1976, theorem 12.21 and the remark on it):
@@ -65,9 +75,9 @@ struct ZetaDouble {
 template <class T>
 STAVE_HOST_DEVICE T zeta_of_positive(T s, T q) {
   constexpr ZetaDouble c;
-  constexpr int terms = 10, order = 9;
+  constexpr int terms = ZetaDouble::terms, order = 9;
   const T one(1), a = q + T(terms), z = one / (a * a);
-  const T integral = pow(a, one - s), last = integral / a;
+  const T integral = pow(a, one - s) * (one - lost_by_sum(q, T(terms), a, s - one)), last = integral / a;
   T series(c.tail[0]);
   for (int k = 1; k < order; ++k) {
     const T up = s + T(2 * (order - k));
@@ -75,8 +85,11 @@ STAVE_HOST_DEVICE T zeta_of_positive(T s, T q) {
   }
   // Where the last term vanishes, so does what it multiplies, which may overflow.
   T sum = integral / (s - one) + select(last == T(0), T(0), last * (T(0.5) + s / a * series));
-  for (int k = terms - 1; k >= 0; --k) sum = sum + pow(q + T(k), -s);
-  return sum;
+  for (int k = terms - 1; k > 0; --k) {
+    const T at = q + T(k);
+    sum = sum + pow(at, -s) * (one - lost_by_sum(q, T(k), at, s));
+  }
+  return sum + pow(q, -s);
 }
 /// NaN for s < 1, and for negative q unless s is an integer. Infinite for s = 1, and at the poles q = 0, -1, -2, ... For another
 /// negative q, of which f is the fraction, the terms left of 0 are those of 1 - f, 2 - f, ..., -q:

@@ -134,11 +134,6 @@ Tensor roll(const Tensor& x, Index shift) {
       "roll", [&] { return reshape(rolled(reshape(x, {-1}), shift, 0), x.shape()); }, x);
 }
 
-Tensor roll(const Tensor& x, Index shift, Index axis) {
-  return named(
-      "roll", [&] { return rolled(x, shift, normalize_axis(axis, x.rank(), "roll")); }, x);
-}
-
 Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes) {
   if (shifts.size() != axes.size() && shifts.size() != 1 && axes.size() != 1)
     fail<ShapeError>("roll: {} shifts {} for {} axes {}: give one for each, or one for all", shifts.size(), shifts,
@@ -177,10 +172,10 @@ Tensor tile(const Tensor& x, const Shape& counts) {
   });
 }
 
-Tensor repeat(const Tensor& x, Index count) { return repeat(reshape(given(x, "repeat"), {-1}), count, 0); }
+namespace {
 
 // [..., d, ...] -> [..., d, 1, ...] -> [..., d, count, ...] -> [..., d * count, ...]
-Tensor repeat(const Tensor& x, Index count, Index axis) {
+Tensor repeat_each(const Tensor& x, Index count, Index axis) {
   if (count < 0) fail<ShapeError>("repeat: the count {} is negative", count);
   const int along = normalize_axis(axis, given(x, "repeat").rank(), "repeat");
   return named("repeat", [&] {
@@ -193,12 +188,12 @@ Tensor repeat(const Tensor& x, Index count, Index axis) {
   });
 }
 
-Tensor repeat(const Tensor& x, const std::vector<Index>& counts) {
-  return repeat(reshape(given(x, "repeat"), {-1}), counts, 0);
-}
+}  // namespace
 
-Tensor repeat(const Tensor& x, const std::vector<Index>& counts, Index axis) {
-  if (counts.size() == 1) return repeat(x, counts[0], axis);
+Tensor repeat(const Tensor& x, const Shape& counts) { return repeat(reshape(given(x, "repeat"), {-1}), counts, 0); }
+
+Tensor repeat(const Tensor& x, const Shape& counts, Index axis) {
+  if (counts.size() == 1) return repeat_each(x, counts[0], axis);
   const int along = normalize_axis(axis, given(x, "repeat").rank(), "repeat");
   if (static_cast<Index>(counts.size()) != x.shape(along))
     fail<ShapeError>("repeat: {} counts for axis {} of shape {}: give one for each of its {} entries, or a single one",

@@ -11,7 +11,10 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/softmax.h>
+#include <stave/core/ops/unit.h>
 
 namespace stave {
 
@@ -77,13 +80,16 @@ Tensor spread(const Tensor& reduced, const Shape& shape, const ReduceAttributes&
   return broadcast_to(reshape(reduced, reduced_shape(shape, reduce.axes, true)), shape);
 }
 
-// d max(x) / dx: equal shares for all the elements that are the largest.
-constexpr auto extreme_shares = [](const auto& c) {
+// d max(x) / dx: equal shares for all the elements that are the largest. They are counted, and
+// shared, in a dtype that holds the count: float16 ends at 65504, and bfloat16 at 256 has no next
+// whole number.
+template <class Context>
+Tensor extreme_shares(const Context& c) {
   const Tensor& x = c.in(0);
   const auto& reduce = c.template as<ReduceAttributes>();
-  const Tensor winners = astype(x == spread(c.out(), x.shape(), reduce), x.dtype());
+  const Tensor winners = astype(x == spread(c.out(), x.shape(), reduce), computed_in(x.dtype()));
   return winners / sum(winners, reduce.axes, keepdims);
-};
+}
 
 // The product of all other elements along the last axis, exact where some are 0: pairs are multiplied, the same is done for
 // the half as many products, and each element gets the others of its pair's product times its partner. log2(n) steps.
@@ -121,18 +127,22 @@ Tensor product_of_others(const Tensor& x, const Shape& axes) {
 }
 
 // d prod(x) / dx.
-constexpr auto other_factors = [](const auto& c) {
+template <class Context>
+Tensor other_factors(const Context& c) {
   return product_of_others(c.in(0), c.template as<ReduceAttributes>().axes);
-};
-
-template <auto partials>
-Outputs jvp_weighted(const JvpContext& c) {
-  return apply(op_sum, {scale(c.tangents[0], partials(c))}, c.call.attributes_ptr());
 }
 
-template <auto partials>
-Tensor vjp_weighted(const VjpContext& c, int) {
-  return scale(spread(c.ct(), c.shape(0), c.as<ReduceAttributes>()), partials(c));
+// The sum of tangents by their weights, which may be of a wider dtype; it is rounded once.
+Outputs jvp_weighted(const JvpContext& c, const Tensor& weights) {
+  const Tensor& tangent = c.tangents[0];
+  const Tensor parts = scale(astype(tangent, weights.dtype()), weights);
+  return astype(apply(op_sum, {parts}, c.call.attributes_ptr()), tangent.dtype());
+}
+
+// A share of the cotangent for each element.
+Tensor vjp_weighted(const VjpContext& c, const Tensor& weights) {
+  const Tensor ct = astype(spread(c.ct(), c.shape(0), c.as<ReduceAttributes>()), weights.dtype());
+  return astype(scale(ct, weights), c.dtype(0));
 }
 
 constexpr Op extreme_op(OpId id, const char* name) {
@@ -141,8 +151,8 @@ constexpr Op extreme_op(OpId id, const char* name) {
       .name = name,
       .infer = infer_choice<Gives::same>,
       .reads = {0b1 | ValueSet::outputs},
-      .jvp = jvp_weighted<extreme_shares>,
-      .vjp = vjp_weighted<extreme_shares>,
+      .jvp = [](const JvpContext& c) { return jvp_weighted(c, extreme_shares(c)); },
+      .vjp = [](const VjpContext& c, int) { return vjp_weighted(c, extreme_shares(c)); },
       .batch = batch_in_front,
   };
 }
@@ -192,8 +202,8 @@ constinit const Op op_prod{
     .name = "prod",
     .infer = infer_reduction<Gives::same>,
     .reads = {0b1},
-    .jvp = jvp_weighted<other_factors>,
-    .vjp = vjp_weighted<other_factors>,
+    .jvp = [](const JvpContext& c) { return jvp_weighted(c, other_factors(c)); },
+    .vjp = [](const VjpContext& c, int) { return vjp_weighted(c, other_factors(c)); },
     .batch = batch_in_front,
 };
 
@@ -245,16 +255,41 @@ Tensor mean(const Tensor& x, const Axes& axes, KeepDims keep) {
       x);
 }
 
-// Where the largest x is infinite the result is that x, and has its derivative.
+namespace {
+
+// x with its reduced axes made one, the last: a single one may stay where it is.
+Tensor with_one_axis(const Tensor& x, const Shape& reduced, int& axis) {
+  if (reduced.size() == 1) {
+    axis = static_cast<int>(reduced[0]);
+    return x;
+  }
+  Shape shape, order;
+  for (int i = 0; i < x.rank(); ++i)
+    if (std::find(reduced.begin(), reduced.end(), i) == reduced.end()) {
+      order.push_back(i);
+      shape.push_back(x.shape(i));
+    }
+  axis = static_cast<int>(order.size());
+  shape.push_back(reduced_count(x.shape(), reduced));
+  for (const Index i : reduced) order.push_back(i);
+  return reshape(permute_dims(x, order), shape);
+}
+
+}  // namespace
+
+// x_k - log_softmax(x)_k is the same for every k, and so are its derivatives, those of log_softmax.
+// For the largest x it keeps the digits of a sum of exponentials that is near 1. Where the largest
+// x is infinite the result is that x, and has its derivative.
 Tensor logsumexp(const Tensor& x, const Axes& axes, KeepDims keep) {
   const auto of_floats = [&](const Tensor& values) {
     const Shape reduced = axes.normalize(x.rank(), "logsumexp");
     if (reduced_count(x.shape(), reduced) == 0) return log(sum(values, reduced, keep));
-    const Tensor largest = max(values, reduced, keepdims);
-    const Tensor shift = stop_gradient(where(isfinite(largest), largest, 0));  // so that exp does not overflow
-    Tensor result = log(sum(exp(values - shift), reduced, keepdims)) + shift;
-    result = where(isinf(largest), largest, result);
-    return keep.value ? result : squeeze(result, reduced);
+    int axis = 0;
+    const Tensor terms = with_one_axis(values, reduced, axis), place = argmax(terms, axis, keepdims);
+    const Tensor largest = max(terms, axis, keepdims), infinite = isinf(largest), finite = where(infinite, 0, terms);
+    const auto winner = [&](const Tensor& of) { return take_along_axis(of, place, axis); };
+    const Tensor result = where(infinite, largest, winner(finite) - winner(log_softmax(finite, axis)));
+    return reshape(result, reduced_shape(x.shape(), reduced, keep.value));
   };
   return named(
       "logsumexp", [&] { return in_floats(of_floats, x); }, x);
@@ -263,40 +298,66 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, KeepDims keep) {
 namespace {
 
 Tensor deviations(const Tensor& x, const Axes& axes) { return x - mean(x, axes, keepdims); }
-double degrees_of_freedom(const Tensor& x, const Axes& axes, double correction) {
-  return std::max(count_over(x, axes) - correction, 0.0);
-}
+
+// Deviations, divided by a power of two near the root of n before they are squared and added: so
+// their sum overflows nowhere but where the mean of the squares does. `rest` is what is left to be
+// divided by.
+struct Spread {
+  Tensor parts;
+  double divisor = 1, rest;
+
+  Spread(const Tensor& x, const Axes& axes, double correction)
+      : rest(std::sqrt(std::max(count_over(x, axes) - correction, 0.0))) {
+    while (divisor < rest) divisor *= 2;
+    rest /= divisor;
+    parts = deviations(x, axes);
+    if (divisor > 1) parts = parts / divisor;
+  }
+};
 
 }  // namespace
 
 Tensor var(const Tensor& x, const Axes& axes, KeepDims keep, double correction) {
   const auto of_floats = [&](const Tensor& y) {
-    return sum(square(deviations(y, axes)), axes, keep) / degrees_of_freedom(y, axes, correction);
+    const Spread spread(y, axes, correction);
+    return sum(square(spread.parts), axes, keep) / (spread.rest * spread.rest);
   };
   return named(
       "var", [&] { return in_floats(of_floats, x); }, x);
 }
 Tensor std(const Tensor& x, const Axes& axes, KeepDims keep, double correction) {
   const auto of_floats = [&](const Tensor& y) {
-    return norm(deviations(y, axes), axes, keep) / std::sqrt(degrees_of_freedom(y, axes, correction));
+    const Spread spread(y, axes, correction);
+    return norm(spread.parts, axes, keep) / spread.rest;
   };
   return named(
       "std", [&] { return in_floats(of_floats, x); }, x);
 }
 
-// In units of the largest |x|, so that the squares neither overflow nor vanish. The norm is the same in every unit, hence no
-// derivative by it.
+// sqrt(sum (x/a) (x/b)) sqrt(ab), where ab is a power of 4 that is no less than the norm's square
+// or, above 1, than the norm; then a is 1. So squares neither overflow nor vanish, and the
+// derivative, sum (x/norm) dx, is not formed in units in which it is smaller than it is. The norm
+// is the same in every unit, hence no derivative by these.
 Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep) {
   const auto of_floats = [&](const Tensor& values) {
     const Shape reduced = axes.normalize(x.rank(), "norm");
-    if (reduced_count(x.shape(), reduced) == 0) return sum(values, reduced, keep);
+    const Index count = reduced_count(x.shape(), reduced);
+    if (count == 0) return sum(values, reduced, keep);
     const Tensor largest = max(abs(values), reduced, keepdims);
     const Tensor infinite = isinf(largest), zero = largest == 0;
-    const double least =
-        values.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
-    const Tensor unit = stop_gradient(where(infinite, 1, maximum(largest, least)));
-    const Tensor squares = sum(square(values / unit), reduced, keepdims);
-    Tensor result = where(zero, 0, sqrt(where(zero, 1, squares)) * unit);
+    const bool wide = values.dtype() == float64;
+    const double least = wide ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+    const double most = wide ? 511 : 63;  // 4 to this power has a reciprocal that is no denormal
+    const double of_count = std::log2(std::sqrt(static_cast<double>(count)));
+    const Tensor power = ceil((log2(stop_gradient(maximum(largest, least))) + of_count) / 2);  // of 4
+    const Tensor finite_power = where(infinite, 0, power);
+    const Tensor root_a = exp2(maximum(finite_power - most, minimum(finite_power, 0)));
+    const Tensor root_b = exp2(minimum(finite_power, most));
+    const Tensor squares = sum((values / square(root_a)) * (values / square(root_b)), reduced, keepdims);
+    // At 0 the value is 0, and so is the derivative; there is no second one, and its rules make
+    // zeros of 0 times infinity out of this power, at which trap_nan stops.
+    const Tensor at_zero = pow(squares, 1.5);
+    Tensor result = where(zero, at_zero, sqrt(where(zero, 1, squares)) * (root_a * root_b));
     result = where(infinite, largest, result);
     return keep.value ? result : squeeze(result, reduced);
   };
@@ -328,6 +389,20 @@ Tensor argmin(const Tensor& x, Index axis, KeepDims keep) { return reduce(op_arg
 }  // namespace stave
 
 namespace stave_detail {
+
+Tensor unit_of(const Tensor& x, const Shape& axes, double least) {
+  if (reduced_count(x.shape(), axes) == 0) return ones(reduced_shape(x.shape(), axes, true), x.dtype(), x.device());
+  using Double = std::numeric_limits<double>;
+  using Float = std::numeric_limits<float>;
+  const bool wide = x.dtype() == float64;
+  const double least_of_dtype = wide ? Double::min() : Float::min();
+  const Tensor values = stop_gradient(x);
+  const Tensor largest = maximum(max(values, axes, keepdims), -min(values, axes, keepdims));
+  const Tensor exponent = floor(log2(maximum(largest, std::max(least, least_of_dtype))));
+  const Tensor unit = exp2(minimum(exponent, (wide ? Double::max_exponent : Float::max_exponent) - 1));
+  const Tensor usable = least > 0 ? isfinite(largest) : logical_and(isfinite(largest), largest != 0);
+  return where(usable, unit, 1);
+}
 
 Shape infer_reduced(const Op& op, const Shape& shape, const ReduceAttributes& reduce) {
   if (op.id == OpId::max || op.id == OpId::min) check_choice(op, shape, reduce.axes);

@@ -40,7 +40,7 @@ void infer_recurrence(const Call& call, SmallVector<Abstract, 1>& outputs) {
 }
 
 // x moved by one place along the axis: element i gets that of i - 1 (`later`) or of i + 1; `fill` enters.
-Tensor moved(const Tensor& x, int axis, bool later, int fill) {
+Tensor moved(const Tensor& x, int axis, bool later, Scalar fill) {
   if (x.shape(axis) == 0) return x;
   std::vector<std::pair<Index, Index>> widths(x.shape().size(), {0, 0});
   widths[static_cast<std::size_t>(axis)] = later ? std::pair<Index, Index>{1, -1} : std::pair<Index, Index>{-1, 1};
@@ -194,16 +194,22 @@ Tensor cummin(const Tensor& x, Index axis, ScanOptions options) { return extreme
 Tensor cummax(const Tensor& x) { return cummax(of_rank_1(x, "cummax"), 0); }
 Tensor cummin(const Tensor& x) { return cummin(of_rank_1(x, "cummin"), 0); }
 
-// With m_i the largest so far, s_i = sum_(j <= i) e^(x_j - m_i) = e^(m_(i-1) - m_i) s_(i-1) + e^(x_i - m_i): at least 1, but for
-// x_j = -inf alone. y_i = m_i + log s_i whatever m is, so m is a constant to derivatives, and 0 where it is infinite.
+// With m_i the latest of the largest so far, y_i = m_i + log1p(r_i), where r_i = sum of e^(x_j -
+// m_i) over j <= i but that of m_i: e^(m_(i-1) - x_i) (1 + r_(i-1)) where x_i is the largest, else
+// r_(i-1) + e^(x_i - m_(i-1)). So neither y nor its derivatives, in which m takes part, are made of
+// differences that cancel. Where the largest is infinite the result is that x, and has its
+// derivative; the largest finite number stands in m for it, and the least one for what is before
+// the first.
 Tensor logcumsumexp(const Tensor& x, Index axis, ScanOptions options) {
   const int at = normalize_axis(axis, given(x, "logcumsumexp").rank(), "logcumsumexp");
   const auto of_floats = [&](const Tensor& terms) {
-    const Tensor largest = stop_gradient(extreme(op_cummax, terms, at, options));
-    const Tensor m = where(isinf(largest), 0, largest), before = moved(m, at, !options.reverse, 0);
-    const Tensor sums = recurrence(exp(minimum(before - m, 0)), exp(terms - m), along(at, options.reverse));
-    const Tensor nothing = sums == 0;
-    return where(nothing, -std::numeric_limits<double>::infinity(), m + log(where(nothing, 1, sums)));
+    const double end =
+        terms.dtype() == float64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+    const Tensor largest = extreme(op_cummax, terms, at, options), m = clip(largest, -end, end);
+    const Tensor before = moved(m, at, !options.reverse, -end), wins = terms >= before;
+    const Tensor other = exp(where(wins, before - terms, terms - before));
+    const Tensor rest = recurrence(where(wins, other, 1), other, along(at, options.reverse));
+    return where(isinf(largest), largest, m + log1p(rest));
   };
   return named(
       "logcumsumexp", [&] { return in_floats(of_floats, x); }, x);

@@ -2,7 +2,7 @@
 //
 // Float sums are accurate: float32 is added up in double, float64 with compensation (Neumaier's), so that each result is
 // that of an exact sum, rounded, up to an error that its length hardly moves. Products and recurrences of float32 are
-// computed in double. Integers keep their dtype and wrap; uint8 gives uint32 and bool int32, as sum and prod do.
+// computed in double. Integers give the dtypes that sum and prod give (reduce.h), and wrap.
 #pragma once
 
 #include <stave/core/options.h>

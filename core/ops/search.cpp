@@ -235,10 +235,14 @@ Tensor interp(const Tensor& x, const Tensor& xp, const Tensor& fp) {
         const Index last = xp.size() - 1;
         if (last == 0) return interp(x, concat({xp, xp}), concat({fp, fp}));
         const Tensor right = clip(searchsorted(xp, x, {.right = true}), 1, last), left = right - 1;
-        const Tensor x0 = take(xp, left), f0 = take(fp, left), width = take(xp, right) - x0,
-                     rise = take(fp, right) - f0;
+        const Tensor x0 = take(xp, left), f0 = take(fp, left), f1 = take(fp, right), width = take(xp, right) - x0,
+                     rise = f1 - f0;
         const Tensor jump = width == 0;  // two samples at one place: the left one
-        Tensor y = where(jump, f0, f0 + (x - x0) / where(jump, 1, width) * rise);
+        const Tensor share = (x - x0) / where(jump, 1, width);
+        // An infinite sample is met from the other one; at that, the line has not begun to rise.
+        Tensor y = where(f0 == f1, f0, f1 - scale(1 - share, rise));
+        y = where(isfinite(f0), f0 + scale(share, rise), y);
+        y = where(jump, f0, y);
         y = where(x < xp(0), fp(0), y);
         return where(x > xp(last), fp(last), y);
       },

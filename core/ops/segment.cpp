@@ -45,6 +45,11 @@ Scalar end_of(Dtype dtype, bool greatest) {
   });
 }
 
+Tensor extremes(const char* function, const Op& op, const Tensor& data, const Tensor& ids, Index count) {
+  const Dtype dtype = multiplied_in(given(data, function, 0).dtype());
+  return in_segments(function, op, astype(data, dtype), ids, count, end_of(dtype, op.id == OpId::scatter_min));
+}
+
 }  // namespace
 
 Tensor segment_sum(const Tensor& data, const Tensor& ids, Index count) {
@@ -54,12 +59,10 @@ Tensor segment_prod(const Tensor& data, const Tensor& ids, Index count) {
   return in_segments("segment_prod", op_scatter_multiply, widened(given(data, "segment_prod", 0)), ids, count, 1);
 }
 Tensor segment_min(const Tensor& data, const Tensor& ids, Index count) {
-  return in_segments("segment_min", op_scatter_min, data, ids, count,
-                     end_of(given(data, "segment_min", 0).dtype(), true));
+  return extremes("segment_min", op_scatter_min, data, ids, count);
 }
 Tensor segment_max(const Tensor& data, const Tensor& ids, Index count) {
-  return in_segments("segment_max", op_scatter_max, data, ids, count,
-                     end_of(given(data, "segment_max", 0).dtype(), false));
+  return extremes("segment_max", op_scatter_max, data, ids, count);
 }
 
 // A one is put into each of x.size() rows of zeros: indices out of range are found where all are, in every transform.

@@ -1,5 +1,13 @@
-// Softmax and its logarithm: operations of their own, so that a backend reads the input once. Their rules look at the output
-// alone. So is the gradient of log_softmax, on the CPU, along a last axis: that of cross entropy.
+// Softmax and its logarithm: operations of their own, so that a backend reads the input once. So
+// are, on the CPU, along a last axis, the gradients of both: that of log_softmax is that of cross
+// entropy.
+//
+// Where almost all of the weight is on one element, the winner, 1 - p of it and sums in which it
+// takes part round away what the derivatives are made of. Hence two rules, at O(n) cost:
+//   - what is weighed with p is taken relative to the winner's, whose share is then 0 instead of a difference that cancels;
+//   - what must add up to 0 gives the winner's element as the sum of the others, with the other sign.
+// The winner is the element with p > 1/2. Where there is none, 1 - p is at least 1/2, and nothing
+// cancels.
 #include <stave/core/ops/softmax.h>
 
 #include <stave/core/default_dtype.h>
@@ -23,9 +31,26 @@ void infer_softmax(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({x.shape(), x.dtype()});
 }
 
-// y = softmax(x): dy = y (dx - sum(y dx)). The Jacobian is symmetric, so cotangents go the same way.
+// In what halves are computed, and back.
+Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
+Tensor narrow(const Tensor& x, Dtype dtype) { return astype(x, dtype); }
+
+// The kernels' of gradients: rows on the CPU.
+bool is_of_rows(const Tensor& y, int axis) { return y.device() == cpu && axis + 1 == y.rank(); }
+
+Tensor sum_along(const Tensor& x, int axis) { return sum(x, axis, keepdims); }
+
+// v less the winner's, along the axis; v where there is no winner.
+Tensor relative_to_winner(const Tensor& p, const Tensor& v, int axis) {
+  return v - sum_along(where(p > 0.5, v, 0), axis);
+}
+
+// y = softmax(x): dy = y (dx - sum(y dx)), where dx may be taken relative to anything. The Jacobian
+// is symmetric, so cotangents go the same way.
 Tensor through_softmax(const Tensor& y, const Tensor& dx, int axis) {
-  return scale(dx - sum(scale(dx, y), axis, keepdims), y);
+  if (is_of_rows(y, axis)) return apply(op_softmax_gradient, {y, dx});
+  const Tensor p = wide(y), relative = relative_to_winner(p, wide(dx), axis);
+  return narrow(scale(relative - sum_along(scale(relative, p), axis), p), y.dtype());
 }
 
 }  // namespace
@@ -44,26 +69,80 @@ constinit const Op op_softmax{
 
 namespace {
 
-// The kernel's: rows on the CPU.
-bool is_of_rows(const Tensor& y, int axis) { return y.device() == cpu && axis + 1 == y.rank(); }
+void infer_gradient(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  const Tensor &x = call.input(0), &ct = call.input(1);
+  const char* const name = call.op().name;
+  if (!is_float(x.dtype()) || ct.dtype() != x.dtype())
+    fail<DtypeError>("{}: {} and {} are not one floating dtype", name, x.dtype(), ct.dtype());
+  if (x.rank() < 1 || ct.shape() != x.shape())
+    fail<ShapeError>("{}: {} and {} are not one shape of rows", name, x.shape(), ct.shape());
+  outputs.push_back({x.shape(), x.dtype()});
+}
 
-Tensor vjp_log_softmax(const VjpContext& c, int) {
-  const int axis = c.as<AxisAttributes>().axis;
-  if (is_of_rows(c.out(), axis)) return apply(op_log_softmax_gradient, {c.out(), c.ct()});
-  return c.ct() - scale(sum(c.ct(), axis, keepdims), exp(c.out()));
+// g = y (e - sum(y e)) with e = ct relative to the winner's, along the last axis: linear in ct, and
+// by y dg = dy (e - sum(y e)) - y sum(dy e).
+Outputs jvp_softmax_gradient(const JvpContext& c) {
+  Tensor dg;
+  if (c.has(1)) dg = apply(op_softmax_gradient, {c.in(0), c.tangents[1]});
+  if (c.has(0)) {
+    const Tensor y = wide(c.in(0)), dy = wide(c.tangents[0]), e = relative_to_winner(y, wide(c.in(1)), -1);
+    const Tensor by_y = scale(dy, e - sum_along(scale(y, e), -1)) - scale(y, sum_along(scale(dy, e), -1));
+    dg = add_tangents(std::move(dg), narrow(by_y, c.in(0).dtype()));
+  }
+  return dg;
+}
+
+Tensor vjp_softmax_gradient(const VjpContext& c, int input) {
+  if (input == 1) return apply(op_softmax_gradient, {c.in(0), c.ct()});
+  const Tensor y = wide(c.in(0)), ct = wide(c.ct()), e = relative_to_winner(y, wide(c.in(1)), -1);
+  const Tensor by_y = scale(ct, e - sum_along(scale(y, e), -1)) - scale(e, sum_along(scale(y, ct), -1));
+  return narrow(by_y, c.in(0).dtype());
 }
 
 }  // namespace
 
-// y = log softmax(x): dy = dx - sum(exp(y) dx); backwards ct - exp(y) sum(ct).
+constinit const Op op_softmax_gradient{
+    .id = OpId::softmax_gradient,
+    .name = "softmax_gradient",
+    .infer = infer_gradient,
+    .reads = {0b11, 0b01},
+    .jvp = jvp_softmax_gradient,
+    .vjp = vjp_softmax_gradient,
+    .batch = batch_in_front,
+};
+
+namespace {
+
+// dx - sum(p dx)
+Tensor through_log_softmax(const Tensor& p, const Tensor& dx, int axis) {
+  const Tensor relative = relative_to_winner(p, dx, axis);
+  return relative - sum_along(scale(relative, p), axis);
+}
+
+// ct - p sum(ct), which adds up to 0.
+Tensor back_through_log_softmax(const Tensor& p, const Tensor& ct, int axis) {
+  const Tensor wins = p > 0.5, others = where(wins, 0, ct - scale(sum_along(ct, axis), p));
+  return where(wins, -sum_along(others, axis), others);
+}
+
+Tensor vjp_log_softmax(const VjpContext& c, int) {
+  const int axis = c.as<AxisAttributes>().axis;
+  if (is_of_rows(c.in(0), axis)) return apply(op_log_softmax_gradient, {c.in(0), c.ct()});
+  return narrow(back_through_log_softmax(softmax(wide(c.in(0)), axis), wide(c.ct()), axis), c.in(0).dtype());
+}
+
+}  // namespace
+
+// The result, where it is large, is rounded by more than its exponential can tell: the rules look
+// at the input.
 constinit const Op op_log_softmax{
     .id = OpId::log_softmax,
     .name = "log_softmax",
     .infer = infer_softmax,
-    .reads = {ValueSet::outputs},
+    .reads = {0b1},
     .jvp = [](const JvpContext& c) -> Outputs {
-      const Tensor& dx = c.tangents[0];
-      return dx - sum(scale(dx, exp(c.out())), c.as<AxisAttributes>().axis, keepdims);
+      const int axis = c.as<AxisAttributes>().axis;
+      return narrow(through_log_softmax(softmax(wide(c.in(0)), axis), wide(c.tangents[0]), axis), c.in(0).dtype());
     },
     .vjp = vjp_log_softmax,
     .batch = batch_in_front,
@@ -71,18 +150,23 @@ constinit const Op op_log_softmax{
 
 namespace {
 
-// g = ct - exp(y) sum(ct), along the last axis: dg = dct - exp(y) (sum(dct) + dy sum(ct)).
+// g = ct - p sum(ct) with p = softmax(x), along the last axis: linear in ct, and by x dg = -sum(ct)
+// dp.
+Tensor by_input(const Tensor& x, const Tensor& ct, const Tensor& direction) {
+  const Tensor dp = through_softmax(softmax(wide(x)), wide(direction), x.rank() - 1);
+  return narrow(-scale(sum_along(wide(ct), -1), dp), x.dtype());
+}
+
 Outputs jvp_log_softmax_gradient(const JvpContext& c) {
   Tensor dg;
   if (c.has(1)) dg = apply(op_log_softmax_gradient, {c.in(0), c.tangents[1]});
-  if (c.has(0))
-    dg = add_tangents(std::move(dg), -scale(scale(c.tangents[0], exp(c.in(0))), sum(c.in(1), -1, keepdims)));
+  if (c.has(0)) dg = add_tangents(std::move(dg), by_input(c.in(0), c.in(1), c.tangents[0]));
   return dg;
 }
 
 Tensor vjp_log_softmax_gradient(const VjpContext& c, int input) {
-  const Tensor weighted = scale(c.ct(), exp(c.in(0)));
-  return input == 0 ? -scale(weighted, sum(c.in(1), -1, keepdims)) : c.ct() - sum(weighted, -1, keepdims);
+  if (input == 0) return by_input(c.in(0), c.in(1), c.ct());
+  return narrow(through_log_softmax(softmax(wide(c.in(0))), wide(c.ct()), -1), c.in(0).dtype());
 }
 
 }  // namespace
@@ -90,15 +174,7 @@ Tensor vjp_log_softmax_gradient(const VjpContext& c, int input) {
 constinit const Op op_log_softmax_gradient{
     .id = OpId::log_softmax_gradient,
     .name = "log_softmax_gradient",
-    .infer =
-        [](const Call& call, SmallVector<Abstract, 1>& outputs) {
-          const Tensor &y = call.input(0), &ct = call.input(1);
-          if (!is_float(y.dtype()) || ct.dtype() != y.dtype())
-            fail<DtypeError>("log_softmax_gradient: {} and {} are not one floating dtype", y.dtype(), ct.dtype());
-          if (y.rank() < 1 || ct.shape() != y.shape())
-            fail<ShapeError>("log_softmax_gradient: {} and {} are not one shape of rows", y.shape(), ct.shape());
-          outputs.push_back({y.shape(), y.dtype()});
-        },
+    .infer = infer_gradient,
     .reads = {0b11, 0b01},
     .jvp = jvp_log_softmax_gradient,
     .vjp = vjp_log_softmax_gradient,

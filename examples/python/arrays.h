@@ -6,7 +6,9 @@
 #include <pybind11/stl.h>
 
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <stave/stave.h>
 
@@ -53,8 +55,68 @@ Tensor taken(const py::object& capsule) {
 using DeviceNumbers = std::pair<int, int>;
 constexpr int on_cpu = 1, on_cuda = 2;
 
+/// Memory of the host, as NumPy takes it. NumPy keeps this object as long as its array, and does
+/// not write to the memory.
+struct Memory {
+  Tensor value;
+
+  py::dict interface() const {
+    const Dtype dtype = value.dtype();
+    const auto size = static_cast<Index>(size_of(dtype));
+    std::vector<Index> strides;
+    for (const Index stride : value.strides()) strides.push_back(stride * size);
+    const char kind = dtype == bool_       ? 'b'
+                      : dtype == bfloat16  ? 'V'  // which NumPy does not have
+                      : is_float(dtype)    ? 'f'
+                      : is_unsigned(dtype) ? 'u'
+                                           : 'i';
+    py::dict fields;
+    fields["version"] = 3;
+    fields["typestr"] = (size == 1 ? "|" : "<") + std::string(1, kind) + std::to_string(size);
+    fields["shape"] = shape_of(value);
+    fields["strides"] = py::tuple(py::cast(strides));
+    fields["data"] = py::make_tuple(reinterpret_cast<std::uintptr_t>(value.node().data()), true);
+    return fields;
+  }
+  static py::tuple shape_of(const Tensor& x) {
+    return py::tuple(py::cast(std::vector<Index>(x.shape().begin(), x.shape().end())));
+  }
+};
+
 struct Array {
   Tensor value;
+
+  /// NumPy's dtype; ml_dtypes' for bfloat16, which NumPy lacks. Its name where they are not
+  /// installed.
+  py::object dtype() const {
+    const py::str name(name_of(value.dtype()));
+    try {
+      if (value.dtype() == bfloat16) return numpy().attr("dtype")(py::module_::import("ml_dtypes").attr("bfloat16"));
+      return numpy().attr("dtype")(name);
+    } catch (py::error_already_set& error) {
+      if (!error.matches(PyExc_ImportError)) throw;
+      return name;
+    }
+  }
+
+  std::string repr() const {
+    return "Array(" + value.str() + ", shape=" + py::repr(Memory::shape_of(value)).cast<std::string>() +
+           ", dtype=" + name_of(value.dtype()) + ")";
+  }
+
+  /// A read-only NumPy array over the same memory. It is a copy for another dtype, for an array on
+  /// a device, and on request.
+  py::object array(const py::object& wanted, std::optional<bool> copy) const {
+    py::object x = numpy().attr("asarray")(Memory{to(value, cpu)});
+    if (value.dtype() == bfloat16) x = x.attr("view")(py::module_::import("ml_dtypes").attr("bfloat16"));
+    const bool converts = !wanted.is_none() && !numpy().attr("dtype")(wanted).equal(x.attr("dtype"));
+    if (copy == false && (converts || value.device() != cpu))
+      throw py::value_error("an array of this dtype on the CPU is a copy of this one");
+    if (converts) return x.attr("astype")(wanted);
+    return copy == true ? x.attr("copy")() : x;
+  }
+
+  static py::module_ numpy() { return py::module_::import("numpy"); }
 
   DeviceNumbers device() const {
     return value.device() == cpu ? DeviceNumbers(on_cpu, 0) : DeviceNumbers(on_cuda, value.device().index);
@@ -96,7 +158,14 @@ inline Tensor tensor_of(const py::object& array) {
 }
 
 inline void add_array(py::module_& module) {
+  py::class_<Memory>(module, "Memory", py::module_local())
+      .def_property_readonly("__array_interface__", &Memory::interface);
   py::class_<Array>(module, "Array", "An immutable array, for every library that has from_dlpack.")
+      .def_property_readonly("shape", [](const Array& x) { return Memory::shape_of(x.value); })
+      .def_property_readonly("ndim", [](const Array& x) { return x.value.rank(); })
+      .def_property_readonly("dtype", &Array::dtype)
+      .def("__repr__", &Array::repr)
+      .def("__array__", &Array::array, py::arg("dtype") = py::none(), py::arg("copy") = py::none())
       .def("__dlpack__", &Array::dlpack, py::kw_only(), py::arg("stream") = py::none(),
            py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(), py::arg("copy") = py::none())
       .def("__dlpack_device__", &Array::device);

@@ -87,7 +87,7 @@ def check_capsules():
     refused(BufferError, lambda: y.__dlpack__(dl_device=(2, 0)))
     refused(TypeError, lambda: pendulum.swing([1.0, 0.5], PENDULUM))
     refused(TypeError, lambda: pendulum.swing(STATE))
-    assert "complex128" in refused(RuntimeError, lambda: pendulum.swing(STATE + 0j, PENDULUM))
+    assert "complex128" in refused(pendulum.DtypeError, lambda: pendulum.swing(STATE + 0j, PENDULUM))
 
     class Older:
         """An array of a library that knows no versions."""
@@ -117,6 +117,80 @@ def check_capsules():
     assert '"used_dltensor_versioned"' in repr(capsule)
     np.testing.assert_allclose(np.from_dlpack(again), swing(np, expected, PENDULUM), rtol=1e-12)
     refused(ValueError, lambda: pendulum.swing(Gives(capsule), PENDULUM))  # it is taken
+
+
+def check_errors():
+    """Each cause has an exception of its own, which is Python's of that cause as well; all are pendulum.Error."""
+    causes = {
+        "ShapeError": ValueError,
+        "DtypeError": TypeError,
+        "IndexError": IndexError,
+        "LinalgError": ValueError,
+        "MemoryError": MemoryError,
+        "FileError": OSError,
+        "DeviceError": RuntimeError,
+        "TransformError": RuntimeError,
+    }
+    for name, python in causes.items():
+        ours = getattr(pendulum, name)
+        assert issubclass(ours, pendulum.Error) and issubclass(ours, python) and issubclass(ours, RuntimeError)
+        assert ours.__module__ == "pendulum" and ours.__name__ == name
+    assert len({getattr(pendulum, name) for name in causes}) == len(causes)
+    shape = lambda: pendulum.swing(np.ones((3, 5)), np.ones(2))  # of five angles
+    dtype = lambda: pendulum.swing(STATE + 0j, PENDULUM)
+    index = lambda: pendulum.swing(np.ones(1), PENDULUM)  # no speed
+    for ours, python, f in [
+        (pendulum.ShapeError, ValueError, shape),
+        (pendulum.DtypeError, TypeError, dtype),
+        (pendulum.IndexError, IndexError, index),
+    ]:
+        assert refused(ours, f) == refused(python, f) == refused(pendulum.Error, f)
+    assert not issubclass(pendulum.ShapeError, pendulum.DtypeError)
+
+
+def check_attributes():
+    """An array says what it is, and NumPy takes it as it is."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    a = pendulum.asarray(x)
+    assert a.shape == (2, 3) and isinstance(a.shape, tuple) and a.ndim == 2
+    assert a.dtype == np.float32 and isinstance(a.dtype, np.dtype)
+    assert repr(a) == "Array([[0. 1. 2.]\n [3. 4. 5.]], shape=(2, 3), dtype=float32)"
+    assert repr(pendulum.asarray(np.array(True))) == "Array(True, shape=(), dtype=bool)"
+    for dtype in ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"] + ["float16", "float32", "float64", "bool"]:
+        x = np.arange(24).reshape(4, 6).astype(dtype)
+        for view in (x, x.T, x[::-1, 1::2], x[0], x[:0], np.broadcast_to(x[:, :1], (4, 3)), x[3, 4:5].reshape(())):
+            if view.flags.writeable or KNOWS_VERSIONS:
+                ours = pendulum.asarray(view)
+                same = np.asarray(ours)
+                assert ours.dtype == x.dtype and ours.shape == view.shape
+                assert same.dtype == x.dtype and same.shape == view.shape and np.array_equal(same, view)
+                assert not same.flags.writeable and np.array(ours).flags.writeable
+                if view.size and (KNOWS_VERSIONS or view.flags.writeable):
+                    assert same.ctypes.data == view.ctypes.data
+    y = pendulum.swing(STATE, PENDULUM)
+    np.testing.assert_array_equal(np.array(y, dtype=np.float32), np.asarray(y).astype(np.float32))
+    np.testing.assert_array_equal(y.__array__(np.float32), np.asarray(y).astype(np.float32))
+    assert np.asarray(y).ctypes.data == y.__array__(copy=False).ctypes.data != y.__array__(copy=True).ctypes.data
+    refused(ValueError, lambda: y.__array__(np.float32, copy=False))
+    np.testing.assert_allclose(np.sin(y), np.sin(np.asarray(y)))
+    assert np.stack([y, y]).shape == (2, 2)
+    before = pendulum.live_bytes()
+    kept = np.asarray(pendulum.swing(STATE, PENDULUM))
+    gc.collect()
+    assert pendulum.live_bytes() == before + kept.nbytes and np.array_equal(kept, y)
+
+
+def check_bools():
+    """Every other byte than 0 is true, as NumPy's and PyTorch's views have them; the memory of others is not copied."""
+    if not KNOWS_VERSIONS:
+        return
+    x = np.array([2, 3, 255, 0, 1, 4], np.uint8).view(bool)
+    for view in (x, x[::-2], x[1:], x[3:4], x.reshape(2, 3).T, np.broadcast_to(x, (3, 6))):
+        same = np.asarray(pendulum.asarray(view)).view(np.uint8)
+        assert np.array_equal(same, np.array(view).view(np.uint8) != 0)
+    assert np.array_equal(x.view(np.uint8), [2, 3, 255, 0, 1, 4])
+    good = x[3:5]
+    assert np.asarray(pendulum.asarray(good)).ctypes.data == good.ctypes.data
 
 
 def check_numpy():
@@ -160,19 +234,30 @@ def check_torch():
         same = torch.from_dlpack(pendulum.asarray(x))
         assert same.dtype == dtype and torch.equal(same, x)
         assert same.data_ptr() == x.data_ptr() and same.stride() == x.stride()
+    odd = torch.tensor([2, 0, 255, 1], dtype=torch.uint8).view(torch.bool)
+    assert torch.equal(torch.from_dlpack(pendulum.asarray(odd)).view(torch.uint8), torch.tensor([1, 0, 1, 1], dtype=torch.uint8))
 
     f = as_torch(pendulum.swing)
     state, rest = (torch.tensor(x, requires_grad=True) for x in (STATE, PENDULUM))
     torch.testing.assert_close(f(state, rest), swing(torch, state, rest))
-    assert torch.autograd.gradcheck(f, (state, rest))
-    assert torch.autograd.gradgradcheck(f, (state, rest))
+    assert torch.autograd.gradcheck(f, (state, rest), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(f, (state, rest), check_fwd_over_rev=True)
+
+    theirs = lambda *xs: swing(torch, *xs)
+    xs, vs = (state.detach(), rest.detach()), (torch.tensor([0.3, -0.2]).double(), torch.tensor([-0.1, 0.4]).double())
+    func = torch.func
+    torch.testing.assert_close(func.jvp(f, xs, vs), func.jvp(theirs, xs, vs))
+    for transform in (func.jacfwd, func.jacrev, func.hessian, lambda g, i: func.jacfwd(func.jacfwd(g, i), i)):
+        for argument in (0, 1):
+            torch.testing.assert_close(transform(f, argument)(*xs), transform(theirs, argument)(*xs))
+    along = lambda g: lambda *ys: func.jvp(lambda a: g(a, xs[1]), (ys[0],), (vs[0],))[1]
+    torch.testing.assert_close(func.jacrev(along(f))(xs[0]), func.jacrev(along(theirs))(xs[0]))
 
     operator = as_operator("stave::swing", pendulum.swing, 2)
     assert torch.autograd.gradcheck(operator, (state, rest))
     assert torch.autograd.gradgradcheck(operator, (state, rest))
     torch.library.opcheck(operator, (state, rest))
 
-    theirs = lambda *xs: swing(torch, *xs)
     sums = lambda g: lambda *xs: g(*xs).sum()
     lanes = lambda g: torch.func.vmap(g, in_dims=(1, None), out_dims=1)
     states = torch.tensor(STATES).T
@@ -180,6 +265,8 @@ def check_torch():
         torch.testing.assert_close(lanes(call)(states, rest), lanes(theirs)(states, rest))
         gradients = [torch.autograd.grad(sums(lanes(g))(states, rest), rest) for g in (call, theirs)]
         torch.testing.assert_close(*gradients)
+    tangents = lambda g: torch.func.vmap(lambda s: func.jvp(g, (s, xs[1]), vs)[1], in_dims=1)
+    torch.testing.assert_close(tangents(f)(states), tangents(theirs)(states))
     each = lambda g: torch.func.vmap(torch.func.grad(sums(g), argnums=1), in_dims=(1, None))  # not of operators
     torch.testing.assert_close(each(f)(states, rest.detach()), each(theirs)(states, rest.detach()))
 
@@ -197,6 +284,9 @@ def check_jax():
         ours = pendulum.asarray(x)
         same = jnp.from_dlpack(ours)  # a copy: JAX asks for no version
         assert same.dtype == dtype and (same == x).all()
+        assert ours.dtype == dtype and ours.shape == x.shape
+        host = np.asarray(ours)  # bfloat16 is that of ml_dtypes
+        assert host.dtype == dtype and np.array_equal(host, x)
         if KNOWS_VERSIONS and dtype != jnp.bfloat16:
             assert np.from_dlpack(ours).ctypes.data == x.unsafe_buffer_pointer()
 
@@ -207,10 +297,28 @@ def check_jax():
     close = lambda a, b: jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12), a, b)
     close(jax.jit(f)(state, rest), theirs(state, rest))
     close(jax.jit(jax.jacrev(f, (0, 1)))(state, rest), jax.jit(jax.jacrev(theirs, (0, 1)))(state, rest))
-    check_grads(f, (state, rest), order=2, modes=["rev"])
+    check_grads(f, (state, rest), order=2, modes=["fwd", "rev"])
+    vs = jnp.array([0.3, -0.2]), jnp.array([-0.1, 0.4])
+    close(jax.jvp(f, (state, rest), vs), jax.jvp(theirs, (state, rest), vs))
+    close(jax.jit(jax.hessian(f, (0, 1)))(state, rest), jax.jit(jax.hessian(theirs, (0, 1)))(state, rest))
+    for outer in (jax.jacfwd, jax.jacrev):
+        for inner in (jax.jacfwd, jax.jacrev):
+            close(outer(inner(f, 0), 1)(state, rest), outer(inner(theirs, 0), 1)(state, rest))
+    close(jax.linearize(f, state, rest)[1](*vs), jax.jvp(theirs, (state, rest), vs)[1])
+    back = lambda g: jax.linear_transpose(jax.linearize(g, state, rest)[1], *vs)(vs[0])
+    close(back(f), back(theirs))
     lanes = lambda g: jax.jit(jax.vmap(jax.vmap(g, (0, None)), (None, 0)))
     many = jnp.stack([rest, 2 * rest, 3 * rest])
     close(lanes(f)(jnp.array(STATES), many), lanes(theirs)(jnp.array(STATES), many))
+    states = jnp.array(STATES)
+    for axes in ((0, None), (None, 0)):
+        xs = states if axes[0] == 0 else state, many if axes[1] == 0 else rest
+        for derivative in (jax.jacfwd, jax.jacrev, jax.hessian):
+            each = lambda g: jax.vmap(derivative(g, (0, 1)), axes)
+            close(each(f)(*xs), each(theirs)(*xs))
+        total = lambda g: lambda *xs: (jax.vmap(g, axes)(*xs) ** 2).sum()  # a cotangent of each lane for what all share
+        for derivative in (jax.grad, jax.hessian):
+            close(derivative(total(f), (0, 1))(*xs), derivative(total(theirs), (0, 1))(*xs))
 
 
 def installed(name):
@@ -224,11 +332,14 @@ def installed(name):
 
 check_arrays()
 check_capsules()
+check_errors()
+check_attributes()
+check_bools()
 check_numpy()
 print("numpy: values and lanes agree, memory is shared")
 if installed("torch"):
     check_torch()
-    print("torch: values, first and second derivatives and lanes agree")
+    print("torch: values, first and second derivatives, forward and reverse, and lanes agree")
 if installed("jax"):
     check_jax()
-    print("jax: values, first and second derivatives and lanes agree")
+    print("jax: values, first and second derivatives, forward and reverse, and lanes agree")

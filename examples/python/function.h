@@ -1,4 +1,5 @@
-// A function of tensors for Python: it takes and gives arrays, and has its derivative and its lanes, which are functions again.
+// A function of tensors for Python: it takes and gives arrays. Its derivatives, forward and
+// reverse, and its lanes are functions again.
 #pragma once
 
 #include <concepts>
@@ -52,6 +53,15 @@ class Function {
                                           });
   }
 
+  /// The function of arguments and tangents of them that gives tangents of the results.
+  std::shared_ptr<Function> pushforward() {
+    if (pushforward_) return pushforward_;
+    return pushforward_ = std::make_shared<Function>(
+               2 * arguments_, like_, [f = body_, n = static_cast<std::ptrdiff_t>(arguments_)](const Tensors& all) {
+                 return jvp(f, Tensors(all.begin(), all.begin() + n), Tensors(all.begin() + n, all.end())).second;
+               });
+  }
+
   /// Of many examples at once: axis 0 of the arguments that are mapped, and of all results.
   std::shared_ptr<Function> lanes(const std::vector<bool>& mapped) {
     std::shared_ptr<Function>& known = lanes_[mapped];
@@ -65,7 +75,7 @@ class Function {
   std::size_t arguments_;
   std::vector<std::size_t> like_;
   Body body_;
-  std::shared_ptr<Function> pullback_;
+  std::shared_ptr<Function> pullback_, pushforward_;
   std::map<std::vector<bool>, std::shared_ptr<Function>> lanes_;
 };
 
@@ -83,6 +93,7 @@ inline void add_function(py::module_& module) {
       .def("__call__", &Function::operator())
       .def("vmap", &Function::lanes, py::arg("mapped"))
       .def_property_readonly("vjp", &Function::pullback)
+      .def_property_readonly("jvp", &Function::pushforward)
       .def_property_readonly("like", [](const Function& f) { return py::tuple(py::cast(f.like())); });
 }
 

@@ -21,7 +21,7 @@ def over_lanes(lanes, in_dims, xs):
 
 @functools.cache
 def as_torch(f):
-    """f for autograd, torch.func and the like. Its backward is the function f.vjp, in the same way."""
+    """f for autograd, torch.func and the like. Its derivatives are the functions f.vjp and f.jvp, in the same way."""
 
     class Applied(torch.autograd.Function):
         @staticmethod
@@ -31,10 +31,17 @@ def as_torch(f):
         @staticmethod
         def setup_context(ctx, inputs, output):
             ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
 
         @staticmethod
         def backward(ctx, *cotangents):
             return as_torch(f.vjp)(*ctx.saved_tensors, *cotangents)
+
+        @staticmethod
+        def jvp(ctx, *tangents):
+            xs = ctx.saved_tensors
+            tangents = (torch.zeros_like(x) if tangent is None else tangent for x, tangent in zip(xs, tangents))
+            return as_torch(f.jvp)(*xs, *tangents)
 
         @staticmethod
         def vmap(info, in_dims, *xs):

@@ -1,4 +1,5 @@
 // A function of tensors as a Python module: `import pendulum`. What it takes and gives are arrays of NumPy, PyTorch, JAX and others.
+#include "errors.h"
 #include "function.h"
 
 using namespace stave;
@@ -17,6 +18,7 @@ Tensor swing(const Tensor& state, const Tensor& pendulum) {
 }
 
 PYBIND11_MODULE(pendulum, module) {
+  arrays::add_errors(module);
   arrays::add_array(module);
   arrays::add_function(module);
   module.attr("swing") = arrays::function(swing, 0);  // the result is shaped as argument 0

@@ -47,8 +47,8 @@ std::uint64_t flops_of(const Program& program, const Program::Instruction& step)
 
 }  // namespace
 
-Cost cost(const Program& program) {
-  Cost total;
+ProgramCost cost_of(const Program& program) {
+  ProgramCost total;
   const auto at = [](int variable) { return static_cast<std::size_t>(variable); };
   const std::vector<int> last = last_reads(program);
   std::vector<int> base(program.variables.size());        // whose storage a variable lies in
@@ -71,7 +71,7 @@ Cost cost(const Program& program) {
   for (std::size_t k = 0; k < program.instructions.size(); ++k) {
     const auto& step = program.instructions[k];
     if (const LoopAttributes* const loop = loop_of(step)) {
-      const Cost body = cost(*loop->body);
+      const ProgramCost body = cost_of(*loop->body);
       const auto times = static_cast<std::uint64_t>(loop->steps);
       total.operations += loop->steps * body.operations;
       total.bytes += times * body.bytes;

@@ -1,3 +1,4 @@
+#include <stave/programs/passes/compaction.h>
 #include <stave/programs/passes/passes.h>
 
 namespace stave {
@@ -9,15 +10,19 @@ Program without_dead_code(Program program) {
   };
   const auto is_used = [&](int variable) { return used[static_cast<std::size_t>(variable)]; };
   for (const int output : program.outputs) use(output);
-  std::vector<Program::Instruction> kept;
-  for (auto step = program.instructions.rbegin(); step != program.instructions.rend(); ++step) {
-    bool needed = step->is_read() || stave_detail::may_throw(*step);
-    for (const int output : step->outputs) needed |= is_used(output);
+  std::vector<bool> is_needed(program.instructions.size());
+  for (std::size_t k = program.instructions.size(); k-- > 0;) {
+    const Program::Instruction& step = program.instructions[k];
+    bool needed = step.is_read() || stave_detail::may_throw(step);
+    for (const int output : step.outputs) needed |= is_used(output);
     if (!needed) continue;
-    for (const int input : step->inputs) use(input);
-    kept.push_back(std::move(*step));
+    for (const int input : step.inputs) use(input);
+    is_needed[k] = true;
   }
-  program.instructions.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+  stave_detail::Compaction kept(program);
+  for (std::size_t k = 0; k < is_needed.size(); ++k)
+    if (is_needed[k]) kept.keep(program.instructions[k]);
+  kept.end();
   std::erase_if(program.constants, [&](const Program::Constant& constant) { return !is_used(constant.variable); });
   return program;
 }

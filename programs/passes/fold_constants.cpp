@@ -3,6 +3,7 @@
 #include <stave/core/note.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
+#include <stave/programs/passes/compaction.h>
 #include <stave/programs/passes/passes.h>
 
 namespace stave {
@@ -34,7 +35,7 @@ Program with_constants_folded(Program program) {
     if (live_notes(value) == 0 && value.node().storage) known[static_cast<std::size_t>(variable)] = value;
   const auto value_of = [&](int variable) -> Tensor& { return known[static_cast<std::size_t>(variable)]; };
   UnderFrame past_all_handlers(nullptr);
-  std::vector<Program::Instruction> kept;
+  Compaction kept(program);
   for (Program::Instruction& step : program.instructions) {
     Outputs values;
     if (!step.is_read() && is_number(program, step)) {
@@ -46,7 +47,7 @@ Program with_constants_folded(Program program) {
       for (const int input : step.inputs) inputs.push_back(value_of(input));
       values = perform(Call(*step.op, std::move(inputs), step.attributes));
     } else {
-      kept.push_back(std::move(step));
+      kept.keep(step);
       continue;
     }
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -54,7 +55,7 @@ Program with_constants_folded(Program program) {
       program.constants.push_back({step.outputs[i], values[i]});
     }
   }
-  program.instructions = std::move(kept);
+  kept.end();
   return program;
 }
 

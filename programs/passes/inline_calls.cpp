@@ -1,4 +1,5 @@
 #include <stave/programs/passes/passes.h>
+#include <stave/programs/rules.h>
 
 namespace stave {
 
@@ -8,7 +9,7 @@ namespace {
 
 class Inliner {
  public:
-  explicit Inliner(Program& to) : to_(to) {}
+  Inliner(Program& to, InlineCalls which) : to_(to), which_(which) {}
 
   /// The instructions of a program that is called, on these variables; gives the variables of its outputs.
   std::vector<int> append(const Program& from, std::span<const int> inputs) {
@@ -40,23 +41,26 @@ class Inliner {
   }
 
  private:
-  static const Program* called_by(const Program::Instruction& step) {
+  const Program* called_by(const Program::Instruction& step) const {
     const auto* functions = dynamic_cast<const RecordedFunctions*>(step.attributes.get());
-    return functions ? functions->function.get() : nullptr;
+    if (!functions) return nullptr;
+    const bool has_rules = functions->rules && functions->rules->has_derivative();
+    return which_ == InlineCalls::without_rules && has_rules ? nullptr : functions->function.get();
   }
 
   Program& to_;
+  const InlineCalls which_;
 };
 
 }  // namespace
 
-Program with_calls_inlined(Program program) {
+Program with_calls_inlined(Program program, InlineCalls which) {
   Program result;
   for (const int input : program.inputs) {
     const Program::Variable& it = program.variable(input);
     result.inputs.push_back(result.add_variable(it.shape, it.dtype, it.device, it.label));
   }
-  result.outputs = Inliner(result).append(program, result.inputs);
+  result.outputs = Inliner(result, which).append(program, result.inputs);
   return result;
 }
 

@@ -148,6 +148,11 @@ void narrow(Program::Instruction& step, Mask outputs) {
 }  // namespace
 
 Program with_loops_joined(Program program) {
+  const auto joins = [](const Program::Instruction& step) {
+    const LoopAttributes* const loop = loop_of(step);
+    return loop && loop->also;
+  };
+  if (std::none_of(program.instructions.begin(), program.instructions.end(), joins)) return program;
   Joiner(program).run();
   return program;
 }

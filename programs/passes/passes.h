@@ -27,9 +27,10 @@ Program with_loops_narrowed(Program program);
 /// Where all arrays are small (8 elements), and some are taken apart or put together: numbers in their place.
 Program with_small_arrays_split(Program program);
 
-/// Functions that are called (checkpoint, custom rules) are performed in place. Their rules are gone: for a program that no transform
-/// will see.
-Program with_calls_inlined(Program program);
+/// Functions that are called (checkpoint, custom rules) are performed in place: all, whose rules
+/// are gone, for a program that no transform will see; or those without rules of a derivative.
+enum class InlineCalls { all, without_rules };
+Program with_calls_inlined(Program program, InlineCalls which = InlineCalls::all);
 
 /// All but the last.
 Program optimized(Program program, std::vector<std::string>* why_apart = nullptr);

@@ -5,7 +5,8 @@
 #include <list>
 #include <map>
 #include <optional>
-#include <set>
+#include <unordered_map>
+#include <unordered_set>
 
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/fused.h>
@@ -56,7 +57,7 @@ class Builder {
     return found->second;
   }
   int step(const Op* op, const std::vector<int>& operands, Dtype dtype) {
-    const auto [found, is_new] = steps_.try_emplace({op, operands, dtype}, -1);
+    const auto [found, is_new] = steps_.try_emplace(Step{op, operands, dtype}, -1);
     if (is_new) found->second = region_->add(*op, operands, dtype);
     return found->second;
   }
@@ -86,8 +87,21 @@ class Builder {
   const Program& program_;
   const Constants& constants_;
   IntrusivePtr<Region> region_;
-  std::map<int, int> values_;  // of the region, by variable
-  std::map<std::tuple<const Op*, std::vector<int>, Dtype>, int> steps_;
+  struct Step {
+    const Op* op;
+    std::vector<int> operands;
+    Dtype dtype;
+    friend bool operator==(const Step&, const Step&) = default;
+  };
+  struct HashOfStep {
+    std::size_t operator()(const Step& step) const noexcept {
+      std::size_t hash = std::hash<const Op*>()(step.op) + static_cast<std::size_t>(step.dtype);
+      for (const int operand : step.operands) hash = hash * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(operand);
+      return hash ^ hash >> 32;
+    }
+  };
+  std::unordered_map<int, int> values_;  // of the region, by variable
+  std::unordered_map<Step, int, HashOfStep> steps_;
   std::map<std::tuple<std::uint64_t, std::uint64_t, Dtype>, int> numbers_;
 };
 
@@ -96,6 +110,7 @@ class Former {
   /// `apart`: is told what does not become one region; may be null.
   Former(Program& program, Apart* apart)
       : program_(program), apart_(apart), constants_(program), reads_(program.variables.size()),
+        reads_inside_(program.variables.size()), is_reduction_of_(program.variables.size()),
         home_(program.variables.size()) {
     for (const Program::Instruction& step : program.instructions)
       for (const int input : step.inputs) ++reads_[static_cast<std::size_t>(input)];
@@ -104,23 +119,25 @@ class Former {
   }
 
   void run() {
-    const auto steps = std::move(program_.instructions);
+    auto steps = std::move(program_.instructions);
     program_.instructions.clear();
-    for (const Program::Instruction& step : steps) {
-      if (apart_) apart_->add(step, joins(step));
-      if (joins(step)) {
+    for (Program::Instruction& step : steps) {
+      const bool may_join = joins(step);
+      if (apart_) apart_->add(step, may_join);
+      if (may_join) {
         join(step);
         continue;
       }
       if (Open* region = reduced_in(step)) {
-        region->members.push_back(step);
-        ++region->steps;
         home(step.outputs[0]) = region;
+        is_reduction_of_[static_cast<std::size_t>(step.outputs[0])] = true;
+        region->members.push_back(taken(step));
+        ++region->steps;
         continue;
       }
       if (apart_ && !step.is_read() && is_reduction(step)) apart_->joined(step, [](int) { return false; });
       for (const int input : step.inputs) close_for(input, step);
-      program_.instructions.push_back(step);
+      program_.instructions.push_back(taken(step));
     }
     while (!open_.empty()) close(open_.begin());
   }
@@ -134,6 +151,8 @@ class Former {
   using Place = std::list<Open>::iterator;
 
   const Program::Variable& variable(int number) const { return program_.variable(number); }
+  // Whoever says why regions are apart looks at it later.
+  Program::Instruction taken(Program::Instruction& step) const { return apart_ ? step : std::move(step); }
   Open*& home(int variable) { return home_[static_cast<std::size_t>(variable)]; }
 
   // A region that an operation of its own (elementwise_op) performs, of values alone.
@@ -161,25 +180,27 @@ class Former {
     const Program::Variable &whole = variable(region->members[0].outputs[0]), &reduced = variable(step.inputs[0]);
     return whole.shape == reduced.shape && !is_reduced(*region, step.inputs[0]) ? region : nullptr;
   }
-  static bool is_reduced(const Open& region, int variable) {
-    return std::any_of(region.members.begin(), region.members.end(), [&](const auto& member) {
-      return Region::admits_reduction(*member.op) && member.outputs[0] == variable;
-    });
+  // Whether it is what an open region ends in.
+  bool is_reduced(const Open& region, int variable) const {
+    const auto v = static_cast<std::size_t>(variable);
+    return is_reduction_of_[v] && home_[v] == &region;
   }
 
   // Those of the members' values that something else reads: an instruction, or whoever gets the results.
-  std::vector<int> needed(std::span<const Program::Instruction> members) const {
-    std::map<int, int> reads;
+  std::vector<int> needed(std::span<const Program::Instruction> members) {
+    const auto reads_inside = [&](int variable) -> int& { return reads_inside_[static_cast<std::size_t>(variable)]; };
     for (const Program::Instruction& member : members)
-      for (const int input : member.inputs) ++reads[input];
+      for (const int input : member.inputs) ++reads_inside(input);
     std::vector<int> found;
     for (const Program::Instruction& member : members)
       for (const int output : member.outputs)
-        if (reads_[static_cast<std::size_t>(output)] > reads[output]) found.push_back(output);
+        if (reads_[static_cast<std::size_t>(output)] > reads_inside(output)) found.push_back(output);
+    for (const Program::Instruction& member : members)
+      for (const int input : member.inputs) reads_inside(input) = 0;
     return found;
   }
 
-  void join(const Program::Instruction& step) {
+  void join(Program::Instruction& step) {
     const Region* inner = region_of(step);
     const std::size_t steps = inner ? inner->steps().size() : 1;
     Open* region = nullptr;
@@ -197,8 +218,8 @@ class Former {
           std::find(region->inputs.begin(), region->inputs.end(), input) == region->inputs.end())
         region->inputs.push_back(input);
     region->steps += steps;
-    region->members.push_back(step);
     for (const int output : step.outputs) home(output) = region;
+    region->members.push_back(taken(step));
   }
 
   bool fits(const Open& open, const Program::Instruction& step, std::size_t steps) const {
@@ -223,14 +244,14 @@ class Former {
   }
 
   void close(Place place) {
-    const Open region = std::move(*place);
+    Open region = std::move(*place);
     for (const Program::Instruction& member : region.members)
       for (const int output : member.outputs) home(output) = nullptr;
     open_.erase(place);
     emit(region.members);
   }
 
-  void emit(std::span<const Program::Instruction> members) {
+  void emit(std::span<Program::Instruction> members) {
     const std::vector<int> outputs = needed(members);
     if (members.size() == 1) {
       program_.instructions.push_back(without_repeated_steps(members[0], outputs));
@@ -246,7 +267,7 @@ class Former {
   // What the members read that none of them gives.
   std::vector<int> inputs_of(std::span<const Program::Instruction> members) const {
     std::vector<int> inputs;
-    std::set<int> known;
+    std::unordered_set<int> known;
     for (const Program::Instruction& member : members) {
       for (const int input : member.inputs)
         if (!is_number(input) && known.insert(input).second) inputs.push_back(input);
@@ -279,7 +300,9 @@ class Former {
   Program& program_;
   Apart* const apart_;
   const Constants constants_;
-  std::vector<int> reads_;  // of each variable, how often
+  std::vector<int> reads_;             // of each variable, how often
+  std::vector<int> reads_inside_;      // by members of the region at hand; 0 between
+  std::vector<bool> is_reduction_of_;  // some region
   std::vector<Open*> home_;
   std::list<Open> open_;
 };

@@ -1,3 +1,4 @@
+#include <stave/programs/passes/compaction.h>
 #include <stave/programs/passes/passes.h>
 
 #include <algorithm>
@@ -35,11 +36,11 @@ class Simplifier {
         renamed_.set(step.outputs[0], same);
         continue;
       }
-      kept_.push_back(std::move(step));
-      for (const int output : kept_.back().outputs)
-        made_by_[static_cast<std::size_t>(output)] = static_cast<int>(kept_.size());
+      const Program::Instruction& last = kept_.keep(step);
+      for (const int output : last.outputs)
+        made_by_[static_cast<std::size_t>(output)] = static_cast<int>(kept_.count());
     }
-    program_.instructions = std::move(kept_);
+    kept_.end();
     renamed_.apply(program_.outputs);
   }
 
@@ -49,7 +50,7 @@ class Simplifier {
   const Program::Instruction* given_by(int variable, OpId id, const Program::Instruction& reader) const {
     const int at = made_by_[static_cast<std::size_t>(variable)];
     if (at == 0) return nullptr;
-    const Program::Instruction& step = kept_[static_cast<std::size_t>(at) - 1];
+    const Program::Instruction& step = program_.instructions[static_cast<std::size_t>(at) - 1];
     return !step.is_read() && step.op->id == id && step.epoch == reader.epoch ? &step : nullptr;
   }
   // Whether it is this number, and not the other zero.
@@ -128,8 +129,8 @@ class Simplifier {
   Program& program_;
   const Constants constants_;
   Renaming renamed_;
-  std::vector<int> made_by_;  // of each variable, 1 + the place in kept_; 0: no instruction
-  std::vector<Program::Instruction> kept_;
+  std::vector<int> made_by_;  // of each variable, 1 + the place among those that are kept; 0: no instruction
+  Compaction kept_{program_};
 };
 
 }  // namespace

@@ -219,6 +219,9 @@ std::vector<Bar> all_bars() {
       {"replay_scalar_ns", at_most, 0.35, {"replay_scalar"}, first, reference},
       {"compile_overhead", at_most, 1.05, {"compiled_never_repeats", "never_repeats"}, ratio},
       {"compile_overhead_first", at_most, 1.5, {"compiled_first_calls", "first_calls"}, ratio},
+      {"first_call_vs_eager", at_most, 5, {"first_call", "thirty_thousand_eager"}, ratio},
+      {"second_call_vs_eager", at_most, 5, {"second_call", "thirty_thousand_eager"}, ratio},
+      {"third_call_vs_eager", at_most, 1.0, {"third_call", "thirty_thousand_eager"}, ratio},
       // compiled_models.cpp
       {"ekf_grad_vs_jax", at_most, 1.5, {"compiled_ekf_gradient", "jax_ekf_gradient"}, ratio},
       {"hmc_vs_jax", at_most, 1.0, {"compiled_hmc", "jax_hmc"}, ratio},

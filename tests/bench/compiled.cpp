@@ -85,6 +85,31 @@ void compiled_first_calls(benchmark::State& state) {
   measure_first_calls(state, [] { return compile(logged); });
 }
 
+// What each of the first calls of a long program costs: it is recorded at the first, made ready at
+// the second, replayed at the third.
+Tensor thirty_thousand(const Tensor& x) {
+  Tensor y = x;
+  for (int i = 0; i < 10'000; ++i) y = tanh(y * 1.01) + x;
+  return y;
+}
+void thirty_thousand_eager(benchmark::State& state) {
+  const Tensor x = scattered({1024});
+  measure(state, [&] { return thirty_thousand(x); });
+}
+template <int number>
+void call_of_thirty_thousand(benchmark::State& state) {
+  using Clock = std::chrono::steady_clock;
+  const Tensor x = scattered({1024});
+  settle();
+  for (auto _ : state) {
+    const auto f = compile(thirty_thousand);
+    for (int before = 1; before < number; ++before) f(x);
+    const auto begin = Clock::now();
+    benchmark::DoNotOptimize(f(x));
+    state.SetIterationTime(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+}
+
 // A path of the system of Lorenz, 1963, by Runge and Kutta's method: a thousand steps of three numbers.
 Tensor lorenz(const Tensor& s) {
   const auto [x, y, z] = unstack<3>(s);
@@ -126,5 +151,9 @@ BENCHMARK(never_repeats)->UseRealTime();
 BENCHMARK(compiled_never_repeats)->UseRealTime();
 BENCHMARK(first_calls)->UseRealTime();
 BENCHMARK(compiled_first_calls)->UseRealTime();
+BENCHMARK(thirty_thousand_eager)->UseRealTime();
+BENCHMARK(call_of_thirty_thousand<1>)->UseManualTime()->Name("first_call");
+BENCHMARK(call_of_thirty_thousand<2>)->UseManualTime()->Name("second_call");
+BENCHMARK(call_of_thirty_thousand<3>)->UseManualTime()->Name("third_call");
 
 }  // namespace

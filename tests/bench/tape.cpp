@@ -7,6 +7,7 @@
 namespace {
 
 using namespace stave_bench;
+using enum stave::Recompute;
 
 void tape_recomputed(benchmark::State& state) {
   const Tensor x = make_squared();

@@ -36,3 +36,12 @@ np.save(folder / "structured.npy", np.zeros(2, [("x", np.float32), ("y", np.int3
 np.save(folder / "objects.npy", np.array([{}, None], object), allow_pickle=True)
 with zipfile.ZipFile(folder / "bzip2.npz", "w", zipfile.ZIP_BZIP2) as archive:
     archive.write(folder / "version_2.npy", "x.npy")
+# As archivers make them: with entries of folders; behind a program, whose bytes their offsets count.
+with zipfile.ZipFile(folder / "folders.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+    archive.writestr(zipfile.ZipInfo("a/"), b"")
+    archive.write(folder / "version_2.npy", "a/x.npy")
+    archive.writestr(zipfile.ZipInfo("b/c/"), b"")
+    archive.write(folder / "version_2.npy", "y.npy")
+(folder / "appended.npz").write_bytes(b"#!/bin/sh\nexit\n")
+with zipfile.ZipFile(folder / "appended.npz", "a") as archive:
+    archive.write(folder / "version_2.npy", "a/x.npy")

@@ -32,25 +32,29 @@ bool may_stand(const Row& row, const Place& place) {
     case Row::parts: return !place.smooth && place.parts;
     case Row::ask: return place.asks;
     case Row::throws: return place.catches;
+    case Row::catches: return place.catches && place.parts && !place.smooth;
+    case Row::catches_around: return place.catches && place.parts && !place.smooth && place.depth > 0 && place.carries;
     case Row::answer_by_asking: return place.depth > 0 && place.asks;
     case Row::second_order: return place.depth > 0 && place.second_order > 0;
     case Row::stands: return place.depth > 0 && place.carries && place.catches;
     case Row::carries:
     case Row::saves:
+    case Row::traced:
     case Row::rule: return place.depth > 0 && place.carries;
+    case Row::reads: return place.depth > 0 && place.carries && place.parts;
     default: return place.depth > 0;
   }
 }
 
 const Row& random_row(Random& random, const Place& place) {
   // Each as often as it stands here: what goes wrong does so where few kinds meet.
-  static constexpr Row::Kind nests[] = {Row::transform,       Row::transform, Row::transform, Row::transform,
-                                        Row::second_order,    Row::carries,   Row::saves,     Row::rule,
-                                        Row::stands,          Row::handler,   Row::lent,      Row::answer,
-                                        Row::answer_by_asking};
-  static constexpr Row::Kind operations[] = {Row::operation, Row::operation, Row::operation,
-                                             Row::operation, Row::operation, Row::operation,
-                                             Row::kinked,    Row::parts,     Row::throws};
+  static constexpr Row::Kind nests[] = {
+      Row::transform, Row::transform, Row::transform, Row::transform,      Row::second_order, Row::carries,
+      Row::saves,     Row::rule,      Row::rule,      Row::catches_around, Row::reads,        Row::traced,
+      Row::traced,    Row::stands,    Row::handler,   Row::lent,           Row::answer,       Row::answer_by_asking};
+  static constexpr Row::Kind operations[] = {Row::operation, Row::operation, Row::operation, Row::operation,
+                                             Row::operation, Row::operation, Row::kinked,    Row::parts,
+                                             Row::throws,    Row::catches};
   if (place.answered && place.asks && below(6, random) == 0) return random_row_of(Row::ask, random);
   const bool nest = place.depth > 0 && below(2, random) == 0;
   for (;;) {
@@ -67,7 +71,8 @@ Place inside(const Row& row, Place place) {
   if (row.kind == Row::saves) place.parts = false;
   if (row.kind == Row::handler || row.kind == Row::lent) place.catches = false;
   if (row.kind == Row::answer || row.kind == Row::answer_by_asking) place.asks = place.answered = true;
-  if (row.kind == Row::rule) place.asks = false;
+  if (row.kind == Row::rule || row.kind == Row::reads || row.kind == Row::traced) place.asks = false;
+  if (row.kind == Row::traced) place.parts = place.catches = false;
   return place;
 }
 

@@ -24,9 +24,13 @@ struct Row {
     saves,         // one with a policy, within which lanes must not part
     stands,        // a checkpoint that stands still, which must not be in a controller of operations
     rule,          // a rule of one's own: what it captures must not be differentiated, so nothing in it may ask
+    reads,         // the same, which reads values besides: lanes part there
+    traced,        // a program of f, which must go one way at all values
     handler,
-    lent,    // a handler that ends with its body, so that no checkpoint in it can run again
-    ask,     // performs Ask
+    lent,            // a handler that ends with its body, so that no checkpoint in it can run again
+    ask,             // performs Ask
+    catches,         // an error in some lanes, which part there; not in a handler, as those that throw
+    catches_around,  // the same, of a function
     throws,  // and catches: controllers that perform an operation for the program get its errors, so not in a handler
     answer,  // answers it in f
     answer_by_asking,  // by what is answered around
@@ -36,7 +40,7 @@ struct Row {
   Expression library, plain;
   Kind kind;
 
-  bool nests() const { return kind > parts && kind != ask && kind != throws; }
+  bool nests() const { return kind > parts && kind != ask && kind != throws && kind != catches; }
 };
 std::span<const Row> rows();
 

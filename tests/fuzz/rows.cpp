@@ -17,6 +17,11 @@ namespace {
   { #__VA_ARGS__, STAVE_EXPRESSION(__VA_ARGS__), STAVE_EXPRESSION((look_for_kinks(a, b), __VA_ARGS__)), Row::kinked }
 #define PARTS(...) \
   { #__VA_ARGS__, STAVE_EXPRESSION(__VA_ARGS__), STAVE_EXPRESSION((look_for_kinks(a, b), __VA_ARGS__)), Row::parts }
+#define CATCHES(function)                                                                                      \
+  {                                                                                                            \
+    #function "(a, b)", STAVE_EXPRESSION(function(a, b)), STAVE_EXPRESSION(looking_for_steps(function, a, b)), \
+        Row::catches                                                                                           \
+  }
 // A nest: by the library, and the plain way.
 #define NEST(kind, expression, plain) \
   { #expression, STAVE_EXPRESSION(expression), STAVE_EXPRESSION(plain), Row::kind }
@@ -80,6 +85,9 @@ const Row all[] = {
     PARTS(branched(a, b)),
     PARTS(chosen(a, b)),
     PARTS(branched(b, a)),
+    CATCHES(caught_by_index),
+    CATCHES(caught_by_matrix),
+    CATCHES(caught_by_either),
     KINKED(where(a > b, a, sin(b))),
     KINKED(maximum(a, b)),
     KINKED(tame(relu(a) + b)),
@@ -125,11 +133,12 @@ const Row all[] = {
     NEST(transform, tame(grad([&](const Tensor& c) { return sum(vmap(f, {.in_axes = {0, unmapped}})(lanes(a), c)); })(b)),
          tame(sum(plain_map(OF_X { return plain_grad([&](const Tensor& c) { return f(x, c); }, b); }, lanes(a)), 0))),
     // Functions that operations carry.
-    NEST(transform, tame(grad(OF_X { return sum(f(x, b) * square(x)); }, {.recompute = always})(a)),
+    NEST(transform, tame(grad(OF_X { return sum(f(x, b) * square(x)); }, {.recompute = Recompute::always})(a)),
          tame(plain_grad(OF_X { return f(x, b) * square(x); }, a))),
     NEST(saves, checkpoint(f, products_saveable)(a, b), f(a, b)),
     NEST(carries, repeat(3, [f, b](const Tensor& x) { return tame(f(x, b)); }, {.snapshots = 2})(a), tame(f(tame(f(tame(f(a, b)), b)), b))),
     NEST(carries, checkpoint(f)(a, b), f(a, b)),
+    NEST(catches_around, caught_around(f, a, b, false), looking_for_steps(caught_around, f, a, b, true)),
     NEST(carries, checkpoint([f, b](const Tensor& x) { return f(x, b); })(a), f(a, b)),
     NEST(rule, custom_vjp(f, [f](const Tensor& x, const Tensor& c) { return std::pair(f(x, c), std::pair(x, c)); },
                           [f](const std::pair<Tensor, Tensor>& at, const Tensor& ct) { return vjp(f, at.first, at.second).second(ct); })(a, b),
@@ -141,6 +150,28 @@ const Row all[] = {
                  const auto axis = [&](int i) { return batched[i] ? MapAxis(0) : MapAxis(unmapped); };
                  return vmap(f, {.in_axes = {axis(0), axis(1)}})(x, c); })(a, b),
          f(a, b)),
+    NEST(rule, tame(endless_exp(tame(f(a, b)))), tame(exp(tame(f(a, b))))),
+    NEST(rule, endless_sin(f(a, b)), sin(f(a, b))),
+    NEST(rule, endless_cos(f(b, a)) * a, cos(f(b, a)) * a),
+    NEST(rule, cubic_root(f(a, b)), by_newton(f(a, b))),
+    NEST(rule, solved(f(a, b), a), f(a, b) / (1.5 + sin(a))),
+    NEST(reads, tame(settled(f(a, b))), tame(plainly_settled(f(a, b)))),
+    NEST(reads, tame(decayed(tame(f(a, b)), tame(b))), tame(tame(f(a, b)) * exp(-0.25 * tame(b)))),
+    // Programs.
+    NEST(traced, trace(f)(a, b)(a, b), f(a, b)),
+    NEST(traced, trace(f)(a * 0.5, b)(a, b), f(a, b)),
+    NEST(traced, tame(grad([p = trace(f)(a, b), b](const Tensor& x) { return sum(p(x, b)); })(a)),
+         tame(plain_grad(OF_X { return f(x, b); }, a))),
+    NEST(traced, tame(trace(grad([f, b](const Tensor& x) { return sum(f(x, b)); }))(a)(a)), tame(plain_grad(OF_X { return f(x, b); }, a))),
+    NEST(traced, mean(vmap([p = trace(f)(a, b), b](const Tensor& x) { return p(x, b); })(lanes(a)), 0),
+         mean(plain_map(OF_X { return f(x, b); }, lanes(a)), 0)),
+    NEST(reads, compile(f)(a, b), f(a, b)),
+    NEST(reads, tame(grad([c = compile(f), b](const Tensor& x) { return sum(c(x, b)); })(a)),
+         tame(plain_grad(OF_X { return f(x, b); }, a))),
+    NEST(reads, tame(jvp(compile(f), std::tuple(a, b), std::tuple(b, a)).second),
+         tame(jvp(f, std::tuple(a, b), std::tuple(b, a)).second)),
+    NEST(reads, tame(mean(vmap(grad([c = compile(f), b](const Tensor& x) { return sum(c(x, b)); }))(lanes(a)), 0)),
+         tame(mean(plain_map(OF_X { return plain_grad(OF_Y { return f(y, b); }, x); }, lanes(a)), 0))),
     // Handlers, controllers, observers. What is lent ends before a backward pass; see Row::lent.
     NEST(handler, under(std::make_shared<Passes>(), [&] { return f(a, b); }), f(a, b)),
     NEST(handler, under(std::make_shared<Lends>(), [&] { return f(a, b); }), f(a, b)),
@@ -165,12 +196,22 @@ const Row all[] = {
     NEST(answer, under(std::make_shared<AnswersLater>(b), [&] { return f(a, b); }), plainly_answered(b, [&] { return f(a, b); })),
     NEST(answer_by_asking, under(std::make_shared<Answers>(perform(Ask()) * 0.5), [&] { return f(a, b); }),
          plainly_answered(plain_ask() * 0.5, [&] { return f(a, b); })),
+    NEST(ask, sin(perform(Hand{a * b})) + perform(Hand{a}), sin(plain_hand(a * b)) + plain_hand(a)),
+    NEST(answer, under(std::make_shared<Exchanges>(b), [&] { return f(a, b); }), plainly_handed([=](const Tensor&) { return b; }, [&] { return f(a, b); })),
+    NEST(answer, under(std::make_shared<Exchanges>(sin(b)), [&] { return f(a, b); }),
+         plainly_handed([y = sin(b)](const Tensor&) { return y; }, [&] { return f(a, b); })),
+    NEST(answer, under(std::make_shared<Halves>(), [&] { return f(a, b); }), plainly_handed(halved, [&] { return f(a, b); })),
+    NEST(answer, under(std::make_shared<HalvesLater>(), [&] { return f(a, b); }), plainly_handed(halved, [&] { return f(a, b); })),
 };
 
 }  // namespace
 
 std::span<const Row> rows() { return all; }
 
-bool take_kinks_near() { return std::exchange(kinks_near, false); }
+bool take_kinks_near() {
+  const bool near = kinks_near || step_near;
+  kinks_near = step_near = false;
+  return near;
+}
 
 }  // namespace stave_fuzz

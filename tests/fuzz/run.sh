@@ -13,11 +13,11 @@ preset=${STAVE_PRESET:-release}
 require_packages
 quietly "Configuring build/$preset" cmake --preset "$preset" -DSTAVE_BUILD_TESTS=ON
 quietly "Building (some minutes the first time)" cmake --build "build/$preset" --parallel "$(nproc)" \
-  --target fuzz_programs fuzz_faults fuzz_coroutines fuzz_files
+  --target fuzz_programs fuzz_loops fuzz_faults fuzz_coroutines fuzz_files
 # As the preset's tests run: with the options of the sanitizers.
 if [[ $preset == tsan ]]; then export TSAN_OPTIONS="suppressions=$PWD/cmake/tsan.supp:history_size=7:halt_on_error=1"; fi
 if [[ $preset == asan ]]; then export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1; fi
-for fuzzer in programs faults coroutines files "programs --threads 4"; do
+for fuzzer in programs loops faults coroutines files "programs --threads 4"; do
   echo "fuzz_$fuzzer"
   # shellcheck disable=SC2086  # a name and its options
   build/"$preset"/tests/fuzz/fuzz_$fuzzer --seconds "$seconds"

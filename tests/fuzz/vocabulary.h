@@ -1,6 +1,7 @@
 // What the random programs are made of, beside Stave itself. A program that a fuzzer prints compiles with this header.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -55,6 +56,70 @@ inline Tensor caught(const Tensor& x) {
   }
 }
 
+/// Whether a value came close to where a function takes a step: looked for while the plain way
+/// runs, of which no value is a lane's.
+inline thread_local bool looks_for_steps = false, step_near = false;
+inline Tensor floored(const Tensor& x) {
+  if (looks_for_steps) {
+    const double value = stop_gradient(x).item<double>();
+    step_near = step_near || std::abs(value - std::round(value)) < 1e-3;
+  }
+  return astype(floor(x), int32);
+}
+inline Tensor factor(const Tensor& x) {  // for x > 0
+  if (looks_for_steps) step_near = step_near || std::abs(stop_gradient(x).item<double>()) < 1e-3;
+  return cholesky(x * eye(2, float64, place) + 0.1 * x * x);
+}
+template <class F, class... A>
+Tensor looking_for_steps(F f, const A&... arguments) {
+  const bool before = std::exchange(looks_for_steps, true);
+  const Tensor result = f(arguments...);
+  looks_for_steps = before;
+  return result;
+}
+
+/// An operation throws for some lanes, by an index or a matrix, and each catches its error as in a
+/// loop over them.
+inline Tensor caught_by_index(const Tensor& a, const Tensor& b) {
+  const Tensor product = a * b;
+  try {
+    return tame(take(a, floored(a(0) * 2. + 2.5), 0) * product);
+  } catch (const IndexError&) {
+    return sin(product) - b;
+  }
+}
+inline Tensor caught_by_matrix(const Tensor& a, const Tensor& b) {
+  for (double shift = 0;; shift += 0.75) try {
+      return tame(sum(factor(a(1) + shift)) * a - b);
+    } catch (const LinalgError&) {
+    }
+}
+inline Tensor caught_by_either(const Tensor& a, const Tensor& b) {
+  Tensor y = b;
+  for (Index i = 0; i < 2; ++i) try {
+      y = tame(y * caught_by_index(y, a) + sum(factor(y(i) + 0.25)));
+      y = y + take(y, floored(y(0) * 4. + 1.5), 0);
+    } catch (const LinalgError&) {
+      y = y * a;
+    } catch (const IndexError&) {
+      y = sin(y) * 0.5;
+    }
+  return tame(y);
+}
+/// The same of a function that an operation carries, or (`plainly`) does not.
+inline Tensor caught_around(const Fn& f, const Tensor& a, const Tensor& b, bool plainly) {
+  const Tensor y = sin(a);
+  const auto part = [f](const Tensor& x, const Tensor& c) {
+    const Tensor z = f(x, c);
+    return tame(z * take(x, floored(x(2) * 2. + 1.), 0));
+  };
+  try {
+    return plainly ? part(y, b) : checkpoint(part)(y, b);
+  } catch (const IndexError&) {
+    return f(b, y) * 0.5;
+  }
+}
+
 // ---- effects and handlers of a user's ---------------------------------------------------------------------------
 
 /// Asks for a value, which is a constant where nobody answers.
@@ -69,6 +134,38 @@ struct Answers : Handles<Ask> {
   Tensor handle(Ask&) override { return answer; }
   std::string describe() const override { return "Answers"; }
 };
+
+/// Hands a value over, and asks for one in its place: the same, where nobody answers.
+struct Hand {
+  using Result = Tensor;
+  Tensor x;
+  Tensor unhandled() const { return x; }
+};
+/// Answers by a value of its own.
+struct Exchanges : Handles<Hand> {
+  Tensor answer;
+  explicit Exchanges(Tensor answer) : answer(std::move(answer)) {}
+  Tensor handle(Hand&) override { return answer; }
+  std::string describe() const override { return "Exchanges"; }
+};
+inline Tensor halved(const Tensor& x) { return x * 0.5; }
+/// Answers by what it computes of the value: outside of a transform that differentiates it, an
+/// error where the result depends on it.
+struct Halves : Handles<Hand> {
+  Tensor handle(Hand& hand) override { return halved(hand.x); }
+  std::string describe() const override { return "Halves"; }
+};
+struct HalvesLater : Controls<Hand> {
+  void handle(Hand& hand, Resumption<Hand> rest) override { rest.resume_last(halved(hand.x)); }
+  std::string describe() const override { return "HalvesLater"; }
+};
+/// Whether an error says that a derivative would be lost so, or that a lane's value was used
+/// outside of vmap.
+inline bool is_of_halving(const std::string& error) {
+  return error.find("its derivative would be lost") != std::string::npos ||
+         error.find("is used outside of it") != std::string::npos;
+}
+
 struct Passes : Handler {
   Outputs handle(Call& call) override { return perform(std::move(call)); }
   std::string describe() const override { return "Passes"; }
@@ -223,6 +320,55 @@ inline Tensor plain_map(const Fn1& f, const Tensor& xs) {
   return stack(rows);
 }
 
+// ---- rules that call the function whose rule they are --------------------------------------------------------
+
+inline Tensor endless_exp(const Tensor& x) {
+  return custom_jvp([](const Tensor& y) { return exp(y); },
+                    [](const Tensor& y, const Tensor& dy) {
+                      const Tensor e = endless_exp(y);
+                      return std::pair(e, e * dy);
+                    })(x);
+}
+inline Tensor endless_cos(const Tensor& x);
+inline Tensor endless_sin(const Tensor& x) {
+  return custom_vjp([](const Tensor& y) { return sin(y); },
+                    [](const Tensor& y) { return std::pair(endless_sin(y), endless_cos(y)); },
+                    [](const Tensor& c, const Tensor& ct) { return c * ct; })(x);
+}
+inline Tensor endless_cos(const Tensor& x) {
+  return custom_jvp(
+      [](const Tensor& y) { return cos(y); },
+      [](const Tensor& y, const Tensor& dy) { return std::pair(endless_cos(y), -endless_sin(y) * dy); })(x);
+}
+// y^3 + y = x.
+inline Tensor by_newton(const Tensor& x) {
+  Tensor y = x;
+  for (int i = 0; i < 8; ++i) y = y - (y * y * y + y - x) / (3 * y * y + 1);
+  return y;
+}
+inline Tensor cubic_root(const Tensor& x) {
+  return custom_root([](const Tensor& y, const Tensor& v) { return y * y * y + y - v; }, by_newton)(x);
+}
+inline Tensor solved(const Tensor& a, const Tensor& b) {
+  return custom_linear_solve([](const Tensor& y, const Tensor& d) { return d * y; },
+                             [](const Tensor& v, const Tensor& d) { return v / d; })(a, 1.5 + sin(b));
+}
+// x = sin(x) / 4 + c.
+inline Tensor settled(const Tensor& c) {
+  return fixed_point([](const Tensor& x, const Tensor& v) { return sin(x) * 0.25 + v; })(zeros_like(c), c);
+}
+inline Tensor plainly_settled(const Tensor& c) {
+  Tensor x = c;
+  for (int i = 0; i < 30; ++i) x = sin(x) * 0.25 + c;
+  return x;
+}
+// exp(-rate / 4) y, in few steps.
+inline Tensor decayed(const Tensor& y, const Tensor& rate) {
+  const auto path =
+      odeint([](const Tensor& z, const Tensor&, const Tensor& r) { return -r * z; }, {.rtol = 1e-7, .atol = 1e-9});
+  return path(y, tensor({0., 0.25}, float64, place), rate)(1);
+}
+
 /// What Ask is answered by, without a handler.
 inline thread_local std::vector<Tensor> plain_answers;
 template <class Body>
@@ -233,6 +379,18 @@ Tensor plainly_answered(const Tensor& answer, const Body& body) {
   } answering(answer);
   return body();
 }
+/// Answers to Hand, without a handler.
+inline thread_local std::vector<std::function<Tensor(const Tensor&)>> plain_hands;
+template <class Body>
+Tensor plainly_handed(std::function<Tensor(const Tensor&)> answer, const Body& body) {
+  struct Answering {
+    explicit Answering(std::function<Tensor(const Tensor&)> answer) { plain_hands.push_back(std::move(answer)); }
+    ~Answering() { plain_hands.pop_back(); }
+  } answering(std::move(answer));
+  return body();
+}
+inline Tensor plain_hand(const Tensor& x) { return plain_hands.empty() ? x : plain_hands.back()(x); }
+
 inline Tensor plain_ask() { return plain_answers.empty() ? Ask().unhandled() : plain_answers.back(); }
 
 }  // namespace stave_fuzz

@@ -1,5 +1,6 @@
-// Ranks under mpirun: each function beside the same one by vmap over all places' data. Run by tests/ranks/CMakeLists.txt with 1, 2 and 4 processes,
-// of tensors on the CPU and on devices that are made up; by run_gpu.sh of tensors on a GPU.
+// Ranks under mpirun: each function beside the same one by vmap over all places' data. Run by
+// tests/ranks/CMakeLists.txt with 1, 2, 4 and 9 processes, of tensors on the CPU and on devices
+// that are made up; by run_gpu.sh of tensors on a GPU.
 #include <cmath>
 #include <cstring>
 #include <vector>

@@ -45,20 +45,25 @@ constexpr Documented documented[] = {
     {"hypot", 3},
     {"pow", 4},
     // What consists of those above, none of which it makes worse.
-    {"sigmoid", 2},      // exp
-    {"softplus", 3},     // log1p of exp
-    {"erfinv", 1},       // log1p
-    {"logit", 1},        // log and log1p
-    {"logaddexp", 3},    // log1p of exp
-    {"xlogy", 1},        // log
-    {"xlog1py", 1},      // log1p
-    {"entr", 1},         // xlogy
-    {"log_sigmoid", 3},  // softplus
-    {"silu", 2},         // sigmoid
-    {"gelu", 5},         // erfc
-    {"gelu_tanh", 2},    // exp
-    {"mish", 5},         // tanh of softplus
-    {"elu", 1},          // expm1
+    {"sigmoid", 2},           // exp
+    {"softplus", 3},          // log1p of exp
+    {"erfinv", 1},            // log1p
+    {"logit", 1},             // log and log1p
+    {"logaddexp", 3},         // log1p of exp
+    {"xlogy", 1},             // log
+    {"xlog1py", 1},           // log1p
+    {"entr", 1},              // xlogy
+    {"log_sigmoid", 3},       // softplus
+    {"silu", 2},              // sigmoid
+    {"gelu", 5},              // erfc
+    {"gelu_tanh", 2},         // exp
+    {"mish", 5},              // tanh of softplus
+    {"elu", 1},               // expm1
+    {"sech_squared", 2},      // exp
+    {"logistic_density", 2},  // exp
+    {"exp_of_product", 2},    // exp
+    {"direction_cosine", 3},  // hypot
+    {"power_rule", 4},        // pow
     {"celu", 1},
     {"selu", 1},
     {"digamma", 1},      // log

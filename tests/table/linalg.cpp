@@ -89,6 +89,21 @@ Variant of_matrix(const std::string& name, Dtype dtype, const Shape& shape, std:
               }};
 }
 
+Variant by_tolerances(Dtype dtype, const Shape& shape, const Shape& tolerances, std::vector<int> kept,
+                      const std::function<Tensor(const Tensor&, const Tensor&)>& f,
+                      const std::function<Matrix(const Matrix&, bool none)>& reference) {
+  return {
+      .name = shape.str() + " by " + tolerances.str(),
+      .inputs = {{dtype, shape, besides(dtype)}, {float64, tolerances, {.choices = {1e-4L, 2}}, false}},
+      .call = [=](auto xs) { return f(with_base(xs[0]), xs[1]); },
+      .reference =
+          [=](auto xs) {
+            const Array operands[] = {with_base(xs[0]), {float64, concatenated(tolerances, Shape(1, 1)), xs[1].values}};
+            return of_stacks(as_float(dtype), operands, kept,
+                             [&](auto ms) { return Matrices{reference(ms[0], ms[1].values[0] > 1)}; });
+          }};
+}
+
 Variant refuse_number(Dtype dtype, const OfTensor& f) {
   return {.name = "()",
           .inputs = {{dtype, {}}},

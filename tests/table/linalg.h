@@ -29,6 +29,11 @@ inline const std::vector<Shape> rectangles = {{3, 3}, {2, 4, 3}, {3, 4}, {4, 2},
 /// f of one stack of matrices.
 Variant of_matrix(const std::string& name, Dtype dtype, const Shape& shape, std::vector<int> kept, const OfTensor& f,
                   const OfMatrices& reference, bool turned = false);
+/// f of a stack and of a tolerance for each matrix, which broadcasts: the reference is told whether
+/// it takes all singular values, or none.
+Variant by_tolerances(Dtype dtype, const Shape& shape, const Shape& tolerances, std::vector<int> kept,
+                      const std::function<Tensor(const Tensor&, const Tensor&)>& f,
+                      const std::function<Matrix(const Matrix&, bool none)>& reference);
 Variant refuse_number(Dtype dtype, const OfTensor& f);
 Variant refuse_rectangle(Dtype dtype, const OfTensor& f);
 

@@ -37,7 +37,7 @@ Arrays matmul_reference(const Array& a, const Array& b) {
   const auto batch_of = [](const Shape& s) { return part(s, 0, s.rank() - 2); };
   const Shape batch = broadcast_shape(batch_of(left), batch_of(right));
   const Shape full = concatenated(batch, Shape(left[left.size() - 2], right.back()));
-  Arrays y = contracted(promoted(a.dtype, b.dtype), full, left.back(), [&](const Shape& p, Index k) {
+  Arrays y = contracted(as_number(promoted(a.dtype, b.dtype)), full, left.back(), [&](const Shape& p, Index k) {
     const Shape at = part(p, 0, p.rank() - 2);
     return rows(concatenated(broadcast_position(batch_of(left), at), Shape(p[p.size() - 2], k))) *
            columns(concatenated(broadcast_position(batch_of(right), at), Shape(k, p.back())));
@@ -73,7 +73,7 @@ std::vector<Variant> matmul_variants(Dtype dtype) {
                                                        {{0, 2, 3}, {3, 2}},
                                                        {{0}, {0}}};
   for (const auto& [a, b] : shapes) variants.push_back(matmul_of(a, dtype, b, dtype));
-  for (Dtype other : number_dtypes)
+  for (Dtype other : all_dtypes)
     if (other != dtype && common(dtype, other)) variants.push_back(matmul_of({2, 3}, dtype, {3, 2}, other));
   variants.push_back(matmul_of({}, dtype, {}, dtype));
   variants.back().refusal = "rank 0";
@@ -91,11 +91,12 @@ Variant tensordot_of(const Shape& a, const Shape& b, Dtype dtype, int axes) {
               [=](auto xs) {
                 std::vector<Shape> terms;
                 for_each_position(summed, [&](const Shape& p) { terms.push_back(p); });
-                return contracted(dtype, concatenated(free, rest), summed.elements(), [&](const Shape& p, Index i) {
-                  const Shape& at = terms[static_cast<std::size_t>(i)];
-                  return xs[0](concatenated(part(p, 0, free.rank()), at)) *
-                         xs[1](concatenated(at, part(p, free.rank(), p.rank())));
-                });
+                return contracted(as_number(dtype), concatenated(free, rest), summed.elements(),
+                                  [&](const Shape& p, Index i) {
+                                    const Shape& at = terms[static_cast<std::size_t>(i)];
+                                    return xs[0](concatenated(part(p, 0, free.rank()), at)) *
+                                           xs[1](concatenated(at, part(p, free.rank(), p.rank())));
+                                  });
               }};
 }
 
@@ -109,7 +110,7 @@ Variant tensordot_of_pairs(Dtype dtype) {
               },
           .reference =
               [=](auto xs) {
-                return contracted(dtype, {2, 2}, 6, [&](const Shape& p, Index k) {
+                return contracted(as_number(dtype), {2, 2}, 6, [&](const Shape& p, Index k) {
                   return xs[0](Shape(k / 3, p[0], k % 3)) * xs[1](Shape(k % 3, p[1], k / 3));
                 });
               }};
@@ -192,7 +193,7 @@ std::vector<Variant> einsum_variants(Dtype dtype) {
         .name = name,
         .inputs = inputs,
         .call = [subscripts](auto xs) { return einsum(subscripts, std::vector<Tensor>(xs.begin(), xs.end())); },
-        .reference = [=](auto xs) { return einsum_reference(dtype, xs, labels, output); }};
+        .reference = [=](auto xs) { return einsum_reference(as_number(dtype), xs, labels, output); }};
   };
   std::vector<Variant> variants = {of("bij,bjk->bik", {{2, 2, 3}, {2, 3, 2}}, {"bij", "bjk"}, "bik"),
                                    of("ij,jk", {{2, 3}, {3, 2}}, {"ij", "jk"}, "ik"),
@@ -216,7 +217,7 @@ std::vector<Variant> einsum_variants(Dtype dtype) {
                                    of("ij,j->i", {{0, 3}, {3}}, {"ij", "j"}, "i"),
                                    of(",i->i", {{}, {3}}, {"", "i"}, "i"),
                                    of("", {{}}, {""}, "")};
-  for (Dtype other : number_dtypes) {
+  for (Dtype other : all_dtypes) {
     if (other == dtype || !common(dtype, other)) continue;
     variants.push_back({.name = std::string("with ") + stave::name_of(other),
                         .inputs = {{dtype, {2, 3}, entries}, {other, {3, 2}, entries}},
@@ -232,9 +233,9 @@ std::vector<Variant> einsum_variants(Dtype dtype) {
 }  // namespace
 
 void add_contract_rows(std::vector<Row>& rows) {
-  rows.push_back({.name = "matmul", .dtypes = number_dtypes, .variants = matmul_variants, .bitwise = false});
-  rows.push_back({.name = "tensordot", .dtypes = number_dtypes, .variants = tensordot_variants, .bitwise = false});
-  rows.push_back({.name = "einsum", .dtypes = number_dtypes, .variants = einsum_variants, .bitwise = false});
+  rows.push_back({.name = "matmul", .dtypes = all_dtypes, .variants = matmul_variants, .bitwise = false});
+  rows.push_back({.name = "tensordot", .dtypes = all_dtypes, .variants = tensordot_variants, .bitwise = false});
+  rows.push_back({.name = "einsum", .dtypes = all_dtypes, .variants = einsum_variants, .bitwise = false});
   rows.push_back({.name = "outer", .dtypes = all_dtypes, .variants = outer_variants});
 }
 

@@ -93,7 +93,7 @@ Array convolved(Dtype dtype, const Array& x, const Array& w, const Windows& wind
       return sum;
     };
   };
-  Array y = make(dtype, shape, summed(false));
+  Array y = make(as_number(dtype), shape, summed(false));
   y.magnitude = make(float64, shape, summed(true)).values;
   return y;
 }
@@ -211,7 +211,7 @@ Array transposed(Dtype dtype, const Array& x, const Array& w, const Windows& win
     shape.push_back((x.shape[static_cast<std::size_t>(leading) + 1 + axis] - 1) * windows.stride[axis] -
                     windows.low[axis] - windows.high[axis] + windows.dilation[axis] * (windows.window[axis] - 1) + 1 +
                     more[axis]);
-  Array y = make(dtype, shape, [](const Shape&) { return Real(0); });
+  Array y = make(as_number(dtype), shape, [](const Shape&) { return Real(0); });
   Array magnitude{float64, shape, y.values};
   const Shape terms = part(w.shape, 1, w.shape.rank());
   for_each_position(x.shape, [&](const Shape& p) {
@@ -407,8 +407,8 @@ std::vector<Variant> pool_variants(Pool pool, Dtype dtype) {
 }  // namespace
 
 void add_convolution_rows(std::vector<Row>& rows) {
-  rows.push_back({.name = "conv", .dtypes = number_dtypes, .variants = conv_variants, .bitwise = false});
-  rows.push_back({.name = "conv_transpose", .dtypes = number_dtypes, .variants = transpose_variants, .bitwise = false});
+  rows.push_back({.name = "conv", .dtypes = all_dtypes, .variants = conv_variants, .bitwise = false});
+  rows.push_back({.name = "conv_transpose", .dtypes = all_dtypes, .variants = transpose_variants, .bitwise = false});
   const auto add = [&](const char* name, Pool pool, const std::vector<Dtype>& dtypes, Real accuracy) {
     rows.push_back({.name = name,
                     .dtypes = dtypes,

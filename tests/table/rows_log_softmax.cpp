@@ -1,5 +1,6 @@
-// The gradient of log_softmax along a last axis, itself: on a device without a kernel of it, it is composed of others. The reference is the
-// formula, summed in long double.
+// The gradients of softmax and log_softmax along a last axis, themselves: on a device without a
+// kernel of them, they are composed of others. The references are the formulas, summed in long
+// double. That of softmax is given the result, of rows that add up to 1.
 
 #include <cmath>
 
@@ -12,22 +13,26 @@ namespace table {
 
 namespace {
 
-std::vector<Variant> log_softmax_gradient_variants(Dtype dtype) {
+// The sum of f(position) over the row of a position.
+template <class F>
+Real sum_over_row(const Shape& row, Index length, F f) {
+  Real sum = 0;
+  Shape at = row;
+  for (at.back() = 0; at.back() < length; ++at.back()) sum += f(at);
+  return sum;
+}
+
+std::vector<Variant> gradient_variants(const Op& op, Dtype dtype, const Domain& domain,
+                                       Real (*formula)(const Array& x, const Array& ct, const Shape& at,
+                                                       Index length)) {
   const auto of = [&](const Shape& shape) -> Variant {
     return {.name = shape.str(),
-            .inputs = {{dtype, shape, {-3, 0}}, {dtype, shape, {}, true, 0}},
-            .call = [](auto xs) { return apply(op_log_softmax_gradient, Inputs(xs.begin(), xs.end())); },
+            .inputs = {{dtype, shape, domain}, {dtype, shape, {}, true, 0}},
+            .call = [&op](auto xs) { return apply(op, Inputs(xs.begin(), xs.end())); },
             .reference =
                 [=](auto xs) {
-                  const Array &y = xs[0], &ct = xs[1];
-                  return Arrays{sized(make(dtype, shape,
-                                           [&](const Shape& p) {
-                                             Real sum = 0;
-                                             Shape at = p;
-                                             for (at.back() = 0; at.back() < shape.back(); ++at.back()) sum += ct(at);
-                                             return ct(p) - std::exp(y(p)) * sum;
-                                           }),
-                                      8)};
+                  return Arrays{sized(
+                      make(dtype, shape, [&](const Shape& p) { return formula(xs[0], xs[1], p, shape.back()); }), 8)};
                 }};
   };
   std::vector<Variant> variants;
@@ -39,18 +44,41 @@ std::vector<Variant> log_softmax_gradient_variants(Dtype dtype) {
           of({3, 0}),
           refused(
               "", dtype, {},
-              [](const Tensor& x) {
-                return apply(op_log_softmax_gradient, {x, x});
+              [&op](const Tensor& x) {
+                return apply(op, {x, x});
               },
               "are not one shape of rows")};
+}
+
+Real log_softmax_gradient(const Array& x, const Array& ct, const Shape& at, Index length) {
+  const Real weights = sum_over_row(at, length, [&](const Shape& p) { return std::exp(x(p)); });
+  const Real total = sum_over_row(at, length, [&](const Shape& p) { return ct(p); });
+  return ct(at) - std::exp(x(at)) / weights * total;
+}
+
+// For any y, of which one is the winner if it is more than 1/2.
+Real softmax_gradient(const Array& y, const Array& ct, const Shape& at, Index length) {
+  const Real winner = sum_over_row(at, length, [&](const Shape& p) { return y(p) > 0.5L ? ct(p) : 0; });
+  const Real mean = sum_over_row(at, length, [&](const Shape& p) { return y(p) * (ct(p) - winner); });
+  return y(at) * (ct(at) - winner - mean);
 }
 
 }  // namespace
 
 void add_log_softmax_rows(std::vector<Row>& rows) {
+  rows.push_back({.name = "softmax_gradient",
+                  .dtypes = {float32, float64},
+                  .variants =
+                      [](Dtype dtype) {
+                        return gradient_variants(op_softmax_gradient, dtype, {0.05, 0.45}, softmax_gradient);
+                      },
+                  .bitwise = false});
   rows.push_back({.name = "log_softmax_gradient",
                   .dtypes = {float32, float64},
-                  .variants = log_softmax_gradient_variants,
+                  .variants =
+                      [](Dtype dtype) {
+                        return gradient_variants(op_log_softmax_gradient, dtype, {-3, 0}, log_softmax_gradient);
+                      },
                   .bitwise = false});
 }
 

@@ -128,6 +128,19 @@ void add_norm_rows(std::vector<Row>& rows) {
           return found;
         };
     }
+    for (const auto& [shape, of_each] : std::vector<std::pair<Shape, Shape>>{{{2, 4, 3}, {2}}, {{3, 4}, {2}}}) {
+      Variant variant = by_tolerances(
+          dtype, shape, of_each, {0},
+          [](const Tensor& x, const Tensor& rtol) { return matrix_rank(x, {.rtol = rtol}); },
+          [](const Matrix& x, bool none) { return number(none ? 0 : std::min(x.rows, x.columns)); });
+      variant.differentiable = false;
+      variant.reference = [reference = variant.reference](auto xs) {
+        Arrays found = reference(xs);
+        found[0].dtype = int32;
+        return found;
+      };
+      variants.push_back(variant);
+    }
     return variants;
   };
   rows.push_back(ranks);

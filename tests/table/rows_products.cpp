@@ -110,8 +110,7 @@ std::vector<Variant> vecdot_variants(Dtype dtype) {
             return total;
           };
           const Shape result = without_axis(shape, at);
-          Array z =
-              make(is_float(dtype) ? dtype : summed_in(dtype), result, [&](const Shape& p) { return sum(p, false); });
+          Array z = make(as_number(dtype), result, [&](const Shape& p) { return sum(p, false); });
           z.magnitude = make(float64, result, [&](const Shape& p) { return sum(p, true); }).values;
           return z;
         }));

@@ -65,7 +65,7 @@ using Scatter = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, Index);
 
 Variant scatter_of(Scatter scatter, Combine combine, Input x, Input updates, const Shape& at, Dtype index_dtype,
                    Index batch = 0) {
-  const Dtype result = common(x.dtype, updates.dtype).value_or(x.dtype);
+  const Dtype both = common(x.dtype, updates.dtype).value_or(x.dtype), result = combine == put ? both : as_number(both);
   updates.shape = gathered_shape(x.shape, at, batch);
   Variant variant{.name = words_for(x.shape, at, index_dtype, batch) + " of " + stave::name_of(updates.dtype),
                   .inputs = {x, indices(index_dtype, at, shortest(x.shape, at, batch)), updates},
@@ -102,7 +102,7 @@ std::vector<Variant> scatter_variants(Dtype dtype) {
                                    of({3, 0}, {2, 1}, int32),       of({2, 3}, {0, 1}, int32),
                                    of({}, {3, 0}, int32),           of({2, 3, 2}, {2, 4, 1}, int32, 1)};
   for (Dtype index_dtype : integer_dtypes) variants.push_back(of({3}, {4, 1}, index_dtype));
-  for (Dtype other : dtype == bool_ ? std::vector<Dtype>{} : number_dtypes)
+  for (Dtype other : dtype == bool_ && combine == put ? std::vector<Dtype>{} : number_dtypes)
     if (common(dtype, other))
       variants.push_back(scatter_of(scatter, combine, {dtype, {3, 2}}, {other, {}}, {4, 1}, int32));
   if (combine == times && is_float(dtype))
@@ -118,12 +118,12 @@ using Segments = Tensor (*)(const Tensor&, const Tensor&, Index);
 template <Segments segments, Combine combine>
 std::vector<Variant> segment_variants(Dtype dtype) {
   const bool sums = combine == plus || combine == times;
-  const Dtype result = sums ? summed_in(dtype) : dtype;
-  const Real range = std::ldexp(Real(1), 8 * static_cast<int>(size_of(dtype)));
-  const Real top = is_float(dtype)    ? std::numeric_limits<Real>::infinity()
-                   : is_signed(dtype) ? range / 2 - 1
-                                      : range - 1;
-  const Real bottom = is_float(dtype) ? -top : is_signed(dtype) ? -range / 2 : 0;
+  const Dtype result = sums ? summed_in(dtype) : as_number(dtype);
+  const Real range = std::ldexp(Real(1), 8 * static_cast<int>(size_of(result)));
+  const Real top = is_float(dtype)     ? std::numeric_limits<Real>::infinity()
+                   : is_signed(result) ? range / 2 - 1
+                                       : range - 1;
+  const Real bottom = is_float(dtype) ? -top : is_signed(result) ? -range / 2 : 0;
   const Real nothing = combine == plus ? 0 : combine == times ? 1 : combine == least ? top : bottom;
   std::vector<Variant> variants;
   const auto add = [&](const Shape& shape, const std::vector<Index>& ids, Index count, bool differentiable = true) {
@@ -178,25 +178,21 @@ std::vector<Variant> segment_variants(Dtype dtype) {
 void add_scatter_rows(std::vector<Row>& rows) {
   rows.push_back({.name = "gather", .dtypes = all_dtypes, .variants = gather_variants, .accuracy = 0});
   rows.push_back({.name = "scatter", .dtypes = all_dtypes, .variants = scatter_variants<scatter, put>, .accuracy = 1});
-  rows.push_back({.name = "scatter_add", .dtypes = number_dtypes, .variants = scatter_variants<scatter_add, plus>});
+  rows.push_back({.name = "scatter_add", .dtypes = all_dtypes, .variants = scatter_variants<scatter_add, plus>});
   rows.push_back(
-      {.name = "scatter_multiply", .dtypes = number_dtypes, .variants = scatter_variants<scatter_multiply, times>});
-  rows.push_back({.name = "scatter_min",
-                  .dtypes = number_dtypes,
-                  .variants = scatter_variants<scatter_min, least>,
-                  .accuracy = 1});
+      {.name = "scatter_multiply", .dtypes = all_dtypes, .variants = scatter_variants<scatter_multiply, times>});
+  rows.push_back(
+      {.name = "scatter_min", .dtypes = all_dtypes, .variants = scatter_variants<scatter_min, least>, .accuracy = 1});
   rows.push_back({.name = "scatter_max",
-                  .dtypes = number_dtypes,
+                  .dtypes = all_dtypes,
                   .variants = scatter_variants<scatter_max, greatest>,
                   .accuracy = 1});
   rows.push_back({.name = "segment_sum", .dtypes = all_dtypes, .variants = segment_variants<segment_sum, plus>});
   rows.push_back({.name = "segment_prod", .dtypes = all_dtypes, .variants = segment_variants<segment_prod, times>});
-  rows.push_back({.name = "segment_min",
-                  .dtypes = number_dtypes,
-                  .variants = segment_variants<segment_min, least>,
-                  .accuracy = 0});
+  rows.push_back(
+      {.name = "segment_min", .dtypes = all_dtypes, .variants = segment_variants<segment_min, least>, .accuracy = 0});
   rows.push_back({.name = "segment_max",
-                  .dtypes = number_dtypes,
+                  .dtypes = all_dtypes,
                   .variants = segment_variants<segment_max, greatest>,
                   .accuracy = 0});
 }

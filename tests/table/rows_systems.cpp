@@ -88,8 +88,19 @@ void add_system_rows(std::vector<Row>& rows) {
   rows.push_back(of_systems(
       "lstsq", false, [](const Tensor& a, const Tensor& b) { return lstsq(a, b); },
       [](const Matrix& a, const Matrix& b) { return pseudo_inverse(a) * b; }, true));
-  rows.push_back(of_rectangles(
-      "pinv", {2}, [](const Tensor& x) { return pinv(x); }, [](auto xs) { return Matrices{pseudo_inverse(xs[0])}; }));
+  Row inverses = of_rectangles(
+      "pinv", {2}, [](const Tensor& x) { return pinv(x); }, [](auto xs) { return Matrices{pseudo_inverse(xs[0])}; });
+  inverses.variants = [plain = inverses.variants](Dtype dtype) {
+    std::vector<Variant> variants = plain(dtype);
+    for (const auto& [shape, of_each] :
+         std::vector<std::pair<Shape, Shape>>{{{2, 4, 3}, {2}}, {{3, 4}, {2}}, {{2, 3, 3}, {3, 1}}, {{2, 3}, {}}})
+      variants.push_back(by_tolerances(
+          dtype, shape, of_each, {2}, [](const Tensor& x, const Tensor& rtol) { return pinv(x, {.rtol = rtol}); },
+          [](const Matrix& x, bool none) { return none ? Matrix(x.columns, x.rows) : pseudo_inverse(x); }));
+    return variants;
+  };
+  inverses.no_derivative = {{1, "the rank is held"}};
+  rows.push_back(inverses);
 }
 
 }  // namespace table

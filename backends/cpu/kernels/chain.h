@@ -17,7 +17,7 @@ using stave::OpId;
   X(reciprocal, Reciprocal) X(relu, Relu) X(floor, Floor) X(ceil, Ceil) X(round, Round) X(trunc, Trunc)
 #define STAVE_CHAINED_BINARY_OPS(X)                                                                                \
   X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale) X(divide, Divide) X(maximum, Maximum)    \
-  X(minimum, Minimum) X(copysign, Copysign)
+  X(minimum, Minimum) X(copysign, Copysign) X(scale_by_inverse, ScaleByInverse)
 // clang-format on
 
 /// What a link does: x is the result so far, y the operand, an array or a number for all elements.

@@ -60,8 +60,9 @@ struct Scan {
   void (*columns)(const void* const* in, Index n, void* state, void* out);
 };
 
-/// What softmax needs to know of a row, or of a part of it: its largest element, and the sum of exp(x - max); beside it what
-/// rounding lost. Where all elements are -inf, or there are none, the sum is 0.
+/// What softmax needs to know of a row, or of a part of it: its largest element, and the sum of
+/// exp(x - max) in two parts, of which the second is what rounding lost, or would lose, in the
+/// first. Where all elements are -inf, or there are none, the sum is 0.
 struct SoftmaxTotal {
   double max = -__builtin_inf(), sum = 0, lost = 0;
 };
@@ -78,6 +79,10 @@ struct Softmax {
   void (*finish)(const void* in, Index n, const SoftmaxTotal* total, void* out);
 };
 inline constexpr Index softmax_columns = 512;
+
+/// Dense rows [rows, n] of softmax_gradient, of y = softmax(x), or log_softmax_gradient, of x: see
+/// core/ops/softmax.cpp. `out` is neither of the inputs.
+using SoftmaxGradient = void (*)(const void* x, const void* ct, Index rows, Index n, void* out);
 
 /// layer_norm and layer_norm_gradient of dense rows of n elements (core/ops/attributes.h).
 struct Normalization {
@@ -131,11 +136,10 @@ struct Kernels {
   void (*chain[dtype_count])(const Link* links, Index count, char* const* arrays, Index n);
   ByOp<Reduction, OpId::sum, OpId::argmax> reduce;
   ByOp<ArgReduction, OpId::argmax, OpId::softmax> arg_reduce;
-  ByOp<Softmax, OpId::softmax, OpId::log_softmax_gradient> softmax;  // of float32 and float64
-  /// Dense rows: out = ct - exp(y) sum(ct), of which 0 in either factor makes 0. Of float32 and float64.
-  void (*log_softmax_gradient[dtype_count])(const void* y, const void* ct, Index rows, Index n, void* out);
-  Normalization layer_norm[dtype_count];              // of float32 and float64
-  ByOp<Scan, OpId::cumulative_sum, OpId::sort> scan;  // not of bool
+  ByOp<Softmax, OpId::softmax, OpId::softmax_gradient> softmax;                          // of float32 and float64
+  ByOp<SoftmaxGradient, OpId::softmax_gradient, OpId::cumulative_sum> softmax_gradient;  // likewise
+  Normalization layer_norm[dtype_count];                                                 // of float32 and float64
+  ByOp<Scan, OpId::cumulative_sum, OpId::sort> scan;                                     // not of bool
   /// out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small and integer matmuls. Not of sixteen-bit floats.
   void (*multiply_add[dtype_count])(void* out, const void* a, const void* b, Index n);
   /// [m, k] x [k, n] for m, k, n <= 16 and row-major operands with the given distances between rows.

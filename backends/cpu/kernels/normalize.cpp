@@ -1,5 +1,10 @@
-// Rows that are normalised by their own mean and variance, and the gradient of that. A row is read from memory once: what follows its
-// first sum finds it in a cache. Sums of floats are taken in pieces that are added in double.
+// Rows that are normalised by their own mean and variance, and the gradient of that. A row is read
+// from memory once: what follows its first sum finds it in a cache. Sums of floats are taken in
+// pieces that are added in double. A row whose squares overflow or vanish is normalised in units of
+// its largest element.
+#include <cstdint>
+#include <limits>
+
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/vec_math.h>
 
@@ -68,22 +73,52 @@ struct Rows {
     return total;
   }
 
-  /// h = (x - near) inverse + offset: `near` is the mean as first summed, and differences from it say how far it is off.
+  /// h = (scale x - near) inverse + offset, of a power of two: `near` is the mean of scale x as
+  /// first summed, and differences from it say how far it is off.
   struct Statistics {
-    T near, inverse, offset;
-    STAVE_INLINE V h(V v) const { return multiply_add(v - V(near), V(inverse), V(offset)); }
+    T scale, near, inverse, offset;
+    double spread;  // variance and epsilon, of scale x
+    STAVE_INLINE V h(V v) const { return multiply_add(v * V(scale) - V(near), V(inverse), V(offset)); }
+    STAVE_INLINE T slope() const { return inverse * scale; }  // 1 / sqrt(variance + epsilon), of x
   };
-  static STAVE_INLINE Statistics statistics(const T* x, Index n, double epsilon) {
+  static STAVE_INLINE Statistics statistics(const T* x, Index n, double epsilon, T scale) {
     const auto count = static_cast<double>(n);
-    const auto itself = [](V v) { return v; };
-    const T near = static_cast<T>(sums<false>(x, n, itself, itself).first / count);
+    const V s(scale);
+    const auto scaled = [s](V v) { return v * s; };
+    const T near = static_cast<T>(sums<false>(x, n, scaled, scaled).first / count);
     const V m(near);
     const Pair apart = sums<true>(
-        x, n, [m](V v) { return v - m; }, [m](V v) { return (v - m) * (v - m); });
+        x, n, [s, m](V v) { return v * s - m; }, [s, m](V v) { return (v * s - m) * (v * s - m); });
     const double off = apart.first / count, variance = apart.second / count - off * off;
-    const double spread = (variance > 0 ? variance : variance * 0) + epsilon;
+    const double by = static_cast<double>(scale), spread = (variance > 0 ? variance : variance * 0) + epsilon * by * by;
     const double inverse = spread == 0 ? 1 : 1 / __builtin_sqrt(spread);
-    return {near, static_cast<T>(inverse), static_cast<T>(-off * inverse)};
+    return {scale, near, static_cast<T>(inverse), static_cast<T>(-off * inverse), spread};
+  }
+  /// Where squares or sums overflow, or squares vanish which epsilon does not outweigh: of x times
+  /// about 1 / its largest size.
+  static Statistics rescaled(const T* x, Index n, double epsilon, const Statistics& plain) {
+    constexpr double finite = static_cast<double>(std::numeric_limits<T>::max());
+    double largest = 0;
+    for (Index i = 0; i < n; ++i) {
+      const double size = __builtin_fabs(static_cast<double>(x[i]));
+      if (!(size <= finite)) return plain;  // infinite or NaN: so are the results
+      largest = size > largest ? size : largest;
+    }
+    if (largest == 0) return plain;
+    constexpr int bias = 1023,
+                  most = std::numeric_limits<T>::max_exponent - 2;  // the reciprocal is a normal number, too
+    const int exponent = static_cast<int>(__builtin_bit_cast(std::uint64_t, largest) >> 52) - bias;
+    const int by = exponent > most ? -most : exponent < -most ? most : -exponent;
+    const double scale = __builtin_bit_cast(double, static_cast<std::uint64_t>(bias + by) << 52);
+    const Statistics found = statistics(x, n, epsilon, static_cast<T>(scale));
+    return found.spread == 0 ? plain : found;
+  }
+  static STAVE_INLINE Statistics statistics(const T* x, Index n, double epsilon) {
+    constexpr double most = static_cast<double>(std::numeric_limits<T>::max());
+    constexpr double least = static_cast<double>(std::numeric_limits<T>::min()) / std::numeric_limits<T>::epsilon() /
+                             std::numeric_limits<T>::epsilon();
+    const Statistics plain = statistics(x, n, epsilon, T(1));
+    return plain.spread >= least && plain.spread <= most ? plain : rescaled(x, n, epsilon, plain);
   }
 
   static void rows(const void* in, const void* weight, const void* bias, Index rows, Index n, double epsilon,
@@ -144,10 +179,10 @@ struct Rows {
   static STAVE_INLINE void gradient_of_row(const T* x, const T* w, const T* g, Index n, Statistics s, const Sums& sums,
                                            T* out) {
     const auto count = static_cast<double>(n);
-    const V inverse(s.inverse), u_mean(static_cast<T>(sums.u / count)), uh_mean(static_cast<T>(sums.uh / count));
+    const V slope(s.slope()), u_mean(static_cast<T>(sums.u / count)), uh_mean(static_cast<T>(sums.uh / count));
     const Mask<T> flows = V(sums.any ? T(1) : T(0)) != V(0);
     const auto value = [&](V xv, V wv, V gv) {
-      return select(flows, inverse * ((product(wv, gv) - u_mean) - s.h(xv) * uh_mean), V(0));
+      return select(flows, slope * ((product(wv, gv) - u_mean) - s.h(xv) * uh_mean), V(0));
     };
     Index i = 0;
     for (; i + lanes <= n; i += lanes) value(V::load(x + i), V::load(w + i), V::load(g + i)).store(out + i);

@@ -1,7 +1,9 @@
 // Softmax and its logarithm, of rows, of columns side by side, and of long rows by pieces.
 //
 // Accuracy: exp(x - max) is computed in the dtype; float32 is summed in double, float64 with what rounding loses beside it, as
-// by `sum`. The logarithm of a sum near 1 is therefore right where all of the weight is on one element.
+// by `sum`. Where all of the weight is on one element, the logarithm of the sum, 1 + rest, is all
+// that is left of the result: log1p(rest) has the digits of the rest, which is therefore summed
+// apart.
 //
 // -inf needs care in one place: where all elements are, 0 is subtracted in the place of the maximum, so that the sum of a part
 // of a row is 0 and not NaN; if it is that of a whole row, the result is 0 / 0.
@@ -59,6 +61,7 @@ struct Sums<float> {
     low.store(sums);
     high.store(sums + F64::lanes);
   }
+  static STAVE_INLINE void rescale(double& sum, double&, double factor) { sum *= factor; }
   STAVE_INLINE void add_to(double& sum, double&) const {
     double lanes[F64::lanes];
     (low + high).store(lanes);
@@ -77,11 +80,49 @@ struct Sums<double> {
     sum.store(sums);
     lost.store(losts);
   }
+  static STAVE_INLINE void rescale(double& sum, double& lost, double factor) {
+    sum *= factor;
+    lost *= factor;
+  }
   STAVE_INLINE void add_to(double& total, double& total_lost) const {
     for (int lane = 0; lane < F64::lanes; ++lane) {
       add_exactly(total, total_lost, sum[lane]);
       total_lost += lost[lane];
     }
+  }
+};
+
+/// The same for a logarithm: the second part keeps what the first, near 1, would round away. What
+/// rounding loses in float64 is that.
+template <class T>
+struct SumsForLogarithm : Sums<T> {};
+/// In floats it is the sum of the weights that are not 1; their number is the first part.
+template <>
+struct SumsForLogarithm<float> {
+  static constexpr int planes = 2;
+  Sums<float> ones, others;
+  STAVE_INLINE void add(F32 x) {
+    const Mask<float> one = x == F32(1);
+    if (any(one)) {
+      ones.add(select(one, F32(1), F32(0)));
+      x = select(one, F32(0), x);
+    }
+    others.add(x);
+  }
+  static STAVE_INLINE SumsForLogarithm load(const double* sums, const double* losts) {
+    return {Sums<float>::load(sums, nullptr), Sums<float>::load(losts, nullptr)};
+  }
+  STAVE_INLINE void store(double* sums, double* losts) const {
+    ones.store(sums, nullptr);
+    others.store(losts, nullptr);
+  }
+  static STAVE_INLINE void rescale(double& sum, double& lost, double factor) {
+    lost = (sum + lost) * factor;
+    sum = 0;
+  }
+  STAVE_INLINE void add_to(double& sum, double& lost) const {
+    ones.add_to(sum, lost);
+    others.add_to(lost, sum);
   }
 };
 
@@ -92,10 +133,12 @@ struct Sums<double> {
 template <class T>
 struct OfWeights {
   using V = Vec<T>;
+  using WeightSums = Sums<T>;
   static constexpr bool keeps_weights = true;
   static constexpr bool divides = sizeof(T) == 8 || !has_fma;
   T first, second;
-  static STAVE_INLINE OfWeights made_of(double sum) {
+  static STAVE_INLINE OfWeights made_of(double first_part, double second_part) {
+    const double sum = first_part + second_part;
     if constexpr (divides) return {static_cast<T>(sum), 0};
     const double inverse = 1 / sum;
     const T high = static_cast<T>(inverse);
@@ -114,9 +157,12 @@ struct OfWeights {
 template <class T>
 struct OfLogarithms {
   using V = Vec<T>;
+  using WeightSums = SumsForLogarithm<T>;
   static constexpr bool keeps_weights = false;
   T first, second;
-  static STAVE_INLINE OfLogarithms made_of(double sum) { return {static_cast<T>(__builtin_log(sum)), 0}; }
+  static STAVE_INLINE OfLogarithms made_of(double sum, double rest) {
+    return {static_cast<T>(__builtin_log1p((sum - 1) + rest)), 0};
+  }
   static STAVE_INLINE V finished(V x, V subtracted, V log_sum, V) { return (x - subtracted) - log_sum; }
   static STAVE_INLINE V value(V x, V subtracted, V log_sum, V none) { return finished(x, subtracted, log_sum, none); }
 };
@@ -125,7 +171,7 @@ template <template <class> class Of, class T>
 struct Kernel {
   using F = Of<T>;
   using V = Vec<T>;
-  using S = Sums<T>;
+  using S = typename F::WeightSums;
   static constexpr int lanes = V::lanes;
 
   // ---- rows ------------------------------------------------------------------------------------------------
@@ -177,7 +223,7 @@ struct Kernel {
       T* y = static_cast<T*>(out) + r * out_stride;
       V rest(0);
       const SoftmaxTotal total = weigh<F::keeps_weights>(x, n, x + in_stride, y, rest);
-      const F f = F::made_of(total.sum + total.lost);
+      const F f = F::made_of(total.sum, total.lost);
       const V subtracted(subtracted_for(static_cast<T>(total.max))), first(f.first), second(f.second);
       const T* from = F::keeps_weights ? y : x;
       for (Index i = 0; i < whole; i += lanes) F::finished(V::load(from + i), subtracted, first, second).store(y + i);
@@ -212,7 +258,7 @@ struct Kernel {
   static void finish(const void* in, Index n, const SoftmaxTotal* total, void* out) {
     const T* x = static_cast<const T*>(in);
     T* y = static_cast<T*>(out);
-    const F f = F::made_of(total->sum + total->lost);
+    const F f = F::made_of(total->sum, total->lost);
     const V subtracted(subtracted_for(static_cast<T>(total->max))), first(f.first), second(f.second);
     const auto value = [&](V v) { return F::value(v, subtracted, first, second); };
     Index i = 0;
@@ -240,6 +286,7 @@ struct Kernel {
     alignas(64) double sums[softmax_columns], losts[S::planes == 2 ? softmax_columns : 1];
   };
   static STAVE_INLINE void start(Index n, Totals& totals) {
+    totals.losts[0] = 0;
     for (Index c = 0; c < n + lanes && c < softmax_columns; ++c) {
       totals.max[c] = static_cast<T>(-__builtin_inf());
       totals.sums[c] = 0;
@@ -265,10 +312,10 @@ struct Kernel {
       });
     });
     for (Index c = 0; c < n; ++c) {
-      if (totals.max[c] == before[c] || totals.sums[c] == 0) continue;
+      double& lost = totals.losts[S::planes == 2 ? c : 0];
+      if (totals.max[c] == before[c] || (totals.sums[c] == 0 && lost == 0)) continue;
       const double factor = __builtin_exp(static_cast<double>(before[c]) - static_cast<double>(totals.max[c]));
-      totals.sums[c] *= factor;
-      if constexpr (S::planes == 2) totals.losts[c] *= factor;
+      S::rescale(totals.sums[c], lost, factor);
     }
   }
   /// Adds exp(x - max) to the sums, and writes it to y if `keep`.
@@ -278,7 +325,7 @@ struct Kernel {
     for_groups(rows, [&]<int group>(Index r) {
       for_columns(n, [&](Index c, auto load, [[maybe_unused]] auto store) {
         const V subtracted = subtracted_for(V::load(totals.max + c));
-        S sums = S::load(totals.sums + c, totals.losts + c);
+        auto sums = S::load(totals.sums + c, totals.losts + c);
         for (int k = 0; k < group; ++k) {
           const V weight = exp(load(x + (r + k) * stride + c) - subtracted);
           if constexpr (keep) store(weight, y + (r + k) * out_stride + c);
@@ -306,9 +353,7 @@ struct Kernel {
     }
     alignas(64) T first[softmax_columns], second[softmax_columns];
     for (Index c = 0; c < n; ++c) {
-      double sum = totals.sums[c];
-      if constexpr (S::planes == 2) sum += totals.losts[c];
-      const F f = F::made_of(sum);
+      const F f = F::made_of(totals.sums[c], S::planes == 2 ? totals.losts[c] : 0);
       first[c] = f.first;
       second[c] = f.second;
     }
@@ -324,29 +369,72 @@ struct Kernel {
   static constexpr Softmax kernels() { return {rows, columns, fold, merge, finish}; }
 };
 
-/// Of rows: ct - exp(y) sum(ct).
+// ---- gradients ---------------------------------------------------------------------------------------------
+// The rows are dense. Their formulas, and what a winner is, stand in core/ops/softmax.cpp.
+
 template <class T>
-void log_softmax_gradient(const void* y, const void* ct, Index rows, Index n, void* out) {
+struct Gradients {
   using V = Vec<T>;
-  constexpr Index lanes = V::lanes;
-  for (Index r = 0; r < rows; ++r) {
-    const T *values = static_cast<const T*>(y) + r * n, *cotangents = static_cast<const T*>(ct) + r * n;
-    T* const to = static_cast<T*>(out) + r * n;
+  static constexpr Index lanes = V::lanes;
+
+  /// to[i] = f(a[i], b[i])
+  template <class F>
+  static STAVE_INLINE void map(const T* a, const T* b, Index n, T* to, F f) {
+    Index i = 0;
+    for (; i + lanes <= n; i += lanes) f(V::load(a + i), V::load(b + i)).store(to + i);
+    if (i < n) store_some(f(load_some<T>(a + i, n - i), load_some<T>(b + i, n - i)), to + i, n - i);
+  }
+  /// The sum of f(a[i], b[i]), where f(0, 0) is 0.
+  template <class F>
+  static STAVE_INLINE double sum_of(const T* a, const T* b, Index n, F f) {
     Sums<T> sums;
     Index i = 0;
-    for (; i + lanes <= n; i += lanes) sums.add(V::load(cotangents + i));
-    if (i < n) sums.add(load_some<T>(cotangents + i, n - i));
+    for (; i + lanes <= n; i += lanes) sums.add(f(V::load(a + i), V::load(b + i)));
+    if (i < n) sums.add(f(load_some<T>(a + i, n - i), load_some<T>(b + i, n - i)));
     double sum = 0, lost = 0;
     sums.add_to(sum, lost);
-    const V total(static_cast<T>(sum + lost));
-    const auto value = [&](V c, V v) {
-      const V weight = exp(v);
-      return c - select((total == V(0)) | (weight == V(0)), V(0), weight * total);
-    };
-    for (i = 0; i + lanes <= n; i += lanes) value(V::load(cotangents + i), V::load(values + i)).store(to + i);
-    if (i < n) store_some(value(load_some<T>(cotangents + i, n - i), load_some<T>(values + i, n - i)), to + i, n - i);
+    return sum + lost;
   }
-}
+  static STAVE_INLINE V scaled(V a, V b) { return select((a == V(0)) | (b == V(0)), V(0), a * b); }
+
+  /// y (e - sum(y e)), e = ct less that of the winner.
+  static void softmax_row(const T* y, const T* ct, Index n, T* to) {
+    const V winner(static_cast<T>(sum_of(y, ct, n, [](V p, V c) { return select(p > V(0.5), c, V(0)); })));
+    const auto weigh = [&](V p, V c) { return scaled(c - winner, p); };
+    const V mean(static_cast<T>(sum_of(y, ct, n, weigh)));
+    map(y, ct, n, to, [&](V p, V c) { return scaled((c - winner) - mean, p); });
+  }
+
+  /// ct - p sum(ct), p = softmax(x). For the winner, whose weight exp(x - max) is 1, it is (ct r -
+  /// c) / (1 + r) with the sums r of the other weights and c of the other cotangents.
+  static void log_softmax_row(const T* x, const T* ct, Index n, T* to) {
+    const T max = Kernel<OfLogarithms, T>::max_of(x, n);
+    const V subtracted(subtracted_for(max));
+    map(x, ct, n, to, [&](V a, V) { return exp(a - subtracted); });
+    const auto first = [](V a, V) { return a; };
+    const double weights = sum_of(to, to, n, first), total = sum_of(ct, ct, n, first);
+    T winner = 0;
+    Index at = -1;
+    if (weights >= 1 && weights < 2) {
+      for (at = 0; at < n - 1 && to[at] != T(1);) ++at;
+      const auto without = [&](const T* a) {
+        return sum_of(a, a, at, first) + sum_of(a + at + 1, a + at + 1, n - at - 1, first);
+      };
+      const double rest = without(to), others = without(ct), own = static_cast<double>(ct[at]);
+      winner = static_cast<T>(((own == 0 ? 0 : own * rest) - others) / (1 + rest));
+    }
+    const V share(total == 0 ? T(0) : static_cast<T>(total / weights));
+    const V nothing(weights > 0 ? T(0) : static_cast<T>(__builtin_nan("")));  // 0 / 0 and inf / inf are no weights
+    map(to, ct, n, to, [&](V weight, V c) { return c - scaled(weight + nothing, share); });
+    if (at >= 0) to[at] = winner;
+  }
+
+  template <void (*row)(const T*, const T*, Index, T*)>
+  static void rows(const void* x, const void* ct, Index rows, Index n, void* out) {
+    for (Index r = 0; r < rows; ++r)
+      row(static_cast<const T*>(x) + r * n, static_cast<const T*>(ct) + r * n, n, static_cast<T*>(out) + r * n);
+  }
+};
 
 template <template <class> class F>
 void fill(Softmax* row) {
@@ -354,11 +442,18 @@ void fill(Softmax* row) {
   row[static_cast<int>(Dtype::float64)] = Kernel<F, double>::kernels();
 }
 
+template <class T>
+void fill_gradients(stave_cpu::Kernels& table, Dtype dtype) {
+  using G = Gradients<T>;
+  table.softmax_gradient[OpId::softmax_gradient][static_cast<int>(dtype)] = G::template rows<G::softmax_row>;
+  table.softmax_gradient[OpId::log_softmax_gradient][static_cast<int>(dtype)] = G::template rows<G::log_softmax_row>;
+}
+
 void fill_softmax(stave_cpu::Kernels& table) {
   fill<OfWeights>(table.softmax[OpId::softmax]);
   fill<OfLogarithms>(table.softmax[OpId::log_softmax]);
-  table.log_softmax_gradient[static_cast<int>(Dtype::float32)] = log_softmax_gradient<float>;
-  table.log_softmax_gradient[static_cast<int>(Dtype::float64)] = log_softmax_gradient<double>;
+  fill_gradients<float>(table, Dtype::float32);
+  fill_gradients<double>(table, Dtype::float64);
 }
 
 }  // namespace STAVE_KERNELS

@@ -31,9 +31,11 @@ struct TilePart {
 };
 static_assert(block_threads == 16 * score_tile / 2);
 
-/// sum[r, c] = factor(r) sum[r, c] + the sum of a(r, i) b(i, c) over a tile's rows, for a thread's part of `columns`.
-template <int columns, class T, int width, class Factor, class A, class B>
-STAVE_BOTH void multiply_part(unsigned thread, T (&sum)[score_tile][width], Factor factor, A a, B b) {
+/// sum[r, c] = factor(r) sum[r, c] + the sum of a(r, i) b(i, c) over a tile's rows, for a thread's
+/// part of `columns`. Where meets(r, i) is false a(r, i) is 0, and b counts for nothing, be it
+/// infinite or NaN: what became NaN is summed again without it.
+template <int columns, class T, int width, class Factor, class A, class B, class Meets>
+STAVE_BOTH void multiply_part(unsigned thread, T (&sum)[score_tile][width], Factor factor, A a, B b, Meets meets) {
   const TilePart part(thread);
   constexpr int each = columns / 16;
   T own[2][each] = {};
@@ -49,6 +51,12 @@ STAVE_BOTH void multiply_part(unsigned thread, T (&sum)[score_tile][width], Fact
   }
   for (int r = 0; r < 2; ++r)
     for (int j = 0; j < each; ++j) {
+      if (own[r][j] != own[r][j]) {
+        own[r][j] = 0;
+        STAVE_UNROLL(1)
+        for (int i = 0; i < score_tile; ++i)
+          if (meets(part.row + r, i)) own[r][j] += a(part.row + r, i) * b(i, part.column + 16 * j);
+      }
       T& to = sum[part.row + r][part.column + 16 * j];
       to = to * factor(part.row + r) + own[r][j];
     }
@@ -108,20 +116,25 @@ struct AttentionTile {
       block.for_threads([&](unsigned t) {
         multiply_part<score_tile>(
             t, to, [](int) { return T(1); }, [&](int r, int i) { return shared.left[r][i]; },
-            [&](int i, int c) { return shared.right[c][i]; });
+            [&](int i, int c) { return shared.right[c][i]; }, [](int, int) { return true; });
       });
     }
   }
-  /// Score s of a query and a key: -inf where they do not meet.
-  STAVE_BOTH T masked(T product, Index query, Index key) const {
+  /// What the mask adds to the score of a query and a key: -inf where they do not meet.
+  STAVE_BOTH T bias(Index query, Index key) const {
     if (query >= args.operand[Args::q].rows || key >= args.operand[Args::k].rows || (args.causal && key > query))
       return -infinity();
-    const T s = product * static_cast<T>(args.scale);
-    if (!args.has_mask) return s;
+    if (!args.has_mask) return 0;
     const AttentionOperand& x = args.operand[Args::mask];
     const Index at = query * x.row_step + key * x.column_step;
-    if (args.mask_is_bool) return data<std::uint8_t>(Args::mask)[at] ? s : -infinity();
-    return s + computed(data<E>(Args::mask)[at]);
+    if (args.mask_is_bool) return data<std::uint8_t>(Args::mask)[at] ? T(0) : -infinity();
+    return computed(data<E>(Args::mask)[at]);
+  }
+  STAVE_BOTH bool meet(Index query, Index key) const { return bias(query, key) != -infinity(); }
+  /// Score s of a query and a key: -inf where they do not meet, whatever the product is.
+  STAVE_BOTH T masked(T product, Index query, Index key) const {
+    const T added = bias(query, key);
+    return added == -infinity() ? added : product * static_cast<T>(args.scale) + added;
   }
   STAVE_BOTH void scores(Index query, Index key) const {
     products(shared.scores, Args::q, query, Args::k, key);
@@ -176,7 +189,7 @@ struct AttentionTile {
     block.for_threads([&](unsigned t) {
       multiply_part<columns>(
           t, shared.sum, [&](int r) { return shared.decay[r]; }, [&](int r, int i) { return shared.scores[r][i]; },
-          [&](int i, int c) { return shared.right[i][c]; });
+          [&](int i, int c) { return shared.right[i][c]; }, [&](int r, int i) { return meet(row + r, key + i); });
     });
   }
   STAVE_BOTH void means() const {
@@ -212,7 +225,7 @@ struct AttentionTile {
     scores(query, key);
     if (!of_values) products(shared.cotangents, Args::ct, query, Args::v, key);
     for_scores([&](int r, int c) {
-      const T p = exponential(shared.scores[r][c] - number(Args::total, query + r));
+      const T s = shared.scores[r][c], p = s == -infinity() ? T(0) : exponential(s - number(Args::total, query + r));
       shared.scores[r][c] = of_values || p == 0 ? p : p * (shared.cotangents[r][c] + number(Args::shift, query + r));
     });
   }
@@ -222,7 +235,8 @@ struct AttentionTile {
       multiply_part<columns>(
           t, shared.sum, [](int) { return T(1); },
           [&](int r, int i) { return transposed ? shared.scores[i][r] : shared.scores[r][i]; },
-          [&](int i, int c) { return shared.right[i][c]; });
+          [&](int i, int c) { return shared.right[i][c]; },
+          [&](int r, int i) { return transposed ? meet(first + i, row + r) : meet(row + r, first + i); });
     });
   }
   STAVE_BOTH void gradient() const {

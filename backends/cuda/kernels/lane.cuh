@@ -144,6 +144,11 @@ template <Real T>
 STAVE_BOTH Truth signbit(Lane<T> x) {
   return {copysign(Lane<T>(1), x).value < 0};
 }
+/// a b - product, exactly, where product is a b rounded.
+template <Real T>
+STAVE_BOTH Lane<T> lost_of_product(Lane<T> a, Lane<T> b, Lane<T> product) {
+  return fma(a, b, -product);
+}
 /// erfc(x / sqrt(2)). What rounding takes from the quotient, erfc multiplies by some x^2: it is computed, and given back by the
 /// derivative -2 / sqrt(pi) exp(-z^2), of which -(z + sqrt(z^2 + 1.6)) erfc(z) is off by less than a seventh for positive z.
 template <Real T>
@@ -151,7 +156,7 @@ STAVE_BOTH Lane<T> erfc_of_root_half(Lane<T> x) {
   const Lane<T> root(sizeof(T) == 4 ? 0x1.6a09e6p-1 : 0x1.6a09e667f3bcdp-1);
   const Lane<T> rest(sizeof(T) == 4 ? 0x1.9fcef4p-27 : -0x1.bdd3413b26456p-55);
   const Lane<T> z = x * root;
-  const Lane<T> lost = fma(x, root, -z) + x * rest;
+  const Lane<T> lost = lost_of_product(x, root, z) + x * rest;
   const Lane<T> slope = z + sqrt(z * z + Lane<T>(1.6));
   const Lane<T> y = erfc(z), moved = y - y * (lost * slope);
   return select((z > Lane<T>(0)) & isfinite(lost * slope), moved, y);

@@ -1,6 +1,8 @@
 // The kernel of softmax and log_softmax, as a body that runs on the device and on the host: see softmax_plan.h.
 //
-// Accuracy as on the CPU: exp(x - max) in the dtype; float32 is summed in double, float64 with what rounding loses beside it. Where
+// Accuracy as on the CPU: exp(x - max) in the dtype; float32 is summed in double, float64 with what
+// rounding loses beside it; the logarithm of a sum near 1, which is all that is left of the result,
+// is log1p of the rest, which is summed apart. Where
 // all elements are -inf, 0 is subtracted in the place of the maximum, so that the sum of a part is 0 and not NaN. float16 and
 // bfloat16 are float32 to all but who reads and writes: E is an element in memory, T what is computed with.
 #pragma once
@@ -14,14 +16,23 @@ namespace stave_cuda {
 
 // ---- sums of weights ---------------------------------------------------------------------------------------
 
+/// In two parts, so that a small rest beside a weight of 1 is not rounded away: of floats the
+/// number of weights that are 1, and the others; of double the sum, and what rounding lost.
 template <class T>
 struct WeightSum {
-  double sum;
-  STAVE_BOTH static WeightSum none() { return {0}; }
-  STAVE_BOTH void add(T weight) { sum += static_cast<double>(weight); }
-  STAVE_BOTH void add(WeightSum other) { sum += other.sum; }
-  STAVE_BOTH WeightSum times(double factor) const { return {sum * factor}; }
-  STAVE_BOTH double value() const { return sum; }
+  double ones, others;
+  STAVE_BOTH static WeightSum none() { return {0, 0}; }
+  STAVE_BOTH void add(T weight) { (weight == T(1) ? ones : others) += static_cast<double>(weight); }
+  STAVE_BOTH void add(WeightSum other) {
+    ones += other.ones;
+    others += other.others;
+  }
+  STAVE_BOTH WeightSum times(double factor) const {
+    return factor == 1 ? *this : WeightSum{0, (ones + others) * factor};
+  }
+  STAVE_BOTH double value() const { return ones + others; }
+  /// The value less 1.
+  STAVE_BOTH double rest() const { return (ones - 1) + others; }
 };
 template <>
 struct WeightSum<double> {
@@ -31,6 +42,7 @@ struct WeightSum<double> {
   STAVE_BOTH void add(WeightSum other) { sum.add(other.sum); }
   STAVE_BOTH WeightSum times(double factor) const { return {{sum.sum * factor, sum.lost * factor}}; }
   STAVE_BOTH double value() const { return sum.value(); }
+  STAVE_BOTH double rest() const { return sum.sum - sum.sum == 0 ? (sum.sum - 1) + sum.lost : sum.sum; }
 };
 
 /// What a part of a row comes to: its largest element, and the sum of exp(x - max).
@@ -68,14 +80,14 @@ struct SoftmaxResult {
   T subtracted, first, second;
   bool logarithm;
 
-  STAVE_BOTH SoftmaxResult(T max, double sum, bool logarithm)
+  STAVE_BOTH SoftmaxResult(T max, WeightSum<T> sum, bool logarithm)
       : subtracted(subtracted_for(max)), second(0), logarithm(logarithm) {
     if (logarithm) {
-      first = static_cast<T>(log(Lane<double>(sum)).value);
+      first = static_cast<T>(log1p(Lane<double>(sum.rest())).value);
     } else if constexpr (sizeof(T) == 8) {
-      first = sum;
+      first = sum.value();
     } else {
-      const double inverse = 1 / sum;
+      const double inverse = 1 / sum.value();
       first = static_cast<T>(inverse);
       second = static_cast<T>(inverse - static_cast<double>(first));
     }
@@ -251,7 +263,7 @@ struct SoftmaxTile {
         if (lanes.lane(t) == 0) partials(t)[part * args.row_count] = {max, sum};
         return;
       }
-      const SoftmaxResult<T> result(max, sum.value(), args.logarithm);
+      const SoftmaxResult<T> result(max, sum, args.logarithm);
       const SoftmaxLane<E> to = lane(t);
       if (resident()) {
         const unsigned count = to.count();

@@ -1,0 +1,33 @@
+# cmake -DFOLDER=sources -P check_settings.cmake
+#
+# Fails unless each public header includes core/effects/settings.h before anything else of Stave's, by itself or by the first header of
+# Stave's that it includes: so that whichever comes first says how a program must be compiled.
+cmake_policy(VERSION 3.23)
+file(GLOB_RECURSE headers RELATIVE "${FOLDER}" "${FOLDER}/core/*.h" "${FOLDER}/handlers/*.h" "${FOLDER}/programs/*.h" "${FOLDER}/ranks/*.h")
+list(APPEND headers stave.h backends/cpu/own_kernels.h)
+# Numbers and names alone, which CUDA's kernels include at run time, where there is no standard library.
+set(exempt core/effects/settings.h core/half.h core/dtype.h core/ops/elementwise_ops.h core/ops/erfinv.h core/ops/polygamma.h
+  core/ops/op_id.h core/effects/sanitize.h core/loop.h)
+
+set(left "")
+foreach(header IN LISTS headers)
+  if(header IN_LIST exempt)
+    continue()
+  endif()
+  file(STRINGS "${FOLDER}/${header}" includes REGEX "^#include <stave/")
+  set(first "")
+  foreach(include IN LISTS includes)
+    string(REGEX REPLACE "^#include <stave/([^>]+)>.*" "\\1" include "${include}")
+    if(NOT include IN_LIST exempt OR include STREQUAL "core/effects/settings.h")
+      set(first "${include}")
+      break()
+    endif()
+  endforeach()
+  if(NOT first)
+    list(APPEND left "${header}")
+  endif()
+endforeach()
+if(left)
+  list(JOIN left ", " left)
+  message(FATAL_ERROR "These headers do not include <stave/core/effects/settings.h>, nor one that does: ${left}")
+endif()

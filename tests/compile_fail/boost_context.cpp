@@ -1,0 +1,5 @@
+// expect: stave: STAVE_BOOST_CONTEXT changes what a suspended computation is.*other_layout.*(terminated|file not found)
+// with: -DSTAVE_BOOST_CONTEXT
+#include <stave/core/effects/controller.h>
+
+int main() { return 0; }

@@ -1,0 +1,26 @@
+// Options that there are not. The type's name in the error says where to look; with it in front of
+// the list, the wrong name is said.
+#include <stave/stave.h>
+using namespace stave;
+
+Tensor one(const Tensor& x) { return sum(x); }
+const Tensor x;
+
+void f() {
+#if CASE == 1
+  // expect: VmapOptions
+  vmap(one, {.in_axis = 0});
+#elif CASE == 2
+  // expect: in_axis
+  vmap(one, VmapOptions{.in_axis = 0});
+#elif CASE == 3
+  // expect: SortOptions
+  sort(x, 0, {.descend = true});
+#elif CASE == 4
+  // expect: descend
+  sort(x, 0, SortOptions{.descend = true});
+#elif CASE == 5
+  // expect: snapshot
+  repeat(3, one, RepeatOptions{.snapshot = 2});
+#endif
+}

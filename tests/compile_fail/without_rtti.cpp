@@ -1,0 +1,5 @@
+// expect: stave: effects and handlers are known by their types at run time: compile without -fno-rtti.*without_rtti.*(terminated|file not found)
+// with: -fno-rtti
+#include <stave/stave.h>
+
+int main() { return 0; }

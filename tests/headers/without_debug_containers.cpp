@@ -1,0 +1,5 @@
+// expect: stave: _GLIBCXX_DEBUG changes how containers lie in memory, and the library was built
+// with it: compile with -D_GLIBCXX_DEBUG
+#include <stave/core/effects/effect.h>
+
+int main() { return 0; }

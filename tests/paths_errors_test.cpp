@@ -1,0 +1,482 @@
+// Errors that some lanes of vmap meet, and functions that do not repeat what they did: against
+// loops over the lanes; what runs how often; what messages say.
+#include <cmath>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+
+#include <stave/stave.h>
+
+#include "matchers.h"
+
+namespace {
+
+using namespace stave;
+using namespace stave_test;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+using T = const Tensor&;
+
+template <class F>
+Tensor loop(F f, T xs) {
+  std::vector<Tensor> results;
+  for (Index i = 0; i < xs.shape(0); ++i) results.push_back(f(xs[i]));
+  return stack(results);
+}
+
+const Tensor two = tensor({1., 2.}, float64);
+Tensor of_two(T x) { return take(two, astype(floor(abs(x)), int32)); }  // from 2 on it throws
+Tensor caught(T x) {
+  try {
+    return of_two(x) * x;
+  } catch (const IndexError&) {
+    return sin(x);
+  }
+}
+
+// Counts what is performed.
+struct Counts : Handler {
+  std::map<std::string, int> counts;
+  int all = 0;
+  Outputs handle(Call& call) override {
+    ++counts[call.op().name];
+    ++all;
+    return perform(std::move(call));
+  }
+};
+
+// ---- operations of one's own -------------------------------------------------------------------------------------
+
+struct Negative {
+  double value;
+};
+void root_cpu(const Attributes*, std::span<const View> in, std::span<const View> out) {
+  const auto from = elements<const double>(in[0]);
+  const auto to = elements<double>(out[0]);
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (from[i] > 1000) throw std::range_error("too large");
+    if (from[i] > 100) throw std::range_error("large");
+    if (from[i] < -100) throw Negative{from[i]};
+    if (from[i] < 0) throw std::domain_error("negative");
+    to[i] = std::sqrt(from[i]);
+  }
+}
+const Op root_op =
+    define_op({.name = "root",
+               .infer = [](const Call& call, auto& outputs) { outputs.push_back(abstract(call.input(0))); },
+               .batch = batch_elementwise,
+               .cpu = root_cpu});
+Tensor root(T x) { return apply(root_op, {x}); }
+
+Tensor told_apart(T x) {
+  try {
+    return root(x);
+  } catch (const std::domain_error&) {
+    return x * 2.;
+  } catch (const std::range_error& error) {
+    return x * static_cast<double>(std::string(error.what()).size());
+  } catch (const Negative& negative) {
+    return x * 0. + negative.value;
+  }
+}
+
+TEST(PathsThrown, OfAnyTypeAreToldApart) {
+  const Tensor xs = tensor({4., -1., 200., 2000., -200., -300., 9., -4., 300.}, float64);
+  EXPECT_THAT(vmap(told_apart)(xs), IsNear(loop(told_apart, xs)));
+  EXPECT_THAT(vmap(vmap(told_apart))(reshape(xs, {3, 3})), IsNear(reshape(loop(told_apart, xs), {3, 3})));
+  EXPECT_THAT(vmap(told_apart)(abs(xs) + 2000.), IsNear(loop(told_apart, abs(xs) + 2000.)));
+}
+
+TEST(PathsThrown, ByFunctionsThatOperationsCarry) {  // any type, as one that fits only some lanes' ways
+  const auto f = [](T x) {
+    try {
+      return checkpoint([](T y) {
+        if (y > 1) throw std::domain_error("too large");
+        if (y < -1) reshape(y, {2});
+        return y * y;
+      })(x);
+    } catch (const std::domain_error&) {
+      return x * 10.;
+    } catch (const ShapeError&) {
+      return x * 100.;
+    }
+  };
+  const Tensor xs = tensor({0.5, 2., -3., -0.5, 4.}, float64);
+  EXPECT_THAT(vmap(f)(xs), IsNear(loop(f, xs)));
+  EXPECT_THAT(vmap(grad(f))(xs), IsNear(loop(grad(f), xs)));
+  EXPECT_THAT(grad([&](T all) { return sum(vmap(f)(all)); })(xs), IsNear(loop(grad(f), xs)));
+}
+
+TEST(PathsThrown, ByHostCalls) {
+  const auto f = [](T x) {
+    try {
+      return host_call(
+          [](T y) {
+            if (y.item<double>() > 1) throw std::domain_error("too large");
+            return y * 2.;
+          },
+          {{Shape{}, float64}})(x);
+    } catch (const std::domain_error&) {
+      return x * 10.;
+    }
+  };
+  const Tensor xs = tensor({0.5, 2., -3., 4.}, float64);
+  EXPECT_THAT(vmap(f)(xs), IsNear(loop(f, xs)));
+}
+
+// ---- what is said ------------------------------------------------------------------------------------------------
+
+TEST(PathsThrown, NameTheLanesIfNobodyCatchesThem) {
+  const Tensor xs = tensor({0., 5., 1., 7., 9., 11., 13.}, float64);
+  EXPECT_THAT([&] { vmap(of_two)(xs); },
+              ThrowsMessage<IndexError>(AllOf(HasSubstr("take: index 5 is out of range for axis 0 with size 2"),
+                                              HasSubstr("inside vmap, lanes 1, 3, 4 and 2 more of 7"))));
+  EXPECT_THAT([&] { vmap(of_two)(xs(slice(0, 2))); }, ThrowsMessage<IndexError>(HasSubstr("inside vmap, lane 1 of 2")));
+  EXPECT_THAT([&] { vmap(of_two)(xs + 5.); }, ThrowsMessage<IndexError>(HasSubstr("inside vmap over 7 lanes")));
+  EXPECT_THAT([&] { vmap(root)(tensor({4., 9., -1.}, float64)); }, ThrowsMessage<std::domain_error>("negative"));
+  const Tensor matrices = stack({eye(2, float64), -eye(2, float64), eye(2, float64)});
+  EXPECT_THAT([&] { vmap([](T a) { return cholesky(a); })(matrices); },
+              ThrowsMessage<LinalgError>(AllOf(HasSubstr("cholesky: the matrix is not positive definite"),
+                                               HasSubstr("inside vmap, lane 1 of 3"))));
+  EXPECT_THAT(
+      [&] {
+        vmap(vmap([](T a) { return cholesky(a); }))(stack({matrices, matrices}));
+      },
+      ThrowsMessage<LinalgError>(AllOf(HasSubstr("cholesky: the matrix is not positive definite"),
+                                       HasSubstr("inside vmap, lane 1 of 3, inside vmap"))));
+  EXPECT_THAT([&] { vmap(grad([](T x) { return checkpoint(of_two)(x) * x; }))(xs); },
+              ThrowsMessage<IndexError>(HasSubstr("inside vmap, lanes 1, 3, 4 and 2 more of 7")));
+  EXPECT_EQ(error_context(), "");
+}
+
+TEST(PathsThrown, TheFirstInTheOrderOfPathsIsReported) {
+  const auto f = [](T x) {
+    of_two(x);
+    return bool(x < 0) ? throw std::domain_error("negative") : x;
+  };
+  EXPECT_THROW(vmap(f)(tensor({-0.5, 4., 1.}, float64)), std::domain_error);  // the first lane goes on
+  EXPECT_THROW(vmap(f)(tensor({4., -0.5, 1.}, float64)), IndexError);
+}
+
+// The outer lanes throw all, the first one for all of its inner lanes.
+TEST(PathsThrown, OfAllInnerLanesOfSomeOuterOnes) {
+  const Tensor grid = tensor({{3., 4., 5.}, {0.5, 4., 1.}, {0.5, 1., 1.}, {9., 8., 1.}}, float64);
+  const auto flat = reshape(loop(caught, reshape(grid, {-1})), {4, 3});
+  EXPECT_THAT(vmap(vmap(caught))(grid), IsNear(flat));
+  EXPECT_THAT(vmap(vmap(caught), {.in_axes = 1, .out_axes = 1})(grid), IsNear(flat));
+  EXPECT_THAT(vmap(vmap(caught))(grid(slice(0, 2))), IsNear(flat(slice(0, 2))));
+}
+
+TEST(PathsThrown, WhereLanesMustNotPart) {
+  const auto f = checkpoint([](T x) { return caught(x) * x; }, CheckpointPolicy([](const Op&) { return true; }));
+  const Tensor xs = tensor({0.5, 3., 1.}, float64);
+  EXPECT_THAT([&] { vmap(grad(f))(xs); },
+              ThrowsMessage<TransformError>(AllOf(HasSubstr("gather throws for some of the lanes"),
+                                                  HasSubstr("use checkpoint without a policy"))));
+  EXPECT_THAT(vmap(grad(f))(xs * 0.1), IsNear(loop(grad(f), xs * 0.1)));
+  EXPECT_THAT(vmap(grad(f))(xs + 5.), IsNear(loop(grad(f), xs + 5.)));  // for all of them
+}
+
+TEST(PathsThrown, CollectivesNeedAllLanes) {
+  const auto before = [](T x) {
+    const Tensor total = psum(x, "i");
+    return caught(x) + total;
+  };
+  const Tensor xs = tensor({0.5, 3., 1.}, float64);
+  EXPECT_THAT(vmap(before, {.axis_name = "i"})(xs), IsNear(loop(caught, xs) + 4.5));
+  const auto after = [](T x) { return psum(caught(x), "i"); };
+  EXPECT_THAT([&] { vmap(after, {.axis_name = "i"})(xs); },
+              ThrowsMessage<TransformError>(HasSubstr("all 3 lanes of \"i\" take part, but they have parted")));
+  EXPECT_THAT(vmap(after, {.axis_name = "i"})(xs * 0.5), IsNear(zeros({3}, float64) + sum(loop(caught, xs * 0.5))));
+}
+
+// ---- what is no lane's --------------------------------------------------------------------------------------------
+
+// Throws at the n-th operation.
+template <class E>
+struct Fails : Handler {
+  int left;
+  explicit Fails(int n) : left(n) {}
+  Outputs handle(Call& call) override {
+    if (--left == 0) throw E();
+    return perform(std::move(call));
+  }
+};
+struct Once : std::exception {};
+
+TEST(PathsThrown, WhatIsNoLanesErrorIsAllLanes) {
+  const auto f = [](T x) {
+    try {
+      return cos(x) * x;
+    } catch (const std::exception&) {
+      return bool(x > 0) ? x * 2. : x;
+    }
+  };
+  const Tensor xs = tensor({0.5, -3., 1.}, float64), either = tensor({1., -3., 2.}, float64);
+  Fails<Once> once(1);
+  EXPECT_THAT(with(once, [&] { return vmap(f)(xs); }), IsNear(either));
+  const auto tries = [](T x) {
+    try {
+      return cos(x) * x;
+    } catch (const std::bad_alloc&) {
+      return x * 2.;
+    }
+  };
+  Fails<std::bad_alloc> no_memory(1);
+  EXPECT_THAT(with(no_memory, [&] { return vmap(tries)(xs); }), IsNear(xs * 2.));
+  EXPECT_EQ(no_memory.left, -2);  // cos, a number, multiply: no trial
+}
+
+struct Refuses : Handler {  // what is above 2, in any lane that it sees
+  Outputs handle(Call& call) override {
+    if (std::string(call.op().name) == "cos" && any(call.input(0) > 2).item<bool>()) throw std::range_error("large");
+    return perform(std::move(call));
+  }
+};
+
+TEST(PathsThrown, ByHandlersOutsideAreOfTheLanesForWhichTheyThrow) {
+  const auto f = [](T x) {
+    try {
+      return cos(x) * x;
+    } catch (const std::range_error&) {
+      return x * 2.;
+    }
+  };
+  const Tensor xs = tensor({0.5, 3., 1., 4.}, float64);
+  Refuses refuses;
+  EXPECT_THAT(with(refuses, [&] { return vmap(f)(xs); }), IsNear(with(refuses, [&] { return loop(f, xs); })));
+  EXPECT_THAT(vmap([&](T x) { return with(refuses, [&] { return f(x); }); })(xs),
+              IsNear(with(refuses, [&] { return loop(f, xs); })));  // by what it reads
+}
+
+// ---- what it costs ------------------------------------------------------------------------------------------------
+
+TEST(PathsThrown, FewLanesAreFoundByFewOperations) {
+  const Index n = 1024;
+  Tensor xs = astype(arange(n), float64) / n;
+  const auto f = [](T x) {
+    try {
+      return of_two(x) * 3.;
+    } catch (const IndexError&) {
+      return x;
+    }
+  };
+  Counts counts;
+  with(counts, [&] { return vmap(f)(xs); });
+  EXPECT_EQ(counts.counts["gather"], 1);
+  const Tensor one = where(arange(n) == 700, 5., xs);
+  counts = {};
+  EXPECT_THAT(with(counts, [&] { return vmap(f)(one); }), IsNear(loop(f, one)));
+  EXPECT_LE(counts.counts["gather"], 2 * 10 + 4);
+}
+
+TEST(PathsThrown, ThatAllLanesMeetCostNoTrials) {
+  const Index n = 1000;
+  const Tensor xs = astype(arange(n), float64) + 2.;
+  const auto f = [](T x) {
+    try {
+      return of_two(x) * 3.;
+    } catch (const IndexError&) {
+      return x;
+    }
+  };
+  Counts counts;
+  EXPECT_THAT(with(counts, [&] { return vmap(f)(xs); }), IsNear(xs));
+  EXPECT_LE(counts.counts["gather"], 2);
+  counts = {};
+  const auto of_a_matrix = [](T x) {
+    try {
+      return sum(cholesky(-x * eye(2, float64)));
+    } catch (const LinalgError&) {
+      return x;
+    }
+  };
+  EXPECT_THAT(with(counts, [&] { return vmap(of_a_matrix)(xs); }), IsNear(xs));
+  EXPECT_LE(counts.counts["cholesky"], 2);
+  const auto shapes = [](T x) {
+    try {
+      return reshape(x, {2});
+    } catch (const ShapeError&) {
+      return x;
+    }
+  };
+  counts = {};
+  EXPECT_THAT(with(counts, [&] { return vmap(shapes)(xs); }), IsNear(xs));
+  EXPECT_EQ(counts.all, 0);
+}
+
+TEST(PathsThrown, ManyLanesTakeWhatALoopTakes) {
+  const Index n = 512;
+  const Tensor xs = astype(arange(n) % 3, float64);  // every third
+  Counts counts;
+  EXPECT_THAT(with(counts, [&] { return vmap(caught)(xs); }), IsNear(loop(caught, xs)));
+  EXPECT_LE(counts.counts["gather"], 2 * n);
+}
+
+TEST(PathsThrown, NothingIsLeftInMemory) {
+  const Tensor xs = tensor({0.5, 3., 1., 4.}, float64);
+  static_cast<void>(vmap(grad(caught))(xs));
+  const std::int64_t before = memory_stats().live_bytes;
+  for (int i = 0; i < 3; ++i) {
+    static_cast<void>(vmap(grad(caught))(xs));
+    static_cast<void>(grad([](T all) { return sum(vmap(checkpoint(caught))(all)); })(xs));
+  }
+  EXPECT_EQ(memory_stats().live_bytes, before);
+}
+
+// ---- effects ------------------------------------------------------------------------------------------------------
+
+struct Next {
+  using Result = int;
+};
+struct CountsUp : Handles<Next> {
+  int n = 0;
+  int handle(Next&) override { return ++n; }
+};
+struct Draw {
+  static constexpr AcrossLanes across_lanes = AcrossLanes::each;
+  using Result = Tensor;
+  Tensor of;
+};
+struct DrawsUp : Handles<Draw> {  // the n-th, in the order in which lanes ask
+  int n = 0;
+  Tensor handle(Draw& draw) override {
+    if (draw.of.item<double>() > 3) throw std::domain_error("too large");
+    return draw.of * static_cast<double>(++n);
+  }
+};
+
+TEST(PathsThrown, EffectsAreAskedOnce) {
+  CountsUp counts;
+  DrawsUp draws;
+  const auto f = [](T x) {
+    const int before = perform(Next());
+    Tensor y = x * static_cast<double>(before);
+    const auto part = checkpoint([](T z) {
+      const double inside = perform(Next());
+      const Tensor drawn = perform(Draw{z});
+      const Tensor found = of_two(z) + drawn * inside;
+      return found + static_cast<double>(perform(Next()));
+    });
+    try {
+      y = y + part(x);
+    } catch (const IndexError&) {
+      y = y + 100.;
+    }
+    return y + static_cast<double>(perform(Next()));
+  };
+  const Tensor xs = tensor({0.5, 2.5, 1., 2.25}, float64);
+  // 1 before, 2 inside, 3 after it inside; of the first path, 4 at the end, of the second one 5.
+  const Tensor expected =
+      tensor({0.5 + 1 + 0.5 * 1 * 2 + 3 + 4, 2.5 + 100 + 5, 1. + 2 + 1. * 3 * 2 + 3 + 4, 2.25 + 100 + 5}, float64);
+  EXPECT_THAT(with(counts, [&] { return with(draws, [&] { return vmap(f)(xs); }); }), IsNear(expected));
+  EXPECT_EQ(counts.n, 5);
+  EXPECT_EQ(draws.n, 4);
+}
+
+TEST(PathsThrown, EffectsThatThrowForSomeOfTheLanes) {
+  DrawsUp draws;
+  const auto f = [](T x) {
+    const Tensor y = x * x;
+    try {
+      return perform(Draw{x}) + y;
+    } catch (const std::domain_error&) {
+      return y * 10.;
+    }
+  };
+  const Tensor xs = tensor({0.5, 5., 1., 4.}, float64);
+  const Tensor expected = with(draws, [&] { return loop(f, xs); });
+  draws.n = 0;
+  EXPECT_THAT(with(draws, [&] { return vmap(f)(xs); }), IsNear(expected));
+  EXPECT_EQ(draws.n, 2);
+  draws.n = 0;
+  EXPECT_THAT(with(draws, [&] { return vmap(f)(flip(xs)); }),
+              IsNear(flip(tensor({0.5 * 2 + 0.25, 250., 1. + 1, 160.}, float64))));
+}
+
+// ---- functions that do other things when they run again -----------------------------------------------------------
+
+template <class F>
+void expect_refused(F f, T xs = tensor({0.5, -3., 1., -4., 2.}, float64)) {
+  EXPECT_THAT([&] { vmap(f)(xs); },
+              ThrowsMessage<TransformError>(AllOf(HasSubstr("the function ran again for lanes that go another way"),
+                                                  HasSubstr("must do the same each time"))));
+}
+template <class F>
+void expect_refused_everywhere(F f) {
+  expect_refused(f);
+  expect_refused(f, tensor({0.5, -3.}, float64));  // each lane is alone
+  expect_refused(f, tensor({0.5, 1., -3.}, float64));
+}
+
+TEST(PathsRepeat, KeysThatAreAdvanced) {
+  Key key(1);
+  expect_refused_everywhere([&](T x) {
+    key = fold_in(key, 1);
+    return bool(x > 0) ? x + uniform(key, {}, float64) : x - uniform(key, {}, float64);
+  });
+  expect_refused_everywhere([&](T x) {
+    const auto [now, next] = split<2>(key);
+    key = next;
+    const Tensor y = x + uniform(now, {}, float64);
+    return bool(y > 0) ? y : -y;
+  });
+  expect_refused_everywhere([&](T x) {  // used for the first time after the lanes have parted
+    key = fold_in(key, 1);
+    const bool positive(x > 0);
+    return x + uniform(key, {}, float64) * (positive ? 1. : 2.);
+  });
+}
+
+TEST(PathsRepeat, NumbersAndTensorsThatAreChanged) {
+  int count = 0;
+  expect_refused_everywhere([&](T x) {
+    const Tensor y = x * (1.0 + ++count);
+    return bool(x > 0) ? y : -y;
+  });
+  Tensor total = zeros({40, 50}, float64);
+  expect_refused_everywhere([&](T x) {
+    total = total + 1.;
+    const Tensor y = sum(total * x);
+    return bool(x > 0) ? y : -y;
+  });
+  expect_refused_everywhere([&](T x) {
+    const Tensor row = arange(8.)[++count % 8];
+    return bool(x > 0) ? x + row : x - row;
+  });
+  expect_refused_everywhere([&](T x) {
+    const Tensor y = x + sum(from(std::vector<double>(100, ++count)));
+    return bool(x > 0) ? y : -y;
+  });
+}
+
+TEST(PathsRepeat, AlsoInsideOfCheckpoints) {
+  Key key(1);
+  expect_refused([&](T x) {
+    return checkpoint([&](T y) {
+      key = fold_in(key, 1);
+      return bool(y > 0) ? y + uniform(key, {}, float64) : y - uniform(key, {}, float64);
+    })(x);
+  });
+}
+
+TEST(PathsRepeat, WhatIsMadeAnewIsTheSame) {
+  const auto f = [](T x) {
+    const Key key(3);
+    const Tensor weights = from(std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+    const Tensor y = sum(weights * x) + uniform(fold_in(key, 2), {}, float64) * 0.5 + tensor(2., float64);
+    const Tensor z = stack({y, x, y})(slice(0, 2));
+    return bool(x > 0) ? sum(z) : bool(x > -2) ? z(0) * z(1) : z(0);
+  };
+  const Tensor xs = tensor({0.5, -3., 1., -4., 2., -1.}, float64);
+  for (const Tensor& all : {xs, xs(slice(0, 2)), xs(slice(3, 6))}) {
+    EXPECT_THAT(vmap(f)(all), IsNear(loop(f, all)));
+    EXPECT_THAT(vmap(grad(f))(all), IsNear(loop(grad(f), all)));
+    EXPECT_THAT(vmap([&](T x) { return jvp(f, x, 2. * x).second; })(all),
+                IsNear(loop([&](T x) { return jvp(f, x, 2. * x).second; }, all)));
+  }
+}
+
+}  // namespace
