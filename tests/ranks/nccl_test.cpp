@@ -134,7 +134,15 @@ TEST(Nccl, TensorsOfAnotherDeviceGoByTheFirst) {
   const Device device = cuda(place() == 0 ? 1 : 0);
   const Tensor x = to(ones({2, 3}), device);
   Tensor found;
-  const std::string asked = calls_of([&] { found = with(all(), [&] { return psum(x, "i"); }); });
+  const std::string asked = calls_of([&] {
+    found = with(all(), [&] {
+      Tensor sum = psum(x, "i");
+      // The first place has waited for the others' streams, as its result went to another device. A stream that is made up
+      // goes on only when its place waits too.
+      late_device().synchronize();
+      return sum;
+    });
+  });
   EXPECT_EQ(asked, "AllReduce 6 float32 sum");
   EXPECT_EQ(found.device(), device);
   EXPECT_EQ(found.to_vector<float>(), std::vector<float>(6, static_cast<float>(size())));
