@@ -6,8 +6,6 @@
 
 namespace stave {
 
-using fmt::format;
-
 namespace {
 
 std::string place(Device device) { return device == cpu ? "" : " device=" + device.str(); }
@@ -24,53 +22,54 @@ Shape shifted(Shape axes) {
 }  // namespace
 
 std::string FullAttributes::str() const {
-  return format("shape={} dtype={} value={}{}", shape, dtype, value.str(), place(device));
+  return fmt::format("shape={} dtype={} value={}{}", shape, dtype, value.str(), place(device));
 }
 std::string IotaAttributes::str() const {
-  return format("length={} dtype={} start={} step={}{}", length, dtype, start.str(), step.str(), place(device));
+  return fmt::format("length={} dtype={} start={} step={}{}", length, dtype, start.str(), step.str(), place(device));
 }
 std::string TransferAttributes::str() const { return device.str(); }
-std::string DtypeAttributes::str() const { return format("dtype={}", dtype); }
-std::string ReduceAttributes::str() const { return format("axes={}{}", axes, keepdims ? " keepdims" : ""); }
-std::string ScanAttributes::str() const { return format("axis={}{}", axis, reverse ? " reverse" : ""); }
-std::string SortAttributes::str() const { return format("axis={}{}", axis, descending ? " descending" : ""); }
-std::string TopkAttributes::str() const { return format("axis={} k={}", axis, k); }
+std::string DtypeAttributes::str() const { return fmt::format("dtype={}", dtype); }
+std::string ReduceAttributes::str() const { return fmt::format("axes={}{}", axes, keepdims ? " keepdims" : ""); }
+std::string ScanAttributes::str() const { return fmt::format("axis={}{}", axis, reverse ? " reverse" : ""); }
+std::string SortAttributes::str() const { return fmt::format("axis={}{}", axis, descending ? " descending" : ""); }
+std::string TopkAttributes::str() const { return fmt::format("axis={} k={}", axis, k); }
 std::string SearchAttributes::str() const {
-  return format("{}{}", right ? "right" : "left", batch_dims ? format(" batch_dims={}", batch_dims) : "");
+  return fmt::format("{}{}", right ? "right" : "left", batch_dims ? fmt::format(" batch_dims={}", batch_dims) : "");
 }
-std::string NormAttributes::str() const { return format("epsilon={}", epsilon); }
+std::string NormAttributes::str() const { return fmt::format("epsilon={}", epsilon); }
 std::string ShapeAttributes::str() const { return shape.str(); }
 std::string PermuteAttributes::str() const { return axes.str(); }
 std::string SliceAttributes::str() const {
   const bool unit = std::all_of(steps.begin(), steps.end(), [](Index step) { return step == 1; });
-  return format("starts={} lengths={}{}", starts, lengths, unit ? "" : format(" steps={}", steps));
+  return fmt::format("starts={} lengths={}{}", starts, lengths, unit ? "" : fmt::format(" steps={}", steps));
 }
 std::string PadAttributes::str() const {
   const bool unit = std::all_of(steps.begin(), steps.end(), [](Index step) { return step == 1; });
-  return format("shape={} starts={}{} value={}", shape, starts, unit ? "" : format(" steps={}", steps), value.str());
+  return fmt::format("shape={} starts={}{} value={}", shape, starts, unit ? "" : fmt::format(" steps={}", steps),
+                     value.str());
 }
-std::string AxisAttributes::str() const { return format("axis={}", axis); }
+std::string AxisAttributes::str() const { return fmt::format("axis={}", axis); }
 std::string GatherAttributes::str() const {
-  return format("batch_dims={}{}", batch_dims, from_end ? "" : " not_from_end");
+  return fmt::format("batch_dims={}{}", batch_dims, from_end ? "" : " not_from_end");
 }
-std::string DynamicSliceAttributes::str() const { return format("batch_dims={} sizes={}", batch_dims, sizes); }
+std::string DynamicSliceAttributes::str() const { return fmt::format("batch_dims={} sizes={}", batch_dims, sizes); }
 std::string CholeskyAttributes::str() const { return nan_if_indefinite ? "nan_if_indefinite" : ""; }
 std::string TriangularAttributes::str() const {
-  return format("{}{}{}", lower ? "lower" : "upper", transpose ? " transpose" : "", unit ? " unit_diagonal" : "");
+  return fmt::format("{}{}{}", lower ? "lower" : "upper", transpose ? " transpose" : "", unit ? " unit_diagonal" : "");
 }
 std::string SolveAttributes::str() const { return transpose ? "transpose" : ""; }
 std::string FactorAttributes::str() const { return full ? "full" : ""; }
 std::string ConvolutionAttributes::str() const {
-  return format("strides={} low={} high={} dilations={} input_dilations={}", strides, low, high, dilations,
-                input_dilations);
+  return fmt::format("strides={} low={} high={} dilations={} input_dilations={}", strides, low, high, dilations,
+                     input_dilations);
 }
 std::string PoolAttributes::str() const {
-  return format("windows={} strides={} low={} high={} dilations={}", windows, strides, low, high, dilations);
+  return fmt::format("windows={} strides={} low={} high={} dilations={}", windows, strides, low, high, dilations);
 }
-std::string AttentionAttributes::str() const { return format("scale={}{}", scale, causal ? " causal" : ""); }
-std::string RandomAttributes::str() const { return format("shape={}", shape); }
+std::string AttentionAttributes::str() const { return fmt::format("scale={}{}", scale, causal ? " causal" : ""); }
+std::string RandomAttributes::str() const { return fmt::format("shape={}", shape); }
 std::string UniformAttributes::str() const {
-  return format("shape={} dtype={} low={} high={}", shape, dtype, low, high);
+  return fmt::format("shape={} dtype={} low={} high={}", shape, dtype, low, high);
 }
 
 AttributesPtr Attributes::batched(Index) const { return AttributesPtr(this); }
