@@ -80,7 +80,7 @@ run_build() {
   [[ ! -d build/release/tests/ranks ]] || targets+=(ranks_test)  # where MPI is
   cmake --build build/release --parallel "$(nproc)" --target "${targets[@]}"
 }
-run_tests() { ctest --preset release --label-regex gpu --exclude-regex '^cuda[.]Large[.]' --parallel 4; }
+run_tests() { ctest --preset release --label-regex gpu --exclude-regex '^cuda[.]Large[.]' --parallel 8; }
 run_large() { ctest --preset release --tests-regex '^cuda[.]Large[.]' --timeout "$seconds"; }
 
 # What one tool says of each program: they run some tens of times slower, so side by side, and none waits for another to be heard.

@@ -17,19 +17,23 @@ using namespace stave_test;
 using stave::Dtype;
 using stave::OpId;
 
-/// As exact as terms of this size can be is what is a difference of them, near its zeros, and b a^(b-1), whose power is rounded to
-/// a multiple of the least float before b, here below 64, multiplies it.
-double terms_of(OpId op, Dtype dtype) {
-  if (op == OpId::power_rule && is_float(dtype)) return std::ldexp(64, stave_test::float_shape(dtype).least);
+/// The size of the terms that element `i` is a difference of, near whose zeros it is as exact as they can be. Of zeta they are f^-s and
+/// (1-f)^-s for a fraction f near 1/2. The power in b a^(b-1) is rounded to a multiple of the least float before b multiplies it.
+template <class T>
+double terms_of(OpId op, const std::vector<Buffer>& in, Index i) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (op == OpId::zeta) return in[1].at<T>(i) < 0 ? std::exp2(double{in[0].at<T>(i)}) : 0;
+    if (op == OpId::power_rule) return std::ldexp(std::abs(double{in[1].at<T>(i)}), shape_of<T>.least);
+  }
   return op == OpId::lgamma || op == OpId::digamma || op == OpId::logaddexp ? 4 : 0;
 }
 
-void expect_equal(const Buffer& got, const Buffer& expected, Index elements, double ulps, double terms,
-                  const std::string& what) {
+void expect_equal(const Buffer& got, const Buffer& expected, OpId op, const std::vector<Buffer>& in, Index elements,
+                  double ulps, const std::string& what) {
   stave::visit_dtype(got.dtype(), [&](auto zero) {
     using T = decltype(zero);
     for (Index i = 0; i < elements; ++i)
-      ASSERT_TRUE(close(got.at<T>(i), expected.at<T>(i), ulps, terms))
+      ASSERT_TRUE(close(got.at<T>(i), expected.at<T>(i), ulps, terms_of<T>(op, in, i)))
           << what << ": element " << i << " is " << +got.at<T>(i) << ", expected " << +expected.at<T>(i);
   });
   ASSERT_TRUE(got.guards_are_whole()) << what << ": wrote outside the output";
@@ -102,7 +106,7 @@ void check(Kernel kernel, OpId op, const std::vector<Dtype>& in_dtypes, Dtype ou
     const stave::Shape& shape = layouts[0].shape;
     const Buffer got(out_dtype, shape);
     kernel(in, got);
-    expect_equal(got, expected_of(op, in, shape, out_dtype), shape.elements(), ulps, terms_of(op, out_dtype), what);
+    expect_equal(got, expected_of(op, in, shape, out_dtype), op, in, shape.elements(), ulps, what);
   });
 }
 

@@ -220,7 +220,7 @@ TEST_F(Gpu, AttentionAndItsGradient) {
                    v = normal(Key(3), {2, 3, 190, 130}, dtype), mask = uniform(Key(4), {300, 190}) < 0.8;
       const auto loss = [&](const Tensor& x, const Tensor& y, const Tensor& z) {
         const Tensor out = scaled_dot_product_attention(x, y, z, {.mask = to(mask, x.device()), .causal = causal});
-        return sum(sin(astype(out, float32)));
+        return sum(sin(astype(out, promote(dtype, float32))));
       };
       const auto close = [&](const Tensor& got, const Tensor& expected, const char* what) {
         EXPECT_TRUE(allclose(astype(to(got, cpu), float64), astype(expected, float64), bound, bound))
@@ -294,7 +294,8 @@ TEST_F(Gpu, TooMuchMemoryIsAClearError) {
   try {
     zeros({Index{1} << 43}, float32, gpu);
   } catch (const DeviceError& error) {
-    EXPECT_EQ(std::string(error.what()).find("cuda:0: out of memory: 32768.0 GiB (35184372088832 bytes) are asked for"),
+    EXPECT_EQ(std::string(error.what())
+                  .find("zeros: cuda:0: out of memory: 32768.0 GiB (35184372088832 bytes) are asked for"),
               0u)
         << error.what();
   }
@@ -377,10 +378,11 @@ TEST_F(Gpu, MatmulOf16BitsIsAddedUpInFloat) {
   }
 }
 
-// Of 24 bits: with TF32 the factors would be rounded to 11.
+// With TF32 the factors would be rounded to 11 bits of their 24. Every sum here is a float.
 TEST_F(Gpu, MatmulOfFloatsIsInFullPrecision) {
-  const Tensor x = full({256, 256}, 1 + 0x1p-20, float32, gpu);
-  EXPECT_NEAR(matmul(x, ones({256, 256}, float32, gpu))(0, 0).item<float>(), 256 * (1 + 0x1p-20), 256 * 0x1p-22);
+  const Tensor x = full({256, 256}, 1 + 0x1p-12, float32, gpu), y = full({256, 256}, 1 + 0x1p-23, float32, gpu);
+  EXPECT_EQ(matmul(x, ones({256, 256}, float32, gpu))(0, 0).item<float>(), 256 + 0x1p-4);
+  EXPECT_EQ(matmul(y, eye(256, 256, 0, float32, gpu))(0, 0).item<float>(), 1 + 0x1p-23);
 }
 
 // Of exact steps the same bits as the CPU's; by the kernel that NVRTC makes, or where there is none by the steps' kernels.

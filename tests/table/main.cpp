@@ -54,6 +54,21 @@ int run_one(std::string_view name) {
   return 2;
 }
 
+/// The part that "K/N" names: the rows K, K + N, ..., counted from 1.
+int run_part(const std::string& part) {
+  int k = 0, n = 0, end = 0;
+  if (std::sscanf(part.c_str(), "%d/%d%n", &k, &n, &end) != 2 || part.size() != static_cast<std::size_t>(end) ||
+      k < 1 || k > n) {
+    std::fprintf(stderr, "operation_table: %s is not a part K/N with 1 <= K <= N\n", part.c_str());
+    return 2;
+  }
+  Report report;
+  int row_number = 0;
+  for (const Row& row : all_rows())
+    if (++row_number % n == k % n) run_row(row, Columns::all, report);
+  return conclude(report);
+}
+
 int run_all(Columns columns) {
   Report report;
   for (const Row& row : all_rows()) run_row(row, columns, report);
@@ -83,13 +98,15 @@ int run_option(int argc, char** argv) {
   const std::string_view option = argc > 1 ? argv[1] : "";
   if (option == "--list" && argc == 2) return list();
   if (option == "--op" && argc == 3) return run_one(argv[2]);
+  if (option == "--part" && argc == 3) return run_part(argv[2]);
   if (option == "--completeness" && argc == 2) return completeness();
   if (option == "--markdown" && argc == 2) return std::fputs(markdown().c_str(), stdout) < 0;
   if (option == "--documented" && argc == 2) return is_documented() ? 0 : 1;
   if (option == "--all-values" && argc == 2) return instruction_set_is_there() ? run_all(Columns::values) : 77;
   if (argc == 1) return run_all(Columns::all);
   std::fputs(
-      "usage: operation_table [--device cuda|separate] [--list | --op NAME | --all-values | --completeness]\n"
+      "usage: operation_table [--device cuda|separate] [--list | --op NAME | --part K/N | --all-values | "
+      "--completeness]\n"
       "       operation_table --markdown | --documented\n",
       stderr);
   return 2;
