@@ -9,8 +9,8 @@ namespace stave_detail {
 
 namespace {
 
-constinit std::mutex mutex;
-const HeldOverFork<mutex> held_over_fork;
+constinit std::mutex holdings_mutex;
+const HeldOverFork<holdings_mutex> holdings_over_fork;
 
 // Never destroyed: a compiled function may be a global and die last.
 std::unordered_set<const Holding*>& the_holdings() {
@@ -21,17 +21,17 @@ std::unordered_set<const Holding*>& the_holdings() {
 }  // namespace
 
 Holding::Holding(std::function<Held()> held) : held_(std::move(held)) {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(holdings_mutex);
   the_holdings().insert(this);
 }
 
 Holding::~Holding() {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(holdings_mutex);
   the_holdings().erase(this);
 }
 
 void visit_holdings(FunctionRef<void(const Holding::Held&)> visit) {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(holdings_mutex);
   for (const Holding* holding : the_holdings()) visit(holding->held_());
 }
 

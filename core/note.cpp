@@ -25,7 +25,7 @@ enum : std::uint8_t { by_node = 1, by_owner = 2 };
 
 // Of whoever locks an owner that is another thread's: so a thread that forks leaves none of its own locked in the child.
 constinit std::mutex for_others;
-const auto held_over_fork = [] {
+const auto notes_over_fork = [] {
   stave_detail::hold_pool_over_fork();  // a note is copied under this lock, and comes from the pool
   return stave_detail::HeldOverFork<for_others>();
 }();

@@ -31,7 +31,7 @@ void watch_no_more() {
   watchers().clear();
   watching = 0;
 }
-const HeldOverFork<watchers_mutex, watch_no_more> held_over_fork;
+const HeldOverFork<watchers_mutex, watch_no_more> watchers_over_fork;
 
 template <class Tell>
 void tell_watchers(Tell tell) {

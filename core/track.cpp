@@ -11,8 +11,8 @@ constinit std::atomic<int> trackings{0};
 
 namespace {
 
-constinit std::mutex mutex;
-const HeldOverFork<mutex> held_over_fork;
+constinit std::mutex register_mutex;
+const HeldOverFork<register_mutex> register_over_fork;
 
 // Never destroyed: a tensor may be a global and die last.
 std::unordered_set<const Node*>& the_register() {
@@ -37,7 +37,7 @@ void visit_tracked(FunctionRef<void(const Node&)> visit) {
   for (const Node* node : the_register()) visit(*node);
 }
 
-std::unique_lock<std::mutex> lock_register() { return std::unique_lock<std::mutex>(mutex); }
+std::unique_lock<std::mutex> lock_register() { return std::unique_lock<std::mutex>(register_mutex); }
 
 }  // namespace stave_detail
 

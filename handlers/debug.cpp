@@ -59,7 +59,7 @@ std::string details_of(const Outputs& outputs, Clock::duration duration, const D
 }
 
 constinit std::mutex one_writer;
-const HeldOverFork<one_writer> held_over_fork;
+const HeldOverFork<one_writer> writer_over_fork;
 
 // One write for a line, one writer at a time: lines of several threads stay whole.
 void write_line(std::ostream* out, std::string line) {

@@ -21,9 +21,7 @@
 #include <stave/handlers/report.h>
 #include <stave/handlers/warmup.h>
 
-namespace stave_detail {
-
-using namespace mcmc;
+namespace stave_detail::mcmc {
 
 namespace {
 
@@ -267,6 +265,10 @@ void check_options(const char* by, const NutsOptions& options, const std::option
 
 }  // namespace
 
+}  // namespace stave_detail::mcmc
+
+namespace stave_detail {
+
 void check_log_density(const char* by, const Tensor& value) {
   if (value.rank() != 0)
     fail<ShapeError>("{}: the log density has shape {}; it must be one number: sum it", by, value.shape());
@@ -278,6 +280,7 @@ Index count_true(const Tensor& x) { return sum(astype(x, int64)).item<Index>(); 
 
 SampledLeaves sample_chains(const char* by, const DensityOfRows& density, const std::vector<Tensor>& start,
                             const Key& key, const NutsOptions& options, std::optional<Trajectories> hmc) {
+  using namespace mcmc;
   check_options(by, options, hmc);
   for (const Tensor& leaf : start)
     if (!is_float(leaf.dtype()))

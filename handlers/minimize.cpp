@@ -23,7 +23,7 @@ double dot(const Tensor& a, const Tensor& b) { return sum(a * b).item<double>();
 // ---- along a line -------------------------------------------------------------------------------------------
 
 /// f at x + a p.
-struct Point {
+struct LinePoint {
   double a, value, slope;  // slope: the derivative by a
   Tensor x, gradient, tensor;
 };
@@ -31,15 +31,15 @@ struct Point {
 /// A step that makes the value smaller by at least 1e-4 of what the slope promises, and the slope to at most 0.9 of its size.
 class LineSearch {
  public:
-  LineSearch(const ValueAndGradient& f, const Point& start, const Tensor& direction, Index& evaluations)
+  LineSearch(const ValueAndGradient& f, const LinePoint& start, const Tensor& direction, Index& evaluations)
       : f_(f), start_(start), direction_(direction), evaluations_(evaluations) {}
 
   // Algorithm 3.5.
-  std::optional<Point> found(double first) {
-    Point before = start_;
+  std::optional<LinePoint> found(double first) {
+    LinePoint before = start_;
     double a = first;
     for (int i = 0; i < most_steps; ++i, a *= 2) {
-      const Point here = at(a);
+      const LinePoint here = at(a);
       if (!is_lower(here) || (i > 0 && here.value >= before.value)) return between(before, here);
       if (is_flat(here)) return here;
       if (here.slope >= 0) return between(here, before);
@@ -52,17 +52,17 @@ class LineSearch {
   static constexpr int most_steps = 40;
   static constexpr double decrease = 1e-4, flatness = 0.9;
 
-  Point at(double a) {
+  LinePoint at(double a) {
     ++evaluations_;
     const Tensor x = start_.x + direction_ * a;
     const auto [value, gradient] = f_(x);
     const double number = value.item<double>();
     return {a, number, dot(gradient, direction_), x, gradient, value};
   }
-  bool is_lower(const Point& p) const { return p.value <= start_.value + decrease * p.a * start_.slope; }
-  bool is_flat(const Point& p) const { return std::abs(p.slope) <= -flatness * start_.slope; }
+  bool is_lower(const LinePoint& p) const { return p.value <= start_.value + decrease * p.a * start_.slope; }
+  bool is_flat(const LinePoint& p) const { return std::abs(p.slope) <= -flatness * start_.slope; }
   // The minimum of the cubic through both, (3.59), if it lies well within; else the middle.
-  static double inside(const Point& p, const Point& q) {
+  static double inside(const LinePoint& p, const LinePoint& q) {
     const double d1 = p.slope + q.slope - 3 * (p.value - q.value) / (p.a - q.a), root = d1 * d1 - p.slope * q.slope;
     const double d2 = std::copysign(std::sqrt(std::max(root, 0.)), q.a - p.a);
     const double a = q.a - (q.a - p.a) * (q.slope + d2 - d1) / (q.slope - p.slope + 2 * d2);
@@ -70,9 +70,9 @@ class LineSearch {
     return a >= low + edge && a <= high - edge ? a : (low + high) / 2;
   }
   // Algorithm 3.6: `low` has the smaller value, and its slope points to `high`.
-  std::optional<Point> between(Point low, Point high) {
+  std::optional<LinePoint> between(LinePoint low, LinePoint high) {
     for (int i = 0; i < most_steps; ++i) {
-      const Point here = at(inside(low, high));
+      const LinePoint here = at(inside(low, high));
       if (!is_lower(here) || !(here.value < low.value)) {
         high = here;
         continue;
@@ -85,7 +85,7 @@ class LineSearch {
   }
 
   const ValueAndGradient& f_;
-  const Point& start_;
+  const LinePoint& start_;
   const Tensor& direction_;
   Index& evaluations_;
 };
@@ -167,7 +167,7 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, co
   if (const char* const number = not_finite(start))
     fail<Error>("minimize: the start has an element that is {}", number);
   const auto [value, gradient] = f(start);
-  Point here{0, value.item<double>(), 0, start, gradient, value};
+  LinePoint here{0, value.item<double>(), 0, start, gradient, value};
   if (!std::isfinite(here.value)) fail<Error>("minimize: the function is {} at the start", here.value);
   if (const char* const number = not_finite(gradient))
     fail<Error>("minimize: at the start the function is {}, but an element of its gradient is {}", here.value, number);
@@ -187,7 +187,7 @@ Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, co
     here.a = 0;
     // Without a model the first step is of length 1 at most.
     const double first = model.knows_nothing() ? std::min(1., 1 / std::sqrt(-here.slope)) : 1;
-    const std::optional<Point> next = LineSearch(f, here, direction, evaluations).found(first);
+    const std::optional<LinePoint> next = LineSearch(f, here, direction, evaluations).found(first);
     if (!next) {
       if (model.knows_nothing()) break;
       model.forget();

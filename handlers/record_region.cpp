@@ -16,7 +16,7 @@ namespace stave_detail {
 namespace {
 
 // Which value of the region a tensor stands for.
-struct Recorded {
+struct RegionValue {
   int value = -1;
   Tensor shown;  // an element, for those who ask whether there is a value behind
   const Tensor* physical() const noexcept { return shown.defined() ? &shown : nullptr; }
@@ -67,12 +67,12 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
     return region_;
   }
 
-  Notes<Recorded> notes;
+  Notes<RegionValue> notes;
 
  private:
   int value_of(const Tensor& x) {
     if (!x.defined()) fail<TransformError>("{}: it gives an empty Tensor", name_);
-    if (const Recorded* found = notes.find(x)) return found->value;
+    if (const RegionValue* found = notes.find(x)) return found->value;
     if (!x.node().storage || live_notes(x) > 0)
       fail<TransformError>("{}: it captures a value that a transform follows ({} {}): make it an argument", name_,
                            x.dtype(), x.shape());

@@ -110,7 +110,7 @@ struct Pool {
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Pool thread_pool;
 
-constinit std::mutex mutex;  // of all below but the atomics
+constinit std::mutex shared_mutex;  // of all below but the atomics
 struct Shared {
   FreeList small[small_classes];
   FreeList large[large_classes];
@@ -120,7 +120,7 @@ struct Shared {
 };
 constinit Shared shared;
 // Other threads' lists are lost to a child; what they counted stays true.
-const stave_detail::HeldOverFork<mutex,
+const stave_detail::HeldOverFork<shared_mutex,
                                  [] {
                                    for (const Pool* pool = std::exchange(shared.pools, nullptr); pool;
                                         pool = pool->next)
@@ -129,7 +129,7 @@ const stave_detail::HeldOverFork<mutex,
                                    thread_pool.next = nullptr;
                                    if (thread_pool.state == Pool::State::open) shared.pools = &thread_pool;
                                  }>
-    held_over_fork;
+    shared_over_fork;
 
 constexpr std::int64_t most_untold = 64 << 10;  // by which other threads' view of live_bytes may lag
 constexpr std::uint32_t most_kept = 512;        // blocks in a thread's list before half goes to the others
@@ -168,14 +168,14 @@ void close(Pool& pool) noexcept {
 /// Closes the pool when its thread ends.
 struct ThreadExit {
   ThreadExit() noexcept {
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(shared_mutex);
     thread_pool.next = shared.pools;
     shared.pools = &thread_pool;
     thread_pool.state = Pool::State::open;
   }
   ~ThreadExit() {
     tell(thread_pool, 0);
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(shared_mutex);
     close(thread_pool);
   }
   void touch() const noexcept {}
@@ -208,7 +208,7 @@ void delete_small(void* block, int c) noexcept {
 [[gnu::noinline]] void* small_miss(Pool& pool, int c) noexcept {
   open(pool);
   {
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(shared_mutex);
     FreeList& theirs = shared.small[c];
     if (theirs.count) {
       void* block = theirs.pop();
@@ -231,7 +231,7 @@ void* take_small(Pool& pool, int c) {
 [[gnu::noinline]] void share_small(Pool& pool, int c, void* block) noexcept {
   open(pool);
   if (pool.state == Pool::State::open && pool.lists[c].count < most_kept) return pool.lists[c].push(block);
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(shared_mutex);
   shared.small[c].push(block);
   while (pool.lists[c].count > most_kept / 2) shared.small[c].push(pool.lists[c].pop());
 }
@@ -246,7 +246,7 @@ void give_small(Pool& pool, int c, void* block) noexcept {
 
 void* take_large(LargeClass size) {
   {
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(shared_mutex);
     if (shared.large[size.index].count) {
       shared.cached_large -= size.bytes;
       return shared.large[size.index].pop();
@@ -261,7 +261,7 @@ void* take_large(LargeClass size) {
 void give_large(void* data, LargeClass size) noexcept {
   auto limit = static_cast<std::size_t>(std::max(always_cached, shared.peak.load(std::memory_order_relaxed)));
   {
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(shared_mutex);
     if (shared.cached_large + size.bytes <= limit) {
       shared.cached_large += size.bytes;
       return shared.large[size.index].push(data);
@@ -341,7 +341,7 @@ void deallocate(Storage* storage) noexcept {
 
 MemoryStats memory_stats() {
   tell(thread_pool, 0);
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(shared_mutex);
   std::int64_t live = shared.live.load(std::memory_order_relaxed);
   std::size_t cached = shared.cached_large;
   for (int c = 0; c < small_classes; ++c)
@@ -358,7 +358,7 @@ void reset_peak_memory() {
 }
 
 void release_cached_memory() {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(shared_mutex);
   for (int c = 0; c < small_classes; ++c) {
     while (thread_pool.lists[c].count) delete_small(thread_pool.lists[c].pop(), c);
     while (shared.small[c].count) delete_small(shared.small[c].pop(), c);

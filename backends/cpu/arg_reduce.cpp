@@ -12,7 +12,7 @@ using stave::View;
 
 namespace {
 
-constexpr Index block = 1024;
+constexpr Index block_length = 1024;
 constexpr Index most_columns = 512;
 constexpr Index most_parts = 64;
 
@@ -104,9 +104,9 @@ class ArgReduce {
   }
   void search_run(const char* in, Index step, Index n, Index position, Best& best) const {
     if (step == size_) return offer(in, n, position, best);
-    alignas(64) char buffer[block * 8];
-    for (Index i = 0; i < n; i += block) {
-      Index count = std::min(block, n - i);
+    alignas(64) char buffer[block_length * 8];
+    for (Index i = 0; i < n; i += block_length) {
+      Index count = std::min(block_length, n - i);
       copy_tile(buffer, 0, size_, in + i * step, 0, step, 1, count, size_);
       offer(buffer, count, position + i, best);
     }

@@ -44,7 +44,7 @@ class Attention {
 
   /// out = softmax(s) v and totals for queries first, ..., first + count - 1 of a matrix.
   void means(Index matrix, Index first, Index count, const View& out, T* totals) {
-    const Matrix q = load(Rows(q_, matrix, first, count), q_copy_);
+    const Matrix q = load(MatrixRows(q_, matrix, first, count), q_copy_);
     sum_.resize(count, v_.shape.back());
     sum_.fill(0);
     largest_.assign(static_cast<std::size_t>(count), -infinity);
@@ -53,7 +53,7 @@ class Attention {
       scores(matrix, q, first, key, width);
       shift_by_largest();
       exponentials();
-      weigh_keys(scores_, load(Rows(v_, matrix, key, width), v_copy_), {matrix, first, key});
+      weigh_keys(scores_, load(MatrixRows(v_, matrix, key, width), v_copy_), {matrix, first, key});
       fold();
     });
     for (Index i = 0; i < count; ++i) {
@@ -63,7 +63,7 @@ class Attention {
       for (T* x = sum_.row(i); x < sum_.row(i + 1); ++x)
         *x = nothing ? 0 : static_cast<T>(static_cast<double>(*x) / weight_[r]);
     }
-    store(Rows(out, matrix, first, count), sum_);
+    store(MatrixRows(out, matrix, first, count), sum_);
   }
 
   struct Cotangents {
@@ -76,11 +76,11 @@ class Attention {
     sum_.fill(0);
     for_keys(first, count, [&](Index key, Index width) {
       weigh(matrix, first, key, width, c);
-      weigh_keys(cotangents_, load(Rows(k_, matrix, key, width), k_copy_), {matrix, first, key});
+      weigh_keys(cotangents_, load(MatrixRows(k_, matrix, key, width), k_copy_), {matrix, first, key});
       add_to(sum_.elements.data(), term_);
     });
     scale_elements(sum_);
-    store(Rows(out, matrix, first, count), sum_);
+    store(MatrixRows(out, matrix, first, count), sum_);
   }
   /// Of keys: scale t^T q, and of values: p^T ct.
   void gradient_of_keys(Index matrix, Index key, Index width, const Cotangents& c, const View& of_k, const View& of_v) {
@@ -103,13 +103,13 @@ class Attention {
         load_queries(matrix, first, count, c);
         weigh(matrix, first, key, meeting, c);
         add_of_keys({matrix, first, key});
-        weigh_keys(cotangents_, load(Rows(k_, matrix, key, meeting), k_copy_), {matrix, first, key});
+        weigh_keys(cotangents_, load(MatrixRows(k_, matrix, key, meeting), k_copy_), {matrix, first, key});
         add_to(queries_sum_.row(first), term_);
       });
       end_keys(matrix, key, width, out[1], out[2]);
     }
     scale_elements(queries_sum_);
-    store(Rows(out[0], matrix, 0, queries()), queries_sum_);
+    store(MatrixRows(out[0], matrix, 0, queries()), queries_sum_);
   }
 
  private:
@@ -135,16 +135,16 @@ class Attention {
 
   /// scores_ = scale q k^T + mask, -inf where a key takes no part.
   void scores(Index matrix, const Matrix& q, Index first, Index key, Index width) {
-    multiply(scores_, q, transposed(load(Rows(k_, matrix, key, width), k_copy_)));
+    multiply(scores_, q, transposed(load(MatrixRows(k_, matrix, key, width), k_copy_)));
     const T scale = static_cast<T>(attributes_.scale);
     T* const s = scores_.elements.data();
     for (Index i = 0; i < scores_.rows * scores_.columns; ++i) s[i] *= scale;
-    if (mask_) apply_mask(Rows(*mask_, matrix, first, q.rows), key, width);
+    if (mask_) apply_mask(MatrixRows(*mask_, matrix, first, q.rows), key, width);
     if (attributes_.causal)
       for (Index i = 0; i < q.rows; ++i)
         std::fill(scores_.row(i) + std::clamp<Index>(first + i + 1 - key, 0, width), scores_.row(i + 1), -infinity);
   }
-  void apply_mask(const Rows& mask, Index key, Index width) {
+  void apply_mask(const MatrixRows& mask, Index key, Index width) {
     if (mask.view.dtype == stave::bool_) {
       const Index step = mask.view.strides.back();
       for (Index i = 0; i < mask.count; ++i) {
@@ -175,7 +175,7 @@ class Attention {
   void find_part(const Place& place, Index query, Index width, std::vector<char>& found) {
     found.assign(static_cast<std::size_t>(width), 1);
     if (mask_) {
-      const Rows mask(*mask_, place.matrix, query, 1);
+      const MatrixRows mask(*mask_, place.matrix, query, 1);
       const bool is_bool = mask.view.dtype == stave::bool_;
       const Matrix added = is_bool ? Matrix{} : load(mask, place.key, width, mask_copy_);
       for (Index j = 0; j < width; ++j)
@@ -281,8 +281,8 @@ class Attention {
   }
 
   void load_queries(Index matrix, Index first, Index count, const Cotangents& c) {
-    q_block_ = load(Rows(q_, matrix, first, count), q_copy_);
-    g_block_ = load(Rows(c.ct, matrix, first, count), g_copy_);
+    q_block_ = load(MatrixRows(q_, matrix, first, count), q_copy_);
+    g_block_ = load(MatrixRows(c.ct, matrix, first, count), g_copy_);
   }
   /// scores_ = p = exp(s - total); cotangents_ = t = p (ct v^T + shift), 0 where p is.
   void weigh(Index matrix, Index first, Index key, Index width, const Cotangents& c) {
@@ -295,7 +295,7 @@ class Attention {
       }
     });
     exponentials();
-    multiply(cotangents_, g_block_, transposed(load(Rows(v_, matrix, key, width), v_copy_)));
+    multiply(cotangents_, g_block_, transposed(load(MatrixRows(v_, matrix, key, width), v_copy_)));
     for_each_query(c.shift, matrix, first, g_block_.rows, [&](Index i, T of_row) {
       T* const row = cotangents_.row(i);
       const T* const p = scores_.row(i);
@@ -320,8 +320,8 @@ class Attention {
   }
   void end_keys(Index matrix, Index key, Index width, const View& of_k, const View& of_v) {
     scale_elements(keys_sum_);
-    store(Rows(of_k, matrix, key, width), keys_sum_);
-    store(Rows(of_v, matrix, key, width), values_sum_);
+    store(MatrixRows(of_k, matrix, key, width), keys_sum_);
+    store(MatrixRows(of_v, matrix, key, width), values_sum_);
   }
   /// f(i, numbers[..., first + i]).
   template <class F>
@@ -373,7 +373,7 @@ void for_blocks(const Attention<T>& attention, Index matrices, Index length, Ind
 }
 
 template <class F>
-void in_floats(Dtype dtype, F f) {
+void with_float_type(Dtype dtype, F f) {
   if (dtype == stave::float64) f(double());
   else f(float());
 }
@@ -382,7 +382,7 @@ void in_floats(Dtype dtype, F f) {
 
 void run_attention(const AttentionAttributes& attributes, std::span<const View> in, std::span<const View> out) {
   if (element_count(out[1].shape) == 0) return;
-  in_floats(in[0].dtype, [&]<class T>(T) {
+  with_float_type(in[0].dtype, [&]<class T>(T) {
     const Attention<T> attention(attributes, in[0], in[1], in[2], in.size() > 3 ? &in[3] : nullptr);
     T* const totals = static_cast<T*>(out[1].data);
     for_blocks(attention, matrices_of(in[0]), attention.queries(), most_queries,
@@ -395,7 +395,7 @@ void run_attention(const AttentionAttributes& attributes, std::span<const View> 
 void run_attention_gradient(const AttentionAttributes& attributes, std::span<const View> in,
                             std::span<const View> out) {
   if (in[0].shape.empty() || matrices_of(in[0]) == 0) return;
-  in_floats(in[0].dtype, [&]<class T>(T) {
+  with_float_type(in[0].dtype, [&]<class T>(T) {
     const Attention<T> attention(attributes, in[0], in[1], in[2], in.size() > 6 ? &in[6] : nullptr);
     const typename Attention<T>::Cotangents cotangents{in[3], in[4], in[5]};
     const Index matrices = matrices_of(in[0]), queries = attention.queries(), keys = attention.keys();

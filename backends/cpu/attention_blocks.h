@@ -11,11 +11,12 @@
 namespace stave_cpu {
 
 /// Rows of one matrix of a stack.
-struct Rows {
+struct MatrixRows {
   const View& view;
   Index offset, first, count;  // offset in elements
 
-  Rows(const View& view, Index matrix, Index first, Index count) : view(view), offset(0), first(first), count(count) {
+  MatrixRows(const View& view, Index matrix, Index first, Index count)
+      : view(view), offset(0), first(first), count(count) {
     for (std::size_t axis = view.shape.size() - 2; axis-- > 0; matrix /= view.shape[axis])
       offset += matrix % view.shape[axis] * view.strides[axis];
   }
@@ -53,7 +54,7 @@ inline Matrix transposed(const Matrix& x) { return {x.data, x.columns, x.rows, x
 
 /// A part of rows as a matrix of T that BLAS reads: as it lies, or a copy in `copy`, of halves one of floats.
 template <class T>
-Matrix load(const Rows& x, Index column, Index width, Block<T>& copy) {
+Matrix load(const MatrixRows& x, Index column, Index width, Block<T>& copy) {
   stave::Shape shape;
   stave::Strides strides;
   const View part = x.part(column, width, shape, strides);
@@ -71,13 +72,13 @@ Matrix load(const Rows& x, Index column, Index width, Block<T>& copy) {
   return copy.matrix();
 }
 template <class T>
-Matrix load(const Rows& x, Block<T>& copy) {
+Matrix load(const MatrixRows& x, Block<T>& copy) {
   return load(x, 0, x.columns(), copy);
 }
 
 /// Into rows of a result, which is row-major.
 template <class T>
-void store(const Rows& to, const Block<T>& from) {
+void store(const MatrixRows& to, const Block<T>& from) {
   stave::Shape shape;
   stave::Strides strides;
   const View part = to.part(0, to.columns(), shape, strides);

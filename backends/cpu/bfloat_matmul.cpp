@@ -33,7 +33,7 @@ using Half = std::uint16_t;
 using Pair = std::uint32_t;
 
 constexpr Index height = 6, panel = 64;  // of what the registers hold
-constexpr Index block = 512;             // of k
+constexpr Index k_block = 512;           // of k
 constexpr Index tile_rows = 16 * height, tile_columns = 4 * panel;
 
 Index rounded_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
@@ -126,7 +126,7 @@ class BfloatProduct {
  private:
   struct Tile {
     Scratch<float> sums = scratch<float>(tile_rows * tile_columns);
-    Scratch<Pair> rows = scratch<Pair>(tile_rows * block / 2);
+    Scratch<Pair> rows = scratch<Pair>(tile_rows * k_block / 2);
   };
   Index pairs() const { return (a_.columns + 1) / 2; }
   Pair* panel_at(Index i) const { return packed_.get() + i * pairs() * panel; }
@@ -134,8 +134,8 @@ class BfloatProduct {
   void multiply_tile(Index row, Index column, Tile& tile) const {
     const Index rows = std::min(tile_rows, a_.rows - row), columns = std::min(tile_columns, b_.columns - column);
     std::fill_n(tile.sums.get(), tile_rows * tile_columns, 0.f);
-    for (Index k = 0; k < a_.columns; k += block) {
-      const Index count = std::min(block / 2, pairs() - k / 2);
+    for (Index k = 0; k < a_.columns; k += k_block) {
+      const Index count = std::min(k_block / 2, pairs() - k / 2);
       for (Index r = 0; r < rows; r += height) pack_rows(a_, row + r, k, count, tile.rows.get() + r * count);
       for (Index c = 0; c < columns; c += panel)
         for (Index r = 0; r < rows; r += height)

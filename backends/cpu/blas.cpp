@@ -19,8 +19,8 @@ namespace stave_cpu {
 
 namespace {
 
-constinit std::mutex mutex;
-const stave_detail::HeldOverFork<mutex> held_over_fork;
+constinit std::mutex blas_mutex;
+const stave_detail::HeldOverFork<blas_mutex> blas_over_fork;
 constinit int guards = 0, threads_before = 1;
 
 constexpr Index most_int = std::numeric_limits<int>::max();
@@ -85,14 +85,14 @@ void times_vector(T* out, Index out_step, const Matrix& x, bool transposed, cons
 
 SingleThreadedBlas::SingleThreadedBlas() {
   if (!openblas_set_num_threads) return;
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(blas_mutex);
   if (guards++ > 0) return;
   threads_before = openblas_get_num_threads();
   openblas_set_num_threads(1);
 }
 SingleThreadedBlas::~SingleThreadedBlas() {
   if (!openblas_set_num_threads) return;
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(blas_mutex);
   if (--guards == 0) openblas_set_num_threads(threads_before);
 }
 

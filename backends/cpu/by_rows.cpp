@@ -12,9 +12,9 @@ using namespace stave;
 
 namespace {
 
-constexpr Index cached_bytes = 1 << 18;           // of the rows of all arrays: they fit the second cache
-constexpr Index first_cached_bytes = 1 << 14;     // those and what kernels need beside fit the first one (measured)
-constexpr Index most_elements = cheap_grain - 1;  // of an array, so that no operation divides its work
+constexpr Index cached_bytes = 1 << 18;        // of the rows of all arrays: they fit the second cache
+constexpr Index first_cached_bytes = 1 << 14;  // those and what kernels need beside fit the first one (measured)
+constexpr Index most_array_elements = cheap_grain - 1;  // of an array, so that no operation divides its work
 
 Index elements_in_row(const View& view) {
   Index elements = 1;
@@ -61,7 +61,7 @@ bool run_planned(std::span<const Backend::Step> steps, Index rows, const Row& ro
 }
 
 // Some rows of an array.
-struct Part {
+struct RowBlock {
   View view;
   Shape shape;
 };
@@ -72,7 +72,7 @@ void CpuBackend::run_by_rows(std::span<const Step> steps, Index rows) {
   const Row row = row_of(steps);
   if (run_planned(steps, rows, row)) return;
   // Not one row, for operations reduce one in another order than several.
-  const Index at_a_time = std::min(cached_bytes / row.bytes, most_elements / row.elements);
+  const Index at_a_time = std::min(cached_bytes / row.bytes, most_array_elements / row.elements);
   if (at_a_time < 2) return Backend::run_by_rows(steps, rows);
   const Index blocks = std::max<Index>(1, rows / at_a_time);
   parallel_for(blocks, 1, [&](Index first, Index last) {

@@ -37,12 +37,12 @@ constexpr Isa isas[] = {
 };
 constexpr int isa_count = static_cast<int>(std::size(isas));
 
-constinit std::mutex mutex;
-const stave_detail::HeldOverFork<mutex> held_over_fork;
+constinit std::mutex dispatch_mutex;
+const stave_detail::HeldOverFork<dispatch_mutex> dispatch_over_fork;
 constinit Kernels tables[isa_count] = {};  // each filled in at most once, under the mutex
 
 const Kernels* filled(int i) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(dispatch_mutex);
   if (!tables[i].isa) isas[i].fill(tables[i]);
   return &tables[i];
 }

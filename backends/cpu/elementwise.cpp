@@ -78,7 +78,7 @@ void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain
   });
 }
 
-constexpr Index small = 256;  // elements for which planning a loop over tiles costs more than the arithmetic
+constexpr Index small_count = 256;  // elements for which planning a loop over tiles costs more than the arithmetic
 constexpr Index most_bytes = sizeof(stave::Bytes16);  // of an element
 
 /// A small strided operand, made contiguous.
@@ -102,7 +102,7 @@ void gather(char* to, const View& from, Index size) {
 
 /// Few elements: strided operands are copied first.
 void run_small(BlockKernel kernel, const Operands& operands, std::span<const View> inputs, Index n) {
-  alignas(64) char buffers[most_inputs][small * most_bytes];
+  alignas(64) char buffers[most_inputs][small_count * most_bytes];
   const void* in[most_inputs];
   for (int k = 1; k < operands.count; ++k) {
     const View& input = inputs[static_cast<std::size_t>(k - 1)];
@@ -247,7 +247,7 @@ void run_elementwise_sized(BlockKernel kernel, std::span<const View> inputs, con
     const void* in[] = {operands.data[1], operands.data[2], operands.data[3]};
     return kernel(operands.data[0], in, n);
   }
-  if (n <= small && out.shape.size() <= 8) return run_small(kernel, operands, inputs, n);
+  if (n <= small_count && out.shape.size() <= 8) return run_small(kernel, operands, inputs, n);
   if (simple) return run_flat(kernel, operands, n, grain, !all_contiguous);
 
   const Index* strides[most_operands] = {out.strides.data()};

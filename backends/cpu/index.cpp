@@ -152,7 +152,7 @@ BlockKernel combining(OpId scatter, Dtype dtype) {
 }
 
 /// A part of the updates, and of the places: of another thread's it takes none.
-struct Part {
+struct UpdateRange {
   Index first, last;  // updates
   Index begin, end;   // bytes
   bool whole;         // all these updates go there
@@ -160,8 +160,8 @@ struct Part {
 
 /// Calls f(to, update) with the updates of a part, in their order.
 template <class F>
-void for_updates(const Index* offsets, const View& updates, const IndexLayout& layout, Index bytes, const Part& part,
-                 char* to, F f) {
+void for_updates(const Index* offsets, const View& updates, const IndexLayout& layout, Index bytes,
+                 const UpdateRange& part, char* to, F f) {
   if (is_contiguous(updates.shape, updates.strides)) {
     const char* const from = static_cast<const char*>(updates.data);
     if (part.whole)
@@ -217,7 +217,7 @@ void run_scatter(OpId scatter, const stave::GatherAttributes& attributes, const 
   const Index elements = element_count(rest_of(x.shape, layout)), bytes = elements * size, count = slices.count();
   if (elements == 0 || count == 0) return;
   const BlockKernel combine = combining(scatter, x.dtype);
-  const auto run = [&](const Part& part) {
+  const auto run = [&](const UpdateRange& part) {
     const auto each = [&](auto f) { for_updates(offsets.get(), updates, layout, bytes, part, to, f); };
     if (elements == 1 && put_elements(scatter, x.dtype, each)) return;
     if (!combine)

@@ -14,7 +14,7 @@ using stave::View;
 
 namespace {
 
-constexpr Index block = 1024;
+constexpr Index chunk_length = 1024;
 constexpr Index most_columns = 512;
 constexpr int most_inputs = 2;
 constexpr Index scan_grain = cheap_grain / 4;  // each element waits for the one before it
@@ -64,12 +64,12 @@ class ScanLoop {
   }
 
   void scan_row(const TileWalk& walk) const {
-    alignas(64) char buffers[most_inputs + 1][block * 8], state[16];
+    alignas(64) char buffers[most_inputs + 1][chunk_length * 8], state[16];
     const void* in[most_inputs];
     const Index out_step = step_[inputs_];
     scan_.start(state, 1);
-    for (Index i = 0; i < length_; i += block) {
-      const Index n = std::min(block, length_ - i);
+    for (Index i = 0; i < length_; i += chunk_length) {
+      const Index n = std::min(chunk_length, length_ - i);
       for (int k = 0; k < inputs_; ++k)
         in[k] = dense(data_[k] + walk.offset(k) + i * step_[k], step_[k], n, buffers[k]);
       char* out = data_[inputs_] + walk.offset(inputs_) + i * out_step;

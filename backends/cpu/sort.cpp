@@ -105,11 +105,11 @@ class Sorter {
 // ---- rows --------------------------------------------------------------------------------------------------
 
 /// The rows along the sorted axis: where each begins in `in` and `out`, and the steps along it.
-struct Rows {
+struct SortedRows {
   Index length, in_step, out_step;
   Axes others;
 
-  Rows(std::size_t axis, const View& in, const View& out) : length(in.shape[axis]) {
+  SortedRows(std::size_t axis, const View& in, const View& out) : length(in.shape[axis]) {
     const Index sizes[] = {static_cast<Index>(stave::size_of(in.dtype)), static_cast<Index>(stave::size_of(out.dtype))};
     in_step = in.strides[axis] * sizes[0];
     out_step = out.strides[axis] * sizes[1];
@@ -136,7 +136,7 @@ struct Rows {
 
 /// The elements of x whose key is that of `like` stand together, in the order of x.
 template <class T>
-void restore_run(const Rows& rows, const char* x, const KeyOf<T>* sorted, KeyOf<T> flip, T like, char* out) {
+void restore_run(const SortedRows& rows, const char* x, const KeyOf<T>* sorted, KeyOf<T> flip, T like, char* out) {
   const KeyOf<T> key = key_of(like), flipped = static_cast<KeyOf<T>>(key ^ flip);
   const auto [first, last] = std::equal_range(sorted, sorted + rows.length, flipped);
   char* to = out + (first - sorted) * rows.out_step;
@@ -150,7 +150,7 @@ void restore_run(const Rows& rows, const char* x, const KeyOf<T>* sorted, KeyOf<
 }
 
 template <class T>
-void sort_rows(const Rows& rows, bool descending, const View& in, const View& out) {
+void sort_rows(const SortedRows& rows, bool descending, const View& in, const View& out) {
   using K = KeyOf<T>;
   const K flip = descending ? static_cast<K>(~K{0}) : K{0};
   rows.for_each<Sorter<K>>(in, out, [&](Sorter<K>& sorter, const char* x, char* y) {
@@ -171,7 +171,7 @@ void sort_rows(const Rows& rows, bool descending, const View& in, const View& ou
 }
 
 template <class T, class P>
-void argsort_rows(const Rows& rows, bool descending, const View& in, const View& out) {
+void argsort_rows(const SortedRows& rows, bool descending, const View& in, const View& out) {
   using K = KeyOf<T>;
   using Item = KeyAt<K, P>;
   const K flip = descending ? static_cast<K>(~K{0}) : K{0};
@@ -187,14 +187,14 @@ void argsort_rows(const Rows& rows, bool descending, const View& in, const View&
 
 void run_sort(const stave::SortAttributes& attributes, const View& in, const View& out) {
   if (element_count(out.shape) == 0) return;
-  const Rows rows(static_cast<std::size_t>(attributes.axis), in, out);
+  const SortedRows rows(static_cast<std::size_t>(attributes.axis), in, out);
   stave::visit_dtype(in.dtype,
                      [&](auto zero) { sort_rows<Stored<decltype(zero)>>(rows, attributes.descending, in, out); });
 }
 
 void run_argsort(const stave::SortAttributes& attributes, const View& in, const View& out) {
   if (element_count(out.shape) == 0) return;
-  const Rows rows(static_cast<std::size_t>(attributes.axis), in, out);
+  const SortedRows rows(static_cast<std::size_t>(attributes.axis), in, out);
   stave::visit_dtype(in.dtype, [&](auto zero) {
     using T = Stored<decltype(zero)>;
     if (out.dtype == stave::int64) argsort_rows<T, std::int64_t>(rows, attributes.descending, in, out);

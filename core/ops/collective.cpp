@@ -86,7 +86,7 @@ Tensor shares(const Context& c) {
 }
 Tensor shared(const Tensor& x, const Tensor& shares) { return scale(astype(x, shares.dtype()), shares); }
 
-constexpr Op extreme_op(const char* name) {
+constexpr Op collective_extreme(const char* name) {
   return Op{.name = name,
             .infer = infer_same,
             .reads = {0b1 | ValueSet::outputs},
@@ -122,8 +122,8 @@ Tensor transposed_permutation(const VjpContext& c, int) {
 }  // namespace
 
 constinit const Op op_psum = exchanged<op_psum>(linear_op("psum", infer_same, by<op_psum>, batch_in_front));
-constinit const Op op_pmax = exchanged<op_pmax>(extreme_op("pmax"));
-constinit const Op op_pmin = exchanged<op_pmin>(extreme_op("pmin"));
+constinit const Op op_pmax = exchanged<op_pmax>(collective_extreme("pmax"));
+constinit const Op op_pmin = exchanged<op_pmin>(collective_extreme("pmin"));
 constinit const Op op_all_gather =
     exchanged<op_all_gather>(linear_op("all_gather", infer_gather, by<op_reduce_scatter>, batch_places<false, true>));
 constinit const Op op_reduce_scatter = exchanged<op_reduce_scatter>(

@@ -98,11 +98,6 @@ constexpr std::size_t first_spatial =
 
 Shape spatial(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end()).subspan(first_spatial)); }
 
-Shape joined(Shape first, const Shape& second) {
-  first.append(second.begin(), second.end());
-  return first;
-}
-
 Tensor convolution(const Tensor& x, const Tensor& w, Shape strides, Pads pads, Shape dilations, Shape input_dilations) {
   return apply(op_convolution, {x, w},
                make_intrusive<ConvolutionAttributes>(std::move(strides), std::move(pads.low), std::move(pads.high),
@@ -248,7 +243,7 @@ struct Operands {
     windows = Shape(std::span<const Index>(w.shape()).subspan(2));
     for (Index window : windows)
       if (window == 0) fail<ShapeError>("{}: w {} has an empty window", function, w_.shape());
-    x = reshape(x, joined({batch.elements(), x.shape()[batch.size()]}, lengths));
+    x = reshape(x, joined({Shape{batch.elements(), x.shape()[batch.size()]}, lengths}));
   }
   Index channels() const { return x.shape()[1]; }
   // [n, channels, ...] as [n, groups, channels of one, ...]
@@ -258,7 +253,7 @@ struct Operands {
   // [n, groups, o, places...] as the user has x.
   Tensor result(const Tensor& y) const {
     const Shape places = spatial(y.shape());
-    const Tensor all = reshape(y, joined(joined(batch, {y.shape()[1] * y.shape()[2]}), places));
+    const Tensor all = reshape(y, joined({batch, Shape{y.shape()[1] * y.shape()[2]}, places}));
     return channels_last ? moveaxis(all, batch.rank(), -1) : all;
   }
 };

@@ -247,7 +247,7 @@ struct Roles {
   }
 };
 
-Labels joined(Labels first, const Labels& second, const Labels& third) {
+Labels join_labels(Labels first, const Labels& second, const Labels& third) {
   first.insert(first.end(), second.begin(), second.end());
   first.insert(first.end(), third.begin(), third.end());
   return first;
@@ -262,8 +262,8 @@ Shape lengths_of(const Factor& factor, const Labels& labels) {
 Factor product(const Factor& a, const Factor& b, const Roles& roles) {
   const auto& [shared, left, right, summed] = roles;
   const Shape batch = lengths_of(a, shared), rows = lengths_of(a, left), columns = lengths_of(b, right);
-  const Tensor x = a.ordered(joined(shared, left, summed)), y = b.ordered(joined(shared, summed, right));
-  const Labels labels = joined(shared, left, right);
+  const Tensor x = a.ordered(join_labels(shared, left, summed)), y = b.ordered(join_labels(shared, summed, right));
+  const Labels labels = join_labels(shared, left, right);
   if (summed.empty()) {
     const Shape no_columns(std::vector<Index>(right.size(), 1)), no_rows(std::vector<Index>(left.size(), 1));
     return {reshape(x, stave_detail::joined({batch, rows, no_columns})) *

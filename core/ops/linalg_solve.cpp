@@ -286,7 +286,7 @@ constinit const Op op_slogdet{
 namespace {
 
 // exp [a e; 0 a] = [exp a, de; 0, exp a], where de is the derivative at a along e.
-Tensor along(const Tensor& a, const Tensor& e) {
+Tensor expm_tangent(const Tensor& a, const Tensor& e) {
   const Index n = a.shape(-1);
   const Tensor block = concat({concat({a, e}, -1), concat({zeros_like(a), a}, -1)}, -2);
   return columns(rows(expm(block), 0, n), n, n);
@@ -302,8 +302,8 @@ constinit const Op op_expm{
           outputs.push_back({square_matrices(call, 0).shape(), call.input(0).dtype()});
         },
     .reads = {0b1},
-    .jvp = [](const JvpContext& c) -> Outputs { return along(c.in(0), c.tangents[0]); },
-    .vjp = [](const VjpContext& c, int) { return along(transposed(c.in(0)), c.ct()); },
+    .jvp = [](const JvpContext& c) -> Outputs { return expm_tangent(c.in(0), c.tangents[0]); },
+    .vjp = [](const VjpContext& c, int) { return expm_tangent(transposed(c.in(0)), c.ct()); },
     .batch = batch_in_front,
 };
 

@@ -19,7 +19,7 @@ using namespace stave_detail;
 
 namespace {
 
-Tensor reduced(const Tensor& losses, Reduction reduction) {
+Tensor reduce_losses(const Tensor& losses, Reduction reduction) {
   if (reduction == Reduction::none) return losses;
   return reduction == Reduction::sum ? sum(losses) : mean(losses);
 }
@@ -38,8 +38,8 @@ Tensor elementwise_loss(const char* function, const Tensor& predictions, const T
       function,
       [&] {
         check_one_shape(predictions, targets, function);
-        return in_floats([&](const Tensor& x, const Tensor& y) { return reduced(loss(x, y), reduction); }, predictions,
-                         targets);
+        return in_floats([&](const Tensor& x, const Tensor& y) { return reduce_losses(loss(x, y), reduction); },
+                         predictions, targets);
       },
       predictions, targets);
 }
@@ -98,7 +98,7 @@ Tensor loss_of_labels(const Classes& classes, const Tensor& log_p, const Tensor&
     losses = (1 - smoothing) * losses - (smoothing / static_cast<double>(classes.count)) * sum(of_all, classes.axis);
   }
   if (ignored) losses = where(counts, losses, 0);
-  if (reduction != Reduction::mean) return reduced(losses, reduction);
+  if (reduction != Reduction::mean) return reduce_losses(losses, reduction);
   if (!weight.defined() && !ignored) return sum(losses) / static_cast<double>(std::max<Index>(losses.size(), 1));
   if (!weight.defined()) weight = ones_like(losses);
   const Tensor total = sum(ignored ? where(counts, weight, 0) : weight);
@@ -112,7 +112,7 @@ Tensor loss_of_probabilities(const Classes& classes, const Tensor& log_p, const 
   if (smoothing > 0) wanted = (1 - smoothing) * wanted + smoothing / static_cast<double>(classes.count);
   if (weights.defined()) wanted = wanted * classes.weights_beside(log_p);
   const Tensor losses = -sum(scale(wanted, log_p), classes.axis);
-  if (reduction != Reduction::mean) return reduced(losses, reduction);
+  if (reduction != Reduction::mean) return reduce_losses(losses, reduction);
   return sum(losses) / static_cast<double>(std::max<Index>(losses.size(), 1));
 }
 
@@ -171,7 +171,7 @@ Tensor kl_divergence(const Tensor& log_predictions, const Tensor& targets, KlDiv
         const int axis = normalize_axis(options.axis, targets.rank(), "kl_divergence");
         const auto of_floats = [&](const Tensor& x, const Tensor& y) {
           const Tensor terms = options.log_targets ? scale(exp(y), y - x) : xlogy(y, y) - scale(y, x);
-          return reduced(sum(terms, axis), options.reduction);
+          return reduce_losses(sum(terms, axis), options.reduction);
         };
         return in_floats(of_floats, log_predictions, targets);
       },
@@ -230,7 +230,7 @@ Tensor binary_loss(const char* function, const Tensor& predictions, const Tensor
           const auto beside = [&](const Tensor& weight) { return broadcast_to(weight, x.shape()); };
           Tensor losses = loss(x, positive.defined() ? y * beside(positive) : y, 1 - y);
           if (weights.defined()) losses = losses * beside(weights);
-          return reduced(losses, options.reduction);
+          return reduce_losses(losses, options.reduction);
         };
         return in_floats(of_floats, predictions, targets, options.weights, options.positive_weight);
       },

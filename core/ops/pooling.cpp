@@ -21,11 +21,6 @@ using namespace stave_detail;
 
 namespace {
 
-Shape joined(Shape first, const Shape& second) {
-  first.append(second.begin(), second.end());
-  return first;
-}
-
 Shape spatial(const Shape& shape, std::size_t axes) {
   return Shape(std::span<const Index>(shape.end() - axes, shape.end()));
 }
@@ -70,14 +65,14 @@ Shape pooled_shape(const Call& call) {
   const Pads pads{a.low, a.high};
   const Shape results = fitting_places(lengths, dilated(a.windows, a.dilations, operation), a.strides, pads, operation);
   check_sights(lengths, a.windows, a.dilations, a.strides, pads, results, operation);
-  Shape shape = joined(leading(x.shape(), axes), results);
+  Shape shape = joined({leading(x.shape(), axes), results});
   naming(operation, [&] { return shape.elements(); });  // throws if there are too many
   return shape;
 }
 
 // [leading..., the elements of a plane].
 Tensor planes_of(const Tensor& x, std::size_t axes) {
-  return reshape(x, joined(leading(x.shape(), axes), {spatial(x.shape(), axes).elements()}));
+  return reshape(x, joined({leading(x.shape(), axes), Shape{spatial(x.shape(), axes).elements()}}));
 }
 
 // x[..., places], for places of each plane in the shape of the results.
@@ -184,11 +179,11 @@ Tensor summed(const Tensor& x, const Windows& w, std::size_t first, std::size_t 
     ones_[axis] = 1;
   }
   const Shape others = leading(x.shape(), w.axes());
-  const Tensor planes = reshape(x, joined({others.elements(), 1, 1}, lengths));
-  const Tensor kernel = ones(joined({1, 1, 1}, windows), x.dtype(), x.device());
+  const Tensor planes = reshape(x, joined({Shape{others.elements(), 1, 1}, lengths}));
+  const Tensor kernel = ones(joined({Shape{1, 1, 1}, windows}), x.dtype(), x.device());
   const Tensor y = apply(op_convolution, {planes, kernel},
                          make_intrusive<ConvolutionAttributes>(strides, low, high, dilations, ones_));
-  return reshape(y, joined(others, spatial(y.shape(), w.axes())));
+  return reshape(y, joined({others, spatial(y.shape(), w.axes())}));
 }
 
 // Of a large window axis by axis: a + b + c additions for a * b * c.

@@ -21,8 +21,8 @@ using namespace stave_detail;
 
 namespace {
 
-AttributesPtr along(int axis, bool reverse) { return make_intrusive<ScanAttributes>(axis, reverse); }
-AttributesPtr backwards(const ScanAttributes& scan) { return along(scan.axis, !scan.reverse); }
+AttributesPtr scan_attributes(int axis, bool reverse) { return make_intrusive<ScanAttributes>(axis, reverse); }
+AttributesPtr backwards(const ScanAttributes& scan) { return scan_attributes(scan.axis, !scan.reverse); }
 
 void infer_scan(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
@@ -59,7 +59,7 @@ Tensor latest_extreme(const Tensor& x, const Tensor& y, const ScanAttributes& sc
   const Tensor positions = reshape(arange(0, length, 1, positions_dtype(length), x.device()), line);
   const Tensor equal = x == y, attains = is_float(x.dtype()) ? logical_or(equal, isnan(x)) : equal;
   return apply(scan.reverse ? op_cummin : op_cummax, {where(attains, positions, scan.reverse ? length - 1 : 0)},
-               along(scan.axis, scan.reverse));
+               scan_attributes(scan.axis, scan.reverse));
 }
 
 void infer_extreme(const Call& call, SmallVector<Abstract, 1>& outputs) {
@@ -67,7 +67,7 @@ void infer_extreme(const Call& call, SmallVector<Abstract, 1>& outputs) {
 }
 
 // y_i = x_p(i), so dy_i = dx_p(i), and what flows into y_i flows on into x_p(i).
-constexpr Op extreme_op(OpId id, const char* name) {
+constexpr Op cumulative_extreme(OpId id, const char* name) {
   return Op{
       .id = id,
       .name = name,
@@ -124,8 +124,8 @@ constinit const Op op_cumulative_prod{
     .batch = batch_in_front,
 };
 
-constinit const Op op_cummax = extreme_op(OpId::cummax, "cummax");
-constinit const Op op_cummin = extreme_op(OpId::cummin, "cummin");
+constinit const Op op_cummax = cumulative_extreme(OpId::cummax, "cummax");
+constinit const Op op_cummin = cumulative_extreme(OpId::cummin, "cummin");
 
 // dh_i = a_i dh_(i-1) + h_(i-1) da_i + db_i. Backwards, r_i = ct_i + a_(i+1) r_(i+1) flows into b_i, h_(i-1) r_i into a_i.
 constinit const Op op_linear_recurrence{
@@ -156,7 +156,7 @@ namespace {
 
 Tensor cumulative(const Op& op, const Tensor& x, Index axis, CumulativeOptions options, int initial) {
   const int at = normalize_axis(axis, given(x, op.name).rank(), op.name);
-  const Tensor y = apply(op, {widened(x)}, along(at, options.reverse));
+  const Tensor y = apply(op, {widened(x)}, scan_attributes(at, options.reverse));
   if (!options.include_initial) return y;
   std::vector<std::pair<Index, Index>> widths(x.shape().size(), {0, 0});
   widths[static_cast<std::size_t>(at)] =
@@ -184,7 +184,7 @@ Tensor cumulative_prod(const Tensor& x) { return cumulative_prod(of_rank_1(x, "c
 namespace {
 
 Tensor extreme(const Op& op, const Tensor& x, Index axis, ScanOptions options) {
-  return apply(op, {x}, along(normalize_axis(axis, given(x, op.name).rank(), op.name), options.reverse));
+  return apply(op, {x}, scan_attributes(normalize_axis(axis, given(x, op.name).rank(), op.name), options.reverse));
 }
 
 }  // namespace
@@ -208,7 +208,7 @@ Tensor logcumsumexp(const Tensor& x, Index axis, ScanOptions options) {
     const Tensor largest = extreme(op_cummax, terms, at, options), m = clip(largest, -end, end);
     const Tensor before = moved(m, at, !options.reverse, -end), wins = terms >= before;
     const Tensor other = exp(where(wins, before - terms, terms - before));
-    const Tensor rest = recurrence(where(wins, other, 1), other, along(at, options.reverse));
+    const Tensor rest = recurrence(where(wins, other, 1), other, scan_attributes(at, options.reverse));
     return where(isinf(largest), largest, m + log1p(rest));
   };
   return named(
@@ -222,7 +222,8 @@ Tensor linear_recurrence(const Tensor& a, const Tensor& b, Index axis, ScanOptio
   const int at = normalize_axis(axis, shape.rank(), "linear_recurrence");
   const Dtype dtype = promote(a.dtype(), b.dtype());
   const auto operand = [&](const Tensor& x) { return broadcast_to(widened(astype(x, dtype)), shape); };
-  return named("linear_recurrence", [&] { return recurrence(operand(a), operand(b), along(at, options.reverse)); });
+  return named("linear_recurrence",
+               [&] { return recurrence(operand(a), operand(b), scan_attributes(at, options.reverse)); });
 }
 
 }  // namespace stave

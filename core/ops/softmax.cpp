@@ -183,14 +183,14 @@ constinit const Op op_log_softmax_gradient{
 
 namespace {
 
-Tensor along(const Op& op, const Tensor& x, Index axis) {
+Tensor apply_along(const Op& op, const Tensor& x, Index axis) {
   const int at = normalize_axis(axis, given(x, op.name).rank(), op.name);
   return apply(op, {floating(x)}, make_intrusive<AxisAttributes>(at));
 }
 
 }  // namespace
 
-Tensor softmax(const Tensor& x, Index axis) { return along(op_softmax, x, axis); }
-Tensor log_softmax(const Tensor& x, Index axis) { return along(op_log_softmax, x, axis); }
+Tensor softmax(const Tensor& x, Index axis) { return apply_along(op_softmax, x, axis); }
+Tensor log_softmax(const Tensor& x, Index axis) { return apply_along(op_log_softmax, x, axis); }
 
 }  // namespace stave

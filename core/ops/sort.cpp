@@ -15,7 +15,7 @@ using stave_detail::given, stave_detail::positions_dtype;
 
 namespace {
 
-AttributesPtr along(int axis, bool descending) { return make_intrusive<SortAttributes>(axis, descending); }
+AttributesPtr sort_attributes(int axis, bool descending) { return make_intrusive<SortAttributes>(axis, descending); }
 
 Tensor permutation(const Tensor& x, const SortAttributes& attributes) {
   return apply(op_argsort, {x}, AttributesPtr(&attributes));
@@ -87,10 +87,12 @@ constinit const Op op_argtopk{
 // ---- functions -------------------------------------------------------------------------------------------
 
 Tensor sort(const Tensor& x, Index axis, SortOptions options) {
-  return apply(op_sort, {x}, along(normalize_axis(axis, given(x, "sort").rank(), "sort"), options.descending));
+  return apply(op_sort, {x},
+               sort_attributes(normalize_axis(axis, given(x, "sort").rank(), "sort"), options.descending));
 }
 Tensor argsort(const Tensor& x, Index axis, SortOptions options) {
-  return apply(op_argsort, {x}, along(normalize_axis(axis, given(x, "argsort").rank(), "argsort"), options.descending));
+  return apply(op_argsort, {x},
+               sort_attributes(normalize_axis(axis, given(x, "argsort").rank(), "argsort"), options.descending));
 }
 Tensor sort(const Tensor& x) { return sort(x, -1); }
 Tensor argsort(const Tensor& x) { return argsort(x, -1); }
