@@ -1,5 +1,5 @@
-// What handlers/README.md shows and says. Its snippets are lines of this file (readme_test.cpp); each stands in a test of what
-// the guide says of it.
+// What the guides on handlers, effects, threads and compile show and say. Their snippets are lines of this file (readme_test.cpp);
+// each stands in a test of what the guide says about it.
 #include <thread>
 
 #include <stave/stave.h>
@@ -425,6 +425,20 @@ struct Half : Handler {
     return {outputs[0] / 2.};
   }
 };
+
+TEST(HandlersGuide, AThreadBeginsWithoutHandlers) {
+  CountOps counting;
+  Tensor slope;
+  const auto run = [&] {
+    const auto [y, pullback] = vjp([](const Tensor& x) { return sum(sin(x)); }, tensor({0., 1.}));
+    std::thread other([&, pullback = pullback] { std::tie(slope) = pullback(ones({})); });  // sees no handler
+    other.join();
+    return y;
+  };
+  with(counting, run);
+  EXPECT_EQ(counting.n, 2);  // sin and sum
+  EXPECT_THAT(slope, IsNear(cos(tensor({0., 1.}))));
+}
 
 TEST(HandlersGuide, AHandlerStandsInsideOfACompiledFunction) {
   Half half;

@@ -1,11 +1,12 @@
-// What README.md, HACKING.md and the guides show is true: the lines of a program shown stand in the example, test or source, in
-// this order (however indented), and the output is what it prints. A comment before the block says which:
+// Every program and output in the documents is true: the lines of a program stand in the named example, test or source, in this
+// order (however indented), and the output is what the program prints. A comment before the block names the file:
 //
 //   <!-- from examples/NAME.cpp -->                   the lines, leaving out any; also .h and .py, of any folder
 //   <!-- output of examples/NAME.cpp -->              all that it prints
 //   <!-- output of examples/NAME.cpp, in part -->     whole lines of it, one after the other
 //
-// docs/site/check_links.py checks their links.
+// The README keeps to one page, and the limits that docs/guides/compile.md lists are the constants of the code.
+// docs/site/check_links.py checks the documents' links.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,17 +50,14 @@ struct Block {
   bool in_part;
 };
 
-// handlers/README.md is one of them.
-std::vector<fs::path> guides() {
-  std::vector<fs::path> found{"handlers/README.md"};
-  for (const auto& entry : fs::directory_iterator(root / "docs/guides"))
-    if (entry.path().extension() == ".md") found.push_back(fs::relative(entry.path(), root));
-  return found;
-}
-
+// All documents of the tree: those of docs and its guides, and the README of each folder.
 std::vector<fs::path> pages() {
-  std::vector<fs::path> found = guides();
-  found.insert(found.end(), {"README.md", "HACKING.md"});
+  std::vector<fs::path> found{"README.md", "HACKING.md"};
+  for (const char* const folder : {"docs", "docs/guides"})
+    for (const auto& entry : fs::directory_iterator(root / folder))
+      if (entry.path().extension() == ".md") found.push_back(fs::relative(entry.path(), root));
+  for (const auto& entry : fs::directory_iterator(root))
+    if (fs::exists(entry.path() / "README.md")) found.push_back(entry.path().filename() / "README.md");
   return found;
 }
 
@@ -117,12 +115,74 @@ TEST(Readme, OutputIsWhatTheExamplesPrint) {
   }
 }
 
-// A guide shows no program that nothing compiles.
-TEST(Readme, AllProgramsOfGuidesAreAnnounced) {
-  for (const fs::path& guide : guides()) {
+// No document shows a program that nothing compiles.
+TEST(Readme, AllProgramsAreAnnounced) {
+  for (const fs::path& page : pages()) {
     std::size_t shown = 0;
-    for (const std::string& line : lines_of(text_of(root / guide))) shown += without_indentation(line) == "```cpp";
-    EXPECT_EQ(shown, blocks_of(guide, "from").size()) << guide;
+    for (const std::string& line : lines_of(text_of(root / page))) shown += without_indentation(line) == "```cpp";
+    const std::vector<Block> blocks = blocks_of(page, "from");
+    const auto in_cpp = [](const Block& block) { return !block.program.ends_with(".py"); };
+    EXPECT_EQ(shown, std::count_if(blocks.begin(), blocks.end(), in_cpp)) << page;
+  }
+}
+
+TEST(Readme, IsOnePage) {
+  const std::string text = text_of(root / "README.md");
+  EXPECT_LE(lines_of(text).size(), 220);
+  EXPECT_LE(text.size(), 12 * 1024);
+}
+
+// The list of guides leads to every document.
+TEST(Readme, DocumentsAreListed) {
+  const std::string list = text_of(root / "docs/guides/README.md");
+  for (const auto& entry : fs::directory_iterator(root / "docs/guides")) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() != ".md" || name == "README.md") continue;
+    EXPECT_THAT(list, HasSubstr("(" + name + ")"));
+  }
+  for (const auto& entry : fs::directory_iterator(root / "docs")) {
+    if (entry.path().extension() != ".md") continue;
+    EXPECT_THAT(list, HasSubstr("(../" + entry.path().filename().string() + ")"));
+  }
+}
+
+TEST(Readme, LimitsOfCompileAreThoseOfTheCode) {
+  struct Limit {
+    const char *row, *file, *constant;
+    int cell = 0;  // of a row with several numbers
+    bool is_exponent = false;
+  };
+  const Limit limits[] = {
+      {"distinct values of one read", "programs/compile.cpp", "most_values_met = (\\d+)"},
+      {"of a read of more than one element", "programs/compile.cpp", "recorded_at_once = (\\d+)"},
+      {"bytes that one operation may read", "programs/compile.cpp", "most_bytes_read = std::size_t\\{(\\d+)\\} << 20"},
+      {"calls in a row that find something new", "programs/compile.cpp", "most_misses = (\\d+)"},
+      {"paths of one signature", "programs/compile.cpp", "most_ways = (\\d+)"},
+      {"signatures of one compiled function", "programs/compile.cpp", "most_signatures = (\\d+)"},
+      {"guards recorded without a replay", "programs/compile.cpp", "most_unused = (\\d+)"},
+      {"operations of one recording", "programs/record.cpp", "most_instructions = std::size_t\\{1\\} << (\\d+)", 0,
+       true},
+      {"elementwise operations in one fused kernel", "programs/passes/regions.cpp", "most_steps = (\\d+)"},
+      {"elementwise operations in one fused kernel", "programs/passes/regions.cpp", "most_inputs = (\\d+)", 1},
+      {"elementwise operations in one fused kernel", "programs/passes/regions.cpp", "most_outputs = (\\d+)", 2},
+      {"memory that the backward pass of one loop keeps", "programs/loop_rules.cpp",
+       "most_stacked = std::uint64_t\\{(\\d+)\\} << 20"},
+      {"members of an effect's or answer's type", "core/effects/members.h", "most_members = (\\d+)"},
+  };
+  std::string table = text_of(root / "docs/guides/compile.md");
+  table = table.substr(table.find("\n## Limits\n"));
+  for (const Limit& limit : limits) {
+    const std::string code = text_of(root / limit.file);
+    std::smatch number;
+    ASSERT_TRUE(std::regex_search(code, number, std::regex(limit.constant))) << limit.constant << " in " << limit.file;
+    const auto row = table.find(std::string("| ") + limit.row);
+    ASSERT_NE(row, std::string::npos) << "the table of limits has no row: " << limit.row;
+    std::string line = table.substr(row, table.find('\n', row) - row);
+    std::string shown = line.substr(line.rfind(" | ") + 3);
+    std::erase(shown, ',');  // 1,024
+    for (int cell = 0; cell < limit.cell; ++cell) shown.erase(0, shown.find(';') + 1);
+    const long long value = std::stoll(number[1]);
+    EXPECT_EQ(std::stoll(shown), limit.is_exponent ? 1LL << value : value) << line;
   }
 }
 

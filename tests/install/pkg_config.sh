@@ -2,7 +2,7 @@
 # [CXX=compiler] bash pkg_config.sh FOLDER [--static]
 #
 # Builds main.cpp and effects.cpp in FOLDER by what pkg-config says of Stave, and runs them. PKG_CONFIG_PATH tells where that is
-# installed; --static: as a static library.
+# installed; --static: as a static library. A shared one is linked by the plain command of the README, too.
 set -euo pipefail
 sources=$(dirname -- "${BASH_SOURCE[0]}") folder=$1
 shift
@@ -13,4 +13,9 @@ for program in main:stave effects:stave-effects; do
   "${CXX:-c++}" -std=c++20 "$sources/$program.cpp" -o "$folder/$program" "${flags[@]}"
   LD_LIBRARY_PATH=$(pkg-config --variable=libdir "$package") "$folder/$program"
 done
+if [[ ${1:-} != --static ]]; then
+  lib=$(pkg-config --variable=libdir stave) include=$(pkg-config --variable=includedir stave)
+  "${CXX:-c++}" -std=c++20 "$sources/main.cpp" -o "$folder/plain" -I "$include" -L "$lib" -lstave -lstave_effects "-Wl,-rpath,$lib"
+  "$folder/plain"
+fi
 [[ $(pkg-config --modversion stave) == "$(pkg-config --modversion stave-effects)" ]]
