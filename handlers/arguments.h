@@ -108,7 +108,9 @@ struct CallCheck<returns, F, Selection<selected...>, A...> {
   static_assert(!numbers, "stave: an argument by which is differentiated is a number: give a tensor, as tensor(2.)");
   static constexpr bool trees = ((!selected || is_tree<A>)&&...);
   static_assert(trees || numbers,
-                "stave: an argument by which is differentiated is not a tree of tensors (see stave/core/tree.h)");
+                "stave: an argument by which is differentiated is not a tree of tensors: give a tensor, a container of "
+                "such, or a "
+                "struct with public members alone, without constructors and bases (see stave/core/tree.h)");
   static constexpr bool arrays = ((selected && std::is_array_v<std::remove_reference_t<A>>) || ...);
   static_assert(!arrays,
                 "stave: an argument is a C array of tensors, which transforms cannot copy: give a std::array or "

@@ -30,7 +30,6 @@
 #include <concepts>
 #include <iterator>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -84,10 +83,22 @@ std::tuple<ResultOf<F>...> results_of(const ConcurrentlyOptions& options, F&... 
       places);
 }
 
+// Without std::ranges, since <ranges> takes long to compile.
+template <class R>
+using RangeReference = decltype(*std::begin(std::declval<R&>()));
+template <class R>
+concept RangeOfFunctions = requires(R& range) {
+  requires std::forward_iterator<decltype(std::begin(range))>;
+  { std::begin(range) != std::end(range) } -> std::convertible_to<bool>;
+  requires std::invocable<RangeReference<R>&>;
+};
+
 template <class Range>
 auto results_of_range(const ConcurrentlyOptions& options, Range& functions) {
-  using F = std::ranges::range_reference_t<Range>;
-  std::vector<std::optional<ResultOf<F>>> places(static_cast<std::size_t>(std::ranges::distance(functions)));
+  using F = RangeReference<Range>;
+  std::size_t count = 0;
+  for (auto at = std::begin(functions); at != std::end(functions); ++at) ++count;
+  std::vector<std::optional<ResultOf<F>>> places(count);
   std::vector<Placing<F>> bodies;
   bodies.reserve(places.size());
   for (auto&& function : functions) bodies.push_back({static_cast<F>(function), places[bodies.size()]});
@@ -99,9 +110,6 @@ auto results_of_range(const ConcurrentlyOptions& options, Range& functions) {
     return results;
   }
 }
-
-template <class R>
-concept RangeOfFunctions = std::ranges::forward_range<R> && std::invocable<std::ranges::range_reference_t<R>&>;
 
 }  // namespace stave_detail
 

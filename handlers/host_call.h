@@ -10,7 +10,7 @@
 // them; to trace and compile the call is a read of them. It runs below all handlers, once for each call that reaches it, and should have
 // no side effects. No derivative is known of it: grad and jvp throw, unless custom_vjp or
 // custom_jvp says what it is; so they do where an effect is answered outside of them by what is
-// computed of a value that they differentiate (handlers/README.md). For vmap see
+// computed of a value that they differentiate (docs/guides/effects.md). For vmap see
 // VmapMethod.
 #pragma once
 

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <any>
 #include <cmath>
-#include <complex>
+#include <concepts>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -90,8 +90,14 @@ template <class... T>
 struct KnownKept<std::tuple<T...>> : KeptAs<KeptKind::tuple, T...> {};
 template <class A, class B>
 struct KnownKept<std::pair<A, B>> : KeptAs<KeptKind::tuple, A, B> {};
+// std::complex, and what is nothing but a real and an imaginary part; <complex> would bring all streams.
 template <class T>
-struct KnownKept<std::complex<T>> : KeptAs<KeptKind::complex> {};
+  requires requires(const T& z) {
+    { z.real() } -> std::floating_point;
+    { z.imag() } -> std::floating_point;
+    requires std::is_trivially_copyable_v<T> && sizeof(T) == 2 * sizeof(z.real());
+  }
+struct KnownKept<T> : KeptAs<KeptKind::complex> {};
 
 template <class T>
 constexpr bool has_few_members() {

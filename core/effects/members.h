@@ -47,11 +47,13 @@ constexpr bool takes() {
 
 inline constexpr std::size_t most_members = 32;
 
-template <class S, std::size_t n = most_members + 1>
+// From few to many, as aggregates are small. Until all members without a default have one, too few initialisers are refused as well.
+template <class S, std::size_t n = 0, bool enough = false>
 constexpr std::size_t count_initialisers() {
-  if constexpr (n == 0) return 0;
-  else if constexpr (takes<S, n>()) return n;
-  else return count_initialisers<S, n - 1>();
+  if constexpr (n > most_members + 1) return enough ? most_members + 1 : 0;
+  else if constexpr (takes<S, n>()) return count_initialisers<S, n + 1, true>();
+  else if constexpr (enough) return n - 1;
+  else return count_initialisers<S, n + 1>();
 }
 
 // S{any x before, {any x inside}, any x after}
@@ -163,6 +165,8 @@ constexpr decltype(auto) with_members(S& s, F&& f) {
     STAVE_MEMBERS(32, STAVE_16, t, u, v, w, x, y, z, a1, a2, a3, a4, a5, a6, a7, a8, a9)
 #undef STAVE_16
 #undef STAVE_MEMBERS
+  } else {
+    return f();  // so that the compiler says no more
   }
 }
 

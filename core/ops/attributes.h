@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <typeinfo>
 
 #include <stave/core/device.h>
@@ -53,7 +54,16 @@ template <class A, class Base = Attributes>
 struct ValueAttributes : Base {
   using Base::Base;
   bool equals(const Attributes& other) const override {
-    return static_cast<const A&>(*this).members() == static_cast<const A&>(other).members();
+    return same(static_cast<const A&>(*this).members(), static_cast<const A&>(other).members());
+  }
+
+ private:
+  // std::tuple's own == takes the compiler longer.
+  template <class... T>
+  static bool same(const std::tuple<T...>& a, const std::tuple<T...>& b) {
+    return [&]<std::size_t... i>(std::index_sequence<i...>) {
+      return ((std::get<i>(a) == std::get<i>(b)) && ...);
+    }(std::index_sequence_for<T...>());
   }
 
  protected:
