@@ -129,7 +129,10 @@ int HtmlRecord::instance_of(Thread& thread, const std::vector<NamePtr>& scopes) 
     const int outer = open.empty() ? none : open.back().second;
     const int outer_scope = outer == none ? none : instances_[static_cast<std::size_t>(outer)][1];
     open.emplace_back(name(depth), static_cast<int>(instances_.size()));
-    instances_.push_back({outer, scopes_.of({outer_scope, texts_.of(name(depth)->text)})});
+    const int scope = scopes_.of({outer_scope, texts_.of(name(depth)->text)});
+    backward_.resize(scopes_.keys.size());
+    if (name(depth)->backward) backward_[static_cast<std::size_t>(scope)] = 1;
+    instances_.push_back({outer, scope});
   }
   return open.empty() ? none : open.back().second;
 }

@@ -127,6 +127,7 @@ class HtmlRecord final : public StorageWatcher {
   Numbers<std::unordered_map<std::string, int>> texts_;
   std::unordered_map<std::string, int> notations_;  // texts, by what they are written of
   Numbers<std::map<Pair, int>> scopes_;             // the scope around it, its name
+  std::vector<int> backward_;                       // for each scope 1 if it is that of a backward pass
   Numbers<std::map<Pair, int>> sites_;              // scope, the operation's name
   // Site, attributes, operands, outputs, device. Of a value that came in from outside: of all but outputs and device, none.
   Numbers<std::map<std::array<int, 5>, int>> kinds_;

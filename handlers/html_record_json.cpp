@@ -73,6 +73,8 @@ void HtmlRecord::write_json(std::ostream& out) const {
     }
   };
   write_keys("scopes", scopes_.keys, {"outer", "name"});
+  out << ',';
+  write_column(out, "backward", backward_, [](int is_backward) { return is_backward; });
   out << '}';
   write_keys("sites", sites_.keys, {"scope", "operation"});
   out << '}';
@@ -97,7 +99,7 @@ void HtmlRecord::write_json(std::ostream& out) const {
 void HtmlRecord::write_operations(std::ostream& out) const {
   std::vector<const Operation*> rows;
   for (const Operation& operation : operations_) rows.push_back(&operation);
-  std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) { return a->start < b->start; });
+  std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) { return a->start < b->start || (a->start == b->start && a->time > b->time); });
   out << "\"operations\":{";
   write_increasing(out, "start", rows, [](const auto* row) { return row->start; });
   const auto column = [&](const char* name, auto Operation::*member) {

@@ -3,8 +3,10 @@
 #include <sys/wait.h>
 #include <zlib.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <string>
@@ -216,7 +218,7 @@ TEST_F(HtmlPage, IsUsedByKeysAndClicks) {
     result.scopes = texts('#operations tbody tr td:first-child').join();
     key('#curves canvas', 'End');
     result.last = document.querySelector('#curves output').textContent;
-    document.getElementById('logarithmic').click();
+    choose('scale', 'logarithmic', 'change');
     choose('over', 'time', 'change');
     await drawn();
     return result;)js");
@@ -294,6 +296,7 @@ TEST_F(HtmlPage, AHundredThousandOperationsStayUsable) {
     await drawn();
     const result = { all: Number(told.bars), tall: document.querySelector('#timeline canvas').clientHeight };
     for (let i = 0; i < 6; ++i) click('#timeline [data-do=in]');
+    key('#timeline canvas', 'n');  // to where something is
     await drawn();
     result.near = Number(told.bars);
     for (let i = 0; i < 5; ++i) key('#timeline canvas', 'n');
@@ -329,7 +332,191 @@ TEST_F(HtmlPage, IsAPageOfNothingToo) {
   });
   const Json curves = look(reports_alone, "return { said: texts('#curves output').join() };");
   EXPECT_EQ(curves.at("errors").text, "0");
-  EXPECT_EQ(curves.at("said").text, "1 point, last nan; 1 not shown,1 point, last nan; 1 not shown,1 point, last 1");
+  EXPECT_EQ(curves.at("said").text,
+            "1 point, last nan; 1 NaN, marked, the first at 0,1 point, last nan; 1 NaN, marked, the first at 0,1 "
+            "point, last 1");
+}
+
+// ---- what is drawn --------------------------------------------------------------------------------------------------
+
+TEST_F(HtmlPage, TicksTellTimesApartAtEachZoom) {
+  HtmlReport report;
+  with(report, [] { steps(400); });
+  const Json seen = look(report, R"js(
+    await drawn();
+    const result = { repeated: '', cut: '', unequal: '', zooms: 0 }, wide = document.querySelector('#timeline canvas').clientWidth;
+    const size = { ns: 1, 'µs': 1e3, ms: 1e6, s: 1e9 };
+    for (let zoom = 0; Number(told.length) > 20 && zoom < 40; ++zoom, ++result.zooms) {
+      const ticks = told.ticks.split('|');
+      if (ticks.length < 2 || new Set(ticks).size < ticks.length) result.repeated += `${told.ticks};`;
+      if (Number(told.tickEnd) > wide) result.cut += `${told.ticks};`;
+      // What ticks say is as far apart as they stand: read back, all steps are the same.
+      const times = ticks.map((text, i) => (parseFloat(text) * size[text.split(' ')[1]]) + (text[0] === '+' && i ? parseFloat(ticks[0]) * size[ticks[0].split(' ')[1]] : 0));
+      const steps = times.slice(1).map((time, i) => time - times[i]);
+      if (Math.max(...steps) > Math.min(...steps) * 1.001 + 1e-3) result.unequal += `${told.ticks};`;
+      click('#timeline [data-do=in]');
+      await drawn();
+    }
+    return result;)js");
+  EXPECT_EQ(seen.at("errors").text, "0");
+  EXPECT_GT(seen.at("zooms").number, 12);
+  EXPECT_EQ(seen.at("repeated").text, "");
+  EXPECT_EQ(seen.at("cut").text, "");
+  EXPECT_EQ(seen.at("unequal").text, "");
+}
+
+TEST_F(HtmlPage, OperationsHaveColoursThatDiffer) {
+  HtmlReport report;
+  with(report, [] {
+    const Tensor x = linspace(0.1, 0.9, 100);
+    return sin(x) + cos(x) * tan(x) - exp(x) / log(x) + sqrt(x) + tanh(x) + sinh(x) + cosh(x) + asin(x) + acos(x) +
+           atan(x) + square(x) + abs(x) + floor(x) + ceil(x) + sign(x) + erf(x) + sum(x) + max(x) + min(x);
+  });
+  const Json seen = look(report, R"js(
+    const paint = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+    const rgb = colour => { paint.fillStyle = colour; paint.fillRect(0, 0, 1, 1); return [...paint.getImageData(0, 0, 1, 1).data]; };
+    const swatches = [...document.querySelectorAll('#operations .swatch')].map(x => rgb(x.style.background));
+    let nearest = Infinity;
+    for (const [i, a] of swatches.entries()) for (const b of swatches.slice(0, i)) nearest = Math.min(nearest, Math.hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]));
+    return { swatches: swatches.length, nearest };)js");
+  EXPECT_GE(seen.at("swatches").number, 20);
+  EXPECT_GE(seen.at("nearest").number, 15) << "of 255, in the worst pair";
+}
+
+TEST_F(HtmlPage, CurvesShowWhatIsHugeAndMarkWhatIsNotFinite) {
+  HtmlReport seen_by;
+  with(seen_by, [] {
+    for (int i = 0; i < 100; ++i) {
+      report("grows", std::pow(10., 3 * i));
+      report("swings", (i % 2 ? -1 : 1) * std::pow(10., 3 * i));
+      report("breaks", i == 50   ? std::numeric_limits<double>::quiet_NaN()
+                       : i == 60 ? std::numeric_limits<double>::infinity()
+                                 : std::sin(0.1 * i));
+    }
+    report("half", 1e308);
+    report("half", -1e308);
+    report("half", 3.);
+  });
+  const Json seen = look(seen_by, R"js(
+    await drawn();
+    const bad = getComputedStyle(document.documentElement).getPropertyValue('--bad'), said = texts('#curves output'), result = {};
+    const heights = (canvas, from, to) => {  // how many lines of pixels the curve stands in, of a part of the width
+      let lines = 0;
+      const colour = '11,95,196,255', width = canvas.clientWidth - 70;
+      for (let y = 0; y < 170; ++y) lines += colour in colours(canvas, 60 + from * width, y, (to - from) * width, 1);
+      return lines;
+    };
+    const canvases = [...document.querySelectorAll('#curves canvas')];
+    result.first = heights(canvases[0], 0, 0.5);
+    result.second = heights(canvases[0], 0.5, 1);
+    result.swings = heights(canvases[1], 0.2, 0.6);
+    result.half = heights(canvases[3], 0, 1);
+    result.red = Object.entries(colours(canvases[2], 60, 0, canvases[2].clientWidth - 70, 190)).filter(([c]) => c === '198,40,40,255').reduce((n, [, m]) => n + m, 0);
+    result.grows = said[0]; result.swingsSaid = said[1]; result.breaks = said[2];
+    choose('scale', 'linear', 'change');
+    await drawn();
+    result.flat = heights(canvases[0], 0, 0.5);
+    return result;)js");
+  EXPECT_EQ(seen.at("errors").text, "0");
+  EXPECT_GE(seen.at("first").number, 60) << "it rises in the first half";
+  EXPECT_GE(seen.at("second").number, 60) << "and as much in the second";
+  EXPECT_GE(seen.at("swings").number, 80);
+  EXPECT_GE(seen.at("half").number, 80) << "between the largest numbers of both signs";
+  EXPECT_LE(seen.at("flat").number, 4) << "which a linear scale does not show";
+  EXPECT_GE(seen.at("red").number, 20);
+  EXPECT_EQ(seen.at("marks").text, "2");
+  EXPECT_EQ(seen.at("grows").text, "100 points, last 1e+297; logarithmic scale");
+  EXPECT_EQ(seen.at("swingsSaid").text, "100 points, last -1e+297; symmetric logarithmic scale");
+  EXPECT_EQ(seen.at("breaks").text, "100 points, last -0.457536; 1 NaN, 1 infinite, marked, the first at 50");
+}
+
+// Values that are read far away, loops, and many operands.
+Tensor tangled(const Tensor& x) {
+  const Tensor early = label(sin(x), "early");
+  Tensor y = early;
+  for (int i = 0; i < 3; ++i) {
+    const Scope turn("turn");
+    y = cos(y) + exp(y) * early;
+    y = concat({y, tanh(y), sinh(early), x, square(y), early}, 0)[0];
+  }
+  return sum(y * early) + sum(x);
+}
+
+TEST_F(HtmlPage, LinesOfTheGraphCrossNoBoxAndValuesHaveNames) {
+  HtmlReport report;
+  with(report, [] { grad(tangled)(label(reshape(linspace(0, 1, 8), {2, 4}), "x")); });
+  const Json seen = look(report, R"js(
+    for (let i = 0; i < 3; ++i) { for (const x of document.querySelectorAll('details')) x.open = true; await drawn(); }
+    const result = { lines: 0, crossed: '', overlapping: 0, drawings: 0, outside: 0 };
+    for (const svg of document.querySelectorAll('#graph svg')) {
+      ++result.drawings;
+      const boxes = [...svg.querySelectorAll('g')].map(g => ({ name: g.textContent, r: g.querySelector('rect').getBBox() }));
+      for (const [i, a] of boxes.entries()) for (const b of boxes.slice(0, i))
+        result.overlapping += a.r.x < b.r.x + b.r.width && b.r.x < a.r.x + a.r.width && a.r.y < b.r.y + b.r.height && b.r.y < a.r.y + a.r.height;
+      for (const line of svg.querySelectorAll('path:not(.tip)')) {
+        ++result.lines;
+        for (let at = 0, end = line.getTotalLength(); at <= end; at += 2) {
+          const p = line.getPointAtLength(at);
+          const box = boxes.find(({ r }) => p.x > r.x + 0.5 && p.x < r.x + r.width - 0.5 && p.y > r.y + 0.5 && p.y < r.y + r.height - 0.5);
+          if (box) { result.crossed += `${line.textContent} through ${box.name}; `; break; }
+          if (p.x < 0 || p.y < 0 || p.x > svg.getBBox().width + 40 || p.y > Number(svg.getAttribute('height'))) { ++result.outside; break; }
+        }
+      }
+    }
+    result.values = texts('#graph text.value').join(' | ');
+    const drawing = document.querySelector('#graph .drawing');
+    drawing.style.width = '200px';
+    drawing.scrollLeft = 100;
+    result.scrolled = drawing.scrollLeft;
+    result.wide = document.documentElement.scrollWidth;
+    return result;)js");
+  EXPECT_EQ(seen.at("errors").text, "0");
+  EXPECT_GE(seen.at("drawings").number, 3);
+  EXPECT_GE(seen.at("lines").number, 20);
+  EXPECT_EQ(seen.at("crossed").text, "");
+  EXPECT_EQ(seen.at("overlapping").number, 0);
+  EXPECT_EQ(seen.at("outside").number, 0);
+  EXPECT_THAT(seen.at("values").text, AllOf(HasSubstr("early:f32[2,4] ×"), HasSubstr("x:f32[2,4]")));
+  EXPECT_EQ(seen.at("scrolled").number, 100);
+  EXPECT_LE(seen.at("wide").number, width);
+}
+
+// A holder that holds much for a moment, while others do not, is seen however narrow that moment is.
+TEST_F(HtmlPage, MemoryIsTheMostOfEachHolderWithinAPixel) {
+  HtmlReport report;
+  with(report, [] {
+    for (int i = 0; i < 3000; ++i) {
+      {
+        const Scope scope("small");
+        sin(ones({1000}));
+      }
+      {
+        const Scope scope("large");
+        sin(ones({2000}));
+      }
+    }
+  });
+  const ReportData data(report);
+  std::map<std::string, std::map<double, double>> changes;  // holder, time
+  const auto made = data.times("storages", "made"), lived = data.numbers("storages", "lived"),
+             bytes = data.numbers("storages", "bytes"), site = data.numbers("storages", "site"),
+             earlier = data.numbers("storages", "earlier");
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    if (earlier[i] || site[i] < 0) continue;
+    auto& of = changes[data.path_of_site(site[i])];
+    of[made[i]] += bytes[i];
+    if (lived[i] >= 0) of[made[i] + lived[i]] -= bytes[i];
+  }
+  const Json seen = look(report, "await drawn(); return {};");
+  EXPECT_EQ(seen.at("drawnPeak").text, seen.at("peak").text);
+  for (const char* name : {"small", "large"}) {
+    double now = 0, most = 0;
+    for (const auto& [time, change] : changes.at(name)) most = std::max(most, now += change);
+    EXPECT_GE(most, 4000);
+    EXPECT_THAT("," + seen.at("drawnHolders").text + ",",
+                HasSubstr("," + std::to_string(static_cast<long>(most)) + ","))
+        << name;
+  }
 }
 
 // ---- as it looks --------------------------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ const table = (() => {
     const sums = new Map();
     const add = (key, kind, of) => {
       let row = sums.get(key);
-      if (!row) sums.set(key, row = { calls: 0, time: 0, longest: 0, bytes: 0, ...of() });
+      if (!row) sums.set(key, row = { kinds: [], calls: 0, time: 0, longest: 0, bytes: 0, ...of() });
+      row.kinds.push(kind);
       row.calls += kinds.calls[kind];
       row.time += kinds.time[kind];
       row.longest = Math.max(row.longest, kinds.longest[kind]);
@@ -30,14 +31,14 @@ const table = (() => {
     };
     for (let k = 0; k < kinds.count; ++k) {
       if (kinds.site[k] < 0) continue;
-      if (rowsAre.value === 'operation') add(sites.operation[kinds.site[k]], k, () => ({ name: nameOfKind(k) }));
+      if (rowsAre.value === 'operation') add(sites.operation[kinds.site[k]], k, () => ({ operation: nameOfKind(k), name: nameOfKind(k), choose: () => selectName(nameOfKind(k)) }));
       else if (rowsAre.value === 'kind') add(k, k, () => {
         const attributes = texts[kinds.attributes[k]];
-        return { name: nameOfKind(k) + (attributes ? ` ${attributes}` : ''), scope: pathOfScope(scopeOfKind(k)), device: deviceNames[kinds.device[k]],
+        return { operation: nameOfKind(k), choose: () => selectKind(k), name: nameOfKind(k) + (attributes ? ` ${attributes}` : ''), scope: pathOfScope(scopeOfKind(k)), device: deviceNames[kinds.device[k]],
           shapes: `${texts[kinds.operands[k]]} → ${texts[kinds.outputs[k]]}` };
       });
-      else if (scopeOfKind(k) < 0) add(-1, k, () => ({ scope: pathOfScope(-1) }));
-      else for (let s = scopeOfKind(k); s >= 0; s = scopes.outer[s]) add(s, k, () => ({ scope: pathOfScope(s) }));
+      else if (scopeOfKind(k) < 0) add(-1, k, () => ({ scope: pathOfScope(-1), choose: () => selectScope(-1) }));
+      else for (let s = scopeOfKind(k); s >= 0; s = scopes.outer[s]) add(s, k, () => ({ scope: pathOfScope(s), choose: () => selectScope(s) }));
     }
     rows = [...sums.values()];
     for (const row of rows) {
@@ -45,6 +46,15 @@ const table = (() => {
       row.mean = row.time / row.calls;
       row.sought = [row.name, row.scope, row.shapes, row.device].filter(Boolean).join('\n').toLowerCase();
     }
+  }
+
+  function chooser(row, text) {
+    const button = element('button', { type: 'button', class: 'plain' }, text);
+    button.onclick = row.choose;
+    if (!row.operation) return button;
+    const swatch = element('span', { class: 'swatch' });  // the colour of its bars
+    swatch.style.background = colourOf(row.operation);
+    return element('span', { class: 'chooser' }, swatch, button);
   }
 
   function draw() {
@@ -64,8 +74,9 @@ const table = (() => {
       return element('th', { scope: 'col', class: column.show ? 'number' : '', 'data-key': column.key,
         ...(sortedBy === column.key ? { 'aria-sort': descending ? 'descending' : 'ascending' } : {}) }, button);
     })));
-    body.replaceChildren(...found.slice(0, length).map(row => element('tr', {}, ...here.map(column =>
-      element('td', { class: column.show ? 'number' : '' }, column.show ? column.show(row[column.key]) : row[column.key])))));
+    body.replaceChildren(...found.slice(0, length).map(row => element('tr', { class: !selection.kinds ? '' : row.kinds.some(isSelected) ? 'selected' : 'dimmed' },
+      ...here.map((column, i) => element('td', { class: column.show ? 'number' : '' }, i === 0 ? chooser(row, row[column.key])
+        : column.show ? column.show(row[column.key]) : row[column.key])))));
     document.getElementById('found').textContent = counted(found.length, 'row');
     more.hidden = found.length <= length;
     told.rows = String(Math.min(found.length, length));
@@ -76,6 +87,7 @@ const table = (() => {
     start() {
       collect();
       draw();
+      selection.listeners.push(draw);
       rowsAre.onchange = () => { length = pageLength; collect(); draw(); };
       search.oninput = () => { length = pageLength; draw(); };
       more.onclick = () => { length += pageLength; draw(); };
