@@ -485,15 +485,13 @@ TEST_F(HtmlPage, LinesOfTheGraphCrossNoBoxAndValuesHaveNames) {
 TEST_F(HtmlPage, MemoryIsTheMostOfEachHolderWithinAPixel) {
   HtmlReport report;
   with(report, [] {
-    for (int i = 0; i < 3000; ++i) {
-      {
-        const Scope scope("small");
-        sin(ones({1000}));
-      }
-      {
-        const Scope scope("large");
-        sin(ones({2000}));
-      }
+    const auto once = [](const char* name, Index length) {
+      const Scope scope(name);
+      sin(ones({length}));
+    };
+    for (int i = 0; i < 30'000; ++i) {
+      once("large", 2000);
+      if (i == 15'000) once("small", 1000);
     }
   });
   const ReportData data(report);
