@@ -25,12 +25,14 @@ const sites = { scope: ints(data.sites.scope), operation: ints(data.sites.operat
 const kinds = {
   count: data.kinds.site.length, site: ints(data.kinds.site), attributes: ints(data.kinds.attributes), operands: ints(data.kinds.operands),
   outputs: ints(data.kinds.outputs), device: ints(data.kinds.device), bytes: doubles(data.kinds.bytes),
+  moved: doubles(data.kinds.moved), flops: doubles(data.kinds.flops),
 };
 const instances = { outer: ints(data.instances.outer), scope: ints(data.instances.scope) };
 const lanes = { thread: ints(data.lanes.thread), device: ints(data.lanes.device) };
 const operations = {
   count: data.operations.start.length, start: times(data.operations.start), time: doubles(data.operations.time),
   kind: ints(data.operations.kind), instance: ints(data.operations.instance), lane: ints(data.operations.lane),
+  forward: ints(data.operations.forward),
 };
 const edges = { count: data.edges.from.length, from: ints(data.edges.from), output: ints(data.edges.output), to: ints(data.edges.to),
   operand: ints(data.edges.operand), times: doubles(data.edges.count) };
@@ -105,6 +107,8 @@ function distinct(i) {
   const [light, chroma] = (colours.dark ? [[0.5, 0.12], [0.38, 0.09], [0.62, 0.1]] : [[0.76, 0.13], [0.89, 0.09], [0.65, 0.15]])[tier];
   return `oklch(${light} ${chroma} ${hue})`;
 }
+// The same for lines, which are thin.
+const lineColour = i => `oklch(${colours.dark ? 0.75 : 0.6} 0.15 ${(255 + 30 * (5 * i % 12) + 10 * (Math.floor(i / 12) % 3)) % 360})`;
 // Operations by name: those that take the most time have the first colours.
 const ranks = (() => {
   const sums = new Map();
@@ -259,4 +263,4 @@ const selectScope = scope => select(`scope ${pathOfScope(scope)}`, scope < 0 ? k
 const selectName = name => select(`all ${name}`, k => nameOfKind(k) === name);
 const selectKind = kind => select(`${nameOfKind(kind)} in ${pathOfScope(scopeOfKind(kind))}`, k => k === kind);
 const selectOperation = i => select(`${nameOfKind(operations.kind[i])} at ${inUnits(operations.start[i])}, in ${pathOfScope(scopeOfKind(operations.kind[i]))}`,
-  k => k === operations.kind[i], i);
+  k => k === operations.kind[i] || (operations.forward.length && operations.forward[i] >= 0 && k === operations.kind[operations.forward[i]]), i);

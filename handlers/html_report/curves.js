@@ -5,9 +5,8 @@ const curves = (() => {
   const more = document.getElementById('more-curves'), pageLength = 40, height = 190, left = 60, bottom = 20;
 
   // A curve for each name, in the order of their first points.
-  const byName = new Map();
-  {
-    const given = data.points, when = times(given.when), mean = doubles(given.mean), least = doubles(given.least), greatest = doubles(given.greatest);
+  function curvesOf(given, texts) {
+    const byName = new Map(), when = times(given.when), mean = doubles(given.mean), least = doubles(given.least), greatest = doubles(given.greatest);
     let range = 0;
     for (let i = 0; i < mean.length; ++i) {
       const curve = byName.get(given.name[i]) || { name: texts[given.name[i]], when: [], mean: [], least: [], greatest: [] };
@@ -19,8 +18,9 @@ const curves = (() => {
       curve.greatest.push(single ? mean[i] : greatest[range]);
       if (!single) ++range;
     }
+    return [...byName.values()];
   }
-  const all = [...byName.values()];
+  const all = curvesOf(data.points, texts);
   const drawn = [];
 
   // Scales: y(value) is where a value stands. Where the largest point is more than a thousand times as far from 0 as a quarter of all
@@ -31,8 +31,9 @@ const curves = (() => {
   function scaleOf(curve) {
     const sizes = [];  // of each point
     let positive = true;
-    for (let i = 0; i < curve.mean.length; ++i) {
-      const values = [curve.mean[i], curve.least[i], curve.greatest[i]].filter(Number.isFinite), size = Math.max(0, ...values.map(Math.abs));
+    const both = curve.other ? [curve, curve.other] : [curve];
+    for (const { mean, least, greatest } of both) for (let i = 0; i < mean.length; ++i) {
+      const values = [mean[i], least[i], greatest[i]].filter(Number.isFinite), size = Math.max(0, ...values.map(Math.abs));
       positive = positive && values.every(value => value > 0);
       if (size > 0) sizes.push(size);
     }
@@ -47,11 +48,11 @@ const curves = (() => {
     const scale = scaleOf(curve), y = scale.y, fits = value => Number.isFinite(value) && Number.isFinite(y(value));
     const x = over.value === 'time' ? i => curve.when[i] : i => i;
     let low = Infinity, high = -Infinity;
-    for (const values of [curve.least, curve.greatest, curve.mean])
-      for (const value of values) if (fits(value)) [low, high] = [Math.min(low, y(value)), Math.max(high, y(value))];
+    for (const { mean, least, greatest } of curve.other ? [curve, curve.other] : [curve])
+      for (const values of [least, greatest, mean]) for (const value of values) if (fits(value)) [low, high] = [Math.min(low, y(value)), Math.max(high, y(value))];
     if (low > high) [low, high] = [0, 1];
     if (low === high) [low, high] = [low - 0.5, high + 0.5];
-    const count = curve.mean.length, first = x(0), last = x(count - 1);
+    const count = curve.mean.length, first = x(0), last = Math.max(x(count - 1), !curve.other ? 0 : over.value === 'time' ? curve.other.when[curve.other.when.length - 1] : curve.other.mean.length - 1);
     return { ...scale, fits, x, low, high, count, first, length: last - first || 1 };
   }
   // { at, text } of the ticks of values, `at` on the scale.
@@ -125,10 +126,10 @@ const curves = (() => {
       context.fillText(text, left - 5, y);
     }
     context.fillStyle = colours.faint;
-    const shownX = i => over.value === 'time' ? inUnits(curve.when[i]) : String(i);
-    context.fillText(shownX(scale.count - 1), width - 10, height - 8);
+    const shownX = x => over.value === 'time' ? inUnits(x) : String(x);
+    context.fillText(shownX(scale.first + (scale.count > 1 || curve.other ? scale.length : 0)), width - 10, height - 8);
     context.textAlign = 'left';
-    context.fillText(shownX(0), left, height - 8);
+    context.fillText(shownX(scale.first), left, height - 8);
   }
 
   function drawColumns(context, columns, colour, dashed) {
@@ -171,12 +172,25 @@ const curves = (() => {
     const px = i => left + (scale.x(i) - scale.first) / scale.length * inner;
     const py = value => 10 + (scale.high - scale.y(value)) / (scale.high - scale.low) * tall;
     drawAxes(context, curve, scale, width, tall);
+    if (curve.other) {
+      const other = { ...scale, count: curve.other.mean.length, x: over.value === 'time' ? i => curve.other.when[i] : i => i };
+      const otherX = i => left + (other.x(i) - scale.first) / scale.length * inner;
+      drawColumns(context, columnsOf(curve.other, other, otherX, py).columns, colours.faint, true);
+    }
     const { columns, marks, count } = columnsOf(curve, scale, px, py);
     drawColumns(context, columns, colours.accent);
     context.fillStyle = context.strokeStyle = colours.bad;
     context.lineWidth = 1.5;
     for (const { x, value } of marks) mark(context, x, value, tall);
     context.lineWidth = 1;
+    if (selection.operation >= 0 && scale.count > 1) {  // the moment of the selected operation
+      const i = Math.max(0, firstAfter(curve.when, operations.start[selection.operation]) - 1);
+      context.strokeStyle = colours.accent;
+      context.beginPath();
+      context.moveTo(px(i), 10);
+      context.lineTo(px(i), height - bottom);
+      context.stroke();
+    }
     if (at >= 0 && at < scale.count) {
       context.strokeStyle = colours.ink;
       context.beginPath();
@@ -242,9 +256,17 @@ const curves = (() => {
     shown: all.length > 0,
     start() {
       page();
+      selection.listeners.push(drawAll);
       more.onclick = page;
       over.onchange = how.onchange = drawAll;
     },
     drawAll,
+    // Draws curves of the same names, of another report, beside these; null: no longer.
+    compare(other) {
+      const byName = new Map(other ? curvesOf(other.points, other.texts).map(curve => [curve.name, curve]) : []);
+      for (const curve of all) curve.other = byName.get(curve.name);
+      told.compared = String(all.filter(curve => curve.other).length);
+      drawAll();
+    },
   };
 })();

@@ -109,6 +109,7 @@ const timeline = (() => {
     drawTimes(context, left, inner, all);
     let drawn = 0;
     for (const track of tracks) drawn += drawTrack(context, track, inner);
+    drawForward(context, inner);
     context.clearRect(0, 0, left - 1, all);
     context.fillStyle = colours.ink;
     for (const { lane, top: row } of laneTops) {
@@ -120,12 +121,16 @@ const timeline = (() => {
     told.lanes = String(laneTops.length);
   }
 
+  const derives = id => {
+    const forward = selectionBar.forwardOf(id);
+    return forward < 0 ? '' : `\nderives ${nameOfKind(operations.kind[forward])}, from ${inUnits(operations.start[forward])}, in ${pathOfScope(scopeOfKind(operations.kind[forward]))}`;
+  };
   function describe(track, index) {
     const id = track.id[index], from = inUnits(track.start[index]), time = inUnits(track.end[index] - track.start[index]);
     if (id < 0) return `scope ${pathOfScope(instances.scope[-1 - id])}, from ${from}, for ${time}`;
     const kind = operations.kind[id], attributes = texts[kinds.attributes[kind]];
     return `${nameOfKind(kind)}${attributes ? ` ${attributes}` : ''}: ${texts[kinds.operands[kind]]} → ${texts[kinds.outputs[kind]]}\n`
-      + `from ${from}, for ${time}, in ${pathOfScope(scopeOfKind(kind))}, ${nameOfLane(track.lane)}`;
+      + `from ${from}, for ${time}, in ${pathOfScope(scopeOfKind(kind))}, ${nameOfLane(track.lane)}${derives(id)}`;
   }
 
   function choose(track, index) {
@@ -135,9 +140,34 @@ const timeline = (() => {
     const start = track.start[index], end = track.end[index], length = view.to - view.from;
     if (end < view.from || start > view.to) show(start - length / 2, start + length / 2);
     if (id < 0) selectScope(instances.scope[-1 - id]);
-    else selectOperation(id);
+    else {
+      selectOperation(id);
+      showForward(id);
+    }
   }
   const bar = operation => [tracks[placeTrack[operation]], placeIndex[operation]];
+  // A click on an operation of a backward pass goes to the operation that it derives: both are shown, with a line between them.
+  function showForward(operation) {
+    const forward = selectionBar.forwardOf(operation);
+    if (forward < 0) return;
+    const from = operations.start[forward], to = operations.start[operation] + operations.time[operation], margin = 0.1 * (to - from);
+    if (from < view.from || from > view.to || to > view.to) show(Math.min(view.from, from - margin), Math.max(view.to, to + margin));
+  }
+  function drawForward(context, width) {
+    const forward = selectionBar.forwardOf(selection.operation);
+    if (forward < 0) return;
+    const scale = width / (view.to - view.from), [a, b] = [forward, selection.operation].map(i => ({
+      x: left + (operations.start[i] + operations.time[i] / 2 - view.from) * scale, y: top + (tracks[placeTrack[i]].at + 0.5) * rowHeight }));
+    const x = left + (operations.start[forward] - view.from) * scale;
+    context.strokeStyle = colours.accent;
+    context.lineWidth = 2;
+    context.strokeRect(x - 1, a.y - rowHeight / 2 - 1, Math.max(operations.time[forward] * scale, 3) + 1, rowHeight + 1);
+    context.beginPath();
+    context.moveTo(b.x, b.y);
+    context.bezierCurveTo(b.x - 30, b.y + 2 * rowHeight, a.x + 30, a.y + 2 * rowHeight, a.x, a.y + rowHeight / 2);
+    context.stroke();
+    context.lineWidth = 1;
+  }
   // Another view may have chosen the selection.
   function follow() {
     const id = selected ? selected.track.id[selected.index] : -1;
@@ -172,8 +202,9 @@ const timeline = (() => {
   const does = {
     in: () => zoom(0.5, middle()), out: () => zoom(2, middle()), left: () => pan(-0.25), right: () => pan(0.25),
     all: () => show(...view.all), next: () => walk(1), previous: () => walk(-1),
+    forward: () => { if (selectionBar.forwardOf(selection.operation) >= 0) selectOperation(selectionBar.forwardOf(selection.operation)); },
   };
-  const keys = { '+': 'in', '=': 'in', '-': 'out', ArrowLeft: 'left', ArrowRight: 'right', 0: 'all', n: 'next', p: 'previous' };
+  const keys = { '+': 'in', '=': 'in', '-': 'out', ArrowLeft: 'left', ArrowRight: 'right', 0: 'all', n: 'next', p: 'previous', f: 'forward' };
 
   function listen() {
     for (const button of document.querySelectorAll('#timeline [data-do]')) button.onclick = () => does[button.dataset.do]();
