@@ -54,8 +54,8 @@ struct DevicePeak {
 
 struct HtmlReportOptions {
   [[no_unique_address]] ByName by_name{};
-  std::string title;              ///< of the page; "Stave report" if empty
-  std::vector<DevicePeak> peaks;  ///< for rooflines; for other devices than the CPU there is none without
+  std::string title{};              ///< of the page; "Stave report" if empty
+  std::vector<DevicePeak> peaks{};  ///< for rooflines; for other devices than the CPU there is none without
 };
 
 class HtmlReport final : public Handles<Call, stave_detail::Sowing> {

@@ -47,13 +47,8 @@ const chains = (() => {
       context.stroke();
     }
     context.globalAlpha = 1;
-    context.strokeStyle = colours.bad;
-    context.beginPath();
-    for (let i = 0; i < run.diverged.length; i += 2) {
-      context.moveTo(x(run.diverged[i + 1]), tall + 6);
-      context.lineTo(x(run.diverged[i + 1]), tall + 13);
-    }
-    context.stroke();
+    context.fillStyle = colours.bad;
+    for (let i = 0; i < run.diverged.length; i += 2) context.fillRect(Math.round(x(run.diverged[i + 1])) - 1, tall + 6, 2, 7);
     context.fillStyle = colours.faint;
     context.fillText(`${shown(low)} to ${shown(high)}`, left, height - 7);
   }

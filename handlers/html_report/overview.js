@@ -108,6 +108,7 @@ const selectionBar = (() => {
   const backwardOf = i => i >= 0 && operations.forward.length ? operations.forward.indexOf(i) : -1;
   function draw() {
     bar.hidden = !selection.kinds;
+    if (!selection.kinds) text.textContent = '';
     if (!selection.kinds) return;
     let calls = 0, time = 0, all = 0;
     for (let k = 0; k < kinds.count; ++k) {
