@@ -4,12 +4,16 @@
 //   with(report, train);
 //   report.write_html("report.html");                  // open it in a browser
 //
-// - Timeline: a bar for each operation, under bars of the scopes (effect.h) around it; a lane for each thread and device.
+// - Where the time went: of each thread, operations, the host's work between them, waiting, and this report itself; all of it adds up.
+//   A thread waits where it needs less of the processor than a time of more than 50 us between operations.
+// - Timeline: a bar for each operation, under bars of the scopes (effect.h) around it; a lane for each thread and device. An operation of a
+//   backward pass leads to the operation whose rule performed it.
+// - Flame graph: scopes, as wide as the time of the operations in them.
 // - Memory: bytes of tensors over time, and who holds them at a moment: by scope, operation, label (label.h) or device. The sum is what
 //   memory_stats() calls live_bytes. Storage belongs to the operation that asked for it, also where a later one takes it over.
 // - Graph: operations and what flows between them, scope by scope, to fold and unfold. Those of one scope, with like operands,
 //   attributes and outputs, are one box.
-// - Operations: a table, to sort and to search.
+// - Operations: a table, to sort and to search, with arithmetic and bytes for each second, and the share of the roofline.
 // - Chains: draws of Markov chains that add_chains() is given: whether the chains agree, and where trajectories diverged.
 // - Comparison: the page reads the file of another report, and shows which operations take longer than they did there.
 // - Curves: what report() (report.h) said, a curve for each name; of several numbers the mean, within the least and the greatest.
@@ -21,8 +25,9 @@
 // that the device's peaks allow for an operation's arithmetic and bytes, in parts of the time that it took: more than 1 where data lay in
 // a cache. The peaks of the CPU are measured when a report is first written, which takes a fifth of a second, unless options give them.
 //
-// It adds up over several uses, and watches memory, of the whole process, from when it was made to its end, but no child of fork(). Several threads may share
-// it, and write it meanwhile. An operation takes about 100 bytes in memory and 60 in the file, a text what it takes once.
+// It adds up over several uses, and watches memory, of the whole process, from when it was made to its end, but no child of fork().
+// Several threads may share it, and write it meanwhile. An operation takes about 160 bytes in memory and 40 in the file, a text what it
+// takes once.
 #pragma once
 
 #include <cstddef>

@@ -219,7 +219,9 @@ const graph = (() => {
       };
       more.onclick = page;
       page();
-      result.append(draw(scope, unfold), list, more);
+      const drawing = draw(scope, unfold);
+      result.append(drawing, list, more);
+      drawing.scrollLeft = (drawing.scrollWidth - drawing.clientWidth) / 2;  // of a wide one the middle
     });
     return result;
   }

@@ -59,7 +59,7 @@ const overview = (() => {
     part('overview', 'tbody').replaceChildren(...parts.map(({ key, name, about }) => {
       const swatch = element('span', { class: 'swatch' });
       swatch.style.background = colourOfPart(key);
-      return element('tr', {}, element('td', {}, swatch, name), element('td', { class: 'number' }, inUnits(sums[key])),
+      return element('tr', { title: about }, element('td', {}, swatch, name), element('td', { class: 'number' }, inUnits(sums[key])),
         element('td', { class: 'number' }, `${(100 * sums[key] / all).toFixed(1)}%`), element('td', { class: 'hint' }, about));
     }));
     told.overview = parts.map(({ key }) => `${key}=${sums[key]}`).join();
