@@ -575,6 +575,28 @@ TEST_F(HtmlPage, MemoryIsTheMostOfEachHolderWithinAPixel) {
   }
 }
 
+// An operation that performs others has their time, which counts once.
+TEST_F(HtmlPage, TimeWithinOperationsCountsOnce) {
+  struct Twice : Handler {
+    Outputs handle(Call& call) override {
+      perform(call);
+      return perform(call);
+    }
+  };
+  HtmlReport report;
+  const Tensor x = linspace(0, 1, 100'000);
+  with(report, [&] { with(Twice(), [&] { with(report, [&] { return exp(sin(x)); }); }); });
+  const ReportData data(report);
+  const auto time = data.numbers("operations", "time");
+  ASSERT_EQ(data.names(), (std::vector<std::string>{"sin", "sin", "sin", "exp", "exp", "exp"}));
+  const Json seen = look(report, R"js(await drawn();
+    const shares = texts('#operations tbody td:nth-child(4)').map(parseFloat);
+    return { shares: shares.reduce((a, b) => a + b) };)js");
+  EXPECT_NEAR(seen.at("shares").number, 100, 0.2);
+  const Json all = look(report, "await drawn(); const busy = Number(told.overview.match(/operations=([0-9]+)/)[1]); return { busy };");
+  EXPECT_NEAR(all.at("busy").number, time[0] + time[3], 1);
+}
+
 // ---- the selection, and what else stands on the page ------------------------------------------------------------------
 
 Tensor in_layers(const Tensor& x) {
@@ -696,6 +718,7 @@ TEST_F(HtmlPage, ABackwardOperationLeadsToTheOneThatItDerives) {
   const ReportData data(report);
   const auto forward = data.numbers("operations", "forward");
   const auto names = data.names();
+  ASSERT_EQ(forward.size(), names.size());
   std::size_t backward = 0;
   while (backward < names.size() && !(names[backward] == "sech_squared" && forward[backward] >= 0)) ++backward;
   ASSERT_LT(backward, names.size());

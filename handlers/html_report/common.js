@@ -49,6 +49,18 @@ for (let i = 0; i < operations.count; ++i) {
   kinds.longest[kind] = Math.max(kinds.longest[kind], operations.time[i]);
 }
 
+// Their time without that of the operations which they perform: these begin and end within them, in the same lane.
+kinds.self = kinds.time.slice();
+{
+  const open = Array.from(lanes.thread, () => []);  // for each lane the operations that have not ended
+  for (let i = 0; i < operations.count; ++i) {
+    const around = open[operations.lane[i]], end = operations.start[i] + operations.time[i];
+    while (around.length && operations.start[around[around.length - 1]] + operations.time[around[around.length - 1]] < end) around.pop();
+    if (around.length) kinds.self[operations.kind[around[around.length - 1]]] -= operations.time[i];
+    around.push(i);
+  }
+}
+
 const scopeOfKind = kind => kinds.site[kind] < 0 ? -1 : sites.scope[kinds.site[kind]];
 // Whether a scope is that of a backward pass, or stands in one.
 const isBackward = new Uint8Array(scopes.outer.length);

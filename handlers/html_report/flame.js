@@ -20,7 +20,7 @@ const flame = (() => {
     }
     leaves.get(key).kinds.push(k);
     for (let frame = leaves.get(key); frame; frame = frame.outer) {
-      frame.time += kinds.time[k];
+      frame.time += kinds.self[k];
       frame.calls += kinds.calls[k];
     }
   }
@@ -61,6 +61,7 @@ const flame = (() => {
     for (const frame of outer) put(frame, 0, width);
     fill(top, 0, width);
     all.hidden = top === root;
+    told.flameTime = String(root.time);
     told.frames = String(drawn.length);
   }
   const pathOf = frame => frame.operation ? `${frame.name} in ${pathOfScope(frame.scope)}` : frame.scope < 0 ? 'all' : pathOfScope(frame.scope);

@@ -6,7 +6,7 @@ const overview = (() => {
     { key: 'operations', name: 'Operations', about: 'at least one operation was under way' },
     { key: 'host', name: 'Host between operations', about: 'the program, and handlers of the library, ran between operations' },
     { key: 'waited', name: 'Waiting', about: 'the thread stood still between operations, for more than 50 µs: it waited, slept, or others had its processor' },
-    { key: 'own', name: 'This report', about: 'the report wrote down what it saw; also its share within operations that perform others' },
+    { key: 'own', name: 'This report', about: 'the report wrote down what it saw; what it does within operations that perform others is part of these' },
     { key: 'before', name: 'Before the first operation', about: 'from the making of the report' },
     { key: 'after', name: 'After the last operation', about: 'until the report was written' },
   ];
@@ -112,8 +112,8 @@ const selectionBar = (() => {
     if (!selection.kinds) return;
     let calls = 0, time = 0, all = 0;
     for (let k = 0; k < kinds.count; ++k) {
-      if (kinds.site[k] >= 0) all += kinds.time[k];
-      if (selection.kinds[k]) { calls += kinds.calls[k]; time += kinds.time[k]; }
+      if (kinds.site[k] >= 0) all += kinds.self[k];
+      if (selection.kinds[k]) { calls += kinds.calls[k]; time += kinds.self[k]; }
     }
     const one = selection.operation >= 0 ? `${inUnits(operations.time[selection.operation])}; with all of its kind ` : '';
     text.textContent = `Selected: ${selection.text}: ${one}${counted(calls, 'operation')}, ${inUnits(time)}, ${all ? (100 * time / all).toFixed(1) : 0}% of the time of operations`;

@@ -32,7 +32,7 @@ const table = (() => {
     if (!(rate > 0 || arithmetic === 0) || !(data.peaks.bandwidth[i] > 0)) return undefined;
     return 1e9 * Math.max(arithmetic ? arithmetic / rate : 0, kinds.moved[kind] / data.peaks.bandwidth[i]);
   }
-  const total = kinds.time.reduce((sum, time) => sum + time, 0);
+  const total = kinds.self.reduce((sum, time) => sum + time, 0);
   let rows = [], sortedBy = 'time', descending = true, length = pageLength;
 
   // Rows that the kinds add up to: each under one key, or, of scopes, under those around it, too.
@@ -40,10 +40,11 @@ const table = (() => {
     const sums = new Map();
     const add = (key, kind, of) => {
       let row = sums.get(key);
-      if (!row) sums.set(key, row = { kinds: [], arithmetic: 0, moved: 0, leastTime: 0, known: 0, calls: 0, time: 0, longest: 0, bytes: 0, ...of() });
+      if (!row) sums.set(key, row = { kinds: [], arithmetic: 0, moved: 0, self: 0, leastTime: 0, known: 0, calls: 0, time: 0, longest: 0, bytes: 0, ...of() });
       row.kinds.push(kind);
       row.calls += kinds.calls[kind];
-      row.time += kinds.time[kind];
+      row.time += rowsAre.value === 'scope' ? kinds.self[kind] : kinds.time[kind];
+      row.self += kinds.self[kind];
       row.longest = Math.max(row.longest, kinds.longest[kind]);
       row.bytes += kinds.bytes[kind];
       row.moved += kinds.moved[kind];
@@ -66,7 +67,7 @@ const table = (() => {
     }
     rows = [...sums.values()];
     for (const row of rows) {
-      row.share = total ? row.time / total : 0;
+      row.share = total ? row.self / total : 0;
       row.mean = row.time / row.calls;
       row.unknown = row.known < row.kinds.length;
       row.flops = row.arithmetic && row.time ? row.arithmetic / row.time * 1e9 : -1;
