@@ -108,6 +108,7 @@ const table = (() => {
         : column.show ? column.show(row[column.key], row) : row[column.key])))));
     document.getElementById('found').textContent = counted(found.length, 'row');
     more.hidden = found.length <= length;
+    told.selfTime = String(total);
     told.rows = String(Math.min(found.length, length));
   }
 
