@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include <stave/core/effects/settings.h>
+
 namespace stave_detail {
 
 struct HtmlHead {

@@ -1,40 +1,20 @@
 // JSON that may stand in a <script> of a page.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 
-#include <fmt/format.h>
-
-#include <stave/core/utf8.h>
+#include <stave/core/effects/settings.h>
 
 namespace stave_detail {
 
-// "<" could end the script, or begin a comment in it. U+2028 and U+2029 end lines in older readers.
-inline std::string in_script_quotes(const std::string& text) {
-  std::string result;
-  const std::string quoted = in_json_quotes(text);
-  for (std::size_t i = 0; i < quoted.size(); ++i) {
-    const bool ends_line = quoted.compare(i, 3, "\u2028") == 0 || quoted.compare(i, 3, "\u2029") == 0;
-    if (quoted[i] == '<') result += "\\u003c";
-    else if (ends_line) result += quoted[i + 2] == '\xa8' ? "\\u2028" : "\\u2029";
-    else result += quoted[i];
-    if (ends_line) i += 2;
-  }
-  return result;
-}
-
-// JSON has no NaN; what is too large for a double is read as infinite.
-inline std::string in_json(double number) {
-  if (std::isnan(number)) return "null";
-  if (std::isinf(number)) return number > 0 ? "1e999" : "-1e999";
-  return fmt::format("{}", number);
-}
-inline std::string in_json(std::int64_t number) { return fmt::format("{}", number); }
-inline std::string in_json(std::uint64_t number) { return fmt::format("{}", number); }
-inline std::string in_json(int number) { return fmt::format("{}", number); }
-inline std::string in_json(const std::string& text) { return in_script_quotes(text); }
+/// Numbers as JSON has them: NaN, which it lacks, as null, infinities as numbers that are too large for a double.
+std::string in_json(double number);
+std::string in_json(std::int64_t number);
+std::string in_json(std::uint64_t number);
+std::string in_json(int number);
+/// In quotes, without "<".
+std::string in_json(const std::string& text);
 
 /// "[1,2,3]"
 template <class Numbers>

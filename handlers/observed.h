@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <utility>
 
+#include <stave/core/effects/settings.h>
+
 namespace stave_detail {
 
 struct ObservedOperations {
@@ -26,7 +28,8 @@ inline std::uint64_t next_observed_number() {
 /// While it stands, the rule of this operation is performed.
 class ForwardOperation {
  public:
-  explicit ForwardOperation(std::uint64_t number) noexcept : outer_(std::exchange(observed_operations.forward, number)) {}
+  explicit ForwardOperation(std::uint64_t number) noexcept
+      : outer_(std::exchange(observed_operations.forward, number)) {}
   ~ForwardOperation() { observed_operations.forward = outer_; }
   ForwardOperation(const ForwardOperation&) = delete;
   ForwardOperation& operator=(const ForwardOperation&) = delete;
