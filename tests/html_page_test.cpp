@@ -540,6 +540,31 @@ TEST_F(HtmlPage, LinesOfTheGraphCrossNoBoxAndValuesHaveNames) {
   EXPECT_LE(seen.at("wide").number, width);
 }
 
+TEST_F(HtmlPage, ParametersOfALayerAreOneBox) {
+  HtmlReport report;
+  const auto values = [](const char* name) { return label(linspace(0, 1, 4), name); };
+  const Tensor a = values("a"), b = values("b"), c = values("c"), d = values("d"), x = values("x");
+  with(report, [&] {
+    Tensor y = sin(x);
+    {
+      const Scope layer("layer");
+      y = y * a;
+      y = y + b;
+      y = y * c;
+      y = y + d;
+    }
+    return y * x;
+  });
+  const Json seen = look(report, R"js(
+    await drawn();
+    return { outside: [...document.querySelectorAll('#graph g.outside')].map(g => g.querySelector('text').textContent).sort().join(' | '),
+      values: texts('#graph text.value').join(' | '), title: [...document.querySelectorAll('#graph g.outside title')].map(x => x.textContent).join() };)js");
+  EXPECT_EQ(seen.at("errors").text, "0");
+  EXPECT_EQ(seen.at("outside").text, "a, b, c and 1 more | x:f32[4]");
+  EXPECT_THAT(seen.at("values").text, HasSubstr("4 values"));
+  EXPECT_THAT(seen.at("title").text, HasSubstr("d:f32[4]")) << "all of them";
+}
+
 // A holder that holds much for a moment, while others do not, is seen however narrow that moment is.
 TEST_F(HtmlPage, MemoryIsTheMostOfEachHolderWithinAPixel) {
   HtmlReport report;

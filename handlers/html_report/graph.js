@@ -97,19 +97,54 @@ const graph = (() => {
     return { boxes, links: [...links.values()] };
   }
 
-  // Under each box the names of the values that it gives, side by side; a box with many gives one, which stands for all.
+  // Of things that go to the same readers, so many are drawn as one.
+  const alike = 3;
+  const listOf = names => names.length > alike ? `${names.slice(0, alike).join(', ')} and ${names.length - alike} more` : names.join(', ');
+  // Values from outside that the same boxes read, as parameters of a layer, are one box.
+  function grouped({ boxes, links }) {
+    const readers = boxes.map(() => []), groups = new Map();
+    for (const link of links) readers[link.from].push(link.to);
+    for (const [b, box] of boxes.entries()) {
+      if (!box.outside || box.first >= 0 || box.sub !== 'from outside') continue;
+      const key = [...new Set(readers[b])].sort((a, c) => a - c).join();
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(b);
+    }
+    const into = boxes.map((_, b) => b), gone = new Set();
+    for (const members of groups.values()) {
+      if (members.length < alike) continue;
+      const names = members.map(b => boxes[b].name.replace(/:[a-z]+[0-9]*\[[^\]]*\][^:]*$/, ''));
+      boxes[members[0]] = { ...boxes[members[0]], name: listOf(names), sub: `${members.length} values from outside`, about: members.map(b => boxes[b].name).join('\n') };
+      for (const b of members.slice(1)) {
+        into[b] = members[0];
+        gone.add(b);
+      }
+    }
+    const number = [];
+    boxes.forEach((_, b) => { if (!gone.has(b)) number[b] = number.filter(n => n !== undefined).length; });
+    return { boxes: boxes.filter((_, b) => !gone.has(b)), links: links.map(link => ({ ...link, from: number[into[link.from]], to: number[into[link.to]] })) };
+  }
+
+  // Under each box the names of the values that it gives, side by side. Several that go the same way are one; so are all of very many.
   const mostValues = 4;
   const cut = (text, most) => text.length > most ? `${text.slice(0, most - 1)}…` : text;
   function nameValues(boxes, links) {
     for (const [b, box] of boxes.entries()) {
       const mine = links.filter(link => link.from === b), counts = new Map();
-      for (const link of mine) counts.set(link.value, (counts.get(link.value) || 0) + link.count);
-      if (counts.size > mostValues) {
-        const all = mine.reduce((sum, link) => sum + link.count, 0), name = counted(counts.size, 'value');
-        counts.clear();
-        counts.set(name, all);
-        for (const link of mine) [link.value, link.values] = [name, link.value];
+      const readers = new Map(), ways = new Map();  // of each value; the values of each set of readers
+      for (const link of mine) readers.set(link.value, (readers.get(link.value) || new Set()).add(link.to));
+      for (const [value, to] of readers) {
+        const way = [...to].sort((a, c) => a - c).join();
+        ways.set(way, [...(ways.get(way) || []), value]);
       }
+      const join = (values, name) => {
+        const all = new Set(values), names = [...all].join('\n');
+        for (const link of mine) if (all.has(link.value)) [link.value, link.about] = [name, names];
+      };
+      let number = 0;
+      for (const values of ways.values()) if (values.length >= alike) join(values, `${counted(values.length, 'value')}${'\u200b'.repeat(number++)}`);  // names that differ
+      if (new Set(mine.map(link => link.value)).size > mostValues) join(mine.map(link => link.value), counted(readers.size, 'value'));
+      for (const link of mine) counts.set(link.value, (counts.get(link.value) || 0) + link.count);
       box.values = [...counts].map(([value, count]) => ({ value, text: `${cut(value, 30)}${count > 1 ? ` ×${count.toLocaleString('en')}` : ''}` }));
       if (box.outside && box.values.length === 1 && box.values[0].value === box.name) box.values[0].text = `×${mine.reduce((sum, link) => sum + link.count, 0).toLocaleString('en')}`;
       box.sub = box.sub || `${box.calls.toLocaleString('en')} × ${inUnits(box.time / box.calls)}`;
@@ -156,7 +191,7 @@ const graph = (() => {
     g.append(element('text', { x: box.x + 8, y: box.y + 16 }, box.shown), element('text', { class: 'faint', x: box.x + 8, y: box.y + 30 }, box.sub));
     for (const { text, port } of box.values) g.append(element('text', { class: 'faint value', x: box.x + port + 4, y: box.y + boxHeight + 12 }, text));
     const k = box.kind, about = k === undefined ? box.name : `${box.name} ${texts[kinds.attributes[k]]} ${texts[kinds.operands[k]]} → ${texts[kinds.outputs[k]]}`;
-    g.append(element('title', {}, `${about}\n${box.sub}`));
+    g.append(element('title', {}, `${box.about || about}\n${box.sub}`));
     if (box.outside || box.key === 'more') return g;
     drawnBoxes.push({ g, holds: isScope ? kind => inScope(scopeOfKind(kind), box.scope)
       : k !== undefined ? kind => kind === k : kind => scopeOfKind(kind) === scope && nameOfKind(kind) === box.name });
@@ -174,7 +209,7 @@ const graph = (() => {
   }
 
   function draw(scope, unfold) {
-    const { boxes, links: all } = level(scope);
+    const { boxes, links: all } = grouped(level(scope));
     nameValues(boxes, all);
     const links = merged(all), { width, height } = graphLayout.arrange(boxes, links);
     graphLayout.spread(boxes, links);
@@ -183,14 +218,19 @@ const graph = (() => {
     for (const link of links) {
       const from = boxes[link.from], to = boxes[link.to];
       svg.append(element('path', { d: graphLayout.line(link, boxes), class: link.back ? 'back' : '', 'stroke-width': 1 + 1.5 * Math.log(link.count + 1) / Math.log(mostCount + 1) },
-        element('title', {}, `${link.value}\n${from.name} → ${to.name}: ${link.count.toLocaleString('en')}`)));
+        element('title', {}, `${link.about || link.value}\n${from.name} → ${to.name}: ${link.count.toLocaleString('en')}`)));
       const x = to.x + link.enters;
       svg.append(element('path', { class: 'tip', d: `M${x - 3.5},${to.y - 6} L${x + 3.5},${to.y - 6} L${x},${to.y} Z` }));
     }
     for (const box of boxes) svg.append(drawBox(box, scope, unfold));
     showSelection();
     told.boxes = String(Number(told.boxes || 0) + boxes.length);
-    return element('div', { class: 'drawing', tabindex: '0' }, svg);
+    const drawing = element('div', { class: 'drawing', tabindex: '0' }, svg), start = boxes.filter(box => box.first >= 0).sort((a, b) => a.first - b.first)[0];
+    // Of a large drawing that part is seen at first where the program begins.
+    drawing.reveal = () => {
+      if (start) drawing.scrollTo(start.x + start.width / 2 - drawing.clientWidth / 2, start.y - drawing.clientHeight / 2);
+    };
+    return drawing;
   }
 
   // A scope, drawn when it is first unfolded, as are those in it.
@@ -221,7 +261,7 @@ const graph = (() => {
       page();
       const drawing = draw(scope, unfold);
       result.append(drawing, list, more);
-      drawing.scrollLeft = (drawing.scrollWidth - drawing.clientWidth) / 2;  // of a wide one the middle
+      drawing.reveal();
     });
     return result;
   }
