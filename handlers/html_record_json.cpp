@@ -36,11 +36,19 @@ void write_increasing(std::ostream& out, const char* name, const Rows& rows, Of 
   });
 }
 
+bool gives_peak_of_cpu(const HtmlReportOptions& options) {
+  return std::any_of(options.peaks.begin(), options.peaks.end(), [](const auto& peak) { return peak.device == cpu; });
+}
+
 }  // namespace
 
 void HtmlRecord::write_json(std::ostream& out, const HtmlReportOptions& options) const {
+  // The peaks are measured while nobody waits for this record; the time that this takes is not the program's, unless it goes on meanwhile.
+  const Nanoseconds asked = now();
+  if (operations() > 0 && !gives_peak_of_cpu(options)) measured_peaks();
   const std::lock_guard<std::mutex> lock(mutex_);
-  out << fmt::format("{{\"version\":2,\"end\":{},\n", now());
+  const bool went_on = !operations_.empty() && operations_.back().start > asked;
+  out << fmt::format("{{\"version\":2,\"end\":{},\n", went_on ? now() : asked);
   write_head(out, options);
   write_column(out, "texts", texts_.keys, [](const auto* text) { return *text; });
   const auto write_keys = [&](const char* table, const auto& keys, std::initializer_list<const char*> names) {
@@ -90,8 +98,7 @@ void HtmlRecord::write_head(std::ostream& out, const HtmlReportOptions& options)
   // A device that no operation used needs no peak.
   std::vector<DevicePeak> peaks = options.peaks;
   std::string how = "given by the program";
-  const bool has_cpu = std::any_of(peaks.begin(), peaks.end(), [](const auto& peak) { return peak.device == cpu; });
-  if (!has_cpu && !operations_.empty()) {
+  if (!operations_.empty() && !gives_peak_of_cpu(options)) {
     const MeasuredPeaks& measured = measured_peaks();
     peaks.push_back({cpu, measured.flops, measured.flops_float64, measured.bandwidth});
     how = measured.how;
