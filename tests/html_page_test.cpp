@@ -817,9 +817,10 @@ TEST_F(HtmlPage, TheTableHasRatesAndTheRoofline) {
       const row = [...document.querySelectorAll('#operations tbody tr')].find(tr => tr.cells[0].textContent === name);
       return row.cells[at].textContent;
     };
-    return { flops: cell('matmul', 'flops'), bytes: cell('matmul', 'bandwidth'), roofline: cell('matmul', 'roofline'), unknown: cell('cholesky', 'roofline') + cell('cholesky', 'flops'),
+    return { count: cell('matmul', 'arithmetic'), flops: cell('matmul', 'flops'), bytes: cell('matmul', 'bandwidth'), roofline: cell('matmul', 'roofline'), unknown: cell('cholesky', 'roofline') + cell('cholesky', 'flops') + cell('cholesky', 'arithmetic'),
       peaks: document.getElementById('peaks').textContent };)js");
   const double flops = 4. * 2 * 64 * 64 * 64;
+  EXPECT_EQ(seen.at("count").text, "2.1 M");
   const auto number = [&](const char* name) { return std::stod(seen.at(name).text); };
   const auto scale = [&](const char* name) { return seen.at(name).text.find(" G") != std::string::npos ? 1e9 : 1e6; };
   EXPECT_NEAR(number("flops") * scale("flops"), flops / time * 1e9, 0.01 * flops / time * 1e9) << seen.at("flops").text;

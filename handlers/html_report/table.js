@@ -8,14 +8,15 @@ const table = (() => {
     { name: 'Calls', key: 'calls', show: x => x.toLocaleString('en') }, { name: 'Time', key: 'time', show: inUnits },
     { name: 'Share', key: 'share', show: x => `${(100 * x).toFixed(1)}%` }, { name: 'Mean', key: 'mean', show: inUnits },
     { name: 'Longest', key: 'longest', show: inUnits }, { name: 'Bytes made', key: 'bytes', show: inBytes },
+    { name: 'FLOP', key: 'arithmetic', show: (x, row) => row.known ? `${least(row)}${x ? inRate(x, '').trim() : '0'}` : '' },
     { name: 'FLOP/s', key: 'flops', show: (x, row) => x > 0 ? `${least(row)}${inRate(x, 'FLOP/s')}` : '' },
     { name: 'Bytes/s', key: 'bandwidth', show: x => x > 0 ? inRate(x, 'B/s') : '' },
     { name: 'Roofline', key: 'roofline', show: (x, row) => Number.isFinite(x) && x >= 0 ? `${least(row)}${(100 * x).toFixed(x < 0.0995 ? 1 : 0)}%` : '' },
   ];
   const shown = {
-    operation: ['name', 'calls', 'time', 'share', 'mean', 'longest', 'bytes', 'flops', 'bandwidth', 'roofline'],
+    operation: ['name', 'calls', 'time', 'share', 'mean', 'longest', 'bytes', 'arithmetic', 'flops', 'bandwidth', 'roofline'],
     kind: columns.map(column => column.key),
-    scope: ['scope', 'calls', 'time', 'share', 'longest', 'bytes', 'flops', 'bandwidth', 'roofline'],
+    scope: ['scope', 'calls', 'time', 'share', 'longest', 'bytes', 'arithmetic', 'flops', 'bandwidth', 'roofline'],
   };
   const inRate = (x, unit) => {
     for (const [size, prefix] of [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) if (x >= size) return `${Number((x / size).toPrecision(3))} ${prefix}${unit}`;
