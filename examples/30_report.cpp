@@ -52,7 +52,7 @@ double train(int steps) {
 int main(int argc, char** argv) {
   const std::string path = argc > 1 ? argv[1] : (std::filesystem::temp_directory_path() / "report.html").string();
 
-  HtmlReport seen;
+  HtmlReport seen({.title = "sin(3 x) by a small network"});
   const double loss = with(seen, [] { return train(200); });
   seen.write_html(path);
 

@@ -1,12 +1,17 @@
 #include <stave/handlers/html_record.h>
 
+#include <time.h>
+
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <new>
 
 #include <stave/core/label.h>
+#include <stave/core/ops/flops.h>
 #include <stave/core/print.h>
 #include <stave/core/storage.h>
+#include <stave/handlers/observed.h>
 
 namespace stave_detail {
 
@@ -36,6 +41,35 @@ HtmlRecord::Thread& HtmlRecord::thread_here() {
 HtmlRecord::HtmlRecord() { device_number(cpu); }
 HtmlRecord::~HtmlRecord() = default;
 
+// ---- time between operations ------------------------------------------------------------------------------
+
+namespace {
+
+// Nanoseconds for which the processor has worked for this thread.
+std::int64_t processor_time() {
+  timespec time{};
+  return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0 ? time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec
+                                                            : 0;
+}
+// To read it takes as long as a small operation, so that shorter times between operations are not looked into.
+constexpr std::int64_t long_gap = 50'000;
+
+}  // namespace
+
+// In a long time between operations, a thread that needs less of the processor stands still: it waits, or others run in its place.
+void HtmlRecord::notice_gap(Thread& thread, Clock::time_point entered) {
+  const Nanoseconds begin = since_origin(entered), gap = begin - thread.last_end;
+  if (thread.last_end < 0 || thread.sampled < 0 || gap < long_gap) return;
+  const Nanoseconds spent = processor_time() - thread.processor;
+  thread.waited += std::clamp<Nanoseconds>(begin - thread.sampled - spent, 0, gap);
+}
+void HtmlRecord::notice_end(Thread& thread, Clock::time_point ended) {
+  thread.last_end = since_origin(ended);
+  if (thread.sampled >= 0 && thread.last_end - thread.sampled < long_gap) return;
+  thread.processor = processor_time();
+  thread.sampled = now();
+}
+
 // ---- operations -------------------------------------------------------------------------------------------
 
 // What is reported is no operation of the program's: where nobody listens, none is performed.
@@ -64,11 +98,42 @@ HtmlRecord::Listener& HtmlRecord::listener_here() {
   return *thread_here().listener;
 }
 
+namespace {
+
+const Storage* storage_of(const Tensor& x) { return x.defined() ? x.node().storage.get() : nullptr; }
+
+// Of an array in which an operation looks up elements, it reads those that it gives.
+std::uint64_t bytes_read(const Call& call) {
+  const auto inputs = call.inputs();
+  if (call.op().id != OpId::gather && call.op().id != OpId::dynamic_slice) return bytes_of(inputs);
+  std::uint64_t bytes = bytes_of(inputs.subspan(1));
+  for (const Abstract& output : call.abstract_outputs())
+    bytes += static_cast<std::uint64_t>(output.shape.elements()) * static_cast<std::uint64_t>(size_of(output.dtype));
+  return bytes;
+}
+
+std::optional<std::uint64_t> flops_of(const Call& call) {
+  const auto outputs = call.abstract_outputs();
+  if (outputs.empty()) return std::nullopt;
+  SmallVector<Shape, 3> shapes;
+  for (const Tensor& input : call.inputs()) shapes.push_back(input.shape());
+  return stave_detail::flops_of(call.op(), call.attributes(), shapes, outputs[0].shape);
+}
+
+}  // namespace
+
 HtmlRecord::Begun HtmlRecord::begin(const Call& call) {
+  const Clock::time_point entered = Clock::now();
   const std::string attributes = attributes_of(call);
   const std::vector<NamePtr> scopes = place_of_performer().scopes;
   const Device device = device_of(call);
   Begun begun;
+  begun.entered = entered;
+  begun.number = observed_operations.last;
+  begun.forward = observed_operations.forward;
+  begun.read = bytes_read(call);
+  if (call.op().view && !call.inputs().empty()) begun.storage = storage_of(call.input(0));
+  begun.flops = flops_of(call);
   const std::lock_guard<std::mutex> lock(mutex_);
   Thread& thread = thread_here();
   begun.thread = &thread;
@@ -82,14 +147,18 @@ HtmlRecord::Begun HtmlRecord::begin(const Call& call) {
     begun.sources.push_back(source_of(thread, input));
     see_storage(input);
   }
-  ++thread.open;
+  if (thread.open++ == 0) notice_gap(thread, entered);
   begun.outer_site = std::exchange(thread.site, begun.site);
   begun.start = Clock::now();
   return begun;
 }
 
 Outputs HtmlRecord::end(const Begun& begun, Outputs outputs, Clock::duration time, bool threw) {
+  const Clock::time_point ended = Clock::now();
   const std::uint64_t bytes = bytes_of(outputs);
+  // An observer below may have numbered it.
+  if (observed_operations.last <= begun.number) observed_operations.last = next_observed_number();
+  const std::uint64_t number = observed_operations.last;
   Thread& thread = *begun.thread;
   int kind = none;
   std::vector<int> storages;
@@ -98,8 +167,11 @@ Outputs HtmlRecord::end(const Begun& begun, Outputs outputs, Clock::duration tim
     thread.site = --thread.open == 0 ? none : begun.outer_site;
     const int text = threw ? texts_.of("throws") : notation_number(outputs);
     kind = kind_of({begun.site, begun.attributes, begun.operands, text, begun.device}, bytes);
-    operations_.push_back({since_origin(begun.start), std::chrono::nanoseconds(time).count(), kind, begun.instance,
-                           lanes_.of({thread.number, begun.device})});
+    const bool is_view = begun.storage && !outputs.empty() && storage_of(outputs[0]) == begun.storage;
+    if (!is_view && !threw) kind_moved_[static_cast<std::size_t>(kind)] += begun.read + bytes;
+    if (begun.flops) kind_flops_[static_cast<std::size_t>(kind)] = static_cast<double>(*begun.flops);
+    operations_.push_back({since_origin(begun.start), std::chrono::nanoseconds(time).count(), number, begun.forward,
+                           kind, begun.instance, lanes_.of({thread.number, begun.device})});
     for (std::size_t i = 0; i < begun.sources.size(); ++i)
       if (begun.sources[i][0] != none) ++edges_[{begun.sources[i][0], begun.sources[i][1], kind, static_cast<int>(i)}];
     for (const Tensor& output : outputs) {
@@ -110,7 +182,17 @@ Outputs HtmlRecord::end(const Begun& begun, Outputs outputs, Clock::duration tim
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i].defined())
       outputs[i] = thread.sources.put(std::move(outputs[i]), Source{this, kind, static_cast<int>(i), storages[i]});
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (thread.open == 0) {
+    notice_end(thread, ended);
+    thread.own += (begun.start - begun.entered + (Clock::now() - ended)).count();
+  }
   return outputs;
+}
+
+void HtmlRecord::add_chains(std::string json) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  chains_.push_back(std::move(json));
 }
 
 std::size_t HtmlRecord::operations() const {
@@ -129,7 +211,10 @@ int HtmlRecord::instance_of(Thread& thread, const std::vector<NamePtr>& scopes) 
     const int outer = open.empty() ? none : open.back().second;
     const int outer_scope = outer == none ? none : instances_[static_cast<std::size_t>(outer)][1];
     open.emplace_back(name(depth), static_cast<int>(instances_.size()));
-    instances_.push_back({outer, scopes_.of({outer_scope, texts_.of(name(depth)->text)})});
+    const int scope = scopes_.of({outer_scope, texts_.of(name(depth)->text)});
+    backward_.resize(scopes_.keys.size());
+    if (name(depth)->backward) backward_[static_cast<std::size_t>(scope)] = 1;
+    instances_.push_back({outer, scope});
   }
   return open.empty() ? none : open.back().second;
 }
@@ -137,6 +222,8 @@ int HtmlRecord::instance_of(Thread& thread, const std::vector<NamePtr>& scopes) 
 int HtmlRecord::kind_of(const std::array<int, 5>& kind, std::uint64_t bytes) {
   const int number = kinds_.of(kind);
   kind_bytes_.resize(kinds_.keys.size());
+  kind_moved_.resize(kinds_.keys.size());
+  kind_flops_.resize(kinds_.keys.size(), -1);
   kind_bytes_[static_cast<std::size_t>(number)] += bytes;
   return number;
 }

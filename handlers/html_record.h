@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -21,6 +22,12 @@
 #include <stave/handlers/notation.h>
 #include <stave/handlers/report.h>
 
+namespace stave {
+
+struct HtmlReportOptions;
+
+}  // namespace stave
+
 namespace stave_detail {
 
 class HtmlRecord final : public StorageWatcher {
@@ -31,7 +38,8 @@ class HtmlRecord final : public StorageWatcher {
   Outputs handle(Call& call);
   Sowing::Result handle(Sowing& sowing);
   std::size_t operations() const;
-  void write_json(std::ostream& out) const;
+  void write_json(std::ostream& out, const HtmlReportOptions& options) const;
+  void add_chains(std::string json);
 
  private:
   using Nanoseconds = std::int64_t;  // since the record began
@@ -53,6 +61,7 @@ class HtmlRecord final : public StorageWatcher {
 
   struct Operation {
     Nanoseconds start, time;
+    std::uint64_t number, forward;  // observed.h
     int kind, instance, lane;
   };
   struct DeviceRow {
@@ -92,12 +101,19 @@ class HtmlRecord final : public StorageWatcher {
     std::vector<std::pair<NamePtr, int>> scopes;  // of the last operation, from outside in, each with its instance
     int open = 0;                                 // operations that have not ended
     int site = none;                              // of the last of them
+    Nanoseconds own = 0;                          // what this record spent between operations
+    Nanoseconds waited = 0;                       // of long times between them, while the thread stood still
+    Nanoseconds last_end = -1;                    // of the last operation that lay in no other
+    Nanoseconds sampled = -1, processor = 0;      // when the thread's processor time was read, and what it was
   };
   struct Begun {
     Thread* thread = nullptr;
     int site = none, outer_site = none, instance = none, operands = none, attributes = none, device = none;
     std::vector<Pair> sources;  // of each operand: kind, output
-    Clock::time_point start;
+    Clock::time_point entered, start;
+    std::uint64_t number = 0, forward = 0, read = 0;  // the last number before it; the operation that it derives; bytes
+    const Storage* storage = nullptr;                 // of its first operand
+    std::optional<std::uint64_t> flops;
   };
 
   void made(const Storage& storage, Device device) override;
@@ -110,6 +126,8 @@ class HtmlRecord final : public StorageWatcher {
 
   // What follows is for who holds the mutex. No storage is made or freed meanwhile.
   Nanoseconds since_origin(Clock::time_point time) const { return (time - origin_).count(); }
+  void notice_gap(Thread& thread, Clock::time_point entered);
+  void notice_end(Thread& thread, Clock::time_point ended);
   Nanoseconds now() const { return since_origin(Clock::now()); }
   Thread& thread_here();
   int device_number(Device device, std::size_t just_made = 0);
@@ -121,16 +139,21 @@ class HtmlRecord final : public StorageWatcher {
   void write_operations(std::ostream& out) const;
   void write_memory(std::ostream& out) const;
   void write_points(std::ostream& out) const;
+  void write_head(std::ostream& out, const HtmlReportOptions& options) const;
+  std::vector<int> forward_rows(const std::vector<const Operation*>& rows) const;
 
   const Clock::time_point origin_ = Clock::now();
   mutable std::mutex mutex_;
   Numbers<std::unordered_map<std::string, int>> texts_;
   std::unordered_map<std::string, int> notations_;  // texts, by what they are written of
   Numbers<std::map<Pair, int>> scopes_;             // the scope around it, its name
+  std::vector<int> backward_;                       // for each scope 1 if it is that of a backward pass
   Numbers<std::map<Pair, int>> sites_;              // scope, the operation's name
   // Site, attributes, operands, outputs, device. Of a value that came in from outside: of all but outputs and device, none.
   Numbers<std::map<std::array<int, 5>, int>> kinds_;
   std::vector<std::uint64_t> kind_bytes_;              // that its operations made
+  std::vector<std::uint64_t> kind_moved_;              // bytes that they read and wrote
+  std::vector<double> kind_flops_;                     // of one of them; -1: unknown
   Numbers<std::map<Pair, int>> lanes_;                 // thread, device
   std::vector<Pair> instances_;                        // the instance around it, scope
   std::deque<Operation> operations_;                   // in the order in which they ended
@@ -139,6 +162,7 @@ class HtmlRecord final : public StorageWatcher {
   std::deque<StorageRow> storages_;
   std::unordered_map<const Storage*, int> living_;
   std::vector<Point> points_;
+  std::vector<std::string> chains_;  // as JSON
   std::map<const void*, Thread> threads_;
   const WatchingStorage watching_{*this};  // last: it ends first
 };

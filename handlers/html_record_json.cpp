@@ -2,41 +2,18 @@
 #include <stave/handlers/html_record.h>
 
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 #include <ostream>
 
 #include <fmt/format.h>
 
-#include <stave/core/utf8.h>
+#include <stave/handlers/html_head.h>
+#include <stave/handlers/html_json.h>
+#include <stave/handlers/html_report.h>
 
 namespace stave_detail {
 
 namespace {
-
-// "<" could end the script, or begin a comment in it. U+2028 and U+2029 end lines in older readers.
-std::string in_script_quotes(const std::string& text) {
-  std::string result;
-  const std::string quoted = in_json_quotes(text);
-  for (std::size_t i = 0; i < quoted.size(); ++i) {
-    const bool ends_line = quoted.compare(i, 3, "\u2028") == 0 || quoted.compare(i, 3, "\u2029") == 0;
-    if (quoted[i] == '<') result += "\\u003c";
-    else if (ends_line) result += quoted[i + 2] == '\xa8' ? "\\u2028" : "\\u2029";
-    else result += quoted[i];
-    if (ends_line) i += 2;
-  }
-  return result;
-}
-
-// JSON has no NaN; what is too large for a double is read as infinite.
-std::string in_json(double number) {
-  if (std::isnan(number)) return "null";
-  if (std::isinf(number)) return number > 0 ? "1e999" : "-1e999";
-  return fmt::format("{}", number);
-}
-std::string in_json(std::int64_t number) { return fmt::format("{}", number); }
-std::string in_json(std::uint64_t number) { return fmt::format("{}", number); }
-std::string in_json(int number) { return fmt::format("{}", number); }
-std::string in_json(const std::string& text) { return in_script_quotes(text); }
 
 template <class Rows, class Of>
 void write_column(std::ostream& out, const char* name, const Rows& rows, Of of) {
@@ -59,11 +36,20 @@ void write_increasing(std::ostream& out, const char* name, const Rows& rows, Of 
   });
 }
 
+bool gives_peak_of_cpu(const HtmlReportOptions& options) {
+  return std::any_of(options.peaks.begin(), options.peaks.end(), [](const auto& peak) { return peak.device == cpu; });
+}
+
 }  // namespace
 
-void HtmlRecord::write_json(std::ostream& out) const {
+void HtmlRecord::write_json(std::ostream& out, const HtmlReportOptions& options) const {
+  // The peaks are measured while nobody waits for this record; the time that this takes is not the program's, unless it goes on meanwhile.
+  const Nanoseconds asked = now();
+  if (operations() > 0 && !gives_peak_of_cpu(options)) measured_peaks();
   const std::lock_guard<std::mutex> lock(mutex_);
-  out << fmt::format("{{\"version\":1,\"end\":{},\n", now());
+  const bool went_on = !operations_.empty() && operations_.back().start > asked;
+  out << fmt::format("{{\"version\":2,\"end\":{},\n", went_on ? now() : asked);
+  write_head(out, options);
   write_column(out, "texts", texts_.keys, [](const auto* text) { return *text; });
   const auto write_keys = [&](const char* table, const auto& keys, std::initializer_list<const char*> names) {
     out << fmt::format(",\n\"{}\":{{", table);
@@ -73,6 +59,8 @@ void HtmlRecord::write_json(std::ostream& out) const {
     }
   };
   write_keys("scopes", scopes_.keys, {"outer", "name"});
+  out << ',';
+  write_column(out, "backward", backward_, [](int is_backward) { return is_backward; });
   out << '}';
   write_keys("sites", sites_.keys, {"scope", "operation"});
   out << '}';
@@ -81,6 +69,10 @@ void HtmlRecord::write_json(std::ostream& out) const {
   write_keys("kinds", kinds_.keys, {"site", "attributes", "operands", "outputs", "device"});
   out << ',';
   write_column(out, "bytes", kind_bytes_, [](std::uint64_t bytes) { return bytes; });
+  out << ',';
+  write_column(out, "moved", kind_moved_, [](std::uint64_t bytes) { return bytes; });
+  out << ',';
+  write_column(out, "flops", kind_flops_, [](double flops) { return flops; });
   out << "},\n\"instances\":{";
   write_column(out, "outer", instances_, [](const Pair& row) { return row[0]; });
   out << ',';
@@ -91,13 +83,71 @@ void HtmlRecord::write_json(std::ostream& out) const {
   write_memory(out);
   out << ",\n";
   write_points(out);
-  out << "}\n";
+  out << ",\n\"chains\":[";
+  for (std::size_t i = 0; i < chains_.size(); ++i) out << (i ? ",\n" : "") << chains_[i];
+  out << "]}\n";
+}
+
+void HtmlRecord::write_head(std::ostream& out, const HtmlReportOptions& options) const {
+  const HtmlHead head = html_head();
+  out << fmt::format(
+      "\"head\":{{\"title\":{},\"program\":{},\"version\":{},\"system\":{},\"processor\":{},\"threads\":{},\"date\":{}}"
+      "},\n",
+      in_json(options.title), in_json(head.program), in_json(head.version), in_json(head.system),
+      in_json(head.processor), head.threads, in_json(head.date));
+  // A device that no operation used needs no peak.
+  std::vector<DevicePeak> peaks = options.peaks;
+  std::string how = "given by the program";
+  if (!operations_.empty() && !gives_peak_of_cpu(options)) {
+    const MeasuredPeaks& measured = measured_peaks();
+    peaks.push_back({cpu, measured.flops, measured.flops_float64, measured.bandwidth});
+    how = measured.how;
+  }
+  out << "\"peaks\":{";
+  write_column(out, "device", peaks, [](const DevicePeak& peak) { return peak.device.str(); });
+  const auto column = [&](const char* name, double DevicePeak::*member) {
+    out << ',';
+    write_column(out, name, peaks, [&](const DevicePeak& peak) { return peak.*member; });
+  };
+  column("flops", &DevicePeak::flops);
+  column("flops64", &DevicePeak::flops_float64);
+  column("bandwidth", &DevicePeak::bandwidth);
+  out << ',';
+  write_column(out, "how", peaks,
+               [&](const DevicePeak& peak) { return peak.device == cpu ? how : std::string("given by the program"); });
+  std::vector<const Thread*> threads(threads_.size());
+  for (const auto& [id, thread] : threads_) threads[static_cast<std::size_t>(thread.number)] = &thread;
+  out << "},\n\"threads\":{";
+  write_column(out, "own", threads, [](const Thread* thread) { return thread->own; });
+  out << ',';
+  write_column(out, "waited", threads, [](const Thread* thread) { return thread->waited; });
+  out << "},\n";
+}
+
+// For each operation of a backward pass the row of the operation whose rule performed it; none for others. Empty if all are.
+std::vector<int> HtmlRecord::forward_rows(const std::vector<const Operation*>& rows) const {
+  std::vector<std::pair<std::uint64_t, int>> numbers;
+  bool any = false;
+  for (const Operation* row : rows) {
+    numbers.emplace_back(row->number, static_cast<int>(numbers.size()));
+    any |= row->forward != 0;
+  }
+  if (!any) return {};
+  std::sort(numbers.begin(), numbers.end());
+  std::vector<int> found;
+  for (const Operation* row : rows) {
+    const auto at = std::lower_bound(numbers.begin(), numbers.end(), std::pair{row->forward, 0});
+    found.push_back(row->forward != 0 && at != numbers.end() && at->first == row->forward ? at->second : none);
+  }
+  return found;
 }
 
 void HtmlRecord::write_operations(std::ostream& out) const {
   std::vector<const Operation*> rows;
   for (const Operation& operation : operations_) rows.push_back(&operation);
-  std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) { return a->start < b->start; });
+  std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
+    return a->start < b->start || (a->start == b->start && a->time > b->time);
+  });
   out << "\"operations\":{";
   write_increasing(out, "start", rows, [](const auto* row) { return row->start; });
   const auto column = [&](const char* name, auto Operation::*member) {
@@ -108,6 +158,8 @@ void HtmlRecord::write_operations(std::ostream& out) const {
   column("kind", &Operation::kind);
   column("instance", &Operation::instance);
   column("lane", &Operation::lane);
+  out << ',';
+  write_column(out, "forward", forward_rows(rows), [](int row) { return row; });
   out << "},\n\"edges\":{";
   constexpr const char* names[] = {"from", "output", "to", "operand"};
   for (std::size_t i = 0; i < std::size(names); ++i) {

@@ -24,7 +24,8 @@ static_assert(page.find(place_of_data) != page.npos);
 
 }  // namespace
 
-HtmlReport::HtmlReport() : record_(std::make_unique<stave_detail::HtmlRecord>()) {}
+HtmlReport::HtmlReport(HtmlReportOptions options)
+    : options_(std::move(options)), record_(std::make_unique<stave_detail::HtmlRecord>()) {}
 HtmlReport::~HtmlReport() = default;
 
 Outputs HtmlReport::handle(Call& call) { return record_->handle(call); }
@@ -56,10 +57,14 @@ void HtmlReport::write_html(const std::string& path) const {
   }
 }
 
+void HtmlReport::add(const std::string& title, const NamedTensors& draws, const stave_detail::ChainNotes& notes) {
+  record_->add_chains(stave_detail::chains_as_json(title, draws, notes));
+}
+
 void HtmlReport::write(std::ostream& out) const {
   const std::size_t at = page.find(place_of_data);
   out << page.substr(0, at);
-  record_->write_json(out);
+  record_->write_json(out, options_);
   out << page.substr(at + place_of_data.size()) << std::flush;
 }
 

@@ -6,10 +6,18 @@ told.errors = '0';
 addEventListener('error', () => { told.errors = String(Number(told.errors) + 1); });
 
 const data = JSON.parse(document.getElementById('data').textContent);
-const ints = column => Int32Array.from(column);
-const doubles = column => Float64Array.from(column, x => x === null ? NaN : x);
-// Times are written as what they are after the one before.
-const times = column => { let sum = 0; return Float64Array.from(column, x => sum += x); };
+const ints = column => new Int32Array(column);
+function doubles(column) {
+  const result = new Float64Array(column);
+  for (let i = 0; i < column.length; ++i) if (column[i] === null) result[i] = NaN;
+  return result;
+}
+// Each time is written as its distance from the one before.
+function times(column) {
+  const result = new Float64Array(column);
+  for (let i = 1; i < result.length; ++i) result[i] += result[i - 1];
+  return result;
+}
 
 const texts = data.texts;
 const scopes = { outer: ints(data.scopes.outer), name: ints(data.scopes.name) };
@@ -17,12 +25,14 @@ const sites = { scope: ints(data.sites.scope), operation: ints(data.sites.operat
 const kinds = {
   count: data.kinds.site.length, site: ints(data.kinds.site), attributes: ints(data.kinds.attributes), operands: ints(data.kinds.operands),
   outputs: ints(data.kinds.outputs), device: ints(data.kinds.device), bytes: doubles(data.kinds.bytes),
+  moved: doubles(data.kinds.moved), flops: doubles(data.kinds.flops),
 };
 const instances = { outer: ints(data.instances.outer), scope: ints(data.instances.scope) };
 const lanes = { thread: ints(data.lanes.thread), device: ints(data.lanes.device) };
 const operations = {
   count: data.operations.start.length, start: times(data.operations.start), time: doubles(data.operations.time),
   kind: ints(data.operations.kind), instance: ints(data.operations.instance), lane: ints(data.operations.lane),
+  forward: ints(data.operations.forward),
 };
 const edges = { count: data.edges.from.length, from: ints(data.edges.from), output: ints(data.edges.output), to: ints(data.edges.to),
   operand: ints(data.edges.operand), times: doubles(data.edges.count) };
@@ -39,7 +49,24 @@ for (let i = 0; i < operations.count; ++i) {
   kinds.longest[kind] = Math.max(kinds.longest[kind], operations.time[i]);
 }
 
+// Their time without that of the operations which they perform: these begin and end within them, in the same lane.
+kinds.self = kinds.time.slice();
+{
+  const open = Array.from(lanes.thread, () => []);  // for each lane the operations that have not ended
+  for (let i = 0; i < operations.count; ++i) {
+    const around = open[operations.lane[i]], end = operations.start[i] + operations.time[i];
+    while (around.length && operations.start[around[around.length - 1]] + operations.time[around[around.length - 1]] < end) around.pop();
+    if (around.length) kinds.self[operations.kind[around[around.length - 1]]] -= operations.time[i];
+    around.push(i);
+  }
+}
+
 const scopeOfKind = kind => kinds.site[kind] < 0 ? -1 : sites.scope[kinds.site[kind]];
+// Whether a scope is that of a backward pass, or stands in one.
+const isBackward = new Uint8Array(scopes.outer.length);
+for (let s = 0; s < isBackward.length; ++s) isBackward[s] = data.scopes.backward[s] || (scopes.outer[s] >= 0 && isBackward[scopes.outer[s]]) ? 1 : 0;
+const hasBackward = isBackward.includes(1);
+const directionOfScope = scope => !hasBackward ? colours.scope : isBackward[scope] ? colours.backward : colours.forward;
 const nameOfKind = kind => kinds.site[kind] < 0 ? texts[kinds.outputs[kind]] : texts[sites.operation[kinds.site[kind]]];
 const pathsOfScopes = [];
 function pathOfScope(scope) {
@@ -52,6 +79,7 @@ function pathOfScope(scope) {
   return pathsOfScopes[scope];
 }
 
+const unitsOfTime = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
 function inUnits(ns) {
   for (const [size, name] of [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs']])
     if (ns >= 0.9995 * size) return `${Number((ns / size).toPrecision(3))} ${name}`;
@@ -61,7 +89,7 @@ function inBytes(bytes) {
   const names = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let unit = 0;
   for (; Math.abs(bytes) >= 1024 && unit + 1 < names.length; ++unit) bytes /= 1024;
-  return `${unit ? bytes.toFixed(1) : bytes} ${names[unit]}`;
+  return `${unit && bytes % 1 ? bytes.toFixed(1) : Math.round(bytes)} ${names[unit]}`;
 }
 const inDigits = x => Number.isFinite(x) ? String(Number(x.toPrecision(6))) : Number.isNaN(x) ? 'nan' : x > 0 ? 'inf' : '-inf';
 const counted = (count, what) => `${count.toLocaleString('en')} ${what}${count === 1 ? '' : 's'}`;
@@ -74,7 +102,7 @@ function element(name, attributes = {}, ...content) {
   result.append(...content);
   return result;
 }
-element.inSvg = new Set(['g', 'rect', 'text', 'path', 'title']);
+element.inSvg = new Set(['g', 'rect', 'text', 'path', 'title', 'circle', 'line']);
 const part = (section, selector) => document.querySelector(`#${section} ${selector}`);
 
 // ---- Drawing ------------------------------------------------------------------------------------------------------------
@@ -82,17 +110,28 @@ const part = (section, selector) => document.querySelector(`#${section} ${select
 let colours = {};
 function readColours() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ['ground', 'panel', 'ink', 'faint', 'line', 'accent', 'scope']) colours[name] = style.getPropertyValue(`--${name}`);
+  for (const name of ['ground', 'panel', 'ink', 'faint', 'line', 'accent', 'scope', 'forward', 'backward', 'bad']) colours[name] = style.getPropertyValue(`--${name}`);
   colours.dark = matchMedia('(prefers-color-scheme: dark)').matches;
 }
-// Each name has its own.
-function colourOf(text) {
-  let hash = 0x811c9dc5;
-  for (let i = 0; i < text.length; ++i) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
-  return `hsl(${(hash >>> 0) % 360} 55% ${colours.dark ? 42 : 68}%)`;
+// Colour i of 36: twelve hues, neighbours in the list far apart, and then the same lighter and darker. Names on them can be read.
+function distinct(i) {
+  const tier = Math.floor(i / 12) % 3, hue = (255 + 30 * (5 * i % 12) + 10 * tier) % 360;
+  const [light, chroma] = (colours.dark ? [[0.5, 0.12], [0.38, 0.09], [0.62, 0.1]] : [[0.76, 0.13], [0.89, 0.09], [0.65, 0.15]])[tier];
+  return `oklch(${light} ${chroma} ${hue})`;
 }
-const palette = [210, 30, 140, 275, 55, 340, 180, 95];
-const paletteColour = i => i < palette.length ? `hsl(${palette[i]} 55% ${colours.dark ? 45 : 62}%)` : colours.faint;
+// The same for lines, which are thin.
+const lineColour = i => `oklch(${colours.dark ? 0.75 : 0.6} 0.15 ${(255 + 30 * (5 * i % 12) + 10 * (Math.floor(i / 12) % 3)) % 360})`;
+// Operations by name: those that take the most time have the first colours.
+const ranks = (() => {
+  const sums = new Map();
+  for (let k = 0; k < kinds.count; ++k)
+    if (kinds.site[k] >= 0) sums.set(nameOfKind(k), (sums.get(nameOfKind(k)) || 0) + kinds.time[k]);
+  return new Map([...sums].sort((a, b) => b[1] - a[1]).map(([name], i) => [name, i]));
+})();
+const colourOf = name => distinct(ranks.get(name) ?? 0);
+const mostBands = 12;
+const leftOfCanvas = innerWidth < 600 ? 70 : 130;  // what stands beside axes of time
+const paletteColour = i => i < mostBands ? distinct(i) : colours.faint;
 
 // Makes the canvas as sharp as the screen; gives its context, in CSS pixels.
 function surface(canvas, height) {
@@ -158,17 +197,82 @@ function firstAfter(sorted, number) {
   }
   return low;
 }
+// What stands at ticks `every` ns apart: as many digits as tell neighbours apart. Where these would be many, the first tick of the axis
+// has the time, and those after it what is added: "167.2 ms", "+20 ns".
+function tickTexts(from, to, every) {
+  const first = Math.ceil(from / every), count = Math.floor(to / every) - first + 1;
+  const most = Math.max(Math.abs(from), Math.abs(to)), [size, unit] = unitsOfTime.find(([size]) => most >= size) || [1, 'ns'];
+  const digits = Math.max(0, Math.ceil(Math.log10(size / every) - 1e-9));
+  const whole = i => `${((first + i) * every / size).toFixed(digits)} ${unit}`;
+  const long = Math.max(whole(0).length, whole(count - 1).length) > 11;
+  const [step, small] = unitsOfTime.find(([size]) => every * (count - 1) >= size) || [1, 'ns'];
+  const places = Math.max(0, Math.ceil(Math.log10(step / every) - 1e-9));
+  return Array.from({ length: Math.max(0, count) }, (_, i) => ({ time: (first + i) * every,
+    text: long && i > 0 ? `+${(i * every / step).toFixed(places)} ${small}` : whole(i) }));
+}
 function drawTimes(context, left, width, height) {
-  const length = view.to - view.from, every = step(length, width / 110);
+  const length = view.to - view.from, ticks = tickTexts(view.from, view.to, step(length, Math.max(1, width / 100)));
   context.strokeStyle = colours.line;
   context.fillStyle = colours.faint;
   context.textAlign = 'left';
-  for (let t = Math.ceil(view.from / every) * every; t <= view.to; t += every) {
-    const x = left + (t - view.from) / length * width;
+  let free = left;  // from here on nothing has been written
+  for (const { time, text } of ticks) {
+    const x = left + (time - view.from) / length * width, wide = context.measureText(text).width;
     context.beginPath();
     context.moveTo(x, 0);
     context.lineTo(x, height);
     context.stroke();
-    context.fillText(inUnits(t), x + 3, 8);
+    const at = x + 3 + wide <= left + width ? x + 3 : x - 3 - wide;  // the last stands on the left of its line
+    if (at < free) continue;
+    context.fillText(text, at, 8);
+    free = at + wide + 6;
   }
+  told.tickEnd = String(free - 6);
+  told.ticks = ticks.map(tick => tick.text).join('|');
 }
+// The order of numbers, none below 0, from the least: the permutation that sorts them, equal ones as they stand. Digit by digit, for
+// millions.
+function orderOf(numbers) {
+  let order = new Uint32Array(numbers.length), next = new Uint32Array(numbers.length), most = 0;
+  for (let i = 0; i < order.length; ++i) {
+    order[i] = i;
+    if (numbers[i] > most && numbers[i] < Infinity) most = numbers[i];
+  }
+  const digits = 2048, clear = x => x < Infinity ? x : most + 1;
+  for (let unit = 1; unit <= most + 1; unit *= digits) {
+    const starts = new Uint32Array(digits + 1), digit = i => Math.floor(clear(numbers[i]) / unit) % digits;
+    for (let i = 0; i < order.length; ++i) ++starts[digit(i) + 1];
+    for (let d = 0; d < digits; ++d) starts[d + 1] += starts[d];
+    for (let i = 0; i < order.length; ++i) next[starts[digit(order[i])]++] = order[i];
+    [order, next] = [next, order];
+  }
+  return order;
+}
+
+// ---- The selection --------------------------------------------------------------------------------------------------------
+
+// What is selected, in all views at once: kinds of operations, and among them, it may be, one operation.
+const selection = { text: '', kinds: null, scopes: null, operation: -1, listeners: [] };
+const isSelected = kind => !selection.kinds || selection.kinds[kind] === 1;
+const inScope = (inner, outer) => { for (let s = inner; s >= 0; s = scopes.outer[s]) if (s === outer) return true; return outer < 0; };
+
+// Selects the kinds that `holds` says; null: everything, as at the beginning.
+function select(text, holds, operation = -1) {
+  selection.text = text;
+  selection.operation = operation;
+  selection.kinds = holds && new Uint8Array(kinds.count);
+  selection.scopes = holds && new Uint8Array(scopes.outer.length);  // with a selected kind in them, or further in
+  for (let k = 0; holds && k < kinds.count; ++k) {
+    if (kinds.site[k] < 0 || !holds(k)) continue;
+    selection.kinds[k] = 1;
+    for (let s = scopeOfKind(k); s >= 0; s = scopes.outer[s]) selection.scopes[s] = 1;
+  }
+  for (const listener of selection.listeners) listener();
+  redraw();
+}
+const selectNothing = () => select('', null);
+const selectScope = scope => select(`scope ${pathOfScope(scope)}`, scope < 0 ? k => scopeOfKind(k) < 0 : k => inScope(scopeOfKind(k), scope));
+const selectName = name => select(`all ${name}`, k => nameOfKind(k) === name);
+const selectKind = kind => select(`${nameOfKind(kind)} in ${pathOfScope(scopeOfKind(kind))}`, k => k === kind);
+const selectOperation = i => select(`${nameOfKind(operations.kind[i])} at ${inUnits(operations.start[i])}, in ${pathOfScope(scopeOfKind(operations.kind[i]))}`,
+  k => k === operations.kind[i] || (operations.forward.length && operations.forward[i] >= 0 && k === operations.kind[operations.forward[i]]), i);

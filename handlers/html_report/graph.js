@@ -22,6 +22,10 @@ const graph = (() => {
     }
   }
 
+  // The value that an edge carries, as its reader sees it: "h:f32[2,3]".
+  const listed = text => texts[text].split(/, (?=[^\]]*(?:\[|$))/);
+  const valueOf = e => listed(kinds.operands[edges.to[e]])[edges.operand[e]] || listed(kinds.outputs[edges.from[e]])[edges.output[e]] || '';
+
   // What is drawn of a scope: boxes, and between them the edges, each as often as values went there.
   function level(scope) {
     const { scopes: scopesHere, kinds: kindsHere } = inner.get(scope), boxes = [], box = new Map();
@@ -86,97 +90,147 @@ const graph = (() => {
       const from = keyOf(edges.from[e]), to = keyOf(edges.to[e]);
       if ((from[0] === 'o' && to[0] === 'o') || (from === to && from[0] !== 'k')) continue;
       const ends = [from[0] === 'o' ? outside(from.slice(1), edges.from[e], true) : box.get(from), to[0] === 'o' ? outside(to.slice(1), edges.to[e], false) : box.get(to)];
-      const link = links.get(ends.join()) || { from: ends[0], to: ends[1], count: 0 };
+      const value = valueOf(e), key = `${ends.join()} ${value}`, link = links.get(key) || { from: ends[0], to: ends[1], value, count: 0 };
       link.count += edges.times[e];
-      links.set(ends.join(), link);
+      links.set(key, link);
     }
     return { boxes, links: [...links.values()] };
   }
 
-  // Layers from top to bottom: below all that a box reads of what was there before it. What a loop carries from turn to turn goes back up.
-  function layer(boxes, links) {
-    const out = boxes.map(() => []);
-    for (const link of links) {
-      link.back = boxes[link.from].first >= boxes[link.to].first;
-      if (!link.back) out[link.from].push(link);
+  // Of things that go to the same readers, so many are drawn as one.
+  const alike = 3;
+  const listOf = names => names.length > alike ? `${names.slice(0, alike).join(', ')} and ${names.length - alike} more` : names.join(', ');
+  // Values from outside that the same boxes read, as parameters of a layer, are one box.
+  function grouped({ boxes, links }) {
+    const readers = boxes.map(() => []), groups = new Map();
+    for (const link of links) readers[link.from].push(link.to);
+    for (const [b, box] of boxes.entries()) {
+      if (!box.outside || box.first >= 0 || box.sub !== 'from outside') continue;
+      const key = [...new Set(readers[b])].sort((a, c) => a - c).join();
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(b);
     }
-    for (const box of boxes) box.layer = 0;
-    const inOrder = boxes.map((_, b) => b).sort((a, b) => boxes[a].first < boxes[b].first ? -1 : 1);
-    for (const b of inOrder) for (const link of out[b]) boxes[link.to].layer = Math.max(boxes[link.to].layer, boxes[b].layer + 1);
-    for (const [b, box] of boxes.entries())  // what comes from outside stands right above its reader
-      if (box.first < 0 && out[b].length) box.layer = Math.min(...out[b].map(link => boxes[link.to].layer)) - 1;
-    const least = Math.min(0, ...boxes.map(box => box.layer));
-    const layers = [];
-    for (const box of boxes) (layers[box.layer -= least] = layers[box.layer] || []).push(box);
-    return Array.from(layers, row => row || []);
+    const into = boxes.map((_, b) => b), gone = new Set();
+    for (const members of groups.values()) {
+      if (members.length < alike) continue;
+      const names = members.map(b => boxes[b].name.replace(/:[a-z]+[0-9]*\[[^\]]*\][^:]*$/, ''));
+      boxes[members[0]] = { ...boxes[members[0]], name: listOf(names), sub: `${members.length} values from outside`, about: members.map(b => boxes[b].name).join('\n') };
+      for (const b of members.slice(1)) {
+        into[b] = members[0];
+        gone.add(b);
+      }
+    }
+    const number = [];
+    boxes.forEach((_, b) => { if (!gone.has(b)) number[b] = number.filter(n => n !== undefined).length; });
+    return { boxes: boxes.filter((_, b) => !gone.has(b)), links: links.map(link => ({ ...link, from: number[into[link.from]], to: number[into[link.to]] })) };
   }
 
-  function arrange(boxes, links) {
-    const layers = layer(boxes, links);
-    for (const box of boxes) {
-      box.near = [];
-      box.sub = box.sub || `${box.calls.toLocaleString('en')} × ${inUnits(box.time)}`;
-      if (box.name.length > 40) box.shown = `${box.name.slice(0, 39)}…`;
-      else box.shown = box.name;
-      box.width = Math.max(70, 7.2 * box.shown.length + 16, 5.6 * box.sub.length + 16);
+  // Under each box the names of the values that it gives, side by side. Several that go the same way are one; so are all of very many.
+  const mostValues = 4;
+  const cut = (text, most) => text.length > most ? `${text.slice(0, most - 1)}…` : text;
+  function nameValues(boxes, links) {
+    for (const [b, box] of boxes.entries()) {
+      const mine = links.filter(link => link.from === b), counts = new Map();
+      const readers = new Map(), ways = new Map();  // of each value; the values of each set of readers
+      for (const link of mine) readers.set(link.value, (readers.get(link.value) || new Set()).add(link.to));
+      for (const [value, to] of readers) {
+        const way = [...to].sort((a, c) => a - c).join();
+        ways.set(way, [...(ways.get(way) || []), value]);
+      }
+      const join = (values, name) => {
+        const all = new Set(values), names = [...all].join('\n');
+        for (const link of mine) if (all.has(link.value)) [link.value, link.about] = [name, names];
+      };
+      let number = 0;
+      for (const values of ways.values()) if (values.length >= alike) join(values, `${counted(values.length, 'value')}${'\u200b'.repeat(number++)}`);  // names that differ
+      if (new Set(mine.map(link => link.value)).size > mostValues) join(mine.map(link => link.value), counted(readers.size, 'value'));
+      for (const link of mine) counts.set(link.value, (counts.get(link.value) || 0) + link.count);
+      box.values = [...counts].map(([value, count]) => ({ value, text: `${cut(value, 30)}${count > 1 ? ` ×${count.toLocaleString('en')}` : ''}` }));
+      if (box.outside && box.values.length === 1 && box.values[0].value === box.name) box.values[0].text = `×${mine.reduce((sum, link) => sum + link.count, 0).toLocaleString('en')}`;
+      box.sub = box.sub || `${box.calls.toLocaleString('en')} × ${inUnits(box.time / box.calls)}`;
+      box.shown = cut(box.name, 40);
+      let at = 8;
+      for (const value of box.values) {
+        value.port = at;
+        at += 5.8 * value.text.length + 14;
+      }
+      box.width = Math.max(70, 7.2 * box.shown.length + 16, 5.6 * box.sub.length + 16, at);
+      for (const link of mine) link.port = box.values.find(value => value.value === link.value).port;
     }
+  }
+  // Links of which nothing tells any difference are one.
+  function merged(links) {
+    const result = new Map();
     for (const link of links) {
-      boxes[link.from].near.push(boxes[link.to]);
-      boxes[link.to].near.push(boxes[link.from]);
+      const key = `${link.from} ${link.to} ${link.value}`, found = result.get(key);
+      if (found) found.count += link.count;
+      else result.set(key, link);
     }
-    const space = () => {
-      for (const row of layers) {
-        let x = 0;
-        for (const box of row) { box.x = x; x += box.width + 18; }
-        for (const box of row) box.x -= x / 2;
-      }
+    return [...result.values()];
+  }
+
+  // Boxes that have been drawn, each with the kinds of operations in it.
+  const drawnBoxes = [];
+  function showSelection() {
+    for (const { g, holds } of drawnBoxes) {
+      let holdsSelected = false;
+      for (let k = 0; selection.kinds && k < kinds.count && !holdsSelected; ++k) holdsSelected = selection.kinds[k] === 1 && holds(k);
+      g.classList.toggle('selected', holdsSelected);
+      g.classList.toggle('dimmed', Boolean(selection.kinds) && !holdsSelected);
+    }
+  }
+
+  function drawBox(box, scope, unfold) {
+    const isScope = box.scope !== undefined, { boxHeight } = graphLayout;
+    const g = element('g', { class: isScope ? 'scope' : box.outside ? 'outside' : '' });
+    const rect = by => element('rect', { x: box.x + by, y: box.y + by, width: box.width - 2 * by, height: boxHeight - 2 * by, rx: 4 });
+    const inBackward = isScope ? isBackward[box.scope] : box.kind !== undefined && scopeOfKind(box.kind) >= 0 && isBackward[scopeOfKind(box.kind)];
+    if (hasBackward && !box.outside && (inBackward || isScope)) g.style.setProperty('--fill', inBackward ? 'var(--backward)' : 'var(--forward)');
+    g.append(rect(0));
+    if (isScope) g.append(rect(2.5));
+    g.append(element('text', { x: box.x + 8, y: box.y + 16 }, box.shown), element('text', { class: 'faint', x: box.x + 8, y: box.y + 30 }, box.sub));
+    for (const { text, port } of box.values) g.append(element('text', { class: 'faint value', x: box.x + port + 4, y: box.y + boxHeight + 12 }, text));
+    const k = box.kind, about = k === undefined ? box.name : `${box.name} ${texts[kinds.attributes[k]]} ${texts[kinds.operands[k]]} → ${texts[kinds.outputs[k]]}`;
+    g.append(element('title', {}, `${box.about || about}\n${box.sub}`));
+    if (box.outside || box.key === 'more') return g;
+    drawnBoxes.push({ g, holds: isScope ? kind => inScope(scopeOfKind(kind), box.scope)
+      : k !== undefined ? kind => kind === k : kind => scopeOfKind(kind) === scope && nameOfKind(kind) === box.name });
+    const use = () => {
+      if (isScope) unfold(box.scope);
+      if (isScope) selectScope(box.scope);
+      else if (k !== undefined) selectKind(k);
+      else selectName(box.name);
     };
-    space();
-    for (let round = 0; round < 4; ++round) {  // each near the middle of what it is linked to
-      for (const row of layers) {
-        for (const box of row)
-          box.wish = box.near.length ? box.near.reduce((sum, near) => sum + near.x + near.width / 2, 0) / box.near.length : box.x;
-        row.sort((a, b) => a.wish - b.wish);
-      }
-      space();
-    }
-    const least = Math.min(...boxes.map(box => box.x)), greatest = Math.max(...boxes.map(box => box.x + box.width));
-    for (const box of boxes) { box.x += 30 - least; box.y = 14 + box.layer * 80; }
-    return { width: greatest - least + 60, height: layers.length * 80 - 10 };
+    g.setAttribute('role', 'button');
+    g.setAttribute('tabindex', '0');
+    g.onclick = use;
+    g.onkeydown = event => { if (event.key === 'Enter' || event.key === ' ') { use(); event.preventDefault(); } };
+    return g;
   }
 
   function draw(scope, unfold) {
-    const { boxes, links } = level(scope), { width, height } = arrange(boxes, links);
+    const { boxes, links: all } = grouped(level(scope));
+    nameValues(boxes, all);
+    const links = merged(all), { width, height } = graphLayout.arrange(boxes, links);
+    graphLayout.spread(boxes, links);
     const svg = element('svg', { width, height, viewBox: `0 0 ${width} ${height}`, role: 'group', 'aria-label': `Graph of ${pathOfScope(scope)}: ${counted(boxes.length, 'node')}` });
     const mostCount = Math.max(...links.map(link => link.count), 1);
     for (const link of links) {
       const from = boxes[link.from], to = boxes[link.to];
-      const x1 = from.x + from.width / 2, y1 = from.y + 38, x2 = to.x + to.width / 2, y2 = to.y;
-      const bow = link.back || y2 <= y1 ? Math.max(from.width, to.width) / 2 + 30 : 0;
-      const path = bow ? `M${x1},${y1 - 10} C${x1 + bow},${y1 + 30} ${x2 + bow},${y2 - 30} ${x2},${y2}` : `M${x1},${y1} C${x1},${y1 + 25} ${x2},${y2 - 25} ${x2},${y2}`;
-      const line = element('path', { d: path, class: link.back ? 'back' : '', 'stroke-width': 1 + 2 * Math.log(link.count + 1) / Math.log(mostCount + 1) },
-        element('title', {}, `${from.name} → ${to.name}: ${link.count.toLocaleString('en')}`));
-      svg.append(line, element('text', { class: 'faint', x: (x1 + x2) / 2 + bow * 0.75 + 3, y: (y1 + y2) / 2 }, link.count.toLocaleString('en')));
+      svg.append(element('path', { d: graphLayout.line(link, boxes), class: link.back ? 'back' : '', 'stroke-width': 1 + 1.5 * Math.log(link.count + 1) / Math.log(mostCount + 1) },
+        element('title', {}, `${link.about || link.value}\n${from.name} → ${to.name}: ${link.count.toLocaleString('en')}`)));
+      const x = to.x + link.enters;
+      svg.append(element('path', { class: 'tip', d: `M${x - 3.5},${to.y - 6} L${x + 3.5},${to.y - 6} L${x},${to.y} Z` }));
     }
-    for (const box of boxes) {
-      const isScope = box.scope !== undefined;
-      const g = element('g', { class: isScope ? 'scope' : box.outside ? 'outside' : '' });
-      const rect = (by) => element('rect', { x: box.x + by, y: box.y + by, width: box.width - 2 * by, height: 38 - 2 * by, rx: 4 });
-      g.append(rect(0));
-      if (isScope) g.append(rect(2.5));
-      g.append(element('text', { x: box.x + 8, y: box.y + 16 }, box.shown), element('text', { class: 'faint', x: box.x + 8, y: box.y + 30 }, box.sub));
-      const k = box.kind, about = k === undefined ? box.name : `${box.name} ${texts[kinds.attributes[k]]} ${texts[kinds.operands[k]]} → ${texts[kinds.outputs[k]]}`;
-      g.append(element('title', {}, `${about}\n${box.sub}`));
-      if (isScope) {
-        g.setAttribute('role', 'button');
-        g.setAttribute('tabindex', '0');
-        g.onclick = () => unfold(box.scope);
-        g.onkeydown = event => { if (event.key === 'Enter' || event.key === ' ') { unfold(box.scope); event.preventDefault(); } };
-      }
-      svg.append(g);
-    }
+    for (const box of boxes) svg.append(drawBox(box, scope, unfold));
+    showSelection();
     told.boxes = String(Number(told.boxes || 0) + boxes.length);
-    return element('div', { class: 'drawing', tabindex: '0' }, svg);
+    const drawing = element('div', { class: 'drawing', tabindex: '0' }, svg), start = boxes.filter(box => box.first >= 0).sort((a, b) => a.first - b.first)[0];
+    // Of a large drawing that part is seen at first where the program begins.
+    drawing.reveal = () => {
+      if (start) drawing.scrollTo(start.x + start.width / 2 - drawing.clientWidth / 2, start.y - drawing.clientHeight / 2);
+    };
+    return drawing;
   }
 
   // A scope, drawn when it is first unfolded, as are those in it.
@@ -205,7 +259,9 @@ const graph = (() => {
       };
       more.onclick = page;
       page();
-      result.append(draw(scope, unfold), list, more);
+      const drawing = draw(scope, unfold);
+      result.append(drawing, list, more);
+      drawing.reveal();
     });
     return result;
   }
@@ -215,6 +271,7 @@ const graph = (() => {
     start() {
       const all = details(-1, 'all');
       document.getElementById('levels').append(all);
+      selection.listeners.push(showSelection);
       all.open = true;
     },
   };

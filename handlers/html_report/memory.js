@@ -3,10 +3,10 @@
 const memory = (() => {
   const canvas = part('memory', 'canvas'), output = part('memory', 'output'), body = part('memory', 'tbody');
   const by = document.getElementById('memory-by'), slider = document.getElementById('moment');
-  const left = 130, height = 200, mostRows = 30;
+  const left = leftOfCanvas, height = 200, mostRows = 30;
   const given = data.storages, count = given.made.length, rest = deviceNames.length;
 
-  // Storages, and after them, for each device, what had been made before and was never seen.
+  // Storages; after them, for each device, the bytes that were made before the record began and never seen.
   const made = new Float64Array(count + rest), freed = new Float64Array(count + rest).fill(Infinity);
   const bytes = new Float64Array(count + rest);
   made.set(times(given.made));
@@ -15,100 +15,137 @@ const memory = (() => {
   for (let i = 0; i < rest; ++i) bytes[count + i] = data.devices.bytes[i];
   for (let i = 0; i < count; ++i) if (given.earlier[i]) bytes[count + given.device[i]] -= bytes[i];
 
-  // What is made and freed in the order of time; ids of what is freed are complements.
-  const events = [];
-  for (let i = 0; i < count + rest; ++i) {
-    if (bytes[i] <= 0) continue;
-    events.push(i);
-    if (freed[i] < Infinity) events.push(~i);
+  // Storages in the order of time as they are made, and, as complements, freed. At one moment the made come first.
+  const events = new Int32Array(2 * (count + rest));
+  let eventCount = 0;
+  {
+    const whenMade = orderOf(made), whenFreed = orderOf(freed);
+    for (let m = 0, f = 0; m < whenMade.length || (f < whenFreed.length && freed[whenFreed[f]] < Infinity);) {
+      const isMade = m < whenMade.length && !(freed[whenFreed[f]] < made[whenMade[m]]), i = isMade ? whenMade[m++] : whenFreed[f++];
+      if (bytes[i] > 0) events[eventCount++] = isMade ? i : ~i;
+    }
   }
   const when = event => event < 0 ? freed[~event] : made[event];
-  events.sort((a, b) => when(a) - when(b));
-  const eventTimes = Float64Array.from(events, when);
 
-  const earlier = '(made before)';
+  const earlier = '(made before)', outside = '(outside of operations)';
+  const isEarlier = i => i >= count || given.earlier[i];
+  // What holds a storage: a number for each holder, and the name that stands for the number.
   const holders = {
-    scope: i => i >= count || given.earlier[i] ? earlier : given.site[i] < 0 ? '(outside of operations)' : pathOfScope(sites.scope[given.site[i]]),
-    operation: i => i >= count || given.earlier[i] ? earlier : given.site[i] < 0 ? '(outside of operations)' : texts[sites.operation[given.site[i]]],
-    label: i => i >= count || given.label[i] < 0 || !texts[given.label[i]] ? '(no label)' : texts[given.label[i]],
-    device: i => deviceNames[i < count ? given.device[i] : i - count],
+    scope: { of: i => isEarlier(i) ? -3 : given.site[i] < 0 ? -2 : sites.scope[given.site[i]],
+      name: n => n === -3 ? earlier : n === -2 ? outside : pathOfScope(n), select: n => selectScope(n) },
+    operation: { of: i => isEarlier(i) ? -3 : given.site[i] < 0 ? -2 : sites.operation[given.site[i]],
+      name: n => n === -3 ? earlier : n === -2 ? outside : texts[n], select: n => selectName(texts[n]) },
+    label: { of: i => i >= count || given.label[i] < 0 || !texts[given.label[i]] ? -1 : given.label[i],
+      name: n => n < 0 ? '(no label)' : texts[n] },
+    device: { of: i => i < count ? given.device[i] : i - count, name: n => deviceNames[n] },
   };
-  let groups;  // { names, of: the group of each storage }, those that hold most, for longest, first
+  let groups;  // { names, keys, sites, of: the group of each storage }, those that hold most, for longest, first
   function group() {
-    const holder = holders[by.value], sums = new Map(), named = [];
+    const holder = holders[by.value], keys = new Int32Array(count + rest), sums = new Map(), sitesOf = new Map();
     for (let i = 0; i < count + rest; ++i) {
-      named.push(holder(i));
-      const sum = bytes[i] * (Math.min(freed[i], data.end) - made[i]);
-      if (bytes[i] > 0) sums.set(named[i], (sums.get(named[i]) || 0) + sum);
+      const key = keys[i] = holder.of(i);
+      if (!(bytes[i] > 0)) continue;
+      sums.set(key, (sums.get(key) || 0) + bytes[i] * (Math.min(freed[i], data.end) - made[i]));
+      if (!sitesOf.has(key)) sitesOf.set(key, new Set());
+      if (!isEarlier(i) && given.site[i] >= 0) sitesOf.get(key).add(given.site[i]);
     }
-    const names = [...sums.keys()].sort((a, b) => sums.get(b) - sums.get(a));
-    const numbers = new Map(names.map((name, i) => [name, i]));
-    groups = { names, of: Int32Array.from(named, name => numbers.has(name) ? numbers.get(name) : 0) };
+    const order = [...sums.keys()].sort((a, b) => sums.get(b) - sums.get(a)), numbers = new Map(order.map((key, i) => [key, i]));
+    groups = { names: order.map(holder.name), keys: order, sites: order.map(key => sitesOf.get(key)), of: keys.map(key => numbers.get(key) ?? 0) };
+  }
+  const choose = number => {
+    const key = groups.keys[number], held = groups.sites[number];
+    if (holders[by.value].select && key >= -1) holders[by.value].select(key);
+    else select(`memory of ${groups.names[number]}`, k => held.has(kinds.site[k]));
+  };
+  // Whether an operation that is selected made storage of this group.
+  function holdsSelected(number) {
+    if (!selection.kinds) return true;
+    for (let k = 0; k < kinds.count; ++k) if (selection.kinds[k] && groups.sites[number].has(kinds.site[k])) return true;
+    return false;
   }
 
   let peak = 0, peakTime = 0;
   {
     let sum = 0;
-    for (const event of events) {
+    for (let e = 0; e < eventCount; ++e) {
+      const event = events[e];
       sum += event < 0 ? -bytes[~event] : bytes[event];
       if (sum > peak) [peak, peakTime] = [sum, when(event)];
     }
   }
   let moment = peakTime;
 
-  // For each pixel what the groups hold when the sum is greatest within it; those after the palette are one.
+  // For each pixel the most that each group holds within it, and the greatest sum. Groups after `mostBands` are one.
   function columns(width) {
-    const bands = Math.min(groups.names.length, palette.length + 1), now = new Float64Array(bands);
-    const result = new Float64Array(width * bands), scale = width / (view.to - view.from);
-    let at = 0, sum = 0, most = 0;
-    const apply = event => {
-      const i = event < 0 ? ~event : event, change = event < 0 ? -bytes[i] : bytes[i];
-      now[Math.min(groups.of[i], bands - 1)] += change;
+    const bands = Math.min(groups.names.length, mostBands + 1), now = new Float64Array(bands);
+    const result = new Float64Array(width * bands), sums = new Float64Array(width), scale = width / (view.to - view.from);
+    let e = 0, sum = 0, most = 0;
+    const apply = () => {
+      const event = events[e++], i = event < 0 ? ~event : event, change = event < 0 ? -bytes[i] : bytes[i];
+      const band = Math.min(groups.of[i], bands - 1);
+      now[band] += change;
       sum += change;
+      return band;
     };
-    while (at < events.length && eventTimes[at] <= view.from) apply(events[at++]);
+    while (e < eventCount && when(events[e]) <= view.from) apply();
     for (let x = 0; x < width; ++x) {
-      let best = sum;
       result.set(now, x * bands);
-      for (const end = view.from + (x + 1) / scale; at < events.length && eventTimes[at] < end;) {
-        apply(events[at++]);
-        if (sum > best) {
-          best = sum;
-          result.set(now, x * bands);
-        }
+      sums[x] = sum;
+      for (const end = view.from + (x + 1) / scale; e < eventCount && when(events[e]) < end;) {
+        const band = apply();
+        result[x * bands + band] = Math.max(result[x * bands + band], now[band]);
+        sums[x] = Math.max(sums[x], sum);
       }
-      most = Math.max(most, best);
+      let stacked = 0;
+      for (let band = 0; band < bands; ++band) stacked += result[x * bands + band];
+      most = Math.max(most, stacked);
     }
-    return { result, bands, most };
+    return { result, sums, bands, most };
   }
 
   function draw() {
     const { context, width } = surface(canvas, height), inner = Math.max(1, Math.floor(width - left));
-    const { result, bands, most } = columns(inner), scale = (height - 20) / Math.max(most, 1);
+    const { result, sums, bands, most } = columns(inner), scale = (height - 20) / Math.max(most, 1), below = new Float64Array(inner);
     for (let band = 0; band < bands; ++band) {
       context.fillStyle = paletteColour(band);
-      for (let x = 0; x < inner; ++x) {
-        let below = 0;
-        for (let i = 0; i < band; ++i) below += result[x * bands + i];
-        const own = result[x * bands + band];
-        if (own > 0) context.fillRect(left + x, height - (below + own) * scale, 1, own * scale);
+      context.globalAlpha = holdsSelected(band) ? 1 : 0.25;
+      for (let x = 0, from = 0; x < inner; x = from) {  // columns of one height are one rectangle
+        const own = result[x * bands + band], base = below[x];
+        for (from = x; from < inner && result[from * bands + band] === own && below[from] === base; ++from) below[from] += own;
+        if (own > 0) context.fillRect(left + x, height - (base + own) * scale, from - x, own * scale);
       }
     }
+    context.globalAlpha = 1;
     drawTimes(context, left, inner, height);
-    context.fillStyle = context.strokeStyle = colours.faint;
+    context.strokeStyle = colours.ink;
+    context.lineWidth = 0.75;
+    context.beginPath();
+    for (let x = 0; x < inner; ++x) {
+      const y = height - sums[x] * scale;
+      context.lineTo(left + x, y);
+      context.lineTo(left + x + 1, y);
+    }
+    context.stroke();
+    context.lineWidth = 1;
+    context.fillStyle = colours.faint;
     context.textAlign = 'right';
     const every = 2 ** Math.ceil(Math.log2(Math.max(most, 1) / 5));
     for (let value = 0; value <= most; value += every) context.fillText(inBytes(value), left - 6, Math.min(height - 8, height - value * scale));
     context.textAlign = 'left';
     const x = left + (moment - view.from) / (view.to - view.from) * inner;
     if (x >= left) {
-      context.strokeStyle = colours.ink;
+      context.strokeStyle = colours.accent;
+      context.lineWidth = 2;
       context.beginPath();
       context.moveTo(x, 0);
       context.lineTo(x, height);
       context.stroke();
+      context.lineWidth = 1;
     }
     slider.value = String(Math.round((moment - view.from) / (view.to - view.from) * 1000));
+    // For whoever asks whether the picture is right: the greatest sum that is drawn, and the most of each holder.
+    told.drawnPeak = String(sums.reduce((a, b) => Math.max(a, b), 0));
+    told.drawnHolders = Array.from({ length: bands }, (_, band) => result.reduce((most, value, i) => i % bands === band ? Math.max(most, value) : most, 0)).join();
   }
 
   function list() {
@@ -124,12 +161,13 @@ const memory = (() => {
       storages += i < count;
     }
     const rows = [...sums].sort((a, b) => b[1].bytes - a[1].bytes);
-    const row = (swatch, name, sum) => element('tr', {}, element('td', {}, swatch, name),
+    const row = (swatch, name, sum, attributes = {}) => element('tr', attributes, element('td', {}, swatch, name),
       element('td', { class: 'number' }, sum.storages ? sum.storages.toLocaleString('en') : ''), element('td', { class: 'number' }, inBytes(sum.bytes)));
-    body.replaceChildren(...rows.slice(0, mostRows).map(([group, sum]) => {
-      const swatch = element('span', { class: 'swatch' });
-      swatch.style.background = paletteColour(group);
-      return row(swatch, groups.names[group], sum);
+    body.replaceChildren(...rows.slice(0, mostRows).map(([number, sum]) => {
+      const swatch = element('span', { class: 'swatch' }), button = element('button', { type: 'button', class: 'plain' }, groups.names[number]);
+      swatch.style.background = paletteColour(number);
+      button.onclick = () => choose(number);
+      return row(swatch, button, sum, selection.kinds ? { class: holdsSelected(number) ? 'selected' : 'dimmed' } : {});
     }));
     if (rows.length > mostRows) {
       const others = { bytes: 0, storages: 0 };
@@ -146,7 +184,7 @@ const memory = (() => {
   }
 
   return {
-    shown: events.length > 0,
+    shown: eventCount > 0,
     peak,
     start() {
       canvas.setAttribute('role', 'img');
@@ -155,6 +193,10 @@ const memory = (() => {
       list();
       told.peak = String(peak);
       view.listeners.push(draw);
+      selection.listeners.push(() => {
+        if (selection.operation >= 0) moment = operations.start[selection.operation];
+        list();
+      });
       by.onchange = () => { group(); list(); redraw(); };
       slider.oninput = () => look(view.from + slider.value / 1000 * (view.to - view.from));
       document.getElementById('peak').onclick = () => {

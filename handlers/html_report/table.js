@@ -8,13 +8,32 @@ const table = (() => {
     { name: 'Calls', key: 'calls', show: x => x.toLocaleString('en') }, { name: 'Time', key: 'time', show: inUnits },
     { name: 'Share', key: 'share', show: x => `${(100 * x).toFixed(1)}%` }, { name: 'Mean', key: 'mean', show: inUnits },
     { name: 'Longest', key: 'longest', show: inUnits }, { name: 'Bytes made', key: 'bytes', show: inBytes },
+    { name: 'FLOP', key: 'arithmetic', show: (x, row) => row.known ? `${least(row)}${x ? inRate(x, '').trim() : '0'}` : '' },
+    { name: 'FLOP/s', key: 'flops', show: (x, row) => x > 0 ? `${least(row)}${inRate(x, 'FLOP/s')}` : '' },
+    { name: 'Bytes/s', key: 'bandwidth', show: x => x > 0 ? inRate(x, 'B/s') : '' },
+    { name: 'Roofline', key: 'roofline', show: (x, row) => Number.isFinite(x) && x >= 0 ? `${least(row)}${(100 * x).toFixed(x < 0.0995 ? 1 : 0)}%` : '' },
   ];
   const shown = {
-    operation: ['name', 'calls', 'time', 'share', 'mean', 'longest', 'bytes'],
+    operation: ['name', 'calls', 'time', 'share', 'mean', 'longest', 'bytes', 'arithmetic', 'flops', 'bandwidth', 'roofline'],
     kind: columns.map(column => column.key),
-    scope: ['scope', 'calls', 'time', 'share', 'longest', 'bytes'],
+    scope: ['scope', 'calls', 'time', 'share', 'longest', 'bytes', 'arithmetic', 'flops', 'bandwidth', 'roofline'],
   };
-  const total = kinds.time.reduce((sum, time) => sum + time, 0);
+  const inRate = (x, unit) => {
+    for (const [size, prefix] of [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) if (x >= size) return `${Number((x / size).toPrecision(3))} ${prefix}${unit}`;
+    return `${Number(x.toPrecision(3))} ${unit}`;
+  };
+  const least = row => row.unknown ? '≥ ' : '';  // of some operations the arithmetic is not known
+  // The least time, in ns, that the device's peaks allow one operation of a kind; undefined where a peak is not known.
+  const peaks = new Map(data.peaks.device.map((device, i) => [device, i]));
+  const isFloat64 = kind => /\bf64\[/.test(texts[kinds.outputs[kind]]);
+  function leastTime(kind) {
+    const i = peaks.get(deviceNames[kinds.device[kind]]);
+    if (i === undefined) return undefined;
+    const arithmetic = kinds.calls[kind] * Math.max(0, kinds.flops[kind]), rate = isFloat64(kind) ? data.peaks.flops64[i] : data.peaks.flops[i];
+    if (!(rate > 0 || arithmetic === 0) || !(data.peaks.bandwidth[i] > 0)) return undefined;
+    return 1e9 * Math.max(arithmetic ? arithmetic / rate : 0, kinds.moved[kind] / data.peaks.bandwidth[i]);
+  }
+  const total = kinds.self.reduce((sum, time) => sum + time, 0);
   let rows = [], sortedBy = 'time', descending = true, length = pageLength;
 
   // Rows that the kinds add up to: each under one key, or, of scopes, under those around it, too.
@@ -22,29 +41,50 @@ const table = (() => {
     const sums = new Map();
     const add = (key, kind, of) => {
       let row = sums.get(key);
-      if (!row) sums.set(key, row = { calls: 0, time: 0, longest: 0, bytes: 0, ...of() });
+      if (!row) sums.set(key, row = { kinds: [], arithmetic: 0, moved: 0, self: 0, leastTime: 0, known: 0, calls: 0, time: 0, longest: 0, bytes: 0, ...of() });
+      row.kinds.push(kind);
       row.calls += kinds.calls[kind];
-      row.time += kinds.time[kind];
+      row.time += rowsAre.value === 'scope' ? kinds.self[kind] : kinds.time[kind];
+      row.self += kinds.self[kind];
       row.longest = Math.max(row.longest, kinds.longest[kind]);
       row.bytes += kinds.bytes[kind];
+      row.moved += kinds.moved[kind];
+      row.leastTime += leastTime(kind) ?? NaN;
+      if (kinds.flops[kind] >= 0) {
+        row.arithmetic += kinds.calls[kind] * kinds.flops[kind];
+        ++row.known;
+      }
     };
     for (let k = 0; k < kinds.count; ++k) {
       if (kinds.site[k] < 0) continue;
-      if (rowsAre.value === 'operation') add(sites.operation[kinds.site[k]], k, () => ({ name: nameOfKind(k) }));
+      if (rowsAre.value === 'operation') add(sites.operation[kinds.site[k]], k, () => ({ operation: nameOfKind(k), name: nameOfKind(k), choose: () => selectName(nameOfKind(k)) }));
       else if (rowsAre.value === 'kind') add(k, k, () => {
         const attributes = texts[kinds.attributes[k]];
-        return { name: nameOfKind(k) + (attributes ? ` ${attributes}` : ''), scope: pathOfScope(scopeOfKind(k)), device: deviceNames[kinds.device[k]],
+        return { operation: nameOfKind(k), choose: () => selectKind(k), name: nameOfKind(k) + (attributes ? ` ${attributes}` : ''), scope: pathOfScope(scopeOfKind(k)), device: deviceNames[kinds.device[k]],
           shapes: `${texts[kinds.operands[k]]} → ${texts[kinds.outputs[k]]}` };
       });
-      else if (scopeOfKind(k) < 0) add(-1, k, () => ({ scope: pathOfScope(-1) }));
-      else for (let s = scopeOfKind(k); s >= 0; s = scopes.outer[s]) add(s, k, () => ({ scope: pathOfScope(s) }));
+      else if (scopeOfKind(k) < 0) add(-1, k, () => ({ scope: pathOfScope(-1), choose: () => selectScope(-1) }));
+      else for (let s = scopeOfKind(k); s >= 0; s = scopes.outer[s]) add(s, k, () => ({ scope: pathOfScope(s), choose: () => selectScope(s) }));
     }
     rows = [...sums.values()];
     for (const row of rows) {
-      row.share = total ? row.time / total : 0;
+      row.share = total ? row.self / total : 0;
       row.mean = row.time / row.calls;
+      row.unknown = row.known < row.kinds.length;
+      row.flops = row.arithmetic && row.time ? row.arithmetic / row.time * 1e9 : -1;
+      row.bandwidth = row.time ? row.moved / row.time * 1e9 : -1;
+      row.roofline = row.known && row.moved && row.time && row.leastTime >= 0 ? row.leastTime / row.time : -1;
       row.sought = [row.name, row.scope, row.shapes, row.device].filter(Boolean).join('\n').toLowerCase();
     }
+  }
+
+  function chooser(row, text) {
+    const button = element('button', { type: 'button', class: 'plain' }, text);
+    button.onclick = row.choose;
+    if (!row.operation) return button;
+    const swatch = element('span', { class: 'swatch' });  // the colour of its bars
+    swatch.style.background = colourOf(row.operation);
+    return element('span', { class: 'chooser' }, swatch, button);
   }
 
   function draw() {
@@ -64,18 +104,26 @@ const table = (() => {
       return element('th', { scope: 'col', class: column.show ? 'number' : '', 'data-key': column.key,
         ...(sortedBy === column.key ? { 'aria-sort': descending ? 'descending' : 'ascending' } : {}) }, button);
     })));
-    body.replaceChildren(...found.slice(0, length).map(row => element('tr', {}, ...here.map(column =>
-      element('td', { class: column.show ? 'number' : '' }, column.show ? column.show(row[column.key]) : row[column.key])))));
+    body.replaceChildren(...found.slice(0, length).map(row => element('tr', { class: !selection.kinds ? '' : row.kinds.some(isSelected) ? 'selected' : 'dimmed' },
+      ...here.map((column, i) => element('td', { class: column.show ? 'number' : '' }, i === 0 ? chooser(row, row[column.key])
+        : column.show ? column.show(row[column.key], row) : row[column.key])))));
     document.getElementById('found').textContent = counted(found.length, 'row');
     more.hidden = found.length <= length;
+    told.selfTime = String(total);
     told.rows = String(Math.min(found.length, length));
   }
 
   return {
     shown: operations.count > 0,
     start() {
+      document.getElementById('peaks').textContent = data.peaks.device.map((device, i) => {
+        const [narrow, wide, bytes] = [data.peaks.flops[i], data.peaks.flops64[i], data.peaks.bandwidth[i]];
+        const rates = [[narrow, 'FLOP/s in float32'], [wide, 'FLOP/s in float64'], [bytes, 'B/s']].filter(([x]) => x > 0).map(([x, unit]) => inRate(x, unit));
+        return rates.length ? `Peaks of ${device}: ${rates.join(', ')} (${data.peaks.how[i]}).` : '';
+      }).join(' ') + ' The share of the roofline is the least time that the peaks allow, in parts of the time that was taken: above 100% where data lay in a cache.';
       collect();
       draw();
+      selection.listeners.push(draw);
       rowsAre.onchange = () => { length = pageLength; collect(); draw(); };
       search.oninput = () => { length = pageLength; draw(); };
       more.onclick = () => { length += pageLength; draw(); };

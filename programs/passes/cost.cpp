@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <stave/core/ops/fused.h>
+#include <stave/core/ops/flops.h>
 #include <stave/programs/loop.h>
 #include <stave/programs/program.h>
 
@@ -16,33 +16,11 @@ using namespace stave_detail;
 
 namespace {
 
-std::uint64_t elements_of(const Program::Variable& it) { return static_cast<std::uint64_t>(it.shape.elements()); }
-
 std::uint64_t flops_of(const Program& program, const Program::Instruction& step) {
-  const Program::Variable& result = program.variable(step.outputs[0]);
-  switch (step.op->id) {
-    case OpId::matmul: {
-      const Shape& left = program.variable(step.inputs[0]).shape;
-      return 2 * elements_of(result) * static_cast<std::uint64_t>(left.back());
-    }
-    case OpId::convolution: {  // [groups, o, c, windows...]
-      const Program::Variable& weights = program.variable(step.inputs[1]);
-      const auto out = static_cast<std::uint64_t>(weights.shape[0] * weights.shape[1]);
-      return out ? 2 * elements_of(result) * (elements_of(weights) / out) : 0;
-    }
-    case OpId::sum:
-    case OpId::prod:
-    case OpId::max:
-    case OpId::min: return elements_of(program.variable(step.inputs[0]));
-    default: break;
-  }
-  if (const auto* fused = dynamic_cast<const FusedAttributes*>(step.attributes.get())) {
-    const auto& steps = fused->region->steps();
-    const auto computing = std::count_if(steps.begin(), steps.end(), [](const auto& it) { return it.op != nullptr; });
-    return elements_of(program.variable(step.inputs[0])) *
-           (static_cast<std::uint64_t>(computing) + fused->region->reductions().size());
-  }
-  return step.op->elementwise ? elements_of(result) : 0;
+  SmallVector<Shape, 3> inputs;
+  for (const int input : step.inputs) inputs.push_back(program.variable(input).shape);
+  return stave_detail::flops_of(*step.op, step.attributes.get(), inputs, program.variable(step.outputs[0]).shape)
+      .value_or(0);
 }
 
 }  // namespace
