@@ -8,9 +8,10 @@
 #
 # STAVE_PACKAGES=mine in the environment: who calls sees to the packages, and nothing is looked for or installed.
 
-# What a build with tests needs, by the names of Debian 12 and Ubuntu 24.04.
+# What a build needs, by the names of Debian 12 and Ubuntu 24.04, and what tests need besides.
 stave_packages=(g++ cmake ninja-build pkg-config libtbb-dev libopenblas-pthread-dev liblapacke-dev libfmt-dev libsleef-dev
-  libboost-context-dev zlib1g-dev nlohmann-json3-dev libgtest-dev libgmock-dev)
+  libboost-context-dev zlib1g-dev nlohmann-json3-dev)
+stave_test_packages=(libgtest-dev libgmock-dev)
 
 # Packages are recognised by what they bring, so that a newer CMake or a library built by hand will do.
 stave_has_package() {
@@ -109,17 +110,25 @@ configure() {
 }
 
 build() {
-  local preset=$1 minutes message command
+  local preset=$1 minutes message command log status=0
   shift
   command=(cmake --build "build/$preset" --parallel "$(nproc)" --target "${@:-all}")
-  # What a file takes on one core: 4 s, one for the device 10.
+  # What a file takes on one core: 4 s, a group of the library's 10, one for the device 10.
   minutes=$(ninja -C "build/$preset" -t commands "${@:-all}" | awk -v cores="$(nproc)" \
-    '/ -c .*[.]cpp$/ { s += 4 } / -c .*[.]cu / { s += 10 } END { print int(s / cores / 60 + 0.9) }')
+    '/ -c .*[.]cu / || / -c .*unity_/ { s += 10; next } / -c .*[.]cpp$/ { s += 4 } END { print int(s / cores / 60 + 0.9) }')
   message="Building on $(nproc) cores (the first time some $minutes minutes)"
   if [[ -t 2 ]]; then
     echo "$message ..." >&2
     "${command[@]}" >&2
-  else
-    quietly "$message" "${command[@]}"
+    return
   fi
+  # Without a terminal: twice a minute how far it is.
+  echo "$message ..." >&2
+  log=$(mktemp)
+  while sleep 30; do grep -Eo '^\[[0-9]+/[0-9]+\]' "$log" | tail -n 1 >&2; done &
+  "${command[@]}" >"$log" 2>&1 || status=$?
+  kill "$!" && wait "$!" 2>/dev/null || true
+  ((status == 0)) || cat -- "$log" >&2
+  rm -f -- "$log"
+  return "$status"
 }

@@ -76,7 +76,7 @@ run_build() {
   local targets=(stave cuda_gpu_runs cuda_large_runs operation_table)
   mapfile -t -O "${#targets[@]}" targets < <(conformance)
   # -U: for the GPUs that are here, whatever an earlier build was for.
-  cmake --preset release -U STAVE_CUDA_ARCHITECTURES -DSTAVE_CUDA=ON -DSTAVE_BUILD_TESTS=ON || return
+  cmake --preset release -U STAVE_CUDA_ARCHITECTURES -DSTAVE_CUDA=ON -DSTAVE_BUILD_TESTS=ON -DSTAVE_TESTS=all || return
   [[ ! -d build/release/tests/ranks ]] || targets+=(ranks_test)  # where MPI is
   cmake --build build/release --parallel "$(nproc)" --target "${targets[@]}"
 }
@@ -133,7 +133,7 @@ part() {  # NAME
 if command -v nvidia-smi >/dev/null; then
   nvidia-smi --query-gpu=name,compute_cap,driver_version,memory.total --format=csv,noheader
 fi
-require_packages
+require_packages "${stave_test_packages[@]}"
 for name in "${parts[@]}"; do
   part "$name"
   [[ $name != build ]] || ((${#failed[@]} == 0)) || break

@@ -1,6 +1,6 @@
-# The CUDA backend, where nvcc is found (STAVE_CUDA=OFF leaves it out, ON insists). Included by the project's CMakeLists.txt;
+# The CUDA backend, where there are a GPU and nvcc (STAVE_CUDA=OFF leaves it out, ON insists). Included by the project's CMakeLists.txt;
 # what it adds goes into the library. Without it `backend_of(cuda)` throws a DeviceError that says how to get it.
-set(STAVE_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (if nvcc is found), ON, OFF")
+set(STAVE_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (if this machine has a GPU and nvcc), ON, OFF")
 set_property(CACHE STAVE_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 # The GPUs of this machine; where there is none, what a release needs.
@@ -12,6 +12,9 @@ if(status EQUAL 0 AND capabilities MATCHES "^[0-9]+[.][0-9]")
   string(REPLACE "." "" architectures "${capabilities}")
   list(REMOVE_DUPLICATES architectures)
   list(TRANSFORM architectures APPEND -real)
+  set(gpu_is_here TRUE)
+else()
+  set(gpu_is_here FALSE)
 endif()
 set(STAVE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "What device code is made for, as CMAKE_CUDA_ARCHITECTURES")
 
@@ -85,7 +88,10 @@ macro(stave_find_cuda)
   endif()
 endmacro()
 
-if(STAVE_CUDA)
+if(STAVE_CUDA STREQUAL "AUTO" AND NOT gpu_is_here)
+  set(STAVE_HAVE_CUDA FALSE)
+  message(STATUS "Stave: no CUDA: this machine has no GPU (-DSTAVE_CUDA=ON builds the backend all the same)")
+elseif(STAVE_CUDA)
   stave_find_cuda()
   if(STAVE_HAVE_CUDA)
     set(CMAKE_CUDA_COMPILER "${STAVE_NVCC}")

@@ -10,8 +10,8 @@ source cmake/packages.sh
 
 seconds=$((60 * ${1:-10}))
 preset=${STAVE_PRESET:-release}
-require_packages
-quietly "Configuring build/$preset" cmake --preset "$preset" -DSTAVE_BUILD_TESTS=ON
+require_packages "${stave_test_packages[@]}"
+quietly "Configuring build/$preset" cmake --preset "$preset" -DSTAVE_BUILD_TESTS=ON -DSTAVE_TESTS=all
 quietly "Building (some minutes the first time)" cmake --build "build/$preset" --parallel "$(nproc)" \
   --target fuzz_programs fuzz_loops fuzz_faults fuzz_coroutines fuzz_files
 # As the preset's tests run: with the options of the sanitizers.
