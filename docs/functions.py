@@ -135,8 +135,8 @@ WORDS = {"requires", "noexcept", "decltype", "alignas", "operator", "sizeof", "i
 
 
 def headers():
-    """Those that stave.h includes, in alphabetical order; their paths in the tree."""
-    found = set(re.findall(r"#include <stave/(.*\.h)>", (ROOT / "stave.h").read_text())) | {"ranks/ranks.h"}
+    """Those that core.h and stave.h include, in alphabetical order; their paths in the tree."""
+    found = set(re.findall(r"#include <stave/(.*\.h)>", (ROOT / "core.h").read_text() + (ROOT / "stave.h").read_text())) - {"core.h"} | {"ranks/ranks.h"}
     while True:
         more = {inner for path in found for inner in re.findall(r"#include <stave/(core/io/.*\.h)>", (ROOT / path).read_text())}
         if more <= found:

@@ -14,7 +14,7 @@ import sys
 import check_links
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HEADERS = ["core/**/*.h", "handlers/*.h", "programs/**/*.h", "ranks/*.h", "backends/cpu/own_kernels.h", "stave.h"]
+HEADERS = ["core/**/*.h", "handlers/*.h", "programs/**/*.h", "ranks/*.h", "backends/cpu/own_kernels.h", "core.h", "stave.h"]
 PAGES = ["README.md", "HACKING.md", "handlers/README.md", "docs/*.md", "docs/guides/*.md", "examples/data/README.md"]
 
 

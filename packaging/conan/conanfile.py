@@ -30,7 +30,7 @@ class StaveConan(ConanFile):
         root = os.path.join(self.recipe_folder, "..", "..")
         for folder in ("core", "handlers", "programs", "backends", "ranks", "cmake"):
             copy(self, f"{folder}/*", src=root, dst=self.export_sources_folder)
-        for file in ("CMakeLists.txt", "stave.h", "LICENSE"):
+        for file in ("CMakeLists.txt", "core.h", "stave.h", "LICENSE"):
             copy(self, file, src=root, dst=self.export_sources_folder)
 
     def validate(self):
