@@ -1,0 +1,399 @@
+"""The pages of operations: one for each function in the table that operation_table writes, and one for each family.
+
+A page has the function's declarations and their comments, from the headers; an example, from operation_examples.txt; dtypes,
+derivatives, vmap and backends, from the table of operations; accuracy, from the table of accuracy; and the names in JAX and PyTorch, from
+the tables of the guides. An operation without a description or an example is an error.
+"""
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = "docs/site/operation_examples.txt"
+HEADERS = ["core/ops/*.h", "handlers/custom.h", "handlers/checkpoint.h", "handlers/linearize.h", "handlers/elementwise_op.h"]
+
+FAMILY_TITLES = {
+    "create": "Creation", "elementwise": "Elementwise", "reduce": "Reductions", "softmax": "Softmax", "scan": "Scans",
+    "sort": "Sorting", "search": "Searching and counting", "layout": "Layout", "rearrange": "Rearranging", "index": "Indexing",
+    "at": "Updates by x.at", "contract": "Products", "linalg": "Linear algebra", "convolution": "Convolution and pooling",
+    "normalize": "Normalisation", "network": "Embedding", "losses": "Losses", "attention": "Attention", "random": "Random numbers",
+    "transfer": "Between devices", "collectives": "Collectives", "functions": "Functions with rules", "fused": "Fused",
+}
+
+# What functions give, where their header has no comment for them, or none that says so.
+FORMULAS = {
+    "exp": "e^x", "log": "The natural logarithm.", "log2": "The logarithm to base 2.", "log10": "The logarithm to base 10.",
+    "sin": "The sine.", "cos": "The cosine; x is in radians.", "tan": "The tangent; x is in radians.", "asin": "The inverse of sin.",
+    "acos": "The inverse of cos.", "atan": "The inverse of tan.", "sinh": "(exp(x) - exp(-x)) / 2", "cosh": "(exp(x) + exp(-x)) / 2",
+    "tanh": "sinh(x) / cosh(x)", "asinh": "The inverse of sinh.", "acosh": "The inverse of cosh.", "atanh": "The inverse of tanh.",
+    "sqrt": "The square root.", "erf": "2 / sqrt(pi) times the integral of exp(-t^2) over t from 0 to x.",
+    "floor": "The greatest integer that is at most x.", "ceil": "The least integer that is at least x.",
+    "logical_not": "True where x is false, or 0.", "isnan": "True where x is NaN.", "isinf": "True where x is infinite.",
+    "isfinite": "True where x is neither infinite nor NaN.", "add": "a + b", "subtract": "a - b", "multiply": "a b", "divide": "a / b",
+    "equal": "True where a is equal to b.", "not_equal": "True where a differs from b.", "less": "True where a < b.",
+    "less_equal": "True where a <= b.", "greater": "True where a > b.", "greater_equal": "True where a >= b.",
+    "maximum": "The larger of a and b.", "minimum": "The smaller of a and b.", "logical_and": "True where both are.",
+    "logical_or": "True where either is.", "logical_xor": "True where exactly one is.", "bitwise_and": "The bits that both have.",
+    "bitwise_or": "The bits that either has.", "bitwise_xor": "The bits that exactly one has.",
+    "sum": "The sum over axes. Integers keep their dtype; bools are counted.", "prod": "The product over axes.",
+    "max": "The largest element along axes.", "min": "The smallest element along axes.", "mean": "The mean over axes; integers become floats.",
+    "var": "The variance over axes: the mean of square(x - mean(x)).", "argmin": "The position of the first smallest element.",
+    "all": "Whether all elements along axes are true, or not 0.", "any": "Whether any element along axes is true, or not 0.",
+    "zeros": "A tensor of zeros.", "ones": "A tensor of ones.", "zeros_like": "Zeros, of x's shape, dtype and device.",
+    "ones_like": "Ones, of x's shape, dtype and device.", "full_like": "A number in every element, of x's shape, dtype and device.",
+    "tensor": "A tensor of numbers in nested braces.", "triu": "The upper triangle of the last two axes.",
+    "tril": "The lower triangle of the last two axes.", "cummax": "The largest of the elements up to each one.",
+    "cummin": "The smallest of the elements up to each one.", "cumulative_prod": "Products of the elements up to each one, itself included.",
+    "scatter_add": "x with updates added where gather(x, indices, batch_axes) would read.",
+    "scatter_multiply": "x with entries multiplied by updates where gather(x, indices, batch_axes) would read.",
+    "scatter_min": "The least of x's entry and all its updates.", "scatter_max": "The greatest of x's entry and all its updates.",
+    "segment_prod": "The product of the data of each segment.", "segment_min": "The least of the data of each segment.",
+    "segment_max": "The greatest of the data of each segment.", "unique_counts": "The distinct elements, and how often each stands in x.",
+    "unique_inverse": "The distinct elements, and the position among them of each element of x.",
+    "max_pool": "The largest element of each window.", "batch_norm_inference": "Every channel, normalised by the given statistics.",
+    "binary_cross_entropy_with_logits": "binary_cross_entropy of sigmoid(logits).", "x.at": "Entries of x, by any of NumPy's indices.",
+    "x.at.set": "x with entries replaced.", "x.at.add": "x with numbers added to entries.", "x.at.multiply": "x with entries multiplied.",
+    "x.at.min": "x with entries replaced by the smaller of both.", "x.at.max": "x with entries replaced by the larger of both.",
+    "from_bytes": "A tensor of `count` elements of host memory, which are copied.",
+    "index": "Basic indexing: entries of x by integers, slices, `ellipsis` and `newaxis`, as in NumPy. Slices are views.",
+}
+# Functions that share the comment of another one, which precedes them in their header.
+DESCRIBED_WITH = {
+    "triu": "tril", "argmin": "argmax", "cummin": "cummax", "logical_or": "logical_and", "logical_xor": "logical_and",
+    "bitwise_or": "bitwise_and", "bitwise_xor": "bitwise_and", "segment_min": "segment_prod", "segment_max": "segment_prod",
+    "scatter_max": "scatter_min", "minimum": "maximum", "min": "max", "x.at.add": "x.at.set", "x.at.multiply": "x.at.set",
+    "x.at.min": "x.at.set", "x.at.max": "x.at.set",
+}
+# Comments that begin so go on from the function before.
+GOES_ON = re.compile(r"(The same|Those|What stands there|Multiplied|The least, or the greatest|In use)\b")
+# Pages whose example is that of another page.
+EXAMPLE_OF = {"fused": "elementwise_op"}
+
+# Names in JAX that no table of the guides gives: the same names in a module, and others.
+SAME_IN_JAX = {
+    "jnp": """abs negative sign sqrt square reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh
+        tanh asinh acosh atanh floor ceil round trunc logical_not isnan isinf isfinite signbit bitwise_invert add subtract multiply divide
+        remainder pow hypot copysign logaddexp maximum minimum equal not_equal less less_equal greater greater_equal logical_and
+        logical_or logical_xor bitwise_and bitwise_or bitwise_xor nextafter prod max min all any mean var std argmax argmin ones
+        full_like ones_like tril triu reshape expand_dims squeeze permute_dims transpose matrix_transpose broadcast_to flip concat stack
+        pad tile diag diagonal unstack diff tensordot matmul put_along_axis""",
+    "jax.nn": "sigmoid relu softplus log_sigmoid celu selu softmax log_softmax logsumexp one_hot",
+    "jax.lax": "rsqrt erf erfc pmin",
+    "jax.scipy.special": "xlog1py",
+    "jax.random": "bernoulli",
+    "jax.ops": "segment_prod segment_min",
+}
+OTHERS_IN_JAX = {
+    "topk": "jax.lax.top_k(x, k)", "conv": "jax.lax.conv_general_dilated", "lu_factor": "jax.lax.linalg.lu",
+    "unique_values": "jnp.unique(x)", "unique_counts": "jnp.unique(x, return_counts=True)",
+    "unique_inverse": "jnp.unique(x, return_inverse=True)", "erfinv": "jax.lax.erf_inv", "hardsigmoid": "jax.nn.hard_sigmoid",
+    "hardswish": "jax.nn.hard_swish", "norm": "jnp.linalg.norm(x)", "index": "x[1:, ::-1]", "x.at": 'x.at[i].get(mode="fill", fill_value=0)',
+    "x.at.set": "x.at[i].set(u)", "x.at.add": "x.at[i].add(u)", "x.at.multiply": "x.at[i].multiply(u)", "x.at.min": "x.at[i].min(u)",
+    "x.at.max": "x.at[i].max(u)", "cross_entropy": "optax.softmax_cross_entropy_with_integer_labels(x, y).mean()",
+    "binary_cross_entropy_with_logits": "optax.sigmoid_binary_cross_entropy(x, y).mean()",
+}
+
+
+def cells(line):
+    return [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
+
+
+def tables(text):
+    """The tables of a Markdown page: (heading above it, names of columns, rows)."""
+    heading, rows = "", []
+    for line in text.split("\n") + [""]:
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        if line.startswith("|"):
+            rows.append(cells(line))
+        elif rows:
+            yield heading, rows[0], rows[2:]
+            rows = []
+
+
+def spans(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+# ---- headers --------------------------------------------------------------------------------------------------------
+
+
+class Declaration:
+    def __init__(self, header, name, text, comment):
+        self.header, self.name, self.text, self.comment = header, name, text, comment
+
+
+def expanded(text):
+    """The header with its macros that declare functions of a given name written out."""
+    for macro, body in re.findall(r"^#define (STAVE_\w+)\(name\)((?:.*\\\n)+.*\n)", text, re.M):
+        body = "\n".join(line.rstrip("\\ ").strip() for line in body.split("\n") if line.rstrip("\\ ").strip())
+
+        def written_out(match):
+            lines = re.sub(r"\s*\(?\bname\b\)?(?=\()", " " + match[1], body)
+            return (f"/// {match[2]}\n" if match[2] else "") + lines
+
+        text = re.sub(rf"^{macro}\((\w+)\)(?: *///< (.*))?$", written_out, text, flags=re.M)
+    return re.sub(r"^#define (?:.*\\\n)*.*\n", "", text, flags=re.M)
+
+
+def signature(text):
+    """A function without its body."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if c == "{" and depth == 0:
+            return text[:i].rstrip() + ";"
+    return text
+
+
+def declarations(header):
+    """The functions that a header declares in namespace stave, and the members of At."""
+    text = (ROOT / header).read_text()
+    text = re.sub(r"^namespace stave_detail \{\n.*?^\}  // namespace stave_detail\n", "", text, flags=re.M | re.S)
+    begin = text.find("\nnamespace stave {")
+    lines = expanded(text[begin + 1:]).split("\n")[1:] if begin >= 0 else []
+    comment, chunk, inside, depth = [], [], None, 0
+    for line in lines:
+        if inside:  # the body of a class or function, up to its end at the left margin
+            if inside == "At" and (member := re.match(r"  Tensor\s*\(?(get|set|add|multiply|min|max)\)?\((.*)\) const;", line)):
+                name = "x.at" if member[1] == "get" else "x.at." + member[1]
+                yield Declaration(header, name, f"Tensor At::{member[1]}({member[2]}) const;", comment)
+            if line.startswith("  ///"):
+                comment = comment + [line.strip()[3:]]
+            elif not line.strip():
+                comment = []
+            if line.startswith("}"):
+                inside, comment = None, []
+            continue
+        if not chunk and line.startswith("///"):
+            comment.append(line[3:])
+            continue
+        if not chunk and (not line.strip() or line.startswith(("#", "//", "}"))):
+            comment = []
+            continue
+        code, _, behind = line.partition("///<")
+        code = re.sub(r"\s*//[^/].*$", "", code).rstrip()
+        chunk.append(code)
+        depth += code.count("(") - code.count(")")
+        if depth > 0 or not re.search(r"[;{}]$", code):
+            continue
+        whole = "\n".join(chunk)
+        kind = re.match(r"(?:template <.*>\n(?:  requires.*\n)?)?(?:class|struct|enum class|enum) (\w+)", whole)
+        if kind:
+            if code.endswith("{"):
+                inside = kind[1]
+        elif named := re.search(r"(operator *[^\s\w(]+|\b\w+)\)?\((?!\*)", re.sub(r"\b(decltype|requires|explicit|noexcept) ?\([^()]*\)", "", re.sub(r"<[^<>]*>", "", whole))):
+            if "= delete" not in whole:
+                yield Declaration(header, named[1], signature(whole), comment + ([behind] if behind else []))
+            if code.endswith("{"):
+                inside = "function"
+        if not inside:
+            comment = []
+        chunk, depth = [], 0
+
+
+def options(header, signature):
+    """The structs of options that a signature names, as its header defines them."""
+    text = (ROOT / header).read_text()
+    for name in re.findall(r"\b(\w+Options)\b", signature):
+        if found := re.search(rf"^struct {name} \{{\n.*?^\}};", text, re.M | re.S):
+            yield re.sub(r".*ByName by_name.*\n", "", found[0])
+
+
+# ---- names elsewhere ------------------------------------------------------------------------------------------------
+
+
+def elsewhere(name, pages, library):
+    """What `name` is called in a library, by the tables of the guides whose columns are that library and Stave."""
+    found, others = [], []
+    call = re.compile(rf"(?:const )?(?:auto .*= )?{re.escape(name)}(?:<[^<>]*>)?(?:\(.*\)|)")
+    for page in pages:
+        for _, head, rows in tables(page):
+            if [column.lower() for column in head] != [library.lower(), "stave"]:
+                continue
+            for theirs, ours in rows:
+                at = [i for i, span in enumerate(spans(ours)) if call.fullmatch(span)]
+                if not at:
+                    continue
+                full = with_prefixes(theirs)
+                if len(full) == len(spans(ours)):
+                    found += [full[i] for i in at]
+                elif same := [span for span in full if re.search(rf"\b{re.escape(name)}(?!\w)", span)]:
+                    found += same
+                elif len(full) == 1 and at[0] == 0:
+                    others += full
+    if library == "JAX" and not found:
+        found = [f"{module}.{name}" for module, names in SAME_IN_JAX.items() if name in names.split()]
+        found += [OTHERS_IN_JAX[name]] if name in OTHERS_IN_JAX else []
+    return list(dict.fromkeys(span for span in found or others if not span.startswith(".")))
+
+
+def with_prefixes(cell):
+    """The names in a cell; those that follow a name with its module are of that module: `jnp.linalg.det(a)`, `slogdet`."""
+    library = re.match(r"(\w+'s) `", cell)
+    prefix, out = library[1] + " " if library else "", []
+    for span in spans(cell):
+        if dotted := re.match(r"((?:jax|jnp|torch|optax|F)\b[\w.]*\.)\w", span):
+            prefix = dotted[1]
+        out.append(prefix + span if not dotted and re.match(r"\w+(?![\w.])", span) else span)
+    return out
+
+
+# ---- pages ----------------------------------------------------------------------------------------------------------
+
+
+def examples():
+    found = {}
+    for block in (ROOT / EXAMPLES).read_text().split("\n## "):
+        head, _, rest = block.removeprefix("## ").partition("\n")
+        code, _, output = rest.partition("\n->\n")
+        found[head] = ("\n".join(map(broken, code.split("\n"))), output.rstrip("\n"))
+    return found
+
+
+def broken(line):
+    """A long line of code, with each argument of its outermost call in a line of its own."""
+    if len(line) <= 96:
+        return line
+    out, depth = "", 0
+    for i, c in enumerate(line):
+        depth += (c in "([{") - (c in ")]}")
+        out += c
+        if c == "," and depth == 1:
+            out += "\n   "
+    return out
+
+
+def page_name(function):
+    return "op_" + re.sub(r"\W", "_", function)
+
+
+class Operations:
+    """The functions of the table, with all that is known of each. `documentation` makes Doxygen's text of lines of a comment."""
+
+    def __init__(self, table, accuracy, pages, documentation, group_of):
+        self.pages, self.documentation, self.group_of = pages, documentation, group_of
+        self.examples, self.accuracy = examples(), {}
+        for _, head, rows in tables(accuracy):
+            for row in rows:
+                for name in spans(row[0]):
+                    self.accuracy[name] = "; ".join(f"{dtype}: {ulp}" for dtype, ulp in zip(head[1:], row[1:]) if ulp)
+        self.declared = {}
+        for pattern in HEADERS:
+            for path in sorted(ROOT.glob(pattern)):
+                for declaration in declarations(path.relative_to(ROOT).as_posix()):
+                    self.declared.setdefault(declaration.name, []).append(declaration)
+        self.families, missing = {}, []
+        for family, head, rows in tables(table):
+            if head[:1] != ["function"]:
+                continue
+            for row in rows:
+                names = spans(row[0])
+                if not any(name in self.declared for name in names) and names != ["index"]:
+                    continue  # a rule's own operation, which no header declares
+                facts = dict(zip(head[1:], row[1:]))
+                self.families.setdefault(family, {})[names[0]] = (names, facts)
+        # Functions that the table leaves out, with the reason.
+        for name in re.findall(r"`(\w+)` \(", (re.search(r"^Not in this table: (.*)", table, re.M) or [""])[0]):
+            self.families.setdefault("search", {})[name] = ([name], {})
+        self.order = [name for family in self.families.values() for name in family]
+        for name in self.order:
+            if not self.comments(name):
+                missing.append(f"operation {name}: its header has no comment for it, and FORMULAS of operation_pages.py no line")
+            if EXAMPLE_OF.get(name, name) not in self.examples:
+                missing.append(f"operation {name}: docs/site/operation_examples.cpp has no example of it")
+        if missing:
+            raise SystemExit("\n".join(missing))
+
+    def declarations(self, names):
+        """Those of the header that has the most, so that a function of another family with the same name is left out."""
+        found = [d for name in names for d in self.declared.get(name, [])]
+        first = next((d.header for d in found if d.header.startswith("core/ops/")), found[0].header if found else "")
+        return [d for d in found if d.header == first]
+
+    def comments(self, name):
+        out = [[" " + FORMULAS[name]]] if name in FORMULAS else []
+        for declaration in self.declarations([name]):
+            if declaration.comment and declaration.comment not in out:
+                out.append(declaration.comment)
+        return out
+
+    def brief(self, name):
+        comments = self.comments(name)
+        text = " ".join(line.strip() for line in comments[0])
+        return self.documentation([" " + re.split(r"(?<=\w{2}[.;:])\s|(?<=[)\]][.;:])\s", text)[0].rstrip(";:")])[0]
+
+    def before(self, name):
+        """The function that a comment goes on from."""
+        header = self.declarations([name])[0].header
+        names = []
+        for declared, found in self.declared.items():
+            if any(d.header == header for d in found):
+                names.append(declared)
+        at = names.index(name) - 1
+        while at >= 0 and (names[at] not in self.order or names[at] in DESCRIBED_WITH):
+            at -= 1
+        return names[at] if at >= 0 else None
+
+    def described(self, name):
+        comments, out = self.comments(name), []
+        for comment in comments:
+            goes_on = GOES_ON.match(comment[0].strip())
+            if goes_on and (other := self.before(name)):
+                out += [f"This goes on from [{other}](@ref {page_name(other)}):", ""]
+            out += self.documentation(comment) + [""]
+        if name in DESCRIBED_WITH:
+            other = DESCRIBED_WITH[name]
+            out += [f"Its header describes it together with [{other}](@ref {page_name(other)}):", ""]
+            out += [line for comment in self.comments(other)[1:] or self.comments(other) for line in self.documentation(comment) + [""]]
+        return out
+
+    def page(self, name):
+        family = next(key for key, names in self.families.items() if name in names)
+        names, facts = self.families[family][name]
+        found = self.declarations(names)
+        out = [f"# {name} {{#{page_name(name)}}}", ""]
+        out += [f'<div class="family">[{FAMILY_TITLES.get(family, family)}](@ref {family_page(family)})'
+                + (f" &middot; [stave/{found[0].header}](@ref {self.group_of[found[0].header]})" if found else "") + "</div>", ""]
+        if found:
+            structs = list(dict.fromkeys(text for d in found for text in options(d.header, d.text)))
+            out += ["@code{.cpp}", *(d.text for d in found), *(line for text in structs for line in ("", text)), "@endcode", ""]
+        out += self.described(name)
+        code, output = self.examples[EXAMPLE_OF.get(name, name)]
+        out += ["@par Example", "@code{.cpp}", code, "@endcode", '<div class="output">', "@verbatim", output, "@endverbatim", "</div>", ""]
+        rows = [(label, facts[key]) for key, label in
+                [("dtypes", "Dtypes"), ("derivative", "Derivatives"), ("vmap", "Under vmap"), ("CPU", "On the CPU"), ("CUDA", "On CUDA")]
+                if facts.get(key)]
+        rows += [("Accuracy, in units in the last place", self.accuracy[n]) for n in names if n in self.accuracy][:1]
+        for library in ("JAX", "PyTorch"):
+            if called := elsewhere(name, self.pages, library):
+                rows.append((f"In {library}", ", ".join(f"`{span}`" for span in called)))
+        if rows:
+            out += ["| | |", "|---|---|"] + [f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in rows] + [""]
+        return "\n".join(out)
+
+    def family(self, family):
+        """The page of a family, whose subpages are its functions."""
+        out = [f"# {FAMILY_TITLES.get(family, family)} {{#{family_page(family)}}}", "", "| function | what it gives |", "|---|---|"]
+        for name in self.families[family]:
+            out.append(f'| @subpage {page_name(name)} "{name}" | {self.brief(name).replace("|", chr(92) + "|")} |')
+        return "\n".join(out) + "\n"
+
+    def links(self, header):
+        """The pages of a header's functions."""
+        names = [name for name in self.order if any(d.header == header for d in self.declarations([name]))]
+        return ", ".join(f"[{name}](@ref {page_name(name)})" for name in names)
+
+    def index(self, table):
+        """The page of all families."""
+        out = ["# Operations {#operations_of_stave}", "",
+               f"Every function of tensors has a page: its declarations and description, an example with what it prints, dtypes, "
+               f"derivatives, backends, and its names in JAX and PyTorch. The [table of operations](@ref {table}) has all of them side by "
+               "side, and what handlers see of them. In the examples `print` writes tensors to `std::cout`, one after another.", ""]
+        for family, names in self.families.items():
+            links = ", ".join(f"[{name}](@ref {page_name(name)})" for name in names)
+            out += [f'- @subpage {family_page(family)} "{FAMILY_TITLES.get(family, family)}": {links}']
+        return "\n".join(out + [f"- @subpage {table}", ""])
+
+
+def family_page(family):
+    return "ops_" + re.sub(r"\W", "_", family)
