@@ -83,7 +83,7 @@ SAME_IN_JAX = {
     "jax.ops": "segment_prod segment_min",
 }
 OTHERS_IN_JAX = {
-    "topk": "jax.lax.top_k(x, k)", "conv": "jax.lax.conv_general_dilated", "lu_factor": "jax.lax.linalg.lu",
+    "topk": "jax.lax.top_k(x, k)", "conv": "jax.lax.conv_general_dilated", "conv_transpose": "jax.lax.conv_transpose", "lu_factor": "jax.lax.linalg.lu",
     "unique_values": "jnp.unique(x)", "unique_counts": "jnp.unique(x, return_counts=True)",
     "unique_inverse": "jnp.unique(x, return_inverse=True)", "erfinv": "jax.lax.erf_inv", "hardsigmoid": "jax.nn.hard_sigmoid",
     "hardswish": "jax.nn.hard_swish", "norm": "jnp.linalg.norm(x)", "index": "x[1:, ::-1]", "x.at": 'x.at[i].get(mode="fill", fill_value=0)',

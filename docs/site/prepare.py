@@ -142,7 +142,8 @@ class Page:
         if found in self.pages:
             if self.subpages and not anchor and found.startswith("docs/guides/") and found not in self.listed:
                 self.listed.append(found)
-                return f'@subpage {name_of(found)} "{label}"'
+                plain = label.replace("`", "").replace('"', "'")
+                return f'@subpage {name_of(found)} "{plain}"'
             return f"[{label}](@ref {name_of(found, anchor)})"
         if found in self.headers:
             return f"[{label}](@ref {group_of(found)})"
@@ -219,17 +220,19 @@ def main():
 
     # Guides, in the order of their list; then those that it leaves out.
     index = "docs/guides/README.md"
-    for path in pages:
+    texts.setdefault(index, "# Guides\n")
+    for path, source in texts.items():
         page = Page(path, headers, pages, sources, operations.order if path in (table, accuracy) else ())
-        text = page.text(texts[path], title="Table of operations" if path == table else None, subpages=path == index)
+        text = page.text(source, title="Table of operations" if path == table else None, subpages=path == index)
         if path == index:
             rest = [other for other in pages if other.startswith("docs/guides/") and other not in page.listed + [index]]
             rest += [other for other in pages if other == "handlers/README.md"]
             text += "\nAlso:\n\n" + subpages(rest) if rest else ""
         if path == "README.md":
-            # After the title, the ways into the site.
-            text = re.sub(r"^(# .*\n)", lambda m: m[1] + CARDS.replace("GUIDES", name_of(index)), text, count=1)
-            text += '\n<div class="contents-of-site">\n\n' + subpages([index]) + "- @subpage operations_of_stave\n- @subpage tables\n- @subpage contributing\n\n</div>\n"
+            cards = CARDS + (JAX_CARD if "docs/guides/porting_from_jax.md" in pages else "") + CARDS_END
+            text = re.sub(r"^(# .*\n)", lambda m: m[1] + cards, text, count=1, flags=re.M)
+            parts = [name_of(index), "operations_of_stave", "tables", "contributing"]
+            text += "\n<div class=\"contents-of-site\">\n\n" + "".join(f"- @subpage {part}\n" for part in parts) + "\n</div>\n"
         write("input/" + path, text)
     write("input/operations/operations_of_stave.md", operations.index(name_of(table)))
     tables = [path for path in pages if path.startswith("docs/") and path.count("/") == 1 and path != table]
@@ -242,15 +245,17 @@ def main():
         write("html/" + source_page(path), SOURCE.format(path=path, text=text))
 
 
-# Ways into the site, on its first page; settings.py knows the name of API_PAGE.
+# Ways into the site, after the title of its first page; settings.py knows the name of API_PAGE.
 CARDS = """
 @htmlonly
 <div class="cards">
-<a href="GUIDES.html"><b>Guides</b><span>tasks, one by one</span></a>
+<a href="docs_guides_README.html"><b>Guides</b><span>tasks, one by one</span></a>
 <a href="operations_of_stave.html"><b>Operations</b><span>a page for each</span></a>
 <a href="API_PAGE"><b>API</b><span>declarations by topic</span></a>
-<a href="docs_guides_porting_from_jax.html"><b>From JAX</b><span>names and meaning</span></a>
-</div>
+"""
+JAX_CARD = """<a href="docs_guides_porting_from_jax.html"><b>From JAX</b><span>names and meaning</span></a>
+"""
+CARDS_END = """</div>
 @endhtmlonly
 """
 
