@@ -11,10 +11,8 @@ require_packages doxygen python3 doxygen-awesome-css
 site=${1:-build/site}
 mkdir -p -- "$site"
 site=$(cd -- "$site" && pwd)
-rm -rf -- "$site"/{input,include,html}
-mkdir -p -- "$site/include" "$site/html"
+rm -rf -- "$site"/{input,html}
 python3 -B docs/site/prepare.py "$site"
-ln -s ../input "$site/include/stave"
 cp docs/site/Doxyfile docs/site/*.css "$site"
 cd -- "$site"
 doxygen -l layout.xml

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Leaves out what doxygen writes too much: finish.py FOLDER
 
-Links "More..." go, for the name before each leads to the same place; so does the heading of what a topic or a file says of itself.
+Links "More..." go, for the name before each leads to the same place; so does the heading of what a topic, a file or a class says
+of itself.
 """
 import pathlib
 import re
@@ -10,7 +11,7 @@ import sys
 for path in pathlib.Path(sys.argv[1]).glob("*.html"):
     text = path.read_text(errors="replace")
     mended = re.sub(r' *<a href="[^"]*#[^"]*">More\.\.\.</a>', "", text)
-    if path.name.startswith("group__") or path.name.endswith("_8h.html"):
+    if path.name.startswith(("group__", "class", "struct")) or path.name.endswith("_8h.html"):
         mended = re.sub(r'<h2 class="groupheader">Detailed Description</h2>', "", mended)
     if mended != text:
         path.write_text(mended)

@@ -205,7 +205,7 @@ def main():
         (target / path).write_text(text)
 
     for path in headers:
-        write("input/" + path, header(path, (ROOT / path).read_text()))
+        write("input/stave/" + path, header(path, (ROOT / path).read_text()))
 
     # The table of operations and the page of each; accuracy is a table beside it.
     table = next(path for path, text in texts.items() if "| function | dtypes |" in text)

@@ -19,11 +19,12 @@ def layout(text):
     for tab, only in {"classes": "classlist", "files": "filelist"}.items():  # lists without a heading over them
         title = "Classes" if tab == "classes" else "Headers"
         text = re.sub(rf'<tab type="{tab}".*?</tab>', f'<tab type="{only}" visible="yes" title="{title}" intro=""/>', text, flags=re.S)
-    # The words of a file or a topic come before its declarations.
-    for part in ("file", "group"):
+    # What a file, a topic or a class says of itself comes before its declarations.
+    for part in ("file", "group", "class"):
         begin, end = text.index(f"<{part}>"), text.index(f"</{part}>")
         inner = re.sub(r".*<detaileddescription.*\n", "", text[begin:end])
         inner = re.sub(r"<briefdescription[^>]*/>", '<detaileddescription title=""/>', inner)
+        inner = re.sub(r'<nestedgroups visible="yes" title=""', '<nestedgroups visible="yes" title="Parts"', inner)
         text = text[:begin] + inner + text[end:]
     return text
 
