@@ -40,7 +40,7 @@ FORMULAS = {
     "all": "Whether all elements along axes are true, or not 0.", "any": "Whether any element along axes is true, or not 0.",
     "zeros": "A tensor of zeros.", "ones": "A tensor of ones.", "zeros_like": "Zeros, of x's shape, dtype and device.",
     "ones_like": "Ones, of x's shape, dtype and device.", "full_like": "A number in every element, of x's shape, dtype and device.",
-    "tensor": "A tensor of numbers in nested braces.", "triu": "The upper triangle of the last two axes.",
+    "tensor": "A tensor of numbers in nested braces: int32 from int literals, default_dtype() from floating ones, bool from bools.", "triu": "The upper triangle of the last two axes.",
     "tril": "The lower triangle of the last two axes.", "cummax": "The largest of the elements up to each one.",
     "cummin": "The smallest of the elements up to each one.", "cumulative_prod": "Products of the elements up to each one, itself included.",
     "scatter_add": "x with updates added where gather(x, indices, batch_axes) would read.",
@@ -337,8 +337,8 @@ class Operations:
     def described(self, name):
         comments, out = self.comments(name), []
         for comment in comments:
-            goes_on = GOES_ON.match(comment[0].strip())
-            if goes_on and (other := self.before(name)):
+            first = comment is next((c for c in comments[name in FORMULAS:]), None)
+            if first and GOES_ON.match(comment[0].strip()) and (other := self.before(name)):
                 out += [f"This goes on from [{other}](@ref {page_name(other)}):", ""]
             out += self.documentation(comment) + [""]
         if name in DESCRIBED_WITH:
@@ -358,6 +358,9 @@ class Operations:
             structs = list(dict.fromkeys(text for d in found for text in options(d.header, d.text)))
             out += ["@code{.cpp}", *(d.text for d in found), *(line for text in structs for line in ("", text)), "@endcode", ""]
         out += self.described(name)
+        for other in names[1:]:
+            if re.match(r"\w+$", other) and not other.startswith("operator"):
+                out += [f"`{other}`:", "", *(line for comment in self.comments(other) for line in self.documentation(comment)), ""]
         code, output = self.examples[EXAMPLE_OF.get(name, name)]
         out += ["@par Example", "@code{.cpp}", code, "@endcode", '<div class="output">', "@verbatim", output, "@endverbatim", "</div>", ""]
         rows = [(label, facts[key]) for key, label in
