@@ -17,6 +17,7 @@ import topics
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = ["core/**/*.h", "handlers/*.h", "programs/**/*.h", "ranks/*.h", "backends/cpu/own_kernels.h"]
+ALSO_GUIDES = ["handlers/README.md", "examples/python/README.md"]  # where there are such
 PAGES = ["README.md", "HACKING.md", "handlers/README.md", "docs/*.md", "docs/guides/*.md", "examples/*/README.md"]
 
 
@@ -226,7 +227,7 @@ def main():
         text = page.text(source, title="Table of operations" if path == table else None, subpages=path == index)
         if path == index:
             rest = [other for other in pages if other.startswith("docs/guides/") and other not in page.listed + [index]]
-            rest += [other for other in pages if other == "handlers/README.md"]
+            rest += [other for other in pages if other in ALSO_GUIDES]
             text += "\nAlso:\n\n" + subpages(rest) if rest else ""
         if path == "README.md":
             cards = CARDS + (JAX_CARD if "docs/guides/porting_from_jax.md" in pages else "") + CARDS_END
@@ -237,7 +238,7 @@ def main():
     write("input/operations/operations_of_stave.md", operations.index(name_of(table)))
     tables = [path for path in pages if path.startswith("docs/") and path.count("/") == 1 and path != table]
     write("input/tables.md", "# Tables and background {#tables}\n\n" + subpages(tables))
-    others = [path for path in pages if not path.startswith("docs/") and path not in ("README.md", "handlers/README.md")]
+    others = [path for path in pages if not path.startswith("docs/") and path not in ALSO_GUIDES + ["README.md"]]
     write("input/contributing.md", "# For contributors {#contributing}\n\n" + subpages(others))
 
     for path in sorted(sources):
