@@ -199,6 +199,50 @@ def options(header, signature):
             yield re.sub(r".*ByName by_name.*\n", "", found[0])
 
 
+# ---- derivatives -----------------------------------------------------------------------------------------------------
+
+
+def formula(comment, body):
+    """A partial derivative: the comment before its rule, if that is a formula, or what the rule returns, if that reads as one."""
+    text = re.split(r"[;,.](?:\s|$)", comment)[0]
+    if text and not re.search(r"\b[a-z]{4,} [a-z]{2,}\b|\bat\b|[Nn]aN", text):
+        return text
+    returned = re.fullmatch(r"return (.*);", body)
+    if not returned:
+        return ""
+    text = re.sub(r"^(-?)scale_by_inverse\(factor, (\w+)\)$", r"\g<1>1 / \2", returned[1])
+    text = re.sub(r"^(-?)scale_by_inverse\(factor, (\w+ [-+] \w+)\)$", r"\g<1>1 / (\2)", text)
+    text = re.sub(r"^(\d) \* scale\(factor, (\w+)\)$", r"\1 \2", text)
+    internal = r"factor|\d\.\d{5}|\bscale|share|part\(|one_minus_square|with_derivative|astype|\bd[a-z]\b"
+    return "" if re.search(internal, text) else text
+
+
+def partials():
+    """For each elementwise operation, by the name of an operand, the derivative by it."""
+    text = (ROOT / "core/ops/elementwise_ops.h").read_text()
+    names = {struct: name for name, struct in re.findall(r"X\((\w+), (\w+)\)", (ROOT / "core/ops/all_ops.h").read_text())}
+    out = {}
+    for struct, body in re.findall(r"^struct (\w+) : .*\{\n((?:.*\n)*?)\};", text, re.M):
+        operands = re.search(r"STAVE_VALUE\(([^)]*)\)", body)
+        if struct not in names or not operands:
+            continue
+        operands = re.findall(r"T (\w+)", operands[1])
+        for comment, kind, index, parameters, rule in re.findall(
+                r"((?:  //.*\n)*)  STAVE_PARTIAL\((partial|times)(\d), ([^)]*)\) \{\s*(.*?)\s*\}", body):
+            named = re.findall(r"X&(?: (\w+))?(?:,|$)", parameters)
+            text = formula(" ".join(line.strip("/ ") for line in comment.strip().split("\n")), rule)
+            if text:
+                text = re.sub(r"\bs\(", "sigmoid(", text)
+                if len(operands) == 1:  # x in every header
+                    text, operands = re.sub(rf"\b{operands[0]}\b", "x", text), ["x"]
+                result = named[-1] if named[-1] and re.search(rf"\b{named[-1]}\b", text) else ""
+                if not result and "y" not in operands and re.search(r"\by\b", text):
+                    result = "y"
+                where = f", where {result} is the result" if result else ""
+                out.setdefault(names[struct], []).append(f"by {operands[int(index)]}: `{text}`{where}")
+    return out
+
+
 # ---- names elsewhere ------------------------------------------------------------------------------------------------
 
 
@@ -270,13 +314,14 @@ def page_name(function):
 class Operations:
     """The functions of the table, with all that is known of each. `documentation` makes Doxygen's text of lines of a comment."""
 
-    def __init__(self, table, accuracy, pages, documentation, group_of):
-        self.pages, self.documentation, self.group_of = pages, documentation, group_of
+    def __init__(self, table, accuracy, pages, documentation, group_of, table_page):
+        self.pages, self.documentation, self.group_of, self.table_page = pages, documentation, group_of, table_page
         self.examples, self.accuracy = examples(), {}
         for _, head, rows in tables(accuracy):
             for row in rows:
                 for name in spans(row[0]):
                     self.accuracy[name] = "; ".join(f"{dtype}: {ulp}" for dtype, ulp in zip(head[1:], row[1:]) if ulp)
+        self.partials = partials()
         self.declared = {}
         for pattern in HEADERS:
             for path in sorted(ROOT.glob(pattern)):
@@ -366,12 +411,16 @@ class Operations:
         rows = [(label, facts[key]) for key, label in
                 [("dtypes", "Dtypes"), ("derivative", "Derivatives"), ("vmap", "Under vmap"), ("CPU", "On the CPU"), ("CUDA", "On CUDA")]
                 if facts.get(key)]
+        if name in self.partials:
+            rows = [(key, value + "".join(f"; {text}" for text in self.partials[name]) if key == "Derivatives" else value)
+                    for key, value in rows]
         rows += [("Accuracy, in units in the last place", self.accuracy[n]) for n in names if n in self.accuracy][:1]
         for library in ("JAX", "PyTorch"):
             if called := elsewhere(name, self.pages, library):
                 rows.append((f"In {library}", ", ".join(f"`{span}`" for span in called)))
         if rows:
-            out += ["| | |", "|---|---|"] + [f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in rows] + [""]
+            meaning = f"[What the words mean](@ref {self.table_page})."
+            out += ["| | |", "|---|---|"] + [f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in rows] + ["", meaning, ""]
         return "\n".join(out)
 
     def family(self, family):

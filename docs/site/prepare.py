@@ -212,7 +212,7 @@ def main():
     table = next(path for path, text in texts.items() if "| function | dtypes |" in text)
     accuracy = next((path for path, text in texts.items() if "`accuracy --markdown" in text), None)
     operations = operation_pages.Operations(texts[table], texts.get(accuracy, ""), texts.values(), as_documentation,
-                                            {path: group_of(path) for path in headers})
+                                            {path: group_of(path) for path in headers}, name_of(table))
     write("input/topics.dox", groups(operations))
     for name in operations.order:
         write(f"input/operations/{operation_pages.page_name(name)}.md", operations.page(name))
