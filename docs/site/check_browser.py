@@ -4,6 +4,7 @@
 Searching for `vmap` finds the function and its page; at the width of a phone, 400 pixels, no text is wider than the page.
 Exit status 77: there is no Chromium, or the site was built without doxygen-awesome-css.
 """
+
 import functools
 import http.server
 import json
@@ -15,9 +16,19 @@ import sys
 import tempfile
 import threading
 
-PAGES = ["index.html", "docs_guides_README.html", "operations_of_stave.html", "op_conv.html", "op_softmax.html", "ops_elementwise.html",
-         "docs_operations.html", "docs_guides_porting_from_jax.html", "group__api__core__ops__elementwise.html",
-         "group__api__handlers__vmap.html", "annotated.html"]
+PAGES = [
+    "index.html",
+    "docs_guides_README.html",
+    "operations_of_stave.html",
+    "op_conv.html",
+    "op_softmax.html",
+    "ops_elementwise.html",
+    "docs_operations.html",
+    "docs_guides_porting_from_jax.html",
+    "group__api__core__ops__elementwise.html",
+    "group__api__handlers__vmap.html",
+    "annotated.html",
+]
 
 CHECK = """<!DOCTYPE html><html><body><pre id="seen"></pre><script>
 const pages = PAGES, seen = {};
@@ -80,9 +91,22 @@ def main():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(
-            [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",
-             "--virtual-time-budget=60000", "--window-size=1400,1000", "--dump-dom", f"http://127.0.0.1:{server.server_port}/check"],
-            capture_output=True, text=True, timeout=300)
+            [
+                chromium,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+                f"--user-data-dir={profile}",
+                "--virtual-time-budget=60000",
+                "--window-size=1400,1000",
+                "--dump-dom",
+                f"http://127.0.0.1:{server.server_port}/check",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
     found = re.search(r'<pre id="seen">(\{.*?\})</pre>', done.stdout, re.S)
     assert found, f"the page of the check wrote nothing\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     seen = json.loads(re.sub(r"&(amp|lt|gt);", lambda m: {"amp": "&", "lt": "<", "gt": ">"}[m[1]], found[1]))

@@ -4,6 +4,7 @@
 Links "More..." go, for the name before each leads to the same place; so does the heading of what a topic, a file or a class says
 of itself.
 """
+
 import pathlib
 import re
 import sys

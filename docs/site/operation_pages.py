@@ -1,96 +1,28 @@
 """The pages of operations: one for each function in the table that operation_table writes, and one for each family.
 
 A page has the function's declarations and their comments, from the headers; an example, from operation_examples.txt; dtypes,
-derivatives, vmap and backends, from the table of operations; accuracy, from the table of accuracy; and the names in JAX and PyTorch, from
-the tables of the guides. An operation without a description or an example is an error.
+derivatives, vmap and backends, from the table of operations; derivatives, from the rules of elementwise operations; accuracy, from
+the table of accuracy; and the names in JAX and PyTorch, from the tables of the guides. What none of these says is in
+operation_texts.py. An operation without a description or an example is an error.
 """
+
 import pathlib
 import re
 
+from operation_texts import DESCRIBED_WITH, EXAMPLE_OF, FAMILY_TITLES, FORMULAS, OTHERS_IN_JAX, SAME_IN_JAX
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = "docs/site/operation_examples.txt"
-HEADERS = ["core/ops/*.h", "handlers/custom.h", "handlers/checkpoint.h", "handlers/linearize.h", "handlers/elementwise_op.h"]
+HEADERS = [
+    "core/ops/*.h",
+    "handlers/custom.h",
+    "handlers/checkpoint.h",
+    "handlers/linearize.h",
+    "handlers/elementwise_op.h",
+]
 
-FAMILY_TITLES = {
-    "create": "Creation", "elementwise": "Elementwise", "reduce": "Reductions", "softmax": "Softmax", "scan": "Scans",
-    "sort": "Sorting", "search": "Searching and counting", "layout": "Layout", "rearrange": "Rearranging", "index": "Indexing",
-    "at": "Updates by x.at", "contract": "Products", "linalg": "Linear algebra", "convolution": "Convolution and pooling",
-    "normalize": "Normalisation", "network": "Embedding", "losses": "Losses", "attention": "Attention", "random": "Random numbers",
-    "transfer": "Between devices", "collectives": "Collectives", "functions": "Functions with rules", "fused": "Fused",
-}
-
-# What functions give, where their header has no comment for them, or none that says so.
-FORMULAS = {
-    "exp": "e^x", "log": "The natural logarithm.", "log2": "The logarithm to base 2.", "log10": "The logarithm to base 10.",
-    "sin": "The sine.", "cos": "The cosine; x is in radians.", "tan": "The tangent; x is in radians.", "asin": "The inverse of sin.",
-    "acos": "The inverse of cos.", "atan": "The inverse of tan.", "sinh": "(exp(x) - exp(-x)) / 2", "cosh": "(exp(x) + exp(-x)) / 2",
-    "tanh": "sinh(x) / cosh(x)", "asinh": "The inverse of sinh.", "acosh": "The inverse of cosh.", "atanh": "The inverse of tanh.",
-    "sqrt": "The square root.", "erf": "2 / sqrt(pi) times the integral of exp(-t^2) over t from 0 to x.",
-    "floor": "The greatest integer that is at most x.", "ceil": "The least integer that is at least x.",
-    "logical_not": "True where x is false, or 0.", "isnan": "True where x is NaN.", "isinf": "True where x is infinite.",
-    "isfinite": "True where x is neither infinite nor NaN.", "add": "a + b", "subtract": "a - b", "multiply": "a b", "divide": "a / b",
-    "equal": "True where a is equal to b.", "not_equal": "True where a differs from b.", "less": "True where a < b.",
-    "less_equal": "True where a <= b.", "greater": "True where a > b.", "greater_equal": "True where a >= b.",
-    "maximum": "The larger of a and b.", "minimum": "The smaller of a and b.", "logical_and": "True where both are.",
-    "logical_or": "True where either is.", "logical_xor": "True where exactly one is.", "bitwise_and": "The bits that both have.",
-    "bitwise_or": "The bits that either has.", "bitwise_xor": "The bits that exactly one has.",
-    "sum": "The sum over axes. Integers keep their dtype; bools are counted.", "prod": "The product over axes.",
-    "max": "The largest element along axes.", "min": "The smallest element along axes.", "mean": "The mean over axes; integers become floats.",
-    "var": "The variance over axes: the mean of square(x - mean(x)).", "argmin": "The position of the first smallest element.",
-    "all": "Whether all elements along axes are true, or not 0.", "any": "Whether any element along axes is true, or not 0.",
-    "zeros": "A tensor of zeros.", "ones": "A tensor of ones.", "zeros_like": "Zeros, of x's shape, dtype and device.",
-    "ones_like": "Ones, of x's shape, dtype and device.", "full_like": "A number in every element, of x's shape, dtype and device.",
-    "tensor": "A tensor of numbers in nested braces: int32 from int literals, default_dtype() from floating ones, bool from bools.", "triu": "The upper triangle of the last two axes.",
-    "tril": "The lower triangle of the last two axes.", "cummax": "The largest of the elements up to each one.",
-    "cummin": "The smallest of the elements up to each one.", "cumulative_prod": "Products of the elements up to each one, itself included.",
-    "scatter_add": "x with updates added where gather(x, indices, batch_axes) would read.",
-    "scatter_multiply": "x with entries multiplied by updates where gather(x, indices, batch_axes) would read.",
-    "scatter_min": "The least of x's entry and all its updates.", "scatter_max": "The greatest of x's entry and all its updates.",
-    "segment_prod": "The product of the data of each segment.", "segment_min": "The least of the data of each segment.",
-    "segment_max": "The greatest of the data of each segment.", "unique_counts": "The distinct elements, and how often each stands in x.",
-    "unique_inverse": "The distinct elements, and the position among them of each element of x.",
-    "max_pool": "The largest element of each window.", "batch_norm_inference": "Every channel, normalised by the given statistics.",
-    "binary_cross_entropy_with_logits": "binary_cross_entropy of sigmoid(logits).", "x.at": "Entries of x, by any of NumPy's indices.",
-    "x.at.set": "x with entries replaced.", "x.at.add": "x with numbers added to entries.", "x.at.multiply": "x with entries multiplied.",
-    "x.at.min": "x with entries replaced by the smaller of both.", "x.at.max": "x with entries replaced by the larger of both.",
-    "from_bytes": "A tensor of `count` elements of host memory, which are copied.",
-    "index": "Basic indexing: entries of x by integers, slices, `ellipsis` and `newaxis`, as in NumPy. Slices are views.",
-}
-# Functions that share the comment of another one, which precedes them in their header.
-DESCRIBED_WITH = {
-    "triu": "tril", "argmin": "argmax", "cummin": "cummax", "logical_or": "logical_and", "logical_xor": "logical_and",
-    "bitwise_or": "bitwise_and", "bitwise_xor": "bitwise_and", "segment_min": "segment_prod", "segment_max": "segment_prod",
-    "scatter_max": "scatter_min", "minimum": "maximum", "min": "max", "x.at.add": "x.at.set", "x.at.multiply": "x.at.set",
-    "x.at.min": "x.at.set", "x.at.max": "x.at.set",
-}
 # Comments that begin so go on from the function before.
 GOES_ON = re.compile(r"(The same|Those|What stands there|Multiplied|The least, or the greatest|In use)\b")
-# Pages whose example is that of another page.
-EXAMPLE_OF = {"fused": "elementwise_op"}
-
-# Names in JAX that no table of the guides gives: the same names in a module, and others.
-SAME_IN_JAX = {
-    "jnp": """abs negative sign sqrt square reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh
-        tanh asinh acosh atanh floor ceil round trunc logical_not isnan isinf isfinite signbit bitwise_invert add subtract multiply divide
-        remainder pow hypot copysign logaddexp maximum minimum equal not_equal less less_equal greater greater_equal logical_and
-        logical_or logical_xor bitwise_and bitwise_or bitwise_xor nextafter prod max min all any mean var std argmax argmin ones
-        full_like ones_like tril triu reshape expand_dims squeeze permute_dims transpose matrix_transpose broadcast_to flip concat stack
-        pad tile diag diagonal unstack diff tensordot matmul put_along_axis""",
-    "jax.nn": "sigmoid relu softplus log_sigmoid celu selu softmax log_softmax logsumexp one_hot",
-    "jax.lax": "rsqrt erf erfc pmin",
-    "jax.scipy.special": "xlog1py",
-    "jax.random": "bernoulli",
-    "jax.ops": "segment_prod segment_min",
-}
-OTHERS_IN_JAX = {
-    "topk": "jax.lax.top_k(x, k)", "conv": "jax.lax.conv_general_dilated", "conv_transpose": "jax.lax.conv_transpose", "lu_factor": "jax.lax.linalg.lu",
-    "unique_values": "jnp.unique(x)", "unique_counts": "jnp.unique(x, return_counts=True)",
-    "unique_inverse": "jnp.unique(x, return_inverse=True)", "erfinv": "jax.lax.erf_inv", "hardsigmoid": "jax.nn.hard_sigmoid",
-    "hardswish": "jax.nn.hard_swish", "norm": "jnp.linalg.norm(x)", "index": "x[1:, ::-1]", "x.at": 'x.at[i].get(mode="fill", fill_value=0)',
-    "x.at.set": "x.at[i].set(u)", "x.at.add": "x.at[i].add(u)", "x.at.multiply": "x.at[i].multiply(u)", "x.at.min": "x.at[i].min(u)",
-    "x.at.max": "x.at[i].max(u)", "cross_entropy": "optax.softmax_cross_entropy_with_integer_labels(x, y).mean()",
-    "binary_cross_entropy_with_logits": "optax.sigmoid_binary_cross_entropy(x, y).mean()",
-}
 
 
 def cells(line):
@@ -135,6 +67,10 @@ def expanded(text):
     return re.sub(r"^#define (?:.*\\\n)*.*\n", "", text, flags=re.M)
 
 
+FUNCTION = re.compile(r"(operator *[^\s\w(]+|\b\w+)\)?\((?!\*)")
+NO_NAMES = re.compile(r"\b(decltype|requires|explicit|noexcept) ?\([^()]*\)")  # these have parentheses, too
+
+
 def signature(text):
     """A function without its body."""
     depth = 0
@@ -150,11 +86,13 @@ def declarations(header):
     text = (ROOT / header).read_text()
     text = re.sub(r"^namespace stave_detail \{\n.*?^\}  // namespace stave_detail\n", "", text, flags=re.M | re.S)
     begin = text.find("\nnamespace stave {")
-    lines = expanded(text[begin + 1:]).split("\n")[1:] if begin >= 0 else []
+    lines = expanded(text[begin + 1 :]).split("\n")[1:] if begin >= 0 else []
     comment, chunk, inside, depth = [], [], None, 0
     for line in lines:
         if inside:  # the body of a class or function, up to its end at the left margin
-            if inside == "At" and (member := re.match(r"  Tensor\s*\(?(get|set|add|multiply|min|max)\)?\((.*)\) const;", line)):
+            if inside == "At" and (
+                member := re.match(r"  Tensor\s*\(?(get|set|add|multiply|min|max)\)?\((.*)\) const;", line)
+            ):
                 name = "x.at" if member[1] == "get" else "x.at." + member[1]
                 yield Declaration(header, name, f"Tensor At::{member[1]}({member[2]}) const;", comment)
             if line.startswith("  ///"):
@@ -181,7 +119,7 @@ def declarations(header):
         if kind:
             if code.endswith("{"):
                 inside = kind[1]
-        elif named := re.search(r"(operator *[^\s\w(]+|\b\w+)\)?\((?!\*)", re.sub(r"\b(decltype|requires|explicit|noexcept) ?\([^()]*\)", "", re.sub(r"<[^<>]*>", "", whole))):
+        elif named := FUNCTION.search(NO_NAMES.sub("", re.sub(r"<[^<>]*>", "", whole))):
             if "= delete" not in whole:
                 yield Declaration(header, named[1], signature(whole), comment + ([behind] if behind else []))
             if code.endswith("{"):
@@ -220,7 +158,9 @@ def formula(comment, body):
 def partials():
     """For each elementwise operation, by the name of an operand, the derivative by it."""
     text = (ROOT / "core/ops/elementwise_ops.h").read_text()
-    names = {struct: name for name, struct in re.findall(r"X\((\w+), (\w+)\)", (ROOT / "core/ops/all_ops.h").read_text())}
+    names = {
+        struct: name for name, struct in re.findall(r"X\((\w+), (\w+)\)", (ROOT / "core/ops/all_ops.h").read_text())
+    }
     out = {}
     for struct, body in re.findall(r"^struct (\w+) : .*\{\n((?:.*\n)*?)\};", text, re.M):
         operands = re.search(r"STAVE_VALUE\(([^)]*)\)", body)
@@ -228,7 +168,8 @@ def partials():
             continue
         operands = re.findall(r"T (\w+)", operands[1])
         for comment, kind, index, parameters, rule in re.findall(
-                r"((?:  //.*\n)*)  STAVE_PARTIAL\((partial|times)(\d), ([^)]*)\) \{\s*(.*?)\s*\}", body):
+            r"((?:  //.*\n)*)  STAVE_PARTIAL\((partial|times)(\d), ([^)]*)\) \{\s*(.*?)\s*\}", body
+        ):
             named = re.findall(r"X&(?: (\w+))?(?:,|$)", parameters)
             text = formula(" ".join(line.strip("/ ") for line in comment.strip().split("\n")), rule)
             if text:
@@ -343,7 +284,9 @@ class Operations:
         self.order = [name for family in self.families.values() for name in family]
         for name in self.order:
             if not self.comments(name):
-                missing.append(f"operation {name}: its header has no comment for it, and FORMULAS of operation_pages.py no line")
+                missing.append(
+                    f"operation {name}: its header has no comment for it, and FORMULAS of operation_texts.py no line"
+                )
             if EXAMPLE_OF.get(name, name) not in self.examples:
                 missing.append(f"operation {name}: docs/site/operation_examples.cpp has no example of it")
         if missing:
@@ -382,14 +325,18 @@ class Operations:
     def described(self, name):
         comments, out = self.comments(name), []
         for comment in comments:
-            first = comment is next((c for c in comments[name in FORMULAS:]), None)
+            first = comment is next((c for c in comments[name in FORMULAS :]), None)
             if first and GOES_ON.match(comment[0].strip()) and (other := self.before(name)):
                 out += [f"This goes on from [{other}](@ref {page_name(other)}):", ""]
             out += self.documentation(comment) + [""]
         if name in DESCRIBED_WITH:
             other = DESCRIBED_WITH[name]
             out += [f"Its header describes it together with [{other}](@ref {page_name(other)}):", ""]
-            out += [line for comment in self.comments(other)[1:] or self.comments(other) for line in self.documentation(comment) + [""]]
+            out += [
+                line
+                for comment in self.comments(other)[1:] or self.comments(other)
+                for line in self.documentation(comment) + [""]
+            ]
         return out
 
     def page(self, name):
@@ -397,35 +344,80 @@ class Operations:
         names, facts = self.families[family][name]
         found = self.declarations(names)
         out = [f"# {name} {{#{page_name(name)}}}", ""]
-        out += [f'<div class="family">[{FAMILY_TITLES.get(family, family)}](@ref {family_page(family)})'
-                + (f" &middot; [stave/{found[0].header}](@ref {self.group_of[found[0].header]})" if found else "") + "</div>", ""]
+        out += [
+            f'<div class="family">[{FAMILY_TITLES.get(family, family)}](@ref {family_page(family)})'
+            + (f" &middot; [stave/{found[0].header}](@ref {self.group_of[found[0].header]})" if found else "")
+            + "</div>",
+            "",
+        ]
         if found:
             structs = list(dict.fromkeys(text for d in found for text in options(d.header, d.text)))
-            out += ["@code{.cpp}", *(d.text for d in found), *(line for text in structs for line in ("", text)), "@endcode", ""]
+            out += [
+                "@code{.cpp}",
+                *(d.text for d in found),
+                *(line for text in structs for line in ("", text)),
+                "@endcode",
+                "",
+            ]
         out += self.described(name)
         for other in names[1:]:
             if re.match(r"\w+$", other) and not other.startswith("operator"):
-                out += [f"`{other}`:", "", *(line for comment in self.comments(other) for line in self.documentation(comment)), ""]
+                out += [
+                    f"`{other}`:",
+                    "",
+                    *(line for comment in self.comments(other) for line in self.documentation(comment)),
+                    "",
+                ]
         code, output = self.examples[EXAMPLE_OF.get(name, name)]
-        out += ["@par Example", "@code{.cpp}", code, "@endcode", '<div class="output">', "@verbatim", output, "@endverbatim", "</div>", ""]
-        rows = [(label, facts[key]) for key, label in
-                [("dtypes", "Dtypes"), ("derivative", "Derivatives"), ("vmap", "Under vmap"), ("CPU", "On the CPU"), ("CUDA", "On CUDA")]
-                if facts.get(key)]
+        out += [
+            "@par Example",
+            "@code{.cpp}",
+            code,
+            "@endcode",
+            '<div class="output">',
+            "@verbatim",
+            output,
+            "@endverbatim",
+            "</div>",
+            "",
+        ]
+        rows = [
+            (label, facts[key])
+            for key, label in [
+                ("dtypes", "Dtypes"),
+                ("derivative", "Derivatives"),
+                ("vmap", "Under vmap"),
+                ("CPU", "On the CPU"),
+                ("CUDA", "On CUDA"),
+            ]
+            if facts.get(key)
+        ]
         if name in self.partials:
-            rows = [(key, value + "".join(f"; {text}" for text in self.partials[name]) if key == "Derivatives" else value)
-                    for key, value in rows]
+            rows = [
+                (key, value + "".join(f"; {text}" for text in self.partials[name]) if key == "Derivatives" else value)
+                for key, value in rows
+            ]
         rows += [("Accuracy, in units in the last place", self.accuracy[n]) for n in names if n in self.accuracy][:1]
         for library in ("JAX", "PyTorch"):
             if called := elsewhere(name, self.pages, library):
                 rows.append((f"In {library}", ", ".join(f"`{span}`" for span in called)))
         if rows:
             meaning = f"[What the words mean](@ref {self.table_page})."
-            out += ["| | |", "|---|---|"] + [f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in rows] + ["", meaning, ""]
+            out += (
+                ["| | |", "|---|---|"]
+                + [f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in rows]
+                + ["", meaning, ""]
+            )
         return "\n".join(out)
 
     def family(self, family):
         """The page of a family, whose subpages are its functions."""
-        out = [f"# {FAMILY_TITLES.get(family, family)} {{#{family_page(family)}}}", "", "| function | what it gives |", "|---|---|"]
+        out = [
+            f"# {FAMILY_TITLES.get(family, family)} {{#{family_page(family)}}}",
+            "",
+            "| function | what it gives |",
+            "|---|---|",
+        ]
         for name in self.families[family]:
             out.append(f'| @subpage {page_name(name)} "{name}" | {self.brief(name).replace("|", chr(92) + "|")} |')
         return "\n".join(out) + "\n"
@@ -437,10 +429,14 @@ class Operations:
 
     def index(self, table):
         """The page of all families."""
-        out = ["# Operations {#operations_of_stave}", "",
-               f"Every function of tensors has a page: its declarations and description, an example with what it prints, dtypes, "
-               f"derivatives, backends, and its names in JAX and PyTorch. The [table of operations](@ref {table}) has all of them side by "
-               "side, and what handlers see of them. In the examples `print` writes tensors to `std::cout`, one after another.", ""]
+        out = [
+            "# Operations {#operations_of_stave}",
+            "",
+            f"Every function of tensors has a page: its declarations and description, an example with what it prints, dtypes, "
+            f"derivatives, backends, and its names in JAX and PyTorch. The [table of operations](@ref {table}) has all of them side by "
+            "side, and what handlers see of them. In the examples `print` writes tensors to `std::cout`, one after another.",
+            "",
+        ]
         for family, names in self.families.items():
             links = ", ".join(f"[{name}](@ref {page_name(name)})" for name in names)
             out += [f'- @subpage {family_page(family)} "{FAMILY_TITLES.get(family, family)}": {links}']

@@ -5,6 +5,7 @@ Headers: the comment with which a file begins becomes the file's documentation, 
 public is left out.
 Pages: headings get names, by which links find them as they do on GitHub. Links to sources lead to pages that show them.
 """
+
 import html
 import os
 import pathlib
@@ -43,8 +44,9 @@ def escaped(text):
     """A line of prose, in which doxygen shall find nothing but Markdown."""
     parts = re.split(r"(`[^`]*`)", text)
     for i in range(0, len(parts), 2):
-        parts[i] = re.sub(r"([\\@#<>%&]|::|--)", lambda m: m[0].replace("--", r"\--") if m[0] == "--" else
-                          ("\\" + m[0]), parts[i])
+        parts[i] = re.sub(
+            r"([\\@#<>%&]|::|--)", lambda m: m[0].replace("--", r"\--") if m[0] == "--" else ("\\" + m[0]), parts[i]
+        )
     return "".join(parts)
 
 
@@ -70,7 +72,9 @@ def as_documentation(lines):
 LEFT_OUT = re.compile(
     r"^namespace stave_detail \{\n(?:.|\n)*?^\}  // namespace stave_detail\n|^template <>\nstruct fmt::(?:.|\n)*?^\};\n"
     r"|^ *\[\[no_unique_address\]\] ByName by_name\{\};\n|(?:^///.*\n)*^#define STAVE_NAMES(?:.|\n)*?^#undef STAVE_NAMES\n"
-    r"|(?:^///.*\n)*^#define STAVE_(?:.*\\\n)*.*\n", re.M)
+    r"|(?:^///.*\n)*^#define STAVE_(?:.*\\\n)*.*\n",
+    re.M,
+)
 
 
 def first_comment(text):
@@ -99,7 +103,9 @@ def header(path, text):
         out.append(before + mark + escaped(after))
         i += 1
     text = LEFT_OUT.sub(lambda match: f"/// @cond\n{match[0]}/// @endcond\n", "\n".join(out))
-    text = re.sub(r"^namespace stave \{$", f"namespace stave {{\n/// @addtogroup {group_of(path)}\n/// @{{\n", text, flags=re.M)
+    text = re.sub(
+        r"^namespace stave \{$", f"namespace stave {{\n/// @addtogroup {group_of(path)}\n/// @{{\n", text, flags=re.M
+    )
     return re.sub(r"^\}  // namespace stave$", "\n/// @}\n}  // namespace stave", text, flags=re.M)
 
 
@@ -172,7 +178,9 @@ class Page:
         return "\n".join(out)
 
     def operation(self, match):
-        return f"| [{match[1]}](@ref {operation_pages.page_name(match[1])})" if match[1] in self.operations else match[0]
+        return (
+            f"| [{match[1]}](@ref {operation_pages.page_name(match[1])})" if match[1] in self.operations else match[0]
+        )
 
     def heading(self, level, text, names, title):
         anchor = names.of(text)
@@ -211,8 +219,14 @@ def main():
     # The table of operations and the page of each; accuracy is a table beside it.
     table = next(path for path, text in texts.items() if "| function | dtypes |" in text)
     accuracy = next((path for path, text in texts.items() if "`accuracy --markdown" in text), None)
-    operations = operation_pages.Operations(texts[table], texts.get(accuracy, ""), texts.values(), as_documentation,
-                                            {path: group_of(path) for path in headers}, name_of(table))
+    operations = operation_pages.Operations(
+        texts[table],
+        texts.get(accuracy, ""),
+        texts.values(),
+        as_documentation,
+        {path: group_of(path) for path in headers},
+        name_of(table),
+    )
     write("input/topics.dox", groups(operations))
     for name in operations.order:
         write(f"input/operations/{operation_pages.page_name(name)}.md", operations.page(name))
@@ -233,7 +247,11 @@ def main():
             cards = CARDS + (JAX_CARD if "docs/guides/porting_from_jax.md" in pages else "") + CARDS_END
             text = re.sub(r"^(# .*\n)", lambda m: m[1] + cards, text, count=1, flags=re.M)
             parts = [name_of(index), "operations_of_stave", "tables", "contributing"]
-            text += "\n<div class=\"contents-of-site\">\n\n" + "".join(f"- @subpage {part}\n" for part in parts) + "\n</div>\n"
+            text += (
+                '\n<div class="contents-of-site">\n\n'
+                + "".join(f"- @subpage {part}\n" for part in parts)
+                + "\n</div>\n"
+            )
         write("input/" + path, text)
     write("input/operations/operations_of_stave.md", operations.index(name_of(table)))
     tables = [path for path in pages if path.startswith("docs/") and path.count("/") == 1 and path != table]

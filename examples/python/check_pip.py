@@ -42,8 +42,15 @@ pull = np.asarray(pendulum.swing.vjp(state, rest, np.ones(2))[0])
 np.testing.assert_allclose(jax.jit(jax.grad(lambda s: g(s, rest).sum()))(jnp.array(state)), pull)
 """,
 }
-NO_NETWORK = ("NewConnectionError", "ConnectTimeout", "Name or service not known", "Temporary failure in name resolution",
-              "Network is unreachable", "ProxyError", "No matching distribution found for scikit-build-core")
+NO_NETWORK = (
+    "NewConnectionError",
+    "ConnectTimeout",
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    "Network is unreachable",
+    "ProxyError",
+    "No matching distribution found for scikit-build-core",
+)
 
 
 def main():
