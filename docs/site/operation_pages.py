@@ -6,6 +6,7 @@ the table of accuracy; and the names in JAX and PyTorch, from the tables of the 
 operation_texts.py. An operation without a description or an example is an error.
 """
 
+import html
 import pathlib
 import re
 
@@ -263,6 +264,14 @@ class Operations:
                 for name in spans(row[0]):
                     self.accuracy[name] = "; ".join(f"{dtype}: {ulp}" for dtype, ulp in zip(head[1:], row[1:]) if ulp)
         self.partials = partials()
+        self.listed = {}  # by name and header: the list of all functions, if there is one
+        for page in pages:
+            for _, head, rows in tables(page):
+                if head == ["function", "", "header"]:
+                    for function, text, header in rows:
+                        named, where = spans(function), re.match(r"\[([^]]*)\]", header)
+                        if named and where:
+                            self.listed.setdefault((named[0], where[1]), html.unescape(text))
         self.declared = {}
         for pattern in HEADERS:
             for path in sorted(ROOT.glob(pattern)):
@@ -298,12 +307,24 @@ class Operations:
         first = next((d.header for d in found if d.header.startswith("core/ops/")), found[0].header if found else "")
         return [d for d in found if d.header == first]
 
+    def headers(self):
+        """The header of each function."""
+        return {name: found[0].header if (found := self.declarations([name])) else "" for name in self.order}
+
     def comments(self, name):
-        out = [[" " + FORMULAS[name]]] if name in FORMULAS else []
+        out = []
         for declaration in self.declarations([name]):
             if declaration.comment and declaration.comment not in out:
                 out.append(declaration.comment)
-        return out
+        own = self.own_words(name, " ".join(line.strip() for line in out[0]) if out else "")
+        return ([[" " + own]] if own else []) + out
+
+    def own_words(self, name, comment):
+        """A description besides the header's: the one in the list of all functions, where it is another; else that of FORMULAS."""
+        header = self.declarations([name])[0].header if self.declarations([name]) else ""
+        if listed := self.listed.get((name, header)):
+            return "" if comment.startswith(listed.rstrip(".")) else listed[0].upper() + listed[1:]
+        return FORMULAS.get(name, "")
 
     def brief(self, name):
         comments = self.comments(name)
@@ -325,7 +346,7 @@ class Operations:
     def described(self, name):
         comments, out = self.comments(name), []
         for comment in comments:
-            first = comment is next((c for c in comments[name in FORMULAS :]), None)
+            first = comment == next((d.comment for d in self.declarations([name]) if d.comment), None)
             if first and GOES_ON.match(comment[0].strip()) and (other := self.before(name)):
                 out += [f"This goes on from [{other}](@ref {page_name(other)}):", ""]
             out += self.documentation(comment) + [""]

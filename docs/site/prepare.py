@@ -18,8 +18,8 @@ import topics
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = ["core/**/*.h", "handlers/*.h", "programs/**/*.h", "ranks/*.h", "backends/cpu/own_kernels.h"]
-ALSO_GUIDES = ["handlers/README.md", "examples/python/README.md"]  # where there are such
-PAGES = ["README.md", "HACKING.md", "handlers/README.md", "docs/*.md", "docs/guides/*.md", "examples/*/README.md"]
+ALSO_GUIDES = ["examples/README.md", "examples/python/README.md"]  # where there are such
+PAGES = ["README.md", "HACKING.md", "*/README.md", "docs/*.md", "docs/guides/*.md", "examples/*/README.md"]
 
 
 def files(patterns):
@@ -132,9 +132,10 @@ def name_of(page, anchor=""):
 
 
 class Page:
-    """A Markdown file as Doxygen reads it. `operations` links the names in the first cells of tables to their pages."""
+    """A Markdown file as Doxygen reads it. `operations` has the header of each function
+    whose name, in the first cell of a table, becomes a link to its page."""
 
-    def __init__(self, path, headers, pages, sources, operations=()):
+    def __init__(self, path, headers, pages, sources, operations={}):
         self.path, self.headers, self.pages, self.sources, self.operations = path, headers, pages, sources, operations
         self.subpages = False
 
@@ -147,7 +148,8 @@ class Page:
         if found == "README.md" and anchor:
             return f'<a href="index.html#{name_of(found, anchor)}">{marked(label)}</a>'
         if found in self.pages:
-            if self.subpages and not anchor and found.startswith("docs/guides/") and found not in self.listed:
+            begins = re.fullmatch(r"\s*(\||-|\*|\d+\.)\s*", match.string[: match.start()])
+            if self.subpages and begins and not anchor and found.startswith("docs/") and found not in self.listed:
                 self.listed.append(found)
                 plain = label.replace("`", "").replace('"', "'")
                 return f'@subpage {name_of(found)} "{plain}"'
@@ -160,7 +162,7 @@ class Page:
         return label  # a folder
 
     def text(self, text, title=None, subpages=False):
-        """`title`: in place of the first heading; `subpages`: guides that are linked become parts of this page."""
+        """`title`: in place of the first heading; `subpages`: pages with which its rows and items begin become parts of it."""
         self.subpages, self.listed, self.sections = subpages, [], len(check_links.headings(text))
         out, fenced, names, in_comment = [], False, check_links.Names(), False
         for line in text.split("\n"):
@@ -178,9 +180,12 @@ class Page:
         return "\n".join(out)
 
     def operation(self, match):
-        return (
-            f"| [{match[1]}](@ref {operation_pages.page_name(match[1])})" if match[1] in self.operations else match[0]
-        )
+        header = re.search(
+            r"\[(\w+/[\w/]+\.h)\]", match.string
+        )  # a row that names another header is of another function
+        if match[1] not in self.operations or (header and header[1] != self.operations[match[1]]):
+            return match[0]
+        return f"| [{match[1]}](@ref {operation_pages.page_name(match[1])})"
 
     def heading(self, level, text, names, title):
         anchor = names.of(text)
@@ -236,8 +241,9 @@ def main():
     # Guides, in the order of their list; then those that it leaves out.
     index = "docs/guides/README.md"
     texts.setdefault(index, "# Guides\n")
+    looked_up = [path for path in pages if re.fullmatch(r"docs/[^/]*", path)]  # their tables are of functions
     for path, source in texts.items():
-        page = Page(path, headers, pages, sources, operations.order if path in (table, accuracy) else ())
+        page = Page(path, headers, pages, sources, operations.headers() if path in looked_up else {})
         text = page.text(source, title="Table of operations" if path == table else None, subpages=path == index)
         if path == index:
             rest = [other for other in pages if other.startswith("docs/guides/") and other not in page.listed + [index]]
@@ -253,8 +259,10 @@ def main():
                 + "\n</div>\n"
             )
         write("input/" + path, text)
+        if path == index:
+            listed = page.listed
     write("input/operations/operations_of_stave.md", operations.index(name_of(table)))
-    tables = [path for path in pages if path.startswith("docs/") and path.count("/") == 1 and path != table]
+    tables = [path for path in looked_up if path not in [table, *listed]]
     write("input/tables.md", "# Tables and background {#tables}\n\n" + subpages(tables))
     others = [path for path in pages if not path.startswith("docs/") and path not in ALSO_GUIDES + ["README.md"]]
     write("input/contributing.md", "# For contributors {#contributing}\n\n" + subpages(others))
