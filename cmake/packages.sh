@@ -38,6 +38,7 @@ stave_has_package() {
     python3-dev) command -v python3-config ;;
     python3-venv) python3 -c 'import ensurepip' ;;
     python3-pip) python3 -m pip --version ;;
+    doxygen-awesome-css) test -e /usr/share/doxygen-awesome-css/doxygen-awesome.css ;;
     g++-aarch64-linux-gnu) command -v aarch64-linux-gnu-g++ ;;
     qemu-user) command -v qemu-aarch64 ;;
     *) command -v "$1" ;;  # the package is named as its program
