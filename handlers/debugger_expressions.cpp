@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include <stave/core/fail.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
@@ -227,6 +229,9 @@ class Reader {
       }
       if (is_among(statistics, name)) return of_each(name);
     }
+    if (accept("("))
+      fail<TransformError>("debugger: `{}` is no function here; there are {} and {}", name, fmt::join(statistics, ", "),
+                           fmt::join(functions, ", "));
     return named(name);
   }
   Evaluate number() {

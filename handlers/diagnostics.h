@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <stave/core/tree.h>
+#include <stave/core/tree_names.h>
 #include <stave/handlers/mcmc.h>
 #include <stave/handlers/named_tensors.h>
 
@@ -49,34 +50,6 @@ namespace stave_detail {
 
 using LeavesByName = std::vector<std::pair<std::string, Tensor>>;
 
-inline std::string name_below(const std::string& path, const std::string& key) {
-  return path.empty() ? key : path + "." + key;
-}
-/// Adds the tensors of a tree in its order: "layers[0].w" by keys of maps and places of other containers and members.
-template <class T>
-void add_leaves(LeavesByName& leaves, const T& tree, const std::string& path) {
-  constexpr TreeKind kind = tree_kind<T>;
-  if constexpr (kind == TreeKind::tensor) {
-    leaves.emplace_back(path.empty() ? "x" : path, tree);
-  } else if constexpr (kind == TreeKind::map) {
-    visit_entries(tree, [&, place = 0](const auto& key, const auto& value) mutable {
-      std::string name = "[" + std::to_string(place++) + "]";
-      if constexpr (std::is_convertible_v<decltype(key), std::string>) name = name_below(path, key);
-      else if constexpr (std::is_integral_v<std::remove_cvref_t<decltype(key)>>)
-        name = path + "[" + std::to_string(key) + "]";
-      else name = path + name;
-      add_leaves(leaves, value, name);
-    });
-  } else if constexpr (kind == TreeKind::optional || kind == TreeKind::unique || kind == TreeKind::shared ||
-                       kind == TreeKind::variant) {
-    visit_children(tree, [&](const auto& child) { add_leaves(leaves, child, path); });
-  } else if constexpr (is_tree_kind(kind) && kind != TreeKind::key) {
-    visit_children(tree, [&, place = 0](const auto& child) mutable {
-      add_leaves(leaves, child, path + "[" + std::to_string(place++) + "]");
-    });
-  }
-}
-
 /// A line for each element: mean, standard deviation, quantiles, and the three above. What fewer than 4 draws do not tell is "-".
 std::string table_of_draws(const LeavesByName& draws);
 /// What to know of the trajectories.
@@ -88,13 +61,14 @@ std::string notes_on_chains(const Tensor& accept_rate, const Tensor& steps, cons
 namespace stave {
 
 /// A table of the draws, a tree that is that of `run`, or what a function made of it (constrain, in place of the unconstrained ones);
-/// below it, divergences and what else the trajectories tell. Lines are named by the tree's keys and places: "eta[3]",
-/// "layers[0].w[1,2]"; those of a single tensor "x". What fewer than 4 draws of a chain do not tell is "-".
+/// below it, divergences and what else the trajectories tell. Lines are named by paths in the
+/// tree (tree_names.h) and places in a tensor: "eta[3]", "layers/0/w[1,2]"; those of a single tensor "x[3]". What fewer than 4 draws of a chain do not tell is "-".
 template <class T, class Draws>
   requires is_tree<Draws>
 std::string summary_of(const Sampled<T>& run, const Draws& draws) {
   stave_detail::LeavesByName leaves;
-  stave_detail::add_leaves(leaves, draws, "");
+  const auto add = [&](const std::string& name, const Tensor& x) { leaves.emplace_back(name.empty() ? "x" : name, x); };
+  stave_detail::visit_named<stave_detail::AnyKeys>(draws, "", add);
   return stave_detail::table_of_draws(leaves) +
          stave_detail::notes_on_chains(run.accept_rate, run.steps, run.diverged, run.step_size);
 }

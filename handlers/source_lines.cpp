@@ -206,6 +206,7 @@ std::string short_function(std::string_view demangled) {
     else if (c == ')' || c == '>' || c == ']' || c == '}') --depth;
     else if (depth == 0) text += c;
   }
+  while (text.ends_with(' ')) text.pop_back();
   if (!text.starts_with("operator")) text = text.substr(text.find_last_of(' ') + 1);  // without what it returns
   while (text.ends_with(':')) text.pop_back();
   if (lambda) return text.empty() ? "lambda" : "lambda in " + text;

@@ -159,6 +159,7 @@ TEST(Diagnostics, OneDrawHasATable) {
 
 struct Layer {
   Tensor w, b;
+  static constexpr const char* names[] = {"w", "b"};
 };
 
 TEST(Diagnostics, AnyTreeHasATable) {
@@ -173,12 +174,11 @@ TEST(Diagnostics, AnyTreeHasATable) {
   EXPECT_THAT(names_of(x), ElementsAre("x"));
   EXPECT_THAT(names_of(pair), ElementsAre("x[0]", "x[1]"));
   EXPECT_THAT(names_of(std::vector<Tensor>(11, x)),
-              ElementsAre("[0]", "[1]", "[2]", "[3]", "[4]", "[5]", "[6]", "[7]", "[8]", "[9]", "[10]"));
+              ElementsAre("0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"));
   EXPECT_THAT(names_of(std::map<std::string, Layer>{{"first", {pair, x}}, {"second", {x, x}}}),
-              ElementsAre("first[0][0]", "first[0][1]", "first[1]", "second[0]", "second[1]"));
-  EXPECT_THAT(names_of(std::pair(std::map<int, Tensor>{{7, x}}, std::optional<Tensor>(x))),
-              ElementsAre("[0][7]", "[1]"));
-  EXPECT_THAT(names_of(std::map<std::string, NamedTensors>{{"a", {{"b", x}}}}), ElementsAre("a.b"));
+              ElementsAre("first/w[0]", "first/w[1]", "first/b", "second/w", "second/b"));
+  EXPECT_THAT(names_of(std::pair(std::map<int, Tensor>{{7, x}}, std::optional<Tensor>(x))), ElementsAre("0/7", "1"));
+  EXPECT_THAT(names_of(std::map<std::string, NamedTensors>{{"a", {{"b", x}}}}), ElementsAre("a/b"));
 }
 
 }  // namespace
