@@ -18,7 +18,7 @@
 //   (stave) watch w                                    // where a value of this label is another one than before
 //
 // Files and lines are known where the program was compiled with -g, and addr2line (of binutils) is there: source_lines.h. While the
-// program does not run to its end, each operation is noted, its stack with it (some ten microseconds), and the last value under
+// program does not run to its end, each operation is noted, its stack with it (5 microseconds), and the last value under
 // each label is kept until the call ends.
 //
 // What can be done at a stop is that of stepping.h; breakpoint("name") in the code is a stop as well. At a terminal lines are edited,

@@ -17,8 +17,10 @@ using testing::HasSubstr;
 using testing::Not;
 
 std::size_t columns_of_last_bar(const std::string& shown) {
-  const std::size_t begin = shown.rfind('\r', shown.rfind("\x1b[K")) + 1;
-  return shown.find("\x1b[K", begin) - begin;
+  std::string bar = shown.substr(0, shown.rfind("\x1b[K"));
+  bar.erase(0, bar.rfind('\r') + 1);
+  if (bar.starts_with("\x1b[")) bar.erase(0, bar.find('A') + 1);  // up to where the bar begins
+  return bar.size();
 }
 
 // A step whenever a line comes in.
