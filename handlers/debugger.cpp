@@ -17,6 +17,7 @@
 #include <stave/core/label.h>
 #include <stave/handlers/debugger_expressions.h>
 #include <stave/handlers/debugger_history.h>
+#include <stave/handlers/debugger_view.h>
 #include <stave/handlers/debugger_words.h>
 #include <stave/handlers/line_reader.h>
 #include <stave/handlers/notation.h>
@@ -60,7 +61,7 @@ class Session final : public DebuggerSession {
  public:
   explicit Session(const DebuggerOptions& options)
       : in_(options.in), out_(options.out ? *options.out : std::cout), script_(lines_of_script(options.script)),
-        shows_source_(options.source), typed_(!options.in && isatty(STDIN_FILENO)),
+        view_(out_, options.source), typed_(!options.in && isatty(STDIN_FILENO)),
         edited_(!options.in && !options.out && LineReader::at_terminal()) {
     if (options.record.empty()) return;
     record_.open(options.record);
@@ -89,7 +90,7 @@ class Session final : public DebuggerSession {
   void stand() override {
     if (dropped_) throw_dropped();
     stood_ = true;
-    frame_ = 0;
+    view_.choose_innermost();
     show_stop();
     for (;;) {
       const std::optional<std::string> line = next_line();
@@ -138,7 +139,7 @@ class Session final : public DebuggerSession {
       return goes_on;
     } catch (const Error& error) {
       const std::string text = error.what();
-      say(text.substr(0, text.find('\n')));  // `where` tells what stands around
+      view_.say(text.substr(0, text.find('\n')));  // `where` tells what stands around
       return false;
     }
   }
@@ -162,12 +163,12 @@ class Session final : public DebuggerSession {
     }
     if (possible == 1) return found;
     if (possible > 1) {
-      say("`" + word + "` begins several commands: " + names);
+      view_.say("`" + word + "` begins several commands: " + names);
       return nullptr;
     }
     const std::string nearest = nearest_to(word, names_of_commands());
-    say("there is no command `" + word + (nearest.empty() ? "`;" : "`; did you mean `" + nearest + "`?") +
-        " `help` shows all");
+    view_.say("there is no command `" + word + (nearest.empty() ? "`;" : "`; did you mean `" + nearest + "`?") +
+              " `help` shows all");
     return nullptr;
   }
 
@@ -250,7 +251,7 @@ class Session final : public DebuggerSession {
     }
     const std::string text = breakpoint.str(), operation = breakpoint.operation;
     const int number = add(std::move(breakpoint));
-    say(fmt::format("{}breakpoint {}: {}", once ? "temporary " : "", number, text));
+    view_.say(fmt::format("{}breakpoint {}: {}", once ? "temporary " : "", number, text));
     note_unknown(operation);
     return false;
   }
@@ -286,7 +287,7 @@ class Session final : public DebuggerSession {
     } catch (const Error& error) {
       const std::string text = error.what();
       const std::string said = condition.text() + ": " + text.substr(0, text.find('\n'));
-      if (complaints_.insert(said).second) say("a condition does not hold where it cannot be computed: " + said);
+      if (complaints_.insert(said).second) view_.say("a condition does not hold where it cannot be computed: " + said);
       return false;
     }
   }
@@ -318,7 +319,7 @@ class Session final : public DebuggerSession {
     const std::string text = breakpoint.str();
     const int number = add(std::move(breakpoint));
     watched_.emplace(number, watched);
-    say(fmt::format("breakpoint {}: {}", number, text));
+    view_.say(fmt::format("breakpoint {}: {}", number, text));
     return false;
   }
   int number_of(const std::string& word) {
@@ -332,7 +333,7 @@ class Session final : public DebuggerSession {
       fail<TransformError>("debugger: `ignore` takes the number of a breakpoint, and how many times to pass it");
     if (!ignore(number_of(words[1]), static_cast<int>(*times)))
       fail<TransformError>("debugger: there is no breakpoint {}", words[1]);
-    say(fmt::format("breakpoint {} is passed {} time{}", words[1], *times, *times == 1 ? "" : "s"));
+    view_.say(fmt::format("breakpoint {} is passed {} time{}", words[1], *times, *times == 1 ? "" : "s"));
     return false;
   }
   static Shape shape_of(const std::string& text) {
@@ -344,8 +345,9 @@ class Session final : public DebuggerSession {
     const Words& names = names_of_operations();
     if (operation.empty() || std::find(names.begin(), names.end(), operation) != names.end()) return;
     const std::string nearest = nearest_to(operation, names);
-    say("no operation of the library is called `" + operation + "`" +
-        (nearest.empty() ? "" : "; the nearest is `" + nearest + "`") + ". It is kept for one of the program's own");
+    view_.say("no operation of the library is called `" + operation + "`" +
+              (nearest.empty() ? "" : "; the nearest is `" + nearest + "`") +
+              ". It is kept for one of the program's own");
   }
   bool delete_breakpoints(const Words& words) {
     if (words.size() == 1)
@@ -361,75 +363,24 @@ class Session final : public DebuggerSession {
       if (of.breakpoint.once) text += ", once";
       if (of.stops) text += fmt::format(", reached {} time{}", of.stops, of.stops == 1 ? "" : "s");
       if (of.breakpoint.ignore) text += fmt::format(", passed {} more", of.breakpoint.ignore);
-      say(text, 3);
+      view_.say(text, 3);
     }
     return false;
   }
 
   // ---- values ----------------------------------------------------------------------------------------------
 
-  // A line of text; at a terminal in lines as wide as that.
-  void say(const std::string& text, std::size_t indent = 2) {
-    const auto columns = this->columns();
-    out_ << (columns ? wrapped(text, *columns, indent) : text) << std::endl;
-  }
-  std::optional<std::size_t> columns() const { return columns_of_terminal(descriptor_of(out_)); }
-
   void show_stop() {
-    if (at()->at_operation() && at()->reason().find("breakpoint ") != std::string::npos) say(at()->reason());
-    say(at()->str(), 4);
-    if (shows_source_) show_source();
-    if (const auto& forward = StopDetails::forward(*at())) show_forward(*forward);
+    if (at()->at_operation() && at()->reason().find("breakpoint ") != std::string::npos) view_.say(at()->reason());
+    view_.say(at()->str(), 4);
+    view_.show_place(*at(), history_);
     for (const auto& [number, watched] : watched_)
       if (std::exchange(watched->changed, false)) {
-        if (!watched->was.empty()) say("  was " + watched->was, 6);
-        say("  is  " + watched->is, 6);
+        if (!watched->was.empty()) view_.say("  was " + watched->was, 6);
+        view_.say("  is  " + watched->is, 6);
       }
-    if (at()->has_outputs()) show_all("out", at()->outputs());
+    if (at()->has_outputs()) view_.show_all("out", at()->outputs());
   }
-  void show_source() {
-    const SourceFrame frame = lines_of_source_.innermost(StopDetails::stack(*at()));
-    if (frame.file.empty()) return;
-    const std::string text = source_line(frame, frame.line);
-    say("  " + frame.str() + (text.empty() ? "" : ": " + text.substr(text.find_first_not_of(" \t"))), 4);
-  }
-  void show_forward(const Differentiated& forward) {
-    std::string text = "  derivative of " + forward.text;
-    if (const PastOperation* const past = history_.forward_of(forward)) {
-      text += fmt::format(": #{}", past->number);
-      if (shows_source_)
-        if (const SourceFrame frame = lines_of_source_.innermost(past->stack); !frame.file.empty())
-          text += ", " + frame.str();
-    }
-    say(text, 4);
-  }
-  // A line of a file, from 1; empty if that is blank or cannot be read.
-  std::string source_line(const SourceFrame& frame, int line) {
-    const std::vector<std::string>& text = lines_of_source_.text_of(frame.file);
-    if (line < 1 || static_cast<std::size_t>(line) > text.size()) return "";
-    const std::string& found = text[static_cast<std::size_t>(line) - 1];
-    return found.find_first_not_of(" \t") == std::string::npos ? "" : found;
-  }
-
-  void show(const std::string& name, const Tensor& x) {
-    const std::size_t indent = columns_of(name) <= 8 ? columns_of(name) + 2 : 2;
-    say(name + "  " + summary_of(x), indent);
-    PictureOptions options;
-    if (const auto columns = this->columns())
-      options.columns =
-          std::clamp<Index>(static_cast<Index>(*columns) - static_cast<Index>(indent) - 1, 1, options.columns);
-    std::istringstream lines(picture_of(x, options));
-    for (std::string line; std::getline(lines, line);) out_ << std::string(indent, ' ') << line << "\n";
-    out_ << std::flush;
-  }
-  void show_elements(const Tensor& x) {
-    std::istringstream lines(x.str());
-    for (std::string line; std::getline(lines, line);) say(line, 2);
-  }
-  void show_all(const std::string& kind, std::span<const Tensor> xs) {
-    for (std::size_t i = 0; i < xs.size(); ++i) show(kind + std::to_string(i), xs[i]);
-  }
-
   // By place or label; of this operation, or the last that was seen under the label.
   std::optional<Tensor> find_value(const std::string& name, const Call* call, std::span<const Tensor> outputs) const {
     if (call) {
@@ -458,8 +409,8 @@ class Session final : public DebuggerSession {
   }
   bool print(const Words& words) {
     if (words.size() == 1) {
-      show_all("in", at()->call().inputs());
-      show_all("out", at()->outputs());
+      view_.show_all("in", at()->call().inputs());
+      view_.show_all("out", at()->outputs());
     }
     const std::string text = text_of_words(words, 1);
     for (std::string_view rest = text; !rest.empty();) {
@@ -467,13 +418,13 @@ class Session final : public DebuggerSession {
       const ExpressionValues values{[this](const std::string& name) { return find_value(name); }};
       if (expression.is_name())
         if (const std::optional<Tensor> x = find_value(unquoted(expression.text()))) {
-          show(expression.text(), *x);
-          show_elements(*x);
+          view_.show(expression.text(), *x);
+          view_.show_elements(*x);
           continue;
         }
       const Tensor x = expression.evaluate(values);
-      show(expression.text(), x);
-      if (x.size() > 1) show_elements(x);
+      view_.show(expression.text(), x);
+      if (x.size() > 1) view_.show_elements(x);
     }
     return false;
   }
@@ -490,91 +441,41 @@ class Session final : public DebuggerSession {
     return *count;
   }
   bool back(const Words& words) {
-    const std::deque<PastOperation>& all = history_.operations();
-    const bool here = at()->at_operation();  // it is the last
-    const std::size_t count = std::min(count_after(words, 10) + here, all.size());
-    std::vector<const CallStack*> stacks;
-    for (std::size_t i = all.size() - count; i < all.size(); ++i) stacks.push_back(&all[i].stack);
-    if (shows_source_) lines_of_source_.look_up(stacks);
-    for (std::size_t i = all.size() - count; i < all.size(); ++i) {
-      std::string line =
-          fmt::format("{} #{} {}", here && i + 1 == all.size() ? "->" : "  ", all[i].number, all[i].text);
-      if (shows_source_)
-        if (const std::string place = lines_of_source_.innermost(all[i].stack).place(); !place.empty())
-          line += "  " + place;
-      say(line, 6);
-    }
-    if (all.empty()) say("no operation ran before");
+    view_.show_operations(*at(), history_, count_after(words, 10));
     return false;
-  }
-  std::vector<SourceFrame> frames() {
-    std::vector<SourceFrame> frames = lines_of_source_.frames_of(StopDetails::stack(*at()));
-    if (frames.empty())
-      fail<TransformError>(
-          "debugger: no function of the program is known here: it takes addr2line, of binutils, and a "
-          "program that was not stripped");
-    return frames;
-  }
-  void show_frame(const std::vector<SourceFrame>& frames, std::size_t i) {
-    say(fmt::format("{} #{} {}", i == frame_ ? "->" : "  ", i, frames[i].str()), 6);
   }
   bool backtrace(const Words&) {
-    const std::vector<SourceFrame> all = frames();
-    for (std::size_t i = 0; i < all.size(); ++i) show_frame(all, i);
-    if (std::all_of(all.begin(), all.end(), [](const SourceFrame& frame) { return frame.file.empty(); }))
-      say("lines are not known: the program was compiled without -g");
+    view_.show_functions(*at());
     return false;
   }
-  bool move_frame(std::size_t to, const char* end) {
-    const std::vector<SourceFrame> all = frames();
-    if (to >= all.size()) fail<TransformError>("debugger: this is the {} function", end);
-    frame_ = to;
-    show_frame(all, frame_);
-    if (const std::string text = source_line(all[frame_], all[frame_].line); !text.empty())
-      say("     " + text.substr(text.find_first_not_of(" \t")), 6);
+  bool up(const Words& words) {
+    view_.choose(*at(), view_.chosen() + count_after(words, 1), "outermost");
     return false;
   }
-  bool up(const Words& words) { return move_frame(frame_ + count_after(words, 1), "outermost"); }
-  bool down(const Words& words) { return move_frame(frame_ - count_after(words, 1), "innermost"); }
+  bool down(const Words& words) {
+    view_.choose(*at(), view_.chosen() - count_after(words, 1), "innermost");
+    return false;
+  }
   bool list(const Words& words) {
-    const std::vector<SourceFrame> all = frames();
-    // At first the innermost function whose line is known.
-    std::size_t chosen = std::min(frame_, all.size() - 1);
-    while (frame_ == 0 && chosen + 1 < all.size() && all[chosen].file.empty()) ++chosen;
-    const SourceFrame& frame = all[chosen];
-    const auto around = static_cast<int>(std::min<std::size_t>(count_after(words, 5), 1000));
-    if (frame.file.empty() || lines_of_source_.text_of(frame.file).empty()) {
-      say(frame.str() + " cannot be shown: " +
-          (frame.file.empty() ? "the program was compiled without -g" : "the file cannot be read") + ". Operations:");
-      return back({words[0]});
-    }
-    say(frame.str());
-    const auto size = static_cast<int>(lines_of_source_.text_of(frame.file).size());
-    for (int line = std::max(frame.line - around, 1); line <= std::min(frame.line + around, size); ++line) {
-      const std::string text =
-          fmt::format("{} {:>4}  {}", line == frame.line ? "->" : "  ", line, source_line(frame, line));
-      out_ << cut(text, columns().value_or(text.size())) << "\n";
-    }
-    out_ << std::flush;
+    if (!view_.show_lines(*at(), count_after(words, 5))) view_.show_operations(*at(), history_, 10);
     return false;
   }
   bool info(const Words&) {
-    say(at()->str(), 4);
-    say("  because of   " + at()->reason(), 15);
-    if (shows_source_) show_source();
-    if (const auto& forward = StopDetails::forward(*at())) show_forward(*forward);
-    say(std::string("  pass         ") + (at()->in_backward_pass() ? "backward" : "forward"));
-    say(fmt::format("  operations   {}", history_.count()));
-    say(fmt::format("  breakpoints  {}", breakpoints().size()));
+    view_.say(at()->str(), 4);
+    view_.say("  because of   " + at()->reason(), 15);
+    view_.show_place(*at(), history_);
+    view_.say(std::string("  pass         ") + (at()->in_backward_pass() ? "backward" : "forward"));
+    view_.say(fmt::format("  operations   {}", history_.count()));
+    view_.say(fmt::format("  breakpoints  {}", breakpoints().size()));
     std::string labels;
     for (const auto& [label, x] : history_.labelled()) labels += (labels.empty() ? "" : ", ") + notation({&x, 1});
-    if (!labels.empty()) say("  labels       " + labels, 15);
+    if (!labels.empty()) view_.say("  labels       " + labels, 15);
     return false;
   }
 
   bool where(const Words&) {
     for (const StopPoint::Surrounding& around : at()->around())
-      say((around.scope ? "scope    " : "handler  ") + around.name + (around.at_work ? ", at work" : ""), 11);
+      view_.say((around.scope ? "scope    " : "handler  ") + around.name + (around.at_work ? ", at work" : ""), 11);
     return false;
   }
 
@@ -605,14 +506,14 @@ class Session final : public DebuggerSession {
   }
   bool answered(Outputs outputs) {
     at()->answer(std::move(outputs));
-    show_all("out", at()->outputs());
+    view_.show_all("out", at()->outputs());
     return false;
   }
 
   bool help(const Words& words) {
     const Command* const one = words.size() > 1 ? command_of(words[1]) : nullptr;
     if (words.size() > 1 && !one) return false;
-    const std::size_t columns = this->columns().value_or(1000);
+    const std::size_t columns = view_.columns().value_or(1000);
     for (const Command& command : commands()) {
       if (one && one != &command) continue;
       if (columns >= 72) {
@@ -635,13 +536,12 @@ class Session final : public DebuggerSession {
   std::ostream& out_;
   std::deque<std::string> script_;
   std::ofstream record_;
-  const bool shows_source_, typed_, edited_;
+  DebuggerView view_;
+  const bool typed_, edited_;
   LineReader lines_;
-  SourceLines lines_of_source_;
   DebuggerHistory history_;
   std::map<int, std::shared_ptr<Watched>> watched_;  // by the number of the breakpoint
   std::set<std::string> complaints_;                 // of conditions
-  std::size_t frame_ = 0;                            // of the backtrace, that `list` shows
   Words again_;                                      // what an empty line repeats
   bool stood_ = false, dropped_ = false;             // in this call
 };
