@@ -12,23 +12,29 @@
 #include <optional>
 
 #include <cxxabi.h>
-#include <dlfcn.h>
-#include <execinfo.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <link.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __GLIBC__  // others have neither backtrace nor dladdr1: there no stack is known
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <link.h>
+#endif
 
 extern "C" char** environ;
 
 namespace stave_detail {
 
 CallStack call_stack() {
+#ifdef __GLIBC__
   std::array<void*, 128> addresses;
   const int count = backtrace(addresses.data(), static_cast<int>(addresses.size()));
   return CallStack(addresses.begin() + std::min(count, 1), addresses.begin() + count);
+#else
+  return {};
+#endif
 }
 
 std::string SourceFrame::file_name() const { return file.substr(file.find_last_of('/') + 1); }
@@ -80,6 +86,7 @@ struct Place {
   std::uintptr_t address = 0;  // as the module's file has it
 };
 
+#ifdef __GLIBC__
 std::optional<Place> place_of(void* return_address) {
   void* const inside = static_cast<char*>(return_address) - 1;  // of the call
   Dl_info info{};
@@ -98,6 +105,9 @@ std::optional<Place> place_of(void* return_address) {
     if (name.starts_with(of_others)) return std::nullopt;
   return Place{std::move(module), reinterpret_cast<std::uintptr_t>(inside) - map->l_addr};
 }
+#else
+std::optional<Place> place_of(void*) { return std::nullopt; }
+#endif
 
 // ---- addr2line ---------------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@
 //   for (const SourceFrame& frame : lines.frames_of(stack)) std::cout << frame.str() << "\n";      // model.cpp:12 in loss
 //
 // Return addresses become lines by addr2line (or llvm-addr2line), a program of binutils, which reads what the compiler wrote with -g.
-// Stave needs no library for that, and a program that nobody debugs pays nothing. Where that program is missing there are no frames,
-// and without -g they have functions alone.
+// Stave needs no library for that, and a program that nobody debugs pays nothing. Where that program is missing, or the C library
+// is not glibc, there are no frames; without -g they have functions alone.
 #pragma once
 
 #include <map>
