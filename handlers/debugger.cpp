@@ -128,6 +128,7 @@ class Session final : public DebuggerSession {
   // Whether the program goes on.
   bool obey(const std::string& line) {
     Words words = words_of(line);
+    written_ = words_of(line, true);
     if (words.empty() && line.find('#') == std::string::npos) words = again_;
     if (words.empty()) return false;
     const Command* const command = command_of(words[0]);
@@ -242,7 +243,7 @@ class Session final : public DebuggerSession {
       else if (word == "forward") breakpoint.pass = Breakpoint::Pass::forward;
       else if (word == "backward") breakpoint.pass = Breakpoint::Pass::backward;
       else if (word == "if") {
-        set_condition(breakpoint, text_of_words(words, i + 1));
+        set_condition(breakpoint, written_from(i + 1));
         break;
       } else if (breakpoint.operation.empty()) breakpoint.operation = word;
       else
@@ -255,13 +256,10 @@ class Session final : public DebuggerSession {
     note_unknown(operation);
     return false;
   }
-  // Words, as an expression: what was quoted is quoted again.
-  static std::string text_of_words(const Words& words, std::size_t first) {
+  // An expression: the words of the command from there on, as they were written.
+  std::string written_from(std::size_t first) const {
     std::string text;
-    for (std::size_t i = first; i < words.size(); ++i) {
-      const bool quoted = words[i].find(' ') != std::string::npos && words[i].find('[') == std::string::npos;
-      text += (i == first ? "" : " ") + (quoted ? "\"" + words[i] + "\"" : words[i]);
-    }
+    for (std::size_t i = first; i < written_.size(); ++i) text += (i == first ? "" : " ") + written_[i];
     return text;
   }
   void set_condition(Breakpoint& breakpoint, const std::string& text) {
@@ -412,7 +410,7 @@ class Session final : public DebuggerSession {
       view_.show_all("in", at()->call().inputs());
       view_.show_all("out", at()->outputs());
     }
-    const std::string text = text_of_words(words, 1);
+    const std::string text = written_from(1);
     for (std::string_view rest = text; !rest.empty();) {
       const Expression expression = Expression::read(rest);
       const ExpressionValues values{[this](const std::string& name) { return find_value(name); }};
@@ -542,6 +540,7 @@ class Session final : public DebuggerSession {
   DebuggerHistory history_;
   std::map<int, std::shared_ptr<Watched>> watched_;  // by the number of the breakpoint
   std::set<std::string> complaints_;                 // of conditions
+  Words written_;                                    // of the command, with quotation marks
   Words again_;                                      // what an empty line repeats
   bool stood_ = false, dropped_ = false;             // in this call
 };

@@ -163,6 +163,7 @@ class Line {
         wanted += static_cast<char>(key);
         if (!continues(wanted.back()) && !find_up_from(at_, wanted)) put("\a");
       } else {
+        show();
         return key;
       }
     }

@@ -175,6 +175,8 @@ TEST(DebuggerTerminal, ControlRSearchesTheHistory) {
   terminal.press(control('G'));
   terminal.until("(stave) half a li\x1b[K");                // as it was
   terminal.press(control('U') + control('R') + "print\r");  // Enter runs what was found
+  terminal.until("(search `print') print in0\x1b[K");
+  terminal.until("(stave) print in0\x1b[K");
   terminal.until("[0.5 1.  2. ]");
 }
 

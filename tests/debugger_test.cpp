@@ -472,8 +472,9 @@ TEST(Debugger, ShowsWhatRanBefore) {
 
 TEST(Debugger, PrintsExpressions) {
   const auto f = [](const Tensor& m, const Tensor& n) {
-    const Tensor hidden = label(m + n, "hidden"), other = label(2. * hidden, "a.b/c d");
-    const Tensor total = sum(other);
+    const Tensor hidden = label(m + n, "hidden"), other = label(2. * hidden, "a.b/c d"),
+                 third = label(-hidden, "layer/w");
+    const Tensor total = sum(other) + sum(third);
     return total + sum(atan2(m, n));
   };
   const Tensor m = tensor({{1., 2.}, {3., 4.}}), n = tensor({{0., 1.}, {1., 0.}});
@@ -499,6 +500,8 @@ TEST(Debugger, PrintsExpressions) {
   EXPECT_THAT(printed("hidden"), HasSubstr("hidden  hidden:f32[2,2] min 1 max 4 mean 3 std 1.22474 nan 0 inf 0\n"));
   EXPECT_THAT(printed("hidden[0] - in0[0]"), HasSubstr("\n[0. 1.]\n"));
   EXPECT_THAT(printed("\"a.b/c d\" / 2 - hidden"), HasSubstr(" max 0 "));
+  EXPECT_THAT(printed("\"layer/w\""), HasSubstr("\"layer/w\"  layer/w:f32[2,2] min -4 max -1 "));
+  EXPECT_THAT(printed("max(abs(\"layer/w\")) in0[0, 0]"), HasSubstr("f64[] value 4\nin0[0, 0]  f32[] value 1\n"));
   for (const auto& [wrong, said] : {
            std::pair("in0[5]", "out of"),
            std::pair("in0[0, 0, 0]", "3 indices are too many"),
