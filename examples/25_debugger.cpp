@@ -25,13 +25,16 @@ int main() {
   const Tensor scores = tensor({{1., 2., 3., 2.}, {1., -1., 2., 1.}, {4., 3., 2., 1.}});
 
   std::istringstream commands(R"(next
-break nan
+break nan arises
 continue
 print
+print in0[1] - p[2]
+back 3
 where
 continue
 )");
-  debugger(vmap(entropy), {.in = &commands, .out = &std::cout})(scores);
+  // Compiled with -g, each stop would show its line of this file as well.
+  debugger(vmap(entropy), {.in = &commands, .out = &std::cout, .source = false})(scores);
 
   // Whatever becomes NaN is made 0, as the limit of p log p is.
   Stepper stepper(vmap(entropy), scores);

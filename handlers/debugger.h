@@ -5,14 +5,24 @@
 //   grad(debugger(f))(x);                              // the forward pass of f; what it sees depends on where it stands
 //
 //   (stave) help                                       // all commands
-//   (stave) break matmul in layer1 backward            // by operation, scope, label, shape, NaN, pass
+//   (stave) break matmul in layer1 backward if max > 3 // by operation, scope, label, shape, NaN, pass, condition
 //   (stave) continue
-//   breakpoint 1: matmul in layer1, backward
+//   breakpoint 1: matmul in layer1 if max > 3, backward
 //   before matmul f32[4,3], f32[3,2] -> f32[4,2]  [layer1]  [backward of grad]
+//     model.cpp:31 in main: return grad(loss)(w, x);
+//     derivative of matmul f32[4,2], f32[2,3]: #7, model.cpp:12 in layer
 //   (stave) print                                      // operands and outputs: statistics and pictures
+//   (stave) print in0[2] - 2 * hidden                  // expressions of them, and of values with labels: debugger_expressions.h
+//   (stave) back                                       // the operations that ran before
+//   (stave) list                                       // the program's source around this line; backtrace, up, down: who called
+//   (stave) watch w                                    // where a value of this label is another one than before
+//
+// Files and lines are known where the program was compiled with -g, and addr2line (of binutils) is there: source_lines.h. While the
+// program does not run to its end, each operation is noted, its stack with it (5 microseconds), and the last value under
+// each label is kept until the call ends.
 //
 // What can be done at a stop is that of stepping.h; breakpoint("name") in the code is a stop as well. At a terminal lines are edited,
-// found again by the arrows, and completed by TAB (line_reader.h). At the end of commands the program runs on, now and at later
+// found again by the arrows and ^R, and completed by TAB (line_reader.h). At the end of commands the program runs on, now and at later
 // calls; `drop` throws TransformError through it.
 //
 // Breakpoints, and how far to go, stay from one call to the next. Copies of what debugger(f) gives are one debugger; it belongs to
@@ -44,6 +54,8 @@ struct DebuggerOptions {
   /// A file to which commands are written as they are given: a script that does the same again. Throws FileError if it cannot be
   /// written.
   std::string record{};
+  /// Whether a stop shows the line of the program's source.
+  bool source = true;
 };
 
 }  // namespace stave

@@ -15,7 +15,7 @@
 
 namespace stave_detail {
 
-std::vector<std::string> words_of(std::string_view line) {
+std::vector<std::string> words_of(std::string_view line, bool quotes) {
   std::vector<std::string> words;
   std::string word;
   bool begun = false, quoted = false;
@@ -24,6 +24,7 @@ std::vector<std::string> words_of(std::string_view line) {
     if (c == '"') {
       quoted = !quoted;
       begun = true;
+      if (quotes) word += c;
       continue;
     }
     if (!quoted) brackets += c == '[' ? 1 : c == ']' ? -1 : 0;

@@ -11,8 +11,8 @@
 namespace stave_detail {
 
 /// Divided at blanks; what stands in double quotes is one word, without them, and what stands in brackets is one, with them. A word
-/// that begins with # begins a comment.
-std::vector<std::string> words_of(std::string_view line);
+/// that begins with # begins a comment. `quotes`: those of words stay.
+std::vector<std::string> words_of(std::string_view line, bool quotes = false);
 /// The one that needs the fewest letters inserted, left out or changed to become it, if these are less than half of its own; "" if
 /// there is none.
 std::string nearest_to(std::string_view word, const std::vector<std::string>& candidates);

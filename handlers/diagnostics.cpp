@@ -13,6 +13,7 @@
 #include <stave/core/ops/reduce.h>
 #include <stave/core/ops/transfer.h>
 #include <stave/core/print.h>
+#include <stave/handlers/notation.h>
 
 namespace stave_detail {
 
@@ -180,40 +181,58 @@ std::string name_of_element(const std::string& name, const Shape& shape, Index e
 
 }  // namespace
 
-std::string table_of_draws(const NamedTensors& draws) {
-  std::vector<std::pair<std::string, std::string>> lines{
-      {"", fmt::format("{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>8}\n", "mean", "sd", "5%", "median", "95%",
-                       "ess bulk", "ess tail", "R-hat")}};
-  for (const auto& [name, x] : draws) {
-    const Vector rhats = rhat(x).to_vector<double>(), bulk = ess_bulk(x).to_vector<double>(),
-                 tail = ess_tail(x).to_vector<double>();
-    const Index elements = static_cast<Index>(rhats.size()), count = x.shape(0) * x.shape(1);
-    Shape shape;
-    for (int axis = 2; axis < x.rank(); ++axis) shape.push_back(x.shape(axis));
-    const Tensor by_element = transpose(reshape(astype(to(x, cpu), float64), {count, elements}));
-    for (Index e = 0; e < elements; ++e) {
-      const Vector values = by_element[e].to_vector<double>(), ordered = sorted(values);
-      const std::size_t i = static_cast<std::size_t>(e);
-      lines.emplace_back(name_of_element(name, shape, e),
-                         fmt::format("{:>10.3g}{:>10.3g}{:>10.3g}{:>10.3g}{:>10.3g}{:>10.0f}{:>10.0f}{:>8.3f}\n",
-                                     mean_of(values), std::sqrt(variance_of(values)), quantile(ordered, 0.05),
-                                     quantile(ordered, 0.5), quantile(ordered, 0.95), bulk[i], tail[i], rhats[i]));
-    }
+namespace {
+
+// The lines of one tensor [chains, draws, ...].
+void add_rows(std::vector<Row>& rows, const std::string& name, const Tensor& x) {
+  const bool enough = x.shape(1) >= 4;  // for the diagnostics
+  Vector rhats, bulk, tail;
+  if (enough) {
+    rhats = rhat(x).to_vector<double>();
+    bulk = ess_bulk(x).to_vector<double>();
+    tail = ess_tail(x).to_vector<double>();
   }
-  std::size_t width = 0;
-  for (const auto& [name, line] : lines) width = std::max(width, name.size());
-  std::string table;
-  for (const auto& [name, line] : lines) table += fmt::format("{:<{}}", name, width) + line;
-  return table;
+  Shape shape;
+  for (int axis = 2; axis < x.rank(); ++axis) shape.push_back(x.shape(axis));
+  const Index count = x.shape(0) * x.shape(1), elements = shape.elements();
+  const Tensor by_element = transpose(reshape(astype(to(x, cpu), float64), {count, elements}));
+  for (Index e = 0; e < elements; ++e) {
+    const Vector values = by_element[e].to_vector<double>(), ordered = sorted(values);
+    const auto number = [](bool known, const char* format, auto value) {
+      return known ? fmt::format(fmt::runtime(format), value()) : std::string("-");
+    };
+    const auto i = static_cast<std::size_t>(e);
+    Row row{name_of_element(name, shape, e), number(count > 0, "{:.3g}", [&] { return mean_of(values); }),
+            number(count > 1, "{:.3g}", [&] { return std::sqrt(variance_of(values)); })};
+    for (const double part : {0.05, 0.5, 0.95})
+      row.push_back(number(count > 0, "{:.3g}", [&] { return quantile(ordered, part); }));
+    row.push_back(number(enough, "{:.0f}", [&] { return bulk[i]; }));
+    row.push_back(number(enough, "{:.0f}", [&] { return tail[i]; }));
+    row.push_back(number(enough, "{:.3f}", [&] { return rhats[i]; }));
+    rows.push_back(std::move(row));
+  }
+}
+
+}  // namespace
+
+std::string table_of_draws(const LeavesByName& draws) {
+  std::vector<Row> rows{{"", "mean", "sd", "5%", "median", "95%", "ess bulk", "ess tail", "R-hat"}};
+  for (const auto& [name, x] : draws) {
+    if (x.rank() < 2)
+      fail<ShapeError>("summary_of: the draws of {} have shape {}; the first two axes are chains and draws", name,
+                       x.shape());
+    add_rows(rows, name, x);
+  }
+  return table(rows);
 }
 
 std::string notes_on_chains(const Tensor& accept_rate, const Tensor& steps, const Tensor& diverged,
                             const Tensor& step_size) {
   const Index divergences = count_true(diverged);
-  std::string notes =
-      fmt::format("{} chains of {} draws; acceptance rate {:.2f}, step size {:.3g}, {:.3g} steps for a draw\n",
-                  diverged.shape(0), diverged.shape(1), mean(accept_rate).item<double>(),
-                  mean(step_size).item<double>(), mean(astype(steps, float64)).item<double>());
+  std::string notes = fmt::format(
+      "{} chain{} of {} draw{}; acceptance rate {:.2f}, step size {:.3g}, {:.3g} steps for a draw\n", diverged.shape(0),
+      diverged.shape(0) == 1 ? "" : "s", diverged.shape(1), diverged.shape(1) == 1 ? "" : "s",
+      mean(accept_rate).item<double>(), mean(step_size).item<double>(), mean(astype(steps, float64)).item<double>());
   if (divergences > 0)
     notes += fmt::format(
         "{} draws of {} after trajectories that diverged: where the density curves most, it may not be reached; take a "

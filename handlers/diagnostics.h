@@ -9,8 +9,12 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <stave/core/tree.h>
+#include <stave/core/tree_names.h>
 #include <stave/handlers/mcmc.h>
 #include <stave/handlers/named_tensors.h>
 
@@ -44,8 +48,10 @@ T ess_tail(const T& draws) {
 
 namespace stave_detail {
 
-/// A line for each element: mean, standard deviation, quantiles, and the three above.
-std::string table_of_draws(const NamedTensors& draws);
+using LeavesByName = std::vector<std::pair<std::string, Tensor>>;
+
+/// A line for each element: mean, standard deviation, quantiles, and the three above. What fewer than 4 draws do not tell is "-".
+std::string table_of_draws(const LeavesByName& draws);
 /// What to know of the trajectories.
 std::string notes_on_chains(const Tensor& accept_rate, const Tensor& steps, const Tensor& diverged,
                             const Tensor& step_size);
@@ -54,13 +60,21 @@ std::string notes_on_chains(const Tensor& accept_rate, const Tensor& steps, cons
 
 namespace stave {
 
-/// A table of the draws, which are those of `run`, or what a function made of them (constrain, in place of the unconstrained ones);
-/// below it, divergences and what else the trajectories tell.
-template <class T>
-std::string summary_of(const Sampled<T>& run, const NamedTensors& draws) {
-  return stave_detail::table_of_draws(draws) +
+/// A table of the draws, a tree that is that of `run`, or what a function made of it (constrain, in place of the unconstrained ones);
+/// below it, divergences and what else the trajectories tell. Lines are named by paths in the
+/// tree (tree_names.h) and places in a tensor: "eta[3]", "layers/0/w[1,2]"; those of a single tensor "x[3]". What fewer than 4 draws of a chain do not tell is "-".
+template <class T, class Draws>
+  requires is_tree<Draws>
+std::string summary_of(const Sampled<T>& run, const Draws& draws) {
+  stave_detail::LeavesByName leaves;
+  const auto add = [&](const std::string& name, const Tensor& x) { leaves.emplace_back(name.empty() ? "x" : name, x); };
+  stave_detail::visit_named<stave_detail::AnyKeys>(draws, "", add);
+  return stave_detail::table_of_draws(leaves) +
          stave_detail::notes_on_chains(run.accept_rate, run.steps, run.diverged, run.step_size);
 }
-inline std::string summary_of(const Sampled<NamedTensors>& run) { return summary_of(run, run.draws); }
+template <class T>
+std::string summary_of(const Sampled<T>& run) {
+  return summary_of(run, run.draws);
+}
 
 }  // namespace stave

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <string_view>
 
-#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
+
+#include <stave/handlers/terminal.h>
 
 namespace stave_detail {
 
@@ -51,15 +50,9 @@ int get() {
   }
 }
 
-std::size_t width_of_terminal() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
+std::size_t width_of_terminal() { return columns_of_terminal(STDOUT_FILENO).value_or(80); }
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }  // a character of UTF-8
-std::size_t columns_of(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !continues(c); }));
-}
 
 constexpr int control(char key) { return key & 0x1f; }
 constexpr int backspace = 0x7f, escape = 0x1b;
@@ -99,6 +92,7 @@ class Line {
     for (;;) {
       show();
       int key = get();
+      if (key == control('R') && (key = search()) == 0) continue;
       if (key == escape && (key = after_escape()) == control('D')) {  // Delete is no end
         erase(cursor_, after(cursor_));
         continue;
@@ -147,6 +141,43 @@ class Line {
     cursor_ = text().size();
   }
 
+  // An earlier line with a text in it, which is typed here: ^R goes on to one before, ^G and ^C back to what was. Gives the key that ends
+  // the search otherwise, which the line is for; 0: none.
+  int search() {
+    const std::size_t line_before = at_, cursor_before = cursor_;
+    std::string wanted;
+    for (;;) {
+      show("(search `" + wanted + "') ");
+      const int key = get();
+      if (key == control('R')) {
+        if (at_ == 0 || !find_up_from(at_ - 1, wanted)) put("\a");
+      } else if (key == backspace || key == control('H')) {
+        while (!wanted.empty() && continues(wanted.back())) wanted.pop_back();
+        if (!wanted.empty()) wanted.pop_back();
+        find_up_from(lines_.size() - 1, wanted);
+      } else if (key == control('G') || key == control('C')) {
+        at_ = line_before;
+        cursor_ = cursor_before;
+        return 0;
+      } else if (key >= ' ') {
+        wanted += static_cast<char>(key);
+        if (!continues(wanted.back()) && !find_up_from(at_, wanted)) put("\a");
+      } else {
+        show();
+        return key;
+      }
+    }
+  }
+  bool find_up_from(std::size_t line, const std::string& wanted) {
+    for (std::size_t i = line + 1; i-- > 0;)
+      if (const std::size_t place = lines_[i].find(wanted); place != std::string::npos && !lines_[i].empty()) {
+        at_ = i;
+        cursor_ = place;
+        return true;
+      }
+    return false;
+  }
+
   void press(int key) {
     switch (key) {
       case control('A'): cursor_ = 0; break;
@@ -189,20 +220,37 @@ class Line {
     }
     if (words.size() == 1) common += ' ';
     if (common.size() > word.size()) return insert(common.substr(word.size()));
+    put("\n" + in_columns(words) + "\n");
+  }
+  // As many in a row as fit.
+  static std::string in_columns(const std::vector<std::string>& words) {
+    std::size_t widest = 0, all = 0;
+    for (const std::string& word : words) {
+      widest = std::max(widest, columns_of(word));
+      all += columns_of(word) + 2;
+    }
+    const std::size_t width = width_of_terminal(), in_row = std::max<std::size_t>((width + 1) / (widest + 2), 1);
     std::string list;
-    for (const std::string& other : words) list += (list.empty() ? "" : "  ") + other;
-    put("\n" + list + "\n");
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const bool first = all <= width ? i == 0 : i % in_row == 0;
+      if (!first) list += "  ";
+      else if (i > 0) list += "\n";
+      const bool last = i + 1 == words.size() || (all > width && (i + 1) % in_row == 0);
+      list += all <= width || last ? words[i] : padded(words[i], widest);
+    }
+    return list;
   }
 
   // One column is left for the cursor.
-  void show() {
-    const std::size_t width = width_of_terminal(), prompt = columns_of(prompt_);
+  void show() { show(prompt_); }
+  void show(const std::string& before) {
+    const std::size_t width = width_of_terminal(), prompt = columns_of(before);
     const std::size_t room = width > prompt + 1 ? width - prompt - 1 : 1;
     std::size_t from = 0, columns = columns_of(text().substr(0, cursor_));
     for (; columns > room; --columns) from = after(from);
     std::size_t to = from;
     for (std::size_t shown = 0; to < text().size() && shown < room; ++shown) to = after(to);
-    put("\r" + prompt_ + text().substr(from, to - from) + "\x1b[K\r\x1b[" + std::to_string(prompt + columns) + "C");
+    put("\r" + before + text().substr(from, to - from) + "\x1b[K\r\x1b[" + std::to_string(prompt + columns) + "C");
   }
 
   const std::string& prompt_;
@@ -214,10 +262,7 @@ class Line {
 
 }  // namespace
 
-bool LineReader::at_terminal() {
-  const char* const kind = std::getenv("TERM");
-  return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !(kind && std::strcmp(kind, "dumb") == 0);
-}
+bool LineReader::at_terminal() { return moves_cursor(STDIN_FILENO) && moves_cursor(STDOUT_FILENO); }
 
 std::optional<std::string> LineReader::read(const std::string& prompt, const Complete& complete) {
   const RawMode raw;

@@ -1,7 +1,7 @@
 // Lines that are typed at a terminal: edited, completed by TAB, and found again by the arrows.
 //
-// Keys: arrows, Home, End, Backspace, Delete, and of Emacs Ctrl-A E B F P N D H K U W L; Ctrl-C begins the line anew, Ctrl-D on an
-// empty one is the end. UTF-8; a character takes one column. What does not fit into the terminal's width scrolls.
+// Keys: arrows, Home, End, Backspace, Delete, and of Emacs Ctrl-A E B F P N D H K U W L; Ctrl-R searches the lines before for a text, as
+// shells do; Ctrl-C begins the line anew, Ctrl-D on an empty one is the end. UTF-8; a character takes one column. What does not fit into the terminal's width scrolls.
 #pragma once
 
 #include <stave/core/effects/settings.h>

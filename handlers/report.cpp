@@ -6,6 +6,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/print.h>
+#include <stave/handlers/summary.h>
 
 namespace stave {
 
@@ -54,7 +55,7 @@ Tensor ReportListener::sown(const SownValue& sown) {
 PrintReports::PrintReports() : out_(std::cerr) {}
 
 void PrintReports::reported(const std::string& name, const Tensor& value) {
-  out_ << name + (value.rank() < 2 ? " " : "\n") + value.str() + "\n";
+  out_ << name + " " + (value.rank() == 0 ? value.str() : summary_of(value)) + "\n";
 }
 
 CsvReports::CsvReports(const std::string& path) : path_(path), file_(path), out_(file_) {
@@ -72,26 +73,6 @@ void CsvReports::reported(const std::string& name, const Tensor& value) {
     lines += begin + stave_detail::place_of(static_cast<Index>(i), value.shape(), " ") + "," + numbers[i] + "\n";
   out_ << lines << std::flush;
   if (!out_) fail<FileError>("CsvReports: {} cannot be written", path_.empty() ? "the stream" : path_);
-}
-
-void progress(long done, long total) {
-  if (done < 0 || done > total) fail<Error>("progress: {} of {} is no progress", done, total);
-  perform(Progress{done, total});
-}
-
-PrintProgress::PrintProgress(int width) : PrintProgress(std::cerr, width) {}
-
-void PrintProgress::handle(Progress& progress) {
-  const double part =
-      progress.total == 0 ? 1 : static_cast<double>(progress.done) / static_cast<double>(progress.total);
-  const auto full = static_cast<std::size_t>(part * width_);
-  const auto empty = static_cast<std::size_t>(width_) - full;
-  const std::string bar =
-      fmt::format("[{}{}] {:3}%", std::string(full, '#'), std::string(empty, '.'), static_cast<int>(part * 100));
-  const bool ends = progress.done == progress.total;
-  if (bar != drawn_ || ends) out_ << "\r" + bar + fmt::format(" {}/{}", progress.done, progress.total) << std::flush;
-  drawn_ = bar;
-  if (ends) out_ << "\n" << std::flush;
 }
 
 }  // namespace stave

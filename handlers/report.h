@@ -3,7 +3,7 @@
 //   report("loss", value);                                          // anywhere inside
 //   with(PrintReports(), train);                                     // loss 0.25
 //   CsvReports table("run.csv");  with(table, train);                // name,count,index,value: one line for each number
-//   with(PrintProgress(), train);                                      // of progress(i, n)
+//   with(PrintProgress(), train);                                   // a bar for each loop that performs progress(i, n, "epoch")
 //
 // - A report passes the transforms as an operation (sow.h): a listener outside of vmap gets the values of all lanes, outside of grad the
 //   primal ones, and those of a checkpoint once. Where lanes have parted, it gets those of each way that they went, apart. Names are
@@ -12,12 +12,15 @@
 #pragma once
 
 #include <fstream>
+#include <functional>
 #include <iosfwd>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <stave/core/effects/effect.h>
+#include <stave/core/options.h>
 #include <stave/handlers/sow.h>
 
 namespace stave {
@@ -45,7 +48,10 @@ class ReportListener : public SownHandler {
   bool joins() const final { return false; }
 };
 
-/// Prints a line for each report: its name, its value.
+/// Prints a line for each report: its name, and its value if that is one number, else what summary_of (summary.h) tells of it:
+///
+///   loss 0.25
+///   hidden f32[64,30] min -0.98 max 0.99 mean 0.012 std 0.51 nan 0 inf 0
 class PrintReports final : public ReportListener {
  public:
   PrintReports();  ///< to std::cerr
@@ -75,28 +81,50 @@ class CsvReports final : public ReportListener {
   std::map<std::string, long> counts_;
 };
 
-/// `done` of `total` are done.
+/// `done` of `total` steps are done.
 struct Progress {
   using Result = void;
   long done, total;
+  std::string name{};
   void unhandled() const {}
 };
-/// Says so. Throws Error unless 0 <= done <= total.
-void progress(long done, long total);
+/// Says so. Any numbers will do: it is no error if more are done than there should be. A total of 0 is one that is not known, if
+/// any are done.
+void progress(long done, long total, std::string name = "");
 
-/// Draws [#####.....] 50% 5/10 over itself, where the bar or the percentage changes; a new line at the end.
+struct ProgressOptions {
+  [[no_unique_address]] ByName by_name{};
+  /// Whether bars are drawn over themselves; by default they are where the stream is a terminal's.
+  std::optional<bool> redraw{};
+  int columns = 0;                    ///< of a line; 0: as many as the terminal has when a bar is drawn, or 80
+  double every = 5;                   ///< seconds between two lines where nothing is drawn over
+  std::function<double()> seconds{};  ///< what time it is; empty: the time of a steady clock
+};
+
+/// Draws a bar for each loop that says its progress:
+///
+///   epoch  33% [########..................]   1/3   9.2 s/step 0:18 left
+///   batch  55% [##############............]  11/20 2.17/s      0:04 left
+///
+/// - A loop is known by the name that it gives, joined with the scopes entered since this handler, "train/batch"; without a name by its
+///   total. A loop inside another has a line of its own, and begins again there.
+/// - What the program writes to std::cout and std::cerr in the meantime, or to the stream, stands above the bars, in lines of its own:
+///   while this object lives, these streams write through buffers of its. An exception that ends the program is told in a new line.
+/// - Where there is no terminal, there is a line every few seconds, and one when all loops have ended.
+///
+/// It answers one thread at a time; others may write to the streams, but not while it is made or destroyed.
 class PrintProgress final : public Handles<Progress> {
  public:
-  explicit PrintProgress(int width = 40);  ///< to std::cerr
-  explicit PrintProgress(std::ostream& out, int width = 40) : out_(out), width_(width) {}
+  explicit PrintProgress(const ProgressOptions& options = {});  ///< to std::cerr
+  explicit PrintProgress(std::ostream& out, const ProgressOptions& options = {});
+  ~PrintProgress() override;
   void handle(Progress& progress) override;
   bool only_observes() const noexcept override { return true; }
   std::string describe() const override { return "progress bar"; }
 
  private:
-  std::ostream& out_;
-  const int width_;
-  std::string drawn_;
+  class Bars;
+  const std::unique_ptr<Bars> bars_;
 };
 
 }  // namespace stave

@@ -101,4 +101,15 @@ Tensor observe(const std::string& name, const Distribution& distribution, const 
   return stave_detail::met(name, distribution, {stave_detail::given(value, "observe", 2), std::nullopt, true});
 }
 
+void factor(const std::string& name, const Tensor& log_density) {
+  using namespace stave_detail;
+  const Tensor& term = given(log_density, "factor", 1);
+  if (!is_float(term.dtype()))
+    fail<DtypeError>("factor: the logarithm of the density at \"{}\" is {} {}; it must be of a floating dtype", name,
+                     term.dtype(), term.shape());
+  if (const auto wanted = sowing(name, log_prob_tag); !wanted.places.empty())
+    sow_at(wanted, name, sum(term), log_prob_tag);
+  sow(name, term, observed_tag);
+}
+
 }  // namespace stave

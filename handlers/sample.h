@@ -1,4 +1,4 @@
-// sample, observe: probabilistic programs, and handlers of their sites.
+// sample, observe, factor: probabilistic programs, and handlers of their sites.
 //
 //   void model(const Tensor& x, const Tensor& y) {
 //     const Tensor slope = sample("slope", Normal{0, 10}), noise = sample("noise", HalfNormal{1});
@@ -42,6 +42,14 @@ namespace stave {
 Tensor sample(const std::string& name, const Distribution& distribution);
 /// `value`, which was drawn of the distribution.
 Tensor observe(const std::string& name, const Distribution& distribution, const Tensor& value);
+
+/// Adds a term to the logarithm of the density: the sum of the elements of `log_density`, real numbers that may depend on sites and be
+/// -infinity. A site without a value to draw, for what is no distribution of the library: a constraint, a likelihood up to a constant, a
+/// discrete site that is summed out. To handlers it is an observed site, whose value is `log_density`. Throws DtypeError for integers.
+///
+///   const Tensor p = sample("p", Beta{2, 2});
+///   factor("coin", logsumexp(stack({log(p) + of_heads, log1p(-p) + of_tails})));      // which side came up nobody saw
+void factor(const std::string& name, const Tensor& log_density);
 
 /// A site as a run met it.
 struct SampleSite {

@@ -8,6 +8,7 @@
 #include <stave/handlers/answered.h>
 #include <stave/handlers/notation.h>
 #include <stave/handlers/summary.h>
+#include <stave/handlers/tape.h>
 
 namespace stave {
 
@@ -20,8 +21,10 @@ std::string Breakpoint::str() const {
   if (!scope.empty()) text += " in " + scope;
   if (!label.empty()) text += " of " + label;
   if (shape) text += " of shape " + shape->str();
-  if (predicate) text += " where a predicate holds";
+  if (!condition.empty()) text += " if " + condition;
+  else if (predicate || yields) text += " where a predicate holds";
   if (nan) text += " that yields a NaN";
+  if (nan_arises) text += " where a NaN arises";
   if (pass != Breakpoint::Pass::any) text += pass == Breakpoint::Pass::forward ? ", forward" : ", backward";
   return text;
 }
@@ -70,8 +73,12 @@ std::vector<std::string> StopPoint::scopes() const {
   return names;
 }
 
+std::string StopPoint::source() const { return SourceLines().innermost(stack_).str(); }
+
 void StopPoint::look_around() {
   backward_ = stave::in_backward_pass();
+  forward_ = differentiated_operation();
+  stack_ = stave_detail::call_stack();
   std::vector<const Frame*> answering;
   visit_frames(current, nullptr, [&](const Frame& frame) {
     if (frame.kind == Frame::Kind::interception) answering.push_back(static_cast<const Interception&>(frame).answering);
@@ -84,17 +91,8 @@ void StopPoint::look_around() {
 }
 
 std::string StopPoint::str() const {
-  std::string text;
-  if (!call_) text = "at breakpoint" + (name_.empty() ? "" : " " + name_);
-  else {
-    text = (outputs_ ? "after " : "before ") + notation(*call_) + " -> ";
-    std::string results = notation(outputs());
-    if (!outputs_)
-      for (const Abstract& output : call_->abstract_outputs())
-        results += (results.empty() ? "" : ", ") + notation(nullptr, output.dtype, output.shape,
-                                                            call_->inputs().empty() ? cpu : call_->input(0).device());
-    text += results.empty() ? "?" : results;
-  }
+  std::string text = call_ ? (outputs_ ? "after " : "before ") + text_of(*call_, outputs())
+                           : "at breakpoint" + (name_.empty() ? "" : " " + name_);
   for (const std::string& scope : scopes()) text += "  [" + scope + "]";
   return text;
 }
@@ -103,11 +101,63 @@ std::string StopPoint::str() const {
 
 namespace stave_detail {
 
+std::string text_of(const Call& call, std::span<const Tensor> outputs) {
+  std::string results = notation(outputs);
+  if (outputs.empty())
+    for (const Abstract& output : call.abstract_outputs())
+      results += (results.empty() ? "" : ", ") +
+                 notation(nullptr, output.dtype, output.shape, call.inputs().empty() ? cpu : call.input(0).device());
+  return notation(call) + " -> " + (results.empty() ? "?" : results);
+}
+
+const std::optional<Differentiated>& StopDetails::forward(const StopPoint& at) { return at.forward_; }
+const CallStack& StopDetails::stack(const StopPoint& at) { return at.stack_; }
+
+namespace {
+
+// f(frame) for what stands above the handler that is answering.
+template <class F>
+void visit_performer(F f) {
+  const auto& interception = static_cast<const Interception&>(*current);
+  visit_frames(interception.performer, interception.answering, f);
+}
+
+}  // namespace
+
+std::optional<Differentiated> differentiated_operation() {
+  std::optional<Differentiated> found;
+  visit_performer([&](const Frame& frame) {
+    const auto* const scope = found ? nullptr : dynamic_cast<const BackwardScope*>(frame.handler);
+    if (!scope || !scope->entry) return;
+    Entry& entry = *scope->entry;
+    std::string text = entry.op->name;
+    if (const std::string attributes = entry.attributes ? entry.attributes->str() : ""; !attributes.empty())
+      text += " " + attributes;
+    const char* between = " ";
+    for (const Abstract& input : entry.input_abstracts())
+      text += std::exchange(between, ", ") + notation(nullptr, input.dtype, input.shape, cpu);
+    found = Differentiated{scope->tape, entry.sequence, entry.op, std::move(text)};
+  });
+  return found;
+}
+
+std::vector<RecordedBy> recorded_by() {
+  std::vector<RecordedBy> tapes;
+  visit_performer([&](const Frame& frame) {
+    if (frame.kind != Frame::Kind::interception) return;
+    const Frame* const answering = static_cast<const Interception&>(frame).answering;
+    const auto* const tape = answering ? dynamic_cast<const GradHandler*>(answering->handler) : nullptr;
+    if (tape) tapes.push_back({tape->tape(), tape->notes.id(), tape->last_sequence()});
+  });
+  return tapes;
+}
+
 // ---- where it is to stand ----------------------------------------------------------------------------------
 
 int Stepping::add(Breakpoint breakpoint) {
   if (breakpoint.operation.empty() && breakpoint.scope.empty() && breakpoint.label.empty() && !breakpoint.shape &&
-      !breakpoint.predicate && !breakpoint.nan && breakpoint.pass == Breakpoint::Pass::any)
+      !breakpoint.predicate && !breakpoint.yields && !breakpoint.nan && !breakpoint.nan_arises &&
+      breakpoint.pass == Breakpoint::Pass::any)
     fail<TransformError>(
         "{}: a breakpoint must say where: an operation, scope, label, shape, predicate, NaN or pass. "
         "To stand at every operation, step",
@@ -118,6 +168,12 @@ int Stepping::add(Breakpoint breakpoint) {
 
 bool Stepping::remove(int number) {
   return std::erase_if(breakpoints_, [&](const Numbered& of) { return of.number == number; }) > 0;
+}
+
+bool Stepping::ignore(int number, int times) {
+  for (Numbered& numbered : breakpoints_)
+    if (numbered.number == number) return numbered.breakpoint.ignore = times, true;
+  return false;
 }
 
 void Stepping::go(Until until) {
@@ -183,28 +239,63 @@ bool Stepping::holds(const Breakpoint& breakpoint, const StopPoint& here) const 
 
 namespace {
 
-std::string reason_of(const Stepping::Numbered& numbered) {
-  return fmt::format("breakpoint {}: {}", numbered.number, numbered.breakpoint.str());
+// Whether it asks for what the operation yields.
+bool asks_for_outputs(const Breakpoint& breakpoint) {
+  return breakpoint.nan || breakpoint.nan_arises || breakpoint.yields;
 }
 
 }  // namespace
 
-std::string Stepping::reason_before(const StopPoint& here) const {
-  for (const Numbered& numbered : breakpoints_)
-    if (!numbered.breakpoint.nan && holds(numbered.breakpoint, here)) return reason_of(numbered);
+// Why the program stops at a breakpoint that holds; empty: it does not stop this time.
+std::string Stepping::reason_of(Numbered& numbered) {
+  ++numbered.stops;
+  if (numbered.breakpoint.ignore > 0) return --numbered.breakpoint.ignore, "";
+  return fmt::format("{}breakpoint {}: {}", numbered.breakpoint.once ? "temporary " : "", numbered.number,
+                     numbered.breakpoint.str());
+}
+
+// Takes away what stops once, and has.
+void Stepping::remove_spent() {
+  std::erase_if(breakpoints_, [](const Numbered& numbered) {
+    const bool once = numbered.breakpoint.once || numbered.breakpoint.nan_arises;
+    return once && numbered.stopped;
+  });
+}
+
+std::string Stepping::reason_before(const StopPoint& here) {
+  for (Numbered& numbered : breakpoints_) {
+    if (asks_for_outputs(numbered.breakpoint) || !holds(numbered.breakpoint, here)) continue;
+    std::string reason = reason_of(numbered);
+    if (reason.empty()) continue;
+    numbered.stopped = true;
+    remove_spent();
+    return reason;
+  }
   if (!goes_to(here.scopes_)) return "";
   return until_ == Until::operation ? "step" : until_ == Until::same_scope ? "next" : "finish";
 }
 
-std::string Stepping::reason_after(const StopPoint& here) {
+// `number`: of this operation. Those that it performed inside, of functions that it carries, have greater ones.
+std::string Stepping::reason_after(const StopPoint& here, std::uint64_t number) {
   std::string reason;
-  std::optional<bool> brought;  // whether an operand has one
+  std::optional<bool> yielded, brought;  // whether an output, an operand has a NaN
   for (Numbered& numbered : breakpoints_) {
-    if (!numbered.breakpoint.nan || !holds(numbered.breakpoint, here) || !any_nan(here.outputs())) continue;
-    if (!brought) brought = any_nan(here.call_->inputs());
-    if (std::exchange(numbered.seen_nan, true) && *brought) continue;
-    if (reason.empty()) reason = reason_of(numbered);
+    const Breakpoint& breakpoint = numbered.breakpoint;
+    if (!asks_for_outputs(breakpoint) || !holds(breakpoint, here)) continue;
+    if (breakpoint.yields && !breakpoint.yields(*here.call_, here.outputs())) continue;
+    if (breakpoint.nan || breakpoint.nan_arises) {
+      if (!yielded) yielded = any_nan(here.outputs());
+      if (!*yielded) continue;
+      if (!brought) brought = any_nan(here.call_->inputs());
+      const bool known = std::exchange(numbered.nan_at, operations_) > number;  // from inside this operation
+      const bool first = !std::exchange(numbered.seen_nan, true);
+      if (known || (*brought && (breakpoint.nan_arises || !first))) continue;
+    }
+    if (!reason.empty()) continue;
+    reason = reason_of(numbered);
+    numbered.stopped = !reason.empty();
   }
+  remove_spent();
   return reason;
 }
 
@@ -216,7 +307,8 @@ bool Stepping::any_concerns(const Op& op) const {
 }
 
 bool Stepping::watches_outputs() const {
-  return std::any_of(breakpoints_.begin(), breakpoints_.end(), [](const Numbered& of) { return of.breakpoint.nan; });
+  return std::any_of(breakpoints_.begin(), breakpoints_.end(),
+                     [](const Numbered& of) { return asks_for_outputs(of.breakpoint); });
 }
 
 // ---- on the way --------------------------------------------------------------------------------------------
@@ -245,15 +337,17 @@ Outputs Stepping::perform_below(Call&& call, const ScopeNames& scopes) {
 
 Outputs Stepping::handle(Call& call) {
   if (until_ == Until::end) return perform(std::move(call));
+  passes(call);
   if (until_ == Until::breakpoint && !any_concerns(call.op())) return perform(std::move(call));
   StopPoint here(*this, &call, "");
   here.scopes_ = scopes_of_this();
+  const std::uint64_t number = ++operations_;
   if (std::string reason = reason_before(here); !reason.empty()) stand_at(here, std::move(reason));
   if (here.outputs_) return *std::move(here.outputs_);
   const bool stays = std::exchange(stay_, false);
   if (!stays && !watches_outputs()) return perform_below(std::move(call), here.scopes_);
   here.outputs_ = perform_below(Call(call), here.scopes_);
-  std::string reason = reason_after(here);
+  std::string reason = reason_after(here, number);
   if (reason.empty() && stays) reason = "performed";
   if (!reason.empty()) stand_at(here, std::move(reason));
   return *std::move(here.outputs_);

@@ -21,6 +21,7 @@
 #include <stave/core/effects/name.h>
 #include <stave/core/op.h>
 #include <stave/core/options.h>
+#include <stave/handlers/source_lines.h>
 
 namespace stave {
 
@@ -38,23 +39,62 @@ struct Breakpoint {
   std::string label{};           ///< an operand has this label (label.h)
   std::optional<Shape> shape{};  ///< an operand or output has it; outputs of a carried function are not known yet
   std::function<bool(const Call&)> predicate{};  ///< what it throws, the program throws
+  /// The program stands after the operation if this holds of what it yielded.
+  std::function<bool(const Call&, std::span<const Tensor> outputs)> yields{};
   /// The program stands after the first operation that yields a NaN; later, where one yields a NaN without having an operand with
   /// one. Operations keep their operands' buffers, and the device is read.
   bool nan = false;
+  /// The program stands after the first operation that yields a NaN without having an operand with one, and not again.
+  bool nan_arises = false;
   Pass pass = Pass::any;
+  bool once = false;        ///< the first stop removes it
+  int ignore = 0;           ///< so many times the program does not stop
+  std::string condition{};  ///< what str() says of `predicate` or `yields`: "max > 3"
 
-  /// "matmul in layer1, backward"
+  /// "matmul in layer1 if max > 3, backward"
   std::string str() const;
 };
 
 }  // namespace stave
 
+namespace stave {
+
+class StopPoint;
+
+}  // namespace stave
+
 namespace stave_detail {
 
+using stave::StopPoint;
 struct BreakpointReached;
 using ScopeNames = std::vector<NamePtr>;  // from outside in
 
 class Stepping;
+
+/// An operation that a tape recorded: which tape, as the entry of which number.
+struct RecordedBy {
+  InstallationId tape, recorder;  // a checkpoint that runs again has a recorder of its own for the same tape
+  std::uint64_t sequence;
+};
+/// The recorded operation whose derivative a backward pass computes.
+struct Differentiated {
+  InstallationId tape;
+  std::uint64_t sequence;
+  const Op* op;
+  std::string text;
+};
+/// "sum axes=[0] f32[64] -> f32[]": with what it will yield, or what it yielded.
+std::string text_of(const Call& call, std::span<const Tensor> outputs);
+/// For a handler that is answering: of the backward pass that performs this, if one does.
+std::optional<Differentiated> differentiated_operation();
+/// For a handler that is answering: the tapes above it that have just recorded this.
+std::vector<RecordedBy> recorded_by();
+
+// What the debugger sees of a stop beside what everybody does.
+struct StopDetails {
+  static const std::optional<Differentiated>& forward(const StopPoint& at);
+  static const CallStack& stack(const StopPoint& at);
+};
 
 }  // namespace stave_detail
 
@@ -86,6 +126,11 @@ class StopPoint {
   /// Why it stands here: "breakpoint 1: matmul", or how far it was told to go: "step".
   const std::string& reason() const noexcept { return reason_; }
   bool in_backward_pass() const noexcept { return backward_; }
+  /// The operation of the forward pass whose derivative is computed here, "matmul f32[4,3], f32[3,2]"; empty in a forward pass.
+  std::string differentiated() const { return forward_ ? forward_->text : ""; }
+  /// The line of the program's source that performs this, "model.cpp:12 in loss"; empty where that is not known. It takes
+  /// addr2line, of binutils, and a program that was compiled with -g.
+  std::string source() const;
   /// Scopes of the program, from inside out.
   std::vector<std::string> scopes() const;
   /// Handlers and scopes, from inside out; those around the Stepper or debugger too.
@@ -95,6 +140,7 @@ class StopPoint {
 
  private:
   friend class stave_detail::Stepping;
+  friend stave_detail::StopDetails;
   StopPoint(stave_detail::Stepping& stepping, Call* call, std::string name);
   void look_around();
 
@@ -106,6 +152,8 @@ class StopPoint {
   std::vector<Surrounding> around_;
   std::string reason_;
   bool backward_ = false;
+  std::optional<stave_detail::Differentiated> forward_;
+  stave_detail::CallStack stack_;
 };
 
 }  // namespace stave
@@ -126,7 +174,10 @@ class Stepping : public Handles<Call, BreakpointReached> {
   struct Numbered {
     int number;
     Breakpoint breakpoint;
+    std::uint64_t stops = 0;  // and what was ignored
+    bool stopped = false;
     bool seen_nan = false;
+    std::uint64_t nan_at = 0;  // the operation that yielded the last, counted
   };
 
   Outputs handle(Call& call) override;
@@ -137,6 +188,8 @@ class Stepping : public Handles<Call, BreakpointReached> {
   /// False if there is none of this number.
   bool remove(int number);
   const std::vector<Numbered>& breakpoints() const noexcept { return breakpoints_; }
+  /// The next `times` times the program passes it. False if there is none of this number.
+  bool ignore(int number, int times);
 
   void go(Until until);
   Until until() const noexcept { return until_; }
@@ -148,15 +201,20 @@ class Stepping : public Handles<Call, BreakpointReached> {
  protected:
   /// The program stands at `at()`, and goes on when this returns.
   virtual void stand() = 0;
+  /// Each operation, before it is performed, unless the program runs to its end.
+  virtual void passes(const Call&) {}
+  /// The scopes of the operation for which a handler is answering, from outside in.
+  ScopeNames scopes_of_this() const;
 
  private:
   struct Inside {
     std::size_t scopes;  // around the operation
     NamePtr name;
   };
-  ScopeNames scopes_of_this() const;
-  std::string reason_before(const StopPoint& here) const;
-  std::string reason_after(const StopPoint& here);
+  std::string reason_before(const StopPoint& here);
+  std::string reason_after(const StopPoint& here, std::uint64_t number);
+  std::string reason_of(Numbered& numbered);
+  void remove_spent();
   bool goes_to(const ScopeNames& scopes) const;
   bool holds(const Breakpoint& breakpoint, const StopPoint& here) const;
   bool any_concerns(const Op& op) const;
@@ -166,6 +224,7 @@ class Stepping : public Handles<Call, BreakpointReached> {
 
   std::vector<Numbered> breakpoints_;
   int last_number_ = 0;
+  std::uint64_t operations_ = 0;  // that it looked at closely
   Until until_ = Until::operation;
   bool stay_ = false;
   ScopeNames from_;  // the scopes where it was told how far to go

@@ -199,6 +199,10 @@ class GradHandler final : public Handler,
   }
   Tensor lost(Tensor x) const override;
   bool follows(const Tensor& x) const noexcept override { return find(x) != nullptr; }
+  /// One id for this handler and those that record for it what a checkpoint performs again.
+  InstallationId tape() const noexcept { return root().notes.id(); }
+  /// The sequence number of the last entry: of the operation that this handler performs now, if it recorded that.
+  std::uint64_t last_sequence() const noexcept { return sequence_ - 1; }
   /// Returns what the function returns, when this is installed around it.
   template <class F>
   auto run(F&& f) {
@@ -219,7 +223,7 @@ class GradHandler final : public Handler,
   Anchors anchors;
 
  private:
-  const GradHandler& root() const {
+  const GradHandler& root() const noexcept {
     const GradHandler* handler = this;
     while (handler->base_) handler = handler->base_.get();
     return *handler;
@@ -244,6 +248,24 @@ class GradHandler final : public Handler,
   AnsweredOutside outside_;
   mutable std::string lost_by_;  // the effect whose answer was the first without a derivative
   ScopePathPtr scopes_;          // of the last operation in scopes
+};
+
+/// The scope of a backward pass. It tells observers whose rule is at work.
+class BackwardScope final : public AnyHandler {
+ public:
+  BackwardScope(NamePtr name, InstallationId tape_) noexcept : AnyHandler(0), tape(tape_), name_(std::move(name)) {
+    ++open_scopes;
+  }
+  ~BackwardScope() override { --open_scopes; }
+  std::string describe() const override { return name_->text; }
+  void* handling(const EffectType&) override { return nullptr; }
+  const NamePtr* scope_name() const noexcept override { return &name_; }
+
+  const InstallationId tape;  // GradHandler::tape() of the handler that recorded
+  Entry* entry = nullptr;     // the recorded operation whose rule is performed now; null: none
+
+ private:
+  const NamePtr name_;
 };
 
 /// The functions, which throw where they touch or return values with notes of `ids`.

@@ -110,7 +110,8 @@ class Waiting {
 // One walk back over the tape.
 class BackwardPass {
  public:
-  BackwardPass(FlatPullback::Record& record, bool consume) : record_(record), consume_(consume) {}
+  BackwardPass(FlatPullback::Record& record, bool consume, BackwardScope& scope)
+      : record_(record), consume_(consume), scope_(scope) {}
 
   std::vector<Tensor> run(std::span<const Tensor> cotangents) {
     for (std::size_t i = 0; i < cotangents.size(); ++i)
@@ -120,11 +121,13 @@ class BackwardPass {
     while (!waiting_.empty()) {
       Waiting::Place& last = waiting_.take_last();
       keeps_ = static_cast<bool>(last.kept);
+      scope_.entry = last.entry->op ? &*last.entry : nullptr;
       if (joint_ && !joint_->takes(*last.entry)) end_joint(last);
       if (last.entry->op) step(*last.entry, last.cotangents);
       else result[last.entry->sequence] = last.cotangents[0];
       if (consume_ && !last.kept.unique()) last.entry->clear();  // it stays, without what it saved
       last.cotangents.clear();
+      scope_.entry = nullptr;
       last.kept = nullptr;
     }
     for (std::size_t i = 0; i < result.size(); ++i) {
@@ -282,6 +285,7 @@ class BackwardPass {
 
   FlatPullback::Record& record_;
   const bool consume_;  // what the tape keeps
+  BackwardScope& scope_;
   bool keeps_ = false;  // of the entry at hand: the pass alone may keep it, and so what it came from
   Waiting waiting_;
   std::optional<JointRegion> joint_;  // while rules are recorded into it
@@ -308,8 +312,8 @@ void check_cotangents(const FlatPullback::Record& record, std::span<const Tensor
 
 std::vector<Tensor> run_backward(FlatPullback::Record& record, std::span<const Tensor> cotangents, bool consume) {
   check_cotangents(record, cotangents);
-  const Scope backward(record.backward);
-  return BackwardPass(record, consume).run(cotangents);
+  BackwardScope backward(record.backward, record.handler.tape());
+  return with(backward, [&] { return BackwardPass(record, consume, backward).run(cotangents); });
 }
 
 }  // namespace

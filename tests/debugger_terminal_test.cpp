@@ -1,19 +1,11 @@
 // debugger(f) at a terminal: a child that runs it in a pseudo-terminal, driven by the keys that a user presses.
-#include <sys/wait.h>
-
-#include <cerrno>
-#include <chrono>
-#include <csignal>
-#include <cstdlib>
-
-#include <poll.h>
-#include <pty.h>
-#include <termios.h>
-#include <unistd.h>
+#include <algorithm>
+#include <sstream>
 
 #include <stave/stave.h>
 
 #include "matchers.h"
+#include "terminal.h"
 
 namespace {
 
@@ -32,79 +24,13 @@ void debugged_program() {
   std::cout << "y = " << y << std::endl;
 }
 
-/// What a terminal shows, and keys for it.
-class Terminal {
- public:
-  explicit Terminal(unsigned short columns = 100, const char* kind = "xterm") {
-    winsize size{};
-    size.ws_row = 24;
-    size.ws_col = columns;
-    child_ = forkpty(&terminal_, nullptr, nullptr, &size);
-    if (child_ == 0) {
-      setenv("TERM", kind, 1);
-      debugged_program();
-      std::cout << "echo " << echoes() << std::endl;
-      _exit(0);
-    }
-    EXPECT_GT(child_, 0);
-  }
-  ~Terminal() {
-    if (child_ > 0) {
-      kill(child_, SIGKILL);
-      waitpid(child_, nullptr, 0);
-    }
-    close(terminal_);
-  }
-
-  /// Once a line is read (`ready` was shown): before, the terminal itself takes keys such as ^C and Backspace.
-  void press(std::string_view keys) {
-    ASSERT_EQ(write(terminal_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
-  }
-  /// All that it showed since the last wait, up to this text; fails if that does not come.
-  std::string until(const std::string& text) {
-    constexpr int patience = 20'000;  // milliseconds: of a busy machine
-    for (;;) {
-      if (const std::size_t found = shown_.find(text); found != std::string::npos) {
-        const std::string before = shown_.substr(0, found + text.size());
-        shown_.erase(0, before.size());
-        return before;
-      }
-      pollfd readable{terminal_, POLLIN, 0};
-      char bytes[4096];
-      const ssize_t got = poll(&readable, 1, patience) == 1 ? read(terminal_, bytes, sizeof bytes) : 0;
-      if (got <= 0) {
-        ADD_FAILURE() << "there came no \"" << text << "\" but:\n" << shown_;
-        return "";
-      }
-      shown_.append(bytes, static_cast<std::size_t>(got));
-    }
-  }
-  int exit_status() {
-    int status = -1;
-    waitpid(child_, &status, 0);
-    child_ = 0;
-    return status;
-  }
-
- private:
-  static bool echoes() {
-    termios mode{};
-    tcgetattr(STDIN_FILENO, &mode);
-    return mode.c_lflag & ECHO;
-  }
-
-  int terminal_ = -1;
-  pid_t child_ = 0;
-  std::string shown_;
-};
-
 constexpr const char *up = "\x1b[A", *down = "\x1b[B", *right = "\x1b[C", *left = "\x1b[D";
 const std::string ready = "(stave) \x1b[K";  // an empty line is shown
 
 std::string control(char key) { return std::string(1, static_cast<char>(key & 0x1f)); }
 
 TEST(DebuggerTerminal, ASessionIsTyped) {
-  Terminal terminal;
+  Terminal terminal(debugged_program);
   EXPECT_THAT(terminal.until(ready), HasSubstr("before sin f32[3] -> f32[3]  [layer1]"));
   terminal.press("step\r");
   EXPECT_THAT(terminal.until(ready), HasSubstr("before multiply f32[3], f32[3] -> f32[3]  [layer1]"));
@@ -119,7 +45,7 @@ TEST(DebuggerTerminal, ASessionIsTyped) {
 }
 
 TEST(DebuggerTerminal, TabCompletes) {
-  Terminal terminal;
+  Terminal terminal(debugged_program);
   terminal.until(ready);
   terminal.press("br\t");
   EXPECT_THAT(terminal.until("(stave) break\x1b[K"), Not(HasSubstr("breakpoints")));  // both begin so
@@ -146,7 +72,7 @@ TEST(DebuggerTerminal, TabCompletes) {
 }
 
 TEST(DebuggerTerminal, ArrowsFindLinesAgain) {
-  Terminal terminal;
+  Terminal terminal(debugged_program);
   terminal.until(ready);
   terminal.press("print in0\r");
   terminal.until("[0.5 1.  2. ]");
@@ -171,7 +97,7 @@ TEST(DebuggerTerminal, ArrowsFindLinesAgain) {
 }
 
 TEST(DebuggerTerminal, LinesAreEdited) {
-  Terminal terminal;
+  Terminal terminal(debugged_program);
   terminal.until(ready);
   terminal.press(std::string("xprnt in0") + control('A') + "\x1b[3~" + right + right + "i" + "\r");  // Delete
   terminal.until("(stave) print in0");
@@ -203,7 +129,7 @@ TEST(DebuggerTerminal, LinesAreEdited) {
 }
 
 TEST(DebuggerTerminal, LongLinesScroll) {
-  Terminal terminal(20);  // of which the prompt takes 8, the cursor one
+  Terminal terminal(debugged_program, 20);  // of which the prompt takes 8, the cursor one
   terminal.until(ready);
   terminal.press("print in0 in0 in0 in0");
   terminal.until("(stave) in0 in0 in0\x1b[K\r\x1b[19C");
@@ -214,7 +140,7 @@ TEST(DebuggerTerminal, LongLinesScroll) {
 }
 
 TEST(DebuggerTerminal, WithoutACursorLinesAreReadAsTheyCome) {
-  Terminal terminal(100, "dumb");
+  Terminal terminal(debugged_program, 100, "dumb");
   terminal.until("(stave) ");
   terminal.press("print in0\n");
   EXPECT_EQ(terminal.until("in0  "), "print in0\r\nin0  ");  // shown once, by the terminal
@@ -222,6 +148,67 @@ TEST(DebuggerTerminal, WithoutACursorLinesAreReadAsTheyCome) {
   terminal.press("\x04");
   terminal.until("y = 2.89");
   EXPECT_EQ(terminal.exit_status(), 0);
+}
+
+TEST(DebuggerTerminal, ControlRSearchesTheHistory) {
+  Terminal terminal(debugged_program);
+  terminal.until(ready);
+  for (const char* line : {"print in0\r", "break sin\r", "where\r"}) {
+    terminal.press(line);
+    terminal.until(ready);
+  }
+  terminal.press(control('R') + "in");
+  terminal.until("(search `in') break sin\x1b[K");
+  terminal.press(control('R'));
+  terminal.until("(search `in') print in0\x1b[K");
+  terminal.press(control('R'));
+  terminal.until("\a");  // none before
+  terminal.press("x");
+  terminal.until("\a");        // none has "inx"
+  terminal.press("\x7f\x7f");  // backspaces: from the last again, with "i"
+  terminal.until("(search `i') break sin\x1b[K");
+  terminal.press(control('E') + "h\r");  // another key edits what was found
+  terminal.until("breakpoint 2: sinh");
+  terminal.until(ready);
+  terminal.press("half a li" + control('R') + "where");
+  terminal.until("(search `where') where\x1b[K");
+  terminal.press(control('G'));
+  terminal.until("(stave) half a li\x1b[K");                // as it was
+  terminal.press(control('U') + control('R') + "print\r");  // Enter runs what was found
+  terminal.until("(search `print') print in0\x1b[K");
+  terminal.until("(stave) print in0\x1b[K");
+  terminal.until("[0.5 1.  2. ]");
+}
+
+/// The longest line of what was shown, in columns.
+std::size_t widest(const std::string& text) {
+  std::size_t widest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto ends_character = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; };
+    line = line.substr(0, line.find('\r'));
+    widest = std::max(widest, static_cast<std::size_t>(std::count_if(line.begin(), line.end(), ends_character)));
+  }
+  return widest;
+}
+
+TEST(DebuggerTerminal, TextFitsNarrowTerminals) {
+  const auto wide = [] {
+    const Scope scope("a scope with quite a long name");
+    debugger([](const Tensor& x) { return sum(tanh(x) * x); })(reshape(arange(120), {2, 60}) * 0.5);
+  };
+  for (const unsigned short columns : {40, 80}) {
+    Terminal terminal(wide, columns);
+    terminal.until(ready);
+    for (const char* command : {"help", "print", "print in0 - 1", "back", "info", "where", "break matmull in nowhere",
+                                "wrong", "break tanh if max > 3 backward in somewhere", "breakpoints"}) {
+      terminal.press(std::string(command) + "\r");
+      terminal.until("\r\n");  // what was typed
+      EXPECT_LE(widest(terminal.until(ready)), columns) << command;
+    }
+    terminal.press("b lo\t\t");
+    EXPECT_LE(widest(terminal.until("log_softmax_gradient")), columns);
+  }
 }
 
 }  // namespace

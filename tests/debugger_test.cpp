@@ -25,7 +25,7 @@ template <class F, class... A>
 std::string transcript(const std::string& commands, F f, const A&... args) {
   std::istringstream in(commands);
   std::ostringstream out;
-  debugger(f, {.in = &in, .out = &out})(args...);
+  debugger(f, {.in = &in, .out = &out, .source = false})(args...);
   return out.str();
 }
 
@@ -43,7 +43,7 @@ TEST(Debugger, StepsThroughAFunction) {
 TEST(Debugger, IsTheFunctionAndEndsWithItsCommands) {
   std::istringstream none;
   std::ostringstream out;
-  const auto debugged = debugger(layered, {.in = &none, .out = &out});
+  const auto debugged = debugger(layered, {.in = &none, .out = &out, .source = false});
   EXPECT_THAT(debugged(x3), Equals(layered(x3)));
   EXPECT_EQ(out.str(), "before sin f32[3] -> f32[3]  [layer1]\n(stave) \nno more commands: the program runs on\n");
   out.str("");
@@ -52,10 +52,10 @@ TEST(Debugger, IsTheFunctionAndEndsWithItsCommands) {
   EXPECT_EQ(out.str(), "");
 
   int calls = 0;
-  auto counting = debugger([&calls](int n) mutable { return calls += n; }, {.in = &none, .out = &out});
+  auto counting = debugger([&calls](int n) mutable { return calls += n; }, {.in = &none, .out = &out, .source = false});
   EXPECT_EQ(counting(3), 3);
   Tensor x = x3;
-  const auto itself = debugger([](Tensor& v) -> Tensor& { return v; }, {.in = &none, .out = &out});
+  const auto itself = debugger([](Tensor& v) -> Tensor& { return v; }, {.in = &none, .out = &out, .source = false});
   EXPECT_EQ(&itself(x), &x);
 }
 
@@ -89,6 +89,7 @@ TEST(Debugger, ShowsWhatStandsAround) {
                               "(stave) c\n"
                               "breakpoint 1: cos, backward\n"
                               "before cos f32[2,3] -> f32[2,3]  [layer1]  [backward of grad]\n"
+                              "  derivative of sin f32[3]: #1\n"
                               "(stave) where\n"
                               "scope    layer1\n"
                               "scope    backward of grad\n"
@@ -99,7 +100,7 @@ TEST(Debugger, ShowsWhatStandsAround) {
 TEST(Debugger, InsideVmapItSeesALane) {
   std::istringstream in("print\nstep\n");
   std::ostringstream out;
-  vmap(grad(debugger(layered, {.in = &in, .out = &out})))(stack({x3, 2. * x3}));
+  vmap(grad(debugger(layered, {.in = &in, .out = &out, .source = false})))(stack({x3, 2. * x3}));
   EXPECT_THAT(out.str(), HasSubstr("before sin f32[3] -> f32[3]  [layer1]\n"
                                    "(stave) print\n"
                                    "in0  f32[3] min 0.5 max 4 mean 1.75 std 1.14564 nan 0 inf 0\n"
@@ -183,7 +184,7 @@ TEST(Debugger, FollowsCheckpointsThatRunAgain) {
   std::istringstream in("break cos\nbreak sin\nc\nc\nc\nc\n");
   std::ostringstream out;
   const auto f = checkpoint([](const Tensor& x) { return sum(sin(x)); });
-  EXPECT_THAT(grad(debugger(f, {.in = &in, .out = &out}))(x3), Equals(cos(x3)));
+  EXPECT_THAT(grad(debugger(f, {.in = &in, .out = &out, .source = false}))(x3), Equals(cos(x3)));
   EXPECT_EQ(out.str(),
             "before call checkpoint f32[3] -> ?\n"
             "(stave) break cos\n"
@@ -210,7 +211,7 @@ struct Skipped {
 Skipped skipped(const std::string& command, const Tensor& x) {
   std::istringstream in(command + "\nc\n");
   std::ostringstream out;
-  const Tensor y = debugger([](const Tensor& v) { return 2 * sin(v); }, {.in = &in, .out = &out})(x);
+  const Tensor y = debugger([](const Tensor& v) { return 2 * sin(v); }, {.in = &in, .out = &out, .source = false})(x);
   return {y, out.str()};
 }
 
@@ -257,11 +258,280 @@ TEST(Debugger, OneOfSeveralOutputs) {
         const auto [q, r] = qr(x);
         return matmul(q, r);
       },
-      {.in = &in, .out = &out})(tensor({{1., 2.}, {3., 4.}}));
+      {.in = &in, .out = &out, .source = false})(tensor({{1., 2.}, {3., 4.}}));
   EXPECT_THAT(y, Equals(2. * eye(2)));
   EXPECT_THAT(out.str(),
               HasSubstr("debugger: `replace` takes a value, or which output and a value, as out1 0.5; there are 2"));
   EXPECT_THAT(out.str(), HasSubstr("debugger: it has its outputs already: `replace` one"));
+}
+
+// ---- conditions, and breakpoints that pass ---------------------------------------------------------------------
+
+/// Where it stops, given these commands and then `continue`: its lines that begin with "before" or "after", but for the first.
+template <class F, class... A>
+std::vector<std::string> stops(const std::string& commands, F f, const A&... args) {
+  std::istringstream lines(transcript(commands + "\nc\nc\nc\nc\nc\nc\nc\nc\n", f, args...));
+  std::vector<std::string> found;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("before ") || line.starts_with("after ")) found.push_back(line);
+  found.erase(found.begin());
+  return found;
+}
+
+Tensor roots(const Tensor& minus_x) {
+  const Tensor x = -minus_x, a = sqrt(x), b = sqrt(label(4. * x, "four")), c = sqrt(ones({2}));
+  return sum(a) + sum(b) + sum(c);
+}
+
+TEST(Debugger, ConditionsOfOperands) {
+  using testing::ElementsAre;
+  const Tensor x = -tensor({1., 2., 3.});
+  const std::string three = "before sqrt f32[3] -> f32[3]", four = "before sqrt four:f32[3] -> f32[3]",
+                    two = "before sqrt f32[2] -> f32[2]";
+  EXPECT_THAT(stops("b sqrt if max > 3", roots, x), ElementsAre(four));
+  EXPECT_THAT(stops("b sqrt if max >= 3", roots, x), ElementsAre(three, four));
+  EXPECT_THAT(stops("b sqrt if size == 2", roots, x), ElementsAre(two));
+  EXPECT_THAT(stops("b sqrt if mean(in0) != 1", roots, x), ElementsAre(three, four));
+  EXPECT_THAT(stops("b sqrt if in0[-1] - in0[0] > 1", roots, x), ElementsAre(three, four));
+  EXPECT_THAT(stops("b sqrt if four[0] < in0[0] + 1", roots, x), ElementsAre(four));  // before, there is no such label
+  EXPECT_THAT(stops("b multiply if max > 3", roots, x), ElementsAre("before multiply f32[3], f32[3] -> f32[3]"));
+  EXPECT_THAT(stops("b sqrt if nan > 0", roots, -tensor({1., NAN, 3.})), ElementsAre(three, four));
+  EXPECT_THAT(stops("b sqrt if std < 0.1 forward", roots, x), ElementsAre());  // all after `if` is the condition
+  EXPECT_THAT(transcript("b sqrt if max > 3\nbreakpoints\nc\nbreakpoints\n", roots, x),
+              HasSubstr("breakpoint 1: sqrt if max > 3\n(stave) breakpoints\n1  sqrt if max > 3\n(stave) c\n"
+                        "breakpoint 1: sqrt if max > 3\nbefore sqrt four:f32[3] -> f32[3]\n(stave) breakpoints\n"
+                        "1  sqrt if max > 3, reached 1 time\n"));
+}
+
+TEST(Debugger, ConditionsOfOutputs) {
+  using testing::ElementsAre;
+  EXPECT_THAT(stops("b sqrt if max(out0) > 3", roots, -tensor({1., 2., 3.})),
+              ElementsAre("after sqrt four:f32[3] -> f32[3]"));
+  EXPECT_THAT(stops(
+                  "b if inf(out0) > 0", [](const Tensor& x) { return sum(exp(log(abs(x)))); }, tensor({0., 1.})),
+              ElementsAre("after log f32[2] -> f32[2]"));
+}
+
+TEST(Debugger, ConditionsUnderVmapAreOfAllLanes) {
+  const auto f = [](const Tensor& x) { return sum(sqrt(abs(x)) - 1.); };
+  std::istringstream in("b sqrt if max > 3\nc\np in0[0] - 1\np in0 - in0[0]\nc\n");
+  std::ostringstream out;
+  vmap(debugger(f, {.in = &in, .out = &out, .source = false}))(tensor({{0.5, 1.}, {2., 4.}}));
+  EXPECT_THAT(out.str(), HasSubstr("breakpoint 1: sqrt if max > 3\nbefore sqrt f32[2] -> f32[2]\n"
+                                   "(stave) p in0[0] - 1\n"
+                                   "in0[0] - 1  f32[2] min -0.5 max 1 mean 0.25 std 0.75 nan 0 inf 0\n"
+                                   "  ▁█\n"
+                                   "[-0.5  1. ]\n"  // of two lanes, the first element of each
+                                   "(stave) p in0 - in0[0]\n"
+                                   "in0 - in0[0]  f32[2,2] min 0 max 2 mean 0.625 std 0.81968 nan 0 inf 0\n"));
+}
+
+TEST(Debugger, ConditionsThatCannotBeReadOrComputed) {
+  const std::string text = transcript(
+      "b sqrt if\nb sqrt if max >\nb sqrt if (max > 3\nb sqrt if max > 3 4\nb sqrt if in0[\nb if 3 $ 4\n"
+      "b sqrt if in0 - [1] > 0\nbreakpoints\nb sqrt if in0[7] > 0\nc\n",
+      roots, x3);
+  for (const char* said :
+       {"debugger: what comes after `if`?", "debugger: `max >` ends too early\n",
+        "debugger: `(max > 3` ends too early\n", "debugger: `max > 3 4` cannot be read, from `4` on\n",
+        "debugger: `in0[` ends too early\n", "debugger: `3 $ 4` cannot be read, from `$ 4` on\n", "from `[1] > 0` on\n",
+        "there are none\n", "a condition does not hold where it cannot be computed: in0[7] > 0: "})
+    EXPECT_THAT(text, HasSubstr(said));
+  EXPECT_THAT(text, HasSubstr("the function has returned"));
+}
+
+TEST(Debugger, ABreakpointForOneStop) {
+  const auto thrice = [](const Tensor& x) { return sin(sin(sin(x))); };
+  EXPECT_EQ(transcript("tbreak sin\nb cos\nc\nbreakpoints\nc\n", thrice, x3),
+            "before sin f32[3] -> f32[3]\n(stave) tbreak sin\ntemporary breakpoint 1: sin\n(stave) b cos\n"
+            "breakpoint 2: cos\n(stave) c\ntemporary breakpoint 1: sin\nbefore sin f32[3] -> f32[3]\n"
+            "(stave) breakpoints\n2  cos\n(stave) c\nthe function has returned\n");
+}
+
+TEST(Debugger, ABreakpointIsPassed) {
+  const auto five = [](Tensor x) {
+    for (int i = 0; i < 5; ++i) x = sin(x + i);
+    return x;
+  };
+  const std::string text = transcript(
+      "b sin\nignore 1 3\nbreakpoints\nc\nbreakpoints\np in0[0]\nignore 7 1\nignore 1\nc\n", five, zeros({1}));
+  EXPECT_THAT(text, HasSubstr("breakpoint 1 is passed 3 times\n(stave) breakpoints\n1  sin, passed 3 more\n(stave) c\n"
+                              "breakpoint 1: sin\nbefore sin f32[1] -> f32[1]\n(stave) breakpoints\n"
+                              "1  sin, reached 4 times\n"));
+  EXPECT_THAT(text, HasSubstr("debugger: there is no breakpoint 7\n"));
+  EXPECT_THAT(text, HasSubstr("debugger: `ignore` takes the number of a breakpoint, and how many times to pass it\n"));
+}
+
+TEST(Debugger, WatchStopsWhereTheValueIsAnother) {
+  const auto training = [](Tensor w) {
+    for (int i = 0; i < 6; ++i) {
+      w = label(i == 3 ? w + 1. : w * 1., "w");
+      w = exp(w) * 0. + w;  // read twice
+    }
+    return w;
+  };
+  EXPECT_EQ(transcript("watch w\nc\nc\nc\n", training, zeros({2})),
+            "before multiply f32[2], f32[2] -> f32[2]\n"
+            "(stave) watch w\n"
+            "breakpoint 1: any operation of w if it is another value\n"
+            "(stave) c\n"
+            "breakpoint 1: any operation of w if it is another value\n"
+            "before exp w:f32[2] -> f32[2]\n"
+            "  is  w:f32[2] min 0 max 0 mean 0 std 0 nan 0 inf 0\n"
+            "(stave) c\n"
+            "breakpoint 1: any operation of w if it is another value\n"
+            "before exp w:f32[2] -> f32[2]\n"
+            "  was w:f32[2] min 0 max 0 mean 0 std 0 nan 0 inf 0\n"
+            "  is  w:f32[2] min 1 max 1 mean 1 std 0 nan 0 inf 0\n"
+            "(stave) c\n"
+            "the function has returned\n");
+  EXPECT_THAT(transcript("watch\n", training, zeros({2})), HasSubstr("debugger: `watch` takes the label of a value"));
+}
+
+TEST(Debugger, ANanThatArisesStopsOnce) {
+  using testing::ElementsAre;
+  const auto f = [](const Tensor& x) {
+    const Tensor brought = exp(x), arises = log(x - 2.), again = sqrt(x - 3.);
+    return sum(brought + arises + again);
+  };
+  const Tensor x = tensor({NAN, 1.});                                            // brings one
+  EXPECT_THAT(stops("b nan", f, x), ElementsAre("after exp f32[2] -> f32[2]"));  // the first; then no other is new
+  EXPECT_THAT(stops("b nan arises", f, x), ElementsAre());
+  EXPECT_THAT(stops("b nan arises", f, tensor({1., 5.})), ElementsAre("after log f32[2] -> f32[2]"));
+  EXPECT_THAT(stops("b nan", f, tensor({1., 5.})),
+              ElementsAre("after log f32[2] -> f32[2]", "after sqrt f32[2] -> f32[2]"));
+  EXPECT_THAT(transcript("b sqrt nan arises\n", f, x), HasSubstr("breakpoint 1: sqrt where a NaN arises\n"));
+}
+
+// The carrying operation yields it as well: nothing new.
+TEST(Debugger, ANanInACarriedFunctionStopsOnce) {
+  using testing::ElementsAre;
+  const auto f = [](const Tensor& x) { return checkpoint([](const Tensor& v) { return log(v); })(x); };
+  for (const char* command : {"b nan", "b nan arises"})
+    EXPECT_THAT(stops(command, f, tensor({-1., 1.})), ElementsAre("after log f32[2] -> f32[2]  [checkpoint]"))
+        << command;
+}
+
+// ---- what was, and what a derivative belongs to ----------------------------------------------------------------
+
+TEST(Debugger, DerivativesBelongToOperationsBefore) {
+  const auto f = [](const Tensor& x) {
+    const Tensor a = sin(x), b = stop_gradient(x);
+    return sum(sin(a * b));
+  };
+  const std::string text = transcript("b cos backward\nc\nback 3\nc\n", grad(f), x3);
+  EXPECT_THAT(text, HasSubstr("before cos f32[3] -> f32[3]  [backward of grad]\n"
+                              "  derivative of sin f32[3]: #4\n(stave) back 3\n"));
+  EXPECT_THAT(text, HasSubstr("(stave) c\nbreakpoint 1: cos, backward\n"
+                              "before cos f32[3] -> f32[3]  [backward of grad]\n"
+                              "  derivative of sin f32[3]: #1\n"));
+  // Of a checkpoint: the operation that ran again.
+  const auto again = checkpoint([](const Tensor& x) { return sum(sin(x)); });
+  EXPECT_THAT(
+      transcript("b cos\nc\nback\n", grad(again), x3),
+      testing::ContainsRegex("derivative of sin f32\\[3\\]: #5\n.stave. back\n"
+                             "   #1 call [^\n]*\n   #2 sin [^\n]*\n   #3 sum [^\n]*\n   #4 [^\n]*\n   #5 sin "));
+  // Of the derivative's derivative: the operation of the first backward pass.
+  EXPECT_THAT(
+      transcript("b cos backward\nc\nb sin backward\ndelete 1\nc\n",
+                 grad([](const Tensor& x) { return sum(grad([](const Tensor& v) { return sum(sin(v)); })(x)); }), x3),
+      HasSubstr("  derivative of cos f32[3]: #"));
+}
+
+TEST(Debugger, ShowsWhatRanBefore) {
+  EXPECT_THAT(transcript("break sum\nc\nback\nback 1\nback x\ninfo\n", layered, x3),
+              HasSubstr("(stave) back\n"
+                        "   #1 sin f32[3] -> f32[3]  [layer1]\n"
+                        "   #2 multiply hidden:f32[3], f32[3] -> f32[3]  [layer1]\n"
+                        "-> #3 sum axes=[0] f32[3] -> f32[]  [layer1]\n"
+                        "(stave) back 1\n"
+                        "   #2 multiply hidden:f32[3], f32[3] -> f32[3]  [layer1]\n"
+                        "-> #3 sum axes=[0] f32[3] -> f32[]  [layer1]\n"
+                        "(stave) back x\n"
+                        "debugger: `back` takes a number\n"
+                        "(stave) info\n"
+                        "before sum axes=[0] f32[3] -> f32[]  [layer1]\n"
+                        "  because of   breakpoint 1: sum\n"
+                        "  pass         forward\n"
+                        "  operations   3\n"
+                        "  breakpoints  1\n"
+                        "  labels       hidden:f32[3]\n"));
+  std::istringstream in("b cos\nc\n");
+  std::ostringstream out;
+  const auto many = [](Tensor x) {
+    for (int i = 0; i < 5000; ++i) x = x * 1.;
+    return cos(x);
+  };
+  in.str("b cos\nc\nback 99999\n");
+  debugger(many, {.in = &in, .out = &out, .source = false})(x3);
+  EXPECT_THAT(out.str(), HasSubstr("-> #5001 cos f32[3] -> f32[3]\n"));
+  EXPECT_THAT(out.str(), Not(HasSubstr(" #1 multiply")));  // it remembers the last ones
+}
+
+// ---- expressions -----------------------------------------------------------------------------------------------
+
+TEST(Debugger, PrintsExpressions) {
+  const auto f = [](const Tensor& m, const Tensor& n) {
+    const Tensor hidden = label(m + n, "hidden"), other = label(2. * hidden, "a.b/c d"),
+                 third = label(-hidden, "layer/w");
+    const Tensor total = sum(other) + sum(third);
+    return total + sum(atan2(m, n));
+  };
+  const Tensor m = tensor({{1., 2.}, {3., 4.}}), n = tensor({{0., 1.}, {1., 0.}});
+  const auto printed = [&](const std::string& expressions) {
+    const std::string text = transcript("b atan2\nc\np " + expressions + "\nc\n", f, m, n);
+    const std::size_t begin = text.find("(stave) p "), end = text.find("(stave) c\n", begin);
+    const std::string all = text.substr(begin, end - begin);
+    return all.substr(all.find('\n') + 1);
+  };
+  EXPECT_EQ(printed("in0[1, 0]"), "in0[1, 0]  f32[] value 3\n");
+  EXPECT_EQ(printed("in0[-1][0]"), "in0[-1][0]  f32[] value 3\n");
+  EXPECT_THAT(printed("in0[:, 1]"), HasSubstr("\n[2. 4.]\n"));
+  EXPECT_THAT(printed("in0[0:1]"), HasSubstr("\n[[1. 2.]]\n"));
+  EXPECT_THAT(printed("in0 - in1"), HasSubstr("\n[[1. 1.]\n [2. 4.]]\n"));
+  EXPECT_THAT(printed("in0 -in1"), HasSubstr("\n[[1. 1.]\n [2. 4.]]\n"));
+  EXPECT_THAT(printed("in0 in1"), HasSubstr("in1  f32[2,2] min 0 max 1"));
+  EXPECT_THAT(printed("-in0 * 2 + 1 / 2"), HasSubstr("\n[[-1.5 -3.5]\n [-5.5 -7.5]]\n"));
+  EXPECT_THAT(printed("2 * (in0 + 1)"), HasSubstr("\n[[ 4.  6.]\n [ 8. 10.]]\n"));
+  EXPECT_THAT(printed("in0 > 2"), HasSubstr("bool[2,2]"));
+  EXPECT_EQ(printed("max(in0) - min(in1)"), "max(in0) - min(in1)  f64[] value 4\n");
+  EXPECT_EQ(printed("sum(abs(in0 - 5))"), "sum(abs(in0 - 5))  f64[] value 10\n");
+  EXPECT_EQ(printed("sqrt(exp(log(in0[1,1])))"), "sqrt(exp(log(in0[1,1])))  f32[] value 2\n");
+  EXPECT_THAT(printed("hidden"), HasSubstr("hidden  hidden:f32[2,2] min 1 max 4 mean 3 std 1.22474 nan 0 inf 0\n"));
+  EXPECT_THAT(printed("hidden[0] - in0[0]"), HasSubstr("\n[0. 1.]\n"));
+  EXPECT_THAT(printed("\"a.b/c d\" / 2 - hidden"), HasSubstr(" max 0 "));
+  EXPECT_THAT(printed("\"layer/w\""), HasSubstr("\"layer/w\"  layer/w:f32[2,2] min -4 max -1 "));
+  EXPECT_THAT(printed("max(abs(\"layer/w\")) in0[0, 0]"), HasSubstr("f64[] value 4\nin0[0, 0]  f32[] value 1\n"));
+  for (const auto& [wrong, said] : {
+           std::pair("in0[5]", "out of"),
+           std::pair("in0[0, 0, 0]", "3 indices are too many"),
+           std::pair("in9", "debugger: atan2 has 2 operands, in here, from 0"),
+           std::pair("in0 +", "debugger: `in0 +` ends too early"),
+           std::pair("sin(in0)", "debugger: `sin` is no function here; there are max, min, mean,"),
+           std::pair("max", "debugger: `max` of what? Write max(in0)"),
+           std::pair("unknown", "debugger: `unknown` is no value here; values are in0, in1, ..., out0, ..."),
+       })
+    EXPECT_THAT(printed(wrong), HasSubstr(said)) << wrong;
+  EXPECT_THAT(printed(std::string(1000, '(') + "in0"), HasSubstr("debugger: an expression may be 200 deep"));
+}
+
+TEST(Debugger, ExpressionsTakeTheDtypeOfOperands) {
+  const auto f = [](const Tensor& x) { return cos(x); };
+  EXPECT_THAT(transcript("p in0 + 0.1\n", f, tensor({1., 2.}, float64)), HasSubstr("\n[1.1 2.1]\n"));
+  EXPECT_THAT(transcript("p in0 + 0.5\n", f, tensor({1., 2.}, float16)), HasSubstr("in0 + 0.5  f16[2] min 1.5"));
+  EXPECT_THAT(transcript("b cos if in0 > 0.1\nstep\n", f, tensor({0.1f})),
+              Not(HasSubstr("breakpoint 1: cos if in0 > 0.1\nbefore")));
+}
+
+// Values that labels keep are those of this call.
+TEST(Debugger, LabelsAreForgottenWithTheCall) {
+  std::istringstream in("b multiply\nc\nc\np hidden\nc\n");
+  std::ostringstream out;
+  const auto debugged = debugger(layered, {.in = &in, .out = &out, .source = false});
+  debugged(x3);
+  const std::size_t live = memory_stats().live_bytes;
+  debugged(x3);
+  EXPECT_EQ(memory_stats().live_bytes, live);
 }
 
 // ---- commands --------------------------------------------------------------------------------------------------
@@ -272,6 +542,7 @@ TEST(Debugger, UnknownCommandsNameTheNearest) {
   EXPECT_THAT(text, HasSubstr("there is no command `qqqqqq`; `help` shows all\n"));
   EXPECT_THAT(text, HasSubstr("there is no command `braek`; did you mean `break`? `help` shows all\n"));
   EXPECT_THAT(text, HasSubstr("the function has returned"));  // `cont` is a beginning of one alone
+  EXPECT_THAT(transcript("ba\n", layered, x3), HasSubstr("`ba` begins several commands: back, backtrace\n"));
 }
 
 TEST(Debugger, WrongArgumentsAreSaid) {
@@ -283,7 +554,7 @@ TEST(Debugger, WrongArgumentsAreSaid) {
        {"debugger: a breakpoint must say where: an operation, scope, label, shape, predicate, NaN or pass.",
         "debugger: what comes after `in`?", "debugger: `3` is no shape; write it as [2,3]",
         "debugger: `[2.5]` is no shape",
-        "debugger: `cos` after the operation is none of in, label, shape, nan, forward, backward",
+        "debugger: `cos` after the operation is none of in, label, shape, nan, forward, backward, if",
         "no operation of the library is called `matmull`; the nearest is `matmul`. It is kept for one of the program's "
         "own",
         "debugger: there is no breakpoint 7", "debugger: there is no breakpoint x",
@@ -293,8 +564,9 @@ TEST(Debugger, WrongArgumentsAreSaid) {
 
 TEST(Debugger, HelpShowsAllCommands) {
   const std::string text = transcript("help\nhelp next\n", layered, x3);
-  for (const char* name : {"step", "next", "finish", "continue", "break", "breakpoints", "delete", "where", "print",
-                           "perform", "skip", "replace", "drop", "help"})
+  for (const char* name : {"step",        "next",   "finish",  "continue", "break",     "tbreak", "watch", "ignore",
+                           "breakpoints", "delete", "back",    "list",     "backtrace", "up",     "down",  "info",
+                           "where",       "print",  "perform", "skip",     "replace",   "drop",   "help"})
     EXPECT_THAT(text, HasSubstr("\n" + std::string(name) + " ")) << name;
   EXPECT_THAT(text,
               HasSubstr("(stave) help next\n"
@@ -321,7 +593,7 @@ TEST(Debugger, DropThrowsThroughTheFunction) {
   for (const char* command : {"drop\nstep\n", "quit\nstep\n", "q\nstep\n"}) {
     std::istringstream in(command);
     std::ostringstream out;
-    const auto debugged = debugger(stubborn, {.in = &in, .out = &out});
+    const auto debugged = debugger(stubborn, {.in = &in, .out = &out, .source = false});
     EXPECT_THAT(message_of<TransformError>([&] { debugged(x3); }),
                 HasSubstr("debugger: the rest of the function was dropped"));
     EXPECT_THAT(out.str(), HasSubstr("an exception has left the function"));
@@ -341,7 +613,7 @@ TEST(Debugger, WhatTheFunctionThrowsGoesThrough) {
         sin(x);
         throw std::out_of_range("of f");
       },
-      {.in = &in, .out = &out});
+      {.in = &in, .out = &out, .source = false});
   EXPECT_EQ(message_of<std::out_of_range>([&] { throwing(x3); }), "of f");
   EXPECT_THAT(out.str(), HasSubstr("an exception has left the function"));
   EXPECT_EQ(stave_detail::current, nullptr);
@@ -352,8 +624,8 @@ TEST(Debugger, WhatTheFunctionThrowsGoesThrough) {
 TEST(Debugger, HowFarAndBreakpointsStayFromCallToCall) {
   std::istringstream in("break cos\ncontinue\ndelete\nfinish\nstep\n");
   std::ostringstream out;
-  const auto debugged =
-      debugger([](const Tensor& x, bool second) { return second ? cos(x) : sin(x); }, {.in = &in, .out = &out});
+  const auto debugged = debugger([](const Tensor& x, bool second) { return second ? cos(x) : sin(x); },
+                                 {.in = &in, .out = &out, .source = false});
   debugged(x3, false);
   out.str("");
   debugged(x3, false);  // it was told to continue
@@ -373,6 +645,7 @@ TEST(Debugger, ARecordReplaysAsAScript) {
     std::ostringstream out;
     DebuggerOptions with_streams = options;
     with_streams.out = &out;
+    with_streams.source = false;
     const Tensor y = debugger(layered, with_streams)(x3);
     return std::pair(y, out.str());
   };
@@ -406,11 +679,11 @@ TEST(Debugger, FilesThatCannotBeUsedAreErrors) {
 TEST(Debugger, OfNamesAndInsideEachOther) {
   std::istringstream in("step\n"), inner_in("step\n");
   std::ostringstream out, inner_out;
-  EXPECT_THAT(debugger(sin, {.in = &in, .out = &out})(x3), Equals(sin(x3)));
+  EXPECT_THAT(debugger(sin, {.in = &in, .out = &out, .source = false})(x3), Equals(sin(x3)));
   in.clear();
   in.str("step\nstep\nstep\n");
-  const auto inner = debugger(layered, {.in = &inner_in, .out = &inner_out});
-  debugger(grad(inner), {.in = &in, .out = &out})(x3);
+  const auto inner = debugger(layered, {.in = &inner_in, .out = &inner_out, .source = false});
+  debugger(grad(inner), {.in = &in, .out = &out, .source = false})(x3);
   EXPECT_THAT(inner_out.str(), HasSubstr("before sin f32[3] -> f32[3]  [layer1]\n(stave) step\n"));
 }
 

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <sstream>
 
 #include <stave/stave.h>
 
@@ -104,6 +106,79 @@ TEST(Diagnostics, Errors) {
               }),
               HasSubstr("ess_tail: the draws have shape [0,8]"));
   EXPECT_THAT(message_of<Error>([] { ess_tail(Tensor()); }), HasSubstr("ess_tail"));
+}
+
+// ---- tables ------------------------------------------------------------------------------------------------
+
+template <class T>
+Sampled<T> run_of(T draws, Index chains, Index length) {
+  const Shape shape{chains, length};
+  return {std::move(draws),   zeros(shape, float64), full(shape, 0.9, float64),    ones(shape, int32),
+          ones(shape, int32), zeros(shape, bool_),   full({chains}, 0.5, float64), T{}};
+}
+
+/// The columns where words of the lines begin, after the first: of a table whose numbers are set right, their ends.
+std::vector<std::vector<std::string>> cells(const std::string& table) {
+  std::vector<std::vector<std::string>> rows;
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line) && line.find("chain") == std::string::npos;) {
+    rows.emplace_back();
+    for (std::size_t at = 0; at < line.size();) {
+      const std::size_t end = std::min(line.find("  ", at), line.size());
+      if (end > at) rows.back().push_back(line.substr(at, end - at));
+      at = std::min(line.find_first_not_of(' ', end), line.size());
+    }
+  }
+  return rows;
+}
+
+TEST(Diagnostics, ATableKeepsItsColumnsApart) {
+  const NamedTensors draws{{"a name that is longer than any column", 1e200 * independent(4, 100, 1)},
+                           {"b", -1.23456789e-200 * independent(4, 100, 2)},
+                           {"many", independent(4, 300'000, 3) * 1e6}};
+  const auto rows = cells(summary_of(run_of(draws, 4, 100)));
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0], (std::vector<std::string>{"mean", "sd", "5%", "median", "95%", "ess bulk", "ess tail", "R-hat"}));
+  for (std::size_t i = 1; i < rows.size(); ++i) EXPECT_EQ(rows[i].size(), 9u) << testing::PrintToString(rows[i]);
+  EXPECT_EQ(rows[1][0], "a name that is longer than any column");
+  EXPECT_GT(std::stod(rows[3][6]), 1e6);  // seven digits in their column
+}
+
+TEST(Diagnostics, OneDrawHasATable) {
+  const Tensor one = tensor({{{1., 2.}}}, float64);  // of one chain
+  EXPECT_EQ(summary_of(run_of(one, 1, 1)),
+            "      mean  sd  5%  median  95%  ess bulk  ess tail  R-hat\n"
+            "x[0]     1   -   1       1    1         -         -      -\n"
+            "x[1]     2   -   2       2    2         -         -      -\n"
+            "1 chain of 1 draw; acceptance rate 0.90, step size 0.5, 1 steps for a draw\n");
+  const auto three = cells(summary_of(run_of(NamedTensors{{"mu", tensor({{1., 2., 3.}}, float64)}}, 1, 3)));
+  EXPECT_EQ(three.at(1), (std::vector<std::string>{"mu", "2", "1", "1.1", "2", "2.9", "-", "-", "-"}));
+  const auto none = cells(summary_of(run_of(NamedTensors{{"mu", zeros({2, 0}, float64)}}, 2, 0)));
+  EXPECT_EQ(none.at(1), (std::vector<std::string>{"mu", "-", "-", "-", "-", "-", "-", "-", "-"}));
+}
+
+struct Layer {
+  Tensor w, b;
+  static constexpr const char* names[] = {"w", "b"};
+};
+
+TEST(Diagnostics, AnyTreeHasATable) {
+  const auto names_of = [](const auto& draws) {
+    std::vector<std::string> names;
+    for (const auto& row : cells(summary_of(run_of(draws, 2, 8))))
+      if (row.size() == 9) names.push_back(row[0]);
+    return names;
+  };
+  const Tensor x = independent(2, 8, 1), pair = stack({x, x}, -1);
+  using testing::ElementsAre;
+  EXPECT_THAT(names_of(x), ElementsAre("x"));
+  EXPECT_THAT(names_of(pair), ElementsAre("x[0]", "x[1]"));
+  EXPECT_THAT(names_of(std::vector<Tensor>(11, x)),
+              ElementsAre("0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"));
+  EXPECT_THAT(names_of(std::map<std::string, Layer>{{"first", {pair, x}}, {"second", {x, x}}}),
+              ElementsAre("first/w[0]", "first/w[1]", "first/b", "second/w", "second/b"));
+  EXPECT_THAT(names_of(std::pair(std::map<int, Tensor>{{7, x}}, std::optional<Tensor>(x))), ElementsAre("0/7", "1"));
+  EXPECT_THAT(names_of(std::map<std::string, NamedTensors>{{"a", {{"b", x}}}}), ElementsAre("a/b"));
 }
 
 }  // namespace

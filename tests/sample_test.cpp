@@ -345,6 +345,107 @@ TEST(Sites, UnderVmapAreStacked) {
   EXPECT_THAT(of_lanes.at("x").value, Equals(x));
 }
 
+// ---- factors -------------------------------------------------------------------------------------------------
+
+// A coin that shows heads with probability p, p of Beta{3, 2}; thrown seven times, of which one throw was not seen.
+void coin_with_an_unseen_throw() {
+  const Tensor p = sample("p", Beta{tensor(3., float64), tensor(2., float64)});
+  factor("seen", 4. * log(p) + 2. * log1p(-p));
+  const Tensor of_heads = tensor(std::log(0.9), float64), of_tails = tensor(std::log(0.2), float64);
+  factor("unseen", logsumexp(stack({log(p) + of_heads, log1p(-p) + of_tails})));
+}
+// log of p^2 (1 - p) / B(3, 2) * p^4 (1 - p)^2 * (0.9 p + 0.2 (1 - p)), where 1 / B(3, 2) = 12
+double log_density_of_coin(double p) {
+  return std::log(12) + 6 * std::log(p) + 3 * std::log(1 - p) + std::log(0.9 * p + 0.2 * (1 - p));
+}
+
+TEST(Factor, IsATermOfTheLogDensity) {
+  for (const double p : {0.1, 0.4, 0.75}) {
+    const NamedTensors values{{"p", tensor(p, float64)}};
+    EXPECT_THAT(log_density(coin_with_an_unseen_throw, values)(), IsNumber(log_density_of_coin(p), 1e-12));
+    const auto by_p = [](T x) { return log_density(coin_with_an_unseen_throw, {{"p", x}})(); };
+    const double slope = 6 / p - 3 / (1 - p) + 0.7 / (0.9 * p + 0.2 * (1 - p));
+    EXPECT_THAT(grad(by_p)(tensor(p, float64)), IsNumber(slope, 1e-10));
+  }
+  const Tensor ps = tensor({0.1, 0.4, 0.75}, float64);
+  const Tensor many = vmap([](T p) { return log_density(coin_with_an_unseen_throw, {{"p", p}})(); })(ps);
+  EXPECT_THAT(many(1), IsNumber(log_density_of_coin(0.4), 1e-12));
+  // In unconstrained space the logarithm of dp/du = p (1 - p) is added.
+  const Tensor u = tensor(std::log(0.4 / 0.6), float64);
+  EXPECT_THAT(unconstrained_log_density(coin_with_an_unseen_throw, {{"p", u}})(),
+              IsNumber(log_density_of_coin(0.4) + std::log(0.4 * 0.6), 1e-12));
+}
+
+TEST(Factor, IsAnObservedSite) {
+  const SampleSites sites = sites_of(seed(coin_with_an_unseen_throw, Key(3)))();
+  const double p = sites.at("p").value.item<double>();
+  EXPECT_THAT(sites.at("seen").log_prob, IsNumber(4 * std::log(p) + 2 * std::log(1 - p), 1e-12));
+  EXPECT_TRUE(sites.at("unseen").observed);
+  double sum = 0;
+  for (const auto& [name, site] : sites) sum += site.log_prob.item<double>();
+  EXPECT_NEAR(sum, log_density_of_coin(p), 1e-12);
+  const auto conditioned = condition(coin_with_an_unseen_throw, {{"p", tensor(0.4, float64)}});
+  EXPECT_THAT(log_density(conditioned, {})(), IsNumber(log_density_of_coin(0.4), 1e-12));
+  const auto replayed = sites_of(replay(coin_with_an_unseen_throw, sites))();
+  EXPECT_THAT(replayed.at("unseen").log_prob, Equals(sites.at("unseen").log_prob));
+  const auto blocked = block_sites(coin_with_an_unseen_throw, {"seen"});
+  EXPECT_THAT(log_density(blocked, {{"p", tensor(0.4, float64)}})(),
+              IsNumber(log_density_of_coin(0.4) - 4 * std::log(0.4) - 2 * std::log(0.6), 1e-12));
+  EXPECT_THAT(message_of<Error>([] {
+                condition(coin_with_an_unseen_throw, {{"p", ones({})}, {"seen", ones({})}})();
+              }),
+              HasSubstr("no site \"seen\" is latent here"));
+}
+
+TEST(Factor, OfArraysLanesAndScopes) {
+  const auto model = [](T x) {
+    const Scope scope("group");
+    vmap([](T lane) {
+      factor("lanes", -square(lane));
+      return lane;
+    })(x);
+    factor("array", x);
+  };
+  const Tensor x = tensor({1., 2., 3.}, float64);
+  EXPECT_THAT(log_density(model, {})(x), IsNumber(-14 + 6, 1e-12));
+  EXPECT_THAT(sites_of(model)(x).at("group/array").value, Equals(x));
+  EXPECT_THAT(log_density([] { factor("never", tensor(-INFINITY)); }, {})(), IsNumber(-INFINITY));
+  CountOps count;
+  with(count, [&] { factor("alone", x); });  // nobody asks
+  EXPECT_EQ(count.n, 0);
+}
+
+TEST(Factor, Errors) {
+  EXPECT_THAT(message_of<DtypeError>([] {
+                factor("n", tensor({1, 2}));
+              }),
+              HasSubstr("factor: the logarithm of the density at \"n\" is int32 [2]; it must be of a floating dtype"));
+  EXPECT_THAT(message_of<Error>([] { factor("n", Tensor()); }), HasSubstr("factor"));
+  EXPECT_THAT(message_of<Error>([] {
+                log_density(
+                    [] {
+                      factor("a", ones({}));
+                      factor("a", ones({}));
+                    },
+                    {})();
+              }),
+              HasSubstr("\"a\""));
+}
+
+TEST(Factor, IsSampledByHamiltonianMonteCarlo) {
+  // Beta{3, 2} times p^4 (1 - p)^2 is Beta{7, 4}: mean 7 / 11, variance 28 / (121 * 12).
+  const auto coin = [] {
+    const Tensor p = sample("p", Beta{tensor(3., float64), tensor(2., float64)});
+    factor("seen", 4. * log(p) + 2. * log1p(-p));
+  };
+  const auto log_p = [&](const NamedTensors& u) { return unconstrained_log_density(coin, u)(); };
+  const auto run = nuts(compile(log_p), NamedTensors{{"p", tensor(0., float64)}}, Key(0),
+                        {.chains = 8, .warmup = 200, .draws = 500});
+  const Tensor p = sigmoid(run.draws.at("p"));
+  EXPECT_NEAR(mean(p).item<double>(), 7. / 11, 0.02);
+  EXPECT_NEAR(mean(square(p - 7. / 11)).item<double>(), 28. / (121 * 12), 0.003);
+}
+
 TEST(Sample, WithoutAKeyIsAnError) {
   EXPECT_THAT(message_of<Error>([] { schools(); }), HasSubstr("next_key: nobody gives keys"));
 }

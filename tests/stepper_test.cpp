@@ -196,6 +196,37 @@ TEST(Stepper, ANanAnsweredAwayIsGone) {
   EXPECT_THAT(stepper.result().value(), IsNumber(1));
 }
 
+TEST(Stepper, BreakpointsByWhatAnOperationYields) {
+  const auto squares = [](const Tensor& x) { return sum(square(x) + 4.); };
+  Stepper stepper(squares, x3);
+  stepper.break_at({.yields = [](const Call&, std::span<const Tensor> outputs) {
+    return outputs[0].rank() == 1 && outputs[0](-1).item<double>() > 4.5;
+  }});
+  ASSERT_TRUE(stepper.go_on());
+  EXPECT_EQ(stepper.at().str(), "after add f64[3], f64[3] -> f64[3]");
+  EXPECT_FALSE(stepper.go_on());
+  EXPECT_THAT(stepper.result().value(), Equals(squares(x3)));
+  EXPECT_EQ((Breakpoint{.operation = "add", .nan_arises = true, .condition = "max > 3"}.str()),
+            "add if max > 3 where a NaN arises");
+}
+
+TEST(Stepper, BreakpointsThatStopOnceOrLater) {
+  const auto five = [](Tensor x) {
+    for (int i = 0; i < 5; ++i) x = sin(x);
+    return x;
+  };
+  Stepper once(five, x3);
+  once.break_at({.operation = "sin", .once = true});
+  EXPECT_EQ(all_stops(once).size(), 1u);
+  EXPECT_THAT(once.result().value(), Equals(five(x3)));
+  Stepper later(five, x3);
+  later.break_at({.operation = "sin", .ignore = 3});
+  EXPECT_EQ(all_stops(later).size(), 2u);
+  Stepper both(five, x3);
+  both.break_at({.operation = "sin", .once = true, .ignore = 4});
+  EXPECT_EQ(all_stops(both).size(), 1u);
+}
+
 TEST(Stepper, ABreakpointSaysWhere) {
   Stepper stepper(f, x3);
   EXPECT_THAT(message_of<TransformError>([&] { stepper.break_at({}); }),
