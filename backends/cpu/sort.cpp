@@ -18,7 +18,6 @@
 
 namespace stave_cpu {
 
-using stave::Computed;
 using stave::View;
 
 namespace {
@@ -165,7 +164,7 @@ void sort_rows(const SortedRows& rows, bool descending, const View& in, const Vi
       *reinterpret_cast<T*>(y + i * rows.out_step) = element_of<T>(static_cast<K>(sorted[i] ^ flip));
     if constexpr (!std::is_integral_v<T>)
       if (ambiguous)
-        for (const T like : {T(0), T(std::numeric_limits<Computed<T>>::quiet_NaN())})
+        for (const T like : {T(0), T(std::numeric_limits<stave::Computed<T>>::quiet_NaN())})
           restore_run(rows, x, sorted, flip, like, y);
   });
 }
