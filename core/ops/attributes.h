@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <typeinfo>
+#include <utility>
 
 #include <stave/core/device.h>
 #include <stave/core/dtype.h>
