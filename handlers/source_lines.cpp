@@ -81,13 +81,13 @@ bool is_library_file(const std::string& file) {
 
 // ---- modules: programs and shared libraries ----------------------------------------------------------------
 
-struct Place {
+struct CodeAddress {
   std::string module;
   std::uintptr_t address = 0;  // as the module's file has it
 };
 
 #ifdef __GLIBC__
-std::optional<Place> place_of(void* return_address) {
+std::optional<CodeAddress> address_of(void* return_address) {
   void* const inside = static_cast<char*>(return_address) - 1;  // of the call
   Dl_info info{};
   link_map* map = nullptr;
@@ -103,10 +103,10 @@ std::optional<Place> place_of(void* return_address) {
   for (const char* of_others :
        {"libstave", "libc.so", "libc-", "libstdc++", "libc++", "libgcc_s", "libm.so", "ld-linux"})
     if (name.starts_with(of_others)) return std::nullopt;
-  return Place{std::move(module), reinterpret_cast<std::uintptr_t>(inside) - map->l_addr};
+  return CodeAddress{std::move(module), reinterpret_cast<std::uintptr_t>(inside) - map->l_addr};
 }
 #else
-std::optional<Place> place_of(void*) { return std::nullopt; }
+std::optional<CodeAddress> address_of(void*) { return std::nullopt; }
 #endif
 
 // ---- addr2line ---------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ void SourceLines::look_up(std::span<const CallStack* const> stacks) {
   for (const CallStack* stack : stacks)
     for (void* const address : *stack) {
       if (!frames_.try_emplace(address).second) continue;
-      if (std::optional<Place> place = place_of(address)) {
+      if (std::optional<CodeAddress> place = address_of(address)) {
         auto& [addresses, in_file] = wanted[std::move(place->module)];
         addresses.push_back(address);
         in_file.push_back(place->address);
