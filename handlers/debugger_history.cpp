@@ -14,26 +14,17 @@ void DebuggerHistory::add(const Call& call, const ScopeNames& scopes) {
   for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope) operation.text += "  [" + (*scope)->text + "]";
   operations_.push_back(std::move(operation));
   if (operations_.size() > most) operations_.pop_front();
-  link();
+  links_.add(count_);
+  if (links_.size() > 4 * most) links_.forget_before(operations_.front().number);
   for (const Tensor& input : call.inputs())
     if (input.defined())
       if (const NamePtr label = label_of(input.node())) labelled_.insert_or_assign(label->text, input);
 }
 
-// A tape performs right after it recorded. What is performed later without being recorded comes after the same entry, and is not it.
-void DebuggerHistory::link() {
-  for (const RecordedBy& by : recorded_by()) {
-    const auto [found, is_new] = links_.try_emplace({by.tape, by.sequence}, Link{by.recorder, count_});
-    if (!is_new && found->second.recorder != by.recorder) found->second = {by.recorder, count_};
-  }
-  if (links_.size() > 4 * most)
-    std::erase_if(links_, [&](const auto& entry) { return entry.second.number < operations_.front().number; });
-}
-
 const PastOperation* DebuggerHistory::forward_of(const Differentiated& derivative) const {
-  const auto found = links_.find({derivative.tape, derivative.sequence});
-  if (found == links_.end() || operations_.empty()) return nullptr;
-  const std::uint64_t first = operations_.front().number, number = found->second.number;
+  const std::uint64_t number = links_.find(derivative.tape, derivative.sequence);
+  if (number == 0 || operations_.empty()) return nullptr;
+  const std::uint64_t first = operations_.front().number;
   return number < first ? nullptr : &operations_[number - first];
 }
 

@@ -5,9 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
 #include <string>
-#include <utility>
 
 #include <stave/handlers/stepping.h>
 
@@ -36,16 +34,10 @@ class DebuggerHistory {
   void forget_values() { labelled_.clear(); }
 
  private:
-  struct Link {
-    InstallationId recorder;
-    std::uint64_t number;
-  };
-  void link();
-
   static constexpr std::size_t most = 2000;  // operations, about a kilobyte each
   std::deque<PastOperation> operations_;
   std::uint64_t count_ = 0;
-  std::map<std::pair<InstallationId, std::uint64_t>, Link> links_;  // by tape and sequence
+  ForwardLinks links_;
   std::map<std::string, Tensor> labelled_;
 };
 

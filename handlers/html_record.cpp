@@ -11,7 +11,6 @@
 #include <stave/core/ops/flops.h>
 #include <stave/core/print.h>
 #include <stave/core/storage.h>
-#include <stave/handlers/observed.h>
 
 namespace stave_detail {
 
@@ -129,12 +128,14 @@ HtmlRecord::Begun HtmlRecord::begin(const Call& call) {
   const Device device = device_of(call);
   Begun begun;
   begun.entered = entered;
-  begun.number = observed_operations.last;
-  begun.forward = observed_operations.forward;
   begun.read = bytes_read(call);
+  const std::optional<DifferentiatedEntry> derived = differentiated_entry();
   if (call.op().view && !call.inputs().empty()) begun.storage = storage_of(call.input(0));
   begun.flops = flops_of(call);
   const std::lock_guard<std::mutex> lock(mutex_);
+  begun.number = ++last_number_;
+  if (derived) begun.forward = links_.find(derived->tape, derived->sequence);
+  links_.add(begun.number);
   Thread& thread = thread_here();
   begun.thread = &thread;
   begun.instance = instance_of(thread, scopes);
@@ -156,9 +157,6 @@ HtmlRecord::Begun HtmlRecord::begin(const Call& call) {
 Outputs HtmlRecord::end(const Begun& begun, Outputs outputs, Clock::duration time, bool threw) {
   const Clock::time_point ended = Clock::now();
   const std::uint64_t bytes = bytes_of(outputs);
-  // An observer below may have numbered it.
-  if (observed_operations.last <= begun.number) observed_operations.last = next_observed_number();
-  const std::uint64_t number = observed_operations.last;
   Thread& thread = *begun.thread;
   int kind = none;
   std::vector<int> storages;
@@ -170,8 +168,8 @@ Outputs HtmlRecord::end(const Begun& begun, Outputs outputs, Clock::duration tim
     const bool is_view = begun.storage && !outputs.empty() && storage_of(outputs[0]) == begun.storage;
     if (!is_view && !threw) kind_moved_[static_cast<std::size_t>(kind)] += begun.read + bytes;
     if (begun.flops) kind_flops_[static_cast<std::size_t>(kind)] = static_cast<double>(*begun.flops);
-    operations_.push_back({since_origin(begun.start), std::chrono::nanoseconds(time).count(), number, begun.forward,
-                           kind, begun.instance, lanes_.of({thread.number, begun.device})});
+    operations_.push_back({since_origin(begun.start), std::chrono::nanoseconds(time).count(), begun.number,
+                           begun.forward, kind, begun.instance, lanes_.of({thread.number, begun.device})});
     for (std::size_t i = 0; i < begun.sources.size(); ++i)
       if (begun.sources[i][0] != none) ++edges_[{begun.sources[i][0], begun.sources[i][1], kind, static_cast<int>(i)}];
     for (const Tensor& output : outputs) {

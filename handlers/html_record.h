@@ -21,6 +21,7 @@
 #include <stave/core/storage_watch.h>
 #include <stave/handlers/notation.h>
 #include <stave/handlers/report.h>
+#include <stave/handlers/stepping.h>
 
 namespace stave {
 
@@ -61,7 +62,7 @@ class HtmlRecord final : public StorageWatcher {
 
   struct Operation {
     Nanoseconds start, time;
-    std::uint64_t number, forward;  // observed.h
+    std::uint64_t number, forward;  // its own, from 1 on; of the operation that it derives; 0: none
     int kind, instance, lane;
   };
   struct DeviceRow {
@@ -111,7 +112,7 @@ class HtmlRecord final : public StorageWatcher {
     int site = none, outer_site = none, instance = none, operands = none, attributes = none, device = none;
     std::vector<Pair> sources;  // of each operand: kind, output
     Clock::time_point entered, start;
-    std::uint64_t number = 0, forward = 0, read = 0;  // the last number before it; the operation that it derives; bytes
+    std::uint64_t number = 0, forward = 0, read = 0;  // its own; of the operation that it derives; bytes
     const Storage* storage = nullptr;                 // of its first operand
     std::optional<std::uint64_t> flops;
   };
@@ -151,12 +152,14 @@ class HtmlRecord final : public StorageWatcher {
   Numbers<std::map<Pair, int>> sites_;              // scope, the operation's name
   // Site, attributes, operands, outputs, device. Of a value that came in from outside: of all but outputs and device, none.
   Numbers<std::map<std::array<int, 5>, int>> kinds_;
-  std::vector<std::uint64_t> kind_bytes_;              // that its operations made
-  std::vector<std::uint64_t> kind_moved_;              // bytes that they read and wrote
-  std::vector<double> kind_flops_;                     // of one of them; -1: unknown
-  Numbers<std::map<Pair, int>> lanes_;                 // thread, device
-  std::vector<Pair> instances_;                        // the instance around it, scope
-  std::deque<Operation> operations_;                   // in the order in which they ended
+  std::vector<std::uint64_t> kind_bytes_;  // that its operations made
+  std::vector<std::uint64_t> kind_moved_;  // bytes that they read and wrote
+  std::vector<double> kind_flops_;         // of one of them; -1: unknown
+  Numbers<std::map<Pair, int>> lanes_;     // thread, device
+  std::vector<Pair> instances_;            // the instance around it, scope
+  std::deque<Operation> operations_;       // in the order in which they ended
+  std::uint64_t last_number_ = 0;
+  ForwardLinks links_;
   std::map<std::array<int, 4>, std::uint64_t> edges_;  // from kind, its output, to kind, its operand: how often
   std::vector<DeviceRow> devices_;
   std::deque<StorageRow> storages_;

@@ -1,5 +1,6 @@
 #include <stave/handlers/html_report.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -16,11 +17,12 @@ using stave_detail::fail;
 
 namespace {
 
-constexpr std::string_view page =
+constexpr std::string_view page[] = {
 #include "html_report_page.inc"
-    ;
+};
 constexpr std::string_view place_of_data = "{{data}}";
-static_assert(page.find(place_of_data) != page.npos);
+static_assert(std::ranges::count_if(page,
+                                    [](std::string_view part) { return part.find(place_of_data) != part.npos; }) == 1);
 
 }  // namespace
 
@@ -62,10 +64,14 @@ void HtmlReport::add(const std::string& title, const NamedTensors& draws, const 
 }
 
 void HtmlReport::write(std::ostream& out) const {
-  const std::size_t at = page.find(place_of_data);
-  out << page.substr(0, at);
-  record_->write_json(out, options_);
-  out << page.substr(at + place_of_data.size()) << std::flush;
+  for (const std::string_view part : page) {
+    const std::size_t at = part.find(place_of_data);
+    out << part.substr(0, at);
+    if (at == part.npos) continue;
+    record_->write_json(out, options_);
+    out << part.substr(at + place_of_data.size());
+  }
+  out << std::flush;
 }
 
 }  // namespace stave

@@ -26,8 +26,8 @@
 // a cache. The peaks of the CPU are measured when a report is first written, which takes a fifth of a second, unless options give them.
 //
 // It adds up over several uses, and watches memory, of the whole process, from when it was made to its end, but no child of fork().
-// Several threads may share it, and write it meanwhile. An operation takes about 80 bytes in memory and 40 in the file, a text what it
-// takes once.
+// Several threads may share it, and write it meanwhile. An operation takes about 80 bytes in memory, 80 more where a
+// tape records it, and 40 in the file; a text takes what it takes once.
 #pragma once
 
 #include <cstddef>

@@ -124,21 +124,32 @@ void visit_performer(F f) {
 
 }  // namespace
 
-std::optional<Differentiated> differentiated_operation() {
-  std::optional<Differentiated> found;
+static const BackwardScope* backward_scope() {
+  const BackwardScope* found = nullptr;
   visit_performer([&](const Frame& frame) {
     const auto* const scope = found ? nullptr : dynamic_cast<const BackwardScope*>(frame.handler);
-    if (!scope || !scope->entry) return;
-    Entry& entry = *scope->entry;
-    std::string text = entry.op->name;
-    if (const std::string attributes = entry.attributes ? entry.attributes->str() : ""; !attributes.empty())
-      text += " " + attributes;
-    const char* between = " ";
-    for (const Abstract& input : entry.input_abstracts())
-      text += std::exchange(between, ", ") + notation(nullptr, input.dtype, input.shape, cpu);
-    found = Differentiated{scope->tape, entry.sequence, entry.op, std::move(text)};
+    if (scope && scope->entry) found = scope;
   });
   return found;
+}
+
+std::optional<Differentiated> differentiated_operation() {
+  const BackwardScope* const scope = backward_scope();
+  if (!scope) return std::nullopt;
+  Entry& entry = *scope->entry;
+  std::string text = entry.op->name;
+  if (const std::string attributes = entry.attributes ? entry.attributes->str() : ""; !attributes.empty())
+    text += " " + attributes;
+  const char* between = " ";
+  for (const Abstract& input : entry.input_abstracts())
+    text += std::exchange(between, ", ") + notation(nullptr, input.dtype, input.shape, cpu);
+  return Differentiated{scope->tape, entry.sequence, entry.op, std::move(text)};
+}
+
+std::optional<DifferentiatedEntry> differentiated_entry() {
+  const BackwardScope* const scope = backward_scope();
+  if (!scope) return std::nullopt;
+  return DifferentiatedEntry{scope->tape, scope->entry->sequence};
 }
 
 std::vector<RecordedBy> recorded_by() {
@@ -150,6 +161,23 @@ std::vector<RecordedBy> recorded_by() {
     if (tape) tapes.push_back({tape->tape(), tape->notes.id(), tape->last_sequence()});
   });
   return tapes;
+}
+
+// A tape performs right after it recorded. What is performed later without being recorded comes after the same entry, and is not it.
+void ForwardLinks::add(std::uint64_t number) {
+  for (const RecordedBy& by : recorded_by()) {
+    const auto [found, is_new] = links_.try_emplace({by.tape, by.sequence}, Link{by.recorder, number});
+    if (!is_new && found->second.recorder != by.recorder) found->second = {by.recorder, number};
+  }
+}
+
+std::uint64_t ForwardLinks::find(InstallationId tape, std::uint64_t sequence) const {
+  const auto found = links_.find({tape, sequence});
+  return found == links_.end() ? 0 : found->second.number;
+}
+
+void ForwardLinks::forget_before(std::uint64_t number) {
+  std::erase_if(links_, [&](const auto& entry) { return entry.second.number < number; });
 }
 
 // ---- where it is to stand ----------------------------------------------------------------------------------

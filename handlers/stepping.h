@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -77,6 +78,10 @@ struct RecordedBy {
   std::uint64_t sequence;
 };
 /// The recorded operation whose derivative a backward pass computes.
+struct DifferentiatedEntry {
+  InstallationId tape;
+  std::uint64_t sequence;
+};
 struct Differentiated {
   InstallationId tape;
   std::uint64_t sequence;
@@ -87,8 +92,27 @@ struct Differentiated {
 std::string text_of(const Call& call, std::span<const Tensor> outputs);
 /// For a handler that is answering: of the backward pass that performs this, if one does.
 std::optional<Differentiated> differentiated_operation();
+std::optional<DifferentiatedEntry> differentiated_entry();
 /// For a handler that is answering: the tapes above it that have just recorded this.
 std::vector<RecordedBy> recorded_by();
+
+/// Which operation, by an observer's numbers from 1 on, a tape recorded as which entry.
+class ForwardLinks {
+ public:
+  /// For a handler that is answering operation `number`: notes the tapes that have just recorded it.
+  void add(std::uint64_t number);
+  /// The number of the entry's operation; 0 if it was not seen.
+  std::uint64_t find(InstallationId tape, std::uint64_t sequence) const;
+  void forget_before(std::uint64_t number);
+  std::size_t size() const noexcept { return links_.size(); }
+
+ private:
+  struct Link {
+    InstallationId recorder;
+    std::uint64_t number;
+  };
+  std::map<std::pair<InstallationId, std::uint64_t>, Link> links_;  // by tape and sequence
+};
 
 // What the debugger sees of a stop beside what everybody does.
 struct StopDetails {

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include <stave/core/fail.h>
-#include <stave/handlers/observed.h>
 
 namespace stave_detail {
 
@@ -104,9 +103,7 @@ Outputs GradHandler::handle(Call& call) {
   if (lost) [[unlikely]]
     return unrecorded(performed(call, saved), {nullptr, *lost});
   EntryPtr entry = record(call);
-  observed_operations.last = 0;
   Outputs outputs = performed(call, saved);  // may reuse the buffers of inputs that the entry did not save
-  entry->observed = observed_operations.last;
   if (entry->keeps_outputs) {
     std::copy(outputs.begin(), outputs.end(), entry->outputs().begin());
     for (const Tensor& output : outputs)

@@ -63,8 +63,7 @@ struct Entry : RefCounted {
   const std::uint64_t sequence;  // the order of recording
   const Op* const op = nullptr;  // null: an input of the transform
   AttributesPtr attributes;
-  ScopePathPtr scopes;         // where it was performed, within the function
-  std::uint64_t observed = 0;  // the operation's number, for observers (observed.h)
+  ScopePathPtr scopes;  // where it was performed, within the function
   std::unique_ptr<CarriedOutputs> carried;
   Entry* next_to_free = nullptr;
 

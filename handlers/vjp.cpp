@@ -17,7 +17,6 @@
 #include <stave/handlers/cotangent_sums.h>
 #include <stave/handlers/joint.h>
 #include <stave/handlers/linear_in.h>
-#include <stave/handlers/observed.h>
 #include <stave/handlers/tape.h>
 
 namespace stave_detail {
@@ -142,7 +141,6 @@ class BackwardPass {
   void step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
     // Functions that an operation carries have their scopes with them.
     const ReenteredScopes scopes(entry.op->carries_functions ? nullptr : entry.scopes.get());
-    const ForwardOperation forward(entry.observed);
     if (!joint_ && entry.dropped && Region::admits(*entry.op) && is_undisturbed()) {
       joint_.emplace(record_.handler, entry.input_abstracts()[0].shape);
       if (!joint_->takes(entry)) joint_.reset();

@@ -189,6 +189,7 @@ LEFT_OUT = {
     "core/effects/computation.h",
     "core/effects/intrusive.h",
     "core/holding.h",
+    "handlers/html_record.h",
     "core/ops/op_id.h",
     "core/options.h",
     "core/small_vector.h",
