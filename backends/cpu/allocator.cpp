@@ -120,16 +120,16 @@ struct Shared {
 };
 constinit Shared shared;
 // Other threads' lists are lost to a child; what they counted stays true.
-const stave_detail::HeldOverFork<shared_mutex,
-                                 [] {
-                                   for (const Pool* pool = std::exchange(shared.pools, nullptr); pool;
-                                        pool = pool->next)
-                                     if (pool != &thread_pool)
-                                       shared.live += pool->pending.load(std::memory_order_relaxed);
-                                   thread_pool.next = nullptr;
-                                   if (thread_pool.state == Pool::State::open) shared.pools = &thread_pool;
-                                 }>
-    shared_over_fork;
+void lose_other_pools() {
+  for (const Pool* pool = std::exchange(shared.pools, nullptr); pool; pool = pool->next)
+    if (pool != &thread_pool) shared.live += pool->pending.load(std::memory_order_relaxed);
+  thread_pool.next = nullptr;
+  if (thread_pool.state == Pool::State::open) shared.pools = &thread_pool;
+}
+const auto shared_over_fork = [] {
+  stave_detail::hold_pool_over_fork();  // what gives memory back under this lock takes the pool's
+  return stave_detail::HeldOverFork<shared_mutex, lose_other_pools>();
+}();
 
 constexpr std::int64_t most_untold = 64 << 10;  // by which other threads' view of live_bytes may lag
 constexpr std::uint32_t most_kept = 512;        // blocks in a thread's list before half goes to the others
