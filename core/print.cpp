@@ -45,6 +45,11 @@ std::string place_of(Index element, const Shape& shape, const char* between) {
   return place;
 }
 
+std::string name_of_element(const std::string& name, const Shape& shape, Index element) {
+  const std::string place = place_of(element, shape, ",");
+  return place.empty() ? name : name + "[" + place + "]";
+}
+
 std::string name_of_value(int number) {
   std::string name(1, static_cast<char>('a' + number % 26));
   while ((number = number / 26 - 1) >= 0) name.insert(name.begin(), static_cast<char>('a' + number % 26));

@@ -24,6 +24,8 @@ bool repeats_one_element(const Tensor& x);
 
 /// Where an element of an array stands, counted in row-major order: "1,0" for element 2 of [2,2], with `between` = ","; "" of a number.
 std::string place_of(Index element, const Shape& shape, const char* between);
+/// "eta[3]", "w[1,0]", "mu": the name of an element of a named array.
+std::string name_of_element(const std::string& name, const Shape& shape, Index element);
 
 /// What values are called by their number where they are shown: a, b, ..., z, aa, ab, ...
 std::string name_of_value(int number);

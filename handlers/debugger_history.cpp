@@ -22,7 +22,7 @@ void DebuggerHistory::add(const Call& call, const ScopeNames& scopes) {
 }
 
 const PastOperation* DebuggerHistory::forward_of(const Differentiated& derivative) const {
-  const std::uint64_t number = links_.find(derivative.tape, derivative.sequence);
+  const std::uint64_t number = links_.find(derivative.entry);
   if (number == 0 || operations_.empty()) return nullptr;
   const std::uint64_t first = operations_.front().number;
   return number < first ? nullptr : &operations_[number - first];

@@ -173,16 +173,6 @@ Tensor of_each_element(const char* function, const Tensor& draws, double (*stati
   return from(found, shape);
 }
 
-/// "eta[3]", "w[1,0]", "mu"
-std::string name_of_element(const std::string& name, const Shape& shape, Index element) {
-  const std::string place = place_of(element, shape, ",");
-  return place.empty() ? name : name + "[" + place + "]";
-}
-
-}  // namespace
-
-namespace {
-
 // The lines of one tensor [chains, draws, ...].
 void add_rows(std::vector<Row>& rows, const std::string& name, const Tensor& x) {
   const bool enough = x.shape(1) >= 4;  // for the diagnostics

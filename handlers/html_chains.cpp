@@ -10,6 +10,7 @@
 #include <stave/core/fail.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/transfer.h>
+#include <stave/core/print.h>
 #include <stave/handlers/diagnostics.h>
 #include <stave/handlers/html_json.h>
 
@@ -26,14 +27,6 @@ struct Parameter {
   double rhat, ess_bulk, ess_tail;
 };
 
-std::string element_name(const std::string& name, const Shape& shape, Index element) {
-  if (shape.empty()) return name;
-  std::string indices;
-  for (std::size_t axis = shape.size(); axis-- > 0; element /= shape[axis])
-    indices = std::to_string(element % shape[axis]) + (indices.empty() ? "" : ",") + indices;
-  return name + "[" + indices + "]";
-}
-
 std::vector<Parameter> parameters_of(const NamedTensors& draws, std::size_t count) {
   std::vector<Parameter> parameters;
   for (const auto& [name, tensor] : draws) {
@@ -47,7 +40,7 @@ std::vector<Parameter> parameters_of(const NamedTensors& draws, std::size_t coun
                               values = astype(to(tensor, cpu), float64).to_vector<double>();
     for (std::size_t i = 0; i < r.size(); ++i) {
       Parameter& parameter = parameters.emplace_back();
-      parameter = {element_name(name, shape, static_cast<Index>(i)), {}, r[i], bulk[i], tail[i]};
+      parameter = {name_of_element(name, shape, static_cast<Index>(i)), {}, r[i], bulk[i], tail[i]};
       for (std::size_t draw = 0; draw < count; ++draw) parameter.values.push_back(values[draw * r.size() + i]);
     }
   }

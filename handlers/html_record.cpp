@@ -129,12 +129,12 @@ HtmlRecord::Begun HtmlRecord::begin(const Call& call) {
   Begun begun;
   begun.entered = entered;
   begun.read = bytes_read(call);
-  const std::optional<DifferentiatedEntry> derived = differentiated_entry();
+  const std::optional<TapeEntry> derived = differentiated_entry();
   if (call.op().view && !call.inputs().empty()) begun.storage = storage_of(call.input(0));
   begun.flops = flops_of(call);
   const std::lock_guard<std::mutex> lock(mutex_);
   begun.number = ++last_number_;
-  if (derived) begun.forward = links_.find(derived->tape, derived->sequence);
+  if (derived) begun.forward = links_.find(*derived);
   links_.add(begun.number);
   Thread& thread = thread_here();
   begun.thread = &thread;

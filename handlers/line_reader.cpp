@@ -52,8 +52,6 @@ int get() {
 
 std::size_t width_of_terminal() { return columns_of_terminal(STDOUT_FILENO).value_or(80); }
 
-bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }  // a character of UTF-8
-
 constexpr int control(char key) { return key & 0x1f; }
 constexpr int backspace = 0x7f, escape = 0x1b;
 

@@ -122,9 +122,7 @@ void visit_performer(F f) {
   visit_frames(interception.performer, interception.answering, f);
 }
 
-}  // namespace
-
-static const BackwardScope* backward_scope() {
+const BackwardScope* backward_scope() {
   const BackwardScope* found = nullptr;
   visit_performer([&](const Frame& frame) {
     const auto* const scope = found ? nullptr : dynamic_cast<const BackwardScope*>(frame.handler);
@@ -132,6 +130,8 @@ static const BackwardScope* backward_scope() {
   });
   return found;
 }
+
+}  // namespace
 
 std::optional<Differentiated> differentiated_operation() {
   const BackwardScope* const scope = backward_scope();
@@ -143,36 +143,30 @@ std::optional<Differentiated> differentiated_operation() {
   const char* between = " ";
   for (const Abstract& input : entry.input_abstracts())
     text += std::exchange(between, ", ") + notation(nullptr, input.dtype, input.shape, cpu);
-  return Differentiated{scope->tape, entry.sequence, entry.op, std::move(text)};
+  return Differentiated{{scope->tape, entry.sequence}, std::move(text)};
 }
 
-std::optional<DifferentiatedEntry> differentiated_entry() {
+std::optional<TapeEntry> differentiated_entry() {
   const BackwardScope* const scope = backward_scope();
   if (!scope) return std::nullopt;
-  return DifferentiatedEntry{scope->tape, scope->entry->sequence};
-}
-
-std::vector<RecordedBy> recorded_by() {
-  std::vector<RecordedBy> tapes;
-  visit_performer([&](const Frame& frame) {
-    if (frame.kind != Frame::Kind::interception) return;
-    const Frame* const answering = static_cast<const Interception&>(frame).answering;
-    const auto* const tape = answering ? dynamic_cast<const GradHandler*>(answering->handler) : nullptr;
-    if (tape) tapes.push_back({tape->tape(), tape->notes.id(), tape->last_sequence()});
-  });
-  return tapes;
+  return TapeEntry{scope->tape, scope->entry->sequence};
 }
 
 // A tape performs right after it recorded. What is performed later without being recorded comes after the same entry, and is not it.
 void ForwardLinks::add(std::uint64_t number) {
-  for (const RecordedBy& by : recorded_by()) {
-    const auto [found, is_new] = links_.try_emplace({by.tape, by.sequence}, Link{by.recorder, number});
-    if (!is_new && found->second.recorder != by.recorder) found->second = {by.recorder, number};
-  }
+  visit_performer([&](const Frame& frame) {
+    if (frame.kind != Frame::Kind::interception) return;
+    const Frame* const answering = static_cast<const Interception&>(frame).answering;
+    const auto* const tape = answering ? dynamic_cast<const GradHandler*>(answering->handler) : nullptr;
+    if (!tape) return;
+    const Link link{tape->notes.id(), number};
+    const auto [found, is_new] = links_.try_emplace({tape->tape(), tape->last_sequence()}, link);
+    if (!is_new && found->second.recorder != link.recorder) found->second = link;
+  });
 }
 
-std::uint64_t ForwardLinks::find(InstallationId tape, std::uint64_t sequence) const {
-  const auto found = links_.find({tape, sequence});
+std::uint64_t ForwardLinks::find(const TapeEntry& entry) const {
+  const auto found = links_.find(entry);
   return found == links_.end() ? 0 : found->second.number;
 }
 

@@ -9,6 +9,7 @@
 //     inside grad the forward pass, outside both.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -72,29 +73,23 @@ using ScopeNames = std::vector<NamePtr>;  // from outside in
 
 class Stepping;
 
-/// An operation that a tape recorded: which tape, as the entry of which number.
-struct RecordedBy {
-  InstallationId tape, recorder;  // a checkpoint that runs again has a recorder of its own for the same tape
+/// The entry of a tape that stands for an operation.
+struct TapeEntry {
+  InstallationId tape;
   std::uint64_t sequence;
+  auto operator<=>(const TapeEntry&) const = default;
 };
 /// The recorded operation whose derivative a backward pass computes.
-struct DifferentiatedEntry {
-  InstallationId tape;
-  std::uint64_t sequence;
-};
 struct Differentiated {
-  InstallationId tape;
-  std::uint64_t sequence;
-  const Op* op;
+  TapeEntry entry;
   std::string text;
 };
 /// "sum axes=[0] f32[64] -> f32[]": with what it will yield, or what it yielded.
 std::string text_of(const Call& call, std::span<const Tensor> outputs);
 /// For a handler that is answering: of the backward pass that performs this, if one does.
 std::optional<Differentiated> differentiated_operation();
-std::optional<DifferentiatedEntry> differentiated_entry();
-/// For a handler that is answering: the tapes above it that have just recorded this.
-std::vector<RecordedBy> recorded_by();
+/// The same without its text.
+std::optional<TapeEntry> differentiated_entry();
 
 /// Which operation, by an observer's numbers from 1 on, a tape recorded as which entry.
 class ForwardLinks {
@@ -102,16 +97,16 @@ class ForwardLinks {
   /// For a handler that is answering operation `number`: notes the tapes that have just recorded it.
   void add(std::uint64_t number);
   /// The number of the entry's operation; 0 if it was not seen.
-  std::uint64_t find(InstallationId tape, std::uint64_t sequence) const;
+  std::uint64_t find(const TapeEntry& entry) const;
   void forget_before(std::uint64_t number);
   std::size_t size() const noexcept { return links_.size(); }
 
  private:
   struct Link {
-    InstallationId recorder;
+    InstallationId recorder;  // a checkpoint that runs again has one of its own for the same tape
     std::uint64_t number;
   };
-  std::map<std::pair<InstallationId, std::uint64_t>, Link> links_;  // by tape and sequence
+  std::map<TapeEntry, Link> links_;
 };
 
 // What the debugger sees of a stop beside what everybody does.

@@ -26,12 +26,6 @@ int descriptor_of(const std::ostream& out) {
   return &out == &std::cerr || &out == &std::clog ? STDERR_FILENO : -1;
 }
 
-namespace {
-
-bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }  // a character of UTF-8
-
-}  // namespace
-
 std::size_t columns_of(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !continues(c); }));
 }

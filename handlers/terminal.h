@@ -18,6 +18,8 @@ bool moves_cursor(int descriptor);
 /// 1 for std::cout, 2 for std::cerr and std::clog, -1 for other streams.
 int descriptor_of(const std::ostream& out);
 
+/// Whether a byte continues a character of UTF-8.
+constexpr bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 /// The columns that UTF-8 text takes: each character takes one.
 std::size_t columns_of(std::string_view text);
 /// The first `columns` columns of the text.
