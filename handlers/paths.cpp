@@ -352,6 +352,16 @@ int PathRun::alone_below() noexcept {
   return times;
 }
 
+// Whether that is what an operation of a path of a vmap below throws, which went on before: a handler around threw it,
+// and trials would not be what that path performed.
+bool PathRun::throws_anew_below(const std::exception_ptr& threw) noexcept {
+  for (const Frame* frame = current; frame; frame = frame->below)
+    if (frame->operations)
+      if (const auto* const below = dynamic_cast<const PathRun*>(frame->handler); below && below->threw_anew_ == threw)
+        return true;
+  return false;
+}
+
 std::unique_ptr<PathRun::LanePath> PathRun::parted(Part part, bool checks) const {
   const LanePath& path = *path_;
   auto other = std::make_unique<LanePath>();

@@ -309,6 +309,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   void part(std::vector<Part> parts);
   std::unique_ptr<LanePath> parted(Part part, bool checks) const;
   static int alone_below() noexcept;
+  static bool throws_anew_below(const std::exception_ptr& threw) noexcept;
 
   // Runs from the log: paths_log.cpp.
   PathLog::Given given_of(const Call& call) const;
@@ -323,10 +324,13 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   Outputs divided_by_error(Call& call, PathLog::Given given, std::exception_ptr threw,
                            const std::optional<PathEffects::Mark>& mark);
   [[noreturn]] void fail_all(const Call& call, PathLog::Given given, std::exception_ptr threw);
-  void find_outcomes(Call& call, std::span<const std::int32_t> lanes, bool throws, Outcomes& found);
+  void find_outcomes(Call& call, std::span<const std::int32_t> lanes, std::exception_ptr error, Outcomes& found);
   void add_all(Call& call, std::span<const std::int32_t> lanes, const std::exception_ptr& threw, Outcomes& found);
   std::exception_ptr attempt(Call& call, std::span<const std::int32_t> lanes, bool alone, const Rows* named);
-  std::exception_ptr error_of(Call& call, const std::vector<std::int32_t>& lanes, const std::exception_ptr& known);
+  std::exception_ptr error_of(Call& call, const std::vector<std::int32_t>& lanes, const std::exception_ptr& known,
+                              const std::exception_ptr& threw, Outcomes& found);
+  std::exception_ptr thrown_once(Call& call, std::int32_t lane, const std::exception_ptr& a,
+                                 const std::exception_ptr& b, const Outcomes& found);
 
   // What lanes that parted sow, as further results: paths_effects.cpp.
   bool is_joined(const Call& sow) const;
@@ -351,6 +355,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   const InstallationId id_ = next_installation_id();
   int paths_ = 0;                // so far
   int went_alone_ = 0;           // how often a running path was left with one lane
+  std::exception_ptr threw_anew_;  // the last one by an operation, the same for all lanes, that did not throw before
   std::size_t first_joint_ = 0;  // number of the first collective in it
   LanePath* path_ = nullptr;     // that runs
   const Rows* named_ = nullptr;  // whom errors name, where one lane stands for them; null: those that run

@@ -47,6 +47,12 @@ std::exception_ptr of_some_entries(const std::exception_ptr& threw) {
   }
 }
 
+std::string type_of_kind(const std::string& kind) { return kind.substr(0, kind.find(": ")); }
+
+bool are_alike(const std::exception_ptr& a, const std::exception_ptr& b) {
+  return type_of_kind(kind_of_error(a)) == type_of_kind(kind_of_error(b));
+}
+
 [[noreturn]] void fail_undivided(const std::string& what) {
   fail<TransformError>(
       "vmap: {} throws for some of the lanes, which part there, within a checkpoint that saves what a policy says, "
@@ -110,13 +116,12 @@ struct PathRun::Outcomes {
 
   /// How many lanes threw an error of this one's type.
   std::size_t count_like(const std::exception_ptr& error) const {
-    const std::string type = type_of(kind_of_error(error));
+    const std::string type = type_of_kind(kind_of_error(error));
     std::size_t count = 0;
     for (const Threw& known : threw)
-      if (type_of(known.kind) == type) count += known.lanes.size();
+      if (type_of_kind(known.kind) == type) count += known.lanes.size();
     return count;
   }
-  static std::string type_of(const std::string& kind) { return kind.substr(0, kind.find(": ")); }
   void add(std::span<const std::int32_t> lanes, const std::exception_ptr& error) {
     std::string kind = kind_of_error(error);
     const auto is_same = [&](const Threw& known) { return !kind.empty() && known.kind == kind; };
@@ -171,27 +176,42 @@ std::exception_ptr PathRun::attempt(Call& call, std::span<const std::int32_t> la
   }
 }
 
-// `throws`: it is known that it does so for all of these together.
-void PathRun::find_outcomes(Call& call, std::span<const std::int32_t> lanes, bool throws, Outcomes& found) {
+// `error`: what the operation throws for all of these together; null: that is not known.
+void PathRun::find_outcomes(Call& call, std::span<const std::int32_t> lanes, std::exception_ptr error,
+                            Outcomes& found) {
   if (found.other) return;
   const bool one = lanes.size() == 1;
-  std::exception_ptr error;
-  if (one || !throws) {
+  if (one || !error) {
     if (found.effects) path_->effects->restore(*found.effects);
-    error = attempt(call, lanes, one, nullptr);
-    if (!error) return void(found.went_on.insert(found.went_on.end(), lanes.begin(), lanes.end()));
-    const Whose whose = whose_error(error, operation_of(call));
-    if (whose == Whose::of_all) return void(found.other = error);
-    if (one) return found.add(lanes, error);
-    if (whose == Whose::of_each) return add_all(call, lanes, error, found);
+    const std::exception_ptr thrown = attempt(call, lanes, one, nullptr);
+    if (!thrown) return void(found.went_on.insert(found.went_on.end(), lanes.begin(), lanes.end()));
+    const Whose whose = whose_error(thrown, operation_of(call));
+    if (whose == Whose::of_all) return void(found.other = thrown);
+    if (one) return found.add(lanes, thrown);
+    if (whose == Whose::of_each) return add_all(call, lanes, thrown, found);
+    error = thrown;
   }
   const std::size_t half = lanes.size() / 2, before = found.went_on.size();
-  const std::size_t like_before = error ? found.count_like(error) : 0;
-  find_outcomes(call, lanes.first(half), false, found);
-  find_outcomes(call, lanes.subspan(half), found.went_on.size() == before + half, found);
-  // An error that comes once, and from none of the lanes, such as an error of a handler around, must not be
-  // lost.
-  if (error && !found.other && found.count_like(error) == like_before) found.other = error;
+  const std::size_t like_before = found.count_like(error);
+  find_outcomes(call, lanes.first(half), nullptr, found);
+  const bool second_throws = found.went_on.size() == before + half;
+  find_outcomes(call, lanes.subspan(half), second_throws ? error : nullptr, found);
+  if (found.other || found.count_like(error) > like_before) return;
+  // None of these lanes threw what all of them threw together.
+  const auto threw_other = [&](const Outcomes::Threw& known) {
+    return std::find(lanes.begin(), lanes.end(), known.lanes.back()) != lanes.end();
+  };
+  const auto other = std::find_if(found.threw.begin(), found.threw.end(), threw_other);
+  found.other = other == found.threw.end() ? error : thrown_once(call, other->lanes.back(), other->first, error, found);
+}
+
+// A lane threw the one error and, in another attempt, the other one, which is of another type. So one of them comes
+// once, as an error of a handler around may: this one must not be lost.
+std::exception_ptr PathRun::thrown_once(Call& call, std::int32_t lane, const std::exception_ptr& a,
+                                        const std::exception_ptr& b, const Outcomes& found) {
+  if (found.effects) path_->effects->restore(*found.effects);
+  const std::exception_ptr again = attempt(call, std::span(&lane, 1), true, nullptr);
+  return again && are_alike(again, a) ? b : a;
 }
 
 // It throws for each of these. The error is that of an operation on one lane, as others are.
@@ -199,6 +219,7 @@ void PathRun::add_all(Call& call, std::span<const std::int32_t> lanes, const std
                       Outcomes& found) {
   if (found.effects) path_->effects->restore(*found.effects);
   const std::exception_ptr error = call.op().carries_functions ? nullptr : attempt(call, lanes.first(1), true, nullptr);
+  if (error && !are_alike(error, threw)) return void(found.other = thrown_once(call, lanes[0], error, threw, found));
   found.add(lanes, error ? error : threw);
 }
 
@@ -207,7 +228,7 @@ bool PathRun::may_differ(const Call& call, const std::exception_ptr& threw) cons
   if (path.alone || path.lanes->size() < 2 || path.errors < path.known_errors) return false;
   const auto is_lane = [&](const Tensor& x) { return vmap_->notes.find(x) != nullptr; };
   if (operation_of(call) && std::none_of(call.inputs().begin(), call.inputs().end(), is_lane)) return false;
-  return whose_error(threw, operation_of(call)) != Whose::of_all;
+  return whose_error(threw, operation_of(call)) != Whose::of_all && !throws_anew_below(threw);
 }
 
 void PathRun::fail_all(const Call& call, PathLog::Given given, std::exception_ptr threw) {
@@ -219,13 +240,18 @@ void PathRun::fail_all(const Call& call, PathLog::Given given, std::exception_pt
 }
 
 // As an operation on the first of these lanes throws it, and with their names. Functions that an
-// operation carries run no more often for that.
+// operation carries run no more often for that, unless the error is another one than all of the
+// lanes threw together, and so may be one that comes once.
 std::exception_ptr PathRun::error_of(Call& call, const std::vector<std::int32_t>& lanes,
-                                     const std::exception_ptr& known) {
-  if (call.op().carries_functions) return known;
+                                     const std::exception_ptr& known, const std::exception_ptr& threw,
+                                     Outcomes& found) {
+  const bool carries = call.op().carries_functions;
+  if (carries && are_alike(known, threw)) return known;
+  if (found.effects) path_->effects->restore(*found.effects);
   const Rows named(lanes);
   const std::exception_ptr error = attempt(call, std::span(lanes).first(1), true, &named);
-  return error ? error : known;
+  if (error && are_alike(error, known)) return carries ? known : error;
+  return found.other = error ? thrown_once(call, lanes[0], error, known, found) : known;
 }
 
 Outputs PathRun::divided_by_error(Call& call, PathLog::Given given, std::exception_ptr threw,
@@ -241,18 +267,18 @@ Outputs PathRun::divided_by_error(Call& call, PathLog::Given given, std::excepti
     found.effects = path.effects->state_at(*mark);
   }
   if (whose_error(threw, operation_of(call)) == Whose::of_each)
-    fail_all(call, std::move(given), error_of(call, lanes, threw));
-  find_outcomes(call, lanes, true, found);
+    fail_all(call, std::move(given), error_of(call, lanes, threw, threw, found));
+  find_outcomes(call, lanes, threw, found);
   if (effects) path.effects->restore(*effects);
   if (found.other) fail_all(call, std::move(given), found.other);
-  if (found.count_like(threw) == 0) fail_all(call, std::move(given), std::move(threw));
   const std::string kind = kind_of_error(threw);
   std::vector<Part> parts;
   if (!found.went_on.empty()) parts.push_back({std::move(found.went_on)});
   for (Outcomes::Threw& of : found.threw) {
     const bool is_first = mark && of.kind == kind;  // which names all of the lanes, as they parted inside
-    std::exception_ptr error = error_of(call, of.lanes, is_first ? threw : of.first);
+    std::exception_ptr error = error_of(call, of.lanes, is_first ? threw : of.first, threw, found);
     if (effects) path.effects->restore(*effects);
+    if (found.other) fail_all(call, std::move(given), found.other);
     error = of_some_entries(error);
     Part& part = parts.emplace_back(Part{std::move(of.lanes)});
     part.threw = error;

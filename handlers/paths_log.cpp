@@ -222,7 +222,12 @@ Outputs PathRun::replayed(Call& call) {
   }
   if (logged->op != &op) fail_other_way(op.name, logged->op->name);
   check_given(call, logged->given);
-  if (!logged->value && logged->bytes == PathLog::untouched) return perform(std::move(call));
+  if (!logged->value && logged->bytes == PathLog::untouched) try {
+      return perform(std::move(call));
+    } catch (...) {
+      threw_anew_ = std::current_exception();
+      throw;
+    }
   Outputs outputs;
   const auto expected = call.abstract_outputs();
   for (std::size_t i = 0; i < expected.size(); ++i) {

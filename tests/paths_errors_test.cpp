@@ -2,6 +2,7 @@
 // loops over the lanes; what runs how often; what messages say.
 #include <cmath>
 #include <map>
+#include <source_location>
 #include <sstream>
 #include <stdexcept>
 
@@ -249,6 +250,62 @@ TEST(PathsThrown, ByHandlersOutsideAreOfTheLanesForWhichTheyThrow) {
   EXPECT_THAT(with(refuses, [&] { return vmap(f)(xs); }), IsNear(with(refuses, [&] { return loop(f, xs); })));
   EXPECT_THAT(vmap([&](T x) { return with(refuses, [&] { return f(x); }); })(xs),
               IsNear(with(refuses, [&] { return loop(f, xs); })));  // by what it reads
+}
+
+struct Fault {};
+struct FaultAt : Handler {  // in one operation among all
+  int left;
+  explicit FaultAt(int n) : left(n) {}
+  Outputs handle(Call& call) override {
+    if (left-- == 0) throw Fault();
+    return perform(std::move(call));
+  }
+};
+
+// Wherever it comes: where all lanes are tried, half of them or one, or where the lanes' names are asked for.
+template <class F>
+int lost_faults(F f, T xs, const std::source_location& where = std::source_location::current()) {
+  for (int n = 0, lost = 0;; ++n) {
+    FaultAt handler(n);
+    bool came = false;
+    try {
+      with(handler, [&] { return f(xs); });
+    } catch (const Fault&) {
+      came = true;
+    }
+    if (handler.left >= 0) {
+      EXPECT_GT(n, 10) << where.line();
+      return lost;
+    }
+    lost += !came;
+  }
+}
+
+TEST(PathsThrown, AnErrorThatComesOnceIsNotLost) {
+  const Tensor xs = tensor({0.5, -3., 1., 0.25, 7., -0.5, 1.5}, float64);
+  const auto shifted = [](T x) {  // lanes part at several of the factors
+    for (double shift = 0;; shift += 1) try {
+        return sum(cholesky((x + shift) * eye(2, float64)));
+      } catch (const LinalgError&) {
+      }
+  };
+  const auto carried = [](T x) {
+    try {
+      return checkpoint([](T y) { return of_two(sin(y) + y) * y; })(x);
+    } catch (const IndexError&) {
+      return checkpoint(caught)(x);
+    }
+  };
+  EXPECT_EQ(lost_faults(vmap(caught), xs), 0);
+  EXPECT_EQ(lost_faults(vmap(shifted), xs), 0);
+  EXPECT_EQ(lost_faults(vmap(carried), xs), 0);
+  EXPECT_EQ(lost_faults(vmap(grad(shifted)), xs), 0);
+  EXPECT_EQ(lost_faults(vmap(grad(carried)), xs), 0);
+  EXPECT_EQ(lost_faults(vmap(vmap(shifted)), reshape(concat({xs, -xs}), {2, 7})), 0);
+  const auto branched = [&](T y) {  // outer lanes part by what inner ones read; some operations have no outer lanes
+    return vmap([&](T x) { return (y > 0).item<bool>() ? sin(x) : (x > y).item<bool>() ? square(x) : x + y; })(xs);
+  };
+  EXPECT_EQ(lost_faults(vmap(branched), xs), 0);
 }
 
 // ---- what it costs ------------------------------------------------------------------------------------------------
