@@ -1,33 +1,33 @@
 // Stave: plain functions of tensors, in which every operation can be intercepted.
 //
-// This header is all of the library. Start reading at core/effects/effect.h (performing and handling), core/tensor.h (values),
-// core/op.h (operations), handlers/vjp_flat.h (a handler).
+// This header is all of the library. Start reading at core/effects/effect.h (performing and handling), core/tensor/tensor.h (values),
+// core/op/op.h (operations), handlers/transforms/vjp_flat.h (a handler).
 #pragma once
 
 #include <stave/core/effects/settings.h>
 
 #include <stave/core.h>
 
-#include <stave/core/checkpoints.h>
-#include <stave/core/dlpack.h>
-#include <stave/core/io.h>
-#include <stave/core/optimizers.h>
-#include <stave/handlers/check_op.h>
-#include <stave/handlers/concurrently.h>
-#include <stave/handlers/debugger.h>
-#include <stave/handlers/diagnostics.h>
-#include <stave/handlers/distributions.h>
-#include <stave/handlers/graph.h>
-#include <stave/handlers/html_report.h>
-#include <stave/handlers/mcmc.h>
-#include <stave/handlers/minimize.h>
-#include <stave/handlers/odeint.h>
-#include <stave/handlers/param.h>
-#include <stave/handlers/profile.h>
-#include <stave/handlers/report.h>
-#include <stave/handlers/sample.h>
-#include <stave/handlers/stepper.h>
-#include <stave/handlers/stepping.h>
-#include <stave/handlers/summary.h>
-#include <stave/handlers/timeline.h>
-#include <stave/handlers/whos.h>
+#include <stave/core/io/checkpoints.h>
+#include <stave/core/io/dlpack.h>
+#include <stave/core/io/io.h>
+#include <stave/handlers/debugger/debugger.h>
+#include <stave/handlers/debugger/stepper.h>
+#include <stave/handlers/inference/diagnostics.h>
+#include <stave/handlers/inference/distributions.h>
+#include <stave/handlers/inference/mcmc.h>
+#include <stave/handlers/inference/sample.h>
+#include <stave/handlers/model/param.h>
+#include <stave/handlers/model/report.h>
+#include <stave/handlers/model/summary.h>
+#include <stave/handlers/numerics/minimize.h>
+#include <stave/handlers/numerics/odeint.h>
+#include <stave/handlers/numerics/optimizers.h>
+#include <stave/handlers/observe/graph.h>
+#include <stave/handlers/observe/html_report.h>
+#include <stave/handlers/observe/profile.h>
+#include <stave/handlers/observe/stepping.h>
+#include <stave/handlers/observe/timeline.h>
+#include <stave/handlers/observe/whos.h>
+#include <stave/handlers/transforms/check_op.h>
+#include <stave/handlers/transforms/concurrently.h>

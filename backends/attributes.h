@@ -1,7 +1,7 @@
 // Attributes as the drivers of an operation know them.
 #pragma once
 
-#include <stave/core/ops/attributes.h>
+#include <stave/core/op/attributes.h>
 
 namespace stave_detail {
 

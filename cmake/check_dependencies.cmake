@@ -8,7 +8,7 @@ list(REMOVE_DUPLICATES listed)
 list(SORT listed)
 
 set(sought "")
-file(GLOB_RECURSE files "${FOLDER}/cmake/*.cmake" "${FOLDER}/backends/*.cmake" "${FOLDER}/ranks/*.cmake" "${FOLDER}/tests/CMakeLists.txt"
+file(GLOB_RECURSE files "${FOLDER}/cmake/*.cmake" "${FOLDER}/backends/*.cmake" "${FOLDER}/handlers/*.cmake" "${FOLDER}/tests/CMakeLists.txt"
   "${FOLDER}/examples/CMakeLists.txt")
 foreach(file IN LISTS files ITEMS "${FOLDER}/CMakeLists.txt")
   file(STRINGS "${file}" lines REGEX "^ *find_package\\([A-Za-z0-9_]+")

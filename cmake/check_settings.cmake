@@ -6,8 +6,8 @@ cmake_policy(VERSION 3.23)
 file(GLOB_RECURSE headers RELATIVE "${FOLDER}" "${FOLDER}/core/*.h" "${FOLDER}/handlers/*.h" "${FOLDER}/programs/*.h" "${FOLDER}/ranks/*.h")
 list(APPEND headers core.h stave.h backends/cpu/own_kernels.h)
 # Numbers and names alone, which CUDA's kernels include at run time, where there is no standard library.
-set(exempt core/effects/settings.h core/half.h core/dtype.h core/ops/elementwise_ops.h core/ops/erfinv.h core/ops/polygamma.h
-  core/ops/op_id.h core/effects/sanitize.h core/loop.h)
+set(exempt core/effects/settings.h core/tensor/half.h core/tensor/dtype.h core/ops/elementwise_ops.h core/ops/erfinv.h core/ops/polygamma.h
+  core/op/op_id.h core/effects/sanitize.h core/program/kernel_loop.h)
 
 set(left "")
 foreach(header IN LISTS headers)

@@ -8,7 +8,7 @@
 
 #include <stave/stave.h>
 #ifdef STAVE_EXAMPLE_WITH_RANKS
-#include <stave/ranks/ranks.h>
+#include <stave/handlers/ranks/ranks.h>
 #endif
 
 #include "check.h"

@@ -9,9 +9,9 @@
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
-#include <stave/handlers/check_grads.h>
-#include <stave/handlers/grad.h>
-#include <stave/handlers/vmap.h>
+#include <stave/handlers/transforms/check_grads.h>
+#include <stave/handlers/transforms/grad.h>
+#include <stave/handlers/transforms/vmap.h>
 
 #include "matchers.h"
 

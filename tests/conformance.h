@@ -19,9 +19,9 @@
 #include <vector>
 
 #include <stave/backends/cpu/dispatch.h>
-#include <stave/core/backend.h>
-#include <stave/core/device.h>
 #include <stave/core/effects/error.h>
+#include <stave/core/tensor/backend.h>
+#include <stave/core/tensor/device.h>
 
 #include "accuracy/float_values.h"
 #include "float_shape.h"

@@ -7,8 +7,8 @@
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
-#include <stave/core/storage.h>
-#include <stave/handlers/vmap.h>
+#include <stave/core/tensor/storage.h>
+#include <stave/handlers/transforms/vmap.h>
 
 #include "matchers.h"
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include <stave/core/shape.h>
+#include <stave/core/tensor/shape.h>
 
 namespace stave_test {
 

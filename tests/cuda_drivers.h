@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 
 namespace stave_test {
 

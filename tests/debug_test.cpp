@@ -1,4 +1,4 @@
-#include <stave/handlers/debug.h>
+#include <stave/handlers/observe/debug.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,11 +20,11 @@
 #include <stave/core/ops/softmax.h>
 #include <stave/core/ops/sort.h>
 #include <stave/core/ops/transfer.h>
-#include <stave/handlers/grad.h>
-#include <stave/handlers/jacobian.h>
-#include <stave/handlers/jvp.h>
-#include <stave/handlers/profile.h>
-#include <stave/handlers/vmap.h>
+#include <stave/handlers/observe/profile.h>
+#include <stave/handlers/transforms/grad.h>
+#include <stave/handlers/transforms/jacobian.h>
+#include <stave/handlers/transforms/jvp.h>
+#include <stave/handlers/transforms/vmap.h>
 
 #include "separate_backend.h"
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include <stave/handlers/source_lines.h>
+#include <stave/handlers/observe/source_lines.h>
 #include <stave/stave.h>
 
 #include "matchers.h"

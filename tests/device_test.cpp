@@ -4,7 +4,7 @@
 #include <map>
 #include <sstream>
 
-#include <stave/handlers/whos.h>
+#include <stave/handlers/observe/whos.h>
 #include <stave/stave.h>
 
 #include "files.h"

@@ -1,4 +1,4 @@
-// Arrays from other libraries and for them (core/dlpack.h). The structures are written down here once more, from DLPack's documentation:
+// Arrays from other libraries and for them (core/io/dlpack.h). The structures are written down here once more, from DLPack's documentation:
 // https://dmlc.github.io/dlpack/latest/c_api.html
 #include <sys/mman.h>
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <stave/core/dtype.h>
+#include <stave/core/tensor/dtype.h>
 
 namespace stave_test {
 

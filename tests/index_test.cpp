@@ -7,7 +7,7 @@
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
-#include <stave/handlers/vmap.h>
+#include <stave/handlers/transforms/vmap.h>
 
 #include "matchers.h"
 

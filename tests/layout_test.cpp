@@ -3,12 +3,12 @@
 #include <functional>
 #include <limits>
 
-#include <stave/core/note.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
-#include <stave/handlers/vmap.h>
+#include <stave/core/tensor/note.h>
+#include <stave/handlers/transforms/vmap.h>
 
 #include "matchers.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <thread>
 
-#include <stave/handlers/warmup.h>
+#include <stave/handlers/inference/warmup.h>
 #include <stave/stave.h>
 
 #include "../examples/digits.h"

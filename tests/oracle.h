@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include <stave/handlers/vjp_flat.h>
+#include <stave/handlers/transforms/vjp_flat.h>
 #include <stave/stave.h>
 
 #include "float_shape.h"

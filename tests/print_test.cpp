@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
-#include <stave/handlers/grad.h>
-#include <stave/handlers/vmap.h>
+#include <stave/handlers/transforms/grad.h>
+#include <stave/handlers/transforms/vmap.h>
 
 namespace {
 

@@ -13,13 +13,13 @@
 
 #include <functional>
 
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/random.h>
 #include <stave/core/ops/reduce.h>
-#include <stave/handlers/vmap.h>
+#include <stave/handlers/transforms/vmap.h>
 
 #include "matchers.h"
 

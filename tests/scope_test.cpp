@@ -1,6 +1,6 @@
 // Scopes and labels: what they show, and that they change nothing.
 #include <stave/core/effects/scope.h>
-#include <stave/core/label.h>
+#include <stave/core/tensor/label.h>
 #include <stave/stave.h>
 
 #include <sstream>

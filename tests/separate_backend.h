@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include <stave/core/backend.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_test {
 

@@ -1,7 +1,7 @@
 // Compiled functions under transforms: derivatives and lanes of what is recorded are those of the function, and f itself runs no more.
 #include <thread>
 
-#include <stave/programs/derive.h>
+#include <stave/handlers/compile/derive.h>
 #include <stave/stave.h>
 
 #include "matchers.h"

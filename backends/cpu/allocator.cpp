@@ -14,7 +14,7 @@
 
 #include <stave/core/effects/fork.h>
 #include <stave/core/effects/sanitize.h>
-#include <stave/core/pool.h>
+#include <stave/core/tensor/pool.h>
 
 namespace stave_cpu {
 

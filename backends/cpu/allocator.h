@@ -10,7 +10,7 @@
 // they see every use after free and every leak.
 #pragma once
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

@@ -1,7 +1,8 @@
 // Attention and its gradient, by blocks of scores.
 #pragma once
 
-#include <stave/core/backend.h>
+#include <stave/core/op/attributes.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

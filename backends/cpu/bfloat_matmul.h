@@ -1,7 +1,7 @@
 // Products of matrices of bfloat16 by the instructions that some processors have for them.
 #pragma once
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

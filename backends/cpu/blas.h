@@ -1,7 +1,7 @@
 // Products of float matrices by BLAS, on the calling thread.
 #pragma once
 
-#include <stave/core/shape.h>
+#include <stave/core/tensor/shape.h>
 
 namespace stave_cpu {
 

@@ -4,7 +4,7 @@
 #include <stave/backends/cpu/cpu_backend.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/row_steps.h>
-#include <stave/core/small_vector.h>
+#include <stave/core/tensor/small_vector.h>
 
 namespace stave_cpu {
 

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstring>
 
-#include <stave/core/backend.h>
-#include <stave/core/ops/attributes.h>
+#include <stave/core/op/attributes.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

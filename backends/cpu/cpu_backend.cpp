@@ -27,7 +27,7 @@
 #include <stave/backends/cpu/softmax.h>
 #include <stave/backends/cpu/sort.h>
 #include <stave/core/effects/error.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/elementwise_ops.h>
 
 namespace stave_cpu {

@@ -1,7 +1,7 @@
 // The CPU backend: where an operation finds its driver.
 #pragma once
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

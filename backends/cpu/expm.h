@@ -1,7 +1,7 @@
 // The exponential of matrices.
 #pragma once
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

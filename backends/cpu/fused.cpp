@@ -1,5 +1,5 @@
 // The driver of regions: tiles in parallel, or as reductions ask for them.
-#include <stave/core/ops/fused.h>
+#include <stave/core/program/fused.h>
 
 #include <algorithm>
 #include <forward_list>

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include <stave/core/region.h>
+#include <stave/core/program/region.h>
 
 namespace stave_cpu {
 

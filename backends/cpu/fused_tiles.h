@@ -6,7 +6,7 @@
 #include <stave/backends/cpu/kernels/kernels.h>
 #include <stave/backends/cpu/scratch.h>
 #include <stave/backends/cpu/strided.h>
-#include <stave/core/region.h>
+#include <stave/core/program/region.h>
 
 namespace stave_cpu {
 

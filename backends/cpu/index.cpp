@@ -14,8 +14,8 @@
 #include <stave/backends/cpu/index_offsets.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cpu {
 

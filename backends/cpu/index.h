@@ -1,12 +1,12 @@
 // Gathering by integer tensors, and its transpose; slices at computed places.
 #pragma once
 
-#include <stave/core/backend.h>
-#include <stave/core/ops/op_id.h>
+#include <stave/core/op/op_id.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 
-/// As declared in core/ops/attributes.h. All throw stave::IndexError before anything is written.
+/// As declared in core/op/attributes.h. All throw stave::IndexError before anything is written.
 void run_gather(const stave::GatherAttributes& attributes, const stave::View& x, const stave::View& indices,
                 const stave::View& out);
 /// scatter scatter_add scatter_multiply scatter_min scatter_max.

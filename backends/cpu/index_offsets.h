@@ -7,8 +7,8 @@
 
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
-#include <stave/core/everywhere.h>
-#include <stave/core/ops/attributes.h>
+#include <stave/core/op/attributes.h>
+#include <stave/core/op/everywhere.h>
 
 namespace stave_cpu {
 

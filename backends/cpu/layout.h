@@ -1,7 +1,8 @@
 // Operations that create, move or place elements.
 #pragma once
 
-#include <stave/core/backend.h>
+#include <stave/core/op/attributes.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

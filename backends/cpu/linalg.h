@@ -1,7 +1,7 @@
 // Linear algebra of stacks of matrices: small ones by loops of our own, others by LAPACK.
 #pragma once
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

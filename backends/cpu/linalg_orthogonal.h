@@ -1,7 +1,7 @@
 // qr, eigh and svd of stacks of matrices with elements.
 #pragma once
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

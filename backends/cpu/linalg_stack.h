@@ -14,9 +14,9 @@
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/strided.h>
 #include <stave/core/effects/fiber.h>
-#include <stave/core/everywhere.h>
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/everywhere.h>
+#include <stave/core/op/op.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cpu {
 

@@ -1,7 +1,7 @@
 // Matrix products.
 #pragma once
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

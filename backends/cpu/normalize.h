@@ -1,11 +1,11 @@
 // Drivers of layer_norm and its gradient.
 #pragma once
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 
-/// Outputs are contiguous (core/ops/attributes.h).
+/// Outputs are contiguous (core/op/attributes.h).
 void run_layer_norm(const stave::NormAttributes& attributes, std::span<const stave::View> in, const stave::View& out);
 void run_layer_norm_gradient(const stave::NormAttributes& attributes, std::span<const stave::View> in,
                              std::span<const stave::View> out);

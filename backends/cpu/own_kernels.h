@@ -1,5 +1,5 @@
 // Elementwise operations of a program's own, compiled as one loop for the CPU: as fast as the library's, where a recorded region
-// (handlers/elementwise_op.h) may take three times as long.
+// (handlers/compile/elementwise_op.h) may take three times as long.
 //
 //   // operations.cpp, which has nothing else in it
 //   #include <stave/backends/cpu/own_kernels.h>
@@ -20,7 +20,7 @@
 #pragma once
 
 #include <stave/backends/cpu/kernels/isa.h>
-#include <stave/core/loop.h>
+#include <stave/core/program/kernel_loop.h>
 
 #define STAVE_LOOPS(name, isa) STAVE_JOIN(stave_loops_##name##_, isa)
 #define STAVE_DECLARE_LOOPS(name, isa) \
@@ -44,7 +44,7 @@ class ElementwiseOperation;
 #else
 
 #include <stave/core/ops/elementwise.h>
-#include <stave/handlers/elementwise_op.h>
+#include <stave/handlers/compile/elementwise_op.h>
 
 namespace stave_detail {
 

@@ -1,7 +1,7 @@
 // Parallel loops over index ranges: the only door to oneTBB, kept out of templates and of every other file.
 #pragma once
 
-#include <stave/core/shape.h>
+#include <stave/core/tensor/shape.h>
 
 namespace stave_cpu {
 

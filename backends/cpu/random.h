@@ -1,7 +1,7 @@
-// Random numbers: Threefry-2x32 under given keys (core/ops/attributes.h says which number is which).
+// Random numbers: Threefry-2x32 under given keys (core/op/attributes.h says which number is which).
 #pragma once
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include <stave/backends/cpu/kernels/kernels.h>
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

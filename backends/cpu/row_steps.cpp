@@ -8,7 +8,7 @@
 #include <stave/backends/cpu/fused_tiles.h>
 #include <stave/backends/cpu/row_values.h>
 #include <stave/backends/cpu/scratch.h>
-#include <stave/core/ops/fused.h>
+#include <stave/core/program/fused.h>
 
 namespace stave_cpu {
 

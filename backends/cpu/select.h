@@ -1,7 +1,7 @@
 // Selection of the largest entries, and search in sorted ones.
 #pragma once
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

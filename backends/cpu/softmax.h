@@ -2,7 +2,7 @@
 #pragma once
 
 #include <stave/backends/cpu/kernels/kernels.h>
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <stave/core/dtype.h>
+#include <stave/core/tensor/dtype.h>
 
 namespace stave_cpu {
 

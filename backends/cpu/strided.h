@@ -7,8 +7,8 @@
 
 #include <memory>
 
-#include <stave/core/backend.h>
-#include <stave/core/small_vector.h>
+#include <stave/core/tensor/backend.h>
+#include <stave/core/tensor/small_vector.h>
 
 namespace stave_cpu {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include <stave/backends/cuda/index_map.h>
-#include <stave/core/backend.h>
-#include <stave/core/ops/attributes.h>
+#include <stave/core/op/attributes.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

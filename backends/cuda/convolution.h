@@ -2,7 +2,8 @@
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/backend.h>
+#include <stave/core/op/attributes.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

@@ -6,7 +6,8 @@
 #include <cstdint>
 
 #include <stave/backends/cuda/elementwise_plan.h>
-#include <stave/core/backend.h>
+#include <stave/core/op/attributes.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

@@ -1,7 +1,7 @@
 #include <stave/backends/cuda/cublas.h>
 
 #include <stave/backends/cuda/dynamic_library.h>
-#include <stave/core/fail.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
 

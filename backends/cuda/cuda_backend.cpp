@@ -21,10 +21,10 @@
 #include <stave/backends/cuda/scan.h>
 #include <stave/backends/cuda/softmax.h>
 #include <stave/backends/cuda/sort.h>
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
-#include <stave/core/ops/fused.h>
-#include <stave/core/pool.h>
+#include <stave/core/op/op.h>
+#include <stave/core/program/fused.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/pool.h>
 
 namespace stave_cuda {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/backend.h>
-#include <stave/core/ops/op_id.h>
+#include <stave/core/op/op_id.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

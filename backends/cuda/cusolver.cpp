@@ -5,7 +5,7 @@
 
 #include <stave/backends/cuda/dynamic_library.h>
 #include <stave/backends/cuda/graph_recording.h>
-#include <stave/core/fail.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
 

@@ -6,8 +6,8 @@
 #include <stave/backends/cuda/elementwise_plan.h>
 #include <stave/backends/cuda/elementwise_table.h>
 #include <stave/backends/cuda/layout.h>
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
 

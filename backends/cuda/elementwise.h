@@ -4,8 +4,8 @@
 #include <span>
 
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/backend.h>
-#include <stave/core/ops/op_id.h>
+#include <stave/core/op/op_id.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

@@ -12,7 +12,7 @@
 #include <optional>
 
 #include <stave/backends/cuda/index_map.h>
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

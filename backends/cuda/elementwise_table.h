@@ -1,8 +1,8 @@
 // Where kernels of elementwise operations are found: what kernels/*.cu fill in, and drivers launch.
 #pragma once
 
-#include <stave/core/dtype.h>
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
+#include <stave/core/tensor/dtype.h>
 
 namespace stave_cuda {
 

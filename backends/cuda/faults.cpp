@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
 

@@ -9,7 +9,7 @@
 #include <span>
 
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/ops/op_id.h>
+#include <stave/core/op/op_id.h>
 
 namespace stave_cuda {
 

@@ -10,7 +10,7 @@
 #include <stave/backends/cuda/region_kernels.h>
 #include <stave/backends/cuda/region_plan.h>
 #include <stave/backends/cuda/region_text.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 
 namespace stave_cuda {
 

@@ -6,8 +6,8 @@
 #include <span>
 
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/backend.h>
-#include <stave/core/region.h>
+#include <stave/core/program/region.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

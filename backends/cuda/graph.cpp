@@ -3,7 +3,7 @@
 #include <vector>
 
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/fail.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
 

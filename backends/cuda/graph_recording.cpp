@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <stave/core/fail.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
 

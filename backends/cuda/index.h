@@ -2,12 +2,13 @@
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/backend.h>
-#include <stave/core/ops/op_id.h>
+#include <stave/core/op/attributes.h>
+#include <stave/core/op/op_id.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 
-/// As declared in core/ops/attributes.h. An index out of range goes to launch.fault; nothing is read or written in its place.
+/// As declared in core/op/attributes.h. An index out of range goes to launch.fault; nothing is read or written in its place.
 void run_gather(const Launch& launch, const stave::GatherAttributes& attributes, const stave::View& x,
                 const stave::View& indices, const stave::View& out);
 /// scatter, scatter_add, scatter_multiply, scatter_min, scatter_max. Deterministic. Integers, whose sums do not depend on the order, are

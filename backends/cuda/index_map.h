@@ -15,7 +15,7 @@
 
 #include <stave/backends/cuda/index_walk.h>
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/small_vector.h>
+#include <stave/core/tensor/small_vector.h>
 
 namespace stave_cuda {
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <stave/backends/cuda/elementwise_plan.h>
+#include <stave/core/op/attributes.h>
 
 namespace stave_cuda {
 

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <stave/core/dtype.h>
-#include <stave/core/shape.h>
+#include <stave/core/tensor/dtype.h>
+#include <stave/core/tensor/shape.h>
 
 namespace stave_cuda {
 

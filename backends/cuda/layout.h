@@ -4,7 +4,8 @@
 #include <span>
 
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/backend.h>
+#include <stave/core/op/attributes.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

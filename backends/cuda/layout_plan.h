@@ -13,6 +13,7 @@
 
 #include <stave/backends/cuda/elementwise_plan.h>
 #include <stave/backends/cuda/layout.h>
+#include <stave/core/op/attributes.h>
 
 namespace stave_cuda {
 

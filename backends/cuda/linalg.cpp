@@ -3,7 +3,7 @@
 #include <stave/backends/attributes.h>
 #include <stave/backends/cuda/linalg_drivers.h>
 #include <stave/backends/cuda/matmul.h>
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 
 namespace stave_cuda {
 

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/backend.h>
-#include <stave/core/ops/op_id.h>
+#include <stave/core/op/attributes.h>
+#include <stave/core/op/op_id.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

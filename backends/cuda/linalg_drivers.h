@@ -8,7 +8,7 @@
 #include <stave/backends/cuda/kernels/linalg_kernels.h>
 #include <stave/backends/cuda/layout.h>
 #include <stave/backends/cuda/linalg_plan.h>
-#include <stave/core/fail.h>
+#include <stave/core/tensor/fail.h>
 #include <stave/backends/cuda/kernels/linalg_large.cuh>
 
 namespace stave_cuda {

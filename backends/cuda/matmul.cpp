@@ -18,7 +18,7 @@
 #include <stave/backends/cuda/cublas.h>
 #include <stave/backends/cuda/layout.h>
 #include <stave/backends/cuda/matmul_plan.h>
-#include <stave/core/fail.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
 

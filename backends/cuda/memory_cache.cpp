@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-#include <stave/core/fail.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
 

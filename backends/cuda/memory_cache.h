@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

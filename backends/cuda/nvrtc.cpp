@@ -6,7 +6,7 @@
 
 #include <stave/backends/cuda/dynamic_library.h>
 #include <stave/backends/cuda/region_headers.h>
-#include <stave/core/fail.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
 

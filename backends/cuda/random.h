@@ -1,8 +1,9 @@
-// Random numbers: Threefry-2x32 under given keys (core/ops/attributes.h says which number is which). The same bits as the CPU's.
+// Random numbers: Threefry-2x32 under given keys (core/op/attributes.h says which number is which). The same bits as the CPU's.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/backend.h>
+#include <stave/core/op/attributes.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

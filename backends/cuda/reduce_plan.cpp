@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 #include <stave/backends/cuda/kernels/block.cuh>
 
 namespace stave_cuda {

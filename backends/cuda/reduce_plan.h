@@ -12,8 +12,8 @@
 #pragma once
 
 #include <stave/backends/cuda/index_map.h>
-#include <stave/core/backend.h>
-#include <stave/core/ops/op_id.h>
+#include <stave/core/op/op_id.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

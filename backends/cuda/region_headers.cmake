@@ -1,5 +1,5 @@
 # Writes OUT: the texts of the headers in FOLDER that a region's kernel includes (region_headers.h). Included, it says which they are.
-set(region_headers core/half.h core/dtype.h core/ops/elementwise_ops.h core/ops/erfinv.h core/ops/polygamma.h
+set(region_headers core/tensor/half.h core/tensor/dtype.h core/ops/elementwise_ops.h core/ops/erfinv.h core/ops/polygamma.h
   backends/cuda/host_device.h backends/cuda/index_walk.h backends/cuda/region_input.h backends/cuda/kernels/element.cuh
   backends/cuda/kernels/lane.cuh backends/cuda/kernels/apply.cuh backends/cuda/kernels/region.cuh)
 set(region_standard backends/cuda/kernels/standard.cuh)

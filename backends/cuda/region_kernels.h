@@ -6,7 +6,7 @@
 
 #include <span>
 
-#include <stave/core/region.h>
+#include <stave/core/program/region.h>
 
 namespace stave_cuda {
 

@@ -5,8 +5,8 @@
 
 #include <stave/backends/cuda/index_map.h>
 #include <stave/backends/cuda/region_input.h>
-#include <stave/core/backend.h>
-#include <stave/core/region.h>
+#include <stave/core/program/region.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

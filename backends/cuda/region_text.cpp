@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include <stave/backends/cuda/elementwise_plan.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 
 namespace stave_cuda {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <stave/core/region.h>
+#include <stave/core/program/region.h>
 
 namespace stave_cuda {
 

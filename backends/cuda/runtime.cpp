@@ -10,7 +10,7 @@
 
 #include <stave/backends/cuda/driver.h>
 #include <stave/backends/cuda/launch.h>
-#include <stave/core/fail.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
 

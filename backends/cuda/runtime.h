@@ -19,7 +19,7 @@
 
 #include <stave/backends/cuda/faults.h>
 #include <stave/backends/cuda/memory_cache.h>
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

@@ -1,8 +1,8 @@
 #include <stave/backends/cuda/scan.h>
 
 #include <stave/backends/cuda/kernels/scan_kernels.h>
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
 

@@ -10,7 +10,8 @@
 #pragma once
 
 #include <stave/backends/cuda/index_map.h>
-#include <stave/core/backend.h>
+#include <stave/core/op/attributes.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_cuda {
 

@@ -2,8 +2,8 @@
 
 #include <stave/backends/cuda/kernels/softmax_kernels.h>
 #include <stave/backends/cuda/layout.h>
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_cuda {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 #include <stave/backends/cuda/kernels/block.cuh>
 
 namespace stave_cuda {

@@ -1,7 +1,7 @@
 // Values that a recording keeps of effects and their answers: it copies them, compares them, and replaces their tensors, whatever they are.
 //
 // What can be kept: numbers and enumerations; tensors; strings, containers, std::optional, variant, pair, tuple and complex of what can be
-// kept, and aggregates of up to 32 such members; other classes that are plain data with ==, or for which stave::TreeTraits (core/tree.h)
+// kept, and aggregates of up to 32 such members; other classes that are plain data with ==, or for which stave::TreeTraits (core/ops/tree.h)
 // says that they hold no tensors, with ==. No pointers, references and views, behind which things change or end, and no classes whose
 // members cannot be seen. An aggregate with an anonymous union cannot be taken apart, and does not compile without TreeTraits. A type is
 // what it is by itself, whatever is included: one that holds tensors cannot be written without their header, which specialises

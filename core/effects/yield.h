@@ -1,5 +1,5 @@
 // Where a computation may let others go on: an effect, which a scheduler answers when the computation's turn comes
-// (handlers/concurrently.h). Where there is none, nothing happens.
+// (handlers/transforms/concurrently.h). Where there is none, nothing happens.
 #pragma once
 
 #include <stave/core/effects/effect.h>

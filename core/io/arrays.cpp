@@ -1,11 +1,11 @@
 // .npy and .npz files: io.h.
-#include <stave/core/io.h>
+#include <stave/core/io/io.h>
 
-#include <stave/core/fail.h>
 #include <stave/core/io/elements.h>
 #include <stave/core/io/named_arrays.h>
 #include <stave/core/io/npy.h>
 #include <stave/core/io/zip.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

@@ -1,5 +1,5 @@
 // Training states in files: checkpoints.h.
-#include <stave/core/checkpoints.h>
+#include <stave/core/io/checkpoints.h>
 
 #include <algorithm>
 #include <charconv>
@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
-#include <stave/core/fail.h>
 #include <stave/core/io/safetensors.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 

@@ -6,10 +6,10 @@
 #include <type_traits>
 
 #include <stave/core/effects/function_ref.h>
-#include <stave/core/fail.h>
-#include <stave/core/io.h>
 #include <stave/core/io/file.h>
+#include <stave/core/io/io.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include <stave/core/effects/function_ref.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave_detail {
 

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include <stave/core/utf8.h>
+#include <stave/core/tensor/utf8.h>
 
 namespace stave_detail {
 

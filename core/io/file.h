@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include <stave/core/fail.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 

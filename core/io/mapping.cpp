@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include <stave/core/storage.h>
+#include <stave/core/tensor/storage.h>
 
 namespace stave_detail {
 

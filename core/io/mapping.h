@@ -1,8 +1,8 @@
 // Files as the memory of tensors.
 #pragma once
 
-#include <stave/core/backend.h>
 #include <stave/core/io/file.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_detail {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include <stave/core/effects/effect.h>
-#include <stave/core/fail.h>
 #include <stave/core/io/file.h>
 #include <stave/core/ops/transfer.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <stave/core/io.h>
+#include <stave/core/io/io.h>
 
 namespace stave_detail {
 

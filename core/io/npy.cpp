@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include <stave/core/bools.h>
 #include <stave/core/effects/effect.h>
 #include <stave/core/io/elements.h>
+#include <stave/core/ops/bools.h>
 #include <stave/core/ops/layout.h>
-#include <stave/core/storage.h>
+#include <stave/core/tensor/storage.h>
 
 namespace stave_detail {
 

@@ -6,7 +6,7 @@
 #include <variant>
 
 #include <stave/core/io/file.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave_detail {
 

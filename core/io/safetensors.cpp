@@ -6,14 +6,14 @@
 #include <filesystem>
 #include <tuple>
 
-#include <stave/core/bools.h>
-#include <stave/core/io.h>
 #include <stave/core/io/elements.h>
+#include <stave/core/io/io.h>
 #include <stave/core/io/mapping.h>
 #include <stave/core/io/named_arrays.h>
 #include <stave/core/io/zip_records.h>
-#include <stave/core/storage.h>
-#include <stave/core/utf8.h>
+#include <stave/core/ops/bools.h>
+#include <stave/core/tensor/storage.h>
+#include <stave/core/tensor/utf8.h>
 
 namespace stave_detail {
 

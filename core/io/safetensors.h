@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include <stave/core/io.h>
 #include <stave/core/io/file.h>
-#include <stave/core/tensor.h>
+#include <stave/core/io/io.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave_detail {
 

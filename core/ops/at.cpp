@@ -7,8 +7,7 @@
 #include <cmath>
 #include <optional>
 
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/basic_index.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
@@ -16,6 +15,7 @@
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/search.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

@@ -20,7 +20,7 @@
 #include <variant>
 #include <vector>
 
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave {
 

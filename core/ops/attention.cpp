@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
-#include <stave/core/ops/define.h>
-#include <stave/core/ops/function.h>
+#include <stave/core/op/define.h>
+#include <stave/core/op/function.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/linalg_rules.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

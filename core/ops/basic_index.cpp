@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/basic_index.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <limits>
 
-#include <stave/core/fail.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave_detail {
 

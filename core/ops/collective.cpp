@@ -3,15 +3,15 @@
 
 #include <algorithm>
 
-#include <stave/core/fail.h>
+#include <stave/core/op/define.h>
 #include <stave/core/ops/create.h>
-#include <stave/core/ops/define.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/named_axis.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include <stave/core/options.h>
-#include <stave/core/tree.h>
+#include <stave/core/ops/tree.h>
+#include <stave/core/tensor/options.h>
 
 namespace stave {
 

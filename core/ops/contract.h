@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave {
 

@@ -17,8 +17,8 @@
 #include <initializer_list>
 #include <utility>
 
-#include <stave/core/options.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/options.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave {
 

@@ -9,14 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include <stave/core/bools.h>
-#include <stave/core/fail.h>
-#include <stave/core/note.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
+#include <stave/core/ops/bools.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
-#include <stave/core/storage.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/note.h>
+#include <stave/core/tensor/storage.h>
 
 namespace stave {
 
@@ -48,7 +48,7 @@ constinit const Op op_iota{
 
 namespace {
 
-void infer_same(const Call& call, SmallVector<Abstract, 1>& outputs) {
+void infer_like_input(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({call.input(0).shape(), call.input(0).dtype()});
 }
 
@@ -71,7 +71,7 @@ constinit const Op op_astype{
 constinit const Op op_stop_gradient{
     .id = OpId::stop_gradient,
     .name = "stop_gradient",
-    .infer = infer_same,
+    .infer = infer_like_input,
     .derivative = Derivative::zero,
     .batch = batch_in_front,
     .view = [](const Call& call) { return view_of(call.input(0)); },
@@ -80,7 +80,7 @@ constinit const Op op_stop_gradient{
 constinit const Op op_copy{
     .id = OpId::copy,
     .name = "copy",
-    .infer = infer_same,
+    .infer = infer_like_input,
     .derivative = Derivative::linear,
     .vjp = [](const VjpContext& c, int) { return c.ct(); },
     .batch = batch_in_front,

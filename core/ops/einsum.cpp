@@ -12,12 +12,12 @@
 #include <limits>
 #include <tuple>
 
-#include <stave/core/fail.h>
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

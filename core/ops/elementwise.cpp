@@ -5,15 +5,15 @@
 #include <cmath>
 #include <limits>
 
-#include <stave/core/default_dtype.h>
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/function.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise_ops.h>
 #include <stave/core/ops/frontend.h>
-#include <stave/core/ops/function.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/core/tensor/default_dtype.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave {
 

@@ -4,10 +4,10 @@
 #include <concepts>
 #include <limits>
 
-#include <stave/core/default_dtype.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/elementwise.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/default_dtype.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave_detail {
 

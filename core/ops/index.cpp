@@ -7,14 +7,14 @@
 #include <algorithm>
 #include <limits>
 
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/scan.h>
 #include <stave/core/ops/sort.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include <stave/core/default_dtype.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/default_dtype.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <stave/core/ops/reduce.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave_detail {
 /// Throws ShapeError unless unstack<n> finds n entries.

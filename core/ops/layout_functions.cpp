@@ -6,11 +6,11 @@
 #include <limits>
 #include <numeric>
 
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout_rules.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

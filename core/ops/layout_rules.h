@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 
 namespace stave_detail {
 

@@ -8,11 +8,11 @@
 #include <limits>
 #include <string_view>
 
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/linalg_rules.h>
 #include <stave/core/ops/search.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

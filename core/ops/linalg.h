@@ -20,8 +20,8 @@
 #include <utility>
 
 #include <stave/core/ops/reduce.h>
-#include <stave/core/options.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/options.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave {
 

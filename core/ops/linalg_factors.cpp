@@ -8,11 +8,11 @@
 
 #include <algorithm>
 
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/linalg_rules.h>
 #include <stave/core/ops/sort.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 

@@ -3,9 +3,9 @@
 // solve and lstsq are given a matrix beside its factors: values are computed from the factors, of which nobody takes a derivative,
 // and derivatives flow through the matrix, by implicit differentiation. So derivatives of any order need no other factors.
 
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/linalg_rules.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave_detail {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 
 namespace stave {
 

@@ -9,8 +9,8 @@
 #include <array>
 #include <cstdint>
 
-#include <stave/core/default_dtype.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/default_dtype.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave_detail {
 struct KeyData;

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include <stave/core/default_dtype.h>
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
@@ -15,6 +13,8 @@
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/softmax.h>
 #include <stave/core/ops/unit.h>
+#include <stave/core/tensor/default_dtype.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

@@ -9,7 +9,7 @@
 #include <concepts>
 #include <optional>
 
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave {
 

@@ -5,8 +5,8 @@
 // computed in double. Integers give the dtypes that sum and prod give (reduce.h), and wrap.
 #pragma once
 
-#include <stave/core/options.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/options.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave {
 

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
@@ -13,6 +12,7 @@
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/scan.h>
 #include <stave/core/ops/sort.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <stave/core/ops/reduce.h>
-#include <stave/core/options.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/options.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave {
 

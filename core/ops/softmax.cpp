@@ -10,12 +10,12 @@
 // cancels.
 #include <stave/core/ops/softmax.h>
 
-#include <stave/core/default_dtype.h>
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/core/tensor/default_dtype.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

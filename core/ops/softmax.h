@@ -4,7 +4,7 @@
 // 0; where all are -inf, or any is +inf or NaN, nothing is defined, and the whole row is NaN.
 #pragma once
 
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave {
 

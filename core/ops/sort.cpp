@@ -2,12 +2,12 @@
 
 #include <stave/core/ops/sort.h>
 
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/tensor/fail.h>
 
 namespace stave {
 

@@ -4,8 +4,8 @@
 
 #include <concepts>
 
-#include <stave/core/options.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/options.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave {
 

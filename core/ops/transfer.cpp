@@ -3,12 +3,12 @@
 
 #include <stave/core/ops/transfer.h>
 
-#include <stave/core/fail.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/frontend.h>
 #include <stave/core/ops/layout.h>
-#include <stave/core/read_storage.h>
-#include <stave/core/storage.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/read_storage.h>
+#include <stave/core/tensor/storage.h>
 
 namespace stave {
 

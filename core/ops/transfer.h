@@ -1,7 +1,7 @@
 // Moving tensors between devices.
 #pragma once
 
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave {
 

@@ -1,7 +1,7 @@
 // A unit in which squares neither overflow nor vanish. For the .cpp files of core/ops.
 #pragma once
 
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave_detail {
 

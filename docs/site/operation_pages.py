@@ -16,10 +16,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = "docs/site/operation_examples.txt"
 HEADERS = [
     "core/ops/*.h",
-    "handlers/custom.h",
-    "handlers/checkpoint.h",
-    "handlers/linearize.h",
-    "handlers/elementwise_op.h",
+    "handlers/transforms/custom.h",
+    "handlers/transforms/checkpoint.h",
+    "handlers/transforms/linearize.h",
+    "handlers/compile/elementwise_op.h",
 ]
 
 # Comments that begin so go on from the function before.
@@ -160,7 +160,7 @@ def partials():
     """For each elementwise operation, by the name of an operand, the derivative by it."""
     text = (ROOT / "core/ops/elementwise_ops.h").read_text()
     names = {
-        struct: name for name, struct in re.findall(r"X\((\w+), (\w+)\)", (ROOT / "core/ops/all_ops.h").read_text())
+        struct: name for name, struct in re.findall(r"X\((\w+), (\w+)\)", (ROOT / "core/op/all_ops.h").read_text())
     }
     out = {}
     for struct, body in re.findall(r"^struct (\w+) : .*\{\n((?:.*\n)*?)\};", text, re.M):

@@ -17,9 +17,9 @@ import operation_pages
 import topics
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HEADERS = ["core/**/*.h", "handlers/*.h", "programs/**/*.h", "ranks/*.h", "backends/cpu/own_kernels.h"]
+HEADERS = ["core/**/*.h", "handlers/**/*.h", "backends/cpu/own_kernels.h"]
 ALSO_GUIDES = ["examples/README.md", "examples/python/README.md"]  # where there are such
-PAGES = ["README.md", "HACKING.md", "*/README.md", "docs/*.md", "docs/guides/*.md", "examples/*/README.md"]
+PAGES = ["README.md", "HACKING.md", "*/README.md", "docs/*.md", "docs/guides/*.md", "examples/*/README.md", "core/*/README.md", "handlers/*/README.md"]
 
 
 def files(patterns):

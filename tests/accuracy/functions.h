@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/tensor.h>
 
 namespace stave_test {
 

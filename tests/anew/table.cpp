@@ -12,9 +12,9 @@
 #include <cstdio>
 
 #include <stave/core/effects/sanitize.h>
-#include <stave/handlers/jvp_flat.h>
-#include <stave/handlers/vjp_flat.h>
-#include <stave/handlers/vmap_flat.h>
+#include <stave/handlers/transforms/jvp_flat.h>
+#include <stave/handlers/transforms/vjp_flat.h>
+#include <stave/handlers/transforms/vmap_flat.h>
 
 #include "anew/jvp.h"
 #include "anew/shift_reset.h"

@@ -1,4 +1,4 @@
-// Programs that were recorded and are replayed (programs/compile.h), beside JAX, which compiles them (peer_operations.py), and beside
+// Programs that were recorded and are replayed (handlers/compile/compile.h), beside JAX, which compiles them (peer_operations.py), and beside
 // the same without compile.
 #include "programs.h"
 

@@ -1,4 +1,4 @@
-// Chains of elementwise operations: one after another, and recorded as one (handlers/elementwise_op.h). Beside them JAX, which compiles
+// Chains of elementwise operations: one after another, and recorded as one (handlers/compile/elementwise_op.h). Beside them JAX, which compiles
 // them, with a fresh result and, where it may, into its argument (peer_operations.py).
 #include "bench.h"
 #include "own_functions.h"
@@ -38,7 +38,7 @@ void fused_cheap_donated(benchmark::State& state) {
   for (auto _ : state) x = fused_cheap_function(std::move(x));
 }
 
-// A sum at the end of a region, which core/region.h builds.
+// A sum at the end of a region, which core/program/region.h builds.
 RegionPtr cheap_and_sum() {
   const IntrusivePtr<Region> region(new Region({float32}));
   const auto number = [&](double x) { return region->add(x, float32); };

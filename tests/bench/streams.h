@@ -1,7 +1,7 @@
 // The most that the memory gives: copies and reads on all threads, with nothing between them and the hardware.
 #pragma once
 
-#include <stave/core/shape.h>
+#include <stave/core/tensor/shape.h>
 
 namespace stave_bench {
 

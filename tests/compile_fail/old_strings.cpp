@@ -1,5 +1,5 @@
 // expect: stave: _GLIBCXX_USE_CXX11_ABI changes how strings and lists lie in memory.*other_layout.*(terminated|file not found)
 // with: -D_GLIBCXX_USE_CXX11_ABI=0
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/tensor.h>
 
 int main() { return 0; }

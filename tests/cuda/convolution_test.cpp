@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/backends/cuda/kernels/convolution.cuh>
 
 #include "cuda/on_host.h"

@@ -7,7 +7,7 @@
 #include <stave/backends/cuda/cuda_backend.h>
 #include <stave/backends/cuda/cusolver.h>
 #include <stave/core/effects/error.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 
 #include "cuda_drivers.h"
 

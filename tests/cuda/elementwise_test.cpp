@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/backends/cuda/kernels/select.cuh>
 
 #include "cuda/layouts.h"

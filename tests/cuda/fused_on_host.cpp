@@ -12,7 +12,7 @@
 #include <stave/backends/cuda/reduce.h>
 #include <stave/backends/cuda/region_text.h>
 #include <stave/core/effects/error.h>
-#include <stave/core/ops/fused.h>
+#include <stave/core/program/fused.h>
 
 #include "cuda/random_regions.h"
 #include "cuda/region_kernels.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/backends/cuda/kernels/layout.cuh>
 #include <stave/backends/cuda/kernels/scatter.cuh>
 

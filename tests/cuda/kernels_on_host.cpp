@@ -17,8 +17,8 @@
 #include <stave/backends/cuda/layout.h>
 #include <stave/backends/cuda/linalg.h>
 #include <stave/backends/cuda/matmul.h>
-#include <stave/core/op.h>
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
+#include <stave/core/op/op.h>
 #include <stave/backends/cuda/kernels/attention.cuh>
 #include <stave/backends/cuda/kernels/expm.cuh>
 

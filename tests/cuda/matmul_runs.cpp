@@ -11,14 +11,14 @@
 #include <stave/backends/cuda/cublas.h>
 #include <stave/backends/cuda/layout.h>
 #include <stave/backends/cuda/matmul.h>
-#include <stave/core/backend.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/random.h>
 #include <stave/core/ops/reduce.h>
+#include <stave/core/tensor/backend.h>
 
 // ---- the library -------------------------------------------------------------------------------------------
 

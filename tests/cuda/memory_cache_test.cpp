@@ -12,7 +12,7 @@
 #include <stave/backends/cuda/faults.h>
 #include <stave/backends/cuda/memory_cache.h>
 #include <stave/core/effects/error.h>
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 
 namespace {
 

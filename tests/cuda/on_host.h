@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <stave/backends/cuda/elementwise_plan.h>
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 #include "cuda/rounding.h"
 

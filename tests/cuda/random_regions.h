@@ -5,8 +5,8 @@
 #include <vector>
 
 #include <stave/core/effects/error.h>
-#include <stave/core/op.h>
-#include <stave/core/region.h>
+#include <stave/core/op/op.h>
+#include <stave/core/program/region.h>
 
 namespace stave_test {
 

@@ -1,7 +1,7 @@
 // The bodies of random operations, executed on the host: the CPU backend's bits, and known answers of Threefry and JAX.
 #include <gtest/gtest.h>
 
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 #include <stave/backends/cuda/kernels/random.cuh>
 
 #include "cuda/on_host.h"

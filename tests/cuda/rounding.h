@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include <stave/core/dtype.h>
+#include <stave/core/tensor/dtype.h>
 
 #include "float_shape.h"
 

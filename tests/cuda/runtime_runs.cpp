@@ -18,7 +18,7 @@
 #include <stave/backends/cuda/occupancy.h>
 #include <stave/backends/cuda/runtime.h>
 #include <stave/core/effects/error.h>
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 
 // ---- the driver --------------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@
 #include <stave/backends/cuda/kernels/scan_kernels.h>
 #include <stave/backends/cuda/scan.h>
 #include <stave/core/effects/error.h>
-#include <stave/core/op.h>
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
+#include <stave/core/op/op.h>
 #include <stave/backends/cuda/kernels/scan.cuh>
 #include "machine.h"
 #include "rounding.h"

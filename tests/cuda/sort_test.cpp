@@ -5,7 +5,7 @@
 #include <limits>
 
 #include <stave/core/effects/error.h>
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 #include <stave/backends/cuda/kernels/sort.cuh>
 #include "strided.h"
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 namespace stave_test {
 

@@ -17,10 +17,10 @@
 #include <string_view>
 #include <vector>
 
-#include <stave/core/checkpoints.h>
-#include <stave/core/io.h>
+#include <stave/core/io/checkpoints.h>
+#include <stave/core/io/io.h>
 #include <stave/core/ops/create.h>
-#include <stave/core/storage.h>
+#include <stave/core/tensor/storage.h>
 
 #include "options.h"
 

@@ -1,7 +1,7 @@
 // X(name, operands, function): operations that are compared, with kernels of their own, to what the library makes of the function.
 #pragma once
 
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 
 namespace own_functions {
 

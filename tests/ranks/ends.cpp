@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include <stave/ranks/ranks.h>
+#include <stave/handlers/ranks/ranks.h>
 #include <stave/stave.h>
 
 #include "made_up/late_device.h"

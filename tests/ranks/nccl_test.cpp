@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stave/ranks/cotangent_sums.h>
-#include <stave/ranks/ranks.h>
+#include <stave/handlers/ranks/cotangent_sums.h>
+#include <stave/handlers/ranks/ranks.h>
 #include <stave/stave.h>
 
 #include "made_up/late_device.h"

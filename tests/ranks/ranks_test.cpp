@@ -7,8 +7,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stave/ranks/cotangent_sums.h>
-#include <stave/ranks/ranks.h>
+#include <stave/handlers/ranks/cotangent_sums.h>
+#include <stave/handlers/ranks/ranks.h>
 #include <stave/stave.h>
 
 #include "made_up/late_device.h"

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include <stave/core/dtype.h>
-#include <stave/core/shape.h>
-#include <stave/core/tensor.h>
+#include <stave/core/tensor/dtype.h>
+#include <stave/core/tensor/shape.h>
+#include <stave/core/tensor/tensor.h>
 
 #include "float_shape.h"
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include <stave/handlers/jvp_flat.h>
-#include <stave/handlers/vjp_flat.h>
-#include <stave/handlers/vmap_flat.h>
+#include <stave/handlers/transforms/jvp_flat.h>
+#include <stave/handlers/transforms/vjp_flat.h>
+#include <stave/handlers/transforms/vmap_flat.h>
 
 #include "table/cell.h"
 

@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include <stave/core/ops/layout.h>
-#include <stave/handlers/jvp_flat.h>
-#include <stave/handlers/vjp_flat.h>
-#include <stave/handlers/vmap_flat.h>
-#include <stave/programs/compile.h>
+#include <stave/handlers/compile/compile.h>
+#include <stave/handlers/transforms/jvp_flat.h>
+#include <stave/handlers/transforms/vjp_flat.h>
+#include <stave/handlers/transforms/vmap_flat.h>
 
 namespace table {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 
 #include "table/cell.h"
 

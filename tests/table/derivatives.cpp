@@ -12,8 +12,8 @@
 #include <cmath>
 #include <limits>
 
-#include <stave/handlers/jvp_flat.h>
-#include <stave/handlers/vjp_flat.h>
+#include <stave/handlers/transforms/jvp_flat.h>
+#include <stave/handlers/transforms/vjp_flat.h>
 
 #include "table/cell.h"
 

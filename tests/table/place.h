@@ -1,7 +1,7 @@
 // Where the table's operations are computed.
 #pragma once
 
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 
 #include "table/array.h"
 

@@ -1,9 +1,9 @@
 // Programs: what is recorded, optimised and replayed gives what the function gives, bit for bit: for the values with which it was
 // recorded, and for others.
-#include <stave/handlers/jvp_flat.h>
-#include <stave/handlers/vmap_flat.h>
-#include <stave/programs/compile.h>
-#include <stave/programs/passes/passes.h>
+#include <stave/core/program/passes/passes.h>
+#include <stave/handlers/compile/compile.h>
+#include <stave/handlers/transforms/jvp_flat.h>
+#include <stave/handlers/transforms/vmap_flat.h>
 
 #include "table/cell.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 
 #include "table/array.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include <stave/core/ops/collective.h>
-#include <stave/handlers/vmap.h>
+#include <stave/handlers/transforms/vmap.h>
 
 #include "table/reference.h"
 #include "table/row.h"

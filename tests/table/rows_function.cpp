@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include <stave/handlers/checkpoint.h>
-#include <stave/handlers/custom.h>
-#include <stave/handlers/linearize.h>
+#include <stave/handlers/transforms/checkpoint.h>
+#include <stave/handlers/transforms/custom.h>
+#include <stave/handlers/transforms/linearize.h>
 #include <stave/stave.h>
 
 #include "table/reference.h"

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include <stave/core/ops/elementwise.h>
-#include <stave/core/ops/fused.h>
 #include <stave/core/ops/reduce.h>
-#include <stave/handlers/elementwise_op.h>
+#include <stave/core/program/fused.h>
+#include <stave/handlers/compile/elementwise_op.h>
 
 #include "table/reference.h"
 #include "table/row.h"

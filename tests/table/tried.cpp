@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include <stave/core/ops/fused.h>
 #include <stave/core/ops/layout.h>
-#include <stave/handlers/jvp_flat.h>
-#include <stave/handlers/vjp_flat.h>
-#include <stave/handlers/vmap_flat.h>
+#include <stave/core/program/fused.h>
+#include <stave/handlers/transforms/jvp_flat.h>
+#include <stave/handlers/transforms/vjp_flat.h>
+#include <stave/handlers/transforms/vmap_flat.h>
 
 #include "separate_backend.h"
 #include "table/cell.h"

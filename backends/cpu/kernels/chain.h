@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 
 namespace stave_cpu {
 

@@ -75,7 +75,7 @@ STAVE_INLINE void store_uint16(Vec<std::uint32_t> v, void* to) {
   *static_cast<Half*>(to) = __builtin_convertvector(v.raw, Half);
 }
 
-/// As core/half.h does it, a vector at a time.
+/// As core/tensor/half.h does it, a vector at a time.
 STAVE_INLINE F32 load_float16(const void* from) {
   using Bits = Vec<std::uint32_t>;
   const Bits half = load_uint16(from);

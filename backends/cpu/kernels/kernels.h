@@ -7,14 +7,14 @@
 #include <cstdint>
 
 #include <stave/backends/cpu/kernels/chain.h>
-#include <stave/core/dtype.h>
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
+#include <stave/core/tensor/dtype.h>
 
 namespace stave_cpu {
 
 using stave::Dtype;
 using stave::dtype_count;
-using Index = std::int64_t;  // stave::Index, without the headers of core/shape.h
+using Index = std::int64_t;  // stave::Index, without the headers of core/tensor/shape.h
 using stave::OpId;
 
 /// out[i] = f(in[0][i], in[1][i], ...) for i < n. `out` may be one of the inputs.
@@ -84,7 +84,7 @@ inline constexpr Index softmax_columns = 512;
 /// core/ops/softmax.cpp. `out` is neither of the inputs.
 using SoftmaxGradient = void (*)(const void* x, const void* ct, Index rows, Index n, void* out);
 
-/// layer_norm and layer_norm_gradient of dense rows of n elements (core/ops/attributes.h).
+/// layer_norm and layer_norm_gradient of dense rows of n elements (core/op/attributes.h).
 struct Normalization {
   void (*rows)(const void* x, const void* weight, const void* bias, Index rows, Index n, double epsilon, void* out);
   /// Adds to ct_weight and ct_bias; `work` has room for 2 n elements.

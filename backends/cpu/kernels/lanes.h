@@ -3,9 +3,9 @@
 #pragma once
 
 #include <stave/backends/cpu/kernels/vec_math.h>
-#include <stave/core/loop.h>
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 #include <stave/core/ops/elementwise_ops.h>
+#include <stave/core/program/kernel_loop.h>
 
 #define STAVE_QUOTE_AGAIN(x) #x
 #define STAVE_QUOTE(x) STAVE_QUOTE_AGAIN(x)

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <stave/backends/cpu/kernels/isa.h>
-#include <stave/core/dtype.h>
+#include <stave/core/tensor/dtype.h>
 
 #ifndef STAVE_VECTOR_BYTES
 #error "include <machine.h> in place of vec.h"

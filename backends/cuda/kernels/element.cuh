@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include <stave/backends/cuda/host_device.h>
-#include <stave/core/dtype.h>
+#include <stave/core/tensor/dtype.h>
 
 namespace stave_cuda {
 

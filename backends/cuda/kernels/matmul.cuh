@@ -3,7 +3,7 @@
 #pragma once
 
 #include <stave/backends/cuda/index_map.h>
-#include <stave/core/backend.h>
+#include <stave/core/tensor/backend.h>
 #include <stave/backends/cuda/kernels/block.cuh>
 #include <stave/backends/cuda/kernels/element.cuh>
 

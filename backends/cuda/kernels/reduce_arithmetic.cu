@@ -1,5 +1,5 @@
 // sum and prod.
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 #include <stave/backends/cuda/kernels/reduce_launch.cuh>
 
 namespace stave_cuda {

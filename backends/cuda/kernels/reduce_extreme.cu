@@ -1,5 +1,5 @@
 // max, min, all and any.
-#include <stave/core/ops/all_ops.h>
+#include <stave/core/op/all_ops.h>
 #include <stave/backends/cuda/kernels/reduce_launch.cuh>
 
 namespace stave_cuda {

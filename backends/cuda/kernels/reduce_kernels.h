@@ -2,7 +2,7 @@
 #pragma once
 
 #include <stave/backends/cuda/reduce_plan.h>
-#include <stave/core/ops/op_id.h>
+#include <stave/core/op/op_id.h>
 
 namespace stave_cuda {
 

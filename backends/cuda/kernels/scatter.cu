@@ -1,7 +1,7 @@
 #include <stave/backends/cuda/index.h>
 #include <stave/backends/cuda/kernels/nothing_to_move.h>
 #include <stave/backends/cuda/sort_pairs.h>
-#include <stave/core/op.h>
+#include <stave/core/op/op.h>
 #include <stave/backends/cuda/kernels/layout.cuh>
 #include <stave/backends/cuda/kernels/scatter.cuh>
 

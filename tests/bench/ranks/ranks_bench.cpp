@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include <stave/ranks/cotangent_sums.h>
-#include <stave/ranks/ranks.h>
+#include <stave/handlers/ranks/cotangent_sums.h>
+#include <stave/handlers/ranks/ranks.h>
 #include <stave/stave.h>
 
 using namespace stave;

@@ -1,6 +1,6 @@
 #include <cstdio>
 
-#include <stave/ranks/ranks.h>
+#include <stave/handlers/ranks/ranks.h>
 #include <stave/stave.h>
 
 using namespace stave;

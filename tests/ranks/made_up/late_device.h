@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <stave/core/effects/error.h>
-#include <stave/core/ops/fused.h>
-#include <stave/core/storage.h>
+#include <stave/core/program/fused.h>
+#include <stave/core/tensor/storage.h>
 
 #include "separate_backend.h"
 #include "stream.h"

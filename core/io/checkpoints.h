@@ -1,0 +1,105 @@
+// Training states in files, so that a run that was ended goes on as if it had not been.
+//
+//   struct Training { Mlp params; AdamState<Mlp> optimizer; Key key; };   // any tree (tree.h)
+//
+//   const Checkpoints checkpoints("runs/1");
+//   Training now = start();
+//   if (const auto step = checkpoints.latest()) now = checkpoints.load(*step, now);
+//   for (; now.optimizer.step.item<int>() < steps;) {
+//     now = update(now);
+//     if (...) checkpoints.save(now.optimizer.step.item<int>(), now);
+//   }
+//
+// - A state is its tensors and keys, bit for bit. Other members of a tree, such as numbers, are neither saved nor loaded: what a run
+//   counts, it counts in tensors.
+// - A checkpoint is a .safetensors file (io.h) whose metadata say that it is one, and of which version; others may read it as such.
+// - At any moment, whatever ends the program or the machine, there is the old checkpoint or the new one, whole.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <stave/core/io/io.h>
+#include <stave/core/tensor/options.h>
+
+namespace stave {
+
+/// Writes the tensors and keys of a tree under the names of visit_named_tensors.
+template <class T>
+void save_checkpoint(const std::string& path, const T& state);
+
+/// Reads what save_checkpoint wrote of a tree of the structure of `like`, each tensor to the device of like's, into memory of its own.
+/// Throws FileError for what is no checkpoint, and for one of a version that this library does not know; naming all of them, for tensors
+/// that are missing, have no place in the tree, or have another shape or dtype.
+template <class T>
+T load_checkpoint(const std::string& path, const T& like);
+
+struct CheckpointsOptions {
+  [[no_unique_address]] ByName by_name{};
+  Index keep = 3;  ///< how many remain, those of the latest steps; 0: all
+};
+
+/// The checkpoints of one run, in a folder that is theirs alone: one process at a time saves there.
+class Checkpoints {
+ public:
+  /// Makes the folder if there is none.
+  explicit Checkpoints(std::string folder, CheckpointsOptions options = {});
+
+  /// Saves, then removes what is not to be kept, but never this one. Throws FileError for a negative step.
+  template <class T>
+  void save(Index step, const T& state) const;
+  template <class T>
+  T load(Index step, const T& like) const;
+
+  /// The steps that there are checkpoints of, from the first to the last.
+  std::vector<Index> steps() const;
+  std::optional<Index> latest() const;
+  /// "folder/step-000000001000.safetensors"
+  std::string path(Index step) const;
+
+ private:
+  void remove_dead_parts() const;
+  void remove_others(Index saved) const;
+
+  std::string folder_;
+  Index keep_;
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+
+void write_checkpoint(const std::string& path, std::vector<NamedTensor> arrays);
+NamedArrays read_checkpoint(const std::string& path);
+
+}  // namespace stave_detail
+
+namespace stave {
+
+template <class T>
+void save_checkpoint(const std::string& path, const T& state) {
+  static_assert(is_tree<T>, "stave: save_checkpoint of a type that is not a tree (see stave/core/ops/tree.h)");
+  stave_detail::write_checkpoint(path, stave_detail::named_tensors_of(state, "save_checkpoint"));
+}
+
+template <class T>
+T load_checkpoint(const std::string& path, const T& like) {
+  static_assert(is_tree<T>, "stave: load_checkpoint of a type that is not a tree (see stave/core/ops/tree.h)");
+  return stave_detail::load_tree(stave_detail::read_checkpoint(path), like);
+}
+
+template <class T>
+void Checkpoints::save(Index step, const T& state) const {
+  const std::string file = path(step);
+  remove_dead_parts();  // first: they may be what has filled the disk
+  save_checkpoint(file, state);
+  remove_others(step);
+}
+
+template <class T>
+T Checkpoints::load(Index step, const T& like) const {
+  return load_checkpoint(path(step), like);
+}
+
+}  // namespace stave

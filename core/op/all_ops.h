@@ -1,0 +1,87 @@
+// The list of all operations. It is the one place where they are counted: backends keep a kernel for each, the
+// generated test has a row for each, and a new operation starts with a line here.
+#pragma once
+
+#include <stave/core/effects/settings.h>
+
+#include <cstddef>
+#include <span>
+
+#include <stave/core/op/op_id.h>
+
+namespace stave {
+
+// clang-format off
+// X(name, Struct): elementwise operations; the struct, in elementwise_ops.h, is all that is known of it.
+#define STAVE_UNARY_OPS(X)                                                                                         \
+  X(abs, Abs) X(negative, Negative) X(sign, Sign) X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(square, Square) X(exp, Exp)      \
+  X(expm1, Expm1) X(log, Log) X(log1p, Log1p) X(sin, Sin) X(cos, Cos) X(tan, Tan) X(asin, Asin) X(acos, Acos)      \
+  X(atan, Atan) X(sinh, Sinh) X(cosh, Cosh) X(tanh, Tanh) X(asinh, Asinh) X(acosh, Acosh) X(atanh, Atanh)          \
+  X(sigmoid, Sigmoid) X(erf, Erf) X(erfinv, Erfinv) X(relu, Relu) X(softplus, Softplus) X(floor, Floor)            \
+  X(ceil, Ceil) X(round, Round) X(trunc, Trunc) X(logical_not, LogicalNot) X(isnan, Isnan) X(isinf, Isinf)         \
+  X(isfinite, Isfinite) X(signbit, Signbit) X(bitwise_invert, BitwiseInvert) X(reciprocal, Reciprocal)             \
+  X(exp2, Exp2) X(log2, Log2) X(log10, Log10) X(logit, Logit) X(erfc, Erfc) X(silu, Silu) X(gelu, Gelu)            \
+  X(gelu_tanh, GeluTanh) X(lgamma, Lgamma) X(digamma, Digamma) X(sech_squared, SechSquared)                             \
+  X(logistic_density, LogisticDensity)
+#define STAVE_BINARY_OPS(X)                                                                                        \
+  X(add, Add) X(subtract, Subtract) X(multiply, Multiply) X(scale, Scale) X(divide, Divide)                        \
+  X(floor_divide, FloorDivide) X(remainder, Remainder) X(pow, Pow) X(atan2, Atan2) X(maximum, Maximum)             \
+  X(minimum, Minimum) X(equal, Equal) X(not_equal, NotEqual) X(less, Less) X(less_equal, LessEqual)                \
+  X(greater, Greater) X(greater_equal, GreaterEqual)                                                               \
+  X(logical_and, LogicalAnd) X(logical_or, LogicalOr) X(logical_xor, LogicalXor)                                   \
+  X(bitwise_and, BitwiseAnd) X(bitwise_or, BitwiseOr) X(bitwise_xor, BitwiseXor)                                   \
+  X(bitwise_left_shift, BitwiseLeftShift) X(bitwise_right_shift, BitwiseRightShift) X(copysign, Copysign)          \
+  X(nextafter, Nextafter) X(hypot, Hypot) X(logaddexp, Logaddexp) X(xlogy, Xlogy) X(xlog1py, Xlog1py) X(zeta, Zeta) \
+  X(scale_by_inverse, ScaleByInverse) X(exp_of_product, ExpOfProduct) X(direction_cosine, DirectionCosine)         \
+  X(over_squared_radius, OverSquaredRadius) X(power_rule, PowerRule)
+
+// X(name): of stacks of matrices.
+#define STAVE_LINALG_OPS(X)                                                                                        \
+  X(cholesky) X(triangular_solve) X(lu) X(solve) X(det) X(slogdet) X(qr) X(eigh) X(eigvalsh) X(svd) X(svdvals)     \
+  X(lstsq) X(expm)
+
+// X(name): it carries functions, and runs them: no kernel.
+#define STAVE_FUNCTION_OPS(X) X(call)
+
+// X(name, ...): all, by the file core/ops/<family>.cpp that says what else is known of an operation.
+#define STAVE_ALL_OPS(X)                                                                                           \
+  STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)                                                                           \
+  /* create */ X(full) X(iota) X(astype) X(stop_gradient) X(copy)                                                  \
+  /* elementwise */ X(where)                                                                                       \
+  /* reduce */ X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)                                      \
+  /* softmax */ X(softmax) X(log_softmax) X(softmax_gradient) X(log_softmax_gradient)                              \
+  /* scan */ X(cumulative_sum) X(cumulative_prod) X(cummax) X(cummin) X(linear_recurrence)                         \
+  /* sort */ X(sort) X(argsort) X(argtopk)                                                                         \
+  /* layout */ X(reshape) X(permute_dims) X(broadcast_to) X(slice) X(pad) X(concat)                                \
+  /* index */ X(gather) X(scatter) X(scatter_add) X(scatter_multiply) X(scatter_min) X(scatter_max)                \
+              X(dynamic_slice) X(dynamic_update_slice)                                                             \
+  /* contract */ X(matmul)                                                                                         \
+  /* linalg */ STAVE_LINALG_OPS(X)                                                                                 \
+  /* convolution */ X(convolution)                                                                                 \
+  /* search */ X(searchsorted)                                                                                     \
+  /* pooling */ X(max_pool) X(argmax_pool)                                                                         \
+  /* normalize */ X(layer_norm) X(layer_norm_gradient)                                                             \
+  /* attention */ X(attention) X(attention_gradient)                                                               \
+  /* random */ X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)                                   \
+  /* transfer */ X(to)                                                                                             \
+  /* function */ STAVE_FUNCTION_OPS(X)
+// clang-format on
+
+/// One name for each operation, for tables of kernels.
+enum class OpId : std::uint16_t {
+#define X(name, ...) name,
+  STAVE_ALL_OPS(X)
+#undef X
+      count,
+  own = count  // of an operation that is not the library's (define.h): its record names it
+};
+/// One of STAVE_LINALG_OPS.
+constexpr bool is_linalg(OpId id) { return id >= OpId::cholesky && id <= OpId::expm; }
+inline constexpr int op_count = static_cast<int>(OpId::count);
+
+struct Op;
+/// Every operation's record, in the order of OpId.
+std::span<const Op* const> all_ops();
+inline const Op& record_of(OpId id) { return *all_ops()[static_cast<std::size_t>(id)]; }
+
+}  // namespace stave

@@ -1,0 +1,186 @@
+#include <stave/core/op/carried.h>
+
+#include <algorithm>
+
+#include <stave/core/effects/controller.h>
+#include <stave/core/effects/scope.h>
+#include <stave/core/op/carried_answer.h>
+#include <stave/core/tensor/fail.h>
+
+namespace stave_detail {
+
+namespace {
+
+template <class S>
+class Copied : public Surroundings {
+  IntrusivePtr<Surroundings> copy() const override { return make_intrusive<S>(static_cast<const S&>(*this)); }
+};
+
+class UnderScope final : public Copied<UnderScope> {
+ public:
+  explicit UnderScope(NamePtr name) : name_(std::move(name)) {}
+
+ private:
+  void stand(FunctionRef<void()> body) const override {
+    const Scope scope(name_);
+    body();
+  }
+  const NamePtr name_;
+};
+
+class UnderGuard final : public Copied<UnderGuard> {
+  void stand(FunctionRef<void()> body) const override {
+    const Uncancellable guard;
+    body();
+  }
+};
+
+class UnderShared final : public Copied<UnderShared> {
+ public:
+  explicit UnderShared(std::shared_ptr<AnyHandler> handler) : handler_(std::move(handler)) {}
+
+ private:
+  void stand(FunctionRef<void()> body) const override {
+    with(handler_, [&] { body(); });
+  }
+  const std::shared_ptr<AnyHandler> handler_;
+};
+
+// What answered effects of some types, and has ended: to perform one is an error, since nobody else may answer.
+class Ended final : public AnyHandler {
+ public:
+  Ended(const std::string& name, Answers answers) : name_(name), answers_(answers) {}
+  std::string describe() const override { return ""; }
+  void* handling(const EffectType& effect) override {
+    if (!answers_ || !answers_(effect)) return nullptr;
+    fail<TransformError>(
+        "a function runs again (that of a rule, in the backward pass) and performs {}, but {}, which stood around it "
+        "and would answer, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
+        type_name(effect.type), name_);
+  }
+
+ private:
+  const std::string& name_;
+  const Answers answers_;
+};
+
+// A handler, or a controller of effects, that may end: for what runs while its frame stands, and afterwards.
+class UnderLent : public Copied<UnderLent> {
+ public:
+  explicit UnderLent(HandlerFrame& frame)
+      : handler_(frame.handler), standing_(&frame.standing()), sees_operations_(handler_->handling_calls()),
+        only_observes_(handler_->only_observes()), answers_(handler_->answered_effects()), name_(handler_->describe()) {
+  }
+
+ protected:
+  bool stands() const noexcept { return standing_->stands; }
+  void stand(FunctionRef<void()> body) const override {
+    if (stands()) return stand_under(handler_, handler_->handling_calls(), body);
+    if (only_observes_) return body();
+    if (sees_operations_)
+      fail<TransformError>(
+          "a function runs again (that of a checkpoint, in the backward pass), but {}, which stood around it and sees "
+          "its operations, has ended: install it outside of grad, or give `with` a std::shared_ptr of it",
+          name_);
+    Ended ended(name_, answers_);
+    stand_under(&ended, nullptr, body);
+  }
+  void stand_under(AnyHandler* handler, Handling<Call>* operations, FunctionRef<void()> body) const {
+    HandlerFrame frame(current, handler, operations);
+    frame.again = this;
+    UnderFrame install(&frame);
+    body();
+  }
+
+  AnyHandler* const handler_;
+
+ private:
+  const IntrusivePtr<HandlerFrame::Standing> standing_;
+  const bool sees_operations_, only_observes_;
+  const AnyHandler::Answers answers_;
+  const std::string name_;
+};
+
+// A controller. While the program runs on its computation's stack, and wants no operations of it, it may suspend that. Else each
+// run is a computation of its own.
+class UnderController final : public UnderLent {
+ public:
+  explicit UnderController(HandlerFrame& frame)
+      : UnderLent(frame), computation_(&Computation::of(frame)), controlled_(&computation_->controlled()) {}
+
+ private:
+  IntrusivePtr<Surroundings> copy() const override { return make_intrusive<UnderController>(*this); }
+  void stand(FunctionRef<void()> body) const override {
+    if (stands() && !handler_->handling_calls() && computation_->running()) return stand_under(handler_, nullptr, body);
+    if (controlled_->stands()) return controlled_->run_nested(body);
+    UnderLent::stand(body);
+  }
+  Computation* const computation_;  // while its frame stands
+  const ControlledPtr controlled_;
+};
+
+// A frame that the call has passed.
+IntrusivePtr<Surroundings> surroundings_of(HandlerFrame& frame) {
+  if (frame.again) return frame.again->copy();
+  if (frame.kind == Frame::Kind::computation) return make_intrusive<UnderController>(frame);
+  if (frame.owner) return make_intrusive<UnderShared>(*frame.owner);
+  if (const NamePtr* name = frame.handler->scope_name()) return make_intrusive<UnderScope>(*name);
+  if (const auto answers = frame.handler->answered_effects(); answers && answers(effect_type<MayCancel>()))
+    return make_intrusive<UnderGuard>();
+  return make_intrusive<UnderLent>(frame);
+}
+
+}  // namespace
+
+EffectLog::EffectLog() : around_(perform(WhichPath{})) {}
+
+EffectLog::Run& EffectLog::run() {
+  const auto stood_around = [&](const PathStep& step) {
+    return std::any_of(around_.begin(), around_.end(), [&](const PathStep& known) { return known.run == step.run; });
+  };
+  std::vector<int> path;
+  for (const PathStep& step : perform(WhichPath{}))
+    if (stood_around(step) || step.carried) path.push_back(stood_around(step) ? 0 : step.number);
+  const std::lock_guard lock(mutex_);
+  return runs_[path];
+}
+
+// Down to the next handler of operations. What it passes on the way, and every handler that received the call and performs it
+// now, is what its functions will run under.
+Outputs carry(Call& call) {
+  auto functions = make_intrusive<FunctionAttributes>(functions_of(call));
+  const auto pass = [&](Frame& passed) {
+    functions->around =
+        Surroundings::around(surroundings_of(static_cast<HandlerFrame&>(passed)), std::move(functions->around));
+  };
+  const auto received = [&](const Frame* frame) {
+    return std::find(functions->received.begin(), functions->received.end(), frame) != functions->received.end();
+  };
+  Frame* frame = current;
+  for (; frame && !frame->operations; frame = frame->below) {
+    if (frame->kind != Frame::Kind::interception) pass(*frame);
+    else if (Frame* answering = static_cast<Interception*>(frame)->answering; received(answering)) pass(*answering);
+  }
+  if (frame) functions->received.push_back(frame);
+  if (frame && !frame->trusted) tell_results(*functions);
+  Call next = call.with_attributes(std::move(functions));
+  if (!frame) {
+    Interception below_all(current);  // what stood here is around the function
+    UnderFrame nothing(&below_all);
+    return functions_of(next).run(functions_of(next).function, next.inputs());
+  }
+  return answered(frame, next);
+}
+
+Outputs perform_functions(Inputs inputs, FunctionAttributes functions) {
+  functions.received.clear();
+  return perform(Call(op_call, std::move(inputs), make_intrusive<FunctionAttributes>(std::move(functions))));
+}
+
+void check_defined(const char* name, const char* what, std::span<const Tensor> results) {
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (!results[i].defined())
+      fail<TransformError>("{}: {} {} is an empty Tensor (default-constructed or moved from)", name, what, i);
+}
+
+}  // namespace stave_detail

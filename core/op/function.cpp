@@ -1,0 +1,203 @@
+#include <stave/core/op/function.h>
+
+#include <optional>
+
+#include <stave/core/op/carried_answer.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/note.h>
+
+namespace stave {
+
+// What it yields is known when the function has run.
+constinit const Op op_call{
+    .id = OpId::call,
+    .carries_functions = true,
+    .name = "call",
+    .infer = [](const Call&, SmallVector<Abstract, 1>&) {},
+    .reads = {0u, 0u},
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+namespace {
+
+// Answers effects as they were answered the first time. A tensor of an effect that comes back in an
+// answer is not logged, but its number: when the function runs again it is what the function has
+// there then.
+class LogHandler final : public Remembers {
+ public:
+  LogHandler(EffectLog& log, EffectLog::Run& run) noexcept : log_(log), run_(run), replays_(run.complete) {
+    if (!replays_) run_.answers.clear();
+  }
+  std::string describe() const override { return "the log of a checkpoint's effects"; }
+  void* handling(const EffectType& effect) override {
+    return effect.kept && effect.remembering ? effect.kept->handling : effect.remembering;
+  }
+  const std::any* next_answer() override {
+    if (!replays_) return nullptr;
+    if (next_ == run_.answers.size())
+      fail<TransformError>(
+          "checkpoint: the function performed more effects when it ran again than at first, which were {}", next_);
+    return &run_.answers[next_++];
+  }
+  void remember(std::any answer) override { run_.answers.push_back(std::move(answer)); }
+  void forget(const std::type_info& effect) override { throw_not_copyable(effect); }
+  int* at_work() noexcept override { return &log_.answering; }
+
+  std::any answer_kept(const EffectType& effect, std::any performed) override {
+    const std::any* const known = next_answer();
+    effect.kept->visit_effect(performed, [&](Tensor& x) {
+      given_.push_back(x);
+      if (known || !x.defined()) return;
+      if (!marks_) marks_.emplace(make_intrusive<NoteOwner>("checkpoint"));
+      x = marks_->put(clone_node(x), given_.size() - 1);
+    });
+    if (!known) {
+      Logged logged{&effect, {}, {}};
+      try {
+        struct AtWork {
+          int& count;
+          explicit AtWork(int& at_work) : count(at_work) { ++count; }
+          ~AtWork() { --count; }
+        } at_work(log_.answering);
+        logged.answer = effect.kept->perform(performed);
+      } catch (...) {
+        remember(Threw{std::current_exception()});
+        throw;
+      }
+      effect.kept->visit_answer(logged.answer, [&](Tensor& x) {
+        const std::size_t* const number = marks_ ? marks_->find(x) : nullptr;
+        logged.given.push_back(number ? std::optional(*number) : std::nullopt);
+        if (number) x = Tensor();
+      });
+      remember(logged);
+      return answered(logged);
+    }
+    if (const auto* threw = std::any_cast<Threw>(known)) std::rethrow_exception(threw->what);
+    const auto* const logged = std::any_cast<Logged>(known);
+    if (!logged || !(*logged->type == effect)) throw_other_effect(effect.type);
+    return answered(*logged);
+  }
+
+ private:
+  struct Logged {
+    const EffectType* type;
+    std::any answer;
+    std::vector<std::optional<std::size_t>> given;  // of each tensor: which it is of those that effects had so far
+  };
+  std::any answered(const Logged& logged) const {
+    std::any answer = logged.answer;
+    auto number = logged.given.begin();
+    logged.type->kept->visit_answer(answer, [&](Tensor& x) {
+      const std::optional<std::size_t> given = *number++;
+      if (given && *given >= given_.size()) throw_other_effect(logged.type->type);
+      if (given) x = given_[*given];
+    });
+    return answer;
+  }
+
+  EffectLog& log_;
+  EffectLog::Run& run_;
+  const bool replays_;
+  std::size_t next_ = 0;
+  std::vector<Tensor> given_;                // the tensors of the effects of this run
+  std::optional<Notes<std::size_t>> marks_;  // their numbers, on them as they are outside
+};
+
+Outputs run_logged(const CarriedFunction& function, EffectLog& log, std::span<const Tensor> xs) {
+  EffectLog::Run& run = log.run();
+  LogHandler handler(log, run);
+  HandlerFrame frame(current, &handler);
+  UnderFrame install(&frame);
+  Outputs outputs = function(xs);
+  if (!run.complete) run.complete = true;
+  return outputs;
+}
+
+Outputs checked_cotangents(Outputs cotangents, std::span<const Abstract> inputs) {
+  if (cotangents.size() != inputs.size())
+    fail<TransformError>("custom_vjp: the backward rule gave {} cotangents for {} inputs", cotangents.size(),
+                         inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tensor& cotangent = cotangents[i];
+    if (!cotangent.defined()) continue;
+    if (!is_float(inputs[i].dtype)) cotangent = Tensor();  // it has none
+    else if (cotangent.shape() != inputs[i].shape || cotangent.dtype() != inputs[i].dtype)
+      fail<TransformError>("the VJP rule of custom_vjp gave a cotangent {} {} for input {}, which is {} {}",
+                           cotangent.dtype(), cotangent.shape(), i, inputs[i].dtype, inputs[i].shape);
+  }
+  return cotangents;
+}
+
+}  // namespace
+
+Outputs with_tangents(Outputs outputs, const Outputs& tangents) {
+  if (outputs.size() != tangents.size())
+    fail<TransformError>("custom_jvp: the rule gave {} results and {} tangents", outputs.size(), tangents.size());
+  check_defined("custom_jvp", "result", outputs);
+  Outputs both = outputs;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& output = outputs[i];
+    const bool zero = !tangents[i].defined() || !is_float(output.dtype());
+    both.push_back(zero ? zeros_like(output) : tangents[i]);
+    if (both.back().shape() != output.shape() || both.back().dtype() != output.dtype())
+      fail<TransformError>("the JVP rule of custom_jvp gave a tangent {} {} for result {}, which is {} {}",
+                           both.back().dtype(), both.back().shape(), i, output.dtype(), output.shape());
+  }
+  return both;
+}
+
+Outputs call_function(FunctionAttributes functions, Inputs inputs) {
+  const char* const name = functions.name;
+  if (functions.runs_again) functions.log = make_intrusive<EffectLog>();
+  const auto checked = [name, log = functions.log](CarriedFunction& carried) {
+    if (!carried) return;
+    const auto* const told = carried.target<ToldFunction>();
+    const auto known = told ? told->results : nullptr;
+    carried = [name, function = std::move(carried), log](auto xs) {
+      Outputs outputs = log ? run_logged(function, *log, xs) : function(xs);
+      check_defined(name, "result", outputs);
+      return outputs;
+    };
+    if (known) carried = ToldFunction{std::move(carried), known};
+  };
+  checked(functions.function);
+  checked(functions.again);
+  if (functions.forward)
+    functions.forward = [name, forward = std::move(functions.forward)](auto xs) {
+      ForwardResults both = forward(xs);
+      check_defined(name, "result", both.outputs);
+      check_defined(name, "residual", both.residuals);
+      return both;
+    };
+  if (functions.backward) {
+    SmallVector<Abstract, 2> abstracts;
+    for (const Tensor& input : inputs) abstracts.emplace_back(input.shape(), input.dtype());
+    functions.backward = [backward = std::move(functions.backward), abstracts](auto xs) {
+      return checked_cotangents(backward(xs), abstracts);
+    };
+  }
+  return perform_functions(std::move(inputs), std::move(functions));
+}
+
+void fail_unknown_results(const char* name) {
+  fail<TransformError>(
+      "{}: a handler answered the call without running its function, so what it would return is not known: perform it",
+      name);
+}
+void fail_other_results(const char* name, std::size_t expected, std::size_t got) {
+  fail<TransformError>("{}: the function returned {} tensors at first, and {} another time or by another rule", name,
+                       expected, got);
+}
+
+Tensor broadcast_lanes(const Tensor& x, Index lanes) {
+  Shape shape = x.shape();
+  shape.insert(shape.begin(), lanes);
+  naming("vmap", [&] { return shape.elements(); });  // throws if there are too many
+  return broadcast_quietly(x, shape);
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,419 @@
+// Trees: the containers in which functions take and return tensors.
+//
+// A tree is a Tensor; a container of trees (std::vector, list, deque, array, map and unordered_map by their values, optional,
+// variant, pair, tuple, unique_ptr, shared_ptr, any range of one's own whose elements can be assigned); or any aggregate of up
+// to 32 members, nested: struct Mlp { Tensor w1, b1, w2, b2; } needs no macro and no base class. Other members (numbers,
+// strings, functions, streams) are passed over, but nothing that may hold a tensor: such a member (a pointer, std::any, a class
+// with private members) does not compile. tree_kind.h decides. For a class of your own that is no aggregate, specialise
+//
+//   template <> struct stave::TreeTraits<MyLayer> {
+//     template <class L, class F> static void visit(L& layer, F&& f) { f(layer.weights()); }   // f on each tree inside
+//   };
+//   template <> struct stave::TreeTraits<Logger> {};                                           // it holds no tensors
+//
+// - The order is that of declaration, of iteration, and of keys (of unordered maps, too, where keys have `<`).
+// - Smart pointers are trees by what they point to, so that a gradient has objects of its own. What two of them share is in the
+//   tree twice, and apart in what transforms make of it.
+// - A Key holds no tensor that a function on tensors should change: it stays. vmap maps it, files keep it.
+//
+// One function takes a tree apart, `visit_children`; everything else here is written with it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/reduce.h>
+#include <stave/core/ops/tree_kind.h>
+#include <stave/core/tensor/tensor.h>
+
+namespace stave_detail {
+
+// ---- taking apart ----------------------------------------------------------------------------------------
+
+[[noreturn]] void fail_reference_member();
+
+// What is no tree must not be one that the walk cannot follow. Says so once for each type.
+template <class T>
+constexpr bool check_passed_over() {
+  constexpr bool followed = tree_kind<T> != TreeKind::unseen || !holds_tensors<T>;
+  static_assert(followed,
+                "stave: inside a tree, this type reaches tensors where transforms cannot follow (a pointer, reference, "
+                "view, set, std::any ...): hold them by value, in a container or in a smart pointer");
+  static_assert(tree_kind<T> != TreeKind::unknown,
+                "stave: inside a tree, this class may hold tensors where transforms cannot follow, as its members are "
+                "private: specialise stave::TreeTraits for it (see stave/core/ops/tree.h)");
+  return true;
+}
+
+// f(key, value) for the entries of a map, by key where keys have an order.
+template <class M, class F>
+void visit_entries(M& map, F&& f) {
+  using Key = typename M::key_type;
+  if constexpr (
+      requires { typename M::hasher; } && requires(const Key& a) { bool(a < a); }) {
+    std::vector<decltype(&*map.begin())> entries;
+    for (auto& entry : map) entries.push_back(&entry);
+    std::sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+    for (auto* entry : entries) f(entry->first, entry->second);
+  } else {
+    for (auto& entry : map) f(entry.first, entry.second);
+  }
+}
+
+// f(children...) of a tuple or an aggregate.
+template <class T, class F>
+decltype(auto) with_children(T& tree, F&& f) {
+  if constexpr (tree_kind<T> == TreeKind::tuple) return std::apply(f, tree);
+  else return with_members(tree, f);
+}
+
+// A member of an aggregate that is walked must be part of it.
+template <class S, class M>
+void check_member([[maybe_unused]] const S& aggregate, [[maybe_unused]] const M& member) {
+  if constexpr (!std::is_move_assignable_v<S> && holds_tensors<M>) {
+    const auto* const begin = reinterpret_cast<const char*>(std::addressof(aggregate));
+    const auto* const at = reinterpret_cast<const char*>(std::addressof(member));
+    if (at < begin || at >= begin + sizeof(S)) fail_reference_member();
+  }
+}
+
+/// Calls f(child) on all that is directly inside a tree that is no Tensor and no Key.
+template <class T, class F>
+void visit_children(T& tree, F&& f) {
+  constexpr TreeKind kind = tree_kind<T>;
+  if constexpr (kind == TreeKind::custom) TreeTraits<std::remove_const_t<T>>::visit(tree, f);
+  else if constexpr (kind == TreeKind::range)
+    for (auto& child : tree) f(child);
+  else if constexpr (kind == TreeKind::map) visit_entries(tree, [&](const auto&, auto& value) { f(value); });
+  else if constexpr (kind == TreeKind::optional || kind == TreeKind::unique || kind == TreeKind::shared) {
+    if constexpr (std::is_const_v<T>) tree ? f(std::as_const(*tree)) : void();
+    else tree ? f(*tree) : void();
+  } else if constexpr (kind == TreeKind::variant) std::visit([&](auto& child) { f(child); }, tree);
+  else if constexpr (kind == TreeKind::tuple) std::apply([&](auto&... child) { (f(child), ...); }, tree);
+  else with_members(tree, [&](auto&... child) { ((check_member(tree, child), f(child)), ...); });
+}
+
+// The data of a key, which may be that of an array of keys.
+template <class K>
+auto& key_data(K& key) {
+  return KeyData::of(key);
+}
+
+/// A visitor that is given the data of keys as well.
+template <class F>
+class WithKeys {
+ public:
+  explicit WithKeys(F f) : f_(std::move(f)) {}
+  template <class... A>
+    requires std::is_invocable_v<F&, A...>
+  void operator()(A&&... args) {
+    f_(std::forward<A>(args)...);
+  }
+
+ private:
+  F f_;
+};
+template <class F>
+WithKeys(F) -> WithKeys<F>;
+template <class F>
+inline constexpr bool visits_keys = false;
+template <class F>
+inline constexpr bool visits_keys<WithKeys<F>> = true;
+
+// The library's own visitors are few types, so that the walk over a tree is compiled few times.
+struct CollectLeaves {
+  std::vector<Tensor>& leaves;
+  void operator()(const Tensor& leaf) const { leaves.push_back(leaf); }
+};
+struct PutLeaves {
+  const Tensor* next;  // null: empty tensors
+  void operator()(Tensor& leaf) { leaf = next ? *next++ : Tensor(); }
+};
+
+}  // namespace stave_detail
+
+namespace stave {
+
+/// Calls f on every tensor of a tree, in a fixed order; keys are passed over. On what is no tree it does nothing.
+template <class T, class F>
+void visit_tensors(T& tree, F&& f) {
+  using stave_detail::TreeKind;
+  constexpr TreeKind kind = stave_detail::tree_kind<T>;
+  if constexpr (kind == TreeKind::tensor) {
+    constexpr bool may = std::is_invocable_v<F&, T&>;
+    static_assert(may,
+                  "stave: a tensor of this tree is const, or is held by a pointer to const, and cannot be replaced");
+    if constexpr (may) f(tree);
+  } else if constexpr (kind == TreeKind::key) {
+    if constexpr (stave_detail::visits_keys<std::remove_cvref_t<F>>) f(stave_detail::key_data(tree));
+  } else if constexpr (stave_detail::is_tree_kind(kind)) {
+    stave_detail::visit_children(tree, [&f](auto& child) { visit_tensors(child, f); });
+  } else {
+    stave_detail::check_passed_over<std::remove_cv_t<T>>();
+  }
+}
+
+/// The tensors of a tree, in the order of visit_tensors.
+template <class T>
+std::vector<Tensor> tree_leaves(const T& tree) {
+  static_assert(is_tree<T>, "stave: tree_leaves of a type that is not a tree (see stave/core/ops/tree.h)");
+  std::vector<Tensor> leaves;
+  visit_tensors(tree, stave_detail::CollectLeaves{leaves});
+  return leaves;
+}
+
+}  // namespace stave
+
+namespace stave_detail {
+
+// ---- copies ----------------------------------------------------------------------------------------------
+
+// A custom tree may hold smart pointers.
+template <class T>
+inline constexpr bool may_share = Contains<TreeKind::shared, TreeKind::custom>::template in<T>();
+
+template <class T>
+T copy_tree(const T& tree);
+
+// Gives smart pointers in a copy objects of their own.
+template <class T>
+void unshare([[maybe_unused]] T& tree) {
+  if constexpr (!holds_tensors<T>) return;
+  else if constexpr (tree_kind<T> == TreeKind::shared) {
+    if (tree) tree = std::make_shared<typename T::element_type>(copy_tree(*tree));
+  } else if constexpr (is_tree_kind(tree_kind<T>) && may_share<T>) {
+    visit_children(tree, [](auto& child) { unshare(child); });
+  }
+}
+
+// to = a copy of `from`, part by part.
+template <class T>
+void assign_copy(T& to, const T& from) {
+  constexpr TreeKind kind = tree_kind<T>;
+  if constexpr (!Contains<TreeKind::unique>::template in<T>() && !std::is_array_v<T>) to = copy_tree(from);
+  else if constexpr (kind == TreeKind::unique)
+    to = from ? std::make_unique<typename T::element_type>(copy_tree(*from)) : nullptr;
+  else if constexpr (kind == TreeKind::shared)
+    to = from ? std::make_shared<typename T::element_type>(copy_tree(*from)) : nullptr;
+  else if constexpr (kind == TreeKind::optional) from ? void(to.emplace(copy_tree(*from))) : to.reset();
+  else if constexpr (kind == TreeKind::variant)
+    std::visit([&]<class A>(const A& held) { to.template emplace<A>(copy_tree(held)); }, from);
+  else if constexpr (kind == TreeKind::map) {
+    to.clear();
+    visit_entries(from, [&](const auto& key, const auto& value) { to.emplace(key, copy_tree(value)); });
+  } else if constexpr (kind == TreeKind::range && requires { to.emplace(to.end(), std::move(*to.begin())); }) {
+    to.clear();
+    for (const auto& child : from) to.emplace(to.end(), copy_tree(child));
+  } else if constexpr (kind == TreeKind::range) {
+    static_assert(
+        std::is_array_v<T> || requires { std::tuple_size<T>::value; },
+        "stave: a range with a std::unique_ptr inside is copied by emplace(end(), element), which this one lacks");
+    auto next = std::begin(to);
+    for (const auto& child : from) assign_copy(*next++, child);
+  } else {
+    with_children(to, [&](auto&... t) { with_children(from, [&](const auto&... f) { (assign_copy(t, f), ...); }); });
+  }
+}
+
+/// A copy that shares no object with `tree` through smart pointers.
+template <class T>
+T copy_tree(const T& tree) {
+  if constexpr (Contains<TreeKind::unique>::template in<T>()) {
+    constexpr bool begins = std::is_default_constructible_v<T>;
+    static_assert(begins, "stave: a tree with a std::unique_ptr inside is copied part by part, and must begin as T{}");
+    if constexpr (begins) {
+      T result{};
+      assign_copy(result, tree);
+      return result;
+    }
+  } else {
+    constexpr bool copyable = std::is_copy_constructible_v<T>;
+    static_assert(copyable, "stave: this tree has a member that cannot be copied");
+    if constexpr (copyable) {
+      T result = tree;
+      unshare(result);
+      return result;
+    }
+  }
+}
+
+/// A copy of `tree` with other tensors in it.
+template <class T, class Tensors>
+T with_leaves(const T& tree, const Tensors& leaves) {
+  T result = copy_tree(tree);
+  visit_tensors(result, PutLeaves{leaves.data()});
+  return result;
+}
+
+/// A copy without tensors: the structure that others are put into.
+template <class T>
+T structure_of(const T& tree) {
+  T structure = copy_tree(tree);
+  visit_tensors(structure, PutLeaves{nullptr});
+  return structure;
+}
+
+// ---- trees that correspond -------------------------------------------------------------------------------
+
+/// Throws ShapeError unless `same`.
+void check_same_structure(bool same, const char* what);  // "tree_map: the trees"
+
+// Whether two trees of one type may differ in structure.
+template <class T>
+inline constexpr bool varies = Contains<TreeKind::range, TreeKind::map, TreeKind::optional, TreeKind::unique,
+                                        TreeKind::shared, TreeKind::variant, TreeKind::custom>::template in<T>();
+
+template <class K>
+bool same_key(const K& a, const K& b) {
+  if constexpr (requires { bool(a == b); }) return bool(a == b);
+  else return !(a < b) && !(b < a);
+}
+
+/// Whether lengths, keys, alternatives and what is present agree.
+template <class T>
+bool same_structure(const T& a, const T& b) {
+  constexpr TreeKind kind = tree_kind<T>;
+  bool same = true;
+  if constexpr (!varies<T>) return true;
+  else if constexpr (kind == TreeKind::custom) return tree_leaves(a).size() == tree_leaves(b).size();
+  else if constexpr (kind == TreeKind::range) {
+    auto other = std::begin(b);
+    for (const auto& child : a) {
+      if (other == std::end(b) || !same_structure(child, *other)) return false;
+      ++other;
+    }
+    return other == std::end(b);
+  } else if constexpr (kind == TreeKind::map) {
+    std::vector<std::pair<const typename T::key_type*, const typename T::mapped_type*>> entries;
+    visit_entries(a, [&](const auto& key, const auto& value) { entries.emplace_back(&key, &value); });
+    std::size_t next = 0;
+    visit_entries(b, [&](const auto& key, const auto& value) {
+      same = same && next < entries.size() && same_key(*entries[next].first, key) &&
+             same_structure(*entries[next].second, value);
+      ++next;
+    });
+    return same && next == entries.size();
+  } else if constexpr (kind == TreeKind::optional || kind == TreeKind::unique || kind == TreeKind::shared) {
+    return bool(a) == bool(b) && (!a || same_structure(*a, *b));
+  } else if constexpr (kind == TreeKind::variant) {
+    if (a.index() != b.index()) return false;
+    std::visit([&]<class A>(const A& held) { same = same_structure(held, std::get<A>(b)); }, a);
+    return same;
+  } else {
+    return with_children(a, [&](const auto&... x) {
+      return with_children(b, [&](const auto&... y) { return (same_structure(x, y) && ...); });
+    });
+  }
+}
+
+// ---- functions on trees ----------------------------------------------------------------------------------
+
+// What f of a tree_map returns: Tensor, or std::tuple, pair, array of several.
+template <class R>
+inline constexpr std::size_t result_trees = 0;
+template <class... R>
+inline constexpr std::size_t result_trees<std::tuple<R...>> = sizeof...(R);
+template <class A, class B>
+inline constexpr std::size_t result_trees<std::pair<A, B>> = 2;
+template <std::size_t n>
+inline constexpr std::size_t result_trees<std::array<Tensor, n>> = n;
+
+using TensorTypes = std::vector<std::pair<Shape, Dtype>>;
+Tensor ravel_leaves(const std::vector<Tensor>& leaves);
+std::vector<Tensor> unravel_leaves(const Tensor& vector, const TensorTypes& types);
+
+}  // namespace stave_detail
+
+namespace stave {
+
+/// f on the corresponding tensors of trees of one type and structure; what is no tensor is taken from the first. If f returns a
+/// std::tuple (pair, array) of tensors: a std::tuple of as many trees. Throws ShapeError for trees that differ in structure.
+///   mlp = tree_map([](const Tensor& w, const Tensor& g) { return w - 0.1 * g; }, mlp, gradient);
+///   auto [mlp2, moments2] = tree_map(step, mlp, moments, gradient);
+template <class F, class T, class... Rest>
+auto tree_map(F&& f, const T& tree, const Rest&... rest) {
+  using namespace stave_detail;
+  static_assert(is_tree<T>, "stave: tree_map over a type that is not a tree (see stave/core/ops/tree.h)");
+  static_assert((std::is_same_v<T, Rest> && ...), "stave: tree_map needs trees of one type");
+  if constexpr (is_tree<T> && (std::is_same_v<T, Rest> && ...)) {
+    (check_same_structure(same_structure(tree, rest), "tree_map: the trees"), ...);
+    const std::vector<Tensor> first = tree_leaves(tree);
+    const std::array<std::vector<Tensor>, sizeof...(Rest)> others{tree_leaves(rest)...};
+    const auto at = [&]<std::size_t... i>(std::size_t leaf, std::index_sequence<i...>) {
+      return f(first[leaf], others[i][leaf]...);
+    };
+    using Indices = std::index_sequence_for<Rest...>;
+    constexpr std::size_t count = result_trees<decltype(at(0, Indices()))>;
+    std::array<std::vector<Tensor>, count == 0 ? 1 : count> leaves;
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      if constexpr (count == 0) leaves[0].push_back(at(i, Indices()));
+      else
+        [&, next = leaves.begin()](auto&& results) mutable {
+          std::apply([&](auto&... result) { ((next++)->push_back(result), ...); }, results);
+        }(at(i, Indices()));
+    }
+    if constexpr (count == 0) return with_leaves(tree, leaves[0]);
+    else return std::apply([&](const auto&... l) { return std::tuple(with_leaves(tree, l)...); }, leaves);
+  }
+}
+
+/// The tree with zeros in place of its tensors.
+template <class T>
+  requires(is_tree<T> && !std::is_same_v<T, Tensor>)
+T zeros_like(const T& tree) {
+  return tree_map([](const Tensor& leaf) { return zeros_like(leaf); }, tree);
+}
+
+/// The sum of all tensors of a tree, of a std::vector for one; they broadcast. 0 for none.
+template <class T>
+Tensor add_all(const T& tree) {
+  static_assert(is_tree<T>, "stave: add_all of a type that is not a tree (see stave/core/ops/tree.h)");
+  Tensor total;
+  visit_tensors(tree, [&](const Tensor& leaf) { total = total.defined() ? total + leaf : leaf; });
+  return total.defined() ? total : zeros({});
+}
+
+/// sqrt of the sum of the squares of all elements of all tensors; default_dtype() for integers.
+template <class T>
+Tensor global_norm(const T& tree) {
+  static_assert(is_tree<T>, "stave: global_norm of a type that is not a tree (see stave/core/ops/tree.h)");
+  std::vector<Tensor> norms;
+  visit_tensors(tree, [&](const Tensor& leaf) { norms.push_back(norm(leaf)); });
+  return norms.empty() ? zeros({}) : norm(stack(norms));
+}
+
+/// See ravel.
+template <class T>
+class Unravel {
+ public:
+  explicit Unravel(const T& tree) : structure_(stave_detail::structure_of(tree)) {
+    visit_tensors(tree, [&](const Tensor& leaf) { types_.emplace_back(leaf.shape(), leaf.dtype()); });
+  }
+  /// The tree of a vector of as many elements; shapes and dtypes are those of the tree that was ravelled.
+  T operator()(const Tensor& vector) const {
+    return stave_detail::with_leaves(structure_, stave_detail::unravel_leaves(vector, types_));
+  }
+
+ private:
+  T structure_;
+  stave_detail::TensorTypes types_;
+};
+
+/// All elements of a tree as one vector, and the way back, as jax.flatten_util.ravel_pytree: dtypes are promoted.
+///   auto [vector, unravel] = ravel(mlp);
+///   Mlp same = unravel(vector);
+template <class T>
+std::pair<Tensor, Unravel<T>> ravel(const T& tree) {
+  static_assert(is_tree<T>, "stave: ravel of a type that is not a tree (see stave/core/ops/tree.h)");
+  return {stave_detail::ravel_leaves(tree_leaves(tree)), Unravel<T>(tree)};
+}
+
+}  // namespace stave

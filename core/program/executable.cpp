@@ -1,0 +1,591 @@
+#include <stave/core/program/executable.h>
+
+#include <algorithm>
+#include <map>
+
+#include <stave/core/op/notation.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/program/bands.h>
+#include <stave/core/program/fused.h>
+#include <stave/core/program/loop.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/storage.h>
+
+namespace stave_detail {
+
+/// What a run needs for itself.
+struct Executable::Activation {
+  StoragePtr arena;
+  std::vector<View> views;
+  std::atomic<std::size_t>& living;
+  struct Recorded {
+    std::vector<void*> addresses;        // of arguments and results
+    std::unique_ptr<RecordedWork> work;  // null: met once
+  };
+  std::vector<Recorded> recorded;  // the last used first
+
+  explicit Activation(std::atomic<std::size_t>& counter) : living(counter) { ++living; }
+  ~Activation() { --living; }
+};
+
+namespace {
+
+constexpr std::size_t alignment = 64, most_recorded = 8;
+constexpr int most_recordings =
+    64;  // made in a program's life: arenas of runs at once come and go, and theirs with them
+
+// Stands for storage where only a layout is asked for.
+const StoragePtr& no_storage() {
+  static const StoragePtr& none = *new StoragePtr(new Storage);
+  return none;
+}
+
+Tensor layout_of(const Program::Variable& it, Strides strides) {
+  return Tensor(NodePtr(new Node(it.dtype, it.device, it.shape, std::move(strides), no_storage())));
+}
+
+// "compile(w:f32[64,8], f32[8])": by its inputs, of which it may have many.
+std::string name_for(const Program& program, const char* name) {
+  constexpr std::size_t most = 4;
+  std::string inputs;
+  for (std::size_t i = 0; i < program.inputs.size() && i < most; ++i) {
+    const Program::Variable& it = program.variable(program.inputs[i]);
+    inputs += (i ? ", " : "") + notation(it.label, it.dtype, it.shape, it.device);
+  }
+  if (program.inputs.size() > most) inputs += fmt::format(" and {} more", program.inputs.size() - most);
+  return fmt::format("{}({})", name, inputs);
+}
+
+bool is_number(const Tensor& x) { return x.defined() && x.node().storage->number; }
+
+// A number on a device, which its backend is given with elementwise operations alone, as an element there, in the same layout.
+Tensor as_array(const Tensor& x) {
+  if (!is_number(x)) return x;
+  const UnderFrame past_all_handlers(nullptr);
+  const Node& node = x.node();
+  const Tensor one(NodePtr(new Node(node.dtype, node.device, {}, {}, node.storage, node.offset)));
+  return Tensor(
+      NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, apply(op_copy, {one}).node().storage)));
+}
+
+// Gaps of an arena, by where they begin.
+class Gaps {
+ public:
+  std::size_t take(std::size_t bytes) {
+    auto best = gaps_.end();
+    for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap) {
+      if (gap->second >= bytes && (best == gaps_.end() || gap->second < best->second)) {
+        best = gap;
+        if (gap->second == bytes) break;
+      }
+    }
+    if (best != gaps_.end()) {
+      const auto [offset, length] = *best;
+      gaps_.erase(best);
+      if (length > bytes) gaps_.emplace(offset + bytes, length - bytes);
+      return offset;
+    }
+    if (!gaps_.empty()) {  // the last may reach to the end, and grow
+      const auto last = std::prev(gaps_.end());
+      if (last->first + last->second == end_) {
+        const std::size_t offset = last->first;
+        gaps_.erase(last);
+        end_ = offset + bytes;
+        return offset;
+      }
+    }
+    return std::exchange(end_, end_ + bytes);
+  }
+  void give_back(std::size_t offset, std::size_t bytes) {
+    if (bytes == 0) return;
+    auto [at, is_new] = gaps_.emplace(offset, bytes);
+    if (const auto next = std::next(at); next != gaps_.end() && offset + bytes == next->first) {
+      at->second += next->second;
+      gaps_.erase(next);
+    }
+    if (at != gaps_.begin())
+      if (const auto before = std::prev(at); before->first + before->second == at->first) {
+        before->second += at->second;
+        gaps_.erase(at);
+      }
+  }
+  std::size_t end() const { return end_; }
+
+ private:
+  std::map<std::size_t, std::size_t> gaps_;
+  std::size_t end_ = 0;
+};
+
+}  // namespace
+
+// First what lies where in whose storage, then the kernels, then the arena.
+class Executable::Planner {
+ public:
+  Planner(Executable& plan, const Program& program, std::span<const Strides> strides)
+      : plan_(plan), program_(program), base_(program.variables.size()), last_(program.variables.size(), -1),
+        is_part_(program.variables.size()) {
+    for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = v;
+    plan_.places_.resize(program.variables.size());
+    for (std::size_t i = 0; i < program.inputs.size(); ++i) {
+      Place& place = place_of(program.inputs[i]);
+      place = {Home::input, static_cast<int>(i), 0, layout_of(program.variable(program.inputs[i]), strides[i])};
+    }
+    for (const auto& [variable, value] : program.constants) {
+      place_of(variable) = {Home::constant, static_cast<int>(plan_.constants_.size()), 0, value};
+      plan_.constants_.push_back(value);
+    }
+  }
+
+  void run() {
+    for (const auto& step : program_.instructions) add(step);
+    for (const int output : program_.outputs)
+      if (output >= 0) make_result(base_[at(output)]);
+    plan_.outputs_ = program_.outputs;
+    ends_ = last_;
+    find_bands();
+    start_in_results();
+    lay_out();
+    for (std::size_t v = 0; v < plan_.viewed_.size(); ++v) patch(v);
+  }
+
+ private:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  static std::size_t at(int variable) { return static_cast<std::size_t>(variable); }
+  Place& place_of(int variable) { return plan_.places_[at(variable)]; }
+
+  void add(const Program::Instruction& step) {
+    if (step.op->view) {
+      Inputs layouts;
+      for (const int input : step.inputs) layouts.push_back(place_of(input).layout);
+      if (Tensor view = step.op->view(Call(*step.op, std::move(layouts), step.attributes)); view.defined()) {
+        const std::size_t base = base_[at(step.inputs[0])];
+        base_[at(step.outputs[0])] = base;
+        lying_in_[base].push_back(at(step.outputs[0]));
+        place_of(step.outputs[0]) = plan_.places_[base];
+        place_of(step.outputs[0]).layout = std::move(view);
+        return;
+      }
+    }
+    if (step.op->id == OpId::concat && joins_in_place(step)) return;
+    std::vector<int> inputs(step.inputs.begin(), step.inputs.end());
+    if (!step.op->elementwise && step.op->id != OpId::copy)
+      for (int& input : inputs) input = on_device(input);
+    if (step.op->id == OpId::own && !step.op->takes_strides)
+      for (int& input : inputs) input = row_major(input);
+    add_kernel(*step.op, step.attributes, inputs, step.outputs);
+  }
+
+  // Arrays that follow each other in the result, each of which a kernel has made for this: they are made there. Kernels write arrays that
+  // are aligned, or single elements.
+  bool joins_in_place(const Program::Instruction& concat) {
+    const auto result = at(concat.outputs[0]);
+    const Shape& shape = program_.variable(concat.outputs[0]).shape;
+    const auto axis = static_cast<std::size_t>(static_cast<const AxisAttributes&>(*concat.attributes).axis);
+    if (std::any_of(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(axis), [](Index n) { return n != 1; }))
+      return false;
+    std::vector<std::size_t> bases;
+    std::uint64_t bytes = 0;
+    for (const int input : concat.inputs) {
+      const std::size_t base = base_[at(input)];
+      if (variable(base).shape.elements() != 1 && bytes % alignment != 0) return false;
+      bytes += variable(base).bytes();
+      const Place& place = place_of(input);
+      const bool is_whole = place.home == Home::arena && is_contiguous(place.layout.shape(), place.layout.strides()) &&
+                            place.layout.size() == variable(base).shape.elements() && !is_part_[base] &&
+                            plan_.places_[base].layout.node().offset == 0;
+      const bool is_output = std::any_of(program_.outputs.begin(), program_.outputs.end(),
+                                         [&](int output) { return output >= 0 && base_[at(output)] == base; });
+      if (!is_whole || is_output || std::find(bases.begin(), bases.end(), base) != bases.end()) return false;
+      bases.push_back(base);
+    }
+    place_of(concat.outputs[0]) = {Home::arena, 0, 0,
+                                   layout_of(program_.variable(concat.outputs[0]), contiguous_strides(shape))};
+    last_[result] = -1;
+    std::vector<std::size_t>& lying = lying_in_[result];
+    Index offset = 0;
+    std::size_t next = 0;  // of those, to be moved
+    for (const std::size_t base : bases) {
+      const Index elements = variable(base).shape.elements();
+      last_[result] = std::max(last_[result], last_[base]);
+      is_part_[base] = true;
+      lying.push_back(base);
+      if (auto moved = lying_in_.extract(base)) lying.insert(lying.end(), moved.mapped().begin(), moved.mapped().end());
+      while (next < lying.size()) move_into(lying[next++], result, offset);
+      offset += elements;
+    }
+    return true;
+  }
+  void move_into(std::size_t v, std::size_t result, Index offset) {
+    const Node& node = plan_.places_[v].layout.node();
+    plan_.places_[v].layout = Tensor(
+        NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, node.storage, node.offset + offset)));
+    base_[v] = result;
+  }
+
+  // The same value; a number on a device, which its backend is given with elementwise operations alone, as an array there.
+  int on_device(int variable) {
+    const Tensor layout = place_of(variable).layout;
+    if (!layout.node().storage->number) return variable;
+    const UnderFrame past_all_handlers(nullptr);
+    const int array = add_variable(program_.variable(variable));
+    place_of(array) = {Home::constant, static_cast<int>(plan_.constants_.size()), 0, apply(op_copy, {layout})};
+    plan_.constants_.push_back(place_of(array).layout);
+    return array;
+  }
+  int add_variable(const Program::Variable& like) {
+    const auto added = static_cast<int>(plan_.places_.size());
+    plan_.places_.push_back({});
+    base_.push_back(at(added));
+    last_.push_back(-1);
+    is_part_.push_back(false);
+    extra_.push_back(like);
+    return added;
+  }
+
+  // The same value, copied where it is not row-major.
+  int row_major(int variable) {
+    if (place_of(variable).layout.is_contiguous()) return variable;
+    const int copy = add_variable(program_.variable(variable));
+    const int inputs[] = {variable}, outputs[] = {copy};
+    add_kernel(op_copy, nullptr, inputs, outputs);
+    return copy;
+  }
+  const Program::Variable& variable(std::size_t v) const {
+    return v < program_.variables.size() ? program_.variables[v] : extra_[v - program_.variables.size()];
+  }
+
+  template <class In, class Out>
+  void add_kernel(const Op& op, const AttributesPtr& attributes, const In& inputs, const Out& outputs) {
+    Kernel kernel{&op, attributes, plan_.viewed_.size(), std::size(inputs), std::size(outputs)};
+    const auto now = static_cast<int>(plan_.kernels_.size());
+    for (const int input : inputs) {
+      plan_.viewed_.push_back(input);
+      last_[base_[at(input)]] = now;
+    }
+    for (const int output : outputs) {
+      plan_.viewed_.push_back(output);
+      const Program::Variable& it = variable(at(output));
+      place_of(output) = {Home::arena, 0, 0, layout_of(it, contiguous_strides(it.shape))};
+      last_[at(output)] = std::max(last_[at(output)], now);
+    }
+    plan_.kernels_.push_back(std::move(kernel));
+  }
+  std::span<const int> read_by(const Kernel& kernel) const {
+    return std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs);
+  }
+  std::span<const int> made_by(const Kernel& kernel) const {
+    return std::span<const int>(plan_.viewed_).subspan(kernel.first + kernel.inputs, kernel.outputs);
+  }
+
+  // What a result lies in is made for each run.
+  void make_result(std::size_t base) {
+    Place& place = plan_.places_[base];
+    if (place.home != Home::arena) return;
+    place.home = Home::result;
+    place.number = static_cast<int>(plan_.results_.size());
+    plan_.results_.push_back({variable(base).shape, variable(base).dtype});
+  }
+
+  // ---- kernels that run some rows at a time (bands.h) ----
+
+  static constexpr std::size_t most_in_band = 16;
+  static constexpr Index least_rows = 64;  // from here on reductions of many rows and of few are alike
+  static constexpr std::uint64_t out_of_cache = std::uint64_t{1} << 19;  // bytes
+
+  // Of which all arrays of a kernel have so many; 0: it makes none apart.
+  Index rows_of(const Kernel& kernel) {
+    const std::span<const int> views =
+        std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs + kernel.outputs);
+    const Shape& shape = place_of(views[0]).layout.shape();
+    if (!makes_rows_apart(*kernel.op, kernel.attributes.get(), shape.rank())) return 0;
+    const auto is_part = [&](int v) { return bool(is_part_[at(v)]); };  // whose rows are no rows of what it is part of
+    if (const auto made = made_by(kernel); std::any_of(made.begin(), made.end(), is_part)) return 0;
+    const auto has_them = [&](int v) {
+      const Shape& other = place_of(v).layout.shape();
+      return other.rank() > 0 && other[0] == shape[0];
+    };
+    return std::all_of(views.begin(), views.end(), has_them) ? shape[0] : 0;
+  }
+
+  void find_bands() {
+    band_of_.resize(plan_.kernels_.size(), none);
+    for (std::size_t first = 0, end; first < plan_.kernels_.size(); first = end) {
+      const Index rows = rows_of(plan_.kernels_[first]);
+      end = first + 1;
+      if (rows < least_rows || plan_.device_ != cpu) continue;
+      const auto joins = [&](const Kernel& kernel) {
+        const std::span<const int> read = read_by(kernel);
+        return rows_of(kernel) == rows && std::all_of(read.begin(), read.end(), [&](int v) {
+                 const std::size_t base = base_[at(v)];
+                 return !is_made(base, first, end) ||
+                        rows_agree(place_of(v).layout.node(), plan_.places_[base].layout.node());
+               });
+      };
+      while (end < plan_.kernels_.size() && end - first < most_in_band && joins(plan_.kernels_[end])) ++end;
+      if (end - first > 1 && reads_again(first, end)) make_band(first, end, rows);
+    }
+  }
+
+  // Whether one of these kernels makes it, or a part of it.
+  bool is_made(std::size_t base, std::size_t first, std::size_t end) const {
+    for (std::size_t k = first; k < end; ++k)
+      for (const int made : made_by(plan_.kernels_[k]))
+        if (base_[at(made)] == base) return true;
+    return false;
+  }
+
+  // Whether some array that is larger than a cache is read after another kernel made or read it.
+  bool reads_again(std::size_t first, std::size_t end) const {
+    std::map<std::size_t, std::size_t> seen;
+    for (std::size_t k = first; k < end; ++k)
+      for (const int read : read_by(plan_.kernels_[k])) {
+        const std::size_t base = base_[at(read)];
+        if (variable(base).bytes() < out_of_cache) continue;
+        if (seen.try_emplace(base, k).first->second != k || is_made(base, first, k)) return true;
+      }
+    return false;
+  }
+
+  // Where some rows are done, others are not yet begun: what is made or read meanwhile stays until the end.
+  void make_band(std::size_t first, std::size_t end, Index rows) {
+    plan_.kernels_[first].together = end - first;
+    plan_.kernels_[first].rows = rows;
+    std::fill(band_of_.begin() + static_cast<std::ptrdiff_t>(first),
+              band_of_.begin() + static_cast<std::ptrdiff_t>(end), first);
+    for (int& last : last_)
+      if (last >= static_cast<int>(first) && last < static_cast<int>(end)) last = static_cast<int>(end) - 1;
+  }
+
+  void lay_out() {
+    Gaps gaps;
+    std::vector<std::size_t> room(plan_.places_.size());  // what each took; 0: nothing, or given on
+    std::vector<std::vector<std::size_t>> ending(plan_.kernels_.size());
+    for (std::size_t v = 0; v < plan_.places_.size(); ++v)
+      if (base_[v] == v && plan_.places_[v].home == Home::arena && last_[v] >= 0)
+        ending[static_cast<std::size_t>(last_[v])].push_back(v);
+    for (std::size_t k = 0; k < plan_.kernels_.size(); ++k) {
+      for (const int made : made_by(plan_.kernels_[k])) {
+        const std::size_t base = base_[at(made)];
+        Place& place = plan_.places_[base];
+        if (place.home != Home::arena || room[base] > 0) continue;  // others may have been made in it
+        const std::size_t bytes = (variable(base).bytes() + alignment - 1) / alignment * alignment;
+        const auto has_room = [&](std::size_t donor) { return room[donor] == bytes; };
+        const std::size_t donor = is_part_[at(made)] ? none : donor_for(k, base, has_room);
+        place.offset = donor != none ? plan_.places_[donor].offset : gaps.take(bytes);
+        if (donor != none) room[donor] = 0;
+        room[base] = bytes;
+      }
+      for (const std::size_t over : ending[k]) gaps.give_back(plan_.places_[over].offset, std::exchange(room[over], 0));
+    }
+    plan_.arena_bytes_ = gaps.end();
+    for (std::size_t v = 0; v < plan_.places_.size(); ++v)
+      if (base_[v] != v) {
+        const Place& base = plan_.places_[base_[v]];
+        plan_.places_[v].home = base.home;
+        plan_.places_[v].number = base.number;
+        plan_.places_[v].offset = base.offset;
+      }
+  }
+
+  // What a result is computed from in place lies in the result's memory from the start.
+  void start_in_results() {
+    for (std::size_t k = plan_.kernels_.size(); k-- > 0;)
+      for (const int made : made_by(plan_.kernels_[k])) {
+        const Place& result = place_of(made);
+        if (result.home != Home::result || base_[at(made)] != at(made)) continue;
+        const std::uint64_t bytes = variable(at(made)).bytes();
+        const std::size_t donor = donor_for(k, at(made), [&](std::size_t of) { return variable(of).bytes() == bytes; });
+        if (donor == none) continue;
+        plan_.places_[donor].home = Home::result;
+        plan_.places_[donor].number = result.number;
+      }
+  }
+
+  // An input that ends with this step, in whose place the result may be computed: of the same size, read as it lies. Where only
+  // some rows are done, it is one that lies in the same rows.
+  template <class HasRoom>
+  std::size_t donor_for(std::size_t k, std::size_t made, const HasRoom& has_room) const {
+    const Kernel& kernel = plan_.kernels_[k];
+    const Op& op = *kernel.op;
+    const std::span<const int> read = read_by(kernel);
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      const bool reuses = op.reuses && plan_.device_ == cpu && op.reuses(kernel.attributes.get(), i);
+      if (!op.elementwise && !reuses) continue;
+      const std::size_t base = base_[at(read[i])];
+      if (base != at(read[i]) || plan_.places_[base].home != Home::arena) continue;
+      if (ends_[base] != static_cast<int>(k) || !has_room(base)) continue;
+      if (band_of_[k] != none && !is_made(base, band_of_[k], k)) continue;
+      if (size_of(variable(base).dtype) != size_of(variable(made).dtype)) continue;
+      const auto reads = std::count_if(read.begin(), read.end(), [&](int other) { return base_[at(other)] == base; });
+      if (reads == 1) return base;
+    }
+    return none;
+  }
+
+  void patch(std::size_t view) {
+    const Place& place = place_of(plan_.viewed_[view]);
+    const Index bytes = place.layout.node().offset * static_cast<Index>(size_of(place.layout.dtype()));
+    if (place.home == Home::input) plan_.of_inputs_.push_back({view, place.number, bytes});
+    if (place.home == Home::result) plan_.of_results_.push_back({view, place.number, bytes});
+  }
+
+  Executable& plan_;
+  const Program& program_;
+  std::vector<std::size_t> base_;                             // whose storage each variable lies in
+  std::map<std::size_t, std::vector<std::size_t>> lying_in_;  // of a base, the others that do
+  std::vector<int> ends_, last_;  // of a base, the last kernel that reads or makes it; and its band's
+  std::vector<bool> is_part_;     // it is made in a part of another, its base
+  std::vector<Program::Variable> extra_;
+  std::vector<std::size_t> band_of_;  // of each kernel, the first one of its band, or none
+};
+
+bool Executable::admits(const Program& program) {
+  for (const Program::Variable& it : program.variables)
+    if (it.device != program.variables[0].device) return false;
+  for (const Program::Constant& constant : program.constants)
+    if (!constant.value.node().storage) return false;
+  return std::none_of(program.instructions.begin(), program.instructions.end(), [](const auto& step) {
+    return step.is_read() || step.op->carries_functions || step.op->id == OpId::to ||
+           (step.op->id == OpId::own && !step.op->cpu && !step.op->cuda);
+  });
+}
+
+Executable::Executable(const Program& program, std::span<const Strides> strides, const char* called)
+    : device_(program.variables.empty() ? cpu : program.variables[0].device) {
+  Planner(*this, program, strides).run();
+  const bool any_loop = std::any_of(program.instructions.begin(), program.instructions.end(),
+                                    [](const auto& step) { return loop_of(step); });  // of many kernels, and memory
+  recordings_left_ = device_ != cpu && kernels_.size() > 1 && !any_loop ? most_recordings : 0;
+  holding_.emplace([this, name = name_for(program, called)] { return held(name); });
+}
+
+Executable::~Executable() {
+  holding_.reset();
+  delete spare_.load(std::memory_order_acquire);
+}
+
+Holding::Held Executable::held(const std::string& name) const {
+  const std::size_t arenas = arenas_;
+  Holding::Held all{name, device_, arenas, arenas * arena_bytes_, {}};
+  for (const Tensor& constant : constants_) all.constants.push_back(constant.node().storage.get());
+  return all;
+}
+
+std::unique_ptr<Executable::Activation> Executable::take() const {
+  if (Activation* spare = spare_.exchange(nullptr, std::memory_order_acq_rel))
+    return std::unique_ptr<Activation>(spare);
+  auto fresh = std::make_unique<Activation>(arenas_);
+  fresh->arena = allocate_storage(device_, uint8, Shape{static_cast<Index>(arena_bytes_)}, "a compiled program");
+  for (const int variable : viewed_) {
+    const Place& place = places_[static_cast<std::size_t>(variable)];
+    const Node& layout = place.layout.node();
+    const bool number = place.home == Home::constant && layout.storage->number;
+    View& view = fresh->views.emplace_back(View{nullptr, layout.dtype, layout.shape, layout.strides, number});
+    if (place.home == Home::constant) view.data = layout.data();
+    if (place.home == Home::arena)
+      view.data = static_cast<char*>(fresh->arena->data) + place.offset +
+                  layout.offset * static_cast<Index>(size_of(layout.dtype));
+  }
+  return fresh;
+}
+
+void Executable::give_back(std::unique_ptr<Activation> active) const {
+  delete spare_.exchange(active.release(), std::memory_order_acq_rel);
+}
+
+void Executable::run_kernels(Backend& backend, const Activation& active) const {
+  const std::span<const View> views(active.views);
+  SmallVector<Backend::Step, 1> steps;
+  for (std::size_t k = 0; k < kernels_.size(); k += kernels_[k].together) {
+    steps.clear();
+    for (const Kernel& kernel : std::span(kernels_).subspan(k, kernels_[k].together))
+      steps.push_back({kernel.op, kernel.attributes.get(), views.subspan(kernel.first, kernel.inputs),
+                       views.subspan(kernel.first + kernel.inputs, kernel.outputs)});
+    if (steps.size() > 1) backend.run_by_rows(steps, kernels_[k].rows);
+    else backend.run(*steps[0].op, steps[0].attributes, steps[0].inputs, steps[0].outputs);
+  }
+}
+
+// Recorded where it meets the same addresses again. Where that cannot be, the kernels are run, now and from then on.
+void Executable::run(Backend& backend, Activation& active) const {
+  auto& recorded = active.recorded;
+  const bool may_record = recordings_left_ > 0;
+  if (!may_record && recorded.empty()) return run_kernels(backend, active);
+  std::vector<void*> addresses;
+  for (const std::vector<Patch>* const patches : {&of_inputs_, &of_results_})
+    for (const Patch& patch : *patches) addresses.push_back(active.views[patch.view].data);
+  const auto found = std::find_if(recorded.begin(), recorded.end(),
+                                  [&](const Activation::Recorded& it) { return it.addresses == addresses; });
+  if (found == recorded.end()) {
+    if (may_record) {
+      if (recorded.size() == most_recorded) recorded.pop_back();
+      recorded.insert(recorded.begin(), {std::move(addresses), nullptr});
+    }
+    return run_kernels(backend, active);
+  }
+  std::rotate(recorded.begin(), found, found + 1);
+  std::unique_ptr<RecordedWork>& work = recorded.front().work;
+  if (!work && may_record) {
+    --recordings_left_;
+    work = backend.record([&] { run_kernels(backend, active); });
+    if (!work) recordings_left_ = 0;
+  }
+  return work ? work->repeat() : run_kernels(backend, active);
+}
+
+Executable::Steps::Steps(const Executable& executable)
+    : executable_(executable), active_(executable.take()), output_of_(executable.results_.size()) {
+  for (std::size_t i = 0; i < executable.outputs_.size(); ++i) {
+    const Place& place = executable.places_[static_cast<std::size_t>(executable.outputs_[i])];
+    output_of_[static_cast<std::size_t>(place.number)] = i;
+  }
+}
+Executable::Steps::~Steps() { executable_.give_back(std::move(active_)); }
+
+void Executable::Steps::run(std::span<void* const> inputs, std::span<void* const> outputs) {
+  std::vector<View>& views = active_->views;
+  for (const Patch& patch : executable_.of_inputs_)
+    views[patch.view].data = static_cast<char*>(inputs[static_cast<std::size_t>(patch.number)]) + patch.bytes;
+  for (const Patch& patch : executable_.of_results_)
+    views[patch.view].data =
+        static_cast<char*>(outputs[output_of_[static_cast<std::size_t>(patch.number)]]) + patch.bytes;
+  executable_.run_kernels(backend_of(executable_.device_), *active_);
+}
+
+Outputs Executable::operator()(std::span<const Tensor> inputs) const {
+  Inputs arrays;
+  if (device_ != cpu && std::any_of(inputs.begin(), inputs.end(), is_number)) {
+    for (const Tensor& input : inputs) arrays.push_back(as_array(input));
+    inputs = arrays;
+  }
+  std::unique_ptr<Activation> active = take();
+  std::vector<View>& views = active->views;
+  SmallVector<StoragePtr, 4> made;
+  for (const Result& result : results_)
+    made.push_back(allocate_storage(device_, result.dtype, result.shape, "a compiled program"));
+  for (const Patch& patch : of_inputs_)
+    views[patch.view].data =
+        static_cast<char*>(inputs[static_cast<std::size_t>(patch.number)].node().data()) + patch.bytes;
+  for (const Patch& patch : of_results_)
+    views[patch.view].data = static_cast<char*>(made[static_cast<std::size_t>(patch.number)]->data) + patch.bytes;
+  run(backend_of(device_), *active);
+  give_back(std::move(active));
+
+  Outputs outputs;
+  for (const int output : outputs_) {
+    if (output < 0) {
+      outputs.emplace_back();
+      continue;
+    }
+    const Place& place = places_[static_cast<std::size_t>(output)];
+    const Node& layout = place.layout.node();
+    const auto number = static_cast<std::size_t>(place.number);
+    const Node* const input = place.home == Home::input ? &inputs[number].node() : nullptr;
+    StoragePtr storage = input ? input->storage : place.home == Home::result ? made[number] : layout.storage;
+    outputs.push_back(Tensor(NodePtr(new Node(layout.dtype, device_, layout.shape, layout.strides, std::move(storage),
+                                              layout.offset + (input ? input->offset : 0)))));
+  }
+  return outputs;
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,20 @@
+// What a program compiled of an elementwise operation of its own: backends/cpu/own_kernels.h.
+#pragma once
+
+#include <cstdint>
+
+#include <stave/core/tensor/dtype.h>
+
+namespace stave_detail {
+
+/// All steps of a region in one loop, for one instruction set and for operands of one dtype.
+struct Loop {
+  const char* isa;
+  int operands;  // how many, up to `most_operands`
+  stave::Dtype dtype, result;
+  /// out[i] = f(in[0][i], in[1][i], ...) for i < n. `out` may be one of the inputs.
+  void (*run)(void* out, const void* const* in, std::int64_t n);
+
+  static constexpr int most_operands = 8;
+};
+}  // namespace stave_detail

@@ -1,0 +1,166 @@
+// Programs as text: for people, for Graphviz, for other programs.
+#include <ostream>
+
+#include <stave/core/op/notation.h>
+#include <stave/core/program/fused.h>
+#include <stave/core/program/loop.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/print.h>
+#include <stave/core/tensor/utf8.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+class Writer {
+ public:
+  explicit Writer(const Program& program) : program_(program), names_(program.variables.size()) {
+    int next = 0;
+    for (const Program::Constant& constant : program.constants)
+      if (is_one_number(constant.value)) name(constant.variable) = number(constant.value);
+    const auto give = [&](int variable) {
+      if (std::string& given = name(variable); given.empty()) given = name_of_value(next++);
+    };
+    for (const int input : program.inputs) give(input);
+    for (const Program::Constant& constant : program.constants) give(constant.variable);
+    for (const auto& step : program.instructions)
+      for (const int output : step.outputs) give(output);
+  }
+
+  std::string text(const std::string& indent) const {
+    std::string lines = indent;
+    for (const int input : program_.inputs) lines += typed(input) + " ";
+    lines += "->\n";
+    for (const Program::Constant& constant : program_.constants)
+      if (!is_one_number(constant.value)) lines += fmt::format("{}  {} = constant\n", indent, typed(constant.variable));
+    for (const auto& step : program_.instructions) lines += line(step, indent + "  ");
+    lines += indent + "  in";
+    for (const int output : program_.outputs) lines += " " + (output < 0 ? "nothing" : name(output));
+    return lines + "\n";
+  }
+
+  void dot(std::ostream& out) const {
+    out << "digraph stave {\n  node [fontname=\"Helvetica\", fontsize=10];\n";
+    const auto oval = [&](int variable, const char* what) {
+      out << "  v" << variable << " [shape=oval, label=" << in_dot_quotes(what + typed(variable)) << "];\n";
+    };
+    for (const int input : program_.inputs) oval(input, "");
+    for (const Program::Constant& constant : program_.constants) oval(constant.variable, "constant ");
+    std::vector<std::string> made_by(program_.variables.size());
+    for (const int input : program_.inputs) made_by[index(input)] = fmt::format("v{}", input);
+    for (const Program::Constant& constant : program_.constants)
+      made_by[index(constant.variable)] = fmt::format("v{}", constant.variable);
+    for (std::size_t k = 0; k < program_.instructions.size(); ++k) {
+      const auto& step = program_.instructions[k];
+      std::string box = what(step);
+      for (const int output : step.outputs) box += "\n" + typed(output);
+      out << "  n" << k << " [shape=box, label=" << in_dot_quotes(box) << "];\n";
+      for (const int input : step.inputs) out << "  " << made_by[index(input)] << " -> n" << k << ";\n";
+      for (const int output : step.outputs) made_by[index(output)] = fmt::format("n{}", k);
+    }
+    for (std::size_t i = 0; i < program_.outputs.size(); ++i)
+      if (const int output = program_.outputs[i]; output >= 0)
+        out << "  o" << i << " [shape=oval, label=" << in_dot_quotes(fmt::format("result {}", i)) << "];\n  "
+            << made_by[index(output)] << " -> o" << i << ";\n";
+    out << "}\n";
+  }
+
+  void json(std::ostream& out) const {
+    out << "{\"inputs\": " << variables(program_.inputs) << ",\n \"constants\": [";
+    for (std::size_t i = 0; i < program_.constants.size(); ++i)
+      out << (i ? ", " : "") << described(program_.constants[i].variable);
+    out << "],\n \"instructions\": [";
+    for (std::size_t k = 0; k < program_.instructions.size(); ++k) {
+      const auto& step = program_.instructions[k];
+      out << (k ? ",\n  " : "\n  ") << "{\"op\": " << in_json_quotes(step.is_read() ? "read" : step.op->name);
+      if (step.attributes) out << ", \"attributes\": " << in_json_quotes(step.attributes->str());
+      out << ", \"inputs\": " << numbers(step.inputs) << ", \"outputs\": " << variables(step.outputs);
+      if (step.scopes) out << ", \"scope\": " << in_json_quotes(scope(step));
+      if (const LoopAttributes* loop = loop_of(step)) {
+        out << ", \"body\": ";
+        Writer(*loop->body).json(out);
+      }
+      out << "}";
+    }
+    out << "],\n \"outputs\": " << numbers(program_.outputs) << "}\n";
+  }
+
+ private:
+  static std::size_t index(int variable) { return static_cast<std::size_t>(variable); }
+  std::string& name(int variable) { return names_[index(variable)]; }
+  const std::string& name(int variable) const { return names_[index(variable)]; }
+
+  std::string typed(int variable) const {
+    const Program::Variable& it = program_.variable(variable);
+    return fmt::format("{}:{}{}", name(variable), notation(nullptr, it.dtype, it.shape, it.device),
+                       it.label ? fmt::format(" \"{}\"", it.label->text) : "");
+  }
+  static std::string number(const Tensor& value) {
+    const Node& node = value.node();
+    return Tensor(NodePtr(new Node(node.dtype, node.device, {}, {}, node.storage, node.offset))).str();
+  }
+  static std::string what(const Program::Instruction& step) {
+    if (step.is_read()) return "read";
+    const std::string attributes = step.attributes ? step.attributes->str() : "";
+    return step.op->name + (attributes.empty() ? "" : " " + attributes);
+  }
+  static std::string scope(const Program::Instruction& step) {
+    std::string path;
+    for (auto at = step.scopes->names.rbegin(); at != step.scopes->names.rend(); ++at)
+      path += (path.empty() ? "" : "/") + (*at)->text;
+    return path;
+  }
+
+  std::string line(const Program::Instruction& step, const std::string& indent) const {
+    std::string text = indent;
+    if (step.is_read()) {
+      text += fmt::format("read {}: {}", name(step.inputs[0]),
+                          step.met.size() <= 8 ? step.met.str() : "an array of that time");
+    } else {
+      for (const int output : step.outputs) text += typed(output) + " ";
+      text += fmt::format("= {}", step.op->name);
+      for (const int input : step.inputs) text += " " + name(input);
+      if (step.attributes)
+        if (const std::string attributes = step.attributes->str(); !attributes.empty()) text += " " + attributes;
+    }
+    if (step.scopes) text += " @" + scope(step);
+    text += "\n";
+    if (const auto* functions = dynamic_cast<const RecordedFunctions*>(step.attributes.get()))
+      text += Writer(*functions->function).text(indent + "  ");
+    if (const LoopAttributes* loop = loop_of(step)) text += Writer(*loop->body).text(indent + "  ");
+    return text;
+  }
+
+  std::string described(int variable) const {
+    const Program::Variable& it = program_.variable(variable);
+    return fmt::format(R"({{"variable": {}, "dtype": "{}", "shape": {}, "device": "{}"{}}})", variable,
+                       name_of(it.dtype), it.shape.str(), it.device.str(),
+                       it.label ? ", \"label\": " + in_json_quotes(it.label->text) : "");
+  }
+  template <class Numbers>
+  std::string variables(const Numbers& numbers) const {
+    std::string list = "[";
+    for (const int variable : numbers) list += (list.size() > 1 ? ", " : "") + described(variable);
+    return list + "]";
+  }
+  template <class Numbers>
+  static std::string numbers(const Numbers& numbers) {
+    std::string list = "[";
+    for (const int variable : numbers) list += (list.size() > 1 ? ", " : "") + std::to_string(variable);
+    return list + "]";
+  }
+
+  const Program& program_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+std::string Program::str() const { return Writer(*this).text(""); }
+void Program::write_dot(std::ostream& out) const { Writer(*this).dot(out); }
+void Program::write_json(std::ostream& out) const { Writer(*this).json(out); }
+std::ostream& operator<<(std::ostream& out, const Program& program) { return out << program.str(); }
+
+}  // namespace stave

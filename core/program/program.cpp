@@ -1,0 +1,222 @@
+#include <stave/core/program/program.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <stave/core/op/function.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/program/loop.h>
+#include <stave/core/program/rules.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/label.h>
+#include <stave/core/tensor/note.h>
+#include <stave/core/tensor/print.h>
+#include <stave/core/tensor/read_storage.h>
+#include <stave/core/tensor/storage.h>
+
+namespace stave_detail {
+
+namespace {
+
+Outputs performed(const Program::Instruction& step, Inputs operands) {
+  const ReenteredScopes scopes(step.scopes.get());
+  if (loop_of(step))
+    return perform_loop(IntrusivePtr<const LoopAttributes>(static_cast<const LoopAttributes*>(step.attributes.get())),
+                        std::move(operands));
+  if (!step.op->carries_functions) return perform(Call(*step.op, std::move(operands), step.attributes));
+  return static_cast<const RecordedFunctions&>(*step.attributes).perform(std::move(operands));
+}
+
+void check_met(const Program::Instruction& read, const Tensor& value) {
+  const Tensor found = read_value(value);
+  if (!same_bits(found, read.met))
+    fail<TransformError>(
+        "program: the function looked at a value ({} {}) and went on as for {}, but now it is {}: trace it for this "
+        "value, "
+        "or compile(f), which records each way that f goes",
+        value.dtype(), value.shape(), read.met.str(), observed(found).str());
+  tell_read(found);
+}
+
+CarriedFunction replayed(const std::shared_ptr<const Program>& program, const Inputs& captured) {
+  if (!program) return nullptr;
+  return [program, captured](std::span<const Tensor> xs) {
+    std::vector<Tensor> all(xs.begin(), xs.end());
+    all.insert(all.end(), captured.begin(), captured.end());
+    return (*program)(all);
+  };
+}
+
+}  // namespace
+
+bool RecordedFunctions::equals(const Attributes& other) const {
+  const auto& with = static_cast<const RecordedFunctions&>(other);
+  const auto same = [](const auto& a, const auto& b) { return a == b || (a && b && same_program(*a, *b)); };
+  const auto same_saves = [](const Saveable& a, const Saveable& b) {
+    return a.operations == b.operations && a.labels == b.labels;
+  };
+  return std::string_view(name) == with.name && runs_again == with.runs_again && captured == with.captured &&
+         (saves == with.saves || (saves && with.saves && same_saves(*saves, *with.saves))) &&
+         same(function, with.function) && same(again, with.again) &&
+         (rules == with.rules || (rules && with.rules && rules->equals(*with.rules)));
+}
+
+Outputs RecordedFunctions::perform(Inputs inputs) const {
+  const Inputs captured(inputs.end() - static_cast<std::ptrdiff_t>(this->captured), inputs.end());
+  Inputs arguments(inputs.begin(), inputs.end() - static_cast<std::ptrdiff_t>(this->captured));
+  FunctionAttributes functions;
+  functions.name = name;
+  functions.runs_again = runs_again;
+  functions.saves = saves;
+  functions.function = replayed(function, captured);
+  functions.again = replayed(again, captured);
+  if (rules) rules->add_to(functions, captured);
+  return call_function(std::move(functions), std::move(arguments));
+}
+
+void fail_too_long() {
+  fail<TransformError>(
+      "trace: the function performs more than a million operations, loops counted as often as they run");
+}
+
+std::vector<int> last_reads(const Program& program) {
+  std::vector<int> last(program.variables.size(), -1);
+  const auto set = [&](int variable, std::size_t k) {
+    if (variable >= 0) last[static_cast<std::size_t>(variable)] = static_cast<int>(k);
+  };
+  for (std::size_t k = 0; k < program.instructions.size(); ++k)
+    for (const int input : program.instructions[k].inputs) set(input, k);
+  for (const int output : program.outputs) set(output, program.instructions.size());
+  return last;
+}
+
+bool may_throw(const Op& op) {
+  return op.id == OpId::own || op.carries_functions || op.index_name || is_linalg(op.id) || op.id == OpId::to;
+}
+bool may_throw(const Program::Instruction& instruction) {
+  const LoopAttributes* const loop = loop_of(instruction);
+  if (!loop) return may_throw(*instruction.op);
+  return std::any_of(loop->body->instructions.begin(), loop->body->instructions.end(),
+                     [](const auto& step) { return may_throw(step); });
+}
+
+bool compute_the_same(const Program::Instruction& a, const Program::Instruction& b) {
+  return a.op == b.op && a.epoch == b.epoch && a.inputs == b.inputs &&
+         same_attributes(a.attributes.get(), b.attributes.get());
+}
+
+bool same_constant(const Tensor& a, const Tensor& b) {
+  if (a.node().storage && a.node().storage == b.node().storage && a.node().offset == b.node().offset &&
+      a.shape() == b.shape() && a.strides() == b.strides() && a.dtype() == b.dtype())
+    return true;
+  return same_bits(a, b);
+}
+
+bool same_parts(const ProgramPart& a, const ProgramPart& b) {
+  const auto equal = [](const auto& xs, const auto& ys, auto same) {
+    return std::equal(xs.begin(), xs.end(), ys.begin(), ys.end(), same);
+  };
+  return equal(a.instructions, b.instructions,
+               [](const auto& x, const auto& y) { return compute_the_same(x, y) && x.outputs == y.outputs; }) &&
+         equal(a.variables, b.variables,
+               [](const auto& x, const auto& y) {
+                 return x.dtype == y.dtype && x.device == y.device && x.shape == y.shape;
+               }) &&
+         equal(a.constants, b.constants, [](const auto& x, const auto& y) {
+           return x.variable == y.variable && same_constant(x.value, y.value);
+         });
+}
+
+bool same_program(const Program& a, const Program& b) {
+  return &a == &b ||
+         (a.inputs == b.inputs && a.outputs == b.outputs &&
+          same_parts({a.variables, a.constants, a.instructions}, {b.variables, b.constants, b.instructions}));
+}
+
+bool is_one_number(const Tensor& x) {
+  const Node& node = x.node();
+  return node.storage && node.memory() == cpu && x.size() > 0 && repeats_one_element(x);
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  if (a.size() == 0) return true;
+  const auto same_memory = [&](std::size_t bytes) { return std::memcmp(a.node().data(), b.node().data(), bytes) == 0; };
+  const auto lies_dense = [](const Tensor& x) {
+    return x.node().storage && x.node().memory() == cpu && x.node().contiguous();
+  };
+  if (is_one_number(a) && is_one_number(b)) return same_memory(size_of(a.dtype()));
+  if (lies_dense(a) && lies_dense(b)) return same_memory(static_cast<std::size_t>(a.size()) * size_of(a.dtype()));
+  const Tensor of_a = observed(a), of_b = observed(b);
+  return visit_dtype(a.dtype(), [&](auto zero) {
+    using T = std::conditional_t<std::is_same_v<decltype(zero), bool>, bool, decltype(zero)>;
+    const std::vector<T> left = read_elements<T>(of_a), right = read_elements<T>(of_b);
+    if constexpr (std::is_same_v<T, bool>) return left == right;
+    else return left.empty() || std::memcmp(left.data(), right.data(), left.size() * sizeof(T)) == 0;
+  });
+}
+
+void check_arguments(const Program& program, std::span<const Tensor> given, std::span<const int> last) {
+  if (given.size() != program.inputs.size())
+    fail<TransformError>("program: it was recorded for {} tensors, and is given {}", program.inputs.size(),
+                         given.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const Program::Variable& wanted = program.variable(program.inputs[i]);
+    if (!given[i].defined()) {
+      if (last[static_cast<std::size_t>(program.inputs[i])] < 0) continue;
+      fail<TransformError>("program: input {} is an empty Tensor", i);
+    }
+    const auto differs = [&]<class E>(std::type_identity<E>) {
+      fail<E>("program: input {} is {} {} on {}, and was {} {} on {} when the program was recorded: trace it for these",
+              i, given[i].dtype(), given[i].shape(), given[i].device().str(), wanted.dtype, wanted.shape,
+              wanted.device.str());
+    };
+    if (given[i].shape() != wanted.shape) differs(std::type_identity<ShapeError>());
+    if (given[i].dtype() != wanted.dtype) differs(std::type_identity<DtypeError>());
+    if (given[i].device() != wanted.device) differs(std::type_identity<DeviceError>());
+  }
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+using namespace stave_detail;
+
+int Program::add_variable(Shape shape, Dtype dtype, Device device, NamePtr label) {
+  variables.push_back({std::move(shape), dtype, device, std::move(label)});
+  return static_cast<int>(variables.size()) - 1;
+}
+
+Outputs Program::operator()(std::span<const Tensor> given) const {
+  const std::vector<int> last = last_reads(*this);
+  check_arguments(*this, given, last);
+  std::vector<Tensor> values(variables.size());
+  const auto value = [&](int variable) -> Tensor& { return values[static_cast<std::size_t>(variable)]; };
+  for (std::size_t i = 0; i < given.size(); ++i) value(inputs[i]) = given[i];
+  for (const Constant& constant : constants) value(constant.variable) = constant.value;
+  for (std::size_t k = 0; k < instructions.size(); ++k) {
+    const Instruction& step = instructions[k];
+    Inputs operands;
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const int variable = step.inputs[i];
+      const bool again = std::find(step.inputs.begin() + i + 1, step.inputs.end(), variable) != step.inputs.end();
+      if (last[static_cast<std::size_t>(variable)] == static_cast<int>(k) && !again)
+        operands.push_back(std::move(value(variable)));
+      else operands.push_back(value(variable));
+    }
+    if (step.is_read()) {
+      check_met(step, operands[0]);
+      continue;
+    }
+    Outputs found = performed(step, std::move(operands));
+    for (std::size_t i = 0; i < step.outputs.size(); ++i)
+      if (const int output = step.outputs[i]; last[static_cast<std::size_t>(output)] >= 0)
+        value(output) = relabel(std::move(found[i]), variable(output).label);
+  }
+  Outputs results;
+  for (const int output : outputs) results.push_back(output < 0 ? Tensor() : value(output));
+  return results;
+}
+
+}  // namespace stave

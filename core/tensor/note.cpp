@@ -1,0 +1,208 @@
+#include <stave/core/tensor/note.h>
+
+#include <dlfcn.h>
+
+#include <mutex>
+#include <thread>
+
+#include <stave/core/effects/fork.h>
+#include <stave/core/tensor/fail.h>
+
+namespace stave_detail {
+
+void keep_module_of(const void* address) noexcept {
+  Dl_info module;
+  if (!dladdr(address, &module) || !module.dli_fname) return;
+  if (void* handle = dlopen(module.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) dlclose(handle);
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+namespace {
+
+enum : std::uint8_t { by_node = 1, by_owner = 2 };
+
+// Of whoever locks an owner that is another thread's: so a thread that forks leaves none of its own locked in the child.
+constinit std::mutex for_others;
+const auto notes_over_fork = [] {
+  stave_detail::hold_pool_over_fork();  // a note is copied under this lock, and comes from the pool
+  return stave_detail::HeldOverFork<for_others>();
+}();
+
+// A payload may hold a value with notes, and so on: these wait in a list.
+void free_note(Note* note) noexcept { stave_detail::delete_in_loop<&Note::next>(note); }
+
+// Of a node and the end of Notes, which leave the note one after the other, the last one frees it.
+void leave(Note& note, std::uint8_t who) noexcept {
+  if ((note.ended.fetch_or(who, std::memory_order_acq_rel) | who) != (by_node | by_owner)) return;
+  const auto counted = IntrusivePtr<NoteOwner>::adopt(note.owner);
+  free_note(&note);
+}
+
+}  // namespace
+
+const void* id_of_this_thread() noexcept { return &stave_detail::current; }
+
+NoteOwner::NoteOwner(const char* transform, const AnyHandler* handler) noexcept
+    : name(transform), thread(id_of_this_thread()), differentiates(handler) {}
+NoteOwner::NoteOwner(const char* kind) noexcept
+    : name(kind), thread(nullptr), differentiates(nullptr), running(false) {}
+
+void NoteOwner::lock() noexcept {
+  if (thread != id_of_this_thread()) for_others.lock();
+  while (locked_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+}
+
+void NoteOwner::unlock() noexcept {
+  const bool other = thread != id_of_this_thread();
+  locked_.store(false, std::memory_order_release);
+  if (other) for_others.unlock();
+}
+
+NoteOwner::Hold::Hold(NoteOwner& owner) noexcept
+    : owner_(owner.thread == id_of_this_thread() && owner.confined ? nullptr : &owner) {
+  if (owner_) owner_->lock();
+}
+
+void NoteOwner::add(Note& note) noexcept {
+  if (thread != id_of_this_thread()) {  // it is not listed, and so the owner has left it already
+    references.fetch_add(1, std::memory_order_relaxed);
+    note.ended.store(by_owner, std::memory_order_relaxed);
+    return;
+  }
+  if (paid_ == 0) references.fetch_add(paid_ = lot, std::memory_order_relaxed);
+  --paid_;
+  note.next_of_owner = first;
+  if (first) first->previous_of_owner = &note;
+  first = &note;
+}
+
+bool NoteOwner::unlink(Note& note) noexcept {
+  const Hold hold(*this);
+  if (!note.live()) return false;
+  (note.previous_of_owner ? note.previous_of_owner->next_of_owner : first) = note.next_of_owner;
+  if (note.next_of_owner) note.next_of_owner->previous_of_owner = note.previous_of_owner;
+  ++paid_;
+  return true;
+}
+
+void NoteOwner::end() noexcept {
+  running.store(false, std::memory_order_release);
+  lock();
+  ended.store(true, std::memory_order_release);
+  Note* left = std::exchange(first, nullptr);
+  const std::uint32_t unused = std::exchange(paid_, 0);
+  unlock();
+  references.fetch_sub(unused, std::memory_order_acq_rel);  // Notes, which calls this, has one more
+  while (left) {
+    Note* const note = std::exchange(left, left->next_of_owner);
+    note->drop();
+    leave(*note, by_owner);
+  }
+}
+
+void Note::node_ended() noexcept {
+  const bool listed = ended.load(std::memory_order_relaxed) == 0 && owner->thread == id_of_this_thread();
+  if (listed && owner->unlink(*this)) free_note(this);
+  else leave(*this, by_node);
+}
+
+void destroy(Node* node) noexcept { delete node; }
+
+Node::~Node() {
+  if (registered) stave_detail::forget(*this);
+  while (Note* note = notes) {
+    notes = note->next;
+    note->node_ended();
+  }
+}
+
+namespace {
+
+[[noreturn]] void fail_on_other_thread(const Node& node, const char* transform) {
+  stave_detail::fail<TransformError>(
+      "a value of {} ({} {}) is used on another thread while {} runs: return it from the function instead", transform,
+      name_of(node.dtype), node.shape, transform);
+}
+
+[[noreturn]] void fail_escaped(const Node& node) {
+  const char* transform = "a transform";
+  for (const Note* note = node.notes; note; note = note->next)
+    if (note->has_physical()) transform = note->owner->name;  // not a grad or jvp that stood within
+  stave_detail::fail<TransformError>(
+      "a value of {} ({} {}) is used outside of it: it stands for the value of each lane and has none of its own. "
+      "Return it from the function that {} maps instead of storing it",
+      transform, name_of(node.dtype), node.shape, transform);
+}
+
+bool runs_on_other_thread(const Note& note) noexcept {
+  return note.owner->thread != id_of_this_thread() && note.owner->running.load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+Tensor clone_node(const Tensor& x) {
+  const Node& node = x.node();
+  auto clone = NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, node.storage, node.offset));
+  bool has_value = static_cast<bool>(node.storage);
+  Note** end = &clone->notes;
+  for (const Note* note = node.notes; note; note = note->next) {
+    if (!note->live()) continue;
+    if (runs_on_other_thread(*note)) fail_on_other_thread(node, note->owner->name);
+    const NoteOwner::Hold hold(*note->owner);
+    if (!note->live()) continue;
+    Note* const copy = note->clone();
+    {
+      const auto lock = clone->lock_if_registered();
+      *end = copy;
+    }
+    has_value |= note->has_physical();
+    end = &(*end)->next;
+  }
+  if (!has_value) fail_escaped(node);
+  return Tensor(std::move(clone));
+}
+
+int live_notes(const Tensor& x) {
+  int count = 0;
+  for (const Note* note = x.node().notes; note; note = note->next) count += note->live();
+  return count;
+}
+
+bool has_note(const Tensor& x, InstallationId id) noexcept {
+  for (const Note* note = x.node_ptr()->notes; note; note = note->next)
+    if (note->owner->id == id && note->live()) return true;
+  return false;
+}
+
+void check_not_differentiated(const Node& node, const char* what, const char* remedy) {
+  for (const Note* note = node.notes; note; note = note->next) {
+    if (!note->owner->differentiates || !note->live()) continue;
+    for (const Frame* frame = stave_detail::current; frame; frame = frame->below)
+      if (frame->handler == note->owner->differentiates)
+        stave_detail::fail<TransformError>(
+            "{}: {} differentiates this value ({} {}), and its derivative would be lost: {}", what, note->owner->name,
+            name_of(node.dtype), node.shape, remedy);
+  }
+}
+
+void tell_read(const Tensor& x) {
+  for (Note* note = x.node().notes; note; note = note->next)
+    if (note->live()) note->was_read(x);
+}
+
+std::size_t bytes_kept_by(const Node& x) noexcept {
+  if (x.storage) return x.storage->bytes;
+  for (const Note* note = x.notes; note; note = note->next)
+    if (note->live() && note->has_physical()) return note->bytes_behind();
+  return 0;
+}
+
+void check_not_escaped(const Node& node) {
+  for (const Note* note = node.notes; note; note = note->next)
+    if (note->live() && runs_on_other_thread(*note)) fail_on_other_thread(node, note->owner->name);
+  if (!node.storage) fail_escaped(node);
+}
+
+}  // namespace stave

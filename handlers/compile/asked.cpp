@@ -1,0 +1,154 @@
+#include <stave/handlers/compile/asked.h>
+
+#include <optional>
+
+#include <stave/core/effects/controller.h>
+#include <stave/core/tensor/default_dtype.h>
+#include <stave/core/tensor/fail.h>
+
+namespace stave_detail {
+
+bool is_of_the_library(const EffectType& effect) noexcept {
+  return !effect.remembering || effect == effect_type<WhichFloat>() || effect == effect_type<MayCancel>();
+}
+
+namespace {
+
+class AnswersAgain final : public AnyHandler {
+ public:
+  explicit AnswersAgain(AskedOutside asked) : asked_(std::move(asked)) {}
+  void* handling(const EffectType& effect) override {
+    return effect.kept && !is_of_the_library(effect) ? effect.kept->handling : nullptr;
+  }
+  std::any answer_kept(const EffectType& effect, std::any performed) override {
+    return asked_.answer(effect, std::move(performed));
+  }
+  std::string describe() const override { return ""; }
+
+ private:
+  AskedOutside asked_;
+};
+
+}  // namespace
+
+std::shared_ptr<AnyHandler> AskedOutside::answering(AskedOutside asked) {
+  return std::make_shared<AnswersAgain>(std::move(asked));
+}
+
+void AskedOutside::refuse(const EffectType& effect, const char* why) {
+  refused = fmt::format("it performs {}, which something outside answers: {}", type_name(effect.type), why);
+  if (at_example_) throw TransformError(fmt::format("{}: {}", name_, refused));
+}
+
+bool AskedOutside::is_next(const EffectType& type, const std::any& bare) const {
+  return next_ < all_.size() && *all_[next_].type == type && type.kept->same_effect(all_[next_].effect, bare);
+}
+
+const AskedOutside::Asked& AskedOutside::ask(const EffectType& type, std::any effect) {
+  const std::size_t first = passed_.size();
+  std::any bare = effect;
+  bool holds = false;
+  type.kept->visit_effect(bare, [&](Tensor& x) {
+    holds |= x.defined();
+    passed_.push_back(std::exchange(x, Tensor()));
+  });
+  if (!is_next(type, bare)) {
+    all_.resize(next_);  // the function does not what it did
+    if (at_example_ && (holds || deferred_)) {
+      if (deferred_ || type.kept->has_answer)
+        refuse(
+            type,
+            "under a transform, an effect that holds tensors, and is answered or followed by others, is not recorded");
+      deferred_ = true;
+      none_ = {&type, std::move(bare)};
+      return none_;
+    }
+    all_.push_back(performed(type, std::move(effect), std::move(bare), first));
+  }
+  const Asked& asked = all_[next_++];
+  if (asked.error) std::rethrow_exception(asked.error);
+  return asked;
+}
+
+// Numbers of tensors that left by effects, on these and on what is made of them.
+class AskedOutside::Marks {
+ public:
+  struct Mark {
+    int number = -1;  // -1: it is none of them
+    std::uint64_t sources = 0;
+  };
+  explicit Marks(const char* name) : notes_(make_intrusive<NoteOwner>(name)) {}
+  Tensor number(const Tensor& x, int number) const {
+    return notes_.put(clone_node(x), {number, TracksValues::source(static_cast<std::size_t>(number))});
+  }
+  const Mark* find(const Tensor& x) const noexcept { return notes_.find(x); }
+
+  /// While somebody answers.
+  class Spreading final : public TracksValues {
+   public:
+    explicit Spreading(const Marks& marks) noexcept : notes_(marks.notes_) {}
+    std::uint64_t sources(const Tensor& x) const noexcept override {
+      const Mark* const mark = notes_.find(x);
+      return mark ? mark->sources : 0;
+    }
+    Tensor made_of(Tensor x, std::uint64_t sources) const override { return notes_.put(std::move(x), {-1, sources}); }
+
+   private:
+    const Notes<Mark>& notes_;
+  };
+
+ private:
+  Notes<Mark> notes_;
+};
+
+// By whoever stands around the call. What it is given is marked, to be known again in answers: it may carry what transforms inside the
+// function know of it.
+AskedOutside::Asked AskedOutside::performed(const EffectType& type, std::any effect, std::any bare, std::size_t first) {
+  auto number = static_cast<int>(first);
+  type.kept->visit_effect(effect, [&](Tensor& x) {
+    if (!marks_) marks_ = std::make_shared<Marks>(name_);
+    if (x.defined()) x = marks_->number(x, number);
+    ++number;
+  });
+  Asked asked{&type, std::move(bare)};
+  try {
+    const std::shared_ptr<const Marks> marks = marks_;
+    std::optional<Marks::Spreading> spreading;
+    if (marks) spreading.emplace(*marks);
+    asked.answer = type.kept->perform(effect);
+  } catch (const Cancelled&) {
+    throw;
+  } catch (...) {
+    asked.error = std::current_exception();
+    return asked;
+  }
+  type.kept->visit_answer(asked.answer, [&](Tensor& x) {
+    const Marks::Mark* const mark = marks_ ? marks_->find(x) : nullptr;
+    const bool passed = mark && mark->number >= 0;
+    asked.passed_before.push_back(passed ? mark->number : -1);
+    asked.made_of.push_back(mark && !passed ? mark->sources : 0);
+    asked.tensors.push_back(passed ? Tensor() : x);
+    x = Tensor();
+  });
+  return asked;
+}
+
+Tensor AskedOutside::tensor(const Asked& asked, std::size_t i) const {
+  if (const int passed = asked.passed_before[i]; passed >= 0) return passed_[static_cast<std::size_t>(passed)];
+  const std::uint64_t sources = asked.made_of[i];
+  if (sources == 0) return asked.tensors[i];
+  std::vector<Tensor> made_of;
+  for (std::size_t number = 0; number < passed_.size(); ++number)
+    if (sources & TracksValues::source(number)) made_of.push_back(passed_[number]);
+  return losing(asked.tensors[i], made_of);
+}
+
+std::any AskedOutside::answer(const EffectType& type, std::any effect) {
+  const Asked& asked = ask(type, std::move(effect));
+  std::any answer = asked.answer;
+  std::size_t next = 0;
+  type.kept->visit_answer(answer, [&](Tensor& x) { x = tensor(asked, next++); });
+  return answer;
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,524 @@
+// The recordings of a compiled function: for each signature a tree of ways (ways.h).
+#include <stave/handlers/compile/compile.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+
+#include <stave/core/effects/controller.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/named_axis.h>
+#include <stave/core/tensor/default_dtype.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/label.h>
+#include <stave/core/tensor/read_storage.h>
+#include <stave/handlers/compile/derive.h>
+#include <stave/handlers/compile/ways.h>
+#include <stave/handlers/transforms/answered.h>
+
+namespace stave_detail {
+
+namespace {
+
+constexpr std::size_t most_signatures = 64, most_values_met = 16, most_ways = 1024;
+constexpr std::size_t most_bytes_read = std::size_t{16} << 20;
+constexpr std::size_t most_unused = 48, few_ways = 3;
+// Values of one read of an array that are recorded when they are met first; others are when they
+// are met again.
+constexpr std::size_t recorded_at_once = 4, most_remembered = 4096;
+constexpr int most_failures = 8, most_misses = 16, misses_after_rest = 4, first_rest = 16, longest_rest = 1 << 12;
+
+bool explains() {
+  static const char* const asked = std::getenv("STAVE_EXPLAIN");
+  return asked && *asked && std::strcmp(asked, "0") != 0;
+}
+
+void explain(const char* name, const std::string& what) {
+  if (explains()) std::fprintf(stderr, "stave: %s: %s\n", name, what.c_str());
+}
+
+// "compile(ik)", which lives for ever: notes and programs name it.
+const char* lasting_name(const std::string& name) {
+  if (name.empty()) return "compile";
+  static std::mutex& mutex = *new std::mutex;
+  static std::set<std::string>& names = *new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  return names.insert("compile(" + name + ")").first->c_str();
+}
+
+}  // namespace
+
+// ---- entries -----------------------------------------------------------------------------------------------
+
+struct Recordings::Signature {
+  std::vector<Layout> leaves;
+  Dtype floats = float32;
+  bool followed = false;  // by transforms, which take what is recorded whole
+  int orders = 0;         // so many derivatives they take at once
+
+  Signature(std::span<const Tensor> tensors, bool are_followed, int derivatives)
+      : floats(default_dtype()), followed(are_followed), orders(derivatives) {
+    for (const Tensor& x : tensors) leaves.emplace_back(x);
+  }
+  bool matches(std::span<const Tensor> tensors, bool are_followed) const {
+    if (tensors.size() != leaves.size() || are_followed != followed) return false;
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      if (!leaves[i].is_of(tensors[i])) return false;
+    return floats == default_dtype();
+  }
+};
+
+struct Recordings::Entry {
+  const char* const name;
+  Signature signature;
+  std::unique_ptr<StaticArguments> arguments;
+  mutable std::shared_mutex mutex;  // of the tree: who replays shares it
+  std::unique_ptr<Way> begin;
+  std::uint64_t version = 0;  // of the tree
+  std::size_t ways = 0;
+  int most_variables = 0;
+  std::mutex resting;
+  std::set<const EffectType*> unasked;  // of all ways
+  std::atomic<bool> any_unasked{false};
+  std::atomic<bool> demoted{false};
+  std::atomic<int> failures{0};
+  // Turns, and runs, that were recorded since the last replay to the end.
+  std::atomic<std::size_t> unused{0}, unused_ways{0};
+  std::atomic<int> misses{0};  // since then, that were not recorded
+  // Rules of functions that it calls are recorded for all orders of derivatives that are asked for;
+  // there are none.
+  std::atomic<bool> serves_all_orders{false};
+  std::atomic<int> rest{0};  // calls that are yet to be the function's own
+  int next_rest = first_rest;
+
+  Entry(const char* called, Signature of, std::unique_ptr<StaticArguments> statics)
+      : name(called), signature(std::move(of)), arguments(std::move(statics)) {}
+
+  bool serves(int orders) const {
+    return orders <= signature.orders || serves_all_orders.load(std::memory_order_relaxed) ||
+           demoted.load(std::memory_order_relaxed);
+  }
+  void demote(const std::string& why) {
+    if (!demoted.exchange(true)) explain(name, "the function itself is called from now on: " + why);
+  }
+  void failed(const std::string& why) {
+    explain(name, "not kept: " + why);
+    if (failures.fetch_add(1) + 1 >= most_failures) demote(why);
+  }
+  bool may_keep(const Recording& recording);
+  bool anybody_is_to_hear() const;
+  bool missed(bool is_new);
+  void met_again() {
+    if (unused_ways == 0 && misses == 0) return;  // most often: nothing is written that other threads read
+    unused = unused_ways = 0;
+    misses = 0;
+    const std::lock_guard lock(resting);
+    next_rest = first_rest;
+  }
+  bool rests() { return rest.load(std::memory_order_relaxed) > 0 && rest.fetch_sub(1) > 0; }
+  void add(Recording recording, const std::shared_ptr<const void>& structure);
+  void merge(std::unique_ptr<Way> path);
+  /// shorten(way, options), or prepare.
+  void make(void (&step)(Way&, const PieceOptions&), Way& way) const;
+};
+
+void Recordings::Entry::make(void (&step)(Way&, const PieceOptions&), Way& way) const {
+  std::vector<std::string> why_apart;
+  const auto strides_of = [&](int variable) {
+    const auto v = static_cast<std::size_t>(variable);
+    if (v < signature.leaves.size()) return signature.leaves[v].strides;
+    const Way& brought = way.of(variable);
+    if (way.is_answer(variable)) return brought.strides[static_cast<std::size_t>(variable - brought.first)];
+    return contiguous_strides(way.variable(variable).shape);
+  };
+  step(way, {signature.leaves.size(), signature.followed, name, strides_of, explains() ? &why_apart : nullptr});
+  for (const std::string& why : why_apart) explain(name, "not fused: " + why);
+}
+
+bool Recordings::Entry::may_keep(const Recording& recording) {
+  const auto demoted_by = [&](const std::string& why) { return demote(why), false; };
+  const auto failed_by = [&](const std::string& why) { return failed(why), false; };
+  if (recording.too_long) return demoted_by("it performs more than a million operations");
+  if (recording.quotes) return failed_by("it asked for the text of an error that it caught");
+  if (recording.caught) return failed_by("something threw, and the function went on");
+  if (recording.follows) return failed_by("it captures a value that a transform outside follows");
+  for (const auto& step : recording.program.instructions)
+    if (step.is_read() && static_cast<std::size_t>(step.met.size()) * size_of(step.met.dtype()) > most_bytes_read)
+      return demoted_by(fmt::format("it reads more than {} MiB at once ({} {})", most_bytes_read >> 20,
+                                    step.met.dtype(), step.met.shape()));
+  if (signature.followed && calls_read(recording.program))
+    return demoted_by("a function that it calls with rules of its own reads a value");
+  return true;
+}
+
+// Whether a way that does not lead on is to be recorded: not where much was already, of which
+// nothing is met again, nor for what may never be met again (`is_new`). Where that is so in call
+// after call, the next ones are the function's own: some at first, and twice as many each time that
+// nothing was met again since.
+bool Recordings::Entry::missed(bool is_new) {
+  if (!is_new && (unused < most_unused || unused_ways < few_ways)) return true;
+  if (++misses < most_misses) return false;
+  const std::lock_guard lock(resting);
+  if (misses < most_misses) return false;  // another thread
+  explain(name, fmt::format("the next {} calls are the function's own: calls in a row met what was not met before",
+                            next_rest));
+  misses = most_misses - misses_after_rest;
+  rest = std::exchange(next_rest, std::min(2 * next_rest, longest_rest));
+  return false;
+}
+
+// Of effects that were performed to nobody, and are not in the recordings.
+bool Recordings::Entry::anybody_is_to_hear() const {
+  if (!any_unasked) return false;
+  const std::shared_lock lock(mutex);
+  return std::any_of(unasked.begin(), unasked.end(), [](const EffectType* type) { return may_be_answered(*type); });
+}
+
+void Recordings::Entry::merge(std::unique_ptr<Way> path) {
+  if (!begin) {
+    begin = std::move(path);
+    ways = 1;
+    return;
+  }
+  std::string difference;
+  switch (stave_detail::merge(*begin, *path, most_values_met, difference)) {
+    case Merged::known: break;  // from another thread
+    case Merged::added: explain(name, fmt::format("recorded way {}, for what was not met before", ++ways)); break;
+    case Merged::differs:
+      failed("the function did something else than at its first call, with the same values: " + difference);
+      break;
+    case Merged::full:
+      failed(fmt::format("it met more than {} values at one read, or answers to one effect", most_values_met));
+  }
+}
+
+void Recordings::Entry::add(Recording recording, const std::shared_ptr<const void>& structure) {
+  if (!may_keep(recording)) return;
+  serves_all_orders = !recording.keeps_rules && (serves_all_orders || ways == 0);
+  const auto& steps = recording.program.instructions;
+  const auto reads = std::count_if(steps.begin(), steps.end(), [](const auto& step) { return step.is_read(); });
+  unused += 1 + recording.turns.size() + static_cast<std::size_t>(reads);
+  ++unused_ways;
+  std::set<const EffectType*> heard_by_nobody = std::move(recording.unasked);
+  std::unique_ptr<Way> path = cut(std::move(recording), structure);
+  const std::unique_lock lock(mutex);
+  unasked.merge(heard_by_nobody);
+  any_unasked = !unasked.empty();
+  ++version;
+  merge(std::move(path));
+  if (ways > most_ways) demote(fmt::format("it has more than {} ways", most_ways));
+  for (Way* way : find_needs_below(*begin)) most_variables = std::max(most_variables, way->end());
+  // What each call begins with is made ready in two halves, so that the second call need not take
+  // longer than the first.
+  if (ways > 1 || begin->shortened) return;
+  try {
+    make(shorten, *begin);
+  } catch (const std::exception&) {  // as whoever replays it will see
+  }
+}
+
+// ---- recordings --------------------------------------------------------------------------------------------
+
+struct Recordings::State {
+  const char* name;
+  std::set<std::string> explained;  // why the function itself was called
+  mutable std::mutex mutex;
+  std::list<EntryPtr> entries;  // the last used first
+};
+
+Recordings::Recordings(const std::string& name) : state_(std::make_unique<State>()) {
+  state_->name = lasting_name(name);
+}
+Recordings::~Recordings() = default;
+const char* Recordings::name() const noexcept { return state_->name; }
+
+void Recordings::explain_call() const {
+  if (!explains()) return;
+  const std::string who = describe_who_takes_no_programs();
+  const std::string why =
+      !current || !current->nearest ? "a transform that does not run here follows its arguments"
+      : !takes_programs()
+          ? fmt::format(
+                "{} stands around it, and is to see each operation. To compile, put the handler inside: compile a "
+                "function that installs it",
+                who.empty() ? "a handler of operations" : who)
+          : fmt::format("{} stands around it, and follows none of its arguments, but may what the function captures",
+                        current->nearest->handler->describe());
+  const std::lock_guard lock(state_->mutex);
+  if (state_->explained.insert(why).second) explain(state_->name, "the function itself is called: " + why);
+}
+
+Recordings::EntryPtr Recordings::find(std::span<const Tensor> leaves, Same same,
+                                      FunctionRef<std::unique_ptr<StaticArguments>()> arguments) {
+  const bool handled = current && current->nearest;
+  const bool followed = std::any_of(leaves.begin(), leaves.end(),
+                                    [](const Tensor& x) { return x.defined() && stave_detail::is_followed(x); });
+  if (handled != followed || (handled && !takes_programs())) {
+    explain_call();
+    return nullptr;
+  }
+  const int orders = followed ? orders_of_derivative(leaves) : 0;
+  const std::lock_guard lock(state_->mutex);
+  std::list<EntryPtr>& entries = state_->entries;
+  for (auto at = entries.begin(); at != entries.end(); ++at) {
+    if (!(*at)->signature.matches(leaves, followed) || !(*at)->serves(orders) || !same(*(*at)->arguments)) continue;
+    if (at != entries.begin()) entries.splice(entries.begin(), entries, at);
+    const EntryPtr& found = entries.front();
+    if (found->demoted.load(std::memory_order_relaxed) || found->rests()) return nullptr;
+    return found->anybody_is_to_hear() ? nullptr : found;
+  }
+  entries.push_front(std::make_shared<Entry>(state_->name, Signature(leaves, followed, orders), arguments()));
+  if (entries.size() > most_signatures) entries.pop_back();
+  return entries.front();
+}
+
+bool Recordings::is_followed(const Entry& entry) { return entry.signature.followed; }
+
+std::size_t Recordings::count() const {
+  const std::lock_guard lock(state_->mutex);
+  std::size_t ways = 0;
+  for (const EntryPtr& entry : state_->entries) {
+    const std::shared_lock lock_entry(entry->mutex);
+    ways += entry->ways;
+  }
+  return ways;
+}
+
+Outputs Recordings::record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves, AskedOutside& asked,
+                           FunctionRef<std::shared_ptr<const void>()> structure) {
+  const CarriedCalls calls = entry->signature.followed ? CarriedCalls::kept : CarriedCalls::inlined;
+  if (!asked.at_example()) asked.begin();
+  Recording recording = stave_detail::record(entry->name, f, leaves, calls, &asked, entry->signature.orders);
+  Outputs outputs = recording.outputs;
+  if (asked.refused.empty()) entry->add(std::move(recording), structure());
+  else entry->demote(asked.refused);
+  return outputs;
+}
+
+namespace {
+
+// Stands below a recording at examples, which performs nothing for those around: a path of vmap
+// that logged it would go on by a log of what the function does not do when it runs again. It ends
+// where the function captures what transforms outside follow.
+class AtExamples final : public Handles<Call, ReadStorage> {
+ public:
+  Outputs handle(Call& call) override {
+    if (unbound_collective(call.op(), call.attributes())) return perform(std::move(call));
+    for (const Tensor& x : call.inputs())
+      if (is_followed_outside(x)) fail_captured();
+    UnderFrame past_all_handlers(nullptr);
+    return perform(std::move(call));
+  }
+  Tensor handle(ReadStorage&) override { fail_captured(); }
+  bool discreet() const noexcept override { return true; }
+  bool takes_programs() const noexcept override { return true; }
+  std::string describe() const override { return ""; }
+
+ private:
+  static bool is_followed_outside(const Tensor& x) {
+    if (!x.node().storage) return true;
+    for (const Note* note = x.node().notes; note; note = note->next) {
+      if (!note->owner->differentiates || !note->live()) continue;
+      for (const Frame* frame = current; frame; frame = frame->below)
+        if (frame->handler == note->owner->differentiates) return true;
+    }
+    return false;
+  }
+  [[noreturn]] static void fail_captured() {
+    fail<TransformError>("compile: the function captures a value that a transform outside follows");
+  }
+};
+
+}  // namespace
+
+void Recordings::record_example(const EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked,
+                                FunctionRef<void(std::span<const Tensor>)> record) {
+  asked.begin_example();
+  try {
+    std::vector<Tensor> examples;
+    for (const Tensor& x : leaves) examples.push_back(x.defined() ? example_of(x) : x);
+    AtExamples below;
+    with(below, [&] { record(examples); });
+  } catch (const std::exception& error) {
+    if (asked.refused.empty()) entry->failed(error.what());
+    else entry->demote(asked.refused);
+  }
+  asked.end_example();
+}
+
+// ---- replays -----------------------------------------------------------------------------------------------
+
+// Along the tree of ways. Meanwhile nobody changes it, but where an effect is performed: whoever answers may call the function, or go on
+// with this later.
+class Recordings::Replay {
+ public:
+  Replay(Entry& entry, std::span<const Tensor> leaves, AskedOutside& asked)
+      : entry_(entry), asked_(asked), lock_(entry.mutex), version_(entry.version), way_(entry.begin.get()),
+        arguments_(static_cast<int>(leaves.size())) {
+    values_.reserve(static_cast<std::size_t>(entry.most_variables));
+    values_.assign(leaves.begin(), leaves.end());
+  }
+
+  /// Whether what no way leads on from is to be recorded.
+  bool may_learn = true;
+
+  std::optional<Answer> run() {
+    if (!way_) return std::nullopt;
+    asked_.begin();
+    try {
+      for (;; way_ = next_) {
+        if (!way_->ready && !prepare()) return std::nullopt;
+        perform();
+        if (way_->returns()) break;
+        if (next_ = turn(); !next_) {
+          if (entry_.version == version_) may_learn = entry_.missed(is_new_);
+          return std::nullopt;
+        }
+      }
+      entry_.met_again();
+    } catch (const std::exception& error) {
+      if (entry_.signature.followed) entry_.failed(error.what());
+      return std::nullopt;  // f itself meets it, where it may catch it
+    }
+    return answer();
+  }
+
+ private:
+  // At the first replay that comes by. False: the tree was changed meanwhile.
+  bool prepare() {
+    lock_.unlock();
+    {
+      const std::unique_lock lock(entry_.mutex);
+      if (entry_.version == version_ && !way_->ready) entry_.make(stave_detail::prepare, *way_);
+    }
+    lock_.lock();
+    return entry_.version == version_;
+  }
+
+  Tensor& value(int variable) { return values_[static_cast<std::size_t>(variable)]; }
+
+  void put(std::span<const int> variables, Outputs&& made) {
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      Tensor& x = value(variables[i]) = std::move(made[i]);
+      // As the plans of later ways have it.
+      if (!way_->returns() && !entry_.signature.followed && !x.is_contiguous()) x = contiguous(x);
+    }
+  }
+
+  void perform() {
+    Outputs made = way_->piece(values_);
+    values_.resize(static_cast<std::size_t>(way_->end()));
+    put(way_->piece.made, std::move(made));
+  }
+
+  // The way after it; null: none leads on.
+  Way* turn() {
+    Way* const next = way_->read >= 0 ? read() : way_->asks ? ask() : try_it();
+    if (!next) return nullptr;
+    for (const int variable : way_->over) value(variable) = Tensor();
+    return next;
+  }
+
+  Way* read() {
+    const Tensor& x = value(way_->read);
+    if (!x.node().storage) return nullptr;  // lanes may differ
+    Way* const next = way_->after_reading(x);
+    const bool at_once = x.size() == 1 || way_->next.size() < recorded_at_once;
+    if (!next)
+      is_new_ = way_->next.size() >= most_values_met || (!at_once && !way_->was_met_before(x, most_remembered));
+    return next;
+  }
+
+  Way* ask() {
+    const std::shared_ptr<const Question> question = way_->asks;
+    std::any effect = question->effect;
+    auto next_input = question->inputs.begin();
+    question->type->kept->visit_effect(effect, [&](Tensor& x) {
+      if (const int variable = *next_input++; variable >= 0)
+        x = relabel(value(variable), way_->variable(variable).label);
+    });
+    lock_.unlock();
+    const AskedOutside::Asked* const asked = asked_by_performer(*question, std::move(effect));
+    lock_.lock();
+    if (!asked || entry_.version != version_) return nullptr;
+    Way* const next = way_->after_answer(*asked);
+    is_new_ = !next && way_->next.size() >= most_values_met;
+    if (!next) return nullptr;
+    values_.resize(static_cast<std::size_t>(next->first));
+    for (std::size_t i = 0; i < asked->tensors.size(); ++i)
+      if (asked->passed_before[i] < 0 && asked->tensors[i].defined()) values_.push_back(asked->tensors[i]);
+    return next;
+  }
+  // Null: it throws, which f itself is to meet.
+  const AskedOutside::Asked* asked_by_performer(const Question& question, std::any effect) {
+    const ReenteredScopes scopes(question.scopes.get());
+    try {
+      return &asked_.ask(*question.type, std::move(effect));
+    } catch (const Cancelled&) {
+      throw;
+    } catch (...) {
+      return nullptr;
+    }
+  }
+
+  Way* try_it() {
+    const Trial& trial = *way_->tries;
+    Outputs made;
+    try {
+      made = trial.piece(values_);
+    } catch (const Error& error) {
+      return way_->after_trial(&typeid(error));
+    }
+    values_.resize(values_.size() + made.size());
+    put(trial.piece.made, std::move(made));
+    return way_->after_trial(nullptr);
+  }
+
+  Answer answer() {
+    Answer answer{{}, way_->structure};
+    for (const int output : way_->outputs) {
+      answer.outputs.push_back(output < 0 ? Tensor() : value(output));
+      if (output >= arguments_ && !way_->is_answer(output))  // these have their own labels
+        answer.outputs.back() = relabel(std::move(answer.outputs.back()), way_->variable(output).label);
+    }
+    return answer;
+  }
+
+  Entry& entry_;
+  AskedOutside& asked_;
+  std::shared_lock<std::shared_mutex> lock_;
+  const std::uint64_t version_;
+  Way* way_;
+  Way* next_ = nullptr;
+  bool is_new_ = false;  // what was met last may never be met again
+  const int arguments_;
+  std::vector<Tensor> values_;
+};
+
+std::optional<Recordings::Answer> Recordings::replay(const EntryPtr& entry, std::span<const Tensor> leaves,
+                                                     AskedOutside& asked, bool& may_learn) {
+  Replay replay(*entry, leaves, asked);
+  std::optional<Answer> answer = replay.run();
+  may_learn = replay.may_learn;
+  return answer;
+}
+
+void check_replay(const char* name, const Outputs& replayed, const Outputs& performed) {
+  bool same = replayed.size() == performed.size();
+  for (std::size_t i = 0; same && i < replayed.size(); ++i)
+    same = replayed[i].defined() == performed[i].defined() &&
+           (!replayed[i].defined() || same_bits(replayed[i], performed[i]));
+  if (!same)
+    fail<TransformError>(
+        "{}: the replay gives another result than the function itself: what it computes depends on more than its "
+        "arguments "
+        "(a captured variable that changed, a counter, a clock)",
+        name);
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,256 @@
+#include <stave/handlers/compile/derive.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/program/passes/passes.h>
+#include <stave/core/program/rules.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/print.h>
+#include <stave/handlers/compile/record.h>
+#include <stave/handlers/transforms/jvp_flat.h>
+#include <stave/handlers/transforms/vjp_flat.h>
+#include <stave/handlers/transforms/vmap_flat.h>
+
+namespace stave_detail {
+
+namespace {
+
+using Mask = std::vector<bool>;
+
+// Those of which the mask says so.
+template <class List>
+auto where(const Mask& mask, const List& list, bool says = true) {
+  std::vector<std::decay_t<decltype(list[0])>> found;
+  for (std::size_t i = 0; i < mask.size(); ++i)
+    if (mask[i] == says) found.push_back(list[i]);
+  return found;
+}
+
+// The program that `transformed` performs.
+Program traced(const char* name, FlatFunction transformed, std::span<const Tensor> given) {
+  UnderFrame past_all_handlers(nullptr);
+  Recording recording = record(name, transformed, given);
+  if (recording.too_long) fail_too_long();
+  if (reads_values(recording.program))
+    fail<TransformError>("{}: a rule reads a value: the program would hold for that value alone", name);
+  if (recording.asked || !recording.unasked.empty())
+    fail<TransformError>("{}: a rule performs an effect, which the program would not", name);
+  return with_constants_folded(without_dead_code(std::move(recording.program)));
+}
+
+// The same, without what two of its passes compute alike: for what no derivative is made of, or
+// none that must have the bits of the function's. (What reads a value that is computed twice gives
+// two cotangents, each of which goes its way.)
+Program shortened(Program program) { return without_repetitions(simplified(std::move(program))); }
+
+// ---- a program in two ----------------------------------------------------------------------------------------
+
+/// What the first outputs need, and the rest, which is given what it reads of that.
+class Cut {
+ public:
+  Cut(const Program& program, const Mask& first_inputs, const Mask& first_outputs)
+      : program_(program), inputs_(where(first_inputs, program.inputs)),
+        later_(where(first_inputs, program.inputs, false)), outputs_(where(first_outputs, program.outputs)),
+        results_(where(first_outputs, program.outputs, false)), waits_(waiting()),
+        forward_(reaching(outputs_, may_throw_early(), Mask(steps().size()))),
+        backward_(reaching(results_, Mask(steps().size()), forward_)) {
+    for (std::size_t k = 0; k < steps().size(); ++k)
+      if (forward_[k] && waits_[k] && steps()[k].epoch == 0)
+        fail<TransformError>("programs: a first output waits for an input of the rest, by {}", steps()[k].op->name);
+    find_residuals();
+  }
+
+  Parts parts() const {
+    std::vector<int> given(residuals_.begin(), residuals_.end());
+    std::vector<int> all = outputs_;
+    all.insert(all.end(), given.begin(), given.end());
+    given.insert(given.end(), later_.begin(), later_.end());
+    return {part(inputs_, forward_, all), part(given, backward_, results_)};
+  }
+
+ private:
+  // Operations by which a residual is computed again: more would take longer than to keep it. As the tape has it (Anchors), small ones
+  // are kept; views cost nothing.
+  static constexpr int most_steps_again = 16;
+  static constexpr std::uint64_t small = std::uint64_t{16} << 10;
+
+  static std::size_t at(int variable) { return static_cast<std::size_t>(variable); }
+  const std::vector<Program::Instruction>& steps() const { return program_.instructions; }
+
+  // Instructions that wait for what is given later, as what is computed again on purpose does.
+  Mask waiting() const {
+    Mask late(program_.variables.size()), found(steps().size());
+    for (const int variable : later_) late[at(variable)] = true;
+    for (std::size_t k = 0; k < steps().size(); ++k) {
+      const auto& step = steps()[k];
+      found[k] =
+          step.epoch != 0 || std::any_of(step.inputs.begin(), step.inputs.end(), [&](int v) { return late[at(v)]; });
+      for (const int output : step.outputs) late[at(output)] = found[k];
+    }
+    return found;
+  }
+
+  Mask may_throw_early() const {
+    Mask found(steps().size());
+    for (std::size_t k = 0; k < steps().size(); ++k) found[k] = !waits_[k] && may_throw(steps()[k]);
+    return found;
+  }
+
+  // `kept`, and the instructions that give these variables or what those read; none of `others`.
+  Mask reaching(const std::vector<int>& variables, Mask kept, const Mask& others) const {
+    Mask needed(program_.variables.size());
+    for (const int variable : variables) needed[at(variable)] = true;
+    for (std::size_t k = steps().size(); k-- > 0;) {
+      const auto& step = steps()[k];
+      if (others[k]) continue;
+      for (const int output : step.outputs) kept[k] = kept[k] || needed[at(output)];
+      if (kept[k])
+        for (const int input : step.inputs) needed[at(input)] = true;
+    }
+    return kept;
+  }
+
+  void find_residuals() {
+    std::vector<int> producers(program_.variables.size(), -1);
+    for (std::size_t k = 0; k < steps().size(); ++k)
+      if (forward_[k])
+        for (const int output : steps()[k].outputs) producers[at(output)] = static_cast<int>(k);
+    Mask given(program_.variables.size());
+    for (const int input : inputs_) given[at(input)] = true;
+    const auto read = [&](int variable) {
+      if (given[at(variable)] || producers[at(variable)] >= 0) residuals_.insert(variable);
+    };
+    for (std::size_t k = 0; k < steps().size(); ++k)
+      if (backward_[k])
+        for (const int input : steps()[k].inputs) read(input);
+    for (const int result : results_) read(result);
+
+    std::map<int, int> again;  // by how many operations
+    const std::vector<int> first(residuals_.begin(), residuals_.end());
+    for (const int variable : first) {
+      if (producers[at(variable)] < 0) continue;
+      const auto k = static_cast<std::size_t>(producers[at(variable)]);
+      const auto& step = steps()[k];
+      if (!is_cheap(*step.op) || (!is_view(step) && program_.variable(variable).bytes() < small)) continue;
+      int count = is_view(step) ? 0 : 1;
+      bool possible = true;
+      for (const int input : std::set<int>(step.inputs.begin(), step.inputs.end())) {
+        if (const auto found = again.find(input); found != again.end()) count += found->second;
+        else possible = possible && (producers[at(input)] < 0 || residuals_.contains(input));
+      }
+      if (!possible || count > most_steps_again) continue;
+      again[variable] = count;
+      residuals_.erase(variable);
+      backward_[k] = true;
+      for (const int input : step.inputs)
+        if (given[at(input)]) residuals_.insert(input);
+    }
+  }
+
+  Program part(const std::vector<int>& inputs, const Mask& kept, const std::vector<int>& outputs) const {
+    Program part{program_.variables, inputs, program_.constants, {}, outputs};
+    for (std::size_t k = 0; k < steps().size(); ++k)
+      if (kept[k]) part.instructions.push_back(steps()[k]);
+    return without_dead_code(std::move(part));
+  }
+
+  const Program& program_;
+  const std::vector<int> inputs_, later_, outputs_, results_;
+  const Mask waits_;         // of the instructions, as the next
+  Mask forward_, backward_;  // those that are performed again are in both
+  std::set<int> residuals_;
+};
+
+}  // namespace
+
+Mask first_of(std::size_t count, std::size_t all) {
+  Mask mask(all);
+  std::fill_n(mask.begin(), count, true);
+  return mask;
+}
+
+Parts parts_of(const Program& program, const Mask& first_inputs, const Mask& first_outputs) {
+  return Cut(program, first_inputs, first_outputs).parts();
+}
+
+Parts vjp_of(const Program& program, const Mask& wanted, std::span<const Tensor> examples) {
+  std::vector<Tensor> given(examples.begin(), examples.end());
+  for (const int output : program.outputs)
+    if (const auto& it = program.variable(output); is_float(it.dtype))
+      given.push_back(zeros(it.shape, it.dtype, it.device));
+  const auto both = [&](std::span<const Tensor> xs) {
+    std::vector<Tensor> inputs(xs.begin(), xs.begin() + static_cast<std::ptrdiff_t>(examples.size()));
+    const auto by_wanted = [&](std::span<const Tensor> by) {
+      for (std::size_t i = 0, next = 0; i < inputs.size(); ++i)
+        if (wanted[i]) inputs[i] = by[next++];
+      return program(inputs);
+    };
+    FlatVjp found = vjp_flat(by_wanted, where(wanted, xs), "vjp", numbered_inputs, {.recompute = Recompute::never});
+    std::vector<Tensor> cotangents;
+    auto next = xs.begin() + static_cast<std::ptrdiff_t>(examples.size());
+    for (const Tensor& output : found.outputs) cotangents.push_back(is_float(output.dtype()) ? *next++ : Tensor());
+    for (Tensor& cotangent : found.pullback.consume(cotangents)) found.outputs.push_back(std::move(cotangent));
+    return std::move(found.outputs);
+  };
+  const Program joint = with_loops_joined(shortened(traced("vjp", both, given)));  // a loop and its forward pass
+  return parts_of(joint, first_of(examples.size(), joint.inputs.size()),
+                  first_of(program.outputs.size(), joint.outputs.size()));
+}
+
+Program jvp_of(const Program& program, const Mask& wanted, std::span<const Tensor> examples) {
+  std::vector<Tensor> given(examples.begin(), examples.end());
+  for (const Tensor& x : where(wanted, examples)) given.push_back(zeros_like(x));
+  const auto both = [&](std::span<const Tensor> xs) {
+    std::vector<Tensor> tangents;
+    auto next = xs.begin() + static_cast<std::ptrdiff_t>(examples.size());
+    for (const bool wants : wanted) tangents.push_back(wants ? *next++ : Tensor());
+    FlatJvp found = jvp_flat([&](auto inputs) { return program(inputs); }, xs.first(examples.size()), tangents);
+    found.outputs.append(found.tangents.begin(), found.tangents.end());
+    return std::move(found.outputs);
+  };
+  // A checkpoint's call gives values and tangents at once. A call with rules has them for higher
+  // derivatives.
+  return with_calls_inlined(shortened(traced("jvp", both, given)), InlineCalls::without_rules);
+}
+
+Program batched_of(const Program& program, Index lanes, const Mask& batched, std::span<const Tensor> examples) {
+  std::vector<MapAxis> in_axes;
+  for (const bool carries : batched) in_axes.push_back(carries ? MapAxis(0) : MapAxis(unmapped));
+  const std::vector<MapAxis> out_axes(program.outputs.size(), MapAxis(0));
+  const auto all_lanes = [&](std::span<const Tensor> xs) {
+    return vmap_outputs(vmap_flat([&](auto inputs) { return program(inputs); }, xs, in_axes, lanes), out_axes);
+  };
+  return traced("vmap", all_lanes, examples);
+}
+
+Tensor example_of(const Tensor& x) {
+  const Tensor all = observed(x);
+  const auto levels = static_cast<std::size_t>(all.rank() - x.rank());
+  const std::span<const Index> shape = all.shape(), strides = all.strides();
+  if (std::ranges::find(shape.first(levels), 0) != shape.first(levels).end())
+    fail<ShapeError>("vmap: there are no lanes, of which one would be an example");
+  return view_of(all, Shape(shape.subspan(levels)), Strides(strides.subspan(levels)), all.node().offset);
+}
+
+bool reads_values(const Program& program) {
+  const auto is_read = [](const Program::Instruction& step) { return step.is_read(); };
+  return calls_read(program) || std::any_of(program.instructions.begin(), program.instructions.end(), is_read);
+}
+
+bool calls_read(const Program& program) {
+  for (const Program::Instruction& step : program.instructions)
+    if (const auto* functions = dynamic_cast<const RecordedFunctions*>(step.attributes.get())) {
+      std::vector<std::shared_ptr<const Program>> programs{functions->function, functions->again};
+      if (functions->rules)
+        for (auto& rule : functions->rules->programs()) programs.push_back(std::move(rule));
+      for (const auto& called : programs)
+        if (called && reads_values(*called)) return true;
+    }
+  return false;
+}
+
+}  // namespace stave_detail

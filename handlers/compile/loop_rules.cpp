@@ -1,0 +1,639 @@
+// The rules of the operation `loop`: loops over programs that are derived from its body (derive.h).
+//
+//   jvp    the body on states and their tangents
+//   vjp    forward, the body gives what its backward pass reads, in stacks; backward, a loop in reverse carries the cotangents of the states
+//          and, of what stays the same, the sums so far, to which each step adds as a tape does. Where the stacks would be too large, a
+//          loop of loops: what the inner ones read is computed again, one after the other, and they go on with the same sums. Where a
+//          state begins as a value that is used elsewhere, too, the first step is walked back by a tape of its own: what reads the
+//          value in it adds to one sum with all other readers.
+//   vmap   the body on all lanes
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <stave/core/op/epoch.h>
+#include <stave/core/op/function.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/program/loop.h>
+#include <stave/handlers/compile/derive.h>
+#include <stave/handlers/transforms/vjp_flat.h>
+
+namespace stave_detail {
+
+namespace {
+
+using Mask = std::vector<bool>;
+using LoopPtr = IntrusivePtr<const LoopAttributes>;
+
+constexpr std::uint64_t most_stacked = std::uint64_t{64} << 20;  // bytes, of what the backward pass reads
+
+// ---- the parts of a loop -------------------------------------------------------------------------------------
+
+std::size_t end_of_rows(const LoopAttributes& loop) { return loop.states + loop.rows; }
+bool is_row(const LoopAttributes& loop, std::size_t input) { return input >= loop.states && input < end_of_rows(loop); }
+bool is_float_in(const Program& program, int variable) { return is_float(program.variable(variable).dtype); }
+
+// One like it, over another body.
+IntrusivePtr<LoopAttributes> loop_over(const LoopAttributes& like, Program body, std::size_t states, std::size_t rows) {
+  const auto loop = make_intrusive<LoopAttributes>();
+  loop->steps = like.steps;
+  loop->reverse = like.reverse;
+  loop->states = states;
+  loop->rows = rows;
+  loop->snapshots = like.snapshots;
+  loop->body = std::make_shared<const Program>(std::move(body));
+  return loop;
+}
+
+template <class List>
+auto pick(const List& list, const std::vector<std::size_t>& which) {
+  std::vector<std::decay_t<decltype(list[0])>> picked;
+  for (const std::size_t i : which) picked.push_back(list[i]);
+  return picked;
+}
+
+std::string key_of(const char* kind, const Mask& mask) {
+  std::string key = kind;
+  for (const bool bit : mask) key += bit ? '1' : '0';
+  return key;
+}
+
+// What a step is given, by what the loop is.
+std::vector<Tensor> examples_of(const LoopAttributes& loop, std::span<const Tensor> inputs) {
+  std::vector<Tensor> examples;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor example = example_of(inputs[i]);
+    const UnderFrame past_all_handlers(nullptr);
+    if (!is_row(loop, i)) examples.push_back(example);
+    else if (loop.steps > 0) examples.push_back(example(0));
+    else
+      examples.push_back(
+          zeros(Shape(std::span<const Index>(example.shape()).subspan(1)), example.dtype(), example.device()));
+  }
+  return examples;
+}
+
+// Which variables derivatives reach from the inputs of the mask, or, backward, from the outputs.
+class Reached {
+ public:
+  static Mask outputs_from(const Program& program, const Mask& inputs) {
+    Reached reached(program, program.inputs, inputs);
+    for (const auto& step : program.instructions) reached.pass(step, step.inputs, step.outputs);
+    return reached.of(program.outputs);
+  }
+  static Mask inputs_to(const Program& program, const Mask& outputs) {
+    Reached reached(program, program.outputs, outputs);
+    for (auto step = program.instructions.rbegin(); step != program.instructions.rend(); ++step)
+      reached.pass(*step, step->outputs, step->inputs);
+    return reached.of(program.inputs);
+  }
+
+ private:
+  Reached(const Program& program, const std::vector<int>& from, const Mask& mask)
+      : program_(program), mask_(program.variables.size()) {
+    for (std::size_t i = 0; i < from.size(); ++i)
+      if (mask[i]) mask_[static_cast<std::size_t>(from[i])] = true;
+  }
+  bool at(int variable) const { return mask_[static_cast<std::size_t>(variable)]; }
+  void pass(const Program::Instruction& step, std::span<const int> from, std::span<const int> to) {
+    if (step.op->derivative == Derivative::zero) return;
+    if (std::none_of(from.begin(), from.end(), [&](int variable) { return at(variable); })) return;
+    for (const int variable : to)
+      if (is_float_in(program_, variable)) mask_[static_cast<std::size_t>(variable)] = true;
+  }
+  Mask of(const std::vector<int>& variables) const {
+    Mask found;
+    for (const int variable : variables) found.push_back(at(variable));
+    return found;
+  }
+
+  const Program& program_;
+  Mask mask_;
+};
+
+// ---- forward mode --------------------------------------------------------------------------------------------
+
+// 0, 1, ... up to an end, then those of the mask again, `mask.size()` later; so on up to each end.
+std::vector<std::size_t> with_tangents(const Mask& mask, std::initializer_list<std::size_t> ends) {
+  std::vector<std::size_t> order;
+  std::size_t begin = 0;
+  for (const std::size_t end : ends) {
+    for (std::size_t i = begin; i < end; ++i) order.push_back(i);
+    for (std::size_t i = begin; i < end; ++i)
+      if (mask[i]) order.push_back(mask.size() + i);
+    begin = end;
+  }
+  return order;
+}
+
+std::size_t count_before(const std::vector<std::size_t>& order, std::size_t end, std::size_t all) {
+  return static_cast<std::size_t>(
+      std::count_if(order.begin(), order.end(), [&](std::size_t i) { return i % all < end; }));
+}
+
+struct Tangents {
+  std::vector<std::size_t> inputs, outputs;  // of the loop: first the values, then the tangents
+  LoopPtr loop;
+};
+
+Tangents tangents_of(const LoopAttributes& loop, Mask by, std::span<const Tensor> inputs) {
+  const Program& body = *loop.body;
+  Mask of;
+  for (bool grows = true; grows;) {
+    grows = false;
+    of = Reached::outputs_from(body, by);
+    for (std::size_t k = 0; k < loop.states; ++k) {
+      if (of[k] && !by[k]) by[k] = grows = true;
+      of[k] = by[k];
+    }
+  }
+  Program both = jvp_of(body, by, examples_of(loop, inputs));
+  std::vector<int> variables(both.inputs.begin(), both.inputs.begin() + static_cast<std::ptrdiff_t>(by.size()));
+  for (std::size_t i = 0, next = by.size(); i < by.size(); ++i) variables.push_back(by[i] ? both.inputs[next++] : -1);
+  Tangents found{with_tangents(by, {loop.states, end_of_rows(loop), by.size()}),
+                 with_tangents(of, {loop.states, of.size()}), nullptr};
+  both.inputs = pick(variables, found.inputs);
+  both.outputs = pick(both.outputs, found.outputs);
+  const std::size_t states = count_before(found.inputs, loop.states, by.size());
+  const auto made =
+      loop_over(loop, std::move(both), states, count_before(found.inputs, end_of_rows(loop), by.size()) - states);
+  made->performs(loop, found.inputs, found.outputs);
+  found.loop = made;
+  return found;
+}
+
+}  // namespace
+
+Outputs loop_jvp(const JvpContext& c) {
+  const auto& loop = c.as<LoopAttributes>();
+  Mask by;
+  for (const Tensor& tangent : c.tangents) by.push_back(tangent.defined());
+  const auto tangents = loop.derived(key_of("jvp", by), [&] { return tangents_of(loop, by, c.call.inputs()); });
+  Inputs inputs;
+  for (const std::size_t i : tangents->inputs) inputs.push_back(i < by.size() ? c.in(i) : c.tangent(i - by.size()));
+  const Outputs given = perform_loop(tangents->loop, std::move(inputs));
+  Outputs found(c.outputs.size(), Tensor());
+  for (std::size_t k = 0; k < given.size(); ++k)
+    if (const std::size_t i = tangents->outputs[k]; i >= found.size()) found[i - found.size()] = given[k];
+  return found;
+}
+
+// ---- reverse mode --------------------------------------------------------------------------------------------
+
+namespace {
+
+using Cotangents = std::vector<Tensor>;  // undefined: zero
+using Sums = AddsToCotangents::Sums;
+
+// The two loops of the derivative, for cotangents of some outputs.
+struct Reverse {
+  Mask of, by;                                   // outputs that have cotangents, and inputs
+  LoopPtr forward, backward, backward_to_first;  // the last one, but for the first step; null: it takes no steps
+  std::size_t stacked = 0;                       // outputs of the forward loop that are residuals: the last
+  std::vector<std::size_t> rows, still;          // inputs that are residuals
+  std::uint64_t bytes = 0;                       // of residuals, for a step
+};
+
+// Outputs that have no cotangents pass through stop_gradient; what stays the same is an output, so that its cotangent is the sum of all
+// steps, each of which adds as a tape would.
+Program to_differentiate(const LoopAttributes& loop, const Mask& of, const Mask& by) {
+  Program body = *loop.body;
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    const Program::Variable it = body.variable(body.outputs[i]);
+    if (of[i] || !is_float(it.dtype)) continue;
+    Program::Instruction stop{&op_stop_gradient};
+    stop.inputs.push_back(body.outputs[i]);
+    body.outputs[i] = body.add_variable(it.shape, it.dtype, it.device);
+    stop.outputs.push_back(body.outputs[i]);
+    body.instructions.push_back(std::move(stop));
+  }
+  for (std::size_t i = end_of_rows(loop); i < by.size(); ++i)
+    if (by[i]) body.outputs.push_back(body.inputs[i]);
+  return body;
+}
+
+int add_zeros(Program& program, const Program::Variable like) {
+  const int variable = program.add_variable(like.shape, like.dtype, like.device);
+  Program::Instruction full{&op_full, make_intrusive<FullAttributes>(like.shape, like.dtype, 0, like.device)};
+  full.outputs.push_back(variable);
+  program.instructions.push_back(std::move(full));
+  return variable;
+}
+
+class ReverseMaker {
+ public:
+  ReverseMaker(const LoopAttributes& loop, Mask of, std::span<const Tensor> inputs) : loop_(loop) {
+    made_.of = std::move(of);
+    for (bool grows = true; grows;) {
+      grows = false;
+      made_.by = Reached::inputs_to(*loop.body, made_.of);
+      for (std::size_t k = 0; k < loop.states; ++k)
+        if (made_.by[k] && !made_.of[k]) made_.of[k] = grows = true;
+    }
+    const Program body = to_differentiate(loop, made_.of, made_.by);
+    parts_ = vjp_of(body, made_.by, examples_of(loop, inputs));
+    sort_residuals(body.outputs.size());
+    find_cotangents(body);
+  }
+
+  Reverse make() && {
+    make_forward();
+    make_backward();
+    return std::move(made_);
+  }
+
+ private:
+  // Inputs of the rest, by where its loop finds them: a residual that is an input is no other array.
+  void sort_residuals(std::size_t results) {
+    const Program& first = parts_.first;
+    for (std::size_t i = results; i < first.outputs.size(); ++i) {
+      const int given = parts_.rest.inputs[i - results];
+      const auto input = static_cast<std::size_t>(
+          std::find(first.inputs.begin(), first.inputs.end(), first.outputs[i]) - first.inputs.begin());
+      if (input < loop_.states || input == first.inputs.size()) {
+        stacked_.push_back(first.outputs[i]);
+        stacks_.push_back(given);
+        made_.bytes += first.variable(first.outputs[i]).bytes();
+      } else if (is_row(loop_, input)) {
+        made_.rows.push_back(input);
+        rows_.push_back(given);
+      } else {
+        made_.still.push_back(input);
+        still_.push_back(given);
+      }
+    }
+    made_.stacked = stacked_.size();
+    residuals_ = first.outputs.size() - results;
+  }
+
+  // Variables of the rest that are cotangents of the outputs, and of the inputs; -1: it has none.
+  // The sum of an input to which no step adds is no sum.
+  void find_cotangents(const Program& body) {
+    std::size_t next = residuals_;
+    for (const int output : body.outputs)
+      of_outputs_.push_back(is_float_in(body, output) ? parts_.rest.inputs[next++] : -1);
+    next = 0;
+    for (const bool has : made_.by) of_inputs_.push_back(has ? parts_.rest.outputs[next++] : -1);
+    next = loop_.body->outputs.size();
+    for (std::size_t i = 0; i < made_.by.size(); ++i) {
+      const bool is_still = i >= end_of_rows(loop_) && made_.by[i];
+      sums_.push_back(is_still ? of_outputs_[next++] : -1);
+      if (is_still && of_inputs_[i] == sums_[i]) made_.by[i] = false;
+    }
+  }
+
+  void make_forward() {
+    Program body = parts_.first;
+    const std::size_t results = loop_.body->outputs.size();
+    body.outputs.resize(results);
+    body.outputs.insert(body.outputs.end(), stacked_.begin(), stacked_.end());
+    const auto forward = loop_over(loop_, std::move(body), loop_.states, loop_.rows);
+    forward->performs(loop_, numbers_to(loop_.body->inputs.size()), numbers_to(results));
+    made_.forward = forward;
+  }
+  static std::vector<std::size_t> numbers_to(std::size_t end) {
+    std::vector<std::size_t> numbers(end);
+    for (std::size_t i = 0; i < end; ++i) numbers[i] = i;
+    return numbers;
+  }
+
+  void make_backward() {
+    Program body = parts_.rest;
+    body.inputs.clear();
+    body.outputs.clear();
+    const std::size_t results = loop_.body->outputs.size();
+    for (std::size_t k = 0; k < loop_.states; ++k) {
+      if (!made_.of[k]) continue;
+      body.inputs.push_back(of_outputs_[k]);
+      body.outputs.push_back(made_.by[k] ? of_inputs_[k] : add_zeros(body, body.variable(of_outputs_[k])));
+    }
+    for (std::size_t i = end_of_rows(loop_); i < made_.by.size(); ++i) {
+      if (!made_.by[i]) continue;
+      body.inputs.push_back(sums_[i]);
+      body.outputs.push_back(of_inputs_[i]);
+    }
+    const std::size_t states = body.inputs.size();
+    for (const auto* list : {&stacks_, &rows_}) body.inputs.insert(body.inputs.end(), list->begin(), list->end());
+    for (std::size_t i = loop_.states; i < results; ++i)
+      if (made_.of[i]) body.inputs.push_back(of_outputs_[i]);
+    const std::size_t rows = body.inputs.size() - states;
+    body.inputs.insert(body.inputs.end(), still_.begin(), still_.end());
+    for (std::size_t i = loop_.states; i < end_of_rows(loop_); ++i)
+      if (made_.by[i]) body.outputs.push_back(of_inputs_[i]);
+    const auto backward = loop_over(loop_, std::move(body), states, rows);
+    backward->reverse = !loop_.reverse;
+    made_.backward = backward;
+    if (loop_.steps < 2) return;
+    const auto to_first = loop_over(*backward, *backward->body, states, rows);
+    --to_first->steps;
+    made_.backward_to_first = to_first;
+  }
+
+  const LoopAttributes& loop_;
+  Parts parts_;
+  Reverse made_;
+  std::size_t residuals_ = 0;
+  std::vector<int> stacked_;                // of the first part
+  std::vector<int> stacks_, rows_, still_;  // of the rest
+  std::vector<int> of_outputs_, of_inputs_;
+  std::vector<int> sums_;  // of what stays the same, variables of the rest that it is given; else -1
+};
+
+Tensor or_zeros(const Tensor& x, const Tensor& like) { return x.defined() ? x : zeros_like(like); }
+// Where nothing was added yet: a number to which -0 may be added and is -0, as it is where there is
+// no number.
+Tensor or_nothing(const Tensor& x, const Tensor& like) { return x.defined() ? x : full_like(like, -0.); }
+
+// To which sums the steps after the first add: what stays the same has the sum of the state that
+// begins as it.
+Cotangents sums_of_the_rest(const LoopAttributes& loop, const Sums& sums) {
+  Cotangents rest = sums.so_far;
+  for (std::size_t i = loop.states; i < rest.size(); ++i)
+    if (const std::size_t first = sums.same_as[i]; first < loop.states && rest[first].defined())
+      rest[i] = std::exchange(rest[first], Tensor());
+  return rest;
+}
+
+// The sums, to which the cotangents of states are added.
+Cotangents states_of(const LoopAttributes& loop, const Cotangents& cotangents, Cotangents sums) {
+  for (std::size_t k = 0; k < loop.states; ++k) {
+    if (!sums[k].defined()) sums[k] = cotangents[k];
+    else if (cotangents[k].defined()) sums[k] = sums[k] + cotangents[k];
+  }
+  return sums;
+}
+
+// The first step of a loop of states alone, on a tape. Inputs that are the same value are one
+// there.
+class FirstStep {
+ public:
+  FirstStep(const LoopAttributes& loop, const Inputs& inputs, const Sums& sums) : loop_(loop), sums_(sums) {
+    std::vector<Tensor> values;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const std::size_t same = sums.same_as[i];
+      place_.push_back(same < i ? place_[same] : is_float(inputs[i].dtype()) ? static_cast<int>(values.size()) : -1);
+      if (place_[i] == static_cast<int>(values.size())) values.push_back(inputs[i]);
+    }
+    const auto step = [&](std::span<const Tensor> xs) {
+      std::vector<Tensor> given(inputs.begin(), inputs.end());
+      for (std::size_t i = 0; i < given.size(); ++i)
+        if (place_[i] >= 0) given[i] = xs[static_cast<std::size_t>(place_[i])];
+      Outputs all = (*loop.body)(given);
+      all.append(xs.begin(), xs.end());  // to which the sums are the cotangents
+      return all;
+    };
+    tape_ = vjp_flat(step, values, "repeat", numbered_inputs, {.recompute = Recompute::never});
+  }
+
+  /// The states after it.
+  std::span<const Tensor> states() const { return {tape_.outputs.begin(), loop_.states}; }
+
+  /// The sums of the inputs, from the cotangents of these, and the sums of what stays the same, as
+  /// the steps after it left them.
+  Cotangents pull_back(const Cotangents& of_states, const Cotangents& after) && {
+    std::vector<Tensor> given(of_states.begin(), of_states.begin() + static_cast<std::ptrdiff_t>(loop_.states));
+    Mask of;
+    for (const Tensor& cotangent : given) of.push_back(cotangent.defined());
+    const Mask by = Reached::inputs_to(*loop_.body, of);
+    const Cotangents before = sums_of_the_rest(loop_, sums_);
+    given.resize(tape_.outputs.size());
+    Mask has(place_.size());
+    for (std::size_t i = 0; i < place_.size(); ++i) {
+      if (place_[i] < 0) continue;
+      const std::size_t first = sums_.same_as[i];
+      const Tensor& sum = i < loop_.states ? before[i] : after[i];
+      has[first] = has[first] || by[i] || sum.defined();
+      Tensor& to = given[loop_.states + static_cast<std::size_t>(place_[i])];
+      if (sum.defined()) to = to.defined() ? to + sum : sum;
+    }
+    const std::vector<Tensor> found = tape_.pullback.consume(given);
+    Cotangents all(place_.size());
+    for (std::size_t i = 0; i < place_.size(); ++i)
+      if (has[i]) all[i] = found[static_cast<std::size_t>(place_[i])];
+    return all;
+  }
+
+ private:
+  const LoopAttributes& loop_;
+  const Sums& sums_;
+  std::vector<int> place_;  // of each input, among those of the tape; -1: it is no float
+  FlatVjp tape_;
+};
+
+// The two loops, one after the other.
+Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const Inputs& inputs,
+                     const Cotangents& cotangents, const Sums& sums, bool first_apart) {
+  if (loop.steps == 0) return states_of(loop, cotangents, sums.so_far);
+  const Cotangents before = first_apart ? sums_of_the_rest(loop, sums) : sums.so_far;
+  if (loop.steps == 1 && first_apart) return FirstStep(loop, inputs, sums).pull_back(cotangents, before);
+  const Outputs results = perform_loop(reverse.forward, inputs);
+  Inputs given;
+  for (std::size_t k = 0; k < loop.states; ++k)
+    if (reverse.of[k]) given.push_back(or_nothing(cotangents[k], results[k]));
+  for (std::size_t i = end_of_rows(loop); i < inputs.size(); ++i)
+    if (reverse.by[i]) given.push_back(or_nothing(before[i], inputs[i]));
+  for (const Tensor& stack : std::span(results.end() - static_cast<std::ptrdiff_t>(reverse.stacked), reverse.stacked))
+    given.push_back(first_apart ? entries(stack, 0, 1, loop.steps - 1) : stack);
+  for (const std::size_t i : reverse.rows) given.push_back(inputs[i]);
+  for (std::size_t i = loop.states; i < cotangents.size(); ++i)
+    if (reverse.of[i]) given.push_back(or_zeros(cotangents[i], results[i]));
+  for (const std::size_t i : reverse.still) given.push_back(inputs[i]);
+
+  const Outputs found = perform_loop(first_apart ? reverse.backward_to_first : reverse.backward, std::move(given));
+  Cotangents of = before;
+  const Tensor* next = found.begin();
+  for (std::size_t k = 0; k < loop.states; ++k) {
+    if (first_apart) of[k] = Tensor();
+    if (!reverse.of[k]) continue;
+    if (reverse.by[k]) of[k] = of[k].defined() ? of[k] + *next : *next;
+    ++next;
+  }
+  for (std::size_t i = end_of_rows(loop); i < inputs.size(); ++i)
+    if (reverse.by[i]) of[i] = *next++;
+  for (std::size_t i = loop.states; i < end_of_rows(loop); ++i)
+    if (reverse.by[i]) of[i] = *next++;
+  if (!first_apart) return of;
+  return FirstStep(loop, inputs, sums).pull_back(of, of);
+}
+
+// ---- loops of loops ------------------------------------------------------------------------------------------
+
+// A loop as few steps, and then some, each of which is a loop.
+struct InTwo {
+  LoopPtr few, many;
+};
+
+Program body_of_steps(const IntrusivePtr<LoopAttributes>& inner) {
+  Program body;
+  Program::Instruction step = instruction_of(inner);
+  const auto add = [&](int variable, bool is_stack) {
+    const Program::Variable& it = inner->body->variable(variable);
+    Shape shape = it.shape;
+    if (is_stack) shape.insert(shape.begin(), inner->steps);
+    return body.add_variable(std::move(shape), it.dtype, it.device);
+  };
+  for (std::size_t i = 0; i < inner->body->inputs.size(); ++i)
+    step.inputs.push_back(body.inputs.emplace_back(add(inner->body->inputs[i], is_row(*inner, i))));
+  for (std::size_t i = 0; i < inner->body->outputs.size(); ++i)
+    step.outputs.push_back(body.outputs.emplace_back(add(inner->body->outputs[i], i >= inner->states)));
+  body.instructions.push_back(std::move(step));
+  return body;
+}
+
+InTwo in_two(const LoopAttributes& loop, Index steps_each) {
+  const Index count = loop.steps / steps_each;
+  const auto few = loop_over(loop, *loop.body, loop.states, loop.rows);
+  few->steps = loop.steps - count * steps_each;
+  const auto inner = loop_over(loop, *loop.body, loop.states, loop.rows);
+  inner->steps = steps_each;
+  inner->again = true;
+  const auto many = loop_over(loop, body_of_steps(inner), loop.states, loop.rows);
+  many->steps = count;
+  return {few, many};
+}
+
+// Of a stack the rows of the few steps, which come first, or of the many, by these.
+Tensor rows_of(const Tensor& stack, const LoopAttributes& loop, const InTwo& two, bool of_few) {
+  const Index few = two.few->steps, many = loop.steps - few;
+  const bool from_start = of_few != loop.reverse;
+  const Tensor rows = entries(stack, 0, from_start ? 0 : of_few ? many : few, of_few ? few : many);
+  if (of_few) return rows;
+  Shape shape = stack.shape();
+  shape[0] = many / two.many->steps;
+  shape.insert(shape.begin(), two.many->steps);
+  return reshape(rows, shape);
+}
+Tensor joined_rows(const Tensor& few, const Tensor& many, const Tensor& like, bool reverse) {
+  if (!few.defined() && !many.defined()) return Tensor();
+  Shape shape = like.shape();
+  shape[0] -= few.defined() ? few.shape(0) : 0;
+  const Tensor flat = many.defined() ? reshape(many, shape) : Tensor();
+  if (!few.defined()) return flat;
+  return reverse ? concat({flat, few}) : concat({few, flat});
+}
+
+Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cotangents& cotangents, const Sums& sums);
+
+Cotangents pull_back_in_two(const LoopAttributes& loop, const InTwo& two, const Inputs& inputs,
+                            const Cotangents& cotangents, const Sums& sums) {
+  const auto part = [&](const auto& all, std::size_t begin, std::size_t end, bool of_few) {
+    auto some = all;
+    for (std::size_t i = begin; i < end; ++i)
+      if (some[i].defined()) some[i] = rows_of(some[i], loop, two, of_few);
+    return some;
+  };
+  const Inputs of_few = part(inputs, loop.states, end_of_rows(loop), true);
+  Inputs of_many = part(inputs, loop.states, end_of_rows(loop), false);
+  const Outputs between = perform_loop(two.few, of_few);
+  std::copy_n(between.begin(), loop.states, of_many.begin());
+  Sums first = sums;  // the states are others
+  std::fill_n(first.so_far.begin(), loop.states, Tensor());
+  std::iota(first.same_as.begin(), first.same_as.end(), std::size_t{0});
+  const Cotangents late = pull_back(*two.many, of_many, part(cotangents, loop.states, cotangents.size(), false), first);
+  Cotangents given = part(cotangents, loop.states, cotangents.size(), true);
+  std::copy_n(late.begin(), loop.states, given.begin());
+  Sums then{late, sums.same_as};
+  std::copy_n(sums.so_far.begin(), loop.states, then.so_far.begin());
+  Cotangents found = pull_back(*two.few, of_few, given, then);
+  for (std::size_t i = loop.states; i < end_of_rows(loop); ++i)
+    found[i] = joined_rows(or_zeros(found[i], of_few[i]), or_zeros(late[i], of_many[i]), inputs[i], loop.reverse);
+  return found;
+}
+
+// Whether something else adds to the sum of what a state begins as. (Loops of stacks are made of
+// others, by derivatives.)
+bool adds_with_others(const LoopAttributes& loop, const Mask& by, const Sums& sums) {
+  if (loop.rows > 0 || loop.rows_given() > 0 || loop.reverse || loop.steps == 0) return false;
+  for (std::size_t i = 0; i < sums.same_as.size(); ++i) {
+    const std::size_t first = sums.same_as[i];
+    if (first < loop.states && (by[first] || by[i]) && (first < i || sums.so_far[i].defined())) return true;
+  }
+  return false;
+}
+
+Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cotangents& cotangents, const Sums& sums) {
+  Mask of;
+  for (const Tensor& cotangent : cotangents) of.push_back(cotangent.defined());
+  const auto reverse = loop.derived(key_of("vjp", of), [&] { return ReverseMaker(loop, of, inputs).make(); });
+  const bool first_apart = adds_with_others(loop, reverse->by, sums);
+  const auto room = static_cast<Index>(most_stacked / std::max<std::uint64_t>(reverse->bytes, 1));
+  const Index most = std::max<Index>(loop.snapshots > 0 ? loop.snapshots : room, 2);
+  if (loop.steps <= most) return pull_back(loop, *reverse, inputs, cotangents, sums, first_apart);
+  if (first_apart) {
+    const auto rest = loop.derived("but the first", [&] {
+      const auto steps = loop_over(loop, *loop.body, loop.states, loop.rows);
+      --steps->steps;
+      return LoopPtr(steps);
+    });
+    FirstStep first(loop, inputs, sums);
+    Inputs after(inputs);
+    std::copy(first.states().begin(), first.states().end(), after.begin());
+    Sums of_rest{sums_of_the_rest(loop, sums), sums.same_as};
+    std::fill_n(of_rest.so_far.begin(), loop.states, Tensor());
+    std::iota(of_rest.same_as.begin(), of_rest.same_as.end(), std::size_t{0});
+    const Cotangents late = pull_back(**rest, after, cotangents, of_rest);
+    return std::move(first).pull_back(late, late);
+  }
+  const auto two = loop.derived("in two", [&] {
+    const auto root = static_cast<Index>(std::ceil(std::sqrt(static_cast<double>(loop.steps))));
+    return in_two(loop, loop.snapshots > 0 ? (loop.steps + most - 1) / most : std::min(most, root));
+  });
+  return pull_back_in_two(loop, *two, inputs, cotangents, sums);
+}
+
+}  // namespace
+
+// Entries of stacks are no value's own: their cotangents are stacks, which are added to what is
+// there.
+std::vector<Tensor> loop_pull_back(const VjpContext& c, Sums sums) {
+  const auto& loop = c.as<LoopAttributes>();
+  std::optional<Epoch> apart;
+  if (loop.again) apart.emplace();
+  Cotangents cotangents(c.cotangents.begin(), c.cotangents.end());
+  cotangents.resize(loop.body->outputs.size());
+  Cotangents of_rows(sums.so_far.size());
+  for (std::size_t i = loop.states; i < end_of_rows(loop); ++i) std::swap(of_rows[i], sums.so_far[i]);
+  Cotangents found = pull_back(loop, Inputs(c.inputs), cotangents, sums);
+  for (std::size_t i = loop.states; i < end_of_rows(loop); ++i)
+    if (of_rows[i].defined()) found[i] = found[i].defined() ? of_rows[i] + found[i] : of_rows[i];
+  return found;
+}
+
+Tensor loop_vjp(const VjpContext& c, int input) {
+  const Outputs found = c.once([&] {
+    Sums none{Cotangents(c.inputs.size()), std::vector<std::size_t>(c.inputs.size())};
+    std::iota(none.same_as.begin(), none.same_as.end(), std::size_t{0});
+    const Cotangents all = loop_pull_back(c, std::move(none));
+    return Outputs(all.begin(), all.end());
+  });
+  const auto i = static_cast<std::size_t>(input);
+  return found[i].defined() ? found[i] : c.zeros(i);
+}
+
+// ---- lanes ---------------------------------------------------------------------------------------------------
+
+// All states carry them. In stacks the steps stay axis 0.
+Outputs loop_batch(const BatchContext& c) {
+  const auto& loop = c.as<LoopAttributes>();
+  Mask batched(c.batched.begin(), c.batched.end());
+  Inputs inputs;
+  for (std::size_t i = 0; i < batched.size(); ++i) {
+    batched[i] = batched[i] || i < loop.states;
+    inputs.push_back(!batched[i] ? c.inputs[i] : is_row(loop, i) ? moveaxis(c.in(i), 0, 1) : c.batched_in(i));
+  }
+  const auto lanes = loop.derived(key_of(fmt::format("vmap{}:", c.size).c_str(), batched), [&] {
+    return LoopPtr(
+        loop_over(loop, batched_of(*loop.body, c.size, batched, examples_of(loop, inputs)), loop.states, loop.rows));
+  });
+  Outputs outputs = perform_loop(*lanes, std::move(inputs));
+  for (std::size_t i = loop.states; i < outputs.size(); ++i) outputs[i] = moveaxis(outputs[i], 1, 0);
+  return outputs;
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,320 @@
+// Regions in programs: elementwise operations of one shape join the region that is open for that shape, until something else reads
+// a value of it; there the region is performed. So it is performed after all that it reads, and before all that reads it. A
+// reduction of one of its values ends in it.
+#include <algorithm>
+#include <list>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <stave/core/ops/frontend.h>
+#include <stave/core/program/fused.h>
+#include <stave/core/program/passes/apart.h>
+#include <stave/core/program/passes/passes.h>
+#include <stave/handlers/transforms/record_region.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+constexpr std::size_t most_steps = 2048, most_inputs = 64, most_outputs = 64;
+
+/// A region of instructions. What two of them compute alike is computed once: within a tile that costs no memory.
+class Builder {
+ public:
+  Builder(const Program& program, const Constants& constants, std::span<const int> inputs)
+      : program_(program), constants_(constants) {
+    std::vector<Dtype> dtypes;
+    for (const int input : inputs) {
+      values_[input] = static_cast<int>(dtypes.size());
+      dtypes.push_back(program.variable(input).dtype);
+    }
+    region_ = make_intrusive<Region>(std::move(dtypes));
+  }
+
+  /// `inner`: the region that the instruction performs; null: it is one operation.
+  void add(const Program::Instruction& member, const Region* inner) {
+    std::vector<int> operands;
+    for (const int input : member.inputs) operands.push_back(value_of(input));
+    if (inner) append(*inner, std::move(operands), member);
+    else if (Region::admits_reduction(*member.op)) values_[member.outputs[0]] = reduced(member, operands[0]);
+    else values_[member.outputs[0]] = step(member.op, operands, program_.variable(member.outputs[0]).dtype);
+  }
+  RegionPtr end(std::span<const int> outputs) {
+    std::vector<int> ends;
+    for (const int output : outputs) ends.push_back(values_.at(output));
+    region_->set_outputs(std::move(ends));
+    return region_;
+  }
+
+ private:
+  int value_of(int variable) {
+    const auto [found, is_new] = values_.try_emplace(variable, -1);
+    if (is_new) found->second = number(number_of(*constants_.find(variable)), program_.variable(variable).dtype);
+    return found->second;
+  }
+  int step(const Op* op, const std::vector<int>& operands, Dtype dtype) {
+    const auto [found, is_new] = steps_.try_emplace(Step{op, operands, dtype}, -1);
+    if (is_new) found->second = region_->add(*op, operands, dtype);
+    return found->second;
+  }
+  int number(const Scalar& number, Dtype dtype) {
+    Bytes16 bytes{};
+    write_number(&bytes, number, dtype);
+    const auto [found, is_new] = numbers_.try_emplace({bytes.words[0], bytes.words[1], dtype}, -1);
+    if (is_new) found->second = region_->add(number, dtype);
+    return found->second;
+  }
+  int reduced(const Program::Instruction& member, int value) {
+    const auto& attributes = static_cast<const ReduceAttributes&>(*member.attributes);
+    Shape axes = attributes.axes;
+    for (Index& axis : axes) axis -= program_.variable(member.inputs[0]).shape.rank();
+    return region_->reduce(*member.op, value, std::move(axes), attributes.keepdims);
+  }
+  void append(const Region& inner, std::vector<int> numbers, const Program::Instruction& member) {
+    for (const Region::Step& it : inner.steps()) {
+      std::vector<int> operands;
+      for (const int operand : it.operands) operands.push_back(numbers[static_cast<std::size_t>(operand)]);
+      numbers.push_back(it.op ? step(it.op, operands, it.dtype) : number(it.number, it.dtype));
+    }
+    for (std::size_t i = 0; i < member.outputs.size(); ++i)
+      values_[member.outputs[i]] = numbers[static_cast<std::size_t>(inner.outputs()[i])];
+  }
+
+  const Program& program_;
+  const Constants& constants_;
+  IntrusivePtr<Region> region_;
+  struct Step {
+    const Op* op;
+    std::vector<int> operands;
+    Dtype dtype;
+    friend bool operator==(const Step&, const Step&) = default;
+  };
+  struct HashOfStep {
+    std::size_t operator()(const Step& step) const noexcept {
+      std::size_t hash = std::hash<const Op*>()(step.op) + static_cast<std::size_t>(step.dtype);
+      for (const int operand : step.operands) hash = hash * 0x9e3779b97f4a7c15u + static_cast<std::size_t>(operand);
+      return hash ^ hash >> 32;
+    }
+  };
+  std::unordered_map<int, int> values_;  // of the region, by variable
+  std::unordered_map<Step, int, HashOfStep> steps_;
+  std::map<std::tuple<std::uint64_t, std::uint64_t, Dtype>, int> numbers_;
+};
+
+class Former {
+ public:
+  /// `apart`: is told what does not become one region; may be null.
+  Former(Program& program, Apart* apart)
+      : program_(program), apart_(apart), constants_(program), reads_(program.variables.size()),
+        reads_inside_(program.variables.size()), is_reduction_of_(program.variables.size()),
+        home_(program.variables.size()) {
+    for (const Program::Instruction& step : program.instructions)
+      for (const int input : step.inputs) ++reads_[static_cast<std::size_t>(input)];
+    for (const int output : program.outputs)
+      if (output >= 0) ++reads_[static_cast<std::size_t>(output)];
+  }
+
+  void run() {
+    auto steps = std::move(program_.instructions);
+    program_.instructions.clear();
+    for (Program::Instruction& step : steps) {
+      const bool may_join = joins(step);
+      if (apart_) apart_->add(step, may_join);
+      if (may_join) {
+        join(step);
+        continue;
+      }
+      if (Open* region = reduced_in(step)) {
+        home(step.outputs[0]) = region;
+        is_reduction_of_[static_cast<std::size_t>(step.outputs[0])] = true;
+        region->members.push_back(taken(step));
+        ++region->steps;
+        continue;
+      }
+      if (apart_ && !step.is_read() && is_reduction(step)) apart_->joined(step, [](int) { return false; });
+      for (const int input : step.inputs) close_for(input, step);
+      program_.instructions.push_back(taken(step));
+    }
+    while (!open_.empty()) close(open_.begin());
+  }
+
+ private:
+  struct Open {
+    std::vector<Program::Instruction> members;
+    std::size_t steps = 0;
+    std::vector<int> inputs;
+  };
+  using Place = std::list<Open>::iterator;
+
+  const Program::Variable& variable(int number) const { return program_.variable(number); }
+  // Whoever says why regions are apart looks at it later.
+  Program::Instruction taken(Program::Instruction& step) const { return apart_ ? step : std::move(step); }
+  Open*& home(int variable) { return home_[static_cast<std::size_t>(variable)]; }
+
+  // A region that an operation of its own (elementwise_op) performs, of values alone.
+  static const Region* region_of(const Program::Instruction& step) {
+    const auto* fused = dynamic_cast<const FusedAttributes*>(step.attributes.get());
+    return fused && fused->region->reductions().empty() ? fused->region.get() : nullptr;
+  }
+  bool joins(const Program::Instruction& step) const {
+    if (step.is_read() || step.inputs.empty()) return false;
+    if (step.op->id == OpId::stop_gradient)
+      return false;  // a view, and no derivative, where a region's would be of zeros
+    if (!Region::admits(*step.op) && !region_of(step)) return false;
+    const Program::Variable& result = variable(step.outputs[0]);
+    return result.shape.elements() > 0;
+  }
+
+  static bool is_reduction(const Program::Instruction& step) {
+    return Region::admits_reduction(*step.op) && !static_cast<const ReduceAttributes&>(*step.attributes).axes.empty();
+  }
+  // The open region of which the step reduces a value; null: none.
+  Open* reduced_in(const Program::Instruction& step) {
+    if (step.is_read() || !is_reduction(step)) return nullptr;
+    Open* const region = home(step.inputs[0]);
+    if (!region || region->members.size() >= most_steps || region->members[0].epoch != step.epoch) return nullptr;
+    const Program::Variable &whole = variable(region->members[0].outputs[0]), &reduced = variable(step.inputs[0]);
+    return whole.shape == reduced.shape && !is_reduced(*region, step.inputs[0]) ? region : nullptr;
+  }
+  // Whether it is what an open region ends in.
+  bool is_reduced(const Open& region, int variable) const {
+    const auto v = static_cast<std::size_t>(variable);
+    return is_reduction_of_[v] && home_[v] == &region;
+  }
+
+  // Those of the members' values that something else reads: an instruction, or whoever gets the results.
+  std::vector<int> needed(std::span<const Program::Instruction> members) {
+    const auto reads_inside = [&](int variable) -> int& { return reads_inside_[static_cast<std::size_t>(variable)]; };
+    for (const Program::Instruction& member : members)
+      for (const int input : member.inputs) ++reads_inside(input);
+    std::vector<int> found;
+    for (const Program::Instruction& member : members)
+      for (const int output : member.outputs)
+        if (reads_[static_cast<std::size_t>(output)] > reads_inside(output)) found.push_back(output);
+    for (const Program::Instruction& member : members)
+      for (const int input : member.inputs) reads_inside(input) = 0;
+    return found;
+  }
+
+  void join(Program::Instruction& step) {
+    const Region* inner = region_of(step);
+    const std::size_t steps = inner ? inner->steps().size() : 1;
+    Open* region = nullptr;
+    for (Open& open : open_)
+      if (fits(open, step, steps)) region = &open;
+    if (region && std::any_of(step.inputs.begin(), step.inputs.end(), [&](int x) { return is_reduced(*region, x); }))
+      region = nullptr;
+    if (apart_) apart_->joined(step, [&](int input) { return region && home(input) == region; });
+    // What it reads of other open regions (of another epoch, or full ones) must be there before.
+    for (const int input : step.inputs)
+      if (home(input) && home(input) != region) close_for(input, step);
+    if (!region) region = &open_.emplace_back();
+    for (const int input : step.inputs)
+      if (!home(input) && !is_number(input) &&
+          std::find(region->inputs.begin(), region->inputs.end(), input) == region->inputs.end())
+        region->inputs.push_back(input);
+    region->steps += steps;
+    for (const int output : step.outputs) home(output) = region;
+    region->members.push_back(taken(step));
+  }
+
+  bool fits(const Open& open, const Program::Instruction& step, std::size_t steps) const {
+    const Program::Instruction& first = open.members[0];
+    const Program::Variable &a = variable(first.outputs[0]), &b = variable(step.outputs[0]);
+    return a.shape == b.shape && a.device == b.device && first.epoch == step.epoch &&
+           open.steps + steps <= most_steps && open.inputs.size() + step.inputs.size() <= most_inputs &&
+           open.members.size() < most_steps;
+  }
+
+  bool is_number(int variable) const {
+    const Tensor* value = constants_.find(variable);
+    return value && is_one_number(*value);
+  }
+
+  void close_for(int variable, const Program::Instruction& reader) {
+    Open* const region = home(variable);
+    if (!region) return;
+    if (apart_)
+      for (const Program::Instruction& member : region->members) apart_->ended(member.outputs, reader);
+    close(std::find_if(open_.begin(), open_.end(), [&](const Open& open) { return &open == region; }));
+  }
+
+  void close(Place place) {
+    Open region = std::move(*place);
+    for (const Program::Instruction& member : region.members)
+      for (const int output : member.outputs) home(output) = nullptr;
+    open_.erase(place);
+    emit(region.members);
+  }
+
+  void emit(std::span<Program::Instruction> members) {
+    const std::vector<int> outputs = needed(members);
+    if (members.size() == 1) {
+      program_.instructions.push_back(without_repeated_steps(members[0], outputs));
+    } else if (outputs.size() > most_outputs) {
+      if (apart_) apart_->divided(members.size(), outputs.size(), most_outputs);
+      emit(members.first(members.size() / 2));
+      emit(members.subspan(members.size() / 2));
+    } else if (!outputs.empty()) {
+      program_.instructions.push_back(performed(members, outputs));
+    }
+  }
+
+  // What the members read that none of them gives.
+  std::vector<int> inputs_of(std::span<const Program::Instruction> members) const {
+    std::vector<int> inputs;
+    std::unordered_set<int> known;
+    for (const Program::Instruction& member : members) {
+      for (const int input : member.inputs)
+        if (!is_number(input) && known.insert(input).second) inputs.push_back(input);
+      known.insert(member.outputs.begin(), member.outputs.end());
+    }
+    return inputs;
+  }
+
+  // Of a region that comes as one operation, which may have loops of its own.
+  Program::Instruction without_repeated_steps(const Program::Instruction& step, const std::vector<int>& outputs) const {
+    const Region* const region = region_of(step);
+    if (!region || outputs.empty()) return step;
+    Program::Instruction shorter = performed({&step, 1}, outputs);
+    return region_of(shorter)->steps().size() < region->steps().size() ? shorter : step;
+  }
+
+  Program::Instruction performed(std::span<const Program::Instruction> members, const std::vector<int>& outputs) const {
+    const std::vector<int> inputs = inputs_of(members);
+    Builder builder(program_, constants_, inputs);
+    for (const Program::Instruction& member : members) builder.add(member, region_of(member));
+    Program::Instruction step{.op = &fused_op("fused"),
+                              .attributes = make_intrusive<FusedAttributes>(builder.end(outputs))};
+    for (const int input : inputs) step.inputs.push_back(input);
+    for (const int output : outputs) step.outputs.push_back(output);
+    step.scopes = members[0].scopes;
+    step.epoch = members[0].epoch;
+    return step;
+  }
+
+  Program& program_;
+  Apart* const apart_;
+  const Constants constants_;
+  std::vector<int> reads_;             // of each variable, how often
+  std::vector<int> reads_inside_;      // by members of the region at hand; 0 between
+  std::vector<bool> is_reduction_of_;  // some region
+  std::vector<Open*> home_;
+  std::list<Open> open_;
+};
+
+}  // namespace
+
+Program with_regions(Program program, std::vector<std::string>* why_apart) {
+  std::optional<Apart> apart;
+  if (why_apart) apart.emplace(program);
+  Former(program, apart ? &*apart : nullptr).run();
+  if (why_apart) *why_apart = apart->lines();
+  return program;
+}
+
+}  // namespace stave

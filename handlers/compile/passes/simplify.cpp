@@ -1,0 +1,150 @@
+#include <stave/core/program/passes/compaction.h>
+#include <stave/core/program/passes/passes.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/handlers/transforms/record_region.h>
+
+namespace stave_detail {
+
+Constants::Constants(const Program& program) : values_(program.variables.size()) {
+  for (const auto& [variable, value] : program.constants) values_[static_cast<std::size_t>(variable)] = value;
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+using namespace stave_detail;
+
+namespace {
+
+class Simplifier {
+ public:
+  explicit Simplifier(Program& program)
+      : program_(program), constants_(program), renamed_(program), made_by_(program.variables.size()) {}
+
+  void run() {
+    for (Program::Instruction& step : program_.instructions) {
+      renamed_.apply(step.inputs);
+      if (!step.is_read()) join(step);
+      const int same = step.is_read() ? -1 : equal_input(step);
+      if (same >= 0) {
+        renamed_.set(step.outputs[0], same);
+        continue;
+      }
+      const Program::Instruction& last = kept_.keep(step);
+      for (const int output : last.outputs)
+        made_by_[static_cast<std::size_t>(output)] = static_cast<int>(kept_.count());
+    }
+    kept_.end();
+    renamed_.apply(program_.outputs);
+  }
+
+ private:
+  const Program::Variable& variable(int number) const { return program_.variable(number); }
+  // The instruction of this operation and epoch that gives the variable; null: another does.
+  const Program::Instruction* given_by(int variable, OpId id, const Program::Instruction& reader) const {
+    const int at = made_by_[static_cast<std::size_t>(variable)];
+    if (at == 0) return nullptr;
+    const Program::Instruction& step = program_.instructions[static_cast<std::size_t>(at) - 1];
+    return !step.is_read() && step.op->id == id && step.epoch == reader.epoch ? &step : nullptr;
+  }
+  // Whether it is this number, and not the other zero.
+  bool is(int variable, double number) const {
+    const Tensor* value = constants_.find(variable);
+    if (!value || !is_one_number(*value)) return false;
+    const double found = number_of(*value).floating;
+    return found == number && std::signbit(found) == std::signbit(number);
+  }
+
+  // An input whose value the result is; -1: none.
+  int equal_input(const Program::Instruction& step) const {
+    const auto in = [&](std::size_t i) { return step.inputs[i]; };
+    switch (step.op->id) {
+      case OpId::multiply: return is(in(1), 1) ? in(0) : is(in(0), 1) ? in(1) : -1;
+      case OpId::divide: return is(in(1), 1) ? in(0) : -1;
+      case OpId::subtract: return is(in(1), 0) ? in(0) : -1;
+      case OpId::add:
+        return is(in(1), 0) && adds_zero(in(0), step) ? in(0) : is(in(0), 0) && adds_zero(in(1), step) ? in(1) : -1;
+      case OpId::negative: {
+        const auto* inner = given_by(in(0), OpId::negative, step);
+        return inner ? inner->inputs[0] : -1;
+      }
+      case OpId::reshape:
+      case OpId::broadcast_to: return variable(in(0)).shape == variable(step.outputs[0]).shape ? in(0) : -1;
+      case OpId::permute_dims: {
+        const Shape& axes = static_cast<const PermuteAttributes&>(*step.attributes).axes;
+        for (std::size_t i = 0; i < axes.size(); ++i)
+          if (axes[i] != static_cast<Index>(i)) return -1;
+        return in(0);
+      }
+      case OpId::astype: {
+        const Dtype to = variable(step.outputs[0]).dtype;
+        if (variable(in(0)).dtype == to) return in(0);
+        const auto* inner = given_by(in(0), OpId::astype, step);
+        return inner && variable(inner->inputs[0]).dtype == to && keeps_all(to, variable(in(0)).dtype)
+                   ? inner->inputs[0]
+                   : -1;
+      }
+      default: return -1;
+    }
+  }
+
+  // Whether it is a sum with 0, which is never -0: so that 0 added again changes nothing.
+  bool adds_zero(int variable, const Program::Instruction& reader) const {
+    const auto* inner = given_by(variable, OpId::add, reader);
+    return inner && (is(inner->inputs[0], 0) || is(inner->inputs[1], 0));
+  }
+
+  // Whether each value of the one dtype is one of the other.
+  static bool keeps_all(Dtype from, Dtype to) {
+    if (is_float(from)) return is_float(to) && !is_half_float(to) && size_of(to) >= size_of(from);
+    if (is_integer(from) && is_integer(to))
+      return size_of(to) > size_of(from) || (size_of(to) == size_of(from) && is_signed(from) == is_signed(to)) ||
+             size_of(to) == size_of(from);  // wraps there and back
+    return false;
+  }
+
+  // What moves elements that were moved just before moves them at once.
+  void join(Program::Instruction& step) const {
+    if (step.inputs.empty()) return;
+    if (const OpId id = step.op->id; id == OpId::reshape || id == OpId::broadcast_to) {
+      // Broadcasting adds axes in front, so of two the last says all.
+      if (const auto* inner = given_by(step.inputs[0], id, step)) step.inputs[0] = inner->inputs[0];
+    } else if (id == OpId::permute_dims) {
+      const auto* inner = given_by(step.inputs[0], id, step);
+      if (!inner) return;
+      const Shape& first = static_cast<const PermuteAttributes&>(*inner->attributes).axes;
+      Shape axes = static_cast<const PermuteAttributes&>(*step.attributes).axes;
+      for (Index& axis : axes) axis = first[static_cast<std::size_t>(axis)];
+      step.attributes = make_intrusive<PermuteAttributes>(std::move(axes));
+      step.inputs[0] = inner->inputs[0];
+    }
+  }
+
+  Program& program_;
+  const Constants constants_;
+  Renaming renamed_;
+  std::vector<int> made_by_;  // of each variable, 1 + the place among those that are kept; 0: no instruction
+  Compaction kept_{program_};
+};
+
+}  // namespace
+
+Program simplified(Program program) {
+  Simplifier(program).run();
+  return program;
+}
+
+Program optimized(Program program, std::vector<std::string>* why_apart) {
+  program = with_constants_folded(without_dead_code(std::move(program)));
+  program = with_loops_joined(without_repetitions(simplified(std::move(program))));
+  program = with_loops_narrowed(std::move(program));
+  return with_regions(with_small_arrays_split(without_dead_code(std::move(program))), why_apart);
+}
+
+}  // namespace stave

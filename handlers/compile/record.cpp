@@ -1,0 +1,199 @@
+#include <algorithm>
+#include <utility>
+
+#include <stave/core/ops/create.h>
+#include <stave/handlers/compile/derive.h>
+#include <stave/handlers/compile/recorder.h>
+
+namespace stave_detail {
+
+namespace {
+
+constexpr std::size_t most_instructions = std::size_t{1} << 20;
+
+}  // namespace
+
+Layout::Layout(const Tensor& x) {
+  if (!x.defined()) return;
+  defined = true;
+  dtype = x.dtype();
+  device = x.device();
+  shape = x.shape();
+  strides = x.strides();
+}
+
+bool Layout::is_of(const Tensor& x) const {
+  if (!x.defined() || !defined) return x.defined() == defined;
+  const Node& node = x.node();
+  return node.dtype == dtype && node.device == device && node.shape == shape && node.strides == strides;
+}
+
+Outputs Recorder::run(FlatFunction f, std::span<const Tensor> inputs) {
+  Outputs outputs = home_->notes.run([&] { return with(*this, [&] { return f(inputs); }); });
+  for (Tensor& output : outputs) {
+    if (!left.too_long) program.outputs.push_back(output.defined() ? variable_of(output) : -1);
+    output = home_->notes.strip(std::move(output));
+  }
+  return outputs;
+}
+
+// ---- operations --------------------------------------------------------------------------------------------
+
+Outputs Recorder::handle(Call& call) {
+  const auto inputs = call.inputs();
+  const auto pass_on = [&] { return unrecorded([&] { return perform(std::move(call)); }); };
+  if (left.too_long) return pass_on();
+  if (program.instructions.size() >= most_instructions) {
+    left.too_long = true;
+    program = {};
+    return pass_on();
+  }
+  if (call.op().carries_functions && what_ == Of::step) {  // transforms below have rules for it
+    carries_ = true;
+    return pass_on();
+  }
+  if (call.op().carries_functions && calls_ == CarriedCalls::inlined) return handle_carrying(call);
+  if (call.op().carries_functions) return unrecorded([&] { return handle_carrying(call); });
+  if (inputs.empty()) {
+    creations_.push_back({&call.op(), call.attributes_ptr(), -1});
+    Outputs outputs = pass_on();
+    if (outputs.size() != 1) return outputs;
+    outputs[0] = home_->put(std::move(outputs[0]), -1, static_cast<int>(creations_.size()) - 1);
+    return outputs;
+  }
+  if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return depends(x); })) {
+    left.follows |= std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return is_followed_outside(x); });
+    return pass_on();
+  }
+  Program::Instruction step{&call.op(), call.attributes_ptr()};
+  for (const Tensor& input : inputs) step.inputs.push_back(variable_of(input));
+  Outputs outputs = performed(call, step);
+  return add(std::move(step), std::move(outputs));
+}
+
+Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
+  const auto inferred = call.abstract_outputs();
+  const SmallVector<Abstract, 1> outputs(inferred.begin(), inferred.end());
+  const Device device = call.input(0).device();
+  try {
+    return perform(std::move(call));
+  } catch (Error& error) {
+    if (!makes_turns() || step.op->id == OpId::to) {
+      left.caught = true;
+      throw;
+    }
+    Turn turn;
+    turn.step = step;
+    turn.step.epoch = epoch();
+    turn.variables = static_cast<int>(program.variables.size());
+    turn.threw = &typeid(error);
+    for (const Abstract& it : outputs) turn.outputs.push_back({it.shape, it.dtype, device, nullptr});
+    add_turn(std::move(turn));
+    watch_text(error, texts_.emplace_back(std::make_shared<bool>(false)));
+    throw;
+  } catch (...) {
+    left.caught = true;
+    throw;
+  }
+}
+
+// By a transform that stood before this did: what is computed of x may carry no trace of that.
+bool Recorder::is_followed_outside(const Tensor& x) const {
+  if (!rules_ && !(asked_ && asked_->at_example())) return false;  // operations go on to those outside
+  for (const Note* note = x.node().notes; note; note = note->next)
+    if (note->owner->thread && note->live() && note->owner->id < home_->notes.id()) return true;
+  return false;
+}
+
+void Recorder::add_turn(Turn turn) {
+  turn.at = program.instructions.size();
+  turn.step.scopes = scopes_of_performer(last_scopes_);
+  left.turns.push_back(std::move(turn));
+}
+
+// ---- effects -----------------------------------------------------------------------------------------------
+
+void* Recorder::handling(const EffectType& effect) {
+  if (is_of_the_library(effect)) return nullptr;
+  if (makes_turns() && effect.kept) return effect.kept->handling;
+  left.asked = true;
+  if (makes_turns())
+    asked_->refuse(effect,
+                   "it, or its answer, cannot be copied and compared (stave/core/effects/kept.h says what can)");
+  else if (asked_ && what_ == Of::carried)
+    asked_->refuse(effect, "it is performed by a function that an operation carries with its rules");
+  return nullptr;
+}
+
+std::any Recorder::answer_kept(const EffectType& effect, std::any performed) {
+  if (left.too_long) return asked_->answer(effect, std::move(performed));
+  Turn turn;
+  effect.kept->visit_effect(performed,
+                            [&](Tensor& x) { turn.step.inputs.push_back(x.defined() ? variable_of(x) : -1); });
+  turn.variables = static_cast<int>(program.variables.size());
+  turn.asked = &effect;
+  struct Quietly {
+    bool& asking;
+    const bool before = std::exchange(asking, true);
+    ~Quietly() { asking = before; }
+  };
+  const AskedOutside::Asked* asked = nullptr;
+  unrecorded([&] {
+    const Quietly quietly{asking_};
+    asked = &asked_->ask(effect, std::move(performed));
+    return Outputs();
+  });
+  turn.effect = asked->effect;
+  turn.answer = asked->answer;
+  std::any answer = asked->answer;
+  effect.kept->visit_answer(answer, [&](Tensor& x) {
+    const std::size_t i = turn.tensors.size();
+    const Tensor given = asked_->tensor(*asked, i);
+    const bool is_new = asked->passed_before[i] < 0;
+    turn.tensors.push_back({asked->passed_before[i], asked->made_of[i], is_new ? Layout(given) : Layout()});
+    x = is_new && given.defined() ? answered(given) : given;
+  });
+  add_turn(std::move(turn));
+  return answer;
+}
+
+Tensor Recorder::answered(const Tensor& x) {
+  const int variable = program.add_variable(x.shape(), x.dtype(), x.device(), label_of(x.node()));
+  return home_->put(clone_node(asked_->at_example() ? example_of(x) : x), variable);
+}
+
+// ---- a function --------------------------------------------------------------------------------------------
+
+bool is_followed(const Tensor& x) {
+  if (!x.node().storage) return true;
+  for (const Note* note = x.node().notes; note; note = note->next)
+    if (note->owner->thread && note->live()) return true;
+  return false;
+}
+
+Recording record(const char* name, FlatFunction f, std::span<const Tensor> given, CarriedCalls calls,
+                 AskedOutside* asked, int orders) {
+  Recorder recorder(name, calls, orders, asked);
+  std::vector<Tensor> inputs;
+  const auto first = std::find_if(given.begin(), given.end(), [](const Tensor& x) { return x.defined(); });
+  for (const Tensor& x : given) inputs.push_back(recorder.input(x, first == given.end() ? cpu : first->device()));
+  Outputs outputs = recorder.run(f, inputs);
+  inputs.clear();
+  recorder.close();
+  Recording recording = recorder.take_recording();
+  recording.outputs = std::move(outputs);
+  return recording;
+}
+
+Recording Recorder::take_recording() {
+  Recording recording = std::move(left);
+  recording.quotes = std::any_of(texts_.begin(), texts_.end(), [](const auto& asked) { return *asked; });
+  for (Program::Constant& constant : program.constants) {
+    constant.value = home_->notes.strip(std::move(constant.value));
+    recording.follows |= is_followed(constant.value);
+  }
+  recording.program = std::move(program);
+  return recording;
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,320 @@
+// What a recorder keeps whole: loops, and functions that operations carry.
+#include <algorithm>
+
+#include <stave/core/ops/create.h>
+#include <stave/core/program/loop.h>
+#include <stave/handlers/compile/recorder.h>
+
+namespace stave_detail {
+
+// ---- loops -------------------------------------------------------------------------------------------------
+// The first two steps are recorded twice: here, as all else, and each by a recorder of its own. If these have the same, it is the
+// body of a loop, and what was recorded here is forgotten.
+
+namespace {
+
+bool same_nodes(std::span<const Tensor> a, std::span<const Tensor> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Tensor& x, const Tensor& y) { return x.node_ptr() == y.node_ptr(); });
+}
+
+// A loop's body, what it is given, and which states each step passes on as they are. These stay the
+// same: as in the steps themselves, what reads them reads one value. (Where there are snapshots,
+// each begins with values of its own.)
+class LoopMaker {
+ public:
+  LoopMaker(Program body, std::vector<Tensor> states, std::vector<Tensor> captured, bool finds_passed)
+      : body_(std::move(body)), states_(std::move(states)), captured_(std::move(captured)) {
+    for (std::size_t k = 0; k < states_.size(); ++k)
+      passed_.push_back(finds_passed && body_.inputs[k] == body_.outputs[k]);
+    if (std::find(passed_.begin(), passed_.end(), false) == passed_.end()) passed_.assign(states_.size(), false);
+  }
+
+  /// The loop's inputs.
+  Inputs make(LoopAttributes& loop) {
+    const std::vector<int> variables = std::move(body_.inputs);
+    const std::vector<int> outputs = std::move(body_.outputs);
+    body_.inputs = body_.outputs = {};
+    std::vector<Tensor> values = states_;
+    values.insert(values.end(), captured_.begin(), captured_.end());
+    Inputs given;
+    const auto give = [&](std::size_t i) {
+      body_.inputs.push_back(variables[i]);
+      given.push_back(values[i]);
+    };
+    for (std::size_t k = 0; k < states_.size(); ++k) {
+      if (passed_[k]) continue;
+      give(k);
+      body_.outputs.push_back(outputs[k]);
+    }
+    loop.states = given.size();
+    for (std::size_t i = states_.size(); i < values.size(); ++i) give(i);
+    for (std::size_t k = 0; k < states_.size(); ++k) {
+      if (!passed_[k]) continue;
+      const auto same = std::find_if(given.begin() + static_cast<std::ptrdiff_t>(loop.states), given.end(),
+                                     [&](const Tensor& x) { return x.node_ptr() == values[k].node_ptr(); });
+      if (same == given.end()) give(k);
+      else rename(variables[k], body_.inputs[static_cast<std::size_t>(same - given.begin())]);
+    }
+    loop.body = std::make_shared<const Program>(std::move(body_));
+    return given;
+  }
+
+  /// All states after it.
+  Outputs states_after(Outputs loop_outputs) const {
+    Outputs all;
+    Tensor* next = loop_outputs.begin();
+    for (std::size_t k = 0; k < states_.size(); ++k) all.push_back(passed_[k] ? states_[k] : std::move(*next++));
+    return all;
+  }
+
+ private:
+  void rename(int variable, int to) {
+    const auto in = [&](auto& variables) { std::replace(variables.begin(), variables.end(), variable, to); };
+    for (Program::Instruction& step : body_.instructions) in(step.inputs);
+    in(body_.outputs);
+  }
+
+  Program body_;
+  const std::vector<Tensor> states_, captured_;
+  std::vector<bool> passed_;
+};
+
+}  // namespace
+
+std::vector<Recorder::Mark> Recorder::marks() const {
+  std::vector<Mark> marks;
+  for (const Recorder* at = this; at; at = at->outer_)
+    marks.push_back({at->program.instructions.size(), at->program.constants.size(), at->left.turns.size(),
+                     static_cast<int>(at->program.variables.size())});
+  return marks;
+}
+
+bool Recorder::any_read_since(std::span<const Mark> marks) const {
+  if (left.too_long || left.turns.size() > marks[0].turns) return true;
+  const auto& steps = program.instructions;
+  const auto is_read = [](const Program::Instruction& step) { return step.is_read(); };
+  if (std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(marks[0].instructions), steps.end(), is_read))
+    return true;
+  return outer_ && outer_->any_read_since(marks.subspan(1));
+}
+
+void Recorder::forget_since(std::span<const Mark> marks) {
+  const Mark mark = marks[0];
+  program.instructions.resize(mark.instructions);
+  program.constants.resize(mark.constants);
+  for (Creation& creation : creations_)
+    if (creation.variable >= mark.variables) creation.variable = -1;
+  std::erase_if(constants_, [&](const auto& known) { return known.second >= mark.variables; });
+  if (const int end = static_cast<int>(program.variables.size()); end > mark.variables)
+    forgotten_.emplace_back(mark.variables, end);
+  if (outer_) outer_->forget_since(marks.subspan(1));
+}
+
+void Recorder::check_stays(int variable) const {
+  const auto holds = [&](const std::pair<int, int>& range) {
+    return range.first <= variable && variable < range.second;
+  };
+  if (std::any_of(forgotten_.begin(), forgotten_.end(), holds))
+    fail<TransformError>(
+        "{}: a value that the function of a repeat computed left it through a captured variable, and is used: it is "
+        "that of an "
+        "early step. Return it from the function",
+        name_);
+}
+
+// Takes a step, and gives what it captures; nothing if it cannot be that of a loop.
+std::optional<std::vector<Tensor>> Recorder::record_step(FlatFunction step, Outputs& state) {
+  std::vector<Tensor> inputs;
+  for (const Tensor& x : state) inputs.push_back(input(x, cpu));
+  state = run(step, inputs);
+  if (carries_ || left.asked || left.caught || left.too_long) return std::nullopt;
+  std::vector<Tensor> captured = take_captured();
+  if (!may_be_body(program)) return std::nullopt;
+  const auto alike = [&](int a, int b) {
+    const Program::Variable &x = program.variable(a), &y = program.variable(b);
+    return x.shape == y.shape && x.dtype == y.dtype && x.device == y.device;
+  };
+  const auto end = program.inputs.end() - static_cast<std::ptrdiff_t>(captured.size());
+  if (!std::equal(program.inputs.begin(), end, program.outputs.begin(), program.outputs.end(), alike))
+    return std::nullopt;
+  return captured;
+}
+
+Index Recorder::take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) {
+  const bool any_empty = std::any_of(state.begin(), state.end(), [](const Tensor& x) { return !x.defined(); });
+  if (left.too_long || state.empty() || any_empty) return n;
+  const std::vector<Mark> before = marks();
+  Outputs begin = state;
+  Recorder first(name_, calls_, Of::step, *this), second(name_, calls_, Of::step, *this);
+  const auto captured = first.record_step(step, state);
+  if (!captured || changes || any_read_since(before)) return n - 1;
+  const auto again = second.record_step(step, state);
+  if (!again || changes || any_read_since(before)) return n - 2;
+  if (!same_nodes(*captured, *again) || !same_program(first.program, second.program)) return n - 2;
+  state = {};
+  forget_since(before);
+  const auto attributes = make_intrusive<LoopAttributes>();
+  attributes->steps = n;
+  attributes->snapshots = snapshots;
+  LoopMaker maker(std::move(first.program), {begin.begin(), begin.end()}, *captured, snapshots == 0);
+  Inputs inputs = maker.make(*attributes);
+  try {
+    state = maker.states_after(perform_loop(attributes, std::move(inputs)));
+    return 0;
+  } catch (const Error&) {  // which the function may catch in each step
+    left.caught = true;
+    state = std::move(begin);
+    return n;
+  }
+}
+
+// ---- functions that are carried ----------------------------------------------------------------------------
+
+namespace {
+
+// The functions of one call, as programs. What they capture are inputs of all, in one order.
+class Rules {
+ public:
+  Rules(const char* name, Recorder& outer, Recording& left) : name_(name), outer_(outer), left_(left) {}
+
+  Outputs record(std::shared_ptr<const Program>& to, int orders, FlatFunction f, std::span<const Tensor> given) {
+    Recorder& rule = *rules_.emplace_back(
+        std::make_unique<Recorder>(name_, CarriedCalls::kept, Recorder::Of::carried, outer_, orders));
+    targets_.push_back(&to);
+    std::vector<Tensor> inputs;
+    for (const Tensor& x : given) inputs.push_back(rule.input(x, cpu));
+    Outputs outputs = rule.run(f, inputs);
+    for (const EffectType* type : rule.left.unasked) outer_.unasked(*type);
+    left_.asked |= rule.left.asked;
+    left_.caught |= rule.left.caught;
+    left_.too_long |= rule.left.too_long;
+    left_.keeps_rules |= rule.left.keeps_rules;
+    return outputs;
+  }
+
+  /// The captured values, as variables of the outer program; the functions, as programs whose calls
+  /// are open.
+  std::pair<std::vector<int>, std::vector<OpenProgram>> end() {
+    std::vector<int> captured;
+    std::vector<OpenProgram> open;
+    std::vector<std::vector<int>> of_rule;
+    for (const auto& rule : rules_) {
+      of_rule.emplace_back();
+      for (const Tensor& value : rule->take_captured()) of_rule.back().push_back(outer_.variable_of(value));
+      for (const int variable : of_rule.back())
+        if (std::find(captured.begin(), captured.end(), variable) == captured.end()) captured.push_back(variable);
+    }
+    for (std::size_t r = 0; r < rules_.size(); ++r) {
+      Program& program = rules_[r]->program;
+      for (const int variable : captured) {
+        const auto at = std::find(of_rule[r].begin(), of_rule[r].end(), variable);
+        const bool used = at != of_rule[r].end();
+        const Program::Variable& outer = outer_.program.variable(variable);
+        program.inputs.push_back(used ? rules_[r]->captured()[static_cast<std::size_t>(at - of_rule[r].begin())]
+                                      : program.add_variable(outer.shape, outer.dtype, outer.device));
+      }
+      open.push_back(rules_[r]->take_open());
+      *targets_[r] = open.back().program;
+    }
+    return {std::move(captured), std::move(open)};
+  }
+
+ private:
+  const char* const name_;
+  Recorder& outer_;
+  Recording& left_;
+  std::vector<std::unique_ptr<Recorder>> rules_;
+  std::vector<std::shared_ptr<const Program>*> targets_;
+};
+
+Outputs zeros_of(std::span<const Tensor> xs) {
+  Outputs zeros;
+  for (const Tensor& x : xs) zeros.push_back(zeros_like(x));
+  return zeros;
+}
+
+}  // namespace
+
+Outputs Recorder::handle_carrying(Call& call) {
+  const FunctionAttributes& functions = functions_of(call);
+  const auto inputs = call.inputs();
+  if (calls_ == CarriedCalls::inlined) return with(*this, [&] { return functions.run(functions.function, inputs); });
+  const auto recorded = make_intrusive<RecordedFunctions>();
+  recorded->name = functions.name;
+  recorded->runs_again = functions.runs_again;
+  recorded->saves = functions.saves;
+  Rules rules(name_, *this, left);
+  Outputs outputs = rules.record(
+      recorded->function, orders_, [&](auto xs) { return functions.run(functions.function, xs); }, inputs);
+  if (functions.again)
+    rules.record(
+        recorded->again, orders_, [&](auto xs) { return functions.run(functions.again, xs); }, inputs);
+  if (functions.forward || functions.tangents || functions.batch)
+    recorded->rules = std::make_shared<RecordedRules>(functions, outputs.size());
+  const int inner_orders = orders_ - 1;
+  if (functions.forward && orders_ > 0) {
+    const auto forward = [&](std::span<const Tensor> xs) {
+      ForwardResults both = functions.run(functions.forward, xs);
+      Outputs all = std::move(both.outputs);
+      all.append(both.residuals.begin(), both.residuals.end());
+      return all;
+    };
+    const Outputs all = rules.record(recorded->rules->forward.program, inner_orders, forward, inputs);
+    Outputs given(all.begin() + outputs.size(), all.end());
+    for (const Tensor& zero : zeros_of(outputs)) given.push_back(zero);
+    rules.record(
+        recorded->rules->backward.program, inner_orders, [&](auto xs) { return functions.run(functions.backward, xs); },
+        given);
+  }
+  if (functions.tangents && orders_ > 0) {
+    Outputs given(inputs.begin(), inputs.end());
+    for (const Tensor& zero : zeros_of(inputs)) given.push_back(zero);
+    rules.record(
+        recorded->rules->tangents.program, inner_orders, [&](auto xs) { return functions.run(functions.tangents, xs); },
+        given);
+  }
+  if (left.too_long) return outputs;
+  Program::Instruction step{&call.op(), recorded};
+  for (const Tensor& input : inputs) step.inputs.push_back(variable_of(input));
+  auto [captured, programs] = rules.end();
+  recorded->captured = captured.size();
+  for (const int variable : captured) step.inputs.push_back(variable);
+  const bool keeps_rules = recorded->rules && recorded->rules->keeps_functions();
+  const bool any_open = std::any_of(programs.begin(), programs.end(), [](const auto& it) { return !it.calls.empty(); });
+  left.keeps_rules |= recorded->rules && recorded->rules->has_derivative() && orders_ == 0;
+  if (keeps_rules || any_open)
+    open_.push_back(
+        {program.instructions.size(), static_cast<int>(program.variables.size()), recorded, std::move(programs)});
+  return add(std::move(step), std::move(outputs));
+}
+
+// ---- calls whose rules are not recorded yet ----------------------------------------------------------------
+
+OpenProgram Recorder::take_open() { return {std::make_shared<Program>(std::move(program)), home_, std::move(open_)}; }
+
+void Recorder::close() {
+  if (!left.too_long) close_calls(program, home_, open_, {});
+  open_.clear();
+  home_->values.clear();  // rules may keep the notes
+}
+
+void Recorder::take_captured_of(const RecordedRules& rules) {
+  std::vector<int> variables(rules.captured.size(), -1);
+  const std::vector<Tensor> values = take_captured();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    variables[static_cast<std::size_t>(rules.number_of(values[i]))] = captured_[i];
+  Outside outside;
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    const RecordedRules::Captured& value = rules.captured[i];
+    const int variable =
+        variables[i] >= 0 ? variables[i] : program.add_variable(value.type.shape, value.type.dtype, value.type.device);
+    program.inputs.push_back(variable);
+    outside.emplace_back(value, variable);
+  }
+  if (!left.too_long) close_calls(program, home_, open_, outside);
+  open_.clear();
+  home_->values.clear();
+}
+
+}  // namespace stave_detail

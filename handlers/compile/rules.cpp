@@ -1,0 +1,215 @@
+#include <stave/core/program/rules.h>
+
+#include <algorithm>
+
+#include <stave/core/ops/create.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/print.h>
+#include <stave/handlers/compile/derive.h>
+#include <stave/handlers/compile/recorder.h>
+
+namespace stave_detail {
+
+// ---- notes ---------------------------------------------------------------------------------------------------
+
+void VariableNote::labelled(const NamePtr& name) const {
+  if (variable >= 0 && notes->recorder) notes->recorder->labelled(variable, name);
+}
+void VariableNote::was_read(const Tensor& x) const {
+  if (variable >= 0 && notes->recorder) notes->recorder->read(variable, x);
+}
+
+Tensor VariableNotes::put(Tensor x, int variable, int creation) {
+  auto value = std::make_shared<const char>();
+  if (variable >= 0) values.emplace_back(variable, value);
+  return notes.put(std::move(x), {this, variable, creation, std::move(value)});
+}
+
+std::vector<int> VariableNotes::living() const {
+  std::vector<int> variables;
+  for (const auto& [variable, value] : values)
+    if (!value.expired()) variables.push_back(variable);
+  std::sort(variables.begin(), variables.end());
+  variables.erase(std::unique(variables.begin(), variables.end()), variables.end());
+  return variables;
+}
+
+// ---- rules ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+Outputs joined(ForwardResults both) {
+  Outputs all = std::move(both.outputs);
+  all.append(both.residuals.begin(), both.residuals.end());
+  return all;
+}
+
+// Values like x: one lane's, where it has lanes.
+Tensor value_like(const Tensor& x) {
+  const Tensor all = observed(x);
+  return all.size() == 0 && x.size() > 0 ? zeros(x.shape(), x.dtype(), x.device()) : example_of(x);
+}
+
+bool reads(const Program& program) {
+  return std::any_of(program.instructions.begin(), program.instructions.end(),
+                     [](const auto& step) { return step.is_read(); });
+}
+
+}  // namespace
+
+RecordedRules::RecordedRules(const FunctionAttributes& functions, std::size_t outputs)
+    : functions_(functions), outputs_(outputs) {
+  functions_.function = functions_.again = nullptr;
+  functions_.saves = nullptr;
+  functions_.log = nullptr;
+  functions_.received.clear();
+}
+
+bool RecordedRules::keeps_functions() const {
+  const auto is_function = [](const auto& function, const Rule& rule) { return function && !rule.program; };
+  return functions_.batch || is_function(functions_.forward, forward) || is_function(functions_.backward, backward) ||
+         is_function(functions_.tangents, tangents);
+}
+
+bool RecordedRules::equals(const RecordedRules& other) const {
+  if (this == &other) return true;
+  const std::scoped_lock lock(mutex_, other.mutex_);
+  if (keeps_functions() || other.keeps_functions()) return false;
+  const auto same = [&](Rule RecordedRules::*rule) {
+    const auto &a = (this->*rule).program, &b = (other.*rule).program;
+    return a == b || (a && b && same_program(*a, *b));
+  };
+  return outputs_ == other.outputs_ && same(&RecordedRules::forward) && same(&RecordedRules::backward) &&
+         same(&RecordedRules::tangents);
+}
+
+std::vector<std::shared_ptr<const Program>> RecordedRules::programs() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<const Program>> found;
+  for (const Rule* rule : {&forward, &backward, &tangents})
+    if (rule->program) found.push_back(rule->program);
+  return found;
+}
+
+int RecordedRules::number_of(const Tensor& x) const {
+  bool is_other = false;
+  for (std::size_t i = 0; i < captured.size(); ++i) {
+    const VariableNote* const note = captured[i].notes->find(x);
+    if (!note || note->variable < 0) continue;
+    if (note->variable == captured[i].variable) return static_cast<int>(i);
+    is_other = true;
+  }
+  if (is_other)
+    fail<TransformError>(
+        "{}: a rule uses a value ({} {}) that the recorded function computed after the call, and that the program does "
+        "not give to it: pass it as an argument",
+        functions_.name, x.dtype(), x.shape());
+  return -1;
+}
+
+void RecordedRules::add_to(FunctionAttributes& call, const Inputs& values) const {
+  const auto self = shared_from_this();
+  if (functions_.forward)
+    call.forward = [self, values](std::span<const Tensor> xs) {
+      const CarriedFunction all_of = [&](std::span<const Tensor> given) {
+        return joined(self->functions_.forward(given));
+      };
+      const Outputs all = self->run(self->forward, all_of, xs, values);
+      const auto* const end = all.begin() + self->outputs_;
+      return ForwardResults{Outputs(all.begin(), end), Outputs(end, all.end())};
+    };
+  const auto add = [&](CarriedFunction FunctionAttributes::*function, Rule RecordedRules::*rule) {
+    if (functions_.*function)
+      call.*function = [self, values, function, rule](std::span<const Tensor> xs) {
+        return self->run(const_cast<RecordedRules&>(*self).*rule, self->functions_.*function, xs, values);
+      };
+  };
+  add(&FunctionAttributes::backward, &RecordedRules::backward);
+  add(&FunctionAttributes::tangents, &RecordedRules::tangents);
+  if (functions_.batch)
+    call.batch = [self, values](Index lanes, std::span<const bool> given, std::span<const Tensor> xs) {
+      const CarriedFunction of_lanes = [&](std::span<const Tensor> ys) {
+        return self->functions_.batch(lanes, given, ys);
+      };
+      return self->run(self->batched(lanes, {given.begin(), given.end()}), of_lanes, xs, values);
+    };
+}
+
+RecordedRules::Rule& RecordedRules::batched(Index lanes, std::vector<bool> given) const {
+  const std::lock_guard lock(mutex_);
+  for (Batched& it : batched_)
+    if (it.lanes == lanes && it.given == given) return it.rule;
+  return batched_.emplace_back(Batched{lanes, std::move(given), {}}).rule;
+}
+
+Outputs RecordedRules::run(Rule& rule, const CarriedFunction& function, std::span<const Tensor> xs,
+                           const Inputs& values) const {
+  std::shared_ptr<const Program> program;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!rule.is_known()) rule = recorded(function, xs);
+    program = rule.program;
+  }
+  if (!program) return functions_.run(function, xs);
+  std::vector<Tensor> all(xs.begin(), xs.end());
+  all.insert(all.end(), values.begin(), values.end());
+  return (*program)(all);
+}
+
+// At examples, out of all handlers' sight. A rule that does there what a program cannot hold stays
+// a function, unless it uses values that differ between replays.
+RecordedRules::Rule RecordedRules::recorded(const CarriedFunction& function, std::span<const Tensor> xs) const {
+  UnderFrame past_all_handlers(nullptr);
+  Recorder recorder(functions_.name, *this);
+  std::vector<Tensor> inputs;
+  for (const Tensor& x : xs) inputs.push_back(recorder.input(value_like(x), cpu));
+  try {
+    recorder.run([&](std::span<const Tensor> given) { return functions_.run(function, given); }, inputs);
+  } catch (...) {
+    if (recorder.uses_captured()) throw;
+    return {.stays_function = true};
+  }
+  inputs.clear();
+  const bool uses_captured = recorder.uses_captured();
+  recorder.take_captured_of(*this);
+  Recording recording = recorder.take_recording();
+  const bool holds_all = !reads(recording.program) && !recording.asked && !recording.caught && !recording.too_long &&
+                         !recording.follows && recording.unasked.empty();
+  if (!holds_all && !uses_captured) return {.stays_function = true};
+  if (recording.too_long) fail_too_long();
+  return {.program = std::make_shared<const Program>(std::move(recording.program))};
+}
+
+// ---- calls that are open -------------------------------------------------------------------------------------
+
+void close_calls(Program& program, const std::shared_ptr<const VariableNotes>& notes, std::vector<OpenCall>& calls,
+                 const Outside& outside) {
+  if (calls.empty()) return;
+  const std::vector<int> living = notes->living();
+  for (OpenCall& call : calls) {
+    Program::Instruction& step = program.instructions[call.instruction];
+    RecordedFunctions& functions = *call.functions;
+    const std::size_t arguments = step.inputs.size() - functions.captured;
+    Outside added = outside;
+    for (const int variable : living)
+      if (variable < call.variables) added.push_back({{notes, variable, program.variable(variable)}, variable});
+    if (RecordedRules* const rules = functions.rules.get(); rules && rules->keeps_functions()) {
+      for (std::size_t i = arguments; i < step.inputs.size(); ++i)
+        rules->captured.push_back({notes, step.inputs[i], program.variable(step.inputs[i])});
+      for (const auto& [value, variable] : added) rules->captured.push_back(value);
+    }
+    for (const auto& [value, variable] : added) step.inputs.push_back(variable);
+    functions.captured += added.size();
+    for (OpenProgram& inside : call.programs) {
+      Outside given;
+      for (const auto& [value, variable] : added) {
+        const int input = inside.program->add_variable(value.type.shape, value.type.dtype, value.type.device);
+        inside.program->inputs.push_back(input);
+        given.emplace_back(value, input);
+      }
+      close_calls(*inside.program, inside.notes, inside.calls, given);
+    }
+  }
+}
+
+}  // namespace stave_detail

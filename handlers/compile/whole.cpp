@@ -1,0 +1,250 @@
+#include <stave/handlers/compile/whole.h>
+
+#include <algorithm>
+#include <set>
+
+#include <stave/core/op/function.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/program/passes/passes.h>
+#include <stave/core/tensor/note.h>
+#include <stave/core/tensor/print.h>
+#include <stave/handlers/compile/derive.h>
+#include <stave/handlers/compile/record.h>
+
+namespace stave_detail {
+
+namespace {
+
+template <class Predicate>
+bool any_note(const Node& node, Predicate predicate) {
+  for (const Note* note = node.notes; note; note = note->next)
+    if (note->live() && predicate(*note)) return true;
+  return false;
+}
+
+bool is_differentiated(const Tensor& x) {
+  for (const Tensor* value = &x; value; value = lanes_of(*value))
+    if (any_note(value->node(), [](const Note& note) { return note.owner->differentiates != nullptr; })) return true;
+  return false;
+}
+
+std::vector<Tensor> examples_of(std::span<const Tensor> xs) {
+  std::vector<Tensor> examples;
+  for (const Tensor& x : xs) examples.push_back(example_of(x));
+  return examples;
+}
+
+bool contains(const std::vector<bool>& mask, bool value) {
+  return std::find(mask.begin(), mask.end(), value) != mask.end();
+}
+
+}  // namespace
+
+bool takes_programs() noexcept {
+  for (const Frame* frame = current ? current->nearest : nullptr; frame;
+       frame = frame->below ? frame->below->nearest : nullptr)
+    if (!frame->handler || !frame->handler->takes_programs()) return false;
+  return true;
+}
+
+std::string describe_who_takes_no_programs() {
+  for (const Frame* frame = current ? current->nearest : nullptr; frame;
+       frame = frame->below ? frame->below->nearest : nullptr)
+    if (!frame->handler || !frame->handler->takes_programs())
+      return frame->handler ? frame->handler->describe() : "a handler";
+  return "";
+}
+
+int orders_of_derivative(std::span<const Tensor> xs) {
+  std::set<InstallationId> transforms;
+  for (const Tensor& x : xs)
+    for (const Tensor* value = &x; value && value->defined(); value = lanes_of(*value))
+      for (const Note* note = value->node().notes; note; note = note->next)
+        if (note->live() && note->owner->differentiates && note->owner->running) transforms.insert(note->owner->id);
+  return static_cast<int>(transforms.size());
+}
+
+WholeProgram::WholeProgram(Program program, const char* name) : program_(std::move(program)), name_(name) {}
+
+template <class Key, class Value>
+template <class Make>
+Value WholeProgram::Kept<Key, Value>::find(const Key& key, Make make) {
+  for (const auto& [known, value] : kept_)
+    if (known == key) return value;
+  Value value = make();
+  if (kept_.size() == most) kept_.erase(kept_.begin());
+  kept_.emplace_back(key, value);
+  return value;
+}
+
+Outputs WholeProgram::operator()(std::span<const Tensor> inputs) const {
+  if (!current || !current->nearest) return run(inputs);
+  if (!takes_programs()) return program_(inputs);
+  if (std::none_of(inputs.begin(), inputs.end(), is_followed)) return run(inputs);
+  Mask lanes;
+  for (const Tensor& x : inputs) lanes.push_back(!x.node().storage);
+  if (contains(lanes, true))
+    if (const auto apart = apart_from(lanes)) return run_apart(*apart, inputs, lanes);
+  Mask wanted;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    wanted.push_back(is_float(inputs[i].dtype()) && is_differentiated(inputs[i]));
+  return call(inputs, wanted);
+}
+
+// The outputs that depend on these inputs.
+WholeProgram::Mask WholeProgram::depending(const Mask& inputs) const {
+  Mask depends(program_.variables.size());
+  const auto at = [](int variable) { return static_cast<std::size_t>(variable); };
+  for (std::size_t i = 0; i < inputs.size(); ++i) depends[at(program_.inputs[i])] = inputs[i];
+  for (const Program::Instruction& step : program_.instructions) {
+    const bool does = std::any_of(step.inputs.begin(), step.inputs.end(), [&](int v) { return depends[at(v)]; });
+    for (const int output : step.outputs) depends[at(output)] = does;
+  }
+  Mask found;
+  for (const int output : program_.outputs) found.push_back(depends[at(output)]);
+  return found;
+}
+
+WholeProgram::Mask WholeProgram::moved_by(const Mask& inputs) const {
+  const std::lock_guard lock(mutex_);
+  return moved_.find(inputs, [&] {
+    Mask moved(program_.variables.size());
+    const auto at = [](int variable) { return static_cast<std::size_t>(variable); };
+    for (std::size_t i = 0; i < inputs.size(); ++i) moved[at(program_.inputs[i])] = inputs[i];
+    for (const Program::Instruction& step : program_.instructions) {
+      if (step.op->derivative == Derivative::zero) continue;
+      const bool moves = std::any_of(step.inputs.begin(), step.inputs.end(), [&](int v) { return moved[at(v)]; });
+      for (const int output : step.outputs) moved[at(output)] = moves && is_float(program_.variable(output).dtype);
+    }
+    Mask found;
+    for (const int output : program_.outputs) found.push_back(moved[at(output)]);
+    return found;
+  });
+}
+
+Outputs WholeProgram::run_apart(const Apart& apart, std::span<const Tensor> inputs, const Mask& lanes) {
+  std::vector<Tensor> first, rest;
+  for (std::size_t i = 0; i < inputs.size(); ++i) (lanes[i] ? rest : first).push_back(inputs[i]);
+  Outputs found = (*apart.parts.first)(first);
+  const auto count = static_cast<std::size_t>(std::count(apart.outputs.begin(), apart.outputs.end(), true));
+  rest.insert(rest.begin(), found.begin() + count, found.end());
+  Outputs others = (*apart.parts.rest)(rest), all;
+  std::size_t next = 0, next_other = 0;
+  for (const bool is_apart : apart.outputs) all.push_back(std::move(is_apart ? found[next++] : others[next_other++]));
+  return all;
+}
+
+// Without a handler that would see its operations.
+Outputs WholeProgram::run(std::span<const Tensor> inputs) const {
+  std::vector<Strides> strides;
+  for (const Tensor& x : inputs) strides.push_back(x.strides());
+  std::shared_ptr<const Executable> executable;
+  std::shared_ptr<const Program> optimized;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!optimized_) optimized_ = std::make_shared<const Program>(stave::optimized(with_calls_inlined(program_)));
+    optimized = optimized_;
+    if (Executable::admits(*optimized))
+      executable =
+          executables_.find(strides, [&] { return std::make_shared<const Executable>(*optimized, strides, name_); });
+  }
+  if (executable) return (*executable)(inputs);
+  UnderFrame past_all_handlers(nullptr);
+  return (*optimized)(inputs);
+}
+
+WholeProgram::InTwo::InTwo(Parts parts, const char* name)
+    : first(std::make_shared<const WholeProgram>(std::move(parts.first), name)),
+      rest(std::make_shared<const WholeProgram>(std::move(parts.rest), name)) {}
+
+WholeProgram::InTwo WholeProgram::reverse(const Mask& wanted, std::span<const Tensor> inputs) const {
+  const std::lock_guard lock(mutex_);
+  return reverse_.find(wanted, [&] { return InTwo(vjp_of(program_, wanted, examples_of(inputs)), name_); });
+}
+
+WholeProgram::InTwo WholeProgram::tangents(const Mask& wanted, std::span<const Tensor> inputs) const {
+  const std::lock_guard lock(mutex_);
+  return tangents_.find(wanted, [&] {
+    const Program both = jvp_of(program_, wanted, examples_of(inputs));
+    return InTwo(parts_of(both, first_of(inputs.size(), both.inputs.size()),
+                          first_of(program_.outputs.size(), both.outputs.size())),
+                 name_);
+  });
+}
+
+std::shared_ptr<const WholeProgram::Apart> WholeProgram::apart_from(const Mask& lanes) const {
+  const std::lock_guard lock(mutex_);
+  return apart_.find(lanes, [&]() -> std::shared_ptr<const Apart> {
+    Mask without = lanes, outputs = depending(lanes);
+    without.flip();
+    outputs.flip();
+    if (!contains(outputs, true)) return nullptr;
+    return std::make_shared<const Apart>(Apart{outputs, InTwo(parts_of(program_, without, outputs), name_)});
+  });
+}
+
+WholeProgramPtr WholeProgram::batched(const Lanes& lanes, std::span<const Tensor> inputs) const {
+  const std::lock_guard lock(mutex_);
+  return batched_.find(lanes, [&] {
+    return std::make_shared<const WholeProgram>(batched_of(program_, lanes.count, lanes.batched, examples_of(inputs)),
+                                                name_);
+  });
+}
+
+Outputs WholeProgram::call(std::span<const Tensor> inputs, const Mask& wanted) const {
+  const auto self = shared_from_this();
+  FunctionAttributes functions;
+  functions.name = name_;
+  functions.function = [self](std::span<const Tensor> xs) { return self->run(xs); };
+  functions.batch = [self](Index lanes, std::span<const bool> carry, std::span<const Tensor> xs) {
+    return (*self->batched({lanes, Mask(carry.begin(), carry.end())}, xs))(xs);
+  };
+  if (!contains(wanted, true)) return call_function(std::move(functions), Inputs(inputs.begin(), inputs.end()));
+  add_derivatives(functions, wanted);
+  Outputs outputs = call_function(std::move(functions), Inputs(inputs.begin(), inputs.end()));
+  // As the operations would leave them: what a stop_gradient gives, or a factor, is followed by
+  // nobody.
+  const Mask moved = moved_by(wanted);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (!moved[i] && is_float(outputs[i].dtype())) outputs[i] = stop_gradient(std::move(outputs[i]));
+  return outputs;
+}
+
+void WholeProgram::add_derivatives(FunctionAttributes& functions, const Mask& wanted) const {
+  const auto self = shared_from_this();
+  const auto made = std::make_shared<WholeProgramPtr>();  // by the forward pass, for the backward pass
+  functions.forward = [self, wanted, made](std::span<const Tensor> xs) {
+    const InTwo passes = self->reverse(wanted, xs);
+    *made = passes.rest;
+    const Outputs all = (*passes.first)(xs);
+    const auto* const end = all.begin() + self->program_.outputs.size();
+    return ForwardResults{Outputs(all.begin(), end), Outputs(end, all.end())};
+  };
+  functions.backward = [self, wanted, made](std::span<const Tensor> xs) {
+    const std::vector<int>& outputs = self->program_.outputs;
+    const std::size_t residuals = xs.size() - outputs.size();
+    std::vector<Tensor> given(xs.begin(), xs.begin() + static_cast<std::ptrdiff_t>(residuals));
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (is_float(self->program_.variable(outputs[i]).dtype)) given.push_back(xs[residuals + i]);
+    const Outputs found = (**made)(given);
+    Outputs cotangents;
+    std::size_t next = 0;
+    for (const bool wants : wanted) cotangents.push_back(wants ? found[next++] : Tensor());
+    return cotangents;
+  };
+  functions.tangents = [self, wanted](std::span<const Tensor> xs) {
+    const std::span<const Tensor> primals = xs.first(wanted.size());
+    const InTwo parts = self->tangents(wanted, primals);
+    Outputs all = (*parts.first)(primals);
+    const auto* const end = all.begin() + self->program_.outputs.size();
+    std::vector<Tensor> given(end, static_cast<const Tensor*>(all.end()));
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (wanted[i]) given.push_back(xs[wanted.size() + i]);
+    const Outputs tangents = (*parts.rest)(given);
+    Outputs both(all.begin(), all.begin() + self->program_.outputs.size());
+    both.append(tangents.begin(), tangents.end());
+    return both;
+  };
+}
+
+}  // namespace stave_detail

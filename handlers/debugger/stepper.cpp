@@ -1,0 +1,113 @@
+#include <stave/handlers/debugger/stepper.h>
+
+#include <stave/core/tensor/fail.h>
+
+namespace stave_detail {
+
+// The handler that looks at a function's operations, while a step is taken. It is shared: functions of checkpoints may run again when
+// the Stepper is gone.
+class Looking final : public Stepping {
+ public:
+  bool running = false;  // a step is taken
+  bool dropped = false;
+
+  std::string describe() const override { return "Stepper"; }
+  Outputs handle(Call& call) override {
+    if (dropped) stand();  // where it could not unwind at once, it does as soon as it may
+    return running ? Stepping::handle(call) : stave::perform(std::move(call));
+  }
+  void handle(BreakpointReached& reached) override {
+    if (running) Stepping::handle(reached);
+  }
+
+ private:
+  void stand() override { stave::perform(StandStill{this}); }
+};
+
+// The controller under which the function runs, on a stack of its own.
+class SteppedComputation final : public Controls<StandStill> {
+ public:
+  explicit SteppedComputation(std::function<void()> body) : body_(std::move(body)) {}
+
+  static bool go(const std::shared_ptr<SteppedComputation>& self);
+  void drop() {
+    looking->dropped = true;
+    std::exchange(rest_, {}).drop();
+  }
+  void drop_quietly() noexcept {
+    looking->dropped = stands();
+    body_ = nullptr;
+    rest_ = {};
+  }
+  bool stands() const noexcept { return static_cast<bool>(rest_); }
+  bool ended() const noexcept { return !rest_ && !body_ && !looking->running; }
+  std::string describe() const override { return ""; }
+
+  const std::shared_ptr<Looking> looking = std::make_shared<Looking>();
+
+ private:
+  // What runs again while no step is taken is not held, nor what stands above another Stepper, which is dropped.
+  void handle(StandStill& still, Resumption<StandStill> rest) override {
+    if (looking->running && still.stepping == looking.get()) rest_ = std::move(rest);
+    else rest.resume_last();
+  }
+
+  std::function<void()> body_;  // until it starts
+  Resumption<StandStill> rest_;
+};
+
+bool SteppedComputation::go(const std::shared_ptr<SteppedComputation>& self) {
+  struct Running {
+    bool& running;
+    explicit Running(bool& of) : running(of) { running = true; }
+    ~Running() { running = false; }
+  } until_it_stands(self->looking->running);
+  if (auto body = std::exchange(self->body_, nullptr))
+    with(self, [looking = self->looking, body = std::move(body)] { with(looking, body); });
+  else std::exchange(self->rest_, {}).resume();
+  return self->stands();
+}
+
+AnyStepper::AnyStepper(std::function<void()> body)
+    : computation_(std::make_shared<SteppedComputation>(std::move(body))) {}
+
+AnyStepper::~AnyStepper() {
+  if (computation_) computation_->drop_quietly();
+}
+
+bool AnyStepper::go(Until until) {
+  if (computation_->looking->running)
+    fail<TransformError>("Stepper: a step is taken inside the function while it runs");
+  if (computation_->ended()) fail<TransformError>("Stepper: the function has ended, and no step is left");
+  computation_->looking->go(until);
+  return SteppedComputation::go(computation_);
+}
+
+bool AnyStepper::perform() {
+  if (at().call(), at().has_outputs())
+    fail<TransformError>("Stepper: {} has its outputs already", at().call().op().name);
+  computation_->looking->perform_and_stay();
+  return SteppedComputation::go(computation_);
+}
+
+void AnyStepper::drop() {
+  static_cast<void>(at());
+  computation_->drop();
+}
+
+StopPoint& AnyStepper::at() const {
+  if (!computation_->stands())
+    fail<TransformError>("Stepper: the function stands nowhere: {}",
+                         computation_->ended() ? "it has ended" : "it has not begun; take a step");
+  return *computation_->looking->at();
+}
+
+bool AnyStepper::ended() const noexcept { return computation_->ended(); }
+
+int AnyStepper::break_at(Breakpoint breakpoint) { return computation_->looking->add(std::move(breakpoint)); }
+
+void AnyStepper::remove_breakpoint(int number) {
+  if (!computation_->looking->remove(number)) fail<TransformError>("Stepper: there is no breakpoint {}", number);
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,245 @@
+#include <stave/handlers/inference/nuts.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include <stave/core/effects/effect.h>
+
+namespace stave_detail::mcmc {
+
+double RandomNumbers::next(Vector& block, bool normal) {
+  constexpr Index size = 256;
+  if (block.empty()) {
+    const Key key = fold_in(key_, blocks_++);
+    block = (normal ? stave::normal(key, {size}, float64) : stave::uniform(key, {size}, float64)).to_vector<double>();
+  }
+  const double number = block.back();
+  block.pop_back();
+  return number;
+}
+
+// ---- points -------------------------------------------------------------------------------------------------
+
+IntrusivePtr<Point> Points::make() {
+  if (free_.empty()) {
+    all_.push_back(std::make_unique<Point>(*this, size_));
+    free_.reserve(all_.size());  // so that `destroy` needs no memory
+    free_.push_back(all_.back().get());
+  }
+  IntrusivePtr<Point> point(free_.back());
+  free_.pop_back();
+  return point;
+}
+
+IntrusivePtr<Point> Points::copy(const Point& point) {
+  IntrusivePtr<Point> copied = make();
+  copied->assign(point);
+  return copied;
+}
+
+void destroy(Point* point) noexcept { point->home.free_.push_back(point); }
+
+// ---- Hamilton's equations -----------------------------------------------------------------------------------
+
+double Dynamics::energy(const Point& point) const {
+  double kinetic = 0;
+  for (std::size_t i = 0; i < variance.size(); ++i) kinetic += variance[i] * point.p()[i] * point.p()[i];
+  const double energy = kinetic / 2 - point.log_density;
+  return std::isfinite(energy) ? energy : std::numeric_limits<double>::infinity();
+}
+
+PointPtr Dynamics::with_new_momentum(const Point& point, RandomNumbers& random) const {
+  const IntrusivePtr<Point> moving = points.copy(point);
+  for (std::size_t i = 0; i < variance.size(); ++i) moving->p()[i] = random.normal() / std::sqrt(variance[i]);
+  return moving;
+}
+
+PointPtr Dynamics::step(const Point& from, double length) const {
+  const IntrusivePtr<Point> to = points.copy(from);
+  const std::span<double> q = to->q(), p = to->p(), gradient = to->gradient();
+  for (std::size_t i = 0; i < q.size(); ++i) {
+    p[i] += length / 2 * gradient[i];
+    q[i] += length * variance[i] * p[i];
+  }
+  to->log_density = perform(LogDensityAt{q, gradient});
+  for (std::size_t i = 0; i < q.size(); ++i) p[i] += length / 2 * gradient[i];
+  return to;
+}
+
+// Hoffman and Gelman's algorithm 4, with Stan's threshold.
+double Dynamics::reasonable_step_size(const Point& from, RandomNumbers& random) const {
+  constexpr double smallest = 1e-10, largest = 1e7;
+  double size = step_size;
+  std::optional<bool> grows;
+  while (size > smallest && size < largest) {
+    const PointPtr start = with_new_momentum(from, random);
+    const bool accepts = energy(*start) - energy(*step(*start, size)) > std::log(0.8);
+    if (grows && *grows != accepts) break;
+    grows = accepts;
+    size *= accepts ? 2 : 0.5;
+  }
+  return size;
+}
+
+// ---- NUTS ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+// An error of the energy by which the integrator has left the true trajectory: Hoffman and Gelman's
+// number.
+constexpr double divergence = 1000;
+
+double log_add_exp(double a, double b) {
+  const double larger = std::max(a, b);
+  return std::isinf(larger) ? larger : larger + std::log1p(std::exp(-std::abs(a - b)));
+}
+
+Vector vector(std::span<const double> x) { return {x.begin(), x.end()}; }
+
+/// A stretch of a trajectory, from its first to its last point in time, and one point of it, drawn by exp(-energy).
+struct Stretch {
+  PointPtr first, last, drawn;
+  Vector momentum;    // the sum of all points'
+  double log_weight;  // log(sum(exp(-energy))), less the energy at the start
+  const Point& end(bool forward) const { return forward ? *last : *first; }
+};
+
+class Trajectory {
+ public:
+  Trajectory(const Dynamics& dynamics, const PointPtr& start, RandomNumbers& random)
+      : dynamics_(dynamics), energy_(dynamics.energy(*start)), lowest_(energy_), highest_(energy_), random_(random),
+        all_{start, start, start, vector(start->p()), 0} {}
+
+  Transition run(int max_depth) && {
+    for (; transition_.depth < max_depth; ++transition_.depth) {
+      const bool forward = random_.uniform() < 0.5;
+      std::optional<Stretch> grown = build_tree(all_.end(forward), forward, transition_.depth);
+      if (!grown) break;
+      if (!join(all_, std::move(*grown), forward, Choice::biased)) {
+        ++transition_.depth;
+        break;
+      }
+    }
+    transition_.to = std::move(all_.drawn);
+    if (transition_.steps > 0) transition_.accept_rate /= transition_.steps;
+    return std::move(transition_);
+  }
+
+ private:
+  /// 2^depth steps on from there; nothing if they turn back, or diverge.
+  std::optional<Stretch> build_tree(const Point& from, bool forward, int depth) {
+    if (depth == 0) return leaf(from, forward);
+    std::optional<Stretch> tree = build_tree(from, forward, depth - 1);
+    if (!tree) return std::nullopt;
+    std::optional<Stretch> rest = build_tree(tree->end(forward), forward, depth - 1);
+    if (!rest) return std::nullopt;
+    if (!join(*tree, std::move(*rest), forward, Choice::fair)) return std::nullopt;
+    return tree;
+  }
+
+  std::optional<Stretch> leaf(const Point& from, bool forward) {
+    PointPtr point = dynamics_.step(from, forward ? dynamics_.step_size : -dynamics_.step_size);
+    const double energy = dynamics_.energy(*point), log_weight = energy_ - energy;
+    ++transition_.steps;
+    transition_.accept_rate += std::exp(std::min(log_weight, 0.));
+    if (diverges(energy)) {
+      transition_.diverged = true;
+      return std::nullopt;
+    }
+    Vector momentum;
+    if (!spare_.empty()) {
+      momentum = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    momentum.assign(point->p().begin(), point->p().end());
+    return Stretch{point, point, point, std::move(momentum), log_weight};
+  }
+
+  /// Whether the trajectory ends before a point of this energy.
+  ///
+  /// All points of a trajectory must agree on that, or a move and its reverse differ in
+  /// probability: so the energies are compared with each other. A comparison with the energy at the
+  /// start alone is not reversible: it biases densities that fall by just that factor somewhere. A
+  /// start so far up that a chain in equilibrium is never there (at a weight of e^-500) is the
+  /// exception: from it the chain may fall by any amount.
+  bool diverges(double energy) {
+    if (!(energy - energy_ <= divergence)) return true;  // infinite, too
+    lowest_ = std::min(lowest_, energy);
+    highest_ = std::max(highest_, energy);
+    return highest_ - lowest_ > divergence && energy_ - lowest_ <= divergence / 2;
+  }
+
+  /// By weight, or rather to the new stretch, which mixes better at the top: Betancourt, A.3.2.
+  enum class Choice { fair, biased };
+
+  /// Appends `rest` to the front or the back of `tree`, and may move to the point that was drawn there. False if the whole turns back.
+  bool join(Stretch& tree, Stretch&& rest, bool forward, Choice choice) {
+    const double log_weight = log_add_exp(tree.log_weight, rest.log_weight);
+    const double log_chance = rest.log_weight - (choice == Choice::fair ? log_weight : tree.log_weight);
+    const Stretch &early = forward ? tree : rest, &late = forward ? rest : tree;
+    // Betancourt's criterion, for the whole, and as in Stan from each end to the next point beyond the middle: a trajectory that comes
+    // round twice would not be seen otherwise.
+    const bool turns = turns_back(early.momentum, late.momentum, *early.first, *late.last) ||
+                       turns_back(early.momentum, late.first->p(), *early.first, *late.first) ||
+                       turns_back(early.last->p(), late.momentum, *early.last, *late.last);
+    tree.log_weight = log_weight;
+    for (std::size_t i = 0; i < tree.momentum.size(); ++i) tree.momentum[i] += rest.momentum[i];
+    (forward ? tree.last : tree.first) = std::move(forward ? rest.last : rest.first);
+    if (std::log(random_.uniform()) < log_chance) tree.drawn = std::move(rest.drawn);
+    spare_.push_back(std::move(rest.momentum));
+    return !turns;
+  }
+
+  /// Whether the sum of momenta, in two parts, points away from the velocity at one of the ends.
+  bool turns_back(std::span<const double> momentum, std::span<const double> more, const Point& first,
+                  const Point& last) const {
+    double at_first = 0, at_last = 0;
+    for (std::size_t i = 0; i < momentum.size(); ++i) {
+      const double velocity = (momentum[i] + more[i]) * dynamics_.variance[i];
+      at_first += velocity * first.p()[i];
+      at_last += velocity * last.p()[i];
+    }
+    return !(at_first > 0 && at_last > 0);
+  }
+
+  const Dynamics& dynamics_;
+  const double energy_;  // at the start
+  double lowest_, highest_;
+  RandomNumbers& random_;
+  Stretch all_;
+  std::vector<Vector> spare_;  // memory
+  Transition transition_;
+};
+
+}  // namespace
+
+Transition nuts_transition(const Dynamics& dynamics, const Point& from, int max_depth, RandomNumbers& random) {
+  return Trajectory(dynamics, dynamics.with_new_momentum(from, random), random).run(max_depth);
+}
+
+Transition hmc_transition(const Dynamics& dynamics, const Point& from, double length, int max_steps,
+                          RandomNumbers& random) {
+  // Of random length, lest trajectories come back to where they began: Neal, section 5.4.3.2.
+  const double steps =
+      std::clamp(std::round(length * (0.5 + random.uniform()) / dynamics.step_size), 1., double(max_steps));
+  const PointPtr start = dynamics.with_new_momentum(from, random);
+  const double energy = dynamics.energy(*start);
+  Transition transition;
+  double log_ratio = 0, least = 0;
+  PointPtr end = start;
+  while (transition.steps < steps && std::isfinite(least)) {
+    end = dynamics.step(*end, dynamics.step_size);
+    ++transition.steps;
+    log_ratio = energy - dynamics.energy(*end);
+    least = std::min(least, log_ratio);
+  }
+  transition.diverged = !(least > -divergence);
+  transition.accept_rate = std::exp(std::min(log_ratio, 0.));
+  transition.to = std::log(random.uniform()) < log_ratio ? std::move(end) : start;
+  return transition;
+}
+
+}  // namespace stave_detail::mcmc

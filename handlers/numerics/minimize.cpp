@@ -1,0 +1,204 @@
+#include <stave/handlers/numerics/minimize.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <optional>
+
+#include <stave/core/ops/contract.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/reduce.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/handlers/numerics/solvers.h>
+
+namespace stave_detail {
+
+namespace {
+
+double dot(const Tensor& a, const Tensor& b) { return sum(a * b).item<double>(); }
+
+// ---- along a line -------------------------------------------------------------------------------------------
+
+/// f at x + a p.
+struct LinePoint {
+  double a, value, slope;  // slope: the derivative by a
+  Tensor x, gradient, tensor;
+};
+
+/// A step that makes the value smaller by at least 1e-4 of what the slope promises, and the slope to at most 0.9 of its size.
+class LineSearch {
+ public:
+  LineSearch(const ValueAndGradient& f, const LinePoint& start, const Tensor& direction, Index& evaluations)
+      : f_(f), start_(start), direction_(direction), evaluations_(evaluations) {}
+
+  // Algorithm 3.5.
+  std::optional<LinePoint> found(double first) {
+    LinePoint before = start_;
+    double a = first;
+    for (int i = 0; i < most_steps; ++i, a *= 2) {
+      const LinePoint here = at(a);
+      if (!is_lower(here) || (i > 0 && here.value >= before.value)) return between(before, here);
+      if (is_flat(here)) return here;
+      if (here.slope >= 0) return between(here, before);
+      before = here;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr int most_steps = 40;
+  static constexpr double decrease = 1e-4, flatness = 0.9;
+
+  LinePoint at(double a) {
+    ++evaluations_;
+    const Tensor x = start_.x + direction_ * a;
+    const auto [value, gradient] = f_(x);
+    const double number = value.item<double>();
+    return {a, number, dot(gradient, direction_), x, gradient, value};
+  }
+  bool is_lower(const LinePoint& p) const { return p.value <= start_.value + decrease * p.a * start_.slope; }
+  bool is_flat(const LinePoint& p) const { return std::abs(p.slope) <= -flatness * start_.slope; }
+  // The minimum of the cubic through both, (3.59), if it lies well within; else the middle.
+  static double inside(const LinePoint& p, const LinePoint& q) {
+    const double d1 = p.slope + q.slope - 3 * (p.value - q.value) / (p.a - q.a), root = d1 * d1 - p.slope * q.slope;
+    const double d2 = std::copysign(std::sqrt(std::max(root, 0.)), q.a - p.a);
+    const double a = q.a - (q.a - p.a) * (q.slope + d2 - d1) / (q.slope - p.slope + 2 * d2);
+    const double low = std::min(p.a, q.a), high = std::max(p.a, q.a), edge = 0.1 * (high - low);
+    return a >= low + edge && a <= high - edge ? a : (low + high) / 2;
+  }
+  // Algorithm 3.6: `low` has the smaller value, and its slope points to `high`.
+  std::optional<LinePoint> between(LinePoint low, LinePoint high) {
+    for (int i = 0; i < most_steps; ++i) {
+      const LinePoint here = at(inside(low, high));
+      if (!is_lower(here) || !(here.value < low.value)) {
+        high = here;
+        continue;
+      }
+      if (is_flat(here)) return here;
+      if (here.slope * (high.a - low.a) >= 0) high = low;
+      low = here;
+    }
+    return low.a > 0 && low.value < start_.value ? std::optional(low) : std::nullopt;  // as far as rounding lets it
+  }
+
+  const ValueAndGradient& f_;
+  const LinePoint& start_;
+  const Tensor& direction_;
+  Index& evaluations_;
+};
+
+// ---- models of the inverse Hessian --------------------------------------------------------------------------
+
+/// A step, and by how much the gradient changed; curvature: their product.
+struct Change {
+  Tensor step, gradient;
+  double curvature;
+};
+
+class Model {
+ public:
+  explicit Model(const MinimizeOptions& options) : options_(options) {}
+
+  /// The inverse Hessian times g.
+  Tensor times(const Tensor& g) const {
+    if (options_.method == MinimizeMethod::bfgs) return inverse_.defined() ? matmul(inverse_, g) : g;
+    // Algorithm 7.4.
+    Tensor q = g;
+    std::vector<double> alphas;
+    for (auto change = changes_.rbegin(); change != changes_.rend(); ++change) {
+      alphas.push_back(dot(change->step, q) / change->curvature);
+      q = q - change->gradient * alphas.back();
+    }
+    if (!changes_.empty())
+      q = q * (changes_.back().curvature / dot(changes_.back().gradient, changes_.back().gradient));
+    for (const Change& change : changes_) {
+      q = q + change.step * (alphas.back() - dot(change.gradient, q) / change.curvature);
+      alphas.pop_back();
+    }
+    return q;
+  }
+  void learn(Change change) {
+    if (!(change.curvature > 0)) return;
+    if (options_.method == MinimizeMethod::bfgs) return update(change);
+    changes_.push_back(std::move(change));
+    if (changes_.size() > static_cast<std::size_t>(options_.memory)) changes_.pop_front();
+  }
+  bool knows_nothing() const { return !inverse_.defined() && changes_.empty(); }
+  void forget() {
+    inverse_ = Tensor();
+    changes_.clear();
+  }
+
+ private:
+  // (1 - s y^T / c) H (1 - y s^T / c) + s s^T / c = H + (1 + y^T H y / c) s s^T / c - (H y s^T + s (H y)^T) / c.
+  void update(const Change& change) {
+    const auto& [s, y, c] = change;
+    if (!inverse_.defined()) inverse_ = eye(s.size(), s.dtype(), s.device()) * (c / dot(y, y));
+    const Tensor hy = matmul(inverse_, y), cross = outer(hy, s);
+    inverse_ = inverse_ + outer(s, s) * ((1 + dot(y, hy) / c) / c) - (cross + matrix_transpose(cross)) * (1 / c);
+  }
+
+  const MinimizeOptions& options_;
+  Tensor inverse_;
+  std::deque<Change> changes_;
+};
+
+bool is_small(const Tensor& gradient, double gtol) {
+  return gradient.size() == 0 || max(abs(gradient)).item<double>() <= gtol;
+}
+
+void check_options(const MinimizeOptions& options) {
+  if (!(options.gtol >= 0 && std::isfinite(options.gtol)))
+    fail<Error>("minimize: gtol is {}; it is a number, and not negative", options.gtol);
+  if (options.steps < 0)
+    fail<Error>("minimize: at most {} steps: give a positive number, or 0 for the default", options.steps);
+  if (options.memory < 1) fail<Error>("minimize: L-BFGS is to keep {} steps: it must keep at least 1", options.memory);
+}
+
+}  // namespace
+
+Minimum<Tensor> minimize_flat(const ValueAndGradient& f, const Tensor& start, const MinimizeOptions& options) {
+  if (!is_float(start.dtype()))
+    fail<DtypeError>("minimize: the start is {}: convert it to floats with astype", start.dtype());
+  check_options(options);
+  if (const char* const number = not_finite(start))
+    fail<Error>("minimize: the start has an element that is {}", number);
+  const auto [value, gradient] = f(start);
+  LinePoint here{0, value.item<double>(), 0, start, gradient, value};
+  if (!std::isfinite(here.value)) fail<Error>("minimize: the function is {} at the start", here.value);
+  if (const char* const number = not_finite(gradient))
+    fail<Error>("minimize: at the start the function is {}, but an element of its gradient is {}", here.value, number);
+
+  Model model(options);
+  Index evaluations = 1, steps = 0;
+  const Index most = options.steps > 0 ? options.steps : 200 * std::max<Index>(start.size(), 1);
+  bool converged = is_small(here.gradient, options.gtol);
+  for (; !converged && steps < most; ++steps) {
+    Tensor direction = -model.times(here.gradient);
+    here.slope = dot(direction, here.gradient);
+    if (!(here.slope < 0)) {  // by rounding
+      model.forget();
+      direction = -here.gradient;
+      here.slope = dot(direction, here.gradient);
+    }
+    here.a = 0;
+    // Without a model the first step is of length 1 at most.
+    const double first = model.knows_nothing() ? std::min(1., 1 / std::sqrt(-here.slope)) : 1;
+    const std::optional<LinePoint> next = LineSearch(f, here, direction, evaluations).found(first);
+    if (!next) {
+      if (model.knows_nothing()) break;
+      model.forget();
+      continue;
+    }
+    const Tensor step = next->x - here.x, change = next->gradient - here.gradient;
+    model.learn({step, change, dot(step, change)});
+    here = *next;
+    converged = is_small(here.gradient, options.gtol);
+  }
+  return {here.x, here.tensor, here.gradient, steps, evaluations, converged};
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,140 @@
+#include <stave/handlers/ranks/cotangent_sums.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include <stave/core/effects/scope.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/transfer.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/handlers/ranks/processes.h>
+
+namespace stave {
+
+using namespace stave_detail;
+
+// What is to be summed, in order, and the thread that does it; where MPI does not take threads, the one that sows. It also sums what
+// goes by NCCL, among the other collectives of the axis: the host does not wait for those.
+class CotangentSums::Exchange {
+ public:
+  explicit Exchange(IntrusivePtr<Processes> axis)
+      : axis_(std::move(axis)), processes_(axis_->again()), attributes_(axis_->name, axis_->size) {
+    if (Processes::takes_threads()) thread_ = std::thread([this] { work(); });
+  }
+  ~Exchange() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void add(const std::string& name, const Tensor& x) {
+    for (const Sum& sum : sums_)
+      if (sum.name == name) fail_sown_twice(name);
+    if (on_device_.contains(name)) fail_sown_twice(name);
+    UnderFrame past_all_handlers(nullptr);
+    const Device device = axis_->exchanges_on(
+        x.device(), [&](Device where) { return in_words(op_psum, attributes_, x.dtype(), x.shape(), where); });
+    Tensor mine = contiguous(to(astype(x, computed_in(x.dtype())), device));
+    if (device != cpu) {
+      const Tensor all = apply(op_psum, {mine}, attributes_.bound(axis_));
+      on_device_.emplace(name, astype(to(all, x.device()), x.dtype()));
+      return;
+    }
+    // A number may be viewed without storage of its size: a copy is not.
+    if (mine.node().view().number) mine = apply(op_copy, {mine});
+    Sum sum{name, mine, apply(op_copy, {mine}), x.dtype(), x.device()};
+    if (!thread_.joinable()) {
+      exchange(sum);
+      sums_.push_back(std::move(sum));
+      return;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      sums_.push_back(std::move(sum));
+    }
+    changed_.notify_all();
+  }
+
+  NamedTensors take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !thread_.joinable() || done_ == sums_.size() || threw_; });
+    if (threw_) std::rethrow_exception(threw_);
+    NamedTensors found = std::exchange(on_device_, {});
+    for (Sum& sum : sums_) found.emplace(std::move(sum.name), to(astype(sum.all, sum.dtype), sum.device));
+    sums_.clear();
+    done_ = 0;
+    return found;
+  }
+
+ private:
+  struct Sum {
+    std::string name;
+    Tensor mine, all;
+    Dtype dtype;
+    Device device;
+  };
+
+  void exchange(const Sum& sum) {
+    const Scope named(sum.name);  // compared with the others'
+    processes_->exchange(op_psum, attributes_, sum.mine.node().view(), sum.all.node().view());
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return ends_ || done_ < sums_.size(); });
+      if (done_ == sums_.size() || threw_) return;
+      const Sum& next = sums_[done_];  // a deque: it stays where it is
+      lock.unlock();
+      std::exception_ptr threw;
+      try {
+        exchange(next);
+      } catch (...) {
+        threw = std::current_exception();
+      }
+      lock.lock();
+      threw_ = threw;
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+
+  const IntrusivePtr<Processes> axis_, processes_;
+  const CollectiveAttributes attributes_;
+  NamedTensors on_device_;  // summed, in the order of the device's work
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Sum> sums_;
+  std::size_t done_ = 0;
+  bool ends_ = false;
+  std::exception_ptr threw_;
+  std::thread thread_;
+};
+
+CotangentSums::CotangentSums(const Ranks& ranks, const std::string& tag)
+    : SownHandler(tag), exchange_(std::make_unique<Exchange>(ranks.processes_)) {}
+CotangentSums::~CotangentSums() = default;
+
+NamedTensors CotangentSums::take() { return exchange_->take(); }
+
+Tensor CotangentSums::sown(const SownValue& sown) {
+  if (!sown.value.node().storage)
+    fail<TransformError>(
+        "CotangentSums: \"{}\" is a value that a transform outside follows: install CotangentSums outside of it",
+        sown.name);
+  if (!sown.again) exchange_->add(sown.name, sown.value);
+  return sown.value;
+}
+
+}  // namespace stave

@@ -1,0 +1,245 @@
+// What a tape keeps, and what it computes again: the anchor rule.
+//
+// A value that a rule will read is dropped if few cheap operations make it from values that the tape keeps in any case: those
+// that the operations on the way read themselves, or keep as their results, inputs of the transform, and numbers. All of these
+// are kept by entries that the reader's own entry keeps alive; so what is kept is always a part of what it would be without the
+// rule. Any other value is saved, and becomes an anchor: who reads it after that saves it, too.
+//
+// Few are 4 operations, counted from anchors. In a run of elementwise operations of one shape, which the backward pass walks
+// back over as one (joint.h), values that it computes again anyway count for nothing; but no run is computed again for more than
+// 512 operations, so that its values, by tiles, stay in the second cache.
+#include <algorithm>
+
+#include <stave/core/ops/frontend.h>
+#include <stave/core/program/region.h>
+#include <stave/handlers/transforms/tape.h>
+
+namespace stave_detail {
+
+namespace {
+
+constexpr int most_cheap = 4, longest = 512;
+constexpr std::size_t tape_limit = std::size_t{4} << 20;  // bytes
+// A primal that is not larger than this part of what is dropped for it may be held.
+constexpr std::size_t small_part = 16;
+
+std::size_t bytes_of(const Abstract& x) { return static_cast<std::size_t>(x.shape.elements()) * size_of(x.dtype); }
+
+bool is_view(const Op& op) { return op.view != nullptr; }
+
+// Of an entry that was recorded before the tape began to drop: its own inputs must do.
+Cone cone_of_kept(Entry& entry) {
+  Cone cone = entry.cone;
+  if (cone.size || entry.dropped || !is_cheap(*entry.op)) return cone;
+  for (const Tensor& input : entry.inputs())
+    if (!input.defined()) return cone;
+  cone.size = 1;
+  return cone;
+}
+
+// Operations, but for views, that compute an entry's output again; some number beyond `most_cheap` if they are more. `beyond`: not
+// those of values that are computed again anyway.
+int operations_again(Entry& entry, bool beyond) {
+  constexpr std::size_t most_seen = 16;
+  SmallVector<Entry*, 8> seen;
+  seen.push_back(&entry);
+  int count = 0;
+  for (std::size_t k = 0; k < seen.size(); ++k) {
+    count += !is_view(*seen[k]->op);
+    if (count > most_cheap || seen.size() > most_seen) return most_cheap + 1;
+    for (std::size_t i = 0; i < seen[k]->input_count; ++i) {
+      Entry* const producer = seen[k]->producers()[i].entry.get();
+      if (seen[k]->inputs()[i].defined() || !producer || !producer->op || producer->keeps_outputs) continue;
+      if (beyond && producer->cone.read_again) continue;
+      if (std::find(seen.begin(), seen.end(), producer) == seen.end()) seen.push_back(producer);
+    }
+  }
+  return count;
+}
+
+// Constants that no rule reads, but whoever computes the operation again.
+void hold_numbers(Entry& entry, const Call& call) {
+  for (std::size_t i = 0; i < entry.input_count; ++i) {
+    const Tensor& x = call.input(i);
+    if (!entry.producers()[i].entry && x.node().storage && x.node().storage->bytes <= sizeof(Bytes16))
+      entry.inputs()[i] = x;
+  }
+}
+
+// Whether inputs have several producers.
+bool joins(Entry& entry) {
+  const Entry* first = nullptr;
+  for (const Slot& slot : entry.producers()) {
+    if (first && slot.entry && slot.entry.get() != first) return true;
+    if (!first) first = slot.entry.get();
+  }
+  return false;
+}
+
+// An entry, and those that its inputs may be computed again by: the last recorded first. A few.
+SmallVector<Entry*, 16> nearby(Entry& entry) {
+  constexpr std::size_t few = 16;
+  SmallVector<Entry*, 16> found;
+  found.push_back(&entry);
+  for (std::size_t k = 0; k < found.size() && found.size() < few; ++k)
+    for (std::size_t i = 0; i < found[k]->input_count; ++i) {
+      Entry* const producer = found[k]->producers()[i].entry.get();
+      if (found[k]->inputs()[i].defined() || !producer || !producer->op) continue;
+      if (!is_cheap(*producer->op) || producer->keeps_outputs) continue;
+      if (std::find(found.begin(), found.end(), producer) == found.end()) found.push_back(producer);
+    }
+  std::sort(found.begin(), found.end(), [](Entry* a, Entry* b) { return a->sequence > b->sequence; });
+  return found;
+}
+
+}  // namespace
+
+bool is_undisturbed() { return !current || !current->nearest || current->nearest->discreet; }
+
+void Anchors::set_primals(std::span<const Tensor> primals, bool stay) {
+  if (when_ == Recompute::never) return;
+  primals_.assign(primals.begin(), primals.end());
+  needed_.assign(primals.size(), false);
+  primals_stay_ = stay;
+}
+
+void Anchors::release_primals() {
+  for (std::size_t i = 0; i < primals_.size(); ++i)
+    if (!needed_[i]) primals_[i] = Tensor();
+}
+
+void Anchors::keep(const Tensor& output) { kept_ += bytes_kept_by(output.node()); }
+
+void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) {
+  if (when_ == Recompute::never) return;
+  const std::span<Tensor> inputs = entry.inputs();
+  const std::span<Slot> producers = entry.producers();
+  const auto is_new = [&](std::size_t i) {
+    Entry* const producer = producers[i].entry.get();
+    return inputs[i].defined() && producer && producer->op && !producer->cone.kept && !producer->keeps_outputs;
+  };
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (is_new(i)) bytes += bytes_kept_by(inputs[i].node());
+  const bool drops = begins(entry, bytes) && is_undisturbed();
+  if (drops) {
+    continue_run(entry, call.inputs().empty() ? Shape() : call.input(0).shape());
+    for (std::size_t i = 0; i < std::min(inputs.size(), Entry::most_dropped); ++i)
+      if (is_new(i) && may_drop(*entry.op, *producers[i].entry, inputs[i]))
+        entry.dropped = static_cast<std::uint8_t>(entry.dropped | 1u << i);
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (entry.drops(i)) {
+      inputs[i] = Tensor();
+      Entry& producer = *producers[i].entry;
+      if (Region::admits(*entry.op) && is_own(producer)) producer.cone.read_again = true;
+    } else if (is_new(i)) {
+      kept_ += bytes_kept_by(inputs[i].node());
+      if (Entry& producer = *producers[i].entry; is_own(producer)) producer.cone.kept = true;
+    }
+  }
+  if (!drops || !is_cheap(*entry.op) || entry.keeps_outputs) return;
+  hold_numbers(entry, call);
+  const Abstract& output = call.abstract_outputs()[0];
+  entry.cone = cone_of(entry, bytes_of(output), of_primals);
+  if (joins(entry)) search_nearby(entry, of_primals);
+}
+
+// From here on, or since before, the tape drops values.
+bool Anchors::begins(Entry& entry, std::size_t bytes) {
+  if (active_) return true;
+  if (kept_ + bytes < tape_limit) return false;
+  active_ = true;
+  run_ = entry.sequence;
+  if (entry.input_count == 0) return true;
+  shape_ = entry.input_abstracts()[0].shape;
+  Entry* earlier = entry.producers()[0].entry.get();  // what came just before may belong to its run
+  while (earlier && earlier->op && earlier->sequence + 1 == run_ && Region::admits(*earlier->op) &&
+         earlier->input_abstracts()[0].shape == shape_) {
+    run_ = earlier->sequence;
+    earlier = earlier->producers()[0].entry.get();
+  }
+  return true;
+}
+
+void Anchors::continue_run(const Entry& entry, const Shape& shape) {
+  const bool elementwise = Region::admits(*entry.op);
+  if (elementwise && shape == shape_) return;
+  run_ = elementwise ? entry.sequence : entry.sequence + 1;
+  shape_ = shape;
+}
+
+bool Anchors::may_drop(const Op& reader, Entry& producer, const Tensor& x) const {
+  if (reader.carries_functions || bytes_kept_by(x.node()) < least_) return false;
+  const Cone cone = cone_of_kept(producer);
+  if (!cone.size || cone.size > longest) return false;
+  const int cheap = operations_again(producer, false);
+  if (cheap == 0) return false;  // a mere view keeps nothing that is not kept
+  if (cheap <= most_cheap) return true;
+  return Region::admits(reader) && cone.back != Cone::too_far && producer.sequence - cone.back >= run_ &&
+         operations_again(producer, true) <= most_cheap;
+}
+
+Cone Anchors::cone_of(Entry& entry, std::size_t bytes, const Anchors& of_primals) {
+  Cone cone = entry.cone;
+  cone.size = 1;
+  cone.back = 0;
+  for (std::size_t i = 0; i < entry.input_count; ++i)
+    if (!takes(entry, i, bytes, of_primals, cone)) return entry.cone;
+  cone.size = static_cast<std::uint16_t>(std::min<unsigned>(cone.size, cone.back + 1u));
+  return cone;
+}
+
+// Adds to the cone of an entry, whose output has so many bytes, what it takes to have input i. False: it is not to be had.
+bool Anchors::takes(Entry& entry, std::size_t i, std::size_t bytes, const Anchors& of_primals, Cone& cone) {
+  const std::span<Slot> producers = entry.producers();
+  if (entry.inputs()[i].defined()) return true;
+  Entry* const producer = producers[i].entry.get();
+  if (!producer) return false;
+  for (std::size_t k = 0; k < i; ++k)
+    if (producers[k].entry.get() == producer && !entry.inputs()[k].defined()) return true;
+  if (!producer->op) {
+    const Tensor& primal = of_primals.primal(*producer);
+    if (!primal.defined()) return false;
+    if (!of_primals.primals_stay_ && bytes_kept_by(primal.node()) * small_part > bytes) return false;
+    if (&of_primals == this) needed_[producer->sequence] = true;
+    return true;
+  }
+  if (producer->keeps_outputs) return true;
+  const Cone input = cone_of_kept(*producer);
+  if (!input.size) return false;
+  const std::uint64_t back = entry.sequence - producer->sequence + input.back;
+  cone.back = static_cast<std::uint16_t>(std::clamp<std::uint64_t>(back, cone.back, Cone::too_far));
+  cone.size = static_cast<std::uint16_t>(std::min<unsigned>(cone.size + input.size, Cone::too_far));
+  return true;
+}
+
+// In y * y + 0.25 * y the product keeps y; where the sum is needed, so does the other operand's entry, whose rule does not read it.
+// Both live as long as the sum's entry.
+void Anchors::search_nearby(Entry& entry, const Anchors& of_primals) {
+  const SmallVector<Entry*, 16> entries = nearby(entry);
+  const auto kept_copy = [&](const Slot& slot) {
+    for (Entry* other : entries)
+      for (std::size_t i = 0; i < other->input_count; ++i)
+        if (const Slot& of_other = other->producers()[i];
+            of_other.entry == slot.entry && of_other.output == slot.output && other->inputs()[i].defined())
+          return other->inputs()[i];
+    return Tensor();
+  };
+  bool changed = false;
+  for (std::size_t k = entries.size(); k-- > 0;) {
+    Entry& other = *entries[k];
+    if (!is_own(other) || is_view(*other.op)) continue;
+    for (std::size_t i = 0; i < other.input_count; ++i) {
+      const Slot& slot = other.producers()[i];
+      if (other.inputs()[i].defined() || other.drops(i) || !slot.entry) continue;
+      other.inputs()[i] = kept_copy(slot);
+      changed |= other.inputs()[i].defined();
+    }
+    if (!changed) continue;
+    const Abstract output = other.input_abstracts()[0];  // of its shape
+    other.cone = cone_of(other, bytes_of(output), of_primals);
+  }
+}
+
+}  // namespace stave_detail

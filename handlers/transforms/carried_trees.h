@@ -1,0 +1,173 @@
+// From functions of trees, with rules of their own, to the operation `call` (core/op/carried.h): what checkpoint and the custom rules
+// share.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include <stave/core/op/function.h>
+#include <stave/handlers/transforms/arguments.h>
+#include <stave/handlers/transforms/grad.h>
+#include <stave/handlers/transforms/stored_arguments.h>
+
+namespace stave_detail {
+
+// How an argument is kept for later runs: as a copy, or moved; but a named object that cannot be copied by reference.
+template <class A>
+using KeptArgument = std::conditional_t<std::is_lvalue_reference_v<A> && !is_tree<A> &&
+                                            !std::is_copy_constructible_v<StoredArgument<Decayed<A>>>,
+                                        A, StoredArgument<Decayed<A>>>;
+
+// The arguments of one call, which functions of flat lists of their tensors share: they keep all but the tensors.
+template <class... A>
+class KeptCall {
+ public:
+  using Selected = SelectTrees<A...>;
+  explicit KeptCall(A&&... args)
+      : leaves(selected_leaves(Selected(), args...)),
+        kept_(std::make_shared<std::tuple<KeptArgument<A>...>>(hold<is_tree<A>, A>(std::forward<A>(args))...)) {
+    for_trees([](auto& tree) { visit_tensors(tree, [](Tensor& leaf) { leaf = Tensor(); }); });
+  }
+
+  /// f, with these tensors in place of the call's.
+  template <class F>
+  auto call(F& f, std::span<const Tensor> tensors) const {
+    return std::apply(
+        [&](auto&... args) { return call_with_leaves(Selected(), f, tensors, static_cast<A&>(passed(args))...); },
+        *kept_);
+  }
+  /// g(arguments..., tangents...): both from the list, of the second only the trees.
+  template <class G>
+  auto call_twice(G& g, std::span<const Tensor> tensors) const {
+    return call_second(g, tensors, std::index_sequence_for<A...>());
+  }
+  /// For each argument that is a tree, f(tree).
+  template <class F>
+  void for_trees(F f) const {
+    const auto each = [&](auto& arg) {
+      if constexpr (is_tree<Decayed<decltype(arg)>>) f(arg);
+    };
+    std::apply([&](auto&... args) { (each(args), ...); }, *kept_);
+  }
+
+  Inputs inputs() const { return Inputs(leaves.begin(), leaves.end()); }
+  std::vector<Tensor> leaves;
+
+ private:
+  // Trees alone, as a tuple.
+  template <std::size_t... i>
+  auto tangents(std::span<const Tensor> tensors, std::index_sequence<i...>) const {
+    auto trees = std::tuple_cat(tree_of(std::get<i>(*kept_))...);
+    std::size_t next = 0;
+    visit_tensors(trees, [&](Tensor& leaf) { leaf = tensors[next++]; });
+    return trees;
+  }
+  template <class T>
+  static auto tree_of(const T& arg) {
+    if constexpr (is_tree<T>) return std::tuple<T>(copy_tree(arg));
+    else return std::tuple<>();
+  }
+  template <class G, std::size_t... i>
+  auto call_second(G& g, std::span<const Tensor> tensors, std::index_sequence<i...> indices) const {
+    auto trees = tangents(tensors.subspan(leaves_count_), indices);
+    const auto with_tangents = [&](auto&&... args) {
+      return std::apply([&](auto&... tangent) { return std::invoke(g, args..., tangent...); }, trees);
+    };
+    return call(with_tangents, tensors.first(leaves_count_));
+  }
+
+  std::shared_ptr<std::tuple<KeptArgument<A>...>> kept_;
+  std::size_t leaves_count_ = leaves.size();
+};
+
+// The structure of a function's results, known when it has run; it is the same each time. Threads
+// may share it.
+template <class Result>
+class ResultStructure {
+ public:
+  explicit ResultStructure(const char* name) : name_(name) {}
+  /// The tensors of a result; keeps the rest of the first.
+  Outputs flat(const Result& result) const {
+    Outputs leaves = flat_outputs(result);
+    const std::lock_guard<std::mutex> lock(known_->mutex);
+    if (!known_->structure) known_->structure = structure_of(result), known_->leaves = leaves.size();
+    else if (leaves.size() != known_->leaves) fail_other_results(name_, known_->leaves, leaves.size());
+    return leaves;
+  }
+  template <class Tensors>
+  Result tree(const Tensors& outputs) const {
+    const std::lock_guard<std::mutex> lock(known_->mutex);
+    if (!known_->structure) fail_unknown_results(name_);
+    if (outputs.size() != known_->leaves) fail_other_results(name_, known_->leaves, outputs.size());
+    return with_leaves(*known_->structure, outputs);
+  }
+  /// How many tensors a result has.
+  std::size_t leaves() const {
+    const std::lock_guard<std::mutex> lock(known_->mutex);
+    return known_->leaves;
+  }
+
+ private:
+  struct Known {
+    std::mutex mutex;
+    std::optional<Result> structure;
+    std::size_t leaves = 0;
+  };
+  const char* name_;
+  std::shared_ptr<Known> known_ = std::make_shared<Known>();
+};
+
+template <class F, class... A>
+using CarriedCall = Calls<F, SelectTrees<A...>, Decayed<A>&...>;
+template <Returns returns, class F, class... A>
+inline constexpr bool can_carry = can_call<returns, F, SelectTrees<A...>, Decayed<A>&...>;
+
+// f with a rule. Rules of one function are rules of one operation: f may have some already, which then combine.
+template <class F, class Rule>
+class WithRule {
+ public:
+  WithRule(F f, Rule rule) : shared_(std::make_shared<const Shared>(Shared{std::move(f), std::move(rule)})) {}
+
+  template <class... A>
+  auto operator()(A&&... args) const {
+    if constexpr (can_carry<Returns::tree, const F, A...>) {
+      using Result = typename CarriedCall<const F, A...>::Result;
+      KeptCall<A...> kept(std::forward<A>(args)...);
+      Inputs inputs = kept.inputs();
+      kept.leaves.clear();
+      const ResultStructure<Result> results(Rule::name);
+      FunctionAttributes functions;
+      functions.function = [f = shared_, kept, results](std::span<const Tensor> xs) {
+        return results.flat(kept.call(f->plain(), xs));
+      };
+      shared_->add_rules(functions, kept, results);
+      return results.tree(call_function(std::move(functions), std::move(inputs)));
+    } else {
+      return Refused();
+    }
+  }
+
+ private:
+  template <class, class>
+  friend class WithRule;
+  // Whether f's rules become those of the same operation.
+  static constexpr bool merges = requires(const F& f) { Rule::merges&& f.shared_->rule.merges; };
+  struct Shared {
+    F f;
+    Rule rule;
+    const auto& plain() const {
+      if constexpr (merges) return f.shared_->plain();
+      else return f;
+    }
+    template <class Kept, class Results>
+    void add_rules(FunctionAttributes& functions, const Kept& kept, const Results& results) const {
+      if constexpr (merges) f.shared_->add_rules(functions, kept, results);
+      functions.name = Rule::name;
+      rule.add(functions, kept, results);
+    }
+  };
+  std::shared_ptr<const Shared> shared_;
+};
+
+}  // namespace stave_detail

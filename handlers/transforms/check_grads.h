@@ -1,0 +1,56 @@
+// check_grads: derivatives against differences.
+#pragma once
+
+#include <span>
+
+#include <stave/core/tensor/options.h>
+#include <stave/handlers/transforms/arguments.h>
+#include <stave/handlers/transforms/vjp_flat.h>
+
+namespace stave {
+
+struct CheckGradsOptions {
+  [[no_unique_address]] ByName by_name{};
+  int order = 1;         ///< derivatives of derivatives up to this order
+  double step = 0;       ///< of the central difference; 0: the cube root of the dtype's epsilon
+  double tolerance = 0;  ///< relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32
+  bool forward = true;   ///< jvp is asked for
+  bool reverse = true;   ///< vjp is asked for
+};
+
+void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const CheckGradsOptions& options);
+
+/// Compares jvp of f at `args` along a random direction with a central difference, and vjp with jvp by the adjoint identity
+/// <ct, J v> = <J' ct, v>; of one of them alone, that. Throws TransformError, saying which and by how much, where they disagree.
+/// Use float64; throws DtypeError for float16 and bfloat16.
+template <class F, class... A>
+void check_grads(F&& f, const std::tuple<A...>& args, const CheckGradsOptions& options = {}) {
+  using namespace stave_detail;
+  using Selected = SelectTrees<A...>;
+  if constexpr (can_call<Returns::tree, std::remove_reference_t<F>, Selected, const A&...>) {
+    std::apply(
+        [&](const auto&... arg) {
+          check_grads_flat(
+              [&](std::span<const Tensor> inputs) {
+                return flat_outputs(call_with_leaves(Selected(), f, inputs, arg...));
+              },
+              selected_leaves(Selected(), arg...), options);
+        },
+        args);
+  }
+}
+template <class F, class T>
+  requires(!stave_detail::is_std_tuple<T>)
+void check_grads(F&& f, const T& x, const CheckGradsOptions& options = {}) {
+  check_grads<F>(std::forward<F>(f), std::tuple<const T&>(x), options);
+}
+
+#define STAVE_NAMES(Name)                                                                        \
+  template <class T>                                                                             \
+  void check_grads(stave_detail::Name f, const T& args, const CheckGradsOptions& options = {}) { \
+    check_grads<stave_detail::Name&>(f, args, options);                                          \
+  }
+STAVE_OVERLOADED_NAMES(STAVE_NAMES)
+#undef STAVE_NAMES
+
+}  // namespace stave

@@ -1,0 +1,106 @@
+// Each computation stands under a frame that answers operations as an interceptor does, on the computation's own stack, and then
+// stands still. What is below is that of whoever called concurrently, so no operation is under way anywhere when another computation goes on.
+#include <stave/handlers/transforms/concurrently.h>
+
+#include <algorithm>
+
+#include <stave/core/effects/computation.h>
+#include <stave/core/op/op.h>
+
+namespace stave_detail {
+
+namespace {
+
+// What a computation waits for. When it goes on, that has come.
+struct Turn final : Suspension {
+  Turn() noexcept : Suspension(type()) {}
+  static const EffectType& type() noexcept { return stave::effect_type<YieldPoint>(); }
+  void hand_over(Computation&) override { answer = Answer::value; }
+};
+
+// A function that an operation carries, and that runs below: the operation is one, and yields when it has been performed.
+struct RunsUndivided final : Controlled {
+  RunsUndivided() noexcept : Controlled(nullptr) {}
+  void run_nested(FunctionRef<void()> body) override { body(); }
+};
+
+class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
+ public:
+  Concurrent(FunctionRef<void()> body, bool at_operations)
+      : Computation(nullptr, make_intrusive<RunsUndivided>()), body_(body), at_operations_(at_operations) {
+    install(this, this);
+  }
+
+  bool reads_next() const noexcept { return reads_next_; }
+  bool is_put_off() noexcept {
+    constexpr int most =
+        64;  // so that who waits for what is read, by performing operations until it is there, does not wait for ever
+    return reads_next_ && put_off_++ < most;
+  }
+  /// Until it yields or has ended. Rethrows what leaves the function.
+  void take_turn() {
+    reads_next_ = false;
+    put_off_ = 0;
+    run<Turn>();
+  }
+
+ private:
+  void body() override { body_(); }
+  ControlledPtr make_controlled(std::shared_ptr<AnyController>) override { return make_intrusive<RunsUndivided>(); }
+
+  Outputs handle(Call& call) override {
+    if (!at_operations_) return perform(std::move(call));
+    if (cancelled()) wait_for_turn();
+    Outputs outputs = perform(std::move(call));
+    wait_for_turn();
+    return outputs;
+  }
+  void handle(YieldPoint& point) override {
+    reads_next_ = point.waits;
+    wait_for_turn();
+    perform(YieldPoint(point));  // who calls concurrently may itself take turns
+  }
+  /// Throws Cancelled if it does not come, where that may be.
+  void wait_for_turn() {
+    Turn turn;
+    if (suspend(turn) == Outcome::cancelled) throw Cancelled{.in_progress = true};
+  }
+
+  std::string describe() const override { return "concurrently"; }
+  bool only_observes() const noexcept override { return true; }
+
+  const FunctionRef<void()> body_;
+  const bool at_operations_;
+  bool reads_next_ = false;  // from a device
+  int put_off_ = 0;          // so many turns
+};
+
+using Computations = std::vector<IntrusivePtr<Concurrent>>;
+
+void take_turns(Computations& computations) {
+  const auto reads = [](const auto& of) { return of->reads_next(); };
+  const bool all_read = std::all_of(computations.begin(), computations.end(), reads);
+  for (const auto& computation : computations)
+    if (all_read || !computation->is_put_off()) computation->take_turn();
+  std::erase_if(computations, [](const auto& of) { return of->ended(); });
+}
+
+}  // namespace
+
+void run_concurrently(std::span<const FunctionRef<void()>> bodies, const ConcurrentlyOptions& options) {
+  Computations computations;
+  computations.reserve(bodies.size());
+  try {
+    for (const FunctionRef<void()>& body : bodies) {
+      computations.push_back(make_intrusive<Concurrent>(body, options.at_operations));
+      computations.back()->take_turn();
+    }
+    std::erase_if(computations, [](const auto& of) { return of->ended(); });
+    while (!computations.empty()) take_turns(computations);
+  } catch (...) {
+    for (const auto& computation : computations) computation->cancel_quietly();
+    throw;
+  }
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,154 @@
+// Functions with derivatives or batching of one's own.
+//
+//   // log(1 + e^x), whose derivative by the chain rule would overflow
+//   auto log1pexp = custom_vjp([](const Tensor& x) { return log1p(exp(x)); },
+//                              [](const Tensor& x) { return std::pair(log1p(exp(x)), x); },      // the result, and what backward needs
+//                              [](const Tensor& x, const Tensor& g) { return g * sigmoid(x); });  // residuals, cotangent
+//   auto f = custom_jvp(f, [](const Tensor& x, const Tensor& dx) { return std::pair(f(x), ...); });
+//   auto f = custom_vmap(f, [](Index lanes, const std::vector<bool>& batched, const Tensor& x) { ... });
+//
+// Rules of one function combine: custom_vmap(custom_vjp(f, ...), ...) has both.
+//
+// A rule is made of ordinary operations: higher derivatives are those of the rule, which may call
+// the function itself. Rules may capture values that vmap maps, but not values that are
+// differentiated by whoever uses the rule: that throws; pass these as arguments.
+//
+// Tapes, pullbacks and programs keep copies of f and of its rules. They call a rule when a
+// derivative, or vmap, needs it, which may be long after the function was called: so rules should
+// capture by value, not by reference.
+#pragma once
+
+#include <stave/handlers/transforms/carried_trees.h>
+
+namespace stave_detail {
+
+template <class T>
+inline constexpr bool is_std_pair = false;
+template <class A, class B>
+inline constexpr bool is_std_pair<std::pair<A, B>> = true;
+
+template <class Forwards, class Backward>
+struct VjpRule {
+  static constexpr const char* name = "custom_vjp";
+  static constexpr bool merges = true;
+  std::shared_ptr<const std::pair<Forwards, Backward>> rules;
+
+  template <class Result, class... A>
+  void add(FunctionAttributes& functions, const KeptCall<A...>& kept, const ResultStructure<Result>& results) const {
+    using Called = CarriedCall<const Forwards, A...>;
+    static_assert(Called::valid, "stave: custom_vjp: the forward rule cannot be called with these arguments");
+    if constexpr (Called::valid) {
+      using Pair = typename Called::Result;
+      static_assert(is_std_pair<Pair>,
+                    "stave: custom_vjp: the forward rule must return std::pair of result and residuals");
+      if constexpr (is_std_pair<Pair>) add<Pair>(functions, kept, results);
+    }
+  }
+
+ private:
+  template <class Pair, class Result, class... A>
+  void add(FunctionAttributes& functions, const KeptCall<A...>& kept, const ResultStructure<Result>& results) const {
+    using Residuals = typename Pair::second_type;
+    static_assert(std::is_same_v<typename Pair::first_type, Result>,
+                  "stave: custom_vjp: the forward rule must return the function's result, and residuals");
+    static_assert(std::is_invocable_v<const Backward&, Residuals, Result>,
+                  "stave: custom_vjp: the backward rule cannot be called with residuals and a cotangent of the result");
+    const ResultStructure<Residuals> residuals(name);
+    functions.forward = [rules = rules, kept, results, residuals](std::span<const Tensor> xs) {
+      const Pair both = kept.call(rules->first, xs);
+      return ForwardResults{results.flat(both.first), residuals.flat(both.second)};
+    };
+    functions.backward = [rules = rules, results, residuals](std::span<const Tensor> xs) {
+      return flat_outputs(
+          rules->second(residuals.tree(xs.first(residuals.leaves())), results.tree(xs.subspan(residuals.leaves()))));
+    };
+  }
+};
+
+template <class Rule>
+struct JvpRule {
+  static constexpr const char* name = "custom_jvp";
+  static constexpr bool merges = true;
+  std::shared_ptr<const Rule> rule;
+
+  template <class Result, class Kept>
+  void add(FunctionAttributes& functions, const Kept& kept, const ResultStructure<Result>& results) const {
+    functions.tangents = [rule = rule, kept, results](std::span<const Tensor> xs) {
+      const auto both = kept.call_twice(*rule, xs);
+      static_assert(std::is_same_v<std::remove_cvref_t<decltype(both)>, std::pair<Result, Result>>,
+                    "stave: custom_jvp: the rule must return std::pair of the function's result and its tangent");
+      return with_tangents(results.flat(both.first), flat_outputs(both.second));
+    };
+  }
+};
+
+template <class Rule>
+struct VmapRule {
+  static constexpr const char* name = "custom_vmap";
+  static constexpr bool merges = true;
+  std::shared_ptr<const Rule> rule;
+
+  void add(FunctionAttributes& functions, const auto& kept, const auto& results) const {
+    functions.batch = [rule = rule, kept, results](Index lanes, std::span<const bool> given,
+                                                   std::span<const Tensor> xs) {
+      const auto by_arguments = by_argument(kept, lanes, given, xs);  // clang 14 captures no structured binding
+      const auto call = [&](auto&&... arguments) { return (*rule)(lanes, by_arguments.first, arguments...); };
+      return results.flat(kept.call(call, by_arguments.second));
+    };
+  }
+
+ private:
+  // An argument counts as batched if one of its tensors is; the others are broadcast then.
+  template <class Kept>
+  static std::pair<std::vector<bool>, std::vector<Tensor>> by_argument(const Kept& kept, Index lanes,
+                                                                       std::span<const bool> given,
+                                                                       std::span<const Tensor> xs) {
+    std::vector<bool> batched;
+    std::vector<Tensor> inputs;
+    kept.for_trees([&](const auto& tree) {
+      std::size_t count = 0;
+      bool any = false;
+      visit_tensors(tree, [&](const Tensor&) { any |= given[inputs.size() + count++]; });
+      batched.push_back(any);
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t at = inputs.size();
+        inputs.push_back(any && !given[at] ? broadcast_lanes(xs[at], lanes) : xs[at]);
+      }
+    });
+    return {std::move(batched), std::move(inputs)};
+  }
+};
+
+}  // namespace stave_detail
+
+namespace stave {
+
+/// f, with a reverse mode of one's own. forward(args...) -> std::pair of f's result and residuals, a tree; backward(residuals,
+/// cotangent of the result) -> the cotangent of the argument, or a std::tuple of one for each argument that is a tree; an
+/// undefined Tensor is zero. Forward mode is the backward rule, transposed.
+template <class F, class Forwards, class Backward>
+auto custom_vjp(F f, Forwards forward, Backward backward) {
+  using Rules = std::pair<Forwards, Backward>;
+  return stave_detail::WithRule<F, stave_detail::VjpRule<Forwards, Backward>>(
+      std::move(f), {std::make_shared<const Rules>(std::move(forward), std::move(backward))});
+}
+
+/// f, with a forward mode of one's own: rule(args..., tangents...) -> std::pair of f's result and its tangent. Tangents are of
+/// the arguments that are trees; zeros where there is none. The result's tangent must be linear in them: reverse mode is the
+/// rule, transposed.
+template <class F, class Rule>
+auto custom_jvp(F f, Rule rule) {
+  return stave_detail::WithRule<F, stave_detail::JvpRule<Rule>>(std::move(f),
+                                                                {std::make_shared<const Rule>(std::move(rule))});
+}
+
+/// f, with batching of one's own: rule(lanes, batched, args...) -> f's results for all lanes, the lanes as axis 0 of each
+/// tensor. `batched` says of each argument that is a tree whether its tensors carry the lanes as axis 0. Where a derivative is
+/// taken inside of vmap, that of f is, by f's own rule if it has one, and this rule is not used.
+template <class F, class Rule>
+auto custom_vmap(F f, Rule rule) {
+  return stave_detail::WithRule<F, stave_detail::VmapRule<Rule>>(std::move(f),
+                                                                 {std::make_shared<const Rule>(std::move(rule))});
+}
+
+}  // namespace stave

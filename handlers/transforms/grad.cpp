@@ -1,0 +1,29 @@
+#include <stave/handlers/transforms/grad.h>
+
+#include <stave/core/tensor/fail.h>
+
+namespace stave_detail {
+
+void check_loss(const Tensor& loss, const char* transform) {
+  if (loss.rank() != 0)
+    fail<TransformError>(
+        "{}: the function must return one number, a tensor of shape [], but it returned shape {}: reduce it "
+        "(sum, mean), or use vjp or jacrev",
+        transform, loss.shape());
+  if (!is_float(loss.dtype()))
+    fail<DtypeError>("{}: the function returned {}, which has no derivative: return a floating number", transform,
+                     loss.dtype());
+}
+
+std::string name_of_argument(std::size_t argument, const std::string& path) {
+  const std::string name = "argument " + std::to_string(argument);
+  return path.empty() ? name : name + " (its member " + path + ")";
+}
+
+Tensor one_like(const Tensor& loss) { return ones_like(loss); }
+
+void fail_no_tensors(const char* transform) {
+  fail<TransformError>("{}: the differentiated arguments hold no tensors", transform);
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,98 @@
+// A host_call is an operation whose batching rule is made of host_calls (custom_vmap): what stands below vmap sees these, and
+// does with them what it does with any.
+#include <stave/handlers/transforms/host_call.h>
+
+#include <stave/core/op/carried_answer.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/transfer.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/note.h>
+
+namespace stave_detail {
+
+namespace {
+
+void check_results(const Outputs& outputs, const std::vector<Abstract>& expected) {
+  if (outputs.size() != expected.size())
+    fail<TransformError>("host_call: the function returned {} tensors, but {} were announced", outputs.size(),
+                         expected.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].defined()) fail<TransformError>("host_call: result {} of the function is an empty Tensor", i);
+    if (outputs[i].shape() != expected[i].shape)
+      fail<ShapeError>("host_call: result {} of the function has shape {}, but {} was announced", i, outputs[i].shape(),
+                       expected[i].shape);
+    if (outputs[i].dtype() != expected[i].dtype)
+      fail<DtypeError>("host_call: result {} of the function is {}, but {} was announced", i, outputs[i].dtype(),
+                       expected[i].dtype);
+  }
+}
+
+// Past all handlers.
+Outputs run_on_host(const HostCall& host, std::span<const Tensor> inputs) {
+  for (const Tensor& input : inputs) {
+    check_not_differentiated(
+        input.node(), "host_call",
+        "of foreign code no derivative is known: give it one by custom_vjp or custom_jvp, or write "
+        "stop_gradient(x) for the argument");
+    check_not_escaped(input.node());
+    tell_read(input);
+  }
+  const UnderFrame below_all(nullptr);
+  std::vector<Tensor> arrays;
+  for (const Tensor& input : inputs) arrays.push_back(contiguous(to(view_of(input), cpu)));
+  Outputs outputs = host.function(arrays);
+  check_results(outputs, host.results);
+  const Device device = inputs.empty() ? cpu : inputs[0].device();
+  for (Tensor& output : outputs) output = to(std::move(output), device);
+  return outputs;
+}
+
+Abstract with_lanes(Abstract one, Index lanes) {
+  one.shape.insert(one.shape.begin(), lanes);
+  return one;
+}
+
+Outputs one_by_one(const HostCall& host, Index lanes, std::span<const bool> batched, std::span<const Tensor> inputs) {
+  std::vector<std::vector<Tensor>> results(host.results.size());
+  for (Index lane = 0; lane < lanes; ++lane) {
+    Inputs of_lane;
+    for (std::size_t i = 0; i < inputs.size(); ++i) of_lane.push_back(batched[i] ? inputs[i](lane) : inputs[i]);
+    const Outputs outputs = host_call_flat(host, std::move(of_lane));
+    for (std::size_t i = 0; i < outputs.size(); ++i) results[i].push_back(outputs[i]);
+  }
+  Outputs stacked;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Abstract all = with_lanes(host.results[i], lanes);
+    stacked.push_back(lanes == 0 ? zeros(all.shape, all.dtype, inputs[0].device()) : stack(results[i]));
+  }
+  return stacked;
+}
+
+Outputs all_at_once(HostCall host, Index lanes, std::span<const bool> batched, std::span<const Tensor> inputs) {
+  for (Abstract& result : host.results) result = with_lanes(std::move(result), lanes);
+  Inputs all;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    all.push_back(batched[i] ? inputs[i] : broadcast_lanes(inputs[i], lanes));
+  return host_call_flat(host, std::move(all));
+}
+
+}  // namespace
+
+Outputs host_call_flat(const HostCall& host, Inputs inputs) {
+  FunctionAttributes functions;
+  functions.name = "host_call";
+  const auto announced = std::make_shared<CarriedResults>();
+  SmallVector<CarriedResults::Result, 1> results;
+  for (const Abstract& result : host.results) results.push_back({result, std::nullopt});
+  announced->set(std::move(results));
+  functions.function = ToldFunction{[host](std::span<const Tensor> xs) { return run_on_host(host, xs); }, announced};
+  functions.batch = [host](Index lanes, std::span<const bool> batched, std::span<const Tensor> xs) {
+    const bool at_once = host.options.vmap_method == VmapMethod::broadcast_all;
+    return at_once ? all_at_once(host, lanes, batched, xs) : one_by_one(host, lanes, batched, xs);
+  };
+  return call_function(std::move(functions), std::move(inputs));
+}
+
+}  // namespace stave_detail

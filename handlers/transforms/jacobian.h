@@ -1,0 +1,207 @@
+// Jacobians, Hessians and Hessian-vector products, composed of jvp, vjp and vmap.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include <stave/handlers/transforms/grad.h>
+#include <stave/handlers/transforms/jvp.h>
+#include <stave/handlers/transforms/vmap.h>
+
+namespace stave {
+
+/// Blocks [j][i], of shape [output j..., input i...].
+using FlatJacobian = std::vector<std::vector<Tensor>>;
+/// The Jacobian of f at xs: for each input, one jvp for all directions at once (vmap). For outputs larger than inputs.
+FlatJacobian jacfwd_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names = numbered_inputs);
+/// The same by one vjp, and a pullback for all of each output at once. For inputs larger than outputs.
+FlatJacobian jacrev_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names = numbered_inputs);
+
+/// A matrix of blocks: the Jacobian of a struct R by a tree A. Row by row, a tree A for each tensor of R.
+///   auto h = hessian(loss)(mlp);          // JacobianBlocks<Mlp, Mlp>
+///   h[&Mlp::w1].b2                        // d^2 loss / dw1 db2, of shape [w1's..., b2's...]
+template <class R, class A>
+struct JacobianBlocks {
+  R structure;          ///< of the rows: R without tensors
+  std::vector<A> rows;  ///< in the order of tree_leaves
+  const A& operator[](Tensor R::*member) const {
+    std::size_t row = 0, i = 0;
+    visit_tensors(structure, [&](const Tensor& leaf) { (&leaf == &(structure.*member) ? row : i) = i, ++i; });
+    return rows[row];
+  }
+};
+template <class R, class A>
+struct TreeTraits<JacobianBlocks<R, A>> {
+  template <class B, class F>
+  static void visit(B& blocks, F&& f) {
+    f(blocks.rows);
+  }
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+
+// The result's tree with the arguments' tree in place of each tensor. A struct keeps its type if the argument is a Tensor; else
+// its members cannot become trees, and the rows stand in JacobianBlocks.
+template <class R, class A>
+struct JacobianTree {
+  using type = JacobianBlocks<R, A>;
+};
+template <class R, class A>
+using JacobianOf = typename JacobianTree<R, A>::type;
+template <class A>
+struct JacobianTree<Tensor, A> {
+  using type = A;
+};
+template <class R>
+  requires(!std::is_same_v<R, Tensor>)
+struct JacobianTree<R, Tensor> {
+  using type = R;
+};
+template <class... R, class A>
+  requires(!std::is_same_v<A, Tensor>)
+struct JacobianTree<std::tuple<R...>, A> {
+  using type = std::tuple<JacobianOf<R, A>...>;
+};
+template <class R, class S, class A>
+  requires(!std::is_same_v<A, Tensor>)
+struct JacobianTree<std::pair<R, S>, A> {
+  using type = std::pair<JacobianOf<R, A>, JacobianOf<S, A>>;
+};
+template <class R, class A>
+  requires(!std::is_same_v<A, Tensor>)
+struct JacobianTree<std::vector<R>, A> {
+  using type = std::vector<JacobianOf<R, A>>;
+};
+template <class R, std::size_t n, class A>
+  requires(!std::is_same_v<A, Tensor>)
+struct JacobianTree<std::array<R, n>, A> {
+  using type = std::array<JacobianOf<R, A>, n>;
+};
+template <class K, class R, class A>
+  requires(!std::is_same_v<A, Tensor>)
+struct JacobianTree<std::map<K, R>, A> {
+  using type = std::map<K, JacobianOf<R, A>>;
+};
+
+// The next rows of a Jacobian, as a tree: of result's structure, of blocks of argument's.
+template <class R, class A>
+JacobianOf<R, A> jacobian_tree(const R& result, const A& argument, const FlatJacobian& rows, std::size_t& next) {
+  using J = JacobianOf<R, A>;
+  const auto inside = [&](const auto& child) { return jacobian_tree(child, argument, rows, next); };
+  if constexpr (std::is_same_v<R, Tensor>) return with_leaves(argument, rows[next++]);
+  else if constexpr (std::is_same_v<A, Tensor>) {
+    J blocks = copy_tree(result);
+    visit_tensors(blocks, [&](Tensor& leaf) { leaf = rows[next++][0]; });
+    return blocks;
+  } else if constexpr (std::is_same_v<J, JacobianBlocks<R, A>>) {
+    J blocks{structure_of(result), {}};
+    visit_tensors(result, [&](const Tensor& leaf) { blocks.rows.push_back(inside(leaf)); });
+    return blocks;
+  } else if constexpr (tree_kind<R> == TreeKind::tuple) {
+    return std::apply([&](const auto&... child) { return J{inside(child)...}; }, result);
+  } else if constexpr (tree_kind<R> == TreeKind::map) {
+    J blocks;
+    for (const auto& [key, child] : result) blocks.emplace(key, inside(child));
+    return blocks;
+  } else if constexpr (requires(J j) { j.reserve(1); }) {
+    J blocks;
+    for (const auto& child : result) blocks.push_back(inside(child));
+    return blocks;
+  } else {
+    J blocks;
+    std::transform(result.begin(), result.end(), blocks.begin(), inside);
+    return blocks;
+  }
+}
+
+using AnyJacobian = FlatJacobian (*)(FlatFunction, std::span<const Tensor>, InputNames);
+
+template <AnyJacobian jacobian, class F, int... argnums>
+class JacobianFunction {
+ public:
+  explicit JacobianFunction(F f) : f_(std::move(f)) {}
+
+  template <class... A>
+  auto operator()(const A&... args) const {
+    if constexpr (can_call_by<Returns::tree, const F, Numbers<argnums...>, const A&...>) {
+      using Selected = Select<sizeof...(A), argnums...>;
+      using Result = typename Calls<const F, Selected, const A&...>::Result;
+      const std::vector<Tensor> leaves = selected_leaves(Selected(), args...);
+      if (leaves.empty()) fail_no_tensors("jacobian");
+      std::optional<Result> result;
+      const FlatJacobian rows = jacobian(flat_function(Selected(), f_, result, args...), leaves,
+                                         [&](std::size_t i) { return leaf_name(Selected(), i, args...); });
+      const auto arguments = std::tie(args...);
+      std::size_t next = 0;
+      const Result structure = structure_of(*result);
+      if constexpr (sizeof...(argnums) == 1)
+        return jacobian_tree(structure, structure_of(std::get<argnums...>(arguments)), rows, next);
+      else return jacobian_tree(structure, std::tuple(structure_of(std::get<argnums>(arguments))...), rows, next);
+    } else {
+      return Refused();
+    }
+  }
+
+ private:
+  F f_;
+};
+
+template <class F, int... argnums>
+using JacfwdOf = JacobianFunction<jacfwd_flat, F, argnums...>;
+template <class F, int... argnums>
+using JacrevOf = JacobianFunction<jacrev_flat, F, argnums...>;
+
+}  // namespace stave_detail
+
+namespace stave {
+
+/// The Jacobian by argument 0, or by `argnums`: a callable with f's arguments. For tensors [f's shape..., argument's shape...];
+/// for trees, blocks as in JAX: f's result, with a tree like the argument (a tuple of several's) in place of each tensor, of
+/// these shapes. A std container of tensors becomes one of trees, a struct JacobianBlocks.
+template <int... argnums, class F>
+auto jacfwd(F f) {
+  return stave_detail::by_arguments<stave_detail::JacfwdOf, argnums...>(std::move(f));
+}
+template <int... argnums, class F>
+auto jacrev(F f) {
+  return stave_detail::by_arguments<stave_detail::JacrevOf, argnums...>(std::move(f));
+}
+/// The Hessian, forward over reverse, [f's shape..., argument's shape..., argument's shape...]; of
+/// trees JacobianBlocks<A, A>, of several arguments a tuple of tuples.
+template <int... argnums, class F>
+auto hessian(F f) {
+  return jacfwd<argnums...>(jacrev<argnums...>(std::move(f)));
+}
+
+/// The Hessian of f at x times v, without forming it: the derivative of grad(f) along v. x and v are trees of one type.
+template <class F, class T>
+T hvp(F f, const T& x, const T& v) {
+  return jvp(grad(std::move(f)), x, v).second;
+}
+
+#define STAVE_NAMES(Name)                                                     \
+  template <int... argnums>                                                   \
+  auto jacfwd(stave_detail::Name f) {                                         \
+    return stave_detail::by_arguments<stave_detail::JacfwdOf, argnums...>(f); \
+  }                                                                           \
+  template <int... argnums>                                                   \
+  auto jacrev(stave_detail::Name f) {                                         \
+    return stave_detail::by_arguments<stave_detail::JacrevOf, argnums...>(f); \
+  }                                                                           \
+  template <int... argnums>                                                   \
+  auto hessian(stave_detail::Name f) {                                        \
+    return jacfwd<argnums...>(jacrev<argnums...>(f));                         \
+  }                                                                           \
+  template <class T>                                                          \
+  T hvp(stave_detail::Name f, const T& x, const T& v) {                       \
+    return hvp<stave_detail::Name>(f, x, v);                                  \
+  }
+STAVE_OVERLOADED_NAMES(STAVE_NAMES)
+#undef STAVE_NAMES
+
+}  // namespace stave

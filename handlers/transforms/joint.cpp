@@ -1,0 +1,201 @@
+#include <stave/handlers/transforms/joint.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/program/fused.h>
+#include <stave/core/tensor/print.h>
+#include <stave/handlers/transforms/record_region.h>
+
+namespace stave_detail {
+
+namespace {
+
+constexpr int longest = 512;  // entries whose rules one region performs, and entries that it computes again for them
+constexpr int few_results = 4;
+constexpr std::size_t few_inputs = 8;  // for each, the region's VJP is a region that begins from the start
+
+/// The top of the stack without the users' handlers, and what stands on these.
+Frame* library_frames() {
+  Frame* frame = current;
+  while (frame && frame->nearest && !frame->nearest->discreet) frame = frame->nearest->below;
+  return frame;
+}
+
+bool is_number(const Tensor& x) {
+  if (!x.node().storage || live_notes(x) > 0 || (x.device() != cpu && !x.node().storage->number)) return false;
+  return repeats_one_element(x);
+}
+
+bool is_elementwise(Entry& entry, const Shape& shape) {
+  return entry.op && Region::admits(*entry.op) && entry.op->vjp && entry.input_abstracts()[0].shape == shape;
+}
+
+}  // namespace
+
+Tensor computed_again(const GradHandler& handler, const Slot& slot) {
+  Entry& entry = *slot.entry;
+  if (!entry.op) return handler.primal(entry);
+  if (entry.keeps_outputs) return entry.outputs()[static_cast<std::size_t>(slot.output)];
+  const UnderFrame as_at_first(library_frames());
+  if (Region::admits(*entry.op)) {
+    JointRegion region(handler, entry.input_abstracts()[0].shape);
+    const Tensor value = region.value_of(slot);
+    return region.values_of({&value, 1})[0];
+  }
+  const Tensor& saved = entry.inputs()[0];  // a view has one input
+  return apply(*entry.op, {saved.defined() ? saved : computed_again(handler, entry.producers()[0])}, entry.attributes);
+}
+
+bool JointRegion::takes(Entry& entry) {
+  if (!is_elementwise(entry, shape_)) return false;
+  if (values_.empty()) return true;
+  std::size_t more = 0;  // to be computed again
+  for (std::size_t i = 0; i < entry.input_count; ++i)
+    if (entry.drops(i))
+      if (Entry& producer = *entry.producers()[i].entry; !again_.contains(&producer)) more += producer.cone.size;
+  if (taken_ >= longest || again_.size() + more > longest) return false;
+  return results_ <= few_results + static_cast<int>(again_.size());
+}
+
+void JointRegion::count_result(Entry& entry) {
+  if (!is_elementwise(entry, shape_)) ++results_;
+}
+
+// ---- recording ----------------------------------------------------------------------------------------------
+
+Outputs JointRegion::handle(Call& call) {
+  const auto inputs = call.inputs();
+  if (std::none_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return stands_in(x); }))
+    return perform(std::move(call));
+  Value value{.op = &call.op(), .operands = {}, .dtype = call.abstract_outputs()[0].dtype};
+  for (const Tensor& input : inputs) value.operands.push_back(*notes_.find(stand_in(input)));
+  return tensor(add(std::move(value)));
+}
+
+Tensor JointRegion::stand_in(const Tensor& x) {
+  if (stands_in(x)) return x;
+  return tensor(x.rank() == 0 && shape_.rank() > 0 && is_number(x) ? number(x) : given(x));
+}
+
+Tensor JointRegion::input(Entry& entry, std::size_t i) {
+  if (entry.inputs()[i].defined() || entry.drops(i)) return tensor(operand(entry, i));
+  return {};
+}
+Tensor JointRegion::output(Entry& entry, std::size_t i) {
+  return entry.keeps_outputs ? tensor(given(entry.outputs()[i])) : Tensor();
+}
+
+int JointRegion::add(Value value) {
+  values_.push_back(std::move(value));
+  return static_cast<int>(values_.size()) - 1;
+}
+
+Tensor JointRegion::tensor(int value) {
+  Tensor stands(NodePtr(new Node(values_[static_cast<std::size_t>(value)].dtype, cpu, {}, {}, nullptr)));
+  return notes_.put(std::move(stands), value);
+}
+
+int JointRegion::given(const Tensor& x) {
+  const auto [found, is_new] = given_.emplace(&x.node(), 0);
+  if (!is_new) return found->second;
+  inputs_.push_back(x);
+  return found->second = add({.operands = {}, .dtype = x.dtype(), .input = static_cast<int>(inputs_.size()) - 1});
+}
+
+int JointRegion::number(const Tensor& x) {
+  const UnderFrame unseen(nullptr);
+  const Scalar number = number_of(x);
+  std::vector<unsigned char> bytes(size_of(x.dtype()));
+  Bytes16 element;
+  write_number(&element, number, x.dtype());
+  std::memcpy(bytes.data(), &element, bytes.size());
+  const auto [found, is_new] = numbers_.emplace(std::pair(x.dtype(), std::move(bytes)), 0);
+  if (is_new) found->second = add({.operands = {}, .dtype = x.dtype(), .number = number});
+  return found->second;
+}
+
+int JointRegion::operand(Entry& entry, std::size_t i) {
+  const std::span<Tensor> inputs = entry.inputs();
+  const Slot& slot = entry.producers()[i];
+  if (inputs[i].defined()) return !slot.entry && is_number(inputs[i]) ? number(inputs[i]) : given(inputs[i]);
+  return again(slot);
+}
+
+// As deep as a run is long.
+int JointRegion::again(const Slot& slot) {
+  Entry& entry = *slot.entry;
+  if (!entry.op || entry.keeps_outputs) return given(computed_again(handler_, slot));
+  if (const auto found = again_.find(&entry); found != again_.end()) return found->second;
+  int value = 0;
+  if (is_elementwise(entry, shape_)) {
+    Value step{.op = entry.op, .operands = {}};
+    for (std::size_t i = 0; i < entry.input_count; ++i) step.operands.push_back(operand(entry, i));
+    const Dtype of_last = values_[static_cast<std::size_t>(step.operands.back())].dtype;
+    step.dtype = entry.op->id == OpId::astype ? static_cast<const DtypeAttributes&>(*entry.attributes).dtype
+                                              : entry.op->result_dtype(of_last);
+    value = add(std::move(step));
+  } else {
+    value = given(computed_again(handler_, slot));
+  }
+  entries_.push_back(slot.entry);
+  again_.emplace(&entry, value);
+  return value;
+}
+
+// ---- performing ---------------------------------------------------------------------------------------------
+
+RegionPtr JointRegion::region(const std::vector<int>& outputs) const {
+  std::vector<Dtype> dtypes;
+  for (const Tensor& input : inputs_) dtypes.push_back(input.dtype());
+  const IntrusivePtr<Region> region(new Region(std::move(dtypes)));
+  std::vector<int> numbers;
+  for (const Value& value : values_) {
+    if (value.input >= 0) {
+      numbers.push_back(value.input);
+    } else if (!value.op) {
+      numbers.push_back(region->add(value.number, value.dtype));
+    } else {
+      SmallVector<int, 3> operands;
+      for (const int operand : value.operands) operands.push_back(numbers[static_cast<std::size_t>(operand)]);
+      numbers.push_back(region->add(*value.op, operands, value.dtype));
+    }
+  }
+  std::vector<int> values;
+  for (const int output : outputs) values.push_back(numbers[static_cast<std::size_t>(output)]);
+  region->set_outputs(std::move(values));
+  return region;
+}
+
+// Whether derivatives of what it performs are taken.
+bool JointRegion::is_followed() const {
+  for (const Tensor& input : inputs_)
+    for (const Note* note = input.node().notes; note; note = note->next)
+      if (note->live() && note->owner->differentiates && note->owner->running) return true;
+  return false;
+}
+
+std::vector<Tensor> JointRegion::values_of(std::span<const Tensor> stand_ins) {
+  std::vector<int> outputs;
+  std::unordered_map<int, std::size_t> places;
+  for (const Tensor& x : stand_ins)
+    if (const int value = *notes_.find(x);
+        values_[static_cast<std::size_t>(value)].input < 0 && places.emplace(value, outputs.size()).second)
+      outputs.push_back(value);
+  Outputs found;
+  if (!outputs.empty()) {
+    if (inputs_.empty()) given(constant(0, float32, shape_, cpu));  // says the shape
+    const RegionPtr steps = region(outputs);
+    found = is_followed() && inputs_.size() > few_inputs ? perform_steps(*steps, inputs_) : fused(steps, inputs_);
+  }
+  std::vector<Tensor> results;
+  for (const Tensor& x : stand_ins) {
+    const int value = *notes_.find(x), input = values_[static_cast<std::size_t>(value)].input;
+    results.push_back(input >= 0 ? inputs_[static_cast<std::size_t>(input)] : found[places.at(value)]);
+  }
+  return results;
+}
+
+}  // namespace stave_detail

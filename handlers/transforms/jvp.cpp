@@ -1,0 +1,253 @@
+#include <stave/handlers/transforms/jvp_flat.h>
+
+#include <algorithm>
+
+#include <stave/core/op/carried.h>
+#include <stave/core/op/lost_derivatives.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/note.h>
+#include <stave/handlers/transforms/linear_in.h>
+#include <stave/handlers/transforms/tape.h>
+
+namespace stave_detail {
+namespace {
+
+// A note without a tangent: that is lost.
+class JvpHandler final : public Handler, public FollowsDerivatives, public std::enable_shared_from_this<JvpHandler> {
+ public:
+  Outputs handle(Call& call) override {
+    if (call.op().carries_functions) [[unlikely]]
+      return handle_carrying(call);
+    SmallVector<Tensor, 3> tangents;
+    bool any = false, any_lost = false;
+    for (const Tensor& input : call.inputs()) {
+      const Tensor* tangent = notes.find(input);
+      if (tangent) tangents.push_back(*tangent);
+      else tangents.emplace_back();
+      any |= tangent != nullptr;
+      any_lost |= tangent && !tangent->defined();
+    }
+    if (!any) return perform(std::move(call));
+    if (any_lost && call.op().derivative != Derivative::zero) [[unlikely]] {
+      Outputs outputs = perform(std::move(call));
+      for (Tensor& output : outputs) output = lost(std::move(output));
+      return outputs;
+    }
+    Outputs outputs = perform(call.lent());  // the rule reads the inputs afterwards
+    Outputs derivatives = call.op().derivative == Derivative::zero ? Outputs(outputs.size(), Tensor())
+                                                                   : derive(JvpContext{call, outputs, tangents});
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (is_float(outputs[i].dtype()) && derivatives[i].defined()) {
+        check(call, outputs[i], derivatives[i]);
+        outputs[i] = notes.put(std::move(outputs[i]), std::move(derivatives[i]));
+      } else {
+        outputs[i] = notes.strip(std::move(outputs[i]));
+      }
+    }
+    return outputs;
+  }
+  std::string describe() const override { return "jvp"; }
+  bool discreet() const noexcept override { return true; }
+  bool takes_programs() const noexcept override { return true; }
+  Tensor lost(Tensor x) const override {
+    if (lost_by_.empty()) lost_by_ = outside_.effect();
+    return is_float(x.dtype()) ? notes.put(std::move(x), Tensor()) : x;
+  }
+  bool follows(const Tensor& x) const noexcept override { return notes.find(x) != nullptr; }
+  /// Returns what the function returns, when this is installed around it.
+  Outputs run(FlatFunction f, std::span<const Tensor> inputs) {
+    return notes.run([&] { return with(outside_, [&] { return with(*this, [&] { return f(inputs); }); }); });
+  }
+  /// Zeros if x depends on no input. Throws if it is lost.
+  Tensor tangent(const Tensor& x) const {
+    const Tensor* tangent = notes.find(x);
+    if (tangent && !tangent->defined()) fail_lost("jvp", lost_by_);
+    return tangent ? *tangent : zeros_like(notes.strip(x));
+  }
+
+  Notes<Tensor> notes{"jvp", this};
+
+ private:
+  // ---- the operation `call` ----
+
+  Outputs handle_carrying(Call& call) {
+    const FunctionAttributes& functions = functions_of(call);
+    if (functions.runs_again) return checkpoint(call);
+    const bool any =
+        std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
+    if (!functions.backward && !functions.tangents) {  // the rule of vmap alone: the function's derivative is taken
+      if (!any) return perform(std::move(call));
+      return with(*this, [&] { return functions.run(functions.function, call.inputs()); });
+    }
+    FunctionAttributes guarded = without_captures(functions, {notes.id()}, "jvp");
+    if (!any) return perform_functions(Inputs(call.inputs()), std::move(guarded));
+    return functions.tangents ? custom_jvp(call, guarded) : custom_vjp(call, guarded);
+  }
+
+  // One checkpoint below, of a function of primals and tangents; values that it captures keep theirs.
+  Outputs checkpoint(Call& call) {
+    Inputs both = primals(call);
+    const std::size_t count = both.size();
+    for (const Tensor& input : call.inputs()) both.push_back(tangent(input));
+    FunctionAttributes lifted = functions_of(call);
+    lifted.around = nullptr;
+    const auto lift = [&](CarriedFunction FunctionAttributes::*function) {
+      return
+          [self = shared_from_this(), attributes = call.attributes_ptr(), count, function](std::span<const Tensor> xs) {
+            const auto& functions = static_cast<const FunctionAttributes&>(*attributes);
+            Inputs inputs;
+            for (std::size_t i = 0; i < count; ++i)
+              inputs.push_back(is_float(xs[i].dtype()) ? self->notes.put(clone_node(xs[i]), xs[count + i]) : xs[i]);
+            const Outputs outputs = with(self, [&] { return functions.run(functions.*function, inputs); });
+            Outputs all;
+            for (const Tensor& output : outputs) all.push_back(self->notes.strip(output));
+            for (const Tensor& output : outputs) all.push_back(self->tangent(output));
+            return all;
+          };
+    };
+    lifted.function = lift(&FunctionAttributes::function);
+    if (lifted.again) lifted.again = lift(&FunctionAttributes::again);
+    return with_tangents(perform_functions(std::move(both), std::move(lifted)));
+  }
+
+  // The rule in place of the function.
+  Outputs custom_jvp(Call& call, const FunctionAttributes& functions) {
+    Inputs both = primals(call);
+    for (const Tensor& input : call.inputs()) both.push_back(tangent(input));
+    return with_tangents(functions.run(functions.tangents, both));
+  }
+
+  // The rule maps cotangents back, and is linear in them: transposed, it maps tangents forward.
+  Outputs custom_vjp(Call& call, const FunctionAttributes& functions) {
+    const ForwardResults forward = functions.run(functions.forward, primals(call));
+    std::vector<Tensor> zero;  // cotangents of the outputs that have some
+    for (const Tensor& output : forward.outputs)
+      if (is_float(output.dtype())) zero.push_back(zeros_like(output));
+    const auto backward = [&](std::span<const Tensor> cotangents) {
+      Inputs arguments(forward.residuals.begin(), forward.residuals.end());
+      std::size_t next = 0;
+      for (const Tensor& output : forward.outputs)
+        arguments.push_back(is_float(output.dtype()) ? cotangents[next++] : zeros_like(output));
+      const Outputs found = functions.run(functions.backward, arguments);
+      Outputs wanted;
+      for (std::size_t i = 0; i < call.inputs().size(); ++i)
+        if (notes.find(call.inputs()[i]))
+          wanted.push_back(found[i].defined() ? found[i] : zeros_like(call.inputs()[i]));
+      return wanted;
+    };
+    Inputs tangents;
+    for (const Tensor& input : call.inputs())
+      if (notes.find(input)) tangents.push_back(tangent(input));
+    const std::vector<Tensor> found = vjp_flat(backward, zero, "custom_vjp").pullback(tangents);
+    Outputs both = forward.outputs;
+    std::size_t next = 0;
+    for (const Tensor& output : forward.outputs)
+      both.push_back(is_float(output.dtype()) ? found[next++] : zeros_like(output));
+    return with_tangents(std::move(both));
+  }
+
+  Inputs primals(const Call& call) const {
+    Inputs inputs;
+    for (const Tensor& input : call.inputs()) inputs.push_back(notes.strip(input));
+    return inputs;
+  }
+  // The first half of `both`, with the second as tangents.
+  Outputs with_tangents(Outputs both) const {
+    const std::size_t count = both.size() / 2;
+    Outputs outputs;
+    for (std::size_t i = 0; i < count; ++i) {
+      Tensor output = notes.strip(std::move(both[i]));
+      outputs.push_back(is_float(output.dtype()) ? notes.put(std::move(output), both[count + i]) : std::move(output));
+    }
+    return outputs;
+  }
+
+  // ---- ordinary operations ----
+
+  static Outputs derive(const JvpContext& c) {
+    const Op& op = c.call.op();
+    if (op.jvp) return op.jvp(c);
+    if (op.derivative == Derivative::linear) return linear(c);
+    if (op.derivative == Derivative::bilinear) return bilinear(c);
+    fail<TransformError>("jvp: the operation {} has no JVP rule: give it one, or cut it off with stop_gradient",
+                         op.name);
+  }
+
+  // The operation itself on the tangents; inputs in which it is not linear stay.
+  static Outputs linear(const JvpContext& c) {
+    // A cast from floats to integers, or of integers, has derivative zero.
+    if (!is_float(c.out().dtype())) return Outputs(c.outputs.size(), Tensor());
+    Inputs inputs;
+    for (std::size_t i = 0; i < c.call.inputs().size(); ++i) {
+      const bool constant = lacks_derivative_by(c.call.op(), i);
+      if (constant && c.has(i)) fail_not_linear("jvp", c.call.op(), i);
+      inputs.push_back(constant ? c.in(i) : c.tangent(i));
+    }
+    return perform(c.call.with_inputs(std::move(inputs)));
+  }
+
+  // d op(a, b) = op(da, b) + op(a, db)
+  static Outputs bilinear(const JvpContext& c) {
+    Tensor sum;
+    if (c.has(0)) sum = perform(c.call.with_inputs({c.tangents[0], c.in(1)}))[0];
+    if (c.has(1)) sum = add_tangents(std::move(sum), perform(c.call.with_inputs({c.in(0), c.tangents[1]}))[0]);
+    return sum;
+  }
+
+  static void check(const Call& call, const Tensor& output, const Tensor& tangent) {
+    if (tangent.shape() != output.shape() || tangent.dtype() != output.dtype())
+      fail<TransformError>("the JVP rule of {} gave a tangent {} {} for an output {} {}", call.op().name,
+                           tangent.dtype(), tangent.shape(), output.dtype(), output.shape());
+  }
+
+  AnsweredOutside outside_;
+  mutable std::string lost_by_;  // the effect whose answer was the first without a tangent
+};
+
+void check_tangent(std::size_t i, InputNames names, const Tensor& primal, const Tensor& tangent) {
+  if (!is_float(primal.dtype()))
+    fail<DtypeError>(
+        "jvp: {} is {} {}, which has no derivative: make it a floating tensor, or capture it in the "
+        "function instead of differentiating by it",
+        names(i), primal.dtype(), primal.shape());
+  if (tangent.shape() != primal.shape())
+    fail<ShapeError>("jvp: the tangent of {} has shape {}, the input {}", names(i), tangent.shape(), primal.shape());
+  if (tangent.dtype() != primal.dtype())
+    fail<DtypeError>("jvp: the tangent of {} is {}, the input {}", names(i), tangent.dtype(), primal.dtype());
+  if (tangent.device() != primal.device())
+    fail<DeviceError>("jvp: the tangent of {} lives on {}, the input on {}: move one with to(x, device)", names(i),
+                      tangent.device().str(), primal.device().str());
+}
+
+}  // namespace
+}  // namespace stave_detail
+
+namespace stave {
+
+using namespace stave_detail;
+
+FlatJvp jvp_flat(FlatFunction f, std::span<const Tensor> primals, std::span<const Tensor> tangents, InputNames names) {
+  if (primals.size() != tangents.size())
+    fail<TransformError>("jvp: {} inputs, but {} tangents", primals.size(), tangents.size());
+  const auto shared = std::make_shared<JvpHandler>();
+  JvpHandler& handler = *shared;
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < primals.size(); ++i) {
+    if (tangents[i].defined()) check_tangent(i, names, primals[i], tangents[i]);
+    Tensor input = clone_node(primals[i]);
+    if (tangents[i].defined()) input = handler.notes.put(std::move(input), tangents[i]);
+    inputs.push_back(std::move(input));
+  }
+  FlatJvp result;
+  result.outputs = handler.run(f, inputs);
+  check_results(result.outputs, "jvp");
+  for (Tensor& output : result.outputs) {
+    result.tangents.push_back(handler.tangent(output));
+    output = handler.notes.strip(std::move(output));
+  }
+  return result;
+}
+
+}  // namespace stave

@@ -1,0 +1,464 @@
+#include <stave/handlers/transforms/paths.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include <stave/core/op/function.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/index.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/transfer.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/storage.h>
+#include <stave/handlers/transforms/answered.h>
+
+namespace stave_detail {
+
+namespace {
+
+Tensor tensor_of(std::string_view bytes, Dtype dtype, const Shape& shape) {
+  StoragePtr storage = allocate_storage(cpu, dtype, shape, "item");
+  if (!bytes.empty()) std::memcpy(storage->data, bytes.data(), bytes.size());
+  return Tensor(NodePtr(new Node(dtype, cpu, shape, std::move(storage))));
+}
+
+// The elements of the largest of an operation's inputs, for one lane.
+std::uint64_t work_of(std::span<const Tensor> inputs, const SmallVector<bool, 4>& batched, Index lanes) {
+  Index most = 1;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    most = std::max(most, batched[i] && lanes > 0 ? inputs[i].size() / lanes : inputs[i].size());
+  return static_cast<std::uint64_t>(most);
+}
+
+// Rows with equal bits, in the order of their first ones.
+std::vector<std::vector<std::size_t>> classes_of(const HostRows& rows, std::size_t count) {
+  std::vector<std::vector<std::size_t>> classes;
+  const auto add = [&](std::size_t& number, std::size_t row) {  // of a class; beyond the last: none yet
+    if (number >= classes.size()) {
+      number = classes.size();
+      classes.emplace_back();
+    }
+    classes[number].push_back(row);
+  };
+  if (rows.bytes() == 1) {
+    std::array<std::size_t, 256> number;
+    number.fill(~std::size_t{0});
+    for (std::size_t i = 0; i < count; ++i) add(number[static_cast<unsigned char>(rows[i][0])], i);
+  } else {
+    std::unordered_map<std::string_view, std::size_t> number;
+    for (std::size_t i = 0; i < count; ++i) add(number.try_emplace(rows[i], ~std::size_t{0}).first->second, i);
+  }
+  return classes;
+}
+
+}  // namespace
+
+// ---- runs ------------------------------------------------------------------------------------------------------------
+
+// Says which lane it is that computes on its own values.
+class PathRun::Alone final : public AnyHandler {
+ public:
+  explicit Alone(const PathRun& run) : AnyHandler(0), run_(run) {}
+  void* handling(const EffectType&) override { return nullptr; }
+  std::string describe() const override { return run_.describe(); }
+  bool only_observes() const noexcept override { return true; }
+
+ private:
+  const PathRun& run_;
+};
+
+PathRun::PathRun(std::shared_ptr<const Vmap> vmap, RowsPtr lanes, Of what)
+    : vmap_(std::move(vmap)), lanes_(what == Of::vmap ? std::move(lanes) : make_intrusive<const Rows>(*lanes)),
+      what_(what) {}
+
+std::string PathRun::describe() const {
+  const Rows& lanes = named_ ? *named_ : path_ ? *path_->lanes : *lanes_;
+  const std::string name = vmap_->axis_name.empty() ? "" : fmt::format(" of \"{}\"", vmap_->axis_name);
+  if (lanes.size() == vmap_->size) return fmt::format("vmap over {} lanes{}", vmap_->size, name);
+  return fmt::format("vmap, {} of {}{}", lanes.str(), vmap_->size, name);
+}
+
+PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inputs, const std::vector<bool>& batched) {
+  std::vector<Argument> arguments;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Argument& argument = arguments.emplace_back();
+    if (!batched[i]) {
+      argument.same = inputs[i];
+      continue;
+    }
+    argument.shape = lane_shape(inputs[i]);
+    argument.label = label_of(inputs[i].node());
+    argument.value = make_intrusive<LaneValue>(inputs[i], lanes_);
+  }
+  aside_.push_back(std::make_unique<LanePath>());
+  aside_.back()->lanes = lanes_;
+  aside_.back()->alone = is_alone(*lanes_);
+  PathEffects* const around = PathEffects::around(*vmap_);  // of a function that an operation carries
+  const std::size_t answered = around ? around->call_begins() : 0;
+  PathEffects* const outermost = PathEffects::outermost(*vmap_);
+  first_joint_ = outermost ? outermost->next_joint : 0;
+  std::size_t end_joint = first_joint_;
+  std::vector<PathEffects::OfPath> answers;
+  std::vector<std::unique_ptr<LanePath>> done;
+  std::exception_ptr threw;  // by the first of them
+  while (!aside_.empty()) {
+    std::unique_ptr<LanePath> path = std::move(aside_.back());
+    aside_.pop_back();
+    if (outermost) outermost->next_joint = first_joint_;
+    try {
+      run(*path, f, arguments);
+    } catch (...) {
+      // Which lanes threw is found where the operation was performed, by runs that are answered as
+      // this one: so the others go on.
+      if (!around || whose_error(std::current_exception(), nullptr) == Whose::of_all) throw;
+      if (!threw) threw = std::current_exception();
+    }
+    if (outermost) end_joint = std::max(end_joint, outermost->next_joint);
+    if (around) answers.push_back({path->lanes, path->effects->of(*path->lanes)});
+    path->effects.reset();
+    done.push_back(std::move(path));
+  }
+  if (outermost) outermost->next_joint = end_joint;
+  if (around) around->call_ends(answered, std::move(before_parting_), std::move(answers));
+  if (threw) std::rethrow_exception(threw);
+  const std::vector<Sown> sown = take_sown(done);
+  Results results = joined(done);
+  sow_all(sown, results);
+  return results;
+}
+
+void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> arguments) {
+  path_ = &path;
+  path.number = paths_++;
+  if (!path.alone && !path.log && lanes_->is_own()) {
+    path.log = make_intrusive<PathLog>(nullptr, path.lanes);
+    path.log->alone_below = alone_below();
+  }
+  const bool any_known = !path.known_effects.empty();
+  path.effects.emplace(PathEffects::Run{*vmap_, *lanes_, id_, *this}, path.lanes, path.alone,
+                       std::move(path.known_effects));
+  path.effects->joint = std::move(path.known_joint);
+  std::vector<Tensor> values;
+  for (const Argument& argument : arguments) {
+    if (!argument.value) values.push_back(argument.same);
+    else if (path.alone && path.replays.empty())
+      values.push_back(clone_node(argument.value->of(path.lanes, true, *lanes_)));
+    else values.push_back(relabel(vmap_->lane(argument.value, argument.shape), argument.label));
+  }
+  const auto performed = [&] { return f(values); };
+  path.outputs = with(*path.effects, [&] {
+    // There are no lanes' values that it could meet, so that operations need nobody; but in answers from before it was alone, and to
+    // gather what is sown.
+    if (path.alone && path.replays.empty() && what_ == Of::vmap && !any_known && vmap_->axis_name.empty() &&
+        !may_be_answered(effect_type<Sowing>()))
+      return with(Alone(*this), performed);
+    return with(*this, performed);
+  });
+  if (path.replaying()) fail_other_way("nothing more", "more");
+  path.log = nullptr;
+  path.alive.clear();
+  path.kept.clear();
+}
+
+Path PathRun::handle(WhichPath&) {
+  Path path = perform(WhichPath{});
+  path.push_back({id_, path_->number, what_ != Of::vmap});
+  return path;
+}
+
+// ---- operations ------------------------------------------------------------------------------------------------------
+
+Outputs PathRun::handle(Call& call) {
+  LanePath& path = *path_;
+  if (&call.op() == &op_sow && is_joined(call)) [[unlikely]]
+    return sown(call);
+  if (!vmap_->axis_name.empty() && answers(call)) return collective(call);
+  if (path.replaying()) [[unlikely]]
+    return replayed(call);
+  return attempted(call);
+}
+
+Outputs PathRun::attempted(Call& call) {
+  LanePath& path = *path_;
+  const bool carries = call.op().carries_functions;
+  PathLog::Given given;
+  std::exception_ptr threw;
+  std::optional<PathEffects::Mark> mark;
+  if (carries) {
+    path.log = nullptr;  // what the functions compute is not in it; and the program may go on while they stand still
+    mark = path.effects->mark();
+  }
+  try {
+    return carries ? handle_carrying(call) : performed(call, given);
+  } catch (const std::bad_alloc&) {
+    path.log = nullptr;  // which may lack something
+    throw;
+  } catch (...) {
+    threw = std::current_exception();
+  }
+  return divided_by_error(call, std::move(given), std::move(threw), mark);
+}
+
+Outputs PathRun::performed(Call& call, PathLog::Given& given) {
+  LanePath& path = *path_;
+  const Op& op = call.op();
+  SmallVector<const Lanes*, 4> found;
+  bool any = false;
+  if (path.log) given.attributes = call.attributes_ptr();
+  for (const Tensor& input : call.inputs()) {
+    const Lanes* const lanes = vmap_->notes.find(input);
+    any |= lanes != nullptr;
+    if (path.log) given.add(found.size(), input, lanes);
+    found.push_back(lanes);
+  }
+  if (!any) {
+    Outputs outputs = perform(std::move(call));
+    path.note(op, static_cast<LaneValue*>(nullptr), std::move(given));
+    return outputs;
+  }
+  Inputs inputs;
+  SmallVector<bool, 4> batched;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    inputs.push_back(found[i] ? rows_of(*found[i], path) : call.inputs()[i]);
+    batched.push_back(found[i] != nullptr);
+  }
+  if (path.alone) return perform(call.with_inputs(std::move(inputs)));  // values from before it was
+  if (!op.batch)
+    fail<TransformError>("vmap: the operation {} has no batching rule: give it one, or compute it outside of vmap",
+                         op.name);
+  const Index size = path.lanes->size();
+  if (path.log) path.log->work += work_of(inputs, batched, size);
+  Outputs outputs = op.batch(BatchContext{call, inputs, batched, size});
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Abstract& lane = call.abstract_outputs()[i];
+    const Tensor& output = outputs[i];
+    if (!has_lanes_of(output, lane) || output.shape()[0] != size)
+      fail<TransformError>("the batching rule of {} gave {} {} for {} lanes of {} {}", op.name, output.dtype(),
+                           output.shape(), size, lane.dtype, lane.shape);
+    auto value = make_intrusive<LaneValue>(std::move(outputs[i]), path.lanes);
+    path.note(op, value.get(), i == 0 ? std::move(given) : PathLog::Given());
+    outputs[i] = vmap_->lane(std::move(value), lane.shape);
+  }
+  return outputs;
+}
+
+// ---- reads -----------------------------------------------------------------------------------------------------------
+
+Tensor PathRun::handle(ReadStorage& read) {
+  const Lanes* const lanes = vmap_->notes.find(read.value);
+  if (!lanes) return perform(ReadStorage(read));
+  LanePath& path = *path_;
+  const LaneValuePtr value = lanes->value;
+  Tensor answer = path.replaying() ? replayed_read(value)
+                  : path.alone     ? read_value(rows_of(*lanes, path))
+                                   : this->read(*lanes, read.value);
+  if (!read.stays) return answer;
+  UnderFrame past_all_handlers(nullptr);
+  path.kept.push_back(contiguous(view_of(answer)));
+  return path.kept.back();
+}
+
+// An error that a device found earlier, say, is every lane's.
+Tensor PathRun::read(const Lanes& read, const Tensor& x) {
+  LanePath& path = *path_;
+  const PathLog* const log = path.log.get();
+  try {
+    return divided(read, x);
+  } catch (const std::bad_alloc&) {
+    path.log = nullptr;
+    throw;
+  } catch (...) {
+    PathLog::Event event = event_of_read(read.value, {});
+    event.threw = std::current_exception();
+    if (path.log.get() == log) path.note(std::move(event));
+    throw;
+  }
+}
+
+// What the lanes of the path have there that goes on.
+Tensor PathRun::divided(const Lanes& read, const Tensor& x) {
+  LanePath& path = *path_;
+  const LaneValuePtr value = read.value;
+  const auto count = static_cast<std::size_t>(path.lanes->size());
+  if (count == 0)
+    fail<TransformError>("vmap: a value ({} {}) is read on the host, but there are no lanes that would have one",
+                         x.dtype(), x.shape());
+  const HostRows rows(rows_of(read, path), path.lanes->size());
+  const auto answer = [&](std::size_t row) { return tensor_of(rows[row], x.dtype(), x.shape()); };
+  Tensor first = answer(0);
+  if (rows.agree()) {
+    path.note(event_of_read(value, first));
+    return first;
+  }
+  if (what_ == Of::undivided_call)
+    fail<TransformError>(
+        "vmap: lanes part at a value ({} {}) within a checkpoint that saves what a policy says, which differs by the "
+        "way that a lane goes: use checkpoint without a policy, or where in place of if",
+        x.dtype(), x.shape());
+  std::vector<Part> parts;
+  for (const std::vector<std::size_t>& of : classes_of(rows, count)) {
+    Part& part = parts.emplace_back();
+    for (const std::size_t row : of) part.lanes.push_back(path.lanes->lane(static_cast<Index>(row)));
+    part.event = event_of_read(value, parts.size() == 1 ? first : answer(of[0]));
+  }
+  part(std::move(parts));
+  return first;
+}
+
+// The first part goes on at once; the others are put aside.
+void PathRun::part(std::vector<Part> parts) {
+  LanePath& path = *path_;
+  if (what_ != Of::vmap) before_parting_.push_back({path.lanes, path.effects->of(*path.lanes)});
+  path.pin();
+  const PathLogPtr log = path.log;
+  // Lanes that are alone run from the start on their real values, which is not held to the log: but
+  // the next one to run, at times, and the last one. State that the function changes outside of
+  // itself is changed when these run.
+  const bool checks_next = partings_ < 4 || std::has_single_bit(static_cast<unsigned>(partings_));
+  ++partings_;
+  std::vector<std::unique_ptr<LanePath>> others;
+  for (std::size_t i = parts.size(); i-- > 1;)
+    others.push_back(parted(std::move(parts[i]), (i == 1 && checks_next) || (aside_.empty() && others.empty())));
+  RowsPtr own = make_intrusive<const Rows>(std::move(parts[0].lanes));
+  PathLogPtr own_log = log && !is_alone(*own) ? make_intrusive<PathLog>(log, own) : nullptr;
+  if (own_log && parts[0].event) {
+    own_log->steps.push_back({nullptr, nullptr, PathLog::untouched, parts[0].event->given});
+    own_log->events.push_back(std::move(*parts[0].event));
+  }
+  aside_.reserve(aside_.size() + others.size());
+  // Nothing throws from here on: all lanes go on, or none has parted.
+  for (auto& other : others) aside_.push_back(std::move(other));
+  path.pinned.clear();
+  path.alone = is_alone(*own);
+  went_alone_ += path.alone;
+  path.lanes = std::move(own);
+  path.log = std::move(own_log);
+}
+
+// Changes when a path of a vmap below is left with one lane, which then computes on real values.
+// These have other layouts than values of lanes, and operations may be made of others for that:
+// what a log says of them is no longer so.
+int PathRun::alone_below() noexcept {
+  int times = 0;
+  for (const Frame* frame = current; frame; frame = frame->below)
+    if (frame->operations)
+      if (const auto* const below = dynamic_cast<const PathRun*>(frame->handler)) times += below->went_alone_;
+  return times;
+}
+
+// Whether that is what an operation of a path of a vmap below throws, which went on before: a handler around threw it,
+// and trials would not be what that path performed.
+bool PathRun::throws_anew_below(const std::exception_ptr& threw) noexcept {
+  for (const Frame* frame = current; frame; frame = frame->below)
+    if (frame->operations)
+      if (const auto* const below = dynamic_cast<const PathRun*>(frame->handler); below && below->threw_anew_ == threw)
+        return true;
+  return false;
+}
+
+std::unique_ptr<PathRun::LanePath> PathRun::parted(Part part, bool checks) const {
+  const LanePath& path = *path_;
+  auto other = std::make_unique<LanePath>();
+  other->lanes = make_intrusive<const Rows>(std::move(part.lanes));
+  other->alone = is_alone(*other->lanes);
+  other->known_effects = path.effects->of(*other->lanes);
+  if (part.answer.has_value()) other->known_effects.push_back(std::move(part.answer));
+  other->known_errors = path.errors + (part.threw != nullptr);
+  other->known_joint = path.effects->joint;
+  if (!path.log || (other->alone && !path.log->saves_work() && !checks)) return other;
+  if (path.log->alone_below != alone_below()) return other;
+  other->log = make_intrusive<PathLog>(path.log, other->lanes);
+  if (part.event) {
+    other->note(std::move(*part.event));
+    if (!other->log) return other;
+  }
+  for (PathLogPtr segment = part.event ? other->log : path.log; segment; segment = segment->before)
+    other->replays.push_back(segment);
+  std::reverse(other->replays.begin(), other->replays.end());
+  other->pinned = path.pinned;
+  other->alive = path.alive;
+  if (other->alone) other->log = nullptr;  // it will not part
+  return other;
+}
+
+// ---- results ---------------------------------------------------------------------------------------------------------
+
+// What the lanes of a path gave: with them as axis 0, where there are several, or to be joined with others.
+Tensor PathRun::part_of(const LanePath& path, const Tensor& output) const {
+  const Lanes* const lanes = vmap_->notes.find(output);
+  if (path.alone) return expand_dims(lanes ? rows_of(*lanes, path) : output, 0);
+  return lanes ? rows_of(*lanes, path) : broadcast_lanes(output, path.lanes->size());
+}
+
+Tensor PathRun::rows_of(const Lanes& lanes, const LanePath& path) const {
+  return lanes.value->of(path.lanes, path.alone, *lanes_, keeps_rows);
+}
+
+PathRun::Results PathRun::joined(std::span<const std::unique_ptr<LanePath>> done) const {
+  Results results;
+  results.divided = done.size() > 1;
+  const auto& notes = vmap_->notes;
+  if (!results.divided) {  // as it is
+    const LanePath& path = *done[0];
+    for (const Tensor& output : path.outputs) {
+      const Lanes* const lanes = notes.find(output);  // none, if it is undefined
+      results.outputs.push_back(lanes ? rows_of(*lanes, path) : output);
+      results.batched.push_back(lanes && !path.alone);
+    }
+    return results;
+  }
+  std::vector<const LanePath*> paths;
+  for (const auto& path : done) paths.push_back(path.get());
+  std::sort(paths.begin(), paths.end(), [](auto* a, auto* b) { return a->lanes->lane(0) < b->lanes->lane(0); });
+  std::vector<std::int32_t> places(static_cast<std::size_t>(lanes_->size()));
+  std::int32_t place = 0;
+  for (const LanePath* path : paths)
+    for (Index row = 0; row < path->lanes->size(); ++row)
+      places[static_cast<std::size_t>(lanes_->row_of(path->lanes->lane(row)))] = place++;
+  Tensor indices;  // undefined: they are in order
+  if (!std::is_sorted(places.begin(), places.end())) {
+    UnderFrame past_all_handlers(nullptr);
+    indices = from(places, {lanes_->size(), 1});
+  }
+  const Outputs& first = paths[0]->outputs;
+  for (const LanePath* path : paths)
+    if (path->outputs.size() != first.size())
+      fail<ShapeError>("vmap: the function returned {} tensors in {}, and {} in {}", first.size(),
+                       paths[0]->lanes->str(), path->outputs.size(), path->lanes->str());
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const LanePath* like = nullptr;
+    bool same = !notes.find(first[i]);
+    for (const LanePath* path : paths) {
+      const Tensor& output = path->outputs[i];
+      same &= output.node_ptr() == first[i].node_ptr();
+      if (!output.defined()) continue;
+      if (!like) like = path;
+      const Tensor& other = like->outputs[i];
+      if (output.shape() != other.shape() || output.dtype() != other.dtype())
+        fail<ShapeError>("vmap: result {} is {} {} in {}, and {} {} in {}", i, other.dtype(), other.shape(),
+                         like->lanes->str(), output.dtype(), output.shape(), path->lanes->str());
+    }
+    results.batched.push_back(!same);
+    if (same) {
+      results.outputs.push_back(first[i]);
+      continue;
+    }
+    std::vector<Tensor> parts;
+    for (const LanePath* path : paths) {
+      const Tensor& output = path->outputs[i];
+      parts.push_back(part_of(*path, output.defined() ? output : zeros_like(like->outputs[i])));
+    }
+    Tensor all = concat(parts, 0);
+    if (indices.defined()) all = gather(all, all.device() == cpu ? indices : to(indices, all.device()));
+    results.outputs.push_back(std::move(all));
+  }
+  return results;
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,508 @@
+// The effects of a path: answered once for the lanes that were together; or as their type says across lanes.
+#include <algorithm>
+
+#include <stave/core/op/function.h>
+#include <stave/core/op/lost_derivatives.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/layout.h>
+#include <stave/core/ops/scoped_name.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/handlers/transforms/answered.h>
+#include <stave/handlers/transforms/paths.h>
+
+namespace stave_detail {
+
+namespace {
+
+const PathRun::Sown* find_sown(std::span<const PathRun::Sown> sown, const PathRun::Sown& like) {
+  const auto found = std::find_if(sown.begin(), sown.end(), [&](const PathRun::Sown& other) {
+    return other.name == like.name && other.attributes->tag == like.attributes->tag;
+  });
+  return found == sown.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+void* PathEffects::handling(const EffectType& effect) {
+  if (effect == effect_type<Sowing>()) return static_cast<Handling<Sowing>*>(this);
+  if (effect == effect_type<WhichFloat>()) return nullptr;  // nobody changes that on the way
+  return effect.kept && effect.remembering ? effect.kept->handling : effect.remembering;
+}
+
+// Among the answers, where lanes parted within a function that an operation carries: what they were answered there.
+struct PathEffects::Branches {
+  std::size_t call;
+  std::vector<OfPath> paths, before;
+};
+
+// A tensor that answered an effect which cannot be taken apart; and which of the transforms that
+// the effect passed follow it: those of another run have lost its derivative.
+struct PathEffects::OpaqueAnswer {
+  Tensor answer;
+  std::vector<std::size_t> followed;
+};
+
+const std::any* PathEffects::next_answer() {
+  const std::any* const known = next_ < known_.size() ? &known_[next_] : nullptr;
+  const auto* const branches = known ? std::any_cast<Branches>(known) : nullptr;
+  const std::any* const answer = branches ? answer_on(*branches) : known;
+  if (!answer) return nullptr;
+  next_ += !branches;
+  given_.push_back(*answer);
+  if (const auto* const opaque = std::any_cast<OpaqueAnswer>(answer)) {
+    const auto transforms = transforms_passed();
+    Tensor x = opaque->answer;
+    for (const std::size_t i : opaque->followed)
+      if (i < transforms.size()) x = transforms[i]->lost(std::move(x));
+    return &(again_ = std::move(x));
+  }
+  return answer;
+}
+
+void PathEffects::remember(std::any answer) {
+  const Tensor* const x = std::any_cast<Tensor>(&answer);
+  std::vector<std::size_t> followed;
+  const auto transforms = x && x->defined() ? transforms_passed() : std::vector<const FollowsDerivatives*>();
+  for (std::size_t i = 0; i < transforms.size(); ++i)
+    if (transforms[i]->follows(*x)) followed.push_back(i);
+  if (followed.empty()) given_.push_back(std::move(answer));
+  else given_.push_back(OpaqueAnswer{*x, std::move(followed)});
+}
+
+// To the function that asks now, by the lanes that it has; null: there is none.
+const std::any* PathEffects::answer_on(const Branches& branches) const {
+  const PathEffects* const inner = asking();
+  if (!inner || branches.call != calls_) return nullptr;
+  const OfPath* const path = find_path(branches.paths, branches.before, *inner->lanes_);
+  const std::size_t number = inner->given_.size();
+  if (!path || number >= path->answers.size() || std::any_cast<Branches>(&path->answers[number])) return nullptr;
+  return &path->answers[number];
+}
+
+// Of these lanes, to the end; or to where they parted last.
+const PathEffects::OfPath* PathEffects::find_path(std::span<const OfPath> paths, std::span<const OfPath> before,
+                                                  const Rows& lanes) {
+  const auto have_them = [&](const OfPath& of) { return of.lanes->has(lanes); };
+  const auto path = std::find_if(paths.begin(), paths.end(), have_them);
+  if (path != paths.end()) return &*path;
+  const auto parting = std::find_if(before.rbegin(), before.rend(), have_them);
+  return parting != before.rend() ? &*parting : nullptr;
+}
+
+PathEffects::Answers PathEffects::of(const Rows& lanes) const {
+  Answers all;
+  for (const std::any& given : given_) {
+    const auto* const branches = std::any_cast<Branches>(&given);
+    if (const OfPath* const path = branches ? find_path(branches->paths, branches->before, lanes) : nullptr)
+      all.insert(all.end(), path->answers.begin(), path->answers.end());
+    all.push_back(given);
+  }
+  return all;
+}
+
+PathEffects::State PathEffects::state_at(const Mark& mark) const {
+  const auto from = [](const Answers& answers, std::size_t first) {
+    return answers.begin() + static_cast<std::ptrdiff_t>(first);
+  };
+  State state{Answers(from(given_, mark.given), given_.end()), Answers(given_.begin(), from(given_, mark.given)), 0,
+              mark.calls, mark.joint};
+  state.known.insert(state.known.end(), from(known_, next_), known_.end());
+  return state;
+}
+
+void PathEffects::restore(State state) {
+  known_ = std::move(state.known);
+  given_ = std::move(state.given);
+  next_ = state.next;
+  calls_ = state.calls;
+  if (PathEffects* const found = outermost(run_.vmap)) found->next_joint = state.joint;
+}
+
+std::size_t PathEffects::joint_so_far() const noexcept {
+  const PathEffects* const found = outermost(run_.vmap);
+  return found ? found->next_joint : 0;
+}
+
+PathEffects* PathEffects::around(const Vmap& vmap) noexcept {
+  for (const Frame* frame = current; frame; frame = frame->below)
+    if (frame->handler && !frame->operations)
+      if (auto* const found = dynamic_cast<PathEffects*>(frame->handler); found && &found->run_.vmap == &vmap)
+        return found;
+  return nullptr;
+}
+
+PathEffects* PathEffects::outermost(const Vmap& vmap) noexcept {
+  PathEffects* outermost = nullptr;
+  for (const Frame* frame = current; frame; frame = frame->below)
+    if (frame->handler && !frame->operations)
+      if (auto* const found = dynamic_cast<PathEffects*>(frame->handler); found && &found->run_.vmap == &vmap)
+        outermost = found;
+  return outermost;
+}
+
+std::size_t PathEffects::call_begins() {
+  ++calls_;
+  return given_.size();
+}
+
+void PathEffects::call_ends(std::size_t count, std::vector<OfPath> before, std::vector<OfPath> paths) {
+  if (paths.size() > 1) {
+    given_.resize(count);
+    given_.push_back(Branches{calls_, std::move(paths), std::move(before)});
+  }
+  const auto is_over = [&](const std::any& known) {
+    const auto* const branches = std::any_cast<Branches>(&known);
+    return branches && branches->call <= calls_;
+  };
+  while (next_ < known_.size() && is_over(known_[next_])) ++next_;
+}
+
+// ---- what is sown ----------------------------------------------------------------------------------------------------
+
+// Lanes that parted will sow it together, when all have come to their end.
+Sowing::Result PathEffects::handle(Sowing& sowing) {
+  if (const std::any* known = next_answer()) {
+    if (const auto* threw = std::any_cast<Threw>(known)) std::rethrow_exception(threw->what);
+    if (const auto* answer = std::any_cast<Sowing::Result>(known)) return *answer;
+    throw_other_effect(typeid(Sowing));
+  }
+  Sowing::Result answer = perform_if_answered(sowing);
+  if (answer.joins && lanes_->size() < run_.lanes.size()) answer.joined_by.push_back(run_.id);
+  remember(answer);
+  return answer;
+}
+
+bool PathRun::is_joined(const Call& sow) const {
+  const auto& by = sow.as<SowAttributes>().answer.joined_by;
+  return !by.empty() && by.back() == id_;
+}
+
+Outputs PathRun::sown(const Call& sow) {
+  const auto& attributes = sow.as<SowAttributes>();
+  Sown value{scoped_name(attributes.name), IntrusivePtr<const SowAttributes>(&attributes), sow.input(0),
+             attributes.answer.places};
+  if (attributes.answer.planted)
+    fail<TransformError>("plant: \"{}\" has its place where lanes of vmap have parted: give it one before they do",
+                         value.name);
+  const PathRun::Sown* const known = find_sown(path_->sown, value);
+  if (known && known->places != value.places) fail_sown_twice(value.name);
+  if (!known) path_->sown.push_back(std::move(value));  // else a lane of another vmap, inside, runs again alone
+  return {sow.input(0)};
+}
+
+// In the order of the first path, as further outputs of each.
+std::vector<PathRun::Sown> PathRun::take_sown(std::span<const std::unique_ptr<LanePath>> paths) const {
+  std::vector<Sown> all = paths[0]->sown;
+  for (const auto& path : paths) {
+    for (const Sown& of_path : path->sown)
+      if (!find_sown(all, of_path)) all.push_back(of_path);
+  }
+  for (Sown& sown : all) {
+    sown.places.clear();
+    for (const auto& path : paths) {
+      const Sown* const found = find_sown(path->sown, sown);
+      if (!found)
+        fail<TransformError>(
+            "sow: \"{}\" is sown by lanes of vmap that parted, but not by {}: sow it on each way, or before lanes part",
+            sown.name, path->lanes->str());
+      const Tensor &a = sown.value, &b = found->value;
+      if (a.shape() != b.shape() || a.dtype() != b.dtype())
+        fail<ShapeError>("sow: \"{}\" is {} {} in {}, and {} {} in {}", sown.name, a.dtype(), a.shape(),
+                         paths[0]->lanes->str(), b.dtype(), b.shape(), path->lanes->str());
+      path->outputs.push_back(found->value);
+      sown.places.insert(sown.places.end(), found->places.begin(), found->places.end());
+    }
+  }
+  return all;
+}
+
+void PathRun::sow_all(std::span<const Sown> sown, Results& results) {
+  const std::size_t first = results.outputs.size() - sown.size();
+  for (std::size_t i = 0; i < sown.size(); ++i) {
+    Sowing::Result answer = sown[i].attributes->answer;
+    answer.places = sown[i].places;
+    answer.joined_by.pop_back();
+    sow_at(std::move(answer), sown[i].name, results.outputs[first + i], sown[i].attributes->tag);
+  }
+  results.outputs.resize(first);
+  results.batched.resize(first);
+}
+
+// ---- across lanes ----------------------------------------------------------------------------------------------------
+
+// What was answered to an effect that can be taken apart. Tensors of it that the effect had are not kept, but by number: transforms inside
+// the function know other things of them when it runs again.
+struct PathEffects::KeptAnswer {
+  const EffectType* type;
+  std::any answer;
+  std::vector<int> passed = {};  // of each tensor; -1: the effect did not have it
+  std::vector<std::vector<std::size_t>> followed =
+      {};  // of each tensor: by which of the transforms that the effect passed
+
+  /// Looks who follows the answer's tensors, at the first run.
+  void look_who_follows() {
+    const auto transforms = transforms_passed();
+    followed.clear();
+    if (transforms.empty()) return;
+    type->kept->visit_answer(answer, [&](Tensor& x) {
+      auto& by = followed.emplace_back();
+      for (std::size_t i = 0; x.defined() && i < transforms.size(); ++i)
+        if (transforms[i]->follows(x)) by.push_back(i);
+    });
+  }
+  /// The transforms of the run that asks again follow other values than the first run computed:
+  /// they have lost the derivative of what was made of these.
+  void lose_derivatives(std::any& again) const {
+    if (followed.empty()) return;
+    const auto transforms = transforms_passed();
+    auto by = followed.begin();
+    type->kept->visit_answer(again, [&](Tensor& x) {
+      for (const std::size_t i : *by++)
+        if (x.defined() && i < transforms.size()) x = transforms[i]->lost(std::move(x));
+    });
+  }
+};
+
+// The tensors of an effect, marked, to be known again in its answer.
+class PathEffects::Tensors {
+ public:
+  Tensors(const EffectType& effect, std::any& performed) {
+    effect.kept->visit_effect(performed, [&](Tensor& x) { tensors_.push_back(x); });
+  }
+  const Tensor& operator[](int i) const { return tensors_[static_cast<std::size_t>(i)]; }
+  /// Calls `replace` on each that is defined, and marks what it becomes.
+  template <class Replace>
+  void visit(const EffectType& effect, std::any& performed, Replace replace) const {
+    int number = 0;
+    effect.kept->visit_effect(performed, [&](Tensor& x) {
+      if (x.defined()) x = marks_.put(clone_node(replace(x)), number);
+      ++number;
+    });
+  }
+  /// Which of them all of these are; -1: none.
+  int passed(std::span<const Tensor> answers) const {
+    const int* const first = marks_.find(answers[0]);
+    const auto is_first = [&](const Tensor& x) {
+      const int* const mark = marks_.find(x);
+      return mark && *mark == *first;
+    };
+    return first && std::all_of(answers.begin(), answers.end(), is_first) ? *first : -1;
+  }
+
+ private:
+  const Notes<int> marks_{"vmap"};
+  std::vector<Tensor> tensors_;
+};
+
+// Of the same vmap there may be two: of the function, and, inside, of one that an operation carries. The inner one asks for its lanes;
+// the outer one remembers the answer of them all, and gives each its own when the function runs again.
+const PathEffects* PathEffects::asking() const noexcept {
+  for (const Frame* at = current; at && at->kind == Frame::Kind::interception;) {
+    const auto& working = static_cast<const Interception&>(*at);
+    const auto* const found =
+        working.answering ? dynamic_cast<const PathEffects*>(working.answering->handler) : nullptr;
+    if (found && found != this && &found->run_.vmap == &run_.vmap) return found;
+    at = working.performer;
+  }
+  return nullptr;
+}
+
+std::any PathEffects::answer_kept(const EffectType& effect, std::any performed) {
+  const bool shared = effect.lanes == AcrossLanes::shared;
+  if (const PathEffects* const inner = shared ? nullptr : asking())
+    return inner->known_outside_ ? inner->part_of_known(effect) : effect.kept->perform(performed);
+  const Tensors given(effect, performed);
+  if (const std::any* known = next_answer()) {
+    std::any answer = known_answer(effect, *known, given);
+    std::any_cast<KeptAnswer>(known)->lose_derivatives(answer);
+    return answer;
+  }
+  PathEffects* const outer = shared ? nullptr : around(run_.vmap);
+  known_outside_ = outer ? outer->next_answer() : nullptr;
+  const auto remember_everywhere = [&](const std::any& answer) {
+    remember(answer);
+    if (outer && !known_outside_) outer->remember(answer);
+    known_outside_ = nullptr;
+  };
+  try {
+    KeptAnswer answer = shared                                  ? answer_once(effect, std::move(performed), given)
+                        : effect.lanes == AcrossLanes::together ? answer_together(effect, std::move(performed), given)
+                                                                : answer_for_each(effect, performed, given);
+    answer.look_who_follows();
+    remember_everywhere(answer);
+    return known_answer(effect, answer, given);
+  } catch (...) {
+    remember_everywhere(Threw{std::current_exception()});
+    throw;
+  }
+}
+
+// A lane that runs again alone meets no lanes' values.
+std::any PathEffects::known_answer(const EffectType& effect, const std::any& known, const Tensors& given) const {
+  if (const auto* threw = std::any_cast<Threw>(&known)) std::rethrow_exception(threw->what);
+  const auto* const kept = std::any_cast<KeptAnswer>(&known);
+  if (!kept || !(*kept->type == effect)) throw_other_effect(effect.type);
+  std::any answer = kept->answer;
+  auto passed = kept->passed.begin();
+  effect.kept->visit_answer(answer, [&](Tensor& x) {
+    if (const int number = *passed++; number >= 0) x = given[number];
+    else if (const Lanes* const lanes = alone_ && x.defined() ? run_.vmap.notes.find(x) : nullptr)
+      x = clone_node(lanes->value->of(lanes_, true, run_.lanes));
+  });
+  return answer;
+}
+
+// Of what the outer one knows, what is asked for now.
+std::any PathEffects::part_of_known(const EffectType& effect) const {
+  if (const auto* threw = std::any_cast<Threw>(known_outside_)) std::rethrow_exception(threw->what);
+  const auto* const kept = std::any_cast<KeptAnswer>(known_outside_);
+  if (!kept || !(*kept->type == effect)) throw_other_effect(effect.type);
+  std::any answer = kept->answer;
+  effect.kept->visit_answer(answer, [&](Tensor& x) {
+    const Lanes* const lanes = x.defined() ? run_.vmap.notes.find(x) : nullptr;
+    if (!lanes) return;
+    if (effect.lanes == AcrossLanes::each)
+      x = lanes->value->of(make_intrusive<const Rows>(std::vector{asked_lane_}), true, run_.lanes);
+    else if (alone_) x = expand_dims(lanes->value->of(lanes_, true, run_.lanes), 0);
+    else x = lanes->value->of(lanes_, false, run_.lanes);
+  });
+  kept->lose_derivatives(answer);
+  return answer;
+}
+
+PathEffects::KeptAnswer PathEffects::answer_once(const EffectType& effect, std::any performed, const Tensors& given) {
+  given.visit(effect, performed, [](const Tensor& x) { return x; });
+  KeptAnswer kept{&effect, effect.kept->perform(performed)};
+  effect.kept->visit_answer(kept.answer, [&](Tensor& x) {
+    if (kept.passed.emplace_back(x.defined() ? given.passed({&x, 1}) : -1) >= 0) x = Tensor();
+  });
+  return kept;
+}
+
+// The answer that one lane was given.
+struct PathEffects::OfLane {
+  std::any answer;
+  std::vector<Tensor> tensors;
+  std::exception_ptr threw;
+};
+
+// Lanes for which who answers throws part from the others.
+PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, const std::any& performed,
+                                                     const Tensors& given) {
+  const Index size = lanes_->size();
+  if (size == 0 && effect.kept->has_answer)
+    fail<TransformError>("vmap: {} is answered lane by lane, but there are no lanes", type_name(effect.type));
+  std::vector<OfLane> lanes;
+  for (Index row = 0; row < size; ++row) lanes.push_back(ask_for(effect, performed, given, row));
+  std::vector<std::vector<std::size_t>> ways;
+  std::vector<std::string> kinds;
+  for (std::size_t row = 0; row < lanes.size(); ++row) {
+    std::string kind = lanes[row].threw ? kind_of_error(lanes[row].threw) : "went on";
+    const auto known = kind.empty() ? kinds.end() : std::find(kinds.begin(), kinds.end(), kind);
+    const auto way = static_cast<std::size_t>(known - kinds.begin());
+    if (way == kinds.size()) ways.emplace_back(), kinds.push_back(std::move(kind));
+    ways[way].push_back(row);
+  }
+  if (ways.size() <= 1) return kept_of(effect, lanes, ways.empty() ? std::vector<std::size_t>() : ways[0], given);
+  std::vector<PathRun::Way> parts;
+  for (const std::vector<std::size_t>& way : ways) {
+    PathRun::Way& part = parts.emplace_back();
+    for (const std::size_t row : way) part.lanes.push_back(lanes_->lane(static_cast<Index>(row)));
+    if (lanes[way[0]].threw) {
+      part.answer = Threw{lanes[way[0]].threw};
+      continue;
+    }
+    KeptAnswer answer = kept_of(effect, lanes, way, given);
+    answer.look_who_follows();
+    part.answer = std::move(answer);
+  }
+  const std::any first = parts[0].answer;
+  run_.paths.part_by_answers(effect, std::move(parts));
+  if (const auto* const threw = std::any_cast<Threw>(&first)) std::rethrow_exception(threw->what);
+  return std::any_cast<KeptAnswer>(first);
+}
+
+PathEffects::OfLane PathEffects::ask_for(const EffectType& effect, const std::any& performed, const Tensors& given,
+                                         Index row) {
+  std::any of_lane = performed;
+  given.visit(effect, of_lane, [&](const Tensor& x) {
+    const Lanes* const lanes = run_.vmap.notes.find(x);
+    if (!lanes) return x;
+    return losing(
+        alone_ ? lanes->value->of(lanes_, true, run_.lanes) : lanes->value->of(lanes_, false, run_.lanes)[row],
+        {&x, 1});
+  });
+  asked_lane_ = lanes_->lane(row);
+  OfLane found;
+  try {
+    found.answer = effect.kept->perform(of_lane);
+  } catch (...) {
+    found.threw = std::current_exception();
+    if (whose_error(found.threw, nullptr) == Whose::of_all) throw;
+    return found;
+  }
+  effect.kept->visit_answer(found.answer, [&](Tensor& x) { found.tensors.push_back(x); });
+  return found;
+}
+
+// As one answer of these rows' lanes.
+PathEffects::KeptAnswer PathEffects::kept_of(const EffectType& effect, std::span<const OfLane> lanes,
+                                             const std::vector<std::size_t>& rows, const Tensors& given) const {
+  if (rows.empty()) return {&effect, std::any()};
+  const OfLane& first = lanes[rows[0]];
+  if (first.threw) std::rethrow_exception(first.threw);
+  std::vector<std::int32_t> numbers;
+  for (const std::size_t row : rows) {
+    numbers.push_back(lanes_->lane(static_cast<Index>(row)));
+    check_alike(effect, first, lanes[row], numbers.front(), numbers.back());
+  }
+  const RowsPtr parted = rows.size() == lanes.size() ? lanes_ : make_intrusive<const Rows>(std::move(numbers));
+  const bool alone = alone_ || (parted->size() == 1 && run_.vmap.size > 1);
+  KeptAnswer kept{&effect, first.answer};
+  std::size_t next = 0;
+  effect.kept->visit_answer(kept.answer, [&](Tensor& x) {
+    std::vector<Tensor> values;
+    for (const std::size_t row : rows) values.push_back(lanes[row].tensors[next]);
+    ++next;
+    if (kept.passed.emplace_back(x.defined() ? given.passed(values) : -1) >= 0) x = Tensor();
+    else if (x.defined() && !alone) x = losing(run_.vmap.lane(stack(values), parted), values);
+  });
+  return kept;
+}
+
+void PathEffects::check_alike(const EffectType& effect, const OfLane& a, const OfLane& b, std::int32_t a_lane,
+                              std::int32_t b_lane) const {
+  const auto fail_differ = [&](const char* what) {
+    fail<TransformError>("vmap: the answers to {} in lanes {} and {} have {}", type_name(effect.type), a_lane, b_lane,
+                         what);
+  };
+  if (!effect.kept->same_answer(a.answer, b.answer)) fail_differ("not the same beside their tensors");
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
+    const Tensor &x = a.tensors[i], &y = b.tensors[i];
+    const bool like =
+        x.defined() == y.defined() && (!x.defined() || (x.shape() == y.shape() && x.dtype() == y.dtype()));
+    if (!like) fail_differ("tensors of other shapes or dtypes");
+  }
+}
+
+PathEffects::KeptAnswer PathEffects::answer_together(const EffectType& effect, std::any performed,
+                                                     const Tensors& given) {
+  const Index size = lanes_->size();
+  given.visit(effect, performed, [&](const Tensor& x) {
+    const Lanes* const lanes = run_.vmap.notes.find(x);
+    if (alone_) return losing(expand_dims(lanes ? lanes->value->of(lanes_, true, run_.lanes) : x, 0), {&x, 1});
+    return losing(lanes ? lanes->value->of(lanes_, false, run_.lanes) : broadcast_lanes(x, size), {&x, 1});
+  });
+  KeptAnswer kept{&effect, effect.kept->perform(performed)};
+  effect.kept->visit_answer(kept.answer, [&](Tensor& x) {
+    if (kept.passed.emplace_back(x.defined() ? given.passed({&x, 1}) : -1) >= 0) return void(x = Tensor());
+    if (!x.defined()) return;
+    if (x.rank() == 0 || x.shape(0) != size)
+      fail<ShapeError>("vmap: the answer to {} is to carry {} lanes as axis 0, not {}", type_name(effect.type), size,
+                       x.shape());
+    x = alone_ ? x[0] : losing(run_.vmap.lane(x, lanes_), {&x, 1});
+  });
+  return kept;
+}
+
+}  // namespace stave_detail

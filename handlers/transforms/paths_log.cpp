@@ -1,0 +1,259 @@
+// The logs of paths, and runs that are answered from it: held to what the function performed first.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/ops/transfer.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/handlers/transforms/paths.h>
+
+namespace stave_detail {
+
+namespace {
+
+// Steps of a log. A path that performs more is run again in full for lanes that part from it.
+constexpr std::size_t longest_log = std::size_t{1} << 18;
+
+// In place of one that is gone: zeros, for who looks at it, and an error for who computes with it.
+LaneValuePtr hollow(PathLog& log, std::size_t step, const Abstract& lane, Device device) {
+  Shape shape = lane.shape;
+  shape.insert(shape.begin(), log.lanes->size());
+  auto value = make_intrusive<LaneValue>(constant(0, lane.dtype, shape, device), log.lanes);
+  value->hollow = true;
+  value->log = &log;
+  value->step = static_cast<std::uint32_t>(step);
+  value->bytes_of_gone = log.steps[step].bytes;
+  return value;
+}
+
+[[noreturn]] void fail_other_values(const Op& op) {
+  fail<TransformError>(
+      "vmap: the function ran again for lanes that go another way, and performed {} of other values, or with other "
+      "attributes, than when it ran first. It changes something outside of itself, such as a counter, or a key that it "
+      "advances, which changes once for each way that lanes go: up to where they part it must do the same each time. "
+      "Make such a value from the arguments, as fold_in(key, i) is, or take it as an argument and return the next one",
+      op.name);
+}
+
+// ---- what an operation was given -------------------------------------------------------------------------------------
+
+std::uint32_t mixed(std::uint32_t hash, std::uint64_t value) noexcept {
+  return static_cast<std::uint32_t>((hash ^ value) * 0x9e3779b97f4a7c15 >> 32);
+}
+
+std::uint64_t bits_at(const char* data, std::size_t bytes) noexcept {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, data, std::min(bytes, sizeof bits));
+  return bits;
+}
+
+bool is_readable(const Node& x) noexcept { return x.storage && x.storage->data && x.memory() == cpu; }
+
+// A hash of some of its elements, all if they are few: what a program computes anew differs in most
+// of them.
+std::uint32_t sampled(const Node& x) noexcept {
+  auto hash = static_cast<std::uint32_t>(x.dtype);
+  const std::size_t bytes = size_of(x.dtype);
+  if (x.storage->number) return mixed(hash, bits_at(static_cast<const char*>(x.data()), bytes));
+  for (const Index length : x.shape) hash = mixed(hash, static_cast<std::uint64_t>(length));
+  const Index size = x.shape.elements();
+  if (size == 0) return hash;
+  constexpr Index most = 8;
+  const Index count = std::min(size, most), step = count > 1 ? (size - 1) / (count - 1) : 0;
+  const auto* const data = static_cast<const char*>(x.data());
+  const bool dense = x.contiguous();
+  for (Index i = 0; i < count; ++i) {
+    Index rest = i + 1 == count ? size - 1 : step * i, offset = dense ? rest : 0;
+    if (!dense)
+      for (std::size_t axis = x.shape.size(); axis-- > 0 && rest > 0; rest /= x.shape[axis])
+        offset += rest % x.shape[axis] * x.strides[axis];
+    hash = mixed(hash, bits_at(data + offset * static_cast<Index>(bytes), bytes));
+  }
+  return hash;
+}
+
+// The same whenever the function runs.
+std::uint32_t identity(const LaneValue& value) noexcept {
+  const LaneValue* found = &value;
+  while (found->unlabelled) found = found->unlabelled.get();
+  return mixed(found->log ? found->step + 1 : 0,
+               found->log ? reinterpret_cast<std::uintptr_t>(found->log) : reinterpret_cast<std::uintptr_t>(found));
+}
+
+constexpr std::size_t most_told = 32;  // inputs of one operation
+
+}  // namespace
+
+[[noreturn]] void fail_other_way(const std::string& performed, const std::string& logged) {
+  fail<TransformError>(
+      "vmap: the function ran again for lanes that go another way, and performed {} where it had performed {}: up to "
+      "where they part it must do the same each time",
+      performed, logged);
+}
+
+PathLog::Event event_of_read(const LaneValuePtr& value, Tensor answer) {
+  const LaneValue* found = value.get();
+  while (found->unlabelled) found = found->unlabelled.get();
+  if (!found->log) return {.log = found, .answer = std::move(answer)};
+  return {.log = found->log, .step = found->step, .answer = std::move(answer)};
+}
+
+void PathLog::Given::add(std::size_t i, const Tensor& input, const Lanes* lane) noexcept {
+  if (i >= most_told) return;
+  if (!lane) {
+    unread |= !is_readable(input.node());
+    if (!unread) outside = mixed(outside, sampled(input.node()));
+    return;
+  }
+  mask |= std::uint32_t{1} << i;
+  lanes = mixed(lanes, identity(*lane->value));
+}
+
+PathLog::Given PathRun::given_of(const Call& call) const {
+  PathLog::Given given{call.attributes_ptr()};
+  for (std::size_t i = 0; i < call.inputs().size(); ++i)
+    given.add(i, call.inputs()[i], vmap_->notes.find(call.inputs()[i]));
+  return given;
+}
+
+void PathRun::check_given(const Call& call, const PathLog::Given& first) const {
+  PathLog::Given given;
+  const std::span<const Tensor> inputs = call.inputs();
+  for (std::size_t i = 0; i < inputs.size() && i < most_told; ++i) {
+    const Lanes* const lanes = vmap_->notes.find(inputs[i]);
+    // A lane that is alone has real values where answers to effects were lanes' values.
+    if (!lanes && path_->alone && first.mask >> i & 1) given.mask |= std::uint32_t{1} << i;
+    else given.add(i, inputs[i], lanes);
+  }
+  const Attributes *const a = first.attributes.get(), *const b = call.attributes();
+  const bool same = same_attributes(a, b) || (a && b && typeid(*a) == typeid(*b) && a->str() == b->str());
+  const bool same_outside = given.unread || first.unread || given.outside == first.outside;
+  if (!same || given.mask != first.mask || !same_outside || (given.lanes != first.lanes && !path_->alone))
+    fail_other_values(call.op());
+}
+
+// ---- logs ------------------------------------------------------------------------------------------------------------
+
+void LaneValue::leave_log() noexcept {
+  PathLog::Step& left = log->steps[step];
+  left.value = nullptr;
+  left.bytes = bytes();
+}
+
+void destroy(PathLog* log) noexcept { delete_in_loop<&PathLog::next_to_free>(log); }
+
+void PathRun::LanePath::note(const Op& op, LaneValue* output, PathLog::Given given) {
+  if (!log) return;
+  if (log->length + log->steps.size() >= longest_log) return void(log = nullptr);
+  log->steps.push_back({&op, output, PathLog::untouched, std::move(given)});
+  if (!output) return;
+  output->log = log.get();
+  output->step = static_cast<std::uint32_t>(log->steps.size() - 1);
+}
+
+void PathRun::LanePath::note(PathLog::Event event) {
+  if (!log) return;
+  PathLog::Given given = std::move(event.given);
+  log->events.push_back(std::move(event));
+  try {
+    log->steps.push_back({nullptr, nullptr, PathLog::untouched, std::move(given)});
+  } catch (const std::bad_alloc&) {
+    log->events.pop_back();
+    throw;
+  }
+}
+
+// What the function still has is what others that part here will need.
+void PathRun::LanePath::pin() {
+  if (!log) return;
+  std::vector<std::pair<PathLog*, std::size_t>> still;
+  const auto keep = [&](PathLog& of, std::size_t number) {
+    LaneValue* const value = of.steps[number].value;
+    if (!value) return;
+    pinned.emplace_back(value);
+    still.emplace_back(&of, number);
+  };
+  for (const auto& [of, number] : alive) keep(*of, number);
+  for (std::size_t i = 0; i < log->steps.size(); ++i) keep(*log, i);
+  alive = std::move(still);
+}
+
+// Whether what it performs next is answered. It may have come to the end without an event that
+// tells so.
+bool PathRun::LanePath::replaying() {
+  if (replays.empty()) [[likely]]
+    return false;
+  while (segment < replays.size() && step == replays[segment]->steps.size()) {
+    ++segment;
+    step = event = 0;
+  }
+  if (segment < replays.size()) return true;
+  end_replay();
+  return false;
+}
+
+const PathLog::Step& PathRun::LanePath::next_step() {
+  if (!replaying()) fail_other_way("more", "nothing more");
+  return replays[segment]->steps[step++];
+}
+
+void PathRun::LanePath::end_replay() {
+  replays.clear();
+  pinned.clear();
+}
+
+// ---- runs from the log -----------------------------------------------------------------------------------------------
+
+Outputs PathRun::replayed(Call& call) {
+  LanePath& path = *path_;
+  const Op& op = call.op();
+  const PathLog::Step* logged = &path.next_step();
+  if (!logged->op) {
+    const PathLog::Given given = logged->given;
+    const PathLog::Event event = path.next_event();
+    if (event.op != &op) fail_other_way(op.name, event.op ? event.op->name : "a read");
+    check_given(call, given);
+    if (!event.threw) return {event.answer};
+    ++path.errors;
+    static_cast<void>(path.replaying());
+    std::rethrow_exception(event.threw);
+  }
+  if (logged->op != &op) fail_other_way(op.name, logged->op->name);
+  check_given(call, logged->given);
+  if (!logged->value && logged->bytes == PathLog::untouched) try {
+      return perform(std::move(call));
+    } catch (...) {
+      threw_anew_ = std::current_exception();
+      throw;
+    }
+  Outputs outputs;
+  const auto expected = call.abstract_outputs();
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (i > 0) logged = &path.next_step();
+    LaneValuePtr value(logged->value);
+    if (!value) {
+      const Device device = op.id == OpId::to ? call.as<TransferAttributes>().device : call.input(0).device();
+      value = hollow(*path.replays[path.segment], path.step - 1, expected[i], device);
+    }
+    if (!has_lanes_of(value->batched, expected[i])) fail_other_way(fmt::format("{} of other shapes", op.name), op.name);
+    outputs.push_back(vmap_->lane(std::move(value), expected[i].shape));
+  }
+  return outputs;
+}
+
+Tensor PathRun::replayed_read(const LaneValuePtr& value) {
+  LanePath& path = *path_;
+  const PathLog::Step& logged = path.next_step();
+  if (logged.op) fail_other_way("a read", logged.op->name);
+  const PathLog::Event known = path.next_event();
+  if (known.op) fail_other_way("a read", known.op->name);
+  const PathLog::Event read = event_of_read(value, {});
+  if (known.log != read.log || known.step != read.step) fail_other_way("a read of one value", "a read of another");
+  static_cast<void>(path.replaying());  // it was the last one: what is pinned for it may go
+  if (known.threw) std::rethrow_exception(known.threw);
+  return known.answer;
+}
+
+}  // namespace stave_detail

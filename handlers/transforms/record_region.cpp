@@ -1,0 +1,156 @@
+#include <stave/handlers/transforms/record_region.h>
+
+#include <algorithm>
+
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/tensor/default_dtype.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/core/tensor/note.h>
+#include <stave/core/tensor/print.h>
+#include <stave/core/tensor/read_storage.h>
+#include <stave/handlers/transforms/jvp_flat.h>
+
+namespace stave_detail {
+
+namespace {
+
+// Which value of the region a tensor stands for.
+struct RegionValue {
+  int value = -1;
+  Tensor shown;  // an element, for those who ask whether there is a value behind
+  const Tensor* physical() const noexcept { return shown.defined() ? &shown : nullptr; }
+};
+
+class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
+ public:
+  Recorder(const char* name, std::span<const Dtype> inputs, Frame* around)
+      : notes(name), name_(name), around_(around), region_(new Region({inputs.begin(), inputs.end()})) {}
+
+  Outputs handle(Call& call) override {
+    const auto recorded = [&](const Tensor& x) { return notes.find(x) != nullptr; };
+    const auto inputs = call.inputs();
+    if (std::none_of(inputs.begin(), inputs.end(), recorded)) return perform(std::move(call));
+    const Op& op = call.op();
+    for (const Abstract& output : call.abstract_outputs())
+      if (output.shape.rank() > 0) fail_shape(output.shape);
+    if (!Region::admits(op))
+      fail<TransformError>("{}: {} is no elementwise operation, of which alone such a function is made", name_,
+                           op.name);
+    std::vector<int> operands;
+    for (const Tensor& input : inputs) operands.push_back(value_of(input));
+    return value(region_->add(op, operands, op.id == OpId::astype ? call.as<DtypeAttributes>().dtype : bool_));
+  }
+  Tensor handle(ReadStorage& read) override {
+    fail<TransformError>(
+        "{}: a value ({}) is read on the host, but each element has its own: use where(condition, a, b) in place of if",
+        name_, read.value.dtype());
+  }
+  // Asked only where the function does: the log of a checkpoint would know it.
+  Dtype handle(WhichFloat&) override {
+    const UnderFrame of_the_caller(around_);
+    return default_dtype();
+  }
+  std::string describe() const override { return name_; }
+
+  /// A tensor that stands for a value of the region.
+  Tensor value(int number) const {
+    const Dtype dtype = region_->dtype(number);
+    Tensor stands(NodePtr(new Node(dtype, cpu, {}, {}, nullptr)));
+    return notes.put(std::move(stands), {number, constant(0, dtype, {}, cpu)});
+  }
+
+  RegionPtr end(std::span<const Tensor> outputs) {
+    std::vector<int> values;
+    for (const Tensor& output : outputs) values.push_back(value_of(output));
+    region_->set_outputs(std::move(values));
+    return region_;
+  }
+
+  Notes<RegionValue> notes;
+
+ private:
+  int value_of(const Tensor& x) {
+    if (!x.defined()) fail<TransformError>("{}: it gives an empty Tensor", name_);
+    if (const RegionValue* found = notes.find(x)) return found->value;
+    if (!x.node().storage || live_notes(x) > 0)
+      fail<TransformError>("{}: it captures a value that a transform follows ({} {}): make it an argument", name_,
+                           x.dtype(), x.shape());
+    if (!repeats_one_element(x)) fail_shape(x.shape());
+    return region_->add(number_of(x), x.dtype());
+  }
+
+  [[noreturn]] void fail_shape(const Shape& shape) const {
+    fail<TransformError>(
+        "{}: it computes with a tensor of shape {}, where each element is by itself: make it an argument", name_,
+        shape);
+  }
+
+  const char* const name_;
+  Frame* const around_;  // who says to which floats integers go
+  const IntrusivePtr<Region> region_;
+};
+
+}  // namespace
+
+Scalar number_of(const Tensor& x) {
+  const Tensor first = view_of(x, {}, {}, x.node().offset);
+  if (x.dtype() == bool_) return first.item<bool>();
+  if (x.dtype() == uint64) return first.item<std::uint64_t>();
+  if (is_float(x.dtype())) return first.item<double>();
+  return first.item<std::int64_t>();
+}
+
+RegionPtr record_region(const char* name, FlatFunction f, std::span<const Dtype> inputs) {
+  Recorder recorder(name, inputs, current);
+  UnderFrame below_all(nullptr);
+  std::vector<Tensor> values;
+  for (std::size_t i = 0; i < inputs.size(); ++i) values.push_back(recorder.value(static_cast<int>(i)));
+  const Outputs outputs = recorder.notes.run([&] { return with(recorder, [&] { return f(values); }); });
+  return recorder.end(outputs);
+}
+
+// ---- derivatives of regions --------------------------------------------------------------------------------
+
+RegionPtr tangents_of(const Region& region, const std::vector<bool>& by) {
+  const std::size_t count = region.inputs().size();
+  std::vector<Dtype> dtypes = region.inputs();
+  for (std::size_t i = 0; i < count; ++i)
+    if (by[i]) dtypes.push_back(dtypes[i]);
+  const auto tangents = [&](std::span<const Tensor> values) {
+    std::vector<Tensor> given(count);
+    std::size_t next = count;
+    for (std::size_t i = 0; i < count; ++i)
+      if (by[i]) given[i] = values[next++];
+    const auto steps = [&](std::span<const Tensor> xs) { return perform_steps(region, xs); };
+    FlatJvp found = jvp_flat(steps, values.first(count), given);
+    Outputs of_floats;
+    for (std::size_t i = 0; i < found.outputs.size(); ++i)
+      if (is_float(found.outputs[i].dtype())) of_floats.push_back(std::move(found.tangents[i]));
+    return of_floats;
+  };
+  return record_region("jvp of fused", tangents, dtypes);
+}
+
+RegionPtr cotangent_of(const Region& region, int i, const std::vector<bool>& of) {
+  const std::size_t count = region.inputs().size();
+  std::vector<Dtype> dtypes = region.inputs();
+  for (std::size_t k = 0; k < of.size(); ++k)
+    if (of[k]) dtypes.push_back(region.dtype(region.outputs()[k]));
+  const auto cotangent = [&](std::span<const Tensor> values) {
+    const auto steps = [&](std::span<const Tensor> by) {
+      std::vector<Tensor> xs(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count));
+      xs[static_cast<std::size_t>(i)] = by[0];
+      return perform_steps(region, xs);
+    };
+    FlatVjp found = vjp_flat(steps, values.subspan(static_cast<std::size_t>(i), 1), "vjp");
+    std::vector<Tensor> given(of.size());
+    std::size_t next = count;
+    for (std::size_t k = 0; k < of.size(); ++k)
+      if (of[k]) given[k] = values[next++];
+    return Outputs(found.pullback.consume(given)[0]);
+  };
+  return record_region("vjp of fused", cotangent, dtypes);
+}
+
+}  // namespace stave_detail

@@ -1,0 +1,134 @@
+// What of an argument a recording depends on besides its tensors: compared by ==, floating numbers
+// bit for bit; views, C strings and arrays by what they show, functions by their address.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <typeinfo>
+#include <vector>
+
+#include <stave/handlers/transforms/arguments.h>
+#include <stave/handlers/transforms/stored_arguments.h>
+
+namespace stave_detail {
+
+/// Whether values of this type have a == that says all: not pointers, behind which all may change,
+/// unless it is a function. Values of an empty class are equal.
+template <class T>
+constexpr bool comparable_by_value() {
+  if constexpr (std::is_pointer_v<T>) return std::is_function_v<std::remove_pointer_t<T>>;
+  else return std::is_empty_v<T> || requires(const T& a) { bool(a == a); };
+}
+
+/// Whether trees of type T can be compared so.
+template <class T, class... Outer>
+constexpr bool comparable_besides_tensors() {
+  constexpr TreeKind kind = tree_kind<T>;
+  if constexpr (kind == TreeKind::tensor || kind == TreeKind::key || (std::is_same_v<T, Outer> || ...)) return true;
+  else if constexpr (std::is_array_v<T>) return comparable_besides_tensors<std::remove_cv_t<std::remove_extent_t<T>>>();
+  else if constexpr (!is_tree_kind(kind)) return comparable_by_value<T>();
+  else if constexpr (kind == TreeKind::custom) return requires(const T& a) { bool(TreeTraits<T>::same(a, a)); };
+  else
+    return []<class... Held>(Types<Held...>) {
+      return (comparable_besides_tensors<std::remove_cv_t<Held>, T, Outer...>() && ...);
+    }(typename ContentsOf<T>::type());
+}
+
+template <class T>
+bool same_besides_tensors(const T& a, const T& b) {
+  constexpr TreeKind kind = tree_kind<T>;
+  if constexpr (kind == TreeKind::tensor || kind == TreeKind::key) {
+    return true;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return a == b ? std::signbit(a) == std::signbit(b) : a != a && b != b;
+  } else if constexpr (std::is_array_v<T>) {
+    for (std::size_t i = 0; i < std::extent_v<T>; ++i)
+      if (!same_besides_tensors(a[i], b[i])) return false;
+    return true;
+  } else if constexpr (!is_tree_kind(kind)) {
+    constexpr bool comparable = comparable_by_value<T>();
+    static_assert(
+        comparable,
+        "stave: compile: an argument, or a member of one, is no tensor and cannot be compared by == (or is a pointer, "
+        "behind which all may change): let the function capture it");
+    if constexpr (!comparable) return false;
+    else if constexpr (std::is_empty_v<T>) return true;
+    else return bool(a == b);
+  } else if constexpr (kind == TreeKind::custom) {
+    constexpr bool comparable = requires { bool(TreeTraits<T>::same(a, b)); };
+    static_assert(comparable,
+                  "stave: compile: of an argument visited by TreeTraits only the tensors are seen: add `static bool "
+                  "same(const T&, "
+                  "const T&)` to the traits, which says whether two are equal but for their tensors");
+    if constexpr (comparable) return bool(TreeTraits<T>::same(a, b));
+    else return false;
+  } else {
+    if (!same_structure(a, b)) return false;
+    std::vector<const void*> others;
+    visit_children(b, [&](const auto& child) { others.push_back(std::addressof(child)); });
+    bool same = true;
+    std::size_t next = 0;
+    visit_children(a, [&]<class C>(const C& child) {
+      const void* const other = others[next++];
+      same = same && same_besides_tensors(child, *static_cast<const C*>(other));
+    });
+    return same;
+  }
+}
+
+template <class T>
+bool same_as_stored(const T& stored, const T& argument) {
+  return same_besides_tensors(stored, argument);
+}
+template <class T>
+bool same_as_stored(const StoredFunction<T>& stored, T& argument) {
+  return stored.shows(argument);
+}
+template <class T, std::size_t size>
+bool same_as_stored(const StoredArray<T, size>& stored, const T (&argument)[size]) {
+  return same_besides_tensors(stored.elements(), argument);
+}
+template <class C, class Traits>
+bool same_as_stored(const StoredText<C, Traits>& stored,
+                    std::type_identity_t<std::basic_string_view<C, Traits>> argument) {
+  return stored.shows(argument);
+}
+inline bool same_as_stored(const StoredCString& stored, const char* argument) { return stored.shows(argument); }
+template <class T, std::size_t extent>
+bool same_as_stored(const StoredSpan<T, extent>& stored, std::type_identity_t<std::span<const T, extent>> argument) {
+  return std::equal(stored.elements().begin(), stored.elements().end(), argument.begin(), argument.end(),
+                    [](const T& a, const T& b) { return same_besides_tensors(a, b); });
+}
+
+/// The arguments of a call, without their tensors.
+struct StaticArguments {
+  virtual ~StaticArguments() = default;
+};
+
+template <class... T>
+struct StaticArgumentsOf final : StaticArguments {
+  std::tuple<StoredArgument<T>...> kept;
+  explicit StaticArgumentsOf(const T&... arguments) : kept(without_tensors(arguments)...) {}
+
+  static bool same(const StaticArguments& kept, const T&... arguments) {
+    if (typeid(kept) != typeid(StaticArgumentsOf)) return false;
+    return std::apply([&](const auto&... k) { return (same_as_stored(k, arguments) && ...); },
+                      static_cast<const StaticArgumentsOf&>(kept).kept);
+  }
+
+ private:
+  template <class A>
+  static StoredArgument<A> without_tensors(const A& argument) {
+    if constexpr (is_tree<A>) {
+      A structure = copy_tree(argument);
+      PutLeaves put{nullptr};
+      put_leaves<true>(structure, put);
+      return structure;
+    } else {
+      return argument;
+    }
+  }
+};
+
+}  // namespace stave_detail

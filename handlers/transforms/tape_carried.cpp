@@ -1,0 +1,399 @@
+// Reverse mode of the operation `call` (core/op/carried.h).
+//
+//   checkpoint    forward, the function runs below and nothing of it is recorded; backward, it runs again and is recorded then,
+//                 on a tape of its own that goes on in this one, so that values it captured get their cotangents as
+//                 arguments do. What other handlers compute to answer its effects is recorded the first time. What a policy
+//                 saves is returned beside the results, so that handlers below know it as such.
+//   custom_vjp    forward runs below, in place of the function; what it calls is ordinary to the handlers there, so a
+//                 second derivative is that of forward and backward
+//   custom_jvp    the tangent rule, as a function of tangents, is transposed
+//   custom_vmap   nothing of reverse mode: its function is differentiated, and vmap's rule not used where grad stands inside
+//
+// Custom rules must not capture values that are differentiated: there would be no cotangent for them.
+#include <algorithm>
+#include <atomic>
+#include <map>
+
+#include <stave/core/op/epoch.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/handlers/transforms/tape.h>
+#include <stave/handlers/transforms/vjp_flat.h>
+
+namespace stave_detail {
+
+namespace {
+
+// Throws where a function touches values with notes that it must have captured.
+class CaptureGuard final : public Handler {
+ public:
+  CaptureGuard(std::vector<InstallationId> ids, const char* transform, const char* what)
+      : ids_(std::move(ids)), transform_(transform), what_(what) {}
+  Outputs handle(Call& call) override {
+    check(call.inputs());
+    return perform(std::move(call));
+  }
+  std::string describe() const override { return fmt::format("{} of {}", what_, transform_); }
+  bool takes_programs() const noexcept override { return true; }
+  void check(const ForwardResults& results) const {
+    check(results.outputs);
+    check(results.residuals);
+  }
+  void check(std::span<const Tensor> xs) const {
+    for (const Tensor& x : xs)
+      for (const InstallationId id : ids_)
+        if (x.defined() && has_note(x, id))
+          fail<TransformError>(
+              "{}: its function captures a value that {} transforms, and the rule says nothing of it: pass it as an "
+              "argument",
+              what_, transform_);
+  }
+
+ private:
+  const std::vector<InstallationId> ids_;
+  const char *const transform_, *const what_;
+};
+
+// What a policy saves of one run: outputs by the number of their operation.
+struct Saving {
+  std::shared_ptr<const Saveable> what;
+  std::map<std::size_t, SavedOutputs> saved{};
+  std::size_t number = 0;
+  int inside = 0;  // of functions that operations carry
+};
+
+// What an operation yielded, and is saved if it is given a label.
+struct Candidate {
+  std::shared_ptr<Saving> saving;
+  SavedOutputs outputs;
+  void labelled(const NamePtr& name) const {
+    const auto& labels = saving->what->labels;
+    if (std::find(labels.begin(), labels.end(), name->text) != labels.end())
+      saving->saved.emplace(outputs.number, outputs);
+  }
+};
+
+// Stands in the place of grad while a checkpoint's function runs for the first time.
+class Unrecorded final : public Handler,
+                         public CountsOperations,
+                         public StandsForTransform,
+                         public std::enable_shared_from_this<Unrecorded> {
+ public:
+  Unrecorded(GradHandler& grad, const FunctionAttributes& functions)
+      : grad_(&grad), owner_(&grad.notes.owner()), log_(functions.log), saves_(functions.saves),
+        candidates_("checkpoint") {}
+  /// For another run of the function.
+  Unrecorded(const Unrecorded& first)
+      : Handler(), std::enable_shared_from_this<Unrecorded>(), grad_(first.grad_), owner_(first.owner_),
+        log_(first.log_), saves_(first.saves_), candidates_("checkpoint"), any_touched_(first.any_touched_) {}
+  std::shared_ptr<Unrecorded> for_a_run() {
+    return ran_.exchange(true) ? std::make_shared<Unrecorded>(*this) : shared_from_this();
+  }
+  Outputs handle(Call& call) override {
+    GradHandler* const grad = running();
+    if (grad && log_->answering)
+      return grad->handle(call);  // by who answers an effect: the answer keeps its derivative
+    if (!grad) return saved(call, [&] { return perform(std::move(call)); });
+    const bool before = std::exchange(touched, is_known(*grad, call.inputs()));
+    // functions inside may touch more
+    Outputs outputs = saved(
+        call, [&] { return call.op().carries_functions ? perform(with_bare_rules(call)) : perform(std::move(call)); });
+    if (touched) outputs = grad->unrecorded(std::move(outputs));
+    touched |= before;
+    return outputs;
+  }
+  bool discreet() const noexcept override {
+    return true;
+  }  // as grad is, which stands here when the function runs again
+  std::string describe() const override { return ""; }
+  bool counts() const noexcept override { return saves_ != nullptr; }
+  const AnyHandler* stands_for() const noexcept override { return owner_->differentiates; }
+
+  /// Runs the function on inputs with the notes of `arguments`. What is saved follows the results.
+  Outputs run(const FunctionAttributes& functions, const CarriedFunction& function, std::span<const Tensor> xs,
+              std::span<const Tensor> arguments) {
+    if (saves_) saving_ = std::make_shared<Saving>(Saving{.what = saves_});
+    const GradHandler* const grad = running();
+    Inputs inputs(xs.begin(), xs.end());
+    for (std::size_t i = 0; grad && i < inputs.size(); ++i)
+      if (const Slot* slot = grad->find(arguments[i])) inputs[i] = grad->notes.put(clone_node(inputs[i]), *slot);
+    Outputs outputs = with(shared_from_this(), [&] { return functions.run(function, inputs); });
+    make_bare(outputs);  // they may be an argument, or a captured value itself
+    if (touched) *any_touched_ = true;
+    if (saves_) append_saved(outputs);
+    return outputs;
+  }
+  /// Whether what depends on values that grad knows was computed, in any run: where lanes part, there is one for each path.
+  bool any_touched() const noexcept { return *any_touched_; }
+  bool touched = false;  // in this one
+  std::vector<SavedOutputs> saved_outputs;
+
+ private:
+  // While it records, on its thread; else values are constants to it.
+  GradHandler* running() const { return owner_->running && owner_->thread == id_of_this_thread() ? grad_ : nullptr; }
+  static bool is_known(const GradHandler& grad, std::span<const Tensor> xs) {
+    return std::any_of(xs.begin(), xs.end(), [&](const Tensor& x) { return grad.find(x) != nullptr; });
+  }
+  void make_bare(std::span<Tensor> xs) {
+    const GradHandler* const grad = running();
+    if (!grad) return;
+    touched |= is_known(*grad, xs);
+    for (Tensor& x : xs) x = grad->without_notes(std::move(x));
+  }
+  void make_bare(ForwardResults& results) {
+    make_bare(results.outputs);
+    make_bare(results.residuals);
+  }
+  // Handlers below keep what rules give, as tangents, say, beside results: these leave the checkpoint without notes.
+  Call with_bare_rules(const Call& call) {
+    auto bare = make_intrusive<FunctionAttributes>(functions_of(call));
+    FunctionAttributes::for_rules([&](auto member) {
+      auto& rule = *bare.*member;
+      if (!rule) return;
+      rule = [self = shared_from_this(), rule = std::move(rule)](auto... arguments) {
+        auto results = rule(arguments...);
+        self->make_bare(results);
+        return results;
+      };
+    });
+    return call.with_attributes(std::move(bare));
+  }
+  // Outputs of an operation, which may be saved: those that others are given share their storage.
+  template <class Perform>
+  Outputs saved(const Call& call, Perform perform) {
+    if (!saving_) return perform();
+    const std::shared_ptr<Saving> saving = saving_;
+    if (call.op().carries_functions || saving->inside > 0) {
+      ++saving->inside;
+      Outputs outputs = perform();
+      --saving->inside;
+      return outputs;
+    }
+    SavedOutputs found{saving->number++, &call.op(), {}};
+    Outputs outputs = perform();
+    const bool saves = saves_->operations && saves_->operations(*found.op);
+    if (!saves && saves_->labels.empty()) return outputs;
+    for (const Tensor& output : outputs) found.outputs.push_back(clone_node(output));
+    if (saves) saving->saved.emplace(found.number, std::move(found));
+    else
+      for (Tensor& output : outputs) output = candidates_.put(std::move(output), Candidate{saving, found});
+    return outputs;
+  }
+  void append_saved(Outputs& outputs) {
+    for (auto& [number, saved] : saving_->saved) {
+      make_bare(saved.outputs);
+      outputs.append(saved.outputs.begin(), saved.outputs.end());
+      saved_outputs.push_back(std::move(saved));
+    }
+  }
+  GradHandler* const grad_;  // while it runs
+  const IntrusivePtr<NoteOwner> owner_;
+  const IntrusivePtr<EffectLog> log_;
+  const std::shared_ptr<const Saveable> saves_;
+  const Notes<Candidate> candidates_;
+  std::shared_ptr<Saving> saving_;
+  std::atomic<bool> ran_{false};
+  const std::shared_ptr<std::atomic<bool>> any_touched_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+struct RunAgainAttributes final : Attributes {
+  AttributesPtr functions;
+  std::shared_ptr<const GradHandler> recorder;  // lent, if it is the first one
+  std::vector<SavedOutputs> saved;              // without the outputs, of which each has as many as is said here
+  std::vector<std::size_t> counts;
+  std::string str() const override { return ""; }
+};
+
+struct PullbackAttributes final : Attributes {
+  FlatPullback pullback;
+  SmallVector<bool, 4> differentiated;  // input i has a cotangent
+  std::string str() const override { return ""; }
+};
+
+// Outputs that follow the results of a function.
+void take_saved(const Unrecorded& unrecorded, Outputs& outputs, RunAgainAttributes& again, CarriedOutputs& kept) {
+  std::size_t count = 0;
+  for (const SavedOutputs& saved : unrecorded.saved_outputs) {
+    again.saved.push_back({saved.number, saved.op, {}});
+    again.counts.push_back(saved.outputs.size());
+    count += saved.outputs.size();
+  }
+  kept.residuals.append(outputs.end() - static_cast<std::ptrdiff_t>(count), outputs.end());
+  outputs.resize(outputs.size() - count);
+}
+
+std::vector<SavedOutputs> saved_of(const Entry& entry, const RunAgainAttributes& attributes) {
+  std::vector<SavedOutputs> saved = attributes.saved;
+  const Tensor* next = entry.carried->residuals.begin();
+  for (std::size_t i = 0; i < saved.size(); ++i, next += attributes.counts[i - 1])
+    saved[i].outputs = Outputs(next, next + attributes.counts[i]);
+  return saved;
+}
+
+Outputs with_zeros(std::span<const Tensor> cotangents, const CarriedOutputs& outputs) {
+  Outputs full;
+  for (std::size_t i = 0; i < outputs.abstracts.size(); ++i) {
+    const Abstract& output = outputs.abstracts[i];
+    const bool given = i < cotangents.size() && cotangents[i].defined();
+    full.push_back(given ? cotangents[i] : zeros(output.shape, output.dtype, outputs.devices[i]));
+  }
+  return full;
+}
+
+}  // namespace
+
+FunctionAttributes without_captures(const FunctionAttributes& functions, std::vector<InstallationId> ids,
+                                    const char* transform) {
+  const auto guard = std::make_shared<CaptureGuard>(std::move(ids), transform, functions.name);
+  return functions.lifted([guard](auto call) {
+    auto results = with(guard, call);
+    guard->check(results);
+    return results;
+  });
+}
+
+const Outputs* Replay::next(const Call& call) {
+  if (inside > 0) return nullptr;
+  const std::size_t number = number_++;
+  if (next_ == saved_.size() || saved_[next_].number != number) return nullptr;
+  const SavedOutputs& saved = saved_[next_++];
+  const auto expected = call.abstract_outputs();
+  bool same = saved.op == &call.op() && expected.size() == saved.outputs.size();
+  for (std::size_t i = 0; same && i < expected.size(); ++i)
+    same = saved.outputs[i].shape() == expected[i].shape && saved.outputs[i].dtype() == expected[i].dtype;
+  if (!same)
+    fail<TransformError>("checkpoint: the function performed other operations when it ran again than at first");
+  return &saved.outputs;
+}
+
+Outputs GradHandler::handle_carrying(Call& call) {
+  struct Inside {
+    int* const depth;
+    explicit Inside(Replay* replay) : depth(replay ? &++replay->inside : nullptr) {}
+    ~Inside() {
+      if (depth) --*depth;
+    }
+  } inside(replay_ ? &*replay_ : nullptr);
+  const FunctionAttributes& functions = functions_of(call);
+  if (functions.runs_again) return checkpoint(call);
+  const bool any = is_noted(call);
+  if (!functions.backward && !functions.tangents) {
+    if (!any) return perform(std::move(call));
+    return with(*this, [&] { return functions.run(functions.function, call.inputs()); });
+  }
+  FunctionAttributes guarded = without_captures(functions, ids(), notes.owner().name);
+  if (!any) return perform_functions(Inputs(call.inputs()), std::move(guarded));
+  if (const Slot* const lost = find_lost(call)) {
+    const Slot like = *lost;
+    return unrecorded(perform_functions(without_notes(call.inputs()), std::move(guarded)), like);
+  }
+  return functions.backward ? custom_vjp(call, std::move(guarded)) : custom_jvp(call, guarded);
+}
+
+Outputs GradHandler::checkpoint(Call& call) {
+  FunctionAttributes first = functions_of(call);
+  const auto unrecorded = std::make_shared<Unrecorded>(*this, first);
+  first.around = nullptr;
+  first.gives_more |= first.saves != nullptr;
+  first.saves = nullptr;
+  const auto run_by = [&](CarriedFunction FunctionAttributes::*function) {
+    return [unrecorded, function, carried = call.attributes_ptr(), arguments = Inputs(call.inputs())](auto xs) {
+      const auto& functions = static_cast<const FunctionAttributes&>(*carried);
+      return unrecorded->for_a_run()->run(functions, functions.*function, xs, arguments);
+    };
+  };
+  first.function = run_by(&FunctionAttributes::function);
+  if (first.again) first.again = run_by(&FunctionAttributes::again);
+  Outputs outputs = perform_functions(without_notes(call.inputs()), std::move(first));
+  const auto again = make_intrusive<RunAgainAttributes>();
+  auto kept = std::make_unique<CarriedOutputs>();
+  take_saved(*unrecorded, outputs, *again, *kept);
+  if (!unrecorded->any_touched() && !is_noted(call)) return outputs;
+  again->functions = call.attributes_ptr();
+  again->recorder = weak_from_this().lock();
+  if (!again->recorder) again->recorder = {std::shared_ptr<void>(), this};
+  const EntryPtr entry = record(call);
+  entry->attributes = again;
+  entry->carried = std::move(kept);
+  std::copy(call.inputs().begin(), call.inputs().end(), entry->inputs().begin());  // with notes: the same producers
+  return noted(without_notes(std::move(outputs)), entry);
+}
+
+Outputs GradHandler::custom_vjp(Call& call, FunctionAttributes functions) {
+  const EntryPtr entry = record(call);
+  ForwardResults forward = functions.run(functions.forward, without_notes(call.inputs()));
+  entry->attributes = make_intrusive<FunctionAttributes>(std::move(functions));
+  entry->carried = std::make_unique<CarriedOutputs>();
+  entry->carried->residuals.append(forward.residuals.begin(), forward.residuals.end());
+  return noted(without_notes(std::move(forward.outputs)), entry);
+}
+
+Outputs GradHandler::custom_jvp(Call& call, const FunctionAttributes& functions) {
+  const Inputs primals = without_notes(call.inputs());
+  const auto pullback = make_intrusive<PullbackAttributes>();
+  std::vector<Tensor> tangents;  // of the differentiated inputs
+  for (std::size_t i = 0; i < primals.size(); ++i) {
+    pullback->differentiated.push_back(find(call.inputs()[i]) != nullptr);
+    if (pullback->differentiated.back()) tangents.push_back(zeros_like(primals[i]));
+  }
+  Outputs outputs;
+  FlatVjp transposed = vjp_flat(
+      [&](std::span<const Tensor> given) {
+        Inputs all = primals;
+        for (std::size_t i = 0, next = 0; i < primals.size(); ++i)
+          all.push_back(pullback->differentiated[i] ? given[next++] : zeros_like(primals[i]));
+        const Outputs both = functions.run(functions.tangents, all);
+        const std::size_t count = both.size() / 2;
+        outputs = Outputs(both.begin(), both.begin() + count);
+        return Outputs(both.begin() + count, both.end());
+      },
+      tangents, "custom_jvp");
+  pullback->pullback = std::move(transposed.pullback);
+  const EntryPtr entry = record(call);
+  entry->attributes = pullback;
+  return noted(without_notes(std::move(outputs)), entry);
+}
+
+std::vector<InstallationId> GradHandler::ids() const {
+  std::vector<InstallationId> ids;
+  for (const GradHandler* handler = this; handler; handler = handler->base_.get()) ids.push_back(handler->notes.id());
+  return ids;
+}
+
+bool runs_again(const Entry& entry) { return dynamic_cast<const RunAgainAttributes*>(entry.attributes.get()); }
+
+Recorded run_again(Entry& entry) {
+  const auto& attributes = static_cast<const RunAgainAttributes&>(*entry.attributes);
+  const auto& functions = static_cast<const FunctionAttributes&>(*attributes.functions);
+  const auto recorder =
+      std::make_shared<GradHandler>(attributes.recorder, entry.sequence + 1, saved_of(entry, attributes));
+  const Epoch epoch;
+  Recorded recorded{{}, recorder};
+  const CarriedFunction& function = functions.again ? functions.again : functions.function;
+  recorded.outputs =
+      recorder->notes.run([&] { return with(recorder, [&] { return functions.run(function, entry.inputs()); }); });
+  const auto& first = entry.carried->abstracts;
+  bool same = recorded.outputs.size() == first.size();
+  for (std::size_t i = 0; same && i < first.size(); ++i)
+    same = recorded.outputs[i].shape() == first[i].shape && recorded.outputs[i].dtype() == first[i].dtype;
+  if (!same) fail<TransformError>("checkpoint: the function gave other results when it ran again than at first");
+  return recorded;
+}
+
+Outputs custom_cotangents(Entry& entry, std::span<const Tensor> cotangents, bool consume) {
+  const Outputs full = with_zeros(cotangents, *entry.carried);
+  if (const auto* functions = dynamic_cast<const FunctionAttributes*>(entry.attributes.get())) {
+    Inputs arguments(entry.carried->residuals.begin(), entry.carried->residuals.end());
+    arguments.append(full.begin(), full.end());
+    return functions->run(functions->backward, arguments);
+  }
+  const auto& rule = static_cast<const PullbackAttributes&>(*entry.attributes);
+  FlatPullback pullback = rule.pullback;
+  const std::vector<Tensor> found = consume ? pullback.consume(full) : pullback(full);
+  Outputs result;
+  for (std::size_t i = 0, next = 0; i < rule.differentiated.size(); ++i)
+    result.push_back(rule.differentiated[i] ? found[next++] : Tensor());
+  return result;
+}
+
+}  // namespace stave_detail

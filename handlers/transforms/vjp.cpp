@@ -1,0 +1,367 @@
+// The backward pass: a walk over the tape (tape.h) from the outputs' entries back, the last recorded first. It is a loop over a
+// queue, so long programs need heap, not stack. The queue, and the cotangents in it, are the pass's own: passes over one tape
+// may run at once. Values that the tape dropped are computed again, where they are read by runs of elementwise operations with
+// these (joint.h).
+
+#include <stave/handlers/transforms/vjp_flat.h>
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <optional>
+
+#include <stave/core/effects/scope.h>
+#include <stave/core/op/cotangent_sums.h>
+#include <stave/core/ops/create.h>
+#include <stave/core/ops/frontend.h>
+#include <stave/core/tensor/fail.h>
+#include <stave/handlers/transforms/joint.h>
+#include <stave/handlers/transforms/linear_in.h>
+#include <stave/handlers/transforms/tape.h>
+
+namespace stave_detail {
+
+void check_results(std::span<const Tensor> results, const char* transform) {
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (!results[i].defined())
+      fail<TransformError>("{}: result {} of the function is an empty Tensor (default-constructed or moved from)",
+                           transform, i);
+}
+
+}  // namespace stave_detail
+
+namespace stave {
+
+using namespace stave_detail;
+
+struct FlatPullback::Record : RefCounted {
+  Record(const char* transform, Recompute recompute) : handler(transform, recompute) {}
+
+  GradHandler handler;
+  std::vector<Abstract> input_abstracts;
+  std::vector<Device> input_devices;
+  std::vector<Slot> outputs;  // empty for outputs that depend on no input
+  std::vector<Abstract> output_abstracts;
+  std::vector<Device> output_devices;
+  NamePtr backward;  // the name of its scope
+};
+
+FlatPullback::FlatPullback() noexcept = default;
+FlatPullback::FlatPullback(const FlatPullback& other) noexcept = default;
+FlatPullback::FlatPullback(FlatPullback&& other) noexcept = default;
+FlatPullback& FlatPullback::operator=(FlatPullback other) noexcept {
+  std::swap(record_, other.record_);
+  return *this;
+}
+FlatPullback::~FlatPullback() = default;
+
+namespace {
+
+// Entries that have been given cotangents, and these, by the order of recording: in pages, for few wait at a time.
+class Waiting {
+ public:
+  struct Place {
+    Entry* entry = nullptr;
+    EntryPtr kept;  // the entry, if nobody else keeps it
+    SmallVector<Tensor, 1> cotangents;
+  };
+
+  Place& place_of(Entry& entry) {
+    const std::size_t page = entry.sequence / page_size, i = entry.sequence % page_size;
+    if (page >= pages_.size()) pages_.resize(page + 1);
+    if (!pages_[page]) pages_[page] = std::make_unique<Page>();
+    pages_[page]->taken |= std::uint64_t{1} << i;
+    pages_[page]->places[i].entry = &entry;
+    return pages_[page]->places[i];
+  }
+  /// Null: it has been given none.
+  Place* find(const Entry& entry) {
+    const std::size_t page = entry.sequence / page_size, i = entry.sequence % page_size;
+    const bool waits = page < pages_.size() && pages_[page] && pages_[page]->taken >> i & 1;
+    return waits ? &pages_[page]->places[i] : nullptr;
+  }
+  bool empty() {
+    while (!pages_.empty() && (!pages_.back() || !pages_.back()->taken)) pages_.pop_back();
+    return pages_.empty();
+  }
+  /// The last recorded, where there is one. It stays where it is until the next call of this class but place_of.
+  Place& take_last() {
+    Page& page = *pages_.back();
+    const auto i = static_cast<std::size_t>(std::bit_width(page.taken) - 1);
+    page.taken &= ~(std::uint64_t{1} << i);
+    return page.places[i];
+  }
+  template <class F>
+  void for_each(F f) {
+    for (const auto& page : pages_)
+      for (std::uint64_t left = page ? page->taken : 0; left; left &= left - 1) f(page->places[std::countr_zero(left)]);
+  }
+
+ private:
+  static constexpr std::size_t page_size = 64;
+  struct Page {
+    std::uint64_t taken = 0;
+    Place places[page_size];
+  };
+  std::vector<std::unique_ptr<Page>> pages_;
+};
+
+// One walk back over the tape.
+class BackwardPass {
+ public:
+  BackwardPass(FlatPullback::Record& record, bool consume, BackwardScope& scope)
+      : record_(record), consume_(consume), scope_(scope) {}
+
+  std::vector<Tensor> run(std::span<const Tensor> cotangents) {
+    for (std::size_t i = 0; i < cotangents.size(); ++i)
+      if (cotangents[i].defined()) add_cotangent(record_.outputs[i], cotangents[i]);
+    if (consume_) record_.outputs.clear();
+    std::vector<Tensor> result(record_.input_abstracts.size());  // inputs were the first entries
+    while (!waiting_.empty()) {
+      Waiting::Place& last = waiting_.take_last();
+      keeps_ = static_cast<bool>(last.kept);
+      scope_.entry = last.entry->op ? &*last.entry : nullptr;
+      if (joint_ && !joint_->takes(*last.entry)) end_joint(last);
+      if (last.entry->op) step(*last.entry, last.cotangents);
+      else result[last.entry->sequence] = last.cotangents[0];
+      if (consume_ && !last.kept.unique()) last.entry->clear();  // it stays, without what it saved
+      last.cotangents.clear();
+      scope_.entry = nullptr;
+      last.kept = nullptr;
+    }
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      const Abstract& input = record_.input_abstracts[i];
+      if (!result[i].defined()) result[i] = zeros(input.shape, input.dtype, record_.input_devices[i]);
+    }
+    return result;
+  }
+
+ private:
+  // Every consumer of this entry was recorded later, and so has been here: its cotangents are complete.
+  void step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
+    // Functions that an operation carries have their scopes with them.
+    const ReenteredScopes scopes(entry.op->carries_functions ? nullptr : entry.scopes.get());
+    if (!joint_ && entry.dropped && Region::admits(*entry.op) && is_undisturbed()) {
+      joint_.emplace(record_.handler, entry.input_abstracts()[0].shape);
+      if (!joint_->takes(entry)) joint_.reset();
+    }
+    if (joint_) joint_step(entry, cotangents);
+    else if (!entry.op->carries_functions) ordinary_step(entry, cotangents);
+    else if (runs_again(entry)) step_again(entry, cotangents);
+    else custom_step(entry, cotangents);
+  }
+
+  void ordinary_step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
+    if (!entry.op->vjp)
+      fail<TransformError>("{}: the operation {} has no VJP rule: give it one, or cut it off with stop_gradient",
+                           record_.handler.describe(), entry.op->name);
+    for (const Slot& producer : entry.producers())
+      __builtin_prefetch(producer.entry.get());  // of a long tape: out of cache
+    const SmallVector<Abstract, 2> abstracts = entry.input_abstracts();
+    Inputs complete;  // where some were dropped
+    if (entry.dropped) {
+      for (std::size_t i = 0; i < entry.input_count; ++i)
+        complete.push_back(entry.drops(i) ? computed_again(record_.handler, entry.producers()[i]) : entry.inputs()[i]);
+    }
+    Outputs shared;
+    const std::span<const Tensor> inputs = entry.dropped ? std::span<const Tensor>(complete) : entry.inputs();
+    const VjpContext context{*entry.op, entry.attributes.get(), inputs, entry.outputs(), abstracts, cotangents,
+                             &shared};
+    if (entry.op->id == OpId::own)
+      if (const auto* const adds = dynamic_cast<const AddsToCotangents*>(entry.attributes.get()))
+        return adding_step(entry, *adds, context);
+    for (std::size_t i = 0; i < abstracts.size(); ++i)
+      if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], rule(context, i));
+  }
+
+  // The operation adds to the sums itself.
+  void adding_step(Entry& entry, const AddsToCotangents& adds, const VjpContext& context) {
+    const std::span<Slot> producers = entry.producers();
+    AddsToCotangents::Sums sums;
+    for (std::size_t i = 0; i < producers.size(); ++i) {
+      std::size_t first = 0;
+      while (producers[first].entry != producers[i].entry || producers[first].output != producers[i].output) ++first;
+      sums.same_as.push_back(producers[i].entry ? first : i);
+      sums.so_far.push_back(take_cotangent(producers[i]));
+    }
+    std::vector<Tensor> found = adds.pull_back(context, sums);
+    for (std::size_t i = 0; i < producers.size(); ++i) {
+      if (!producers[i].entry || !found[i].defined()) continue;
+      check(*entry.op, found[i], context.input_abstracts[i], i);
+      add_cotangent(producers[i], std::move(found[i]));
+    }
+  }
+
+  // The same on what stands for elements, to be performed with what comes before.
+  void joint_step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
+    with(*joint_, [&] {
+      Inputs inputs, outputs;
+      for (std::size_t i = 0; i < entry.input_count; ++i) inputs.push_back(joint_->input(entry, i));
+      for (std::size_t i = 0; i < entry.outputs().size(); ++i) outputs.push_back(joint_->output(entry, i));
+      SmallVector<Abstract, 2> elements = entry.input_abstracts();
+      for (Abstract& element : elements) element.shape = Shape();
+      const Tensor cotangent = joint_->stand_in(cotangents[0]);
+      Outputs shared;
+      const VjpContext context{*entry.op, entry.attributes.get(), inputs, outputs, elements, {&cotangent, 1}, &shared};
+      for (std::size_t i = 0; i < elements.size(); ++i)
+        if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], joint_->stand_in(rule(context, i)));
+    });
+    joint_->count_step();
+  }
+
+  // Performs it, and puts the cotangents that it gives where those stand that stood for them.
+  void end_joint(Waiting::Place& last) {
+    std::vector<Tensor*> places;
+    const auto collect = [&](Waiting::Place& place) {
+      for (Tensor& cotangent : place.cotangents)
+        if (joint_->stands_in(cotangent)) places.push_back(&cotangent);
+    };
+    collect(last);
+    waiting_.for_each(collect);
+    std::vector<Tensor> stand_ins;
+    for (const Tensor* place : places) stand_ins.push_back(*place);
+    const std::vector<Tensor> values = joint_->values_of(stand_ins);
+    for (std::size_t i = 0; i < places.size(); ++i) *places[i] = values[i];
+    joint_.reset();
+  }
+
+  // A checkpoint: records the function now, and goes on with what that recorded, which is the last recorded.
+  void step_again(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
+    const Recorded again = run_again(entry);
+    for (std::size_t i = 0; i < cotangents.size(); ++i) {
+      const Slot* found = again.recorder->find(again.outputs[i]);
+      again.recorder->check_recorded(found);
+      if (!found || !cotangents[i].defined()) continue;
+      keeps_ = true;
+      Slot slot = *found;
+      add_cotangent(slot, cotangents[i]);
+    }
+  }
+
+  void custom_step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
+    const Outputs found = custom_cotangents(entry, cotangents, consume_);
+    for (std::size_t i = 0; i < found.size(); ++i)
+      if (found[i].defined()) add_cotangent(entry.producers()[i], found[i]);
+  }
+
+  static void check(const Op& op, const Tensor& cotangent, const Abstract& input, std::size_t i) {
+    if (cotangent.shape() != input.shape || cotangent.dtype() != input.dtype)
+      fail<TransformError>("the VJP rule of {} gave a cotangent {} {} for input {}, which is {} {}", op.name,
+                           cotangent.dtype(), cotangent.shape(), i, input.dtype, input.shape);
+  }
+
+  Tensor rule(const VjpContext& context, std::size_t i) const {
+    if (lacks_derivative_by(context.op, i)) fail_not_linear(record_.handler.describe(), context.op, i);
+    Tensor cotangent = context.op.vjp(context, static_cast<int>(i));
+    check(context.op, cotangent, context.input_abstracts[i], i);
+    return cotangent;
+  }
+
+  // The sum so far, which is no longer there; undefined: there is none.
+  Tensor take_cotangent(const Slot& slot) {
+    Waiting::Place* const place = slot.entry ? waiting_.find(*slot.entry) : nullptr;
+    const auto output = static_cast<std::size_t>(slot.output);
+    return place && output < place->cotangents.size() ? std::move(place->cotangents[output]) : Tensor();
+  }
+
+  void add_cotangent(Slot& slot, Tensor cotangent) {
+    if (!slot.entry) return;
+    Entry& entry = *slot.entry;
+    Waiting::Place& place = waiting_.place_of(entry);
+    const auto output = static_cast<std::size_t>(slot.output);
+    if (place.cotangents.size() <= output) {
+      const std::size_t count = entry.carried ? entry.carried->abstracts.size() : entry.output_count;
+      while (place.cotangents.size() < std::max<std::size_t>(output + 1, count)) place.cotangents.emplace_back();
+    }
+    Tensor& sum = place.cotangents[output];
+    if (joint_ && !sum.defined()) joint_->count_result(entry);
+    else if (joint_) sum = joint_->stand_in(sum);
+    sum = add_tangents(std::move(sum), std::move(cotangent));
+    if (consume_) place.kept = std::move(slot.entry);
+    else if (keeps_) place.kept = slot.entry;
+  }
+
+  FlatPullback::Record& record_;
+  const bool consume_;  // what the tape keeps
+  BackwardScope& scope_;
+  bool keeps_ = false;  // of the entry at hand: the pass alone may keep it, and so what it came from
+  Waiting waiting_;
+  std::optional<JointRegion> joint_;  // while rules are recorded into it
+};
+
+void check_cotangents(const FlatPullback::Record& record, std::span<const Tensor> cotangents) {
+  const std::string name = record.handler.describe();
+  if (cotangents.size() != record.output_abstracts.size())
+    fail<TransformError>("{}: {} cotangents for {} outputs", name, cotangents.size(), record.output_abstracts.size());
+  for (std::size_t i = 0; i < cotangents.size(); ++i) {
+    if (!cotangents[i].defined()) continue;
+    const Abstract& output = record.output_abstracts[i];
+    if (cotangents[i].shape() != output.shape)
+      fail<ShapeError>("{}: the cotangent of output {} has shape {}, the output {}", name, i, cotangents[i].shape(),
+                       output.shape);
+    if (cotangents[i].dtype() != output.dtype)
+      fail<DtypeError>("{}: the cotangent of output {} is {}, the output {}", name, i, cotangents[i].dtype(),
+                       output.dtype);
+    if (cotangents[i].device() != record.output_devices[i])
+      fail<DeviceError>("{}: the cotangent of output {} lives on {}, the output on {}: move one with to(x, device)",
+                        name, i, cotangents[i].device().str(), record.output_devices[i].str());
+  }
+}
+
+std::vector<Tensor> run_backward(FlatPullback::Record& record, std::span<const Tensor> cotangents, bool consume) {
+  check_cotangents(record, cotangents);
+  BackwardScope backward(record.backward, record.handler.tape());
+  return with(backward, [&] { return BackwardPass(record, consume, backward).run(cotangents); });
+}
+
+}  // namespace
+
+std::vector<Tensor> FlatPullback::operator()(std::span<const Tensor> cotangents) const {
+  const IntrusivePtr<Record> alive = record_;
+  return run_backward(*alive, cotangents, false);
+}
+
+std::vector<Tensor> FlatPullback::consume(std::span<const Tensor> cotangents) {
+  const IntrusivePtr<Record> last = std::move(record_);
+  if (!last.unique()) return run_backward(*last, cotangents, false);
+  NoteOwner& owner = last->handler.notes.owner();
+  if (owner.thread == id_of_this_thread()) owner.confined = true;  // they end here
+  return run_backward(*last, cotangents, true);
+}
+
+FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* transform, InputNames names,
+                 GradOptions options, bool primals_stay) {
+  auto record = make_intrusive<FlatPullback::Record>(transform, options.recompute);
+  GradHandler& handler = record->handler;
+  record->backward = make_intrusive<const SharedName>(std::string("backward of ") + transform, true);
+  std::vector<Tensor> inputs;
+  handler.anchors.set_primals(primals, primals_stay);
+  for (std::size_t i = 0; i < primals.size(); ++i) {
+    const Tensor& primal = primals[i];
+    if (!is_float(primal.dtype()))
+      fail<DtypeError>(
+          "{}: {} is {} {}, which has no derivative: make it a floating tensor (write 1. instead of 1, or "
+          "astype(x, float32)), or capture it in the function instead of differentiating by it",
+          transform, names(i), primal.dtype(), primal.shape());
+    record->input_abstracts.push_back({primal.shape(), primal.dtype()});
+    record->input_devices.push_back(primal.device());
+    inputs.push_back(handler.notes.put(clone_node(primal), Slot{handler.entry_of_input(), 0}));
+  }
+  Outputs outputs = handler.run([&] { return f(inputs); });
+  handler.anchors.release_primals();
+  check_results(outputs, transform);
+  for (Tensor& output : outputs) {
+    const Slot* slot = handler.notes.find(output);
+    handler.check_recorded(slot);
+    record->outputs.push_back(slot ? *slot : Slot{});
+    record->output_abstracts.push_back({output.shape(), output.dtype()});
+    record->output_devices.push_back(output.device());
+    output = handler.notes.strip(std::move(output));
+  }
+  FlatVjp result;
+  result.outputs = std::move(outputs);
+  result.pullback.record_ = std::move(record);
+  return result;
+}
+
+}  // namespace stave

@@ -1,0 +1,181 @@
+// vmap: a function of one example, applied to a batch.
+//
+//   auto ys = vmap(f)(xs);                                                            // along axis 0 of every argument
+//   auto gs = vmap(grad(loss), {.in_axes = {unmapped, 0, 0}})(w, xs, ys);             // per-example gradients
+//
+// f sees tensors of one example's shape, without storage of their own. `unmapped` arguments, and captured values, are the
+// same in every lane. Keys are mapped as tensors are: vmap(f)(xs, split(key, n)).
+//
+// Control flow is C++'s: `if`, `while`, recursion, item() and to_vector() on a lane's values. Where lanes differ in what f reads they
+// part: f runs once for each way that some lanes take together, on the values of these. Read a
+// bool, `if (x > 0)`, where that is what decides: a float has as many values as there are lanes,
+// and each goes its own way. The mechanism is in vmap_flat.h and paths.h.
+//
+// An operation that throws for some lanes, as for an index out of range or a matrix that is not
+// positive definite, parts them likewise: f may catch the error, which these lanes alone meet.
+// Lanes go one way if their errors have one type, and texts that differ in numbers alone;
+// `what()` is that of the first of them. An error that nobody catches leaves vmap with its type,
+// and names the lanes.
+//
+// Whatever else f does (counters, printing) happens once for each way. Up to where lanes part it
+// must do the same each time: TransformError if it performs another operation, or one of other
+// values, because it changed something outside of itself, as a key that it advances:
+//   vmap([&](Tensor x) { key = fold_in(key, 1); return bool(x > 0) ? x + uniform(key) : x; })
+// Map over keys instead, as split(key, n) gives them. A change after lanes have parted is not
+// noticed: lanes that run later find it so.
+#pragma once
+
+#include <optional>
+
+#include <stave/core/tensor/options.h>
+#include <stave/handlers/transforms/arguments.h>
+#include <stave/handlers/transforms/same_besides_tensors.h>
+#include <stave/handlers/transforms/vmap_flat.h>
+
+namespace stave {
+
+/// Axes for a tree: one for all its tensors, or a list with an entry for each argument, or for each member of a tree (as
+/// declared; elements, values by key), which may be a list again. One entry alone serves for all.
+struct MapAxes {
+  MapAxis axis;  // if the list is empty
+  std::vector<MapAxes> list;
+  MapAxes(std::initializer_list<MapAxes> axes) : list(axes) {}
+  MapAxes(const std::vector<MapAxis>& axes) : list(axes.begin(), axes.end()) {}
+  template <std::integral Integer>
+  MapAxes(Integer axis_) : axis(axis_) {}
+  MapAxes(MapAxis axis_) : axis(axis_) {}
+  MapAxes(MapAxis::Unmapped all) : axis(all) {}
+  MapAxes(Tensor::NoneType all) : axis(all) {}
+  /// The entry for child i; this one, if there is no list.
+  const MapAxes& of(std::size_t i) const { return list.empty() ? *this : list[i < list.size() ? i : 0]; }
+};
+
+struct VmapOptions {
+  [[no_unique_address]] ByName by_name{};
+  MapAxes in_axes = 0;      ///< of arguments, negative from the end, or `unmapped`: {unmapped, 0}, {0, {unmapped, 1}}
+  MapAxes out_axes = 0;     ///< of results, likewise: {0, 1} for a tuple (struct, vector) of two
+  std::string axis_name{};  ///< by which collectives inside of f, such as psum, mean these lanes; empty: none do
+  std::optional<Index> axis_size{};  ///< the number of lanes; needed if no argument is mapped, else checked
+};
+
+}  // namespace stave
+
+namespace stave_detail {
+
+/// Throws TransformError unless a list has one entry, or one for each of the children of a tree.
+void check_axes(const MapAxes& axes, std::size_t children, const char* what, const std::string& where);
+/// Throws TransformError if an input that is mapped is the data of a single key.
+void check_mapped_keys(std::span<const Tensor> inputs, std::span<const MapAxis> axes, const std::vector<bool>& are_keys,
+                       InputNames names);
+
+// The axes that a prefix of a tree gives to its tensors, and keys.
+struct LeafAxes {
+  const char* what;
+  std::vector<MapAxis> axes;
+  std::vector<bool> are_keys;
+  void add(const MapAxes& prefix, bool is_key);
+};
+
+template <class T>
+void add_axes(const T& tree, const MapAxes& prefix, LeafAxes& to) {
+  constexpr TreeKind kind = tree_kind<T>;
+  if constexpr (kind == TreeKind::tensor || kind == TreeKind::key) to.add(prefix, kind == TreeKind::key);
+  else if constexpr (is_transparent(kind)) visit_children(tree, [&](auto& child) { add_axes(child, prefix, to); });
+  else if constexpr (is_tree_kind(kind)) {
+    std::size_t children = 0;
+    visit_children(tree, [&](auto& child) { add_axes(child, prefix.of(children++), to); });
+    check_axes(prefix, children, to.what, "members");
+  }
+}
+
+/// Throw TransformError: lanes that went different ways gave results that differ besides tensors, or may; a run used up an argument.
+[[noreturn]] void fail_other_lanes(bool comparable);
+[[noreturn]] void fail_used_up();
+
+// The result of a function that runs once for each path: all but its tensors is the same.
+template <class Result>
+class ResultOfLanes {
+ public:
+  void set(Result found) {
+    if (!result) return void(result.emplace(std::move(found)));
+    constexpr bool comparable = comparable_besides_tensors<Result>();
+    if constexpr (comparable) {
+      if (same_besides_tensors(*result, found)) return;
+    }
+    fail_other_lanes(comparable);
+  }
+  std::optional<Result> result;
+};
+
+template <class F>
+class VmapOf {
+ public:
+  VmapOf(F f, VmapOptions options) : f_(std::move(f)), options_(std::move(options)) {}
+
+  template <class... A>
+  auto operator()(A&&... args) const {
+    using Selected = SelectTrees<A...>;
+    if constexpr (can_call<Returns::tree, const F, Selected, A...>)
+      return run<typename Calls<const F, Selected, A...>::Result>(Selected(), std::forward<A>(args)...);
+    else return Refused();
+  }
+
+ private:
+  template <class Result, bool... selected, class... A>
+  Result run(Selection<selected...> trees, A&&... args) const {
+    check_axes(options_.in_axes, sizeof...(A), "in_axes", "arguments");
+    LeafAxes in{"in_axes", {}, {}}, out{"out_axes", {}, {}};
+    Outputs leaves;
+    std::size_t argument = 0;
+    [[maybe_unused]] const auto add_argument = [&]<bool s>(std::bool_constant<s>, const auto& arg) {
+      const MapAxes& prefix = options_.in_axes.of(argument++);
+      if constexpr (s) {
+        add_axes(arg, prefix, in);
+        for (Tensor& leaf : flat_outputs<true>(arg)) leaves.push_back(std::move(leaf));
+      }
+    };
+    (add_argument(std::bool_constant<selected>(), args), ...);
+    const auto name = [&](std::size_t i) { return leaf_name<true>(trees, i, args...); };
+    check_mapped_keys(leaves, in.axes, in.are_keys, name);
+    ResultOfLanes<Result> of_lanes;
+    [[maybe_unused]] bool used = false;
+    const auto each_path = [&](std::span<const Tensor> lanes) {
+      if (used) fail_used_up();
+      Result found = call_with_leaves<true>(trees, f_, lanes, for_a_run<selected, A>(args, used)...);
+      Outputs flat = flat_outputs<true>(found);
+      of_lanes.set(std::move(found));
+      return flat;
+    };
+    const FlatVmap flat = vmap_flat(each_path, leaves, in.axes, options_.axis_size, name, options_.axis_name);
+    std::optional<Result>& result = of_lanes.result;
+    add_axes(*result, options_.out_axes, out);
+    const Outputs placed = vmap_outputs(flat, out.axes);
+    PutLeaves put{placed.data()};
+    put_leaves<true>(*result, put);
+    return std::move(*result);
+  }
+
+  F f_;
+  VmapOptions options_;
+};
+
+}  // namespace stave_detail
+
+namespace stave {
+
+/// f over a batch: a callable with f's arguments, each with one more axis unless unmapped; the result has the lanes along
+/// out_axes. Throws ShapeError where lanes disagree, IndexError for axes out of range, TransformError for axes whose structure
+/// is not that of the arguments, and for a single key that is not `unmapped`.
+template <class F>
+auto vmap(F f, VmapOptions options = {}) {
+  return stave_detail::VmapOf<F>(std::move(f), std::move(options));
+}
+
+#define STAVE_NAMES(Name)                                                   \
+  inline auto vmap(stave_detail::Name f, VmapOptions options = {}) {        \
+    return stave_detail::VmapOf<stave_detail::Name>(f, std::move(options)); \
+  }
+STAVE_OVERLOADED_NAMES(STAVE_NAMES)
+#undef STAVE_NAMES
+
+}  // namespace stave
