@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* function = "at";
 
-// ---- what an index says -----------------------------------------------------------------------------------
+// ---- what an index says ---------------------------------------------------------------------
 
 // A tensor of the index, and the first axis of the box that it addresses.
 struct Addressing {
@@ -105,7 +105,7 @@ struct Places {
   }
 };
 
-// ---- the box ----------------------------------------------------------------------------------------------
+// ---- the box --------------------------------------------------------------------------------
 
 // The part of x that the basic parts of an index leave, in the shape that they give it.
 Tensor box_of(const Tensor& x, const BasicIndex& box) {
@@ -128,7 +128,7 @@ Tensor with_box(const Tensor& x, const BasicIndex& box, const Tensor& value) {
   return where(spread(ones(part.shape(), bool_, x.device())), spread(part), x);
 }
 
-// ---- tensors ----------------------------------------------------------------------------------------------
+// ---- tensors --------------------------------------------------------------------------------
 
 // Whether indices are those of an axis of this length.
 Tensor is_within(const Tensor& index, Index length) {
@@ -211,7 +211,7 @@ class Addressed {
   Shape axes_, at_;
 };
 
-// ---- updates ----------------------------------------------------------------------------------------------
+// ---- updates --------------------------------------------------------------------------------
 
 // How values are taken together with what stands in their place, entry by entry and by places that may be named twice.
 struct Update {
@@ -280,7 +280,7 @@ Tensor entries_of(const Tensor& x, std::span<const AnyIndex> index, Read read) {
 
 }  // namespace
 
-// ---- at.h -------------------------------------------------------------------------------------------------
+// ---- at.h -----------------------------------------------------------------------------------
 
 Tensor At::get() const {
   return entries_of(x_, index_, [](const Addressed& addressed, const Tensor& box) {

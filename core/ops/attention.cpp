@@ -19,7 +19,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// ---- shapes -----------------------------------------------------------------------------------------------
+// ---- shapes ---------------------------------------------------------------------------------
 
 // The shape of x, but with these in place of its last two lengths.
 Shape with_last(const Shape& shape, std::initializer_list<Index> lengths) { return stacked(stack_of(shape), lengths); }
@@ -72,7 +72,7 @@ void infer_attention_gradient(const Call& call, SmallVector<Abstract, 1>& output
   for (const Tensor* x : {&q, &k, &v}) outputs.push_back(abstract(*x));
 }
 
-// ---- scores as a whole ------------------------------------------------------------------------------------
+// ---- scores as a whole ----------------------------------------------------------------------
 
 Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
 Tensor narrow(const Tensor& x, const Tensor& like) { return astype(x, like.dtype()); }
@@ -130,7 +130,7 @@ Tensor tangent_of_scores(const Tensor& q, const Tensor& k, const Tensor& dq, con
   return dmask.defined() ? add_tangents(std::move(ds), wide(dmask)) : ds;
 }
 
-// ---- attention --------------------------------------------------------------------------------------------
+// ---- attention ------------------------------------------------------------------------------
 
 // p = exp(s - total): dtotal = sum(p ds), dout = (p (ds - dtotal)) v + p dv.
 Outputs jvp_attention(const JvpContext& c) {
@@ -171,7 +171,7 @@ Tensor vjp_attention(const VjpContext& c, int input) {
   })[static_cast<std::size_t>(input)];
 }
 
-// ---- attention_gradient -----------------------------------------------------------------------------------
+// ---- attention_gradient ---------------------------------------------------------------------
 
 // Its inputs, as floats; p = exp(s - total), w = g v^T + shift, and t = p w.
 struct Gradient {
@@ -284,7 +284,7 @@ constinit const Op op_attention_gradient{
     .batch = batch_in_front,
 };
 
-// ---- the function -----------------------------------------------------------------------------------------
+// ---- the function ---------------------------------------------------------------------------
 
 namespace {
 

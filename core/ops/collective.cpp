@@ -28,7 +28,7 @@ using C = CollectiveAttributes;
       what, axis_name, axis_name, axis_name);
 }
 
-// ---- shapes ----------------------------------------------------------------------------------------------------------
+// ---- shapes ---------------------------------------------------------------------------------
 
 void infer_same(const Call& call, SmallVector<Abstract, 1>& outputs) { outputs.push_back(abstract(call.input(0))); }
 void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
@@ -42,7 +42,7 @@ void infer_scatter(const Call& call, SmallVector<Abstract, 1>& outputs) {
 }
 void infer_index(const Call&, SmallVector<Abstract, 1>& outputs) { outputs.push_back({Shape{}, int32}); }
 
-// ---- batching: the places stay in front -------------------------------------------------------------------------------
+// ---- batching: the places stay in front -----------------------------------------------------
 
 template <bool before, bool after>
 Outputs batch_places(const BatchContext& c) {
@@ -51,7 +51,7 @@ Outputs batch_places(const BatchContext& c) {
   return {after ? moveaxis(result, 0, 1) : std::move(result)};
 }
 
-// ---- who performs them -----------------------------------------------------------------------------------------------
+// ---- who performs them ----------------------------------------------------------------------
 
 // Below all handlers: without somebody who exchanges, there is nobody.
 Tensor check_bound(const Call& call) {
@@ -74,7 +74,7 @@ constexpr Op exchanged(Op record) {
   return record;
 }
 
-// ---- derivatives -----------------------------------------------------------------------------------------------------
+// ---- derivatives ----------------------------------------------------------------------------
 
 Tensor again(const Op& op, Tensor x, const C& c) { return apply(op, {std::move(x)}, AttributesPtr(&c)); }
 
@@ -136,7 +136,7 @@ constinit const Op op_ppermute =
 constinit const Op op_axis_index{
     .name = "axis_index", .infer = infer_index, .derivative = Derivative::zero, .view = check_bound};
 
-// ---- attributes ------------------------------------------------------------------------------------------------------
+// ---- attributes -----------------------------------------------------------------------------
 
 std::string CollectiveAttributes::str() const {
   std::string text = fmt::format("\"{}\" of {}", axis_name, size);
@@ -157,7 +157,7 @@ const CollectiveAttributes* unbound_collective(const Op& op, const Attributes* a
   return c.by ? nullptr : &c;
 }
 
-// ---- of all places at once -------------------------------------------------------------------------------------------
+// ---- of all places at once ------------------------------------------------------------------
 
 namespace {
 
@@ -190,7 +190,7 @@ OfAllPlaces all_places(const Op& op, const CollectiveAttributes& c, const Tensor
   return {permuted(x, c), false};
 }
 
-// ---- as users call them ----------------------------------------------------------------------------------------------
+// ---- as users call them ---------------------------------------------------------------------
 
 namespace {
 

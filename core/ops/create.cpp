@@ -22,7 +22,7 @@ namespace stave {
 
 using namespace stave_detail;
 
-// ---- records ---------------------------------------------------------------------------------------------
+// ---- records --------------------------------------------------------------------------------
 
 constinit const Op op_full{
     .id = OpId::full,
@@ -97,7 +97,7 @@ DefaultDtype::DefaultDtype(Dtype dtype) : dtype_(dtype) {
 
 Tensor stop_gradient(const Tensor& x) { return apply(op_stop_gradient, {x}); }
 
-// ---- numbers ---------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------------
 
 namespace {
 
@@ -230,7 +230,7 @@ namespace stave {
 
 Tensor Tensor::from_scalar(Scalar value) { return constant(value, value.alone(), {}, cpu); }
 
-// ---- data at hand ----------------------------------------------------------------------------------------
+// ---- data at hand ---------------------------------------------------------------------------
 
 namespace {
 
@@ -308,7 +308,7 @@ Tensor from(const std::vector<bool>& values, Device device) {
   return from_bytes(bytes.data(), bytes.size(), bool_, Shape(bytes.size()), device);
 }
 
-// ---- rules -----------------------------------------------------------------------------------------------
+// ---- rules ----------------------------------------------------------------------------------
 
 Tensor full(const Shape& shape, Scalar value, Dtype dtype, Device device) {
   static_cast<void>(backend_of(device));

@@ -35,7 +35,7 @@ bool contains(const Labels& labels, Label label) {
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// ---- the subscripts ---------------------------------------------------------------------------------------
+// ---- the subscripts -------------------------------------------------------------------------
 
 // What stands between two commas, or behind the arrow.
 struct Term {
@@ -143,7 +143,7 @@ Labels output_labels(const Subscripts& subscripts, const std::vector<Labels>& in
   return result;
 }
 
-// ---- the sum ----------------------------------------------------------------------------------------------
+// ---- the sum --------------------------------------------------------------------------------
 
 // An operand, or what some of them have become: a label for each axis.
 struct Factor {

@@ -37,7 +37,7 @@ bool is_cheap(const Op& op) {
 
 namespace {
 
-// ---- records derived from structs ------------------------------------------------------------------------
+// ---- records derived from structs -----------------------------------------------------------
 
 [[noreturn]] void fail_unlike(const Call& call, const Tensor& x, const Tensor& other) {
   fail<ShapeError>("{}: operands {} {} and {} {} must have one shape and dtype here", call.op().name,
@@ -176,7 +176,7 @@ constexpr Op elementwise_op(OpId id, const char* name) {
   return op;
 }
 
-// ---- operands --------------------------------------------------------------------------------------------
+// ---- operands -------------------------------------------------------------------------------
 
 [[noreturn]] void fail_without_bits(const Op& op, Operands domain, Dtype dtype) {
   fail<DtypeError>("{}: {} has no bits to work on: give integers{}, by astype", op.name, dtype,
@@ -341,7 +341,7 @@ Tensor& operator-=(Tensor& a, Operand b) { return assign("-=", subtract, a, std:
 Tensor& operator*=(Tensor& a, Operand b) { return assign("*=", multiply, a, std::move(b)); }
 Tensor& operator/=(Tensor& a, Operand b) { return assign("/=", divide, a, std::move(b)); }
 
-// ---- where, clip -----------------------------------------------------------------------------------------
+// ---- where, clip ----------------------------------------------------------------------------
 
 constinit const Op op_where{
     .id = OpId::where,
@@ -385,7 +385,7 @@ Tensor clip(Operand x, Operand low, Operand high) {
   return named("clip", [&] { return minimum(maximum(std::move(x), std::move(low)), std::move(high)); });
 }
 
-// ---- functions composed of others ------------------------------------------------------------------------
+// ---- functions composed of others -----------------------------------------------------------
 
 namespace {
 
@@ -468,7 +468,7 @@ Tensor entr(Tensor x) {
   return of_wide_floats("entr", x, [&](const Tensor& t) { return where(t < 0, -infinity, -xlogy(t, t)); });
 }
 
-// ---- comparisons that answer on the host -----------------------------------------------------------------
+// ---- comparisons that answer on the host ----------------------------------------------------
 
 bool array_equal(const Tensor& a, const Tensor& b) {
   return named(

@@ -77,7 +77,7 @@ using Rounding = Elementwise<Operands::numbers, Work::arithmetic, Result::same, 
 using Bitwise = Elementwise<Operands::bits, Work::arithmetic, Result::same, true>;
 using Shift = Elementwise<Operands::integers, Work::arithmetic, Result::same, true>;
 
-// ---- one operand ------------------------------------------------------------------------------------------
+// ---- one operand ----------------------------------------------------------------------------
 
 struct Abs : Numbers {
   STAVE_VALUE(T x) { return abs(x); }
@@ -352,7 +352,7 @@ struct BitwiseInvert : Bitwise {
   STAVE_VALUE(T x) { return ~x; }
 };
 
-// ---- two operands -----------------------------------------------------------------------------------------
+// ---- two operands ---------------------------------------------------------------------------
 
 struct Add : Numbers {
   STAVE_VALUE(T a, T b) { return a + b; }

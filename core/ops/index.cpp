@@ -72,7 +72,7 @@ Tensor scatter_as(const Op& op, const Tensor& x, const Tensor& indices, const Te
   return apply(op, {x, indices, updates}, std::move(attributes));
 }
 
-// ---- gather -----------------------------------------------------------------------------------------------
+// ---- gather ---------------------------------------------------------------------------------
 
 void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor &x = call.input(0), &indices = call.input(1);
@@ -93,7 +93,7 @@ Outputs batch_gather(const BatchContext& c) {
   return gather_as(c.in(0), c.in(1), c.attributes());
 }
 
-// ---- scatter and its kind ---------------------------------------------------------------------------------
+// ---- scatter and its kind -------------------------------------------------------------------
 
 void infer_scatter(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor &x = call.input(0), &indices = call.input(1), &updates = call.input(2);
@@ -300,7 +300,7 @@ constinit const Op op_scatter_add{
     .index_name = "index",
 };
 
-// ---- index.h ----------------------------------------------------------------------------------------------
+// ---- index.h --------------------------------------------------------------------------------
 
 // The axes before `axis` are batch axes, for which the indices repeat (a view): the result needs no transpose.
 Tensor take(const Tensor& x, const Tensor& indices, Index axis) {

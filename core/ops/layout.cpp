@@ -35,7 +35,7 @@ bool within(Index start, Index length, Index step, Index size) {
   return start >= 0 && start < size && last >= 0 && last < size;
 }
 
-// ---- reshape ----------------------------------------------------------------------------------------------
+// ---- reshape --------------------------------------------------------------------------------
 
 void infer_reshape(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
@@ -76,7 +76,7 @@ Tensor view_reshape(const Call& call) {
   return strides ? view_of(x, shape, std::move(*strides), x.node().offset) : Tensor();
 }
 
-// ---- permute_dims -----------------------------------------------------------------------------------------
+// ---- permute_dims ---------------------------------------------------------------------------
 
 void infer_permute_dims(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
@@ -103,7 +103,7 @@ Tensor vjp_permute_dims(const VjpContext& c, int) {
   return permute_dims(c.ct(), inverse);
 }
 
-// ---- broadcast_to -----------------------------------------------------------------------------------------
+// ---- broadcast_to ---------------------------------------------------------------------------
 
 void infer_broadcast_to(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
@@ -152,7 +152,7 @@ Outputs batch_broadcast_to(const BatchContext& c) {
   return apply(op_broadcast_to, {reshape(c.in(0), aligned)}, c.attributes()->batched(c.size));
 }
 
-// ---- slice and pad ----------------------------------------------------------------------------------------
+// ---- slice and pad --------------------------------------------------------------------------
 
 void infer_slice(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
@@ -208,7 +208,7 @@ Tensor vjp_pad(const VjpContext& c, int) {
   return slice_of(c.ct(), attributes.starts, c.shape(0), attributes.steps);
 }
 
-// ---- concat -----------------------------------------------------------------------------------------------
+// ---- concat ---------------------------------------------------------------------------------
 
 void infer_concat(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& first = call.input(0);
@@ -238,7 +238,7 @@ Tensor vjp_concat(const VjpContext& c, int input) {
 
 }  // namespace
 
-// ---- the records ------------------------------------------------------------------------------------------
+// ---- the records ----------------------------------------------------------------------------
 
 constinit const Op op_reshape{
     .id = OpId::reshape,

@@ -20,7 +20,7 @@ using namespace stave_detail;
 
 namespace {
 
-// ---- dtypes, stacks ----------------------------------------------------------------------------------------------------------
+// ---- dtypes, stacks -------------------------------------------------------------------------
 
 Tensor rounded(const Tensor& x, Dtype dtype) { return is_float(x.dtype()) ? astype(x, dtype) : x; }
 template <class A, class B>
@@ -91,7 +91,7 @@ Tensor identity_like(const Tensor& a, Index n) { return eye(n, a.dtype(), a.devi
 
 }  // namespace
 
-// ---- systems of equations ----------------------------------------------------------------------------------------------------
+// ---- systems of equations -------------------------------------------------------------------
 
 namespace {
 
@@ -176,7 +176,7 @@ Tensor pinv(const Tensor& a, RankOptions options) {
   });
 }
 
-// ---- factors -----------------------------------------------------------------------------------------------------------------
+// ---- factors --------------------------------------------------------------------------------
 
 Tensor cholesky(const Tensor& a, CholeskyOptions options) {
   return of_floats("cholesky", a, [&](const Tensor& x) {
@@ -243,7 +243,7 @@ Tensor svdvals(const Tensor& a) {
   return of_floats("svdvals", a, [](const Tensor& x) { return apply(op_svdvals, {x}); });
 }
 
-// ---- numbers -----------------------------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------------
 
 Tensor det(const Tensor& a) {
   return of_floats("det", a, [](const Tensor& x) { return apply(op_det, {x}); });
@@ -335,7 +335,7 @@ Tensor vector_norm(const Tensor& x, double order, const Axes& axes, KeepDims kee
   return of_floats("vector_norm", x, [&](const Tensor& y) { return norm_of_vectors(y, order, axes, keep); });
 }
 
-// ---- products and functions --------------------------------------------------------------------------------------------------
+// ---- products and functions -----------------------------------------------------------------
 
 namespace {
 

@@ -46,7 +46,7 @@ Tensor elementwise_loss(const char* function, const Tensor& predictions, const T
 
 }  // namespace
 
-// ---- classes ----------------------------------------------------------------------------------------------
+// ---- classes --------------------------------------------------------------------------------
 
 namespace {
 
@@ -178,7 +178,7 @@ Tensor kl_divergence(const Tensor& log_predictions, const Tensor& targets, KlDiv
       log_predictions, targets);
 }
 
-// ---- numbers ----------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------------
 
 Tensor mse_loss(const Tensor& predictions, const Tensor& targets, LossOptions options) {
   return elementwise_loss("mse_loss", predictions, targets, options.reduction,

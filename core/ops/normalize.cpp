@@ -71,7 +71,7 @@ Tensor standardized(const Tensor& x, const Shape& axes, double epsilon) {
   return Scaled(centred(x, axes), axes, epsilon).normalized();
 }
 
-// ---- layer_norm, of rows ----------------------------------------------------------------------------------
+// ---- layer_norm, of rows --------------------------------------------------------------------
 
 // Sums over all axes but the last one and `kept` ones in front.
 Tensor over_rows(const Tensor& x, int kept = 0) {

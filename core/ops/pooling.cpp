@@ -28,7 +28,7 @@ Shape leading(const Shape& shape, std::size_t axes) {
   return Shape(std::span<const Index>(shape.begin(), shape.end() - axes));
 }
 
-// ---- argmax_pool -------------------------------------------------------------------------------------------
+// ---- argmax_pool ----------------------------------------------------------------------------
 
 // Whether the window at some place along an axis sees padding alone.
 bool sees_nothing(Index length, Index window, Index dilation, Index stride, Index low, Index results) {
@@ -123,7 +123,7 @@ constinit const Op op_argmax_pool{
     .batch = batch_in_front,
 };
 
-// ---- pooling.h ---------------------------------------------------------------------------------------------
+// ---- pooling.h ------------------------------------------------------------------------------
 
 namespace {
 

@@ -82,7 +82,7 @@ constinit const Op op_random_uniform = random_op(OpId::random_uniform, "random_u
 constinit const Op op_random_permutation =
     random_op(OpId::random_permutation, "random_permutation", infer_random_permutation);
 
-// ---- keys -------------------------------------------------------------------------------------------------
+// ---- keys -----------------------------------------------------------------------------------
 
 Key::Key(std::uint64_t seed, Device device)
     : data_(from(std::vector{static_cast<std::uint32_t>(seed >> 32), static_cast<std::uint32_t>(seed)}, device)) {}
@@ -114,7 +114,7 @@ Key fold_in(const Key& key, const Tensor& data) {
   return Key(apply(op_fold_in, {key.data(), astype(data, uint32)}));
 }
 
-// ---- numbers ----------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------------
 
 Tensor random_bits(const Key& key, const Shape& shape) {
   return apply(op_random_bits, {key.data()}, make_intrusive<RandomAttributes>(shape));

@@ -52,7 +52,7 @@ Index reduced_count(const Shape& shape, const Shape& axes) {
   return count;
 }
 
-// ---- rules -----------------------------------------------------------------------------------------------
+// ---- rules ----------------------------------------------------------------------------------
 
 enum class Gives { same, index };
 
@@ -214,7 +214,7 @@ constinit const Op op_argmin = arg_op(OpId::argmin, "argmin");
 constinit const Op op_all = logical_op(OpId::all, "all");
 constinit const Op op_any = logical_op(OpId::any, "any");
 
-// ---- functions -------------------------------------------------------------------------------------------
+// ---- functions ------------------------------------------------------------------------------
 
 namespace {
 

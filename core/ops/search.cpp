@@ -39,7 +39,7 @@ Tensor places_of(const Tensor& mask) {
 
 }  // namespace
 
-// ---- counting --------------------------------------------------------------------------------------------
+// ---- counting -------------------------------------------------------------------------------
 
 Tensor count_nonzero(const Tensor& x, const Axes& axes, KeepDims keep) {
   return named(
@@ -94,7 +94,7 @@ Tensor histogram(const Tensor& x, const Tensor& edges) {
       x, edges);
 }
 
-// ---- order -----------------------------------------------------------------------------------------------
+// ---- order ----------------------------------------------------------------------------------
 
 std::pair<Tensor, Tensor> topk(const Tensor& x, Index k, Index axis) {
   const int along = normalize_axis(axis, given(x, "topk").rank(), "topk");
@@ -177,7 +177,7 @@ Tensor isin(const Tensor& x, const Tensor& values) {
       x, values);
 }
 
-// ---- sets ------------------------------------------------------------------------------------------------
+// ---- sets -----------------------------------------------------------------------------------
 
 namespace {
 
@@ -222,7 +222,7 @@ std::pair<Tensor, Tensor> unique_inverse(const Tensor& x) {
       x);
 }
 
-// ---- functions given by samples --------------------------------------------------------------------------
+// ---- functions given by samples -------------------------------------------------------------
 
 Tensor interp(const Tensor& x, const Tensor& xp, const Tensor& fp) {
   return named(

@@ -84,7 +84,7 @@ constinit const Op op_argtopk{
     .batch = batch_in_front,
 };
 
-// ---- functions -------------------------------------------------------------------------------------------
+// ---- functions ------------------------------------------------------------------------------
 
 Tensor sort(const Tensor& x, Index axis, SortOptions options) {
   return apply(op_sort, {x},
