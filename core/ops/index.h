@@ -23,7 +23,7 @@ Tensor take_along_axis(const Tensor& x, const Tensor& indices, Index axis);
 /// this function does not.
 Tensor put_along_axis(const Tensor& x, const Tensor& indices, const Operand& values, Index axis);
 
-/// The slices of x that `indices` [at..., k] address by x's first k axes:
+/// The slices of x at `indices` [at..., k], which address the first k axes of x:
 ///   out[at..., rest...] = x[indices[at..., 0], ..., indices[at..., k-1], rest...].
 /// x and indices may begin with batch axes that they share; each batch position is then gathered
 /// by itself.

@@ -13,7 +13,7 @@ namespace stave {
 
 struct CumulativeOptions {
   [[no_unique_address]] ByName by_name{};
-  /// starts with one more element, the sum or product of no elements.
+  /// Starts with one more element, the sum or product of no elements.
   bool include_initial = false;
   bool reverse = false;  ///< scans from the last element to the first one
 };
