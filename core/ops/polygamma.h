@@ -100,8 +100,9 @@ STAVE_HOST_DEVICE T zeta_of_positive(T s, T q) {
   return sum + pow(q, -s);
 }
 /// zeta(s, q) for any s and q. It is NaN for s < 1, and for negative q unless s is an integer.
-/// It is infinite for s = 1, and at the poles q = 0, -1, -2, ... At any other negative q with the
-/// fraction f = q - floor(q), the terms with negative base are those of 1 - f, 2 - f, ..., -q:
+/// It is infinite for s = 1, and at the poles q = 0, -1, -2, ... At any other negative q
+/// with the fraction f = q - floor(q), the negative bases q + k have the absolute values 1 - f,
+/// 2 - f, ..., -q:
 ///   zeta(s, q) = zeta(s, f) + (-1)^s (zeta(s, 1 - f) - zeta(s, 1 - q)).
 template <class T>
 STAVE_HOST_DEVICE T zeta_of(T s, T q) {
