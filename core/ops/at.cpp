@@ -40,7 +40,7 @@ struct Places {
   std::vector<Addressing> tensors = {};
   // The next three members describe the tensors and the integers beside them.
   bool adjacent = true;  // no other part of the index stands between them
-  Index front = 0;  // the axis of the box at which the first of them stands
+  Index front = 0;       // the axis of the box at which the first of them stands
   bool integers = false;
 
   Places(const Tensor& x, std::span<const AnyIndex> index) : box{x.shape()} {

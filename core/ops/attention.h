@@ -13,7 +13,7 @@ struct AttentionOptions {
   /// [..., queries, keys]: bools that are true where the query attends to the key, or numbers
   /// that are added to the scores, -inf to exclude a key.
   Tensor mask{};
-  bool causal = false;  ///< query i attends only to the keys 0, ..., i
+  bool causal = false;            ///< query i attends only to the keys 0, ..., i
   std::optional<double> scale{};  ///< a factor of the scores; 1 / sqrt(d) if it is not given
 };
 /// softmax(scale q k^T + mask) v, for q [..., queries, d], k [..., keys, d], v [..., keys, e]

@@ -50,7 +50,7 @@ Tensor pmin(const Tensor& x, const std::string& axis_name);
 
 struct GatherOptions {
   [[no_unique_address]] ByName by_name{};
-  Index axis = 0;  ///< the axis of the result along which the places lie
+  Index axis = 0;      ///< the axis of the result along which the places lie
   bool tiled = false;  ///< concatenates along an axis of x instead of stacking along a new one
 };
 /// x of all places, stacked along a new axis, in each of them: shape [..., places, ...].
@@ -69,7 +69,7 @@ Tensor reduce_scatter(const Tensor& x, const std::string& axis_name, ScatterOpti
 
 struct ExchangeOptions {
   [[no_unique_address]] ByName by_name{};
-  Index split_axis = 0;  ///< axis of x: element j along it goes to place j
+  Index split_axis = 0;   ///< axis of x: element j along it goes to place j
   Index concat_axis = 0;  ///< axis of the result: its element j came from place j
   /// Exchanges parts of axes that stay, instead of elements of axes that are removed and added.
   bool tiled = false;

@@ -96,7 +96,7 @@ struct ConvOptions {
   [[no_unique_address]] ByName by_name{};
   PerAxis stride = 1;
   Padding padding = 0;
-  PerAxis dilation = 1;  // distance between neighbouring elements of w
+  PerAxis dilation = 1;        // distance between neighbouring elements of w
   PerAxis input_dilation = 1;  // distance between neighbouring elements of x, with zeros in between
   Index groups = 1;
   bool channels_last = false;

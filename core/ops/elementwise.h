@@ -21,10 +21,10 @@ using std::abs, std::sqrt, std::exp, std::expm1, std::log, std::log1p, std::sin,
 using std::floor, std::ceil, std::round, std::trunc, std::isnan, std::isinf, std::isfinite, std::signbit, std::pow,
     std::remainder, std::atan2, std::hypot, std::copysign, std::nextafter;
 
-Tensor abs(Tensor x);  ///< |x|; the derivative at 0 is 0
+Tensor abs(Tensor x);         ///< |x|; the derivative at 0 is 0
 Tensor negative(Tensor x);    ///< -x
-Tensor sign(Tensor x);  ///< -1, 0 or 1; 0 for -0, NaN for NaN
-Tensor sqrt(Tensor x);  ///< the square root; the derivative at 0 is infinite
+Tensor sign(Tensor x);        ///< -1, 0 or 1; 0 for -0, NaN for NaN
+Tensor sqrt(Tensor x);        ///< the square root; the derivative at 0 is infinite
 Tensor rsqrt(Tensor x);       ///< 1 / sqrt(x)
 Tensor square(Tensor x);      ///< x * x
 Tensor reciprocal(Tensor x);  ///< 1 / x; integers become default_dtype()
@@ -35,7 +35,7 @@ Tensor log(Tensor x);
 Tensor log2(Tensor x);
 Tensor log10(Tensor x);
 Tensor log1p(Tensor x);  ///< log(1 + x), accurate near 0
-Tensor sin(Tensor x);  ///< the sine of x in radians
+Tensor sin(Tensor x);    ///< the sine of x in radians
 Tensor cos(Tensor x);
 Tensor tan(Tensor x);
 /// In [-pi/2, pi/2], for -1 <= x <= 1; the derivative at the ends is infinite.
@@ -46,8 +46,8 @@ Tensor sinh(Tensor x);
 Tensor cosh(Tensor x);
 Tensor tanh(Tensor x);
 Tensor asinh(Tensor x);
-Tensor acosh(Tensor x);  ///< for x >= 1; the derivative at 1 is infinite
-Tensor atanh(Tensor x);  ///< for -1 <= x <= 1; infinite at the ends, as is its derivative
+Tensor acosh(Tensor x);    ///< for x >= 1; the derivative at 1 is infinite
+Tensor atanh(Tensor x);    ///< for -1 <= x <= 1; infinite at the ends, as is its derivative
 Tensor sigmoid(Tensor x);  ///< 1 / (1 + exp(-x))
 /// log(x / (1 - x)), the inverse of sigmoid, accurate near 1/2; infinite at 0 and 1,
 /// as is its derivative.
@@ -61,7 +61,7 @@ Tensor lgamma(Tensor x);
 /// The derivative of log Gamma(x); -inf at 0 (inf at -0), NaN at -1, -2, ... Near its zeros
 /// at negative x only the absolute error is small.
 Tensor digamma(Tensor x);
-Tensor relu(Tensor x);  ///< max(x, 0); the derivative at 0 is 0
+Tensor relu(Tensor x);      ///< max(x, 0); the derivative at 0 is 0
 Tensor softplus(Tensor x);  ///< log(1 + exp(x))
 Tensor silu(Tensor x);      ///< x sigmoid(x)
 /// x Phi(x) = x (1 + erf(x / sqrt(2))) / 2, the exact GELU. This is PyTorch's default,
@@ -183,10 +183,10 @@ Tensor celu(Tensor x, Operand alpha = 1);
 /// x limited to [low, high]; the derivative is 0 at both bounds.
 Tensor hardtanh(Tensor x, Operand low = -1, Operand high = 1);
 Tensor hardsigmoid(Tensor x);  ///< x / 6 + 1 / 2, limited to [0, 1]
-Tensor hardswish(Tensor x);                                     ///< x hardsigmoid(x)
-Tensor mish(Tensor x);                                          ///< x tanh(softplus(x))
-Tensor log_sigmoid(Tensor x);                                   ///< log(sigmoid(x)), accurate for all x
-Tensor entr(Tensor x);  ///< -x log(x), 0 at 0, -inf for x < 0, as scipy.special.entr
+Tensor hardswish(Tensor x);    ///< x hardsigmoid(x)
+Tensor mish(Tensor x);         ///< x tanh(softplus(x))
+Tensor log_sigmoid(Tensor x);  ///< log(sigmoid(x)), accurate for all x
+Tensor entr(Tensor x);         ///< -x log(x), 0 at 0, -inf for x < 0, as scipy.special.entr
 /// The n-th derivative of digamma, n >= 0: (-1)^(n+1) n! zeta(n + 1, x), accurate wherever
 /// the result neither overflows nor underflows. Derivatives of any order are available.
 Tensor polygamma(int n, Tensor x);

@@ -57,8 +57,8 @@ std::optional<Strides> reshaped_strides(const Shape& shape, const Strides& strid
   if (target.elements() == 0 || shape.empty()) return contiguous_strides(target);
   Strides result = repeated(target.rank(), 0);
   std::size_t next = target.size();  // New axes from here on are done.
-  Index base = strides.back();  // the stride of the chunk's innermost axis
-  Index chunk = 1, tiled = 1;  // elements of the chunk, and of the new axes that tile it
+  Index base = strides.back();       // the stride of the chunk's innermost axis
+  Index chunk = 1, tiled = 1;        // elements of the chunk, and of the new axes that tile it
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     chunk *= shape[axis];
     if (axis > 0 && (shape[axis - 1] == 1 || strides[axis - 1] == chunk * base)) continue;

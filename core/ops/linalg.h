@@ -41,7 +41,7 @@ Tensor inv(const Tensor& a);
 struct TriangularOptions {
   [[no_unique_address]] ByName by_name{};
   bool lower = false;          ///< a is lower triangular, else upper
-  bool transpose = false;  ///< solves a^T x = b
+  bool transpose = false;      ///< solves a^T x = b
   bool unit_diagonal = false;  ///< the diagonal is taken to be ones
 };
 /// The solution x of a x = b for triangular a, as SciPy's solve_triangular.
@@ -85,7 +85,7 @@ Tensor pinv(const Tensor& a, RankOptions options = {});
 
 struct CholeskyOptions {
   [[no_unique_address]] ByName by_name{};
-  bool upper = false;  ///< returns u = l^T, with a = u^T u
+  bool upper = false;              ///< returns u = l^T, with a = u^T u
   bool nan_if_indefinite = false;  ///< returns NaN instead of throwing
 };
 /// The lower triangular l with positive diagonal and a = l l^T. The function uses the symmetric

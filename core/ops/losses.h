@@ -13,8 +13,7 @@ namespace stave {
 
 /// How the losses of all examples are combined.
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored \
-    "-Wshadow"  // GCC confuses it with `none` of layout.h
+#pragma GCC diagnostic ignored "-Wshadow"  // GCC confuses it with `none` of layout.h
 enum class Reduction { none, mean, sum };
 #pragma GCC diagnostic pop
 
@@ -46,7 +45,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, CrossEntropyOpt
 
 struct NllOptions {
   [[no_unique_address]] ByName by_name{};
-  Index axis = -1;  ///< the axis of the classes
+  Index axis = -1;                 ///< the axis of the classes
   std::optional<Index> ignored{};  ///< a label whose examples do not count
   Tensor weights{};                ///< [classes]
   Reduction reduction = Reduction::mean;
@@ -95,7 +94,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
 
 struct KlDivergenceOptions {
   [[no_unique_address]] ByName by_name{};
-  Index axis = -1;  ///< the axis of the classes
+  Index axis = -1;           ///< the axis of the classes
   bool log_targets = false;  ///< whether targets are logarithms of probabilities
   Reduction reduction = Reduction::mean;
 };

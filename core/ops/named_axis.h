@@ -33,7 +33,7 @@ struct CollectiveAttributes final : ValueAttributes<CollectiveAttributes, Placed
   using Pairs = std::vector<std::pair<Index, Index>>;
   std::string axis_name;
   Index size;
-  Pairs pairs = {};  // for ppermute
+  Pairs pairs = {};              // for ppermute
   CommunicatorPtr by = nullptr;  // null: the handler that has the axis answers
 
   CollectiveAttributes(std::string axis_name, Index size, Device device = cpu)
