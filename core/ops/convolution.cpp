@@ -94,9 +94,7 @@ Padding::Padding(std::initializer_list<std::pair<Index, Index>> each) : low_(0),
 
 namespace {
 
-constexpr std::size_t first_spatial =
-    // The axes of x [n, groups, c, ...], w [groups, o, c, ...] and the result [n, groups, o, ...].
-    3;
+constexpr std::size_t first_spatial = 3;  // after [n, groups, c], [groups, o, c], [n, groups, o]
 
 Shape spatial(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end()).subspan(first_spatial)); }
 

@@ -82,9 +82,9 @@ constexpr X product_with_partial(const X& factor, const Context& c) {
   }
 }
 
-// A stand-in for a tensor. It records from which values of an operation it was computed,
-// and by how many operations. A partial that is evaluated on stand-ins at compile time so reveals
-// which values it reads and how often it rounds.
+// A stand-in for a tensor. It records from which values of an operation it was computed, and by how
+// many operations. Evaluating a partial on stand-ins at compile time shows which values it reads
+// and how often it rounds.
 struct Traced {
   ValueSet from;
   int operations = 0;

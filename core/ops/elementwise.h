@@ -38,9 +38,8 @@ Tensor log1p(Tensor x);  ///< log(1 + x), accurate near 0
 Tensor sin(Tensor x);    ///< the sine of x in radians
 Tensor cos(Tensor x);
 Tensor tan(Tensor x);
-/// In [-pi/2, pi/2], for -1 <= x <= 1; the derivative at the ends is infinite.
-Tensor asin(Tensor x);
-Tensor acos(Tensor x);  ///< in [0, pi], for -1 <= x <= 1; the derivative at the ends is infinite
+Tensor asin(Tensor x);  ///< in [-pi/2, pi/2], for |x| <= 1; the derivative at the ends is infinite
+Tensor acos(Tensor x);  ///< in [0, pi], for |x| <= 1; the derivative at the ends is infinite
 Tensor atan(Tensor x);  ///< in [-pi/2, pi/2]
 Tensor sinh(Tensor x);
 Tensor cosh(Tensor x);
@@ -97,8 +96,7 @@ Tensor pow(Operand a, Operand b);  ///< a^b; for integers, a negative power is t
 /// The angle of the point (x, y), in [-pi, pi]. Integers become default_dtype(). Both derivatives
 /// at the origin are 0.
 Tensor atan2(Operand y, Operand x);
-/// The larger of a and b; NaN if either is NaN; the derivative is shared equally where they tie.
-Tensor maximum(Operand a, Operand b);
+Tensor maximum(Operand a, Operand b);  ///< NaN wins; ties share the derivative equally
 Tensor minimum(Operand a, Operand b);
 /// sqrt(x^2 + y^2), without intermediate overflow. The result is infinite if either operand is,
 /// even if the other is NaN. Both derivatives at the origin are 0.

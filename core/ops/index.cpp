@@ -214,8 +214,7 @@ Tensor product_of_others(const Context& c, const AttributesPtr& attributes) {
   const Tensor order = argsort(numbers), places = take(numbers, order);
   const Tensor sorted = take(reshape(updates, {count, width}), order);
   const Tensor same = broadcast_to(expand_dims(entries(places, 0, 1, count - 1) == entries(places, 0, 0, count - 1), 1),
-                                   // Whether an update goes to the position of the one before it.
-                                   {count - 1, width});
+                                   {count - 1, width});  // same position as the one before
   const auto beside = [&](bool before) {
     const std::vector<std::pair<Index, Index>> one{
         before ? std::pair<Index, Index>{1, 0} : std::pair<Index, Index>{0, 1}, {0, 0}};

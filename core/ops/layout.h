@@ -80,8 +80,9 @@ Tensor stack(const std::vector<Tensor>& xs, Index axis = 0);
 Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, Scalar value = 0);
 /// The entries of x along an axis, as views: the inverse of stack.
 std::vector<Tensor> unstack(const Tensor& x, Index axis = 0);
-/// The n entries of x along an axis, where n is known: const auto [mean, deviation] = unstack<2>(x,
-/// -1). Throws ShapeError if there are not n entries.
+/// The n entries of x along an axis, where n is known at compile time. Throws ShapeError if there
+/// are not n entries.
+///   const auto [mean, deviation] = unstack<2>(x, -1);
 template <std::size_t n>
 std::array<Tensor, n> unstack(const Tensor& x, Index axis = 0) {
   const std::vector<Tensor> entries = unstack(x, axis);

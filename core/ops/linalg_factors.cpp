@@ -311,8 +311,8 @@ Tensor turned(const Tensor& x, const Tensor& turn, const Tensor& away) {
 // Let p = u^T da v, for the first k columns. Then ds is the diagonal of p, and
 //   u^T du = (p_ij s_j + s_i p_ji) / (s_j^2 - s_i^2)
 //          = ((p + p^T) / (s_j - s_i) + (p - p^T) / (s_j + s_i)) / 2;
-// v^T dv is half of the difference of these two terms. Outside the span of u, du is (1 - u u^T) da
-// v s^-1.
+// v^T dv is half of the difference of these two terms. Outside the span of u,
+// `du = (1 - u u^T) da v s^-1`.
 Outputs jvp_svd(const JvpContext& c) {
   const Tensor &u = c.out(0), &s = c.out(1), &da = c.tangents[0];
   const Tensor v = transposed(c.out(2));

@@ -11,8 +11,7 @@ namespace stave {
 
 struct EmbeddingOptions {
   [[no_unique_address]] ByName by_name{};
-  /// a row that can be looked up, but is a constant to derivatives.
-  std::optional<Index> padding{};
+  std::optional<Index> padding{};  ///< a row that is a constant to derivatives
 };
 /// The rows `ids` of a table [rows, ...]: table[ids], of shape ids.shape + table.shape[1:]. ids
 /// may have any integer dtype. An id outside [0, rows), negative ones included, throws IndexError.

@@ -57,9 +57,9 @@ Tensor root(const Tensor& mean_square, const Operand& epsilon) {
   return sqrt(where(sum == 0, 1, sum));
 }
 
-// x divided by the root of its mean square plus epsilon. It is computed
-// in a unit in which the squares neither overflow nor underflow, and epsilon does not overflow.
-// If epsilon is denormal in this unit, it is negligible beside the squares.
+// x divided by the root of its mean square plus epsilon. The unit is chosen such that squares
+// neither overflow nor underflow, and that epsilon does not overflow. If epsilon is denormal
+// in this unit, it is negligible beside the squares.
 struct Scaled {
   Tensor unit, values, mean_square, root;
 

@@ -62,11 +62,11 @@ struct BatchNormOptions {
   double momentum = 0.1;  ///< the weight of the batch in the new statistics
   bool channels_last = false;
 };
-/// Batch normalisation in training: normalises every channel by the mean and variance
-/// of this batch, and returns the result and the new statistics. x is [examples, channels, ...] or,
-/// with channels_last, [examples, ..., channels]. The new statistics are (1 - momentum)
-/// old + momentum batch, with the unbiased variance of the batch. They carry derivatives,
-/// which stop_gradient cuts off.
+/// Batch normalisation in training: normalises every channel
+/// by the mean and variance of this batch, and returns the result and the new statistics.
+/// x is [examples, channels, ...] or, with channels_last, [examples, ..., channels]. The new
+/// statistics are `(1 - momentum) old + momentum batch`, with the unbiased variance of the batch.
+/// They carry derivatives, which stop_gradient cuts off.
 ///
 /// Ioffe and Szegedy, "Batch normalization", 2015. This is PyTorch's batch_norm. Throws ShapeError
 /// if a channel has fewer than two values. Under vmap each lane is a batch of its own.

@@ -21,9 +21,9 @@ struct KeyData;
 
 namespace stave {
 
-/// A key: two words in a uint32 tensor of shape [2]. Under vmap each lane has a key: vmap(f)(xs,
-/// split(key, n)), where f takes a Key. To use one key in all lanes, pass `unmapped` in in_axes.
-/// Arguments and results of vmap may be arrays of keys, of shape [..., 2].
+/// A key: two words in a uint32 tensor of shape [2]. Under vmap each lane has a key:
+/// `vmap(f)(xs, split(key, n))`, where f takes a Key. To use one key in all lanes, pass `unmapped`
+/// in in_axes. Arguments and results of vmap may be arrays of keys, of shape [..., 2].
 class Key {
  public:
   /// A key whose words are the upper and the lower half of the seed. (JAX drops the upper half,

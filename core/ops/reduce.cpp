@@ -92,7 +92,7 @@ Tensor extreme_shares(const Context& c) {
 }
 
 // The product of all other elements along the last axis, exact even where some are 0.
-// Neighbours are multiplied in pairs, and the function is applied to the half as many products.
+// Neighbours are multiplied in pairs, and the function is applied to these products, half as many.
 // Each element gets the result of its pair, times its partner. This takes log2(n) steps.
 Tensor product_of_others(const Tensor& x) {
   const Index n = x.shape(-1);
