@@ -54,11 +54,11 @@ Tensor logit(Tensor x);
 Tensor erf(Tensor x);
 Tensor erfc(Tensor x);    ///< 1 - erf(x), accurate for large x
 Tensor erfinv(Tensor x);  ///< the inverse of erf, for -1 <= x <= 1
-/// log |Gamma(x)|; infinite at 0, -1, -2, ... Near its zeros at negative x only the absolute error
-/// is small.
+/// log |Gamma(x)|; infinite at 0 and the negative integers. Near its zeros at negative x only
+/// the absolute error is small.
 Tensor lgamma(Tensor x);
-/// The derivative of log Gamma(x); -inf at 0 (inf at -0), NaN at -1, -2, ... Near its zeros
-/// at negative x only the absolute error is small.
+/// The derivative of log Gamma(x); -inf at 0 (inf at -0), NaN at the negative integers.
+/// Near its zeros at negative x only the absolute error is small.
 Tensor digamma(Tensor x);
 Tensor relu(Tensor x);      ///< max(x, 0); the derivative at 0 is 0
 Tensor softplus(Tensor x);  ///< log(1 + exp(x))
@@ -112,7 +112,7 @@ Tensor nextafter(Operand x, Operand y);
 /// of scipy.special.xlogy.
 Tensor xlogy(Operand x, Operand y);
 Tensor xlog1py(Operand x, Operand y);  ///< x log1p(y), and 0 where x is 0 and y is not NaN
-/// The Hurwitz zeta function, the sum of (q + k)^-s over k = 0, 1, 2, ...
+/// The Hurwitz zeta function, the sum of (q + k)^-s over the integers k >= 0.
 /// It is defined for s > 1, infinite for s = 1 and NaN for s < 1. It is infinite at q = 0, -1, -2,
 /// ..., and NaN at all other q < 0 unless s is an integer. Values are those of scipy.special.zeta.
 /// The derivative by s is not implemented and throws.

@@ -29,9 +29,9 @@ struct SliceBound {
   template <std::integral Integer>
   SliceBound(Integer index) : value(static_cast<Index>(index)) {}
 };
-/// A slice start:stop:step, as in Python. slice() takes everything, slice(1, none) all
-/// but the first entry, slice(none, none, -1) all entries in reverse order. Bounds beyond the axis
-/// are clamped, as in Python. Indices (not slices) out of range throw IndexError.
+/// A slice start:stop:step, as in Python. Without arguments it takes all entries; slice(1, none)
+/// takes all but the first, slice(none, none, -1) all in reverse order. Bounds beyond the axis are
+/// clamped, as in Python. Indices (not slices) out of range throw IndexError.
 inline Tensor::Slice slice() { return {}; }
 inline Tensor::Slice slice(SliceBound stop) { return {std::nullopt, stop.value, std::nullopt}; }
 inline Tensor::Slice slice(SliceBound start, SliceBound stop, SliceBound step = none) {

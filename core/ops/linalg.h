@@ -75,7 +75,7 @@ struct RankOptions {
   /// epsilons of the dtype. The tolerance has no derivative.
   RankTolerance rtol = {};
 };
-/// The x of least norm that minimises |a x - b|, column by column. a is [..., m, n];
+/// The x of least norm that minimises |a x - b|, column by column. The matrices a are [..., m, n];
 /// b is [..., m, k] or a vector [m]. Derivatives are those at constant rank (Golub, Pereyra 1973).
 Tensor lstsq(const Tensor& a, const Tensor& b, RankOptions options = {});
 /// The Moore-Penrose inverse [..., n, m]. Its derivatives are those of lstsq.
@@ -93,7 +93,7 @@ struct CholeskyOptions {
 /// not positive definite.
 Tensor cholesky(const Tensor& a, CholeskyOptions options = {});
 
-/// p, l, u with a = p l u, by partial pivoting. p is a permutation matrix [..., m, m],
+/// p, l, u with a = p l u, by partial pivoting. Here p is a permutation matrix [..., m, m],
 /// l a unit lower triangle [..., m, k] and u an upper triangle [..., k, n], where k = min(m, n).
 /// Derivatives throw LinalgError if u's leading k rows and columns are singular.
 std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& a);
@@ -136,11 +136,11 @@ struct SvdOptions {
   /// u [..., m, m] and vh [..., n, n], else only min(m, n) columns of u and rows of vh.
   bool full_matrices = true;
 };
-/// u, s, vh with a = u diag(s) vh. u has orthonormal columns, vh orthonormal rows, and the singular
-/// values s are in descending order. Where singular values are equal or 0, the derivatives
-/// of u and vh have the restrictions of eigh's vectors. Columns of u beyond n (rows of vh beyond m)
-/// have the derivatives of q's columns in qr. The derivative of the polar factor u vh is exact
-/// where singular values are equal.
+/// u, s, vh with a = u diag(s) vh. The columns of u and the rows of vh are orthonormal,
+/// and the singular values s are in descending order. Where singular values are equal or 0,
+/// the derivatives of u and vh have the restrictions of eigh's vectors.
+/// Columns of u beyond n (rows of vh beyond m) have the derivatives of q's columns in qr.
+/// The derivative of the polar factor u vh is exact where singular values are equal.
 std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& a, SvdOptions options = {});
 /// The singular values alone. Their derivative needs no gaps between them.
 Tensor svdvals(const Tensor& a);

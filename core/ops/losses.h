@@ -98,9 +98,9 @@ struct KlDivergenceOptions {
   bool log_targets = false;  ///< whether targets are logarithms of probabilities
   Reduction reduction = Reduction::mean;
 };
-/// sum(y (log(y) - log_predictions)) over the classes, where terms with y = 0 are 0: the divergence
-/// of the predicted distribution from y. This is Optax's kl_divergence, and PyTorch's kl_div
-/// with reduction="batchmean".
+/// sum(y (log(y) - log_predictions)) over the classes, where terms with y = 0 are 0:
+/// the Kullback-Leibler divergence of the distribution y from the predicted one.
+/// This is Optax's kl_divergence, and PyTorch's kl_div with reduction="batchmean".
 Tensor kl_divergence(const Tensor& log_predictions, const Tensor& targets, KlDivergenceOptions options = {});
 
 struct CosineSimilarityOptions {

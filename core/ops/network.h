@@ -13,7 +13,7 @@ struct EmbeddingOptions {
   [[no_unique_address]] ByName by_name{};
   std::optional<Index> padding{};  ///< a row that is a constant to derivatives
 };
-/// The rows `ids` of a table [rows, ...]: table[ids], of shape ids.shape + table.shape[1:]. ids
+/// The rows `ids` of a table [rows, ...]: table[ids], of shape ids.shape + table.shape[1:]. The ids
 /// may have any integer dtype. An id outside [0, rows), negative ones included, throws IndexError.
 /// This is PyTorch's embedding.
 Tensor embedding(const Tensor& table, const Tensor& ids, EmbeddingOptions options = {});

@@ -391,7 +391,7 @@ T zeros_like(const T& tree) {
   return tree_map([](const Tensor& leaf) { return zeros_like(leaf); }, tree);
 }
 
-/// The sum of all tensors of a tree, such as a std::vector. The tensors broadcast.
+/// The sum of all tensors of a tree, for example of a std::vector. The tensors broadcast.
 /// Returns 0 for a tree without tensors.
 template <class T>
 Tensor add_all(const T& tree) {
