@@ -1,5 +1,6 @@
-// Reading and updating by any index: basic parts of it are a box, a slice of x, and within that tensors address axes, which gather and
-// scatter take. An update computes the box anew and puts it back.
+// x.at(index...): reading and updating by any index. The integers, slices and new axes of an index
+// select a box, which is a slice of x. Within the box the tensors of the index address axes,
+// for gather and scatter. An update computes the new box and puts it back into x.
 
 #include <stave/core/ops/at.h>
 
@@ -25,7 +26,7 @@ namespace {
 
 constexpr const char* function = "at";
 
-// ---- what an index says -----------------------------------------------------------------------------------
+// ---- the parts of an index ------------------------------------------------------------------
 
 // A tensor of the index, and the first axis of the box that it addresses.
 struct Addressing {
@@ -37,9 +38,9 @@ struct Addressing {
 struct Places {
   BasicIndex box;
   std::vector<Addressing> tensors = {};
-  // Of tensors and the integers beside them:
-  bool adjacent = true;  // nothing stands between them
-  Index front = 0;       // the axis of the box where the first stands
+  // The next three members describe the tensors and the integers beside them.
+  bool adjacent = true;  // no other part of the index stands between them
+  Index front = 0;       // the axis of the box at which the first of them stands
   bool integers = false;
 
   Places(const Tensor& x, std::span<const AnyIndex> index) : box{x.shape()} {
@@ -100,21 +101,21 @@ struct Places {
       fail<IndexError>("{}: a mask of shape {} stands for axes of lengths {} (of shape {})", function, tensor.shape(),
                        Shape(stands_for), box.shape);
     if (rank > 0) return box.whole_axes(rank);
-    box.result.push_back(1);  // a mask of rank 0 is one of a new axis
+    box.result.push_back(1);  // A mask of rank 0 is the mask of a new axis.
     tensors.back().tensor = reshape(tensor, {1});
   }
 };
 
-// ---- the box ----------------------------------------------------------------------------------------------
+// ---- the box --------------------------------------------------------------------------------
 
-// The part of x that the basic parts of an index leave, in the shape that they give it.
+// The part of x that the integers, slices and new axes select, in the shape that they give it.
 Tensor box_of(const Tensor& x, const BasicIndex& box) {
   if (box.everything()) return reshape(x, box.result);
   const Tensor part = apply(op_slice, {x}, make_intrusive<SliceAttributes>(box.starts, box.lengths, box.steps));
   return reshape(part, box.result);
 }
 
-// x with another box.
+// A copy of x with another box.
 Tensor with_box(const Tensor& x, const BasicIndex& box, const Tensor& value) {
   const Tensor part = reshape(value, box.lengths);
   if (box.everything() || part.size() == 0) return part.size() == 0 ? x : part;
@@ -128,15 +129,16 @@ Tensor with_box(const Tensor& x, const BasicIndex& box, const Tensor& value) {
   return where(spread(ones(part.shape(), bool_, x.device())), spread(part), x);
 }
 
-// ---- tensors ----------------------------------------------------------------------------------------------
+// ---- tensors --------------------------------------------------------------------------------
 
-// Whether indices are those of an axis of this length.
+// Returns whether indices are in range for an axis of this length.
 Tensor is_within(const Tensor& index, Index length) {
   const Tensor wide = astype(index, int64);
   return logical_and(wide >= -length, wide < length);
 }
 
-// Tensors of integers of one shape, and the axes of the box that they address, moved so that gather and scatter find them.
+// Integer tensors of one shape, and the axes of the box that they address. The class permutes
+// the axes of the box for gather and scatter.
 class Addressed {
  public:
   Addressed(const Places& places) : front_(static_cast<int>(places.front)), adjacent_(places.adjacent) {
@@ -151,12 +153,13 @@ class Addressed {
     for (const Tensor& index : indices_) at_ = broadcast_shapes(at_, index.shape(), function);
   }
 
-  // The box with the addressed axes behind `batch` axes which come before them all, or at the front.
+  // Returns the box with the addressed axes behind the `batch` axes that precede them, or in front
+  // if the tensors of the index are not adjacent.
   Tensor arranged(const Tensor& box) const { return adjacent_ ? box : moveaxis(box, axes_, leading()); }
   Tensor restored(const Tensor& box) const { return adjacent_ ? box : moveaxis(box, leading(), axes_); }
   Index batch() const { return adjacent_ ? front_ : 0; }
 
-  // For each axis its tensor, or what `of` makes of that and of the axis' length.
+  // Returns the tuples of indices, where of(index, axis length) may modify the tensor of each axis.
   template <class Of>
   Tensor indices(const Tensor& arranged, Of of) const {
     const Shape& shape = arranged.shape();
@@ -172,7 +175,7 @@ class Addressed {
     return indices(arranged, [](const Tensor& index, Index) { return index; });
   }
 
-  // The shape of what is read.
+  // The shape of the selected entries.
   Shape shape(const Tensor& arranged) const {
     const std::span<const Index> all = arranged.shape();
     Shape result(all.first(static_cast<std::size_t>(batch())));
@@ -181,7 +184,8 @@ class Addressed {
     result.append(rest.begin(), rest.end());
     return result;
   }
-  // Whether all indices are within range, in a shape that broadcasts to that of what is read.
+  // Returns whether all indices are in range, in a shape that broadcasts to that of the selected
+  // entries.
   Tensor within(const Tensor& arranged) const {
     Tensor result;
     for (std::size_t i = 0; i < indices_.size(); ++i) {
@@ -211,22 +215,26 @@ class Addressed {
   Shape axes_, at_;
 };
 
-// ---- updates ----------------------------------------------------------------------------------------------
+// ---- updates --------------------------------------------------------------------------------
 
-// How values are taken together with what stands in their place, entry by entry and by places that may be named twice.
+// How an update combines values with old elements: entry by entry, and at positions that may be
+// selected twice.
 struct Update {
   Tensor (*entries)(const Tensor& old, const Tensor& values);
   Tensor (*places)(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes);
-  bool computes;  // numbers, which bools are not
+  bool computes;  // whether the update computes with numbers, so that bools become int32
 };
 
-// Values as they meet the box, in its dtype, if there is one for each entry but not for each true element of the only tensor, a mask.
+// Returns the values in a shape that broadcasts to the box, if the index has a single tensor,
+// which is a mask, and the values are the same for all true elements of the mask. Otherwise returns
+// nullopt.
 std::optional<Tensor> one_for_all(const Places& places, const Tensor& values) {
   if (places.tensors.size() != 1 || places.integers || !places.tensors[0].is_mask()) return std::nullopt;
   const auto [mask, axis] = places.tensors[0];
   const int behind = static_cast<int>(places.box.result.size()) - static_cast<int>(axis) - mask.rank();
   if (values.rank() <= behind) return values;
-  const auto elements = static_cast<std::size_t>(values.rank() - behind - 1);  // the axis of the mask's elements
+  // The values' axis of the mask's elements.
+  const auto elements = static_cast<std::size_t>(values.rank() - behind - 1);
   if (values.shape()[elements] != 1) return std::nullopt;
   Shape shape = values.shape();
   for (int i = 1; i < mask.rank(); ++i) shape.push_back(1);
@@ -234,7 +242,8 @@ std::optional<Tensor> one_for_all(const Places& places, const Tensor& values) {
   return reshape(values, shape);
 }
 
-// The mask over the box: its axes, and 1 for those behind.
+// Returns the mask in a shape that broadcasts to the box: its own axes, and 1 for the axes behind
+// them.
 Tensor over_box(const Addressing& mask, const Shape& box) {
   Shape shape = mask.tensor.shape();
   shape.resize(box.size() - static_cast<std::size_t>(mask.axis), 1);
@@ -265,7 +274,8 @@ Tensor updated(const Tensor& x, std::span<const AnyIndex> index, const Operand& 
   });
 }
 
-// The entries: the box, or what `read` makes of the places in it that tensors address.
+// Returns the entries: the box itself, or the result of `read` if tensors address positions
+// in the box.
 template <class Read>
 Tensor entries_of(const Tensor& x, std::span<const AnyIndex> index, Read read) {
   given(x, function, 0);
@@ -280,7 +290,7 @@ Tensor entries_of(const Tensor& x, std::span<const AnyIndex> index, Read read) {
 
 }  // namespace
 
-// ---- at.h -------------------------------------------------------------------------------------------------
+// ---- at.h -----------------------------------------------------------------------------------
 
 Tensor At::get() const {
   return entries_of(x_, index_, [](const Addressed& addressed, const Tensor& box) {
@@ -290,7 +300,7 @@ Tensor At::get() const {
 
 Tensor At::get(const Operand& fill) const {
   return entries_of(x_, index_, [&](const Addressed& addressed, const Tensor& box) {
-    // An index out of range reads entry 0; where there is none, nothing is within range.
+    // An index out of range reads entry 0. If the box is empty, no index is in range.
     const auto in_range = [](const Tensor& index, Index length) { return where(is_within(index, length), index, 0); };
     const Tensor entries = box.size() == 0 ? zeros(addressed.shape(box), box.dtype(), box.device())
                                            : gather(box, addressed.indices(box, in_range), addressed.batch());

@@ -1,19 +1,25 @@
-// x.at(index...): entries of x by all that NumPy takes as an index, to be read or, in a copy of x, updated.
+// x.at(index...): entries of x, selected by any kind of index that NumPy takes.
+// They can be read or, in a copy of x, updated.
 //
 //   x.at(0, slice(2)).set(1)        x with two entries of its first row set
-//   x.at(ids).add(rows)             rows added to those that ids names, twice where a number occurs twice
+//   x.at(ids).add(rows)             rows added to the rows ids of x, twice where an id occurs twice
 //   x.at(x < 0).set(0)              where a mask is true
 //   x.at(ids).get(NAN)              x(ids), but NaN where an index is out of range
 //
-// An index has integers, slices, `ellipsis` and `newaxis` as x(...) has them, and tensors: of integers, negative ones counting from
-// the end, or of bools (masks). A mask has the shape of the axes that it stands for; it is as many tensors of integers, the
-// positions of its true elements, whose number is a value that is read. Tensors broadcast to one shape, C++ integers beside them too.
-// The axes of that shape stand where the tensors do in the index; at the front if something stands between them (NumPy's rule).
+// An index consists of integers, slices, `ellipsis` and `newaxis`, as in x(...), and of tensors.
+// Integer tensors hold positions along one axis; negative ones count from the end. Bool tensors
+// are masks. A mask has the shape of the axes that it replaces. It acts as several integer tensors,
+// the positions of its true elements; their number is read on the host. All tensors of an index,
+// and C++ integers beside them, broadcast to one shape. The axes of that shape replace those
+// of the tensors if these are adjacent in the index, else they come first (NumPy's rule).
 //
-// Updates broadcast to the shape that is read; dtypes are promoted, C++ numbers weak. Where a place is named twice, `set` keeps the
-// last update, `add` and `multiply` take all. An update by a mask that has one value for all its elements reads no mask, so that
-// masks may differ between lanes of vmap.
-// Errors: IndexError for an index out of range and for more indices than axes, ShapeError for what does not broadcast.
+// Updates broadcast to the shape of the selected entries. Dtypes are promoted;
+// C++ numbers are weakly typed. If an entry is selected twice, `set` keeps the last update,
+// while `add` and `multiply` apply all. An update by a mask with one value for all its elements
+// does not read the mask, so that the masks of a vmap's lanes may differ.
+//
+// Throws IndexError for an index out of range and for more indices than axes, and ShapeError
+// if shapes do not broadcast.
 #pragma once
 
 #include <utility>
@@ -33,17 +39,18 @@ struct AnyIndex {
   std::variant<Tensor::Subscript, Tensor> value;
 };
 
-/// Entries of a tensor: what x.at(index...) gives.
+/// Selected entries of a tensor: the result of x.at(index...).
 class At {
  public:
   At(Tensor x, std::vector<AnyIndex> index) : x_(std::move(x)), index_(std::move(index)) {}
 
-  /// The entries.
+  /// Returns the entries.
   Tensor get() const;
-  /// The entries, with `fill` in place of those that a tensor of integers names out of range.
+  /// Returns the entries, with `fill` for those that an integer tensor selects out of range.
   Tensor get(const Operand& fill) const;
 
-  /// x with entries replaced; added to; multiplied; the least or greatest of both.
+  /// A copy of x in which the entries are replaced by `values` (set), added to (add), multiplied
+  /// (multiply), or combined with `values` by minimum or maximum (min, max).
   Tensor set(const Operand& values) const;
   Tensor add(const Operand& values) const;
   Tensor multiply(const Operand& values) const;

@@ -1,4 +1,5 @@
-// Attention: an operation and its gradient, both of which compute scores block by block. Their own derivatives compute them whole.
+// Attention: an operation and its gradient. Both compute the scores block by block;
+// their own derivatives compute the whole matrix of scores.
 #include <stave/core/ops/attention.h>
 
 #include <algorithm>
@@ -19,12 +20,12 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// ---- shapes -----------------------------------------------------------------------------------------------
+// ---- shapes ---------------------------------------------------------------------------------
 
-// The shape of x, but with these in place of its last two lengths.
+// The shape with its last two lengths replaced.
 Shape with_last(const Shape& shape, std::initializer_list<Index> lengths) { return stacked(stack_of(shape), lengths); }
 
-// Shape and dtype of each of some operands; where they stand among the inputs.
+// Throws unless the first inputs of the call have these shapes and dtypes.
 void check_operands(const Call& call, std::initializer_list<Abstract> expected) {
   std::size_t i = 0;
   for (const Abstract& abstract : expected) {
@@ -36,7 +37,8 @@ void check_operands(const Call& call, std::initializer_list<Abstract> expected) 
   }
 }
 
-// q [..., n, d], k [..., m, d], v [..., m, e], and at `place` perhaps a mask [..., n, m].
+// Checks q [..., n, d], k [..., m, d], v [..., m, e], and a mask [..., n, m] if there is an input
+// at `place`.
 void check_attention(const Call& call, std::size_t place) {
   const Tensor &q = call.input(0), &k = call.input(1), &v = call.input(2);
   if (!is_float(q.dtype())) fail<DtypeError>("{}: {} is not a floating dtype", call.op().name, q.dtype());
@@ -72,20 +74,20 @@ void infer_attention_gradient(const Call& call, SmallVector<Abstract, 1>& output
   for (const Tensor* x : {&q, &k, &v}) outputs.push_back(abstract(*x));
 }
 
-// ---- scores as a whole ------------------------------------------------------------------------------------
+// ---- scores as a whole ----------------------------------------------------------------------
 
 Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
 Tensor narrow(const Tensor& x, const Tensor& like) { return astype(x, like.dtype()); }
 Tensor column(const Tensor& x) { return expand_dims(x, -1); }
 Tensor by_transposed(const Tensor& a, const Tensor& b) { return matmul(a, matrix_transpose(b)); }
 
-// Null: there is none.
+// Returns null if there is no mask.
 const Tensor* mask_of(std::span<const Tensor> inputs, std::size_t place) {
   return inputs.size() > place ? &inputs[place] : nullptr;
 }
 bool adds(const Tensor* mask) { return mask && is_float(mask->dtype()); }
 
-// Which keys take part, [..., n, m]. Undefined: all of them.
+// Returns which keys take part, [..., n, m]. Undefined means all keys.
 Tensor parts(const Tensor& q, const Tensor& k, const Tensor* mask, const AttentionAttributes& attention) {
   Tensor found;
   if (mask) found = given(*mask, "attention", 3).dtype() == bool_ ? *mask : *mask != -infinity;
@@ -96,12 +98,12 @@ Tensor parts(const Tensor& q, const Tensor& k, const Tensor* mask, const Attenti
   return found.defined() ? logical_and(found, before) : before;
 }
 
-// x where a key takes part, else `otherwise`, whatever x is there.
+// x where a key takes part, else `otherwise`, even if x is NaN there.
 Tensor where_part(const Tensor& part, const Tensor& x, double otherwise) {
   return part.defined() ? where(part, x, otherwise) : x;
 }
 
-// exp(scale q k^T + mask - total), 0 where a key takes no part.
+// exp(scale q k^T + mask - total), and 0 where a key does not take part.
 Tensor weights(const Tensor& q, const Tensor& k, const Tensor* mask, const Tensor& part, const Tensor& total,
                const AttentionAttributes& attention) {
   Tensor s = by_transposed(q, k) * attention.scale;
@@ -109,19 +111,20 @@ Tensor weights(const Tensor& q, const Tensor& k, const Tensor* mask, const Tenso
   return where_part(part, exp(where_part(part, s - column(total), -infinity)), 0);
 }
 
-// w x, where w is 0 where part is false, and x is not read there. What is not finite in x makes NaN
-// of each sum in which it takes part.
+// w x, for a w that is 0 where `part` is false. Elements of x are ignored where `part` is false.
+// A sum in which an infinite or NaN element of x takes part is NaN.
 Tensor weighed(const Tensor& w, const Tensor& x, const Tensor& part) {
   if (!part.defined()) return matmul(w, x);
   const Tensor finite = isfinite(x), spoilt = matmul(astype(part, w.dtype()), astype(logical_not(finite), w.dtype()));
   return where(spoilt > 0, std::numeric_limits<double>::quiet_NaN(), matmul(w, where(finite, x, 0)));
 }
-// w^T x, likewise.
+// w^T x, with the same treatment of elements that are not finite.
 Tensor weighed_by_queries(const Tensor& w, const Tensor& x, const Tensor& part) {
   return weighed(matrix_transpose(w), x, part.defined() ? matrix_transpose(part) : part);
 }
 
-// q k^T's derivative: in directions dq and dk, of which some may be undefined, as may that of the mask.
+// The derivative of the scores scale q k^T + mask in the directions dq, dk and dmask,
+// each of which may be undefined.
 Tensor tangent_of_scores(const Tensor& q, const Tensor& k, const Tensor& dq, const Tensor& dk, const Tensor& dmask,
                          double scale) {
   Tensor ds;
@@ -130,9 +133,9 @@ Tensor tangent_of_scores(const Tensor& q, const Tensor& k, const Tensor& dq, con
   return dmask.defined() ? add_tangents(std::move(ds), wide(dmask)) : ds;
 }
 
-// ---- attention --------------------------------------------------------------------------------------------
+// ---- attention ------------------------------------------------------------------------------
 
-// p = exp(s - total): dtotal = sum(p ds), dout = (p (ds - dtotal)) v + p dv.
+// With p = exp(s - total): dtotal = sum(p ds), dout = (p (ds - dtotal)) v + p dv.
 Outputs jvp_attention(const JvpContext& c) {
   const auto& attention = c.as<AttentionAttributes>();
   const Tensor q = wide(c.in(0)), k = wide(c.in(1)), v = wide(c.in(2));
@@ -150,7 +153,8 @@ Outputs jvp_attention(const JvpContext& c) {
   return Outputs{dout.defined() ? narrow(dout, c.out()) : dout, dtotal};
 }
 
-// With t = p (ct v^T + shift), shift = ct_total - sum(ct out): ds = t. The operation attention_gradient goes on from there.
+// With shift = ct_total - sum(ct out), the cotangent of the scores is t = p (ct v^T + shift).
+// attention_gradient computes t and the cotangents of q, k and v.
 Tensor vjp_attention(const VjpContext& c, int input) {
   const auto& attention = c.as<AttentionAttributes>();
   const Tensor ct = c.ct().defined() ? c.ct() : zeros_like(c.out());
@@ -171,9 +175,9 @@ Tensor vjp_attention(const VjpContext& c, int input) {
   })[static_cast<std::size_t>(input)];
 }
 
-// ---- attention_gradient -----------------------------------------------------------------------------------
+// ---- attention_gradient ---------------------------------------------------------------------
 
-// Its inputs, as floats; p = exp(s - total), w = g v^T + shift, and t = p w.
+// The inputs of attention_gradient as floats, and p = exp(s - total), w = g v^T + shift, t = p w.
 struct Gradient {
   const AttentionAttributes& attention;
   const Tensor* mask;
@@ -185,7 +189,7 @@ struct Gradient {
         w(by_transposed(g, v) + column(inputs[5])), t(scale(p, w)) {}
 };
 
-// dp = p ds, where total counts for s; dt = dp w + p dw.
+// dp = p ds, where ds includes -dtotal; dt = dp w + p dw.
 Outputs jvp_attention_gradient(const JvpContext& c) {
   const auto& attention = c.as<AttentionAttributes>();
   const Gradient x(c.call.inputs(), attention);
@@ -219,7 +223,8 @@ Outputs jvp_attention_gradient(const JvpContext& c) {
   return result;
 }
 
-// Of cotangents cq, ck, cv: ct_t = scale (cq k^T + q ck^T), ct_w = p ct_t, ct_s = p (w ct_t + g cv^T).
+// With the cotangents cq, ck, cv of the outputs: ct_t = scale (cq k^T + q ck^T), ct_w = p ct_t,
+// ct_s = p (w ct_t + g cv^T).
 Tensor vjp_attention_gradient(const VjpContext& c, int input) {
   const auto& attention = c.as<AttentionAttributes>();
   const Gradient x(c.inputs, attention);
@@ -284,7 +289,7 @@ constinit const Op op_attention_gradient{
     .batch = batch_in_front,
 };
 
-// ---- the function -----------------------------------------------------------------------------------------
+// ---- the function ---------------------------------------------------------------------------
 
 namespace {
 

@@ -1,4 +1,4 @@
-// Attention: weighted means of values, by how well queries meet keys.
+// Attention: weighted means of values, where the weights say how well queries match keys.
 #pragma once
 
 #include <optional>
@@ -10,18 +10,22 @@ namespace stave {
 
 struct AttentionOptions {
   [[no_unique_address]] ByName by_name{};
-  /// [..., queries, keys]: bool, true where the key takes part; or numbers that are added to the scores, -inf for a key that does not.
+  /// [..., queries, keys]: bools that are true where the query attends to the key, or numbers
+  /// that are added to the scores, -inf to exclude a key.
   Tensor mask{};
-  bool causal = false;            ///< query i meets the keys 0, ..., i alone
-  std::optional<double> scale{};  ///< of the scores: 1 / sqrt(d), unless it is given
+  bool causal = false;            ///< query i attends only to the keys 0, ..., i
+  std::optional<double> scale{};  ///< a factor of the scores; 1 / sqrt(d) if it is not given
 };
-/// softmax(scale q k^T + mask) v, for q [..., queries, d], k [..., keys, d], v [..., keys, e] and a mask: [..., queries, e]. Leading axes
-/// broadcast. PyTorch's; JAX's dot_product_attention with the heads before the sequence. A query that no key takes part for gets zeros.
+/// softmax(scale q k^T + mask) v, for q [..., queries, d], k [..., keys, d], v [..., keys, e]
+/// and a mask: [..., queries, e]. Leading axes broadcast. A query without any key gets zeros.
+/// This is PyTorch's function, and JAX's dot_product_attention with the heads before the sequence.
 ///
-/// The scores are computed block by block, and again in the backward pass, and never kept: beside operands and results there is a number
-/// for each query. Second derivatives, forward mode and the derivative by the mask compute them whole.
+/// The scores are computed block by block, and again in the backward pass. They are never stored:
+/// beyond operands and results, memory is needed for one number per query. Second derivatives,
+/// forward mode and the derivative by the mask compute the whole matrix of scores.
 ///
-/// Integers become default_dtype(); halves are computed in float32. Throws ShapeError for shapes that do not fit.
+/// Integers become default_dtype(); halves are computed in float32. Throws ShapeError for shapes
+/// that do not fit.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options = {});
 
 }  // namespace stave

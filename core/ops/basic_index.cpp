@@ -1,5 +1,6 @@
-// Basic indexing, x(1, slice(2, none), ellipsis, newaxis): one slice, then a reshape that drops the axes of integers
-// and makes the new ones. Both are views; what is not needed is not performed.
+// Basic indexing, x(1, slice(2, none), ellipsis, newaxis): one slice, then a reshape that removes
+// the axes of integers and adds the new axes. Both are views. An operation that would change
+// nothing is not performed.
 
 #include <algorithm>
 

@@ -1,4 +1,5 @@
-// What integers, slices and new axes amount to. For the .cpp files of core/ops.
+// BasicIndex: the slice that an index of integers, slices and new axes stands for.
+// For the .cpp files of core/ops.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +13,10 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// The slice and the reshape that subscripts amount to, built axis by axis.
+/// The slice and the reshape that subscripts stand for, built axis by axis.
 struct BasicIndex {
   const Shape& shape;
-  std::size_t axis = 0;  // the next one
+  std::size_t axis = 0;  // the next axis
   Shape starts = {}, lengths = {}, steps = {};
   Shape result = {};
 
@@ -37,7 +38,8 @@ struct BasicIndex {
       fail<IndexError>("index {} is out of range for axis {} of length {} (shape {})", index, axis, size, shape);
     take(index < 0 ? index + size : index, 1, 1);
   }
-  // Python's slice.indices(): bounds are cut to [0, size], for negative steps to [-1, size - 1].
+  // Takes a slice as Python's slice.indices() does: bounds are clamped to [0, size], for negative
+  // steps to [-1, size - 1].
   void add(const Tensor::Slice& slice) {
     const Index size = shape[axis];
     const Index step = (std::max)(slice.step.value_or(1), -(std::numeric_limits<Index>::max)());

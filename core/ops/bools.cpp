@@ -1,3 +1,4 @@
+// Checks and conversion of bools.
 #include <stave/core/ops/bools.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace stave_detail {
 
 bool are_bools(const char* data, std::size_t bytes) noexcept {
-  unsigned char all = 0;  // without a branch: many at once
+  unsigned char all = 0;  // without a branch, so that the compiler vectorises the loop
   for (std::size_t i = 0; i < bytes; ++i) all |= static_cast<unsigned char>(data[i]);
   return all <= 1;
 }
@@ -23,7 +24,7 @@ Tensor as_bools(const Tensor& x) {
   if (x.size() == 0) return x;
   const UnderFrame past_all_handlers(nullptr);
   const Node& node = x.node();
-  Shape distinct = node.shape;  // elements that are repeated by a stride of 0 are looked at once
+  Shape distinct = node.shape;  // Elements that are repeated by a stride of 0 are read once.
   for (std::size_t axis = 0; axis < distinct.size(); ++axis)
     if (node.strides[axis] == 0) distinct[axis] = 1;
   const Tensor bytes(NodePtr(new Node(uint8, node.device, distinct, node.strides, node.storage, node.offset)));

@@ -1,6 +1,7 @@
-// Bools are bytes of 0 and 1: kernels count, mask and compare them as such. In other libraries
-// every other byte is true as well: NumPy's and PyTorch's uint8.view(bool) make such arrays. All
-// functions that take bytes from outside make bools of them by the functions below.
+// Checks and conversion of bools. A bool is a byte of 0 or 1, and kernels count,
+// mask and compare the bytes as such. In other libraries every byte other than 0 is true as well;
+// NumPy's and PyTorch's uint8.view(bool) make such arrays. All functions that take bytes
+// from outside convert them by the functions below.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +14,11 @@ using namespace stave;
 
 /// Whether all bytes are 0 or 1.
 bool are_bools(const char* data, std::size_t bytes) noexcept;
-/// Makes 1 of every other byte than 0.
+/// Replaces every byte other than 0 by 1.
 void make_bools(char* data, std::size_t bytes) noexcept;
 
-/// The tensor itself if all its bytes are 0 or 1, else a copy with 1 in place of every other byte
-/// than 0. It waits for a device, which looks at the bytes.
+/// The tensor itself if all its bytes are 0 or 1, else a copy with 1 in place of every byte other
+/// than 0. The device reads the bytes, and the function waits for it.
 Tensor as_bools(const Tensor& bytes);
 
 }  // namespace stave_detail

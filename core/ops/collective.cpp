@@ -1,4 +1,5 @@
-// Collectives are linear but pmax and pmin, and closed under transposition: what one place gave to many, it gets back from them.
+// The collective operations. All but pmax and pmin are linear, and transposes of collectives are
+// collectives: a place that sent a value to many places receives the sum of their cotangents.
 #include <stave/core/ops/collective.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ using C = CollectiveAttributes;
       what, axis_name, axis_name, axis_name);
 }
 
-// ---- shapes ----------------------------------------------------------------------------------------------------------
+// ---- shapes ---------------------------------------------------------------------------------
 
 void infer_same(const Call& call, SmallVector<Abstract, 1>& outputs) { outputs.push_back(abstract(call.input(0))); }
 void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
@@ -42,7 +43,7 @@ void infer_scatter(const Call& call, SmallVector<Abstract, 1>& outputs) {
 }
 void infer_index(const Call&, SmallVector<Abstract, 1>& outputs) { outputs.push_back({Shape{}, int32}); }
 
-// ---- batching: the places stay in front -------------------------------------------------------------------------------
+// ---- batching: the axis of places stays in front --------------------------------------------
 
 template <bool before, bool after>
 Outputs batch_places(const BatchContext& c) {
@@ -51,16 +52,17 @@ Outputs batch_places(const BatchContext& c) {
   return {after ? moveaxis(result, 0, 1) : std::move(result)};
 }
 
-// ---- who performs them -----------------------------------------------------------------------------------------------
+// ---- execution ------------------------------------------------------------------------------
 
-// Below all handlers: without somebody who exchanges, there is nobody.
+// Throws for a collective that reaches the backend without a communicator, because no handler has
+// the axis.
 Tensor check_bound(const Call& call) {
   const auto& c = call.as<C>();
   if (!c.by) fail_nobody(call.op().name, c.axis_name);
   return {};
 }
 
-// The record, with kernels: they hand the views to whoever exchanges.
+// The record with kernels, which pass the views to the communicator.
 template <const Op& op>
 constexpr Op exchanged(Op record) {
   record.cpu = [](const Attributes* attributes, std::span<const View> inputs, std::span<const View> outputs) {
@@ -74,11 +76,12 @@ constexpr Op exchanged(Op record) {
   return record;
 }
 
-// ---- derivatives -----------------------------------------------------------------------------------------------------
+// ---- derivatives ----------------------------------------------------------------------------
 
 Tensor again(const Op& op, Tensor x, const C& c) { return apply(op, {std::move(x)}, AttributesPtr(&c)); }
 
-// d pmax(x) / dx: equal shares for all places that have the largest, which halves cannot count.
+// d pmax(x) / dx: equal shares for all places that have the maximum. They are counted in float32
+// if x is of halves, which cannot represent large counts.
 template <class Context>
 Tensor shares(const Context& c) {
   const Tensor winner = astype(c.in(0) == c.out(), computed_in(c.in(0).dtype()));
@@ -107,7 +110,7 @@ constexpr Op linear_op(const char* name, decltype(Op::infer) infer, decltype(Op:
       .name = name, .infer = infer, .derivative = Derivative::linear, .vjp = vjp, .batch = batch, .view = check_bound};
 }
 
-// What was computed by one is undone by another, with the same attributes.
+// The derivative rule of a collective whose transpose is `op` with the same attributes.
 template <const Op& op>
 Tensor by(const VjpContext& c, int) {
   return again(op, c.ct(), c.as<C>());
@@ -132,11 +135,11 @@ constinit const Op op_all_to_all =
     exchanged<op_all_to_all>(linear_op("all_to_all", infer_same, by<op_all_to_all>, batch_places<true, true>));
 constinit const Op op_ppermute =
     exchanged<op_ppermute>(linear_op("ppermute", infer_same, transposed_permutation, batch_in_front));
-// Whoever answers it has the number at hand: there is nobody to exchange with.
+// axis_index has no kernel: the handler that answers knows the number, and nothing is exchanged.
 constinit const Op op_axis_index{
     .name = "axis_index", .infer = infer_index, .derivative = Derivative::zero, .view = check_bound};
 
-// ---- attributes ------------------------------------------------------------------------------------------------------
+// ---- attributes -----------------------------------------------------------------------------
 
 std::string CollectiveAttributes::str() const {
   std::string text = fmt::format("\"{}\" of {}", axis_name, size);
@@ -157,11 +160,11 @@ const CollectiveAttributes* unbound_collective(const Op& op, const Attributes* a
   return c.by ? nullptr : &c;
 }
 
-// ---- of all places at once -------------------------------------------------------------------------------------------
+// ---- all places at once ---------------------------------------------------------------------
 
 namespace {
 
-// Row `to` is row `from`; one that gets none is 0.
+// Row `to` of the result is row `from` of x; a row that receives none is 0.
 Tensor permuted(const Tensor& x, const C& c) {
   std::vector<std::int32_t> sources(static_cast<std::size_t>(c.size), static_cast<std::int32_t>(c.size));
   for (const auto& [from, to] : c.pairs) sources[static_cast<std::size_t>(to)] = static_cast<std::int32_t>(from);
@@ -190,7 +193,7 @@ OfAllPlaces all_places(const Op& op, const CollectiveAttributes& c, const Tensor
   return {permuted(x, c), false};
 }
 
-// ---- as users call them ----------------------------------------------------------------------------------------------
+// ---- public functions -----------------------------------------------------------------------
 
 namespace {
 
@@ -230,7 +233,8 @@ Tensor pmin(const Tensor& x, const std::string& axis_name) { return same_shape(o
 
 namespace {
 
-// The axis, which has one element for each place, or a part (`tiled`), as axis 0: [places, ...].
+// Moves the axis to the front as the axis of places: [places, ...]. The axis has one element
+// for each place or, with `tiled`, a part for each place.
 Tensor dealt(const char* name, const Tensor& x, Index along, bool tiled, const C& c) {
   const int axis = normalize_axis(along, given(x, name).rank(), name);
   Shape shape = x.shape();
@@ -244,7 +248,8 @@ Tensor dealt(const char* name, const Tensor& x, Index along, bool tiled, const C
   return moveaxis(reshape(x, shape), axis, 0);
 }
 
-// Axis 0, which has one for each place, as another axis, or along the one that is there (`tiled`).
+// Moves axis 0, the axis of places, to another position or, with `tiled`, merges it into the axis
+// at that position.
 Tensor collected(const char* name, const Tensor& x, Index to, bool tiled) {
   const int axis = normalize_axis(to, x.rank() - tiled, name);
   const Tensor moved = moveaxis(x, 0, axis);

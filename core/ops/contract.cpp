@@ -1,4 +1,5 @@
-// Contractions: one operation, matmul of stacks of matrices, and what is arranged into it.
+// Contractions: one operation, matmul of stacks of matrices, and the functions that arrange their
+// operands for it.
 
 #include <stave/core/ops/contract.h>
 
@@ -21,7 +22,7 @@ Shape batch_of(const Shape& matrices) { return Shape(std::span<const Index>(matr
 Index rows_of(const Tensor& x) { return x.shape(-2); }
 Index columns_of(const Tensor& x) { return x.shape(-1); }
 
-// a [..., m, k] or [k], b [..., k, n] or [k].
+// Checks the summed lengths of a [..., m, k] or [k] and b [..., k, n] or [k].
 void check_inner(const Shape& a, const Shape& b) {
   const Index left = a.back(), right = b[b.size() - std::min<std::size_t>(b.size(), 2)];
   if (left != right)
@@ -43,12 +44,13 @@ void infer_matmul(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({std::move(shape), a.dtype()});
 }
 
-// c = a b: da = dc b^T, db = a^T dc.
+// c = a b: the cotangents are da = dc b^T and db = a^T dc.
 Tensor vjp_matmul(const VjpContext& c, int input) {
   return input == 0 ? matmul(c.ct(), matrix_transpose(c.in(1))) : matmul(matrix_transpose(c.in(0)), c.ct());
 }
 
-// Whether the matrices, transposed, lie in row-major order: columns are as good as rows then.
+// Returns whether the transposed matrices are in row-major order. Then their columns can serve
+// as rows.
 bool transposes_are_contiguous(const Tensor& x) {
   Shape shape = x.shape();
   Strides strides = x.strides();
@@ -57,7 +59,8 @@ bool transposes_are_contiguous(const Tensor& x) {
   return is_contiguous(shape, strides);
 }
 
-// [B..., m, k] x [k, n]: a stack of matrices times one matrix is one product of matrices, and so are its derivatives.
+// [B..., m, k] x [k, n]: a stack of matrices times one matrix is a single product of two matrices,
+// and so are its derivatives.
 Tensor stack_by_matrix(const Tensor& a, const Tensor& b) {
   Shape shape = a.shape();
   shape.back() = columns_of(b);
@@ -65,12 +68,14 @@ Tensor stack_by_matrix(const Tensor& a, const Tensor& b) {
                  shape);
 }
 
-// Both of rank 2 or more. Where one operand is a single matrix and the other lies so that its rows (columns) follow one
-// another, the stack is taken as one matrix; else the single one is repeated, as a view.
+// The product of operands of rank 2 or more. If one operand is a single matrix and the rows
+// (columns) of the other follow one another in memory, the stack is treated as one matrix.
+// Otherwise the single matrix is repeated, as a view.
 Tensor matmul_of_stacks(const Tensor& a, const Tensor& b) {
   if (a.rank() > 2 && b.rank() == 2 && columns_of(a) > 0 && a.is_contiguous()) return stack_by_matrix(a, b);
   if (a.rank() == 2 && b.rank() > 2 && rows_of(b) > 0 && transposes_are_contiguous(b))
-    return matrix_transpose(stack_by_matrix(matrix_transpose(b), matrix_transpose(a)));  // (b^T a^T)^T
+    // (b^T a^T)^T.
+    return matrix_transpose(stack_by_matrix(matrix_transpose(b), matrix_transpose(a)));
   const Shape batch = broadcast_shapes(batch_of(a.shape()), batch_of(b.shape()), "matmul");
   const auto repeated = [&](const Tensor& x) {
     Shape shape = batch;
@@ -109,7 +114,7 @@ constinit const Op op_matmul{
     .infer = infer_matmul,
     .derivative = Derivative::bilinear,
     .vjp = vjp_matmul,
-    // The operand without the batch has one axis less: it broadcasts.
+    // The operand without the batch has one axis less, so it broadcasts.
     .batch = [](const BatchContext& c) { return Outputs(matmul(c.in(0), c.in(1))); },
 };
 
@@ -123,7 +128,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   const Tensor right = astype(b.rank() == 1 ? expand_dims(b, 1) : b, dtype);
   const Tensor result = matmul_of_stacks(left, right);
   if (a.rank() > 1 && b.rank() > 1) return result;
-  Shape shape = result.shape();  // without the axes that vectors were given
+  Shape shape = result.shape();  // Drops the axes that were added to vectors.
   if (b.rank() == 1) shape.pop_back();
   if (a.rank() == 1) shape.erase(shape.end() - (b.rank() == 1 ? 1 : 2));
   return reshape(result, shape);

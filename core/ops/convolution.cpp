@@ -1,8 +1,9 @@
-// Convolutions: one bilinear operation with an axis of groups, so that both of its cotangents are that operation on permuted views.
+// Convolutions: one bilinear operation with an axis of groups, so that both of its cotangents are
+// the same operation on permuted views.
 //
-// JAX's conv_general_dilated counts groups in an attribute, and needs a second kind of them, of batches, for the cotangent of w
-// where there are several. Here they are an axis of both operands: splitting channels into it is a view, and so is exchanging
-// what is summed with what is not.
+// JAX's conv_general_dilated counts groups in an attribute. For the cotangent of w with several
+// groups it needs a second kind of groups, those of batches. Here groups are an axis of both
+// operands. Splitting channels into groups is a view, and so is exchanging summed axes with others.
 
 #include <stave/core/ops/convolution.h>
 
@@ -93,8 +94,7 @@ Padding::Padding(std::initializer_list<std::pair<Index, Index>> each) : low_(0),
 
 namespace {
 
-constexpr std::size_t first_spatial =
-    3;  // of x [n, groups, c, ...], w [groups, o, c, ...] and the result [n, groups, o, ...]
+constexpr std::size_t first_spatial = 3;  // after [n, groups, c], [groups, o, c], [n, groups, o]
 
 Shape spatial(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end()).subspan(first_spatial)); }
 
@@ -128,7 +128,8 @@ void infer_convolution(const Call& call, SmallVector<Abstract, 1>& outputs) {
     shape.push_back(places(length + c.low[axis] + c.high[axis], dilated(window, c.dilations[axis], "convolution"),
                            c.strides[axis]));
   }
-  naming("convolution", [&] { return shape.elements(); });  // throws if there are too many
+  // Throws if there are too many elements.
+  naming("convolution", [&] { return shape.elements(); });
   outputs.push_back({std::move(shape), x.dtype()});
 }
 
@@ -138,17 +139,22 @@ Tensor flipped(const Tensor& w) {
   return flip(w, axes);
 }
 
-// The first three axes in another order.
+// Returns x with its first three axes in another order.
 Tensor reordered(const Tensor& x, Index first, Index second, Index third) {
   Shape axes{first, second, third};
   for (int axis = first_spatial; axis < x.rank(); ++axis) axes.push_back(axis);
   return permute_dims(x, axes);
 }
 
-// With lengths L of x, K of w and P of the result, each dilated (the last by the stride), out = L + low + high - K is P - 1 and
-// what the last stride left over. Then
-//   to x: ct, dilated by the stride, with the reversed w of exchanged axes: its low is K - 1 - low, and all lengths agree;
-//   to w: x with ct in w's place, of which each element meets x in steps of the stride: the sum over n is that over c now.
+// Let L, K and P be the lengths of x, w and the result, each dilated (P by the stride).
+// Then L + low + high - K is P - 1 plus a remainder that the last stride left over.
+//
+// The cotangent of x is ct, dilated by the stride, convolved with the reversed w whose channel axes
+// are exchanged. Its low padding is K - 1 - low.
+//
+// The cotangent of w is x convolved with ct in place of w. Each element of ct meets x in steps
+// of the stride. The roles of n and c are exchanged, so that n is summed.
+//
 // (JAX's _conv_general_dilated_transpose_lhs and _rhs, lax/convolution.py)
 Tensor vjp_convolution(const VjpContext& c, int input) {
   const Shape &x = c.shape(0), &w = c.shape(1);
@@ -156,7 +162,7 @@ Tensor vjp_convolution(const VjpContext& c, int input) {
   const Shape lengths = dilated(spatial(x), a.input_dilations, "convolution");
   const Shape windows = dilated(spatial(w), a.dilations, "convolution");
   const Shape places = spatial(c.ct().shape()), results = dilated(places, a.strides, "convolution");
-  if (input == 1 && places.elements() == 0) return c.zeros(1);  // ct would be an empty window
+  if (input == 1 && places.elements() == 0) return c.zeros(1);  // ct would be an empty window.
   Pads pads{a.low, a.low};
   for (std::size_t axis = 0; axis < lengths.size(); ++axis) {
     if (input == 0) pads.low[axis] = windows[axis] - 1 - a.low[axis];
@@ -170,7 +176,7 @@ Tensor vjp_convolution(const VjpContext& c, int input) {
   return reordered(to_w, 1, 2, 0);
 }
 
-// Axes i and i + 1 as one.
+// Merges axes i and i + 1.
 Tensor merged(const Tensor& x, std::size_t i) {
   Shape shape = x.shape();
   shape[i] *= shape[i + 1];
@@ -178,7 +184,7 @@ Tensor merged(const Tensor& x, std::size_t i) {
   return reshape(x, shape);
 }
 
-// Axis i as two, of which the first has so many entries.
+// Splits axis i into two axes, the first of which has `count` entries.
 Tensor split(const Tensor& x, std::size_t i, Index count) {
   Shape shape = x.shape();
   shape[i] = count == 0 ? 0 : shape[i] / count;
@@ -186,7 +192,8 @@ Tensor split(const Tensor& x, std::size_t i, Index count) {
   return reshape(x, shape);
 }
 
-// Lanes of x alone are a larger n, those of w alone more results o, those of both more groups: one convolution in any case.
+// Lanes of x alone become part of n, lanes of w alone part of the results o, and lanes of both part
+// of the groups. Each case is one convolution.
 Outputs batch_convolution(const BatchContext& c) {
   const auto all = [&](const Tensor& x, const Tensor& w) { return apply(op_convolution, {x, w}, c.attributes()); };
   if (c.size == 0) {
@@ -210,14 +217,15 @@ constinit const Op op_convolution{
     .batch = batch_convolution,
 };
 
-// ---- convolution.h -----------------------------------------------------------------------------------------
+// ---- convolution.h --------------------------------------------------------------------------
 
 namespace {
 
-// The operands of a convolution with channels before the spatial axes, and the batch of x as one axis.
+// The operands of a convolution, with channels before the spatial axes and the batch of x as one
+// axis.
 struct Operands {
   const char* function;
-  int axes;  // spatial ones
+  int axes;  // the number of spatial axes
   Index groups;
   bool channels_last;
   Shape batch;
@@ -246,11 +254,11 @@ struct Operands {
     x = reshape(x, joined({Shape{batch.elements(), x.shape()[batch.size()]}, lengths}));
   }
   Index channels() const { return x.shape()[1]; }
-  // [n, channels, ...] as [n, groups, channels of one, ...]
+  // Returns x [n, channels, ...] as [n, groups, channels of one group, ...].
   Tensor grouped_x() const { return split(x, 1, groups); }
-  // [a, b, ...] as [groups, a of one, b, ...]
+  // Returns w [a, b, ...] as [groups, a of one group, b, ...].
   Tensor grouped_w() const { return split(w, 0, groups); }
-  // [n, groups, o, places...] as the user has x.
+  // Returns a result [n, groups, o, places...] in the layout of the user's x.
   Tensor result(const Tensor& y) const {
     const Shape places = spatial(y.shape());
     const Tensor all = reshape(y, joined({batch, Shape{y.shape()[1] * y.shape()[2]}, places}));
@@ -283,7 +291,7 @@ Tensor conv(const Tensor& x, const Tensor& w, const ConvOptions& options) {
       x, w);
 }
 
-// What vjp_convolution does for x, with lengths that the caller chooses.
+// The computation is that of vjp_convolution for x, with lengths that the caller chooses.
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeOptions& options) {
   constexpr const char* function = "conv_transpose";
   return named(
@@ -308,7 +316,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeOptio
           if (more[axis] >= std::max(strides[axis], dilations[axis]))
             fail<ShapeError>("{}: output_padding {} must be less than stride {} or dilation {}", function, more[axis],
                              strides[axis], dilations[axis]);
-          if (options.padding.is_same()) {  // of a length of x * stride
+          if (options.padding.is_same()) {  // the padding of an input of length x * stride
             const Index all = windows[axis] - strides[axis];
             pads.low[axis] = std::max<Index>(all, 0) / 2;
             pads.high[axis] = all - pads.low[axis];

@@ -1,16 +1,21 @@
-// Convolutions of one to three spatial axes, as networks have them: correlations, whose kernel is not reversed.
+// Convolutions with one to three spatial axes, as neural networks define them: correlations,
+// whose kernel is not reversed.
 //
 //   x: [batch..., channels, lengths...], or with channels_last [batch..., lengths..., channels]
-//   w: [out, channels / groups, windows...], or with channels_last [windows..., channels / groups, out]
+//   w: [out, channels / groups, windows...],
+//      or with channels_last [windows..., channels / groups, out]
 //
-//   conv(x, w)                                          as far as the window fits
-//   conv(x, w, {.stride = 2, .padding = Padding::same})          one result for every second element
-//   conv(x, w, {.padding = {{1, 2}, {0, 1}}})           before and behind, for each axis
-//   conv(x, w, {.groups = 8})                           of each eighth of the channels
+//   conv(x, w)                                            as far as the window fits
+//   conv(x, w, {.stride = 2, .padding = Padding::same})   one result for every second element
+//   conv(x, w, {.padding = {{1, 2}, {0, 1}}})             before and behind, for each axis
+//   conv(x, w, {.groups = 8})                             of each eighth of the channels
 //
-// w says how many spatial axes there are: two less than its rank. What stands before the channels of x is the batch: any number of
-// axes, or none. Dtypes are promoted to one, which is the result's: integers wrap, sums of floats of sixteen bits are taken in
-// float32 and rounded once. One operation, convolution, and views; its derivatives are convolutions.
+// The number of spatial axes is the rank of w minus two. The axes before the channels of x are the
+// batch; there may be any number of them, or none. Dtypes are promoted to one, which is the dtype
+// of the result. Integers wrap; sums of 16-bit floats are computed in float32 and rounded once.
+//
+// conv consists of one operation, convolution, and views. The derivatives of convolution are
+// convolutions again.
 #pragma once
 
 #include <concepts>
@@ -22,10 +27,11 @@
 
 namespace stave {
 
-/// A number for each spatial axis, or one for all of them: 2, {2, 1}.
+/// A number for each spatial axis, or one number for all of them: 2, {2, 1}.
 class PerAxis {
  public:
-  /// One of a list: any integer, where a list of Index would take no std::size_t.
+  /// An entry of a list. It converts from any integer type; a list of Index would not take
+  /// a std::size_t.
   struct Length {
     Index value;
     template <std::integral Integer>
@@ -41,11 +47,12 @@ class PerAxis {
   PerAxis(Shape each) : list_(std::move(each)), for_all_(false) {}
   PerAxis() = default;
 
-  /// Not given.
+  /// Returns true if no number was given.
   bool empty() const noexcept { return list_.empty(); }
-  /// How many axes there are; 0 if one number is for all.
+  /// The number of entries in the list; 0 if one number applies to all axes.
   int axes() const noexcept { return for_all_ ? 0 : list_.rank(); }
-  /// One for each of so many axes, none less than `least`. Throws ShapeError that names the function and what the numbers are.
+  /// One number for each of `axes` axes, each at least `least`. Otherwise throws ShapeError,
+  /// which names the function and the parameter (`what`).
   Shape over(int axes, Index least, const char* function, const char* what) const;
 
  private:
@@ -53,17 +60,19 @@ class PerAxis {
   bool for_all_ = true;
 };
 
-/// Zeros before and behind each spatial axis: a number; one for each axis {1, 0}; pairs {{1, 2},
-/// {0, 1}}; Padding::same or Padding::valid. Negative ones cut.
+/// The numbers of zeros before and behind each spatial axis: one number for all; one for each axis,
+/// {1, 0}; a pair for each axis, {{1, 2}, {0, 1}}; Padding::same or Padding::valid.
+/// Negative numbers remove elements.
 class Padding {
  public:
   struct Same {};
   struct Valid {};
-  /// As many zeros that there is a result for every stride-th element of x, ceil(length / stride)
-  /// of them: at stride 1, dilation * (window - 1). Of an odd number one more stands behind.
-  /// (TensorFlow's and JAX's, and PyTorch's, which has stride 1 alone)
+  /// Pads such that there is one result for every stride-th element of x: ceil(length / stride)
+  /// results. At stride 1 this takes dilation * (window - 1) zeros. If the number of zeros is odd,
+  /// the additional one is behind. TensorFlow and JAX define it so, and PyTorch does for stride 1,
+  /// the only one that it allows.
   static constexpr Same same{};
-  /// None.
+  /// No padding.
   static constexpr Valid valid{};
   template <std::integral Integer>
     requires(!std::same_as<Integer, bool>)
@@ -87,14 +96,16 @@ struct ConvOptions {
   [[no_unique_address]] ByName by_name{};
   PerAxis stride = 1;
   Padding padding = 0;
-  PerAxis dilation = 1;        // between neighbours of w: 1 is none
-  PerAxis input_dilation = 1;  // between neighbours of x, with zeros in between
+  PerAxis dilation = 1;        // distance between neighbouring elements of w
+  PerAxis input_dilation = 1;  // distance between neighbouring elements of x, with zeros in between
   Index groups = 1;
   bool channels_last = false;
 };
-/// out[n, o, p] = the sum over c and k of x[n, c, p * stride + k * dilation - padding] w[o, c, k]. Of several groups, the first
-/// out / groups results take the first channels / groups channels, and so on. Throws ShapeError where lengths do not agree or the
-/// window does not fit. Bools are 0 and 1 of int32.
+/// The convolution of x with w:
+///   out[n, o, p] = the sum over c and k of x[n, c, p * stride + k * dilation - padding] w[o, c, k]
+/// With several groups, the first out / groups results take the first channels / groups channels,
+/// and so on. Throws ShapeError if lengths do not agree or the window does not fit.
+/// Bools count as 0 and 1 of int32.
 Tensor conv(const Tensor& x, const Tensor& w, const ConvOptions& options = {});
 
 struct ConvTransposeOptions {
@@ -106,11 +117,14 @@ struct ConvTransposeOptions {
   Index groups = 1;
   bool channels_last = false;
 };
-/// The transpose of conv with the same w and options, as a linear function of x: what it gives has the shape of what that conv
-/// takes. So w is [channels, out / groups, windows...], with channels_last [windows..., out / groups, channels], for x of so many
-/// channels. Each length is (length - 1) * stride - padding before and behind + dilation * (window - 1) + 1 + output_padding, or
-/// length * stride if Padding::same. output_padding, less than stride or dilation, chooses among
-/// the lengths of which conv gives x's. (torch.nn.functional.conv_transpose2d)
+/// The transpose of conv with the same w and options, as a linear function of x.
+/// Its result has the shape of that conv's input. So w is [channels, out / groups, windows...],
+/// or with channels_last [windows..., out / groups, channels], where x has `channels` channels.
+///
+/// Each length of the result is (length - 1) * stride - padding before and behind + dilation
+/// * (window - 1) + 1 + output_padding, or length * stride with Padding::same. Several lengths
+/// of a conv's input give the same length of its result; output_padding, which is less than stride
+/// or dilation, chooses among them. This is torch.nn.functional.conv_transpose2d.
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeOptions& options = {});
 
 }  // namespace stave

@@ -1,4 +1,4 @@
-// Tensors from data and from rules; change of dtype.
+// Tensors from data and from rules; conversion of dtypes.
 
 #include <stave/core/ops/create.h>
 
@@ -22,7 +22,7 @@ namespace stave {
 
 using namespace stave_detail;
 
-// ---- records ---------------------------------------------------------------------------------------------
+// ---- records --------------------------------------------------------------------------------
 
 constinit const Op op_full{
     .id = OpId::full,
@@ -54,8 +54,8 @@ void infer_like_input(const Call& call, SmallVector<Abstract, 1>& outputs) {
 
 }  // namespace
 
-// Linear; between floats the cotangent is cast back. A cast to or from integers has derivative zero: such a value carries
-// neither tangent nor cotangent.
+// astype is linear: between floats the cotangent is cast back. A cast to or from integers has
+// derivative zero, because integers carry neither tangents nor cotangents.
 constinit const Op op_astype{
     .id = OpId::astype,
     .name = "astype",
@@ -97,11 +97,12 @@ DefaultDtype::DefaultDtype(Dtype dtype) : dtype_(dtype) {
 
 Tensor stop_gradient(const Tensor& x) { return apply(op_stop_gradient, {x}); }
 
-// ---- numbers ---------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------------
 
 namespace {
 
-// Of numbers together: signed integers are uint64 beside one that only uint64 holds.
+// The common dtype of numbers without tensors. Integers have uint64 if one of them fits only
+// uint64.
 Dtype dtype_together(Dtype a, Dtype b) {
   if (is_integer(a) && is_integer(b) && (a == uint64 || b == uint64)) return uint64;
   return promote(a, b);
@@ -157,14 +158,15 @@ Tensor widened(const Tensor& x) {
 
 namespace {
 
-// Whether an integer dtype holds the number, of which a floating one must have no fraction.
+// Returns whether an integer dtype can hold the number. A floating number must have no fraction.
 bool holds(Dtype dtype, const Scalar& value) {
   return visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_integral_v<T> || std::is_same_v<T, bool>) {
-      return false;  // not asked
+      return false;  // Callers pass integer dtypes only.
     } else if (value.kind == Scalar::Kind::floating) {
-      const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);  // what comes after the greatest
+      // The first number above the range.
+      const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
       const bool in_range = value.floating < end && value.floating >= (std::is_signed_v<T> ? -end : 0.0);
       return in_range && value.floating == std::trunc(value.floating);
     } else {
@@ -195,7 +197,7 @@ Tensor new_tensor(Dtype dtype, const Shape& shape, Device device, const char* op
 }  // namespace
 
 void write_number(void* to, Scalar value, Dtype dtype) {
-  if (dtype == float32) [[likely]] {  // what most numbers become
+  if (dtype == float32) [[likely]] {  // the most common case
     const auto number = static_cast<float>(value.floating);
     std::memcpy(to, &number, sizeof number);
     return;
@@ -211,7 +213,8 @@ void write_number(void* to, Scalar value, Dtype dtype) {
 }
 
 Tensor constant(Scalar value, Dtype dtype, const Shape& shape, Device device) {
-  if (device != cpu) static_cast<void>(backend_of(device));  // throws if there is none
+  // Throws if there is no backend for the device.
+  if (device != cpu) static_cast<void>(backend_of(device));
   StoragePtr storage = device == cpu ? allocate_storage(device, dtype, {}, "full") : number_storage();
   NodePtr node(new Node(dtype, device, shape, std::move(storage)));
   for (Index& stride : node->strides) stride = 0;
@@ -230,7 +233,7 @@ namespace stave {
 
 Tensor Tensor::from_scalar(Scalar value) { return constant(value, value.alone(), {}, cpu); }
 
-// ---- data at hand ----------------------------------------------------------------------------------------
+// ---- data at hand ---------------------------------------------------------------------------
 
 namespace {
 
@@ -308,7 +311,7 @@ Tensor from(const std::vector<bool>& values, Device device) {
   return from_bytes(bytes.data(), bytes.size(), bool_, Shape(bytes.size()), device);
 }
 
-// ---- rules -----------------------------------------------------------------------------------------------
+// ---- rules ----------------------------------------------------------------------------------
 
 Tensor full(const Shape& shape, Scalar value, Dtype dtype, Device device) {
   static_cast<void>(backend_of(device));
@@ -339,12 +342,12 @@ Tensor full_like(const Tensor& x, Scalar value) { return full_like("full_like", 
 
 namespace {
 
-__extension__ typedef __int128 Wide;  // holds what lies between two numbers of 64 bits, whatever their signs
+__extension__ typedef __int128 Wide;  // holds the difference of any two 64-bit numbers
 Wide wide(const Scalar& number) {
   return number.beyond_int64 ? Wide{static_cast<std::uint64_t>(number.integer)} : Wide{number.integer};
 }
 
-// How many of start, start + step, ... lie before stop.
+// How many of the numbers start, start + step, ... come before stop.
 Index count_of_range(Scalar start, Scalar stop, Scalar step) {
   const auto floating = [](const Scalar& number) { return number.kind == Scalar::Kind::floating; };
   if (!floating(start) && !floating(stop) && !floating(step)) {
@@ -353,7 +356,7 @@ Index count_of_range(Scalar start, Scalar stop, Scalar step) {
     if (distance <= 0) return 0;
     const Wide before_last = (distance - 1) / (up ? wide(step) : -wide(step));
     return Shape(static_cast<Index>(std::min(before_last, Wide{1} << 62)) + 1)
-        .elements();  // throws if there are too many
+        .elements();  // Throws if there are too many elements.
   }
   const double length = std::ceil((stop.floating - start.floating) / step.floating);
   if (!std::isfinite(length))
@@ -361,13 +364,14 @@ Index count_of_range(Scalar start, Scalar stop, Scalar step) {
   return length <= 0 ? 0 : Shape(static_cast<Index>(std::min(length, 0x1p62))).elements();
 }
 
-// What an integer dtype makes of a number: floats lose what stands behind the point.
+// Converts a number to an integer dtype; a float is truncated.
 Scalar truncated(Scalar number, Dtype dtype) {
   if (number.kind == Scalar::Kind::floating) number = std::trunc(number.floating);
   return held(number, dtype);
 }
 
-// Throws if the last of `count` numbers does not fit: where both ends fit, so does what is between them.
+// Throws if the last of `count` numbers does not fit the dtype. If the first and the last number
+// fit, so do all between them.
 void check_last(Scalar start, Scalar step, Index count, Dtype dtype) {
   if (start.kind == Scalar::Kind::floating || step.kind == Scalar::Kind::floating) {
     held(std::trunc(start.floating + static_cast<double>(count - 1) * step.floating), dtype);
@@ -401,7 +405,7 @@ Tensor arange(Scalar stop) { return arange(0, stop); }
 
 namespace {
 
-// 0, 1, ..., count - 1 as arange(count) has them, on `device`.
+// The numbers 0, 1, ..., count - 1 on `device`, with the dtype of arange(count).
 Tensor positions(Index count, Device device) { return arange(0, count, 1, positions_dtype(count), device); }
 
 }  // namespace
@@ -413,15 +417,15 @@ Tensor linspace(double start, double stop, Index count, Dtype dtype, Device devi
   const Index steps = endpoint ? count - 1 : count;
   const double step = steps > 0 ? (stop - start) / static_cast<double>(steps) : 0;
   Tensor x = apply(op_iota, {}, make_intrusive<IotaAttributes>(count, dtype, start, step, device));
-  // The last element is `stop` itself, whatever the rounding of the sum.
+  // The last element is exactly `stop`, regardless of rounding.
   if (!endpoint || count <= 1) return x;
   return where(positions(count, device) == count - 1, constant(stop, dtype, {}, device), x);
 }
 
 namespace {
 
-// Where the diagonal that begins k columns to the right of the main one meets each row: [rows, 1]. Diagonals that lie beside the
-// matrix are all alike.
+// The column at which the diagonal k columns to the right of the main one meets each row:
+// [rows, 1]. A k beyond the matrix is clamped to its edge, which gives the same result.
 Tensor on_diagonal(Index rows, Index columns, Index k, Device device) {
   const Index start = std::clamp(k, -rows, columns);
   return expand_dims(arange(start, start + rows, 1, positions_dtype(rows + columns), device), 1);
@@ -436,7 +440,8 @@ void check_matrix(const Tensor& x, const char* operation) {
 Tensor eye(Index rows, Index columns, Index k, Dtype dtype, Device device) {
   static_cast<void>(backend_of(device));
   if (rows < 0 || columns < 0) fail<ShapeError>("eye: negative size {} x {}", rows, columns);
-  naming("eye", [&] { return Shape(rows, columns).elements(); });  // throws if there are too many
+  // Throws if there are too many elements.
+  naming("eye", [&] { return Shape(rows, columns).elements(); });
   return named("eye",
                [&] { return astype(positions(columns, device) == on_diagonal(rows, columns, k, device), dtype); });
 }
@@ -448,7 +453,8 @@ Tensor tril(const Tensor& x, Index k) {
       [&] {
         check_matrix(x, "tril");
         const Tensor bound = on_diagonal(x.shape(-2), x.shape(-1), k, x.device());
-        return where(positions(x.shape(-1), x.device()) <= bound, x, false);  // false: a zero of any dtype
+        // False is a zero of any dtype.
+        return where(positions(x.shape(-1), x.device()) <= bound, x, false);
       },
       x);
 }

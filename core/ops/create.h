@@ -1,4 +1,4 @@
-// Making tensors: from data at hand, and from a rule.
+// Functions that make tensors from data or from a rule.
 #pragma once
 
 #include <initializer_list>
@@ -11,8 +11,9 @@
 
 namespace stave {
 
-/// A tensor of nested braces: tensor({{1, 2}, {3, 4}}). int32 from int literals (int64 from 64-bit ones), default_dtype()
-/// (float32) from floating ones, bool from bools. Throws ShapeError for ragged lists. `dtype` converts.
+/// The argument of tensor(): nested braces of numbers, as in tensor({{1, 2}, {3, 4}}). The dtype
+/// is int32 for int literals (int64 for 64-bit integers), default_dtype() (float32) for floating
+/// literals and bool for bools, unless a `dtype` is given. Throws ShapeError for ragged lists.
 class NestedList {
  public:
   template <class T>
@@ -33,12 +34,12 @@ class NestedList {
 };
 Tensor tensor(std::initializer_list<NestedList> entries);
 Tensor tensor(std::initializer_list<NestedList> entries, Dtype dtype, Device device = cpu);
-/// A rank-0 tensor of a number.
+/// A tensor of rank 0 that holds `value`.
 Tensor tensor(Scalar value);
 Tensor tensor(Scalar value, Dtype dtype, Device device = cpu);
 
-/// A tensor of host data, copied, row-major. Every byte of a bool other than 0 is true. Throws
-/// ShapeError if `shape` does not hold values.size() elements.
+/// A tensor with a copy of host data in row-major order. Every byte of a bool other than 0 counts
+/// as true. Throws ShapeError if `shape` does not hold values.size() elements.
 template <class T>
   requires has_dtype<T>
 Tensor from(std::span<const T> values, const Shape& shape, Device device = cpu);
@@ -54,7 +55,7 @@ template <class T>
 Tensor from(const std::vector<T>& values, const Shape& shape, Device device = cpu) {
   return from(std::span<const T>(values), shape, device);
 }
-/// A vector becomes a tensor of rank 1.
+/// A tensor of rank 1 with the elements of a vector.
 template <class T>
   requires(has_dtype<T> && !std::is_same_v<T, bool>)
 Tensor from(const std::vector<T>& values, Device device = cpu) {
@@ -64,24 +65,26 @@ Tensor from(const std::vector<bool>& values, Device device = cpu);
 
 Tensor zeros(const Shape& shape, Dtype dtype = default_dtype(), Device device = cpu);
 Tensor ones(const Shape& shape, Dtype dtype = default_dtype(), Device device = cpu);
-/// Every element is `value`; without a dtype: the one that the number has alone (default_dtype(), int32 or bool).
+/// A tensor whose elements are all `value`. Without a dtype, the result has the dtype of the number
+/// alone: default_dtype(), int32 (int64, uint64) or bool.
 Tensor full(const Shape& shape, Scalar value);
 Tensor full(const Shape& shape, Scalar value, Dtype dtype, Device device = cpu);
 Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 Tensor full_like(const Tensor& x, Scalar value);
 
-/// start, start + step, ... below (above, for a negative step) stop; int32 unless an argument is floating (then default_dtype()).
+/// The numbers start, start + step, ... before stop. The dtype is int32 (int64 where int32 is too
+/// small) if all arguments are integers, else default_dtype().
 Tensor arange(Scalar stop);
 Tensor arange(Scalar start, Scalar stop, Scalar step = 1);
 Tensor arange(Scalar start, Scalar stop, Scalar step, Dtype dtype, Device device = cpu);
-/// `count` numbers evenly spaced from start to stop, both included (`endpoint`).
+/// `count` evenly spaced numbers from start to stop; stop is included if `endpoint`.
 Tensor linspace(double start, double stop, Index count, Dtype dtype = default_dtype(), Device device = cpu,
                 bool endpoint = true);
-/// [rows, columns], 1 where column - row = k, else 0.
+/// A matrix [rows, columns] that is 1 where column - row = k, else 0.
 Tensor eye(Index rows, Dtype dtype = default_dtype(), Device device = cpu);
 Tensor eye(Index rows, Index columns, Index k = 0, Dtype dtype = default_dtype(), Device device = cpu);
-/// The lower (upper) triangle of the last two axes: elements with column - row <= k (>= k), zeros elsewhere.
+/// The lower triangle of the last two axes: elements with column - row <= k, zeros elsewhere.
 Tensor tril(const Tensor& x, Index k = 0);
 Tensor triu(const Tensor& x, Index k = 0);
 

@@ -1,6 +1,6 @@
-// Slices at computed places, and their updates.
+// Slices at computed positions, and their updates.
 //
-// They have leading batch axes that all inputs share, so the batch of a vmap is one more of them.
+// All inputs share leading batch axes, so the batch of a vmap becomes one more of these.
 
 #include <stave/core/ops/index.h>
 
@@ -24,7 +24,8 @@ Tensor updated_at(const Tensor& x, const Tensor& update, const Tensor& starts, A
   return apply(op_dynamic_update_slice, {x, update, starts}, std::move(attributes));
 }
 
-// [batch..., sizes...], for x [batch..., dims...] and starts [batch..., number of dims]. Validates.
+// The shape [batch..., sizes...] of a slice of x [batch..., dims...] at starts
+// [batch..., number of dims]. Throws if these do not fit.
 Shape sliced_shape(const Call& call, const Shape& x, const Tensor& starts) {
   const auto& attributes = call.as<DynamicSliceAttributes>();
   const char* const operation = call.op().name;
@@ -58,12 +59,12 @@ void infer_dynamic_update_slice(const Call& call, SmallVector<Abstract, 1>& outp
   outputs.push_back({x.shape(), x.dtype()});
 }
 
-// What was read flows back to its place.
+// The cotangent of the slice goes to the slice's place in x, and the rest is zero.
 Tensor vjp_dynamic_slice(const VjpContext& c, int) {
   return updated_at(c.zeros(0), c.ct(), c.in(1), AttributesPtr(c.attributes));
 }
 
-// The update takes the place of what stood there: to x flows the rest.
+// The update replaces a part of x, so the cotangent of x is zero there.
 Tensor vjp_dynamic_update_slice(const VjpContext& c, int input) {
   AttributesPtr attributes(c.attributes);
   return input == 0 ? updated_at(c.ct(), c.zeros(1), c.in(2), std::move(attributes))

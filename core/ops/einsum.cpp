@@ -1,10 +1,14 @@
-// einsum: sums of products named by labels.
+// einsum: sums of products whose axes are named by labels.
 //
-// Each operand first becomes one with every label once, and only labels that something else still needs: a label that
-// occurs twice in it is a diagonal, one that occurs nowhere else is summed. Then two operands at a time are contracted into
-// one by matmul, or multiplied where nothing is summed, in the cheapest order of all, which is found by dynamic programming over
-// sets of operands (Pfeifer, Haegeman, Verstraete, "Faster identification of optimal contraction sequences for tensor networks",
-// 2014, section II). Of many operands the pair is taken that makes them smaller by most, or larger by least.
+// First each operand is reduced to one that has every label once, and only the labels
+// that the output or another operand needs. A label that occurs twice in the operand selects
+// a diagonal, and a label that occurs nowhere else is summed.
+//
+// Then two operands at a time are contracted into one, by matmul if a label is summed, else
+// by multiplication. The order with the fewest multiplications is found by dynamic programming over
+// sets of operands (Pfeifer, Haegeman, Verstraete, "Faster identification of optimal contraction
+// sequences for tensor networks", 2014, section II). With many operands, the pair is contracted
+// first whose product adds least to the total number of elements, or removes most from it.
 
 #include <algorithm>
 #include <bit>
@@ -25,7 +29,7 @@ using stave_detail::fail;
 
 namespace {
 
-// A letter, or for an axis that an ellipsis stands for its place from the end: -1, -2, ...
+// A letter, or the position from the end, -1, -2, ..., of an axis of an ellipsis.
 using Label = int;
 using Labels = std::vector<Label>;
 
@@ -35,15 +39,16 @@ bool contains(const Labels& labels, Label label) {
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// ---- the subscripts ---------------------------------------------------------------------------------------
+// ---- the subscripts -------------------------------------------------------------------------
 
-// What stands between two commas, or behind the arrow.
+// One operand or the output in the subscripts: the text between two commas, or after the arrow.
 struct Term {
-  Labels before, after;  // the ellipsis; without one, all are before
+  // The letters before and after the ellipsis; without an ellipsis all are before.
+  Labels before, after;
   bool ellipsis = false;
 
   std::size_t letters() const { return before.size() + after.size(); }
-  // All labels, for an ellipsis of so many axes.
+  // Returns all labels, for an ellipsis of `axes` axes.
   Labels labels(std::size_t axes) const {
     Labels result = before;
     for (std::size_t i = axes; i > 0; --i) result.push_back(-static_cast<Label>(i));
@@ -53,7 +58,7 @@ struct Term {
 };
 
 struct Subscripts {
-  std::string text;  // for errors
+  std::string text;  // for error messages
   std::vector<Term> operands;
   Term output;
   bool has_output = false;
@@ -93,7 +98,7 @@ Subscripts parsed(std::string_view text) {
   return result;
 }
 
-// The labels of each operand's axes. Throws if an operand has other axes than its term names.
+// Returns the labels of each operand's axes. Throws if an operand's rank does not fit its term.
 std::vector<Labels> labels_of(const Subscripts& subscripts, const std::vector<Tensor>& operands) {
   if (subscripts.operands.size() != operands.size())
     fail<ShapeError>("einsum: \"{}\" names {} operands, but there are {}", subscripts.text, subscripts.operands.size(),
@@ -110,7 +115,8 @@ std::vector<Labels> labels_of(const Subscripts& subscripts, const std::vector<Te
   return result;
 }
 
-// Without an arrow: the axes of the ellipsis, then the letters that occur once, in the order of the alphabet.
+// The output without an arrow: the axes of the ellipsis, then the letters that occur once,
+// in alphabetical order.
 Labels implicit_output(const std::vector<Labels>& inputs, std::size_t ellipsis_axes) {
   Labels all, once;
   for (const Labels& labels : inputs) all.insert(all.end(), labels.begin(), labels.end());
@@ -143,9 +149,9 @@ Labels output_labels(const Subscripts& subscripts, const std::vector<Labels>& in
   return result;
 }
 
-// ---- the sum ----------------------------------------------------------------------------------------------
+// ---- the sum --------------------------------------------------------------------------------
 
-// An operand, or what some of them have become: a label for each axis.
+// An operand, or the product of several, with a label for each axis.
 struct Factor {
   Tensor value;
   Labels labels;
@@ -153,7 +159,7 @@ struct Factor {
   Index length(Label label) const {
     return value.shape()[static_cast<std::size_t>(std::find(labels.begin(), labels.end(), label) - labels.begin())];
   }
-  // With its axes in the order of these labels, which are all that it has.
+  // Returns the value with its axes in the order of `order`, a permutation of `labels`.
   Tensor ordered(const Labels& order) const {
     Shape axes;
     for (Label label : order) axes.push_back(std::find(labels.begin(), labels.end(), label) - labels.begin());
@@ -165,7 +171,8 @@ std::string described(Label label) {
   return label > 0 ? fmt::format("label {}", static_cast<char>(label)) : fmt::format("axis {} of the ellipsis", label);
 }
 
-// Throws where a label has two lengths. As in NumPy, one of 1 goes with every other, but not within one operand.
+// Throws if a label has two lengths. As in NumPy, length 1 matches every other length,
+// but not within one operand.
 void check_lengths(const std::vector<Factor>& factors, const std::string& text) {
   for (std::size_t i = 0; i < factors.size(); ++i)
     for (std::size_t axis = 0; axis < factors[i].labels.size(); ++axis)
@@ -180,7 +187,7 @@ void check_lengths(const std::vector<Factor>& factors, const std::string& text) 
       }
 }
 
-// Without the axes of length 1 whose label is longer elsewhere: they repeat.
+// Removes axes of length 1 whose label is longer in another operand, because such axes broadcast.
 Factor without_repeating_axes(const Factor& factor, const std::vector<Factor>& all) {
   Factor result{factor.value, {}};
   Shape dropped;
@@ -197,7 +204,7 @@ Factor without_repeating_axes(const Factor& factor, const std::vector<Factor>& a
   return result;
 }
 
-// With every label once: what carries a label twice is read along the diagonal.
+// Leaves every label once: an operand that has a label twice is replaced by its diagonal.
 void take_diagonals(Factor& factor) {
   for (std::size_t i = 0; i < factor.labels.size();) {
     const Label label = factor.labels[i];
@@ -214,7 +221,7 @@ void take_diagonals(Factor& factor) {
   }
 }
 
-// Summed over what nothing else needs.
+// Sums over the labels that nothing else needs.
 void sum_alone(Factor& factor, const Labels& needed) {
   Shape axes;
   Labels kept;
@@ -227,7 +234,7 @@ void sum_alone(Factor& factor, const Labels& needed) {
   factor.labels = kept;
 }
 
-// The labels of the output, and of all factors but i and j.
+// Returns the labels of the output and of all factors except i and j.
 Labels needed_beside(const std::vector<Factor>& factors, std::size_t i, std::size_t j, const Labels& output) {
   Labels needed = output;
   for (std::size_t k = 0; k < factors.size(); ++k)
@@ -235,10 +242,11 @@ Labels needed_beside(const std::vector<Factor>& factors, std::size_t i, std::siz
   return needed;
 }
 
-// How the labels of two factors take part in their product.
+// The roles of the labels of two factors in their product.
 struct Roles {
-  Labels shared, left, right;  // in both and in the result; in one
-  Labels summed;               // in both, and needed no more
+  // shared: in both factors and in the result; left and right: in one factor.
+  Labels shared, left, right;
+  Labels summed;  // in both factors, and not needed afterwards
   Roles(const Factor& a, const Factor& b, const Labels& needed) {
     for (Label label : a.labels)
       (!contains(b.labels, label) ? left : contains(needed, label) ? shared : summed).push_back(label);
@@ -276,9 +284,10 @@ Factor product(const Factor& a, const Factor& b, const Roles& roles) {
   return {reshape(sums, stave_detail::joined({batch, rows, columns})), labels};
 }
 
-// By how many elements the product is larger than what it replaces.
+// Returns by how many elements the product is larger than the two factors.
 double growth(const Factor& a, const Factor& b, const Roles& roles) {
-  double size = 1;  // not an Index: a pair that nobody takes may have more elements than fit
+  // Not an Index: the product of a rejected pair may have more elements than Index holds.
+  double size = 1;
   for (Label label : roles.shared) size *= static_cast<double>(a.length(label));
   for (Label label : roles.left) size *= static_cast<double>(a.length(label));
   for (Label label : roles.right) size *= static_cast<double>(b.length(label));
@@ -299,7 +308,8 @@ void contract_best_pair(std::vector<Factor>& factors, const Labels& output) {
   factors.erase(factors.begin() + static_cast<std::ptrdiff_t>(second));
 }
 
-// The cheapest order of contracting a few factors. Sets of factors, and of labels, are bits.
+// The cheapest order of contracting a few factors. Sets of factors and sets of labels are bit
+// masks.
 class CheapestOrder {
  public:
   static constexpr std::size_t most_factors = 8, most_labels = 64;
@@ -325,9 +335,9 @@ class CheapestOrder {
  private:
   using Set = std::size_t;
   struct Plan {
-    std::uint64_t labels = 0;  // that the output or another factor needs
+    std::uint64_t labels = 0;  // the labels that the output or another factor needs
     double multiplications = 0;
-    Set left = 0;  // contracted by itself, and then with the rest
+    Set left = 0;  // the subset that is contracted by itself, before the rest
   };
 
   std::uint64_t labels_of(const Labels& labels) const {
@@ -347,7 +357,8 @@ class CheapestOrder {
     for (; labels != 0; labels &= labels - 1) product *= lengths_[static_cast<std::size_t>(std::countr_zero(labels))];
     return product;
   }
-  // Sets that it consists of are smaller numbers, so they are planned. The lowest factor is on the left: each pair once.
+  // Plans a set. Its subsets are smaller numbers, so they are already planned. The lowest factor is
+  // in the left subset, so each pair of subsets is tried once.
   void plan(Set set) {
     const Set lowest = set & (~set + 1), others = set ^ lowest;
     if (others == 0) return;
@@ -380,7 +391,7 @@ class CheapestOrder {
   bool possible_ = true;
 };
 
-// All factors in one.
+// Contracts all factors into one.
 Factor contracted(std::vector<Factor> factors, const Labels& output) {
   if (factors.size() > 2 && factors.size() <= CheapestOrder::most_factors)
     if (const CheapestOrder order(factors, output); order.possible()) return order.contracted();

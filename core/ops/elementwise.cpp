@@ -1,4 +1,5 @@
-// Elementwise operations: records derived from the structs of elementwise_ops.h, and the functions that perform them.
+// Elementwise operations: records derived from the structs of elementwise_ops.h, and the functions
+// that perform the operations.
 
 #include <stave/core/ops/elementwise.h>
 
@@ -37,7 +38,7 @@ bool is_cheap(const Op& op) {
 
 namespace {
 
-// ---- records derived from structs ------------------------------------------------------------------------
+// ---- records derived from structs -----------------------------------------------------------
 
 [[noreturn]] void fail_unlike(const Call& call, const Tensor& x, const Tensor& other) {
   fail<ShapeError>("{}: operands {} {} and {} {} must have one shape and dtype here", call.op().name,
@@ -59,8 +60,8 @@ const Op& op_of(const VjpContext& c) { return c.op; }
                        operand);
 }
 
-// Partial i of S at the operands of `c`, times `factor`: scale(factor, dS/dx_i). A linear struct
-// says it in one step, another may say the product itself.
+// Partial i of S at the operands of `c`, times `factor`: scale(factor, dS/dx_i).
+// A struct may define the product itself: a linear struct as tangent0, others as times0.
 template <class S, int i, class X, class Context>
 constexpr X product_with_partial(const X& factor, const Context& c) {
   if constexpr (i == 0) {
@@ -81,9 +82,9 @@ constexpr X product_with_partial(const X& factor, const Context& c) {
   }
 }
 
-// Stands for a tensor in a partial and knows from which values of the operation it was computed, by
-// how many operations. So a partial that is run on these, at compile time, says what it reads and
-// how often it rounds.
+// A stand-in for a tensor. It records from which values of an operation it was computed, and by how
+// many operations. Evaluating a partial on stand-ins at compile time shows which values it reads
+// and how often it rounds.
 struct Traced {
   ValueSet from;
   int operations = 0;
@@ -118,7 +119,7 @@ struct TracedCall {
 template <class S, int i>
 constexpr Traced traced_partial = product_with_partial<S, i>(Traced(1), TracedCall());
 
-// The values of a call in float32: those that partial i of S reads.
+// The values of a call, converted to float32, that partial i of S reads.
 template <class S, int i, class Context>
 struct Widened {
   const Context& c;
@@ -132,8 +133,8 @@ const Op& op_of(const Widened<S, i, Context>& widened) {
   return op_of(widened.c);
 }
 
-// Two operations on 16-bit floats round twice, which is as good as they can tell; where there are
-// more, they are performed in float32, in which they do not overflow either.
+// Two operations on 16-bit floats round twice, which is within the precision of these floats.
+// A partial with more operations is computed in float32, in which it does not overflow either.
 template <class S, int i, class Context>
 Tensor times_partial(const Tensor& factor, const Context& c) {
   if constexpr (traced_partial<S, i>.operations > 2)
@@ -176,14 +177,14 @@ constexpr Op elementwise_op(OpId id, const char* name) {
   return op;
 }
 
-// ---- operands --------------------------------------------------------------------------------------------
+// ---- operands -------------------------------------------------------------------------------
 
 [[noreturn]] void fail_without_bits(const Op& op, Operands domain, Dtype dtype) {
   fail<DtypeError>("{}: {} has no bits to work on: give integers{}, by astype", op.name, dtype,
                    domain == Operands::bits ? " or bool" : "");
 }
 
-// The dtype in which an operation of this domain computes operands that are of `dtype`.
+// Returns the dtype in which an operation of this domain computes operands of `dtype`.
 inline Dtype admit(const Op& op, Operands domain, Dtype dtype) {
   switch (domain) {
     case Operands::floats: return is_float(dtype) ? dtype : default_dtype();
@@ -216,14 +217,15 @@ const Shape& shape_of(const Operand& x) {
   return scalar;
 }
 
-// Where a number goes: to the tensor that it meets.
+// Returns the device of the first tensor, to which numbers go.
 Device device_of(std::initializer_list<const Operand*> operands) {
   for (const Operand* x : operands)
     if (!x->is_scalar()) return x->tensor().device();
   return cpu;
 }
 
-// Where several operations are performed for one, a handler of the first may assign to a variable that a later one reads.
+// Makes an operand own its tensor. If a function performs several operations, a handler
+// of the first one may assign to the variable to which a later operand refers.
 void keep(Operand& x) {
   if (current && !x.is_scalar() && !x.owns()) x = x.tensor();
 }
@@ -241,7 +243,8 @@ void fit(Operand& x, Dtype dtype, const Shape* shape, Device device) {
     x = as_tensor(std::move(x), dtype, shape, device);
 }
 
-// Whether a number meets a tensor that stays as it is: what happens to most numbers.
+// Returns whether one operand is a number and the other a tensor that needs no conversion.
+// This is the common case for numbers.
 bool joins(const Op& op, const Operand& number, const Operand& other, Operands domain) {
   if (!number.is_scalar() || other.is_scalar()) return false;
   const Dtype dtype = other.tensor().dtype();
@@ -249,7 +252,7 @@ bool joins(const Op& op, const Operand& number, const Operand& other, Operands d
 }
 
 Tensor fit_and_apply(const Op& op, Operands domain, Operand& a, Operand& b) {
-  if (!a.is_scalar() && !b.is_scalar()) {  // most often there is nothing to fit
+  if (!a.is_scalar() && !b.is_scalar()) {  // The common case: no operand needs conversion.
     const Node &x = given(a.tensor(), op.name, 0).node(), &y = given(b.tensor(), op.name, 1).node();
     if (x.dtype == y.dtype && admit(op, domain, x.dtype) == x.dtype && x.shape == y.shape)
       return apply_binary(op, std::move(a), std::move(b));
@@ -261,7 +264,7 @@ Tensor fit_and_apply(const Op& op, Operands domain, Operand& a, Operand& b) {
   }
   const Dtype dtype = admit(op, domain, dtype_of_both(a, b));
   Shape common;
-  const Shape* shape = nullptr;  // to broadcast to
+  const Shape* shape = nullptr;  // the shape to which operands broadcast
   if (shape_of(a) != shape_of(b)) shape = &(common = broadcast_shapes(shape_of(a), shape_of(b), op.name));
   const Device device = device_of({&a, &b});
   fit(a, dtype, shape, device);
@@ -324,7 +327,8 @@ X(^, bitwise_xor, BitwiseXor)
 
 namespace {
 
-// The old value stays until the new one is there: nothing is lost if the operation throws.
+// The old value is kept until the new one is computed, so that nothing is lost if the operation
+// throws.
 Tensor& assign(const char* symbol, Tensor (*operation)(Operand, Operand), Tensor& a, Operand&& b) {
   if (!a.defined())
     fail<TransformError>(
@@ -341,7 +345,7 @@ Tensor& operator-=(Tensor& a, Operand b) { return assign("-=", subtract, a, std:
 Tensor& operator*=(Tensor& a, Operand b) { return assign("*=", multiply, a, std::move(b)); }
 Tensor& operator/=(Tensor& a, Operand b) { return assign("/=", divide, a, std::move(b)); }
 
-// ---- where, clip -----------------------------------------------------------------------------------------
+// ---- where, clip ----------------------------------------------------------------------------
 
 constinit const Op op_where{
     .id = OpId::where,
@@ -385,11 +389,12 @@ Tensor clip(Operand x, Operand low, Operand high) {
   return named("clip", [&] { return minimum(maximum(std::move(x), std::move(low)), std::move(high)); });
 }
 
-// ---- functions composed of others ------------------------------------------------------------------------
+// ---- functions composed of others -----------------------------------------------------------
 
 namespace {
 
-// The body of a function of a tensor of floats and of operands that handlers may replace meanwhile.
+// Calls the body with x as floats. The other operands become owned first, because handlers may
+// assign to the caller's variables during the body.
 template <class Body, class... Operands>
 Tensor of_floats(const char* function, const Tensor& x, Body&& body, Operands&... operands) {
   check_given(function, {&operands...}, 1);
@@ -400,8 +405,7 @@ Tensor of_floats(const char* function, const Tensor& x, Body&& body, Operands&..
 
 Dtype dtype_with(Dtype dtype, const Operand& x) { return x.is_scalar() ? dtype : promote(dtype, x.tensor().dtype()); }
 
-// The same where the body is more than a piece of a line: halves are computed as float32 on the
-// way.
+// Does the same for longer bodies: halves are computed in float32.
 template <class Body, class... Operands>
 Tensor of_wide_floats(const char* function, const Tensor& x, Body&& body, Operands&... operands) {
   const auto widened = [&](const Tensor& t) {
@@ -414,7 +418,8 @@ Tensor of_wide_floats(const char* function, const Tensor& x, Body&& body, Operan
 
 }  // namespace
 
-// A branch that was not taken has the derivative 0, whatever it overflowed to: where gives it the cotangent 0, of which scale makes 0.
+// A branch that `where` does not select has derivative 0, even if it overflowed: `where` gives it
+// the cotangent 0, and `scale` keeps that 0.
 
 Tensor leaky_relu(Tensor x, Operand slope) {
   return of_floats(
@@ -453,8 +458,8 @@ Tensor hardswish(Tensor x) {
 Tensor mish(Tensor x) {
   return of_wide_floats("mish", x, [](const Tensor& t) {
     const Tensor y = scale(t, tanh(softplus(t)));  // 0 at -inf
-    // In the far left tail it is silu(x), which keeps the digits of a product whose factor is
-    // denormal. The derivatives do not keep them.
+    // In the far left tail the value is silu(x), which keeps the digits of a product
+    // with a denormal factor. The derivatives do not keep them.
     return y + stop_gradient(where(t < -40, silu(minimum(t, -40)) - y, 0));
   });
 }
@@ -468,7 +473,7 @@ Tensor entr(Tensor x) {
   return of_wide_floats("entr", x, [&](const Tensor& t) { return where(t < 0, -infinity, -xlogy(t, t)); });
 }
 
-// ---- comparisons that answer on the host -----------------------------------------------------------------
+// ---- comparisons that answer on the host ----------------------------------------------------
 
 bool array_equal(const Tensor& a, const Tensor& b) {
   return named(

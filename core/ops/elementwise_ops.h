@@ -1,24 +1,31 @@
-// Elementwise operations: one struct each, and all that is known of it.
+// Elementwise operations: one struct per operation, which holds everything that is known of it.
 //
-//   value(x...)       the function itself, written once over a value type T: a SIMD vector in the CPU's kernels, a scalar on
-//                     a GPU. T has the arithmetic operators, comparisons (to a mask), select(mask, a, b), and the
-//                     functions abs sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh
-//                     asinh acosh atanh erf erfc erfinv lgamma digamma zeta pow hypot copysign nextafter signbit floor ceil
-//                     rint trunc floor_divide remainder, found by ADL; integers have & | ^ ~ shifted_left shifted_right.
-//   partial0(x..., y) its partial derivative by argument 0 at x where the result is y, written over a type X: instantiated
-//                     with Tensor, so that derivatives of any order follow. partial1 is that by argument 1.
-//   times0(factor, x..., y)  stands in place of partial0 where the partial may overflow, or lose digits, though its product with
-//                     the factor does not: it gives that product. times1 is that by argument 1.
+//   value(x...)       the function itself, written once over a value type T: a SIMD vector in the
+//                     CPU's kernels, a scalar on a GPU. T has the arithmetic operators, comparisons
+//                     (which return a mask), select(mask, a, b), and these functions, found by ADL:
+//                     abs sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2
+//                     sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma zeta pow
+//                     hypot copysign nextafter signbit floor ceil rint trunc floor_divide
+//                     remainder. Integers have & | ^ ~ shifted_left shifted_right.
+//   partial0(x..., y) the partial derivative by argument 0 at x, where the result is y, written
+//                     over a type X. It is instantiated with Tensor, so derivatives of any order
+//                     follow.
+//                     partial1 is the partial derivative by argument 1.
+//   times0(factor, x..., y)
+//                     the product of `factor` and the partial by argument 0. It replaces partial0
+//                     where the partial may overflow or lose digits although the product does not.
+//                     times1 is the product with the partial by argument 1.
 //
-// A partial is written from the operands where the result rounds away what it is made of: 1 -
-// tanh(x)^2 is 0 for x = 20. So that derivatives of the second and third order keep their digits
-// too, what a partial is made of is either an operation with a partial of its own, or free of
-// differences that cancel. Partials of 16-bit floats that take several operations are computed in
-// float32.
+// A partial is computed from the operands where the result has lost digits that the partial needs:
+// 1 - tanh(x)^2 is 0 for x = 20. Second and third derivatives must keep their digits too.
+// So a partial is either made of operations with partials of their own, or free of differences
+// that cancel. Partials of 16-bit floats that take several operations are computed in float32.
 //
-// JVP, VJP, batching and the kernels of each backend are derived from these, and from the partials what a tape keeps.
-// `operands` says what goes in (others are promoted or refused), `result` what comes out, `work` what it takes. A linear
-// operation has tangent0(dx), tangent1 in place of partials; one that is piecewise constant has `zero_derivative`.
+// JVP, VJP, batching and the kernels of each backend are derived from these structs, and so is
+// the set of values that a tape saves. `operands` says which dtypes the operation computes
+// on (others are promoted or refused), `result` the dtype of the result, and `work` the cost.
+// A linear operation has tangent0(dx) and tangent1 in place of partials. A piecewise constant
+// operation has `zero_derivative`.
 #pragma once
 
 #include <cmath>
@@ -34,10 +41,12 @@
 
 namespace stave_detail {
 
-/// What an operation computes on: integers become float32 for `floats`, bool int32 for `numbers` and `integers`, all become bool
-/// for `bools`. Floats are an error to `integers`, and to `bits`, which takes bool as it comes.
+/// The dtypes that an operation computes on. For `floats`, integers become float32.
+/// For `numbers` and `integers`, bool becomes int32. For `bools`, everything becomes bool.
+/// `integers` and `bits` reject floats; `bits` takes bool as it is.
 enum class Operands { floats, numbers, any, bools, integers, bits };
-/// Whether backends have kernels of such an operation for elements of T: what the frontend may ask for.
+/// Returns whether backends have kernels of such an operation for elements of T,
+/// so that the frontend may request them.
 template <class T>
 constexpr bool admits(Operands in) {
   switch (in) {
@@ -51,7 +60,8 @@ constexpr bool admits(Operands in) {
   return true;
 }
 enum class Result { same, boolean };
-/// What an element takes: several times what memory does, for all but `arithmetic`. `function`: libraries differ in last digits.
+/// The cost of an element. All kinds but `arithmetic` take several times as long as the memory
+/// access. Results of a `function` may differ between libraries in the last digits.
 enum class Work { arithmetic, remainder, function };
 
 #define STAVE_VALUE(...) \
@@ -77,7 +87,7 @@ using Rounding = Elementwise<Operands::numbers, Work::arithmetic, Result::same, 
 using Bitwise = Elementwise<Operands::bits, Work::arithmetic, Result::same, true>;
 using Shift = Elementwise<Operands::integers, Work::arithmetic, Result::same, true>;
 
-// ---- one operand ------------------------------------------------------------------------------------------
+// ---- one operand ----------------------------------------------------------------------------
 
 struct Abs : Numbers {
   STAVE_VALUE(T x) { return abs(x); }
@@ -88,7 +98,7 @@ struct Negative : Numbers {
   STAVE_PARTIAL(tangent0, const X& dx) { return negative(dx); }  // linear: d(-x) = -dx
 };
 struct Sign : Rounding {
-  // NaN stays; -0 gives 0, as the array API standard has it.
+  // NaN stays, and -0 gives 0, as the array API standard requires.
   STAVE_VALUE(T x) { return select(x > T(0), T(1), select(x < T(0), T(-1), select(x == T(0), T(0), x))); }
 };
 struct Sqrt : Floats {
@@ -118,7 +128,7 @@ struct Exp : FloatFunction {
 };
 struct Exp2 : FloatFunction {
   STAVE_VALUE(T x) { return exp2(x); }
-  // 2^x log 2, which overflows later than 2^x
+  // 2^x log 2, written such that it overflows later than 2^x
   STAVE_PARTIAL(partial0, const X& x, const X&) { return 1.3862943611198906 * exp2(x - 1); }
 };
 struct Expm1 : FloatFunction {
@@ -159,14 +169,14 @@ struct Tan : FloatFunction {
   STAVE_VALUE(T x) { return tan(x); }
   STAVE_PARTIAL(partial0, const X&, const X& y) { return 1 + square(y); }
 };
-/// `value`, with the derivatives of `like`, which differs from it by a constant. A product of
-/// factors keeps digits where the difference that it equals loses them; the derivative of the
-/// product is a difference in its turn.
+/// Returns `value` with the derivatives of `like`, which differs from it by a constant. A product
+/// of factors keeps digits that the equal difference loses, but the derivative of the product would
+/// again be a difference. So the product gives the value and the difference gives the derivative.
 template <class X>
 constexpr X with_derivative_of(const X& like, const X& value) {
   return stop_gradient(value) + (like - stop_gradient(like));
 }
-/// 1 - x^2 for |x| <= 1, accurate near 1; its derivative -2 x is accurate near 0.
+/// 1 - x^2 for |x| <= 1, accurate near 1. Its derivative -2 x is accurate near 0.
 template <class X>
 constexpr X one_minus_square(const X& x) {
   return with_derivative_of(-square(x), (1 - x) * (1 + x));
@@ -212,7 +222,7 @@ struct Asinh : FloatFunction {
 };
 struct Acosh : FloatFunction {
   STAVE_VALUE(T x) { return acosh(x); }
-  // 1 / sqrt(x^2 - 1); NaN, as the value is, for every x < 1
+  // 1 / sqrt(x^2 - 1), which is NaN for every x < 1, as the value is
   STAVE_PARTIAL(partial0, const X& x, const X&) { return rsqrt(x - 1) * rsqrt(x + 1); }
 };
 struct Atanh : FloatFunction {
@@ -220,7 +230,8 @@ struct Atanh : FloatFunction {
   // 1 / (1 - x^2)
   STAVE_PARTIAL(times0, const X& factor, const X& x, const X&) { return scale_by_inverse(factor, one_minus_square(x)); }
 };
-/// 1 / (1 + e^-x), as e^x / (1 + e^x) for x < 0, so that e^-x overflows nowhere and small results keep their digits.
+/// 1 / (1 + e^-x), computed as e^x / (1 + e^x) for x < 0, so that nothing overflows and small
+/// results keep their digits.
 template <class T>
 STAVE_HOST_DEVICE T sigmoid_of(T x) {
   T e = exp(-abs(x));
@@ -240,13 +251,13 @@ struct LogisticDensity : FloatFunction {
 };
 /// log(p / (1 - p))
 struct Logit : FloatFunction {
-  // Near 1/2, where the quotient is near 1 and its rounding all that is left of the logarithm, log1p((2p - 1) / (1 - p)): 2p - 1
-  // is exact there.
+  // Near 1/2 the quotient is near 1, and its rounding error dominates the logarithm.
+  // There the result is log1p((2p - 1) / (1 - p)), in which 2p - 1 is exact.
   STAVE_VALUE(T p) {
     T q = T(1) - p;
     return select(abs(p - T(0.5)) < T(0.25), log1p((p + p - T(1)) / q), log(p / q));
   }
-  // 1 / (p (1 - p)); the derivative of p (1 - p) is that of -(p - 1/2)^2
+  // 1 / (p (1 - p)). The derivative of p (1 - p) equals that of -(p - 1/2)^2.
   STAVE_PARTIAL(times0, const X& factor, const X& p, const X&) {
     return scale_by_inverse(factor, with_derivative_of(-square(p - 0.5), p * (1 - p)));
   }
@@ -262,8 +273,8 @@ struct Erfc : FloatFunction {
 };
 struct Erfinv : FloatFunction {
   STAVE_VALUE(T x) { return erfinv(x); }
-  // sqrt(pi) / 2 exp(y^2) for the unrounded y, which differs from the rounded one by this
-  // derivative times what erf is off; near 1 by what erfc is off.
+  // sqrt(pi) / 2 exp(y^2) for the unrounded y. It differs from the rounded y by this derivative
+  // times the error of erf at y (near 1, the error of erfc).
   STAVE_PARTIAL(partial0, const X& x, const X& y) {
     const X slope = 0.8862269254527580 * exp_of_product(y, y), size = abs(y);
     const X off = where(abs(x) < 0.5, 0, erfc(size) - (1 - abs(x)));
@@ -279,32 +290,32 @@ struct Softplus : FloatFunction {
   STAVE_VALUE(T x) { return select(x < T(0), T(0), x) + log1p(exp(-abs(x))); }
   STAVE_PARTIAL(partial0, const X& x, const X&) { return sigmoid(x); }
 };
-/// x times a share of it that falls to 0 faster than x grows, at -inf too.
+/// x times a `part` that falls to 0 faster than x grows, also at -inf.
 template <class T>
 STAVE_HOST_DEVICE T share_of(T x, T part) {
   return select(part == T(0), T(-0.0), x * part);
 }
 /// x sigmoid(x)
 struct Silu : FloatFunction {
-  // Where e^x may be denormal though x e^x is not, it is computed as e^(x + 64) e^-64.
+  // Where e^x may be denormal although x e^x is not, it is computed as e^(x + 64) e^-64.
   STAVE_VALUE(T x) {
     auto far = x < T(-64);
     T e = exp(select(far, x + T(64), -abs(x))), unit = select(far, T(1.603810890548638e-28), T(1));
     return share_of(x, select(x < T(0), e, T(1)) / (T(1) + e * unit)) * unit;
   }
-  // s(x) + x s(x) s(-x); `scale` drops an infinite x where the density is 0.
+  // s(x) + x s(x) s(-x). `scale` drops an infinite x where the density is 0.
   STAVE_PARTIAL(partial0, const X& x, const X&) { return sigmoid(x) + scale(x, logistic_density(x)); }
 };
-/// x Phi(x), with the standard normal distribution's Phi(x) = erfc(-x / sqrt(2)) / 2.
+/// x Phi(x), with Phi(x) = erfc(-x / sqrt(2)) / 2 of the standard normal distribution.
 struct Gelu : FloatFunction {
   STAVE_VALUE(T x) { return share_of(x, T(0.5) * erfc_of_root_half(-x)); }
-  // Phi(x) + x phi(x), phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
+  // Phi(x) + x phi(x), where phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
   STAVE_PARTIAL(partial0, const X& x, const X&) {
     return 0.5 * erfc(-0.7071067811865476 * x) + scale(0.3989422804014327 * x, exp_of_product(x, -0.5 * x));
   }
 };
-/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 (Hendrycks and Gimpel, "Gaussian error linear units", 2016): since
-/// (1 + tanh(u)) / 2 is sigmoid(2 u), x sigmoid(a x + b x^3).
+/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 (Hendrycks and Gimpel, "Gaussian error linear
+/// units", 2016). Since (1 + tanh(u)) / 2 is sigmoid(2 u), it is x sigmoid(a x + b x^3).
 struct GeluTanh : FloatFunction {
   static constexpr double a = 1.5957691216057308, b = 0.07135481627260025;
   STAVE_VALUE(T x) { return share_of(x, sigmoid_of(x * (T(a) + T(b) * (x * x)))); }
@@ -328,7 +339,7 @@ struct Ceil : Rounding {
   STAVE_VALUE(T x) { return ceil(x); }
 };
 struct Round : Rounding {
-  STAVE_VALUE(T x) { return rint(x); }  // half to even, as NumPy
+  STAVE_VALUE(T x) { return rint(x); }  // halves to even, as NumPy
 };
 struct Trunc : Rounding {
   STAVE_VALUE(T x) { return trunc(x); }
@@ -352,7 +363,7 @@ struct BitwiseInvert : Bitwise {
   STAVE_VALUE(T x) { return ~x; }
 };
 
-// ---- two operands -----------------------------------------------------------------------------------------
+// ---- two operands ---------------------------------------------------------------------------
 
 struct Add : Numbers {
   STAVE_VALUE(T a, T b) { return a + b; }
@@ -369,15 +380,17 @@ struct Multiply : Numbers {
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }
   STAVE_PARTIAL(partial1, const X& a, const X&, const X&) { return a; }
 };
-/// 0 where either is 0, else a * b: what multiplies partials with tangents and cotangents, so that no NaN or infinity
-/// leaks from a branch that was not taken. Its derivative is itself, by bilinearity.
+/// 0 where a or b is 0, else a * b. Rules multiply partials with tangents and cotangents by this
+/// product, so that no NaN or infinity leaks from a branch that was not taken. It is bilinear,
+/// so its derivatives are again this product.
 struct Scale : Numbers {
-  STAVE_VALUE(T a, T b) { return select((a != T(0)) & (b != T(0)), a * b, T(0)); }  // a product under a mask
+  // One product under a mask.
+  STAVE_VALUE(T a, T b) { return select((a != T(0)) & (b != T(0)), a * b, T(0)); }
   STAVE_PARTIAL(partial0, const X&, const X& b, const X&) { return b; }
   STAVE_PARTIAL(partial1, const X& a, const X&, const X&) { return a; }
 };
-/// 0 where a is 0 or b is infinite, else a / b: what scale(a, 1 / b) is meant to be, whose inverse
-/// overflows for small b and loses digits for large ones. d(a/b) = da/b - (a/b) db/b
+/// 0 where a is 0 or b is infinite, else a / b. This is scale(a, 1 / b), but the inverse 1 / b
+/// would overflow for small b and lose digits for large b. d(a/b) = da/b - (a/b) db/b
 struct ScaleByInverse : Floats {
   STAVE_VALUE(T a, T b) { return select((a == T(0)) | isinf(b), T(0), a / b); }
   STAVE_PARTIAL(times0, const X& factor, const X&, const X& b, const X&) { return scale_by_inverse(factor, b); }
@@ -392,7 +405,7 @@ struct Divide : Floats {
     return -scale_by_inverse(scale(factor, y), b);
   }
 };
-/// exp(a b), with what rounding takes from the product.
+/// exp(a b), corrected for the rounding error of the product.
 struct ExpOfProduct : FloatFunction {
   STAVE_VALUE(T a, T b) {
     T product = a * b, lost = lost_of_product(a, b, product), y = exp(product);
@@ -402,10 +415,12 @@ struct ExpOfProduct : FloatFunction {
   STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return scale(a, exp_of_product(a, b)); }
 };
 struct FloorDivide : Elementwise<Operands::numbers, Work::remainder, Result::same, true> {
-  STAVE_VALUE(T a, T b) { return floor_divide(a, b); }  // floor(a / b); an integer by 0 is 0
+  // floor(a / b); an integer divided by 0 is 0.
+  STAVE_VALUE(T a, T b) { return floor_divide(a, b); }
 };
 struct Remainder : Elementwise<Operands::numbers, Work::remainder> {
-  STAVE_VALUE(T a, T b) { return remainder(a, b); }  // sign of b, as Python's %; an integer by 0 is 0
+  // The sign of b, as Python's %; an integer modulo 0 is 0.
+  STAVE_VALUE(T a, T b) { return remainder(a, b); }
   STAVE_PARTIAL(tangent0, const X& da) { return da; }
   STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return -floor(a / b); }
 };
@@ -415,8 +430,8 @@ struct Pow : Elementwise<Operands::numbers, Work::function> {
   // a^b log a, which tends to 0 at a = 0 for b > 0.
   STAVE_PARTIAL(partial1, const X& a, const X&, const X& y) { return scale(y, log(a)); }
 };
-/// b a^(b-1), which is 0 for b = 0 at any a. Below b = 1/2 the difference b - 1 rounds, and a^(b-1)
-/// may overflow beside a small b: there it is b a^b / a.
+/// b a^(b-1), which is 0 for b = 0 at any a. For b below 1/2 the difference b - 1 rounds,
+/// and a^(b-1) may overflow although b is small. There it is computed as b a^b / a.
 struct PowerRule : FloatFunction {
   STAVE_VALUE(T a, T b) {
     auto divides = (b < T(0.5)) & (a != T(0)) & isfinite(a);
@@ -429,16 +444,18 @@ struct PowerRule : FloatFunction {
   // a^(b-1) + b a^(b-1) log a
   STAVE_PARTIAL(partial1, const X& a, const X& b, const X& y) { return pow(a, b - 1) + scale(y, log(a)); }
 };
-/// x / (x^2 + y^2), in units of the larger of |x| and |y|: so the squares neither overflow nor
-/// vanish. 0 at the origin and at infinity. With u = x / (x^2 + y^2) and v = y / (x^2 + y^2), the
-/// real and imaginary part of an inverse, du = (v^2 - u^2) dx - 2 u v dy.
+/// x / (x^2 + y^2), computed in units of the larger of |x| and |y|, so that the squares neither
+/// overflow nor underflow. It is 0 at the origin and at infinity. With u = x / (x^2 + y^2)
+/// and v = y / (x^2 + y^2), the real and imaginary part of 1 / (x - i y):
+///   du = (v^2 - u^2) dx - 2 u v dy
 struct OverSquaredRadius : Floats {
   STAVE_VALUE(T x, T y) {
     T larger = select(abs(x) > abs(y), abs(x), abs(y)), a = x / larger, b = y / larger;
     return select((larger == T(0)) | isinf(larger), T(0), a / (a * a + b * b) / larger);
   }
   STAVE_PARTIAL(times0, const X& factor, const X& x, const X& y, const X& u) {
-    const X v = over_squared_radius(y, x);  // of (v - u) (v + u) the derivative would be a difference that cancels
+    // The derivative of (v - u) (v + u) would be a difference that cancels.
+    const X v = over_squared_radius(y, x);
     return scale(scale(factor, v), v) - scale(scale(factor, u), u);
   }
   STAVE_PARTIAL(times1, const X& factor, const X& x, const X& y, const X& u) {
@@ -447,17 +464,17 @@ struct OverSquaredRadius : Floats {
 };
 struct Atan2 : FloatFunction {
   STAVE_VALUE(T y, T x) { return atan2(y, x); }
-  // The angle has no derivative at the origin: as the norm there, it is given 0.
+  // The angle has no derivative at the origin. It is defined as 0 there, as for the norm.
   STAVE_PARTIAL(partial0, const X& y, const X& x, const X&) { return over_squared_radius(x, y); }
   STAVE_PARTIAL(partial1, const X& y, const X& x, const X&) { return -over_squared_radius(y, x); }
 };
-/// 1 where a wins, 1/2 where they tie, 0 where b does: ties share the derivative equally.
+/// 1 where a wins, 1/2 where a and b tie, 0 where b wins: ties share the derivative equally.
 template <class X>
 constexpr X share(const X& wins, const X& ties, const X& like) {
   return where(ties, 0.5, astype(wins, like.dtype()));
 }
 struct Maximum : Numbers {
-  // NaN in either operand comes out, as NumPy's maximum.
+  // The result is NaN if either operand is NaN, as in NumPy's maximum.
   STAVE_VALUE(T a, T b) { return select((a > b) | (a != a), a, b); }
   STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return share(a > b, a == b, a); }
   STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return share(b > a, a == b, a); }
@@ -467,18 +484,19 @@ struct Minimum : Numbers {
   STAVE_PARTIAL(partial0, const X& a, const X& b, const X&) { return share(a < b, a == b, a); }
   STAVE_PARTIAL(partial1, const X& a, const X& b, const X&) { return share(b < a, a == b, a); }
 };
-/// sqrt(x^2 + y^2), whose squares neither overflow nor vanish.
+/// sqrt(x^2 + y^2), whose squares neither overflow nor underflow.
 struct Hypot : FloatFunction {
   STAVE_VALUE(T x, T y) { return hypot(x, y); }
   STAVE_PARTIAL(partial0, const X& x, const X& y, const X&) { return direction_cosine(x, y); }
   STAVE_PARTIAL(partial1, const X& x, const X& y, const X&) { return direction_cosine(y, x); }
 };
-/// x / r with r = sqrt(x^2 + y^2); 0 at the origin, and at infinity the derivative of max(|x|,
-/// |y|), as `norm` has it. With the sine s = y / r, its derivatives are s^2 / r, where 1 / r - x^2
-/// / r^3 would cancel, and -(x / r) s / r.
+/// x / r with r = sqrt(x^2 + y^2). It is 0 at the origin. At infinity it is the derivative
+/// of max(|x|, |y|), as for `norm`. With the sine s = y / r, the derivatives are s^2 / r,
+/// where 1 / r - x^2 / r^3 would cancel, and -(x / r) s / r.
 struct DirectionCosine : FloatFunction {
   STAVE_VALUE(T x, T y) {
-    auto large = (abs(x) > T(1)) | (abs(y) > T(1));  // a quarter of them has a radius that does not overflow
+    // The radius of a quarter of a large point does not overflow.
+    auto large = (abs(x) > T(1)) | (abs(y) > T(1));
     T unit = select(large, T(0.25), T(1)), a = x * unit, b = y * unit, r = hypot(a, b);
     T beyond = select(abs(x) > abs(y), T(1), select(abs(x) == abs(y), T(0.5), T(0)));
     return select(r == T(0), T(0), select(isinf(r), copysign(beyond, x), a / r));
@@ -493,7 +511,8 @@ struct DirectionCosine : FloatFunction {
 };
 /// log(e^a + e^b)
 struct Logaddexp : FloatFunction {
-  // The larger plus log1p(e^-|a - b|); where they are equal infinities, their difference is none.
+  // The larger operand plus log1p(e^-|a - b|). For equal infinities a - b is NaN, so a tie has
+  // its own case.
   STAVE_VALUE(T a, T b) {
     T larger = select((a > b) | (a != a), a, b), rest = log1p(exp(-abs(a - b)));
     return select(a == b, a + T(0.6931471805599453), larger + rest);
@@ -508,7 +527,7 @@ struct Logaddexp : FloatFunction {
     return sigmoid(where(logical_and(a == b, isinf(a)), 0, a - b));
   }
 };
-/// x log(y), and 0 where x is 0, but for y that are NaN.
+/// x log(y), and 0 where x is 0 and y is not NaN.
 struct Xlogy : FloatFunction {
   STAVE_VALUE(T x, T y) { return select((x == T(0)) & (y == y), T(0), x * log(y)); }
   STAVE_PARTIAL(partial0, const X&, const X& y, const X&) { return log(y); }
@@ -516,7 +535,7 @@ struct Xlogy : FloatFunction {
     return scale_by_inverse(scale(factor, x), y);
   }
 };
-/// x log1p(y), and 0 where x is 0, but for y that are NaN.
+/// x log1p(y), and 0 where x is 0 and y is not NaN.
 struct Xlog1py : FloatFunction {
   STAVE_VALUE(T x, T y) { return select((x == T(0)) & (y == y), T(0), x * log1p(y)); }
   STAVE_PARTIAL(partial0, const X&, const X& y, const X&) { return log1p(y); }
@@ -527,12 +546,12 @@ struct Xlog1py : FloatFunction {
 /// The Hurwitz zeta function: the sum of (q + k)^-s over k = 0, 1, 2, ...
 struct Zeta : FloatFunction {
   STAVE_VALUE(T s, T q) { return zeta(s, q); }
-  // By s there is no closed form: no rule, and an error for whoever asks.
+  // The derivative by s has no closed form. It has no rule, and requesting it throws.
   STAVE_PARTIAL(partial1, const X& s, const X& q, const X&) { return -s * zeta(s + 1, q); }
 };
 struct Copysign : Floats {
   STAVE_VALUE(T x, T y) { return copysign(x, y); }
-  // 0 at 0, as that of |x|
+  // 0 at 0, as for |x|
   STAVE_PARTIAL(partial0, const X& x, const X& y, const X&) { return sign(x) * copysign(1, y); }
   STAVE_PARTIAL(partial1, const X&, const X& y, const X&) { return scale(y, 0); }  // 0
 };
@@ -575,8 +594,8 @@ struct BitwiseOr : Bitwise {
 struct BitwiseXor : Bitwise {
   STAVE_VALUE(T a, T b) { return a ^ b; }
 };
-// By as many places as there are bits, or more, nothing is left but copies of the sign; a negative number of places, read
-// unsigned, is more.
+// A shift by at least as many places as there are bits leaves only copies of the sign.
+// A negative number of places, read as unsigned, counts as such a shift.
 struct BitwiseLeftShift : Shift {
   STAVE_VALUE(T a, T places) { return shifted_left(a, places); }
 };

@@ -1,17 +1,19 @@
-// The inverse of the error function: Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011). x times a polynomial
-// in w = -log(1 - x^2), with the coefficients that XLA uses too, the highest power first.
+// Coefficients of the inverse error function: Giles, "Approximating the erfinv
+// function" (GPU Computing Gems, 2011). erfinv(x) is x times a polynomial in w = -log(1 - x^2).
+// XLA uses the same coefficients. The highest power comes first.
 #pragma once
 
 namespace stave_detail {
 
-/// `central` in w - 2.5 for w < 5, else `tail` in sqrt(w) - 3.
+/// The float32 polynomials: `central` in w - 2.5 for w < 5, else `tail` in sqrt(w) - 3.
 struct ErfinvFloat {
   float central[9] = {2.81022636e-08f, 3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f, 0.00021858087f,
                       -0.00125372503f, -0.00417768164f, 0.246640727f,    1.50140941f};
   float tail[9] = {-0.000200214257f, 0.000100950558f, 0.00134934322f, -0.00367342844f, 0.00573950773f,
                    -0.0076224613f,   0.00943887047f,  1.00167406f,    2.83297682f};
 };
-/// `central` in w - 3.125 for w < 6.25, `middle` in sqrt(w) - 3.25 for w < 16, else `tail` in sqrt(w) - 5.
+/// The float64 polynomials: `central` in w - 3.125 for w < 6.25, `middle` in sqrt(w) - 3.25 for w <
+/// 16, else `tail` in sqrt(w) - 5.
 struct ErfinvDouble {
   double central[23] = {
       -3.6444120640178196996e-21, -1.685059138182016589e-19,  1.2858480715256400167e-18,  1.115787767802518096e-17,

@@ -1,6 +1,7 @@
-// Gather and its counterpart, scatter, which puts, adds, multiplies or compares; and what is composed of them.
+// gather and its counterpart scatter, which puts, adds, multiplies or compares updates;
+// and functions that are composed of them.
 //
-// Both have leading batch axes that x and indices share, so the batch of a vmap is one more of them.
+// x and indices share leading batch axes, so the batch of a vmap becomes one more of these.
 
 #include <stave/core/ops/index.h>
 
@@ -41,7 +42,8 @@ namespace {
 
 AttributesPtr batched_by(int batch_dims) { return make_intrusive<GatherAttributes>(batch_dims, true); }
 
-// [batch..., at..., rest...], from x [batch..., d1..dk, rest...] and indices [batch..., at..., k]. Validates.
+// The shape [batch..., at..., rest...] of gathering from x [batch..., d1..dk, rest...] at indices
+// [batch..., at..., k]. Throws if these do not fit.
 Shape gathered_shape(const Shape& x, const Shape& indices, int batch_dims, const char* operation) {
   const auto batch = static_cast<std::size_t>(batch_dims);
   if (indices.size() <= batch)
@@ -72,7 +74,7 @@ Tensor scatter_as(const Op& op, const Tensor& x, const Tensor& indices, const Te
   return apply(op, {x, indices, updates}, std::move(attributes));
 }
 
-// ---- gather -----------------------------------------------------------------------------------------------
+// ---- gather ---------------------------------------------------------------------------------
 
 void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor &x = call.input(0), &indices = call.input(1);
@@ -81,19 +83,19 @@ void infer_gather(const Call& call, SmallVector<Abstract, 1>& outputs) {
       {gathered_shape(x.shape(), indices.shape(), call.as<GatherAttributes>().batch_dims, "gather"), x.dtype()});
 }
 
-// What was read at a place flows back to it, as often as it was read.
+// The cotangents of all reads of an element are added to its cotangent.
 Tensor vjp_gather(const VjpContext& c, int) {
   return scatter_as(op_scatter_add, c.zeros(0), c.in(1), c.ct(), AttributesPtr(c.attributes));
 }
 
-// Where x is one for all lanes, they are one more axis of `at`.
+// If x is the same for all lanes, the lanes become one more axis of `at`.
 Outputs batch_gather(const BatchContext& c) {
   const auto& attributes = c.as<GatherAttributes>();
   if (c.batched[0] || attributes.batch_dims > 0) return batch_in_front(c);
   return gather_as(c.in(0), c.in(1), c.attributes());
 }
 
-// ---- scatter and its kind ---------------------------------------------------------------------------------
+// ---- scatter and its variants ---------------------------------------------------------------
 
 void infer_scatter(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor &x = call.input(0), &indices = call.input(1), &updates = call.input(2);
@@ -114,7 +116,8 @@ Tensor vjp_scatter_add(const VjpContext& c, int input) {
   return input == 0 ? c.ct() : gather_as(c.ct(), c.in(1), AttributesPtr(c.attributes));
 }
 
-// Which updates no later one replaces: [batch..., at..., 1...], bool. Each claims its place by its number.
+// Returns which updates no later update replaces: bools [batch..., at..., 1...]. Each update writes
+// its number to its position; the number that remains is that of the last one.
 Tensor last_of_each_place(const Tensor& indices, const Shape& x, const Shape& updates, AttributesPtr attributes) {
   const auto batch = static_cast<std::size_t>(static_cast<const GatherAttributes&>(*attributes).batch_dims);
   const std::span<const Index> all(indices.shape().begin(), indices.shape().end() - 1), at = all.subspan(batch);
@@ -127,7 +130,8 @@ Tensor last_of_each_place(const Tensor& indices, const Shape& x, const Shape& up
   return reshape(last, joined({all, Shape(std::vector<Index>(updates.size() - all.size(), 1))}));
 }
 
-// An update takes the place of what stood there: to x, and to updates that are replaced, flows nothing.
+// An update replaces the old element. So x gets no cotangent there, and updates that were replaced
+// get none either.
 Tensor vjp_scatter(const VjpContext& c, int input) {
   const AttributesPtr attributes(c.attributes);
   if (input == 0) return scatter_as(op_scatter, c.ct(), c.in(1), c.zeros(2), attributes);
@@ -135,8 +139,8 @@ Tensor vjp_scatter(const VjpContext& c, int input) {
   return where(last_of_each_place(c.in(1), c.shape(0), c.shape(2), attributes), flow, 0);
 }
 
-// d min or d max: equal shares for all, x's element and updates, that have the value which came
-// out. They are counted one by one, in a dtype that holds the count, and given in `dtype`.
+// d min or d max: equal shares for x's element and all updates that equal the result.
+// They are counted one by one, in a dtype that holds the count, and returned in `dtype`.
 struct Shares {
   Tensor of_x, of_updates;
 };
@@ -151,7 +155,7 @@ Shares extreme_shares(const Context& c, const AttributesPtr& attributes, Dtype d
   return {astype(x_has / count, dtype), astype(update_has / gather_as(count, indices, attributes), dtype)};
 }
 
-// Shares of tangents are added one by one as well: in float64.
+// Shares of tangents are also added one by one, so they are computed in float64.
 Outputs jvp_scatter_extreme(const JvpContext& c) {
   const AttributesPtr& attributes = c.call.attributes_ptr();
   const Shares shares = extreme_shares(c, attributes, float64);
@@ -170,7 +174,8 @@ Tensor vjp_scatter_extreme(const VjpContext& c, int input) {
                 c.dtype(0));
 }
 
-// The number of the place that each tuple of indices addresses, in x's row-major order: [batch * at].
+// Returns the number of the position that each tuple of indices addresses, in x's row-major order:
+// [batch * at].
 Tensor place_numbers(const Tensor& indices, const Shape& x, const GatherAttributes& attributes) {
   const auto batch = static_cast<std::size_t>(attributes.batch_dims);
   const Shape all(std::span<const Index>(indices.shape().begin(), indices.shape().end() - 1));
@@ -195,8 +200,9 @@ Tensor place_numbers(const Tensor& indices, const Shape& x, const GatherAttribut
   return reshape(broadcast_to(numbers, all), {all.elements()});
 }
 
-// The product of what stood where an update goes and of all other updates that go there: of the updates' shape. Nothing is divided:
-// in the order of their places, the product of those before it times the product of those behind it, each a recurrence.
+// The product of the old element and of all other updates at an update's position, in the shape
+// of the updates. It works without division: in the order of the positions, it is the product
+// of the updates before times the product of those behind, each computed by a recurrence.
 template <class Context>
 Tensor product_of_others(const Context& c, const AttributesPtr& attributes) {
   const Tensor &x = c.in(0), &indices = c.in(1), &updates = c.in(2);
@@ -208,7 +214,7 @@ Tensor product_of_others(const Context& c, const AttributesPtr& attributes) {
   const Tensor order = argsort(numbers), places = take(numbers, order);
   const Tensor sorted = take(reshape(updates, {count, width}), order);
   const Tensor same = broadcast_to(expand_dims(entries(places, 0, 1, count - 1) == entries(places, 0, 0, count - 1), 1),
-                                   {count - 1, width});  // whether an update goes where the one before it does
+                                   {count - 1, width});  // same position as the one before
   const auto beside = [&](bool before) {
     const std::vector<std::pair<Index, Index>> one{
         before ? std::pair<Index, Index>{1, 0} : std::pair<Index, Index>{0, 1}, {0, 0}};
@@ -300,9 +306,10 @@ constinit const Op op_scatter_add{
     .index_name = "index",
 };
 
-// ---- index.h ----------------------------------------------------------------------------------------------
+// ---- index.h --------------------------------------------------------------------------------
 
-// The axes before `axis` are batch axes, for which the indices repeat (a view): the result needs no transpose.
+// The axes before `axis` become batch axes, for which the indices are repeated (as a view).
+// So the result needs no transpose.
 Tensor take(const Tensor& x, const Tensor& indices, Index axis) {
   return named(
       "take",
@@ -317,7 +324,8 @@ Tensor take(const Tensor& x, const Tensor& indices, Index axis) {
 
 namespace {
 
-// An axis of x moved behind all others, which are batch axes; indices likewise, and broadcast.
+// x with the axis moved behind all others, which are batch axes. Indices are moved likewise,
+// and broadcast.
 struct AlongAxis {
   Tensor values, places;  // [batch..., n], [batch..., k]
   int axis;

@@ -1,5 +1,5 @@
-// Indexing by integer tensors. Indices are of any integer dtype; negative ones count from the end; one out of range throws
-// IndexError naming the index, the axis and its size.
+// Indexing by integer tensors. Indices may have any integer dtype, and negative ones count from the
+// end. An index out of range throws IndexError, which names the index, the axis and its size.
 #pragma once
 
 #include <initializer_list>
@@ -11,60 +11,74 @@
 
 namespace stave {
 
-/// Entries `indices` of x along `axis`: shape x.shape[:axis] + indices.shape + x.shape[axis+1:]. (NumPy's take)
+/// The entries `indices` of x along `axis`, as NumPy's take. The result has the shape
+/// x.shape[:axis] + indices.shape + x.shape[axis+1:].
 Tensor take(const Tensor& x, const Tensor& indices, Index axis = 0);
-/// out[..., i, ...] = x[..., indices[..., i, ...], ...] along `axis`; the other axes broadcast. (NumPy's name)
+/// out[..., i, ...] = x[..., indices[..., i, ...], ...] along `axis`, as NumPy's take_along_axis.
+/// The other axes broadcast.
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, Index axis);
-/// x with `values` put where take_along_axis(x, indices, axis) would read; of those to one place the last. Values broadcast to
-/// the shape that this would have. (NumPy's name; x is not changed)
+/// A copy of x with `values` put at the positions that take_along_axis(x, indices, axis) would
+/// read. Values broadcast to the shape of what that function would return. If several values go
+/// to one position, the last one stays. NumPy's put_along_axis changes x in place;
+/// this function does not.
 Tensor put_along_axis(const Tensor& x, const Tensor& indices, const Operand& values, Index axis);
 
-/// indices [at..., k] address the first k axes of x:
-/// out[at..., rest...] = x[indices[at..., 0], ..., indices[at..., k-1], rest...].
-/// Of batch axes, which x and indices begin with and share, each position is for itself.
+/// The slices of x at `indices` [at..., k], which address the first k axes of x:
+///   out[at..., rest...] = x[indices[at..., 0], ..., indices[at..., k-1], rest...].
+/// x and indices may begin with batch axes that they share; each batch position is then gathered
+/// by itself.
 Tensor gather(const Tensor& x, const Tensor& indices, Index batch_axes = 0);
-/// x with updates [at..., rest...] put where gather(x, indices, batch_axes) would read; dtypes are promoted. Of updates to one place
-/// the last in row-major order is kept, and has the derivative.
+/// A copy of x with `updates` [at..., rest...] put at the positions that gather(x, indices,
+/// batch_axes) would read. Dtypes are promoted. If several updates go to one position, the last
+/// in row-major order stays and receives the derivative.
 Tensor scatter(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
-/// The same with updates added to what stands there; all to one place, in a fixed order. Bools are
-/// 0 and 1 of int32, here and below.
+/// A copy of x with `updates` added at the positions that gather would read.
+/// Updates to one position are added in a fixed order. Bools count as 0 and 1 of int32,
+/// in this function and those below.
 Tensor scatter_add(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
-/// Multiplied. Derivatives of any order are exact where factors are 0.
+/// A copy of x multiplied by `updates` at the positions that gather would read. Derivatives of any
+/// order are exact even where factors are 0.
 Tensor scatter_multiply(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
-/// The least, or the greatest, of what stands there and all updates; NaN if one is. Equals share the derivative.
+/// A copy of x with the minimum (maximum) of the old element and all updates at each position
+/// that gather would read; NaN if one of them is NaN. Equal extremes share the derivative.
 Tensor scatter_min(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
 Tensor scatter_max(const Tensor& x, const Tensor& indices, const Tensor& updates, Index batch_axes = 0);
 
-/// Entry s of the result is the sum of those data[i] for which ids[i] is s: [count, data.shape[1:]], integers as in sum. ids has
-/// rank 1; throws IndexError for one outside [0, count), negative ones too.
+/// Sums of segments: entry s of the result is the sum of all data[i] with ids[i] = s.
+/// The result has the shape [count, data.shape[1:]]; integers are summed in the dtype of sum.
+/// `ids` has rank 1; an id outside [0, count), negative ones included, throws IndexError.
 Tensor segment_sum(const Tensor& data, const Tensor& ids, Index count);
-/// The same with products, minima and maxima; of no data 1, and the greatest or least of the dtype: infinity for floats.
+/// Products, minima and maxima of segments. An empty segment has the product 1; its minimum
+/// (maximum) is the greatest (least) value of the dtype, which is infinity (-infinity) for floats.
 Tensor segment_prod(const Tensor& data, const Tensor& ids, Index count);
 Tensor segment_min(const Tensor& data, const Tensor& ids, Index count);
 Tensor segment_max(const Tensor& data, const Tensor& ids, Index count);
-/// 1 at index x along a new last axis of length n, else 0; an index outside [0, n) throws, negative ones too.
+/// 1 at index x along a new last axis of length n, else 0. An index outside [0, n) throws
+/// IndexError, negative ones included.
 Tensor one_hot(const Tensor& x, Index n, Dtype dtype = default_dtype());
 
-/// Where a slice starts: one integer tensor of rank 1 with an index for each axis, or that many single indices, which are
-/// tensors of rank 0 or C++ integers: {i, 0}.
+/// The start of a slice: either one integer tensor of rank 1 with an index for each axis, or a list
+/// of single indices, which are tensors of rank 0 or C++ integers: {i, 0}.
 class SliceStarts {
  public:
   SliceStarts(Tensor indices) : indices_(std::move(indices)) {}
   SliceStarts(std::initializer_list<Operand> indices) : list_(indices) {}
   SliceStarts(std::vector<Operand> indices) : list_(std::move(indices)) {}
 
-  /// All indices in one tensor of rank 1, int32 or int64.
+  /// All indices in one tensor of rank 1, int32 or int64. Throws ShapeError if a single index is
+  /// not of rank 0.
   Tensor tensor(const char* operation, Device device) const;
 
  private:
-  std::optional<Tensor> indices_;  // none: the list
+  std::optional<Tensor> indices_;  // empty: the list is used
   std::vector<Operand> list_;
 };
-/// The part of x of shape `sizes` that begins at `starts`, which may be computed: dynamic_slice(x, {i, 0}, {1, 3}). A slice
-/// that does not lie within x throws IndexError; jax.lax.dynamic_slice moves it.
+/// The part of x of shape `sizes` that begins at `starts`, which may be computed:
+/// dynamic_slice(x, {i, 0}, {1, 3}). A slice that does not lie within x throws IndexError,
+/// where jax.lax.dynamic_slice would move it.
 Tensor dynamic_slice(const Tensor& x, const SliceStarts& starts, const Shape& sizes);
-/// x, copied, with `update`, of x's rank, in place of the part that begins at `starts`; dtypes are promoted. Throws as
-/// dynamic_slice.
+/// A copy of x with `update` in place of the part that begins at `starts`. `update` has the rank
+/// of x, and dtypes are promoted. Throws IndexError as dynamic_slice does.
 Tensor dynamic_update_slice(const Tensor& x, const Tensor& update, const SliceStarts& starts);
 
 }  // namespace stave

@@ -1,7 +1,9 @@
-// Layout operations: their records (inference, derivatives, batching, and the views that make them free). The functions of layout.h,
-// which are written with them, stand in layout_functions.cpp, basic indexing in basic_index.cpp.
+// Layout operations: their records, with shape inference, derivatives, batching,
+// and the views that make them free of cost. The functions of layout.h are in layout_functions.cpp
+// and rearrange.cpp, basic indexing is in basic_index.cpp.
 //
-// All are linear, and come in pairs of transposes: slice and pad, broadcast_to and sum, a permutation and its inverse.
+// All operations are linear (pad up to its constant), and come in pairs of transposes: slice
+// and pad, broadcast_to and sum, a permutation and its inverse.
 
 #include <stave/core/ops/layout.h>
 
@@ -23,10 +25,11 @@ namespace {
 void check_lengths(const Shape& shape, const char* operation) {
   for (Index length : shape)
     if (length < 0) fail<ShapeError>("{}: shape {} has a negative length", operation, shape);
-  stave_detail::naming(operation, [&] { return shape.elements(); });  // throws if there are too many
+  // Throws if there are too many elements.
+  stave_detail::naming(operation, [&] { return shape.elements(); });
 }
 
-// True if start, start + step, ... (length of them) lie in [0, size).
+// Returns true if start, start + step, ... (`length` numbers) are in [0, size).
 bool within(Index start, Index length, Index step, Index size) {
   if (length < 0 || step == 0) return false;
   if (length == 0) return true;
@@ -35,7 +38,7 @@ bool within(Index start, Index length, Index step, Index size) {
   return start >= 0 && start < size && last >= 0 && last < size;
 }
 
-// ---- reshape ----------------------------------------------------------------------------------------------
+// ---- reshape --------------------------------------------------------------------------------
 
 void infer_reshape(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
@@ -47,14 +50,15 @@ void infer_reshape(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({shape, x.dtype()});
 }
 
-// Strides of the same elements in another shape; none if no strides express it. Axes whose strides continue one another
-// form a chunk; the new axes must tile each chunk exactly. (NumPy's rule for reshapes without a copy, PyTorch's way.)
+// Returns the strides of the same elements in another shape, or nullopt if no strides express it.
+// Axes whose strides continue one another form a chunk, and the new axes must tile each chunk
+// exactly. This is NumPy's rule for reshapes without a copy, in PyTorch's implementation.
 std::optional<Strides> reshaped_strides(const Shape& shape, const Strides& strides, const Shape& target) {
   if (target.elements() == 0 || shape.empty()) return contiguous_strides(target);
   Strides result = repeated(target.rank(), 0);
-  std::size_t next = target.size();  // new axes from here on are done
+  std::size_t next = target.size();  // New axes from here on are done.
   Index base = strides.back();       // the stride of the chunk's innermost axis
-  Index chunk = 1, tiled = 1;        // elements of the chunk, and of the new axes laid into it
+  Index chunk = 1, tiled = 1;        // elements of the chunk, and of the new axes that tile it
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     chunk *= shape[axis];
     if (axis > 0 && (shape[axis - 1] == 1 || strides[axis - 1] == chunk * base)) continue;
@@ -76,7 +80,7 @@ Tensor view_reshape(const Call& call) {
   return strides ? view_of(x, shape, std::move(*strides), x.node().offset) : Tensor();
 }
 
-// ---- permute_dims -----------------------------------------------------------------------------------------
+// ---- permute_dims ---------------------------------------------------------------------------
 
 void infer_permute_dims(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
@@ -103,7 +107,7 @@ Tensor vjp_permute_dims(const VjpContext& c, int) {
   return permute_dims(c.ct(), inverse);
 }
 
-// ---- broadcast_to -----------------------------------------------------------------------------------------
+// ---- broadcast_to ---------------------------------------------------------------------------
 
 void infer_broadcast_to(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
@@ -132,7 +136,7 @@ Tensor broadcast_view(const Tensor& x, const Shape& to) {
 
 Tensor view_broadcast_to(const Call& call) { return broadcast_view(call.input(0), call.as<ShapeAttributes>().shape); }
 
-// What was repeated is summed.
+// The cotangent is summed over the repeated axes.
 Tensor vjp_broadcast_to(const VjpContext& c, int) {
   const Shape& from = c.shape(0);
   const Shape& to = c.as<ShapeAttributes>().shape;
@@ -143,7 +147,7 @@ Tensor vjp_broadcast_to(const VjpContext& c, int) {
   return reshape(sum(c.ct(), axes), from);
 }
 
-// The new axes stand behind the batch: [B, s...] -> [B, 1..., s...] -> [B, shape...].
+// The batch stays in front of the new axes: [B, s...] -> [B, 1..., s...] -> [B, shape...].
 Outputs batch_broadcast_to(const BatchContext& c) {
   const Shape& to = c.as<ShapeAttributes>().shape;
   Shape aligned = repeated(to.rank() + 1, 1);
@@ -152,7 +156,7 @@ Outputs batch_broadcast_to(const BatchContext& c) {
   return apply(op_broadcast_to, {reshape(c.in(0), aligned)}, c.attributes()->batched(c.size));
 }
 
-// ---- slice and pad ----------------------------------------------------------------------------------------
+// ---- slice and pad --------------------------------------------------------------------------
 
 void infer_slice(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& x = call.input(0);
@@ -197,7 +201,7 @@ void infer_pad(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({shape, x.dtype()});
 }
 
-// The padding is constant: its tangent is 0.
+// The padding is constant, so its tangent is 0.
 Outputs jvp_pad(const JvpContext& c) {
   const auto& attributes = c.as<PadAttributes>();
   return pad_into(c.tangent(0), attributes.shape, attributes.starts, attributes.steps, 0);
@@ -208,7 +212,7 @@ Tensor vjp_pad(const VjpContext& c, int) {
   return slice_of(c.ct(), attributes.starts, c.shape(0), attributes.steps);
 }
 
-// ---- concat -----------------------------------------------------------------------------------------------
+// ---- concat ---------------------------------------------------------------------------------
 
 void infer_concat(const Call& call, SmallVector<Abstract, 1>& outputs) {
   const Tensor& first = call.input(0);
@@ -223,7 +227,8 @@ void infer_concat(const Call& call, SmallVector<Abstract, 1>& outputs) {
       fail<ShapeError>("concat: shapes {} and {} do not join along axis {}: the other lengths must agree",
                        first.shape(), x.shape(), axis);
     shape[axis] += x.shape()[axis];
-    stave_detail::naming("concat", [&] { return shape.elements(); });  // throws if there are too many
+    // Throws if there are too many elements.
+    stave_detail::naming("concat", [&] { return shape.elements(); });
   }
   outputs.push_back({std::move(shape), first.dtype()});
 }
@@ -238,7 +243,7 @@ Tensor vjp_concat(const VjpContext& c, int input) {
 
 }  // namespace
 
-// ---- the records ------------------------------------------------------------------------------------------
+// ---- the records ----------------------------------------------------------------------------
 
 constinit const Op op_reshape{
     .id = OpId::reshape,

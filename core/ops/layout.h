@@ -1,4 +1,5 @@
-// Layout: views of the same data where strides can express them, copies where not. And joining, padding, slicing.
+// Layout functions: views of the same data where strides can express the result, copies otherwise;
+// also joining, padding and slicing.
 #pragma once
 
 #include <array>
@@ -16,64 +17,72 @@ void check_entries(const stave::Tensor& x, stave::Index axis, std::size_t found,
 
 namespace stave {
 
-// Basic indexing, on Tensor itself: x(1, slice(2, none), ellipsis, newaxis).
+// Basic indexing is an operator of Tensor itself: x(1, slice(2, none), ellipsis, newaxis).
 inline constexpr Tensor::NoneType none{};
 inline constexpr Tensor::Ellipsis ellipsis{};
 inline constexpr Tensor::NewAxis newaxis{};
 
-/// One bound of a slice: an integer, negative from the end, or `none`.
+/// One bound of a slice: an integer, which counts from the end if it is negative, or `none`.
 struct SliceBound {
   std::optional<Index> value;
   SliceBound(Tensor::NoneType) {}
   template <std::integral Integer>
   SliceBound(Integer index) : value(static_cast<Index>(index)) {}
 };
-/// Python's start:stop:step. slice() is everything, slice(1, none) all but the first, slice(none, none, -1) reversed.
-/// Bounds beyond the axis are cut, as in Python; indices (not slices) out of range throw IndexError.
+/// A slice start:stop:step, as in Python. Without arguments it takes all entries; slice(1, none)
+/// takes all but the first, slice(none, none, -1) all in reverse order. Bounds beyond the axis are
+/// clamped, as in Python. Indices (not slices) out of range throw IndexError.
 inline Tensor::Slice slice() { return {}; }
 inline Tensor::Slice slice(SliceBound stop) { return {std::nullopt, stop.value, std::nullopt}; }
 inline Tensor::Slice slice(SliceBound start, SliceBound stop, SliceBound step = none) {
   return {start.value, stop.value, step.value};
 }
 
-/// The same elements in row-major order in another shape; one length may be -1.
+/// The elements of x in row-major order in another shape; one length may be -1 and is inferred.
 Tensor reshape(const Tensor& x, const Shape& shape);
-/// Axis i of the result is axis axes[i] of x.
+/// x with its axes permuted: axis i of the result is axis axes[i] of x.
 Tensor permute_dims(const Tensor& x, const Shape& axes);
-/// The axes in reverse order.
+/// x with its axes in reverse order.
 Tensor transpose(const Tensor& x);
-/// The last two axes exchanged.
+/// x with its last two axes exchanged.
 Tensor matrix_transpose(const Tensor& x);
-/// Axes moved from `source` to `destination`, the others in order.
+/// x with axes moved from `sources` to `destinations`; the other axes keep their order.
 Tensor moveaxis(const Tensor& x, const Shape& sources, const Shape& destinations);
-/// New axes of length 1: axes of the result, in any order.
+/// x with new axes of length 1, at these positions among the axes of the result, in any order.
 Tensor expand_dims(const Tensor& x, const Shape& axes);
-/// Without the given axes (or all axes) of length 1. Throws ShapeError for a longer one.
+/// x without the given axes of length 1, or without all of these. Throws ShapeError if a given axis
+/// is longer than 1.
 Tensor squeeze(const Tensor& x);
 Tensor squeeze(const Tensor& x, const Axes& axes);
-/// A view in which axes of length 1, and new leading ones, repeat.
+/// A view of x in which axes of length 1, and new leading axes, repeat.
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
-/// The order of elements reversed along axes.
+/// x with the order of its elements reversed along axes, by default along all.
 Tensor flip(const Tensor& x);
 Tensor flip(const Tensor& x, const Axes& axes);
-/// x[..., i, i + offset] along a new last axis, for the matrices of two axes; a view if the matrices are contiguous.
+/// x[..., i, i + offset] along a new last axis, for the matrices that two axes of x form.
+/// The result is a view if these matrices are contiguous.
 Tensor diagonal(const Tensor& x, Index offset = 0, Index axis1 = -2, Index axis2 = -1);
-/// Of a vector the matrix that has it on its diagonal (k-th above the main one) and zeros beside it; of matrices their diagonal.
+/// For a vector, the matrix that has it on the k-th diagonal above the main one and zeros
+/// elsewhere; for matrices, their k-th diagonal.
 Tensor diag(const Tensor& x, Index k = 0);
-/// The sum of the diagonal; dtypes as those of sum.
+/// The sum of the diagonal, with the dtype of sum.
 Tensor trace(const Tensor& x, Index offset = 0, Index axis1 = -2, Index axis2 = -1);
-/// All elements, in row-major order, in memory of its own kind: x itself if it is contiguous.
+/// All elements of x in row-major order in contiguous memory. The result is x itself if it is
+/// contiguous.
 Tensor contiguous(const Tensor& x);
 
-/// Joined along an existing axis; dtypes are promoted.
+/// The tensors joined along an existing axis; dtypes are promoted.
 Tensor concat(const std::vector<Tensor>& xs, Index axis = 0);
-/// Joined along a new axis.
+/// The tensors joined along a new axis; dtypes are promoted.
 Tensor stack(const std::vector<Tensor>& xs, Index axis = 0);
-/// widths[axis] = {before, after}: that many elements of `value` around x; negative widths cut.
+/// x with widths[axis] = {before, after} elements of `value` around it along each axis.
+/// A negative width removes elements.
 Tensor pad(const Tensor& x, const std::vector<std::pair<Index, Index>>& widths, Scalar value = 0);
-/// The inverse of stack: x's entries along an axis, as views.
+/// The entries of x along an axis, as views: the inverse of stack.
 std::vector<Tensor> unstack(const Tensor& x, Index axis = 0);
-/// The same where their number is known: const auto [mean, deviation] = unstack<2>(x, -1);
+/// The n entries of x along an axis, where n is known at compile time. Throws ShapeError if there
+/// are not n entries.
+///   const auto [mean, deviation] = unstack<2>(x, -1);
 template <std::size_t n>
 std::array<Tensor, n> unstack(const Tensor& x, Index axis = 0) {
   const std::vector<Tensor> entries = unstack(x, axis);
@@ -83,19 +92,22 @@ std::array<Tensor, n> unstack(const Tensor& x, Index axis = 0) {
   }(std::make_index_sequence<n>());
 }
 
-/// x[1:] - x[:-1] along an axis, n times over: n entries less. Bools: whether they differ.
+/// x[1:] - x[:-1] along an axis, applied n times, so the axis loses n entries. For bools:
+/// whether neighbours differ.
 Tensor diff(const Tensor& x, Index n = 1, Index axis = -1);
-/// Entries moved by `shift` places along an axis; those pushed out at one end come in at the other. Without an axis: of the
-/// flattened tensor. Of several axes, one shift may serve all.
+/// x with its entries moved by `shift` places along an axis; entries pushed out at one end enter
+/// at the other. Without an axis, the flattened tensor is rolled. One shift may serve several axes.
 Tensor roll(const Tensor& x, Index shift);
 Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes);
-/// x, as a whole, counts[axis] times along each axis; the shorter of x's shape and counts gets ones in front.
+/// x as a whole, repeated counts[axis] times along each axis. The shorter of x's shape and `counts`
+/// is padded with ones in front.
 Tensor tile(const Tensor& x, const Shape& counts);
-/// Each entry `count` times along an axis, or entry i counts[i] times (counts of one number: as that number). Without an axis: of the flattened tensor.
+/// x with entry i repeated counts[i] times along an axis; a single count applies to all entries.
+/// Without an axis, the entries are those of the flattened tensor.
 Tensor repeat(const Tensor& x, const Shape& counts);
 Tensor repeat(const Tensor& x, const Shape& counts, Index axis);
-/// Vectors (or numbers) as the coordinates of a grid: entry p of result i is xs[i][p[i]]; "xy" exchanges the first two axes
-/// of all results. Views.
+/// Vectors (or numbers) as the coordinates of a grid: entry p of result i is xs[i][p[i]].
+/// The indexing "xy" exchanges the first two axes of all results. Results are views.
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view indexing = "xy");
 
 }  // namespace stave

@@ -1,4 +1,4 @@
-// The functions of layout.h, written with the operations of layout.cpp.
+// The functions of layout.h that call one operation of layout.cpp, or a few.
 
 #include <stave/core/ops/layout.h>
 
@@ -18,7 +18,7 @@ using namespace stave_detail;
 
 namespace {
 
-// The shape with its length of -1 replaced by what makes it hold `count` elements.
+// Returns the shape with -1 replaced by the length with which it holds `count` elements.
 Shape inferred(Shape shape, Index count) {
   Index* unknown = std::find(shape.begin(), shape.end(), Index{-1});
   if (unknown == shape.end()) return shape;
@@ -104,7 +104,7 @@ Tensor flip(const Tensor& x, const Axes& axes) {
   return named("flip", [&] { return slice_of(x, std::move(starts), x.shape(), std::move(steps)); });
 }
 
-// A lane's value has no storage of its own, so its strides say nothing.
+// The value of a lane has no storage of its own, so its strides say nothing about its layout.
 Tensor contiguous(const Tensor& x) {
   if (given(x, "contiguous").is_contiguous() && x.node().storage) return x;
   return named("contiguous", [&] { return apply(op_copy, {x}); });
@@ -137,7 +137,7 @@ Tensor stack(const std::vector<Tensor>& xs, Index axis) {
 
 namespace {
 
-// The sum, or the number nearest to it.
+// Returns the sum, or the nearest number that Index holds.
 Index plus(Index a, Index b) {
   Index sum;
   if (!__builtin_add_overflow(a, b, &sum)) return sum;

@@ -1,4 +1,4 @@
-// What rules and functions of layout operations share. For the .cpp files of core/ops.
+// Helpers for the rules and functions of layout operations. For the .cpp files of core/ops.
 #pragma once
 
 #include <numeric>

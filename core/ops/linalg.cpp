@@ -1,5 +1,5 @@
-// The functions of linear algebra. Their operations, and how these are differentiated, stand in linalg_factors.cpp and
-// linalg_solve.cpp; what is here is composed of them.
+// The functions of linear algebra. Their operations and the derivatives of these are
+// in linalg_factors.cpp and linalg_solve.cpp. The functions here are composed of these operations.
 
 #include <stave/core/ops/linalg.h>
 
@@ -20,7 +20,7 @@ using namespace stave_detail;
 
 namespace {
 
-// ---- dtypes, stacks ----------------------------------------------------------------------------------------------------------
+// ---- dtypes, stacks -------------------------------------------------------------------------
 
 Tensor rounded(const Tensor& x, Dtype dtype) { return is_float(x.dtype()) ? astype(x, dtype) : x; }
 template <class A, class B>
@@ -32,7 +32,8 @@ std::tuple<Tensor, Tensor, Tensor> rounded(const std::tuple<Tensor, Tensor, Tens
   return {rounded(x, dtype), rounded(y, dtype), rounded(z, dtype)};
 }
 
-// The function's body, of floats; its errors name it. As in_floats, for what gives several tensors, also of integers.
+// Calls f with x as floats; errors name the function. Unlike in_floats, it supports results
+// of several tensors, and of integers.
 template <class F>
 auto of_floats(const char* function, const Tensor& x, F f) -> decltype(f(x)) {
   return named(
@@ -57,15 +58,15 @@ void check_square(const Tensor& x, const char* function) {
   if (x.shape(-1) != x.shape(-2)) fail<ShapeError>("{}: shape {} is not of square matrices", function, x.shape());
 }
 
-// x for each of the stack; its last `kept` axes are no stack.
+// Broadcasts x over the stack; the last `kept` axes of x do not belong to the stack.
 Tensor over_stack(const Tensor& x, const Shape& stack, std::size_t kept = 2) {
   Shape shape = stack;
   shape.append(x.shape().end() - static_cast<std::ptrdiff_t>(kept), x.shape().end());
   return x.shape() == shape ? x : broadcast_to(x, shape);
 }
 
-// solved(a, b) with the conventions of a x = b: a vector b is one column; of one matrix a, the right sides of a whole stack are
-// columns.
+// Calls solved(a, b) with the conventions of a x = b: a vector b is one column. For a single matrix
+// a, the right sides of a whole stack become columns.
 template <class F>
 Tensor for_right_sides(const char* function, const Tensor& a, const Tensor& b, F solved) {
   check_matrices(a, function);
@@ -91,7 +92,7 @@ Tensor identity_like(const Tensor& a, Index n) { return eye(n, a.dtype(), a.devi
 
 }  // namespace
 
-// ---- systems of equations ----------------------------------------------------------------------------------------------------
+// ---- systems of equations -------------------------------------------------------------------
 
 namespace {
 
@@ -131,8 +132,8 @@ Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularOptions opti
 
 namespace {
 
-// Up to which size singular values s [..., k] of a count as 0: [..., 1], where the axes of `rtol`
-// broadcast with those of a's stack.
+// Returns the size up to which singular values s [..., k] of a count as 0: [..., 1].
+// The axes of `rtol` broadcast with those of a's stack.
 Tensor rank_threshold(const Tensor& s, const Tensor& a, const RankTolerance& rtol, const char* function) {
   const Tensor& values = rtol.values();
   const bool none = s.shape(-1) == 0;
@@ -161,7 +162,8 @@ RankTolerance::RankTolerance(Tensor values) : values_(std::move(values)) { given
 
 Tensor lstsq(const Tensor& a, const Tensor& b, RankOptions options) {
   return of_floats("lstsq", a, b, [&](const Tensor& one_or_more, const Tensor& y) {
-    const Tensor& rtol = options.rtol.values();  // of several, a single matrix is as many
+    // One matrix with several tolerances becomes as many matrices.
+    const Tensor& rtol = options.rtol.values();
     const bool repeats = rtol.defined() && one_or_more.rank() == 2;
     const Tensor x = repeats ? over_stack(one_or_more, rtol.shape()) : one_or_more;
     return for_right_sides(
@@ -176,7 +178,7 @@ Tensor pinv(const Tensor& a, RankOptions options) {
   });
 }
 
-// ---- factors -----------------------------------------------------------------------------------------------------------------
+// ---- factors --------------------------------------------------------------------------------
 
 Tensor cholesky(const Tensor& a, CholeskyOptions options) {
   return of_floats("cholesky", a, [&](const Tensor& x) {
@@ -192,7 +194,7 @@ std::tuple<Tensor, Tensor, Tensor> lu_factor(const Tensor& a) {
   });
 }
 
-// Row i of l u is row order[i] of a: p has a 1 in row order[i] and column i.
+// Row i of l u is row order[i] of a, so p has a 1 in row order[i] and column i.
 std::tuple<Tensor, Tensor, Tensor> lu(const Tensor& a) {
   return of_floats("lu", a, [](const Tensor& x) -> std::tuple<Tensor, Tensor, Tensor> {
     const auto [packed, exchanges, order] = lu_factor(x);
@@ -212,7 +214,7 @@ std::pair<Tensor, Tensor> tall_qr(const Tensor& a, bool complete) {
 
 }  // namespace
 
-// Of a matrix with more columns than rows, q is that of the first ones.
+// For a matrix with more columns than rows, q is that of its first columns, which form a square.
 std::pair<Tensor, Tensor> qr(const Tensor& a, QrOptions options) {
   return of_floats("qr", a, [&](const Tensor& x) -> std::pair<Tensor, Tensor> {
     check_matrices(x, "qr");
@@ -243,7 +245,7 @@ Tensor svdvals(const Tensor& a) {
   return of_floats("svdvals", a, [](const Tensor& x) { return apply(op_svdvals, {x}); });
 }
 
-// ---- numbers -----------------------------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------------
 
 Tensor det(const Tensor& a) {
   return of_floats("det", a, [](const Tensor& x) { return apply(op_det, {x}); });
@@ -279,8 +281,8 @@ Tensor extreme(const Tensor& x, bool largest, const Axes& axes, KeepDims keep) {
   return largest ? max(x, axes, keep) : min(x, axes, keep);
 }
 
-// Singular values, without the derivative of those that are 0 but for rounding: it would have
-// whatever signs the vectors have that were found. As |x| at 0, they are given 0.
+// Singular values without the derivative of those that are 0 up to rounding. That derivative would
+// have arbitrary signs, which depend on the computed vectors. It is defined as 0, as for |x| at 0.
 Tensor singular_sizes(const Tensor& x) {
   const Tensor s = svdvals(x);
   return where(s <= rounding_of(s, std::max(x.shape(-2), x.shape(-1))), stop_gradient(s), s);
@@ -307,12 +309,14 @@ Tensor matrix_norm(const Tensor& x, MatrixOrder order, KeepDims keep) {
 
 namespace {
 
-// In units of the largest |x| (the smallest, for a negative power), as in `norm`.
+// The norm, computed in units of the largest |x| (the smallest, for a negative order),
+// as in `norm`.
 Tensor power_norm(const Tensor& x, double order, const Axes& axes) {
   const Tensor size = abs(x), unit_or_zero = stop_gradient(extreme(size, order > 0, axes, keepdims));
   const double least = x.dtype() == float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
   const Tensor none = logical_or(unit_or_zero == 0, isinf(unit_or_zero));
-  const Tensor unit = where(none, 1, maximum(unit_or_zero, least));  // of which the inverse is no infinity
+  // The reciprocal of the unit is not infinite.
+  const Tensor unit = where(none, 1, maximum(unit_or_zero, least));
   const Tensor powers = sum(pow(where(none, 1, size / unit), order), axes, keepdims);
   return where(none, extreme(size, order > 0, axes, keepdims), pow(powers, 1 / order) * unit);
 }
@@ -335,7 +339,7 @@ Tensor vector_norm(const Tensor& x, double order, const Axes& axes, KeepDims kee
   return of_floats("vector_norm", x, [&](const Tensor& y) { return norm_of_vectors(y, order, axes, keep); });
 }
 
-// ---- products and functions --------------------------------------------------------------------------------------------------
+// ---- products and functions -----------------------------------------------------------------
 
 namespace {
 
@@ -389,8 +393,8 @@ Tensor vecdot(const Tensor& a, const Tensor& b, Index axis) {
         const Tensor x = moveaxis(a, axis, -1), y = moveaxis(b, axis, -1);
         if (x.shape(-1) != y.shape(-1))
           fail<ShapeError>("vecdot: shapes {} and {} differ in length along axis {}", a.shape(), b.shape(), axis);
-        // Halves are multiplied and added in float32; integers of few bits in 32, of which the low
-        // ones are what wraps.
+        // Halves are multiplied and added in float32. Small integers are added in 32 bits,
+        // whose low bits are the wrapped result.
         const Dtype dtype = multiplied_in(promote(x.dtype(), y.dtype())), computed = computed_in(dtype);
         return astype(sum(astype(x, computed) * astype(y, computed), -1), dtype);
       },

@@ -1,10 +1,15 @@
-// Factorizations: cholesky, lu, qr, eigh, svd, and the two that give values alone. Where a factor is not unique, its derivative is
-// that of the smooth choice which does not turn it within what is free.
+// Factorizations: cholesky, lu, qr, eigh, svd, and eigvalsh and svdvals, which return values alone.
+// If a factor is not unique, its derivative is that of the smooth choice that does not rotate it
+// within its free space.
 //
-// M. Giles, "An extended collection of matrix derivative results for forward and reverse mode algorithmic differentiation", 2008;
-// I. Murray, "Differentiation of the Cholesky decomposition", 2016; J. Townsend, "Differentiating the singular value
-// decomposition", 2016; F. de Hoog, R. Anderssen, M. Lukas, "Differentiation of matrix functionals using triangular factorization",
-// 2011: of lu, l^-1 da u^-1 = l^-1 dl + du u^-1, of which one is strictly lower and the other upper triangular.
+// Sources: M. Giles, "An extended collection of matrix derivative results for forward
+// and reverse mode algorithmic differentiation", 2008; I. Murray, "Differentiation of the Cholesky
+// decomposition", 2016; J. Townsend, "Differentiating the singular value decomposition", 2016;
+// F. de Hoog, R. Anderssen, M. Lukas, "Differentiation of matrix functionals using triangular
+// factorization", 2011.
+//
+// The last one gives the rule of lu: l^-1 da u^-1 = l^-1 dl + du u^-1, where the first term is
+// strictly lower and the second upper triangular.
 
 #include <algorithm>
 
@@ -61,11 +66,11 @@ namespace stave {
 
 using namespace stave_detail;
 
-// ---- cholesky ----------------------------------------------------------------------------------------------------------------
+// ---- cholesky -------------------------------------------------------------------------------
 
 namespace {
 
-// Of a symmetric matrix s = x + x^T, the lower triangular x.
+// Returns the lower triangular x of a symmetric matrix s = x + x^T.
 Tensor lower_half(const Tensor& s) { return (tril(s) + tril(s, -1)) * 0.5; }
 
 // a = l l^T: l^-1 da l^-T = l^-1 dl + (l^-1 dl)^T.
@@ -98,13 +103,13 @@ constinit const Op op_cholesky{
     .batch = batch_in_front,
 };
 
-// ---- lu ----------------------------------------------------------------------------------------------------------------------
+// ---- lu -------------------------------------------------------------------------------------
 
 namespace {
 
 constexpr TriangularOptions unit_lower{.lower = true, .unit_diagonal = true};
 
-// l and u, square, with ones on what is beyond the factors' diagonals.
+// Returns l and u as square matrices, with ones on the diagonal beyond the factors.
 std::pair<Tensor, Tensor> square_factors(const Tensor& packed) {
   const Index m = packed.shape(-2), n = packed.shape(-1), k = std::min(m, n);
   const auto around = [&](const Tensor& x, Index down, Index across) {
@@ -154,11 +159,11 @@ constinit const Op op_lu{
     .batch = batch_in_front,
 };
 
-// ---- qr ----------------------------------------------------------------------------------------------------------------------
+// ---- qr -------------------------------------------------------------------------------------
 
 namespace {
 
-// The p x p matrix whose first columns are x's strictly lower triangle, less its transpose.
+// The p x p matrix whose first columns are x's strictly lower triangle, minus its transpose.
 Tensor skew(const Tensor& x, Index p) {
   const Tensor lower = tril(x, -1);
   if (x.shape(-1) == p) return lower - transposed(lower);
@@ -167,7 +172,7 @@ Tensor skew(const Tensor& x, Index p) {
   return wide - transposed(wide);
 }
 
-// x r^-1, of r's first rows.
+// x r^-1, with the square matrix of r's first rows.
 Tensor over_triangle(const Tensor& x, const Tensor& r) {
   return transposed(triangular_solve(rows(r, 0, r.shape(-1)), transposed(x), {.transpose = true}));
 }
@@ -177,8 +182,9 @@ Tensor over_transposed(const Tensor& x, const Tensor& r) {
   return transposed(triangular_solve(rows(r, 0, r.shape(-1)), transposed(x)));
 }
 
-// m >= n. With x = da r^-1 and w = q^T x, turn = q^T dq is skew, and w's below the diagonal: dq = q turn + (x - q w), the last in
-// the first n columns; dr = q^T da - turn r. Between the columns beyond n, turn is 0.
+// The derivative for m >= n. With x = da r^-1 and w = q^T x, turn = q^T dq is skew-symmetric
+// and equals w below the diagonal. Then dq = q turn + (x - q w), with the second term only
+// in the first n columns, and dr = q^T da - turn r. Between the columns beyond n, turn is 0.
 Outputs jvp_qr(const JvpContext& c) {
   const Tensor &q = c.out(0), &r = c.out(1);
   const Index m = q.shape(-2), p = q.shape(-1);
@@ -219,17 +225,17 @@ constinit const Op op_qr{
     .batch = batch_in_front,
 };
 
-// ---- eigh --------------------------------------------------------------------------------------------------------------------
+// ---- eigh -----------------------------------------------------------------------------------
 
 namespace {
 
-// 1 / (v_j - v_i), and 0 where that is rounding.
+// 1 / (v_j - v_i), and 0 where the difference is rounding error.
 Tensor inverse_gaps(const Tensor& v, const Tensor& rounding) {
   return inverse_above(expand_dims(v, -2) - expand_dims(v, -1), expand_dims(rounding, -1));
 }
 Tensor inverse_gaps(const Tensor& v) { return inverse_gaps(v, rounding_of(v, v.shape(-1))); }
 
-// s = v^T da v: dw is its diagonal, and v^T dv is s_ij / (w_j - w_i).
+// With s = v^T da v, dw is the diagonal of s, and v^T dv is s_ij / (w_j - w_i).
 Outputs jvp_eigh(const JvpContext& c) {
   const Tensor &w = c.out(0), &v = c.out(1);
   const Tensor s = matmul(transposed(v), symmetric_part(c.tangents[0]), v);
@@ -278,11 +284,11 @@ constinit const Op op_eigvalsh{
     .batch = batch_in_front,
 };
 
-// ---- svd ---------------------------------------------------------------------------------------------------------------------
+// ---- svd ------------------------------------------------------------------------------------
 
 namespace {
 
-// What the rules of svd divide by, where it is more than rounding.
+// The reciprocals that the rules of svd use, which are 0 where the divisor is rounding error.
 struct Gaps {
   Tensor differences, sums, values;  // 1 / (s_j - s_i), 1 / (s_j + s_i), 1 / s_i
 
@@ -302,8 +308,11 @@ Tensor turned(const Tensor& x, const Tensor& turn, const Tensor& away) {
   return concat({dx1, -matmul(x1, matmul(transposed(away), columns(x, k, beyond)))}, -1);
 }
 
-// With p = u^T da v (of the first k columns): ds is its diagonal; u^T du = (p_ij s_j + s_i p_ji) / (s_j^2 - s_i^2), which is half
-// of (p + p^T) / (s_j - s_i) + (p - p^T) / (s_j + s_i); v^T dv half of their difference. Out of u's span: (1 - u u^T) da v s^-1.
+// Let p = u^T da v, for the first k columns. Then ds is the diagonal of p, and
+//   u^T du = (p_ij s_j + s_i p_ji) / (s_j^2 - s_i^2)
+//          = ((p + p^T) / (s_j - s_i) + (p - p^T) / (s_j + s_i)) / 2;
+// v^T dv is half of the difference of these two terms. Outside the span of u,
+// `du = (1 - u u^T) da v s^-1`.
 Outputs jvp_svd(const JvpContext& c) {
   const Tensor &u = c.out(0), &s = c.out(1), &da = c.tangents[0];
   const Tensor v = transposed(c.out(2));
@@ -318,7 +327,7 @@ Outputs jvp_svd(const JvpContext& c) {
   return {turned(u, even + odd, away_u), diagonal(p), transposed(turned(v, even - odd, away_v))};
 }
 
-// The cotangent of `away` in turned(), without what lies within x1.
+// The cotangent of `away` in turned(), without its part within the span of x1.
 Tensor ct_of_away(const Tensor& x, Index k, const Tensor& ct) {
   const Tensor x1 = columns(x, 0, k), ct1 = columns(ct, 0, k);
   const Tensor outside = ct1 - matmul(x1, matmul(transposed(x1), ct1));

@@ -1,4 +1,4 @@
-// What the rules of linear algebra are written with. For the .cpp files of core/ops.
+// Helpers for the rules of linear algebra. For the .cpp files of core/ops.
 #pragma once
 
 #include <stave/core/ops/contract.h>
@@ -16,21 +16,21 @@ using namespace stave;
 inline Index rows_of(const Shape& matrices) { return matrices[matrices.size() - 2]; }
 inline Index columns_of(const Shape& matrices) { return matrices.back(); }
 inline Index least_of(const Shape& matrices) { return (std::min)(rows_of(matrices), columns_of(matrices)); }
-/// The axes of the stack.
+/// The axes of the stack: all but the last two.
 inline Shape stack_of(const Shape& matrices) {
   return Shape(std::span<const Index>(matrices.begin(), matrices.end() - 2));
 }
-/// [stack..., lengths...]
+/// The shape [stack..., lengths...].
 inline Shape stacked(Shape stack, std::initializer_list<Index> lengths) {
   stack.append(lengths.begin(), lengths.end());
   return stack;
 }
 
-/// Input i of the call, which must be matrices of float32 or float64; for `infer`.
+/// Returns input i of the call, which must be matrices of float32 or float64; for `infer`.
 const Tensor& matrices(const Call& call, std::size_t i);
-/// The same of square ones.
+/// Returns input i of the call, which must be square matrices of float32 or float64.
 const Tensor& square_matrices(const Call& call, std::size_t i);
-/// b of a x = b: as many rows as a has, the same stack and dtype.
+/// Returns b of a system a x = b, which must have the rows, the stack and the dtype of a.
 const Tensor& right_sides(const Call& call);
 
 inline Tensor transposed(const Tensor& x) { return matrix_transpose(x); }
@@ -39,22 +39,24 @@ inline Tensor symmetric_part(const Tensor& x) { return (x + transposed(x)) * 0.5
 inline Tensor times_diagonal(const Tensor& x, const Tensor& v) { return x * expand_dims(v, -2); }
 /// diag(v)
 Tensor as_diagonal(const Tensor& v);
-/// Columns first, ..., first + count - 1.
+/// The columns first, ..., first + count - 1 of x.
 inline Tensor columns(const Tensor& x, Index first, Index count) { return entries(x, x.rank() - 1, first, count); }
 inline Tensor rows(const Tensor& x, Index first, Index count) { return entries(x, x.rank() - 2, first, count); }
-/// x, or zeros like y if it is empty: a cotangent of one output of several.
+/// Returns x, or zeros like y if x is empty, for the cotangent of one of several outputs.
 inline Tensor or_zeros(const Tensor& x, const Tensor& y) { return x.defined() ? x : zeros_like(y); }
 
 /// 1 / x, and 0 where |x| is at most `least`.
 Tensor inverse_above(const Tensor& x, const Tensor& least);
-/// Differences of `values` that are no more than rounding: `length` epsilons of the largest |value|, with an axis of length 1.
+/// The rounding error of differences of `values`: `length` epsilons of the largest |value|,
+/// with an axis of length 1.
 Tensor rounding_of(const Tensor& values, Index length);
 
-/// [lanes, ..., n, k] -> [..., n, lanes k], for right sides of one matrix; and back.
+/// Moves lanes into the columns of right sides, for a system with one matrix, and back:
+///   lanes_as_columns: [lanes, ..., n, k] -> [..., n, lanes k]
 Tensor lanes_as_columns(const Tensor& b);
 Tensor columns_as_lanes(const Tensor& x, Index lanes);
 
-/// The matrix of cofactors, smooth where a is singular.
+/// The matrix of cofactors, a function that is smooth where a is singular.
 Tensor cofactors(const Tensor& a);
 
 [[noreturn]] void fail_no_derivative(const Op& op, int input);

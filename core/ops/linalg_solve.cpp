@@ -1,7 +1,8 @@
-// Systems of equations, determinants, and the exponential.
+// Systems of equations, determinants, and the matrix exponential.
 //
-// solve and lstsq are given a matrix beside its factors: values are computed from the factors, of which nobody takes a derivative,
-// and derivatives flow through the matrix, by implicit differentiation. So derivatives of any order need no other factors.
+// The operations solve and lstsq take a matrix and its factors. Values are computed
+// from the factors, which have no derivative. Derivatives flow through the matrix, by implicit
+// differentiation. So derivatives of any order need no other factors.
 
 #include <stave/core/op/op.h>
 #include <stave/core/ops/linalg_rules.h>
@@ -42,7 +43,8 @@ void infer_right_sides(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({b.shape(), b.dtype()});
 }
 
-// One matrix and many right sides are one system with the columns of all; else each lane has its own. Operand 1 is b.
+// One matrix with the right sides of many lanes is one system with the columns of all lanes.
+// Otherwise each lane has a system of its own. Operand 1 is b.
 Outputs batch_right_sides(const BatchContext& c) {
   for (std::size_t i = 0; i < c.inputs.size(); ++i)
     if (c.batched[i] != (i == 1) || c.size == 0) return batch_in_front(c);
@@ -57,7 +59,7 @@ Tensor negative_product(const Tensor& x, const Tensor& y, bool exchanged) {
 
 }  // namespace
 
-// ---- triangular_solve --------------------------------------------------------------------------------------------------------
+// ---- triangular_solve -----------------------------------------------------------------------
 
 namespace {
 
@@ -95,11 +97,11 @@ constinit const Op op_triangular_solve{
     .batch = batch_right_sides,
 };
 
-// ---- solve -------------------------------------------------------------------------------------------------------------------
+// ---- solve ----------------------------------------------------------------------------------
 
 namespace {
 
-// Operands a, b, a's packed factors, and the permutation of its rows.
+// The operands are a, b, the packed factors of a, and the permutation of a's rows.
 Tensor solve_again(const Tensor& a, const Tensor& b, const Tensor& packed, const Tensor& order, bool transpose) {
   return apply(op_solve, {a, b, packed, order}, make_intrusive<SolveAttributes>(transpose));
 }
@@ -133,11 +135,11 @@ constinit const Op op_solve{
     .batch = batch_right_sides,
 };
 
-// ---- lstsq -------------------------------------------------------------------------------------------------------------------
+// ---- lstsq ----------------------------------------------------------------------------------
 
 namespace {
 
-// a^+ y, and its transpose on y, of a = u diag(1 / s) vh.
+// a^+ y, and the transpose of a^+ times y, where a = u diag(s) vh and `inverse` is 1 / s.
 struct PseudoInverse {
   const Tensor &a, &u, &inverse, &vh;
 
@@ -147,7 +149,8 @@ struct PseudoInverse {
   }
 };
 
-// d(a^+) = -a^+ da a^+ + a^+ a^+^T da^T (1 - a a^+) + (1 - a^+ a) da^T a^+^T a^+ (Golub, Pereyra 1973, (4.12)).
+// The derivative of the pseudoinverse (Golub, Pereyra 1973, (4.12)):
+//   d(a^+) = -a^+ da a^+ + a^+ a^+^T da^T (1 - a a^+) + (1 - a^+ a) da^T a^+^T a^+
 Outputs jvp_lstsq(const JvpContext& c) {
   const Tensor &a = c.in(0), &b = c.in(1), &x = c.out();
   const PseudoInverse inverse{a, c.in(2), c.in(3), c.in(4)};
@@ -185,13 +188,13 @@ constinit const Op op_lstsq{
     .batch = batch_right_sides,
 };
 
-// ---- determinants ------------------------------------------------------------------------------------------------------------
+// ---- determinants ---------------------------------------------------------------------------
 
 namespace {
 
 Tensor row(const Tensor& x, Index i) { return squeeze(rows(x, i, 1), -2); }
 
-// Of matrices up to 3 x 3, as the polynomials that they are.
+// The cofactors of matrices up to 3 x 3, computed as polynomials.
 Tensor small_cofactors(const Tensor& a) {
   const Index n = a.shape(-1);
   if (n <= 1) return ones_like(a);
@@ -212,10 +215,13 @@ Tensor det_by_logarithm(const Tensor& a) {
 
 namespace stave_detail {
 
-// With a = u s vh, b = u^T a vh^T has the value diag(s), and the derivatives of a. Its cofactors are a's, but for u and vh. Those
-// singular values that may be 0 stand in its last corner: where d is 3 x 3, and p regular,
-//   adj [p q; r d] = det p [det m w + w q adj m r w, -w q adj m; -adj m r w, adj m],   w = p^-1, m = d - r w q,
-// and adj m is a polynomial. Where p is singular a has lost 4 ranks, and det p = 0: that is right up to the third derivative.
+// With a = u s vh, b = u^T a vh^T has the value diag(s) and the derivatives of a.
+// The cofactors of a are those of b, multiplied by u and vh. The singular values that may be 0 are
+// in the last corner d of b, which is 3 x 3. Where p is regular,
+//   adj [p q; r d] = det p [det m w + w q adj m r w, -w q adj m; -adj m r w, adj m],
+//   w = p^-1, m = d - r w q,
+// and adj m is a polynomial. If p is singular, a has lost 4 ranks, and det p is 0, which is correct
+// up to the third derivative.
 Tensor cofactors(const Tensor& a) {
   const Index n = a.shape(-1), k = n - 3;
   if (k <= 0) return small_cofactors(a);
@@ -281,7 +287,7 @@ constinit const Op op_slogdet{
     .batch = batch_in_front,
 };
 
-// ---- expm --------------------------------------------------------------------------------------------------------------------
+// ---- expm -----------------------------------------------------------------------------------
 
 namespace {
 

@@ -1,4 +1,4 @@
-// Losses.
+// Losses, composed of other operations.
 
 #include <stave/core/ops/losses.h>
 
@@ -30,7 +30,7 @@ void check_one_shape(const Tensor& predictions, const Tensor& targets, const cha
                      predictions.shape(), targets.shape());
 }
 
-// A loss of each pair of elements, which are of one floating dtype.
+// A loss of each pair of elements, computed in their common floating dtype and reduced.
 template <class F>
 Tensor elementwise_loss(const char* function, const Tensor& predictions, const Tensor& targets, Reduction reduction,
                         F loss) {
@@ -46,11 +46,11 @@ Tensor elementwise_loss(const char* function, const Tensor& predictions, const T
 
 }  // namespace
 
-// ---- classes ----------------------------------------------------------------------------------------------
+// ---- classes --------------------------------------------------------------------------------
 
 namespace {
 
-// The axis of classes, and what losses by class have in common.
+// The axis of classes, and what the losses by class have in common.
 struct Classes {
   const char* function;
   Index axis, count;
@@ -62,7 +62,7 @@ struct Classes {
     if (weights.defined() && weights.shape() != Shape(count))
       fail<ShapeError>("{}: weights have shape {}, for {} classes", function, weights.shape(), count);
   }
-  // The weights along the axis of an x.
+  // Returns the weights in a shape that broadcasts along the class axis of x.
   Tensor weights_beside(const Tensor& x) const {
     Shape shape = x.shape();
     std::fill(shape.begin(), shape.end(), 1);
@@ -71,12 +71,14 @@ struct Classes {
   }
 };
 
-// x[..., label] after so many axes that x and labels share; labels that are negative are none.
+// Returns x[..., label], where x and labels share the first `shared` axes. Negative labels are out
+// of range.
 Tensor entries_of(const Tensor& x, const Tensor& labels, int shared) {
   return apply(op_gather, {x, expand_dims(labels, -1)}, make_intrusive<GatherAttributes>(shared, false));
 }
 
-// The losses of integer labels, and of which the label does not count 0. The mean is over the weights of those that count.
+// The losses of integer labels; the loss of an ignored label is 0. The mean is weighted
+// by the weights of the labels that count.
 Tensor loss_of_labels(const Classes& classes, const Tensor& log_p, const Tensor& weights, const Tensor& labels,
                       std::optional<Index> ignored, double smoothing, Reduction reduction) {
   Shape expected = log_p.shape();
@@ -162,7 +164,7 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& labels, NllOption
       log_probabilities, labels);
 }
 
-// Where a target is 0 its logarithm does not matter: scale and xlogy say 0.
+// Where a target is 0, its logarithm does not matter: scale and xlogy return 0.
 Tensor kl_divergence(const Tensor& log_predictions, const Tensor& targets, KlDivergenceOptions options) {
   return named(
       "kl_divergence",
@@ -178,7 +180,7 @@ Tensor kl_divergence(const Tensor& log_predictions, const Tensor& targets, KlDiv
       log_predictions, targets);
 }
 
-// ---- numbers ----------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------------
 
 Tensor mse_loss(const Tensor& predictions, const Tensor& targets, LossOptions options) {
   return elementwise_loss("mse_loss", predictions, targets, options.reduction,
@@ -210,7 +212,8 @@ Tensor smooth_l1_loss(const Tensor& predictions, const Tensor& targets, SmoothL1
                           });
 }
 
-// What is not chosen may have overflowed: where gives it the cotangent 0, of which scale makes 0.
+// A branch that `where` does not select may have overflowed: `where` gives it the cotangent 0,
+// and `scale` keeps that 0.
 
 Tensor hinge_loss(const Tensor& predictions, const Tensor& targets, LossOptions options) {
   return elementwise_loss("hinge_loss", predictions, targets, options.reduction,
@@ -256,7 +259,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
                      });
 }
 
-// Each vector is divided by its own norm, so that no product overflows.
+// Each vector is divided by its own norm first, so that no product overflows.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, CosineSimilarityOptions options) {
   if (!(options.epsilon > 0)) fail<Error>("cosine_similarity: epsilon {} is not positive", options.epsilon);
   return named(

@@ -1,6 +1,7 @@
-// Losses: how far predictions are from what was wanted. All are composed of other operations. Integers become default_dtype(), halves
-// are computed in float32 and rounded once. Predictions and targets have one shape, as a broadcast one is mostly a mistake: that throws
-// ShapeError.
+// Losses: how far predictions are from their targets. All losses are composed of other operations.
+// Integers become default_dtype(); halves are computed in float32 and rounded once.
+// Predictions and targets must have one shape, because broadcasting them is usually a mistake;
+// otherwise ShapeError is thrown.
 #pragma once
 
 #include <optional>
@@ -10,10 +11,9 @@
 
 namespace stave {
 
-/// What becomes of the losses of all examples.
+/// How the losses of all examples are combined.
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored \
-    "-Wshadow"  // GCC takes it for another name of `none` (layout.h), though the enumeration is scoped
+#pragma GCC diagnostic ignored "-Wshadow"  // GCC confuses it with `none` of layout.h
 enum class Reduction { none, mean, sum };
 #pragma GCC diagnostic pop
 
@@ -24,81 +24,96 @@ struct LossOptions {
 
 struct CrossEntropyOptions {
   [[no_unique_address]] ByName by_name{};
-  Index axis = -1;                 ///< of the classes
-  double label_smoothing = 0;      ///< so much of each label goes to all classes in equal parts
-  std::optional<Index> ignored{};  ///< an integer label that does not count
-  Tensor weights{};                ///< [classes], for the label's class, or, of probabilities, for each
+  Index axis = -1;  ///< the axis of the classes
+  /// The fraction of each label that is spread evenly over all classes.
+  double label_smoothing = 0;
+  std::optional<Index> ignored{};  ///< an integer label whose examples do not count
+  /// [classes]: the weight of the label's class, or of each class for probabilities.
+  Tensor weights{};
   Reduction reduction = Reduction::mean;
 };
-/// -log softmax(logits)[label], for logits with an axis of classes. Labels are integers, of the logits' shape without that axis, or
-/// floats of the whole shape: a probability for each class. The mean is over the labels that count, weighed as they are (0 if none
-/// counts); of probabilities over all. PyTorch's, but for `axis`, and for the NaN where none counts.
+/// -log softmax(logits)[label], for logits with an axis of classes. Labels are either integers,
+/// of the logits' shape without that axis, or floats of the whole shape, which are a probability
+/// for each class. With integer labels the mean is weighted by the weights of the labels that
+/// count; it is 0 if none counts. With probabilities it is over all examples. This is PyTorch's
+/// cross_entropy, except for `axis`, and for the NaN that PyTorch returns if no label counts.
 ///
-/// A logit of -inf masks a class: it has no derivative, and takes no part where its probability is 0; with label_smoothing, which gives
-/// each class some, the loss is infinite. Throws IndexError for a label outside [0, classes) that is not the ignored one.
+/// A logit of -inf masks a class: the class has no derivative and contributes nothing
+/// if its probability is 0. With label_smoothing, which gives each class some probability, the loss
+/// is infinite. Throws IndexError for a label outside [0, classes) that is not the ignored one.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, CrossEntropyOptions options = {});
 
 struct NllOptions {
   [[no_unique_address]] ByName by_name{};
-  Index axis = -1;                 ///< of the classes
-  std::optional<Index> ignored{};  ///< a label that does not count
+  Index axis = -1;                 ///< the axis of the classes
+  std::optional<Index> ignored{};  ///< a label whose examples do not count
   Tensor weights{};                ///< [classes]
   Reduction reduction = Reduction::mean;
 };
-/// -log_probabilities[label], for integer labels: cross_entropy of what log_softmax gave. PyTorch's.
+/// -log_probabilities[label], for integer labels: cross_entropy of the results of log_softmax.
+/// This is PyTorch's nll_loss.
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& labels, NllOptions options = {});
 
-Tensor mse_loss(const Tensor& predictions, const Tensor& targets, LossOptions options = {});  ///< (x - y)^2
+/// (x - y)^2.
+Tensor mse_loss(const Tensor& predictions, const Tensor& targets, LossOptions options = {});
 Tensor mae_loss(const Tensor& predictions, const Tensor& targets,
-                LossOptions options = {});  ///< |x - y|; derivative 0 at 0
+                LossOptions options = {});  ///< |x - y|; the derivative at 0 is 0
 
 struct HuberOptions {
   [[no_unique_address]] ByName by_name{};
   double delta = 1;  ///< positive
   Reduction reduction = Reduction::mean;
 };
-/// e^2 / 2 of the error e = x - y where |e| <= delta, beyond that delta (|e| - delta / 2). PyTorch's and Optax's.
+/// e^2 / 2 of the error e = x - y where |e| <= delta, else delta (|e| - delta / 2).
+/// This is the Huber loss of PyTorch and Optax.
 Tensor huber_loss(const Tensor& predictions, const Tensor& targets, HuberOptions options = {});
 struct SmoothL1Options {
   [[no_unique_address]] ByName by_name{};
   double beta = 1;  ///< 0 gives mae_loss
   Reduction reduction = Reduction::mean;
 };
-/// e^2 / (2 beta) where |e| <= beta, beyond that |e| - beta / 2: huber_loss / beta. PyTorch's.
+/// e^2 / (2 beta) of the error e = x - y where |e| <= beta, else |e| - beta / 2: huber_loss / beta.
+/// This is PyTorch's smooth_l1_loss.
 Tensor smooth_l1_loss(const Tensor& predictions, const Tensor& targets, SmoothL1Options options = {});
 
 struct BinaryCrossEntropyOptions {
   [[no_unique_address]] ByName by_name{};
-  Tensor weights{};          ///< of each loss; broadcasts
-  Tensor positive_weight{};  ///< of the targets' part alone, with logits only; broadcasts
+  Tensor weights{};  ///< factors of the losses; they broadcast
+  /// Factors of the terms y log(p) alone, only with logits; they broadcast.
+  Tensor positive_weight{};
   Reduction reduction = Reduction::mean;
 };
-/// -y log(p) - (1 - y) log(1 - p), of probabilities p and targets y in [0, 1]. Logarithms are at least -100, as PyTorch's, and constant
-/// there: prefer logits.
+/// -y log(p) - (1 - y) log(1 - p), for probabilities p and targets y in [0, 1].
+/// Logarithms are clamped to at least -100, as in PyTorch, and have derivative 0 there.
+/// Prefer the function of logits below.
 Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& targets, BinaryCrossEntropyOptions options = {});
-/// The same of p = sigmoid(logits), at any size of logits: positive_weight y softplus(-x) + (1 - y) softplus(x).
+/// binary_cross_entropy of p = sigmoid(logits), accurate for logits of any size:
+///   positive_weight y softplus(-x) + (1 - y) softplus(x)
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targets,
                                         BinaryCrossEntropyOptions options = {});
 
 struct KlDivergenceOptions {
   [[no_unique_address]] ByName by_name{};
-  Index axis = -1;           ///< of the classes
-  bool log_targets = false;  ///< targets are logarithms of probabilities
+  Index axis = -1;           ///< the axis of the classes
+  bool log_targets = false;  ///< whether targets are logarithms of probabilities
   Reduction reduction = Reduction::mean;
 };
-/// sum(y (log(y) - log_predictions)) over the classes, 0 where y is 0: how far the distribution y is from the predicted one. Optax's;
-/// PyTorch's kl_div with reduction="batchmean".
+/// sum(y (log(y) - log_predictions)) over the classes, where terms with y = 0 are 0:
+/// the Kullback-Leibler divergence of the distribution y from the predicted one.
+/// This is Optax's kl_divergence, and PyTorch's kl_div with reduction="batchmean".
 Tensor kl_divergence(const Tensor& log_predictions, const Tensor& targets, KlDivergenceOptions options = {});
 
 struct CosineSimilarityOptions {
   [[no_unique_address]] ByName by_name{};
   Index axis = -1;
-  double epsilon = 1e-8;  ///< norms are at least this
+  double epsilon = 1e-8;  ///< the least value by which a vector's norm is divided
 };
-/// sum(a b) / (norm(a) norm(b)) along an axis: the cosine of the angle between vectors, 0 if one is 0. They broadcast. PyTorch's.
+/// sum(a b) / (norm(a) norm(b)) along an axis: the cosine of the angle between vectors, 0 if one
+/// of them is 0. The operands broadcast. This is PyTorch's cosine_similarity.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, CosineSimilarityOptions options = {});
 
-/// max(0, 1 - x y), of predictions x and targets y that are -1 or 1. Optax's; derivative 0 at the kink.
+/// max(0, 1 - x y), for predictions x and targets y that are -1 or 1. The derivative at the kink is
+/// 0. This is Optax's hinge_loss.
 Tensor hinge_loss(const Tensor& predictions, const Tensor& targets, LossOptions options = {});
 
 }  // namespace stave

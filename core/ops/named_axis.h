@@ -1,4 +1,5 @@
-// What collectives (collective.h) are to handlers that answer them: their attributes, and who exchanges.
+// Declarations for handlers that answer collectives (collective.h): the attributes of collectives,
+// and communicators.
 #pragma once
 
 #include <string>
@@ -11,14 +12,17 @@ namespace stave {
 
 struct CollectiveAttributes;
 
-/// Who exchanges between places that are not in this process's hands. A collective that carries one is performed below all handlers,
-/// in derivatives too, wherever the handler that bound it stood.
+/// Exchanges data between places that are not in this process. A collective that carries
+/// a communicator is performed below all handlers. This holds in derivatives too, regardless
+/// of where the handler that bound it was installed.
 class Communicator : public RefCounted {
  public:
   virtual ~Communicator() = default;
-  /// Performs the operation with all others: row-major views in the host's memory. Throws what Stave throws.
+  /// Performs the operation together with all other places, on row-major views in host memory.
+  /// Throws the errors of Stave.
   virtual void exchange(const Op& op, const CollectiveAttributes& attributes, const View& x, const View& result) = 0;
-  /// The same of views in a CUDA device's memory: put on the stream, a cudaStream_t of that device, the current one, and not waited for.
+  /// Does the same for views in a CUDA device's memory. `stream` is a cudaStream_t of that device,
+  /// which is the current one. The exchange is enqueued on the stream and not waited for.
   virtual void exchange_on_device(void* stream, const Op& op, const CollectiveAttributes& attributes, const View& x,
                                   const View& result) = 0;
 };
@@ -29,29 +33,32 @@ struct CollectiveAttributes final : ValueAttributes<CollectiveAttributes, Placed
   using Pairs = std::vector<std::pair<Index, Index>>;
   std::string axis_name;
   Index size;
-  Pairs pairs = {};              // ppermute
-  CommunicatorPtr by = nullptr;  // null: whoever stands around has the axis
+  Pairs pairs = {};              // for ppermute
+  CommunicatorPtr by = nullptr;  // null: the handler that has the axis answers
 
   CollectiveAttributes(std::string axis_name, Index size, Device device = cpu)
       : ValueAttributes(device), axis_name(std::move(axis_name)), size(size) {}
   auto members() const { return std::tuple(device, axis_name, size, pairs, static_cast<const void*>(by.get())); }
   std::string str() const override;
-  /// The same, with somebody who exchanges.
+  /// Returns the same attributes with a communicator.
   AttributesPtr bound(CommunicatorPtr communicator) const;
 };
 
-// Their records. Of so many places:
+// The records of the collectives, where `places` is the number of places:
 //   psum, pmax, pmin, ppermute   x [...] -> [...]
-//   all_gather                   x [...] -> [places, ...]: of each
-//   reduce_scatter               x [places, ...] -> [...]: this place's, of the sum of all
-//   all_to_all                   x [places, ...], for each -> [places, ...], from each
+//   all_gather                   x [...] -> [places, ...]: the x of each place
+//   reduce_scatter               x [places, ...] -> [...]: this place's part of the sum of all x
+//   all_to_all                   x [places, ...], a part for each place
+//                                  -> [places, ...], a part from each place
 //   axis_index                   -> int32 []
 extern const Op op_psum, op_pmax, op_pmin, op_all_gather, op_reduce_scatter, op_all_to_all, op_ppermute, op_axis_index;
 
-/// The attributes of a collective over a named axis that nobody has been bound to; null: the call is none.
+/// Returns the attributes of a collective over a named axis to which no communicator is bound;
+/// null if the call is not such a collective.
 const CollectiveAttributes* unbound_collective(const Op& op, const Attributes* attributes) noexcept;
 
-/// What a collective yields in all places, of x of all of them, which has them as axis 0. `same`: it is one for all, without them.
+/// The result of a collective in all places, given x of all places along axis 0. If `same` is true,
+/// the result is the same in all places and has no axis of places.
 struct OfAllPlaces {
   Tensor result;
   bool same;

@@ -1,4 +1,4 @@
-// Tensors by name: parameters, what is sown, the values of sites.
+// NamedTensors: tensors by name, such as parameters, sown values and the values of sites.
 #pragma once
 
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace stave {
 
-/// A tree.
+/// A map from names to tensors, which is a tree.
 using NamedTensors = std::map<std::string, Tensor>;
 
 }  // namespace stave

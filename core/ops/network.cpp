@@ -1,4 +1,4 @@
-// Parts of networks that look up and leave out.
+// Layers of networks that look up or drop values.
 
 #include <stave/core/ops/network.h>
 

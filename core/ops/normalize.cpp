@@ -1,4 +1,5 @@
-// Normalisation.
+// Normalisation: layer_norm and its gradient as operations on rows, and the functions composed
+// of other operations.
 
 #include <stave/core/ops/normalize.h>
 
@@ -29,7 +30,8 @@ Shape lengths_of(const Shape& shape, const Shape& axes) {
   return lengths;
 }
 
-// A parameter of the lengths of `axes`, as it meets an x of this shape; an undefined one stays.
+// Returns a parameter, whose shape is the lengths of `axes`, in a shape that broadcasts with an x
+// of this shape. An undefined parameter stays undefined.
 Tensor beside(const Tensor& parameter, const Shape& shape, const Shape& axes, const char* function, const char* name) {
   if (!parameter.defined()) return parameter;
   if (const Shape lengths = lengths_of(shape, axes); parameter.shape() != lengths)
@@ -48,15 +50,16 @@ Tensor affine(Tensor y, const Tensor& weight, const Tensor& bias) {
   return y;
 }
 
-// sqrt(mean_square + epsilon). What is divided by a root of 0 is 0 and stays so: without epsilon, too, its derivative is finite.
+// sqrt(mean_square + epsilon), and 1 where that is 0. A value that would be divided by the root 0
+// is 0 and stays 0, so its derivative is finite even without epsilon.
 Tensor root(const Tensor& mean_square, const Operand& epsilon) {
   const Tensor sum = mean_square + epsilon;
   return sqrt(where(sum == 0, 1, sum));
 }
 
-// x over the root of its mean square plus epsilon, in a unit in which squares neither overflow nor
-// vanish, and epsilon no less than they do. Where nothing but a denormal is left of epsilon, it is
-// nothing beside them.
+// x divided by the root of its mean square plus epsilon. The unit is chosen such that squares
+// neither overflow nor underflow, and that epsilon does not overflow. If epsilon is denormal
+// in this unit, it is negligible beside the squares.
 struct Scaled {
   Tensor unit, values, mean_square, root;
 
@@ -71,9 +74,9 @@ Tensor standardized(const Tensor& x, const Shape& axes, double epsilon) {
   return Scaled(centred(x, axes), axes, epsilon).normalized();
 }
 
-// ---- layer_norm, of rows ----------------------------------------------------------------------------------
+// ---- layer_norm of rows ---------------------------------------------------------------------
 
-// Sums over all axes but the last one and `kept` ones in front.
+// Sums over all axes but the last one and the first `kept` ones.
 Tensor over_rows(const Tensor& x, int kept = 0) {
   Shape axes;
   for (int axis = kept; axis + 1 < x.rank(); ++axis) axes.push_back(axis);
@@ -81,8 +84,11 @@ Tensor over_rows(const Tensor& x, int kept = 0) {
 }
 Tensor row_mean(const Tensor& x) { return mean(x, -1, keepdims); }
 
-// Rows by their statistics: h = (x - mean) r. With D(u) = r (u - mean(u) - h mean(h u)): dh = D(dx), and as D is symmetric, so are
-// cotangents. D(u) itself, by x in a direction d: B(u, d) = -r (mean(h d) D(u) + mean(h u) D(d) + h mean(d D(u))), of which
+// The derivatives of normalised rows. h = (x - mean) r are the rows, and r is 1 / root. With
+//   D(u) = r (u - mean(u) - h mean(h u)),
+// dh = D(dx). D is symmetric, so cotangents are mapped by D too. The derivative of D(u) by x
+// in a direction d is
+//   B(u, d) = -r (mean(h d) D(u) + mean(h u) D(d) + h mean(d D(u))).
 // sum(a B(u, d)) is symmetric in a, u and d.
 struct NormalRows {
   Tensor h, r;
@@ -102,7 +108,7 @@ struct NormalRows {
   }
 };
 
-// x [..., n] and two more operands: weight [n] and `last`.
+// Checks x [..., n] and two more operands: weight [n], and a third one of shape `last`.
 void check_rows(const Call& call, const Shape& last) {
   const Tensor &x = call.input(0), &weight = call.input(1), &third = call.input(2);
   const char* const operation = call.op().name;
@@ -125,7 +131,7 @@ Outputs gradient_of_rows(const Tensor& x, const Tensor& weight, const Tensor& ct
 Tensor ones_of(const Tensor& x) { return ones({x.shape(-1)}, x.dtype(), x.device()); }
 Tensor zeros_of(const Tensor& x) { return zeros({x.shape(-1)}, x.dtype(), x.device()); }
 
-// A parameter [lanes, n] as it meets [lanes, ..., n].
+// Returns a parameter [lanes, n] in a shape that broadcasts with [lanes, ..., n].
 Tensor in_lanes(const Tensor& parameter, const Tensor& x) {
   Shape shape(std::vector<Index>(static_cast<std::size_t>(x.rank()), 1));
   shape.front() = parameter.shape(0);
@@ -142,7 +148,7 @@ Outputs jvp_layer_norm(const JvpContext& c) {
   return dy;
 }
 
-// Where x alone has lanes they are rows.
+// If only x has lanes, the lanes are rows.
 Outputs batch_layer_norm(const BatchContext& c) {
   if (!c.batched[1] && !c.batched[2]) return rows_normalized(c.in(0), c.in(1), c.in(2), c.attributes());
   const Tensor x = c.batched_in(0), h = rows_normalized(x, ones_of(x), zeros_of(x), c.attributes());
@@ -150,7 +156,7 @@ Outputs batch_layer_norm(const BatchContext& c) {
   return h * beside(1) + beside(2);
 }
 
-// Each lane sums its own rows.
+// Each lane sums its own rows for the gradients of weight and bias.
 Outputs batch_layer_norm_gradient(const BatchContext& c) {
   const Tensor x = c.batched_in(0), ct = c.batched_in(2);
   const Tensor h = rows_normalized(x, ones_of(x), zeros_of(x), c.attributes());
@@ -191,12 +197,12 @@ Tensor vjp_layer_norm_gradient(const VjpContext& c, int input) {
   return result.defined() ? result : c.zeros(static_cast<std::size_t>(input));
 }
 
-// Over the last axes: rows, if these are made one axis.
+// Returns whether the axes are the last ones, so that they can be merged into one axis of rows.
 bool are_last(const Shape& axes, int rank) {
   return !axes.empty() && axes.front() == rank - static_cast<Index>(axes.size());
 }
 
-// The axis of channels of x [examples, channels, ...] or [examples, ..., channels].
+// Returns the axis of channels of x [examples, channels, ...] or [examples, ..., channels].
 int channels_of(const Tensor& x, bool last, const char* function) {
   if (x.rank() < 2)
     fail<ShapeError>("{}: x has shape {}: an axis of examples and one of channels are needed", function, x.shape());
@@ -294,7 +300,7 @@ Tensor group_norm(const Tensor& x, Index groups, GroupNormOptions options) {
         const Index channels = x.shape(axis);
         if (groups < 1 || channels % groups != 0)
           fail<ShapeError>("group_norm: {} channels do not make {} groups of equal size", channels, groups);
-        // The axis of channels becomes one of groups and one of the channels in them.
+        // The axis of channels is split into an axis of groups and one of the channels in a group.
         Shape grouped = x.shape();
         grouped[static_cast<std::size_t>(axis)] = groups;
         grouped.insert(grouped.begin() + axis + 1, channels / groups);
@@ -311,8 +317,8 @@ Tensor group_norm(const Tensor& x, Index groups, GroupNormOptions options) {
 
 namespace {
 
-// normalized(x), times weight plus bias for each channel; rounded once to the dtype of x, weight
-// and bias together.
+// normalized(x), multiplied by the weight and shifted by the bias of each channel.
+// The result is rounded once to the common dtype of x, weight and bias.
 template <class F>
 Tensor by_channel(const Tensor& x, int axis, const BatchNormOptions& options, const char* function, F normalized) {
   const auto of_floats = [&](const Tensor& y, const Tensor& weight, const Tensor& bias) {

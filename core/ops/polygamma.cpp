@@ -1,4 +1,4 @@
-// polygamma: (-1)^(n+1) n! zeta(n+1, x), in double precision, and rounded once.
+// polygamma: (-1)^(n+1) n! zeta(n+1, x), computed in double precision and rounded once.
 
 #include <stave/core/ops/polygamma.h>
 
@@ -21,7 +21,8 @@ using namespace stave_detail;
 
 namespace {
 
-// n! / c^(n+1) for a power of two c = 2^exponent, near which its terms are 1.
+// n! / c^(n+1) for a power of two c = 2^exponent. The terms n! (x + k)^-(n+1) are about 1
+// where x + k is near c.
 struct ScaledFactorial {
   int exponent;
   double value;
@@ -39,10 +40,11 @@ struct ScaledFactorial {
   }
 };
 
-// n! zeta(n+1, x) for finite x > 0 of float64: as zeta_of_positive (polygamma.h), but of terms
-// n! / c^s ((x + k) / c)^-s, which are within range where the result is: (x + k)^-s alone vanishes
-// long before. The factor stands between two roots of the power. Terms lie along a new last axis;
-// the last is where the sum ends and the formula of Euler and Maclaurin begins.
+// n! zeta(n+1, x) for finite x > 0 of float64. It is computed like zeta_of_positive (polygamma.h),
+// but from the terms n! / c^s ((x + k) / c)^-s. They are within range where the result is,
+// while (x + k)^-s alone underflows much earlier. Each term is root * factor * root, with two roots
+// of the power. The terms lie along a new last axis. The last term is the one at which the sum ends
+// and the formula of Euler and Maclaurin begins.
 Tensor scaled_sum(int n, const Tensor& x) {
   constexpr ZetaDouble zeta;
   constexpr int terms = ZetaDouble::terms, order = static_cast<int>(std::size(zeta.tail));
@@ -50,7 +52,7 @@ Tensor scaled_sum(int n, const Tensor& x) {
   const ScaledFactorial factorial(n);
   const Tensor q = expand_dims(x, -1), k = arange(0, terms + 1, 1, float64, x.device()), at = q + k;
   const Tensor added = stop_gradient(at - q),
-               rest = stop_gradient(q - (at - added)) + (k - added);  // what rounding left out
+               rest = stop_gradient(q - (at - added)) + (k - added);  // the rounding error of q + k
   const Tensor root = pow(at * std::ldexp(1.0, -factorial.exponent), -0.5 * s);
   const Tensor powers = factorial.value * root * (1 - s * rest / stop_gradient(at)) * root;
   const Tensor a = x + terms, z = 1 / square(a), last = squeeze(entries(powers, x.rank(), terms, 1), -1);
@@ -63,12 +65,13 @@ Tensor scaled_sum(int n, const Tensor& x) {
   return sum(entries(powers, x.rank(), 0, terms), -1) + beyond;
 }
 
-// n! zeta(n+1, x). For few n, n! is so small that the product loses digits only where it is within
-// some powers of ten of the least number.
+// n! zeta(n+1, x). For small n, n! is so small that the product loses digits only where it is
+// within some powers of ten of the smallest number.
 Tensor product(int n, const Tensor& x) {
   constexpr int few = 8;
   if (n <= few) return std::tgamma(n + 1.0) * zeta(n + 1, x);
-  // Left of 0 terms are at least 2^s, and what overflows as n! does so as their product.
+  // For x < 0 the largest term is at least 2^s. If n! overflows, its product with that term would
+  // overflow as well, so n! can be clamped.
   const double factorial = std::min(std::tgamma(n + 1.0), std::numeric_limits<double>::max());
   const Tensor inside = logical_and(x > 0, isfinite(x));
   return where(inside, scaled_sum(n, where(inside, x, 1)), factorial * zeta(n + 1, where(inside, 1, x)));

@@ -1,14 +1,15 @@
-// The digamma function and the Hurwitz zeta function, of which all polygamma functions are: written once over the value types of
-// elementwise_ops.h in double precision.
+// The digamma function and the Hurwitz zeta function, from which all polygamma functions are
+// computed. They are written once over the value types of elementwise_ops.h, in double precision.
 #pragma once
 
 #include <stave/core/ops/elementwise_ops.h>
 
 namespace stave_detail {
 
-/// Coefficients, the highest power first.
+/// Coefficients for digamma, the highest power first.
 struct DigammaDouble {
-  // digamma(x) / (x - root) for 1 <= x <= 2, in 2 x - 3: interpolated in Chebyshev's points, off by less than 4e-18.
+  // digamma(x) / (x - root) for 1 <= x <= 2, in 2 x - 3: interpolated in Chebyshev's points,
+  // with an error below 4e-18.
   double central[23] = {
       2.832706668021759e-11,  -8.498137230186096e-11,  9.206434499177992e-11,  -2.7619635330317715e-10,
       1.2358072433984831e-09, -3.7075072647122386e-09, 1.0542687624027994e-08, -3.163020268955334e-08,
@@ -16,14 +17,17 @@ struct DigammaDouble {
       7.741232223504057e-06,  -2.325824239445257e-05,  6.995018873950506e-05,  -0.00021074841140458636,
       0.0006368880303257201,  -0.0019350666648590097,  0.005936795278305649,   -0.018550615381735115,
       0.060135621060196744,   -0.2118137106407303,     0.9510558760318328};
-  double root = 0x1.762d86356be3fp+0, root_rest = 0x1.b86a722197829p-54;  // together the positive root
-  // B_2k / 2k for k = 8, ..., 1: log x - 1 / (2 x) - the sum of these by x^2k (Abramowitz and Stegun 6.3.18)
+  // root + root_rest is the positive root of digamma.
+  double root = 0x1.762d86356be3fp+0, root_rest = 0x1.b86a722197829p-54;
+  // B_2k / 2k for k = 8, ..., 1: digamma(x) is log x - 1 / (2 x) - the sum of these / x^2k
+  // (Abramowitz and Stegun 6.3.18).
   double tail[8] = {-0.44325980392156862745,   0.083333333333333333333,   -0.021092796092796092796,
                     0.0075757575757575757576,  -0.0041666666666666666667, 0.003968253968253968254,
                     -0.0083333333333333333333, 0.083333333333333333333};
 };
 
-/// For x >= 0; by the recurrence digamma(x + 1) = digamma(x) + 1 / x from between 1 and 2, and from 10 on by the asymptotic series.
+/// digamma(x) for x >= 0. Below 10 it uses the recurrence digamma(x + 1) = digamma(x) + 1 / x,
+/// starting between 1 and 2; from 10 on it uses the asymptotic series.
 template <class T>
 STAVE_HOST_DEVICE T digamma_of_positive(T x) {
   constexpr DigammaDouble c;
@@ -41,13 +45,14 @@ STAVE_HOST_DEVICE T digamma_of_positive(T x) {
   const T asymptotic = log(x) - T(0.5) / x - z * polynomial(z, c.tail);
   return select(x < T(10), central, asymptotic);
 }
-/// For x < 0 by the reflection digamma(1 - x) = digamma(x) + pi / tan(pi x) (6.3.7); NaN at the poles there.
+/// digamma(x) for any x. For x < 0 it uses the reflection digamma(1 - x) = digamma(x) + pi / tan(pi
+/// x) (6.3.7); at the poles there it is NaN.
 template <class T>
 STAVE_HOST_DEVICE T digamma_of(T x) {
   const auto negative = x < T(0);
   const T y = digamma_of_positive(select(negative, T(1) - x, x));
   if (!any(negative)) return y;
-  const T pi(3.14159265358979323846), part = x - rint(x);  // exact
+  const T pi(3.14159265358979323846), part = x - rint(x);  // the remainder is exact
   const T reflection = select(part == T(0), part / part, pi / tan(pi * part));
   return select(negative, y - reflection, y);
 }
@@ -60,18 +65,20 @@ struct ZetaDouble {
                     3.3068783068783068783e-5,   -0.0013888888888888888889,  0.083333333333333333333};
 };
 
-/// By how much of itself (a + b)^-s is less than sum^-s, of the rounded sum: by s / sum times what
-/// rounding left out (Knuth, "The Art of Computer Programming", volume 2, section 4.2.2, theorem
-/// B). It would be s / 2 units in the last place.
+/// The fraction by which (a + b)^-s is less than sum^-s of the rounded sum:
+/// s / sum times the rounding error of the sum (Knuth, "The Art of Computer Programming", volume 2,
+/// section 4.2.2, theorem B). Uncorrected, the error would be s / 2 units in the last place.
 template <class T>
 STAVE_HOST_DEVICE T lost_by_sum(T a, T b, T sum, T s) {
   const T of_b = sum - a, lost = s * ((a - (sum - of_b)) + (b - of_b)) / sum;
-  return select(abs(lost) < T(0.01), lost, T(0));  // at 0 and infinity it is NaN
+  return select(abs(lost) < T(0.01), lost, T(0));  // lost is NaN if sum is 0 or infinite
 }
 
-/// For s > 1 and q > 0: ten terms of the sum, and for the rest, from a = q + 10 on, the formula of Euler and Maclaurin (Apostol,
-/// "Introduction to Analytic Number Theory", 1976, theorem 12.21 and the remark on it):
-/// a^(1-s) / (s-1) + a^-s (1/2 + s/a (B_2/2! + (s+1)(s+2)/a^2 (B_4/4! + (s+3)(s+4)/a^2 (...)))).
+/// zeta(s, q) for s > 1 and q > 0: ten terms of the sum. The rest of the sum, from a = q + 10 on,
+/// is the formula of Euler and Maclaurin (Apostol, "Introduction to Analytic Number Theory", 1976,
+/// theorem 12.21 and the remark on it):
+///   a^(1-s) / (s-1)
+///     + a^-s (1/2 + s/a (B_2/2! + (s+1)(s+2)/a^2 (B_4/4! + (s+3)(s+4)/a^2 (...)))).
 template <class T>
 STAVE_HOST_DEVICE T zeta_of_positive(T s, T q) {
   constexpr ZetaDouble c;
@@ -83,7 +90,8 @@ STAVE_HOST_DEVICE T zeta_of_positive(T s, T q) {
     const T up = s + T(2 * (order - k));
     series = T(c.tail[k]) + (up - one) * up * z * series;
   }
-  // Where the last term vanishes, so does what it multiplies, which may overflow.
+  // If the factor `last` underflows to 0, the product counts as 0, because the other factor may
+  // overflow.
   T sum = integral / (s - one) + select(last == T(0), T(0), last * (T(0.5) + s / a * series));
   for (int k = terms - 1; k > 0; --k) {
     const T at = q + T(k);
@@ -91,9 +99,11 @@ STAVE_HOST_DEVICE T zeta_of_positive(T s, T q) {
   }
   return sum + pow(q, -s);
 }
-/// NaN for s < 1, and for negative q unless s is an integer. Infinite for s = 1, and at the poles q = 0, -1, -2, ... For another
-/// negative q, of which f is the fraction, the terms left of 0 are those of 1 - f, 2 - f, ..., -q:
-/// zeta(s, q) = zeta(s, f) + (-1)^s (zeta(s, 1 - f) - zeta(s, 1 - q)).
+/// zeta(s, q) for any s and q. It is NaN for s < 1, and for negative q unless s is an integer.
+/// It is infinite for s = 1, and at the poles q = 0, -1, -2, ... At any other negative q
+/// with the fraction f = q - floor(q), the negative bases q + k have the absolute values 1 - f,
+/// 2 - f, ..., -q:
+///   zeta(s, q) = zeta(s, f) + (-1)^s (zeta(s, 1 - f) - zeta(s, 1 - q)).
 template <class T>
 STAVE_HOST_DEVICE T zeta_of(T s, T q) {
   const T one(1), infinity(__builtin_inf()), nan(__builtin_nan(""));

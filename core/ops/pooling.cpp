@@ -1,5 +1,6 @@
-// Pooling. Sums are convolutions with ones. Maxima are read where argmax_pool finds them: max_pool is an operation of its own on the
-// CPU, which needs no places, and its derivatives find them.
+// Pooling. Sums are convolutions with ones. Maxima are the elements at the positions that
+// argmax_pool returns. On the CPU max_pool is an operation of its own, which needs no positions;
+// its derivatives compute them by argmax_pool.
 
 #include <stave/core/ops/pooling.h>
 
@@ -28,9 +29,9 @@ Shape leading(const Shape& shape, std::size_t axes) {
   return Shape(std::span<const Index>(shape.begin(), shape.end() - axes));
 }
 
-// ---- argmax_pool -------------------------------------------------------------------------------------------
+// ---- argmax_pool ----------------------------------------------------------------------------
 
-// Whether the window at some place along an axis sees padding alone.
+// Returns whether the window at some position along an axis contains only padding.
 bool sees_nothing(Index length, Index window, Index dilation, Index stride, Index low, Index results) {
   for (Index place = 0; place < results; ++place) {
     const Index first = place * stride - low, last = first + (window - 1) * dilation;
@@ -50,7 +51,7 @@ void check_sights(const Shape& lengths, const Shape& windows, const Shape& dilat
           function, pads.low[axis], pads.high[axis], axis, lengths[axis], windows[axis]);
 }
 
-// The shape of what windows give.
+// Returns the shape of the result, with one element for each window.
 Shape pooled_shape(const Call& call) {
   const Tensor& x = call.input(0);
   const char* const operation = call.op().name;
@@ -66,16 +67,16 @@ Shape pooled_shape(const Call& call) {
   const Shape results = fitting_places(lengths, dilated(a.windows, a.dilations, operation), a.strides, pads, operation);
   check_sights(lengths, a.windows, a.dilations, a.strides, pads, results, operation);
   Shape shape = joined({leading(x.shape(), axes), results});
-  naming(operation, [&] { return shape.elements(); });  // throws if there are too many
+  naming(operation, [&] { return shape.elements(); });  // Throws if there are too many elements.
   return shape;
 }
 
-// [leading..., the elements of a plane].
+// Returns x with its spatial axes merged: [leading..., the elements of a plane].
 Tensor planes_of(const Tensor& x, std::size_t axes) {
   return reshape(x, joined({leading(x.shape(), axes), Shape{spatial(x.shape(), axes).elements()}}));
 }
 
-// x[..., places], for places of each plane in the shape of the results.
+// Returns x[..., places], where `places` are positions in each plane, in the shape of the result.
 Tensor elements_at(const Tensor& x, const Tensor& places, std::size_t axes) {
   return reshape(take_along_axis(planes_of(x, axes), planes_of(places, axes), -1), places.shape());
 }
@@ -85,7 +86,7 @@ Tensor jvp_max_pool(const JvpContext& c) {
   return elements_at(c.tangents[0], places, c.as<PoolAttributes>().windows.size());
 }
 
-// What came out flows back to where it stands.
+// The cotangent of each maximum is added at its position in x.
 Tensor vjp_max_pool(const VjpContext& c, int) {
   const std::size_t axes = c.as<PoolAttributes>().windows.size();
   const Tensor places = planes_of(apply(op_argmax_pool, {c.in(0)}, AttributesPtr(c.attributes)), axes);
@@ -123,11 +124,11 @@ constinit const Op op_argmax_pool{
     .batch = batch_in_front,
 };
 
-// ---- pooling.h ---------------------------------------------------------------------------------------------
+// ---- pooling.h ------------------------------------------------------------------------------
 
 namespace {
 
-// What windows slide over, with its spatial axes last, and where they stand.
+// The input of a pooling function, with its spatial axes last, and the positions of its windows.
 struct Windows {
   const char* function;
   bool channels_last;
@@ -165,7 +166,7 @@ struct Windows {
   }
 };
 
-// The sums of windows along one spatial axis, or along all.
+// Returns the sums of windows along `count` spatial axes, starting at `first`.
 Tensor summed(const Tensor& x, const Windows& w, std::size_t first, std::size_t count) {
   const Shape lengths = spatial(x.shape(), w.axes());
   Shape windows = lengths, strides = lengths, low = lengths, high = lengths, dilations = lengths, ones_ = lengths;
@@ -186,7 +187,7 @@ Tensor summed(const Tensor& x, const Windows& w, std::size_t first, std::size_t 
   return reshape(y, joined({others, spatial(y.shape(), w.axes())}));
 }
 
-// Of a large window axis by axis: a + b + c additions for a * b * c.
+// Sums a large window axis by axis: a + b + c additions instead of a * b * c.
 Tensor window_sums(const Tensor& x, const Windows& w) {
   if (!w.padded() && w.windows == w.lengths) {
     Shape axes;

@@ -1,10 +1,11 @@
-// Pooling: sums, means and maxima of windows, each channel by itself.
+// Pooling: sums, means and maxima of windows, for each channel by itself.
 //
 //   max_pool(x, {3, 3}, {.stride = 2, .padding = 1})    of x [batch..., channels, lengths...]
 //   avg_pool(x, 2)                                      every axis but the first two, in steps of 2
 //
-// A list of windows says how many spatial axes there are, the last ones; of one number they are all but batch and channels. What
-// stands before them is pooled one by one. Windows stand `stride` apart, or side by side.
+// The spatial axes are the last ones. Their number is the length of the list of windows; if the
+// window is a single number, all axes but the batch and the channels are spatial. All axes before
+// the spatial ones are pooled independently. Windows are `stride` apart, by default side by side.
 #pragma once
 
 #include <stave/core/ops/convolution.h>
@@ -13,31 +14,36 @@ namespace stave {
 
 struct PoolOptions {
   [[no_unique_address]] ByName by_name{};
-  PerAxis stride = {};  // none: the window
+  PerAxis stride = {};  // empty: the window
   Padding padding = 0;
   PerAxis dilation = 1;
-  bool channels_last = false;  // x is [batch..., lengths..., channels]
+  bool channels_last = false;  // whether x is [batch..., lengths..., channels]
 };
-/// The sum of each window; dtypes as those of sum. A convolution with ones. Throws ShapeError where the window does not fit.
+/// The sum of each window, with the dtypes of sum. It is computed as a convolution with ones.
+/// Throws ShapeError if the window does not fit.
 Tensor sum_pool(const Tensor& x, const PerAxis& window, const PoolOptions& options = {});
 
 struct AvgPoolOptions {
   [[no_unique_address]] ByName by_name{};
-  PerAxis stride = {};  // none: the window
+  PerAxis stride = {};  // empty: the window
   Padding padding = 0;
   PerAxis dilation = 1;
-  bool count_include_pad = true;  // else: the mean of x's own elements
+  bool count_include_pad = true;  // if false, the mean is over x's own elements
   bool channels_last = false;
 };
-/// The mean of each window, in floats. Throws ShapeError where the window does not fit, or has nothing of x to count.
+/// The mean of each window, in floats. Throws ShapeError if the window does not fit,
+/// or if it contains no element of x that could be counted.
 Tensor avg_pool(const Tensor& x, const PerAxis& window, const AvgPoolOptions& options = {});
 
-/// Where the largest element of each window stands: its position in the spatial axes of x, counted in row-major order. int32, or
-/// int64 where that does not hold them all. NaN is the largest; of equal ones the first. Zero derivative. Padding is never chosen:
-/// throws ShapeError where the window does not fit, or has nothing of x to choose from.
+/// The position of the largest element of each window, in the spatial axes of x,
+/// counted in row-major order. It is int32, or int64 where int32 does not hold all positions.
+/// NaN is the largest, and of equal elements the first is chosen. The derivative is 0. Padding is
+/// never chosen: throws ShapeError if the window does not fit or contains no element of x.
 Tensor argmax_pool(const Tensor& x, const PerAxis& window, const PoolOptions& options = {});
-/// What stands there. So the derivative goes to the first of equal ones, where max shares it: windows overlap, and it is what
-/// networks were trained with. (torch.nn.functional.max_pool2d; derivatives of any order by gather and scatter_add)
+/// The largest element of each window: the element at the position that argmax_pool returns.
+/// So the derivative goes to the first of equal elements, where `max` shares it. The reasons are
+/// that windows overlap, and that networks were trained with this derivative. This is
+/// torch.nn.functional.max_pool2d. Derivatives of any order are computed by gather and scatter_add.
 Tensor max_pool(const Tensor& x, const PerAxis& window, const PoolOptions& options = {});
 
 }  // namespace stave

@@ -1,7 +1,8 @@
-// Random numbers. The operations hash counters under keys (attributes.h says how); all else is composed of them.
+// Random numbers. The operations hash counters under keys, as attributes.h describes.
+// All other functions are composed of them.
 //
-// Keys have leading batch axes, so that the batch of a vmap is one more of them: with split keys each lane gets what a
-// loop gives it.
+// Keys may have leading batch axes, so the batch of a vmap becomes one more of these.
+// With split keys each lane gets the numbers that a loop over the keys would get.
 
 #include <stave/core/ops/random.h>
 
@@ -24,7 +25,7 @@ using stave_detail::computed_in, stave_detail::fail, stave_detail::floating, sta
 
 namespace {
 
-// The batch axes of keys [batch..., 2]. Validates.
+// Returns the batch axes of keys [batch..., 2]. Throws for other dtypes or shapes.
 Shape batch_of(const Tensor& keys, const char* operation) {
   if (keys.dtype() != uint32 || keys.rank() == 0 || keys.shape(-1) != 2)
     fail<ShapeError>("{}: keys are uint32 tensors of shape [..., 2], not {} {}", operation, keys.dtype(), keys.shape());
@@ -33,7 +34,7 @@ Shape batch_of(const Tensor& keys, const char* operation) {
   return batch;
 }
 
-// [batch..., shape...] of dtype.
+// Infers a result [batch..., shape...] of `dtype`.
 void infer_drawn(const Call& call, const Shape& shape, Dtype dtype, SmallVector<Abstract, 1>& outputs) {
   Shape result = batch_of(call.input(0), call.op().name);
   for (Index length : shape) {
@@ -82,7 +83,7 @@ constinit const Op op_random_uniform = random_op(OpId::random_uniform, "random_u
 constinit const Op op_random_permutation =
     random_op(OpId::random_permutation, "random_permutation", infer_random_permutation);
 
-// ---- keys -------------------------------------------------------------------------------------------------
+// ---- keys -----------------------------------------------------------------------------------
 
 Key::Key(std::uint64_t seed, Device device)
     : data_(from(std::vector{static_cast<std::uint32_t>(seed >> 32), static_cast<std::uint32_t>(seed)}, device)) {}
@@ -93,7 +94,7 @@ Key::Key(Tensor data) : data_(std::move(data)) {
                      data_.dtype(), data_.shape());
 }
 
-// Key i is fold_in of i.
+// Key i is fold_in(key, i).
 Tensor split(const Key& key, Index n) {
   if (n < 0) fail<ShapeError>("split: {} keys", n);
   if (key.data().rank() != 1) fail<ShapeError>("split: an array of keys {}: vmap over it", key.data().shape());
@@ -114,7 +115,7 @@ Key fold_in(const Key& key, const Tensor& data) {
   return Key(apply(op_fold_in, {key.data(), astype(data, uint32)}));
 }
 
-// ---- numbers ----------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------------
 
 Tensor random_bits(const Key& key, const Shape& shape) {
   return apply(op_random_bits, {key.data()}, make_intrusive<RandomAttributes>(shape));
@@ -128,7 +129,7 @@ Tensor uniform(const Key& key, const Shape& shape, double low, double high, Dtyp
 
 Tensor uniform(const Key& key, const Shape& shape, Dtype dtype) { return uniform(key, shape, 0, 1, dtype); }
 
-// u lies in (-1, 1): -1 itself, where erfinv is infinite, is left out.
+// u is in (-1, 1). -1 is excluded because erfinv is infinite there.
 Tensor normal(const Key& key, const Shape& shape, Dtype dtype) {
   const double digits = dtype == float64 ? 53 : dtype == float32 ? 24 : dtype == float16 ? 11 : 8;
   const double low = std::exp2(-digits) - 1;

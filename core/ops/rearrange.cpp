@@ -1,4 +1,5 @@
-// Functions of layout.h that are composed of layout operations: parts moved, repeated, taken apart.
+// Functions of layout.h that are composed of layout operations: they move, repeat or take apart
+// entries.
 
 #include <algorithm>
 
@@ -38,7 +39,8 @@ namespace {
 Tensor rolled(const Tensor& x, Index shift, int axis) {
   const Index length = x.shape(axis);
   if (length == 0 || shift % length == 0) return x;
-  const Index moved = (shift % length + length) % length;  // so many of the last entries come first
+  // How many of the last entries come first.
+  const Index moved = (shift % length + length) % length;
   return concat({entries(x, axis, length - moved, moved), entries(x, axis, 0, length - moved)}, axis);
 }
 
@@ -56,7 +58,8 @@ Tensor moveaxis(const Tensor& x, const Shape& sources, const Shape& destinations
     fail<ShapeError>("moveaxis: {} sources {} for {} destinations {}", sources.size(), sources, destinations.size(),
                      destinations);
   const Shape from = normalized(sources, x.rank(), "moveaxis"), to = normalized(destinations, x.rank(), "moveaxis");
-  Shape order(std::vector<Index>(x.shape().size(), -1));  // the axis of x at each place of the result
+  // The axis of x at each position of the result.
+  Shape order(std::vector<Index>(x.shape().size(), -1));
   std::vector<bool> moved(x.shape().size());
   for (std::size_t i = 0; i < from.size(); ++i) {
     const auto source = static_cast<std::size_t>(from[i]), destination = static_cast<std::size_t>(to[i]);
@@ -85,7 +88,7 @@ Tensor diagonal(const Tensor& x, Index offset, Index axis1, Index axis2) {
   const Index first_row = offset < 0 ? (offset <= -rows ? rows : -offset) : 0;
   const Index first_column = offset > 0 ? std::min(offset, columns) : 0;
   const Index length = std::min(rows - first_row, columns - first_column);
-  // From one element of the diagonal to the next it is a row and a column more.
+  // The next element of the diagonal is one row and one column further.
   Shape flat = matrices.shape();
   flat.pop_back();
   flat.back() = rows * columns;
@@ -99,7 +102,8 @@ Tensor diagonal(const Tensor& x, Index offset, Index axis1, Index axis2) {
   });
 }
 
-// As rows of length n + 1, of which each begins with an element of x, the matrix stands on its diagonal.
+// The matrix is laid out in rows of length n + 1, each of which begins with an element of x.
+// In rows of length n these elements are on the diagonal.
 Tensor diag(const Tensor& x, Index k) {
   if (given(x, "diag").rank() != 1) return named("diag", [&] { return diagonal(x, k); });
   return named("diag", [&] {
@@ -139,7 +143,8 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes) {
     fail<ShapeError>("roll: {} shifts {} for {} axes {}: give one for each, or one for all", shifts.size(), shifts,
                      axes.size(), axes);
   const Shape along = normalized(axes, given(x, "roll").rank(), "roll");
-  Shape totals(std::vector<Index>(x.shape().size(), 0));  // an axis that is named again is rolled again
+  // An axis that is named twice is rolled twice.
+  Shape totals(std::vector<Index>(x.shape().size(), 0));
   for (std::size_t i = 0; i < std::max(shifts.size(), along.size()); ++i) {
     const auto axis = static_cast<std::size_t>(along[along.size() == 1 ? 0 : i]);
     const Index length = std::max<Index>(x.shape()[axis], 1);
@@ -152,7 +157,7 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& axes) {
   });
 }
 
-// [d] -> [1, d] -> [count, d] -> [count * d], for every axis at once.
+// For every axis at once: [d] -> [1, d] -> [count, d] -> [count * d].
 Tensor tile(const Tensor& x, const Shape& counts) {
   for (Index count : counts)
     if (count < 0) fail<ShapeError>("tile: counts {} have a negative one", counts);
@@ -166,7 +171,7 @@ Tensor tile(const Tensor& x, const Shape& counts) {
     for (Index count_or_length : {count, length}) repeated.push_back(count_or_length);
   }
   return named("tile", [&] {
-    static_cast<void>(repeated.elements());  // throws if there are too many
+    static_cast<void>(repeated.elements());  // Throws if there are too many elements.
     for (std::size_t axis = 0; axis < rank; ++axis) together.push_back(repeated[2 * axis] * repeated[2 * axis + 1]);
     return reshape(broadcast_to(reshape(x, apart), repeated), together);
   });
@@ -182,7 +187,7 @@ Tensor repeat_each(const Tensor& x, Index count, Index axis) {
     const Tensor apart = expand_dims(x, along + 1);
     Shape repeated = apart.shape(), together = x.shape();
     repeated[static_cast<std::size_t>(along) + 1] = count;
-    static_cast<void>(repeated.elements());  // throws if there are too many
+    static_cast<void>(repeated.elements());  // Throws if there are too many elements.
     together[static_cast<std::size_t>(along)] *= count;
     return reshape(broadcast_to(apart, repeated), together);
   });
@@ -204,7 +209,7 @@ Tensor repeat(const Tensor& x, const Shape& counts, Index axis) {
     for (std::size_t i = 0; i < counts.size(); ++i) {
       if (counts[i] < 0) fail<ShapeError>("repeat: the count {} of entry {} is negative", counts[i], i);
       if (__builtin_add_overflow(total, counts[i], &total)) total = std::numeric_limits<Index>::max();
-      static_cast<void>(repeated.elements());  // throws if there are too many
+      static_cast<void>(repeated.elements());  // Throws if there are too many elements.
     }
     std::vector<Index> sources;
     sources.reserve(static_cast<std::size_t>(total));
@@ -228,7 +233,7 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view ind
   stave_detail::check_given(xs, "meshgrid");
   if (indexing != "xy" && indexing != "ij")
     fail<ShapeError>("meshgrid: the indexing \"{}\" is neither \"xy\" nor \"ij\"", indexing);
-  Shape order;  // the axis of the grids along which each input runs
+  Shape order;  // the axis of the grids along which each input varies
   for (std::size_t i = 0; i < xs.size(); ++i) order.push_back(static_cast<Index>(i));
   if (indexing == "xy" && xs.size() > 1) std::swap(order[0], order[1]);
   Shape grid = order;
@@ -236,7 +241,8 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view ind
     if (xs[i].rank() > 1) fail<ShapeError>("meshgrid: input {} of shape {} has more than 1 axis", i, xs[i].shape());
     grid[static_cast<std::size_t>(order[i])] = xs[i].size();
   }
-  static_cast<void>(named("meshgrid", [&] { return grid.elements(); }));  // throws if there are too many
+  // Throws if there are too many elements.
+  static_cast<void>(named("meshgrid", [&] { return grid.elements(); }));
   std::vector<Tensor> grids;
   for (std::size_t i = 0; i < xs.size(); ++i) {
     Shape along(std::vector<Index>(xs.size(), 1));

@@ -52,7 +52,7 @@ Index reduced_count(const Shape& shape, const Shape& axes) {
   return count;
 }
 
-// ---- rules -----------------------------------------------------------------------------------------------
+// ---- rules ----------------------------------------------------------------------------------
 
 enum class Gives { same, index };
 
@@ -75,14 +75,14 @@ void infer_choice(const Call& call, SmallVector<Abstract, 1>& outputs) {
   infer_reduction<gives>(call, outputs);
 }
 
-// A reduced value, broadcast back over the axes that were reduced.
+// Broadcasts a reduced value back over the reduced axes.
 Tensor spread(const Tensor& reduced, const Shape& shape, const ReduceAttributes& reduce) {
   return broadcast_to(reshape(reduced, reduced_shape(shape, reduce.axes, true)), shape);
 }
 
-// d max(x) / dx: equal shares for all the elements that are the largest. They are counted, and
-// shared, in a dtype that holds the count: float16 ends at 65504, and bfloat16 at 256 has no next
-// whole number.
+// d max(x) / dx: equal shares for all elements that equal the maximum. The count and the shares are
+// computed in a dtype that holds the count: float16 ends at 65504, and bfloat16 has no whole number
+// between 256 and 258.
 template <class Context>
 Tensor extreme_shares(const Context& c) {
   const Tensor& x = c.in(0);
@@ -91,8 +91,9 @@ Tensor extreme_shares(const Context& c) {
   return winners / sum(winners, reduce.axes, keepdims);
 }
 
-// The product of all other elements along the last axis, exact where some are 0: pairs are multiplied, the same is done for
-// the half as many products, and each element gets the others of its pair's product times its partner. log2(n) steps.
+// The product of all other elements along the last axis, exact even where some are 0.
+// Neighbours are multiplied in pairs, and the function is applied to these products, half as many.
+// Each element gets the result of its pair, times its partner. This takes log2(n) steps.
 Tensor product_of_others(const Tensor& x) {
   const Index n = x.shape(-1);
   if (n == 1) return ones_like(x);
@@ -108,7 +109,7 @@ Tensor product_of_others(const Tensor& x) {
   return n % 2 ? result(ellipsis, slice(n)) : result;
 }
 
-// The same over several axes: they go last and become one.
+// The product of all other elements over several axes, which are moved to the end and merged.
 Tensor product_of_others(const Tensor& x, const Shape& axes) {
   if (reduced_count(x.shape(), axes) == 0) return x;
   Shape order, moved, flat;
@@ -132,14 +133,15 @@ Tensor other_factors(const Context& c) {
   return product_of_others(c.in(0), c.template as<ReduceAttributes>().axes);
 }
 
-// The sum of tangents by their weights, which may be of a wider dtype; it is rounded once.
+// The sum of the tangents multiplied by weights, which may be of a wider dtype. The sum is rounded
+// once.
 Outputs jvp_weighted(const JvpContext& c, const Tensor& weights) {
   const Tensor& tangent = c.tangents[0];
   const Tensor parts = scale(astype(tangent, weights.dtype()), weights);
   return astype(apply(op_sum, {parts}, c.call.attributes_ptr()), tangent.dtype());
 }
 
-// A share of the cotangent for each element.
+// The cotangent of each element: its weight times the cotangent of the result.
 Tensor vjp_weighted(const VjpContext& c, const Tensor& weights) {
   const Tensor ct = astype(spread(c.ct(), c.shape(0), c.as<ReduceAttributes>()), weights.dtype());
   return astype(scale(ct, weights), c.dtype(0));
@@ -157,11 +159,13 @@ constexpr Op extreme_op(OpId id, const char* name) {
   };
 }
 
-// Along one axis the batch only shifts it; over all axes each lane is flattened first.
+// With one reduced axis, the batch only shifts the axis. If all axes are reduced, each lane is
+// flattened first.
 Outputs batch_arg_reduction(const BatchContext& c) {
   const auto& reduce = c.as<ReduceAttributes>();
   if (reduce.axes.size() == 1) return batch_in_front(c);
-  const Tensor flat = reshape(c.in(0), {c.size, c.call.input(0).size()});  // not -1: there may be no lanes
+  // Not -1, because there may be no lanes.
+  const Tensor flat = reshape(c.in(0), {c.size, c.call.input(0).size()});
   const Tensor positions = apply(c.call.op(), {flat}, make_intrusive<ReduceAttributes>(Shape(1), false));
   Shape shape(c.size);
   if (reduce.keepdims) shape.resize(c.in(0).shape().size(), 1);
@@ -214,7 +218,7 @@ constinit const Op op_argmin = arg_op(OpId::argmin, "argmin");
 constinit const Op op_all = logical_op(OpId::all, "all");
 constinit const Op op_any = logical_op(OpId::any, "any");
 
-// ---- functions -------------------------------------------------------------------------------------------
+// ---- functions ------------------------------------------------------------------------------
 
 namespace {
 
@@ -257,7 +261,8 @@ Tensor mean(const Tensor& x, const Axes& axes, KeepDims keep) {
 
 namespace {
 
-// x with its reduced axes made one, the last: a single one may stay where it is.
+// Returns x with its reduced axes merged into one, which is the last; a single reduced axis stays
+// where it is. Stores its position in `axis`.
 Tensor with_one_axis(const Tensor& x, const Shape& reduced, int& axis) {
   if (reduced.size() == 1) {
     axis = static_cast<int>(reduced[0]);
@@ -277,9 +282,9 @@ Tensor with_one_axis(const Tensor& x, const Shape& reduced, int& axis) {
 
 }  // namespace
 
-// x_k - log_softmax(x)_k is the same for every k, and so are its derivatives, those of log_softmax.
-// For the largest x it keeps the digits of a sum of exponentials that is near 1. Where the largest
-// x is infinite the result is that x, and has its derivative.
+// x_k - log_softmax(x)_k is the result for every k, and its derivatives are those of log_softmax.
+// The largest x_k is chosen because it keeps the digits of a sum of exponentials near 1.
+// If the largest x is infinite, the result is that x and has its derivative.
 Tensor logsumexp(const Tensor& x, const Axes& axes, KeepDims keep) {
   const auto of_floats = [&](const Tensor& values) {
     const Shape reduced = axes.normalize(x.rank(), "logsumexp");
@@ -299,9 +304,9 @@ namespace {
 
 Tensor deviations(const Tensor& x, const Axes& axes) { return x - mean(x, axes, keepdims); }
 
-// Deviations, divided by a power of two near the root of n before they are squared and added: so
-// their sum overflows nowhere but where the mean of the squares does. `rest` is what is left to be
-// divided by.
+// Deviations from the mean, divided by a power of two near sqrt(n) before they are squared
+// and summed. So their sum overflows only if the mean of the squares does. `rest` is the remaining
+// divisor.
 struct Spread {
   Tensor parts;
   double divisor = 1, rest;
@@ -334,10 +339,10 @@ Tensor std(const Tensor& x, const Axes& axes, KeepDims keep, double correction) 
       "std", [&] { return in_floats(of_floats, x); }, x);
 }
 
-// sqrt(sum (x/a) (x/b)) sqrt(ab), where ab is a power of 4 that is no less than the norm's square
-// or, above 1, than the norm; then a is 1. So squares neither overflow nor vanish, and the
-// derivative, sum (x/norm) dx, is not formed in units in which it is smaller than it is. The norm
-// is the same in every unit, hence no derivative by these.
+// The norm is sqrt(sum (x/a) (x/b)) sqrt(ab). ab is a power of 4 that is at least the square
+// of the norm or, for a norm above 1, at least the norm; in the second case a is 1. So the squares
+// neither overflow nor underflow, and the derivative sum (x/norm) dx is not computed in units
+// in which it would be smaller. The norm does not depend on the units, so they have no derivative.
 Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep) {
   const auto of_floats = [&](const Tensor& values) {
     const Shape reduced = axes.normalize(x.rank(), "norm");
@@ -347,15 +352,16 @@ Tensor norm(const Tensor& x, const Axes& axes, KeepDims keep) {
     const Tensor infinite = isinf(largest), zero = largest == 0;
     const bool wide = values.dtype() == float64;
     const double least = wide ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
-    const double most = wide ? 511 : 63;  // 4 to this power has a reciprocal that is no denormal
+    const double most = wide ? 511 : 63;  // 4 to this power has a normal reciprocal
     const double of_count = std::log2(std::sqrt(static_cast<double>(count)));
-    const Tensor power = ceil((log2(stop_gradient(maximum(largest, least))) + of_count) / 2);  // of 4
+    // The exponent of 4.
+    const Tensor power = ceil((log2(stop_gradient(maximum(largest, least))) + of_count) / 2);
     const Tensor finite_power = where(infinite, 0, power);
     const Tensor root_a = exp2(maximum(finite_power - most, minimum(finite_power, 0)));
     const Tensor root_b = exp2(minimum(finite_power, most));
     const Tensor squares = sum((values / square(root_a)) * (values / square(root_b)), reduced, keepdims);
-    // At 0 the value is 0, and so is the derivative; there is no second one, and its rules make
-    // zeros of 0 times infinity out of this power, at which trap_nan stops.
+    // At 0 the value and the derivative are 0. The second derivative does not exist: the rules of
+    // this power compute it as 0 times infinity, which `scale` makes 0, and trap_nan stops there.
     const Tensor at_zero = pow(squares, 1.5);
     Tensor result = where(zero, at_zero, sqrt(where(zero, 1, squares)) * (root_a * root_b));
     result = where(infinite, largest, result);

@@ -1,5 +1,6 @@
-// Scans. Linear recurrences are closed under differentiation: their tangents and cotangents are linear recurrences again,
-// and so are those of cumulative products. Nothing is divided, so nothing goes wrong where factors are 0.
+// Scans. The derivatives of linear recurrences are linear recurrences: this holds
+// for their tangents and cotangents, and for those of cumulative products. The rules do not divide,
+// so they are exact where factors are 0.
 
 #include <stave/core/ops/scan.h>
 
@@ -39,20 +40,22 @@ void infer_recurrence(const Call& call, SmallVector<Abstract, 1>& outputs) {
   infer_scan(call, outputs);
 }
 
-// x moved by one place along the axis: element i gets that of i - 1 (`later`) or of i + 1; `fill` enters.
+// Returns x moved by one position along the axis: element i becomes element i - 1 of x (`later`)
+// or i + 1. `fill` enters at the end.
 Tensor moved(const Tensor& x, int axis, bool later, Scalar fill) {
   if (x.shape(axis) == 0) return x;
   std::vector<std::pair<Index, Index>> widths(x.shape().size(), {0, 0});
   widths[static_cast<std::size_t>(axis)] = later ? std::pair<Index, Index>{1, -1} : std::pair<Index, Index>{-1, 1};
   return pad(x, widths, fill);
 }
-// What the scan had come to before each element, and which element it meets after it.
+// `previous` returns the result of the scan before each element, `next` the element that follows
+// it.
 Tensor previous(const Tensor& y, const ScanAttributes& scan, int initial) {
   return moved(y, scan.axis, !scan.reverse, initial);
 }
 Tensor next(const Tensor& x, const ScanAttributes& scan) { return moved(x, scan.axis, scan.reverse, 0); }
 
-// The latest element that each extreme up to here is: its position.
+// Returns the position of the latest element that equals the extreme up to each element.
 Tensor latest_extreme(const Tensor& x, const Tensor& y, const ScanAttributes& scan) {
   Shape line(std::vector<Index>(x.shape().size(), 1));
   const Index length = line[static_cast<std::size_t>(scan.axis)] = x.shape(scan.axis);
@@ -66,7 +69,7 @@ void infer_extreme(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({call.input(0).shape(), call.input(0).dtype()});
 }
 
-// y_i = x_p(i), so dy_i = dx_p(i), and what flows into y_i flows on into x_p(i).
+// y_i = x_p(i), so dy_i = dx_p(i), and the cotangent of y_i is added to that of x_p(i).
 constexpr Op cumulative_extreme(OpId id, const char* name) {
   return Op{
       .id = id,
@@ -105,8 +108,8 @@ constinit const Op op_cumulative_sum{
     .batch = batch_in_front,
 };
 
-// y_i = y_(i-1) x_i, so dy_i = x_i dy_(i-1) + y_(i-1) dx_i. Backwards, r_i = ct_i + x_(i+1) r_(i+1) is all that flows into
-// y_i, and y_(i-1) r_i into x_i.
+// y_i = y_(i-1) x_i, so dy_i = x_i dy_(i-1) + y_(i-1) dx_i. In the backward pass
+// r_i = ct_i + x_(i+1) r_(i+1) is the whole cotangent of y_i, and y_(i-1) r_i that of x_i.
 constinit const Op op_cumulative_prod{
     .id = OpId::cumulative_prod,
     .name = "cumulative_prod",
@@ -127,7 +130,8 @@ constinit const Op op_cumulative_prod{
 constinit const Op op_cummax = cumulative_extreme(OpId::cummax, "cummax");
 constinit const Op op_cummin = cumulative_extreme(OpId::cummin, "cummin");
 
-// dh_i = a_i dh_(i-1) + h_(i-1) da_i + db_i. Backwards, r_i = ct_i + a_(i+1) r_(i+1) flows into b_i, h_(i-1) r_i into a_i.
+// dh_i = a_i dh_(i-1) + h_(i-1) da_i + db_i. In the backward pass r_i = ct_i + a_(i+1) r_(i+1) is
+// the cotangent of b_i, and h_(i-1) r_i that of a_i.
 constinit const Op op_linear_recurrence{
     .id = OpId::linear_recurrence,
     .name = "linear_recurrence",
@@ -150,7 +154,7 @@ constinit const Op op_linear_recurrence{
     .batch = batch_in_front,
 };
 
-// ---- functions -------------------------------------------------------------------------------------------
+// ---- functions ------------------------------------------------------------------------------
 
 namespace {
 
@@ -194,12 +198,13 @@ Tensor cummin(const Tensor& x, Index axis, ScanOptions options) { return extreme
 Tensor cummax(const Tensor& x) { return cummax(of_rank_1(x, "cummax"), 0); }
 Tensor cummin(const Tensor& x) { return cummin(of_rank_1(x, "cummin"), 0); }
 
-// With m_i the latest of the largest so far, y_i = m_i + log1p(r_i), where r_i = sum of e^(x_j -
-// m_i) over j <= i but that of m_i: e^(m_(i-1) - x_i) (1 + r_(i-1)) where x_i is the largest, else
-// r_(i-1) + e^(x_i - m_(i-1)). So neither y nor its derivatives, in which m takes part, are made of
-// differences that cancel. Where the largest is infinite the result is that x, and has its
-// derivative; the largest finite number stands in m for it, and the least one for what is before
-// the first.
+// Let m_i be the largest x up to i; of equal ones, the latest. Then y_i = m_i + log1p(r_i), where
+// r_i is the sum of e^(x_j - m_i) over j <= i without the term of m_i. It is a linear recurrence:
+//   r_i = e^(m_(i-1) - x_i) (1 + r_(i-1))   where x_i is the largest
+//   r_i = r_(i-1) + e^(x_i - m_(i-1))       elsewhere
+// So neither y nor its derivatives, which include that of m, contain differences that cancel.
+// If the largest x is infinite, the result is that x and has its derivative. In m, the largest
+// finite number replaces infinity, and the most negative one stands before the first element.
 Tensor logcumsumexp(const Tensor& x, Index axis, ScanOptions options) {
   const int at = normalize_axis(axis, given(x, "logcumsumexp").rank(), "logcumsumexp");
   const auto of_floats = [&](const Tensor& terms) {

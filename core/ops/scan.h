@@ -1,8 +1,9 @@
-// Scans: what comes of all elements up to each one, along an axis.
+// Scans: element i of the result combines all elements up to i along an axis.
 //
-// Float sums are accurate: float32 is added up in double, float64 with compensation (Neumaier's), so that each result is
-// that of an exact sum, rounded, up to an error that its length hardly moves. Products and recurrences of float32 are
-// computed in double. Integers give the dtypes that sum and prod give (reduce.h), and wrap.
+// Float sums are accurate: float32 is summed in double, float64 with compensation (Neumaier's).
+// So each result is the rounded exact sum, up to an error that hardly depends on the length.
+// Products and recurrences of float32 are computed in double. Integers become the dtypes of sum
+// and prod (reduce.h), and wrap.
 #pragma once
 
 #include <stave/core/tensor/options.h>
@@ -12,35 +13,40 @@ namespace stave {
 
 struct CumulativeOptions {
   [[no_unique_address]] ByName by_name{};
-  bool include_initial = false;  ///< one element more, before the others: the sum or product of nothing
-  bool reverse = false;          ///< from the last element to the first one
+  /// Starts with one more element, the sum or product of no elements.
+  bool include_initial = false;
+  bool reverse = false;  ///< scans from the last element to the first one
 };
 
-/// Sums of the elements up to each one, itself included. Without an axis x must have rank 1.
+/// The sums of the elements up to and including each one. Without an axis x must have rank 1.
 Tensor cumulative_sum(const Tensor& x);
 Tensor cumulative_sum(const Tensor& x, Index axis, CumulativeOptions options = {});
-/// The same with products. Derivatives of any order are exact where factors are 0.
+/// The products of the elements up to and including each one. Derivatives of any order are exact
+/// even where factors are 0. Without an axis x must have rank 1.
 Tensor cumulative_prod(const Tensor& x);
 Tensor cumulative_prod(const Tensor& x, Index axis, CumulativeOptions options = {});
 
 struct ScanOptions {
   [[no_unique_address]] ByName by_name{};
-  bool reverse = false;  ///< from the last element to the first one
+  bool reverse = false;  ///< scans from the last element to the first one
 };
 
-/// The largest and the smallest of the elements up to each one, in their dtype; NaN from the first NaN on. The derivative is that of
-/// the latest element that is it. Without an axis x must have rank 1.
+/// The largest (smallest) of the elements up to each one, in their dtype;
+/// NaN from the first NaN on. The derivative goes to the latest element that equals the extreme.
+/// Without an axis x must have rank 1.
 Tensor cummax(const Tensor& x);
 Tensor cummax(const Tensor& x, Index axis, ScanOptions options = {});
 Tensor cummin(const Tensor& x);
 Tensor cummin(const Tensor& x, Index axis, ScanOptions options = {});
-/// log(cumulative_sum(exp(x))), which neither overflows nor vanishes. Integers become floats. Without an axis x must have rank 1.
+/// log(cumulative_sum(exp(x))), without intermediate overflow or underflow. Integers become floats.
+/// Without an axis x must have rank 1.
 Tensor logcumsumexp(const Tensor& x);
 Tensor logcumsumexp(const Tensor& x, Index axis, ScanOptions options = {});
 
-/// h[i] = a[i] h[i-1] + b[i] along `axis`, with h = 0 before the first; a and b broadcast. Decaying averages, discounted
-/// returns and linear state-space models are such, and so are the derivatives of cumulative_prod. Products are those of
-/// scale: 0 where either factor is 0. In reverse h[i] = a[i] h[i+1] + b[i].
+/// The linear recurrence h[i] = a[i] h[i-1] + b[i] along `axis`, with h = 0 before the first
+/// element. In reverse it is h[i] = a[i] h[i+1] + b[i]. a and b broadcast. Products are those
+/// of `scale`: 0 where either factor is 0. Decaying averages, discounted returns and linear
+/// state-space models are linear recurrences, and so are the derivatives of cumulative_prod.
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, Index axis, ScanOptions options = {});
 
 }  // namespace stave

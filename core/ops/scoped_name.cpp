@@ -1,3 +1,4 @@
+// Scoped names, and the keys made of names.
 #include <stave/core/ops/scoped_name.h>
 
 #include <stave/core/effects/scope.h>
@@ -14,7 +15,8 @@ std::string scoped_name(const std::string& name) {
   return full + name;
 }
 
-// FNV-1a (Fowler, Noll, Vo) in 64 bits: two of a thousand names share a key with a probability of 3e-14.
+// Hashes the name by FNV-1a (Fowler, Noll, Vo) in 64 bits. Among a thousand names, two share a key
+// with a probability of 3e-14.
 stave::Key fold_in_name(const stave::Key& key, const std::string& name) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char byte : name) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;

@@ -1,4 +1,5 @@
-// Names as the effects of a library have them: "layer1/w" is w, performed in Scope("layer1").
+// Scoped names of a library's effects: an effect named "w" that is performed in Scope("layer1") has
+// the name "layer1/w".
 #pragma once
 
 #include <cstdint>
@@ -8,14 +9,16 @@
 
 namespace stave_detail {
 
-/// For a handler that is answering: the scopes (scope.h) entered since it was installed, and the name, joined by "/". In a backward
-/// pass the scopes are those of the operation that is differentiated.
+/// Returns the name prefixed by the scopes (scope.h) that were entered since the handler that is
+/// answering was installed, joined by "/". In a backward pass the scopes are those of the operation
+/// that is differentiated.
 std::string scoped_name(const std::string& name);
 
-/// The key of a name: another one for each, the same on every machine.
+/// Returns a key made of a key and a name. Different names give different keys, which are the same
+/// on every machine.
 stave::Key fold_in_name(const stave::Key& key, const std::string& name);
 
-/// "a, b, c" of the keys of a map; "none" if it is empty.
+/// Returns "a, b, c", the keys of a map; "none" if the map is empty.
 template <class Map>
 std::string listed_keys(const Map& map) {
   std::string list;

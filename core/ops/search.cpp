@@ -26,20 +26,20 @@ void check_vector(const Tensor& x, const char* function, const char* what) {
   if (x.rank() != 1) fail<ShapeError>("{}: {} has shape {}: a vector is needed", function, what, x.shape());
 }
 
-// Whether a comes before b in what is sorted: NaN is the largest.
+// Returns whether a comes before b in sorted order, where NaN is the largest.
 Tensor comes_before(const Tensor& a, const Tensor& b) {
   return logical_or(a < b, logical_and(isnan(b), logical_not(isnan(a))));
 }
 
-// Positions of the true elements of a vector.
+// Returns the positions of the true elements of a vector.
 Tensor places_of(const Tensor& mask) {
-  const Tensor order = argsort(logical_not(mask));  // stable
+  const Tensor order = argsort(logical_not(mask));  // Sorting is stable, so the positions ascend.
   return order(slice(count_nonzero(mask).item<Index>()));
 }
 
 }  // namespace
 
-// ---- counting --------------------------------------------------------------------------------------------
+// ---- counting -------------------------------------------------------------------------------
 
 Tensor count_nonzero(const Tensor& x, const Axes& axes, KeepDims keep) {
   return named(
@@ -87,14 +87,14 @@ Tensor histogram(const Tensor& x, const Tensor& edges) {
         if (bins < 1) fail<ShapeError>("histogram: {} edges have nothing between them", edges.size());
         const Tensor last = edges(bins);
         const Tensor after = where(x == last, bins, searchsorted(edges, x, {.right = true}));
-        // What lies in none goes to one more, which is dropped.
+        // Elements outside of all bins go to one more bin, which is dropped.
         const Tensor in_one = logical_and(after > 0, after <= bins);
         return bincount(where(in_one, after - 1, bins), bins + 1)(slice(bins));
       },
       x, edges);
 }
 
-// ---- order -----------------------------------------------------------------------------------------------
+// ---- order ----------------------------------------------------------------------------------
 
 std::pair<Tensor, Tensor> topk(const Tensor& x, Index k, Index axis) {
   const int along = normalize_axis(axis, given(x, "topk").rank(), "topk");
@@ -121,13 +121,14 @@ void infer_searchsorted(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({v, positions_dtype(s.back())});
 }
 
-// Where the vector is one for all lanes, they are one more axis of the values.
+// If the vector is the same for all lanes, the lanes become one more axis of the values.
 Outputs batch_searchsorted(const BatchContext& c) {
   if (c.batched[0] || c.as<SearchAttributes>().batch_dims > 0) return batch_in_front(c);
   return perform(Call(op_searchsorted, {c.in(0), c.in(1)}, c.attributes()));
 }
 
-// By other operations. Between low and high the place is not known yet; each step halves that.
+// Bisection composed of other operations. The result is between low and high, and each step halves
+// this range.
 Tensor searched_by_steps(const Tensor& sorted, const Tensor& values, bool right) {
   const Index length = sorted.size();
   const Dtype dtype = positions_dtype(length);
@@ -177,11 +178,11 @@ Tensor isin(const Tensor& x, const Tensor& values) {
       x, values);
 }
 
-// ---- sets ------------------------------------------------------------------------------------------------
+// ---- sets -----------------------------------------------------------------------------------
 
 namespace {
 
-// Whether an element of a sorted vector is another than the one before it.
+// Returns whether an element of a sorted vector differs from the one before it.
 Tensor begins(const Tensor& sorted) {
   const Tensor first = ones({std::min<Index>(sorted.size(), 1)}, bool_, sorted.device());
   return concat({first, sorted(slice(1, none)) != sorted(slice(-1))});
@@ -215,14 +216,15 @@ std::pair<Tensor, Tensor> unique_inverse(const Tensor& x) {
       "unique_inverse",
       [&] {
         const Tensor flat = flattened(x), order = argsort(flat), sorted = take(flat, order), first = begins(sorted);
-        const Tensor set = cumulative_sum(astype(first, order.dtype()), 0) - 1;  // of each sorted element
+        // The index of each sorted element in the set.
+        const Tensor set = cumulative_sum(astype(first, order.dtype()), 0) - 1;
         const Tensor inverse = scatter_add(zeros_like(order), expand_dims(order, 1), set);
         return std::pair(take(sorted, places_of(first)), reshape(inverse, x.shape()));
       },
       x);
 }
 
-// ---- functions given by samples --------------------------------------------------------------------------
+// ---- functions given by samples -------------------------------------------------------------
 
 Tensor interp(const Tensor& x, const Tensor& xp, const Tensor& fp) {
   return named(
@@ -237,9 +239,10 @@ Tensor interp(const Tensor& x, const Tensor& xp, const Tensor& fp) {
         const Tensor right = clip(searchsorted(xp, x, {.right = true}), 1, last), left = right - 1;
         const Tensor x0 = take(xp, left), f0 = take(fp, left), f1 = take(fp, right), width = take(xp, right) - x0,
                      rise = f1 - f0;
-        const Tensor jump = width == 0;  // two samples at one place: the left one
+        const Tensor jump = width == 0;  // two samples at one position: the left one counts
         const Tensor share = (x - x0) / where(jump, 1, width);
-        // An infinite sample is met from the other one; at that, the line has not begun to rise.
+        // If one sample is infinite, the line is computed from the other one.
+        // At that sample its rise is 0.
         Tensor y = where(f0 == f1, f0, f1 - scale(1 - share, rise));
         y = where(isfinite(f0), f0 + scale(share, rise), y);
         y = where(jump, f0, y);
@@ -251,7 +254,7 @@ Tensor interp(const Tensor& x, const Tensor& xp, const Tensor& fp) {
 
 namespace {
 
-// Sums of neighbours along an axis.
+// Returns the sums of neighbours along an axis.
 Tensor pairs_along(const Tensor& y, Index axis) {
   const int along = normalize_axis(axis, y.rank(), "trapezoid");
   const Index length = y.shape(along), count = std::max<Index>(length - 1, 0);

@@ -1,4 +1,4 @@
-// Segments and one_hot: what is scattered into new tensors.
+// Segments and one_hot: functions that scatter values into new tensors.
 
 #include <stave/core/ops/index.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 AttributesPtr from_rows(int batch_dims) { return make_intrusive<GatherAttributes>(batch_dims, false); }
 
-// `initial` for each segment, and the data scattered into it.
+// Scatters the data into a tensor that holds `initial` for each segment.
 template <class Initial>
 Tensor in_segments(const char* function, const Op& op, const Tensor& data, const Tensor& ids, Index count,
                    Initial initial) {
@@ -36,7 +36,7 @@ Tensor in_segments(const char* function, const Op& op, const Tensor& data, const
   });
 }
 
-// The least or the greatest that a dtype has: of floats infinity.
+// Returns the least or the greatest value of a dtype; for floats, an infinity.
 Scalar end_of(Dtype dtype, bool greatest) {
   return visit_dtype(dtype, [&](auto zero) -> Scalar {
     using T = decltype(zero);
@@ -65,7 +65,8 @@ Tensor segment_max(const Tensor& data, const Tensor& ids, Index count) {
   return extremes("segment_max", op_scatter_max, data, ids, count);
 }
 
-// A one is put into each of x.size() rows of zeros: indices out of range are found where all are, in every transform.
+// A one is put into each of x.size() rows of zeros. So indices out of range are found by scatter,
+// as for other functions, in every transform.
 Tensor one_hot(const Tensor& x, Index n, Dtype dtype) {
   if (n < 0) fail<ShapeError>("one_hot: {} classes", n);
   return named(

@@ -1,13 +1,17 @@
-// Softmax and its logarithm: operations of their own, so that a backend reads the input once. So
-// are, on the CPU, along a last axis, the gradients of both: that of log_softmax is that of cross
-// entropy.
+// Softmax and its logarithm are operations of their own, so that a backend reads the input once.
+// On the CPU, along a last axis, so are the gradients of both; the gradient of log_softmax is also
+// that of cross entropy.
 //
-// Where almost all of the weight is on one element, the winner, 1 - p of it and sums in which it
-// takes part round away what the derivatives are made of. Hence two rules, at O(n) cost:
-//   - what is weighed with p is taken relative to the winner's, whose share is then 0 instead of a difference that cancels;
-//   - what must add up to 0 gives the winner's element as the sum of the others, with the other sign.
-// The winner is the element with p > 1/2. Where there is none, 1 - p is at least 1/2, and nothing
-// cancels.
+// If almost all of the weight is on one element, the winner, then 1 - p of the winner loses digits
+// by rounding, and so do sums that include it. The derivatives consist of these values.
+// Hence two rules, at O(n) cost:
+// - Values that are weighted by p are taken relative to the winner's value. The winner's share is
+//   then 0 instead of a difference that cancels.
+// - If elements must add up to 0, the winner's element is computed as minus the sum
+//   of the others.
+//
+// The winner is the element with p > 1/2. If there is none, 1 - p is at least 1/2 for every
+// element, and nothing cancels.
 #include <stave/core/ops/softmax.h>
 
 #include <stave/core/op/op.h>
@@ -31,22 +35,22 @@ void infer_softmax(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({x.shape(), x.dtype()});
 }
 
-// In what halves are computed, and back.
+// Conversions to the dtype in which halves are computed, and back.
 Tensor wide(const Tensor& x) { return astype(x, computed_in(x.dtype())); }
 Tensor narrow(const Tensor& x, Dtype dtype) { return astype(x, dtype); }
 
-// The kernels' of gradients: rows on the CPU.
+// Returns whether the kernels of the gradients apply, which compute rows on the CPU.
 bool is_of_rows(const Tensor& y, int axis) { return y.device() == cpu && axis + 1 == y.rank(); }
 
 Tensor sum_along(const Tensor& x, int axis) { return sum(x, axis, keepdims); }
 
-// v less the winner's, along the axis; v where there is no winner.
+// v minus the winner's v, along the axis; v itself if there is no winner.
 Tensor relative_to_winner(const Tensor& p, const Tensor& v, int axis) {
   return v - sum_along(where(p > 0.5, v, 0), axis);
 }
 
-// y = softmax(x): dy = y (dx - sum(y dx)), where dx may be taken relative to anything. The Jacobian
-// is symmetric, so cotangents go the same way.
+// y = softmax(x): dy = y (dx - sum(y dx)), in which dx may be shifted by any constant.
+// The Jacobian is symmetric, so cotangents are mapped in the same way.
 Tensor through_softmax(const Tensor& y, const Tensor& dx, int axis) {
   if (is_of_rows(y, axis)) return apply(op_softmax_gradient, {y, dx});
   const Tensor p = wide(y), relative = relative_to_winner(p, wide(dx), axis);
@@ -79,8 +83,8 @@ void infer_gradient(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({x.shape(), x.dtype()});
 }
 
-// g = y (e - sum(y e)) with e = ct relative to the winner's, along the last axis: linear in ct, and
-// by y dg = dy (e - sum(y e)) - y sum(dy e).
+// g = y (e - sum(y e)) along the last axis, where e is ct relative to the winner's. It is linear
+// in ct. Its derivative by y is dg = dy (e - sum(y e)) - y sum(dy e).
 Outputs jvp_softmax_gradient(const JvpContext& c) {
   Tensor dg;
   if (c.has(1)) dg = apply(op_softmax_gradient, {c.in(0), c.tangents[1]});
@@ -119,7 +123,7 @@ Tensor through_log_softmax(const Tensor& p, const Tensor& dx, int axis) {
   return relative - sum_along(scale(relative, p), axis);
 }
 
-// ct - p sum(ct), which adds up to 0.
+// ct - p sum(ct), whose elements add up to 0.
 Tensor back_through_log_softmax(const Tensor& p, const Tensor& ct, int axis) {
   const Tensor wins = p > 0.5, others = where(wins, 0, ct - scale(sum_along(ct, axis), p));
   return where(wins, -sum_along(others, axis), others);
@@ -133,8 +137,8 @@ Tensor vjp_log_softmax(const VjpContext& c, int) {
 
 }  // namespace
 
-// The result, where it is large, is rounded by more than its exponential can tell: the rules look
-// at the input.
+// The rules read the input and not the result: a large result is rounded too coarsely
+// for its exponential to be accurate.
 constinit const Op op_log_softmax{
     .id = OpId::log_softmax,
     .name = "log_softmax",
@@ -150,8 +154,8 @@ constinit const Op op_log_softmax{
 
 namespace {
 
-// g = ct - p sum(ct) with p = softmax(x), along the last axis: linear in ct, and by x dg = -sum(ct)
-// dp.
+// g = ct - p sum(ct) along the last axis, with p = softmax(x). It is linear in ct. Its derivative
+// by x is dg = -sum(ct) dp.
 Tensor by_input(const Tensor& x, const Tensor& ct, const Tensor& direction) {
   const Tensor dp = through_softmax(softmax(wide(x)), wide(direction), x.rank() - 1);
   return narrow(-scale(sum_along(wide(ct), -1), dp), x.dtype());

@@ -1,7 +1,8 @@
 // Softmax and its logarithm, along one axis.
 //
-// Integers and bool are computed in float32. Sums are wider than the dtype, as those of `sum`. Elements that are -inf get weight
-// 0; where all are -inf, or any is +inf or NaN, nothing is defined, and the whole row is NaN.
+// Integers and bool are computed in default_dtype(). Sums are accumulated in a wider type
+// than the dtype, as in `sum`. Elements that are -inf get weight 0. If all elements are -inf,
+// or any is +inf or NaN, the softmax is undefined, and the whole row is NaN.
 #pragma once
 
 #include <stave/core/tensor/tensor.h>

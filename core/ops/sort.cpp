@@ -1,4 +1,5 @@
-// sort, argsort and argtopk. Where the derivative of sort needs the permutation, it asks argsort for it.
+// sort, argsort and argtopk. The derivative of sort computes the permutation by argsort when it is
+// needed.
 
 #include <stave/core/ops/sort.h>
 
@@ -27,7 +28,8 @@ Outputs jvp_sort(const JvpContext& c) {
   return take_along_axis(c.tangents[0], permutation(c.in(0), attributes), attributes.axis);
 }
 
-// The cotangent of y_i flows into x_p(i): all axes but the sorted one are batch axes of a scatter.
+// The cotangent of y_i is added to that of x_p(i). All axes but the sorted one are batch axes
+// of a scatter.
 Tensor vjp_sort(const VjpContext& c, int) {
   const auto& attributes = c.as<SortAttributes>();
   const Tensor ct = moveaxis(c.ct(), attributes.axis, -1);
@@ -84,7 +86,7 @@ constinit const Op op_argtopk{
     .batch = batch_in_front,
 };
 
-// ---- functions -------------------------------------------------------------------------------------------
+// ---- functions ------------------------------------------------------------------------------
 
 Tensor sort(const Tensor& x, Index axis, SortOptions options) {
   return apply(op_sort, {x},

@@ -1,5 +1,6 @@
-// Sorting along an axis. Stable: equal elements keep their order, in both directions. NaN is the largest of all, as in JAX and
-// for argmax: it comes last, or first if descending. -0 equals 0.
+// Sorting along an axis. Sorts are stable: equal elements keep their order, in both directions.
+// NaN is the largest element, as in JAX and in argmax: it comes last, or first if descending.
+// -0 equals 0.
 #pragma once
 
 #include <concepts>
@@ -14,11 +15,13 @@ struct SortOptions {
   bool descending = false;
 };
 
-/// The elements along an axis (the last one) in order. Derivatives follow the elements; among equal ones, by their order in x.
+/// The elements along an axis (by default the last one) in order. Derivatives follow the elements;
+/// equal elements are in the order of x.
 Tensor sort(const Tensor& x);
 Tensor sort(const Tensor& x, Index axis, SortOptions options = {});
-/// Where in x the elements of sort(x) stand: take_along_axis(x, argsort(x, axis), axis) is sort(x, axis). int32, or int64
-/// along axes of 2^31 elements and more. Zero derivative.
+/// The positions in x of the elements of sort(x): take_along_axis(x, argsort(x, axis), axis) is
+/// sort(x, axis). They are int32, or int64 along axes of 2^31 elements and more. The derivative is
+/// 0.
 Tensor argsort(const Tensor& x);
 Tensor argsort(const Tensor& x, Index axis, SortOptions options = {});
 

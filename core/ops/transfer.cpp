@@ -1,5 +1,5 @@
-// The operation `to`. It has no kernel: two backends meet in it, through the host's memory or a way of their own
-// (Backend::copy_from). Axes along which a value repeats travel once.
+// The operation `to`. It has no kernel, because two backends take part: they copy through host
+// memory, or directly (Backend::copy_from). Axes along which a value repeats are copied once.
 
 #include <stave/core/ops/transfer.h>
 
@@ -26,7 +26,7 @@ void infer_to(const Call& call, SmallVector<Abstract, 1>& outputs) {
   outputs.push_back({x.shape(), x.dtype()});
 }
 
-// x with each axis that repeats cut to its first entry.
+// Returns x with each axis that repeats cut to its first entry.
 Tensor without_repeats(const Tensor& x) {
   Shape shape = x.shape();
   for (std::size_t axis = 0; axis < shape.size(); ++axis)

@@ -1,12 +1,13 @@
-// Moving tensors between devices.
+// to(): moving tensors between devices.
 #pragma once
 
 #include <stave/core/tensor/tensor.h>
 
 namespace stave {
 
-/// x on `device`: the value itself if it is there, else a copy. An operation like any other: under grad the cotangent travels
-/// back to where x lives. Throws DeviceError if there is no such device.
+/// Returns x on `device`: x's value itself if it is already there, else a copy.
+/// This is an operation like any other: under grad the cotangent is moved back to the device of x.
+/// Throws DeviceError if there is no such device.
 Tensor to(const Tensor& x, Device device);
 
 }  // namespace stave

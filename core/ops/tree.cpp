@@ -1,3 +1,4 @@
+// The parts of trees that are not templates: errors, and vectors of leaves.
 #include <stave/core/ops/tree.h>
 
 #include <stave/core/ops/elementwise.h>

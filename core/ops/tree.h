@@ -1,22 +1,35 @@
-// Trees: the containers in which functions take and return tensors.
+// Trees: the containers in which functions take and return tensors (pytrees in JAX).
 //
-// A tree is a Tensor; a container of trees (std::vector, list, deque, array, map and unordered_map by their values, optional,
-// variant, pair, tuple, unique_ptr, shared_ptr, any range of one's own whose elements can be assigned); or any aggregate of up
-// to 32 members, nested: struct Mlp { Tensor w1, b1, w2, b2; } needs no macro and no base class. Other members (numbers,
-// strings, functions, streams) are passed over, but nothing that may hold a tensor: such a member (a pointer, std::any, a class
-// with private members) does not compile. tree_kind.h decides. For a class of your own that is no aggregate, specialise
+// A tree is one of these:
+// - a Tensor;
+// - a container of trees: std::vector, list, deque, array, optional, variant, pair, tuple,
+//   unique_ptr, shared_ptr, the values of a map or unordered_map, or any other range whose elements
+//   can be assigned;
+// - an aggregate with up to 32 members, nested, without a macro or a base class:
+//     struct Mlp { Tensor w1, b1, w2, b2; }
+//
+// Other members (numbers, strings, functions, streams) are skipped. A member that may hold tensors
+// in a way that the walk cannot follow (a pointer, std::any, a class with private members) does
+// not compile. tree_kind.h decides which types these are. For a class that is not an aggregate,
+// specialise TreeTraits:
 //
 //   template <> struct stave::TreeTraits<MyLayer> {
-//     template <class L, class F> static void visit(L& layer, F&& f) { f(layer.weights()); }   // f on each tree inside
+//     // f on each tree inside
+//     template <class L, class F> static void visit(L& layer, F&& f) { f(layer.weights()); }
 //   };
-//   template <> struct stave::TreeTraits<Logger> {};                                           // it holds no tensors
+//   // it holds no tensors
+//   template <> struct stave::TreeTraits<Logger> {};
 //
-// - The order is that of declaration, of iteration, and of keys (of unordered maps, too, where keys have `<`).
-// - Smart pointers are trees by what they point to, so that a gradient has objects of its own. What two of them share is in the
-//   tree twice, and apart in what transforms make of it.
-// - A Key holds no tensor that a function on tensors should change: it stays. vmap maps it, files keep it.
+// - The order of tensors is the order of declaration, of iteration, and of keys.
+//   Unordered maps are also visited by key if their keys have `<`.
+// - A smart pointer is the tree that it points to, so a gradient has objects of its own.
+//   An object that two pointers share is in the tree twice, and the results of transforms hold two
+//   separate copies of it.
+// - A Key holds no tensor that a function on tensors should change, so these functions leave it
+//   as it is. vmap maps keys over lanes, and files store them.
 //
-// One function takes a tree apart, `visit_children`; everything else here is written with it.
+// `visit_children` is the only function that takes a tree apart; everything else here is written
+// with it.
 #pragma once
 
 #include <algorithm>
@@ -36,11 +49,12 @@
 
 namespace stave_detail {
 
-// ---- taking apart ----------------------------------------------------------------------------------------
+// ---- taking apart ---------------------------------------------------------------------------
 
 [[noreturn]] void fail_reference_member();
 
-// What is no tree must not be one that the walk cannot follow. Says so once for each type.
+// Fails to compile if T is not a tree but reaches tensors that the walk cannot follow.
+// The error appears once for each type.
 template <class T>
 constexpr bool check_passed_over() {
   constexpr bool followed = tree_kind<T> != TreeKind::unseen || !holds_tensors<T>;
@@ -53,7 +67,7 @@ constexpr bool check_passed_over() {
   return true;
 }
 
-// f(key, value) for the entries of a map, by key where keys have an order.
+// Calls f(key, value) for each entry of a map, in the order of the keys where these have an order.
 template <class M, class F>
 void visit_entries(M& map, F&& f) {
   using Key = typename M::key_type;
@@ -68,14 +82,15 @@ void visit_entries(M& map, F&& f) {
   }
 }
 
-// f(children...) of a tuple or an aggregate.
+// Returns f(children...) for a tuple or an aggregate.
 template <class T, class F>
 decltype(auto) with_children(T& tree, F&& f) {
   if constexpr (tree_kind<T> == TreeKind::tuple) return std::apply(f, tree);
   else return with_members(tree, f);
 }
 
-// A member of an aggregate that is walked must be part of it.
+// Throws unless a member of an aggregate that holds tensors lies within the aggregate: a reference
+// member does not.
 template <class S, class M>
 void check_member([[maybe_unused]] const S& aggregate, [[maybe_unused]] const M& member) {
   if constexpr (!std::is_move_assignable_v<S> && holds_tensors<M>) {
@@ -85,7 +100,7 @@ void check_member([[maybe_unused]] const S& aggregate, [[maybe_unused]] const M&
   }
 }
 
-/// Calls f(child) on all that is directly inside a tree that is no Tensor and no Key.
+/// Calls f(child) on each direct child of a tree that is neither a Tensor nor a Key.
 template <class T, class F>
 void visit_children(T& tree, F&& f) {
   constexpr TreeKind kind = tree_kind<T>;
@@ -101,13 +116,13 @@ void visit_children(T& tree, F&& f) {
   else with_members(tree, [&](auto&... child) { ((check_member(tree, child), f(child)), ...); });
 }
 
-// The data of a key, which may be that of an array of keys.
+// The data of a key, which may also be the data of an array of keys.
 template <class K>
 auto& key_data(K& key) {
   return KeyData::of(key);
 }
 
-/// A visitor that is given the data of keys as well.
+/// Wraps a visitor that also wants the data of keys.
 template <class F>
 class WithKeys {
  public:
@@ -128,13 +143,13 @@ inline constexpr bool visits_keys = false;
 template <class F>
 inline constexpr bool visits_keys<WithKeys<F>> = true;
 
-// The library's own visitors are few types, so that the walk over a tree is compiled few times.
+// The library's own visitors have few types, so that the walk over a tree is compiled few times.
 struct CollectLeaves {
   std::vector<Tensor>& leaves;
   void operator()(const Tensor& leaf) const { leaves.push_back(leaf); }
 };
 struct PutLeaves {
-  const Tensor* next;  // null: empty tensors
+  const Tensor* next;  // null: leaves become empty tensors
   void operator()(Tensor& leaf) { leaf = next ? *next++ : Tensor(); }
 };
 
@@ -142,7 +157,8 @@ struct PutLeaves {
 
 namespace stave {
 
-/// Calls f on every tensor of a tree, in a fixed order; keys are passed over. On what is no tree it does nothing.
+/// Calls f on every tensor of a tree, in a fixed order. Keys are skipped. A type that is not a tree
+/// has no tensors.
 template <class T, class F>
 void visit_tensors(T& tree, F&& f) {
   using stave_detail::TreeKind;
@@ -174,16 +190,16 @@ std::vector<Tensor> tree_leaves(const T& tree) {
 
 namespace stave_detail {
 
-// ---- copies ----------------------------------------------------------------------------------------------
+// ---- copies ---------------------------------------------------------------------------------
 
-// A custom tree may hold smart pointers.
+// Whether a T may hold smart pointers whose objects two copies would share; a custom tree may.
 template <class T>
 inline constexpr bool may_share = Contains<TreeKind::shared, TreeKind::custom>::template in<T>();
 
 template <class T>
 T copy_tree(const T& tree);
 
-// Gives smart pointers in a copy objects of their own.
+// Gives each shared_ptr in a copied tree an object of its own.
 template <class T>
 void unshare([[maybe_unused]] T& tree) {
   if constexpr (!holds_tensors<T>) return;
@@ -194,7 +210,7 @@ void unshare([[maybe_unused]] T& tree) {
   }
 }
 
-// to = a copy of `from`, part by part.
+// Assigns a copy of `from` to `to`, part by part.
 template <class T>
 void assign_copy(T& to, const T& from) {
   constexpr TreeKind kind = tree_kind<T>;
@@ -223,7 +239,7 @@ void assign_copy(T& to, const T& from) {
   }
 }
 
-/// A copy that shares no object with `tree` through smart pointers.
+/// A copy of `tree` that shares no object with it through smart pointers.
 template <class T>
 T copy_tree(const T& tree) {
   if constexpr (Contains<TreeKind::unique>::template in<T>()) {
@@ -245,7 +261,7 @@ T copy_tree(const T& tree) {
   }
 }
 
-/// A copy of `tree` with other tensors in it.
+/// A copy of `tree` in which `leaves` replace the tensors.
 template <class T, class Tensors>
 T with_leaves(const T& tree, const Tensors& leaves) {
   T result = copy_tree(tree);
@@ -253,7 +269,7 @@ T with_leaves(const T& tree, const Tensors& leaves) {
   return result;
 }
 
-/// A copy without tensors: the structure that others are put into.
+/// A copy of `tree` with empty tensors: its structure, into which other tensors are put.
 template <class T>
 T structure_of(const T& tree) {
   T structure = copy_tree(tree);
@@ -261,12 +277,12 @@ T structure_of(const T& tree) {
   return structure;
 }
 
-// ---- trees that correspond -------------------------------------------------------------------------------
+// ---- trees that correspond ------------------------------------------------------------------
 
 /// Throws ShapeError unless `same`.
 void check_same_structure(bool same, const char* what);  // "tree_map: the trees"
 
-// Whether two trees of one type may differ in structure.
+// Whether two trees of type T may differ in structure.
 template <class T>
 inline constexpr bool varies = Contains<TreeKind::range, TreeKind::map, TreeKind::optional, TreeKind::unique,
                                         TreeKind::shared, TreeKind::variant, TreeKind::custom>::template in<T>();
@@ -277,7 +293,8 @@ bool same_key(const K& a, const K& b) {
   else return !(a < b) && !(b < a);
 }
 
-/// Whether lengths, keys, alternatives and what is present agree.
+/// Returns true if lengths, keys and variant alternatives agree and the same optional parts are
+/// present.
 template <class T>
 bool same_structure(const T& a, const T& b) {
   constexpr TreeKind kind = tree_kind<T>;
@@ -314,9 +331,10 @@ bool same_structure(const T& a, const T& b) {
   }
 }
 
-// ---- functions on trees ----------------------------------------------------------------------------------
+// ---- functions on trees ---------------------------------------------------------------------
 
-// What f of a tree_map returns: Tensor, or std::tuple, pair, array of several.
+// How many trees tree_map returns for a function with result R: 0 stands for a single Tensor
+// (and so one tree), else R is a std::tuple, pair or array of that many tensors.
 template <class R>
 inline constexpr std::size_t result_trees = 0;
 template <class... R>
@@ -334,8 +352,9 @@ std::vector<Tensor> unravel_leaves(const Tensor& vector, const TensorTypes& type
 
 namespace stave {
 
-/// f on the corresponding tensors of trees of one type and structure; what is no tensor is taken from the first. If f returns a
-/// std::tuple (pair, array) of tensors: a std::tuple of as many trees. Throws ShapeError for trees that differ in structure.
+/// Applies f to the corresponding tensors of trees of one type and structure. Members that are
+/// not tensors are taken from the first tree. If f returns a std::tuple (pair, array) of tensors,
+/// the result is a std::tuple of as many trees. Throws ShapeError if the trees differ in structure.
 ///   mlp = tree_map([](const Tensor& w, const Tensor& g) { return w - 0.1 * g; }, mlp, gradient);
 ///   auto [mlp2, moments2] = tree_map(step, mlp, moments, gradient);
 template <class F, class T, class... Rest>
@@ -365,14 +384,15 @@ auto tree_map(F&& f, const T& tree, const Rest&... rest) {
   }
 }
 
-/// The tree with zeros in place of its tensors.
+/// A tree like the given one, with zeros in place of its tensors.
 template <class T>
   requires(is_tree<T> && !std::is_same_v<T, Tensor>)
 T zeros_like(const T& tree) {
   return tree_map([](const Tensor& leaf) { return zeros_like(leaf); }, tree);
 }
 
-/// The sum of all tensors of a tree, of a std::vector for one; they broadcast. 0 for none.
+/// The sum of all tensors of a tree, for example of a std::vector. The tensors broadcast.
+/// Returns 0 for a tree without tensors.
 template <class T>
 Tensor add_all(const T& tree) {
   static_assert(is_tree<T>, "stave: add_all of a type that is not a tree (see stave/core/ops/tree.h)");
@@ -381,7 +401,8 @@ Tensor add_all(const T& tree) {
   return total.defined() ? total : zeros({});
 }
 
-/// sqrt of the sum of the squares of all elements of all tensors; default_dtype() for integers.
+/// The square root of the sum of the squares of all elements of all tensors; default_dtype()
+/// for integers.
 template <class T>
 Tensor global_norm(const T& tree) {
   static_assert(is_tree<T>, "stave: global_norm of a type that is not a tree (see stave/core/ops/tree.h)");
@@ -390,14 +411,16 @@ Tensor global_norm(const T& tree) {
   return norms.empty() ? zeros({}) : norm(stack(norms));
 }
 
-/// See ravel.
+/// The function that turns a vector back into a tree; see ravel.
 template <class T>
 class Unravel {
  public:
   explicit Unravel(const T& tree) : structure_(stave_detail::structure_of(tree)) {
     visit_tensors(tree, [&](const Tensor& leaf) { types_.emplace_back(leaf.shape(), leaf.dtype()); });
   }
-  /// The tree of a vector of as many elements; shapes and dtypes are those of the tree that was ravelled.
+  /// Returns the tree whose tensors hold the elements of `vector`, with the shapes and dtypes
+  /// of the tree that was ravelled. Throws ShapeError unless the vector has as many elements
+  /// as that tree.
   T operator()(const Tensor& vector) const {
     return stave_detail::with_leaves(structure_, stave_detail::unravel_leaves(vector, types_));
   }
@@ -407,7 +430,8 @@ class Unravel {
   stave_detail::TensorTypes types_;
 };
 
-/// All elements of a tree as one vector, and the way back, as jax.flatten_util.ravel_pytree: dtypes are promoted.
+/// Returns all elements of a tree as one vector, and the function that turns such a vector back
+/// into a tree, as jax.flatten_util.ravel_pytree. Dtypes are promoted to one.
 ///   auto [vector, unravel] = ravel(mlp);
 ///   Mlp same = unravel(vector);
 template <class T>

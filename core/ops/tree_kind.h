@@ -1,13 +1,17 @@
-// What is a tree, and what of: the one place that decides for each type whether transforms look into it (tree.h).
+// TreeKind: decides for each type whether it is a tree (tree.h), and so whether transforms look
+// into it.
 //
-//   tensor, key, custom, range, map, optional, unique, shared, variant, tuple, aggregate   trees: what they hold is visited
-//   none      numbers, strings, functions, streams: no tensors inside, passed over
-//   unseen    reaches tensors, or may, where the walk cannot follow or cannot assign: Tensor*, std::reference_wrapper, std::span,
-//             std::set, std::any, std::weak_ptr, any other template of a tree: an error inside a tree
-//   unknown   a class of which it cannot be told, as its members are private: an error inside a tree; an argument of that type
-//             passes through transforms, as a captured value does
+//   tensor, key, custom, range, map, optional, unique, shared, variant, tuple, aggregate
+//             trees: their contents are visited
+//   none      numbers, strings, functions, streams: they hold no tensors and are skipped
+//   unseen    types that reach tensors, or may, where the walk cannot follow or cannot assign:
+//             Tensor*, std::reference_wrapper, std::span, std::set, std::any, std::weak_ptr, any
+//             other template with a tree as an argument. Inside a tree they do not compile.
+//   unknown   classes with private members, which may hold tensors. Inside a tree they do not
+//             compile. As an argument they pass through transforms, as captured values do.
 //
-// A kind says nothing of the members of aggregates, so that types may be recursive. `contains` looks into them.
+// The kind of an aggregate does not depend on its members, so that types may be recursive.
+// `Contains` looks into the members.
 #pragma once
 
 #include <array>
@@ -26,8 +30,8 @@
 
 namespace stave {
 
-/// The customisation point: specialise with a static `visit(tree, f)` that calls f on each tree inside.
-/// An empty specialisation declares that a class holds no tensors.
+/// The customisation point: specialise it with a static `visit(tree, f)` that calls f on each tree
+/// inside. An empty specialisation declares that a class holds no tensors.
 template <class T>
 struct TreeTraits;
 
@@ -70,7 +74,8 @@ struct TreeNode;
 template <class T>
 inline constexpr TreeKind tree_kind = TreeNode<std::remove_cv_t<T>>::kind;
 
-// The kind of what holds these: `kind`, if one of them is a tree or must not be in one.
+// The kind of a type that holds values of the types `Held`. It is `kind` if one of them is a tree
+// or unseen, else `unknown` if one of them is unknown, else `none`.
 template <class... Held>
 constexpr TreeKind kind_over(TreeKind kind) {
   if (((is_tree_kind(tree_kind<Held>) || tree_kind<Held> == TreeKind::unseen) || ...)) return kind;
@@ -83,11 +88,13 @@ struct NodeOver {
   using Contents = Types<Held...>;
 };
 
-// ---- what std::optional, std::tuple and the like hold -----------------------------------------------------
+// ---- the contents of std::optional, std::tuple and the like ---------------------------------
 
-// What a class is by its template arguments, if it is nothing else: std::stack<Tensor>, std::reference_wrapper<Tensor>.
+// The kind of a class template's instance by its template arguments, for templates without a kind
+// of their own: std::stack<Tensor>, std::reference_wrapper<Tensor>.
 template <class A>
-inline constexpr bool is_stateful = std::is_object_v<A> && !requires { requires std::is_empty_v<A>; };  // no std::less
+// Excludes stateless arguments such as std::less.
+inline constexpr bool is_stateful = std::is_object_v<A> && !requires { requires std::is_empty_v<A>; };
 template <class A>
 using ArgumentOf = std::conditional_t<is_stateful<A>, std::remove_extent_t<A>, std::nullptr_t>;
 template <class T>
@@ -95,7 +102,7 @@ struct ByArguments : NodeOver<TreeKind::none> {};
 template <template <class...> class Template, class... A>
 struct ByArguments<Template<A...>> : NodeOver<TreeKind::unseen, ArgumentOf<A>...> {};
 
-// ---- ranges ----------------------------------------------------------------------------------------------
+// ---- ranges ---------------------------------------------------------------------------------
 
 template <class T>
 using ReferenceOf = decltype(*std::declval<T&>().begin());
@@ -106,20 +113,21 @@ template <class T>
 concept Range = requires(T& t, const T& c) {
   t.end();
   *c.begin();
-  requires !std::is_same_v<ElementOf<T>, T>;  // a path is a range of paths
+  requires !std::is_same_v<ElementOf<T>, T>;  // excludes std::filesystem::path, a range of paths
 };
 template <class T>
 concept MapRange = Range<T> && requires(T& t) {
   typename T::mapped_type;
   t.begin()->second;
 };
-// Whose elements can be assigned, and are its own: not those of std::set, nor those of std::span.
+// A range whose elements can be assigned and belong to it. std::set fails the first condition,
+// std::span the second.
 template <class T>
 concept OwningRange =
     std::is_lvalue_reference_v<ReferenceOf<T>> && !std::is_const_v<std::remove_reference_t<ReferenceOf<T>>> &&
     std::is_const_v<std::remove_reference_t<ReferenceOf<const T>>>;
 
-// ---- all else --------------------------------------------------------------------------------------------
+// ---- other types ----------------------------------------------------------------------------
 
 template <class T>
 constexpr std::string_view name_of_type() {
@@ -127,13 +135,15 @@ constexpr std::string_view name_of_type() {
   const std::size_t begin = function.find("T = ") + 4;
   return function.substr(begin, function.find_first_of(";]", begin) - begin);
 }
-// The standard library's classes hide no tensors but by their template arguments; std::any aside.
+// Whether T is a class of the standard library. Except for std::any, such a class holds tensors
+// only by its template arguments.
 template <class T>
 constexpr bool is_standard() {
   return name_of_type<T>().starts_with("std::") || name_of_type<T>().starts_with("__gnu_cxx::");
 }
 
-// Plain data that with_members cannot take apart.
+// Whether T is plain data that with_members cannot take apart: it has a base class or too many
+// members.
 template <class T>
 constexpr bool is_unwalkable_data() {
   if constexpr (std::is_trivially_copyable_v<T>) return has_base<T> || member_count<T> > most_members;
@@ -189,7 +199,7 @@ struct TreeNode<std::tuple<T...>> : NodeOver<TreeKind::tuple, std::remove_refere
 template <class A, class B>
 struct TreeNode<std::pair<A, B>> : TreeNode<std::tuple<A, B>> {};
 
-// ---- what is inside --------------------------------------------------------------------------------------
+// ---- contents -------------------------------------------------------------------------------
 
 template <class T>
 struct ContentsOf : std::type_identity<typename TreeNode<T>::Contents> {};
@@ -197,7 +207,7 @@ template <class T>
   requires(tree_kind<T> == TreeKind::aggregate)
 struct ContentsOf<T> : std::type_identity<MemberTypes<T, Types>> {};
 
-/// Whether there is a node of one of these kinds in trees of type T, at any depth.
+/// Whether a tree of type T contains a node of one of these kinds, at any depth.
 template <TreeKind... kinds>
 struct Contains {
   template <class T, class... Outer>
@@ -213,7 +223,7 @@ struct Contains {
   }
 };
 
-/// Whether trees of type T may hold tensors at all.
+/// Whether a tree of type T may hold tensors at all.
 template <class T>
 inline constexpr bool holds_tensors = Contains<TreeKind::tensor, TreeKind::key, TreeKind::custom>::template in<T>();
 
@@ -221,8 +231,8 @@ inline constexpr bool holds_tensors = Contains<TreeKind::tensor, TreeKind::key, 
 
 namespace stave {
 
-/// True for the types that hold tensors where transforms look for them; see tree.h. An aggregate counts as one whatever its
-/// members are.
+/// True for the types in which transforms look for tensors; see tree.h. An aggregate counts
+/// as a tree regardless of its members.
 template <class T>
 inline constexpr bool is_tree = stave_detail::is_tree_kind(stave_detail::tree_kind<std::remove_cvref_t<T>>);
 

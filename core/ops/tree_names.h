@@ -1,4 +1,4 @@
-// The names of the tensors in a tree: in files, and in errors.
+// The names of the tensors in a tree, which files and error messages use.
 #pragma once
 
 #include <concepts>
@@ -11,11 +11,16 @@
 
 namespace stave {
 
-/// Calls f(name, tensor) on every tensor of a tree, in the order of visit_tensors. Names are paths: "layers/1/w", of the keys
-/// of maps, and of positions, from 0, everywhere else: elements of sequences and tuples, members as declared (others than
-/// tensors count, too), by name if the struct has a `static constexpr const char* names[]` of one for each. Optionals, variants
-/// and smart pointers add nothing to the path; a tree that is one tensor has the name "0". Keys of maps are strings or integers;
-/// they may hold "/" only where the map's values are tensors.
+/// Calls f(name, tensor) on every tensor of a tree, in the order of visit_tensors.
+///
+/// A name is a path such as "layers/1/w". Its parts are keys for maps, and positions from 0
+/// elsewhere: elements of sequences and tuples, and members in the order of declaration, where
+/// members that hold no tensors count too. A struct with a `static constexpr const char* names[]`,
+/// one for each member, uses these names. Optionals, variants and smart pointers add nothing
+/// to the path. A tree that is a single tensor has the name "0".
+///
+/// Keys of maps are strings or integers. A key may contain "/" only if the map's values are
+/// tensors.
 template <class T, class F>
 void visit_named_tensors(T& tree, F&& f);
 
@@ -29,13 +34,13 @@ inline std::string path_below(const std::string& name, const std::string& key) {
   return name.empty() ? key : name + "/" + key;
 }
 
-// Optional, variant and pointer nodes: they hold one tree, or none, of the same name.
+// Whether a node holds one tree or none, which has the same name as the node.
 constexpr bool is_transparent(TreeKind kind) {
   return kind == TreeKind::optional || kind == TreeKind::variant || kind == TreeKind::unique ||
          kind == TreeKind::shared;
 }
 
-// Whether a tree of this type is one tensor or none, and its name has no more parts.
+// Whether a tree of this type is one tensor or none, so that its name has no further parts.
 template <class T>
 constexpr bool is_leaf() {
   constexpr TreeKind kind = tree_kind<T>;
@@ -46,7 +51,8 @@ constexpr bool is_leaf() {
   else return kind == TreeKind::tensor || kind == TreeKind::key || !is_tree_kind(kind);
 }
 
-// How entries of maps are named: so that files can be read again, or for people.
+// Two ways to name the entries of maps. ExactKeys makes names by which a file can be read again,
+// and rejects other keys. AnyKeys makes names for people.
 struct ExactKeys {
   static std::string leaf(const std::string& path) { return path.empty() ? "0" : path; }
   template <class K>
@@ -91,7 +97,7 @@ std::string child_name(std::size_t i) {
   } else return std::to_string(i);
 }
 
-// f(child, name) on all that is directly inside a tree of numbered or named children.
+// Calls f(child, name) on each direct child of a tree whose children are numbered or named members.
 template <class T, class F>
 void visit_numbered(T& tree, const std::string& name, F&& f) {
   std::size_t next = 0;

@@ -1,4 +1,4 @@
-// A unit in which squares neither overflow nor vanish. For the .cpp files of core/ops.
+// unit_of: a scale in which squares neither overflow nor underflow. For the .cpp files of core/ops.
 #pragma once
 
 #include <stave/core/tensor/tensor.h>
@@ -7,11 +7,12 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// A power of two near the largest |x| over the axes, which stay with length 1: no less than one
-/// near `least`, nor than what has a reciprocal; 1 where the largest is infinite or NaN, and, if
-/// `least` is 0, where it is 0. Quotients by it are exact, but for what is denormal. It has no
-/// derivative: what is computed in units of it and multiplied by it again is the same in every
-/// unit.
+/// Returns a power of two near the largest |x| over the axes, which stay with length 1.
+/// It is at least a power of two near `least`, and large enough to have a reciprocal.
+/// It is 1 where the largest |x| is infinite or NaN, and, if `least` is 0, where it is 0.
+///
+/// Division by the unit is exact, except for denormal results. The unit has no derivative: a value
+/// that is computed in units of it and multiplied by it again is the same in every unit.
 Tensor unit_of(const Tensor& x, const Shape& axes, double least = 0);
 
 }  // namespace stave_detail

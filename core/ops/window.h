@@ -1,4 +1,4 @@
-// Where windows stand: what convolutions and pooling share. For the .cpp files of core/ops.
+// Positions of windows, for convolutions and pooling. For the .cpp files of core/ops.
 #pragma once
 
 #include <stave/core/ops/convolution.h>
@@ -7,25 +7,27 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// From the first element to the last one of so many, `dilation` apart. Throws ShapeError if no number holds that.
+/// Returns the distance from the first to the last of `length` elements that are `dilation` apart,
+/// plus 1. Throws ShapeError if that is too large.
 Index dilated(Index length, Index dilation, const char* function);
-/// So many places has a window of `window` elements in `length`, `stride` apart.
+/// Returns the number of positions of a window of `window` elements in `length` elements,
+/// `stride` apart.
 constexpr Index places(Index length, Index window, Index stride) {
   return length < window ? 0 : (length - window) / stride + 1;
 }
 
-/// Zeros before and behind.
+/// The numbers of zeros before (low) and behind (high) each axis.
 struct Pads {
   Shape low, high;
 };
-/// The padding of axes of these lengths, for windows of so many elements from first to last.
+/// Returns the padding of axes with these lengths, for (dilated) windows with these lengths.
 Pads pads_of(const Padding& padding, const Shape& lengths, const Shape& windows, const Shape& strides,
              const char* function);
 
-/// Lengths, dilated.
+/// Returns the lengths, dilated.
 Shape dilated(const Shape& lengths, const Shape& dilations, const char* function);
 
-/// How many places windows have along each axis. Throws ShapeError if there is none.
+/// Returns the number of positions of windows along each axis. Throws ShapeError if there is none.
 Shape fitting_places(const Shape& lengths, const Shape& windows, const Shape& strides, const Pads& pads,
                      const char* function);
 
