@@ -1,6 +1,6 @@
-// Row blocks: which kernels of a plan compute their rows independently, so that a block
-// of rows can go through several kernels while it is in cache. With them exp(x - max(x,
-// -1)) / sum(...) passes through memory as often as softmax does.
+// Row blocks: which kernels of a plan compute their rows independently, so that a block of rows
+// can go through several kernels while it is in cache. With row blocks,
+// exp(x - max(x, -1)) / sum(...) passes through memory as often as softmax does.
 #pragma once
 
 #include <stave/core/op/op.h>

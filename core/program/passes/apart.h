@@ -18,7 +18,8 @@ class Apart {
  public:
   explicit Apart(const Program& program) : program_(program), maker_(program.variables.size()) {}
 
-  /// Registers an instruction that has not been examined. `elementwise`: it can join a region.
+  /// Registers the next instruction, before `joined` examines what it reads. `elementwise`:
+  /// it can join a region.
   void add(const Program::Instruction& step, bool elementwise);
   /// Notes that the region which computes these values ends, because `reader` reads one of them.
   void ended(std::span<const int> values, const Program::Instruction& reader);
