@@ -97,7 +97,7 @@ T load_checkpoint(const std::string& path, const T& like) {
 template <class T>
 void Checkpoints::save(Index step, const T& state) const {
   const std::string file = path(step);
-  remove_dead_parts();  // They may be what has filled the disk, so they go first.
+  remove_dead_parts();  // first, because dead files may have filled the disk
   save_checkpoint(file, state);
   remove_others(step);
 }

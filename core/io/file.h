@@ -72,7 +72,7 @@ class OutputFile {
  private:
   struct Part {
     std::string name;  // empty once the file has the name of the target
-    Descriptor file;   // with the lock
+    Descriptor file;   // the open file, which holds the lock
   };
   static Part create_part(const std::string& target, const std::string& where);
 

@@ -13,7 +13,7 @@
 // leaves half a file. A crash may leave NAME.stave-*.part, which the next save of NAME removes.
 //
 // Files to read must be regular files: pipes and devices are an error, and nothing waits for them.
-// Readers check what they read, and check sizes before they allocate. A file that does not fit
+// Readers check the contents, and check sizes before they allocate. A file that does not fit
 // throws FileError (or ShapeError, DtypeError), which names the file and the fault. Readers return
 // contiguous tensors on the CPU.
 //
@@ -51,7 +51,7 @@ Tensor load_npy(const std::string& path);
 
 struct NpzOptions {
   [[no_unique_address]] ByName by_name{};
-  bool compressed = false;  ///< as numpy.savez_compressed
+  bool compressed = false;  ///< compresses the arrays, as numpy.savez_compressed does
 };
 
 /// Writes the tensors of a tree to a .npz file under the names of visit_named_tensors.
@@ -75,7 +75,7 @@ T load_npz(const std::string& path, const T& like);
 
 struct SafetensorsOptions {
   [[no_unique_address]] ByName by_name{};
-  /// what the file says of itself, such as {"format", "pt"}
+  /// the metadata of the file, such as {"format", "pt"}
   std::map<std::string, std::string> metadata{};
   /// the separator of the parts of names in the file: '.' in PyTorch's models
   char separator = '/';
@@ -177,7 +177,7 @@ struct ArraysOfFile {
   std::map<std::string, std::string> unreadable{};
 };
 
-// The arrays of a file, with a record of those that a tree has taken.
+// The arrays of a file, and the names of the arrays that a tree has taken.
 class NamedArrays {
  public:
   /// `where` begins every error message: "load_npz: w.npz".

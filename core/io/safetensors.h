@@ -29,7 +29,8 @@ static_assert(std::size(safetensors_dtypes) == dtype_count);
 inline constexpr std::uint64_t most_header_bytes = 100'000'000;
 
 struct SafetensorsEntry : SafetensorsInfo {
-  std::uint64_t begin, end;  // of its elements, in bytes from the beginning of all elements
+  // the range of its elements, in bytes from the beginning of all elements
+  std::uint64_t begin, end;
 };
 
 /// A checked header. Entries are in the order of their bytes, without gaps, and end where the file

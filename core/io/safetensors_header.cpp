@@ -23,7 +23,7 @@ constexpr int most_nested = 100;
 // Parses text, which errors call `what` ("the header"). Throws for text that is not JSON,
 // for a name that occurs twice in an object, and for more than 100 levels of nesting.
 Json parse(std::string_view text, const std::string& where, const char* what) {
-  std::vector<std::set<std::string>> names;  // of the objects that are open
+  std::vector<std::set<std::string>> names;  // the names in each open object
   const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
     if (depth > most_nested) fail<FileError>("{}: {} nests more than {} levels", where, what, most_nested);
     if (event == Json::parse_event_t::object_start) names.emplace_back();

@@ -19,7 +19,7 @@ struct ZipEntry {
   unsigned flags = 0, method = 0;
   std::uint32_t crc = 0;
   std::uint64_t packed = 0, size = 0;  // bytes in the archive, and unpacked
-  std::uint64_t offset = 0;            // of its local header
+  std::uint64_t offset = 0;            // the offset of the local header
 };
 
 /// Reads the directory of an archive. The constructor checks every number in it against the size of

@@ -11,8 +11,8 @@ namespace stave_detail {
 /// its inputs. `rank` is the rank of the inputs.
 bool makes_rows_apart(const Op& op, const Attributes* attributes, int rank);
 
-/// Returns true if row i of `value`, which lies in the row-major storage of `storage`,
-/// lies in row i of `storage`.
+/// Returns true if row i of `value`, which lies in the row-major storage of `storage`, lies in row
+/// i of `storage`.
 bool rows_agree(const Node& value, const Node& storage);
 
 }  // namespace stave_detail

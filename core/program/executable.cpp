@@ -19,7 +19,7 @@ struct Executable::Activation {
   std::vector<View> views;
   std::atomic<std::size_t>& living;
   struct Recorded {
-    std::vector<void*> addresses;        // of arguments and results
+    std::vector<void*> addresses;        // the addresses of arguments and results
     std::unique_ptr<RecordedWork> work;  // null while the addresses were seen only once
   };
   std::vector<Recorded> recorded;  // the most recently used first
@@ -413,10 +413,10 @@ class Executable::Planner {
       }
   }
 
-  // The input of kernel k in whose memory the output `made` may be computed, or `none`.
-  // The kernel must be the only remaining reader of the input, and its operation elementwise or
-  // able to reuse that input (Op::reuses); both must have the same size. In a row block it must be
-  // made in that block, so that both have the same rows.
+  // The input of kernel k in whose memory the output `made` may be computed, or `none`. The kernel
+  // must be the only remaining reader of the input, and its operation elementwise or able to reuse
+  // that input (Op::reuses); both must have the same size. In a row block it must be made in that
+  // block, so that both have the same rows.
   template <class HasRoom>
   std::size_t donor_for(std::size_t k, std::size_t made, const HasRoom& has_room) const {
     const Kernel& kernel = plan_.kernels_[k];

@@ -1,10 +1,10 @@
-// Executable: a Program prepared for repeated runs, which use neither handlers nor nodes and
-// allocate only their results.
+// Executable: a Program prepared for repeated runs. A run uses no handlers, calls or nodes,
+// and allocates only its results.
 //
-// The plan is made once. It lays out views, gives each value a place in one arena,
-// which values that do not live at the same time share, and writes down what each kernel reads
-// and writes. A run fills in the addresses of arguments and results and calls the kernels.
-// Runs at the same time, on several threads, have an arena each.
+// The plan is made once. It lays out views, gives each value a place in one arena, which values
+// that do not live at the same time share, and writes down what each kernel reads and writes. A
+// run fills in the addresses of arguments and results and calls the kernels. Runs at the same time,
+// on several threads, have an arena each.
 //
 // A backend that can record work (Backend::record, such as a CUDA graph) records the kernels
 // once arguments and results lie at the same addresses as in an earlier run. From then on one
@@ -33,9 +33,9 @@ class Executable {
   ~Executable();
   Executable(const Executable&) = delete;
 
-  /// Returns true if the program can be planned: all values are on one device,
-  /// all constants have storage, and there is no read, no call, no transfer between devices and no
-  /// user-defined operation without a kernel.
+  /// Returns true if the program can be planned: all values are on one device, all constants
+  /// have storage, and there is no read, no call, no transfer between devices and no user-defined
+  /// operation without a kernel.
   static bool admits(const Program& program);
 
   /// Runs the program. The inputs must have the program's shapes and dtypes, and the strides of the
@@ -70,16 +70,17 @@ class Executable {
   // The place of a variable's elements.
   struct Place {
     Home home = Home::arena;
-    int number = 0;          // of the input, constant or result
-    std::size_t offset = 0;  // in the arena, in bytes
+    int number = 0;          // the number of the input, constant or result
+    std::size_t offset = 0;  // the offset in the arena, in bytes
     Tensor layout;           // its shape, strides and offset in elements; it has no elements itself
   };
   struct Kernel {
     const Op* op;
     AttributesPtr attributes;
-    std::size_t first, inputs, outputs;  // indices of its views
-    // This kernel and those after it, `together` in all, run some rows at a time;
-    // each has `rows` rows.
+    // Its views: the index of the first, then the numbers of inputs and outputs.
+    std::size_t first, inputs, outputs;
+    // This kernel and those after it, `together` in all, run some rows at a time; each has `rows`
+    // rows.
     std::size_t together = 1;
     Index rows = 0;
   };
@@ -101,7 +102,7 @@ class Executable {
   Holding::Held held(const std::string& name) const;
 
   Device device_ = cpu;
-  std::vector<Place> places_;  // by variable
+  std::vector<Place> places_;  // the place of each variable
   std::vector<Kernel> kernels_;
   std::vector<int> viewed_;  // the variable of each view of the kernels
   std::vector<Tensor> constants_;

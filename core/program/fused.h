@@ -18,10 +18,10 @@
 namespace stave {
 
 /// Performs a region on inputs that broadcast to one shape. Each output has that shape,
-/// or that shape reduced. Throws TransformError for a wrong number of inputs,
-/// DtypeError for dtypes other than the region's, ShapeError for shapes that do not broadcast and
-/// for max or min over no elements, and IndexError if the shape lacks an axis that is reduced.
-/// Outputs may reuse the memory of inputs that nothing else holds.
+/// or that shape reduced. Throws TransformError for a wrong number of inputs, DtypeError for dtypes
+/// other than the region's, ShapeError for shapes that do not broadcast and for max or min over
+/// no elements, and IndexError if the shape lacks an axis that is reduced. Outputs may reuse the
+/// memory of inputs that nothing else holds.
 Outputs fused(const RegionPtr& region, Inputs inputs);
 inline Outputs fused(const RegionPtr& region, std::span<const Tensor> inputs) {
   return fused(region, Inputs(inputs.begin(), inputs.end()));

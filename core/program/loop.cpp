@@ -96,7 +96,7 @@ class RunningLoop {
  private:
   struct Stack {
     char* begin;
-    std::size_t bytes;  // of one row
+    std::size_t bytes;  // the size of one row
     void* row(Index i) const { return begin + static_cast<std::size_t>(i) * bytes; }
   };
 

@@ -1,5 +1,5 @@
-// loop: an operation that runs a Program as its body a number of times (jax.lax.scan).
-// Programs hold it for what repeat does (handlers/transforms/repeat.h).
+// loop: an operation that runs a Program as its body a number of times (jax.lax.scan). Programs
+// hold it for what repeat does (handlers/transforms/repeat.h).
 //
 //   body:  states, rows, still  ->  states, rows
 //   loop:  states, stacks of rows, still  ->  states, stacks of rows

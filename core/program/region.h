@@ -34,7 +34,7 @@ class Region : public RefCounted {
   struct Step {
     const Op* op;  // null for a number
     SmallVector<int, 3> operands;
-    Dtype dtype;  // of the result
+    Dtype dtype;  // the dtype of the result
     Scalar number;
     Bytes16 bytes{};  // the number, as an element
     int slot = -1;    // the slot that holds the value: see set_outputs
@@ -97,8 +97,8 @@ class Region : public RefCounted {
   }
   /// The value of an output, before its reduction if there is one.
   int value_behind(int output) const { return output < 0 ? reduction(output)->value : output; }
-  /// The input or number that a value equals, through steps that change nothing;
-  /// -1 if it is computed.
+  /// The input or number that a value equals, through steps that change nothing; -1 if it is
+  /// computed.
   int given(int value) const;
   Dtype dtype(int value) const {
     if (value < 0) value = value_behind(value);

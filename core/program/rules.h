@@ -15,7 +15,7 @@
 // recording ends: every value that is still alive then, except the results of the traced function,
 // is assumed to be held by a rule (VariableNotes).
 //
-// Whatever such a rule captures by reference must live until the rule is recorded.
+// Objects that such a rule captures by reference must live until the rule is recorded.
 #pragma once
 
 #include <list>
@@ -81,7 +81,7 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
 
   /// A rule, which is a C++ function until it is recorded.
   struct Rule {
-    // its inputs are those of the rule, then the captured values
+    // The inputs are those of the rule, then the captured values.
     std::shared_ptr<const Program> program = {};
     // The rule cannot be recorded, because it reads values or the like. It is called at each use.
     bool stays_function = false;
@@ -93,8 +93,8 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
   bool keeps_functions() const;
   /// Returns true if there is a rule for a derivative.
   bool has_derivative() const { return functions_.forward || functions_.tangents; }
-  /// Returns true if all rules of both are programs, and the programs are equal.
-  /// A rule that is a C++ function equals only itself.
+  /// Returns true if all rules of both are programs, and the programs are equal. A rule that is a
+  /// C++ function equals only itself.
   bool equals(const RecordedRules& other) const;
   /// The rules that are recorded, as programs.
   std::vector<std::shared_ptr<const Program>> programs() const;
@@ -116,9 +116,9 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
 
   FunctionAttributes functions_;
   const std::size_t outputs_;
-  // The mutex is held while a rule is recorded, so that each rule is recorded once.
-  // It is recursive, because a rule may call functions that were recorded before it.
-  // The order of locks has no cycle: rules call only what was recorded before them.
+  // The mutex is held while a rule is recorded, so that each rule is recorded once. It is
+  // recursive, because a rule may call functions that were recorded before it. The order of locks
+  // has no cycle: rules call only what was recorded before them.
   mutable std::recursive_mutex mutex_;
   mutable std::list<Batched> batched_;
 };

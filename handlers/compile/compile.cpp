@@ -28,8 +28,8 @@ namespace {
 constexpr std::size_t most_signatures = 64, most_values_met = 16, most_ways = 1024;
 constexpr std::size_t most_bytes_read = std::size_t{16} << 20;
 constexpr std::size_t most_unused = 48, few_ways = 3;
-// So many values of one read of an array are recorded at first sight; a further one when it occurs
-// for the second time.
+// recorded_at_once is the number of values of one read of an array that are recorded at first
+// sight. A further value is recorded when it occurs for the second time.
 constexpr std::size_t recorded_at_once = 4, most_remembered = 4096;
 constexpr int most_failures = 8, most_misses = 16, misses_after_rest = 4, first_rest = 16, longest_rest = 1 << 12;
 
@@ -77,13 +77,13 @@ struct Recordings::Entry {
   const char* const name;
   Signature signature;
   std::unique_ptr<StaticArguments> arguments;
-  mutable std::shared_mutex mutex;  // of the tree; replays share it
+  mutable std::shared_mutex mutex;  // protects the tree; replays hold it shared
   std::unique_ptr<Way> begin;
-  std::uint64_t version = 0;  // of the tree
+  std::uint64_t version = 0;  // the version of the tree
   std::size_t ways = 0;
   int most_variables = 0;
   std::mutex resting;
-  std::set<const EffectType*> unasked;  // of all paths
+  std::set<const EffectType*> unasked;  // of all paths, effects that no handler answered
   std::atomic<bool> any_unasked{false};
   std::atomic<bool> demoted{false};
   std::atomic<int> failures{0};
@@ -158,9 +158,9 @@ bool Recordings::Entry::may_keep(const Recording& recording) {
 }
 
 // Returns true if a new path should be recorded. It should not if many were recorded and none of
-// them was met again, nor if its value may never occur again (`is_new`). If that is so in call
+// them was replayed since, nor if its value may never occur again (`is_new`). If that is so in call
 // after call, the next calls are calls of f: some at first, and twice as many each time that no
-// recording was met again in between.
+// recording was replayed in between.
 bool Recordings::Entry::missed(bool is_new) {
   if (!is_new && (unused < most_unused || unused_ways < few_ways)) return true;
   if (++misses < most_misses) return false;
@@ -431,7 +431,7 @@ class Recordings::Replay {
 
   Way* read() {
     const Tensor& x = value(way_->read);
-    if (!x.node().storage) return nullptr;  // lanes may differ
+    if (!x.node().storage) return nullptr;  // the value may differ between lanes
     Way* const next = way_->after_reading(x);
     const bool at_once = x.size() == 1 || way_->next.size() < recorded_at_once;
     if (!next)

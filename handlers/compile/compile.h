@@ -8,8 +8,8 @@
 //   auto [value, gradient] = step(params, x, y);
 //
 // compile(f) returns what f returns, bit for bit, provided that f learns about its tensors only by
-// reading them and by errors that it catches, and about the outside world only by effects. Whatever
-// else f does (printing, counting, assigning to variables outside) happens when f is recorded,
+// reading them and by errors that it catches, and about the outside world only by effects. Other
+// actions of f (printing, counting, assigning to variables outside) happen when f is recorded,
 // and not when it is replayed. Tensors and numbers that f captures are constants from then on.
 // {.check = true} runs f beside each replay and throws where the results differ. There are two
 // exceptions. Derivatives of second and higher order of `repeat` equal those of f up to rounding.
@@ -40,17 +40,18 @@
 //   as a checkpoint) performs an effect or throws.
 // - Under other handlers of operations (debug, a checkpoint, your own), f itself is called,
 //   because such a handler must see each operation and a replay performs none. To keep the speed,
-//   compile a function that installs the handler: what the handler performs is then recorded.
-//   f is also called under a handler that answers an effect, such as `sample`, which no handler
-//   answered when f was recorded.
+//   compile a function that installs the handler: the operations that the handler performs are
+//   then recorded. f is also called under a handler that answers an effect, such as `sample`,
+//   which no handler answered when f was recorded.
 // - Rules of functions that f calls (custom_vjp, custom_jvp) are recorded with f,
 //   for as many orders of derivatives as are taken at once. A higher order is another recording;
 //   therefore a rule may call the function whose rule it is. Rules of custom_vmap are recorded at
 //   their first use.
 // - When 16 calls in a row find something that was not recorded, the next 16 calls are calls of f,
-//   at no further cost. If recordings still do not serve after that, the next 32 calls are, then 64
-//   and so on. f is called from then on where no recording can serve: it reads more than 16 MiB at
-//   once, performs effects that cannot be kept, or captures values that a transform outside traces.
+//   at no further cost. If calls after that still find nothing recorded, the next 32 calls are,
+//   then 64 and so on. f is called from then on where no recording can serve: it reads more than 16
+//   MiB at once, performs effects that cannot be kept, or captures values that a transform outside
+//   traces.
 // - Cost: the first call runs f, records it and shortens the recording. The second call
 //   plans the recording. From the third call on only kernels are called. For 30,000 small
 //   operations the three take 3 to 5 times, 1 to 3 times and half of the time of f itself (bars
@@ -250,7 +251,8 @@ namespace stave {
 /// Returns f as a callable that records f at its first call and replays the recording afterwards.
 /// It takes the arguments and returns the results of f. Those parts of arguments that are not
 /// tensors are compared by ==. The callable keeps a copy of f, and calls it wherever no recording
-/// serves, so whatever f captures by reference must live as long as the callable and its copies.
+/// serves, so objects that f captures by reference must live as long as the callable and its
+/// copies.
 template <class F>
 auto compile(F f, CompileOptions options = {}) {
   return stave_detail::Compiled<F>(std::move(f), std::move(options));

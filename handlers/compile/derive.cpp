@@ -161,8 +161,9 @@ class Cut {
 
   const Program& program_;
   const std::vector<int> inputs_, later_, outputs_, results_;
-  const Mask waits_;         // by instruction, as the next two
-  Mask forward_, backward_;  // instructions of each part; rematerialised ones are in both
+  const Mask waits_;  // for each instruction, whether it waits for inputs of the rest
+  // for each instruction, whether the part has it; rematerialised ones are in both
+  Mask forward_, backward_;
   std::set<int> residuals_;
 };
 

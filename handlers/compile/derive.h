@@ -1,6 +1,6 @@
 // Programs of derivatives and batched programs, made by tracing a transform of a Program.
 //
-// They compute, bit for bit, what the transforms themselves would. Each is traced with examples,
+// They compute the same as the transforms themselves, bit for bit. Each is traced with examples,
 // real values of the program's inputs, none of which may be read. Thus rules run once,
 // and the result is a program from which derivatives can be made again.
 #pragma once

@@ -6,11 +6,11 @@
 //   auto dx = grad([&](Tensor t) { return sum(hardshrink(t)); })(x);
 //
 // The function runs once for each combination of dtypes, on symbolic values that represent every
-// element. What it performs is recorded as a region (core/program/region.h), and from then on
+// element. Its operations are recorded as a region (core/program/region.h), and from then on
 // the region runs as one operation of this name. So the function must consist of elementwise
 // operations and numbers, and must not read values: use where(condition, a, b) instead of if.
-// What it captures is a constant from its first run on. backends/cpu/own_kernels.h describes how to
-// compile a loop for the CPU ahead of time.
+// Values that it captures are constants from its first run on. backends/cpu/own_kernels.h describes
+// how to compile a loop for the CPU ahead of time.
 #pragma once
 
 #include <atomic>

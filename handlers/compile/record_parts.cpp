@@ -175,7 +175,8 @@ Index Recorder::take(Index n, Index snapshots, FlatFunction step, const bool& ch
 
 namespace {
 
-// The functions of one call, as programs. What they capture are inputs of all, in one order.
+// Records the functions of one call as programs. Each program has the captured values of all
+// functions as inputs, in one order.
 class Rules {
  public:
   Rules(const char* name, Recorder& outer, Recording& left) : name_(name), outer_(outer), left_(left) {}
@@ -195,8 +196,8 @@ class Rules {
     return outputs;
   }
 
-  /// The captured values, as variables of the outer program; the functions, as programs whose calls
-  /// are open.
+  /// Returns the captured values as variables of the outer program, and the functions as programs
+  /// whose calls are open.
   std::pair<std::vector<int>, std::vector<OpenProgram>> end() {
     std::vector<int> captured;
     std::vector<OpenProgram> open;
@@ -298,7 +299,7 @@ OpenProgram Recorder::take_open() { return {std::make_shared<Program>(std::move(
 void Recorder::close() {
   if (!left.too_long) close_calls(program, home_, open_, {});
   open_.clear();
-  home_->values.clear();  // rules may keep the notes
+  home_->values.clear();  // rules may keep the notes, but need no values of them
 }
 
 void Recorder::take_captured_of(const RecordedRules& rules) {

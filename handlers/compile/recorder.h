@@ -89,8 +89,8 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     return found->variable;
   }
 
-  /// Removes from the constants those that are captured values, and returns these. They become
-  /// inputs of a step, in this order.
+  /// Removes the captured values from the constants, and returns them. They become inputs of a
+  /// step, in this order.
   std::vector<Tensor> take_captured() {
     std::vector<Tensor> values;
     std::erase_if(program.constants, [&](const Program::Constant& constant) {
@@ -118,7 +118,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   Recording take_recording();
 
   Program program;
-  Recording left;  // what the program does not hold
+  Recording left;  // facts that the program does not hold
 
  private:
   // Performs an operation that is not recorded as an instruction. An error that the function then
@@ -142,7 +142,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
         asked_(asked), home_(std::make_shared<VariableNotes>(name, this)) {}
 
   bool makes_turns() const noexcept { return asked_ && what_ == Of::function; }
-  Tensor answered(const Tensor& x);  // a new value, from an answer
+  Tensor answered(const Tensor& x);  // makes a new value of an answer's tensor
 
   struct Creation {
     const Op* op;

@@ -14,9 +14,9 @@
 //   never computes something else than the function would. compile (compile.h) records all paths.
 // - checkpoint, custom_vjp, custom_jvp and custom_vmap stay one instruction, with their rules.
 //   A rule runs, and is recorded, when a derivative of the Program or vmap first needs it,
-//   because it may call the function whose rule it is. Whatever the rule captures by reference must
-//   live until then.
-// - Whatever else the function does (printing, counting, effects of your own) happens while it is
+//   because it may call the function whose rule it is. Objects that the rule captures by reference
+//   must live until then.
+// - Other actions of the function (printing, counting, effects of your own) happen while it is
 //   traced, and not when the Program runs.
 #pragma once
 

@@ -395,7 +395,7 @@ class PieceMaker {
   const Way& way_;
   Piece& piece_;
   Program program_;
-  std::vector<int> numbers_;  // of the node's own variables; -1: none yet
+  std::vector<int> numbers_;  // new numbers of the node's own variables; -1: none yet
   std::unordered_map<int, int> others_;
 };
 

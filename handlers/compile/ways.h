@@ -40,7 +40,7 @@ struct Piece {
 struct Question {
   const EffectType* type;
   std::any effect;
-  std::vector<int> inputs;  // its tensors; -1: an empty one
+  std::vector<int> inputs;  // the effect's tensors; -1: an empty one
   ScopePathPtr scopes;
 };
 
@@ -53,7 +53,7 @@ struct Trial {
 
 /// The value that was observed at a guard.
 struct Met {
-  std::string bytes = {};  // of the value that is read
+  std::string bytes = {};  // the value that is read
   std::any answer = {};
   std::vector<Answered> tensors = {};
   const std::type_info* threw = nullptr;  // null: the operation did not throw
@@ -71,7 +71,7 @@ struct Way {
   int first = 0;  // variables from here on belong to this node
   // How many of this node's variables were produced by the guard that led to it.
   int arrived = 0;
-  std::vector<Strides> strides;  // strides of those that came from an answer
+  std::vector<Strides> strides;  // the strides of variables that came from an answer
   std::vector<Program::Variable> variables;
   std::vector<Program::Constant> constants;
   std::vector<Program::Instruction> steps;

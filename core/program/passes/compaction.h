@@ -9,8 +9,8 @@
 
 namespace stave_detail {
 
-/// Keeps some instructions of a program. A pass examines the instructions in order,
-/// and the kept ones move to the front of the list meanwhile.
+/// Keeps some instructions of a program. A pass examines the instructions in order, and the kept
+/// ones move to the front of the list meanwhile.
 class Compaction {
  public:
   explicit Compaction(Program& program) : steps_(program.instructions) {}

@@ -1,6 +1,6 @@
-// Scalar replacement of small arrays: each element becomes a variable of its own.
-// Operations that move elements (slices, concat, pad ...) then cost nothing, and the computation of
-// all elements becomes one region.
+// Scalar replacement of small arrays: each element becomes a variable of its own. Operations that
+// move elements (slices, concat, pad ...) then cost nothing, and the computation of all elements
+// becomes one region.
 #include <algorithm>
 #include <map>
 
@@ -115,8 +115,8 @@ class Splitter {
     return found->second;
   }
 
-  // Performs an operation that moves elements on the numbers of the element variables,
-  // and reads off where each went.
+  // Performs an operation that moves elements on the numbers of the element variables, and reads
+  // off where each went.
   Elements moved(const Program::Instruction& step) {
     AttributesPtr attributes = step.attributes;
     std::int64_t padding = -1;

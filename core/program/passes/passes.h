@@ -32,8 +32,8 @@ Program with_loops_narrowed(Program program);
 Program with_small_arrays_split(Program program);
 
 /// Replaces calls of functions (checkpoint, custom rules) by the operations of the functions:
-/// `all` calls, for a program that no transform will see, since the rules are lost;
-/// or only calls without derivative rules.
+/// `all` calls, for a program that no transform will see, since the rules are lost; or only calls
+/// without derivative rules.
 enum class InlineCalls { all, without_rules };
 Program with_calls_inlined(Program program, InlineCalls which = InlineCalls::all);
 
