@@ -1,4 +1,4 @@
-// Training states in files: checkpoints.h.
+// Implementation of checkpoints.h.
 #include <stave/core/io/checkpoints.h>
 
 #include <algorithm>
@@ -14,7 +14,8 @@ namespace stave_detail {
 
 namespace {
 
-// What the metadata of a checkpoint have under this name: to be raised where older readers would misunderstand a file.
+// The name of a checkpoint's version in its metadata. Raise the version when older readers would
+// misunderstand a file.
 constexpr const char* version_name = "stave.checkpoint";
 constexpr const char* version = "1";
 
@@ -51,7 +52,7 @@ constexpr std::string_view prefix = "step-", suffix = ".safetensors";
 
 std::string name_of_step(Index step) { return fmt::format("{}{:012}{}", prefix, step, suffix); }
 
-// None for names of other files.
+// Returns nothing for the names of other files.
 std::optional<Index> step_of_name(const std::string& name) {
   Index step = -1;
   if (!name.starts_with(prefix)) return std::nullopt;
@@ -90,7 +91,7 @@ std::string Checkpoints::path(Index step) const {
   return (fs::path(folder_) / name_of_step(step)).string();
 }
 
-// Removes what runs have left that were killed while they saved.
+// Removes the partial files of runs that were killed while they saved.
 void Checkpoints::remove_dead_parts() const {
   std::error_code error;
   std::vector<fs::path> parts;
@@ -101,7 +102,7 @@ void Checkpoints::remove_dead_parts() const {
   for (const fs::path& part : parts) remove_dead_part(part.string());
 }
 
-// A file that cannot be removed stays until the next time.
+// A file that cannot be removed stays until the next save.
 void Checkpoints::remove_others(Index saved) const {
   if (keep_ == 0) return;
   std::vector<Index> all = steps();

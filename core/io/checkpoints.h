@@ -1,4 +1,4 @@
-// Training states in files, so that a run that was ended goes on as if it had not been.
+// Training states in files: a run that was interrupted continues as if it had not been.
 //
 //   struct Training { Mlp params; AdamState<Mlp> optimizer; Key key; };   // any tree (tree.h)
 //
@@ -10,10 +10,12 @@
 //     if (...) checkpoints.save(now.optimizer.step.item<int>(), now);
 //   }
 //
-// - A state is its tensors and keys, bit for bit. Other members of a tree, such as numbers, are neither saved nor loaded: what a run
-//   counts, it counts in tensors.
-// - A checkpoint is a .safetensors file (io.h) whose metadata say that it is one, and of which version; others may read it as such.
-// - At any moment, whatever ends the program or the machine, there is the old checkpoint or the new one, whole.
+// - A state consists of its tensors and keys, which are saved bit for bit. Other members of a tree,
+//   such as numbers, are neither saved nor loaded, so a run must keep its counters in tensors.
+// - A checkpoint is a .safetensors file (io.h) whose metadata identify it and its version.
+//   Other programs may read it as .safetensors.
+// - Saving is atomic: whenever the program or the machine stops, either the old checkpoint or the
+//   new one exists, complete.
 #pragma once
 
 #include <optional>
@@ -25,37 +27,40 @@
 
 namespace stave {
 
-/// Writes the tensors and keys of a tree under the names of visit_named_tensors.
+/// Writes the tensors and keys of a tree to a checkpoint under the names of visit_named_tensors.
 template <class T>
 void save_checkpoint(const std::string& path, const T& state);
 
-/// Reads what save_checkpoint wrote of a tree of the structure of `like`, each tensor to the device of like's, into memory of its own.
-/// Throws FileError for what is no checkpoint, and for one of a version that this library does not know; naming all of them, for tensors
-/// that are missing, have no place in the tree, or have another shape or dtype.
+/// Reads a checkpoint of a tree with the structure of `like`, each tensor to the device of the one
+/// in `like`, into memory of its own. Throws FileError for a file that is not a checkpoint, for a
+/// version that this library does not know, and, naming all of them, for tensors that are missing,
+/// have no place in the tree, or have another shape or dtype.
 template <class T>
 T load_checkpoint(const std::string& path, const T& like);
 
 struct CheckpointsOptions {
   [[no_unique_address]] ByName by_name{};
-  Index keep = 3;  ///< how many remain, those of the latest steps; 0: all
+  Index keep = 3;  ///< how many checkpoints remain, those of the latest steps; 0: all
 };
 
-/// The checkpoints of one run, in a folder that is theirs alone: one process at a time saves there.
+/// The checkpoints of one run, in a folder that holds nothing else. Only one process at a time may
+/// save there.
 class Checkpoints {
  public:
-  /// Makes the folder if there is none.
+  /// Creates the folder if it does not exist.
   explicit Checkpoints(std::string folder, CheckpointsOptions options = {});
 
-  /// Saves, then removes what is not to be kept, but never this one. Throws FileError for a negative step.
+  /// Saves a checkpoint, then removes old ones beyond `keep`, but never this one. Throws FileError
+  /// for a negative step.
   template <class T>
   void save(Index step, const T& state) const;
   template <class T>
   T load(Index step, const T& like) const;
 
-  /// The steps that there are checkpoints of, from the first to the last.
+  /// The steps that have checkpoints, in ascending order.
   std::vector<Index> steps() const;
   std::optional<Index> latest() const;
-  /// "folder/step-000000001000.safetensors"
+  /// The path of a step's file: "folder/step-000000001000.safetensors".
   std::string path(Index step) const;
 
  private:
@@ -92,7 +97,7 @@ T load_checkpoint(const std::string& path, const T& like) {
 template <class T>
 void Checkpoints::save(Index step, const T& state) const {
   const std::string file = path(step);
-  remove_dead_parts();  // first: they may be what has filled the disk
+  remove_dead_parts();  // first, because dead files may have filled the disk
   save_checkpoint(file, state);
   remove_others(step);
 }

@@ -1,4 +1,4 @@
-// read_csv: io.h.
+// read_csv: implementation of io.h.
 #include <algorithm>
 #include <charconv>
 #include <istream>
@@ -26,7 +26,7 @@ std::string_view trimmed(std::string_view text, char delimiter) {
   return text;
 }
 
-// The fields of a line, for any delimiter but a blank.
+// Splits a line into fields at a delimiter that is not a blank.
 void split_at(char delimiter, std::string_view line, std::vector<std::string_view>& fields) {
   for (std::size_t at; (at = line.find(delimiter)) != line.npos; line.remove_prefix(at + 1))
     fields.push_back(trimmed(line.substr(0, at), delimiter));
@@ -39,7 +39,7 @@ void split_at_blanks(std::string_view line, std::vector<std::string_view>& field
   }
 }
 
-// What text says about a number.
+// The result of parsing a number.
 enum class Parsed { value, no_number, too_large };
 
 template <class T>
@@ -59,7 +59,7 @@ Parsed parse(std::string_view field, T& value) {
   if (field.starts_with('+') && !field.starts_with("+-")) field.remove_prefix(1);
   std::errc error = parse_all(field, value);
   if constexpr (std::is_floating_point_v<T>) {
-    long double wide = 0;  // beyond T it becomes what T has next to it: 0 or infinity
+    long double wide = 0;  // a value out of T's range becomes the nearest T: 0 or infinity
     if (error == std::errc::result_out_of_range && (error = parse_all(field, wide)) == std::errc())
       value = static_cast<T>(wide);
   }
@@ -67,7 +67,7 @@ Parsed parse(std::string_view field, T& value) {
   return error == std::errc::result_out_of_range ? Parsed::too_large : Parsed::no_number;
 }
 
-// Halves are rounded once, from what double reads: its digits decide.
+// A half is parsed as a double and then rounded once, so the digits that a double holds decide.
 template <class T>
   requires is_half<T>
 Parsed parse(std::string_view field, T& value) {
@@ -82,16 +82,16 @@ constexpr const char* expected = std::is_same_v<T, bool>  ? "0, 1, true or false
                                  : !std::is_integral_v<T> ? "a number"
                                                           : "an integer";
 
-// ---- lines -------------------------------------------------------------------------------------------------
+// ---- lines --------------------------------------------------------------------------------------
 
-// Puts up to n bytes of text into `to`, and returns how many; 0 at the end.
+// Reads up to n bytes of text into `to`, and returns their number; 0 at the end.
 using ReadBytes = FunctionRef<std::size_t(char* to, std::size_t n)>;
 
 class Lines {
  public:
   Lines(ReadBytes read, const std::string& where) : read_(read), where_(where), buffer_(1 << 16, '\0') {}
 
-  // The next line, without its end: false if there is none.
+  // Reads the next line, without its end. Returns false if there is none.
   bool next(std::string& line) {
     line.clear();
     ++number_;
@@ -110,7 +110,8 @@ class Lines {
   }
 
  private:
-  // A line without an end would fill all memory. Files that are no text have zero bytes in it.
+  // Throws for a file that is not text, which has zero bytes: a line without an end would fill all
+  // memory.
   void check_text(const std::string& line) const {
     if (line.size() >= buffer_.size() && line.find('\0', line.size() - buffer_.size()) != line.npos)
       fail<FileError>("{}:{}: is not text: it has zero bytes, and no end of the line in {} bytes", where_, number_,
@@ -121,12 +122,12 @@ class Lines {
   const std::string& where_;
   Index number_ = 0;
   std::string buffer_;
-  std::string_view left_;  // of it
+  std::string_view left_;  // the part of buffer_ that is not read yet
 };
 
-// ---- tables ------------------------------------------------------------------------------------------------
+// ---- tables -------------------------------------------------------------------------------------
 
-// Reads lines of numbers of one C++ type.
+// A table of numbers of one C++ type.
 template <class T>
 class Table {
  public:
@@ -137,7 +138,8 @@ class Table {
     std::string line;
     for (Index number = 1; lines.next(line); ++number) {
       std::string_view text = line;
-      if (number == 1 && text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
+      // a byte order mark
+      if (number == 1 && text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
       if (text.ends_with('\r')) text.remove_suffix(1);
       if (options_.comment) text = text.substr(0, text.find(options_.comment));
       const bool is_blank = trimmed(text, options_.delimiter == ' ' ? '\0' : options_.delimiter).empty();
@@ -174,8 +176,8 @@ class Table {
   const std::string& where_;
   const CsvOptions& options_;
   std::vector<std::string_view> fields_;
-  std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>
-      values_;  // vector<bool> has no bytes to copy
+  // std::vector<bool> would have no bytes to copy.
+  std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>> values_;
   Index rows_ = 0, columns_ = 0;
 };
 

@@ -15,8 +15,9 @@ namespace stave {
 
 using stave_detail::fail;
 
-// ---- the structures, as dlpack.h has them --------------------------------------------------------------------
-// Under names of our own, so that a program may include any version of that header; others write and read them under theirs.
+// ---- the structures of dlpack.h -----------------------------------------------------------------
+// They have names of their own here, so that a program may include any version of that header.
+// The other library accesses them under its names, hence may_alias.
 
 namespace {
 
@@ -66,9 +67,9 @@ void release(typename Managed::Public* managed) noexcept {
   if (managed && structure<Managed>(managed).deleter) structure<Managed>(managed).deleter(managed);
 }
 
-// ---- in ------------------------------------------------------------------------------------------------------
+// ---- in -----------------------------------------------------------------------------------------
 
-// Names of what Stave lacks, by their numbers.
+// Names of types and devices that Stave lacks, by their numbers.
 template <std::size_t n>
 std::string name_of(const char* const (&names)[n], std::int64_t number, const char* what) {
   if (number >= 0 && number < static_cast<std::int64_t>(n) && names[number]) return names[number];
@@ -164,12 +165,12 @@ Shape shape_of(const Array& array) {
   return shape;
 }
 
-// The elements that a view reaches, counted from its first one: from `lowest` to `highest`.
+// The range of elements that a view reaches, counted from its first one.
 struct Reach {
   Index lowest = 0, highest = 0;
 };
 Reach reach_of(const Shape& shape, const Strides& strides) {
-  constexpr Index most = Index{1} << 58;  // so that their bytes have a number
+  constexpr Index most = Index{1} << 58;  // their bytes then fit in an Index
   Reach reach;
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
     Index last = 0;
@@ -221,7 +222,7 @@ Tensor import(typename Managed::Public* managed) {
   return view_of_foreign(given.array, std::move(lender));
 }
 
-// ---- out -----------------------------------------------------------------------------------------------------
+// ---- out ----------------------------------------------------------------------------------------
 
 template <class Managed>
 struct Exported {
@@ -257,7 +258,7 @@ typename Managed::Public* export_to(const Tensor& x, const DlpackOptions& option
     delete static_cast<Exported<Managed>*>(structure<Managed>(self).context);
   };
   if constexpr (std::is_same_v<Managed, Versioned>) {
-    managed.version = {1, 0};  // nothing here is of a later one
+    managed.version = {1, 0};  // no member is of a later version
     managed.flags = copies ? is_copied : read_only;
   }
   managed.array = {lent.size() > 0 ? node.data() : nullptr,

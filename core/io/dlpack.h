@@ -1,27 +1,35 @@
-// DLPack: arrays that libraries hand to one another where they lie, without a copy. NumPy, PyTorch, JAX, CuPy and others have it.
+// DLPack: exchange of arrays with other libraries without a copy. NumPy, PyTorch, JAX, CuPy and
+// others support it.
 //
-//   const Tensor x = from_dlpack(theirs);                      // their memory; it goes back with the last tensor that views it
-//   DLManagedTensorVersioned* ours = to_dlpack(f(x));          // our memory; it stays until the structure's deleter is called
+//   // Their memory; the last tensor that views it gives it back:
+//   const Tensor x = from_dlpack(theirs);
+//   // Our memory; it stays until the structure's deleter is called:
+//   DLManagedTensorVersioned* ours = to_dlpack(f(x));
 //
-// The two structures are dlpack.h's of any version 1.x; that header is needed only by who looks into them.
+// The two structures are those of dlpack.h, any version 1.x. Include that header only to access
+// their members.
 //
-// - Tensors are immutable. Memory from elsewhere is read and never written, nor counted by memory_stats(). Transforms and compiled
-//   functions take it for constant, so whoever goes on writing to it hands over a copy.
-// - What others get of a tensor is theirs to read. The versioned structure says so by its flag; the older one cannot, and who may write
-//   to it is given a copy.
-// - Bools are bytes of 0 and 1. Every other byte is true, as in NumPy's and PyTorch's
+// - Tensors are immutable. Stave reads memory of others and never writes to it, and memory_stats()
+//   does not count it. Transforms and compiled functions treat it as constant, so a library that
+//   goes on writing to its memory must pass a copy.
+// - Other libraries may only read the memory of a tensor. A flag of the versioned structure says
+//   so. The older structure has no such flag: for a library that may write, export a copy.
+// - Bools are bytes of 0 and 1. Every other byte counts as true, as in NumPy's and PyTorch's
 //   uint8.view(bool); an array with such a byte is copied. from_dlpack looks at all bytes of bools,
 //   and waits for a device to do so.
-// - Values keep dtype, shape and strides: all dtypes of Stave, any strides. Memory of the host, pinned or not, makes tensors on the CPU,
-//   CUDA's and managed memory on cuda(i).
-// - Neither function is an operation that handlers see. to_dlpack reads its tensor as data() does: it throws where somebody follows the
-//   derivative, vmap parts lanes there, and under compile it is a read of the value.
-// - On a device both return at once, except for bools that come in, and streams wait for one another.
-//   A tensor computes on dlpack_stream(device): that is what the other library's export is asked to
-//   make ready (obj.__dlpack__(stream=...)). Where the last tensor over another library's memory goes,
-//   the host waits until the device no longer reads it.
+// - Values keep dtype, shape and strides. All dtypes of Stave and any strides are possible.
+//   Host memory, pinned or not, makes tensors on the CPU; CUDA memory and managed memory make
+//   tensors on cuda(i).
+// - Neither function is an operation that handlers see. to_dlpack reads its tensor as data() does:
+//   it throws where a transform traces the derivative, vmap splits lanes there, and compile records
+//   a read of the value.
+// - On a device both functions return at once, except for bools that come in, and streams wait for
+//   one another. A tensor computes on dlpack_stream(device). The other library's export must make
+//   its memory ready for that stream (obj.__dlpack__(stream=...)). When the last tensor over memory
+//   of another library ends, the host waits until the device no longer reads it.
 //
-// Source: https://dmlc.github.io/dlpack/latest/c_api.html, https://data-apis.org/array-api/latest/design_topics/data_interchange.html
+// Source: https://dmlc.github.io/dlpack/latest/c_api.html,
+// https://data-apis.org/array-api/latest/design_topics/data_interchange.html
 #pragma once
 
 #include <cstdint>
@@ -34,32 +42,38 @@ struct DLManagedTensorVersioned;
 
 namespace stave {
 
-/// A tensor over the structure's memory. The structure is taken over in any case: its deleter is called when the last tensor goes, by the
-/// thread that drops it, or here, before an error is thrown. Throws DtypeError for an element type that Stave lacks, DeviceError for
-/// memory where no backend is, ShapeError for lengths and strides that describe no array, and Error for a version that is not 1.x,
-/// for elements that are not aligned to their size, and for a null pointer.
+/// Returns a tensor over the memory of a DLPack structure. It takes ownership in any case: the
+/// thread that drops the last tensor calls the structure's deleter, or this function does before it
+/// throws. Throws DtypeError for an element type that Stave lacks, DeviceError for memory without a
+/// backend, ShapeError for lengths and strides that describe no array, and Error for a version that
+/// is not 1.x, for elements that are not aligned to their size, and for a null pointer.
 Tensor from_dlpack(DLManagedTensorVersioned* managed);
 Tensor from_dlpack(DLManagedTensor* managed);
 
 struct DlpackOptions {
   [[no_unique_address]] ByName by_name{};
-  bool copy = false;  ///< memory that nobody else sees, row-major: the other library may write to it
-  /// Of a device: what is done on this stream from now on waits for the value. As Python's array API numbers them: 1 the default stream,
-  /// 2 that of each thread, else the stream's handle; -1: none is to wait.
+  /// Exports a row-major copy that nothing else uses, so that the other library may write to it.
+  bool copy = false;
+  /// For a device, the stream that waits for the value before its next work. It is numbered as in
+  /// Python's array API: 1 is the default stream, 2 the per-thread default stream, -1 no stream,
+  /// and any other number the handle of a stream; 0 throws DeviceError, because it could mean 1 or
+  /// 2.
   std::intptr_t stream = 1;
 };
 
-/// The value as a structure for another library, which calls its deleter, on any thread, when it is done with it: on a device, when its
-/// work there is done, too, for tensors made later get the memory.
+/// Returns the value as a DLPack structure for another library. That library calls the deleter,
+/// on any thread, when it no longer uses the value. On a device that includes its work there,
+/// because later tensors reuse the memory.
 DLManagedTensorVersioned* to_dlpack(const Tensor& x, DlpackOptions options = {});
-/// The same for a library that knows no DLPack 1.0.
+/// The same for a library that does not know DLPack 1.0.
 DLManagedTensor* to_dlpack_unversioned(const Tensor& x, DlpackOptions options = {});
 
-/// Calls the deleter: for a structure that nobody takes. Null is nothing.
+/// Calls the deleter of a structure that no library took over. Does nothing for null.
 void release_dlpack(DLManagedTensorVersioned* managed) noexcept;
 void release_dlpack(DLManagedTensor* managed) noexcept;
 
-/// The stream on which tensors of a device are computed, numbered as in DlpackOptions; 0 where there is none, as on the CPU.
+/// Returns the stream on which tensors of a device are computed, numbered as in DlpackOptions;
+/// 0 where there is none, as on the CPU.
 std::intptr_t dlpack_stream(Device device);
 
 }  // namespace stave

@@ -18,7 +18,7 @@ namespace stave_detail {
 
 namespace fs = std::filesystem;
 
-// Single calls of read and write take no more than this (Linux: 2^31 - 4096).
+// The most bytes for one call of read or write, which take no more than 2^31 - 4096 on Linux.
 constexpr std::size_t most_at_once = std::size_t{1} << 30;
 
 std::string system_error_text() { return std::generic_category().message(errno); }
@@ -40,7 +40,7 @@ std::string shown(std::string_view text) {
   return result;
 }
 
-// ---- Descriptor --------------------------------------------------------------------------------------------
+// ---- Descriptor ---------------------------------------------------------------------------------
 
 Descriptor::~Descriptor() { close(); }
 
@@ -49,9 +49,9 @@ bool Descriptor::close() noexcept {
   return fd < 0 || ::close(fd) == 0;
 }
 
-// ---- InputFile ---------------------------------------------------------------------------------------------
+// ---- InputFile ----------------------------------------------------------------------------------
 
-// Without O_NONBLOCK a pipe without a writer would be waited for.
+// O_NONBLOCK, because opening a pipe without a writer would wait.
 InputFile::InputFile(std::string operation, const std::string& path)
     : operation_(std::move(operation)), where_(operation_ + ": " + path),
       file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)), size_(0) {
@@ -77,11 +77,11 @@ void InputFile::read(std::uint64_t offset, void* to, std::size_t n) const {
   }
 }
 
-// ---- OutputFile --------------------------------------------------------------------------------------------
+// ---- OutputFile ---------------------------------------------------------------------------------
 
 namespace {
 
-// Where a link leads, so that the file is replaced and not the link.
+// Follows links, so that the file is replaced and not the link.
 std::string target_of(const std::string& path, const std::string& where) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -108,7 +108,7 @@ Lock lock(int fd) {
   return Lock::taken;
 }
 
-// Some systems lock only what may be written, and some files may not.
+// Some systems lock only files that are open for writing, and some files cannot be opened so.
 int open_to_lock(const std::string& name) {
   constexpr int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   const int fd = ::open(name.c_str(), O_RDWR | flags);
@@ -127,7 +127,7 @@ bool exists(const std::string& name) {
   return ::lstat(name.c_str(), &status) == 0;
 }
 
-// With the permissions of the file that it replaces, if there is one.
+// Creates a file with the permissions of the file that it replaces, if there is one.
 int create(const std::string& name, const std::string& target) {
   const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   struct stat old {};
@@ -135,15 +135,15 @@ int create(const std::string& name, const std::string& target) {
   return fd;
 }
 
-// Some file systems have nothing to wait for, and say so.
+// Some file systems have nothing to wait for, and return EINVAL or ENOTSUP.
 bool is_on_disk(int fd) { return ::fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP; }
 
 }  // namespace
 
 bool is_part(std::string_view name) { return name.ends_with(part_suffix); }
 
-// Only the holder of the lock renames or removes the file. So once the lock is held, and the file
-// still has the name, it keeps it.
+// Only the holder of the lock renames or removes the file. So if the file still has the name once
+// the lock is held, it keeps the name.
 bool remove_dead_part(const std::string& name) {
   const Descriptor part(open_to_lock(name));
   struct stat status {};
@@ -155,8 +155,8 @@ bool remove_dead_part(const std::string& name) {
 
 namespace {
 
-// A new file with its lock; none if there is one of this name, or if another process took the new
-// one for a dead one before it was locked.
+// Creates a new file and locks it. Returns nothing if there is a file of this name, or if another
+// process took the new file for a dead one before it was locked.
 std::optional<Descriptor> create_locked(const std::string& name, const std::string& target, const std::string& where) {
   Descriptor file(create(name, target));
   if (file.get() < 0 && errno == EEXIST) return std::nullopt;
@@ -167,8 +167,8 @@ std::optional<Descriptor> create_locked(const std::string& name, const std::stri
 
 }  // namespace
 
-// Looks at numbers until several in turn are free, and removes dead files among them: the numbers
-// that killed processes had may have gaps.
+// Tries numbers until several in a row are free, and removes dead files among them, because the
+// numbers of killed processes may have gaps.
 OutputFile::Part OutputFile::create_part(const std::string& target, const std::string& where) {
   constexpr int most_free = 16, most_taken = 10'000;
   std::string name;
@@ -208,19 +208,20 @@ void OutputFile::write(std::span<const char> bytes) {
 }
 
 void OutputFile::finish() {
-  // Some systems report only at close() that they could not write. The first descriptor keeps the
-  // lock.
+  // Some systems report only at close() that a write failed. The first descriptor keeps the lock,
+  // so a duplicate is closed.
   const bool is_whole = is_on_disk(part_.file.get()) && Descriptor(::dup(part_.file.get())).close();
   if (!is_whole || ::rename(part_.name.c_str(), target_.c_str()) != 0)
     fail<FileError>("{}: cannot be written: {}", where_, system_error_text());
   part_.name.clear();
   const std::string folder = fs::path(target_).parent_path().string();
   const Descriptor entries(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (entries.get() >= 0 && !is_on_disk(entries.get()))  // < 0: a folder that may be written to and not read
+  // less than 0: the folder may be written to but not read
+  if (entries.get() >= 0 && !is_on_disk(entries.get()))
     fail<FileError>("{}: is written, but its name may not be on the disk yet: {}", where_, system_error_text());
 }
 
-// ---- Source ------------------------------------------------------------------------------------------------
+// ---- Source -------------------------------------------------------------------------------------
 
 void Source::read(void* to, std::size_t n) {
   if (n > left_) fail<FileError>("{}: ends too early: {} bytes should follow where {} are left", where_, n, left_);

@@ -1,4 +1,4 @@
-// Files as the formats see them: bytes at offsets, and new files that appear whole or not at all.
+// Input and output files: bytes at offsets, and new files that appear completely or not at all.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// An open file descriptor.
+/// An open file descriptor, which the destructor closes.
 class Descriptor {
  public:
   explicit Descriptor(int fd) noexcept : fd_(fd) {}
@@ -22,14 +22,14 @@ class Descriptor {
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Descriptor& operator=(Descriptor&&) = delete;
   int get() const noexcept { return fd_; }
-  /// True if the system took note of all that was written. The descriptor is closed.
+  /// Closes the descriptor. Returns true if the system accepted everything that was written.
   bool close() noexcept;
 
  private:
   int fd_;
 };
 
-/// A regular file to read from. `where` begins every error: "load_npy: w.npy".
+/// A regular file, open for reading. where() begins every error message: "load_npy: w.npy".
 class InputFile {
  public:
   InputFile(std::string operation, const std::string& path);
@@ -38,7 +38,7 @@ class InputFile {
   const std::string& where() const noexcept { return where_; }
   std::uint64_t size() const noexcept { return size_; }
   int descriptor() const noexcept { return file_.get(); }
-  /// Bytes [offset, offset + n) of the file. Throws FileError where the file ends before.
+  /// Reads bytes [offset, offset + n) of the file. Throws FileError if the file ends before.
   void read(std::uint64_t offset, void* to, std::size_t n) const;
 
  private:
@@ -47,30 +47,32 @@ class InputFile {
   std::uint64_t size_;
 };
 
-/// A file under way, beside the one that it will replace. Without finish() nothing remains of it.
-/// The constructor removes what killed processes have left of the same file.
+/// A file that is being written, beside the one that it will replace. Without finish() nothing
+/// remains of it. The constructor removes files that killed processes have left for the same
+/// target.
 ///
-/// A file under way is called NAME.stave-0.part, or has the first higher number that is free. Its
-/// process holds a lock on it (flock), which ends with the process. So a dead file is one that can
-/// be locked. The process's id would not tell: in a container that starts again, the new process
-/// has the id of the dead one. On a file system without locks dead files stay, and new ones get
-/// free numbers.
+/// A file in progress is called NAME.stave-0.part, or has the first higher number that is free.
+/// Its process holds a lock on it (flock), which ends with the process, so a file that can
+/// be locked is dead. The process's id would not tell: in a container that starts again,
+/// the new process has the id of the dead one. On a file system without locks, dead files stay,
+/// and new files get free numbers.
 class OutputFile {
  public:
   OutputFile(std::string operation, const std::string& path);
   ~OutputFile();
 
   const std::string& where() const noexcept { return where_; }
-  /// Bytes written.
+  /// The number of bytes written.
   std::uint64_t size() const noexcept { return size_; }
   void write(std::span<const char> bytes);
-  /// Closes it and gives it its name: on the disk, so that after a crash of the machine either the old file is there or the new one.
+  /// Closes the file and gives it its final name, on the disk: after a crash of the machine there
+  /// is either the old file or the new one. Throws FileError.
   void finish();
 
  private:
   struct Part {
-    std::string name;  // empty once the file has that of the target
-    Descriptor file;   // with the lock
+    std::string name;  // empty once the file has the name of the target
+    Descriptor file;   // the open file, which holds the lock
   };
   static Part create_part(const std::string& target, const std::string& where);
 
@@ -79,26 +81,27 @@ class OutputFile {
   std::uint64_t size_ = 0;
 };
 
-/// Whether a file of this name may be what an OutputFile has under way.
+/// Returns true if a file of this name may be one in progress of an OutputFile.
 bool is_part(std::string_view name);
-/// Removes a file that a killed process has left, and none that is under way. False: there is still
-/// a file of this name.
+/// Removes a file that a killed process has left, but not one in progress. Returns false if there
+/// still is a file of this name.
 bool remove_dead_part(const std::string& name);
 
-/// "No such file or directory" and the like, of errno.
+/// The text of errno, such as "No such file or directory".
 std::string system_error_text();
 
-/// Text out of a file, or for one, as it goes into an error: the beginning, with "\xNN" for bytes that do not print.
+/// Returns text from a file, or for one, as error messages show it: its beginning, with "\xNN" for
+/// bytes that do not print.
 std::string shown(std::string_view text);
 
-/// Bytes one after the other, of a file or of what is unpacked from it.
+/// A stream of bytes, from a file or from unpacking one.
 class Source {
  public:
   virtual ~Source() = default;
-  /// Throws FileError if fewer than n are left.
+  /// Reads n bytes. Throws FileError if fewer are left.
   void read(void* to, std::size_t n);
   std::uint64_t left() const noexcept { return left_; }
-  /// Begins every error.
+  /// The beginning of every error message.
   const std::string& where() const noexcept { return where_; }
 
  protected:
@@ -110,7 +113,7 @@ class Source {
   std::uint64_t left_;
 };
 
-/// `bytes` bytes of a file from `offset` on.
+/// The `bytes` bytes of a file that begin at `offset`.
 class FileSource : public Source {
  public:
   FileSource(const InputFile& file, std::string where, std::uint64_t offset, std::uint64_t bytes)

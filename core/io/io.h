@@ -1,19 +1,24 @@
-// Tensors in files: NumPy's .npy and .npz, .safetensors, and numbers as text.
+// Tensors in files: NumPy's .npy and .npz, .safetensors, and numbers as text (CSV).
 //
 //   save_npz("mlp.npz", mlp);                       // any tree (tree.h); numpy.load reads it
 //   Mlp mlp = load_npz<Mlp>("mlp.npz");
-//   mlp = load_npz("mlp.npz", mlp);                 // structure, shapes and dtypes must be those of mlp
-//   save_npz("xy.npz", std::map<std::string, Tensor>{{"x", x}, {"y", y}});   // numpy.savez("xy.npz", x=x, y=y)
-//   mlp = load_safetensors("mlp.safetensors", mlp); // the same with .safetensors; training states: checkpoints.h
+//   mlp = load_npz("mlp.npz", mlp);     // structure, shapes and dtypes must be those of mlp
+//   // numpy.savez("xy.npz", x=x, y=y):
+//   save_npz("xy.npz", std::map<std::string, Tensor>{{"x", x}, {"y", y}});
+//   // The same with .safetensors; checkpoints.h saves training states:
+//   mlp = load_safetensors("mlp.safetensors", mlp);
 //
-// A file takes its name only when it is whole, and on the disk: it is written beside the old one, which it then replaces, so
-// that neither an error nor a crash, of the program or of the machine, leaves half of one. A crash
-// may leave NAME.stave-*.part, which the next save of NAME removes. Files that are read must be
-// regular ones: pipes and devices are an error, and nothing waits for them. What is read is
-// checked, sizes before memory is taken; what does not fit throws FileError (or ShapeError,
-// DtypeError), naming the file and the fault. Reading gives contiguous tensors, on the CPU; neither
-// reading nor writing is an operation that handlers see. Values are written as to_vector() reads
-// them: those of a lane under vmap throw.
+// Writing is atomic: a file is written beside the old one under another name, and replaces it when
+// it is complete and on the disk. Neither an error nor a crash, of the program or of the machine,
+// leaves half a file. A crash may leave NAME.stave-*.part, which the next save of NAME removes.
+//
+// Files to read must be regular files: pipes and devices are an error, and nothing waits for them.
+// Readers check the contents, and check sizes before they allocate. A file that does not fit
+// throws FileError (or ShapeError, DtypeError), which names the file and the fault. Readers return
+// contiguous tensors on the CPU.
+//
+// Neither reading nor writing is an operation that handlers see. Values are written as to_vector()
+// reads them, so writing the value of a lane under vmap throws.
 #pragma once
 
 #include <charconv>
@@ -36,97 +41,107 @@
 
 namespace stave {
 
-/// Writes one array, row-major, as numpy.save does. The name is taken as it is: nothing is appended.
+/// Writes one array, row-major, as numpy.save does. The path is used as it is, without an added
+/// suffix.
 void save_npy(const std::string& path, const Tensor& x);
-/// Reads one array of .npy format 1.0, 2.0 or 3.0, in C or Fortran order and either byte order. Throws DtypeError for an
-/// element type that Stave lacks. NumPy writes bfloat16 as raw bytes, which are such a type.
+/// Reads one array of .npy format 1.0, 2.0 or 3.0, in C or Fortran order and either byte order.
+/// Throws DtypeError for an element type that Stave lacks; bfloat16 is one here, because NumPy
+/// writes it as raw bytes.
 Tensor load_npy(const std::string& path);
 
 struct NpzOptions {
   [[no_unique_address]] ByName by_name{};
-  bool compressed = false;  ///< as numpy.savez_compressed
+  bool compressed = false;  ///< compresses the arrays, as numpy.savez_compressed does
 };
 
-/// Writes the tensors of a tree under the names of visit_named_tensors.
+/// Writes the tensors of a tree to a .npz file under the names of visit_named_tensors.
 template <class T>
 void save_npz(const std::string& path, const T& tree, NpzOptions options = {});
 
-/// Reads a tree that save_npz, or numpy.savez, wrote under the names of visit_named_tensors; T{} is where it begins. Vectors get
-/// as many elements as the file has consecutive ones, maps the keys that it has, optionals a value if it has one. Throws
-/// FileError if a tensor is missing, or if the file has one that the tree has no place for. Arrays
-/// of a dtype that Stave lacks, such as strings, are left out: maps do not get them, and a tree
-/// that asks for one by its name gets DtypeError.
+/// Reads a tree that save_npz or numpy.savez wrote under the names of visit_named_tensors.
+/// The tree begins as T{}. Vectors get as many elements as the file has consecutive ones,
+/// maps the keys that the file has, and optionals a value if the file has one. Throws FileError
+/// if a tensor is missing, or if the file has one that has no place in the tree. Arrays of a dtype
+/// that Stave lacks, such as strings, are left out: maps do not get them, and a tree that needs one
+/// by name throws DtypeError.
 template <class T>
 T load_npz(const std::string& path);
 
-/// The same with the structure of `like`, each tensor on the device of like's: throws ShapeError, DtypeError if a tensor's shape, dtype
-/// is not that of like's, and FileError, naming them all, if there are several that do not fit.
+/// Reads a tree with the structure of `like`, each tensor to the device of the one in `like`.
+/// Throws ShapeError or DtypeError if a tensor differs from that in shape or dtype, and FileError
+/// if several do not fit, naming all of them.
 template <class T>
 T load_npz(const std::string& path, const T& like);
 
 struct SafetensorsOptions {
   [[no_unique_address]] ByName by_name{};
-  std::map<std::string, std::string> metadata{};  ///< what the file says of itself, such as {"format", "pt"}
-  char separator = '/';                           ///< of the parts of names in the file: '.' in PyTorch's models
+  /// the metadata of the file, such as {"format", "pt"}
+  std::map<std::string, std::string> metadata{};
+  /// the separator of the parts of names in the file: '.' in PyTorch's models
+  char separator = '/';
 };
 struct SafetensorsNames {
   [[no_unique_address]] ByName by_name{};
-  char separator = '/';  ///< the same, of the file that is read
-  bool copy = false;     ///< tensors in memory of their own: whatever becomes of the file then
+  /// the separator of the parts of names in the file that is read
+  char separator = '/';
+  /// copies tensors to memory of their own, so that the file may change afterwards
+  bool copy = false;
 };
 
-/// Writes the tensors of a tree under the names of visit_named_tensors, as safetensors.torch.save_file does: the largest elements
-/// first. https://huggingface.co/docs/safetensors
+/// Writes the tensors of a tree to a .safetensors file under the names of visit_named_tensors.
+/// Larger elements come first, as safetensors.torch.save_file writes them.
+/// https://huggingface.co/docs/safetensors
 template <class T>
 void save_safetensors(const std::string& path, const T& tree, SafetensorsOptions options = {});
 
-/// Reads trees, as load_npz does, of a .safetensors file, or, where the path ends with .json, of the files that such an index
-/// names, model.safetensors.index.json say: as it names them, and no others.
+/// Reads a tree from a .safetensors file, or from the files that an index names, as load_npz does.
+/// A path that ends with .json is an index, such as model.safetensors.index.json. Tensors are read
+/// from the files to which the index assigns them, and from no others.
 ///
-/// Nothing is read until it is used: tensors are views of the mapped file, which is never written to, and stays mapped as long as
-/// one of them lives. It may be replaced and removed meanwhile, as all functions here do, but not changed in place nor shortened
-/// (that ends the program by a signal). Where others may do so, `copy` reads all at once, and
-/// throws FileError if the file is shortened meanwhile. Tensors whose elements do not lie at
-/// multiples of their size are always copied. Memory that is mapped is the system's, and no part of
-/// memory_stats().
+/// Elements are read at their first use: tensors are views of the mapped file, which is
+/// never written to and stays mapped while one of them lives. Meanwhile the file may be
+/// replaced and removed, as all functions here do, but neither changed in place nor shortened,
+/// which ends the program by a signal. Where others may do that, `copy` reads everything at once,
+/// and throws FileError if the file is shortened meanwhile. Tensors whose elements do not lie at
+/// multiples of their size are always copied. memory_stats() does not count mapped memory.
 ///
-/// BF16 is bfloat16. Tensors of a dtype that Stave lacks, such as F8_E4M3, are left out: maps do
-/// not get them, and a tree that asks for one by its name gets DtypeError. list_safetensors() lists
-/// all.
+/// BF16 is bfloat16. Tensors of a dtype that Stave lacks, such as F8_E4M3, are left out:
+/// maps do not get them, and a tree that needs one by name throws DtypeError. list_safetensors()
+/// lists all tensors.
 template <class T>
 T load_safetensors(const std::string& path, SafetensorsNames names = {});
 template <class T>
 T load_safetensors(const std::string& path, const T& like, SafetensorsNames names = {});
 
-/// What a .safetensors file says of itself.
+/// Returns the metadata of a .safetensors file.
 std::map<std::string, std::string> safetensors_metadata(const std::string& path);
 
-/// A tensor of a .safetensors file.
+/// The description of a tensor in a .safetensors file.
 struct SafetensorsInfo {
   std::string name;
   std::string code;            ///< its dtype in the file: "F32", "F8_E4M3"
-  std::optional<Dtype> dtype;  ///< the same; none: Stave lacks it
+  std::optional<Dtype> dtype;  ///< its dtype; none if Stave lacks it
   Shape shape;
 };
-/// The tensors of a .safetensors file, or of the files of an index, in the order of their names. It
-/// reads no elements.
+/// Lists the tensors of a .safetensors file, or of the files of an index, in the order of their
+/// names. It reads no elements.
 std::vector<SafetensorsInfo> list_safetensors(const std::string& path);
 
 struct CsvOptions {
   [[no_unique_address]] ByName by_name{};
-  char delimiter = ',';           ///< ' ' stands for any run of blanks
-  Index skip_lines = 0;           ///< lines of a header
-  Index columns = 0;              ///< how many there must be; 0: as many as in the first line
+  char delimiter = ',';           ///< ' ' means any run of blanks
+  Index skip_lines = 0;           ///< how many lines to skip at the start
+  Index columns = 0;              ///< how many there must be; 0: as many as the first line has
   Dtype dtype = default_dtype();  ///< bool_ reads 0, 1, true and false
-  char comment = '#';             ///< the rest of a line from here on is skipped; '\0': no comments
+  char comment = '#';             ///< starts a comment up to the line's end; '\0': no comments
 };
 
-/// Numbers as text, a row on each line: [rows, columns]. Lines that are blank, or hold only a
-/// comment, are skipped, as NumPy's loadtxt does. Throws FileError naming line and column of what
-/// is no number, of a number that an integer dtype does not hold, and of lines that differ in
-/// length.
+/// Reads numbers as text, one row per line, to a tensor [rows, columns]. Lines that are blank or
+/// hold only a comment are skipped, as NumPy's loadtxt does. Throws FileError, naming line and
+/// column, for text that is not a number, for a number that does not fit in an integer dtype,
+/// and for lines of different lengths.
 Tensor read_csv(const std::string& path, CsvOptions options = {});
-/// The same for the text of a stream, up to its end: of a pipe, for example.
+/// Reads numbers from a stream, for example from a pipe, up to its end.
 Tensor read_csv(std::istream& in, CsvOptions options = {});
 
 }  // namespace stave
@@ -138,11 +153,11 @@ struct NamedTensor {
   Tensor value;
 };
 void save_npz_flat(const std::string& path, const std::vector<NamedTensor>& arrays, NpzOptions options);
-/// `operation` begins the errors.
+/// `operation` begins the error messages.
 void write_safetensors(const char* operation, const std::string& path, std::vector<NamedTensor> arrays,
                        const SafetensorsOptions& options);
 
-/// Those of a tree, for `operation`.
+/// The tensors of a tree with their names. `operation` begins the error messages.
 template <class T>
 std::vector<NamedTensor> named_tensors_of(const T& tree, const char* operation) {
   std::vector<NamedTensor> arrays;
@@ -156,25 +171,26 @@ std::vector<NamedTensor> named_tensors_of(const T& tree, const char* operation) 
   return arrays;
 }
 
-// The arrays of a file by their names; and the reasons for which others cannot be read.
+// The arrays of a file by name, and for arrays that cannot be read the reasons.
 struct ArraysOfFile {
   std::map<std::string, Tensor> arrays{};
   std::map<std::string, std::string> unreadable{};
 };
 
-// The arrays of a file, and which of them a tree has taken.
+// The arrays of a file, and the names of the arrays that a tree has taken.
 class NamedArrays {
  public:
-  /// `where` begins every error: "load_npz: w.npz".
+  /// `where` begins every error message: "load_npz: w.npz".
   NamedArrays(std::string where, ArraysOfFile file)
       : where_(std::move(where)), arrays_(std::move(file.arrays)), unreadable_(std::move(file.unreadable)) {}
 
-  // Whether there is an array of this name, or one below it.
+  // Returns true if there is an array of this name, or of a name below it.
   bool holds(const std::string& name) const;
-  // What follows `name` and "/" in the names of arrays; up to the next "/" if not `whole`.
+  // The parts of array names that follow `name` and "/": all of the rest if `whole`, else up to the
+  // next "/".
   std::set<std::string> keys_below(const std::string& name, bool whole) const;
   Tensor take(const std::string& name);
-  // What does not fit is noted, for finish() to say.
+  // An array that does not fit is noted, and finish() reports it.
   Tensor take_like(const std::string& name, const Tensor& like);
   // Throws if an array did not fit, or was not taken.
   void finish();
@@ -196,7 +212,7 @@ class NamedArrays {
 NamedArrays read_npz(const std::string& path);
 NamedArrays read_safetensors(const std::string& path, const SafetensorsNames& names);
 
-// ---- reading trees ---------------------------------------------------------------------------------------
+// ---- reading trees ------------------------------------------------------------------------------
 
 template <class K>
 K key_of_name(const std::string& name, const NamedArrays& file) {

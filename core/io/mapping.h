@@ -1,4 +1,4 @@
-// Files as the memory of tensors.
+// Memory-mapped files as the storage of tensors.
 #pragma once
 
 #include <stave/core/io/file.h>
@@ -6,7 +6,8 @@
 
 namespace stave_detail {
 
-/// A file's bytes as storage on the CPU, from its first on, which nothing writes to. An empty file has none.
+/// Maps a file as read-only storage on the CPU, from its first byte on. The file must not be empty.
+/// Throws FileError.
 StoragePtr map_file(const InputFile& file);
 
 }  // namespace stave_detail

@@ -1,4 +1,4 @@
-// The arrays of a file on their way into a tree: io.h.
+// NamedArrays: the arrays of a file while a tree takes them (io.h).
 #include <stave/core/io/named_arrays.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The arrays of a file on their way between it and a tree.
+// Checks of the names of arrays, shared by the file formats.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace stave_detail {
 
-/// Throws unless the names differ and all tensors have values. `where` begins the errors.
+/// Throws unless all names differ and all tensors are defined. `where` begins the error messages.
 void check_names(const std::vector<NamedTensor>& arrays, const std::string& where);
 
 }  // namespace stave_detail

@@ -21,16 +21,17 @@ namespace {
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr char native_order = std::endian::native == std::endian::little ? '<' : '>';
 
-// Kind and size, as descr has them after the byte order; empty: NumPy lacks it.
+// Kind and size of a dtype as they follow the byte order in `descr`; empty if NumPy lacks the
+// dtype.
 std::string type_code(Dtype dtype) {
   if (dtype == bfloat16) return "";
   const char kind = dtype == bool_ ? 'b' : is_float(dtype) ? 'f' : is_unsigned(dtype) ? 'u' : 'i';
   return kind + std::to_string(size_of(dtype));
 }
 
-// ---- dtypes ------------------------------------------------------------------------------------------------
+// ---- dtypes -------------------------------------------------------------------------------------
 
-// NumPy's name of a type that Stave lacks; descr itself if it has none.
+// NumPy's name of a type that Stave lacks.
 std::string numpy_name(std::string_view code) {
   constexpr std::pair<std::string_view, const char*> names[] = {
       {"f16", "longdouble"}, {"c8", "complex64"}, {"c16", "complex128"}, {"c32", "clongdouble"}};
@@ -48,7 +49,7 @@ std::string numpy_name(std::string_view code) {
 
 struct ElementType {
   Dtype dtype;
-  bool swapped;  // the other byte order
+  bool swapped;  // in the other byte order
 };
 
 // Thrown for elements of a dtype that Stave lacks.
@@ -72,15 +73,15 @@ ElementType element_type(std::string_view descr) {
                   shown(descr), numpy_name(code))};
 }
 
-// ---- the header --------------------------------------------------------------------------------------------
+// ---- the header ---------------------------------------------------------------------------------
 
 struct Header {
   ElementType type;
-  bool fortran;  // the first axis runs fastest
+  bool fortran;  // the first axis is contiguous
   Shape shape;
 };
 
-// The part of Python's syntax that headers are written in.
+// A parser for the part of Python's syntax that headers use.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, const std::string& where) : all_(text), text_(text), where_(where) {}
@@ -104,7 +105,7 @@ class HeaderParser {
   [[noreturn]] void refuse() const {
     fail<FileError>("{}: the header is not that of a .npy file: {}", where_, shown(all_));
   }
-  // The next character that is no blank; 0 at the end.
+  // The next character that is not blank; 0 at the end.
   char peek() {
     text_.remove_prefix(std::min(text_.find_first_not_of(" \t\n"), text_.size()));
     return text_.empty() ? '\0' : text_[0];
@@ -147,7 +148,7 @@ class HeaderParser {
     const auto [stop, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
     if (error != std::errc() || value < 0) refuse();
     text_.remove_prefix(static_cast<std::size_t>(stop - text_.data()));
-    accept('L');  // Python 2 wrote long integers so
+    accept('L');  // Python 2 wrote long integers with an L.
     return value;
   }
   Shape tuple() {
@@ -188,7 +189,7 @@ Header read_header(Source& source) {
   return HeaderParser(text, source.where()).parse();
 }
 
-// The bytes of all elements, of which there are as many.
+// The number of bytes of all elements. Throws if fewer are left.
 std::uint64_t byte_count(const Header& header, const Source& source) {
   const std::optional<std::uint64_t> bytes = bytes_of(header.type.dtype, header.shape);
   if (!bytes) fail<FileError>("{}: its shape {} is too large", source.where(), header.shape);
@@ -198,7 +199,7 @@ std::uint64_t byte_count(const Header& header, const Source& source) {
   return *bytes;
 }
 
-// ---- elements ----------------------------------------------------------------------------------------------
+// ---- elements -----------------------------------------------------------------------------------
 
 Strides fortran_strides(const Shape& shape) {
   Strides strides = shape;
@@ -222,7 +223,8 @@ std::string npy_header(Dtype dtype, const Shape& shape) {
       fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}", order, type_code(dtype), lengths);
   const bool is_long = text.size() > 65000;
   const std::size_t before = magic.size() + (is_long ? 6 : 4);
-  text.append(63 - (before + text.size()) % 64, ' ').push_back('\n');  // elements begin at a multiple of 64
+  // elements begin at a multiple of 64
+  text.append(63 - (before + text.size()) % 64, ' ').push_back('\n');
   std::string header(magic);
   header.push_back(is_long ? 2 : 1);
   header.push_back(0);

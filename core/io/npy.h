@@ -1,4 +1,4 @@
-// The .npy format: a header that is a Python dictionary, and the elements.
+// The .npy format: a header, which is a Python dictionary, followed by the elements.
 // Source: numpy.lib.format, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #pragma once
 
@@ -10,12 +10,13 @@
 
 namespace stave_detail {
 
-/// What comes before the elements of a row-major array.
+/// Returns the bytes that precede the elements of a row-major array.
 std::string npy_header(Dtype dtype, const Shape& shape);
 
-/// The array that begins here; contiguous. Whatever follows it is left alone.
+/// Reads one array, and nothing after it. The tensor is contiguous. Throws FileError, or DtypeError
+/// for a dtype that Stave lacks.
 Tensor read_npy(Source& source);
-/// The same; or why not, where its dtype is one that Stave lacks: "holds elements of dtype ...".
+/// The same, but returns the reason for a dtype that Stave lacks: "holds elements of dtype ...".
 std::variant<Tensor, std::string> try_read_npy(Source& source);
 
 }  // namespace stave_detail

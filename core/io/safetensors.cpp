@@ -1,4 +1,4 @@
-// .safetensors files: io.h.
+// .safetensors files: implementation of io.h.
 #include <stave/core/io/safetensors.h>
 
 #include <algorithm>
@@ -22,7 +22,8 @@ namespace {
 constexpr bool is_native = std::endian::native == std::endian::little;
 constexpr const char* metadata_name = "__metadata__";
 
-// The name with its parts separated as they are elsewhere. Two names stay two: none may have the new separator already.
+// Replaces the separator between the parts of a name. Throws if the name contains the new separator
+// already, since two names might become equal.
 std::string with_parts(std::string name, char separator, char wanted, const std::string& where) {
   if (separator == wanted) return name;
   if (name.find(wanted) != name.npos)
@@ -32,7 +33,7 @@ std::string with_parts(std::string name, char separator, char wanted, const std:
   return name;
 }
 
-// ---- reading -----------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 Tensor made_of(const SafetensorsEntry& entry, StoragePtr storage, std::uint64_t offset) {
   const auto elements = static_cast<Index>(offset / size_of(*entry.dtype));
@@ -52,7 +53,7 @@ Tensor copied(const SafetensorsEntry& entry, Read read) {
   return x;
 }
 
-// A view of the mapped file where that holds elements as kernels read them.
+// A view of the mapped file if its elements are stored as kernels read them, else a copy.
 Tensor tensor_of(const SafetensorsEntry& entry, const StoragePtr& mapping, std::uint64_t offset) {
   const char* const data = static_cast<const char*>(mapping->data) + offset;
   const bool as_it_is = is_native && offset % size_of(*entry.dtype) == 0 &&
@@ -61,7 +62,7 @@ Tensor tensor_of(const SafetensorsEntry& entry, const StoragePtr& mapping, std::
   return copied(entry, [&](char* to, std::uint64_t bytes) { std::copy_n(data, bytes, to); });
 }
 
-// Calls read(entry) for the tensors whose dtypes Stave has.
+// Calls read(entry) for each tensor whose dtype Stave has.
 template <class Read>
 ArraysOfFile arrays_of(const SafetensorsHeader& header, Read read) {
   ArraysOfFile all;
@@ -82,8 +83,8 @@ ArraysOfFile arrays_of(const InputFile& file, bool copy) {
                    [&](const SafetensorsEntry& entry) { return tensor_of(entry, mapping, header.data + entry.begin); });
 }
 
-// Calls take(tensor, contents) for each tensor of an index, where `contents` is what read(file)
-// gives for its file. Each file is read once.
+// Calls take(tensor, contents) for each tensor of an index, where `contents` is the result of
+// read(file) for its file. Each file is read once.
 template <class Read, class Take>
 void walk_index(const InputFile& index, const std::string& path, Read read, Take take) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -114,13 +115,13 @@ ArraysOfFile arrays_of_index(const InputFile& index, const std::string& path, bo
 
 bool is_index(const std::string& path) { return path.ends_with(".json"); }
 
-// ---- writing -----------------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 void check_text(const std::string& text, const char* what, const std::string& where) {
   if (valid_utf8(text) != text) fail<FileError>("{}: {} '{}' is not UTF-8", where, what, shown(text));
 }
 
-// A place in the order of the dtypes.
+// The place of a dtype in the order of safetensors_dtypes.
 std::size_t rank_of(Dtype dtype) {
   std::size_t rank = 0;
   while (safetensors_dtypes[rank].first != dtype) ++rank;
@@ -134,7 +135,7 @@ std::string in_json(const std::map<std::string, std::string>& metadata) {
   return "{" + text + "}";
 }
 
-// The header of tensors that follow each other, with the length before it.
+// The header for tensors that follow each other, preceded by its length.
 std::string header_of(const std::vector<NamedTensor>& arrays, const SafetensorsOptions& options,
                       const std::string& where) {
   std::string text = "{";
@@ -148,7 +149,7 @@ std::string header_of(const std::vector<NamedTensor>& arrays, const SafetensorsO
   }
   if (text.back() == ',') text.pop_back();
   text += "}";
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that elements lie at multiples of their size
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // elements then lie at multiples of their size
   if (text.size() > most_header_bytes)
     fail<FileError>(
         "{}: its header would have {} bytes, and no reader takes more than {}: save fewer tensors in a file", where,

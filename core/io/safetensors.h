@@ -1,5 +1,7 @@
-// The .safetensors format: the length of a header, the header, which is JSON, and the elements of all tensors.
-// Source: https://huggingface.co/docs/safetensors, and the reference implementation, https://github.com/huggingface/safetensors
+// The .safetensors format: the length of a header, the header in JSON, and the elements of all
+// tensors.
+// Source: https://huggingface.co/docs/safetensors, and the reference implementation,
+// https://github.com/huggingface/safetensors
 #pragma once
 
 #include <cstdint>
@@ -15,33 +17,37 @@
 
 namespace stave_detail {
 
-/// In the order in which the reference implementation writes tensors: no element is smaller than those that follow.
+/// The dtypes in the order in which the reference implementation writes tensors: no element is
+/// smaller than those that follow it.
 inline constexpr std::pair<Dtype, const char*> safetensors_dtypes[] = {
     {uint64, "U64"}, {int64, "I64"},     {float64, "F64"}, {float32, "F32"}, {uint32, "U32"},
     {int32, "I32"},  {bfloat16, "BF16"}, {float16, "F16"}, {uint16, "U16"},  {int16, "I16"},
     {int8, "I8"},    {uint8, "U8"},      {bool_, "BOOL"}};
 static_assert(std::size(safetensors_dtypes) == dtype_count);
 
-inline constexpr std::uint64_t most_header_bytes = 100'000'000;  // as in the reference implementation
+// The limit of the reference implementation.
+inline constexpr std::uint64_t most_header_bytes = 100'000'000;
 
 struct SafetensorsEntry : SafetensorsInfo {
-  std::uint64_t begin, end;  // of its elements, in bytes from where those of all begin
+  // the range of its elements, in bytes from the beginning of all elements
+  std::uint64_t begin, end;
 };
 
-/// Everything in it has been checked: entries are in the order of their bytes, leave no gap, end
-/// where the file does, and have as many bytes as shape and dtype ask for, where Stave has the
-/// dtype.
+/// A checked header. Entries are in the order of their bytes, without gaps, and end where the file
+/// does. Each has as many bytes as its shape and dtype need, if Stave has the dtype.
 struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
   std::vector<SafetensorsEntry> entries;
-  std::uint64_t data;  // where the elements begin
+  std::uint64_t data;  // the offset of the elements in the file
 };
+/// Reads and checks the header. Throws FileError.
 SafetensorsHeader read_safetensors_header(const InputFile& file);
 
-/// The tensors in memory of their own.
+/// Reads the tensors into memory of their own.
 ArraysOfFile copy_tensors(const InputFile& file, const SafetensorsHeader& header);
 
-/// Which file holds which tensor: an index's weight_map. The files are beside the index.
+/// Reads the weight_map of an index: for each tensor the name of its file, which is in the folder
+/// of the index.
 std::map<std::string, std::string> read_safetensors_index(const InputFile& file);
 
 }  // namespace stave_detail

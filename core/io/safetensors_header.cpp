@@ -18,12 +18,12 @@ using Json = nlohmann::json;
 
 constexpr int most_nested = 100;
 
-// ---- JSON --------------------------------------------------------------------------------------------------
+// ---- JSON ---------------------------------------------------------------------------------------
 
-// `what` is text: "the header". Throws for all that is not JSON, for names that come twice in an object, and for what is nested so
-// deep as no such file is.
+// Parses text, which errors call `what` ("the header"). Throws for text that is not JSON,
+// for a name that occurs twice in an object, and for more than 100 levels of nesting.
 Json parse(std::string_view text, const std::string& where, const char* what) {
-  std::vector<std::set<std::string>> names;  // of the objects that are open
+  std::vector<std::set<std::string>> names;  // the names in each open object
   const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
     if (depth > most_nested) fail<FileError>("{}: {} nests more than {} levels", where, what, most_nested);
     if (event == Json::parse_event_t::object_start) names.emplace_back();
@@ -39,7 +39,7 @@ Json parse(std::string_view text, const std::string& where, const char* what) {
   }
 }
 
-// The strings of an object of strings.
+// The strings of an object whose values are all strings; else nothing.
 std::optional<std::map<std::string, std::string>> strings_of(const Json& object) {
   if (!object.is_object()) return std::nullopt;
   std::map<std::string, std::string> strings;
@@ -50,7 +50,7 @@ std::optional<std::map<std::string, std::string>> strings_of(const Json& object)
   return strings;
 }
 
-// ---- entries -----------------------------------------------------------------------------------------------
+// ---- entries ------------------------------------------------------------------------------------
 
 std::optional<Dtype> dtype_of_code(const std::string& code) {
   for (const auto& [dtype, known] : safetensors_dtypes)
@@ -58,7 +58,7 @@ std::optional<Dtype> dtype_of_code(const std::string& code) {
   return std::nullopt;
 }
 
-// Numbers without sign, point and exponent, that an Index holds.
+// The numbers of an array, which must be without sign, point and exponent and fit in an Index.
 std::optional<Shape> numbers_of(const Json& array) {
   if (!array.is_array()) return std::nullopt;
   Shape numbers;
@@ -98,7 +98,7 @@ void check_bytes(const SafetensorsEntry& entry, const std::string& where) {
                     *entry.dtype, entry.shape, *bytes, entry.begin, entry.end, entry.end - entry.begin);
 }
 
-// Puts entries into the order of their bytes, of which there are `bytes`.
+// Sorts entries by their bytes, and checks that these cover `bytes` bytes without gaps.
 void check_layout(std::vector<SafetensorsEntry>& entries, std::uint64_t bytes, const std::string& where) {
   std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);

@@ -1,5 +1,7 @@
-// Zip archives: stored and deflated entries, zip64. Neither encrypted ones nor archives of several parts.
-// Source: PKWARE, APPNOTE.TXT 6.3.10, https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (sections in brackets)
+// Zip archives with stored and deflated entries, and zip64. Encrypted entries and archives of
+// several parts are not supported.
+// Source: PKWARE, APPNOTE.TXT 6.3.10 (numbers in brackets are its sections),
+// https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 #pragma once
 
 #include <cstdint>
@@ -17,17 +19,19 @@ struct ZipEntry {
   unsigned flags = 0, method = 0;
   std::uint32_t crc = 0;
   std::uint64_t packed = 0, size = 0;  // bytes in the archive, and unpacked
-  std::uint64_t offset = 0;            // of its local header
+  std::uint64_t offset = 0;            // the offset of the local header
 };
 
-/// The directory of an archive. Every number in it has been checked against the file's size when the constructor returns:
-/// entries lie within the file and do not overlap, and none claims to unpack to more than deflate could have packed.
+/// Reads the directory of an archive. The constructor checks every number in it against the size of
+/// the file: entries lie within the file and do not overlap, and none claims to unpack to more than
+/// deflate could have packed. Throws FileError.
 class ZipReader {
  public:
   explicit ZipReader(const InputFile& file);
 
   const std::vector<ZipEntry>& entries() const noexcept { return entries_; }
-  /// The unpacked bytes of an entry. Throws for a method of packing that is unknown.
+  /// The unpacked bytes of an entry. Throws FileError for an encrypted entry or an unknown method
+  /// of packing.
   class Stream;
   std::unique_ptr<Stream> open(const ZipEntry& entry) const;
 
@@ -40,20 +44,21 @@ class ZipReader {
 class ZipReader::Stream : public Source {
  public:
   using Source::Source;
-  /// Reads what is left, and throws unless the checksum is right.
+  /// Reads the remaining bytes, and throws FileError unless the checksum is right.
   virtual void finish() = 0;
 };
 
-/// Writes an archive.
+/// Writes an archive to a file.
 class ZipWriter {
  public:
-  /// Sizes and offsets from `most_32_bit` on are written in zip64 fields. (Another value is for tests.)
+  /// Sizes and offsets from `most_32_bit` on, and numbers of entries from `most_16_bit` on,
+  /// are written in zip64 fields. Tests use other values.
   explicit ZipWriter(OutputFile& file, std::uint64_t most_32_bit = 0xffffffff, std::size_t most_16_bit = 0xffff)
       : file_(file), most_32_bit_(most_32_bit), most_16_bit_(most_16_bit) {}
 
-  /// An entry of these pieces, one after the other.
+  /// Adds an entry with the contents of these pieces, one after the other.
   void add(const std::string& name, std::span<const std::span<const char>> pieces, bool compressed);
-  /// The directory: the last thing to write.
+  /// Writes the directory, which must be the last thing.
   void finish();
 
  private:

@@ -1,4 +1,5 @@
-// Reading zip archives: the end of the file leads to the directory, and that to the entries.
+// Reader of zip archives: the end record of the file leads to the directory, which leads to the
+// entries.
 #include <zlib.h>
 
 #include <algorithm>
@@ -15,13 +16,13 @@ namespace {
 // Deflate packs at most 258 bytes into 2 bits. (https://zlib.net/zlib_tech.html)
 constexpr std::uint64_t most_deflated = 1032;
 
-// ---- the directory -----------------------------------------------------------------------------------------
+// ---- the directory ------------------------------------------------------------------------------
 
 struct Directory {
   std::uint64_t count, bytes, offset;
-  std::uint64_t end;  // where what follows it begins
+  std::uint64_t end;  // where the record after the directory begins
   // The bytes before the archive that its offsets do not count, such as the program of a
-  // self-extracting one.
+  // self-extracting archive.
   std::uint64_t prefix() const { return end - bytes - offset; }
 };
 
@@ -58,7 +59,7 @@ class DirectoryReader {
     return bytes;
   }
 
-  // The end record has a comment of up to 65535 bytes behind it. [4.3.16]
+  // Finds the end record, which is followed by a comment of up to 65535 bytes. [4.3.16]
   Directory find() const {
     const std::uint64_t tail = std::min<std::uint64_t>(file_.size(), end_length + 0xffff);
     const std::string bytes = read_at(file_.size() - tail, tail);
@@ -80,7 +81,8 @@ class DirectoryReader {
     return directory;
   }
 
-  // Before the end record stands a locator of the zip64 one, if there is one. [4.3.14, 4.3.15]
+  // Reads the zip64 end record. If there is one, its locator precedes the end record. [4.3.14,
+  // 4.3.15]
   std::optional<Directory> from_end64(std::uint64_t end) const {
     if (end < locator64_length) return {};
     const std::string locator = read_at(end - locator64_length, locator64_length);
@@ -98,7 +100,7 @@ class DirectoryReader {
     return Directory{read64(&record[32]), read64(&record[40]), read64(&record[48]), at};
   }
 
-  // [4.3.12]
+  // Reads a directory entry. [4.3.12]
   ZipEntry read_entry(const std::string& bytes, std::size_t& at) const {
     if (bytes.size() - at < directory_length || read32(&bytes[at]) != directory_signature)
       refuse("an entry of its directory does not begin where it should");
@@ -117,7 +119,7 @@ class DirectoryReader {
     return entry;
   }
 
-  // Of the numbers that 32 bits do not hold, the true ones, in this order. [4.5.3]
+  // Replaces the numbers that 32 bits do not hold. The extra field has them in this order. [4.5.3]
   void read_zip64(ZipEntry& entry, std::string_view extra) const {
     while (extra.size() >= 4) {
       const unsigned id = read16(extra.data());
@@ -146,7 +148,7 @@ class DirectoryReader {
   const InputFile& file_;
 };
 
-// ---- entries -----------------------------------------------------------------------------------------------
+// ---- entries ------------------------------------------------------------------------------------
 
 class StoredStream : public ZipReader::Stream {
  public:
@@ -180,7 +182,8 @@ class DeflatedStream : public StoredStream {
  public:
   DeflatedStream(const InputFile& file, std::string where, std::uint64_t offset, const ZipEntry& entry)
       : StoredStream(file, std::move(where), offset, entry) {
-    if (inflateInit2(&inflater_, -MAX_WBITS) != Z_OK) throw std::bad_alloc();  // no header: the archive has its own
+    // negative: no header, since the archive has its own
+    if (inflateInit2(&inflater_, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
   }
   ~DeflatedStream() override { inflateEnd(&inflater_); }
 
@@ -197,7 +200,7 @@ class DeflatedStream : public StoredStream {
       n -= done;
     }
   }
-  // All has been unpacked: the packed bytes must end here, too.
+  // All bytes have been unpacked. The packed bytes must end here, too.
   void check_end() override {
     char excess;
     while (!ended_) {

@@ -1,4 +1,4 @@
-// The records that zip archives are made of: signatures and lengths, and numbers in little-endian bytes.
+// Records of zip archives: their signatures and lengths, and numbers in little-endian bytes.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -26,7 +26,7 @@ inline unsigned read16(const char* at) { return static_cast<unsigned>(little_end
 inline std::uint32_t read32(const char* at) { return static_cast<std::uint32_t>(little_endian(at, 4)); }
 inline std::uint64_t read64(const char* at) { return little_endian(at, 8); }
 
-/// A record under way: Record().u32(signature).u16(version)...
+/// A record that is being built: Record().u32(signature).u16(version)...
 struct Record {
   std::string bytes;
   Record& put(std::uint64_t value, int count) {

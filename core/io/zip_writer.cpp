@@ -14,10 +14,11 @@ namespace {
 using Pieces = std::span<const std::span<const char>>;
 
 constexpr unsigned version_deflate = 20, version_zip64 = 45, made_on_unix = 3 << 8;
-constexpr unsigned date_1980 = 1 << 5 | 1;  // 1 January: the same tensors always give the same file [4.4.6]
+// 1 January 1980, a fixed date, so that the same tensors always make the same file. [4.4.6]
+constexpr unsigned date_1980 = 1 << 5 | 1;
 constexpr std::uint64_t permissions = std::uint64_t{0100644} << 16;
 
-// The pieces packed by deflate, without a header of its own.
+// Packs pieces by deflate, without a header of its own.
 class Deflater {
  public:
   Deflater() {
@@ -87,7 +88,7 @@ void ZipWriter::add(const std::string& name, Pieces pieces, bool compressed) {
   entries_.push_back(std::move(entry));
 }
 
-// [4.3.7]: with zip64, both sizes stand in the extra field.
+// The local header of an entry. With zip64, both sizes are in the extra field. [4.3.7]
 std::string ZipWriter::local_header(const ZipEntry& entry) const {
   const bool wide = is_large(entry.size) || is_large(entry.packed);
   Record record;
@@ -99,7 +100,7 @@ std::string ZipWriter::local_header(const ZipEntry& entry) const {
   return record.bytes;
 }
 
-// [4.3.12]
+// The directory record of an entry. [4.3.12]
 std::string ZipWriter::directory_record(const ZipEntry& entry) const {
   Record extra;
   for (const std::uint64_t number : {entry.size, entry.packed, entry.offset})
@@ -116,7 +117,7 @@ std::string ZipWriter::directory_record(const ZipEntry& entry) const {
   return record.bytes;
 }
 
-// [4.3.14 to 4.3.16]
+// The zip64 end record and locator if needed, then the end record. [4.3.14 to 4.3.16]
 void ZipWriter::finish() {
   const std::uint64_t offset = file_.size();
   for (const ZipEntry& entry : entries_) file_.write(directory_record(entry));

@@ -1,15 +1,18 @@
-// Which kernels of a plan make their rows apart, so that some rows can go through several kernels while they are in cache:
-// exp(x - max(x, -1)) / sum(...) goes through memory as often as softmax does.
+// Row blocks: which kernels of a plan compute their rows independently, so that a block of rows
+// can go through several kernels while it is in cache. With row blocks,
+// exp(x - max(x, -1)) / sum(...) passes through memory as often as softmax does.
 #pragma once
 
 #include <stave/core/op/op.h>
 
 namespace stave_detail {
 
-/// Whether the operation makes row i (index i of axis 0) of its outputs of row i of its inputs. `rank`: of its inputs.
+/// Returns true if the operation computes row i (index i of axis 0) of its outputs from row i of
+/// its inputs. `rank` is the rank of the inputs.
 bool makes_rows_apart(const Op& op, const Attributes* attributes, int rank);
 
-/// Of a value that lies in another one's storage, which is row-major: whether row i lies in row i.
+/// Returns true if row i of `value`, which lies in the row-major storage of `storage`, lies in row
+/// i of `storage`.
 bool rows_agree(const Node& value, const Node& storage);
 
 }  // namespace stave_detail

@@ -13,16 +13,16 @@
 
 namespace stave_detail {
 
-/// What a run needs for itself.
+/// The memory and addresses of one run at a time.
 struct Executable::Activation {
   StoragePtr arena;
   std::vector<View> views;
   std::atomic<std::size_t>& living;
   struct Recorded {
-    std::vector<void*> addresses;        // of arguments and results
-    std::unique_ptr<RecordedWork> work;  // null: met once
+    std::vector<void*> addresses;        // the addresses of arguments and results
+    std::unique_ptr<RecordedWork> work;  // null while the addresses were seen only once
   };
-  std::vector<Recorded> recorded;  // the last used first
+  std::vector<Recorded> recorded;  // the most recently used first
 
   explicit Activation(std::atomic<std::size_t>& counter) : living(counter) { ++living; }
   ~Activation() { --living; }
@@ -31,10 +31,11 @@ struct Executable::Activation {
 namespace {
 
 constexpr std::size_t alignment = 64, most_recorded = 8;
-constexpr int most_recordings =
-    64;  // made in a program's life: arenas of runs at once come and go, and theirs with them
+// The most recordings over the lifetime of an Executable. Recordings belong to an arena,
+// and arenas come and go when several runs happen at the same time.
+constexpr int most_recordings = 64;
 
-// Stands for storage where only a layout is asked for.
+// A placeholder storage for tensors that serve only as layouts.
 const StoragePtr& no_storage() {
   static const StoragePtr& none = *new StoragePtr(new Storage);
   return none;
@@ -44,7 +45,7 @@ Tensor layout_of(const Program::Variable& it, Strides strides) {
   return Tensor(NodePtr(new Node(it.dtype, it.device, it.shape, std::move(strides), no_storage())));
 }
 
-// "compile(w:f32[64,8], f32[8])": by its inputs, of which it may have many.
+// "compile(w:f32[64,8], f32[8])": the name and the first inputs.
 std::string name_for(const Program& program, const char* name) {
   constexpr std::size_t most = 4;
   std::string inputs;
@@ -58,7 +59,8 @@ std::string name_for(const Program& program, const char* name) {
 
 bool is_number(const Tensor& x) { return x.defined() && x.node().storage->number; }
 
-// A number on a device, which its backend is given with elementwise operations alone, as an element there, in the same layout.
+// A number on a device, which the backend accepts only as an operand of elementwise operations,
+// as an array on the device with the same layout.
 Tensor as_array(const Tensor& x) {
   if (!is_number(x)) return x;
   const UnderFrame past_all_handlers(nullptr);
@@ -68,7 +70,7 @@ Tensor as_array(const Tensor& x) {
       NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, apply(op_copy, {one}).node().storage)));
 }
 
-// Gaps of an arena, by where they begin.
+// The gaps of an arena, by their offsets. `take` chooses the smallest gap that fits.
 class Gaps {
  public:
   std::size_t take(std::size_t bytes) {
@@ -85,7 +87,7 @@ class Gaps {
       if (length > bytes) gaps_.emplace(offset + bytes, length - bytes);
       return offset;
     }
-    if (!gaps_.empty()) {  // the last may reach to the end, and grow
+    if (!gaps_.empty()) {  // The last gap may reach to the end of the arena, and grow.
       const auto last = std::prev(gaps_.end());
       if (last->first + last->second == end_) {
         const std::size_t offset = last->first;
@@ -118,7 +120,7 @@ class Gaps {
 
 }  // namespace
 
-// First what lies where in whose storage, then the kernels, then the arena.
+// Makes the plan: first which storage each value lies in, then the kernels, then the arena.
 class Executable::Planner {
  public:
   Planner(Executable& plan, const Program& program, std::span<const Strides> strides)
@@ -175,8 +177,10 @@ class Executable::Planner {
     add_kernel(*step.op, step.attributes, inputs, step.outputs);
   }
 
-  // Arrays that follow each other in the result, each of which a kernel has made for this: they are made there. Kernels write arrays that
-  // are aligned, or single elements.
+  // Computes the operands of a concat where its result lies, so that no copy is needed. Returns
+  // false if that is not possible. It is possible if the operands follow each other in the result,
+  // and each is a whole array that a kernel has made. Since kernels write aligned arrays or single
+  // elements, each operand must begin at a multiple of the alignment or have one element.
   bool joins_in_place(const Program::Instruction& concat) {
     const auto result = at(concat.outputs[0]);
     const Shape& shape = program_.variable(concat.outputs[0]).shape;
@@ -203,7 +207,7 @@ class Executable::Planner {
     last_[result] = -1;
     std::vector<std::size_t>& lying = lying_in_[result];
     Index offset = 0;
-    std::size_t next = 0;  // of those, to be moved
+    std::size_t next = 0;  // the next value of `lying` to move
     for (const std::size_t base : bases) {
       const Index elements = variable(base).shape.elements();
       last_[result] = std::max(last_[result], last_[base]);
@@ -222,7 +226,8 @@ class Executable::Planner {
     base_[v] = result;
   }
 
-  // The same value; a number on a device, which its backend is given with elementwise operations alone, as an array there.
+  // The same value as an operand of an operation that is not elementwise: a number on a device
+  // becomes an array there.
   int on_device(int variable) {
     const Tensor layout = place_of(variable).layout;
     if (!layout.node().storage->number) return variable;
@@ -242,7 +247,7 @@ class Executable::Planner {
     return added;
   }
 
-  // The same value, copied where it is not row-major.
+  // The same value, copied if it is not row-major.
   int row_major(int variable) {
     if (place_of(variable).layout.is_contiguous()) return variable;
     const int copy = add_variable(program_.variable(variable));
@@ -277,7 +282,7 @@ class Executable::Planner {
     return std::span<const int>(plan_.viewed_).subspan(kernel.first + kernel.inputs, kernel.outputs);
   }
 
-  // What a result lies in is made for each run.
+  // Makes the storage of an output a result, which each run allocates.
   void make_result(std::size_t base) {
     Place& place = plan_.places_[base];
     if (place.home != Home::arena) return;
@@ -286,19 +291,21 @@ class Executable::Planner {
     plan_.results_.push_back({variable(base).shape, variable(base).dtype});
   }
 
-  // ---- kernels that run some rows at a time (bands.h) ----
+  // ---- row blocks: kernels that run some rows at a time (bands.h) ----
 
   static constexpr std::size_t most_in_band = 16;
-  static constexpr Index least_rows = 64;  // from here on reductions of many rows and of few are alike
+  // With this many rows or more, reductions of many rows and of few compute alike.
+  static constexpr Index least_rows = 64;
   static constexpr std::uint64_t out_of_cache = std::uint64_t{1} << 19;  // bytes
 
-  // Of which all arrays of a kernel have so many; 0: it makes none apart.
+  // The number of rows of all arrays of the kernel; 0 if it does not compute row by row.
   Index rows_of(const Kernel& kernel) {
     const std::span<const int> views =
         std::span<const int>(plan_.viewed_).subspan(kernel.first, kernel.inputs + kernel.outputs);
     const Shape& shape = place_of(views[0]).layout.shape();
     if (!makes_rows_apart(*kernel.op, kernel.attributes.get(), shape.rank())) return 0;
-    const auto is_part = [&](int v) { return bool(is_part_[at(v)]); };  // whose rows are no rows of what it is part of
+    // The rows of an array that is part of another are not rows of that other array.
+    const auto is_part = [&](int v) { return bool(is_part_[at(v)]); };
     if (const auto made = made_by(kernel); std::any_of(made.begin(), made.end(), is_part)) return 0;
     const auto has_them = [&](int v) {
       const Shape& other = place_of(v).layout.shape();
@@ -326,7 +333,7 @@ class Executable::Planner {
     }
   }
 
-  // Whether one of these kernels makes it, or a part of it.
+  // Returns true if one of these kernels writes the storage.
   bool is_made(std::size_t base, std::size_t first, std::size_t end) const {
     for (std::size_t k = first; k < end; ++k)
       for (const int made : made_by(plan_.kernels_[k]))
@@ -334,7 +341,8 @@ class Executable::Planner {
     return false;
   }
 
-  // Whether some array that is larger than a cache is read after another kernel made or read it.
+  // Returns true if these kernels read an array larger than a cache after another of them wrote or
+  // read it.
   bool reads_again(std::size_t first, std::size_t end) const {
     std::map<std::size_t, std::size_t> seen;
     for (std::size_t k = first; k < end; ++k)
@@ -346,7 +354,8 @@ class Executable::Planner {
     return false;
   }
 
-  // Where some rows are done, others are not yet begun: what is made or read meanwhile stays until the end.
+  // Kernels [first, end) run block by block. Every array that one of them reads or writes must stay
+  // until the end, because the other blocks still need it.
   void make_band(std::size_t first, std::size_t end, Index rows) {
     plan_.kernels_[first].together = end - first;
     plan_.kernels_[first].rows = rows;
@@ -358,7 +367,8 @@ class Executable::Planner {
 
   void lay_out() {
     Gaps gaps;
-    std::vector<std::size_t> room(plan_.places_.size());  // what each took; 0: nothing, or given on
+    // The bytes of each base in the arena; 0: none, or a later value took them over.
+    std::vector<std::size_t> room(plan_.places_.size());
     std::vector<std::vector<std::size_t>> ending(plan_.kernels_.size());
     for (std::size_t v = 0; v < plan_.places_.size(); ++v)
       if (base_[v] == v && plan_.places_[v].home == Home::arena && last_[v] >= 0)
@@ -367,7 +377,8 @@ class Executable::Planner {
       for (const int made : made_by(plan_.kernels_[k])) {
         const std::size_t base = base_[at(made)];
         Place& place = plan_.places_[base];
-        if (place.home != Home::arena || room[base] > 0) continue;  // others may have been made in it
+        // Another part may have made the place already.
+        if (place.home != Home::arena || room[base] > 0) continue;
         const std::size_t bytes = (variable(base).bytes() + alignment - 1) / alignment * alignment;
         const auto has_room = [&](std::size_t donor) { return room[donor] == bytes; };
         const std::size_t donor = is_part_[at(made)] ? none : donor_for(k, base, has_room);
@@ -387,7 +398,8 @@ class Executable::Planner {
       }
   }
 
-  // What a result is computed from in place lies in the result's memory from the start.
+  // Where a result may be computed in place of an input, this input lies in the result's memory
+  // from the start.
   void start_in_results() {
     for (std::size_t k = plan_.kernels_.size(); k-- > 0;)
       for (const int made : made_by(plan_.kernels_[k])) {
@@ -401,8 +413,10 @@ class Executable::Planner {
       }
   }
 
-  // An input that ends with this step, in whose place the result may be computed: of the same size, read as it lies. Where only
-  // some rows are done, it is one that lies in the same rows.
+  // The input of kernel k in whose memory the output `made` may be computed, or `none`. The kernel
+  // must be the only remaining reader of the input, and its operation elementwise or able to reuse
+  // that input (Op::reuses); both must have the same size. In a row block it must be made in that
+  // block, so that both have the same rows.
   template <class HasRoom>
   std::size_t donor_for(std::size_t k, std::size_t made, const HasRoom& has_room) const {
     const Kernel& kernel = plan_.kernels_[k];
@@ -431,12 +445,16 @@ class Executable::Planner {
 
   Executable& plan_;
   const Program& program_;
-  std::vector<std::size_t> base_;                             // whose storage each variable lies in
-  std::map<std::size_t, std::vector<std::size_t>> lying_in_;  // of a base, the others that do
-  std::vector<int> ends_, last_;  // of a base, the last kernel that reads or makes it; and its band's
-  std::vector<bool> is_part_;     // it is made in a part of another, its base
+  std::vector<std::size_t> base_;  // The variable in whose storage each variable lies.
+  // For a base, the other variables in it.
+  std::map<std::size_t, std::vector<std::size_t>> lying_in_;
+  // For a base, the last kernel that reads or writes it; in last_, the last kernel of that one's
+  // row block.
+  std::vector<int> ends_, last_;
+  std::vector<bool> is_part_;  // The variable is computed in a part of another, its base.
   std::vector<Program::Variable> extra_;
-  std::vector<std::size_t> band_of_;  // of each kernel, the first one of its band, or none
+  // For each kernel, the first kernel of its row block, or none.
+  std::vector<std::size_t> band_of_;
 };
 
 bool Executable::admits(const Program& program) {
@@ -453,8 +471,9 @@ bool Executable::admits(const Program& program) {
 Executable::Executable(const Program& program, std::span<const Strides> strides, const char* called)
     : device_(program.variables.empty() ? cpu : program.variables[0].device) {
   Planner(*this, program, strides).run();
+  // A loop runs many kernels and allocates memory, so a program that holds one is not recorded.
   const bool any_loop = std::any_of(program.instructions.begin(), program.instructions.end(),
-                                    [](const auto& step) { return loop_of(step); });  // of many kernels, and memory
+                                    [](const auto& step) { return loop_of(step); });
   recordings_left_ = device_ != cpu && kernels_.size() > 1 && !any_loop ? most_recordings : 0;
   holding_.emplace([this, name = name_for(program, called)] { return held(name); });
 }
@@ -506,7 +525,8 @@ void Executable::run_kernels(Backend& backend, const Activation& active) const {
   }
 }
 
-// Recorded where it meets the same addresses again. Where that cannot be, the kernels are run, now and from then on.
+// Runs the kernels. Records them when the same addresses occur again, and then repeats the
+// recording. Where the backend cannot record, the kernels run one by one from then on.
 void Executable::run(Backend& backend, Activation& active) const {
   auto& recorded = active.recorded;
   const bool may_record = recordings_left_ > 0;

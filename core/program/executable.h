@@ -1,13 +1,17 @@
-// A Program made ready to run again and again: without handlers, calls, nodes, or allocation but for its results.
+// Executable: a Program prepared for repeated runs. A run uses no handlers, calls or nodes,
+// and allocates only its results.
 //
-// What is done once: views are laid out; each value has its place in one arena, which values share that do not live at the same time;
-// what each kernel reads and writes is written down. What is left for a run is to fill in where arguments and results lie, and to call
-// the kernels. Runs at once, on several threads, have an arena each.
+// The plan is made once. It lays out views, gives each value a place in one arena, which values
+// that do not live at the same time share, and writes down what each kernel reads and writes. A
+// run fills in the addresses of arguments and results and calls the kernels. Runs at the same time,
+// on several threads, have an arena each.
 //
-// A backend that can record work (Backend::record) is asked to where arguments and results lie where they lay before, and from then on
-// launches all kernels at once. They come to lie at other addresses, but at few: memory that is freed is what is given out next, so a
-// loop goes round two or three sets of addresses. Each has a recording, instead of one that works on fixed places, with copies of all
-// arguments and results at every run.
+// A backend that can record work (Backend::record, such as a CUDA graph) records the kernels
+// once arguments and results lie at the same addresses as in an earlier run. From then on one
+// call launches all kernels. Addresses differ between runs, but they are few: an allocator hands
+// out the memory that was freed last, so a loop cycles through two or three sets of addresses.
+// Each set has a recording. The alternative, one recording that works on fixed addresses,
+// would copy all arguments and results in every run.
 #pragma once
 
 #include <atomic>
@@ -23,59 +27,68 @@ class Executable {
   struct Activation;
 
  public:
-  /// Of a program that it admits, for inputs of these strides. `optimized` (passes/passes.h) before.
-  /// `name` says in reports (whos) what it is of.
+  /// Plans a program that `admits` accepts, for inputs of these strides. The program should be
+  /// `optimized` (passes/passes.h). Memory reports (whos) call the executable by `name`.
   Executable(const Program& program, std::span<const Strides> strides, const char* name = "compile");
   ~Executable();
   Executable(const Executable&) = delete;
 
-  /// Programs without reads and calls, all of whose values are on one device.
+  /// Returns true if the program can be planned: all values are on one device, all constants
+  /// have storage, and there is no read, no call, no transfer between devices and no user-defined
+  /// operation without a kernel.
   static bool admits(const Program& program);
 
-  /// Inputs of the program's shapes and dtypes, and of those strides. Throws what its operations throw.
+  /// Runs the program. The inputs must have the program's shapes and dtypes, and the strides of the
+  /// plan. Throws what the program's operations throw. Thread-safe.
   Outputs operator()(std::span<const Tensor> inputs) const;
 
-  /// Runs one after another, whose results go where the caller says.
+  /// Consecutive runs whose results go to addresses that the caller chooses.
   class Steps {
    public:
-    /// Of a program each output of which is an array that an instruction makes, and no view of one. It outlives this.
+    /// Each output of the program must be an array that an instruction makes, and not a view of
+    /// one. The executable must outlive this object.
     explicit Steps(const Executable& executable);
     ~Steps();
     Steps(const Steps&) = delete;
-    /// Where the inputs lie, and the outputs will, row-major. Throws what the program's operations throw.
+    /// Runs the program once, with the addresses of its inputs and outputs, whose elements are
+    /// row-major. Throws what the program's operations throw.
     void run(std::span<void* const> inputs, std::span<void* const> outputs);
 
    private:
     const Executable& executable_;
     std::unique_ptr<Activation> active_;
-    std::vector<std::size_t> output_of_;  // of each result
+    std::vector<std::size_t> output_of_;  // for each result, the number of the output
   };
 
-  /// The bytes of the arena, and of results.
+  /// The size of the arena in bytes; results are not part of it.
   std::size_t arena_bytes() const noexcept { return arena_bytes_; }
 
  private:
   class Planner;
 
   enum class Home : std::uint8_t { input, constant, arena, result };
-  // Where a variable's elements lie.
+  // The place of a variable's elements.
   struct Place {
     Home home = Home::arena;
-    int number = 0;          // of the input, constant or result
-    std::size_t offset = 0;  // in the arena, in bytes
-    Tensor layout;           // its shape, strides, and its offset in elements: a tensor without elements of its own
+    int number = 0;          // the number of the input, constant or result
+    std::size_t offset = 0;  // the offset in the arena, in bytes
+    Tensor layout;           // its shape, strides and offset in elements; it has no elements itself
   };
   struct Kernel {
     const Op* op;
     AttributesPtr attributes;
-    std::size_t first, inputs, outputs;  // of its views
-    std::size_t together = 1;            // so many kernels from here on run some rows at a time, of
+    // Its views: the index of the first, then the numbers of inputs and outputs.
+    std::size_t first, inputs, outputs;
+    // This kernel and those after it, `together` in all, run some rows at a time; each has `rows`
+    // rows.
+    std::size_t together = 1;
     Index rows = 0;
   };
   struct Result {
     Shape shape;
     Dtype dtype;
   };
+  // A view whose address each run sets: `bytes` behind the beginning of input or result `number`.
   struct Patch {
     std::size_t view;
     int number;
@@ -89,18 +102,18 @@ class Executable {
   Holding::Held held(const std::string& name) const;
 
   Device device_ = cpu;
-  std::vector<Place> places_;  // of each variable
+  std::vector<Place> places_;  // the place of each variable
   std::vector<Kernel> kernels_;
   std::vector<int> viewed_;  // the variable of each view of the kernels
   std::vector<Tensor> constants_;
-  std::vector<Result> results_;  // storage that is made for each run
+  std::vector<Result> results_;  // arrays that are allocated for each run
   std::vector<int> outputs_;     // variables; -1: an empty Tensor
   std::vector<Patch> of_inputs_, of_results_;
   std::size_t arena_bytes_ = 0;
   mutable std::atomic<Activation*> spare_{nullptr};
-  mutable std::atomic<std::size_t> arenas_{0};   // that live
-  std::optional<Holding> holding_;               // for whos
-  mutable std::atomic<int> recordings_left_{0};  // that may still be made
+  mutable std::atomic<std::size_t> arenas_{0};   // the number of arenas that exist
+  std::optional<Holding> holding_;               // reports the arenas and constants to whos
+  mutable std::atomic<int> recordings_left_{0};  // how many recordings may still be made
 };
 
 }  // namespace stave_detail

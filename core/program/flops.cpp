@@ -11,7 +11,7 @@ std::optional<std::uint64_t> flops_of(const Op& op, const Attributes* attributes
   const auto elements = [](const Shape& shape) { return static_cast<std::uint64_t>(shape.elements()); };
   switch (op.id) {
     case OpId::matmul: return 2 * elements(output) * static_cast<std::uint64_t>(inputs[0].back());
-    case OpId::convolution: {  // weights: [groups, o, c, windows...]
+    case OpId::convolution: {  // the shape of the weights: [groups, o, c, windows...]
       const auto out = static_cast<std::uint64_t>(inputs[1][0] * inputs[1][1]);
       return out ? 2 * elements(output) * (elements(inputs[1]) / out) : 0;
     }

@@ -1,4 +1,4 @@
-// How many floating-point operations an operation takes, counted by the shapes alone.
+// The number of floating-point operations of an operation, derived from shapes alone.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,11 @@
 
 namespace stave_detail {
 
-/// One for each element of an elementwise operation (for each of its steps, if several were fused) and for each element that is reduced;
-/// 2 n m k for a product of matrices, likewise for a convolution; 0 for operations that only move or choose elements. No value for
-/// operations of which no such formula is known here, as factorisations, sorting, attention, and a program's own.
+/// Returns the number of floating-point operations: one per element of an elementwise operation
+/// (per element and step if several are fused) and per element that is reduced; 2 n m k for a
+/// matrix product, and likewise for a convolution; 0 for operations that only move or select
+/// elements. Returns nothing for an operation without such a formula here, such as a factorisation,
+/// sorting, attention, or an operation that the user defined.
 std::optional<std::uint64_t> flops_of(const Op& op, const Attributes* attributes, std::span<const Shape> inputs,
                                       const Shape& output);
 

@@ -66,17 +66,18 @@ void infer_fused(const Call& call, SmallVector<Abstract, 1>& outputs) {
   infer(call.op(), *call.as<FusedAttributes>().region, call.inputs(), outputs);
 }
 
-// The CPU reads of a tile what it needs before it writes there; but what is given or reduced as it is, it reads at the end.
+// The CPU reads the elements of a tile before it writes there. But an input that is itself an
+// output, or is reduced directly, is read at the end, so its memory cannot be reused.
 bool reuses_fused(const Attributes* attributes, std::size_t input) {
   const Region& region = *static_cast<const FusedAttributes*>(attributes)->region;
   return std::none_of(region.outputs().begin(), region.outputs().end(),
                       [&](int output) { return region.given(region.value_behind(output)) == static_cast<int>(input); });
 }
 
-// ---- derivatives -----------------------------------------------------------------------------------------
-// Of the values, a region's; of the reductions, as they themselves have them.
+// ---- derivatives --------------------------------------------------------------------------------
+// The derivative of a region's values is a region. The reductions after it use their own rules.
 
-// The region without reductions: what they reduce is given whole.
+// The region without its reductions: the reduced values themselves are outputs.
 RegionPtr values_of(const Region& region) {
   return region.derived("values", [&] {
     const auto values = region.reopened();
@@ -87,13 +88,14 @@ RegionPtr values_of(const Region& region) {
   });
 }
 
-// Whether the derivative of an output depends on its values: of products, and the largest and smallest of floats.
+// Returns true if the derivative of an output reads the reduced values: prod, max and min of
+// floats.
 bool reads_values(const Region& region, int output) {
   const Region::Reduction* const found = region.reduction(output);
   return found && is_float(region.dtype(output)) && found->op->derivative == Derivative::rules;
 }
 
-// Of such outputs what is reduced, and what of it comes.
+// Returns for each such output the value that is reduced, then the result of the reduction.
 Outputs read_values(const Region& region, std::span<const Tensor> inputs) {
   const bool any = std::any_of(region.outputs().begin(), region.outputs().end(),
                                [&](int output) { return reads_values(region, output); });
@@ -113,7 +115,8 @@ Outputs read_values(const Region& region, std::span<const Tensor> inputs) {
   return fused(reading, inputs);
 }
 
-// The tangents of the outputs that are floats; where the reduction reads its values, of these.
+// The region of the tangents of the float outputs. Where the derivative of a reduction reads
+// values, the output is the tangent of the value that is reduced.
 RegionPtr tangent_region(const Region& region, const std::vector<bool>& by) {
   const RegionPtr of_values = tangents_of(*values_of(region), by);
   if (region.reductions().empty()) return of_values;
@@ -166,7 +169,7 @@ Outputs fused_jvp(const JvpContext& c) {
   return tangents;
 }
 
-// Of what is reduced the cotangents, by those of the outputs.
+// The cotangents of the reduced values, computed from the cotangents of the outputs.
 Outputs cotangents_of_values(const VjpContext& c, const Region& region) {
   const Outputs values = read_values(region, c.inputs);
   Outputs cotangents;
@@ -211,7 +214,8 @@ Tensor fused_vjp(const VjpContext& c, int input) {
 
 const Op& fused_op(std::string_view name) {
   static std::mutex mutex;
-  static auto& records = *new std::map<std::string, Op, std::less<>>;  // outlive all that was computed by them
+  // never freed: recorded operations may point to it
+  static auto& records = *new std::map<std::string, Op, std::less<>>;
   const std::lock_guard lock(mutex);
   auto found = records.find(name);
   if (found == records.end()) {
@@ -229,7 +233,7 @@ const Op& fused_op(std::string_view name) {
   return found->second;
 }
 
-// A value lives until the last step that reads it.
+// Each value is released after the last step that reads it.
 Outputs perform_steps(const Region& region, std::span<const Tensor> inputs) {
   const Shape shape = inputs[0].shape();
   const Device device = inputs[0].device();

@@ -1,12 +1,14 @@
-// Many elementwise operations, and reductions of what they give, performed as one: memory is read and written once, whatever is
-// between.
+// fused: many elementwise operations, and reductions of their results, as one operation,
+// which reads its inputs from memory once and writes its outputs once.
 //
-//   const RegionPtr region = ...;                        // core/program/region.h; elementwise_op (handlers/compile/elementwise_op.h) records one
+//   const RegionPtr region = ...;          // core/program/region.h; elementwise_op records one
+//                                          // (handlers/compile/elementwise_op.h)
 //   Tensor y = fused(region, {x, bias})[0];
 //
-// It is an operation like any other: derivatives of any order and batching are regions again, derived from this one when they are
-// first asked for. What it computes is, bit for bit, what its steps compute one after another. On a CUDA device it is a kernel that
-// NVRTC makes when the region is first performed there; where there is no NVRTC, the kernels of its steps.
+// It is an operation like any other. Its derivatives of any order and its batched form are regions
+// again, derived from this one at their first use. It computes, bit for bit, what its steps compute
+// one after another. On a CUDA device NVRTC compiles a kernel when the region first runs there;
+// without NVRTC the kernels of the steps run.
 #pragma once
 
 #include <string_view>
@@ -15,20 +17,21 @@
 
 namespace stave {
 
-/// The region on inputs that broadcast to one shape, which is that of its outputs, or of what they reduce. Inputs as many, and of
-/// the dtypes, as the region says: else a TransformError or DtypeError. ShapeError for shapes that do not broadcast, and where max or
-/// min have nothing to choose from; IndexError for a shape without the axes that are reduced.
-/// Inputs that nobody else holds may give their memory to outputs.
+/// Performs a region on inputs that broadcast to one shape. Each output has that shape,
+/// or that shape reduced. Throws TransformError for a wrong number of inputs, DtypeError for dtypes
+/// other than the region's, ShapeError for shapes that do not broadcast and for max or min over
+/// no elements, and IndexError if the shape lacks an axis that is reduced. Outputs may reuse the
+/// memory of inputs that nothing else holds.
 Outputs fused(const RegionPtr& region, Inputs inputs);
 inline Outputs fused(const RegionPtr& region, std::span<const Tensor> inputs) {
   return fused(region, Inputs(inputs.begin(), inputs.end()));
 }
 
-/// The attributes of such an operation.
+/// The attributes of a fused operation.
 struct FusedAttributes final : Attributes {
   RegionPtr region;
   explicit FusedAttributes(RegionPtr region_) : region(std::move(region_)) {}
-  /// "{multiply add tanh}", of long regions the beginning.
+  /// "{multiply add tanh}"; of a long region only the beginning.
   std::string str() const override;
   bool equals(const Attributes& other) const override {
     return region->is_same_as(*static_cast<const FusedAttributes&>(other).region);
@@ -41,19 +44,21 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// The record of such operations that handlers show by this name; always the same for the same name.
+/// Returns the record of the fused operation that handlers show by this name. One name always has
+/// the same record. Thread-safe.
 const Op& fused_op(std::string_view name);
 Outputs fused(const Op& op, const RegionPtr& region, Inputs inputs);
 
-/// The steps of a region, performed one after another.
+/// Performs the steps of a region one after another, as separate operations.
 Outputs perform_steps(const Region& region, std::span<const Tensor> inputs);
 
-/// Defined by backends/cpu; core knows it by this declaration only.
+/// Runs the region on the CPU. The CPU backend (backends/cpu) defines it; core only declares it.
 void run_fused(const Attributes* attributes, std::span<const View> inputs, std::span<const View> outputs);
-/// Defined by handlers, likewise: of `region` the tangents of its outputs that are floats, by its inputs and then the tangents of those
-/// in `by`.
+/// Returns the region of the tangents of the float outputs of `region`. Its inputs are those of
+/// `region`, then the tangents of the inputs for which `by` is true. handlers/ defines it.
 RegionPtr tangents_of(const Region& region, const std::vector<bool>& by);
-/// The cotangent of input i, by its inputs and then the cotangents of the outputs in `of`.
+/// Returns the region of the cotangent of input i. Its inputs are those of `region`, then the
+/// cotangents of the outputs for which `of` is true.
 RegionPtr cotangent_of(const Region& region, int i, const std::vector<bool>& of);
 
 }  // namespace stave_detail

@@ -1,4 +1,5 @@
-// What a program compiled of an elementwise operation of its own: backends/cpu/own_kernels.h.
+// A loop that a program compiled ahead of time for an elementwise operation of its own
+// (backends/cpu/own_kernels.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace stave_detail {
 /// All steps of a region in one loop, for one instruction set and for operands of one dtype.
 struct Loop {
   const char* isa;
-  int operands;  // how many, up to `most_operands`
+  int operands;  // the number of operands, at most `most_operands`
   stave::Dtype dtype, result;
   /// out[i] = f(in[0][i], in[1][i], ...) for i < n. `out` may be one of the inputs.
   void (*run)(void* out, const void* const* in, std::int64_t n);

@@ -41,9 +41,9 @@ void infer_loop(const Call& call, SmallVector<Abstract, 1>& outputs) {
   }
 }
 
-// ---- the kernel --------------------------------------------------------------------------------------------
+// ---- the kernel ---------------------------------------------------------------------------------
 
-// With a copy of each output that is not an array of its own.
+// Adds a copy of each output that does not have an array of its own.
 Program with_outputs_apart(Program program) {
   std::vector<bool> is_own(program.variables.size());
   for (const auto& step : program.instructions)
@@ -63,7 +63,8 @@ Program with_outputs_apart(Program program) {
   return program;
 }
 
-// The states lie in turn where the caller wants the last ones, and in memory of the loop's own.
+// One run of a loop. The states alternate between the caller's output arrays, where the last states
+// must end up, and memory of the loop.
 class RunningLoop {
  public:
   RunningLoop(const LoopAttributes& loop, std::span<const View> in, std::span<const View> out)
@@ -95,7 +96,7 @@ class RunningLoop {
  private:
   struct Stack {
     char* begin;
-    std::size_t bytes;  // of a row
+    std::size_t bytes;  // the size of one row
     void* row(Index i) const { return begin + static_cast<std::size_t>(i) * bytes; }
   };
 
@@ -107,7 +108,7 @@ class RunningLoop {
     for (const View& view : views) begins.push_back(view.data);
     return begins;
   }
-  // After the states.
+  // The stacks, which follow the states.
   std::vector<Stack> stacks_of(std::span<const View> views) const {
     std::vector<Stack> stacks;
     for (const View& view : views.subspan(loop_.states))
@@ -131,7 +132,7 @@ void run_loop(const Attributes* attributes, std::span<const View> in, std::span<
     backend_of(loop.device()).run(op_copy, nullptr, in.subspan(k, 1), out.subspan(k, 1));
 }
 
-// ---- step by step ------------------------------------------------------------------------------------------
+// ---- step by step -------------------------------------------------------------------------------
 
 Outputs perform_steps(const LoopAttributes& loop, const Inputs& inputs) {
   std::vector<Tensor> values(inputs.begin(), inputs.end());
@@ -223,7 +224,7 @@ void LoopAttributes::performs(const LoopAttributes& other, const std::vector<std
 
 const Executable& LoopAttributes::executable() const {
   if (const Executable* made = made_.load(std::memory_order_acquire)) return *made;
-  const std::lock_guard lock(making_);  // not std::call_once: CMakeLists.txt says why
+  const std::lock_guard lock(making_);  // CMakeLists.txt says why this is not std::call_once
   if (!executable_) {
     const Program program = with_outputs_apart(optimized(*body));
     std::vector<Strides> strides;

@@ -1,11 +1,13 @@
-// The operation `loop`: steps whose body is a Program, as programs hold what repeat (handlers/transforms/repeat.h) does.
+// loop: an operation that runs a Program as its body a number of times (jax.lax.scan). Programs
+// hold it for what repeat does (handlers/transforms/repeat.h).
 //
 //   body:  states, rows, still  ->  states, rows
 //   loop:  states, stacks of rows, still  ->  states, stacks of rows
 //
-// Step i takes the states that the one before it gave, row i of each stack (axis 0), and what stays the same; it gives the next states,
-// and row i of each stack of results: jax.lax.scan, as an operation like any other. A backend runs it as a loop over an
-// Executable of the body, which allocates nothing for a step. Its rules are loops over programs that are derived from the body.
+// Step i takes the states of step i - 1, row i of each stack (index i of axis 0), and the values
+// `still`, which are the same in every step. It returns the next states, and row i of each stack of
+// results. A backend runs it as a loop over an Executable of the body, which allocates nothing in a
+// step. The derivative and batching rules are loops over programs derived from the body.
 #pragma once
 
 #include <atomic>
@@ -27,12 +29,15 @@ namespace stave {
 struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   using ProgramPtr = std::shared_ptr<const Program>;
 
+  /// The number of steps.
   Index steps = 0;
-  bool reverse = false;    // rows are read and given from the last to the first
-  std::size_t states = 0;  // of the body's inputs, and outputs: the first
-  std::size_t rows = 0;    // of its inputs: those that follow
-  Index snapshots = 0;     // steps whose states reverse mode keeps at a time; 0: as many as there is room for
-  bool again = false;      // reverse mode does not keep what it computes, but computes it again
+  bool reverse = false;  // rows are read and written from the last to the first
+  // how many of the body's inputs and outputs are states; they are the first
+  std::size_t states = 0;
+  std::size_t rows = 0;  // how many of the body's inputs are rows; they follow the states
+  // How many steps' states reverse mode keeps at a time; 0: as many as memory permits.
+  Index snapshots = 0;
+  bool again = false;  // reverse mode computes intermediate values again instead of keeping them
   ProgramPtr body;
 
   LoopAttributes();
@@ -43,18 +48,21 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
 
   std::size_t rows_given() const { return body->outputs.size() - states; }
   Device device() const { return body->variables.empty() ? cpu : body->variables[0].device; }
-  /// The body, ready to run: made when it is first asked for.
+  /// The body as an Executable, which is made at the first use. Thread-safe.
   const stave_detail::Executable& executable() const;
 
-  /// Says that it performs what another loop does: that one's inputs and outputs are these of its own, `inputs[i]` and `outputs[i]`
-  /// being of that one's where they are below their number.
+  /// Declares that this loop also computes the results of `other`, as the loop of its derivative
+  /// does. inputs[i] is the number in `other` of this loop's input i, and likewise for outputs;
+  /// a number that `other` does not have says that the input or output is this loop's alone.
   void performs(const LoopAttributes& other, const std::vector<std::size_t>& inputs,
                 const std::vector<std::size_t>& outputs);
-  /// Of the other loop; null: it performs none.
+  /// The body of the other loop, or null if `performs` was not called.
   ProgramPtr also;
-  std::vector<std::size_t> also_inputs, also_outputs;  // numbers of its own
+  // for each input and output of the other loop, its number in this loop
+  std::vector<std::size_t> also_inputs, also_outputs;
 
-  /// What `make` gives for this key, made once: loops that are derived from it.
+  /// Returns the object that `make` derives from this loop. It is made once for each key.
+  /// Thread-safe.
   template <class Make>
   auto derived(const std::string& key, Make make) const {
     using Made = decltype(make());
@@ -73,27 +81,30 @@ struct LoopAttributes final : Attributes, stave_detail::AddsToCotangents {
   mutable std::map<std::string, std::shared_ptr<const void>> derived_;
   mutable std::mutex making_;
   mutable std::unique_ptr<const stave_detail::Executable> executable_;
-  mutable std::atomic<const stave_detail::Executable*> made_ = nullptr;  // the same
+  // executable_, once it is made
+  mutable std::atomic<const stave_detail::Executable*> made_ = nullptr;
 };
 
 }  // namespace stave
 
 namespace stave_detail {
 
-/// Performs it: as one operation; step by step, under a handler of operations that is not the library's own. Throws ShapeError or
-/// DtypeError for inputs that are not as the body wants them.
+/// Performs a loop as one operation. Under a handler of operations that is not the library's own,
+/// it performs the steps one by one instead. Throws TransformError, ShapeError or DtypeError for
+/// inputs that do not match the body.
 Outputs perform_loop(const IntrusivePtr<const LoopAttributes>& attributes, Inputs inputs);
 
-/// The loop that an instruction performs; null: none.
+/// The loop that an instruction performs, or null if it performs none.
 const LoopAttributes* loop_of(const Program::Instruction& instruction);
 
-/// One that performs it, yet without inputs and outputs.
+/// An instruction that performs the loop. The caller adds its inputs and outputs.
 Program::Instruction instruction_of(IntrusivePtr<const LoopAttributes> loop);
 
-/// Whether a program can be the body of one.
+/// Returns true if the program can be the body of a loop: Executable admits it, and no output is an
+/// empty Tensor.
 bool may_be_body(const Program& program);
 
-// Its rules: loop_rules.cpp.
+// Derivative and batching rules, defined in handlers/compile/loop_rules.cpp.
 Outputs loop_jvp(const JvpContext& c);
 Tensor loop_vjp(const VjpContext& c, int input);
 std::vector<Tensor> loop_pull_back(const VjpContext& c, AddsToCotangents::Sums sums);

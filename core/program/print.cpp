@@ -1,4 +1,4 @@
-// Programs as text: for people, for Graphviz, for other programs.
+// Program as text, for people; as a graph, for Graphviz; and as JSON, for other programs.
 #include <ostream>
 
 #include <stave/core/op/notation.h>

@@ -1,14 +1,16 @@
-// Programs: what a function performed, as a list of operations that prints, replays and can be transformed.
+// Program: the operations that a function performed, as a list that prints, replays and can be
+// transformed (a jaxpr in JAX, a graph in torch.fx).
 //
 //   const auto p = trace(loss)(w, x);         // trace.h
 //   std::cout << p;                           // w:f32[2] x:f32[3,2] ->
 //                                             //   c:f32[3] = matmul x w
 //                                             //   d:f32[] = sum c axes=[0]
 //                                             //   in d
-//   Tensor l = p(w, x2);                      // performs these operations, through the handlers that stand there
+//   Tensor l = p(w, x2);                      // performs these operations, through the current
+//                                             // handlers
 //
-// Variables are numbered, each is given once: an input, a constant, or what an instruction gives. Passes (passes/) take a Program
-// and give one that computes the same, bit for bit.
+// Variables are numbered, and each is assigned once: it is an input, a constant, or an output of an
+// instruction. Passes (passes/) take a Program and return one that computes the same, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -34,15 +36,16 @@ struct Program {
     std::uint64_t bytes() const { return static_cast<std::uint64_t>(shape.elements()) * size_of(dtype); }
   };
   struct Instruction {
-    /// Null: a read. The function looked at its one input, and went on as for `met`: a replay for which the value is another, bit for
-    /// bit, is an error.
+    /// Null for a read. The recorded function read the value of its one input, and went on as for
+    /// the value `met`. A replay throws an error if the value differs from `met` in any bit.
     const Op* op = nullptr;
     AttributesPtr attributes = nullptr;
     SmallVector<int, 3> inputs{};
     SmallVector<int, 1> outputs{};
     stave_detail::ScopePathPtr scopes{};
-    std::uint64_t epoch =
-        0;  // not 0: part of what a checkpoint computes again, which is kept apart from what it repeats
+    /// Not 0 for an instruction that a checkpoint computes again. Passes do not merge it with the
+    /// instruction that it repeats, whose epoch differs.
+    std::uint64_t epoch = 0;
     Tensor met{};
 
     bool is_read() const noexcept { return !op; }
@@ -61,83 +64,94 @@ struct Program {
   int add_variable(Shape shape, Dtype dtype, Device device = cpu, NamePtr label = nullptr);
   const Variable& variable(int number) const { return variables[static_cast<std::size_t>(number)]; }
 
-  /// Performs it. Throws TransformError for another number of inputs, ShapeError, DtypeError or DeviceError for one that is not as
-  /// when the program was recorded, TransformError where a read meets another value.
+  /// Performs the program's operations through the current handlers. Throws TransformError for a
+  /// wrong number of inputs, and where a read finds another value than at recording. Throws
+  /// ShapeError, DtypeError or DeviceError for an input that differs from the recorded one in that
+  /// respect.
   Outputs operator()(std::span<const Tensor> given) const;
 
-  /// A line for each instruction: "c:f32[3] = matmul x w @layer1".
+  /// The program as text, one line for each instruction: "c:f32[3] = matmul x w @layer1".
   std::string str() const;
-  /// In the language of Graphviz.
+  /// Writes the program as a graph in the language of Graphviz.
   void write_dot(std::ostream& out) const;
+  /// Writes the program as JSON:
   /// {"inputs": [...], "constants": [...], "instructions": [...], "outputs": [...]}
   void write_json(std::ostream& out) const;
 };
 
 std::ostream& operator<<(std::ostream& out, const Program& program);
 
-/// What a program will take, before it runs.
+/// The cost of one run of a program, computed from its shapes alone.
 struct ProgramCost {
-  std::int64_t operations = 0;   // that compute: no views, no reads
-  std::uint64_t bytes = 0;       // read and written by them
-  std::uint64_t flops = 0;       // one for each element of an elementwise operation, 2 n m k of a product
-  std::uint64_t peak_bytes = 0;  // of its values at once, inputs and constants not counted
+  std::int64_t operations = 0;  // operations that compute: neither views nor reads
+  std::uint64_t bytes = 0;      // bytes that these operations read and write
+  // one per element of an elementwise operation, 2 n m k per matrix product
+  std::uint64_t flops = 0;
+  // the most bytes that values take at once, without inputs and constants
+  std::uint64_t peak_bytes = 0;
 };
+/// Estimates the cost of a program before it runs.
 ProgramCost cost_of(const Program& program);
 
 }  // namespace stave
 
 namespace stave_detail {
 
+/// Throws the TransformError for a program of more than a million operations.
 [[noreturn]] void fail_too_long();
 
-/// For each variable the last instruction that reads it; of an output the number of instructions; -1: none reads it.
+/// Returns for each variable the index of the last instruction that reads it. The index is the
+/// number of instructions for a program's output, and -1 for a variable that nothing reads.
 std::vector<int> last_reads(const Program& program);
 
-/// Whether an instruction's output may lie in its first input's storage.
+/// Returns true if the instruction's output may be a view of its first input's storage.
 bool is_view(const Program::Instruction& instruction);
 
-/// Whether an operation may throw, whatever its inputs' shapes.
+/// Returns true if the operation may throw even if shapes and dtypes of its inputs are right.
 bool may_throw(const Op& op);
-/// The same for one that is no read.
+/// The same for an instruction, which must not be a read.
 bool may_throw(const Program::Instruction& instruction);
 
-/// Whether two instructions give the same: the same operation on the same variables, in one epoch.
+/// Returns true if both instructions compute the same: one operation, on the same variables, with
+/// equal attributes and in the same epoch.
 bool compute_the_same(const Program::Instruction& a, const Program::Instruction& b);
 
-/// Throws if `given` are not what the program was recorded for; one that is never read (`last`: last_reads) may be empty.
+/// Throws if the `given` tensors do not match the program's inputs. An input that is never read
+/// (`last` is the result of last_reads) may be an empty Tensor.
 void check_arguments(const Program& program, std::span<const Tensor> given, std::span<const int> last);
 
-/// Whether it is one number, repeated or not, that the host may look at.
+/// Returns true if x is one number, repeated or not, in memory that the host can read.
 bool is_one_number(const Tensor& x);
 
-/// Whether both have the same bits.
+/// Returns true if both tensors have the same dtype, shape and bits.
 bool same_bits(const Tensor& a, const Tensor& b);
 
-/// Whether two constants are the same: one that was captured is where it was; one that is made anew
-/// each time has the same content, however large.
+/// Returns true if two constants are equal: they view the same storage in the same way, as a
+/// captured tensor does, or have equal bits, as a tensor that each run makes anew does.
 bool same_constant(const Tensor& a, const Tensor& b);
 
-/// Whether two stretches of programs are the same, variable for variable.
+/// A section of a program.
 struct ProgramPart {
   std::span<const Program::Variable> variables;
   std::span<const Program::Constant> constants;
   std::span<const Program::Instruction> instructions;
 };
+/// Returns true if both sections have equal instructions, variable types and constants.
 bool same_parts(const ProgramPart& a, const ProgramPart& b);
-/// The same for whole programs.
+/// Returns true if both programs have equal inputs, outputs and contents.
 bool same_program(const Program& a, const Program& b);
 
 class RecordedRules;
 
-/// The attributes of a `call` in a program: its function as a program, and its rules (rules.h).
-/// Inputs of the instruction are the call's, then values that the functions captured.
+/// The attributes of a `call` in a program: the called function as a program, and its rules
+/// (rules.h). The instruction's inputs are the inputs of the call, then the captured values.
 struct RecordedFunctions final : Attributes {
   const char* name = "";
   bool runs_again = false;
   std::shared_ptr<const Saveable> saves;
   std::size_t captured = 0;
   std::shared_ptr<const Program> function, again;  // `again` may be null
-  std::shared_ptr<RecordedRules> rules;            // null: it has none
+  std::shared_ptr<RecordedRules> rules;            // null if the call has no rules
   std::string str() const override { return name; }
   bool equals(const Attributes& other) const override;
   /// Performs the call.

@@ -186,7 +186,7 @@ void Region::drop_unused() {
 void Region::assign_slots() {
   const std::size_t inputs = inputs_.size();
   const std::size_t never = steps_.size();
-  std::vector<std::size_t> last(steps_.size(), 0);  // step that reads the value
+  std::vector<std::size_t> last(steps_.size(), 0);  // the last step that reads each value
   for (std::size_t i = 0; i < steps_.size(); ++i)
     for (const int operand : steps_[i].operands)
       if (const auto value = static_cast<std::size_t>(operand); value >= inputs) last[value - inputs] = i;
@@ -196,7 +196,8 @@ void Region::assign_slots() {
 
   slots_ = 0;
   for (Step& step : steps_)
-    if (!step.op) step.slot = slots_++;  // of its own: it is there before the first step
+    // A number keeps its slot, because it is written before the first step.
+    if (!step.op) step.slot = slots_++;
   std::vector<int> free;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (!steps_[i].op) continue;
@@ -206,12 +207,12 @@ void Region::assign_slots() {
       steps_[i].slot = free.back();
       free.pop_back();
     }
-    // A result never lies in an operand, whose elements may be of another size.
+    // A result never shares a slot with an operand, whose elements may have another size.
     for (const int operand : steps_[i].operands) {
       const auto value = static_cast<std::size_t>(operand);
       if (value < inputs || !step(operand).op || last[value - inputs] != i) continue;
       free.push_back(steps_[value - inputs].slot);
-      last[value - inputs] = never;  // it may be read twice here
+      last[value - inputs] = never;  // the step may read it twice
     }
   }
 }

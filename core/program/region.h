@@ -1,4 +1,4 @@
-// Regions: straight-line programs of elementwise operations, which one operation performs (ops/fused.h).
+// Region: a straight-line program of elementwise operations, performed as one operation (fused.h).
 //
 //   Region region({float32, float32});                     // values 0 and 1
 //   int product = region.add(op_multiply, {0, 1});         // 2
@@ -6,8 +6,9 @@
 //   int y = region.add(op_add, {product, half});             // 4
 //   region.set_outputs({y, region.reduce(op_sum, y, {-1})});
 //
-// Values are numbered: the inputs, then what the steps give. All have one shape, which the region does not know: so neither what
-// broadcasts nor lanes are its business. It may end in reductions of values, whose numbers are negative: nothing is computed of them.
+// Values are numbered: first the inputs, then the results of the steps. All values have one shape,
+// which the region does not know, so broadcasting and batching happen outside. A region may end in
+// reductions of values. A reduction has a negative number, and no step can read it.
 #pragma once
 
 #include <atomic>
@@ -29,17 +30,17 @@ using RegionPtr = IntrusivePtr<const Region>;
 
 class Region : public RefCounted {
  public:
-  /// An operation on earlier values, or a number.
+  /// One step: an operation on earlier values, or a number.
   struct Step {
-    const Op* op;  // null: a number
+    const Op* op;  // null for a number
     SmallVector<int, 3> operands;
-    Dtype dtype;  // of what it gives
+    Dtype dtype;  // the dtype of the result
     Scalar number;
-    Bytes16 bytes{};  // of a number, as an element
-    int slot = -1;    // where the value is kept: see set_outputs
+    Bytes16 bytes{};  // the number, as an element
+    int slot = -1;    // the slot that holds the value: see set_outputs
   };
 
-  /// A value over some of its axes, which count from behind: -1 is the last one.
+  /// A reduction of a value over some axes, which count from the end: -1 is the last axis.
   struct Reduction {
     const Op* op;
     int value;
@@ -47,7 +48,7 @@ class Region : public RefCounted {
     bool keepdims;
   };
 
-  /// What a backend finds out about a region once, and keeps with it.
+  /// Base of data that a backend computes once for a region and keeps with it.
   struct Prepared {
     virtual ~Prepared() = default;
     std::unique_ptr<const Prepared> next = nullptr;
@@ -58,25 +59,31 @@ class Region : public RefCounted {
   Region(const Region&) = delete;
   ~Region() { delete prepared_.load(); }
 
-  /// Whether a region can perform it: the elementwise operations of all_ops.h, astype, stop_gradient.
+  /// Returns true if a region can perform the operation: the elementwise operations of all_ops.h,
+  /// astype and stop_gradient.
   static bool admits(const Op& op);
 
-  /// A step, and the number of its value. Throws TransformError for an operation that it cannot perform or an operand that there
-  /// is not, DtypeError for operands of other dtypes than the operation takes. Only astype takes `to`.
+  /// Adds a step and returns the number of its value. Only astype uses `to`, its result dtype.
+  /// Throws TransformError for an operation that a region cannot perform, a wrong number of
+  /// operands, or an operand that does not exist. Throws DtypeError for an operand dtype that the
+  /// operation does not take.
   int add(const Op& op, std::span<const int> operands, Dtype to = bool_);
   int add(const Op& op, std::initializer_list<int> operands, Dtype to = bool_) {
     return add(op, std::span<const int>(operands.begin(), operands.size()), to);
   }
-  /// A number. Throws DtypeError if dtype cannot hold it.
+  /// Adds a number and returns the number of its value. Throws DtypeError if dtype cannot hold it.
   int add(Scalar number, Dtype dtype);
-  /// Whether a region can end in it: sum, prod, max, min, all, any.
+  /// Returns true if a region can end in the operation: sum, prod, max, min, all, any.
   static bool admits_reduction(const Op& op);
-  /// A reduction of a value over axes, -1 being the last one, and the number by which it can be an output. Throws TransformError for
-  /// an operation that is none or a value that there is not, DtypeError where the operation does not take the value's dtype (all
-  /// and any take bool, the others anything else), IndexError for an axis that is not negative, ShapeError for one given twice.
+  /// Adds a reduction of a value over axes (-1 is the last), and returns the number by which
+  /// set_outputs names it. Throws TransformError for an operation that is not a reduction or a
+  /// value that does not exist. Throws DtypeError for a dtype that the operation does not take:
+  /// all and any take bool, the others any other dtype. Throws IndexError for an axis that is not
+  /// negative, and ShapeError for an axis that is given twice.
   int reduce(const Op& op, int value, Shape axes, bool keep = false);
-  /// Ends the region: which values and reductions it gives. Steps that none of them needs are dropped, which numbers the others anew, and
-  /// what they give gets slots: one is free again after the last step that reads it, but for those of numbers and outputs.
+  /// Ends the region: `values` are its outputs, numbers of values and reductions. Steps that no
+  /// output needs are dropped, and the others are renumbered. Each step's result gets a slot, which
+  /// is free again after the last step that reads it; slots of numbers and outputs are not reused.
   void set_outputs(std::vector<int> values);
 
   const std::vector<Dtype>& inputs() const noexcept { return inputs_; }
@@ -84,37 +91,40 @@ class Region : public RefCounted {
   const std::vector<int>& outputs() const noexcept { return outputs_; }
   const std::vector<Reduction>& reductions() const noexcept { return reductions_; }
   int slot_count() const noexcept { return slots_; }
-  /// What an output is a reduction of; null: it is a value.
+  /// The reduction that computes an output, or null if the output is a value.
   const Reduction* reduction(int output) const {
     return output < 0 ? &reductions_[static_cast<std::size_t>(-1 - output)] : nullptr;
   }
-  /// Of an output the value, itself or reduced.
+  /// The value of an output, before its reduction if there is one.
   int value_behind(int output) const { return output < 0 ? reduction(output)->value : output; }
-  /// The input or number that a value is, through steps that change nothing; -1: it is computed.
+  /// The input or number that a value equals, through steps that change nothing; -1 if it is
+  /// computed.
   int given(int value) const;
   Dtype dtype(int value) const {
     if (value < 0) value = value_behind(value);
     const auto inputs = static_cast<int>(inputs_.size());
     return value < inputs ? inputs_[static_cast<std::size_t>(value)] : step(value).dtype;
   }
-  /// The step that gives this value, which is no input.
+  /// The step that computes the value, which must not be an input.
   const Step& step(int value) const { return steps_[static_cast<std::size_t>(value) - inputs_.size()]; }
 
-  /// What a program compiled of these very steps: kept are those for the region's dtypes. After set_outputs.
+  /// Sets loops that were compiled ahead of time from the same steps. Loops for other dtypes than
+  /// the region's are dropped. Call it after set_outputs.
   void set_loops(std::span<const stave_detail::Loop> loops);
-  /// The loop for an instruction set; null: there is none.
+  /// The loop for an instruction set, or null if there is none.
   const stave_detail::Loop* loop(std::string_view isa) const;
 
-  /// Whether it takes, computes and gives the same as another one.
+  /// Returns true if both regions have equal inputs, steps, reductions and outputs.
   bool is_same_as(const Region& other) const;
 
-  /// Another one with the same values, whose reductions and outputs are yet to be said.
+  /// A copy with the same inputs and steps, to which reductions and outputs can be added.
   IntrusivePtr<Region> reopened() const;
 
-  /// A line for each step: "c:float32 = multiply a b".
+  /// The region as text, one line for each step: "c:float32 = multiply a b".
   std::string str() const;
 
-  /// What `make` gives for `key`, made once: regions derived from this one.
+  /// Returns the region that `make` derives from this one. It is made once for each key.
+  /// Thread-safe.
   template <class Make>
   RegionPtr derived(const std::string& key, Make make) const {
     {
@@ -125,7 +135,8 @@ class Region : public RefCounted {
     const std::lock_guard<std::mutex> lock(mutex_);
     return derived_.emplace(key, std::move(made)).first->second;
   }
-  /// What `make` gave as a unique_ptr<P> for `key`, the address of something that stays.
+  /// Returns the P that `make` returns as a unique_ptr, made once for each key. `key` is an address
+  /// that stays valid. Thread-safe.
   template <class P, class Make>
   const P& prepared(const void* key, Make make) const {
     const auto find = [&](const Prepared* at) {

@@ -1,18 +1,21 @@
-// The rules of a function that an operation carries (custom_vjp, custom_jvp, custom_vmap), in a
-// program that holds the call.
+// Rules of a function with derivatives of its own (custom_vjp, custom_jvp, custom_vmap),
+// in a program that calls this function.
 //
-// A rule may call the function whose rule it is: its derivative then has a derivative of the same
-// kind, without end. So a rule is recorded when a derivative first needs it, or lanes do, and each
-// order when that order is needed. Until then it is kept as the function that it is.
+// A rule may call the function whose rule it is, and its derivative then has such a derivative
+// again, without end. Therefore a rule is recorded only when a derivative or vmap first needs it,
+// and each order of derivative only when it is needed. Until then the rule is kept as a C++
+// function.
 //
 //   trace(my_exp)(x)           my_exp's operations, and its rule, a function
-//   grad(trace(my_exp)(x))     runs the rule, which calls my_exp again: its program holds a call, with a rule that is a function
+//   grad(trace(my_exp)(x))     runs the rule, which calls my_exp again: the program of the rule
+//                              holds a call, whose rule is a function
 //
-// A rule that is kept so may hold values that the traced function computed. They are what they are
-// at each replay: inputs of the call's instruction. Which these are is known when the recording
-// ends: the values that still live then, but for its results, are held by rules (VariableNotes).
+// A rule that is kept as a function may hold values that the traced function computed. These values
+// differ between replays, so they become inputs of the call's instruction. They are known when the
+// recording ends: every value that is still alive then, except the results of the traced function,
+// is assumed to be held by a rule (VariableNotes).
 //
-// What such a rule captures by reference must live until then.
+// Objects that such a rule captures by reference must live until the rule is recorded.
 #pragma once
 
 #include <list>
@@ -30,8 +33,9 @@ namespace stave_detail {
 class Recorder;
 struct VariableNotes;
 
-/// What a recorder notes on a value: which variable it is; or that it is created of nothing, which
-/// becomes an instruction when something that depends on the inputs uses it.
+/// The note that a recorder puts on a value. It says which variable the value is. A value that was
+/// created without inputs has the number of its creation instead, which becomes an instruction once
+/// an operation that depends on the inputs uses it.
 struct VariableNote {
   const VariableNotes* notes = nullptr;
   int variable = -1;
@@ -41,57 +45,61 @@ struct VariableNote {
   void was_read(const Tensor& x) const;
 };
 
-/// The notes of one recorder. They outlive it where a rule that is kept as a function holds values
-/// of its program.
+/// The notes of one recorder. They outlive the recorder if a rule that is kept as a function holds
+/// values of its program.
 struct VariableNotes {
   VariableNotes(const char* name, Recorder* of) : recorder(of), notes(name) {}
 
   Tensor put(Tensor x, int variable, int creation = -1);
   const VariableNote* find(const Tensor& x) const noexcept { return notes.find(x); }
-  /// The variables of which a value lives, rising.
+  /// The variables whose values are still alive, in ascending order.
   std::vector<int> living() const;
 
-  Recorder* recorder;  // null: it has ended
+  Recorder* recorder;  // null once the recorder has ended
   std::vector<std::pair<int, std::weak_ptr<const void>>> values;
-  Notes<VariableNote> notes;  // the last member: notes end before what they point to
+  // This is the last member, so that the notes end before the objects that they point to.
+  Notes<VariableNote> notes;
 };
 
 class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
  public:
-  /// The rules of a call whose function gives so many outputs.
+  /// The rules in `functions`, of a call whose function has this number of outputs.
   RecordedRules(const FunctionAttributes& functions, std::size_t outputs);
 
-  /// A value that the functions captured: a variable of a program, known by that program's notes.
+  /// A captured value: a variable of a program, identified by the notes of that program's recorder.
   struct Captured {
     std::shared_ptr<const VariableNotes> notes;
     int variable;
     Program::Variable type;
   };
-  /// One for each captured input of the instruction, in their order; set when the recording ends.
+  /// The captured values, one for each captured input of the instruction, in the order of these
+  /// inputs. They are set when the recording ends.
   std::vector<Captured> captured;
-  /// Which captured input x is; -1: none. Throws TransformError for a value that was computed after
-  /// the call.
+  /// Returns the index in `captured` of x, or -1 if x is not captured. Throws TransformError for a
+  /// value that was computed after the call.
   int number_of(const Tensor& x) const;
 
-  /// A rule, which is a function at first.
+  /// A rule, which is a C++ function until it is recorded.
   struct Rule {
-    std::shared_ptr<const Program> program = {};  // inputs are the rule's, then the captured ones
-    bool stays_function = false;                  // it reads values, or the like: it is called each time
+    // The inputs are those of the rule, then the captured values.
+    std::shared_ptr<const Program> program = {};
+    // The rule cannot be recorded, because it reads values or the like. It is called at each use.
+    bool stays_function = false;
     bool is_known() const noexcept { return program || stays_function; }
   };
-  /// What is recorded with the call; later under the lock of whoever uses a rule first.
+  /// The rules that may be recorded with the call. Later changes hold the mutex.
   mutable Rule forward, backward, tangents;
-  /// Whether a rule is still a function.
+  /// Returns true if a rule is still a C++ function.
   bool keeps_functions() const;
-  /// Whether one of them is that of a derivative.
+  /// Returns true if there is a rule for a derivative.
   bool has_derivative() const { return functions_.forward || functions_.tangents; }
-  /// Whether all rules of both are programs, and the same ones. Rules that are functions equal
-  /// themselves alone.
+  /// Returns true if all rules of both are programs, and the programs are equal. A rule that is a
+  /// C++ function equals only itself.
   bool equals(const RecordedRules& other) const;
-  /// The programs that are there.
+  /// The rules that are recorded, as programs.
   std::vector<std::shared_ptr<const Program>> programs() const;
 
-  /// Gives the call its rules.
+  /// Sets the rules of `call`. `values` are the captured values of this replay.
   void add_to(FunctionAttributes& call, const Inputs& values) const;
 
  private:
@@ -108,30 +116,31 @@ class RecordedRules : public std::enable_shared_from_this<RecordedRules> {
 
   FunctionAttributes functions_;
   const std::size_t outputs_;
-  // Whoever records holds it, so that a rule runs for the first time once. Rules call what was
-  // recorded before them, and no other way round.
+  // The mutex is held while a rule is recorded, so that each rule is recorded once. It is
+  // recursive, because a rule may call functions that were recorded before it. The order of locks
+  // has no cycle: rules call only what was recorded before them.
   mutable std::recursive_mutex mutex_;
   mutable std::list<Batched> batched_;
 };
 
-/// Programs whose calls are not closed yet: which values their rules hold is not known until the
-/// outermost recording ends.
+/// A program with calls that are not closed: the values that their rules hold are not known until
+/// the outermost recording ends.
 struct OpenProgram;
 struct OpenCall {
   std::size_t instruction;
-  int variables;  // so many there were before it
+  int variables;  // the number of variables before the call
   IntrusivePtr<RecordedFunctions> functions;
-  std::vector<OpenProgram> programs;  // all of its functions that are recorded
+  std::vector<OpenProgram> programs;  // all recorded functions of the call
 };
 struct OpenProgram {
   std::shared_ptr<Program> program;
   std::shared_ptr<const VariableNotes> notes;
   std::vector<OpenCall> calls;
 };
-/// A captured value, and its variable in the program at hand.
+/// Captured values, each with its variable in the program at hand.
 using Outside = std::vector<std::pair<RecordedRules::Captured, int>>;
-/// Gives each call, as further captured inputs, the values that rules may hold: those of `outside`,
-/// and the program's that live.
+/// Closes the calls of a program. Each call gets as further captured inputs all values that its
+/// rules may hold: those of `outside`, and the program's own values that are still alive.
 void close_calls(Program& program, const std::shared_ptr<const VariableNotes>& notes, std::vector<OpenCall>& calls,
                  const Outside& outside);
 

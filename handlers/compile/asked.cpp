@@ -53,7 +53,7 @@ const AskedOutside::Asked& AskedOutside::ask(const EffectType& type, std::any ef
     passed_.push_back(std::exchange(x, Tensor()));
   });
   if (!is_next(type, bare)) {
-    all_.resize(next_);  // the function does not what it did
+    all_.resize(next_);  // the function does not repeat what it did
     if (at_example_ && (holds || deferred_)) {
       if (deferred_ || type.kept->has_answer)
         refuse(
@@ -70,11 +70,11 @@ const AskedOutside::Asked& AskedOutside::ask(const EffectType& type, std::any ef
   return asked;
 }
 
-// Numbers of tensors that left by effects, on these and on what is made of them.
+// Marks on the tensors that effects passed outside, and on values computed from these tensors.
 class AskedOutside::Marks {
  public:
   struct Mark {
-    int number = -1;  // -1: it is none of them
+    int number = -1;  // -1: not one of these tensors
     std::uint64_t sources = 0;
   };
   explicit Marks(const char* name) : notes_(make_intrusive<NoteOwner>(name)) {}
@@ -83,7 +83,7 @@ class AskedOutside::Marks {
   }
   const Mark* find(const Tensor& x) const noexcept { return notes_.find(x); }
 
-  /// While somebody answers.
+  /// Tracks which marked tensors a value is computed from, while a handler answers.
   class Spreading final : public TracksValues {
    public:
     explicit Spreading(const Marks& marks) noexcept : notes_(marks.notes_) {}
@@ -101,8 +101,9 @@ class AskedOutside::Marks {
   Notes<Mark> notes_;
 };
 
-// By whoever stands around the call. What it is given is marked, to be known again in answers: it may carry what transforms inside the
-// function know of it.
+// Performs the effect, which the handlers around the call answer. Its tensors are marked, so that
+// they are recognised in answers: inside the function, they may carry traces that transforms there
+// need.
 AskedOutside::Asked AskedOutside::performed(const EffectType& type, std::any effect, std::any bare, std::size_t first) {
   auto number = static_cast<int>(first);
   type.kept->visit_effect(effect, [&](Tensor& x) {

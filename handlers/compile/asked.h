@@ -1,7 +1,8 @@
-// The effects of one call of a compiled function that something outside of it answers.
+// The effect log of one call of a compiled function: effects that a handler outside of it answers.
 //
-// Each happens once for the call, in order, however often the function is replayed and run for it: a replay that meets what was not met
-// before is followed by a run of the function from its start, in which the first effects are answered as in the replay.
+// Each effect happens once for the call, in order, however often the function is replayed
+// and run for it. After a replay that finds something new, the function runs from its start,
+// and its first effects are answered from the log.
 #pragma once
 
 #include <exception>
@@ -15,33 +16,36 @@
 
 namespace stave_detail {
 
-/// Whether effects of this type are the library's own, which nobody records.
+/// Returns true if effects of this type are the library's own, which are not recorded.
 bool is_of_the_library(const EffectType& effect) noexcept;
 
 class AskedOutside {
  public:
-  /// `name`: what errors call the compiled function; it is not copied.
+  /// `name` is the name of the compiled function in errors; it is not copied.
   explicit AskedOutside(const char* name) : name_(name) {}
 
-  /// An effect and its answer, both without their tensors.
+  /// A logged effect and its answer, both without their tensors.
   struct Asked {
     const EffectType* type = nullptr;
     std::any effect, answer = {};
-    std::vector<Tensor> tensors = {};  // of the answer
-    std::vector<int> passed_before =
-        {};  // of each, which of the call's effects' tensors it is, by number; -1: none of them
-    std::vector<std::uint64_t> made_of = {};  // of each, which of those it was computed from (TracksValues)
-    std::exception_ptr error = nullptr;       // null: it was answered
+    std::vector<Tensor> tensors = {};  // tensors of the answer
+    /// For each tensor, its number among the tensors of the call's effects if it is one; -1:
+    /// it is new.
+    std::vector<int> passed_before = {};
+    // For each tensor, bits: the tensors of the effects from which it was computed (TracksValues).
+    std::vector<std::uint64_t> made_of = {};
+    std::exception_ptr error = nullptr;  // null if the effect was answered
   };
 
-  /// A replay, or a run of the function, begins.
+  /// Starts a replay, or a run of the function.
   void begin() noexcept {
     next_ = 0;
     passed_.clear();
     deferred_ = false;
   }
-  /// A run at an example of the arguments begins: effects that hold tensors do not happen in it. What has no answer is left for the
-  /// replay that follows; else it throws, and `refused` says so.
+  /// Starts a run at an example of the arguments. It performs no effects that hold tensors.
+  /// An effect without an answer is left to the replay that follows; if that is not possible,
+  /// the run throws and sets `refused`.
   void begin_example() noexcept {
     begin();
     at_example_ = true;
@@ -49,16 +53,18 @@ class AskedOutside {
   void end_example() noexcept { at_example_ = false; }
   bool at_example() const noexcept { return at_example_; }
 
-  /// The answer, if it is as of this call's last replay or run; else the effect is performed now. Throws what whoever answers throws.
-  /// Valid until the next.
+  /// Returns the logged effect and answer, if this effect is the next one of the call's last replay
+  /// or run. Otherwise performs the effect now. Rethrows what its handler throws. The result is
+  /// valid until the next call.
   const Asked& ask(const EffectType& type, std::any effect);
-  /// A tensor of an answer: of one that an effect had before, as this replay or run has it.
-  /// Transforms inside of the run that follow what it was computed from have lost its derivative.
+  /// Tensor i of an answer. If an effect had this tensor before, returns it as this replay or run
+  /// has it. Transforms inside the run that trace the tensors from which it was computed have lost
+  /// its derivative.
   Tensor tensor(const Asked& asked, std::size_t i) const;
-  /// The same as `ask`, with its tensors.
+  /// The same as `ask`, but returns the answer with its tensors.
   std::any answer(const EffectType& type, std::any effect);
 
-  /// f(), the function itself, whose first effects are answered from here.
+  /// Runs f(), the function itself, and answers its first effects from the log.
   template <class F>
   auto run(F&& f) && {
     if (all_.empty()) return f();
@@ -66,9 +72,9 @@ class AskedOutside {
     return with(answering(std::move(*this)), f);
   }
 
-  /// Why the function cannot be recorded; empty: it may be.
+  /// The reason why the function cannot be recorded; empty if it can.
   std::string refused;
-  /// Says so; throws, in a run at an example.
+  /// Sets `refused`. Throws in a run at an example.
   void refuse(const EffectType& effect, const char* why);
 
  private:
@@ -81,7 +87,7 @@ class AskedOutside {
   std::size_t next_ = 0;
   class Marks;
   std::vector<Tensor> passed_;    // the tensors of the effects so far
-  std::shared_ptr<Marks> marks_;  // on them, as they are outside: their numbers
+  std::shared_ptr<Marks> marks_;  // numbers these tensors, as handlers outside see them
   bool at_example_ = false, deferred_ = false;
   Asked none_;
 };

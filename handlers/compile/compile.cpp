@@ -1,4 +1,4 @@
-// The recordings of a compiled function: for each signature a tree of ways (ways.h).
+// The recordings of a compiled function: a trace tree for each signature (ways.h).
 #include <stave/handlers/compile/compile.h>
 
 #include <algorithm>
@@ -28,8 +28,8 @@ namespace {
 constexpr std::size_t most_signatures = 64, most_values_met = 16, most_ways = 1024;
 constexpr std::size_t most_bytes_read = std::size_t{16} << 20;
 constexpr std::size_t most_unused = 48, few_ways = 3;
-// Values of one read of an array that are recorded when they are met first; others are when they
-// are met again.
+// recorded_at_once is the number of values of one read of an array that are recorded at first
+// sight. A further value is recorded when it occurs for the second time.
 constexpr std::size_t recorded_at_once = 4, most_remembered = 4096;
 constexpr int most_failures = 8, most_misses = 16, misses_after_rest = 4, first_rest = 16, longest_rest = 1 << 12;
 
@@ -42,7 +42,7 @@ void explain(const char* name, const std::string& what) {
   if (explains()) std::fprintf(stderr, "stave: %s: %s\n", name, what.c_str());
 }
 
-// "compile(ik)", which lives for ever: notes and programs name it.
+// Returns "compile(ik)", which is never freed, because notes and programs point to it.
 const char* lasting_name(const std::string& name) {
   if (name.empty()) return "compile";
   static std::mutex& mutex = *new std::mutex;
@@ -53,13 +53,13 @@ const char* lasting_name(const std::string& name) {
 
 }  // namespace
 
-// ---- entries -----------------------------------------------------------------------------------------------
+// ---- entries ------------------------------------------------------------------------------------
 
 struct Recordings::Signature {
   std::vector<Layout> leaves;
   Dtype floats = float32;
-  bool followed = false;  // by transforms, which take what is recorded whole
-  int orders = 0;         // so many derivatives they take at once
+  bool followed = false;  // transforms trace the arguments, and receive closed calls
+  int orders = 0;         // the number of derivatives that they take at once
 
   Signature(std::span<const Tensor> tensors, bool are_followed, int derivatives)
       : floats(default_dtype()), followed(are_followed), orders(derivatives) {
@@ -77,23 +77,23 @@ struct Recordings::Entry {
   const char* const name;
   Signature signature;
   std::unique_ptr<StaticArguments> arguments;
-  mutable std::shared_mutex mutex;  // of the tree: who replays shares it
+  mutable std::shared_mutex mutex;  // protects the tree; replays hold it shared
   std::unique_ptr<Way> begin;
-  std::uint64_t version = 0;  // of the tree
+  std::uint64_t version = 0;  // the version of the tree
   std::size_t ways = 0;
   int most_variables = 0;
   std::mutex resting;
-  std::set<const EffectType*> unasked;  // of all ways
+  std::set<const EffectType*> unasked;  // of all paths, effects that no handler answered
   std::atomic<bool> any_unasked{false};
   std::atomic<bool> demoted{false};
   std::atomic<int> failures{0};
-  // Turns, and runs, that were recorded since the last replay to the end.
+  // Guards, and paths, that were recorded since the last replay to the end.
   std::atomic<std::size_t> unused{0}, unused_ways{0};
-  std::atomic<int> misses{0};  // since then, that were not recorded
-  // Rules of functions that it calls are recorded for all orders of derivatives that are asked for;
-  // there are none.
+  std::atomic<int> misses{0};  // new values since then that were not recorded
+  // The recordings serve all orders of derivatives, because f calls no functions with derivative
+  // rules that are still to be recorded.
   std::atomic<bool> serves_all_orders{false};
-  std::atomic<int> rest{0};  // calls that are yet to be the function's own
+  std::atomic<int> rest{0};  // the number of next calls that call f itself
   int next_rest = first_rest;
 
   Entry(const char* called, Signature of, std::unique_ptr<StaticArguments> statics)
@@ -114,7 +114,8 @@ struct Recordings::Entry {
   bool anybody_is_to_hear() const;
   bool missed(bool is_new);
   void met_again() {
-    if (unused_ways == 0 && misses == 0) return;  // most often: nothing is written that other threads read
+    // This is the usual case: nothing is written that other threads read.
+    if (unused_ways == 0 && misses == 0) return;
     unused = unused_ways = 0;
     misses = 0;
     const std::lock_guard lock(resting);
@@ -123,7 +124,7 @@ struct Recordings::Entry {
   bool rests() { return rest.load(std::memory_order_relaxed) > 0 && rest.fetch_sub(1) > 0; }
   void add(Recording recording, const std::shared_ptr<const void>& structure);
   void merge(std::unique_ptr<Way> path);
-  /// shorten(way, options), or prepare.
+  /// Applies shorten or prepare to a node.
   void make(void (&step)(Way&, const PieceOptions&), Way& way) const;
 };
 
@@ -156,15 +157,15 @@ bool Recordings::Entry::may_keep(const Recording& recording) {
   return true;
 }
 
-// Whether a way that does not lead on is to be recorded: not where much was already, of which
-// nothing is met again, nor for what may never be met again (`is_new`). Where that is so in call
-// after call, the next ones are the function's own: some at first, and twice as many each time that
-// nothing was met again since.
+// Returns true if a new path should be recorded. It should not if many were recorded and none of
+// them was replayed since, nor if its value may never occur again (`is_new`). If that is so in call
+// after call, the next calls are calls of f: some at first, and twice as many each time that no
+// recording was replayed in between.
 bool Recordings::Entry::missed(bool is_new) {
   if (!is_new && (unused < most_unused || unused_ways < few_ways)) return true;
   if (++misses < most_misses) return false;
   const std::lock_guard lock(resting);
-  if (misses < most_misses) return false;  // another thread
+  if (misses < most_misses) return false;  // another thread was first
   explain(name, fmt::format("the next {} calls are the function's own: calls in a row met what was not met before",
                             next_rest));
   misses = most_misses - misses_after_rest;
@@ -172,7 +173,8 @@ bool Recordings::Entry::missed(bool is_new) {
   return false;
 }
 
-// Of effects that were performed to nobody, and are not in the recordings.
+// Returns true if an effect that was not performed when f was recorded, because no handler answered
+// it, would be answered now.
 bool Recordings::Entry::anybody_is_to_hear() const {
   if (!any_unasked) return false;
   const std::shared_lock lock(mutex);
@@ -187,7 +189,7 @@ void Recordings::Entry::merge(std::unique_ptr<Way> path) {
   }
   std::string difference;
   switch (stave_detail::merge(*begin, *path, most_values_met, difference)) {
-    case Merged::known: break;  // from another thread
+    case Merged::known: break;  // another thread added it
     case Merged::added: explain(name, fmt::format("recorded way {}, for what was not met before", ++ways)); break;
     case Merged::differs:
       failed("the function did something else than at its first call, with the same values: " + difference);
@@ -213,22 +215,22 @@ void Recordings::Entry::add(Recording recording, const std::shared_ptr<const voi
   merge(std::move(path));
   if (ways > most_ways) demote(fmt::format("it has more than {} ways", most_ways));
   for (Way* way : find_needs_below(*begin)) most_variables = std::max(most_variables, way->end());
-  // What each call begins with is made ready in two halves, so that the second call need not take
-  // longer than the first.
+  // The root, with which each call begins, is prepared in two halves, so that the second call takes
+  // no longer than the first.
   if (ways > 1 || begin->shortened) return;
   try {
     make(shorten, *begin);
-  } catch (const std::exception&) {  // as whoever replays it will see
+  } catch (const std::exception&) {  // A replay will meet the error.
   }
 }
 
-// ---- recordings --------------------------------------------------------------------------------------------
+// ---- recordings ---------------------------------------------------------------------------------
 
 struct Recordings::State {
   const char* name;
-  std::set<std::string> explained;  // why the function itself was called
+  std::set<std::string> explained;  // the reasons that were explained
   mutable std::mutex mutex;
-  std::list<EntryPtr> entries;  // the last used first
+  std::list<EntryPtr> entries;  // the most recently used first
 };
 
 Recordings::Recordings(const std::string& name) : state_(std::make_unique<State>()) {
@@ -302,9 +304,10 @@ Outputs Recordings::record(const EntryPtr& entry, FlatFunction f, std::span<cons
 
 namespace {
 
-// Stands below a recording at examples, which performs nothing for those around: a path of vmap
-// that logged it would go on by a log of what the function does not do when it runs again. It ends
-// where the function captures what transforms outside follow.
+// The handler around a recording at examples. It keeps the operations of the recording from the
+// handlers outside: a path of vmap that logged them would later answer from a log of operations
+// that the function does not perform when it runs again. It throws if the function captures a value
+// that a transform outside traces.
 class AtExamples final : public Handles<Call, ReadStorage> {
  public:
   Outputs handle(Call& call) override {
@@ -351,10 +354,11 @@ void Recordings::record_example(const EntryPtr& entry, std::span<const Tensor> l
   asked.end_example();
 }
 
-// ---- replays -----------------------------------------------------------------------------------------------
+// ---- replays ------------------------------------------------------------------------------------
 
-// Along the tree of ways. Meanwhile nobody changes it, but where an effect is performed: whoever answers may call the function, or go on
-// with this later.
+// A replay along the trace tree. It holds a shared lock, so that the tree does not change,
+// except while an effect is performed: the handler that answers may call the function, or resume
+// this replay later.
 class Recordings::Replay {
  public:
   Replay(Entry& entry, std::span<const Tensor> leaves, AskedOutside& asked)
@@ -364,7 +368,7 @@ class Recordings::Replay {
     values_.assign(leaves.begin(), leaves.end());
   }
 
-  /// Whether what no way leads on from is to be recorded.
+  /// Whether a path that the tree lacks should be recorded.
   bool may_learn = true;
 
   std::optional<Answer> run() {
@@ -383,13 +387,14 @@ class Recordings::Replay {
       entry_.met_again();
     } catch (const std::exception& error) {
       if (entry_.signature.followed) entry_.failed(error.what());
-      return std::nullopt;  // f itself meets it, where it may catch it
+      return std::nullopt;  // f itself will throw the error, and may catch it
     }
     return answer();
   }
 
  private:
-  // At the first replay that comes by. False: the tree was changed meanwhile.
+  // Prepares the node at the first replay that reaches it. Returns false if the tree changed
+  // meanwhile.
   bool prepare() {
     lock_.unlock();
     {
@@ -405,7 +410,7 @@ class Recordings::Replay {
   void put(std::span<const int> variables, Outputs&& made) {
     for (std::size_t i = 0; i < made.size(); ++i) {
       Tensor& x = value(variables[i]) = std::move(made[i]);
-      // As the plans of later ways have it.
+      // The plans of later nodes expect contiguous values.
       if (!way_->returns() && !entry_.signature.followed && !x.is_contiguous()) x = contiguous(x);
     }
   }
@@ -416,7 +421,7 @@ class Recordings::Replay {
     put(way_->piece.made, std::move(made));
   }
 
-  // The way after it; null: none leads on.
+  // Evaluates the guard and returns the child node; null if there is none (side exit).
   Way* turn() {
     Way* const next = way_->read >= 0 ? read() : way_->asks ? ask() : try_it();
     if (!next) return nullptr;
@@ -426,7 +431,7 @@ class Recordings::Replay {
 
   Way* read() {
     const Tensor& x = value(way_->read);
-    if (!x.node().storage) return nullptr;  // lanes may differ
+    if (!x.node().storage) return nullptr;  // the value may differ between lanes
     Way* const next = way_->after_reading(x);
     const bool at_once = x.size() == 1 || way_->next.size() < recorded_at_once;
     if (!next)
@@ -454,7 +459,7 @@ class Recordings::Replay {
       if (asked->passed_before[i] < 0 && asked->tensors[i].defined()) values_.push_back(asked->tensors[i]);
     return next;
   }
-  // Null: it throws, which f itself is to meet.
+  // Performs the effect. Returns null if the handler throws: f itself will meet the error.
   const AskedOutside::Asked* asked_by_performer(const Question& question, std::any effect) {
     const ReenteredScopes scopes(question.scopes.get());
     try {
@@ -483,7 +488,8 @@ class Recordings::Replay {
     Answer answer{{}, way_->structure};
     for (const int output : way_->outputs) {
       answer.outputs.push_back(output < 0 ? Tensor() : value(output));
-      if (output >= arguments_ && !way_->is_answer(output))  // these have their own labels
+      // inputs and answers have their own labels
+      if (output >= arguments_ && !way_->is_answer(output))
         answer.outputs.back() = relabel(std::move(answer.outputs.back()), way_->variable(output).label);
     }
     return answer;
@@ -495,7 +501,7 @@ class Recordings::Replay {
   const std::uint64_t version_;
   Way* way_;
   Way* next_ = nullptr;
-  bool is_new_ = false;  // what was met last may never be met again
+  bool is_new_ = false;  // the last observed value may never occur again
   const int arguments_;
   std::vector<Tensor> values_;
 };

@@ -1,43 +1,65 @@
-// compile: a function that is recorded at its first call, and replayed from then on.
+// compile: records what a function performs at its first call, and replays the recording
+// afterwards.
 //
-//   const auto step = compile([](const Params& p, const Tensor& x, const Tensor& y) { return value_and_grad(loss)(p, x, y); });
-//   auto [value, gradient] = step(params, x, y);     // the first call runs the function; the next ones only what it computes
+//   const auto step = compile([](const Params& p, const Tensor& x, const Tensor& y) {
+//     return value_and_grad(loss)(p, x, y);
+//   });
+//   // The first call runs the function; the next ones run only the operations that it performs.
+//   auto [value, gradient] = step(params, x, y);
 //
-// What it promises: the results of f, bit for bit, where all that f learns from its tensors it learns by reading them, or by errors
-// that it catches, and all that it asks the world it asks by effects. What f does besides (printing, counters, variables that it changes)
-// is done when it is recorded, and not when it is replayed; tensors and numbers that it captures are constants from then on.
-// {.check = true} runs f beside each replay and throws where they differ. (Derivatives of second and higher order of `repeat` are f's up
-// to rounding; a zero in a first gradient of one with snapshots, or in another one, may have the
-// other sign.)
+// compile(f) returns what f returns, bit for bit, provided that f learns about its tensors only by
+// reading them and by errors that it catches, and about the outside world only by effects. Other
+// actions of f (printing, counting, assigning to variables outside) happen when f is recorded,
+// and not when it is replayed. Tensors and numbers that f captures are constants from then on.
+// {.check = true} runs f beside each replay and throws where the results differ. There are two
+// exceptions. Derivatives of second and higher order of `repeat` equal those of f up to rounding.
+// A zero in the first gradient of a `repeat` with snapshots, or of one inside another, may have the
+// other sign.
 //
-// - Values are real while it is recorded, so if, while and item() work. What is read is a branch: a replay that meets another value
-//   runs f again, and adds the way that it goes, for up to 16 values of a read; not where much was already recorded since the last
-//   replay, and from the fifth value of an array on when it is met again. compiled.recordings() counts the ways. Under a vmap inside of
-//   f a read is of all lanes: compile(vmap(f)) replays the pattern of lanes that it met before.
-// - Effects of one's own that something outside of f answers happen at each call, once, in order, by the handlers that stand there. A
-//   replay gives them the tensors that it computes. Tensors of an answer are inputs; what else an answer holds, and their shapes, dtypes
-//   and strides, are a branch. What effects and answers may be made of: core/effects/kept.h.
-// - An operation that throws an error which f catches is a branch, by the error's type. If f asks for the error's text, f is called.
-// - A recording serves arguments of the shapes, dtypes, strides and structure for which it was made, with equal numbers, strings and the
-//   like beside their tensors. Of a named function of one's own, 64 are kept.
-// - Under grad, jvp and vmap it is recorded at an example (a lane's values), and the derivatives and lanes of what is recorded are
-//   programs again, made at the first use. They end at each read and effect, so compile(grad(f)), where nothing does, is faster still. A
-//   read that differs between lanes is f's own affair: f is called. So it is where an effect of f holds tensors, if it is answered or
-//   others follow, or where a function that an operation carries (a checkpoint) performs one or throws.
-// - Under other handlers of operations (debug, one's own, a checkpoint), f itself is called: they are to see each operation, and a replay
-//   performs none. Compile a function that installs the handler instead: what the handler performs is recorded then. f is called, too,
-//   under those that answer `sample` and the like, which nobody heard when it was recorded.
-// - Rules of functions that it calls (custom_vjp, custom_jvp) are recorded with it for as many derivatives as are taken at once, which is
-//   another recording where they are more; so a rule may call the function whose rule it is. Those of custom_vmap at the first use.
-// - f itself is called for a while, at no further cost, where 16 calls in a row met what was not met before: for 16 calls, then, if
-//   still nothing is met again, for 32, 64 and so on. It is from then on where recordings do not serve: reads of more than 16 MiB, effects
-//   that cannot be kept, captured values that a transform outside follows.
-// - What calls cost: the first one runs f, writes down what it performs and shortens that, the second plans it, from the third on
-//   kernels are called, and nothing else. Of 30,000 small operations the three take 3 to 5, 1 to 3 and half of the time of f itself (bars
-//   first_call_vs_eager and the next ones of tests/bench). A call that meets what was not met before costs f and the replay up to there;
-//   what it recorded is made ready when it is met again.
-// - STAVE_EXPLAIN=1 in the environment says so, and why, by the function's name (.name); and why elementwise operations were not fused
-//   with those they read ("exp of [4] is broadcast to [1000,4]: ...").
+// - Control flow: values are real while f is recorded, so if, while and item() work. Each value
+//   that f reads is a guard. A replay that finds another value runs f again and adds its path to
+//   a tree of recorded paths, for up to 16 values of a read. A path is not added where many were
+//   added since the last replay that reached the end; and from the fifth value of an array on,
+//   only when that value occurs for the second time. compiled.recordings() counts the paths. In
+//   compile(vmap(f)) a read is one of all lanes: it replays a pattern of lanes that was recorded.
+// - Effects of your own types that a handler outside of f answers happen in each call, once, in
+//   order, and the handlers that are installed around that call answer them. A replay passes them
+//   the tensors that it computes. Tensors in an answer are inputs. Everything else in an answer,
+//   and the shapes, dtypes and strides of its tensors, is a guard. core/effects/kept.h says which
+//   types effects and answers may have.
+// - Errors: an operation that throws an error which f catches is a guard, by the error's type.
+//   If f reads the error's text, the recording is not kept.
+// - A recording is valid for arguments of the shapes, dtypes, strides and structure that it was
+//   made with, and with equal numbers, strings and the like beside their tensors. A compiled
+//   function keeps recordings for the 64 such signatures that were used last.
+// - Under grad, jvp and vmap, f is recorded at an example (the values of one lane). Derivatives
+//   and batched forms of the recording are programs again, made at their first use. They end at
+//   each read and effect, so compile(grad(f)), which is one program there, is faster. f itself is
+//   called where a value that it reads differs between lanes; where an effect of f holds tensors,
+//   if it is answered or other effects follow; and where a function that an operation carries (such
+//   as a checkpoint) performs an effect or throws.
+// - Under other handlers of operations (debug, a checkpoint, your own), f itself is called,
+//   because such a handler must see each operation and a replay performs none. To keep the speed,
+//   compile a function that installs the handler: the operations that the handler performs are
+//   then recorded. f is also called under a handler that answers an effect, such as `sample`,
+//   which no handler answered when f was recorded.
+// - Rules of functions that f calls (custom_vjp, custom_jvp) are recorded with f,
+//   for as many orders of derivatives as are taken at once. A higher order is another recording;
+//   therefore a rule may call the function whose rule it is. Rules of custom_vmap are recorded at
+//   their first use.
+// - When 16 calls in a row find something that was not recorded, the next 16 calls are calls of f,
+//   at no further cost. If calls after that still find nothing recorded, the next 32 calls are,
+//   then 64 and so on. f is called from then on where no recording can serve: it reads more than 16
+//   MiB at once, performs effects that cannot be kept, or captures values that a transform outside
+//   traces.
+// - Cost: the first call runs f, records it and shortens the recording. The second call
+//   plans the recording. From the third call on only kernels are called. For 30,000 small
+//   operations the three take 3 to 5 times, 1 to 3 times and half of the time of f itself (bars
+//   first_call_vs_eager and the next ones of tests/bench). A call that finds something new costs f
+//   and the replay up to that point; the new path is planned when it is taken again.
+// - STAVE_EXPLAIN=1 in the environment reports, under the function's name (.name), when f is called
+//   and why. It also reports why elementwise operations were not fused with those whose results
+//   they read ("exp of [4] is broadcast to [1000,4]: ...").
 #pragma once
 
 #include <functional>
@@ -50,9 +72,9 @@
 namespace stave {
 
 struct CompileOptions {
-  /// Runs the function beside each replay, and throws TransformError where they differ.
+  /// Runs the function beside each replay, and throws TransformError where the results differ.
   bool check = false;
-  /// What errors, explanations (STAVE_EXPLAIN) and reports call the function: "compile(ik)".
+  /// The name of the function in errors, explanations (STAVE_EXPLAIN) and reports: "compile(ik)".
   std::string name = {};
 };
 
@@ -60,51 +82,57 @@ struct CompileOptions {
 
 namespace stave_detail {
 
-/// The recordings of one function.
+/// The recordings of one function. Thread-safe.
 class Recordings {
  public:
-  /// `name`: the function's; empty: it has none.
+  /// `name` is the name of the function, or empty.
   explicit Recordings(const std::string& name);
   ~Recordings();
   Recordings(const Recordings&) = delete;
 
-  /// Whether a recorded call had these arguments besides tensors.
+  /// Returns true if a recorded call had the same arguments as this one, apart from tensors.
   using Same = FunctionRef<bool(const StaticArguments&)>;
-  struct Signature;  // of a call's tensors
-  struct Entry;      // what was recorded for a signature
+  struct Signature;  // the layouts of a call's tensors
+  struct Entry;      // the recordings for one signature
   using EntryPtr = std::shared_ptr<Entry>;
 
-  /// The entry for such a call, made at the first. Null: f is to be called itself.
+  /// Returns the entry for such a call, and creates it for the first one. Returns null if f itself
+  /// must be called.
   EntryPtr find(std::span<const Tensor> leaves, Same same, FunctionRef<std::unique_ptr<StaticArguments>()> arguments);
-  /// Whether transforms follow the call's tensors, and take what is recorded whole.
+  /// Returns true if transforms trace the call's tensors, and receive the recording as a closed
+  /// call.
   static bool is_followed(const Entry& entry);
 
   struct Answer {
     Outputs outputs;
-    std::shared_ptr<const void> structure;  // of the result, as the recording that ended so left it
+    // The structure of the result, as the recording left it that ended on the same path.
+    std::shared_ptr<const void> structure;
   };
-  /// What the recordings give; nothing where no way leads on from what is met. `may_learn`: that is to be recorded.
+  /// Replays the recordings. Returns nothing if no recorded path fits. `may_learn` then says
+  /// whether the path should be recorded.
   static std::optional<Answer> replay(const EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked,
                                       bool& may_learn);
-  /// f, recorded: its own results, without notes. `structure` is asked for when f has run.
+  /// Runs f, records it, and returns its results without notes. `structure` is called once f has
+  /// run.
   Outputs record(const EntryPtr& entry, FlatFunction f, std::span<const Tensor> leaves, AskedOutside& asked,
                  FunctionRef<std::shared_ptr<const void>()> structure);
-  /// Of a call that is followed: `record` at examples of its tensors. What that throws, f itself is to throw.
+  /// For a call whose tensors transforms trace: runs `record` at examples of these tensors.
+  /// An error in it is not thrown, because f itself is called next and throws it.
   static void record_example(const EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked,
                              FunctionRef<void(std::span<const Tensor>)> record);
 
   std::size_t count() const;
-  /// "compile(ik)", or "compile".
+  /// The name in messages: "compile(ik)", or "compile".
   const char* name() const noexcept;
 
  private:
   struct State;
   class Replay;
-  void explain_call() const;  // that the function itself is called
+  void explain_call() const;  // reports that f itself is called
   std::unique_ptr<State> state_;
 };
 
-/// Throws TransformError, unless both are the same, bit for bit.
+/// Throws TransformError unless both have the same bits.
 void check_replay(const char* name, const Outputs& replayed, const Outputs& performed);
 
 template <class F>
@@ -127,7 +155,7 @@ class Compiled {
     }
   }
 
-  /// How many ways of the function are recorded, for all signatures.
+  /// The number of paths through the function that are recorded, for all signatures together.
   std::size_t recordings() const { return recordings_->count(); }
   /// Another function, compiled with the same options.
   template <class Other>
@@ -145,7 +173,7 @@ class Compiled {
         leaves, same, [&]() -> std::unique_ptr<StaticArguments> { return std::make_unique<Static>(args...); });
     const auto plainly = [&]() -> Result { return std::invoke(f_, std::forward<A>(args)...); };
     if (!entry) return plainly();
-    AskedOutside asked(recordings_->name());  // in this call
+    AskedOutside asked(recordings_->name());  // the effects of this call
     bool may_learn = true;
     auto answer = Recordings::replay(entry, leaves, asked, may_learn);
     if (!answer && !may_learn) return std::move(asked).run(plainly);
@@ -168,7 +196,7 @@ class Compiled {
     return result;
   }
 
-  // Runs f, recorded.
+  // Runs f, and records it.
   template <class Result, class... A>
   Result learn(const Recordings::EntryPtr& entry, std::span<const Tensor> leaves, AskedOutside& asked,
                A&&... args) const {
@@ -207,10 +235,10 @@ class Compiled {
 
   F f_;
   CompileOptions options_;
-  std::shared_ptr<Recordings> recordings_;  // of all copies
+  std::shared_ptr<Recordings> recordings_;  // shared by all copies
 };
 
-/// What a function of the library makes of one that is compiled, compiled as a whole.
+/// Compiles a function that the library made of a compiled one: the result is one recording.
 template <class F, class Made>
 auto compiled_like(const Compiled<F>& f, Made made) {
   return f.like(std::move(made));
@@ -220,9 +248,11 @@ auto compiled_like(const Compiled<F>& f, Made made) {
 
 namespace stave {
 
-/// f, recorded and replayed. Arguments and results as f's; what of an argument is no tensor is
-/// compared by ==. The callable keeps a copy of f, and calls it wherever no recording serves: what
-/// f captures by reference must live as long as the callable and its copies.
+/// Returns f as a callable that records f at its first call and replays the recording afterwards.
+/// It takes the arguments and returns the results of f. Those parts of arguments that are not
+/// tensors are compared by ==. The callable keeps a copy of f, and calls it wherever no recording
+/// serves, so objects that f captures by reference must live as long as the callable and its
+/// copies.
 template <class F>
 auto compile(F f, CompileOptions options = {}) {
   return stave_detail::Compiled<F>(std::move(f), std::move(options));

@@ -21,7 +21,7 @@ namespace {
 
 using Mask = std::vector<bool>;
 
-// Those of which the mask says so.
+// The entries at which the mask equals `says`.
 template <class List>
 auto where(const Mask& mask, const List& list, bool says = true) {
   std::vector<std::decay_t<decltype(list[0])>> found;
@@ -30,7 +30,7 @@ auto where(const Mask& mask, const List& list, bool says = true) {
   return found;
 }
 
-// The program that `transformed` performs.
+// Records the operations that `transformed` performs.
 Program traced(const char* name, FlatFunction transformed, std::span<const Tensor> given) {
   UnderFrame past_all_handlers(nullptr);
   Recording recording = record(name, transformed, given);
@@ -42,14 +42,14 @@ Program traced(const char* name, FlatFunction transformed, std::span<const Tenso
   return with_constants_folded(without_dead_code(std::move(recording.program)));
 }
 
-// The same, without what two of its passes compute alike: for what no derivative is made of, or
-// none that must have the bits of the function's. (What reads a value that is computed twice gives
-// two cotangents, each of which goes its way.)
+// Merges repeated computations. It is used only for programs from which no derivative is made,
+// or none that must have the bits of the function's own derivative: a value that is computed twice
+// has two cotangents, which flow back separately.
 Program shortened(Program program) { return without_repetitions(simplified(std::move(program))); }
 
-// ---- a program in two ----------------------------------------------------------------------------------------
+// ---- partition ----------------------------------------------------------------------------------
 
-/// What the first outputs need, and the rest, which is given what it reads of that.
+/// Partitions a program: the known part computes the first outputs, and the rest reads residuals.
 class Cut {
  public:
   Cut(const Program& program, const Mask& first_inputs, const Mask& first_outputs)
@@ -73,15 +73,15 @@ class Cut {
   }
 
  private:
-  // Operations by which a residual is computed again: more would take longer than to keep it. As the tape has it (Anchors), small ones
-  // are kept; views cost nothing.
+  // The most operations by which a residual is rematerialised; with more, keeping the value is
+  // faster. Small values are kept, as on the tape (Anchors). Views cost nothing.
   static constexpr int most_steps_again = 16;
   static constexpr std::uint64_t small = std::uint64_t{16} << 10;
 
   static std::size_t at(int variable) { return static_cast<std::size_t>(variable); }
   const std::vector<Program::Instruction>& steps() const { return program_.instructions; }
 
-  // Instructions that wait for what is given later, as what is computed again on purpose does.
+  // Instructions that need inputs of the rest, or that a checkpoint computes again (epoch not 0).
   Mask waiting() const {
     Mask late(program_.variables.size()), found(steps().size());
     for (const int variable : later_) late[at(variable)] = true;
@@ -100,7 +100,8 @@ class Cut {
     return found;
   }
 
-  // `kept`, and the instructions that give these variables or what those read; none of `others`.
+  // Adds to `kept` the instructions that compute these variables, and those that they need,
+  // but none of `others`.
   Mask reaching(const std::vector<int>& variables, Mask kept, const Mask& others) const {
     Mask needed(program_.variables.size());
     for (const int variable : variables) needed[at(variable)] = true;
@@ -129,7 +130,7 @@ class Cut {
         for (const int input : steps()[k].inputs) read(input);
     for (const int result : results_) read(result);
 
-    std::map<int, int> again;  // by how many operations
+    std::map<int, int> again;  // for each rematerialised residual, the number of operations
     const std::vector<int> first(residuals_.begin(), residuals_.end());
     for (const int variable : first) {
       if (producers[at(variable)] < 0) continue;
@@ -160,8 +161,9 @@ class Cut {
 
   const Program& program_;
   const std::vector<int> inputs_, later_, outputs_, results_;
-  const Mask waits_;         // of the instructions, as the next
-  Mask forward_, backward_;  // those that are performed again are in both
+  const Mask waits_;  // for each instruction, whether it waits for inputs of the rest
+  // for each instruction, whether the part has it; rematerialised ones are in both
+  Mask forward_, backward_;
   std::set<int> residuals_;
 };
 
@@ -196,7 +198,8 @@ Parts vjp_of(const Program& program, const Mask& wanted, std::span<const Tensor>
     for (Tensor& cotangent : found.pullback.consume(cotangents)) found.outputs.push_back(std::move(cotangent));
     return std::move(found.outputs);
   };
-  const Program joint = with_loops_joined(shortened(traced("vjp", both, given)));  // a loop and its forward pass
+  // Joins a loop with its forward pass.
+  const Program joint = with_loops_joined(shortened(traced("vjp", both, given)));
   return parts_of(joint, first_of(examples.size(), joint.inputs.size()),
                   first_of(program.outputs.size(), joint.outputs.size()));
 }
@@ -212,8 +215,8 @@ Program jvp_of(const Program& program, const Mask& wanted, std::span<const Tenso
     found.outputs.append(found.tangents.begin(), found.tangents.end());
     return std::move(found.outputs);
   };
-  // A checkpoint's call gives values and tangents at once. A call with rules has them for higher
-  // derivatives.
+  // A checkpoint's call computes values and tangents at once, so it is inlined. A call with
+  // derivative rules stays, because it has rules for higher derivatives.
   return with_calls_inlined(shortened(traced("jvp", both, given)), InlineCalls::without_rules);
 }
 

@@ -1,13 +1,16 @@
-// Elementwise operations of one's own, made of those that there are:
+// elementwise_op: elementwise operations of your own, composed of existing ones.
 //
-//   const auto hardshrink = elementwise_op("hardshrink", [](auto x) { return where(abs(x) > 0.5, x, 0); });
+//   const auto hardshrink =
+//       elementwise_op("hardshrink", [](auto x) { return where(abs(x) > 0.5, x, 0); });
 //   Tensor y = hardshrink(x);                      // one pass over memory
 //   auto dx = grad([&](Tensor t) { return sum(hardshrink(t)); })(x);
 //
-// The function runs once for each combination of dtypes, on values that stand for every element, and what it performs is recorded
-// (core/program/region.h): from then on the recording is performed, as one operation of this name. So it must be made of elementwise
-// operations and numbers, and must not look at values: where(condition, a, b) in place of if. What it captures is a constant from its
-// first run on. A loop of its own for the CPU: backends/cpu/own_kernels.h.
+// The function runs once for each combination of dtypes, on symbolic values that represent every
+// element. Its operations are recorded as a region (core/program/region.h), and from then on
+// the region runs as one operation of this name. So the function must consist of elementwise
+// operations and numbers, and must not read values: use where(condition, a, b) instead of if.
+// Values that it captures are constants from its first run on. backends/cpu/own_kernels.h describes
+// how to compile a loop for the CPU ahead of time.
 #pragma once
 
 #include <atomic>
@@ -20,10 +23,10 @@
 
 namespace stave_detail {
 
-// Operands as tensors (numbers have the dtype that the tensors give them).
+// The operands as tensors. A number gets the dtype that the tensors imply.
 Inputs fused_operands(const Op& op, std::span<Operand> operands);
 
-// What a function performs on values of these and those dtypes: a list that only grows.
+// The regions recorded for combinations of dtypes. The list only grows, and is thread-safe.
 class RecordedRegions {
  public:
   RecordedRegions() = default;
@@ -34,7 +37,7 @@ class RecordedRegions {
  private:
   struct Entry {
     SmallVector<Dtype, 8> dtypes;
-    Dtype floats;  // to which integers go
+    Dtype floats;  // the default float dtype, to which integers are converted
     RegionPtr region;
     const Entry* next;
   };
@@ -44,7 +47,7 @@ class RecordedRegions {
   std::mutex mutex_;
 };
 
-// So many operands of a function.
+// The type of a pointer to a function of n tensors.
 template <int n, class... X>
 struct TensorFunction : TensorFunction<n - 1, const Tensor&, X...> {};
 template <class... X>
@@ -56,7 +59,7 @@ struct TensorFunction<0, X...> {
 
 namespace stave {
 
-/// See elementwise_op.
+/// The callable that elementwise_op returns.
 template <class F>
 class ElementwiseFunction {
  public:
@@ -64,16 +67,17 @@ class ElementwiseFunction {
       : op_(stave_detail::fused_op(name)), f_(std::move(f)), loops_(std::move(loops)) {}
   ElementwiseFunction(const ElementwiseFunction&) = delete;
 
-  /// Operands broadcast; each keeps its dtype, numbers are weak. What nobody else holds may give
-  /// its memory to the result. Throws TransformError where the function performs what is no
-  /// elementwise operation or looks at a value, ShapeError for shapes that do not broadcast.
+  /// Applies the operation. Operands broadcast; tensors keep their dtypes, numbers are weakly
+  /// typed. The result may reuse the memory of an operand that nothing else holds. Throws
+  /// TransformError if the function performs an operation that is not elementwise or reads a value,
+  /// and ShapeError for shapes that do not broadcast.
   template <class... X>
     requires(sizeof...(X) > 0 && (std::is_convertible_v<X, Operand> && ...))
   Tensor operator()(X&&... xs) const {
     Operand operands[] = {Operand(std::forward<X>(xs))...};
     return apply(operands, std::index_sequence_for<X...>());
   }
-  /// The operation as handlers see it.
+  /// The operation's record, as handlers see it.
   const Op& op() const noexcept { return op_; }
 
  private:
@@ -91,13 +95,14 @@ class ElementwiseFunction {
   mutable stave_detail::RecordedRegions regions_;
 };
 
-/// f, a function of tensors that performs elementwise operations alone, as one operation.
+/// Returns f, a function of tensors that performs only elementwise operations, as one operation.
 template <class F>
 ElementwiseFunction<F> elementwise_op(std::string_view name, F f) {
   return ElementwiseFunction<F>(name, std::move(f));
 }
 
-/// An elementwise operation that a file of its own defines (backends/cpu/own_kernels.h), so that it has one type everywhere:
+/// An elementwise operation that a separate source file defines (backends/cpu/own_kernels.h),
+/// so that it has one type everywhere:
 ///   extern const ElementwiseOperation<1> hardshrink;
 template <int operands>
 class ElementwiseOperation : public ElementwiseFunction<typename stave_detail::TensorFunction<operands>::Pointer> {

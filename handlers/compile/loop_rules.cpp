@@ -1,12 +1,15 @@
-// The rules of the operation `loop`: loops over programs that are derived from its body (derive.h).
+// Derivative and batching rules of `loop`: loops over programs derived from its body (derive.h).
 //
-//   jvp    the body on states and their tangents
-//   vjp    forward, the body gives what its backward pass reads, in stacks; backward, a loop in reverse carries the cotangents of the states
-//          and, of what stays the same, the sums so far, to which each step adds as a tape does. Where the stacks would be too large, a
-//          loop of loops: what the inner ones read is computed again, one after the other, and they go on with the same sums. Where a
-//          state begins as a value that is used elsewhere, too, the first step is walked back by a tape of its own: what reads the
-//          value in it adds to one sum with all other readers.
-//   vmap   the body on all lanes
+//   jvp    a loop over the states and their tangents
+//   vjp    A forward loop returns what the backward pass reads (residuals), in stacks. A backward
+//          loop, in reverse order, carries the cotangents of the states, and for each still value
+//          the sum of its cotangents so far, to which each step adds as a tape does.
+//          Where the stacks would be too large, the loop becomes a loop of loops: the inner loops
+//          rematerialise their residuals, one inner loop after another, and go on with the same
+//          sums. Where a state begins as a value that is used elsewhere too, a tape of its own
+//          walks back the first step: the readers of the value in that step add to one sum with
+//          all other readers.
+//   vmap   a loop over all lanes
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -31,15 +34,15 @@ namespace {
 using Mask = std::vector<bool>;
 using LoopPtr = IntrusivePtr<const LoopAttributes>;
 
-constexpr std::uint64_t most_stacked = std::uint64_t{64} << 20;  // bytes, of what the backward pass reads
+constexpr std::uint64_t most_stacked = std::uint64_t{64} << 20;  // bytes of residuals
 
-// ---- the parts of a loop -------------------------------------------------------------------------------------
+// ---- the parts of a loop ------------------------------------------------------------------------
 
 std::size_t end_of_rows(const LoopAttributes& loop) { return loop.states + loop.rows; }
 bool is_row(const LoopAttributes& loop, std::size_t input) { return input >= loop.states && input < end_of_rows(loop); }
 bool is_float_in(const Program& program, int variable) { return is_float(program.variable(variable).dtype); }
 
-// One like it, over another body.
+// A loop with the steps, order and snapshots of `like`, over another body.
 IntrusivePtr<LoopAttributes> loop_over(const LoopAttributes& like, Program body, std::size_t states, std::size_t rows) {
   const auto loop = make_intrusive<LoopAttributes>();
   loop->steps = like.steps;
@@ -64,7 +67,7 @@ std::string key_of(const char* kind, const Mask& mask) {
   return key;
 }
 
-// What a step is given, by what the loop is.
+// Examples of the inputs of one step, from the inputs of the loop.
 std::vector<Tensor> examples_of(const LoopAttributes& loop, std::span<const Tensor> inputs) {
   std::vector<Tensor> examples;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -79,7 +82,7 @@ std::vector<Tensor> examples_of(const LoopAttributes& loop, std::span<const Tens
   return examples;
 }
 
-// Which variables derivatives reach from the inputs of the mask, or, backward, from the outputs.
+// Which variables derivatives reach: forward from inputs in the mask, or backward from outputs.
 class Reached {
  public:
   static Mask outputs_from(const Program& program, const Mask& inputs) {
@@ -117,9 +120,10 @@ class Reached {
   Mask mask_;
 };
 
-// ---- forward mode --------------------------------------------------------------------------------------------
+// ---- forward mode -------------------------------------------------------------------------------
 
-// 0, 1, ... up to an end, then those of the mask again, `mask.size()` later; so on up to each end.
+// The numbers 0, 1, ... up to the first end, then those of them in the mask, plus mask.size();
+// then likewise up to each further end. With mask = {1, 0, 1} and ends = {2, 3}: 0 1 3 2 5.
 std::vector<std::size_t> with_tangents(const Mask& mask, std::initializer_list<std::size_t> ends) {
   std::vector<std::size_t> order;
   std::size_t begin = 0;
@@ -138,7 +142,8 @@ std::size_t count_before(const std::vector<std::size_t>& order, std::size_t end,
 }
 
 struct Tangents {
-  std::vector<std::size_t> inputs, outputs;  // of the loop: first the values, then the tangents
+  // numbers of the loop's; values and tangents, as with_tangents orders them
+  std::vector<std::size_t> inputs, outputs;
   LoopPtr loop;
 };
 
@@ -184,24 +189,31 @@ Outputs loop_jvp(const JvpContext& c) {
   return found;
 }
 
-// ---- reverse mode --------------------------------------------------------------------------------------------
+// ---- reverse mode -------------------------------------------------------------------------------
 
 namespace {
 
 using Cotangents = std::vector<Tensor>;  // undefined: zero
 using Sums = AddsToCotangents::Sums;
 
-// The two loops of the derivative, for cotangents of some outputs.
+// The two loops of reverse mode, for cotangents of some outputs.
 struct Reverse {
-  Mask of, by;                                   // outputs that have cotangents, and inputs
-  LoopPtr forward, backward, backward_to_first;  // the last one, but for the first step; null: it takes no steps
-  std::size_t stacked = 0;                       // outputs of the forward loop that are residuals: the last
-  std::vector<std::size_t> rows, still;          // inputs that are residuals
-  std::uint64_t bytes = 0;                       // of residuals, for a step
+  // The outputs and the inputs that have cotangents.
+  Mask of, by;
+  // backward_to_first is `backward` without the first step; null for a loop of fewer than two
+  // steps.
+  LoopPtr forward, backward, backward_to_first;
+  // How many outputs of the forward loop are residuals; they are the last.
+  std::size_t stacked = 0;
+  // The inputs of the loop that are residuals.
+  std::vector<std::size_t> rows, still;
+  // The bytes of residuals per step.
+  std::uint64_t bytes = 0;
 };
 
-// Outputs that have no cotangents pass through stop_gradient; what stays the same is an output, so that its cotangent is the sum of all
-// steps, each of which adds as a tape would.
+// The body with additions: outputs without cotangents pass through stop_gradient, and still values
+// are outputs, so that their cotangents are the sums over all steps, to which each step adds as a
+// tape would.
 Program to_differentiate(const LoopAttributes& loop, const Mask& of, const Mask& by) {
   Program body = *loop.body;
   for (std::size_t i = 0; i < of.size(); ++i) {
@@ -249,7 +261,8 @@ class ReverseMaker {
   }
 
  private:
-  // Inputs of the rest, by where its loop finds them: a residual that is an input is no other array.
+  // Sorts the residuals by where the backward loop finds them: stacks, rows or still values.
+  // A residual that is a row or a still value is not stored again.
   void sort_residuals(std::size_t results) {
     const Program& first = parts_.first;
     for (std::size_t i = results; i < first.outputs.size(); ++i) {
@@ -272,8 +285,8 @@ class ReverseMaker {
     residuals_ = first.outputs.size() - results;
   }
 
-  // Variables of the rest that are cotangents of the outputs, and of the inputs; -1: it has none.
-  // The sum of an input to which no step adds is no sum.
+  // Finds the variables of the backward part that are cotangents of the outputs, and of the inputs;
+  // -1: none. A still value to whose sum no step adds has no cotangent.
   void find_cotangents(const Program& body) {
     std::size_t next = residuals_;
     for (const int output : body.outputs)
@@ -339,19 +352,20 @@ class ReverseMaker {
   Parts parts_;
   Reverse made_;
   std::size_t residuals_ = 0;
-  std::vector<int> stacked_;                // of the first part
-  std::vector<int> stacks_, rows_, still_;  // of the rest
+  std::vector<int> stacked_;                // variables of the first part
+  std::vector<int> stacks_, rows_, still_;  // variables of the rest
   std::vector<int> of_outputs_, of_inputs_;
-  std::vector<int> sums_;  // of what stays the same, variables of the rest that it is given; else -1
+  // For a still value, the variable of the rest that is its sum so far; else -1.
+  std::vector<int> sums_;
 };
 
 Tensor or_zeros(const Tensor& x, const Tensor& like) { return x.defined() ? x : zeros_like(like); }
-// Where nothing was added yet: a number to which -0 may be added and is -0, as it is where there is
-// no number.
+// Returns -0 for a sum to which nothing was added: any cotangent keeps its bits when it is added to
+// -0, even -0 itself.
 Tensor or_nothing(const Tensor& x, const Tensor& like) { return x.defined() ? x : full_like(like, -0.); }
 
-// To which sums the steps after the first add: what stays the same has the sum of the state that
-// begins as it.
+// The sums to which the steps after the first add. A still value has the sum of the state that
+// begins as the same value.
 Cotangents sums_of_the_rest(const LoopAttributes& loop, const Sums& sums) {
   Cotangents rest = sums.so_far;
   for (std::size_t i = loop.states; i < rest.size(); ++i)
@@ -360,7 +374,7 @@ Cotangents sums_of_the_rest(const LoopAttributes& loop, const Sums& sums) {
   return rest;
 }
 
-// The sums, to which the cotangents of states are added.
+// Adds the cotangents of the states to the sums.
 Cotangents states_of(const LoopAttributes& loop, const Cotangents& cotangents, Cotangents sums) {
   for (std::size_t k = 0; k < loop.states; ++k) {
     if (!sums[k].defined()) sums[k] = cotangents[k];
@@ -369,8 +383,8 @@ Cotangents states_of(const LoopAttributes& loop, const Cotangents& cotangents, C
   return sums;
 }
 
-// The first step of a loop of states alone, on a tape. Inputs that are the same value are one
-// there.
+// The first step of a loop that has only states, on a tape. Inputs that are the same value are one
+// value there.
 class FirstStep {
  public:
   FirstStep(const LoopAttributes& loop, const Inputs& inputs, const Sums& sums) : loop_(loop), sums_(sums) {
@@ -385,17 +399,17 @@ class FirstStep {
       for (std::size_t i = 0; i < given.size(); ++i)
         if (place_[i] >= 0) given[i] = xs[static_cast<std::size_t>(place_[i])];
       Outputs all = (*loop.body)(given);
-      all.append(xs.begin(), xs.end());  // to which the sums are the cotangents
+      all.append(xs.begin(), xs.end());  // the sums are the cotangents of these
       return all;
     };
     tape_ = vjp_flat(step, values, "repeat", numbered_inputs, {.recompute = Recompute::never});
   }
 
-  /// The states after it.
+  /// The states after the first step.
   std::span<const Tensor> states() const { return {tape_.outputs.begin(), loop_.states}; }
 
-  /// The sums of the inputs, from the cotangents of these, and the sums of what stays the same, as
-  /// the steps after it left them.
+  /// Returns the sums of the inputs. `of_states` are the cotangents of the states after this step.
+  /// `after` are the sums of the still values, as the later steps left them.
   Cotangents pull_back(const Cotangents& of_states, const Cotangents& after) && {
     std::vector<Tensor> given(of_states.begin(), of_states.begin() + static_cast<std::ptrdiff_t>(loop_.states));
     Mask of;
@@ -422,11 +436,11 @@ class FirstStep {
  private:
   const LoopAttributes& loop_;
   const Sums& sums_;
-  std::vector<int> place_;  // of each input, among those of the tape; -1: it is no float
+  std::vector<int> place_;  // for each input, its number on the tape; -1: not a float
   FlatVjp tape_;
 };
 
-// The two loops, one after the other.
+// Runs the forward loop, then the backward loop; `first_apart`: a tape walks back the first step.
 Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const Inputs& inputs,
                      const Cotangents& cotangents, const Sums& sums, bool first_apart) {
   if (loop.steps == 0) return states_of(loop, cotangents, sums.so_far);
@@ -462,9 +476,9 @@ Cotangents pull_back(const LoopAttributes& loop, const Reverse& reverse, const I
   return FirstStep(loop, inputs, sums).pull_back(of, of);
 }
 
-// ---- loops of loops ------------------------------------------------------------------------------------------
+// ---- loops of loops -----------------------------------------------------------------------------
 
-// A loop as few steps, and then some, each of which is a loop.
+// A loop in two parts: a few steps, and then many steps, each of which is a loop.
 struct InTwo {
   LoopPtr few, many;
 };
@@ -498,7 +512,8 @@ InTwo in_two(const LoopAttributes& loop, Index steps_each) {
   return {few, many};
 }
 
-// Of a stack the rows of the few steps, which come first, or of the many, by these.
+// The rows of a stack that belong to the few steps, which come first, or to the many, grouped by
+// their steps.
 Tensor rows_of(const Tensor& stack, const LoopAttributes& loop, const InTwo& two, bool of_few) {
   const Index few = two.few->steps, many = loop.steps - few;
   const bool from_start = of_few != loop.reverse;
@@ -532,7 +547,7 @@ Cotangents pull_back_in_two(const LoopAttributes& loop, const InTwo& two, const 
   Inputs of_many = part(inputs, loop.states, end_of_rows(loop), false);
   const Outputs between = perform_loop(two.few, of_few);
   std::copy_n(between.begin(), loop.states, of_many.begin());
-  Sums first = sums;  // the states are others
+  Sums first = sums;  // the states between the two parts are other values
   std::fill_n(first.so_far.begin(), loop.states, Tensor());
   std::iota(first.same_as.begin(), first.same_as.end(), std::size_t{0});
   const Cotangents late = pull_back(*two.many, of_many, part(cotangents, loop.states, cotangents.size(), false), first);
@@ -546,8 +561,8 @@ Cotangents pull_back_in_two(const LoopAttributes& loop, const InTwo& two, const 
   return found;
 }
 
-// Whether something else adds to the sum of what a state begins as. (Loops of stacks are made of
-// others, by derivatives.)
+// Returns true if something else adds to the sum of a value that a state begins as. Returns false
+// for loops with rows, which derivatives make of other loops.
 bool adds_with_others(const LoopAttributes& loop, const Mask& by, const Sums& sums) {
   if (loop.rows > 0 || loop.rows_given() > 0 || loop.reverse || loop.steps == 0) return false;
   for (std::size_t i = 0; i < sums.same_as.size(); ++i) {
@@ -589,8 +604,8 @@ Cotangents pull_back(const LoopAttributes& loop, const Inputs& inputs, const Cot
 
 }  // namespace
 
-// Entries of stacks are no value's own: their cotangents are stacks, which are added to what is
-// there.
+// Rows of stacks are not values of their own. Their cotangents are stacks, which are added to the
+// sums so far.
 std::vector<Tensor> loop_pull_back(const VjpContext& c, Sums sums) {
   const auto& loop = c.as<LoopAttributes>();
   std::optional<Epoch> apart;
@@ -616,9 +631,9 @@ Tensor loop_vjp(const VjpContext& c, int input) {
   return found[i].defined() ? found[i] : c.zeros(i);
 }
 
-// ---- lanes ---------------------------------------------------------------------------------------------------
+// ---- lanes --------------------------------------------------------------------------------------
 
-// All states carry them. In stacks the steps stay axis 0.
+// All states are batched. In stacks, axis 0 remains the steps.
 Outputs loop_batch(const BatchContext& c) {
   const auto& loop = c.as<LoopAttributes>();
   Mask batched(c.batched.begin(), c.batched.end());

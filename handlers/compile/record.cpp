@@ -37,7 +37,7 @@ Outputs Recorder::run(FlatFunction f, std::span<const Tensor> inputs) {
   return outputs;
 }
 
-// ---- operations --------------------------------------------------------------------------------------------
+// ---- operations ---------------------------------------------------------------------------------
 
 Outputs Recorder::handle(Call& call) {
   const auto inputs = call.inputs();
@@ -48,7 +48,7 @@ Outputs Recorder::handle(Call& call) {
     program = {};
     return pass_on();
   }
-  if (call.op().carries_functions && what_ == Of::step) {  // transforms below have rules for it
+  if (call.op().carries_functions && what_ == Of::step) {  // the transforms below have rules for it
     carries_ = true;
     return pass_on();
   }
@@ -97,9 +97,11 @@ Outputs Recorder::performed(Call& call, const Program::Instruction& step) {
   }
 }
 
-// By a transform that stood before this did: what is computed of x may carry no trace of that.
+// Returns true if a transform that was installed before this recorder traces x. The recorded
+// operations would lose its trace.
 bool Recorder::is_followed_outside(const Tensor& x) const {
-  if (!rules_ && !(asked_ && asked_->at_example())) return false;  // operations go on to those outside
+  // Operations reach the transforms outside.
+  if (!rules_ && !(asked_ && asked_->at_example())) return false;
   for (const Note* note = x.node().notes; note; note = note->next)
     if (note->owner->thread && note->live() && note->owner->id < home_->notes.id()) return true;
   return false;
@@ -111,7 +113,7 @@ void Recorder::add_turn(Turn turn) {
   left.turns.push_back(std::move(turn));
 }
 
-// ---- effects -----------------------------------------------------------------------------------------------
+// ---- effects ------------------------------------------------------------------------------------
 
 void* Recorder::handling(const EffectType& effect) {
   if (is_of_the_library(effect)) return nullptr;
@@ -162,7 +164,7 @@ Tensor Recorder::answered(const Tensor& x) {
   return home_->put(clone_node(asked_->at_example() ? example_of(x) : x), variable);
 }
 
-// ---- a function --------------------------------------------------------------------------------------------
+// ---- a function ---------------------------------------------------------------------------------
 
 bool is_followed(const Tensor& x) {
   if (!x.node().storage) return true;

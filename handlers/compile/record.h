@@ -1,4 +1,4 @@
-// From what a function performs to a Program: the recorder under trace and compile.
+// The recorder under trace and compile: it turns what a function performs into a Program.
 #pragma once
 
 #include <any>
@@ -12,7 +12,7 @@
 
 namespace stave_detail {
 
-/// What a tensor is, but for its elements.
+/// The properties of a tensor, apart from its elements.
 struct Layout {
   bool defined = false;
   Dtype dtype = float32;
@@ -26,54 +26,62 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-/// A tensor of an answer to an effect: another, or one that an effect of this call had before.
+/// A tensor in the answer to an effect: a new one, or one that an effect of this call received
+/// before.
 struct Answered {
+  /// The number of the earlier tensor among those of the call's effects; -1: a new tensor.
   int passed_before = -1;
-  std::uint64_t made_of = 0;  // of which of these it was computed (TracksValues)
+  // bits: the earlier tensors from which this one was computed (TracksValues)
+  std::uint64_t made_of = 0;
   Layout layout = {};
   friend bool operator==(const Answered&, const Answered&) = default;
 };
 
-/// Where a recorded function went on by something else than a value that it read: an answer to an effect, or an error of an operation,
-/// which it caught.
+/// A guard of a recorded function other than a read: the answer to an effect, or an error of an
+/// operation that the function caught.
 struct Turn {
-  std::size_t at = 0;              // before this instruction
-  int variables = 0;               // so many there were. The new tensors of the answer are the next
-  Program::Instruction step = {};  // the operation; of an effect, its tensors (-1: an empty one), and scopes
-  std::vector<Program::Variable> outputs = {};  // that the operation would have had
+  std::size_t at = 0;  // the index of the instruction that follows it
+  // The number of variables before it. The new tensors of the answer are the next variables.
+  int variables = 0;
+  // The operation that threw. For an effect: its tensors as inputs (-1: an empty one), and scopes.
+  Program::Instruction step = {};
+  std::vector<Program::Variable> outputs = {};  // outputs that the operation would have had
   const std::type_info* threw = nullptr;
   const EffectType* asked = nullptr;
   std::any effect = {}, answer = {};
   std::vector<Answered> tensors = {};
 };
 
-/// What a function performed, and what it did that its program does not hold.
+/// The result of recording: a program, and facts that the program does not hold.
 struct Recording {
   Program program;
-  Outputs outputs;                      // its own results, free of what the recorder noted
-  std::vector<Turn> turns;              // that are no part of the program
-  std::set<const EffectType*> unasked;  // effects that it would have performed if somebody answered
-  bool asked = false;                   // it performed an effect of the user's that is no turn
-  bool quotes = false;                  // it asked for the text of an error that it caught
-  bool caught = false;                  // something threw, which is no turn, and the function went on
-  bool too_long = false;                // it performs more than a million operations, of which the program is not kept
-  bool keeps_rules = false;             // a function that it calls has a rule that is not recorded yet
-  bool follows = false;                 // it captures a value that a transform outside follows
+  Outputs outputs;          // the function's own results, without notes of the recorder
+  std::vector<Turn> turns;  // guards that are not in the program
+  // effects that it would have performed if a handler had answered them
+  std::set<const EffectType*> unasked;
+  // it performed an effect of a user type that is not a guard
+  bool asked = false;
+  bool quotes = false;       // it read the text of an error that it caught
+  bool caught = false;       // something threw that is not a guard, and the function went on
+  bool too_long = false;     // more than a million operations; the program is dropped
+  bool keeps_rules = false;  // a function that it calls has a rule that is not recorded yet
+  bool follows = false;      // it captures a value that a transform outside traces
 };
 
-/// Whether a transform follows x: its derivative, or its lanes. A label is no transform's.
+/// Returns true if a transform traces x, for its derivative or its lanes. Labels do not count.
 bool is_followed(const Tensor& x);
 
-/// What becomes of functions that are carried (checkpoint, custom rules): each stays a call, with its rules; or what they perform is
-/// recorded in place.
+/// How calls of functions with rules (checkpoint, custom rules) are recorded: `kept` as calls with
+/// their rules, or `inlined` as the operations that they perform.
 enum class CarriedCalls { kept, inlined };
 
-/// f at `given`, which runs once, for real, under a recorder that stands outermost of what f installs. Values are real: what f learns
-/// by reading one becomes a read of the program. What depends on no input is computed now, and is a constant. With `asked`, effects that
-/// something outside answers, and errors of operations that f catches, are turns. Rules of
-/// functions that are carried are recorded with them for so many orders of derivatives, and else
-/// when they are needed (rules.h). Results that f leaves elsewhere, too, should be empty when it
-/// returns: rules are taken to hold them.
+/// Runs f at `given` once, for real, and records it. The recorder is outside of all handlers
+/// that f installs. Values are real, and a value that f reads becomes a read of the program.
+/// Values that depend on no input are computed now, and are constants. With `asked`,
+/// effects that handlers outside answer, and errors of operations that f catches, become guards.
+/// Rules of functions with rules are recorded for `orders` orders of derivatives, and later ones
+/// when they are needed (rules.h). If f stores its results elsewhere too, these places should be
+/// empty when it returns; otherwise rules are assumed to hold the results.
 Recording record(const char* name, FlatFunction f, std::span<const Tensor> given,
                  CarriedCalls calls = CarriedCalls::kept, AskedOutside* asked = nullptr, int orders = 0);
 

@@ -1,4 +1,4 @@
-// What a recorder keeps whole: loops, and functions that operations carry.
+// Recorder, second part: loops, and functions that operations carry.
 #include <algorithm>
 
 #include <stave/core/ops/create.h>
@@ -7,9 +7,10 @@
 
 namespace stave_detail {
 
-// ---- loops -------------------------------------------------------------------------------------------------
-// The first two steps are recorded twice: here, as all else, and each by a recorder of its own. If these have the same, it is the
-// body of a loop, and what was recorded here is forgotten.
+// ---- loops --------------------------------------------------------------------------------------
+// The first two steps of a loop are recorded twice: by the outer recorder, like everything else,
+// and each by a recorder of its own. If the two steps have equal programs, that program is the body
+// of a loop, and the outer recorder forgets the steps.
 
 namespace {
 
@@ -18,9 +19,9 @@ bool same_nodes(std::span<const Tensor> a, std::span<const Tensor> b) {
                     [](const Tensor& x, const Tensor& y) { return x.node_ptr() == y.node_ptr(); });
 }
 
-// A loop's body, what it is given, and which states each step passes on as they are. These stay the
-// same: as in the steps themselves, what reads them reads one value. (Where there are snapshots,
-// each begins with values of its own.)
+// The body and inputs of a loop. A state that each step returns unchanged becomes a value that is
+// the same in all steps, so that its readers read one value, as they do in the steps themselves.
+// This is not done for a loop with snapshots, because each snapshot begins with its own values.
 class LoopMaker {
  public:
   LoopMaker(Program body, std::vector<Tensor> states, std::vector<Tensor> captured, bool finds_passed)
@@ -30,7 +31,7 @@ class LoopMaker {
     if (std::find(passed_.begin(), passed_.end(), false) == passed_.end()) passed_.assign(states_.size(), false);
   }
 
-  /// The loop's inputs.
+  /// Completes `loop` and returns its inputs.
   Inputs make(LoopAttributes& loop) {
     const std::vector<int> variables = std::move(body_.inputs);
     const std::vector<int> outputs = std::move(body_.outputs);
@@ -60,7 +61,7 @@ class LoopMaker {
     return given;
   }
 
-  /// All states after it.
+  /// All states after the loop, including the unchanged ones.
   Outputs states_after(Outputs loop_outputs) const {
     Outputs all;
     Tensor* next = loop_outputs.begin();
@@ -123,7 +124,8 @@ void Recorder::check_stays(int variable) const {
         name_);
 }
 
-// Takes a step, and gives what it captures; nothing if it cannot be that of a loop.
+// Records one step, and returns the values that it captures; nothing if the step cannot be a
+// loop's.
 std::optional<std::vector<Tensor>> Recorder::record_step(FlatFunction step, Outputs& state) {
   std::vector<Tensor> inputs;
   for (const Tensor& x : state) inputs.push_back(input(x, cpu));
@@ -162,18 +164,19 @@ Index Recorder::take(Index n, Index snapshots, FlatFunction step, const bool& ch
   try {
     state = maker.states_after(perform_loop(attributes, std::move(inputs)));
     return 0;
-  } catch (const Error&) {  // which the function may catch in each step
+  } catch (const Error&) {  // The function may catch this error in each step.
     left.caught = true;
     state = std::move(begin);
     return n;
   }
 }
 
-// ---- functions that are carried ----------------------------------------------------------------------------
+// ---- functions that are carried -----------------------------------------------------------------
 
 namespace {
 
-// The functions of one call, as programs. What they capture are inputs of all, in one order.
+// Records the functions of one call as programs. Each program has the captured values of all
+// functions as inputs, in one order.
 class Rules {
  public:
   Rules(const char* name, Recorder& outer, Recording& left) : name_(name), outer_(outer), left_(left) {}
@@ -193,8 +196,8 @@ class Rules {
     return outputs;
   }
 
-  /// The captured values, as variables of the outer program; the functions, as programs whose calls
-  /// are open.
+  /// Returns the captured values as variables of the outer program, and the functions as programs
+  /// whose calls are open.
   std::pair<std::vector<int>, std::vector<OpenProgram>> end() {
     std::vector<int> captured;
     std::vector<OpenProgram> open;
@@ -289,14 +292,14 @@ Outputs Recorder::handle_carrying(Call& call) {
   return add(std::move(step), std::move(outputs));
 }
 
-// ---- calls whose rules are not recorded yet ----------------------------------------------------------------
+// ---- calls whose rules are not recorded yet -----------------------------------------------------
 
 OpenProgram Recorder::take_open() { return {std::make_shared<Program>(std::move(program)), home_, std::move(open_)}; }
 
 void Recorder::close() {
   if (!left.too_long) close_calls(program, home_, open_, {});
   open_.clear();
-  home_->values.clear();  // rules may keep the notes
+  home_->values.clear();  // rules may keep the notes, but need no values of them
 }
 
 void Recorder::take_captured_of(const RecordedRules& rules) {

@@ -1,6 +1,8 @@
-// The recorder under trace and compile (record.h): a handler that writes down what passes it.
+// Recorder: the handler that records operations, effects and reads for trace and compile
+// (record.h).
 //
-// Operations, effects and errors stand in record.cpp; loops and functions that operations carry in record_parts.cpp.
+// record.cpp implements operations, effects and errors; record_parts.cpp implements loops and
+// functions that operations carry.
 #pragma once
 
 #include <algorithm>
@@ -23,20 +25,21 @@ namespace stave_detail {
 
 class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
  public:
-  // Of what: a function; one that an operation carries; a step of a loop, which `outer` records as well. A step is recorded above the
-  // transforms that stand around the loop, and what it computes goes on to them.
+  // The object that is recorded: a function, a function that an operation carries, or a step of
+  // a loop, which `outer` records as well. A step is recorded inside of the transforms around the
+  // loop, and its operations go on to these transforms.
   enum class Of : std::uint8_t { function, carried, step };
   Recorder(const char* name, CarriedCalls calls, int orders, AskedOutside* asked = nullptr)
       : Recorder(name, calls, Of::function, nullptr, orders, nullptr, asked) {}
-  /// Inside of another.
+  /// A recorder inside of another.
   Recorder(const char* name, CarriedCalls calls, Of what, Recorder& outer, int orders = 0)
       : Recorder(name, calls, what, &outer, orders, nullptr, outer.asked_) {}
-  /// Records a rule that was kept as a function.
+  /// A recorder for a rule that was kept as a function.
   Recorder(const char* name, const RecordedRules& rules)
       : Recorder(name, CarriedCalls::kept, Of::carried, nullptr, 0, &rules, nullptr) {}
   ~Recorder() { home_->recorder = nullptr; }
 
-  // An empty one is a variable that nothing reads, on the device of the others.
+  // Adds an input. An empty tensor becomes a variable that nothing reads, on the given device.
   Tensor input(const Tensor& x, Device device) {
     if (!x.defined()) {
       program.inputs.push_back(program.add_variable({}, bool_, device));
@@ -47,10 +50,10 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     return home_->put(clone_node(x), variable);
   }
 
-  /// f at the inputs, under this.
+  /// Runs f at the inputs under this recorder.
   Outputs run(FlatFunction f, std::span<const Tensor> inputs);
   Outputs handle(Call& call) override;
-  // An effect that comes by is answered outside.
+  // Effects that reach the recorder are answered outside, and recorded as guards.
   void* handling(const EffectType& effect) override;
   std::any answer_kept(const EffectType& effect, std::any performed) override;
   std::string describe() const override { return name_; }
@@ -76,7 +79,7 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     program.instructions.push_back(std::move(step));
   }
 
-  /// The one that x is; a new constant, if it is none yet.
+  /// The variable that x is, or a new constant if x is not known yet.
   int variable_of(const Tensor& x) {
     if (!x.defined()) fail<TransformError>("{}: an operation is given an empty Tensor", name_);
     const VariableNote* const found = home_->find(x);
@@ -86,7 +89,8 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     return found->variable;
   }
 
-  /// The values that this one's constants are, though they are none. They become inputs of a step, in this order.
+  /// Removes the captured values from the constants, and returns them. They become inputs of a
+  /// step, in this order.
   std::vector<Tensor> take_captured() {
     std::vector<Tensor> values;
     std::erase_if(program.constants, [&](const Program::Constant& constant) {
@@ -99,35 +103,36 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     return values;
   }
   const std::vector<int>& captured() const { return captured_; }
-  /// Whether a value is used that is one of those.
+  /// Returns true if the program uses a captured value.
   bool uses_captured() const {
     return std::any_of(program.constants.begin(), program.constants.end(),
                        [&](const Program::Constant& constant) { return is_captured(constant.value); });
   }
-  /// Makes inputs of all that the rules captured, used or not.
+  /// Makes inputs of all values that the rules captured, used or not.
   void take_captured_of(const RecordedRules& rules);
-  /// The program of an inner function, with its calls, which stay open.
+  /// Takes the program of an inner function, with its calls, which stay open.
   OpenProgram take_open();
-  /// The outermost recorder closes the calls.
+  /// Closes the calls. The outermost recorder does so.
   void close();
-  /// What was recorded, without this one's notes.
+  /// Takes the recording, and removes this recorder's notes from it.
   Recording take_recording();
 
   Program program;
-  Recording left;  // of which what was left out is said here
+  Recording left;  // facts that the program does not hold
 
  private:
-  // Of an operation that is no instruction: an error that the function catches leaves the recording incomplete.
+  // Performs an operation that is not recorded as an instruction. An error that the function then
+  // catches leaves the recording incomplete.
   template <class Perform>
   Outputs unrecorded(Perform&& perform) {
     try {
       return perform();
     } catch (...) {
-      left.caught = true;  // if the function returns
+      left.caught = true;  // matters only if the function returns
       throw;
     }
   }
-  // Of one that is: the error is a turn.
+  // Performs an operation that becomes an instruction. An error becomes a guard.
   Outputs performed(Call& call, const Program::Instruction& step);
   bool is_followed_outside(const Tensor& x) const;
   void add_turn(Turn turn);
@@ -137,27 +142,28 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
         asked_(asked), home_(std::make_shared<VariableNotes>(name, this)) {}
 
   bool makes_turns() const noexcept { return asked_ && what_ == Of::function; }
-  Tensor answered(const Tensor& x);  // a new value
+  Tensor answered(const Tensor& x);  // makes a new value of an answer's tensor
 
   struct Creation {
     const Op* op;
     AttributesPtr attributes;
-    int variable;  // -1: not yet used
+    int variable;  // -1: not used yet
   };
 
-  // Numbered as they come, so that each run has the same.
+  // The current epoch, numbered in order of appearance, so that each run has the same numbers.
   std::uint64_t epoch() {
     const std::uint64_t now = current_epoch();
     if (now == 0) return 0;
     return epochs_.try_emplace(now, epochs_.size() + 1).first->second;
   }
 
-  // Whether a value depends on the inputs, of this recorder or of those around it; of a step: or anybody follows it.
+  // Returns true if the value depends on inputs of this recorder or of those around it. In a step,
+  // also if a transform traces it.
   bool depends(const Tensor& x) const {
     if (const VariableNote* found = home_->find(x)) return found->variable >= 0;
     return is_captured(x);
   }
-  // Not this recorder's, but no constant.
+  // Returns true for a value that is not this recorder's, and not a constant.
   bool is_captured(const Tensor& x) const {
     if (what_ == Of::step) return !x.node().storage || live_notes(x) > 0;
     return outer_ ? outer_->depends(x) : rules_ && rules_->number_of(x) >= 0;
@@ -187,8 +193,9 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
     return it.variable;
   }
 
-  // What a constant is known by: a number by its content, for it is made anew wherever it is written; another by where it lies; one
-  // that is captured by the variable of the recorder around, of a step by itself.
+  // The identity of a constant. A number is identified by its content, because it is made anew
+  // wherever it is written; another tensor by its storage and layout; a captured value by its
+  // variable in the outer recorder, or in a step by its node.
   using ConstantKey = std::pair<const void*, std::vector<Index>>;
   ConstantKey key_of(const Tensor& x) {
     const Node& node = x.node();
@@ -223,7 +230,8 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
 
   Outputs handle_carrying(Call& call);
 
-  // How much was recorded, here and by the recorders around, before the first steps of a loop.
+  // The sizes of the recording before the first steps of a loop, one mark for each recorder from
+  // this one outwards.
   struct Mark {
     std::size_t instructions, constants, turns;
     int variables;
@@ -232,22 +240,26 @@ class Recorder final : public Handler, public KeepsLoops, public NotesUnasked {
   bool any_read_since(std::span<const Mark> marks) const;
   void forget_since(std::span<const Mark> marks);
   std::optional<std::vector<Tensor>> record_step(FlatFunction step, Outputs& state);
-  // Throws for a variable of steps that are forgotten.
+  // Throws for a variable of steps that were forgotten.
   void check_stays(int variable) const;
 
   const char* const name_;
   const CarriedCalls calls_;
   const Of what_;
   Recorder* const outer_;
-  const int orders_;                  // so many orders of rules are recorded with their calls
-  const RecordedRules* const rules_;  // of which this records one; else null
+  // the number of orders of derivatives whose rules are recorded with their calls
+  const int orders_;
+  const RecordedRules* const rules_;  // the rules of which this recorder records one; else null
   AskedOutside* const asked_;
   const std::shared_ptr<VariableNotes> home_;
   std::vector<OpenCall> open_;
-  bool asking_ = false;  // whoever answers an effect looks at its tensors: that is not the function
-  std::vector<std::shared_ptr<bool>> texts_;  // of the errors that are turns: whether somebody asked for it
+  // A handler outside answers an effect and may read its tensors, which is not a read of the
+  // function.
+  bool asking_ = false;
+  // for each error that is a guard, whether its text was read
+  std::vector<std::shared_ptr<bool>> texts_;
   bool carries_ = false;
-  std::vector<std::pair<int, int>> forgotten_;  // variables from the first to before the second
+  std::vector<std::pair<int, int>> forgotten_;  // ranges of variables, [first, second)
   std::vector<Creation> creations_;
   std::map<ConstantKey, int> constants_;
   std::vector<int> captured_;

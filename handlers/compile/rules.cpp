@@ -10,7 +10,7 @@
 
 namespace stave_detail {
 
-// ---- notes ---------------------------------------------------------------------------------------------------
+// ---- notes --------------------------------------------------------------------------------------
 
 void VariableNote::labelled(const NamePtr& name) const {
   if (variable >= 0 && notes->recorder) notes->recorder->labelled(variable, name);
@@ -34,7 +34,7 @@ std::vector<int> VariableNotes::living() const {
   return variables;
 }
 
-// ---- rules ---------------------------------------------------------------------------------------------------
+// ---- rules --------------------------------------------------------------------------------------
 
 namespace {
 
@@ -44,7 +44,7 @@ Outputs joined(ForwardResults both) {
   return all;
 }
 
-// Values like x: one lane's, where it has lanes.
+// Values with the properties of x: those of one lane, if x has lanes.
 Tensor value_like(const Tensor& x) {
   const Tensor all = observed(x);
   return all.size() == 0 && x.size() > 0 ? zeros(x.shape(), x.dtype(), x.device()) : example_of(x);
@@ -156,8 +156,8 @@ Outputs RecordedRules::run(Rule& rule, const CarriedFunction& function, std::spa
   return (*program)(all);
 }
 
-// At examples, out of all handlers' sight. A rule that does there what a program cannot hold stays
-// a function, unless it uses values that differ between replays.
+// Records a rule at examples, without any handlers. A rule that does what a program cannot hold
+// stays a C++ function, unless it uses captured values, which differ between replays.
 RecordedRules::Rule RecordedRules::recorded(const CarriedFunction& function, std::span<const Tensor> xs) const {
   UnderFrame past_all_handlers(nullptr);
   Recorder recorder(functions_.name, *this);
@@ -180,7 +180,7 @@ RecordedRules::Rule RecordedRules::recorded(const CarriedFunction& function, std
   return {.program = std::make_shared<const Program>(std::move(recording.program))};
 }
 
-// ---- calls that are open -------------------------------------------------------------------------------------
+// ---- closing calls ------------------------------------------------------------------------------
 
 void close_calls(Program& program, const std::shared_ptr<const VariableNotes>& notes, std::vector<OpenCall>& calls,
                  const Outside& outside) {

@@ -1,18 +1,23 @@
-// trace: what a function performs, as a Program.
+// trace: records the operations that a function performs as a Program.
 //
 //   const auto p = trace(loss)(w, x);             // loss runs once, for real
 //   std::cout << p;                               // its operations (program.h)
-//   Tensor l = p(w2, x2);                         // performs them, with other values: grad(p), vmap(p), debug(p), trace(grad(p))
+//   Tensor l = p(w2, x2);                         // performs them with other values:
+//                                                 // grad(p), vmap(p), debug(p), trace(grad(p))
 //
-// - Leaves of arguments, and the data of keys, become inputs. Other arguments, and what the function captures, are constants: a
-//   Program is called with the arguments that are trees alone.
-// - Transforms inside have done their work: trace(grad(loss)) holds the forward and the backward pass.
-// - Values are real, so if, while and item() work: the Program holds the way that was taken, and what was read for it. A replay that
-//   would read another value throws: it never computes what the function would not. compile (compile.h) holds all ways.
-// - checkpoint, custom_vjp, custom_jvp and custom_vmap stay one instruction, with their rules. A rule runs, and is recorded, when a
-//   derivative of the Program first needs it, or vmap does: it may call the function whose rule it is. What it captures by reference
+// - Tensors in arguments, and the data of keys, become inputs. Other arguments, and captured
+//   values, are constants. A Program is called only with those arguments that are trees.
+// - Transforms inside have done their work: trace(grad(loss)) holds the forward and the backward
+//   pass.
+// - Values are real, so if, while and item() work. The Program holds the path that was taken,
+//   and the values that were read on it. A replay that reads another value throws an error, so it
+//   never computes something else than the function would. compile (compile.h) records all paths.
+// - checkpoint, custom_vjp, custom_jvp and custom_vmap stay one instruction, with their rules.
+//   A rule runs, and is recorded, when a derivative of the Program or vmap first needs it,
+//   because it may call the function whose rule it is. Objects that the rule captures by reference
 //   must live until then.
-// - What a function does besides (printing, counters, effects of your own) is done while it is traced, and not by the Program.
+// - Other actions of the function (printing, counting, effects of your own) happen while it is
+//   traced, and not when the Program runs.
 #pragma once
 
 #include <stave/handlers/compile/record.h>
@@ -20,7 +25,7 @@
 
 namespace stave_detail {
 
-/// The tensors of the arguments that are trees, and the data of their keys.
+/// The tensors of those arguments that are trees, and the data of keys in them.
 template <class... A>
 std::vector<Tensor> all_leaves(const A&... args) {
   std::vector<Tensor> leaves;
@@ -36,13 +41,14 @@ std::vector<Tensor> all_leaves(const A&... args) {
 
 namespace stave {
 
-/// A Program that gives what the traced function gives.
+/// A Program that returns its results in the structure of the traced function's result.
 template <class Result>
 class Traced : public Program {
  public:
   Traced(Program program, Result structure) : Program(std::move(program)), structure_(std::move(structure)) {}
 
-  /// The trees in the order in which the function was given them, of the same shapes and dtypes.
+  /// Performs the program. Takes the trees in the order in which the function took them,
+  /// with the same shapes and dtypes.
   template <class... A>
   Result operator()(A&&... args) const {
     static_assert((is_tree<A> && ...),
@@ -54,7 +60,7 @@ class Traced : public Program {
     stave_detail::put_leaves<true>(result, put);
     return result;
   }
-  /// The same function by another program, such as optimized(*this).
+  /// The same function, computed by another program, such as optimized(*this).
   Traced with(Program program) const { return Traced(std::move(program), structure_); }
 
  private:
@@ -99,10 +105,11 @@ class TraceOf {
 
 namespace stave {
 
-/// f as a callable that gives the Traced program of one call. Results are trees. Throws TransformError for more than a million operations
-/// (loops are unrolled, but for those of repeat: handlers/transforms/repeat.h). The program calls f no more,
-/// yet keeps copies of the functions that f gives rules to (custom_vjp ..., checkpoint, host_call):
-/// these should capture by value.
+/// Returns f as a callable that returns the Traced program of one call. Results of f must be trees.
+/// Throws TransformError for more than a million operations; loops are unrolled, except those of
+/// repeat (handlers/transforms/repeat.h). The program does not call f. It keeps copies of the
+/// functions that f gives to custom_vjp and the like, checkpoint and host_call, and these should
+/// capture by value.
 template <class F>
 auto trace(F f) {
   return stave_detail::TraceOf<F>(std::move(f));

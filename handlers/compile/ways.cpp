@@ -27,7 +27,7 @@ Outputs Piece::operator()(const std::vector<Tensor>& values) const {
   return executable ? (*executable)(inputs) : program(inputs);
 }
 
-// ---- variables ---------------------------------------------------------------------------------------------
+// ---- variables ----------------------------------------------------------------------------------
 
 const Way& Way::of(int variable) const {
   const Way* way = this;
@@ -54,7 +54,7 @@ std::vector<int> Way::looked_at() const {
 
 namespace {
 
-// What the way and those after it read of what was there before.
+// Computes what the node and those below it read of its own variables and of earlier ones.
 void find_needs(Way& way) {
   const std::vector<int> at_end = way.looked_at();
   Way::Variables read(at_end.begin(), at_end.end()), kept = read, later;
@@ -88,7 +88,7 @@ std::vector<Way*> find_needs_below(Way& begin) {
   return ways;
 }
 
-// ---- turns -------------------------------------------------------------------------------------------------
+// ---- guards -------------------------------------------------------------------------------------
 
 namespace {
 
@@ -116,7 +116,7 @@ Way* Way::find(const Met& met) const {
 
 namespace {
 
-// f(bytes_of(value)), without a copy where there need be none.
+// Returns f(bytes_of(value)), without a copy if none is needed.
 template <class F>
 auto with_bytes_of(const Tensor& value, F f) {
   const Node& node = value.node();
@@ -165,7 +165,7 @@ Way* Way::after_trial(const std::type_info* threw) const {
   return find(met);
 }
 
-// ---- paths -------------------------------------------------------------------------------------------------
+// ---- paths --------------------------------------------------------------------------------------
 
 namespace {
 
@@ -249,7 +249,8 @@ class Cutter {
   std::size_t defined_, variable_ = 0, constant_ = 0;
 };
 
-// At step k, which becomes what it tries: the operation went on.
+// Splits a node before step k, which becomes its exception guard. The rest of the node becomes the
+// child for the case of no error.
 void split(Way& way, std::size_t k) {
   const Program::Instruction step = way.steps[k];
   auto rest = std::make_unique<Way>();
@@ -286,8 +287,7 @@ std::unique_ptr<Way> cut(Recording recording, const std::shared_ptr<const void>&
 
 namespace {
 
-// Where two ways part that should be the same: the first thing that one does, and the other does
-// not.
+// Describes how two nodes differ that should be equal: the first operation that they do not share.
 std::string difference_of(const Way& a, const Way& b) {
   const auto said = [](const Way& way, std::size_t k) -> std::string {
     if (k >= way.steps.size()) return way.returns() ? "its end" : "a read, an effect or an error";
@@ -335,11 +335,11 @@ Merged merge(Way& tree, Way& path, std::size_t most, std::string& difference) {
   }
 }
 
-// ---- pieces ------------------------------------------------------------------------------------------------
+// ---- programs of nodes --------------------------------------------------------------------------
 
 namespace {
 
-// A program of its own, whose variables are numbered anew.
+// Makes a program of its own, whose variables are renumbered.
 class PieceMaker {
  public:
   PieceMaker(const Way& way, Piece& piece) : way_(way), piece_(piece) {
@@ -364,7 +364,7 @@ class PieceMaker {
     for (int& output : step.outputs) output = number(output);
     program_.instructions.push_back(std::move(step));
   }
-  /// A variable that comes with the next way.
+  /// Adds a variable that the child node begins with.
   void name(int variable, const Program::Variable& it) {
     place_of(variable) = program_.add_variable(it.shape, it.dtype, it.device, it.label);
   }
@@ -395,7 +395,7 @@ class PieceMaker {
   const Way& way_;
   Piece& piece_;
   Program program_;
-  std::vector<int> numbers_;  // of the way's own variables; -1: none yet
+  std::vector<int> numbers_;  // new numbers of the node's own variables; -1: none yet
   std::unordered_map<int, int> others_;
 };
 

@@ -1,7 +1,11 @@
-// The ways of a function that was recorded: a tree, which parts where the function learns something.
+// Trace tree: the recorded paths of a compiled function, which branch at guards (TraceMonkey,
+// LuaJIT).
 //
-// A way is what it performs from one turn to the next, or to its end. At a turn it reads a value, asks what something outside answers,
-// or tries an operation that may throw, which it was seen to catch.
+// A node (`Way`) holds the operations from one guard to the next, or to the end of the function.
+// A guard (`turn`) is a value that the function reads, an effect that a handler outside answers,
+// or an operation that may throw an error which the function caught. Each observed value (`Met`)
+// of a guard leads to a child node. A replay that observes another value takes a side exit:
+// the function itself runs.
 #pragma once
 
 #include <memory>
@@ -19,42 +23,43 @@
 
 namespace stave_detail {
 
-/// The elements of a value, as they are in memory.
+/// Returns the elements of a value as bytes, row-major.
 std::string bytes_of(const Tensor& x);
 
-/// Instructions made ready to run, as a program of their own.
+/// Instructions prepared to run, as a program of their own.
 struct Piece {
-  std::vector<int> given, made;  // variables of its inputs and outputs
+  std::vector<int> given, made;  // the tree's variables of its inputs and outputs
   Program program;
   std::unique_ptr<Executable> executable;  // null: the program is performed
-  WholeProgramPtr whole;                   // of a call that is followed; else null
+  WholeProgramPtr whole;                   // the closed call if transforms trace the call
 
   Outputs operator()(const std::vector<Tensor>& values) const;
 };
 
-/// An effect, at a turn.
+/// Effect guard: an effect that ends a node.
 struct Question {
   const EffectType* type;
   std::any effect;
-  std::vector<int> inputs;  // its tensors; -1: an empty one
+  std::vector<int> inputs;  // the effect's tensors; -1: an empty one
   ScopePathPtr scopes;
 };
 
-/// An operation that may throw, at a turn.
+/// Exception guard: an operation that may throw and ends a node.
 struct Trial {
   Program::Instruction step;
   std::vector<Program::Variable> outputs;
   Piece piece = {};
 };
 
-/// What is met at a turn.
+/// The value that was observed at a guard.
 struct Met {
-  std::string bytes = {};  // of the value that is read
+  std::string bytes = {};  // the value that is read
   std::any answer = {};
   std::vector<Answered> tensors = {};
-  const std::type_info* threw = nullptr;  // null: the operation went on
+  const std::type_info* threw = nullptr;  // null: the operation did not throw
 };
 
+/// A node of the trace tree.
 struct Way {
   using Variables = std::set<int>;
   struct Next {
@@ -63,26 +68,29 @@ struct Way {
   };
 
   Way* from = nullptr;
-  int first = 0;                 // variables from here on are this way's
-  int arrived = 0;               // so many of which the turn before it brought
-  std::vector<Strides> strides;  // of those that an answer brought
+  int first = 0;  // variables from here on belong to this node
+  // How many of this node's variables were produced by the guard that led to it.
+  int arrived = 0;
+  std::vector<Strides> strides;  // the strides of variables that came from an answer
   std::vector<Program::Variable> variables;
   std::vector<Program::Constant> constants;
   std::vector<Program::Instruction> steps;
 
-  // The turn at its end; none of these: the function returns.
-  int read = -1;  // the variable
+  // The guard at the end of the node. If `read`, `asks` and `tries` are all unset, the function
+  // returns.
+  int read = -1;  // the variable that is read
   std::shared_ptr<const Question> asks;
   std::optional<Trial> tries;
   std::vector<Next> next;
   std::vector<int> outputs;
   std::shared_ptr<const void> structure;
 
-  Variables kept;   // of its own, what is read after it
-  Variables needs;  // of those before, what it or a later way reads
+  Variables kept;   // the node's own variables that are read at its end or later
+  Variables needs;  // variables of earlier nodes that this node or a later one reads
   bool shortened = false, ready = false;
   Piece piece;
-  std::vector<int> over;  // variables that no later way reads
+  std::vector<int> over;  // variables that no later node reads
+  /// Hashes of the values at a read for which there is no child node.
   struct Remembered {
     std::mutex mutex;
     std::unordered_set<std::size_t> hashes;
@@ -93,41 +101,43 @@ struct Way {
   int end() const { return first + static_cast<int>(variables.size()); }
   const Way& of(int variable) const;
   const Program::Variable& variable(int number) const;
-  /// Of which an answer gave the value.
+  /// Returns true if this variable's value came from the answer to an effect.
   bool is_answer(int variable) const;
-  /// What the turn at its end looks at.
+  /// The variables that the guard reads, or the outputs of the function if it returns.
   std::vector<int> looked_at() const;
 
-  Way* after_reading(const Tensor& value) const;  // null: it was not met
-  /// Whether this was asked for the value before: so many are remembered, by their hashes.
+  Way* after_reading(const Tensor& value) const;  // null: the value was not observed
+  /// Returns true if this value came up here before. Remembers values by their hashes,
+  /// up to `most`.
   bool was_met_before(const Tensor& value, std::size_t most) const;
   Way* after_answer(const AskedOutside::Asked& asked) const;
   Way* after_trial(const std::type_info* threw) const;
   Way* find(const Met& met) const;
 };
 
-/// A path through a function, cut at its turns.
+/// Turns a recording into a path: a tree of one branch, cut at its guards.
 std::unique_ptr<Way> cut(Recording recording, const std::shared_ptr<const void>& structure);
 
-/// What each reads and leaves; gives them all, the last first.
+/// Computes `kept`, `needs` and `over` of all nodes. Returns the nodes, children before parents.
 std::vector<Way*> find_needs_below(Way& begin);
 
-/// Makes `path`, which begins as the tree does, part of it. `full`: more than `most` are met at one
-/// turn. `differs`: it does not, and `difference` says where.
+/// Adds `path`, which must begin like the tree, to the tree. Returns `differs` if it does not begin
+/// so, and describes the `difference`; `full` if one guard would have more than `most` observed
+/// values; `known` if the tree has the path.
 enum class Merged { differs, full, known, added };
 Merged merge(Way& tree, Way& path, std::size_t most, std::string& difference);
 
-/// Its parts as programs of their own: a way, and the operation that it tries.
+/// Options for making programs of a node and of the operation that its guard tries.
 struct PieceOptions {
   std::size_t arguments;
   bool followed;
-  const char* name;  // of the compiled function
+  const char* name;  // the name of the compiled function
   FunctionRef<Strides(int)> strides_of;
   std::vector<std::string>* why_apart;
 };
-/// Makes the way's program, and what passes make of it.
+/// Makes the node's program, and applies passes to it.
 void shorten(Way& way, const PieceOptions& options);
-/// The same, if that is yet to be done, and makes it ready to run: each takes about as long.
+/// Shortens the node unless that is done, and plans its program. The two take about the same time.
 void prepare(Way& way, const PieceOptions& options);
 
 }  // namespace stave_detail

@@ -91,7 +91,7 @@ Outputs WholeProgram::operator()(std::span<const Tensor> inputs) const {
   return call(inputs, wanted);
 }
 
-// The outputs that depend on these inputs.
+// Returns for each output whether it depends on these inputs.
 WholeProgram::Mask WholeProgram::depending(const Mask& inputs) const {
   Mask depends(program_.variables.size());
   const auto at = [](int variable) { return static_cast<std::size_t>(variable); };
@@ -134,7 +134,7 @@ Outputs WholeProgram::run_apart(const Apart& apart, std::span<const Tensor> inpu
   return all;
 }
 
-// Without a handler that would see its operations.
+// Runs the program without handlers that would see its operations.
 Outputs WholeProgram::run(std::span<const Tensor> inputs) const {
   std::vector<Strides> strides;
   for (const Tensor& x : inputs) strides.push_back(x.strides());
@@ -202,8 +202,8 @@ Outputs WholeProgram::call(std::span<const Tensor> inputs, const Mask& wanted) c
   if (!contains(wanted, true)) return call_function(std::move(functions), Inputs(inputs.begin(), inputs.end()));
   add_derivatives(functions, wanted);
   Outputs outputs = call_function(std::move(functions), Inputs(inputs.begin(), inputs.end()));
-  // As the operations would leave them: what a stop_gradient gives, or a factor, is followed by
-  // nobody.
+  // An output through which no derivative flows, such as the result of a stop_gradient,
+  // is not traced, as if the operations were performed one by one.
   const Mask moved = moved_by(wanted);
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (!moved[i] && is_float(outputs[i].dtype())) outputs[i] = stop_gradient(std::move(outputs[i]));
@@ -212,7 +212,8 @@ Outputs WholeProgram::call(std::span<const Tensor> inputs, const Mask& wanted) c
 
 void WholeProgram::add_derivatives(FunctionAttributes& functions, const Mask& wanted) const {
   const auto self = shared_from_this();
-  const auto made = std::make_shared<WholeProgramPtr>();  // by the forward pass, for the backward pass
+  // The backward pass, which the forward pass sets.
+  const auto made = std::make_shared<WholeProgramPtr>();
   functions.forward = [self, wanted, made](std::span<const Tensor> xs) {
     const InTwo passes = self->reverse(wanted, xs);
     *made = passes.rest;

@@ -1,8 +1,9 @@
-// A program that transforms take whole: one operation, with rules that are programs.
+// WholeProgram: a program as one operation, whose rules are programs (JAX's closed_call).
 //
-//   without handlers     an Executable (executable.h) of it
-//   grad, jvp, vmap      the operation `call` (core/op/carried.h). Forward and backward pass, tangents and lanes are programs again
-//                        (derive.h), made at the first use and kept, and taken whole by the transforms around
+//   without handlers     an Executable (executable.h) runs it
+//   grad, jvp, vmap      receive the operation `call` (core/op/carried.h). Forward and backward
+//                        pass, tangents and batched forms are programs again (derive.h), made at
+//                        the first use and kept; outer transforms receive them as closed calls
 //   other handlers       see its operations, one by one
 #pragma once
 
@@ -17,12 +18,12 @@
 
 namespace stave_detail {
 
-/// Whether all handlers of operations that stand here take programs whole.
+/// Returns true if all handlers of operations around this point accept closed calls.
 bool takes_programs() noexcept;
-/// What errors call the nearest one that does not.
+/// The description, for errors, of the nearest handler that does not accept closed calls.
 std::string describe_who_takes_no_programs();
-/// How many derivatives are taken of these values at once: the transforms that run and follow one
-/// of them.
+/// Returns how many derivatives are taken of these values at once: the number of running transforms
+/// that trace one of them.
 int orders_of_derivative(std::span<const Tensor> xs);
 
 class WholeProgram;
@@ -30,20 +31,23 @@ using WholeProgramPtr = std::shared_ptr<const WholeProgram>;
 
 class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
  public:
-  /// The program has no reads. `name` says what it is of, and is not copied.
+  /// The program must have no reads. `name` is the name for errors and reports, and is not copied.
   explicit WholeProgram(Program program, const char* name = "compile");
 
-  /// Throws what its operations throw.
+  /// Performs the program. Throws what its operations throw. Thread-safe.
   Outputs operator()(std::span<const Tensor> inputs) const;
 
  private:
   using Mask = std::vector<bool>;
+  // A partition of the program as two closed calls.
   struct InTwo {
-    WholeProgramPtr first, rest;  // Parts
+    WholeProgramPtr first, rest;  // the known part and the rest: Parts
     InTwo(Parts parts, const char* name);
   };
-  /// What some outputs, which depend on no lane, need; and the rest.
+  /// The partition of the program by lanes: the first part computes the outputs that depend on no
+  /// lane.
   struct Apart {
+    /// The outputs that depend on no lane.
     Mask outputs;
     InTwo parts;
   };
@@ -52,7 +56,7 @@ class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
     Mask batched;
     friend bool operator==(const Lanes&, const Lanes&) = default;
   };
-  /// The last few of what was made, by what it was made for.
+  /// A cache of the last few results.
   template <class Key, class Value>
   class Kept {
    public:
@@ -65,24 +69,27 @@ class WholeProgram : public std::enable_shared_from_this<WholeProgram> {
   };
 
   Outputs run(std::span<const Tensor> inputs) const;
-  // What depends on no lane apart: the program may read it, as it may without this.
+  // Runs the outputs that depend on no lane separately, so that the caller may read them,
+  // as it may without compile.
   static Outputs run_apart(const Apart& apart, std::span<const Tensor> inputs, const Mask& lanes);
   Mask depending(const Mask& inputs) const;
-  // The outputs that move with these inputs: a derivative flows to them.
+  // The outputs to which a derivative flows from these inputs.
   Mask moved_by(const Mask& inputs) const;
-  // As the operation `call`, with derivatives by the wanted inputs.
+  // Performs the program as the operation `call`, with derivatives with respect to the wanted
+  // inputs.
   Outputs call(std::span<const Tensor> inputs, const Mask& wanted) const;
   void add_derivatives(FunctionAttributes& functions, const Mask& wanted) const;
-  // Made at the first use, kept.
+  // Programs that are made at their first use and kept.
   InTwo reverse(const Mask& wanted, std::span<const Tensor> inputs) const;
   InTwo tangents(const Mask& wanted, std::span<const Tensor> inputs) const;
-  std::shared_ptr<const Apart> apart_from(const Mask& lanes) const;  // null: all outputs depend on them
+  // null: all outputs depend on lanes
+  std::shared_ptr<const Apart> apart_from(const Mask& lanes) const;
   WholeProgramPtr batched(const Lanes& lanes, std::span<const Tensor> inputs) const;
 
   const Program program_;
   const char* const name_;
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<const Program> optimized_;  // null: not yet
+  mutable std::shared_ptr<const Program> optimized_;  // null: not made yet
   mutable Kept<std::vector<Strides>, std::shared_ptr<const Executable>> executables_;
   mutable Kept<Mask, InTwo> reverse_, tangents_;
   mutable Kept<Mask, std::shared_ptr<const Apart>> apart_;

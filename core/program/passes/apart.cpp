@@ -17,7 +17,8 @@ void Apart::ended(std::span<const int> values, const Program::Instruction& reade
   for (const int value : values) maker_[static_cast<std::size_t>(value)].ended_by = &reader;
 }
 
-// What stands between is told first: where there is such, the rest follows from it.
+// Operations between the two are explained first. If there are any, the other reasons follow from
+// them and are left out.
 void Apart::joined(const Program::Instruction& step, FunctionRef<bool(int)> together) {
   std::string near;
   bool far = false;

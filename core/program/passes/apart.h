@@ -1,4 +1,5 @@
-// Why elementwise operations of which one reads what the other gives did not become one region: what with_regions says when asked.
+// Fusion report: explains why elementwise operations that read each other's results did not become
+// one region. with_regions writes it on request.
 #pragma once
 
 #include <map>
@@ -11,20 +12,25 @@
 
 namespace stave_detail {
 
-/// Told of a program's instructions, in their order; they live as long as it does.
+/// Collects the explanations while with_regions goes through a program. The program's instructions
+/// must outlive this object.
 class Apart {
  public:
   explicit Apart(const Program& program) : program_(program), maker_(program.variables.size()) {}
 
-  /// An instruction, with what it reads yet to be looked at. `elementwise`: it is one that joins a region.
+  /// Registers the next instruction, before `joined` examines what it reads. `elementwise`:
+  /// it can join a region.
   void add(const Program::Instruction& step, bool elementwise);
-  /// The region that gives these values is performed, because `reader` reads one of them.
+  /// Notes that the region which computes these values ends, because `reader` reads one of them.
   void ended(std::span<const int> values, const Program::Instruction& reader);
-  /// The instruction joins, or ends, the region of the values for which `together` holds.
+  /// Notes that the instruction joins or ends the region of the values for which `together` returns
+  /// true.
   void joined(const Program::Instruction& step, FunctionRef<bool(int)> together);
+  /// Notes that a region was divided, because more than `most` of its values are read outside.
   void divided(std::size_t operations, std::size_t values, std::size_t most);
 
-  /// One for each reason and operation: "exp of [4] is broadcast to [1000,4]: it would be computed 1000 times".
+  /// The explanations, one line for each reason and operation: "exp of [4] is broadcast to
+  /// [1000,4]: it would be computed 1000 times".
   std::vector<std::string> lines() const;
 
  private:
@@ -32,7 +38,8 @@ class Apart {
   bool is_elementwise(const Program::Instruction* step) const {
     return step && maker_[static_cast<std::size_t>(step->outputs[0])].elementwise;
   }
-  // What computes the variable, past views, of which `view` is the last.
+  // The instruction that computes the variable, beyond any views. `view` is set to the view next to
+  // that instruction.
   const Program::Instruction* computing(int variable, const Program::Instruction*& view) const;
 
   std::string said(const Program::Instruction& step) const;
@@ -47,8 +54,9 @@ class Apart {
     const Program::Instruction* ended_by = nullptr;
   };
   const Program& program_;
-  std::vector<Maker> maker_;                                      // of each variable
-  std::set<std::pair<const Program::Instruction*, Index>> told_;  // by the elements of the reader
+  std::vector<Maker> maker_;  // for each variable, the instruction that computes it
+  // explained already: the instruction, and the number of elements that its reader sees
+  std::set<std::pair<const Program::Instruction*, Index>> told_;
   std::vector<std::string> order_;
   std::map<std::string, int> times_;
 };

@@ -1,4 +1,4 @@
-// What passes that leave instructions out are made of.
+// A helper of passes that drop instructions.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace stave_detail {
 
-/// The instructions that a pass keeps of a program, which move to its front while it looks at them
-/// in their order.
+/// Keeps some instructions of a program. A pass examines the instructions in order, and the kept
+/// ones move to the front of the list meanwhile.
 class Compaction {
  public:
   explicit Compaction(Program& program) : steps_(program.instructions) {}
-  /// One of the program's, which is where it was or behind the last that was kept. Gives it where
-  /// it is now.
+  /// Keeps an instruction, which must be at its original place or behind the last kept one.
+  /// Returns it at its new place.
   Program::Instruction& keep(Program::Instruction& step) {
     Program::Instruction& to = steps_[count_++];
     if (&to != &step) to = std::move(step);

@@ -29,15 +29,17 @@ ProgramCost cost_of(const Program& program) {
   ProgramCost total;
   const auto at = [](int variable) { return static_cast<std::size_t>(variable); };
   const std::vector<int> last = last_reads(program);
-  std::vector<int> base(program.variables.size());        // whose storage a variable lies in
-  std::vector<int> reader(program.variables.size(), -1);  // of that storage, the last
+  std::vector<int> base(program.variables.size());  // the variable in whose storage a variable lies
+  // the last instruction that reads each storage
+  std::vector<int> reader(program.variables.size(), -1);
   for (std::size_t v = 0; v < base.size(); ++v) base[v] = static_cast<int>(v);
   for (const auto& step : program.instructions)
     if (is_view(step)) base[at(step.outputs[0])] = base[at(step.inputs[0])];
   for (std::size_t v = 0; v < base.size(); ++v) reader[at(base[v])] = std::max(reader[at(base[v])], last[v]);
   std::vector<bool> is_number(program.variables.size());
   for (const auto& [variable, value] : program.constants) is_number[at(variable)] = is_one_number(value);
-  std::vector<std::uint64_t> freed(program.instructions.size() + 1);  // after each instruction
+  // bytes, after each instruction
+  std::vector<std::uint64_t> freed(program.instructions.size() + 1);
   std::uint64_t live = 0;
   const auto make_room = [&](const Program::Instruction& step, std::size_t k) {
     for (const int output : step.outputs) {

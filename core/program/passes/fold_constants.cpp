@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::uint64_t most_bytes = 64 << 10;
 
-// Full of one number: no array. But a result of the program is one.
+// Returns true for a `full`, which needs no array, because it repeats one number. An output of the
+// program needs one.
 bool is_number(const Program& program, const Program::Instruction& step) {
   return step.op->id == OpId::full &&
          std::find(program.outputs.begin(), program.outputs.end(), step.outputs[0]) == program.outputs.end();

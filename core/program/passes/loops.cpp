@@ -8,7 +8,7 @@ namespace stave_detail {
 
 namespace {
 
-// Of an instruction that is a loop which another, later one performs as well: joins the two.
+// Joins each loop with a later loop that also computes its results (LoopAttributes::performs).
 class Joiner {
  public:
   explicit Joiner(Program& program) : program_(program), renamed_(program), made_at_(program.variables.size(), -1) {
@@ -32,7 +32,8 @@ class Joiner {
   }
 
  private:
-  // A loop that took another one's place may be taken the place of itself.
+  // A variable may be renamed several times, because a loop that replaced another may be replaced
+  // itself.
   template <class Variables>
   void rename(Variables& variables) const {
     for (auto& variable : variables)
@@ -51,7 +52,9 @@ class Joiner {
     return true;
   }
 
-  // In the place of the first, if all that the later one reads is there; else in its own, if nobody reads the first one's before.
+  // Puts the later loop in the place of the first one, if all its inputs are computed by then.
+  // Otherwise it stays in its own place, which requires that no instruction between the two reads
+  // results of the first one.
   bool join(const LoopAttributes& loop, std::size_t later, std::size_t first) {
     const auto& inputs = steps()[later].inputs;
     const auto& outputs = steps()[first].outputs;
@@ -80,7 +83,8 @@ class Joiner {
 
   Program& program_;
   Renaming renamed_;
-  std::vector<int> made_at_;  // of each variable, the place of what gives it; -1: it is an input or a constant
+  // For each variable, the index of the instruction that computes it; -1: an input or a constant.
+  std::vector<int> made_at_;
   std::vector<bool> gone_ = std::vector<bool>(program_.instructions.size());
 };
 
@@ -94,7 +98,7 @@ List where(const Mask& mask, const List& list) {
   return found;
 }
 
-// Which of a body's inputs these outputs need, and what may throw.
+// The body's inputs that these outputs need, or that operations which may throw need.
 Mask needed_by(const Program& body, const Mask& outputs) {
   Mask needed(body.variables.size());
   const auto use = [&](int variable) { needed[static_cast<std::size_t>(variable)] = true; };
@@ -111,7 +115,7 @@ Mask needed_by(const Program& body, const Mask& outputs) {
   return inputs;
 }
 
-// The loop that gives these of its results alone; nothing if it does already.
+// Narrows a loop to these of its outputs. Does nothing if it needs all inputs and outputs.
 void narrow(Program::Instruction& step, Mask outputs) {
   const LoopAttributes& loop = *loop_of(step);
   Mask inputs;

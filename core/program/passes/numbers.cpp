@@ -1,5 +1,6 @@
-// Small arrays as their elements, each a number: what moves elements (slices, concat, pad ...) is nothing then, and what is computed of
-// them all is one region.
+// Scalar replacement of small arrays: each element becomes a variable of its own. Operations that
+// move elements (slices, concat, pad ...) then cost nothing, and the computation of all elements
+// becomes one region.
 #include <algorithm>
 #include <map>
 
@@ -29,7 +30,8 @@ bool moves_elements(const Op& op) {
   }
 }
 
-// All of it, on the CPU; and there are arrays that are taken apart, or put together.
+// Returns true if all arrays are small and on the CPU, all operations are elementwise or move
+// elements, and some arrays are sliced, joined or padded.
 bool is_of_numbers(const Program& program) {
   const auto is_small = [](const Program::Variable& it) {
     return it.device == cpu && it.shape.elements() > 0 && it.shape.elements() <= most_elements;
@@ -113,7 +115,8 @@ class Splitter {
     return found->second;
   }
 
-  // Where the elements go is seen on their numbers.
+  // Performs an operation that moves elements on the numbers of the element variables, and reads
+  // off where each went.
   Elements moved(const Program::Instruction& step) {
     AttributesPtr attributes = step.attributes;
     std::int64_t padding = -1;

@@ -1,48 +1,54 @@
-// Passes: each takes a Program and gives one that computes the same, bit for bit, for less.
+// Passes: each takes a Program and returns a cheaper one that computes the same, bit for bit.
 //
-// What a program may not lose: its reads, in their order, and operations that may throw. What is computed in another epoch (a
-// checkpoint's second run) is not merged with what it repeats: that is why it is computed again.
+// A pass never removes reads, keeps their order, and never removes operations that may throw. It
+// does not merge instructions of different epochs: a checkpoint computes a value again on purpose,
+// to save memory.
 #pragma once
 
 #include <stave/core/program/program.h>
 
 namespace stave {
 
-/// Without what nobody uses.
+/// Removes instructions and constants that no output, read or operation that may throw needs.
 Program without_dead_code(Program program);
-/// Without what is computed twice: the same operation on the same values, or a loop that another performs as well. Random operations are
-/// functions of their keys.
+/// Removes repeated computations: the same operation on the same values (common subexpressions).
+/// Random operations are included, because they are functions of their keys.
 Program without_repetitions(Program program);
-/// What depends on constants alone is a constant, where that takes no more than 64 KiB.
+/// Replaces values that depend on constants alone by constants, if they take at most 64 KiB.
 Program with_constants_folded(Program program);
-/// x * 1, x - 0, x + 0 + 0, --x; a reshape, permutation, broadcast or conversion of another.
+/// Removes algebraic identities: x * 1, x - 0, x + 0 + 0, --x; and a reshape, permutation,
+/// broadcast or conversion of another.
 Program simplified(Program program);
-/// Elementwise operations that follow each other, as regions (core/program/region.h). `why_apart` is given, a line for each reason and
-/// operation, why some that might be expected to be one are not.
+/// Merges elementwise operations into regions (core/program/region.h). `why_apart` receives one
+/// line for each reason and operation that explains why operations which might be expected in one
+/// region are not.
 Program with_regions(Program program, std::vector<std::string>* why_apart = nullptr);
 
-/// Loops without what nobody uses of them: results, states, and what these alone read.
+/// Removes unused results and states of loops, and the computations that only these need.
 Program with_loops_narrowed(Program program);
 
-/// Where all arrays are small (8 elements), and some are taken apart or put together: numbers in their place.
+/// Replaces arrays by scalars in a program whose arrays are all small (at most 8 elements) and some
+/// of which are sliced or joined.
 Program with_small_arrays_split(Program program);
 
-/// Functions that are called (checkpoint, custom rules) are performed in place: all, whose rules
-/// are gone, for a program that no transform will see; or those without rules of a derivative.
+/// Replaces calls of functions (checkpoint, custom rules) by the operations of the functions:
+/// `all` calls, for a program that no transform will see, since the rules are lost; or only calls
+/// without derivative rules.
 enum class InlineCalls { all, without_rules };
 Program with_calls_inlined(Program program, InlineCalls which = InlineCalls::all);
 
-/// All but the last.
+/// Applies all passes of this file except with_calls_inlined.
 Program optimized(Program program, std::vector<std::string>* why_apart = nullptr);
 
 }  // namespace stave
 
 namespace stave_detail {
 
-/// Without loops whose results another one of the program gives as well: that of a derivative, which runs over the body too.
+/// Removes loops whose results another loop of the program also computes, such as the loop of a
+/// derivative, which runs the body too.
 Program with_loops_joined(Program program);
 
-/// Which variable stands in the place of another.
+/// A mapping from variables to the variables that replace them.
 class Renaming {
  public:
   explicit Renaming(const Program& program) : to_(program.variables.size()) {
@@ -52,7 +58,7 @@ class Renaming {
     const auto at = static_cast<std::size_t>(variable);
     return variable < 0 || at >= to_.size() ? variable : to_[at];
   }
-  /// From now on `variable` is `other`, which is final.
+  /// Replaces `variable` by `other`, which is not replaced itself.
   void set(int variable, int other) { to_[static_cast<std::size_t>(variable)] = other; }
   template <class Variables>
   void apply(Variables& variables) const {
@@ -63,7 +69,8 @@ class Renaming {
   std::vector<int> to_;
 };
 
-/// Which constant a variable is; null: none.
+/// The constants of a program by variable. `find` returns null for a variable that is not a
+/// constant.
 class Constants {
  public:
   explicit Constants(const Program& program);

@@ -21,8 +21,9 @@ std::size_t hash_of(const Program::Instruction& step) {
 
 Program without_repetitions(Program program) {
   Renaming renamed(program);
-  // By hash, 1 + the place of the last one that is kept, and of each of these the one before; 0:
-  // none.
+  // A hash table of the kept instructions. `last` holds for each hash 1 + the place of the
+  // last kept instruction, and `before` for each place the one before it with the same hash;
+  // 0 is the end.
   std::vector<std::size_t> last(std::bit_ceil(2 * program.instructions.size() + 1)),
       before(program.instructions.size());
   Compaction kept(program);

@@ -11,7 +11,8 @@ class Inliner {
  public:
   Inliner(Program& to, InlineCalls which) : to_(to), which_(which) {}
 
-  /// The instructions of a program that is called, on these variables; gives the variables of its outputs.
+  /// Appends the instructions of a called program, applied to these variables. Returns the
+  /// variables of its outputs.
   std::vector<int> append(const Program& from, std::span<const int> inputs) {
     std::vector<int> renamed(from.variables.size(), -1);
     const auto at = [&](int variable) -> int& { return renamed[static_cast<std::size_t>(variable)]; };
@@ -20,7 +21,7 @@ class Inliner {
       return at(variable) = to_.add_variable(it.shape, it.dtype, it.device, it.label);
     };
     const Constants constants(from);
-    const auto value = [&](int variable) {  // constants are numbered where they are used first
+    const auto value = [&](int variable) {  // Constants are numbered at their first use.
       if (at(variable) < 0) to_.constants.push_back({fresh(variable), *constants.find(variable)});
       return at(variable);
     };

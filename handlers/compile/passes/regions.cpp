@@ -1,6 +1,7 @@
-// Regions in programs: elementwise operations of one shape join the region that is open for that shape, until something else reads
-// a value of it; there the region is performed. So it is performed after all that it reads, and before all that reads it. A
-// reduction of one of its values ends in it.
+// Fusion: merges elementwise operations of a program into regions. An operation joins the
+// region that is open for its shape, until an operation outside reads a value of the region. The
+// region is performed at that point, hence after all that it reads and before all that reads it.
+// A region may end in reductions of its values.
 #include <algorithm>
 #include <list>
 #include <map>
@@ -22,7 +23,8 @@ namespace {
 
 constexpr std::size_t most_steps = 2048, most_inputs = 64, most_outputs = 64;
 
-/// A region of instructions. What two of them compute alike is computed once: within a tile that costs no memory.
+/// Builds a region of instructions. A computation that occurs twice is done once, which within a
+/// tile costs no memory.
 class Builder {
  public:
   Builder(const Program& program, const Constants& constants, std::span<const int> inputs)
@@ -35,7 +37,7 @@ class Builder {
     region_ = make_intrusive<Region>(std::move(dtypes));
   }
 
-  /// `inner`: the region that the instruction performs; null: it is one operation.
+  /// `inner` is the region that the instruction performs, or null for a single operation.
   void add(const Program::Instruction& member, const Region* inner) {
     std::vector<int> operands;
     for (const int input : member.inputs) operands.push_back(value_of(input));
@@ -100,14 +102,15 @@ class Builder {
       return hash ^ hash >> 32;
     }
   };
-  std::unordered_map<int, int> values_;  // of the region, by variable
+  std::unordered_map<int, int> values_;  // values of the region, by variable
   std::unordered_map<Step, int, HashOfStep> steps_;
   std::map<std::tuple<std::uint64_t, std::uint64_t, Dtype>, int> numbers_;
 };
 
+// Goes through a program and forms its regions.
 class Former {
  public:
-  /// `apart`: is told what does not become one region; may be null.
+  /// `apart` receives the operations that do not become one region; it may be null.
   Former(Program& program, Apart* apart)
       : program_(program), apart_(apart), constants_(program), reads_(program.variables.size()),
         reads_inside_(program.variables.size()), is_reduction_of_(program.variables.size()),
@@ -151,11 +154,11 @@ class Former {
   using Place = std::list<Open>::iterator;
 
   const Program::Variable& variable(int number) const { return program_.variable(number); }
-  // Whoever says why regions are apart looks at it later.
+  // The fusion report reads the instruction later, so it is copied if there is a report.
   Program::Instruction taken(Program::Instruction& step) const { return apart_ ? step : std::move(step); }
   Open*& home(int variable) { return home_[static_cast<std::size_t>(variable)]; }
 
-  // A region that an operation of its own (elementwise_op) performs, of values alone.
+  // The region of an operation that performs one (elementwise_op), without reductions; else null.
   static const Region* region_of(const Program::Instruction& step) {
     const auto* fused = dynamic_cast<const FusedAttributes*>(step.attributes.get());
     return fused && fused->region->reductions().empty() ? fused->region.get() : nullptr;
@@ -163,7 +166,7 @@ class Former {
   bool joins(const Program::Instruction& step) const {
     if (step.is_read() || step.inputs.empty()) return false;
     if (step.op->id == OpId::stop_gradient)
-      return false;  // a view, and no derivative, where a region's would be of zeros
+      return false;  // a view without a derivative; a region's derivative would be zeros
     if (!Region::admits(*step.op) && !region_of(step)) return false;
     const Program::Variable& result = variable(step.outputs[0]);
     return result.shape.elements() > 0;
@@ -172,7 +175,7 @@ class Former {
   static bool is_reduction(const Program::Instruction& step) {
     return Region::admits_reduction(*step.op) && !static_cast<const ReduceAttributes&>(*step.attributes).axes.empty();
   }
-  // The open region of which the step reduces a value; null: none.
+  // The open region of which the step reduces a value, or null.
   Open* reduced_in(const Program::Instruction& step) {
     if (step.is_read() || !is_reduction(step)) return nullptr;
     Open* const region = home(step.inputs[0]);
@@ -180,13 +183,14 @@ class Former {
     const Program::Variable &whole = variable(region->members[0].outputs[0]), &reduced = variable(step.inputs[0]);
     return whole.shape == reduced.shape && !is_reduced(*region, step.inputs[0]) ? region : nullptr;
   }
-  // Whether it is what an open region ends in.
+  // Returns true if the variable is a reduction in which the open region ends.
   bool is_reduced(const Open& region, int variable) const {
     const auto v = static_cast<std::size_t>(variable);
     return is_reduction_of_[v] && home_[v] == &region;
   }
 
-  // Those of the members' values that something else reads: an instruction, or whoever gets the results.
+  // The members' values that are read outside: by another instruction, or as results of the
+  // program.
   std::vector<int> needed(std::span<const Program::Instruction> members) {
     const auto reads_inside = [&](int variable) -> int& { return reads_inside_[static_cast<std::size_t>(variable)]; };
     for (const Program::Instruction& member : members)
@@ -209,7 +213,8 @@ class Former {
     if (region && std::any_of(step.inputs.begin(), step.inputs.end(), [&](int x) { return is_reduced(*region, x); }))
       region = nullptr;
     if (apart_) apart_->joined(step, [&](int input) { return region && home(input) == region; });
-    // What it reads of other open regions (of another epoch, or full ones) must be there before.
+    // Other open regions that the step reads (of another epoch, or full ones) must be performed
+    // before.
     for (const int input : step.inputs)
       if (home(input) && home(input) != region) close_for(input, step);
     if (!region) region = &open_.emplace_back();
@@ -264,7 +269,7 @@ class Former {
     }
   }
 
-  // What the members read that none of them gives.
+  // The variables that the members read and none of them computes.
   std::vector<int> inputs_of(std::span<const Program::Instruction> members) const {
     std::vector<int> inputs;
     std::unordered_set<int> known;
@@ -276,7 +281,8 @@ class Former {
     return inputs;
   }
 
-  // Of a region that comes as one operation, which may have loops of its own.
+  // Removes repeated steps from the region of a single operation. Keeps the operation if that
+  // changes nothing, because it may have loops compiled ahead of time.
   Program::Instruction without_repeated_steps(const Program::Instruction& step, const std::vector<int>& outputs) const {
     const Region* const region = region_of(step);
     if (!region || outputs.empty()) return step;
@@ -300,9 +306,9 @@ class Former {
   Program& program_;
   Apart* const apart_;
   const Constants constants_;
-  std::vector<int> reads_;             // of each variable, how often
-  std::vector<int> reads_inside_;      // by members of the region at hand; 0 between
-  std::vector<bool> is_reduction_of_;  // some region
+  std::vector<int> reads_;             // for each variable, how many times it is read
+  std::vector<int> reads_inside_;      // the same by members of the current region; 0 between calls
+  std::vector<bool> is_reduction_of_;  // the variable is a reduction in which a region ends
   std::vector<Open*> home_;
   std::list<Open> open_;
 };

@@ -46,14 +46,15 @@ class Simplifier {
 
  private:
   const Program::Variable& variable(int number) const { return program_.variable(number); }
-  // The instruction of this operation and epoch that gives the variable; null: another does.
+  // The instruction that computes the variable, if it has this operation and the reader's epoch;
+  // else null.
   const Program::Instruction* given_by(int variable, OpId id, const Program::Instruction& reader) const {
     const int at = made_by_[static_cast<std::size_t>(variable)];
     if (at == 0) return nullptr;
     const Program::Instruction& step = program_.instructions[static_cast<std::size_t>(at) - 1];
     return !step.is_read() && step.op->id == id && step.epoch == reader.epoch ? &step : nullptr;
   }
-  // Whether it is this number, and not the other zero.
+  // Returns true if the variable is this number, with the same sign of zero.
   bool is(int variable, double number) const {
     const Tensor* value = constants_.find(variable);
     if (!value || !is_one_number(*value)) return false;
@@ -61,7 +62,7 @@ class Simplifier {
     return found == number && std::signbit(found) == std::signbit(number);
   }
 
-  // An input whose value the result is; -1: none.
+  // The input that equals the result, or -1.
   int equal_input(const Program::Instruction& step) const {
     const auto in = [&](std::size_t i) { return step.inputs[i]; };
     switch (step.op->id) {
@@ -94,26 +95,28 @@ class Simplifier {
     }
   }
 
-  // Whether it is a sum with 0, which is never -0: so that 0 added again changes nothing.
+  // Returns true if the variable is a sum with 0. Such a sum is never -0, so adding 0 again changes
+  // nothing.
   bool adds_zero(int variable, const Program::Instruction& reader) const {
     const auto* inner = given_by(variable, OpId::add, reader);
     return inner && (is(inner->inputs[0], 0) || is(inner->inputs[1], 0));
   }
 
-  // Whether each value of the one dtype is one of the other.
+  // Returns true if a conversion from the one dtype to the other, and back, keeps every value.
   static bool keeps_all(Dtype from, Dtype to) {
     if (is_float(from)) return is_float(to) && !is_half_float(to) && size_of(to) >= size_of(from);
     if (is_integer(from) && is_integer(to))
       return size_of(to) > size_of(from) || (size_of(to) == size_of(from) && is_signed(from) == is_signed(to)) ||
-             size_of(to) == size_of(from);  // wraps there and back
+             size_of(to) == size_of(from);  // conversion wraps around, in both directions
     return false;
   }
 
-  // What moves elements that were moved just before moves them at once.
+  // Composes an operation that moves elements with the one before it, so that the elements move
+  // once.
   void join(Program::Instruction& step) const {
     if (step.inputs.empty()) return;
     if (const OpId id = step.op->id; id == OpId::reshape || id == OpId::broadcast_to) {
-      // Broadcasting adds axes in front, so of two the last says all.
+      // Broadcasting adds axes in front, so the last of two broadcasts gives the result.
       if (const auto* inner = given_by(step.inputs[0], id, step)) step.inputs[0] = inner->inputs[0];
     } else if (id == OpId::permute_dims) {
       const auto* inner = given_by(step.inputs[0], id, step);
@@ -129,7 +132,8 @@ class Simplifier {
   Program& program_;
   const Constants constants_;
   Renaming renamed_;
-  std::vector<int> made_by_;  // of each variable, 1 + the place among those that are kept; 0: no instruction
+  // For each variable, 1 + the place of its instruction among the kept ones; 0: no instruction.
+  std::vector<int> made_by_;
   Compaction kept_{program_};
 };
 
