@@ -69,8 +69,7 @@ struct Calls<F, Selection<selected...>, A...> {
   using Result = std::remove_cvref_t<std::invoke_result_t<F&, Passed<selected, A>...>>;
 };
 
-// ---- what a transform requires of a call
-// -------------------------------------------------------------------
+// ---- what a transform requires of a call --------------------------------------------------------
 
 // The kind of result that a function under a transform must return.
 enum class Returns { anything, tree, loss };
@@ -177,7 +176,7 @@ inline constexpr bool can_call_by = NumbersCheck<returns, F, N, A...>::valid;
 template <class T>
 inline constexpr bool holds_keys = Contains<TreeKind::key, TreeKind::custom>::template in<T>();
 
-// ---- to and from flat lists ------------------------------------------------------------------------------
+// ---- to and from flat lists ---------------------------------------------------------------------
 
 /// Returns the tensors of the selected arguments, in order.
 template <bool... selected, class... A>

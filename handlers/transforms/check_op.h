@@ -1,6 +1,7 @@
 // check_op: checks the record of an operation (its rules and properties) against its kernels.
 //
-//   check_op(nearest, {{.inputs = {x, positions}}, {.inputs = {empty, positions}, .attributes = periodic}});
+//   check_op(nearest, {{.inputs = {x, positions}},
+//                      {.inputs = {empty, positions}, .attributes = periodic}});
 #pragma once
 
 #include <vector>
@@ -26,10 +27,10 @@ struct CheckOpOptions {
 
 /// Performs the operation in each case, and throws TransformError for the first
 /// of these that does not hold:
-///   value     The value is the same when it is computed again, and from inputs of other strides.
-///             The inputs keep their values.
-///   rules     The derivatives that the record's rules give agree with differences and with each
-///             other, also under vmap.
+///   value  The value is the same when it is computed again, and from inputs of other strides.
+///          The inputs keep their values.
+///   rules  The derivatives that the record's rules give agree with differences and with each
+///          other, also under vmap.
 ///   batching  vmap over every set of inputs equals a loop over the lanes, for the operation, for its
 ///             jvp and for its vjp.
 /// A property without a rule in the record is not checked.

@@ -8,8 +8,10 @@
 // Without a derivative it is layer(w, x). A policy saves some of the values, which are
 // then not computed again:
 //
-//   auto z = checkpoint(layer, products_saveable)(w, x);                    // what matmul, convolution and attention yield
-//   auto t = checkpoint(layer, save_only_these_labels("scores"))(w, x);     // what layer calls label(..., "scores")
+//   // saves the results of matmul, convolution and attention
+//   auto z = checkpoint(layer, products_saveable)(w, x);
+//   // saves the values to which layer gives label(..., "scores")
+//   auto t = checkpoint(layer, save_only_these_labels("scores"))(w, x);
 //
 // checkpoint works in any nest of transforms, at any order of derivatives, and for captured
 // values as for arguments.

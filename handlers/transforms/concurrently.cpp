@@ -1,5 +1,6 @@
-// Each computation stands under a frame that answers operations as an interceptor does, on the computation's own stack, and then
-// stands still. What is below is that of whoever called concurrently, so no operation is under way anywhere when another computation goes on.
+// Each computation runs under a frame that answers operations as an interceptor does,
+// on the computation's own stack, and then suspends. The handlers below are those of the caller
+// of concurrently. So no operation is in progress anywhere when another computation continues.
 #include <stave/handlers/transforms/concurrently.h>
 
 #include <algorithm>
@@ -11,14 +12,15 @@ namespace stave_detail {
 
 namespace {
 
-// What a computation waits for. When it goes on, that has come.
+// The event that a computation waits for. It has happened when the computation continues.
 struct Turn final : Suspension {
   Turn() noexcept : Suspension(type()) {}
   static const EffectType& type() noexcept { return stave::effect_type<YieldPoint>(); }
   void hand_over(Computation&) override { answer = Answer::value; }
 };
 
-// A function that an operation carries, and that runs below: the operation is one, and yields when it has been performed.
+// Runs a function that an operation carries, below, without interruption: the whole is one
+// operation, which yields when it has been performed.
 struct RunsUndivided final : Controlled {
   RunsUndivided() noexcept : Controlled(nullptr) {}
   void run_nested(FunctionRef<void()> body) override { body(); }
@@ -34,7 +36,9 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
   bool reads_next() const noexcept { return reads_next_; }
   bool is_put_off() noexcept {
     constexpr int most =
-        64;  // so that who waits for what is read, by performing operations until it is there, does not wait for ever
+        // So that who waits for what is read, by performing operations until it is there,
+        // does not wait for ever.
+        64;
     return reads_next_ && put_off_++ < most;
   }
   /// Until it yields or has ended. Rethrows what leaves the function.

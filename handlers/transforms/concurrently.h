@@ -1,28 +1,30 @@
 // concurrently: runs several computations on one thread, which take turns.
 //
-//   const auto [mean, mode] = concurrently([&] { return chain(key, density); }, [&] { return minimize(loss, start).x; });
+//   const auto [mean, mode] = concurrently([&] { return chain(key, density); },
+//                                          [&] { return minimize(loss, start).x; });
 //
 // Each computation runs on a stack of its own, with handlers of its own, until it has performed
 // an operation; then the next one continues. So each can be written as if it were alone,
 // and while a device computes for one of them, the others submit more work.
 //
-//   turns          A turn ends when an operation has left the computation's own handlers and has been
-//                  performed, and at yield(). An operation that carries functions, such as a
-//                  checkpoint, is one operation. An operation that throws does not end a turn.
-//   devices        A read of a value on a device (item, to_vector, bool, `to` the CPU) waits until the
-//                  device has finished its work. So a read is deferred until all other computations
-//                  read as well, or have ended, but for at most 64 turns. A read is a turn of its own:
-//                  of several computations that read at the same time, one waits at a time.
-//   order          The computations start and take their turns in the order in which they are given.
-//                  The order does not depend on time: the same functions on the same values take the
-//                  same turns.
-//   handlers       The handlers around concurrently see all operations and effects, one after another,
-//                  in the order of the turns. So transforms around it differentiate, map and record
-//                  the computations together. A computation does not see the handlers that another
-//                  computation installs.
-//   exceptions     The first exception that leaves a computation leaves concurrently. The other
-//                  computations are cancelled (core/effects/controller.h), in order; exceptions that
-//                  they throw meanwhile are dropped.
+//   turns       A turn ends when an operation has left the computation's own handlers
+//               and has been performed, and at yield(). An operation that carries functions, such
+//               as a checkpoint, is one operation. An operation that throws does not end a turn.
+//   devices     A read of a value on a device (item, to_vector, bool, `to` the CPU) waits
+//               until the device has finished its work. So a read is deferred until all
+//               other computations read as well, or have ended, but for at most 64 turns.
+//               A read is a turn of its own: of several computations that read at the same time,
+//               one waits at a time.
+//   order       The computations start and take their turns in the order in which they are given.
+//               The order does not depend on time: the same functions on the same values
+//               take the same turns.
+//   handlers    The handlers around concurrently see all operations and effects, one after another,
+//               in the order of the turns. So transforms around it differentiate, map and record
+//               the computations together. A computation does not see the handlers that another
+//               computation installs.
+//   exceptions  The first exception that leaves a computation leaves concurrently.
+//               The other computations are cancelled (core/effects/controller.h), in order;
+//               exceptions that they throw meanwhile are dropped.
 //
 // Computations may call concurrently themselves: an operation then ends a turn of the inner one
 // and of the outer one. They share captured variables as functions that call one another do:

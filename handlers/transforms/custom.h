@@ -4,9 +4,11 @@
 //   auto log1pexp = custom_vjp([](const Tensor& x) { return log1p(exp(x)); },
 //                              // the result, and what backward needs
 //                              [](const Tensor& x) { return std::pair(log1p(exp(x)), x); },
-//                              [](const Tensor& x, const Tensor& g) { return g * sigmoid(x); });  // residuals, cotangent
+//                              // residuals, cotangent
+//                              [](const Tensor& x, const Tensor& g) { return g * sigmoid(x); });
 //   auto f = custom_jvp(f, [](const Tensor& x, const Tensor& dx) { return std::pair(f(x), ...); });
-//   auto f = custom_vmap(f, [](Index lanes, const std::vector<bool>& batched, const Tensor& x) { ... });
+//   auto f = custom_vmap(f, [](Index lanes, const std::vector<bool>& batched,
+//                              const Tensor& x) { ... });
 //
 // Rules of one function combine: custom_vmap(custom_vjp(f, ...), ...) has both.
 //

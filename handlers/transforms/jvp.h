@@ -1,7 +1,8 @@
 // Forward mode: jvp returns a function's result and its derivative along a direction.
 //
 //   auto [out, tangent] = jvp(f, x, v);
-//   auto [out, tangent] = jvp(f, std::make_tuple(x, y), std::make_tuple(dx, dy));   // several arguments
+//   // several arguments
+//   auto [out, tangent] = jvp(f, std::make_tuple(x, y), std::make_tuple(dx, dy));
 //
 // Primals, tangents and results are trees. Values stay real under jvp. The mechanism is
 // in jvp_flat.h.

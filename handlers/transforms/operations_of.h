@@ -2,10 +2,12 @@
 //
 //   auto operations = operations_of(f, x);
 //   for (PendingOperation& op : operations) {
-//     if (op.call().op().id == OpId::exp) op.answer(zeros_like(op.call().input(0)));   // in place of computing it
-//     if (op.call().op().id == OpId::matmul) break;                                    // the rest of f does not run
+//     // in place of computing it
+//     if (op.call().op().id == OpId::exp) op.answer(zeros_like(op.call().input(0)));
+//     // the rest of f does not run
+//     if (op.call().op().id == OpId::matmul) break;
 //   }
-//   if (operations.result()) ...                                                       // what f returned, if it did
+//   if (operations.result()) ...  // what f returned, if it did
 //
 // f is suspended at each operation until the loop continues. An operation without an answer
 // is performed below, at the place of the loop. So the loop may itself run under transforms,

@@ -11,13 +11,13 @@
 // (The idea is that of JAX's Oryx.) A sown value passes through the transforms as an operation.
 // So a harvest gets the value as it is at the place of the harvest:
 //
-//   vmap    A harvest outside of vmap gets the values of all lanes, with the lanes as axis 0,
-//           whichever path each lane took; if the value depends on no lane, it gets it once.
-//           A harvest inside of vmap gets the lane's value.
-//   grad    A harvest outside of grad gets real values, which are constants. A harvest inside of
-//           grad gets values with their derivatives, also from a checkpoint inside of it.
-//   twice   A checkpoint's function runs again in the backward pass; the values that it sows then
-//           are not gathered twice.
+//   vmap   A harvest outside of vmap gets the values of all lanes, with the lanes as axis 0,
+//          whichever path each lane took; if the value depends on no lane, it gets it once.
+//          A harvest inside of vmap gets the lane's value.
+//   grad   A harvest outside of grad gets real values, which are constants. A harvest inside
+//          of grad gets values with their derivatives, also from a checkpoint inside of it.
+//   twice  A checkpoint's function runs again in the backward pass; the values that it sows then
+//          are not gathered twice.
 //
 // - Names are joined with the scopes entered since harvest or plant: "layer1/hidden".
 //   It is an error to sow a name twice.

@@ -1,7 +1,7 @@
 // vmap: applies a function of one example to a batch.
 //
-//   auto ys = vmap(f)(xs);                                                  // along axis 0 of every argument
-//   auto gs = vmap(grad(loss), {.in_axes = {unmapped, 0, 0}})(w, xs, ys);   // per-example gradients
+//   auto ys = vmap(f)(xs);  // along axis 0 of every argument
+//   auto gs = vmap(grad(loss), {.in_axes = {unmapped, 0, 0}})(w, xs, ys);  // per-example gradients
 //
 // A lane is one entry of the batch. f sees tensors that have the shape of one lane's value
 // and no storage of their own. `unmapped` arguments and captured values are the same in every lane.
