@@ -12,9 +12,9 @@ namespace stave {
 struct CheckGradsOptions {
   [[no_unique_address]] ByName by_name{};
   int order = 1;  ///< derivatives of derivatives up to this order
-  /// step of the central difference; 0: the cube root of the dtype's epsilon.
+  /// Step of the central difference; 0: the cube root of the dtype's epsilon.
   double step = 0;
-  /// relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32.
+  /// Relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32.
   double tolerance = 0;
   bool forward = true;  ///< whether jvp is checked
   bool reverse = true;  ///< whether vjp is checked

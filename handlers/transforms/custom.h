@@ -94,7 +94,7 @@ struct VmapRule {
   void add(FunctionAttributes& functions, const auto& kept, const auto& results) const {
     functions.batch = [rule = rule, kept, results](Index lanes, std::span<const bool> given,
                                                    std::span<const Tensor> xs) {
-      // clang 14 captures no structured binding.
+      // Clang 14 captures no structured binding.
       const auto by_arguments = by_argument(kept, lanes, given, xs);
       const auto call = [&](auto&&... arguments) { return (*rule)(lanes, by_arguments.first, arguments...); };
       return results.flat(kept.call(call, by_arguments.second));

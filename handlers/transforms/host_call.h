@@ -5,7 +5,7 @@
 //     std::vector<double> x(b.data<double>().begin(), b.data<double>().end());
 //     call_lapack(a.data<double>(), x);
 //     return from(x, b.shape());
-//   }, {{Shape{3}, float64}});                                  // shape and dtype of what it returns
+//   }, {{Shape{3}, float64}});  // shape and dtype of what it returns
 //
 // The function's arguments are contiguous tensors on the CPU. They are constants to every
 // transform, so data() and to_vector() may read them; trace and compile treat the call as a read

@@ -79,7 +79,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     if (functions.runs_again) return checkpoint(call);
     const bool any =
         std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
-    // only vmap has a custom rule: the function itself is differentiated.
+    // Only vmap has a custom rule: the function itself is differentiated.
     if (!functions.backward && !functions.tangents) {
       if (!any) return perform(std::move(call));
       return with(*this, [&] { return functions.run(functions.function, call.inputs()); });

@@ -40,7 +40,7 @@ struct Slot {
 struct CarriedOutputs {
   SmallVector<Abstract, 1> abstracts;
   SmallVector<Device, 1> devices;
-  // residuals of a custom rule, or the values that a checkpoint saved.
+  // Residuals of a custom rule, or the values that a checkpoint saved.
   SmallVector<Tensor, 1> residuals;
 };
 
@@ -57,17 +57,17 @@ struct Cone {
 
 // A recorded operation. One memory block holds the entry and its lists, because programs are long.
 // The order in the block is:
-//   saved inputs, their producers, saved outputs, the lengths of all inputs' axes, each input's kind
+//   saved inputs, their producers, saved outputs, lengths of all inputs' axes, each input's kind
 struct Entry : RefCounted {
   struct Kind {
     Dtype dtype;
     std::uint16_t rank;
   };
 
-  // total number of axes of all inputs.
+  // Total number of axes of all inputs.
   const std::uint32_t input_count = 0, output_count = 0, axes = 0;
   bool keeps_outputs = false;  // true if a rule reads the outputs
-  // mask of the inputs that a rule reads and that are recomputed from their producers.
+  // Mask of the inputs that a rule reads and that are recomputed from their producers.
   std::uint8_t dropped = 0;
   Cone cone;
   const std::uint64_t sequence;  // position in the order of recording
@@ -206,7 +206,7 @@ class GradHandler final : public Handler,
   Outputs handle(Call& call) override;
   std::string describe() const override { return notes.owner().name; }
   bool discreet() const noexcept override { return true; }
-  // A checkpoint runs again as it ran first.
+  // a checkpoint runs again as it ran first.
   bool takes_programs() const noexcept override { return !base_; }
   bool counts() const noexcept override { return replay_.has_value(); }
   EntryPtr entry_of_input() { return Entry::of_input(sequence_++); }

@@ -211,7 +211,7 @@ class Unrecorded final : public Handler,
 struct RunAgainAttributes final : Attributes {
   AttributesPtr functions;
   std::shared_ptr<const GradHandler> recorder;  // not owned, if it is the first recorder
-  // without the outputs; counts[i] says how many outputs entry i has.
+  // Without the outputs; counts[i] says how many outputs entry i has.
   std::vector<SavedOutputs> saved;
   std::vector<std::size_t> counts;
   std::string str() const override { return ""; }
@@ -328,7 +328,7 @@ Outputs GradHandler::checkpoint(Call& call) {
   const EntryPtr entry = record(call);
   entry->attributes = again;
   entry->carried = std::move(kept);
-  // with notes, so that the second run finds the same producers.
+  // With notes, so that the second run finds the same producers.
   std::copy(call.inputs().begin(), call.inputs().end(), entry->inputs().begin());
   return noted(without_notes(std::move(outputs)), entry);
 }
