@@ -24,7 +24,7 @@ namespace {
 
 constexpr int most_cheap = 4, longest = 512;
 constexpr std::size_t tape_limit = std::size_t{4} << 20;  // bytes
-// A primal may be kept alive if it is not larger than this fraction of the value
+// A primal may be held if its size is at most 1 / small_part of the size of the value
 // that is dropped for it.
 constexpr std::size_t small_part = 16;
 

@@ -35,13 +35,13 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
 
   bool reads_next() const noexcept { return reads_next_; }
   bool is_put_off() noexcept {
-    constexpr int most =
-        // So that who waits for what is read, by performing operations until it is there,
-        // does not wait for ever.
-        64;
+    // The limit prevents a deadlock: another computation may perform operations until the value
+    // that is read has arrived.
+    constexpr int most = 64;
     return reads_next_ && put_off_++ < most;
   }
-  /// Until it yields or has ended. Rethrows what leaves the function.
+  /// Runs the computation until it yields or has ended. Rethrows the exception that
+  /// leaves the function.
   void take_turn() {
     reads_next_ = false;
     put_off_ = 0;
@@ -62,9 +62,10 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
   void handle(YieldPoint& point) override {
     reads_next_ = point.waits;
     wait_for_turn();
-    perform(YieldPoint(point));  // who calls concurrently may itself take turns
+    perform(YieldPoint(point));  // the caller of concurrently may take turns itself
   }
-  /// Throws Cancelled if it does not come, where that may be.
+  /// Suspends the computation until its next turn. Throws Cancelled if the computation
+  /// is cancelled instead.
   void wait_for_turn() {
     Turn turn;
     if (suspend(turn) == Outcome::cancelled) throw Cancelled{.in_progress = true};
@@ -75,8 +76,8 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
 
   const FunctionRef<void()> body_;
   const bool at_operations_;
-  bool reads_next_ = false;  // from a device
-  int put_off_ = 0;          // so many turns
+  bool reads_next_ = false;  // whether the next turn reads from a device
+  int put_off_ = 0;          // number of turns for which the read has been deferred
 };
 
 using Computations = std::vector<IntrusivePtr<Concurrent>>;

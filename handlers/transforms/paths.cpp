@@ -156,8 +156,8 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
   }
   const auto performed = [&] { return f(values); };
   path.outputs = with(*path.effects, [&] {
-    // A single lane meets no lanes' values, so its operations need no handler. Exceptions
-    // are answers from before it was alone, and sown values to gather.
+    // A single lane meets no lanes' values, so its operations need no handler, except for answers
+    // from before it was alone, for collectives over a named axis, and to gather sown values.
     if (path.alone && path.replays.empty() && what_ == Of::vmap && !any_known && vmap_->axis_name.empty() &&
         !may_be_answered(effect_type<Sowing>()))
       return with(Alone(*this), performed);
@@ -340,7 +340,7 @@ void PathRun::part(std::vector<Part> parts) {
     own_log->events.push_back(std::move(*parts[0].event));
   }
   aside_.reserve(aside_.size() + others.size());
-  // Nothing throws from here on: either all lanes continue, or none has split.
+  // No statement throws from here on: either all lanes continue, or none has split.
   for (auto& other : others) aside_.push_back(std::move(other));
   path.pinned.clear();
   path.alone = is_alone(*own);

@@ -191,7 +191,7 @@ Outputs PathRun::sown(const Call& sow) {
                          value.name);
   const PathRun::Sown* const known = find_sown(path_->sown, value);
   if (known && known->places != value.places) fail_sown_twice(value.name);
-  // Known already: a lane of a vmap inside runs again alone.
+  // A value that is known already comes from a lane of an inner vmap that runs again alone.
   if (!known) path_->sown.push_back(std::move(value));
   return {sow.input(0)};
 }

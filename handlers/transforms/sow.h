@@ -64,7 +64,7 @@ struct Sowing {
     // split there is one for each group. It is empty if no handler gathers the value.
     std::vector<std::uint64_t> places{};
     bool planted = false;  // a handler will replace the value
-    // a handler wants the values that split lanes sow joined into one value of all lanes.
+    // A handler wants the values that split lanes sow joined into one value of all lanes.
     bool joins = false;
     // Runs of vmap (paths.h) in which lanes have split, outermost first.
     std::vector<InstallationId> joined_by{};

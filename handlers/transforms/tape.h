@@ -206,7 +206,7 @@ class GradHandler final : public Handler,
   Outputs handle(Call& call) override;
   std::string describe() const override { return notes.owner().name; }
   bool discreet() const noexcept override { return true; }
-  // a checkpoint runs again as it ran first.
+  // A checkpoint runs again as it ran first.
   bool takes_programs() const noexcept override { return !base_; }
   bool counts() const noexcept override { return replay_.has_value(); }
   EntryPtr entry_of_input() { return Entry::of_input(sequence_++); }
