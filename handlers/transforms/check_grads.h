@@ -11,10 +11,9 @@ namespace stave {
 
 struct CheckGradsOptions {
   [[no_unique_address]] ByName by_name{};
-  int order = 1;  ///< derivatives of derivatives up to this order
-  /// Step of the central difference; 0: the cube root of the dtype's epsilon.
-  double step = 0;
-  /// Relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32.
+  int order = 1;    ///< derivatives of derivatives up to this order
+  double step = 0;  ///< step of the central difference; 0: the cube root of the dtype's epsilon
+  /// Tolerance relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32.
   double tolerance = 0;
   bool forward = true;  ///< whether jvp is checked
   bool reverse = true;  ///< whether vjp is checked
@@ -24,8 +23,8 @@ void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const Che
 
 /// Compares jvp of f at `args` along a random direction with a central difference, and vjp with jvp
 /// by the adjoint identity <ct, J v> = <J' ct, v>. If only one mode is checked, it is compared
-/// with differences alone. Throws TransformError if they disagree, with the mode and the size
-/// of the difference. Use float64; float16 and bfloat16 throw DtypeError.
+/// with differences alone. Throws TransformError if they disagree; the message names the mode,
+/// both values and the tolerance. Use float64; float16 and bfloat16 throw DtypeError.
 template <class F, class... A>
 void check_grads(F&& f, const std::tuple<A...>& args, const CheckGradsOptions& options = {}) {
   using namespace stave_detail;

@@ -21,7 +21,7 @@ struct OpCase {
 struct CheckOpOptions {
   [[no_unique_address]] ByName by_name{};
   int order = 2;  ///< derivatives of derivatives up to this order
-  /// Relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32.
+  /// Tolerance relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32.
   double tolerance = 0;
 };
 

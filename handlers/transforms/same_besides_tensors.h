@@ -1,6 +1,7 @@
-// Compares the parts of arguments other than tensors, on which a recording depends. They
-// are compared by ==, and floating numbers bit for bit. Views, C strings and arrays are compared
-// by their contents, functions by their address.
+// Compares the parts of arguments other than tensors, on which a recording depends.
+// They are compared by ==. Floating numbers are equal if they have the same value and sign,
+// and all NaNs are equal. Views, C strings and arrays are compared by their contents,
+// functions by their address.
 #pragma once
 
 #include <algorithm>
