@@ -1,13 +1,17 @@
-// What a tape keeps, and what it computes again: the anchor rule.
+// The rematerialisation rule: which values a tape saves, and which the backward
+// pass computes again.
 //
-// A value that a rule will read is dropped if few cheap operations make it from values that the tape keeps in any case: those
-// that the operations on the way read themselves, or keep as their results, inputs of the transform, and numbers. All of these
-// are kept by entries that the reader's own entry keeps alive; so what is kept is always a part of what it would be without the
-// rule. Any other value is saved, and becomes an anchor: who reads it after that saves it, too.
+// A value that a rule will read is dropped if a few cheap operations compute it
+// from values that the tape keeps in any case. These are values that the operations
+// on the way read themselves or keep as results, inputs of the transform, and numbers.
+// All of them are kept by entries that the reader's own entry keeps alive. So the tape keeps
+// a subset of what it would keep without the rule. Any other value is saved and becomes an anchor:
+// entries that read it later save it, too.
 //
-// Few are 4 operations, counted from anchors. In a run of elementwise operations of one shape, which the backward pass walks
-// back over as one (joint.h), values that it computes again anyway count for nothing; but no run is computed again for more than
-// 512 operations, so that its values, by tiles, stay in the second cache.
+// A few means 4 operations, counted from anchors. In a run of elementwise operations of one shape,
+// which the backward pass fuses (joint.h), values that are recomputed in any case do not count.
+// But no run is recomputed for more than 512 operations, so that its values, by tiles, stay
+// in the level-2 cache.
 #include <algorithm>
 
 #include <stave/core/ops/frontend.h>
@@ -20,14 +24,16 @@ namespace {
 
 constexpr int most_cheap = 4, longest = 512;
 constexpr std::size_t tape_limit = std::size_t{4} << 20;  // bytes
-// A primal that is not larger than this part of what is dropped for it may be held.
+// A primal may be held if its size is at most 1 / small_part of the size of the value
+// that is dropped for it.
 constexpr std::size_t small_part = 16;
 
 std::size_t bytes_of(const Abstract& x) { return static_cast<std::size_t>(x.shape.elements()) * size_of(x.dtype); }
 
 bool is_view(const Op& op) { return op.view != nullptr; }
 
-// Of an entry that was recorded before the tape began to drop: its own inputs must do.
+// Returns the cone of an entry that was recorded before the tape began to drop values.
+// Such an entry can be recomputed only from its own inputs.
 Cone cone_of_kept(Entry& entry) {
   Cone cone = entry.cone;
   if (cone.size || entry.dropped || !is_cheap(*entry.op)) return cone;
@@ -37,8 +43,9 @@ Cone cone_of_kept(Entry& entry) {
   return cone;
 }
 
-// Operations, but for views, that compute an entry's output again; some number beyond `most_cheap` if they are more. `beyond`: not
-// those of values that are computed again anyway.
+// Returns how many operations, without views, recompute an entry's output; some number
+// beyond `most_cheap` if there are more. If `beyond`, operations whose values are recomputed
+// in any case do not count.
 int operations_again(Entry& entry, bool beyond) {
   constexpr std::size_t most_seen = 16;
   SmallVector<Entry*, 8> seen;
@@ -57,7 +64,7 @@ int operations_again(Entry& entry, bool beyond) {
   return count;
 }
 
-// Constants that no rule reads, but whoever computes the operation again.
+// Saves constants that no rule reads, but that a recomputation of the operation needs.
 void hold_numbers(Entry& entry, const Call& call) {
   for (std::size_t i = 0; i < entry.input_count; ++i) {
     const Tensor& x = call.input(i);
@@ -66,7 +73,7 @@ void hold_numbers(Entry& entry, const Call& call) {
   }
 }
 
-// Whether inputs have several producers.
+// Returns true if the inputs have several producers.
 bool joins(Entry& entry) {
   const Entry* first = nullptr;
   for (const Slot& slot : entry.producers()) {
@@ -76,7 +83,8 @@ bool joins(Entry& entry) {
   return false;
 }
 
-// An entry, and those that its inputs may be computed again by: the last recorded first. A few.
+// Returns an entry and a few entries from which its inputs may be recomputed,
+// the last recorded first.
 SmallVector<Entry*, 16> nearby(Entry& entry) {
   constexpr std::size_t few = 16;
   SmallVector<Entry*, 16> found;
@@ -145,7 +153,7 @@ void Anchors::settle(Entry& entry, const Call& call, const Anchors& of_primals) 
   if (joins(entry)) search_nearby(entry, of_primals);
 }
 
-// From here on, or since before, the tape drops values.
+// Returns true once the tape drops values. It starts to if the kept values reach the limit.
 bool Anchors::begins(Entry& entry, std::size_t bytes) {
   if (active_) return true;
   if (kept_ + bytes < tape_limit) return false;
@@ -153,7 +161,8 @@ bool Anchors::begins(Entry& entry, std::size_t bytes) {
   run_ = entry.sequence;
   if (entry.input_count == 0) return true;
   shape_ = entry.input_abstracts()[0].shape;
-  Entry* earlier = entry.producers()[0].entry.get();  // what came just before may belong to its run
+  // The operations just before may belong to the run of this entry.
+  Entry* earlier = entry.producers()[0].entry.get();
   while (earlier && earlier->op && earlier->sequence + 1 == run_ && Region::admits(*earlier->op) &&
          earlier->input_abstracts()[0].shape == shape_) {
     run_ = earlier->sequence;
@@ -174,7 +183,7 @@ bool Anchors::may_drop(const Op& reader, Entry& producer, const Tensor& x) const
   const Cone cone = cone_of_kept(producer);
   if (!cone.size || cone.size > longest) return false;
   const int cheap = operations_again(producer, false);
-  if (cheap == 0) return false;  // a mere view keeps nothing that is not kept
+  if (cheap == 0) return false;  // dropping a view saves no memory
   if (cheap <= most_cheap) return true;
   return Region::admits(reader) && cone.back != Cone::too_far && producer.sequence - cone.back >= run_ &&
          operations_again(producer, true) <= most_cheap;
@@ -190,7 +199,8 @@ Cone Anchors::cone_of(Entry& entry, std::size_t bytes, const Anchors& of_primals
   return cone;
 }
 
-// Adds to the cone of an entry, whose output has so many bytes, what it takes to have input i. False: it is not to be had.
+// Adds the cost of having input i to the cone of an entry whose output has this many bytes.
+// Returns false if the input cannot be had.
 bool Anchors::takes(Entry& entry, std::size_t i, std::size_t bytes, const Anchors& of_primals, Cone& cone) {
   const std::span<Slot> producers = entry.producers();
   if (entry.inputs()[i].defined()) return true;
@@ -214,8 +224,9 @@ bool Anchors::takes(Entry& entry, std::size_t i, std::size_t bytes, const Anchor
   return true;
 }
 
-// In y * y + 0.25 * y the product keeps y; where the sum is needed, so does the other operand's entry, whose rule does not read it.
-// Both live as long as the sum's entry.
+// In y * y + 0.25 * y the first product keeps y. If the sum is needed, the second product's entry
+// needs y as well, although its rule does not read it. Both entries live as long as the sum's
+// entry, so the second one may share the value.
 void Anchors::search_nearby(Entry& entry, const Anchors& of_primals) {
   const SmallVector<Entry*, 16> entries = nearby(entry);
   const auto kept_copy = [&](const Slot& slot) {
@@ -237,7 +248,8 @@ void Anchors::search_nearby(Entry& entry, const Anchors& of_primals) {
       changed |= other.inputs()[i].defined();
     }
     if (!changed) continue;
-    const Abstract output = other.input_abstracts()[0];  // of its shape
+    // The output has the shape of the first input.
+    const Abstract output = other.input_abstracts()[0];
     other.cone = cone_of(other, bytes_of(output), of_primals);
   }
 }

@@ -11,8 +11,9 @@ bool may_be_answered(const stave::EffectType& effect) {
     const auto answers = frame->handler->answered_effects();
     if (answers && answers(effect)) return true;
     if (!dynamic_cast<const Remembers*>(frame->handler)) continue;
-    const bool logs = !dynamic_cast<const PathEffects*>(frame->handler) &&  // of paths: who is around is there in each
-                      !dynamic_cast<const AnsweredOutside*>(frame->handler);
+    // The logs of vmap's paths do not count: the same outer handlers are installed in each run.
+    const bool logs =
+        !dynamic_cast<const PathEffects*>(frame->handler) && !dynamic_cast<const AnsweredOutside*>(frame->handler);
     if (logs) return true;
   }
   for (const Frame* frame = current; frame; frame = frame->below)

@@ -1,4 +1,4 @@
-// Effects that most often nobody answers.
+// Effects that usually have no handler: they are performed only if a handler may answer them.
 #pragma once
 
 #include <utility>
@@ -7,7 +7,8 @@
 
 namespace stave_detail {
 
-/// What is to know of effects that were not performed because nobody would answer.
+/// Interface of handlers that record effects that were not performed because no handler would
+/// answer.
 class NotesUnasked {
  public:
   virtual void unasked(const stave::EffectType& effect) = 0;
@@ -16,12 +17,14 @@ class NotesUnasked {
   ~NotesUnasked() = default;
 };
 
-/// Whether a handler may answer; if not, those around that are to know of it do. The log of a checkpoint counts: it answers in order, so
-/// it must be asked whenever its function runs.
+/// Returns true if a handler may answer the effect. If not, it notifies the NotesUnasked handlers
+/// around. The effect log of a checkpoint counts as such a handler: it answers in order,
+/// so it must see the effect each time its function runs.
 bool may_be_answered(const stave::EffectType& effect);
 
-/// perform(effect), where somebody may answer; else its default. For effects that `compile` cannot keep: it would call the function itself
-/// from then on. So it does only where there is somebody.
+/// Returns perform(effect) if a handler may answer it, and otherwise the effect's default.
+/// It is meant for effects that `compile` cannot record: performing one makes `compile` call
+/// the function itself from then on, so it is performed only if a handler exists.
 template <class E>
 typename E::Result perform_if_answered(E effect) {
   return may_be_answered(stave::effect_type<E>()) ? stave::perform(std::move(effect)) : effect.unhandled();

@@ -1,4 +1,5 @@
-// From functions of trees to functions of flat lists of tensors, and back: what the templates of all transforms share.
+// Conversion of functions of trees to functions of flat lists of tensors and back,
+// which the templates of all transforms share.
 #pragma once
 
 #include <functional>
@@ -23,13 +24,14 @@ inline constexpr bool is_std_tuple = false;
 template <class... T>
 inline constexpr bool is_std_tuple<std::tuple<T...>> = true;
 
-// Argument i of a function under a transform: a copy whose tensors are replaced, if the transform selects it; else as given.
+// The type of an argument of a function under a transform. If the transform selects the argument,
+// it is a copy whose tensors are replaced; otherwise it is passed as given.
 template <bool selected, class A>
 using Passed = std::conditional_t<selected, Decayed<A>&, A&&>;
 template <bool selected, class A>
 using Held = std::conditional_t<selected, Decayed<A>, A&&>;
 
-// Which of the arguments a transform replaces the tensors of.
+// The arguments whose tensors a transform replaces: one flag for each argument.
 template <bool... selected>
 struct Selection {};
 
@@ -41,19 +43,19 @@ template <std::size_t... i, int... argnums>
 struct SelectArguments<std::index_sequence<i...>, argnums...> {
   using type = Selection<is_one_of<static_cast<int>(i), argnums...>...>;
 };
-/// The arguments `argnums` of n.
+/// Selects the arguments with the numbers `argnums` out of n.
 template <std::size_t n, int... argnums>
 using Select = typename SelectArguments<std::make_index_sequence<n>, argnums...>::type;
 template <class>
 inline constexpr bool true_for = true;
-/// All of them.
+/// Selects all arguments.
 template <class... A>
 using SelectAll = Selection<true_for<A>...>;
-/// Those that are trees.
+/// Selects the arguments that are trees.
 template <class... A>
 using SelectTrees = Selection<is_tree<A>...>;
 
-// Whether F takes these arguments under a transform, and what it returns.
+// Says whether F can be called with these arguments under a transform, and what it returns.
 template <class F, class S, class... A>
 struct Calls;
 template <class F, bool... selected, class... A>
@@ -67,12 +69,12 @@ struct Calls<F, Selection<selected...>, A...> {
   using Result = std::remove_cvref_t<std::invoke_result_t<F&, Passed<selected, A>...>>;
 };
 
-// ---- what a transform asks of a call -----------------------------------------------------------------------
+// ---- what a transform requires of a call --------------------------------------------------------
 
-// What a function under a transform must return.
+// The kind of result that a function under a transform must return.
 enum class Returns { anything, tree, loss };
 
-// Tensor, or pair<Tensor, Aux>.
+// The result of a loss function: Tensor, or std::pair<Tensor, Aux>.
 template <class R>
 struct LossResult {
   static constexpr bool valid = false;
@@ -90,16 +92,19 @@ struct LossResult<std::pair<Tensor, A>> {
   static constexpr bool has_aux = true;
 };
 
-// Whether an argument that is no tree may pass a transform untouched. A plain pointer may, as what a function captures.
+// True if an argument may pass through a transform untouched, although it may not be a tree.
+// A plain pointer may pass, like a captured variable.
 template <class A>
 inline constexpr bool may_pass = is_tree<A> || tree_kind<Decayed<A>> != TreeKind::unseen ||
                                  std::is_pointer_v<std::decay_t<A>> || !holds_tensors<Decayed<A>>;
 
-// What a transform returns for a call that does not compile, so that transforms around it say no more.
+// The result type of a transform's call that does not compile. Transforms around it recognise it
+// and report no further errors.
 struct Refused {};
 
-/// Whether a transform can call F with these arguments, of which it replaces the tensors of those selected. The one place that
-/// says why not: the compiler's "required from" names the transform.
+/// Checks at compile time that a transform can call F with these arguments and replace the tensors
+/// of the selected ones. All error texts for such calls are here; the compiler's "required from"
+/// names the transform.
 template <Returns returns, class F, class S, class... A>
 struct CallCheck;
 template <Returns returns, class F, bool... selected, class... A>
@@ -147,7 +152,8 @@ inline constexpr bool can_call = CallCheck<returns, F, S, A...>::valid;
 template <int... argnums>
 using Numbers = std::integer_sequence<int, argnums...>;
 
-// The same where it differentiates by the arguments of these numbers, which rise: leaves come argument by argument.
+// The same check for a transform that differentiates by the arguments of these numbers.
+// The numbers must rise, because leaves are collected argument by argument.
 template <Returns returns, class F, class N, class... A>
 struct NumbersCheck;
 template <Returns returns, class F, int... argnums, class... A>
@@ -170,9 +176,9 @@ inline constexpr bool can_call_by = NumbersCheck<returns, F, N, A...>::valid;
 template <class T>
 inline constexpr bool holds_keys = Contains<TreeKind::key, TreeKind::custom>::template in<T>();
 
-// ---- to and from flat lists ------------------------------------------------------------------------------
+// ---- to and from flat lists ---------------------------------------------------------------------
 
-/// The tensors of the selected arguments, in order.
+/// Returns the tensors of the selected arguments, in order.
 template <bool... selected, class... A>
 std::vector<Tensor> selected_leaves(Selection<selected...>, const A&... args) {
   std::vector<Tensor> leaves;
@@ -183,7 +189,7 @@ std::vector<Tensor> selected_leaves(Selection<selected...>, const A&... args) {
   return leaves;
 }
 
-// Counts down to a leaf, and keeps its path.
+// Counts down to a leaf, and stores the path of that leaf.
 struct FindPath {
   std::size_t& leaf;
   std::optional<std::string>& path;
@@ -193,7 +199,8 @@ struct FindPath {
 };
 std::string name_of_argument(std::size_t argument, const std::string& path);
 
-/// What errors call leaf i of the selected arguments: "argument 0 (its member 1)".
+/// Returns the name of leaf i of the selected arguments for error messages:
+/// "argument 0 (its member 1)".
 template <bool keys = false, bool... selected, class... A>
 std::string leaf_name(Selection<selected...>, std::size_t i, const A&... args) {
   std::optional<std::string> path;
@@ -215,7 +222,8 @@ std::string leaf_name(Selection<selected...>, std::size_t i, const A&... args) {
   return name_of_argument(argument, *path);
 }
 
-// Argument A as a transform holds it: a copy that shares nothing, what it was given, or a reference.
+// Returns argument A in the form in which a transform holds it: for a selected argument, a copy
+// that shares nothing with it (a moved argument is taken over and unshared); otherwise a reference.
 template <bool selected, class A>
 Held<selected, A> hold(A&& arg) {
   if constexpr (!selected) return std::forward<A>(arg);
@@ -227,14 +235,15 @@ Held<selected, A> hold(A&& arg) {
   }
 }
 
-// Replaces the tensors of a tree, and the data of its keys as well, if `keys`.
+// Replaces the tensors of a tree; if `keys`, also the data of its keys.
 template <bool keys, class T>
 void put_leaves(T& tree, PutLeaves& put) {
   if constexpr (keys && holds_keys<T>) visit_tensors(tree, WithKeys([&](Tensor& leaf) { put(leaf); }));
   else visit_tensors(tree, put);
 }
 
-/// f(args...), with `leaves` for the tensors of the selected arguments; for the data of keys as well, if `keys`.
+/// Returns f(args...), with `leaves` in place of the tensors of the selected arguments; if `keys`,
+/// also in place of the data of keys.
 template <bool keys = false, bool... selected, class F, class... A>
 auto call_with_leaves(Selection<selected...>, F& f, std::span<const Tensor> leaves, A&&... args) {
   std::tuple<Held<selected, A>...> held(hold<selected, A>(std::forward<A>(args))...);
@@ -248,8 +257,8 @@ auto call_with_leaves(Selection<selected...>, F& f, std::span<const Tensor> leav
   }(std::index_sequence_for<A...>());
 }
 
-/// Argument A for a function that may run again: what a run moves away, it has a copy of. `used`: an argument that cannot be copied
-/// was given away.
+/// Returns argument A for a function that may run again. A run that may move the argument away gets
+/// a copy of it. `used` is set to true if an argument that cannot be copied was given away.
 template <bool selected, class A>
 decltype(auto) for_a_run(std::remove_reference_t<A>& arg, [[maybe_unused]] bool& used) {
   using Given = std::remove_cv_t<std::remove_reference_t<A>>;
@@ -263,7 +272,8 @@ decltype(auto) for_a_run(std::remove_reference_t<A>& arg, [[maybe_unused]] bool&
   }
 }
 
-/// The tensors of a tree as outputs of a flat function; the data of keys as well, if `keys`.
+/// Returns the tensors of a tree as outputs of a flat function; if `keys`, also
+/// the data of its keys.
 template <bool keys = false, class T>
 Outputs flat_outputs(const T& tree) {
   std::vector<Tensor> leaves;
@@ -272,7 +282,8 @@ Outputs flat_outputs(const T& tree) {
   return Outputs(leaves.begin(), leaves.end());
 }
 
-/// f as a function of the selected arguments' tensors, which leaves f's own result in `result`. It refers to all that is given.
+/// Returns f as a function of the selected arguments' tensors, which stores f's own result
+/// in `result`. It refers to all of its arguments.
 template <bool keys = false, class S, class F, class Result, class... A>
 auto flat_function(S selection, F& f, std::optional<Result>& result, A&&... args) {
   return [&, selection](std::span<const Tensor> inputs) {
@@ -281,8 +292,8 @@ auto flat_function(S selection, F& f, std::optional<Result>& result, A&&... args
   };
 }
 
-// A function given by its name. No plain pointer: to that a generic lambda would convert, which instantiates its body for
-// tensors, whatever trees it is for.
+// A function given by its name. It is not a plain pointer, because a generic lambda would convert
+// to that, which would instantiate the lambda's body for tensors, whatever trees it is written for.
 template <class Signature>
 class Named;
 template <class... A>
@@ -295,7 +306,8 @@ class Named<Tensor(A...)> {
   Tensor (*function_)(A...);
 };
 
-// The types among which names of overloaded functions, as in grad(sum) or vmap(sin), choose.
+// The types among which the name of an overloaded function is resolved, as in grad(sum)
+// or vmap(sin).
 using Unary = Named<Tensor(Tensor)>;
 using UnaryRef = Named<Tensor(const Tensor&)>;
 using Binary = Named<Tensor(Operand, Operand)>;
@@ -303,5 +315,5 @@ using BinaryRef = Named<Tensor(const Tensor&, const Tensor&)>;
 
 }  // namespace stave_detail
 
-/// X(Name) for each of them.
+/// Expands to X(Name) for each of these types.
 #define STAVE_OVERLOADED_NAMES(X) X(Unary) X(UnaryRef) X(Binary) X(BinaryRef)

@@ -1,5 +1,5 @@
-// From functions of trees, with rules of their own, to the operation `call` (core/op/carried.h): what checkpoint and the custom rules
-// share.
+// Converts functions of trees that have custom rules to the higher-order operation `call`
+// (core/op/carried.h). checkpoint and the custom rules share it.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,15 @@
 
 namespace stave_detail {
 
-// How an argument is kept for later runs: as a copy, or moved; but a named object that cannot be copied by reference.
+// The form in which an argument is kept for later runs: a copy, or the moved argument.
+// A named object that cannot be copied is kept by reference.
 template <class A>
 using KeptArgument = std::conditional_t<std::is_lvalue_reference_v<A> && !is_tree<A> &&
                                             !std::is_copy_constructible_v<StoredArgument<Decayed<A>>>,
                                         A, StoredArgument<Decayed<A>>>;
 
-// The arguments of one call, which functions of flat lists of their tensors share: they keep all but the tensors.
+// The arguments of one call without their tensors, shared by functions of flat
+// lists of these tensors.
 template <class... A>
 class KeptCall {
  public:
@@ -30,19 +32,20 @@ class KeptCall {
     for_trees([](auto& tree) { visit_tensors(tree, [](Tensor& leaf) { leaf = Tensor(); }); });
   }
 
-  /// f, with these tensors in place of the call's.
+  /// Returns f called with the arguments, with these tensors in place of the call's.
   template <class F>
   auto call(F& f, std::span<const Tensor> tensors) const {
     return std::apply(
         [&](auto&... args) { return call_with_leaves(Selected(), f, tensors, static_cast<A&>(passed(args))...); },
         *kept_);
   }
-  /// g(arguments..., tangents...): both from the list, of the second only the trees.
+  /// Returns g(arguments..., tangents...). The list has the tensors of both; there are tangents
+  /// only for the arguments that are trees.
   template <class G>
   auto call_twice(G& g, std::span<const Tensor> tensors) const {
     return call_second(g, tensors, std::index_sequence_for<A...>());
   }
-  /// For each argument that is a tree, f(tree).
+  /// Calls f(tree) for each argument that is a tree.
   template <class F>
   void for_trees(F f) const {
     const auto each = [&](auto& arg) {
@@ -55,7 +58,7 @@ class KeptCall {
   std::vector<Tensor> leaves;
 
  private:
-  // Trees alone, as a tuple.
+  // Returns the arguments that are trees as a tuple, filled with these tensors.
   template <std::size_t... i>
   auto tangents(std::span<const Tensor> tensors, std::index_sequence<i...>) const {
     auto trees = std::tuple_cat(tree_of(std::get<i>(*kept_))...);
@@ -81,13 +84,13 @@ class KeptCall {
   std::size_t leaves_count_ = leaves.size();
 };
 
-// The structure of a function's results, known when it has run; it is the same each time. Threads
-// may share it.
+// The structure of a function's results. It is known once the function has run, and must be
+// the same in each run. Threads may share it.
 template <class Result>
 class ResultStructure {
  public:
   explicit ResultStructure(const char* name) : name_(name) {}
-  /// The tensors of a result; keeps the rest of the first.
+  /// Returns the tensors of a result, and stores the structure of the first result.
   Outputs flat(const Result& result) const {
     Outputs leaves = flat_outputs(result);
     const std::lock_guard<std::mutex> lock(known_->mutex);
@@ -102,7 +105,7 @@ class ResultStructure {
     if (outputs.size() != known_->leaves) fail_other_results(name_, known_->leaves, outputs.size());
     return with_leaves(*known_->structure, outputs);
   }
-  /// How many tensors a result has.
+  /// Returns the number of tensors in a result.
   std::size_t leaves() const {
     const std::lock_guard<std::mutex> lock(known_->mutex);
     return known_->leaves;
@@ -123,7 +126,7 @@ using CarriedCall = Calls<F, SelectTrees<A...>, Decayed<A>&...>;
 template <Returns returns, class F, class... A>
 inline constexpr bool can_carry = can_call<returns, F, SelectTrees<A...>, Decayed<A>&...>;
 
-// f with a rule. Rules of one function are rules of one operation: f may have some already, which then combine.
+// A function f with a rule. If f has rules already, they are combined as rules of one operation.
 template <class F, class Rule>
 class WithRule {
  public:
@@ -151,7 +154,7 @@ class WithRule {
  private:
   template <class, class>
   friend class WithRule;
-  // Whether f's rules become those of the same operation.
+  // True if f's rules are merged into the same operation.
   static constexpr bool merges = requires(const F& f) { Rule::merges&& f.shared_->rule.merges; };
   struct Shared {
     F f;

@@ -53,7 +53,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// The inner product over all floating tensors, in float64.
+// Returns the inner product over all floating tensors, in float64.
 double inner(std::span<const Tensor> a, std::span<const Tensor> b) {
   double total = 0;
   for (std::size_t i = 0; i < a.size(); ++i)

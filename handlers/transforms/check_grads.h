@@ -1,4 +1,4 @@
-// check_grads: derivatives against differences.
+// check_grads: compares derivatives with finite differences.
 #pragma once
 
 #include <span>
@@ -11,18 +11,20 @@ namespace stave {
 
 struct CheckGradsOptions {
   [[no_unique_address]] ByName by_name{};
-  int order = 1;         ///< derivatives of derivatives up to this order
-  double step = 0;       ///< of the central difference; 0: the cube root of the dtype's epsilon
-  double tolerance = 0;  ///< relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32
-  bool forward = true;   ///< jvp is asked for
-  bool reverse = true;   ///< vjp is asked for
+  int order = 1;    ///< derivatives of derivatives up to this order
+  double step = 0;  ///< step of the central difference; 0: the cube root of the dtype's epsilon
+  /// Tolerance relative to the size of the values; 0: 1e-6 for float64, 1e-2 for float32.
+  double tolerance = 0;
+  bool forward = true;  ///< whether jvp is checked
+  bool reverse = true;  ///< whether vjp is checked
 };
 
 void check_grads_flat(FlatFunction f, std::span<const Tensor> primals, const CheckGradsOptions& options);
 
-/// Compares jvp of f at `args` along a random direction with a central difference, and vjp with jvp by the adjoint identity
-/// <ct, J v> = <J' ct, v>; of one of them alone, that. Throws TransformError, saying which and by how much, where they disagree.
-/// Use float64; throws DtypeError for float16 and bfloat16.
+/// Compares jvp of f at `args` along a random direction with a central difference, and vjp with jvp
+/// by the adjoint identity <ct, J v> = <J' ct, v>. If only one mode is checked, it is compared
+/// with differences alone. Throws TransformError if they disagree; the message names the mode,
+/// both values and the tolerance. Use float64; float16 and bfloat16 throw DtypeError.
 template <class F, class... A>
 void check_grads(F&& f, const std::tuple<A...>& args, const CheckGradsOptions& options = {}) {
   using namespace stave_detail;

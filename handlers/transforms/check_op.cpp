@@ -31,7 +31,8 @@ void compare(std::span<const Tensor> got, std::span<const Tensor> expected, doub
   }
 }
 
-// The same values in memory of other strides: backwards, with the axes in another order, with gaps.
+// Returns the same values in memory with other strides: backwards, with the axes in another
+// order, or with gaps.
 Tensor laid_out(const Tensor& x, int way) {
   if (way == 0) return flip(contiguous(flip(x)));
   if (way == 2) return stack({x, x}, -1)(ellipsis, 0);
@@ -70,7 +71,7 @@ class Checked {
     check_grads_flat([&](std::span<const Tensor> xs) { return of_floats(xs); }, pick(inputs_), how(options_.order));
   }
 
-  // vmap over inputs i with mapped[i].
+  // Compares vmap over the inputs i with mapped[i] to a loop over the lanes.
   void batching(const std::vector<bool>& mapped) const {
     std::vector<MapAxis> axes;
     Tensors all;
@@ -127,12 +128,12 @@ class Checked {
     for (std::size_t k = 0; k < floats_.size(); ++k) all[floats_[k]] = floats[k];
     return all;
   }
-  // As a function of the floating inputs.
+  // Computes the operation as a function of its floating inputs.
   Outputs of_floats(std::span<const Tensor> floats, std::span<const Tensor> inputs) const {
     return compute(with_floats(floats, inputs));
   }
   Outputs of_floats(std::span<const Tensor> floats) const { return of_floats(floats, inputs_); }
-  // Lanes differ, so that one in another's place is found.
+  // Returns input i of a lane. Lanes differ, so that a value in another lane's place is detected.
   Tensor in_lane(std::size_t i, Index lane) const {
     return is_float(inputs_[i].dtype()) ? inputs_[i] * (1 - static_cast<double>(lane) / 32) : inputs_[i];
   }
@@ -154,9 +155,10 @@ class Checked {
   bool forward_, reverse_;
 };
 
-using Set = std::vector<bool>;  // of inputs
+using Set = std::vector<bool>;  // a set of inputs
 
-// All but the empty one; of many inputs each alone, and all.
+// Returns all sets of inputs but the empty one; for more than 4 inputs, each input
+// alone and all of them.
 std::vector<Set> sets_of(std::size_t inputs) {
   std::vector<Set> sets;
   if (inputs <= 4) {

@@ -1,26 +1,32 @@
-// checkpoint: less memory for more time.
+// checkpoint: gradients with less memory for more time (rematerialisation).
 //
 //   auto y = checkpoint(layer)(w, x);
 //
-// Under grad nothing of what `layer` computes is kept but its arguments; in the backward pass it runs again. It runs exactly
-// twice, with bit-equal results, and user effects inside it get the same answers both times. Without a derivative it is
-// layer(w, x). A policy keeps some of what it computes, which then does not run again:
+// Under grad, the tape keeps only the arguments of `layer`, and none of the values that it
+// computes. In the backward pass `layer` runs again. It runs exactly twice, with results
+// that are equal bit for bit, and user effects inside it get the same answers both times.
+// Without a derivative it is layer(w, x). A policy saves some of the values, which are
+// then not computed again:
 //
-//   auto z = checkpoint(layer, products_saveable)(w, x);                    // what matmul, convolution and attention yield
-//   auto t = checkpoint(layer, save_only_these_labels("scores"))(w, x);     // what layer calls label(..., "scores")
+//   // saves the results of matmul, convolution and attention
+//   auto z = checkpoint(layer, products_saveable)(w, x);
+//   // saves the values to which layer gives label(..., "scores")
+//   auto t = checkpoint(layer, save_only_these_labels("scores"))(w, x);
 //
-// Works in any nest, at any order, and for captured values as for arguments.
+// checkpoint works in any nest of transforms, at any order of derivatives, and for captured
+// values as for arguments.
 #pragma once
 
 #include <stave/handlers/transforms/carried_trees.h>
 
 namespace stave {
 
-/// What a checkpoint keeps of what its function computes, besides the arguments, and does not compute again.
+/// Says which values a checkpoint saves besides its arguments, and so does not compute again.
 class CheckpointPolicy {
  public:
-  /// What operations yield that `saves` chooses. Operations of an inner checkpoint, or of a function with rules of its own, are not
-  /// asked for: they run again as these say.
+  /// Saves the outputs of the operations for which `saves` returns true. The policy does not apply
+  /// to operations inside an inner checkpoint, or inside a function with custom rules:
+  /// these run again as that checkpoint or function specifies.
   explicit CheckpointPolicy(bool (*saves)(const Op&)) : saves_(std::make_shared<Saveable>(Saveable{saves, {}})) {}
   explicit CheckpointPolicy(std::vector<std::string> labels)
       : saves_(std::make_shared<Saveable>(Saveable{nullptr, std::move(labels)})) {}
@@ -38,13 +44,16 @@ class CheckpointPolicy {
   std::shared_ptr<const Saveable> saves_;
 };
 
-/// Nothing, which is the default; everything, as if there were no checkpoint.
+/// nothing_saveable, the default, saves nothing; everything_saveable behaves as if
+/// there were no checkpoint.
 inline const CheckpointPolicy nothing_saveable = CheckpointPolicy::nothing();
 inline const CheckpointPolicy everything_saveable = CheckpointPolicy::everything();
-/// What products yield: matmul (and dot, einsum ..., which are made of it), convolution, attention.
+/// Saves the results of products: matmul (and dot, einsum ..., which are made of it),
+/// convolution and attention.
 inline const CheckpointPolicy products_saveable{
     [](const Op& op) { return op.id == OpId::matmul || op.id == OpId::convolution || op.id == OpId::attention; }};
-/// The values to which the function gives one of these labels (label.h).
+/// Returns a policy that saves the values to which the function gives one of these labels
+/// (label.h).
 template <class... Labels>
 CheckpointPolicy save_only_these_labels(Labels&&... labels) {
   return CheckpointPolicy(std::vector<std::string>{std::forward<Labels>(labels)...});
@@ -64,9 +73,9 @@ struct RunsAgain {
 
 namespace stave {
 
-/// f, of which a derivative remembers the arguments alone, and what the policy saves. A copy of f
-/// is kept and called again during the backward pass, maybe long after the call: so capture by
-/// value. Arguments and the result are trees; other arguments are copied.
+/// Returns f as a checkpoint: a derivative keeps only its arguments and the values that the policy
+/// saves. A copy of f is kept and called again during the backward pass, maybe long after the call,
+/// so capture by value. Arguments and the result are trees; other arguments are copied.
 template <class F>
 auto checkpoint(F f, CheckpointPolicy policy = nothing_saveable) {
   return stave_detail::WithRule<F, stave_detail::RunsAgain>(std::move(f), {std::move(policy)});

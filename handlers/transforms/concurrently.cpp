@@ -1,5 +1,6 @@
-// Each computation stands under a frame that answers operations as an interceptor does, on the computation's own stack, and then
-// stands still. What is below is that of whoever called concurrently, so no operation is under way anywhere when another computation goes on.
+// Each computation runs under a frame that answers operations as an interceptor does,
+// on the computation's own stack, and then suspends. The handlers below are those of the caller
+// of concurrently. So no operation is in progress anywhere when another computation continues.
 #include <stave/handlers/transforms/concurrently.h>
 
 #include <algorithm>
@@ -11,14 +12,15 @@ namespace stave_detail {
 
 namespace {
 
-// What a computation waits for. When it goes on, that has come.
+// The event that a computation waits for. It has happened when the computation continues.
 struct Turn final : Suspension {
   Turn() noexcept : Suspension(type()) {}
   static const EffectType& type() noexcept { return stave::effect_type<YieldPoint>(); }
   void hand_over(Computation&) override { answer = Answer::value; }
 };
 
-// A function that an operation carries, and that runs below: the operation is one, and yields when it has been performed.
+// Runs a function that an operation carries, below, without interruption: the whole is one
+// operation, which yields when it has been performed.
 struct RunsUndivided final : Controlled {
   RunsUndivided() noexcept : Controlled(nullptr) {}
   void run_nested(FunctionRef<void()> body) override { body(); }
@@ -33,11 +35,13 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
 
   bool reads_next() const noexcept { return reads_next_; }
   bool is_put_off() noexcept {
-    constexpr int most =
-        64;  // so that who waits for what is read, by performing operations until it is there, does not wait for ever
+    // The limit prevents a deadlock: another computation may perform operations until the value
+    // that is read has arrived.
+    constexpr int most = 64;
     return reads_next_ && put_off_++ < most;
   }
-  /// Until it yields or has ended. Rethrows what leaves the function.
+  /// Runs the computation until it yields or has ended. Rethrows the exception that
+  /// leaves the function.
   void take_turn() {
     reads_next_ = false;
     put_off_ = 0;
@@ -58,9 +62,10 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
   void handle(YieldPoint& point) override {
     reads_next_ = point.waits;
     wait_for_turn();
-    perform(YieldPoint(point));  // who calls concurrently may itself take turns
+    perform(YieldPoint(point));  // the caller of concurrently may take turns itself
   }
-  /// Throws Cancelled if it does not come, where that may be.
+  /// Suspends the computation until its next turn. Throws Cancelled if the computation
+  /// is cancelled instead.
   void wait_for_turn() {
     Turn turn;
     if (suspend(turn) == Outcome::cancelled) throw Cancelled{.in_progress = true};
@@ -71,8 +76,8 @@ class Concurrent final : public Computation, public Handles<Call, YieldPoint> {
 
   const FunctionRef<void()> body_;
   const bool at_operations_;
-  bool reads_next_ = false;  // from a device
-  int put_off_ = 0;          // so many turns
+  bool reads_next_ = false;  // whether the next turn reads from a device
+  int put_off_ = 0;          // number of turns for which the read has been deferred
 };
 
 using Computations = std::vector<IntrusivePtr<Concurrent>>;

@@ -1,29 +1,39 @@
-// Several computations on one thread, which take turns:
+// concurrently: runs several computations on one thread, which take turns.
 //
-//   const auto [mean, mode] = concurrently([&] { return chain(key, density); }, [&] { return minimize(loss, start).x; });
+//   const auto [mean, mode] = concurrently([&] { return chain(key, density); },
+//                                          [&] { return minimize(loss, start).x; });
 //
-// Each runs on a stack of its own, with handlers of its own, until it has performed an operation; then the next one goes on. So
-// they are written as if each were alone, and while a device computes for one, the others ask it for more.
+// Each computation runs on a stack of its own, with handlers of its own, until it has performed
+// an operation; then the next one continues. So each can be written as if it were alone,
+// and while a device computes for one of them, the others submit more work.
 //
-//   turns          A turn ends with an operation that leaves the computation's own handlers, and was performed; and with yield(). An operation
-//                  that carries functions, such as a checkpoint, is one operation. One that throws ends no turn.
-//   devices        A read of what lives on a device (item, to_vector, bool, `to` the CPU) waits until the device has done what it was asked
-//                  for. So it is put off until all others read as well, or have ended, but for 64 turns at most; and it is a turn of
-//                  its own: of computations that read at the same time one waits.
-//   order          The computations begin, and take their turns, in the order in which they are given. Nothing of it depends on time:
-//                  the same functions of the same values take the same turns.
-//   handlers       Those around see all operations and effects, one after another, in the order of the turns. So transforms around
-//                  differentiate, map and record the computations together. Of what one computation installs the others see nothing.
-//   exceptions     The first that leaves a computation comes out. The others are cancelled (core/effects/controller.h), in order: what they
-//                  throw meanwhile is lost.
+//   turns       A turn ends when an operation has left the computation's own handlers
+//               and has been performed, and at yield(). An operation that carries functions, such
+//               as a checkpoint, is one operation. An operation that throws does not end a turn.
+//   devices     A read of a value on a device (item, to_vector, bool, `to` the CPU) waits
+//               until the device has finished its work. So a read is deferred until all
+//               other computations read as well, or have ended, but for at most 64 turns.
+//               A read is a turn of its own: of several computations that read at the same time,
+//               one waits at a time.
+//   order       The computations start and take their turns in the order in which they are given.
+//               The order does not depend on time: the same functions on the same values
+//               take the same turns.
+//   handlers    The handlers around concurrently see all operations and effects, one after another,
+//               in the order of the turns. So transforms around it differentiate, map and record
+//               the computations together. A computation does not see the handlers that another
+//               computation installs.
+//   exceptions  The first exception that leaves a computation leaves concurrently.
+//               The other computations are cancelled (core/effects/controller.h), in order;
+//               exceptions that they throw meanwhile are dropped.
 //
-// Computations may themselves call concurrently: an operation then ends a turn of the inner one, and of the outer. They share what
-// they capture like functions that call one another: no locks are needed, but what a function does between two turns alone is
-// undivided. So no mutex may be held over an operation, nor a static local variable be initialised by one, where another computation
-// comes by. A computation's stack has 256 KiB.
+// Computations may call concurrently themselves: an operation then ends a turn of the inner one
+// and of the outer one. They share captured variables as functions that call one another do:
+// no locks are needed, but only the code between two turns runs undivided. So do not hold a mutex
+// over an operation, and do not initialise a static local variable by one, if another computation
+// may reach the same code. A computation's stack has 256 KiB.
 //
-// A function that calls concurrently may be compiled. What `compile` gave is, inside, performed operation by operation, as it is under
-// other handlers.
+// A function that calls concurrently may be compiled. A function that `compile` returned
+// is performed operation by operation inside a computation, as it is under other handlers.
 #pragma once
 
 #include <array>
@@ -45,7 +55,7 @@ namespace stave {
 
 struct ConcurrentlyOptions {
   [[no_unique_address]] ByName by_name{};
-  bool at_operations = true;  ///< false: operations end no turns
+  bool at_operations = true;  ///< false: operations do not end turns
 };
 
 }  // namespace stave
@@ -56,7 +66,7 @@ using namespace stave;
 
 void run_concurrently(std::span<const FunctionRef<void()>> bodies, const ConcurrentlyOptions& options);
 
-/// A function, and where its result goes. F may be a reference.
+/// A function and the place for its result. F may be a reference.
 template <class F>
 struct Placing {
   F function;
@@ -83,7 +93,7 @@ std::tuple<ResultOf<F>...> results_of(const ConcurrentlyOptions& options, F&... 
       places);
 }
 
-// Without std::ranges, since <ranges> takes long to compile.
+// These concepts avoid std::ranges, because <ranges> takes long to compile.
 template <class R>
 using RangeReference = decltype(*std::begin(std::declval<R&>()));
 template <class R>
@@ -115,8 +125,10 @@ auto results_of_range(const ConcurrentlyOptions& options, Range& functions) {
 
 namespace stave {
 
-/// The results of functions that take turns, as a tuple: of void std::monostate, of a reference a copy. Or of one argument that is
-/// a range of functions of one type, as a vector; of void nothing. Throws the first exception that leaves one.
+/// Returns the results of functions that take turns, as a tuple. The result of a void function
+/// is std::monostate; a reference is copied. A single argument may be a range of functions
+/// of one type: the results are then a vector, or void if the functions return void.
+/// Throws the first exception that leaves a function.
 template <class... F>
 auto concurrently(ConcurrentlyOptions options, F&&... functions) {
   constexpr bool of_functions = (std::invocable<F&> && ...);

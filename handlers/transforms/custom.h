@@ -1,21 +1,24 @@
-// Functions with derivatives or batching of one's own.
+// Functions with custom derivatives or a custom batching rule.
 //
 //   // log(1 + e^x), whose derivative by the chain rule would overflow
 //   auto log1pexp = custom_vjp([](const Tensor& x) { return log1p(exp(x)); },
-//                              [](const Tensor& x) { return std::pair(log1p(exp(x)), x); },      // the result, and what backward needs
-//                              [](const Tensor& x, const Tensor& g) { return g * sigmoid(x); });  // residuals, cotangent
+//                              // the result, and what backward needs
+//                              [](const Tensor& x) { return std::pair(log1p(exp(x)), x); },
+//                              // residuals, cotangent
+//                              [](const Tensor& x, const Tensor& g) { return g * sigmoid(x); });
 //   auto f = custom_jvp(f, [](const Tensor& x, const Tensor& dx) { return std::pair(f(x), ...); });
-//   auto f = custom_vmap(f, [](Index lanes, const std::vector<bool>& batched, const Tensor& x) { ... });
+//   auto f = custom_vmap(f, [](Index lanes, const std::vector<bool>& batched,
+//                              const Tensor& x) { ... });
 //
 // Rules of one function combine: custom_vmap(custom_vjp(f, ...), ...) has both.
 //
-// A rule is made of ordinary operations: higher derivatives are those of the rule, which may call
-// the function itself. Rules may capture values that vmap maps, but not values that are
-// differentiated by whoever uses the rule: that throws; pass these as arguments.
+// A rule is made of ordinary operations. Higher derivatives are those of the rule, which may call
+// the function itself. Rules may capture values that vmap maps. They may not capture values that
+// are differentiated where the rule is used: that throws; pass such values as arguments.
 //
-// Tapes, pullbacks and programs keep copies of f and of its rules. They call a rule when a
-// derivative, or vmap, needs it, which may be long after the function was called: so rules should
-// capture by value, not by reference.
+// Tapes, pullbacks and programs keep copies of f and of its rules. They call a rule
+// when a derivative, or vmap, needs it, which may be long after the function was called.
+// So rules should capture by value, not by reference.
 #pragma once
 
 #include <stave/handlers/transforms/carried_trees.h>
@@ -91,14 +94,16 @@ struct VmapRule {
   void add(FunctionAttributes& functions, const auto& kept, const auto& results) const {
     functions.batch = [rule = rule, kept, results](Index lanes, std::span<const bool> given,
                                                    std::span<const Tensor> xs) {
-      const auto by_arguments = by_argument(kept, lanes, given, xs);  // clang 14 captures no structured binding
+      // Clang 14 captures no structured binding.
+      const auto by_arguments = by_argument(kept, lanes, given, xs);
       const auto call = [&](auto&&... arguments) { return (*rule)(lanes, by_arguments.first, arguments...); };
       return results.flat(kept.call(call, by_arguments.second));
     };
   }
 
  private:
-  // An argument counts as batched if one of its tensors is; the others are broadcast then.
+  // An argument counts as batched if one of its tensors is. The other tensors of such an argument
+  // are broadcast to all lanes.
   template <class Kept>
   static std::pair<std::vector<bool>, std::vector<Tensor>> by_argument(const Kept& kept, Index lanes,
                                                                        std::span<const bool> given,
@@ -123,9 +128,10 @@ struct VmapRule {
 
 namespace stave {
 
-/// f, with a reverse mode of one's own. forward(args...) -> std::pair of f's result and residuals, a tree; backward(residuals,
-/// cotangent of the result) -> the cotangent of the argument, or a std::tuple of one for each argument that is a tree; an
-/// undefined Tensor is zero. Forward mode is the backward rule, transposed.
+/// Returns f with a custom reverse mode. forward(args...) returns std::pair of f's result
+/// and the residuals, a tree. backward(residuals, cotangent of the result) returns the cotangent
+/// of the argument, or a std::tuple with one for each argument that is a tree; an undefined Tensor
+/// means zero. Forward mode is the transposed backward rule.
 template <class F, class Forwards, class Backward>
 auto custom_vjp(F f, Forwards forward, Backward backward) {
   using Rules = std::pair<Forwards, Backward>;
@@ -133,18 +139,20 @@ auto custom_vjp(F f, Forwards forward, Backward backward) {
       std::move(f), {std::make_shared<const Rules>(std::move(forward), std::move(backward))});
 }
 
-/// f, with a forward mode of one's own: rule(args..., tangents...) -> std::pair of f's result and its tangent. Tangents are of
-/// the arguments that are trees; zeros where there is none. The result's tangent must be linear in them: reverse mode is the
-/// rule, transposed.
+/// Returns f with a custom forward mode. rule(args..., tangents...) returns std::pair
+/// of f's result and its tangent. There is one tangent for each argument that is a tree;
+/// it is zero if the argument has none. The result's tangent must be linear in the tangents,
+/// because reverse mode is the transposed rule.
 template <class F, class Rule>
 auto custom_jvp(F f, Rule rule) {
   return stave_detail::WithRule<F, stave_detail::JvpRule<Rule>>(std::move(f),
                                                                 {std::make_shared<const Rule>(std::move(rule))});
 }
 
-/// f, with batching of one's own: rule(lanes, batched, args...) -> f's results for all lanes, the lanes as axis 0 of each
-/// tensor. `batched` says of each argument that is a tree whether its tensors carry the lanes as axis 0. Where a derivative is
-/// taken inside of vmap, that of f is, by f's own rule if it has one, and this rule is not used.
+/// Returns f with a custom batching rule. rule(lanes, batched, args...) returns f's results for all
+/// lanes, with the lanes as axis 0 of each tensor. `batched` has an entry for each argument that
+/// is a tree: whether its tensors carry the lanes as axis 0. If a derivative is taken inside vmap,
+/// it is the derivative of f, by f's own rule if it has one, and this rule is not used.
 template <class F, class Rule>
 auto custom_vmap(F f, Rule rule) {
   return stave_detail::WithRule<F, stave_detail::VmapRule<Rule>>(std::move(f),

@@ -1,12 +1,15 @@
-// Reverse mode: grad, value_and_grad. (vjp.h: vjp.)
+// Reverse mode: grad and value_and_grad return the gradient of a function that returns one
+// number. (vjp is in vjp.h.)
 //
-//   auto dw = grad(loss)(w, x, y);                        // d loss / d argument 0, of w's type
-//   auto [gw, gx] = grad<0, 1>(loss)(w, x, y);            // by several arguments: a std::tuple
+//   auto dw = grad(loss)(w, x, y);                 // d loss / d argument 0, of w's type
+//   auto [gw, gx] = grad<0, 1>(loss)(w, x, y);     // by several arguments: a std::tuple
 //   auto [value, g] = value_and_grad(loss)(w, x, y);
-//   auto kept = grad(loss, {.recompute = Recompute::never})(w, x, y); // a tape that computes nothing again, for less time or more memory
+//   // a tape that computes nothing again, for less time or more memory
+//   auto kept = grad(loss, {.recompute = Recompute::never})(w, x, y);
 //
-// Arguments and results are trees (core/ops/tree.h); arguments that are not pass through untouched. Under grad, values stay
-// real: item(), printing, if, while and recursion work inside f. The mechanism is in vjp_flat.h.
+// Arguments and results are trees (core/ops/tree.h). An argument that is not a tree is passed to f
+// unchanged. Under grad, values stay real: item(), printing, if, while and recursion work inside f.
+// The mechanism is in vjp_flat.h.
 #pragma once
 
 #include <optional>
@@ -16,7 +19,8 @@
 
 namespace stave {
 
-/// What value_and_grad returns. `Grad` is the type of the argument, or a tuple of several's.
+/// The result of value_and_grad. `Grad` is the type of the argument, or a tuple
+/// if there are several.
 template <class Grad>
 struct ValueAndGrad {
   Tensor value;
@@ -38,7 +42,8 @@ void check_loss(const Tensor& loss, const char* transform);
 Tensor one_like(const Tensor& loss);
 [[noreturn]] void fail_no_tensors(const char* transform);
 
-// Trees of gradients of the structures of the differentiated arguments, from their flat list; one alone is no tuple.
+// Returns the gradients as trees with the structures of the differentiated arguments:
+// one tree for a single argument, else a tuple. `leaves` is their flat list.
 template <class... S>
 auto gradient_trees(const std::vector<Tensor>& leaves, std::tuple<S...> structures) {
   PutLeaves put{leaves.data()};
@@ -114,7 +119,7 @@ class GradOf {
   ValueAndGradOf<F, argnums...> value_and_grad_;
 };
 
-// By argument 0, where none is named.
+// Instantiates the function object `Of` for `argnums`, or for argument 0 if `argnums` is empty.
 template <template <class, int...> class Of, int... argnums, class F, class... Options>
 auto by_arguments(F f, Options... options) {
   if constexpr (sizeof...(argnums) == 0) return Of<F, 0>(std::move(f), options...);
@@ -125,29 +130,32 @@ auto by_arguments(F f, Options... options) {
 
 namespace stave {
 
-/// The gradient of a function that returns one number, by argument 0 or by `argnums`: a callable with f's arguments. The
-/// result has the argument's type and dtypes; a tuple for several. If f returns std::pair<Tensor, Aux>: std::pair of the
-/// gradient and aux. Throws TransformError for a loss that is not a single number, DtypeError for one, or an argument, that is
-/// not of a floating dtype. Keys in an argument stay as they are. The callable keeps a copy of f,
-/// and calls it when it is called.
+/// Returns a callable with f's arguments that computes the gradient of f, which returns one number,
+/// by argument 0 or by `argnums`. The result has the argument's type and dtypes; it is a tuple
+/// for several arguments. If f returns std::pair<Tensor, Aux>, the callable returns std::pair
+/// of the gradient and the aux. Throws TransformError if the loss is not a single number,
+/// and DtypeError if the loss or a differentiated argument does not have a floating dtype.
+/// Keys in an argument stay as they are. The callable keeps a copy of f, and calls f only
+/// when the callable itself is called.
 template <int... argnums, class F>
 auto grad(F f, GradOptions options = {}) {
   return stave_detail::by_arguments<stave_detail::GradOf, argnums...>(std::move(f), options);
 }
 
-// The numbers of arguments are template arguments.
+// Rejects grad(f, {0, 1}): the numbers of arguments are template arguments.
 template <class F>
 auto grad(F, std::initializer_list<int>) {
   static_assert(sizeof(F) == 0, "stave: grad: argument numbers are template arguments: grad<0, 1>(f)");
 }
 
-/// As grad, and the value: {value, grad}, or {value, grad, aux}.
+/// Returns a callable like that of grad, which returns the value as well: {value, grad},
+/// or {value, grad, aux}.
 template <int... argnums, class F>
 auto value_and_grad(F f, GradOptions options = {}) {
   return stave_detail::by_arguments<stave_detail::ValueAndGradOf, argnums...>(std::move(f), options);
 }
 
-// Names of overloaded functions: grad(sum), grad<1>(maximum).
+// Overloads for the names of overloaded functions: grad(sum), grad<1>(maximum).
 #define STAVE_NAMES(Name)                                                                    \
   template <int... argnums>                                                                  \
   auto grad(stave_detail::Name f, GradOptions options = {}) {                                \

@@ -1,17 +1,19 @@
-// host_call: foreign code in a program, which works on arrays in host memory: LAPACK, a simulator, a table look-up.
+// host_call: calls foreign code that works on arrays in host memory (LAPACK, a simulator,
+// a table look-up) as part of a program.
 //
 //   const auto solve = host_call([](const Tensor& a, const Tensor& b) {
 //     std::vector<double> x(b.data<double>().begin(), b.data<double>().end());
 //     call_lapack(a.data<double>(), x);
 //     return from(x, b.shape());
-//   }, {{Shape{3}, float64}});                                  // shape and dtype of what it returns
+//   }, {{Shape{3}, float64}});  // shape and dtype of what it returns
 //
-// The function's arguments are contiguous tensors on the CPU, constants to every transform, so data() and to_vector() may read
-// them; to trace and compile the call is a read of them. It runs below all handlers, once for each call that reaches it, and should have
-// no side effects. No derivative is known of it: grad and jvp throw, unless custom_vjp or
-// custom_jvp says what it is; so they do where an effect is answered outside of them by what is
-// computed of a value that they differentiate (docs/guides/effects.md). For vmap see
-// VmapMethod.
+// The function's arguments are contiguous tensors on the CPU. They are constants to every
+// transform, so data() and to_vector() may read them; trace and compile treat the call as a read
+// of its arguments. The function runs below all handlers, once for each call that reaches it, and
+// should have no side effects. It has no known derivative: grad and jvp throw, unless custom_vjp
+// or custom_jvp defines one. They also throw if an effect is answered outside of grad or jvp
+// by a value that host_call computed from a value that they differentiate (docs/guides/effects.md).
+// For vmap see VmapMethod.
 #pragma once
 
 #include <vector>
@@ -20,10 +22,13 @@
 
 namespace stave {
 
-/// What vmap does with a function that knows nothing of lanes. As in JAX's pure_callback.
+/// Says how vmap calls a function that does not handle lanes itself, as in JAX's pure_callback.
 enum class VmapMethod : std::uint8_t {
-  sequential,    // calls it for each lane, one after the other
-  broadcast_all  // calls it once: all arguments and results have the lanes as axis 0, in front of those of a vmap inside
+  // Calls the function for each lane, one after the other.
+  sequential,
+  // Calls the function once. All arguments and results have the lanes as axis 0. With nested vmaps,
+  // the axis of an outer vmap comes before that of an inner one.
+  broadcast_all
 };
 
 struct HostCallOptions {
@@ -57,7 +62,8 @@ class HostCallOf {
         return results.flat(kept.call(std::as_const(*f), xs));
       };
       const Outputs outputs = host_call_flat({function, results_, options_}, kept.inputs());
-      if constexpr (std::is_same_v<Result, Tensor>) return outputs[0];  // of no lanes, too: f was not called
+      // vmap over no lanes did not call f, so the structure is unknown.
+      if constexpr (std::is_same_v<Result, Tensor>) return outputs[0];
       else return results.tree(outputs);
     } else {
       return Refused();
@@ -74,11 +80,13 @@ class HostCallOf {
 
 namespace stave {
 
-/// f, foreign code on host arrays (see above), as a function of tensors: host_call(f, results)(args...). `results` are shape and
-/// dtype of each tensor of f's result, which comes to the device of the first argument. What f returns must be so: else it
-/// throws ShapeError or DtypeError. TransformError if grad or jvp follows an argument. Under vmap of no lanes f is not called,
-/// and must return a single Tensor. Programs and checkpoints keep a copy of f and call it again: it
-/// should capture by value.
+/// Returns f, foreign code on host arrays (see above), as a function of tensors:
+/// host_call(f, results)(args...). `results` has the shape and dtype of each tensor of f's result.
+/// The results are moved to the device of the first argument. Throws ShapeError or DtypeError
+/// if f returns other shapes or dtypes than announced, and TransformError if it returns another
+/// number of tensors, or if grad or jvp differentiates an argument. Under vmap over no lanes f
+/// is not called, and must return a single Tensor. Programs and checkpoints keep a copy of f
+/// and call it again, so f should capture by value.
 template <class F>
 auto host_call(F f, std::vector<Abstract> results, HostCallOptions options = {}) {
   return stave_detail::HostCallOf<F>(std::move(f), std::move(results), options);

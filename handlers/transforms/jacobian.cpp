@@ -7,14 +7,15 @@
 namespace stave {
 namespace {
 
-// The unit vectors of arrays like x, one in each lane: [n, shape of x...].
+// Returns the unit vectors of arrays like x, one in each lane: [n, shape of x...].
 Tensor unit_vectors(const Tensor& x) {
   Shape stacked = x.shape();
   stacked.insert(stacked.begin(), x.size());
   return reshape(eye(x.size(), x.dtype(), x.device()), stacked);
 }
 
-// f for each unit vector of arrays like x in a lane; the lanes along `axis` of the results.
+// Returns f of each unit vector of arrays like x, one in each lane, with the lanes along
+// `axis` of the results.
 Outputs for_unit_vectors(FlatFunction f, const Tensor& x, Index axis) {
   const Tensor basis = unit_vectors(x);
   const MapAxis first(0);
@@ -24,7 +25,8 @@ Outputs for_unit_vectors(FlatFunction f, const Tensor& x, Index axis) {
   return outputs;
 }
 
-// A derivative of integers would be a matrix of zeros that says nothing.
+// Rejects outputs that are not floating: the derivative of integers would be a matrix
+// of zeros that says nothing.
 void check_output(const Tensor& output, const char* transform) {
   if (!is_float(output.dtype()))
     stave_detail::fail<DtypeError>("{}: the function returned {}, which has no derivative: return a floating tensor",

@@ -1,4 +1,4 @@
-// Jacobians, Hessians and Hessian-vector products, composed of jvp, vjp and vmap.
+// Jacobians, Hessians and Hessian-vector products, composed from jvp, vjp and vmap.
 #pragma once
 
 #include <algorithm>
@@ -13,19 +13,21 @@
 
 namespace stave {
 
-/// Blocks [j][i], of shape [output j..., input i...].
+/// Blocks [j][i] of shape [output j's shape..., input i's shape...].
 using FlatJacobian = std::vector<std::vector<Tensor>>;
-/// The Jacobian of f at xs: for each input, one jvp for all directions at once (vmap). For outputs larger than inputs.
+/// Returns the Jacobian of f at xs by forward mode: for each input, one jvp for all directions
+/// at once (by vmap). Prefer it if the outputs are larger than the inputs.
 FlatJacobian jacfwd_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names = numbered_inputs);
-/// The same by one vjp, and a pullback for all of each output at once. For inputs larger than outputs.
+/// Returns the Jacobian of f at xs by reverse mode: one vjp, and for each output one pullback
+/// for all its elements at once (by vmap). Prefer it if the inputs are larger than the outputs.
 FlatJacobian jacrev_flat(FlatFunction f, std::span<const Tensor> xs, InputNames names = numbered_inputs);
 
-/// A matrix of blocks: the Jacobian of a struct R by a tree A. Row by row, a tree A for each tensor of R.
+/// The Jacobian of a struct R by a tree A: one row for each tensor of R, and each row is a tree A.
 ///   auto h = hessian(loss)(mlp);          // JacobianBlocks<Mlp, Mlp>
 ///   h[&Mlp::w1].b2                        // d^2 loss / dw1 db2, of shape [w1's..., b2's...]
 template <class R, class A>
 struct JacobianBlocks {
-  R structure;          ///< of the rows: R without tensors
+  R structure;          ///< the structure of the rows: R without tensors
   std::vector<A> rows;  ///< in the order of tree_leaves
   const A& operator[](Tensor R::*member) const {
     std::size_t row = 0, i = 0;
@@ -45,8 +47,9 @@ struct TreeTraits<JacobianBlocks<R, A>> {
 
 namespace stave_detail {
 
-// The result's tree with the arguments' tree in place of each tensor. A struct keeps its type if the argument is a Tensor; else
-// its members cannot become trees, and the rows stand in JacobianBlocks.
+// The type of a Jacobian: the result's tree R with the argument's tree A in place of each tensor.
+// If A is a Tensor, a struct R keeps its type. Otherwise its members cannot become trees,
+// and the type is JacobianBlocks<R, A>.
 template <class R, class A>
 struct JacobianTree {
   using type = JacobianBlocks<R, A>;
@@ -88,7 +91,8 @@ struct JacobianTree<std::map<K, R>, A> {
   using type = std::map<K, JacobianOf<R, A>>;
 };
 
-// The next rows of a Jacobian, as a tree: of result's structure, of blocks of argument's.
+// Builds a Jacobian as a tree that has the structure of `result`, with blocks that have
+// the structure of `argument`. It takes the rows from `rows[next]` on, and advances `next`.
 template <class R, class A>
 JacobianOf<R, A> jacobian_tree(const R& result, const A& argument, const FlatJacobian& rows, std::size_t& next) {
   using J = JacobianOf<R, A>;
@@ -160,9 +164,11 @@ using JacrevOf = JacobianFunction<jacrev_flat, F, argnums...>;
 
 namespace stave {
 
-/// The Jacobian by argument 0, or by `argnums`: a callable with f's arguments. For tensors [f's shape..., argument's shape...];
-/// for trees, blocks as in JAX: f's result, with a tree like the argument (a tuple of several's) in place of each tensor, of
-/// these shapes. A std container of tensors becomes one of trees, a struct JacobianBlocks.
+/// Returns a callable with f's arguments that computes the Jacobian of f by argument 0
+/// or by `argnums`, in forward mode. For tensors its shape is [f's shape..., argument's shape...].
+/// For trees it consists of such blocks, as in JAX: f's result with a tree like the argument
+/// (a tuple for several arguments) in place of each tensor. A std container of tensors becomes
+/// a container of trees; a struct becomes JacobianBlocks.
 template <int... argnums, class F>
 auto jacfwd(F f) {
   return stave_detail::by_arguments<stave_detail::JacfwdOf, argnums...>(std::move(f));
@@ -171,14 +177,16 @@ template <int... argnums, class F>
 auto jacrev(F f) {
   return stave_detail::by_arguments<stave_detail::JacrevOf, argnums...>(std::move(f));
 }
-/// The Hessian, forward over reverse, [f's shape..., argument's shape..., argument's shape...]; of
-/// trees JacobianBlocks<A, A>, of several arguments a tuple of tuples.
+/// Returns a callable that computes the Hessian of f, forward over reverse. For tensors its shape
+/// is [f's shape..., argument's shape..., argument's shape...]. It is JacobianBlocks<A, A>
+/// for a struct A, and a tuple of tuples for several arguments.
 template <int... argnums, class F>
 auto hessian(F f) {
   return jacfwd<argnums...>(jacrev<argnums...>(std::move(f)));
 }
 
-/// The Hessian of f at x times v, without forming it: the derivative of grad(f) along v. x and v are trees of one type.
+/// Returns the product of f's Hessian at x with v, without forming the Hessian.
+/// It is the derivative of grad(f) along v. x and v are trees of one type.
 template <class F, class T>
 T hvp(F f, const T& x, const T& v) {
   return jvp(grad(std::move(f)), x, v).second;

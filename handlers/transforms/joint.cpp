@@ -13,11 +13,13 @@ namespace stave_detail {
 
 namespace {
 
-constexpr int longest = 512;  // entries whose rules one region performs, and entries that it computes again for them
+// Entries whose rules one region performs, and entries that it recomputes for them.
+constexpr int longest = 512;
 constexpr int few_results = 4;
-constexpr std::size_t few_inputs = 8;  // for each, the region's VJP is a region that begins from the start
+// The VJP of the region is one region for each input, and each of these computes from the start.
+constexpr std::size_t few_inputs = 8;
 
-/// The top of the stack without the users' handlers, and what stands on these.
+/// Returns the innermost frame from which operations reach no user's handler.
 Frame* library_frames() {
   Frame* frame = current;
   while (frame && frame->nearest && !frame->nearest->discreet) frame = frame->nearest->below;
@@ -45,14 +47,14 @@ Tensor computed_again(const GradHandler& handler, const Slot& slot) {
     const Tensor value = region.value_of(slot);
     return region.values_of({&value, 1})[0];
   }
-  const Tensor& saved = entry.inputs()[0];  // a view has one input
+  const Tensor& saved = entry.inputs()[0];  // the operation is a view, which has one input
   return apply(*entry.op, {saved.defined() ? saved : computed_again(handler, entry.producers()[0])}, entry.attributes);
 }
 
 bool JointRegion::takes(Entry& entry) {
   if (!is_elementwise(entry, shape_)) return false;
   if (values_.empty()) return true;
-  std::size_t more = 0;  // to be computed again
+  std::size_t more = 0;  // entries to recompute
   for (std::size_t i = 0; i < entry.input_count; ++i)
     if (entry.drops(i))
       if (Entry& producer = *entry.producers()[i].entry; !again_.contains(&producer)) more += producer.cone.size;
@@ -64,7 +66,7 @@ void JointRegion::count_result(Entry& entry) {
   if (!is_elementwise(entry, shape_)) ++results_;
 }
 
-// ---- recording ----------------------------------------------------------------------------------------------
+// ---- recording ----------------------------------------------------------------------------------
 
 Outputs JointRegion::handle(Call& call) {
   const auto inputs = call.inputs();
@@ -124,7 +126,7 @@ int JointRegion::operand(Entry& entry, std::size_t i) {
   return again(slot);
 }
 
-// As deep as a run is long.
+// The recursion is as deep as a run is long.
 int JointRegion::again(const Slot& slot) {
   Entry& entry = *slot.entry;
   if (!entry.op || entry.keeps_outputs) return given(computed_again(handler_, slot));
@@ -145,7 +147,7 @@ int JointRegion::again(const Slot& slot) {
   return value;
 }
 
-// ---- performing ---------------------------------------------------------------------------------------------
+// ---- performing ---------------------------------------------------------------------------------
 
 RegionPtr JointRegion::region(const std::vector<int>& outputs) const {
   std::vector<Dtype> dtypes;
@@ -169,7 +171,7 @@ RegionPtr JointRegion::region(const std::vector<int>& outputs) const {
   return region;
 }
 
-// Whether derivatives of what it performs are taken.
+// Returns true if a transform differentiates an input of the region.
 bool JointRegion::is_followed() const {
   for (const Tensor& input : inputs_)
     for (const Note* note = input.node().notes; note; note = note->next)
@@ -186,7 +188,7 @@ std::vector<Tensor> JointRegion::values_of(std::span<const Tensor> stand_ins) {
       outputs.push_back(value);
   Outputs found;
   if (!outputs.empty()) {
-    if (inputs_.empty()) given(constant(0, float32, shape_, cpu));  // says the shape
+    if (inputs_.empty()) given(constant(0, float32, shape_, cpu));  // gives the region its shape
     const RegionPtr steps = region(outputs);
     found = is_followed() && inputs_.size() > few_inputs ? perform_steps(*steps, inputs_) : fused(steps, inputs_);
   }

@@ -1,8 +1,10 @@
-// What a backward pass computes again of the values that its tape dropped (anchors.cpp), and with them what it makes of these.
+// The fused backward pass: recomputes the values that a tape dropped (anchors.cpp), together
+// with the rules that read them.
 //
-// A run of elementwise operations is computed again and walked back over in one: the operations of both are recorded into a
-// region (core/program/region.h), which is performed by tiles, so that no value between takes memory. It performs, in the same order, what
-// the pass without it performs, so the cotangents are the same bits.
+// The recomputed run of elementwise operations and the backward rules over it are recorded into
+// one region (core/program/region.h). The region is performed by tiles, so no intermediate value
+// takes memory. It performs the same operations in the same order as an unfused backward pass,
+// so the cotangents are the same bits.
 #pragma once
 
 #include <map>
@@ -15,29 +17,31 @@
 
 namespace stave_detail {
 
-/// The value of a slot, whose entry the tape can compute again: by operations below all handlers but the library's own that stood
-/// there at first.
+/// Returns the value of a slot whose entry the tape can compute again. The operations are performed
+/// below all users' handlers, by the library's own handlers that were installed at the first run.
 Tensor computed_again(const GradHandler& handler, const Slot& slot);
 
 class JointRegion final : public Handler {
  public:
-  /// Of values of this shape.
+  /// Creates a region for values of this shape.
   JointRegion(const GradHandler& handler, Shape shape) : handler_(handler), shape_(std::move(shape)), notes_("grad") {}
 
-  /// Whether it performs the rules of an entry. Not if it has performed enough of them.
+  /// Returns true if the region can perform the rules of an entry. It returns false once the region
+  /// has reached its size limits.
   bool takes(Entry& entry);
-  /// What stands for x, which is of the region's shape, or a number of a rule.
+  /// Returns the placeholder for x. x has the region's shape, or is a number of a rule.
   Tensor stand_in(const Tensor& x);
-  /// The same for what an entry saved, or dropped. Undefined if a rule does not read it.
+  /// Returns the placeholder for an input or output that an entry saved or dropped. It is undefined
+  /// if the rule does not read the value.
   Tensor input(Entry& entry, std::size_t i);
   Tensor output(Entry& entry, std::size_t i);
   Tensor value_of(const Slot& slot) { return tensor(again(slot)); }
   bool stands_in(const Tensor& x) const { return notes_.find(x) != nullptr; }
-  /// A rule has been recorded; it gave an entry its first cotangent.
+  /// Counts a rule that was recorded; count_result counts an entry that got its first cotangent.
   void count_step() { ++taken_; }
   void count_result(Entry& entry);
 
-  /// The values that these stand for.
+  /// Performs the region, and returns the values of these placeholders.
   std::vector<Tensor> values_of(std::span<const Tensor> stand_ins);
 
   Outputs handle(Call& call) override;
@@ -69,7 +73,7 @@ class JointRegion final : public Handler {
   std::unordered_map<const Node*, int> given_;
   std::map<std::pair<Dtype, std::vector<unsigned char>>, int> numbers_;
   std::unordered_map<const Entry*, int> again_;
-  std::vector<EntryPtr> entries_;  // keeps those of again_
+  std::vector<EntryPtr> entries_;  // keeps the entries of again_ alive
   int taken_ = 0, results_ = 0;
 };
 

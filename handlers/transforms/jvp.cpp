@@ -14,7 +14,8 @@
 namespace stave_detail {
 namespace {
 
-// A note without a tangent: that is lost.
+// The handler of forward mode. A note holds a tangent; a note without a tangent marks a value
+// whose tangent is lost.
 class JvpHandler final : public Handler, public FollowsDerivatives, public std::enable_shared_from_this<JvpHandler> {
  public:
   Outputs handle(Call& call) override {
@@ -35,7 +36,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
       for (Tensor& output : outputs) output = lost(std::move(output));
       return outputs;
     }
-    Outputs outputs = perform(call.lent());  // the rule reads the inputs afterwards
+    Outputs outputs = perform(call.lent());  // lent: the rule reads the inputs afterwards
     Outputs derivatives = call.op().derivative == Derivative::zero ? Outputs(outputs.size(), Tensor())
                                                                    : derive(JvpContext{call, outputs, tangents});
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -56,11 +57,12 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     return is_float(x.dtype()) ? notes.put(std::move(x), Tensor()) : x;
   }
   bool follows(const Tensor& x) const noexcept override { return notes.find(x) != nullptr; }
-  /// Returns what the function returns, when this is installed around it.
+  /// Returns the result of the function, which runs with this handler installed around it.
   Outputs run(FlatFunction f, std::span<const Tensor> inputs) {
     return notes.run([&] { return with(outside_, [&] { return with(*this, [&] { return f(inputs); }); }); });
   }
-  /// Zeros if x depends on no input. Throws if it is lost.
+  /// Returns the tangent of x; zeros if x depends on no input. Throws TransformError
+  /// if the tangent is lost.
   Tensor tangent(const Tensor& x) const {
     const Tensor* tangent = notes.find(x);
     if (tangent && !tangent->defined()) fail_lost("jvp", lost_by_);
@@ -77,7 +79,8 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     if (functions.runs_again) return checkpoint(call);
     const bool any =
         std::any_of(call.inputs().begin(), call.inputs().end(), [&](const Tensor& x) { return notes.find(x); });
-    if (!functions.backward && !functions.tangents) {  // the rule of vmap alone: the function's derivative is taken
+    // Only vmap has a custom rule: the function itself is differentiated.
+    if (!functions.backward && !functions.tangents) {
       if (!any) return perform(std::move(call));
       return with(*this, [&] { return functions.run(functions.function, call.inputs()); });
     }
@@ -86,7 +89,8 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     return functions.tangents ? custom_jvp(call, guarded) : custom_vjp(call, guarded);
   }
 
-  // One checkpoint below, of a function of primals and tangents; values that it captures keep theirs.
+  // Performs one checkpoint below, of a function of primals and tangents. Captured values
+  // keep their tangents.
   Outputs checkpoint(Call& call) {
     Inputs both = primals(call);
     const std::size_t count = both.size();
@@ -112,17 +116,18 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     return with_tangents(perform_functions(std::move(both), std::move(lifted)));
   }
 
-  // The rule in place of the function.
+  // Performs the custom rule in place of the function.
   Outputs custom_jvp(Call& call, const FunctionAttributes& functions) {
     Inputs both = primals(call);
     for (const Tensor& input : call.inputs()) both.push_back(tangent(input));
     return with_tangents(functions.run(functions.tangents, both));
   }
 
-  // The rule maps cotangents back, and is linear in them: transposed, it maps tangents forward.
+  // Transposes the rule. It maps cotangents back and is linear in them, so its transpose
+  // maps tangents forward.
   Outputs custom_vjp(Call& call, const FunctionAttributes& functions) {
     const ForwardResults forward = functions.run(functions.forward, primals(call));
-    std::vector<Tensor> zero;  // cotangents of the outputs that have some
+    std::vector<Tensor> zero;  // cotangents of the floating outputs
     for (const Tensor& output : forward.outputs)
       if (is_float(output.dtype())) zero.push_back(zeros_like(output));
     const auto backward = [&](std::span<const Tensor> cotangents) {
@@ -153,7 +158,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
     for (const Tensor& input : call.inputs()) inputs.push_back(notes.strip(input));
     return inputs;
   }
-  // The first half of `both`, with the second as tangents.
+  // Returns the first half of `both`, with the second half as tangents.
   Outputs with_tangents(Outputs both) const {
     const std::size_t count = both.size() / 2;
     Outputs outputs;
@@ -175,7 +180,8 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
                          op.name);
   }
 
-  // The operation itself on the tangents; inputs in which it is not linear stay.
+  // Performs the operation itself on the tangents. Inputs in which it is not linear keep their
+  // values.
   static Outputs linear(const JvpContext& c) {
     // A cast from floats to integers, or of integers, has derivative zero.
     if (!is_float(c.out().dtype())) return Outputs(c.outputs.size(), Tensor());
@@ -203,7 +209,7 @@ class JvpHandler final : public Handler, public FollowsDerivatives, public std::
   }
 
   AnsweredOutside outside_;
-  mutable std::string lost_by_;  // the effect whose answer was the first without a tangent
+  mutable std::string lost_by_;  // the effect whose answer first lost a tangent
 };
 
 void check_tangent(std::size_t i, InputNames names, const Tensor& primal, const Tensor& tangent) {

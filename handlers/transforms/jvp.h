@@ -1,9 +1,11 @@
-// Forward mode: jvp, the derivative of a function along a direction.
+// Forward mode: jvp returns a function's result and its derivative along a direction.
 //
 //   auto [out, tangent] = jvp(f, x, v);
-//   auto [out, tangent] = jvp(f, std::make_tuple(x, y), std::make_tuple(dx, dy));   // several arguments
+//   // several arguments
+//   auto [out, tangent] = jvp(f, std::make_tuple(x, y), std::make_tuple(dx, dy));
 //
-// Primals, tangents and results are trees; values stay real under it. The mechanism is in jvp_flat.h.
+// Primals, tangents and results are trees. Values stay real under jvp. The mechanism is
+// in jvp_flat.h.
 #pragma once
 
 #include <optional>
@@ -13,8 +15,9 @@
 
 namespace stave {
 
-/// f(primals...) and its derivative along the tangents, both of the type that f returns. A tangent has its primal's structure,
-/// shapes and dtypes. Throws TransformError, ShapeError or DtypeError for others, and for inputs that are not floats.
+/// Returns f(primals...) and its derivative along the tangents, both of the type that f returns.
+/// A tangent must have its primal's structure, shapes and dtypes: TransformError, ShapeError
+/// or DtypeError is thrown otherwise. Inputs that are not floats throw DtypeError.
 template <class F, class... P, class... T>
 auto jvp(F&& f, const std::tuple<P...>& primals, const std::tuple<T...>& tangents) {
   using namespace stave_detail;
@@ -40,7 +43,7 @@ auto jvp(F&& f, const std::tuple<P...>& primals, const std::tuple<T...>& tangent
   }
 }
 
-/// The same for one argument.
+/// Returns f(primal) and its derivative along the tangent, for a function of one argument.
 template <class F, class P>
   requires(!stave_detail::is_std_tuple<P>)
 auto jvp(F&& f, const P& primal, const P& tangent) {

@@ -1,7 +1,8 @@
-// Forward mode over flat lists of tensors: the core under jvp, jacfwd and hvp (jvp.h).
+// Forward mode over flat lists of tensors: the core of jvp, jacfwd and hvp (jvp.h).
 //
-// While the function runs, the `jvp` handler performs each operation below itself and, where an input carries a tangent,
-// performs the operation's JVP rule beside it; the tangent of the result is a note on it. Values stay real.
+// While the function runs, the `jvp` handler performs each operation below itself. If an input
+// carries a tangent, it also performs the operation's JVP rule. The tangent of the result is a note
+// on the result. Values stay real.
 #pragma once
 
 #include <span>
@@ -12,10 +13,13 @@ namespace stave {
 
 struct FlatJvp {
   Outputs outputs;
-  Outputs tangents;  // of the outputs' shapes and dtypes; zeros where an output depends on no input, or is no float
+  // Tangents with the shapes and dtypes of the outputs. They are zeros where an output depends
+  // on no input, or is not floating.
+  Outputs tangents;
 };
 
-/// f at `primals` and its derivative along `tangents` (undefined: zero). Throws for tangents of other shapes or dtypes.
+/// Returns f at `primals` and its derivative along `tangents` (undefined: zero). Throws ShapeError,
+/// DtypeError or DeviceError if a tangent does not match its primal.
 FlatJvp jvp_flat(FlatFunction f, std::span<const Tensor> primals, std::span<const Tensor> tangents,
                  InputNames names = numbered_inputs);
 

@@ -1,7 +1,8 @@
-// Lanes of vmap: sets of them, and the values that they have. Internal to vmap.cpp and paths.cpp.
+// Sets of lanes of vmap, and the values that the lanes have. Internal to vmap.cpp and paths.cpp.
 //
-// What stands behind a lane's value is a tensor with a row for each lane of some set: of all, at first. Where lanes part, each path
-// has a smaller set, and takes the rows of its lanes when it next needs a value.
+// The physical tensor behind a lane's value has a row for each lane of some set, at first
+// of all lanes. After lanes split, each path has a smaller set, and takes the rows of its lanes
+// from a value when it next needs that value.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +20,13 @@
 
 namespace stave_detail {
 
-/// A set of lanes, ascending; row i of a tensor of their values is that of `lane(i)`.
+/// A set of lanes in ascending order. Row i of a tensor of their values belongs to `lane(i)`.
 class Rows : public RefCounted {
  public:
-  /// All: 0, 1, ...
+  /// The set of all lanes: 0, 1, ...
   explicit Rows(Index size) : size_(size) {}
   explicit Rows(std::vector<std::int32_t> lanes) : size_(static_cast<Index>(lanes.size())), lanes_(std::move(lanes)) {}
-  /// The same lanes, as a set that was made later.
+  /// The same lanes, as a set with a later creation order.
   Rows(const Rows& same) : RefCounted(), size_(same.size_), lanes_(same.lanes_), thread_(same.thread_) {}
 
   Index size() const noexcept { return size_; }
@@ -34,23 +35,24 @@ class Rows : public RefCounted {
     return lanes_.empty() ? static_cast<std::int32_t>(row) : lanes_[static_cast<std::size_t>(row)];
   }
   Index row_of(std::int32_t lane) const;
-  /// Whether all of `lanes` are among these.
+  /// Returns true if this set contains all of `lanes`.
   bool has(const Rows& lanes) const;
-  /// "lane 3", "lanes 0, 2, 5 and 13 more".
+  /// Returns the names of the lanes: "lane 3", "lanes 0, 2, 5 and 13 more".
   std::string str() const;
-  /// x, which has a row for each of `all`, with these rows alone. An operation, for the handlers below.
+  /// Returns the rows of this set out of x, which has a row for each lane of `all`.
+  /// It performs an operation, which the handlers below see.
   Tensor of(const Tensor& x, const Rows& all) const;
-  /// The row in `all` of the one lane that this is.
+  /// Returns the row in `all` of the single lane of this set.
   Index row_in(const Rows& all) const;
-  /// Whether this thread made it: what is found may then be kept.
+  /// Returns true if this thread created the set. Only then are results cached in it.
   bool is_own() const noexcept { return thread_ == id_of_this_thread(); }
   bool is_older_than(const Rows& other) const noexcept { return id_ < other.id_; }
 
  private:
-  /// Throws TransformError for rows of others.
+  /// Returns the rows of these lanes in `all`. Throws TransformError if `all` does not have them.
   std::vector<std::int32_t> rows_within(const Rows& all) const;
   static void check_has(const Rows& all, Index row, std::int32_t lane);
-  // Where they stand in another set: from `start` on, or at `indices` [n, 1].
+  // The positions of these lanes in another set: from `start` on, or at `indices` [n, 1].
   struct Places {
     InstallationId all = 0;
     Index start = 0;
@@ -60,31 +62,32 @@ class Rows : public RefCounted {
 
   const InstallationId id_ = next_installation_id();
   const Index size_;
-  const std::vector<std::int32_t> lanes_;  // empty: all
+  const std::vector<std::int32_t> lanes_;  // empty: all lanes
   const void* const thread_ = id_of_this_thread();
-  // What was asked for last; by the thread that made this: others, on which rules may run, find it anew.
+  // The positions that were requested last. Only the thread that created the set reads and writes
+  // them; other threads, on which rules may run, compute them anew.
   mutable std::unique_ptr<std::array<Places, 4>> known_;
   mutable std::size_t next_ = 0;
 };
 using RowsPtr = IntrusivePtr<const Rows>;
 
-/// The shape of one lane's value, of which `batched` has all.
+/// Returns the shape of one lane's value. `batched` has the values of all lanes.
 inline Shape lane_shape(const Tensor& batched) {
   return Shape(std::span<const Index>(batched.shape().begin() + 1, batched.shape().end()));
 }
-/// Whether `batched` has such values.
+/// Returns true if `batched` holds lanes of this shape and dtype.
 inline bool has_lanes_of(const Tensor& batched, const Abstract& lane) {
   return batched.dtype() == lane.dtype && batched.rank() == lane.shape.rank() + 1 &&
          std::equal(lane.shape.begin(), lane.shape.end(), batched.shape().begin() + 1);
 }
 
-/// The rows of a tensor that the program reads, in the host's memory.
+/// The rows of a tensor that the program reads, in host memory.
 class HostRows {
  public:
   HostRows(const Tensor& x, Index rows);
   std::string_view operator[](std::size_t row) const { return {data_ + row * bytes_, bytes_}; }
-  std::size_t bytes() const noexcept { return bytes_; }  // of one
-  /// Whether all have the same bits.
+  std::size_t bytes() const noexcept { return bytes_; }  // size of one row
+  /// Returns true if all rows have the same bits.
   bool agree() const noexcept;
 
  private:
@@ -96,26 +99,30 @@ class HostRows {
 
 struct PathLog;
 
-/// What stands behind a lane's value. Notes own it; the log of a path knows of it (paths.h), and keeps nothing alive.
+/// The physical value behind a lane's value. Notes own it. The log of a path refers to it
+/// (paths.h), but does not keep it alive.
 struct LaneValue : RefCounted, Pooled {
-  Tensor batched;  // with these rows
+  Tensor batched;  // has a row for each lane of `rows`
   const RowsPtr rows;
-  RowsPtr taken_for;  // what a path asked for last, of the thread that made the rows
+  RowsPtr taken_for;  // the lanes that a path took last, on the thread that created `rows`
   Tensor taken;
-  PathLog* log = nullptr;  // in which it is step `step`; of a hollow value: in which the one is that it stands for
+  // The log in which this value is step `step`; for a hollow value, the log of the dead value.
+  PathLog* log = nullptr;
   std::uint32_t step = 0;
-  bool hollow = false;  // in place of one that is gone
+  bool hollow = false;  // placeholder for a dead value
   std::size_t bytes_of_gone = 0;
-  IntrusivePtr<LaneValue> unlabelled;  // this one, without its label
+  IntrusivePtr<LaneValue> unlabelled;  // this value without its label
 
   LaneValue(Tensor batched, RowsPtr rows) : batched(std::move(batched)), rows(std::move(rows)) {}
   ~LaneValue() {
     if (log && !hollow) leave_log();
   }
   std::size_t bytes() const noexcept { return hollow ? bytes_of_gone : bytes_kept_by(batched.node()); }
-  /// The rows of these lanes, for a run for `all`; `alone`: the value of the one lane. They are kept for who asks next if the value is of
-  /// this run too: what the function of an operation takes from outside of it, recorders may forget, or record anew. Throws
-  /// TransformError if the value was gone when the function ran first.
+  /// Returns the rows of these lanes, in a run for the lanes `all`. If `alone`, returns the value
+  /// of the one lane without the axis of lanes. The rows are cached for the next call if the value
+  /// belongs to this run. If it does not (an operation's function takes it from outside),
+  /// recorders may discard the rows, or record them anew. Throws TransformError for a hollow value:
+  /// it was dead at this point of the first run.
   Tensor of(const RowsPtr& lanes, bool alone, const Rows& all, bool keep = true);
 
  private:
@@ -131,17 +138,18 @@ struct Lanes {
   void labelled(const NamePtr& name);
 };
 
-/// One vmap: what its runs share, and what lives as long as functions that run again on its lanes.
+/// One vmap: data that its runs share, which lives as long as functions that may
+/// run again on its lanes.
 struct Vmap {
   explicit Vmap(Index size, std::string axis_name = {}) : size(size), axis_name(std::move(axis_name)) {}
   const Index size;
-  const std::string axis_name;  // empty: it has none
+  const std::string axis_name;  // empty: the axis has no name
   const RowsPtr all = make_intrusive<const Rows>(size);
   const Notes<Lanes> notes{"vmap"};
 
-  /// A lane's value of this shape, behind which stands `value`.
+  /// Returns a lane's value of this shape, with `value` as the physical value.
   Tensor lane(LaneValuePtr value, Shape shape) const;
-  /// The value of one lane, of which `batched` has a row for each of `rows`.
+  /// Returns the value of one lane. `batched` has a row for each of `rows`.
   Tensor lane(Tensor batched, const RowsPtr& rows) const;
 };
 

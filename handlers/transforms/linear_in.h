@@ -1,4 +1,5 @@
-// Operations that are linear in some of their inputs (Op::linear_in). By the others they have no derivative, and none is guessed.
+// Operations that are linear in some of their inputs (Op::linear_in). They have no derivative
+// by the other inputs, and none is guessed.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +12,12 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Whether the operation is said to be linear, but not in input i.
+/// Returns true if the operation is declared linear, but not in input i.
 inline bool lacks_derivative_by(const Op& op, std::size_t i) noexcept {
   return op.derivative == Derivative::linear && !op.linear_in.has_input(i);
 }
 
-/// `transform` would follow such an input.
+/// Throws TransformError because `transform` would differentiate by such an input.
 [[noreturn]] inline void fail_not_linear(std::string_view transform, const Op& op, std::size_t i) {
   fail<TransformError>(
       "{}: the operation {} has no derivative by input {}, in which its record says that it is not linear: give it "

@@ -10,7 +10,7 @@ using stave_detail::fail;
 FlatLinearized linearize_flat(FlatFunction f, std::span<const Tensor> primals, InputNames names) {
   FlatVjp vjp = vjp_flat(f, primals, "linearize", names);
   FlatLinearized result;
-  std::vector<Tensor> cotangents;  // of the outputs that have a derivative
+  std::vector<Tensor> cotangents;  // zero cotangents of the outputs that have a derivative
   for (const Tensor& output : vjp.outputs) {
     result.linear.has_tangent_.push_back(is_float(output.dtype()));
     result.linear.zeros_.push_back(result.linear.has_tangent_.back() ? Tensor() : zeros_like(output));

@@ -1,4 +1,5 @@
-// linearize: a function's value, and its derivative at that point as a linear function, computed once and used often.
+// linearize: returns a function's value and its derivative at that point as a linear function,
+// which is computed once and may be applied many times.
 //
 //   auto [y, df] = linearize(f, x);
 //   Tensor dy = df(dx), other = df(dx2);      // without running f again
@@ -8,7 +9,8 @@
 
 namespace stave {
 
-/// The linear part of linearize_flat: tangents of the inputs (undefined: zero) -> tangents of the outputs.
+/// Maps tangents of the inputs (undefined: zero) to tangents of the outputs. It is the linear part
+/// of linearize_flat's result.
 class FlatLinear {
  public:
   std::vector<Tensor> operator()(std::span<const Tensor> tangents) const;
@@ -17,24 +19,26 @@ class FlatLinear {
   friend struct FlatLinearized;
   friend struct FlatLinearized linearize_flat(FlatFunction, std::span<const Tensor>, InputNames);
   FlatPullback transposed_;
-  std::vector<bool> has_tangent_;  // of each output
-  std::vector<Tensor> zeros_;      // of the others
+  std::vector<bool> has_tangent_;  // entry i: whether output i has a tangent
+  std::vector<Tensor> zeros_;      // the tangents of the outputs that have none
 };
 struct FlatLinearized {
   Outputs outputs;
   FlatLinear linear;
 };
-/// f at `primals`, and its derivative there: the pullback, which is linear, pulled back.
+/// Returns f at `primals` and its derivative there. The derivative is the transpose
+/// of the pullback: the pullback is linear, so its own vjp maps tangents forward.
 FlatLinearized linearize_flat(FlatFunction f, std::span<const Tensor> primals, InputNames names = numbered_inputs);
 
-/// See linearize.
+/// The linear map that linearize returns.
 template <class Result, class... Arguments>
 class LinearMap {
  public:
   LinearMap(FlatLinear flat, Result structure, std::tuple<Arguments...> arguments)
       : flat_(std::move(flat)), structure_(std::move(structure)), arguments_(std::move(arguments)) {}
 
-  /// A tangent of the structure, shapes and dtypes of each differentiated argument -> the result's.
+  /// Returns the tangent of the result, given a tangent for each argument. Each tangent must have
+  /// the structure, shapes and dtypes of its argument.
   Result operator()(const Arguments&... tangents) const {
     using namespace stave_detail;
     const bool alike =
@@ -47,12 +51,13 @@ class LinearMap {
 
  private:
   FlatLinear flat_;
-  Result structure_;  // both without tensors
+  Result structure_;  // this and arguments_ are structures without tensors
   std::tuple<Arguments...> arguments_;
 };
 
-/// f(args...), and the linear map of tangents there; all arguments must be trees of floating tensors. The map may be called any
-/// number of times, under transforms as well. f is called now and not kept, as by vjp (vjp.h).
+/// Returns f(args...) and the linear map of tangents at that point. All arguments must be trees
+/// of floating tensors. The map may be called any number of times, also under transforms.
+/// f is called during linearize and not kept, as with vjp (vjp.h).
 template <class F, class... A>
 auto linearize(F&& f, A&&... args) {
   using namespace stave_detail;

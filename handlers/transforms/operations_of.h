@@ -1,16 +1,20 @@
-// The operations of a function, one after another, as a range:
+// operations_of: the operations of a function, one after another, as a range.
 //
 //   auto operations = operations_of(f, x);
 //   for (PendingOperation& op : operations) {
-//     if (op.call().op().id == OpId::exp) op.answer(zeros_like(op.call().input(0)));   // in place of computing it
-//     if (op.call().op().id == OpId::matmul) break;                                    // the rest of f does not run
+//     // in place of computing it
+//     if (op.call().op().id == OpId::exp) op.answer(zeros_like(op.call().input(0)));
+//     // the rest of f does not run
+//     if (op.call().op().id == OpId::matmul) break;
 //   }
-//   if (operations.result()) ...                                                        // what f returned, if it did
+//   if (operations.result()) ...  // what f returned, if it did
 //
-// f stands still at each operation until the loop goes on. What is not answered is performed below, where the loop stands:
-// so the loop may itself run under transforms; what that throws, f may catch. Leaving the loop leaves f as it stands; the
-// end of the range drops the rest of f, whose destructors run. A checkpoint, or a function with a rule of its own, is one
-// operation here: what runs inside it is performed and not shown. To go from breakpoint to breakpoint, and past scopes: stepper.h.
+// f is suspended at each operation until the loop continues. An operation without an answer
+// is performed below, at the place of the loop. So the loop may itself run under transforms,
+// and f may catch what the operation throws. Leaving the loop leaves f suspended.
+// Destroying the range drops the rest of f, and the destructors of f's local variables run.
+// A checkpoint, or a function with a custom rule, is one operation here: the operations inside it
+// are performed but not shown. stepper.h goes from breakpoint to breakpoint, and steps over scopes.
 #pragma once
 
 #include <functional>
@@ -26,13 +30,14 @@
 
 namespace stave {
 
-/// An operation that waits to be performed.
+/// An operation that is waiting to be performed.
 class PendingOperation final : public Controller {
  public:
-  /// Throws TransformError if the function has ended.
+  /// Returns the waiting operation. Throws TransformError if the function has ended.
   Call& call() const;
-  /// Gives the outputs in place of performing it. Throws TransformError for another number, shape or dtype of them, and for
-  /// operations that carry functions, whose outputs nobody knows beforehand.
+  /// Gives the outputs of the operation in place of performing it. Throws TransformError
+  /// if their number, shapes or dtypes are not those of the operation, and for operations
+  /// that carry functions, whose outputs are not known beforehand.
   void answer(Outputs outputs);
 
  private:
@@ -48,7 +53,7 @@ class PendingOperation final : public Controller {
   std::optional<Outputs> answer_;
 };
 
-/// See operations_of.
+/// The range that operations_of returns.
 template <class R>
 class OperationRange {
  public:
@@ -83,13 +88,13 @@ class OperationRange {
     if (operation_) operation_->stop();
   }
 
-  /// Starts the function. Once.
+  /// Starts the function; only the first call does.
   Iterator begin() {
     if (auto start = std::exchange(begin_, nullptr)) start(operation_);
     return Iterator(operation_.get());
   }
   std::default_sentinel_t end() const { return {}; }
-  /// What the function returned; empty if it has not ended.
+  /// Returns what the function returned; it is empty if the function has not ended.
   const std::optional<R>& result() const { return *result_; }
 
  private:
@@ -98,9 +103,9 @@ class OperationRange {
   std::function<void(std::shared_ptr<PendingOperation>)> begin_;
 };
 
-/// The operations of f(args...) as a range. f and the arguments are copied; what f captures by
-/// reference must outlive the range, in whose steps it runs. A result of void counts as
-/// std::monostate.
+/// Returns the operations of f(args...) as a range. f and the arguments are copied. Objects
+/// that f captures by reference must outlive the range, because f runs while the range is iterated.
+/// A void result counts as std::monostate.
 template <class F, class... A>
 auto operations_of(F f, A... args) {
   constexpr bool callable = std::is_invocable_v<F&, A&...>;

@@ -28,7 +28,7 @@ Tensor tensor_of(std::string_view bytes, Dtype dtype, const Shape& shape) {
   return Tensor(NodePtr(new Node(dtype, cpu, shape, std::move(storage))));
 }
 
-// The elements of the largest of an operation's inputs, for one lane.
+// Returns the number of elements of the largest input of an operation, for one lane.
 std::uint64_t work_of(std::span<const Tensor> inputs, const SmallVector<bool, 4>& batched, Index lanes) {
   Index most = 1;
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -36,10 +36,12 @@ std::uint64_t work_of(std::span<const Tensor> inputs, const SmallVector<bool, 4>
   return static_cast<std::uint64_t>(most);
 }
 
-// Rows with equal bits, in the order of their first ones.
+// Returns groups of rows with equal bits, in the order of their first rows.
 std::vector<std::vector<std::size_t>> classes_of(const HostRows& rows, std::size_t count) {
   std::vector<std::vector<std::size_t>> classes;
-  const auto add = [&](std::size_t& number, std::size_t row) {  // of a class; beyond the last: none yet
+  // `number` is the number of a class; a number beyond the last class means that
+  // the row has none yet.
+  const auto add = [&](std::size_t& number, std::size_t row) {
     if (number >= classes.size()) {
       number = classes.size();
       classes.emplace_back();
@@ -59,9 +61,9 @@ std::vector<std::vector<std::size_t>> classes_of(const HostRows& rows, std::size
 
 }  // namespace
 
-// ---- runs ------------------------------------------------------------------------------------------------------------
+// ---- runs ---------------------------------------------------------------------------------------
 
-// Says which lane it is that computes on its own values.
+// Names, in errors, the lane that computes on its own values.
 class PathRun::Alone final : public AnyHandler {
  public:
   explicit Alone(const PathRun& run) : AnyHandler(0), run_(run) {}
@@ -99,14 +101,15 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
   aside_.push_back(std::make_unique<LanePath>());
   aside_.back()->lanes = lanes_;
   aside_.back()->alone = is_alone(*lanes_);
-  PathEffects* const around = PathEffects::around(*vmap_);  // of a function that an operation carries
+  // Set within a function that an operation carries.
+  PathEffects* const around = PathEffects::around(*vmap_);
   const std::size_t answered = around ? around->call_begins() : 0;
   PathEffects* const outermost = PathEffects::outermost(*vmap_);
   first_joint_ = outermost ? outermost->next_joint : 0;
   std::size_t end_joint = first_joint_;
   std::vector<PathEffects::OfPath> answers;
   std::vector<std::unique_ptr<LanePath>> done;
-  std::exception_ptr threw;  // by the first of them
+  std::exception_ptr threw;  // the error of the first path that threw
   while (!aside_.empty()) {
     std::unique_ptr<LanePath> path = std::move(aside_.back());
     aside_.pop_back();
@@ -114,8 +117,8 @@ PathRun::Results PathRun::operator()(FlatFunction f, std::span<const Tensor> inp
     try {
       run(*path, f, arguments);
     } catch (...) {
-      // Which lanes threw is found where the operation was performed, by runs that are answered as
-      // this one: so the others go on.
+      // The other paths continue: PathRun at the operation that carries this function finds
+      // the lanes that threw, by further runs that get the same answers.
       if (!around || whose_error(std::current_exception(), nullptr) == Whose::of_all) throw;
       if (!threw) threw = std::current_exception();
     }
@@ -153,8 +156,8 @@ void PathRun::run(LanePath& path, FlatFunction f, std::span<const Argument> argu
   }
   const auto performed = [&] { return f(values); };
   path.outputs = with(*path.effects, [&] {
-    // There are no lanes' values that it could meet, so that operations need nobody; but in answers from before it was alone, and to
-    // gather what is sown.
+    // A single lane meets no lanes' values, so its operations need no handler, except for answers
+    // from before it was alone, for collectives over a named axis, and to gather sown values.
     if (path.alone && path.replays.empty() && what_ == Of::vmap && !any_known && vmap_->axis_name.empty() &&
         !may_be_answered(effect_type<Sowing>()))
       return with(Alone(*this), performed);
@@ -172,7 +175,7 @@ Path PathRun::handle(WhichPath&) {
   return path;
 }
 
-// ---- operations ------------------------------------------------------------------------------------------------------
+// ---- operations ---------------------------------------------------------------------------------
 
 Outputs PathRun::handle(Call& call) {
   LanePath& path = *path_;
@@ -191,13 +194,15 @@ Outputs PathRun::attempted(Call& call) {
   std::exception_ptr threw;
   std::optional<PathEffects::Mark> mark;
   if (carries) {
-    path.log = nullptr;  // what the functions compute is not in it; and the program may go on while they stand still
+    // The log does not contain the operations of the functions, and the program may continue
+    // while they are suspended.
+    path.log = nullptr;
     mark = path.effects->mark();
   }
   try {
     return carries ? handle_carrying(call) : performed(call, given);
   } catch (const std::bad_alloc&) {
-    path.log = nullptr;  // which may lack something
+    path.log = nullptr;  // the log may be incomplete
     throw;
   } catch (...) {
     threw = std::current_exception();
@@ -228,7 +233,8 @@ Outputs PathRun::performed(Call& call, PathLog::Given& given) {
     inputs.push_back(found[i] ? rows_of(*found[i], path) : call.inputs()[i]);
     batched.push_back(found[i] != nullptr);
   }
-  if (path.alone) return perform(call.with_inputs(std::move(inputs)));  // values from before it was
+  // The values are from before the path was left with one lane.
+  if (path.alone) return perform(call.with_inputs(std::move(inputs)));
   if (!op.batch)
     fail<TransformError>("vmap: the operation {} has no batching rule: give it one, or compute it outside of vmap",
                          op.name);
@@ -248,7 +254,7 @@ Outputs PathRun::performed(Call& call, PathLog::Given& given) {
   return outputs;
 }
 
-// ---- reads -----------------------------------------------------------------------------------------------------------
+// ---- reads --------------------------------------------------------------------------------------
 
 Tensor PathRun::handle(ReadStorage& read) {
   const Lanes* const lanes = vmap_->notes.find(read.value);
@@ -264,7 +270,8 @@ Tensor PathRun::handle(ReadStorage& read) {
   return path.kept.back();
 }
 
-// An error that a device found earlier, say, is every lane's.
+// Reads a value. An error of the read, such as one that a device found earlier,
+// belongs to every lane.
 Tensor PathRun::read(const Lanes& read, const Tensor& x) {
   LanePath& path = *path_;
   const PathLog* const log = path.log.get();
@@ -281,7 +288,8 @@ Tensor PathRun::read(const Lanes& read, const Tensor& x) {
   }
 }
 
-// What the lanes of the path have there that goes on.
+// Splits the lanes by the value that is read, and returns the value of the lanes
+// with which the path continues.
 Tensor PathRun::divided(const Lanes& read, const Tensor& x) {
   LanePath& path = *path_;
   const LaneValuePtr value = read.value;
@@ -311,15 +319,15 @@ Tensor PathRun::divided(const Lanes& read, const Tensor& x) {
   return first;
 }
 
-// The first part goes on at once; the others are put aside.
+// Splits the running path. The first part continues at once; the others are set aside.
 void PathRun::part(std::vector<Part> parts) {
   LanePath& path = *path_;
   if (what_ != Of::vmap) before_parting_.push_back({path.lanes, path.effects->of(*path.lanes)});
   path.pin();
   const PathLogPtr log = path.log;
-  // Lanes that are alone run from the start on their real values, which is not held to the log: but
-  // the next one to run, at times, and the last one. State that the function changes outside of
-  // itself is changed when these run.
+  // Single lanes run from the start on their real values, without a check against the log.
+  // As an exception, some of the lanes that run next, and the last one, are checked:
+  // these runs detect state that the function changes outside of itself.
   const bool checks_next = partings_ < 4 || std::has_single_bit(static_cast<unsigned>(partings_));
   ++partings_;
   std::vector<std::unique_ptr<LanePath>> others;
@@ -332,7 +340,7 @@ void PathRun::part(std::vector<Part> parts) {
     own_log->events.push_back(std::move(*parts[0].event));
   }
   aside_.reserve(aside_.size() + others.size());
-  // Nothing throws from here on: all lanes go on, or none has parted.
+  // No statement throws from here on: either all lanes continue, or none has split.
   for (auto& other : others) aside_.push_back(std::move(other));
   path.pinned.clear();
   path.alone = is_alone(*own);
@@ -341,9 +349,9 @@ void PathRun::part(std::vector<Part> parts) {
   path.log = std::move(own_log);
 }
 
-// Changes when a path of a vmap below is left with one lane, which then computes on real values.
-// These have other layouts than values of lanes, and operations may be made of others for that:
-// what a log says of them is no longer so.
+// Returns a number that changes when a path of a vmap below is left with one lane,
+// which then computes on real values. Real values have other layouts than lanes' values,
+// for which operations may perform other operations. The log then no longer matches.
 int PathRun::alone_below() noexcept {
   int times = 0;
   for (const Frame* frame = current; frame; frame = frame->below)
@@ -352,8 +360,9 @@ int PathRun::alone_below() noexcept {
   return times;
 }
 
-// Whether that is what an operation of a path of a vmap below throws, which went on before: a handler around threw it,
-// and trials would not be what that path performed.
+// Returns true if a path of a vmap below threw this error in a replay, at an operation
+// that succeeded in the first run. A handler around threw it then, and trials would not repeat
+// the operations of that path.
 bool PathRun::throws_anew_below(const std::exception_ptr& threw) noexcept {
   for (const Frame* frame = current; frame; frame = frame->below)
     if (frame->operations)
@@ -383,13 +392,14 @@ std::unique_ptr<PathRun::LanePath> PathRun::parted(Part part, bool checks) const
   std::reverse(other->replays.begin(), other->replays.end());
   other->pinned = path.pinned;
   other->alive = path.alive;
-  if (other->alone) other->log = nullptr;  // it will not part
+  if (other->alone) other->log = nullptr;  // a single lane does not split
   return other;
 }
 
-// ---- results ---------------------------------------------------------------------------------------------------------
+// ---- results ------------------------------------------------------------------------------------
 
-// What the lanes of a path gave: with them as axis 0, where there are several, or to be joined with others.
+// Returns an output of a path with its lanes as axis 0, for joining it with the outputs of other
+// paths.
 Tensor PathRun::part_of(const LanePath& path, const Tensor& output) const {
   const Lanes* const lanes = vmap_->notes.find(output);
   if (path.alone) return expand_dims(lanes ? rows_of(*lanes, path) : output, 0);
@@ -404,10 +414,10 @@ PathRun::Results PathRun::joined(std::span<const std::unique_ptr<LanePath>> done
   Results results;
   results.divided = done.size() > 1;
   const auto& notes = vmap_->notes;
-  if (!results.divided) {  // as it is
+  if (!results.divided) {  // one path: the outputs are used as they are
     const LanePath& path = *done[0];
     for (const Tensor& output : path.outputs) {
-      const Lanes* const lanes = notes.find(output);  // none, if it is undefined
+      const Lanes* const lanes = notes.find(output);  // null also for an undefined output
       results.outputs.push_back(lanes ? rows_of(*lanes, path) : output);
       results.batched.push_back(lanes && !path.alone);
     }
@@ -421,7 +431,7 @@ PathRun::Results PathRun::joined(std::span<const std::unique_ptr<LanePath>> done
   for (const LanePath* path : paths)
     for (Index row = 0; row < path->lanes->size(); ++row)
       places[static_cast<std::size_t>(lanes_->row_of(path->lanes->lane(row)))] = place++;
-  Tensor indices;  // undefined: they are in order
+  Tensor indices;  // undefined: the lanes are in order
   if (!std::is_sorted(places.begin(), places.end())) {
     UnderFrame past_all_handlers(nullptr);
     indices = from(places, {lanes_->size(), 1});

@@ -1,33 +1,39 @@
-// Control flow under vmap: a function for many lanes, path by path. Internal to vmap.cpp.
+// Control flow under vmap: runs a function for many lanes, path by path. Internal to vmap.cpp.
 //
-// A path is a run of the function for a set of lanes; at first there is one, with all of them, and its operations are batched. Where
-// the function reads a value (item, bool, to_vector, data) the lanes part by the bits of what they have there. The running path goes
-// on with those that are as its first lane, and takes the rows of these from a value when it next needs it: nothing is unwound. Each
-// other class is put aside; when the path has ended, the function runs again from its start for that class: its operations are
-// answered from the log of the first run up to the read, and performed from there on. At the end the results of all paths are
-// joined in the order of the lanes.
+// A path is one run of the function for a set of lanes. At first there is one path with all lanes,
+// and its operations are batched. If the function reads a value (item, bool, to_vector, data) whose
+// bits differ between lanes, the lanes split. The running path continues with the lanes that agree
+// with its first lane. It takes the rows of these lanes from a value when it next needs that value,
+// so nothing is unwound. Every other group of lanes is set aside. When the path has ended,
+// the function runs again from its start for each group: up to the read its operations are answered
+// from the log of the first run, and after that they are performed. At the end the results
+// of all paths are joined in the order of the lanes.
 //
-// An operation that throws for some lanes divides the path likewise, into those for which it
-// went on, and those for which it threw. Which they are is found by performing it for parts of
-// the lanes (paths_errors.cpp). Errors that a program need not tell apart are one class: of the
-// library's those of one type whose texts differ in numbers alone, of other std::exceptions
-// those of one type and text; of what is no std::exception each is its own. Errors that are no
-// lane's are all lanes': of memory, of shapes, dtypes and devices (but of a function that an
-// operation carries, whose ways may differ), of transforms; and one that no lane meets by
-// itself. If an effect that is asked for each lane is answered by an exception for some, they
-// part as well.
+// An operation that throws for some lanes splits the path likewise, into the lanes for which it
+// succeeded and those for which it threw. These are found by performing the operation for parts
+// of the lanes (paths_errors.cpp). Errors that a program need not tell apart form one group:
+// - errors of the library, if they have one type and texts that differ only in numbers;
+// - other std::exceptions, if they have one type and one text;
+// - each exception that is not a std::exception is a group of its own.
 //
-// A run that is answered from the log is held to it: its operations, their attributes, samples
-// of their operands that are no lanes' values, and which values the others are. State that the
-// function changes outside of itself shows there.
+// Some errors belong to all lanes: errors of memory, of shapes, dtypes and devices (except
+// from a function that an operation carries, whose paths may differ in these), of transforms;
+// and an error that no lane throws by itself. If an effect is performed once for each lane
+// and its handler throws for some, the lanes split as well.
 //
-// The log keeps nothing alive. What the function had let go of by the time of the read no operation after it can need: the second run
-// is given a hollow value in its place. A lane that is alone computes on its real values, from the start, where that takes no more than the
-// log does: that is the function itself, and costs what it costs. So do lanes of a path whose log is too long, or in which operations
-// carried functions (checkpoint): on batched values.
+// A run that is answered from the log is checked against it: its operations, their attributes,
+// samples of the operands that are not lanes' values, and the identity of those that are.
+// This detects state that the function changes outside of itself.
 //
-// All that paths perform they perform below vmap, of batched values: to the handlers around it these are ordinary operations, so
-// derivatives of any order and lanes of lanes follow.
+// The log keeps no value alive. A value that was dead at the time of the read is not needed
+// by any operation after it; the second run gets a hollow value (a placeholder) in its place.
+// A single lane instead computes from the start on real values, if that takes no longer
+// than replaying the log: it then runs the function itself, at the function's own cost.
+// Lanes run from the start on batched values if their path's log is too long, or if its operations
+// carried functions (checkpoint).
+//
+// Paths perform all operations below vmap, on batched values. To the handlers around vmap these
+// are ordinary operations, so derivatives of any order and nested vmaps work.
 #pragma once
 
 #include <any>
@@ -42,29 +48,37 @@
 
 namespace stave_detail {
 
-/// What a path performed between two reads at which lanes part. It belongs to the thread on which vmap runs.
+/// The operations that a path performed between two reads at which lanes split. It belongs
+/// to the thread on which vmap runs.
 struct PathLog : RefCounted {
-  /// What an operation was given, by which a second run is held to the first: state that the
-  /// function changes outside of itself shows here.
+  /// The arguments of an operation in the first run. A second run is checked against them,
+  /// which detects state that the function changes outside of itself.
   struct Given {
     AttributesPtr attributes;
-    std::uint32_t outside = 0;  // a hash of samples of the inputs that are the same in all lanes
-    std::uint32_t lanes = 0;    // a hash of which values of lanes the others are
-    std::uint32_t mask = 0;     // the inputs that are lanes' values, as far as there are bits
-    bool unread = false;        // some of those outside cannot be looked at here: lanes of a vmap around, or a device's
+    std::uint32_t outside = 0;  // hash of samples of the inputs that are the same in all lanes
+    std::uint32_t lanes = 0;    // hash of the identities of the inputs that are lanes' values
+    // Mask of the inputs that are lanes' values, for the first 32 inputs.
+    std::uint32_t mask = 0;
+    // True if an input outside of the lanes cannot be read here: it holds lanes of a vmap
+    // around, or is on a device.
+    bool unread = false;
     void add(std::size_t i, const Tensor& input, const Lanes* lane) noexcept;
   };
   struct Step {
-    const Op* op;       // null: the next of the events
-    LaneValue* value;   // an output; null: it is gone
-    std::size_t bytes;  // that were behind that; `untouched`: the operation touched no lane, and may be performed again
-    Given given = {};   // of an operation, at its first step
+    const Op* op;      // null: this step is the next entry of `events`
+    LaneValue* value;  // an output of the operation; null: it is dead
+    // Size of the dead value. `untouched`: the operation used no lane's value, and may
+    // be performed again.
+    std::size_t bytes;
+    Given given = {};  // arguments of an operation, at its first step
   };
   static constexpr std::size_t untouched = ~std::size_t{0};
-  // A read, and what it gave or threw; or an operation, and what it threw, or gave for all lanes
-  // together.
+  // A read, with its answer or exception; or an operation, with its exception or with the result
+  // that all lanes computed together.
   struct Event {
-    const void* log = nullptr;  // the value that was read, as a LaneValue says it; of an argument: that, and 0
+    // The value that was read: its LaneValue's log and step. An argument has no log:
+    // then the address of the LaneValue, and step 0.
+    const void* log = nullptr;
     std::uint32_t step = 0;
     Tensor answer = {};
     const Op* op = nullptr;
@@ -75,20 +89,23 @@ struct PathLog : RefCounted {
   RowsPtr lanes;
   std::vector<Step> steps;
   std::vector<Event> events;
-  std::size_t length = 0;  // of those before
-  std::uint64_t work = 0;  // what its operations read, in elements of a lane; of those before, too
-  bool joint = false;      // it has what all lanes computed together; or those before do
-  int alone_below = 0;     // PathRun::alone_below() when the first one began
+  std::size_t length = 0;  // number of steps in the logs before this one
+  // Total size of the operations' inputs, in elements of one lane, with the logs before.
+  std::uint64_t work = 0;
+  bool joint = false;   // this log, or one before, holds a result that all lanes computed together
+  int alone_below = 0;  // PathRun::alone_below() when the first log began
   PathLog* next_to_free = nullptr;
 
   PathLog(IntrusivePtr<PathLog> previous, RowsPtr rows)
       : before(std::move(previous)), lanes(std::move(rows)), length(before ? before->length + before->steps.size() : 0),
         work(before ? before->work : 0), joint(before && before->joint), alone_below(before ? before->alone_below : 0) {
   }
-  /// Whether a lane is answered from it in less time than it takes to compute that.
+  /// Returns true if replaying the log for a lane takes less time than computing the lane's values.
   bool saves_work() const noexcept {
-    if (joint) return true;                // which a lane by itself cannot
-    constexpr std::uint64_t least = 1024;  // elements of an operation, on average: of fewer, it is computed as fast
+    if (joint) return true;  // a lane cannot compute such a result by itself
+    // Average number of elements of an operation, below which computing it is as
+    // fast as replaying it.
+    constexpr std::uint64_t least = 1024;
     return work >= least * (length + steps.size());
   }
   ~PathLog() {
@@ -97,35 +114,39 @@ struct PathLog : RefCounted {
   }
 };
 using PathLogPtr = IntrusivePtr<PathLog>;
-void destroy(PathLog* log) noexcept;  // and those before, in a loop
-/// What a read is of, the same each time that the function runs: not the label that it gives anew.
+void destroy(PathLog* log) noexcept;  // frees the log and, in a loop, the logs before it
+/// Returns the event of a read. Its identity is the same each time that the function runs;
+/// a label that a run attaches to the value does not change it.
 PathLog::Event event_of_read(const LaneValuePtr& value, Tensor answer);
 [[noreturn]] void fail_other_way(const std::string& performed, const std::string& logged);
 
-/// Whose error it is that an operation threw for several lanes: that of all, whatever their values;
-/// or of lanes by themselves, of each or of some. Null: a function or a handler threw it, which may
-/// throw any for some.
+/// Says which lanes have an error that an operation threw for several lanes: all of them,
+/// whatever their values (of_all); each lane by itself (of_each); or some lanes by themselves
+/// (of_some). A null `op` means that a function or a handler threw it, which may throw any
+/// error for some lanes.
 enum class Whose { of_all, of_each, of_some };
 Whose whose_error(const std::exception_ptr& threw, const Op* op);
-/// The same for errors that a program need not tell apart: of the library's, which differ by
-/// numbers of the lane, of one type and text but for these; of others, of one type and text. Empty:
-/// nobody can tell what differs.
+/// Returns a text that is equal for errors that a program need not tell apart:
+/// errors of the library with one type and texts that differ only in numbers, and other errors
+/// with one type and one text. It is empty for exceptions that cannot be compared.
 std::string kind_of_error(const std::exception_ptr& threw);
 
 class PathRun;
 
-/// The answers to the effects of a path. Those before the read at which it parted from others are known.
+/// The answers to the effects of a path. The answers from before the read at which it split
+/// from others are known, and are replayed.
 class PathEffects final : public Remembers, public Handling<Sowing> {
  public:
   using Answers = std::vector<std::any>;
-  /// Of a run, for these lanes.
+  /// The run of a function for these lanes.
   struct Run {
     const Vmap& vmap;
     const Rows& lanes;
     InstallationId id;
     PathRun& paths;
   };
-  /// Of a path, which has these lanes, and is `alone` from when it has one of several.
+  /// Creates the answers of a path with these lanes. `alone` becomes true when the path is left
+  /// with one of several lanes.
   PathEffects(Run run, const RowsPtr& lanes, const bool& alone, Answers known)
       : run_(run), lanes_(lanes), alone_(alone), known_(std::move(known)) {}
   std::string describe() const override { return ""; }
@@ -136,22 +157,24 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
   std::any answer_kept(const EffectType& effect, std::any performed) override;
   Sowing::Result handle(Sowing& sowing) override;
 
-  /// The results of collectives of all lanes, in order: lanes that part later run again from the
-  /// start where there is no log, and are given the same. The outermost run of the vmap keeps them,
-  /// so that those of functions that operations carry are among them.
+  /// The results of collectives of all lanes, in order. Lanes that split later may run again
+  /// from the start without a log, and then get the same results. The outermost run of the vmap
+  /// keeps them, so they include those of functions that operations carry.
   struct Joint {
     const Op* op;
-    LaneValuePtr value;  // null: `same`, for all lanes
+    LaneValuePtr value;  // null: `same` is the result for all lanes
     Tensor same;
   };
   std::vector<Joint> joint;
   std::size_t next_joint = 0;
-  /// Null: there are none.
+  /// Returns the outermost PathEffects of a vmap; null: there is none.
   static PathEffects* outermost(const Vmap& vmap) noexcept;
 
-  /// What all of these lanes were answered so far; as far as that is one.
+  /// Returns the answers that these lanes have received so far. Answers within a function
+  /// that an operation carries are included if one of its paths has all of these lanes.
   Answers of(const Rows& lanes) const;
-  /// Where the path stands; and all that it knows there, to be brought back to.
+  /// Mark is a position on the path; State has all answers known there, to which
+  /// the path can be restored.
   struct Mark {
     std::size_t next, calls, given, joint;
   };
@@ -161,25 +184,27 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
     std::size_t next, calls, joint;
   };
   State state() const { return {known_, given_, next_, calls_, joint_so_far()}; }
-  /// That at the mark, where all that was answered since is known already.
+  /// Returns the state at the mark, in which all answers since are known.
   State state_at(const Mark& mark) const;
   void restore(State state);
-  /// Those of the same vmap around this point of the program; null: there are none.
+  /// Returns the PathEffects of the same vmap around this point of the program;
+  /// null: there is none.
   static PathEffects* around(const Vmap& vmap) noexcept;
   struct OfPath {
     RowsPtr lanes;
     Answers answers;
   };
-  /// A function that an operation carries is run here, on paths of its own. Gives how many answers there are so far.
+  /// Begins a function that an operation carries, which runs here on paths of its own.
+  /// Returns the number of answers so far.
   std::size_t call_begins();
-  /// Since there were `count` answers, lanes went on these paths, and were answered so; `before` has what those that parted, in that
-  /// order, were answered until then.
+  /// Ends such a function. `paths` has the answers on each of its paths since there were `count`
+  /// answers. `before` has the answers until each split, in the order of the splits.
   void call_ends(std::size_t count, std::vector<OfPath> before, std::vector<OfPath> paths);
 
  private:
   struct Branches;
   struct OpaqueAnswer;
-  std::any again_;  // the last one, as this run has it
+  std::any again_;  // the last answer, as marked for this run
   const std::any* answer_on(const Branches& branches) const;
   static const OfPath* find_path(std::span<const OfPath> paths, std::span<const OfPath> before, const Rows& lanes);
 
@@ -204,15 +229,16 @@ class PathEffects final : public Remembers, public Handling<Sowing> {
   const bool& alone_;
   Answers known_;
   std::size_t next_ = 0, calls_ = 0;
-  std::int32_t asked_lane_ = 0;              // while each is asked
-  const std::any* known_outside_ = nullptr;  // what is asked now is known to the one around
+  // The lane for which an effect is performed lane by lane.
+  std::int32_t asked_lane_ = 0;
+  const std::any* known_outside_ = nullptr;  // the answer, if the PathEffects around knows it
   Answers given_;
 };
 
-/// A function's run for some lanes.
+/// Runs a function for some lanes, path by path.
 class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
  public:
-  /// A value that lanes sow which parted: its name, with the scopes inside of the function.
+  /// A value that lanes sow after a split: its name includes the scopes inside of the function.
   struct Sown {
     std::string name;
     IntrusivePtr<const SowAttributes> attributes;
@@ -220,16 +246,17 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
     std::vector<std::uint64_t> places;
   };
   enum class Of { vmap, call, undivided_call };
-  /// Of vmap's function; or of one that an operation carries, which may have captured lanes, and within which they may not part if it is
-  /// undivided.
+  /// Creates a run of vmap's function (Of::vmap), or of a function that an operation carries
+  /// (Of::call), which may have captured lanes. Lanes may not split inside an undivided call.
   PathRun(std::shared_ptr<const Vmap> vmap, RowsPtr lanes, Of what);
 
   struct Results {
     Outputs outputs;
-    std::vector<bool> batched;  // with the lanes as axis 0; else one for all
+    // batched[i]: output i has the lanes as axis 0; otherwise it is one value for all.
+    std::vector<bool> batched;
     bool divided = false;
   };
-  /// f of the lanes of `inputs`, which carry them as axis 0 where `batched` says so.
+  /// Returns f of the lanes of `inputs`. `batched` says which inputs carry the lanes as axis 0.
   Results operator()(FlatFunction f, std::span<const Tensor> inputs, const std::vector<bool>& batched);
 
   Outputs handle(Call& call) override;
@@ -239,37 +266,40 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   bool discreet() const noexcept override { return true; }
   bool takes_programs() const noexcept override { return true; }
   std::string describe() const override;
-  /// Lanes part by what each of them was answered to an effect. The answers are those of a way, for
-  /// those that go it.
+  /// A group of lanes that split because an effect was answered differently for each group,
+  /// with the answer for the group.
   struct Way {
     std::vector<std::int32_t> lanes;
     std::any answer;
   };
   void part_by_answers(const EffectType& effect, std::vector<Way> ways);
-  /// What the running path performed so far, and performs, cannot be answered from a log.
+  /// Drops the log: the operations of the running path cannot be replayed.
   void end_log() noexcept { path_->log = nullptr; }
-  /// Whether the rows that paths take of values may be kept: not where a recorder may forget that they were.
+  /// True if rows that paths take from values may be cached. It is false where a recorder may
+  /// discard the operation that took them.
   bool keeps_rows = true;
 
  private:
   struct LanePath {
     RowsPtr lanes;
-    bool alone = false;  // one lane of several: computes on its real values
+    bool alone = false;  // the path has one lane of several, and computes on its real values
     int number = 0;
-    PathLogPtr log;  // that it writes; null: none
-    // What it replays: logs from the first one on; of the last one the first event alone, if its
-    // lanes parted by that. Empty: it performs.
+    PathLogPtr log;  // the log that the path writes; null: none
+    // The logs that the path replays, from the first one on. If its lanes split by an event,
+    // the last log contributes only its first event. Empty: the path performs its operations.
     std::vector<PathLogPtr> replays;
     std::size_t segment = 0, step = 0, event = 0;
-    std::vector<LaneValuePtr> pinned;  // what the function had when lanes parted, for as long as it replays
-    std::vector<std::pair<PathLog*, std::size_t>> alive;  // steps of the logs before its own; no others are
-    int errors = 0;                                       // operations that threw so far
-    int known_errors = 0;                                 // so many of which are known to throw for all of its lanes
+    // Values that were live when the lanes split, kept alive during the replay.
+    std::vector<LaneValuePtr> pinned;
+    // Live steps of the logs before the path's own; other steps are dead.
+    std::vector<std::pair<PathLog*, std::size_t>> alive;
+    int errors = 0;        // number of operations that threw so far
+    int known_errors = 0;  // number of these that are known to throw for all lanes of the path
     PathEffects::Answers known_effects;
     std::vector<PathEffects::Joint> known_joint;
     std::optional<PathEffects> effects;
-    std::vector<Tensor> kept;  // answers to reads that stay
-    std::vector<Sown> sown;    // since lanes parted
+    std::vector<Tensor> kept;  // answers to reads whose storage must stay valid
+    std::vector<Sown> sown;    // values sown since lanes split
     Outputs outputs;
 
     void note(const Op& op, LaneValue* output, PathLog::Given given = {});
@@ -281,18 +311,18 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
     void end_replay();
   };
   struct Argument {
-    Tensor same;         // for all lanes
-    LaneValuePtr value;  // null: `same`
+    Tensor same;         // the value for all lanes
+    LaneValuePtr value;  // null: `same` is used
     Shape shape;
     NamePtr label;
   };
-  /// Lanes that go one way from here. The event is what tells them from others; none: they are told
-  /// by what they perform.
+  /// Lanes that take one path from here on. `event` distinguishes them from others; if there
+  /// is none, they are distinguished by the operations that they perform.
   struct Part {
     std::vector<std::int32_t> lanes;
     std::optional<PathLog::Event> event = {};
-    std::exception_ptr threw = nullptr;  // what the operation threw for them, by which they part
-    std::any answer = {};                // what an effect was answered for them, by which they part
+    std::exception_ptr threw = nullptr;  // the error by which they split
+    std::any answer = {};                // the answer to an effect by which they split
   };
 
   class Alone;
@@ -311,7 +341,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   static int alone_below() noexcept;
   static bool throws_anew_below(const std::exception_ptr& threw) noexcept;
 
-  // Runs from the log: paths_log.cpp.
+  // Replays from the log: paths_log.cpp.
   PathLog::Given given_of(const Call& call) const;
   void check_given(const Call& call, const PathLog::Given& first) const;
   Outputs replayed(Call& call);
@@ -332,19 +362,19 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   std::exception_ptr thrown_once(Call& call, std::int32_t lane, const std::exception_ptr& a,
                                  const std::exception_ptr& b, const Outcomes& found);
 
-  // What lanes that parted sow, as further results: paths_effects.cpp.
+  // Values that lanes sow after a split, as additional results: paths_effects.cpp.
   bool is_joined(const Call& sow) const;
   Outputs sown(const Call& sow);
   std::vector<Sown> take_sown(std::span<const std::unique_ptr<LanePath>> paths) const;
   static void sow_all(std::span<const Sown> sown, Results& results);
 
-  // Collectives over the lanes, by the axis' name: paths_collective.cpp.
+  // Collectives over the lanes, by the name of the axis: paths_collective.cpp.
   bool answers(const Call& call) const;
   Outputs collective(const Call& call);
   Outputs collected(const Call& call, const PathLog::Given& given, PathEffects* outermost);
   Outputs known_collective(const Call& call, const PathLog::Given& given, const PathEffects::Joint& known);
 
-  // The operation `call`: paths_carried.cpp.
+  // The higher-order operation `call`: paths_carried.cpp.
   Outputs handle_carrying(Call& call);
   FunctionAttributes lifted(const FunctionAttributes& functions, std::vector<bool> batched,
                             std::shared_ptr<bool> outputs_batched, std::shared_ptr<bool> repeats) const;
@@ -353,16 +383,20 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize> {
   const RowsPtr lanes_;
   const Of what_;
   const InstallationId id_ = next_installation_id();
-  int paths_ = 0;                  // so far
-  int went_alone_ = 0;             // how often a running path was left with one lane
-  std::exception_ptr threw_anew_;  // the last one by an operation, the same for all lanes, that did not throw before
-  std::size_t first_joint_ = 0;    // number of the first collective in it
-  LanePath* path_ = nullptr;       // that runs
-  const Rows* named_ = nullptr;    // whom errors name, where one lane stands for them; null: those that run
-  bool repeats_ = false;           // an operation whose functions ran already, and threw
-  int partings_ = 0;               // so far
-  std::vector<std::unique_ptr<LanePath>> aside_;     // for later; the last one is next
-  std::vector<PathEffects::OfPath> before_parting_;  // of lanes that parted
+  int paths_ = 0;       // number of paths so far
+  int went_alone_ = 0;  // how often a running path was left with one lane
+  // The last error of an operation that is the same for all lanes, and that threw in a replay
+  // but not in the first run.
+  std::exception_ptr threw_anew_;
+  std::size_t first_joint_ = 0;  // number of the first collective in this run
+  LanePath* path_ = nullptr;     // the running path
+  // The lanes that errors name, if one lane runs for several; null: the running lanes.
+  const Rows* named_ = nullptr;
+  // Repeats an operation whose functions have already run, and threw.
+  bool repeats_ = false;
+  int partings_ = 0;                                 // number of splits so far
+  std::vector<std::unique_ptr<LanePath>> aside_;     // paths set aside; the last one runs next
+  std::vector<PathEffects::OfPath> before_parting_;  // answers of the lanes before each split
 };
 
 }  // namespace stave_detail

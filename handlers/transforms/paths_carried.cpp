@@ -1,6 +1,7 @@
-// The operation `call` under vmap. It goes on below as a call on all lanes of the path, whose functions take what stands behind values,
-// run on the lanes, path by path, and give back what stands behind the results. So captured lanes stay lanes, and what is below may
-// run them again.
+// The higher-order operation `call` under vmap. It is performed below as a call on all lanes
+// of the path. Its functions take the physical values, run on the lanes, path by path,
+// and return the physical values of the results. So captured lanes stay lanes, and handlers below
+// may run the functions again.
 #include <algorithm>
 
 #include <stave/core/op/function.h>
@@ -17,7 +18,8 @@ bool contains(const std::vector<bool>& mask, bool value) {
   return std::find(mask.begin(), mask.end(), value) != mask.end();
 }
 
-// All carry the lanes if one does, or `all`. Says so in `all`.
+// Broadcasts all results to the lanes if one of them carries the lanes, or if `all`;
+// sets `all` accordingly.
 Outputs alike(PathRun::Results results, bool& all, Index lanes) {
   all |= contains(results.batched, true);
   for (std::size_t i = 0; all && i < results.outputs.size(); ++i)
@@ -45,14 +47,14 @@ FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vec
   const IntrusivePtr<const FunctionAttributes> of(&functions);
   const auto residuals_batched = std::make_shared<std::vector<bool>>();
   const Index size = path_->lanes->size();
-  // One of the functions on the lanes of `xs`.
+  // Runs one of the functions on the lanes of `xs`.
   const auto run_lanes = [vmap = vmap_, lanes = path_->lanes, of](FlatFunction function, std::span<const Tensor> xs,
                                                                   const std::vector<bool>& given) {
     return PathRun(vmap, lanes, of->gives_more ? Of::undivided_call : Of::call)(function, xs, given);
   };
   const auto lift = [=](const CarriedFunction& rule, std::vector<bool> given) -> CarriedFunction {
     if (!rule) return nullptr;
-    return [=, &rule](std::span<const Tensor> xs) {  // the rule is one of `of`
+    return [=, &rule](std::span<const Tensor> xs) {  // the rule is owned by `of`
       const CarriedFunction anew = [&](std::span<const Tensor> values) {
         of->log->run() = {};
         return rule(values);
@@ -65,7 +67,8 @@ FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vec
   const bool by_rule = of->batch && contains(batched, true);
   FunctionAttributes lifted = *of;
   lifted.around = nullptr;
-  lifted.batch = nullptr;  // of these lanes; where none is, that of the lanes below
+  // The rule is for these lanes. If no input carries a lane, it serves the lanes below.
+  lifted.batch = nullptr;
   lifted.function = lift(of->function, batched);
   if (by_rule)
     lifted.function = [vmap = vmap_, size, of, batched](std::span<const Tensor> xs) {
@@ -108,7 +111,8 @@ FunctionAttributes PathRun::lifted(const FunctionAttributes& functions, std::vec
         if (!carries && (batched[i] || *outputs_batched)) cotangent = broadcast_lanes(cotangent, size);
         else if (carries && !batched[i] && !*outputs_batched)
           fail<TransformError>("custom_vjp: under vmap, the cotangents differ between lanes, but the results do not");
-        if (!batched[i] && *outputs_batched) cotangent = sum(cotangent, 0);  // every lane read the same argument
+        // Every lane read the same argument.
+        if (!batched[i] && *outputs_batched) cotangent = sum(cotangent, 0);
       }
       return std::move(cotangents);
     };
@@ -132,7 +136,8 @@ Outputs PathRun::handle_carrying(Call& call) {
   const FunctionAttributes& functions = functions_of(call);
   const RowsPtr lanes = path.lanes;
   const bool by_rule = *outputs_batched && functions.batch && !functions.backward && !functions.tangents;
-  const auto repeats = std::make_shared<bool>(repeats_);  // until it is performed; not when its functions run later
+  // True until the operation has been performed, but not when its functions run later.
+  const auto repeats = std::make_shared<bool>(repeats_);
   Outputs outputs =
       by_rule ? batched_by_rule(*vmap_, lanes->size(), functions, batched, inputs)
               : perform_functions(std::move(inputs), lifted(functions, std::move(batched), outputs_batched, repeats));

@@ -1,4 +1,5 @@
-// Collectives (core/ops/collective.h) that name the lanes of a vmap: reductions and permutations of what stands behind all of them.
+// Collectives (core/ops/collective.h) that name the lanes of a vmap: reductions and permutations
+// of the values of all lanes.
 #include <stave/core/op/function.h>
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/named_axis.h>
@@ -70,7 +71,8 @@ Outputs PathRun::collected(const Call& call, const PathLog::Given& given, PathEf
   return {std::move(all.result)};
 }
 
-// Lanes that run again from the start are given what all computed before.
+// Returns the known result: lanes that run again from the start get the results that all
+// lanes computed before.
 Outputs PathRun::known_collective(const Call& call, const PathLog::Given& given, const PathEffects::Joint& known) {
   const Abstract& expected = call.abstract_outputs()[0];
   const bool same = known.op == &call.op() &&

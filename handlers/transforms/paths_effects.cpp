@@ -1,4 +1,5 @@
-// The effects of a path: answered once for the lanes that were together; or as their type says across lanes.
+// The effects of a path: they are performed once for the lanes that run together, or across lanes
+// as the type of the effect specifies.
 #include <algorithm>
 
 #include <stave/core/op/function.h>
@@ -25,18 +26,20 @@ const PathRun::Sown* find_sown(std::span<const PathRun::Sown> sown, const PathRu
 
 void* PathEffects::handling(const EffectType& effect) {
   if (effect == effect_type<Sowing>()) return static_cast<Handling<Sowing>*>(this);
-  if (effect == effect_type<WhichFloat>()) return nullptr;  // nobody changes that on the way
+  if (effect == effect_type<WhichFloat>()) return nullptr;  // no handler on the way changes it
   return effect.kept && effect.remembering ? effect.kept->handling : effect.remembering;
 }
 
-// Among the answers, where lanes parted within a function that an operation carries: what they were answered there.
+// The answers within a function that an operation carries, if lanes split there: an entry among
+// the answers of the path around.
 struct PathEffects::Branches {
   std::size_t call;
   std::vector<OfPath> paths, before;
 };
 
-// A tensor that answered an effect which cannot be taken apart; and which of the transforms that
-// the effect passed follow it: those of another run have lost its derivative.
+// A tensor as an answer to an effect whose answer cannot be taken apart. `followed` lists
+// the transforms, among those that the effect passed, that differentiate the tensor.
+// In another run these transforms have lost its derivative.
 struct PathEffects::OpaqueAnswer {
   Tensor answer;
   std::vector<std::size_t> followed;
@@ -69,7 +72,8 @@ void PathEffects::remember(std::any answer) {
   else given_.push_back(OpaqueAnswer{*x, std::move(followed)});
 }
 
-// To the function that asks now, by the lanes that it has; null: there is none.
+// Returns the answer within `branches` to the function that performs an effect now, by its lanes;
+// null: there is none.
 const std::any* PathEffects::answer_on(const Branches& branches) const {
   const PathEffects* const inner = asking();
   if (!inner || branches.call != calls_) return nullptr;
@@ -79,7 +83,8 @@ const std::any* PathEffects::answer_on(const Branches& branches) const {
   return &path->answers[number];
 }
 
-// Of these lanes, to the end; or to where they parted last.
+// Returns the path that has these lanes at its end, or else the last split at which they
+// were still together.
 const PathEffects::OfPath* PathEffects::find_path(std::span<const OfPath> paths, std::span<const OfPath> before,
                                                   const Rows& lanes) {
   const auto have_them = [&](const OfPath& of) { return of.lanes->has(lanes); };
@@ -157,9 +162,9 @@ void PathEffects::call_ends(std::size_t count, std::vector<OfPath> before, std::
   while (next_ < known_.size() && is_over(known_[next_])) ++next_;
 }
 
-// ---- what is sown ----------------------------------------------------------------------------------------------------
+// ---- sown values --------------------------------------------------------------------------------
 
-// Lanes that parted will sow it together, when all have come to their end.
+// Asks whether the value is gathered. Lanes that split sow it together when all paths have ended.
 Sowing::Result PathEffects::handle(Sowing& sowing) {
   if (const std::any* known = next_answer()) {
     if (const auto* threw = std::any_cast<Threw>(known)) std::rethrow_exception(threw->what);
@@ -186,11 +191,12 @@ Outputs PathRun::sown(const Call& sow) {
                          value.name);
   const PathRun::Sown* const known = find_sown(path_->sown, value);
   if (known && known->places != value.places) fail_sown_twice(value.name);
-  if (!known) path_->sown.push_back(std::move(value));  // else a lane of another vmap, inside, runs again alone
+  // A value that is known already comes from a lane of an inner vmap that runs again alone.
+  if (!known) path_->sown.push_back(std::move(value));
   return {sow.input(0)};
 }
 
-// In the order of the first path, as further outputs of each.
+// Returns the sown values in the order of the first path, and appends them to each path's outputs.
 std::vector<PathRun::Sown> PathRun::take_sown(std::span<const std::unique_ptr<LanePath>> paths) const {
   std::vector<Sown> all = paths[0]->sown;
   for (const auto& path : paths) {
@@ -228,18 +234,20 @@ void PathRun::sow_all(std::span<const Sown> sown, Results& results) {
   results.batched.resize(first);
 }
 
-// ---- across lanes ----------------------------------------------------------------------------------------------------
+// ---- across lanes -------------------------------------------------------------------------------
 
-// What was answered to an effect that can be taken apart. Tensors of it that the effect had are not kept, but by number: transforms inside
-// the function know other things of them when it runs again.
+// The answer to an effect whose answer can be taken apart. Tensors that the effect itself passed
+// are stored by number, because transforms inside the function have other notes on them when
+// the function runs again.
 struct PathEffects::KeptAnswer {
   const EffectType* type;
   std::any answer;
-  std::vector<int> passed = {};  // of each tensor; -1: the effect did not have it
-  std::vector<std::vector<std::size_t>> followed =
-      {};  // of each tensor: by which of the transforms that the effect passed
+  // For each tensor, its number among the effect's tensors; -1: the effect did not pass it.
+  std::vector<int> passed = {};
+  // For each tensor, the transforms that follow it, among those that the effect passed.
+  std::vector<std::vector<std::size_t>> followed = {};
 
-  /// Looks who follows the answer's tensors, at the first run.
+  /// Records which transforms follow the answer's tensors, in the first run.
   void look_who_follows() {
     const auto transforms = transforms_passed();
     followed.clear();
@@ -250,8 +258,8 @@ struct PathEffects::KeptAnswer {
         if (transforms[i]->follows(x)) by.push_back(i);
     });
   }
-  /// The transforms of the run that asks again follow other values than the first run computed:
-  /// they have lost the derivative of what was made of these.
+  /// Marks the derivatives of the tensors as lost: the transforms of the run that performs
+  /// the effect again follow other values than those of the first run.
   void lose_derivatives(std::any& again) const {
     if (followed.empty()) return;
     const auto transforms = transforms_passed();
@@ -263,14 +271,14 @@ struct PathEffects::KeptAnswer {
   }
 };
 
-// The tensors of an effect, marked, to be known again in its answer.
+// The tensors of an effect, marked so that they are recognised in its answer.
 class PathEffects::Tensors {
  public:
   Tensors(const EffectType& effect, std::any& performed) {
     effect.kept->visit_effect(performed, [&](Tensor& x) { tensors_.push_back(x); });
   }
   const Tensor& operator[](int i) const { return tensors_[static_cast<std::size_t>(i)]; }
-  /// Calls `replace` on each that is defined, and marks what it becomes.
+  /// Calls `replace` on each defined tensor of the effect, and marks the result.
   template <class Replace>
   void visit(const EffectType& effect, std::any& performed, Replace replace) const {
     int number = 0;
@@ -279,7 +287,7 @@ class PathEffects::Tensors {
       ++number;
     });
   }
-  /// Which of them all of these are; -1: none.
+  /// Returns the number of the effect's tensor that all of these are; -1: none.
   int passed(std::span<const Tensor> answers) const {
     const int* const first = marks_.find(answers[0]);
     const auto is_first = [&](const Tensor& x) {
@@ -294,8 +302,10 @@ class PathEffects::Tensors {
   std::vector<Tensor> tensors_;
 };
 
-// Of the same vmap there may be two: of the function, and, inside, of one that an operation carries. The inner one asks for its lanes;
-// the outer one remembers the answer of them all, and gives each its own when the function runs again.
+// Returns the inner PathEffects of the same vmap that performs the effect. There may be two:
+// one of the function, and inside of it one of a function that an operation carries. The inner
+// one performs the effect for its lanes. The outer one remembers the answers for all lanes,
+// and gives each lane its own when the function runs again.
 const PathEffects* PathEffects::asking() const noexcept {
   for (const Frame* at = current; at && at->kind == Frame::Kind::interception;) {
     const auto& working = static_cast<const Interception&>(*at);
@@ -337,7 +347,8 @@ std::any PathEffects::answer_kept(const EffectType& effect, std::any performed) 
   }
 }
 
-// A lane that runs again alone meets no lanes' values.
+// Returns a known answer for this run. A lane that runs again alone gets its own real values
+// in place of lanes' values.
 std::any PathEffects::known_answer(const EffectType& effect, const std::any& known, const Tensors& given) const {
   if (const auto* threw = std::any_cast<Threw>(&known)) std::rethrow_exception(threw->what);
   const auto* const kept = std::any_cast<KeptAnswer>(&known);
@@ -352,7 +363,8 @@ std::any PathEffects::known_answer(const EffectType& effect, const std::any& kno
   return answer;
 }
 
-// Of what the outer one knows, what is asked for now.
+// Returns the part of the outer PathEffects' known answer for the lanes that perform the effect
+// now.
 std::any PathEffects::part_of_known(const EffectType& effect) const {
   if (const auto* threw = std::any_cast<Threw>(known_outside_)) std::rethrow_exception(threw->what);
   const auto* const kept = std::any_cast<KeptAnswer>(known_outside_);
@@ -379,14 +391,14 @@ PathEffects::KeptAnswer PathEffects::answer_once(const EffectType& effect, std::
   return kept;
 }
 
-// The answer that one lane was given.
+// The answer for one lane.
 struct PathEffects::OfLane {
   std::any answer;
   std::vector<Tensor> tensors;
   std::exception_ptr threw;
 };
 
-// Lanes for which who answers throws part from the others.
+// Performs the effect for each lane. Lanes for which the handler throws split from the others.
 PathEffects::KeptAnswer PathEffects::answer_for_each(const EffectType& effect, const std::any& performed,
                                                      const Tensors& given) {
   const Index size = lanes_->size();
@@ -445,7 +457,7 @@ PathEffects::OfLane PathEffects::ask_for(const EffectType& effect, const std::an
   return found;
 }
 
-// As one answer of these rows' lanes.
+// Returns the answers for these rows as one answer of their lanes.
 PathEffects::KeptAnswer PathEffects::kept_of(const EffectType& effect, std::span<const OfLane> lanes,
                                              const std::vector<std::size_t>& rows, const Tensors& given) const {
   if (rows.empty()) return {&effect, std::any()};

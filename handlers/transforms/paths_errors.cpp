@@ -1,7 +1,8 @@
-// Operations that throw for some lanes: these part from those for which it goes on, as f, which may
-// catch the error, would see it in a loop over the lanes. Which ones they are is found by
-// performing the operation for parts of the lanes: half of them, half of that half ... so for few
-// among n by some log2(n) operations for each, and for many by no more than the loop performs.
+// Operations that throw for some lanes. These lanes split from those for which the operation
+// succeeds, so f, which may catch the error, sees it as in a loop over the lanes.
+// The lanes that throw are found by bisection: the operation is performed for half of them,
+// half of that half, and so on. For few lanes among n this takes about log2(n) operations for each;
+// for many it takes no more operations than the loop.
 #include <algorithm>
 #include <new>
 #include <string>
@@ -15,8 +16,8 @@ namespace stave_detail {
 
 namespace {
 
-// Its first line without numbers, and without the function that it names, which changes as it
-// passes: lanes whose errors differ in these go one way.
+// Returns the first line of an error's text without numbers and without the name of the function
+// before it, which changes on the way. Lanes whose errors differ only in these take one path.
 std::string without_numbers(std::string_view text) {
   const std::size_t name = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789");
   if (name != text.npos && text.substr(name).starts_with(": ")) text.remove_prefix(name + 2);
@@ -33,10 +34,11 @@ std::string without_numbers(std::string_view text) {
   return kind;
 }
 
-// Null: a function, which may throw anything.
+// Returns the operation; null for a call that carries functions, which may throw any error.
 const Op* operation_of(const Call& call) { return call.op().carries_functions ? nullptr : &call.op(); }
 
-// An error that is every entry's of one lane need not be so of others.
+// Converts an error of every entry of an operation's operands to one of some entry. Every entry
+// of one lane may have the error, but not every entry of other lanes.
 std::exception_ptr of_some_entries(const std::exception_ptr& threw) {
   try {
     std::rethrow_exception(threw);
@@ -67,7 +69,7 @@ std::string kind_of_error(const std::exception_ptr& threw) {
     std::rethrow_exception(threw);
   } catch (const Error& error) {
     const auto* const everywhere = dynamic_cast<const FailsEverywhere*>(&error);
-    // Not by `what()`, which notes that somebody asks.
+    // what() is not used, because it notes that it was called.
     return std::string((everywhere ? everywhere->type : typeid(error)).name()) + ": " +
            without_numbers(error.std::runtime_error::what());
   } catch (const std::exception& error) {
@@ -82,7 +84,8 @@ Whose whose_error(const std::exception_ptr& threw, const Op* op) {
   try {
     std::rethrow_exception(threw);
   } catch (const FailsEverywhere&) {
-    return op && op->id != OpId::own ? Whose::of_each : Whose::of_some;  // whose rule may perform one for each lane
+    // The rule of a user's own operation may perform an operation for each lane.
+    return op && op->id != OpId::own ? Whose::of_each : Whose::of_some;
   } catch (const ShapeError&) {  // lanes of one path have one shape and dtype, on one device
     return by_shape;
   } catch (const DtypeError&) {
@@ -102,7 +105,7 @@ Whose whose_error(const std::exception_ptr& threw, const Op* op) {
   }
 }
 
-// The outcome of an operation, lane by lane.
+// The outcomes of an operation, lane by lane.
 struct PathRun::Outcomes {
   struct Threw {
     std::string kind;
@@ -111,10 +114,10 @@ struct PathRun::Outcomes {
   };
   std::vector<std::int32_t> went_on;
   std::vector<Threw> threw;
-  std::optional<PathEffects::State> effects;  // in which each run begins
-  std::exception_ptr other;                   // something else went wrong, which is no lane's
+  std::optional<PathEffects::State> effects;  // the state in which each trial begins
+  std::exception_ptr other;                   // an error that belongs to no lane
 
-  /// How many lanes threw an error of this one's type.
+  /// Returns the number of lanes that threw an error of this error's type.
   std::size_t count_like(const std::exception_ptr& error) const {
     const std::string type = type_of_kind(kind_of_error(error));
     std::size_t count = 0;
@@ -131,7 +134,7 @@ struct PathRun::Outcomes {
   }
 };
 
-// The path has these lanes alone, and writes no log.
+// Restricts the path to these lanes for a trial; it writes no log meanwhile.
 class PathRun::Narrowed {
  public:
   Narrowed(PathRun& run, std::span<const std::int32_t> lanes, bool alone, const Rows* named)
@@ -161,7 +164,7 @@ class PathRun::Narrowed {
   const bool alone_, keeps_rows_, repeats_;
 };
 
-// Returns what the operation throws for these lanes; null: nothing.
+// Returns the error that the operation throws for these lanes; null: none.
 std::exception_ptr PathRun::attempt(Call& call, std::span<const std::int32_t> lanes, bool alone, const Rows* named) {
   const Narrowed narrowed(*this, lanes, alone, named);
   try {
@@ -176,7 +179,8 @@ std::exception_ptr PathRun::attempt(Call& call, std::span<const std::int32_t> la
   }
 }
 
-// `error`: what the operation throws for all of these together; null: that is not known.
+// Finds the outcome for each of these lanes. `error` is what the operation throws for all of them
+// together; null: unknown.
 void PathRun::find_outcomes(Call& call, std::span<const std::int32_t> lanes, std::exception_ptr error,
                             Outcomes& found) {
   if (found.other) return;
@@ -197,7 +201,7 @@ void PathRun::find_outcomes(Call& call, std::span<const std::int32_t> lanes, std
   const bool second_throws = found.went_on.size() == before + half;
   find_outcomes(call, lanes.subspan(half), second_throws ? error : nullptr, found);
   if (found.other || found.count_like(error) > like_before) return;
-  // None of these lanes threw what all of them threw together.
+  // None of these lanes by itself threw the error that all of them threw together.
   const auto threw_other = [&](const Outcomes::Threw& known) {
     return std::find(lanes.begin(), lanes.end(), known.lanes.back()) != lanes.end();
   };
@@ -205,8 +209,9 @@ void PathRun::find_outcomes(Call& call, std::span<const std::int32_t> lanes, std
   found.other = other == found.threw.end() ? error : thrown_once(call, other->lanes.back(), other->first, error, found);
 }
 
-// A lane threw the one error and, in another attempt, the other one, which is of another type. So one of them comes
-// once, as an error of a handler around may: this one must not be lost.
+// Returns the error that occurs only once. A lane threw `a` and, in another attempt, `b`,
+// which is of another type. So one of them occurs once, as an error of a handler around may,
+// and must not be lost.
 std::exception_ptr PathRun::thrown_once(Call& call, std::int32_t lane, const std::exception_ptr& a,
                                         const std::exception_ptr& b, const Outcomes& found) {
   if (found.effects) path_->effects->restore(*found.effects);
@@ -214,7 +219,8 @@ std::exception_ptr PathRun::thrown_once(Call& call, std::int32_t lane, const std
   return again && are_alike(again, a) ? b : a;
 }
 
-// It throws for each of these. The error is that of an operation on one lane, as others are.
+// Adds all of these lanes, each of which throws. The error that is stored is that of an operation
+// on one lane, as it is for others.
 void PathRun::add_all(Call& call, std::span<const std::int32_t> lanes, const std::exception_ptr& threw,
                       Outcomes& found) {
   if (found.effects) path_->effects->restore(*found.effects);
@@ -234,14 +240,15 @@ bool PathRun::may_differ(const Call& call, const std::exception_ptr& threw) cons
 void PathRun::fail_all(const Call& call, PathLog::Given given, std::exception_ptr threw) {
   LanePath& path = *path_;
   ++path.errors;
-  if (call.op().carries_functions) path.log = nullptr;  // how they came to that is not in it
+  // The log does not contain how they came to it.
+  if (call.op().carries_functions) path.log = nullptr;
   path.note({.op = &call.op(), .threw = threw, .given = std::move(given)});
   std::rethrow_exception(threw);
 }
 
-// As an operation on the first of these lanes throws it, and with their names. Functions that an
-// operation carries run no more often for that, unless the error is another one than all of the
-// lanes threw together, and so may be one that comes once.
+// Returns the error for these lanes: the one that the operation throws on the first of them,
+// with the names of all. Functions that an operation carries are not run again for that, unless
+// the error is another one than all lanes threw together, and so may be one that occurs once.
 std::exception_ptr PathRun::error_of(Call& call, const std::vector<std::int32_t>& lanes,
                                      const std::exception_ptr& known, const std::exception_ptr& threw,
                                      Outcomes& found) {
@@ -261,7 +268,7 @@ Outputs PathRun::divided_by_error(Call& call, PathLog::Given given, std::excepti
   std::vector<std::int32_t> lanes;
   for (Index row = 0; row < path.lanes->size(); ++row) lanes.push_back(path.lanes->lane(row));
   Outcomes found;
-  std::optional<PathEffects::State> effects;  // after it threw
+  std::optional<PathEffects::State> effects;  // the state after the operation threw
   if (mark) {
     effects = path.effects->state();
     found.effects = path.effects->state_at(*mark);
@@ -275,7 +282,8 @@ Outputs PathRun::divided_by_error(Call& call, PathLog::Given given, std::excepti
   std::vector<Part> parts;
   if (!found.went_on.empty()) parts.push_back({std::move(found.went_on)});
   for (Outcomes::Threw& of : found.threw) {
-    const bool is_first = mark && of.kind == kind;  // which names all of the lanes, as they parted inside
+    // This error names all lanes, as they split inside.
+    const bool is_first = mark && of.kind == kind;
     std::exception_ptr error = error_of(call, of.lanes, is_first ? threw : of.first, threw, found);
     if (effects) path.effects->restore(*effects);
     if (found.other) fail_all(call, std::move(given), found.other);

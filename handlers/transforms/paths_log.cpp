@@ -1,4 +1,4 @@
-// The logs of paths, and runs that are answered from it: held to what the function performed first.
+// The logs of paths, and runs that are answered from a log and checked against it.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -13,10 +13,12 @@ namespace stave_detail {
 
 namespace {
 
-// Steps of a log. A path that performs more is run again in full for lanes that part from it.
+// The largest number of steps of a log. If a path performs more, lanes that split from it run
+// the function in full.
 constexpr std::size_t longest_log = std::size_t{1} << 18;
 
-// In place of one that is gone: zeros, for who looks at it, and an error for who computes with it.
+// Returns a placeholder for a dead value: it holds zeros, and an operation that computes with it
+// throws TransformError.
 LaneValuePtr hollow(PathLog& log, std::size_t step, const Abstract& lane, Device device) {
   Shape shape = lane.shape;
   shape.insert(shape.begin(), log.lanes->size());
@@ -37,7 +39,7 @@ LaneValuePtr hollow(PathLog& log, std::size_t step, const Abstract& lane, Device
       op.name);
 }
 
-// ---- what an operation was given -------------------------------------------------------------------------------------
+// ---- what an operation was given ----------------------------------------------------------------
 
 std::uint32_t mixed(std::uint32_t hash, std::uint64_t value) noexcept {
   return static_cast<std::uint32_t>((hash ^ value) * 0x9e3779b97f4a7c15 >> 32);
@@ -51,8 +53,8 @@ std::uint64_t bits_at(const char* data, std::size_t bytes) noexcept {
 
 bool is_readable(const Node& x) noexcept { return x.storage && x.storage->data && x.memory() == cpu; }
 
-// A hash of some of its elements, all if they are few: what a program computes anew differs in most
-// of them.
+// Returns a hash of some of the elements of x, or of all if there are few. If a program computes x
+// anew with another value, most elements differ.
 std::uint32_t sampled(const Node& x) noexcept {
   auto hash = static_cast<std::uint32_t>(x.dtype);
   const std::size_t bytes = size_of(x.dtype);
@@ -74,7 +76,7 @@ std::uint32_t sampled(const Node& x) noexcept {
   return hash;
 }
 
-// The same whenever the function runs.
+// Returns a number that identifies the value, and is the same each time that the function runs.
 std::uint32_t identity(const LaneValue& value) noexcept {
   const LaneValue* found = &value;
   while (found->unlabelled) found = found->unlabelled.get();
@@ -82,7 +84,8 @@ std::uint32_t identity(const LaneValue& value) noexcept {
                found->log ? reinterpret_cast<std::uintptr_t>(found->log) : reinterpret_cast<std::uintptr_t>(found));
 }
 
-constexpr std::size_t most_told = 32;  // inputs of one operation
+// The largest number of inputs of one operation that are checked.
+constexpr std::size_t most_told = 32;
 
 }  // namespace
 
@@ -123,7 +126,7 @@ void PathRun::check_given(const Call& call, const PathLog::Given& first) const {
   const std::span<const Tensor> inputs = call.inputs();
   for (std::size_t i = 0; i < inputs.size() && i < most_told; ++i) {
     const Lanes* const lanes = vmap_->notes.find(inputs[i]);
-    // A lane that is alone has real values where answers to effects were lanes' values.
+    // A single lane has real values where answers to effects were lanes' values.
     if (!lanes && path_->alone && first.mask >> i & 1) given.mask |= std::uint32_t{1} << i;
     else given.add(i, inputs[i], lanes);
   }
@@ -134,7 +137,7 @@ void PathRun::check_given(const Call& call, const PathLog::Given& first) const {
     fail_other_values(call.op());
 }
 
-// ---- logs ------------------------------------------------------------------------------------------------------------
+// ---- logs ---------------------------------------------------------------------------------------
 
 void LaneValue::leave_log() noexcept {
   PathLog::Step& left = log->steps[step];
@@ -165,7 +168,8 @@ void PathRun::LanePath::note(PathLog::Event event) {
   }
 }
 
-// What the function still has is what others that part here will need.
+// Keeps alive the values that are still live, because the groups of lanes that split
+// here will need them.
 void PathRun::LanePath::pin() {
   if (!log) return;
   std::vector<std::pair<PathLog*, std::size_t>> still;
@@ -180,8 +184,8 @@ void PathRun::LanePath::pin() {
   alive = std::move(still);
 }
 
-// Whether what it performs next is answered. It may have come to the end without an event that
-// tells so.
+// Returns true if the next operation is answered from the log. The end of the log may be reached
+// without an event that marks it.
 bool PathRun::LanePath::replaying() {
   if (replays.empty()) [[likely]]
     return false;
@@ -204,7 +208,7 @@ void PathRun::LanePath::end_replay() {
   pinned.clear();
 }
 
-// ---- runs from the log -----------------------------------------------------------------------------------------------
+// ---- runs from the log --------------------------------------------------------------------------
 
 Outputs PathRun::replayed(Call& call) {
   LanePath& path = *path_;
@@ -251,7 +255,7 @@ Tensor PathRun::replayed_read(const LaneValuePtr& value) {
   if (known.op) fail_other_way("a read", known.op->name);
   const PathLog::Event read = event_of_read(value, {});
   if (known.log != read.log || known.step != read.step) fail_other_way("a read of one value", "a read of another");
-  static_cast<void>(path.replaying());  // it was the last one: what is pinned for it may go
+  static_cast<void>(path.replaying());  // after the last event, pinned values may be released
   if (known.threw) std::rethrow_exception(known.threw);
   return known.answer;
 }

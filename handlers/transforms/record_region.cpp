@@ -15,10 +15,10 @@ namespace stave_detail {
 
 namespace {
 
-// Which value of the region a tensor stands for.
+// The note on a placeholder: the value of the region that it stands for.
 struct RegionValue {
   int value = -1;
-  Tensor shown;  // an element, for those who ask whether there is a value behind
+  Tensor shown;  // an element, which shows that the placeholder has a physical value
   const Tensor* physical() const noexcept { return shown.defined() ? &shown : nullptr; }
 };
 
@@ -46,14 +46,15 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
         "{}: a value ({}) is read on the host, but each element has its own: use where(condition, a, b) in place of if",
         name_, read.value.dtype());
   }
-  // Asked only where the function does: the log of a checkpoint would know it.
+  // This effect is performed only when the function performs it, because the effect log
+  // of a checkpoint would contain it.
   Dtype handle(WhichFloat&) override {
     const UnderFrame of_the_caller(around_);
     return default_dtype();
   }
   std::string describe() const override { return name_; }
 
-  /// A tensor that stands for a value of the region.
+  /// Returns a placeholder for a value of the region.
   Tensor value(int number) const {
     const Dtype dtype = region_->dtype(number);
     Tensor stands(NodePtr(new Node(dtype, cpu, {}, {}, nullptr)));
@@ -87,7 +88,7 @@ class Recorder final : public Handles<Call, ReadStorage, WhichFloat> {
   }
 
   const char* const name_;
-  Frame* const around_;  // who says to which floats integers go
+  Frame* const around_;  // the caller's handlers, which choose the floating dtype for integers
   const IntrusivePtr<Region> region_;
 };
 
@@ -110,7 +111,7 @@ RegionPtr record_region(const char* name, FlatFunction f, std::span<const Dtype>
   return recorder.end(outputs);
 }
 
-// ---- derivatives of regions --------------------------------------------------------------------------------
+// ---- derivatives of regions ---------------------------------------------------------------------
 
 RegionPtr tangents_of(const Region& region, const std::vector<bool>& by) {
   const std::size_t count = region.inputs().size();

@@ -1,4 +1,4 @@
-// From a function of tensors to the region that it performs.
+// Records a function of tensors as a region of elementwise operations.
 #pragma once
 
 #include <span>
@@ -11,12 +11,14 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// What f performs on values of these dtypes: it runs once, on values that stand for each element and have none of their own, with no
-/// handler but this around it. Tensors that f captures must have one element, which becomes a number of the region. Throws
-/// TransformError, naming `name`, where f performs anything but elementwise operations, or looks at a value. `name` outlives all.
+/// Returns the region of operations that f performs on values of these dtypes. f runs once,
+/// under no other handler, on placeholders that stand for each element and have no value.
+/// Tensors that f captures must have one element, which becomes a number of the region.
+/// Throws TransformError, with `name`, if f performs an operation that is not elementwise,
+/// or reads a value. `name` must outlive the call's result.
 RegionPtr record_region(const char* name, FlatFunction f, std::span<const Dtype> inputs);
 
-/// The element of a tensor whose elements are all the same one.
+/// Returns the element of a tensor whose elements are all the same one.
 Scalar number_of(const Tensor& x);
 
 }  // namespace stave_detail

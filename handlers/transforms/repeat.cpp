@@ -12,8 +12,9 @@ namespace stave_detail {
 
 namespace {
 
-/// (s + r)! / (s! r!): the most steps that are walked back with s snapshots where each is taken at most r times before it is
-/// recorded. At most the largest number.
+/// Returns (s + r)! / (s! r!), the largest number of steps that can be walked back with s
+/// snapshots if each step runs at most r times before it is recorded. The result saturates
+/// at the largest Index.
 Index most_steps(Index s, Index r) {
   Index most = 1;
   for (Index k = 1; k <= std::min(s, r); ++k) {
@@ -26,22 +27,26 @@ Index most_steps(Index s, Index r) {
 
 }  // namespace
 
-// With r the least for which n steps are possible, both parts are among those that leave the fewest steps: before the snapshot at
-// most most_steps(s, r - 1), after it at least most_steps(s - 1, r - 1).
+// Let r be the least number for which n steps are possible. Both parts are then among those
+// that take the fewest steps: at most most_steps(s, r - 1) before the snapshot, and at least
+// most_steps(s - 1, r - 1) after it.
 Index steps_to_snapshot(Index n, Index snapshots) {
   Index r = 1;
   while (most_steps(snapshots, r) < n) ++r;
   return std::min(most_steps(snapshots, r - 1), n - most_steps(snapshots - 1, r - 1));
 }
 
-// Transforms see an operation that carries the body, and have rules for it.
+// Looks for a handler that records loops. Discreet handlers such as transforms may be passed:
+// they see one operation that carries the body, and have rules for it.
 LoopKeeper keeper_of_loops() {
   LoopKeeper found;
   for (const Frame* frame = current; frame; frame = frame->below) {
-    if (frame->kind == Frame::Kind::computation) return {};  // it may go on more than once
+    // The computation may continue more than once.
+    if (frame->kind == Frame::Kind::computation) return {};
     if (!frame->operations) continue;
     if ((found.keeper = dynamic_cast<KeepsLoops*>(frame->handler))) {
-      for (PathRun* run : found.paths) run->end_log();  // the keeper may take the steps otherwise another time
+      // The keeper may take the steps differently another time.
+      for (PathRun* run : found.paths) run->end_log();
       return found;
     }
     if (auto* const run = dynamic_cast<PathRun*>(frame->handler)) found.paths.push_back(run);
@@ -57,7 +62,8 @@ Index LoopKeeper::take(Index n, Index snapshots, FlatFunction step, const bool& 
     std::vector<PathRun*> paths;
     explicit KeepNoRows(std::vector<PathRun*> of) : paths(std::move(of)) {
       std::erase_if(paths,
-                    [](PathRun* run) { return !std::exchange(run->keeps_rows, false); });  // one around sees to these
+                    // The enclosing scope that cleared the flag of these runs restores it.
+                    [](PathRun* run) { return !std::exchange(run->keeps_rows, false); });
     }
     ~KeepNoRows() {
       for (PathRun* run : paths) run->keeps_rows = true;

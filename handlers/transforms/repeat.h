@@ -1,21 +1,26 @@
-// repeat: a function applied many times over, whose gradient takes as much memory as one wants.
+// repeat: applies a function many times over; the memory that its gradient takes can be chosen.
 //
-//   const auto step = [dt](const Tensor& y) { return y - dt * y; };  // captures by value: what is kept below is a copy of it
+//   // captures by value: what is kept below is a copy of it
+//   const auto step = [dt](const Tensor& y) { return y - dt * y; };
 //   auto y = repeat(1'000'000, step, {.snapshots = 20})(y0);         // step(step(... step(y0)))
 //
-// Without snapshots it is the loop that it says, and a tape keeps what each step's rules read. With them, reverse mode keeps
-// that many states alone, and steps from the nearest one again: by the binomial schedule that is proven to step the fewest
-// times. With s snapshots, of which y0 is the first, no step is taken more than r + 1 times, where the number of steps is at most
+// Without snapshots it is an ordinary loop, and a tape keeps the values that each step's rules
+// read. With snapshots, reverse mode keeps only that many states, and runs the steps again
+// from the nearest one. The schedule is binomial, which is proven to run the fewest steps.
+// With s snapshots, of which y0 is the first, no step runs more than r + 1 times,
+// where the number of steps is at most
 //   (s + r)! / (s! r!)
-// (Griewank and Walther, "Algorithm 799: revolve", 2000): so memory and time both grow with the logarithm of the number.
-// The gradient is that of the loop, bit for bit.
+// (Griewank and Walther, "Algorithm 799: revolve", 2000). So memory and time both grow
+// with the logarithm of the number of steps. The gradient equals that of the loop, bit for bit.
 //
-// trace and compile keep it as a loop: an operation that carries its body as a program (core/program/loop.h), of which a million steps
-// take no more room than one. The body is performed for the first two steps, for real; if it did the same both times, read no value,
-// performed no effect of one's own and called no function with rules (checkpoint, custom_vjp ...), what it did is the loop's
-// body. Else the loop is unrolled. Value, gradient and tangents are those of the steps, bit for bit; derivatives of higher order are so up
-// to rounding, for they sum in another order. What it computes leaves it by its result alone: a tensor that it assigns to a captured variable is an
-// error to whoever uses it then.
+// trace and compile record repeat as a loop: an operation that carries its body as a program
+// (core/program/loop.h), so a million steps take no more room than one. The body is performed for
+// real for the first two steps. The recorder takes these steps as the loop's body if they performed
+// the same operations, read no value, performed no user effect and called no function with rules
+// (checkpoint, custom_vjp ...). Otherwise the loop is unrolled. Value, gradient and tangents
+// equal those of the steps, bit for bit. Derivatives of higher order equal them up to rounding,
+// because they are summed in another order. Values leave such a loop only through its result:
+// a tensor that the body assigned to a captured variable throws an error when it is used.
 #pragma once
 
 #include <memory>
@@ -30,23 +35,25 @@ namespace stave {
 
 struct RepeatOptions {
   [[no_unique_address]] ByName by_name{};
-  Index snapshots = 0;  ///< states that reverse mode keeps, and the body with them; 0: all that a loop's tape keeps
+  /// Number of states that reverse mode keeps, along with the body; 0: those
+  /// of an ordinary loop's tape.
+  Index snapshots = 0;
 };
 
 }  // namespace stave
 
 namespace stave_detail {
 
-/// Of n > 1 steps that are walked back with so many snapshots: how many come before the next snapshot. Where one is left, all but
-/// the last.
+/// Returns how many of n > 1 steps come before the next snapshot, when they are walked back
+/// with this many snapshots. With one snapshot left, these are all steps but the last.
 Index steps_to_snapshot(Index n, Index snapshots);
 void check_repeat(Index n, Index snapshots);
 
-/// What keeps a loop as one: a recorder of programs.
+/// A handler that records a loop as one operation: a recorder of programs.
 class KeepsLoops {
  public:
-  /// Takes some of n steps, or all, from `state`, and gives how many are left. `changes`: the steps so far changed what a state is besides
-  /// its tensors.
+  /// Performs some or all of n steps from `state`, and returns how many are left. `changes` is set
+  /// by `step` once the steps have changed the state in more than its tensors.
   virtual Index take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) = 0;
 
  protected:
@@ -54,14 +61,15 @@ class KeepsLoops {
 };
 class PathRun;
 
-/// One, and who stands before it.
+/// A KeepsLoops handler, and the vmap runs that are installed inside of it.
 struct LoopKeeper {
   KeepsLoops* keeper = nullptr;
   std::vector<PathRun*> paths;
-  /// keeper->take(...). It may perform steps and forget them.
+  /// Calls keeper->take(...). The keeper may perform steps and discard them.
   Index take(Index n, Index snapshots, FlatFunction step, const bool& changes, Outputs& state) const;
 };
-/// The nearest; null: there is none, or somebody stands before it who is to see each step.
+/// Returns the nearest handler that can record a loop. `keeper` is null if there is none,
+/// or if a handler inside of it has to see each step.
 LoopKeeper keeper_of_loops();
 
 template <class Body>
@@ -100,7 +108,7 @@ class RepeatOf {
     else return std::invoke(body, state);
   }
 
-  // How many steps are to be taken, after those that a recorder took as a loop.
+  // Returns how many steps are left to run, after those that a recorder took as a loop.
   template <class Tree>
   Index left_by_keeper(Tree& state) const {
     if constexpr (comparable_besides_tensors<Tree>()) {
@@ -132,7 +140,8 @@ class RepeatOf {
     put_leaves<true>(tree, put);
   }
 
-  // n steps, as they are recorded: up to each snapshot a checkpoint, which runs again as this does.
+  // Runs n steps such that a tape keeps only the snapshots. The steps up to each snapshot
+  // are a checkpoint, which in the backward pass runs again by this same function.
   template <class Tree>
   static Tree reversed(const BodyPtr& body, Index n, Index snapshots, Tree state) {
     for (; n > 1; --snapshots) {
@@ -168,18 +177,19 @@ class RepeatOf {
 
 namespace stave {
 
-/// body, n times over: a function of a tree that returns such a tree. Throws TransformError for a negative n, or number of snapshots.
-/// Keeps a copy of body, which tapes, pullbacks and programs share. With snapshots it is called
-/// again in the backward pass, maybe long after the call, as vjp's pullback or a compiled function
-/// outlives it: so capture by value, [dt] or [=], not by reference. User effects in it get the same
-/// answers each time.
+/// Returns a callable that applies body n times; body is a function of a tree that returns a tree
+/// of the same type. Throws TransformError for a negative n or a negative number of snapshots.
+/// The callable keeps a copy of body, which tapes, pullbacks and programs share. With snapshots
+/// the backward pass calls body again, maybe long after the call, because vjp's pullback
+/// or a compiled function may outlive it. So capture by value, [dt] or [=], not by reference.
+/// User effects in body get the same answers each time.
 template <std::integral N, class Body>
 auto repeat(N n, Body body, RepeatOptions options = {}) {
   stave_detail::check_repeat(static_cast<Index>(n), options.snapshots);
   return stave_detail::RepeatOf<Body>(static_cast<Index>(n), std::move(body), options);
 }
 
-// Names of overloaded functions: repeat(3, sin).
+// Overloads for the names of overloaded functions: repeat(3, sin).
 #define STAVE_NAMES(Name)                                                 \
   template <std::integral N>                                              \
   auto repeat(N n, stave_detail::Name body, RepeatOptions options = {}) { \

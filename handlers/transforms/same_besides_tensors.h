@@ -1,5 +1,7 @@
-// What of an argument a recording depends on besides its tensors: compared by ==, floating numbers
-// bit for bit; views, C strings and arrays by what they show, functions by their address.
+// Compares the parts of arguments other than tensors, on which a recording depends.
+// They are compared by ==. Floating numbers are equal if they have the same value and sign,
+// and all NaNs are equal. Views, C strings and arrays are compared by their contents,
+// functions by their address.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +15,16 @@
 
 namespace stave_detail {
 
-/// Whether values of this type have a == that says all: not pointers, behind which all may change,
-/// unless it is a function. Values of an empty class are equal.
+/// Returns true if == compares values of this type completely. It is false for pointers,
+/// because the value behind one may change, except for pointers to functions. Values
+/// of an empty class are equal.
 template <class T>
 constexpr bool comparable_by_value() {
   if constexpr (std::is_pointer_v<T>) return std::is_function_v<std::remove_pointer_t<T>>;
   else return std::is_empty_v<T> || requires(const T& a) { bool(a == a); };
 }
 
-/// Whether trees of type T can be compared so.
+/// Returns true if trees of type T can be compared in this way.
 template <class T, class... Outer>
 constexpr bool comparable_besides_tensors() {
   constexpr TreeKind kind = tree_kind<T>;

@@ -15,7 +15,8 @@ namespace stave_detail {
 
 std::string SowAttributes::str() const { return fmt::format("\"{}\"", name); }
 
-// Its operand, as an operation: so handlers see it, and what stands behind it below them. Tangents and cotangents are not sown.
+// The operation returns its operand. As an operation it is visible to handlers, and handlers below
+// see the physical value. Tangents and cotangents are not sown.
 constinit const Op op_sow{
     .name = "sow",
     .infer = [](const Call& call, SmallVector<Abstract, 1>& outputs) { outputs.push_back(abstract(call.input(0))); },
@@ -33,7 +34,7 @@ std::uint64_t next_place() {
   return ++last;
 }
 
-// Stands around a function with rules of its own.
+// Rejects sowing; it is installed around a function with custom rules.
 class Refusing final : public Handles<Sowing> {
  public:
   Refusing(std::string tag, const char* rule) : tag_(std::move(tag)), rule_(rule) {}
@@ -112,7 +113,7 @@ Sowing::Result SownHandler::handle(Sowing& sowing) {
 
 namespace stave_detail {
 
-// ---- harvest ----------------------------------------------------------------------------------------------
+// ---- harvest ------------------------------------------------------------------------------------
 
 Sowing::Result Harvest::handle(Sowing& sowing) {
   return open_ ? SownHandler::handle(sowing) : perform_if_answered(sowing);
@@ -136,8 +137,8 @@ NamedTensors Harvest::take() {
   return values;
 }
 
-// What a function sows becomes further results of it, so that transforms give them lanes and derivatives; of a checkpoint, too, whose
-// function runs unrecorded at first.
+// The values that a function sows become additional results of the function, so transforms give
+// them lanes and derivatives. This includes a checkpoint, whose function runs unrecorded at first.
 Outputs Harvest::handle_carrying(Call& call) {
   const IntrusivePtr<const FunctionAttributes> of(&functions_of(call));
   if (of->forward || of->tangents || of->batch) return handle_with_rules(call);
@@ -149,7 +150,8 @@ Outputs Harvest::handle_carrying(Call& call) {
   const auto gathered = std::make_shared<Gathered>();
   const auto gathering = [of, gathered, tag = tag()](CarriedFunction FunctionAttributes::*function) {
     return [of, gathered, tag, function](std::span<const Tensor> xs) {
-      const auto inside = std::make_shared<Harvest>(tag);  // the scopes up to here stand again inside of it
+      // The current scopes are entered again inside the function.
+      const auto inside = std::make_shared<Harvest>(tag);
       Outputs outputs = with(inside, [&] { return of->run(*of.*function, xs); });
       Gathered found{outputs.size(), {}, true};
       for (const SownValue& sown : inside->gathered()) {
@@ -195,7 +197,7 @@ Outputs Harvest::handle_with_rules(const Call& call) {
   return perform_functions(Inputs(call.inputs()), std::move(functions));
 }
 
-// ---- plant ------------------------------------------------------------------------------------------------
+// ---- plant --------------------------------------------------------------------------------------
 
 Tensor Plant::sown(const SownValue& sown) {
   const auto& [name, x, places, again] = sown;

@@ -1,4 +1,5 @@
-// sow, harvest, plant: values from inside a function, by name, and into it, while it stays as it is.
+// sow, harvest, plant: read named values from inside a function, or replace them, without
+// changing the function.
 //
 //   Tensor f(const Tensor& x) {
 //     const Tensor h = sow("hidden", tanh(x));                     // is tanh(x)
@@ -7,19 +8,26 @@
 //   auto [y, sown] = harvest(f)(x);                                  // sown.at("hidden")
 //   auto z = plant(f, {{"hidden", zeros({3})}})(x);                  // zeros where tanh(x) was
 //
-// (The idea is that of JAX's Oryx.) What is sown passes the transforms as an operation, so a harvest gets it as it is where the
-// harvest stands:
+// (The idea is that of JAX's Oryx.) A sown value passes through the transforms as an operation.
+// So a harvest gets the value as it is at the place of the harvest:
 //
-//   vmap    outside: of all lanes, as axis 0 (once, if no lane has part in it), whichever way each went; inside: the lane's
-//   grad    outside: real values, constants; inside: values with their derivatives, those of a checkpoint inside it, too
-//   twice   a checkpoint's function runs again in the backward pass: what it sows then is not gathered twice
+//   vmap   A harvest outside of vmap gets the values of all lanes, with the lanes as axis 0,
+//          whichever path each lane took; if the value depends on no lane, it gets it once.
+//          A harvest inside of vmap gets the lane's value.
+//   grad   A harvest outside of grad gets real values, which are constants. A harvest inside
+//          of grad gets values with their derivatives, also from a checkpoint inside of it.
+//   twice  A checkpoint's function runs again in the backward pass; the values that it sows then
+//          are not gathered twice.
 //
-// - Names are joined with the scopes entered since harvest or plant, "layer1/hidden". A name that is sown twice is an error.
-// - Where nobody gathers, sow is its operand, and performs nothing; inside a checkpoint it asks all the same, as the log of that must be
-//   complete, so `compile` of such a function calls it itself.
-// - Inside a function with rules of its own (custom_vjp and the like) nothing is sown to a harvest outside of it: an error.
-// - What is planted has the place of what was sown: of its shape and dtype, as a harvest there would give it. To transforms between
-//   plant and sow it is a constant.
+// - Names are joined with the scopes entered since harvest or plant: "layer1/hidden".
+//   It is an error to sow a name twice.
+// - If no handler gathers the tag, sow returns its operand and performs nothing.
+//   Inside a checkpoint it still performs its effect, because the effect log of the checkpoint must
+//   be complete; so `compile` calls such a function itself instead of replaying a recording.
+// - Inside a function with custom rules (custom_vjp and the like), sowing to a harvest outside
+//   of that function is an error.
+// - A planted value takes the place of the sown value. It must have the shape and dtype that
+//   a harvest at the same place would give. To transforms between plant and sow it is a constant.
 #pragma once
 
 #include <algorithm>
@@ -38,23 +46,28 @@
 
 namespace stave {
 
-/// x, under a name for whoever gathers what is sown under this tag. Tags keep the names of libraries apart.
+/// Returns x, and passes it under a name to the handlers that gather this tag. Tags keep the names
+/// of different libraries apart.
 Tensor sow(const std::string& name, const Tensor& x, const std::string& tag = "");
-/// x, whose cotangent is sown in the backward pass: to a harvest outside of grad. Of nested derivatives it is that of the innermost.
+/// Returns x, whose cotangent is sown in the backward pass, to a harvest outside of grad.
+/// Under nested derivatives it is the cotangent of the innermost one.
 Tensor sow_cotangent(const std::string& name, const Tensor& x, const std::string& tag = "");
 
 }  // namespace stave
 
 namespace stave_detail {
 
-/// Asks who gathers what is about to be sown.
+/// The effect that asks whether a handler gathers a value that is about to be sown.
 struct Sowing {
   struct Result {
-    // Names this sowing, when it runs again, too; of lanes that parted, each. Empty: nobody gathers.
+    // Identifies this sowing; the number is the same when a function runs again. After lanes have
+    // split there is one for each group. It is empty if no handler gathers the value.
     std::vector<std::uint64_t> places{};
-    bool planted = false;                     // something else will stand there
-    bool joins = false;                       // what lanes that parted sow is to be one value, of all
-    std::vector<InstallationId> joined_by{};  // runs of vmap (paths.h), from outside in, in which lanes have parted
+    bool planted = false;  // a handler will replace the value
+    // A handler wants the values that split lanes sow joined into one value of all lanes.
+    bool joins = false;
+    // Runs of vmap (paths.h) in which lanes have split, outermost first.
+    std::vector<InstallationId> joined_by{};
   };
   std::string name, tag;
   Result unhandled() const { return {}; }
@@ -64,7 +77,7 @@ Tensor sow_at(Sowing::Result answer, const std::string& name, const Tensor& x, c
 
 [[noreturn]] void fail_sown_twice(const std::string& name);
 
-/// The operation that it performs.
+/// The operation that sow performs.
 extern const Op op_sow;
 struct SowAttributes final : Attributes {
   std::string name, tag;
@@ -78,15 +91,17 @@ struct SowAttributes final : Attributes {
 
 namespace stave {
 
-/// What a handler sees of a sow().
+/// What a handler receives for one sow().
 struct SownValue {
-  std::string name;  ///< scopes included
+  std::string name;  ///< the name with its scopes
   Tensor value;
-  std::vector<std::uint64_t> places{};  ///< where: the same when a function runs again; several, of lanes that parted
-  bool again = false;                   ///< whether this handler has seen it already
+  /// Identifies the sowing, and is the same when a function runs again; several numbers
+  /// if lanes have split.
+  std::vector<std::uint64_t> places{};
+  bool again = false;  ///< whether this handler has seen the value before
 };
 
-/// A handler of what is sown under a tag.
+/// Base class of the handlers that receive the values sown under a tag.
 class SownHandler : public Handles<Call, stave_detail::Sowing> {
  public:
   explicit SownHandler(std::string tag) : tag_(std::move(tag)) {}
@@ -94,16 +109,17 @@ class SownHandler : public Handles<Call, stave_detail::Sowing> {
   stave_detail::Sowing::Result handle(stave_detail::Sowing& sowing) override;
 
  protected:
-  /// What is given stands in the value's place.
+  /// Receives a sown value, and returns the value that takes its place.
   virtual Tensor sown(const SownValue& sown) = 0;
-  /// Whether sown() will give something else in the place of this name.
+  /// Returns true if sown() will replace the value of this name.
   virtual bool plants(const std::string&) const { return false; }
-  /// An operation that carries functions; by default it is passed on.
+  /// Handles an operation that carries functions; by default it is passed on.
   virtual Outputs handle_carrying(Call& call) { return perform(std::move(call)); }
   const std::string& tag() const noexcept { return tag_; }
-  /// Whether it wants one value of all lanes of a vmap inside where these have parted; else it gets one for each way that they went.
+  /// Returns true if the handler wants one value for all lanes of an inner vmap even after these
+  /// have split. Otherwise it gets one value for each path.
   virtual bool joins() const { return true; }
-  /// Whether this is the first time that it is asked for any of these places.
+  /// Returns true if none of these places was passed to this function before.
   bool are_new(const std::vector<std::uint64_t>& places) {
     const bool none_known =
         std::none_of(places.begin(), places.end(), [&](auto place) { return seen_.contains(place); });
@@ -113,12 +129,14 @@ class SownHandler : public Handles<Call, stave_detail::Sowing> {
 
  private:
   std::string tag_;
-  std::set<std::uint64_t> seen_, own_;  // places: that were sown; that nobody below knows
+  // `seen_`: places of values that were sown; `own_`: places that this handler created,
+  // unknown to handlers below.
+  std::set<std::uint64_t> seen_, own_;
 };
 
 struct HarvestOptions {
   [[no_unique_address]] ByName by_name{};
-  std::string tag = "";  ///< of what is gathered
+  std::string tag = "";  ///< the tag whose values are gathered
 };
 
 }  // namespace stave
@@ -133,9 +151,10 @@ class Harvest final : public SownHandler {
   Sowing::Result handle(Sowing& sowing) override;
   std::string describe() const override { return "harvest"; }
 
-  /// What was sown, in the order of names. Afterwards it gathers no more, wherever it stands up again.
+  /// Returns the gathered values in the order of their names. Afterwards this handler gathers
+  /// nothing more, even if it is installed again.
   NamedTensors take();
-  /// In the order in which it was sown.
+  /// Returns the gathered values in the order in which they were sown.
   const std::vector<SownValue>& gathered() const noexcept { return gathered_; }
 
  private:
@@ -219,15 +238,18 @@ class Planted {
 
 namespace stave {
 
-/// f, with what it sows: a callable of f's arguments that returns std::pair of f's result and the sown values by name (of a function that
-/// returns nothing, these alone). Such a pair is a loss with an aux, so value_and_grad(harvest(f)) gives what was sown as `aux`.
+/// Returns f together with the values that it sows: a callable with f's arguments that returns
+/// std::pair of f's result and the sown values by name. If f returns void, it returns the sown
+/// values alone. Such a pair is a loss with an aux, so value_and_grad(harvest(f)) gives
+/// the sown values as `aux`.
 template <class F>
 auto harvest(F f, HarvestOptions options = {}) {
   return stave_detail::Harvested<F>(std::move(f), std::move(options));
 }
 
-/// f, with these values in the places of what it sows: a callable of f's arguments and result. A harvest outside of it gathers what was
-/// planted. Throws ShapeError or DtypeError for a value that does not fit, and Error for one that has no place.
+/// Returns f with these values in place of those that it sows: a callable with f's arguments
+/// and result. A harvest outside of it gathers the planted values. Throws ShapeError or DtypeError
+/// for a value that does not fit, and Error if nothing is sown under its name.
 template <class F>
 auto plant(F f, NamedTensors values, HarvestOptions options = {}) {
   return stave_detail::Planted<F>(std::move(f), std::move(values), std::move(options));

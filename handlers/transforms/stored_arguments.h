@@ -1,9 +1,9 @@
-// Arguments that are stored beyond their call: for later runs of a function, or to be compared with
-// those of later calls.
+// Arguments that are stored beyond their call, for later runs of a function or for comparison
+// with the arguments of later calls.
 //
-// What is stored refers to nothing of the caller's. A view of characters or numbers, and a C string
-// (const char*), are stored as copies of what they show; an array as an array; a function by its
-// address. Pointers to other things are stored as they are.
+// Stored arguments hold no reference to the caller's objects. A view of characters or numbers
+// and a C string (const char*) are stored as copies of their contents, an array as an array,
+// and a function by its address. Other pointers are stored as they are.
 //
 //   StoredArgument<std::string_view> name("hidden");     // copies
 //   f(passed(name), x);                                  // a std::string_view again
@@ -45,7 +45,7 @@ class StoredArray {
   StoredArray(const T (&given)[size], std::index_sequence<i...>) : elements_{given[i]...} {}
   T elements_[size];
 };
-// An array of arrays has rows of numbers.
+// Specialisation for an array of arrays, whose rows hold numbers.
 template <class T, std::size_t inner, std::size_t size>
 class StoredArray<T[inner], size> {
  public:
@@ -137,11 +137,12 @@ struct StoredAs<std::span<const T, extent>> {
   using type = StoredSpan<T, extent>;
 };
 
-/// How an argument of this type, which is neither reference nor const, is stored.
+/// The type in which an argument of type T is stored. T is neither a reference nor const.
 template <class T>
 using StoredArgument = typename StoredAs<T>::type;
 
-/// The part of a stored argument that is passed on: an lvalue of the argument's type.
+/// Returns the part of a stored argument that is passed to a function: an lvalue
+/// of the argument's type.
 template <class T>
 T& passed(T& stored) {
   return stored;

@@ -7,10 +7,11 @@
 
 namespace stave_detail {
 
-// Freeing an entry frees values, which may free notes, which release entries: these wait in a list.
+// Freeing an entry frees values, which may free notes, which release further entries.
+// These wait in a list.
 void destroy(Entry* entry) noexcept { delete_in_loop<&Entry::next_to_free>(entry); }
 
-// ---- entries ----------------------------------------------------------------------------------------------
+// ---- entries ------------------------------------------------------------------------------------
 
 namespace {
 
@@ -84,14 +85,14 @@ void Entry::clear() noexcept {
   carried = nullptr;
 }
 
-// ---- recording --------------------------------------------------------------------------------------------
+// ---- recording ----------------------------------------------------------------------------------
 
 Outputs GradHandler::handle(Call& call) {
   if (call.op().carries_functions) [[unlikely]]
     return handle_carrying(call);
   const Outputs* const saved = replay_ ? replay_->next(call) : nullptr;
   bool known = false;
-  std::optional<int> lost;  // `output` of its slot
+  std::optional<int> lost;  // `output` of a lost input's slot
   for (const Tensor& input : call.inputs())
     if (const Slot* slot = find(input)) {
       known = true;
@@ -103,7 +104,8 @@ Outputs GradHandler::handle(Call& call) {
   if (lost) [[unlikely]]
     return unrecorded(performed(call, saved), {nullptr, *lost});
   EntryPtr entry = record(call);
-  Outputs outputs = performed(call, saved);  // may reuse the buffers of inputs that the entry did not save
+  // This may reuse the buffers of inputs that the entry did not save.
+  Outputs outputs = performed(call, saved);
   if (entry->keeps_outputs) {
     std::copy(outputs.begin(), outputs.end(), entry->outputs().begin());
     for (const Tensor& output : outputs)
@@ -124,7 +126,7 @@ EntryPtr GradHandler::record(const Call& call) {
   EntryPtr entry = Entry::of(call, sequence_++);
   entry->scopes = scopes_of_performer(scopes_);
   const std::span<Slot> producers = entry->producers();
-  ValueSet reads;  // by the rules of the inputs that have a producer
+  ValueSet reads;  // values read by the rules of the inputs that have a producer
   for (std::size_t i = 0; i < producers.size(); ++i)
     if (const Slot* producer = find(call.inputs()[i])) {
       producers[i] = *producer;
@@ -141,7 +143,7 @@ EntryPtr GradHandler::record(const Call& call) {
   return entry;
 }
 
-// The entry holds outputs before they are noted: what it saved is without a note of its own.
+// The entry stores outputs before they get notes, so the saved values carry no note of their own.
 Outputs GradHandler::noted(Outputs outputs, EntryPtr entry) const {
   if (entry->op->carries_functions && !entry->carried) entry->carried = std::make_unique<CarriedOutputs>();
   for (std::size_t i = 0; i < outputs.size(); ++i) {

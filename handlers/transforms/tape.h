@@ -1,8 +1,10 @@
-// The tape of reverse mode: a graph of entries, and the handler that records them. Internal to vjp_flat.h.
+// The tape of reverse mode: a graph of entries, and the handler that records them.
+// Internal to vjp_flat.h.
 //
-// An Entry is one recorded operation; it is owned by the notes on its outputs and by the entries that consumed them. When an
-// output dies unconsumed, its entry goes at once, and with it what it saved. Releasing is a loop, so a million operations
-// need heap, not stack. A backward pass changes nothing here but what it is told to consume: several may run at once.
+// An Entry is one recorded operation. It is owned by the notes on its outputs and by the entries
+// that consumed them. If an output dies unconsumed, its entry is freed at once, with the values
+// that it saved. Entries are freed in a loop, so a million operations need heap, not stack.
+// A backward pass changes a tape only if it may consume it, so several passes may run at once.
 #pragma once
 
 #include <memory>
@@ -21,49 +23,57 @@ namespace stave_detail {
 
 struct Entry;
 using EntryPtr = IntrusivePtr<Entry>;
-void destroy(Entry* entry) noexcept;  // and, in a loop, what it alone kept
+// Frees the entry and, in a loop, the entries that it alone kept alive.
+void destroy(Entry* entry) noexcept;
 
-// Where a value came from: output `output` of an entry.
+// The origin of a value: output `output` of an entry.
 struct Slot {
   EntryPtr entry;
   int output = 0;
-  /// Without an entry: a value whose derivative is lost, for whoever answered an effect outside
-  /// computed it; or a checkpoint's function.
+  /// The value of `output` in a slot without an entry, if the derivative of the value is lost:
+  /// an effect was answered outside of the transform by computing the value. A slot without
+  /// an entry and with output 0 marks a value that a checkpoint's function computed.
   static constexpr int outside = -1;
 };
 
-// Of an operation that carries functions.
+// Additional data of an entry whose operation carries functions.
 struct CarriedOutputs {
   SmallVector<Abstract, 1> abstracts;
   SmallVector<Device, 1> devices;
-  SmallVector<Tensor, 1> residuals;  // of a custom rule; what a checkpoint saved
+  // Residuals of a custom rule, or the values that a checkpoint saved.
+  SmallVector<Tensor, 1> residuals;
 };
 
-// What it takes to compute an entry's output again from values that the tape keeps: what anchors.cpp decides by.
+// The cost of recomputing an entry's output from values that the tape keeps (its backward slice).
+// anchors.cpp decides by it.
 struct Cone {
   static constexpr std::uint16_t too_far = 0xffff;
-  std::uint16_t back = 0;   // by so many entries was the earliest recorded before; or too far before
-  std::uint16_t size = 0;   // entries that are computed again, at most; 0: something is not kept
-  bool kept = false;        // the output is, for somebody who reads it
-  bool read_again = false;  // it is not, and computed again for an elementwise operation's rule
+  std::uint16_t back = 0;  // distance in entries to the earliest entry of the slice; or `too_far`
+  std::uint16_t size = 0;  // upper bound on the entries that are recomputed; 0: a value is missing
+  bool kept = false;       // the output is kept for an entry that reads it
+  // The output is not kept, but recomputed for an elementwise operation's rule.
+  bool read_again = false;
 };
 
-// One block holds an entry and its lists, for programs are long. In this order: saved inputs, their producers, saved outputs,
-// the lengths of all inputs' axes, and each input's kind.
+// A recorded operation. One memory block holds the entry and its lists, because programs are long.
+// The order in the block is:
+//   saved inputs, their producers, saved outputs, lengths of all inputs' axes, each input's kind
 struct Entry : RefCounted {
   struct Kind {
     Dtype dtype;
     std::uint16_t rank;
   };
 
-  const std::uint32_t input_count = 0, output_count = 0, axes = 0;  // axes: of all inputs
-  bool keeps_outputs = false;                                       // a rule reads them
-  std::uint8_t dropped = 0;  // a mask of the inputs that a rule reads and that are computed again from their producers
+  // Total number of axes of all inputs.
+  const std::uint32_t input_count = 0, output_count = 0, axes = 0;
+  bool keeps_outputs = false;  // true if a rule reads the outputs
+  // Mask of the inputs that a rule reads and that are recomputed from their producers.
+  std::uint8_t dropped = 0;
   Cone cone;
-  const std::uint64_t sequence;  // the order of recording
+  const std::uint64_t sequence;  // position in the order of recording
   const Op* const op = nullptr;  // null: an input of the transform
   AttributesPtr attributes;
-  ScopePathPtr scopes;  // where it was performed, within the function
+  ScopePathPtr scopes;  // scopes in which the operation was performed, within the function
   std::unique_ptr<CarriedOutputs> carried;
   Entry* next_to_free = nullptr;
 
@@ -72,17 +82,18 @@ struct Entry : RefCounted {
   ~Entry();
   static void operator delete(Entry* entry, std::destroying_delete_t) noexcept;
 
-  // Saved values; undefined if the rule does not read them.
+  // The saved inputs; an input is undefined if no rule reads it.
   std::span<Tensor> inputs() noexcept { return {static_cast<Tensor*>(lists()), input_count}; }
-  // Of the inputs; empty slots for constants.
+  // The producers of the inputs; empty slots for constants.
   std::span<Slot> producers() noexcept { return {reinterpret_cast<Slot*>(inputs().data() + input_count), input_count}; }
-  std::span<Tensor> outputs() noexcept {  // saved values; none if the rule reads none
+  // The saved outputs; empty if the rule reads none.
+  std::span<Tensor> outputs() noexcept {
     return {reinterpret_cast<Tensor*>(producers().data() + input_count), op && op->reads_outputs() ? output_count : 0};
   }
-  static constexpr std::size_t most_dropped = 8;  // of the first inputs
+  static constexpr std::size_t most_dropped = 8;  // only the first 8 inputs can be dropped
   bool drops(std::size_t i) const noexcept { return i < most_dropped && dropped >> i & 1; }
   SmallVector<Abstract, 2> input_abstracts();
-  /// Lets go of what it saved, and of where that came from.
+  /// Releases the saved values and the producers.
   void clear() noexcept;
 
  private:
@@ -93,11 +104,12 @@ struct Entry : RefCounted {
   Kind* kinds() noexcept { return reinterpret_cast<Kind*>(lengths() + axes); }
 };
 
-/// Whether what is performed here goes to the library's own handlers alone: these compute again what they computed, and nobody sees
-/// whether an operation is performed as part of another.
+/// Returns true if operations performed here reach the library's own handlers alone.
+/// These recompute the values that they computed before, and do not observe whether an operation
+/// is performed as part of another.
 bool is_undisturbed();
 
-/// Chooses which of the values that rules will read a tape saves.
+/// Chooses which of the values that rules will read are saved on a tape (rematerialisation).
 class Anchors {
  public:
   explicit Anchors(Recompute when, std::uint64_t first = 0) noexcept
@@ -107,23 +119,25 @@ class Anchors {
         first_(first) {}
   Recompute when() const noexcept { return when_; }
 
-  /// The transform's inputs, of which it keeps those that it needs. `stay`: others keep them in any case.
+  /// Sets the transform's inputs; those that are needed are kept. `stay`: the caller keeps
+  /// the inputs in any case.
   void set_primals(std::span<const Tensor> primals, bool stay);
   void release_primals();
   const Tensor& primal(const Entry& input) const { return primals_[input.sequence]; }
 
-  /// Whether settle() has something to do where a new entry saves x: most values are small.
+  /// Returns true if settle() must be called for a new entry that saves x. Most values
+  /// are too small for that.
   bool minds(const Tensor& x) const noexcept {
     const Storage* const storage = x.node_ptr()->storage.get();
     return !storage || storage->bytes >= least_;
   }
   bool active() const noexcept { return active_; }
-  /// Drops inputs of an entry that need not be saved. What it does not drop is kept.
+  /// Drops the inputs of an entry that need not be saved, and keeps the others.
   void settle(Entry& entry, const Call& call, const Anchors& of_primals);
   void keep(const Tensor& output);
 
  private:
-  // Bytes. Below this, recording an operation anew takes longer than performing it.
+  // The size in bytes below which recording an operation anew takes longer than performing it.
   static constexpr std::size_t large = std::size_t{16} << 10;
   bool begins(Entry& entry, std::size_t bytes);
   bool may_drop(const Op& reader, Entry& producer, const Tensor& x) const;
@@ -135,17 +149,18 @@ class Anchors {
 
   const Recompute when_;
   bool active_, primals_stay_ = false;
-  const std::size_t least_;    // bytes of values that are dropped
-  const std::uint64_t first_;  // entry of the tape: those before are others'
-  std::size_t kept_ = 0;       // bytes, of values that others computed from the inputs
-  std::uint64_t run_ = 0;      // since this entry all are elementwise, of one shape
+  const std::size_t least_;    // values of fewer bytes are never dropped
+  const std::uint64_t first_;  // first entry of this tape; earlier entries belong to other tapes
+  std::size_t kept_ = 0;       // bytes of the kept values that were computed from the inputs
+  std::uint64_t run_ = 0;      // all entries since this one are elementwise and of one shape
   Shape shape_;
   std::vector<Tensor> primals_;
-  std::vector<bool> needed_;  // of the primals
+  std::vector<bool> needed_;  // needed_[i]: primal i is needed
 };
 
-/// What a checkpoint's function computed, as the operation of this number, and is not computed when it runs again. Operations inside
-/// of functions that operations carry have no number.
+/// The outputs of one operation of a checkpoint's function, which are not recomputed
+/// when the function runs again. `number` counts the operations of the function. Operations inside
+/// functions that operations carry have no number.
 struct SavedOutputs {
   std::size_t number;
   const Op* op;
@@ -154,16 +169,18 @@ struct SavedOutputs {
 class Replay {
  public:
   explicit Replay(std::vector<SavedOutputs> saved) : saved_(std::move(saved)) {}
-  /// Null: it is to be performed. Throws TransformError if another operation was performed at first.
+  /// Returns the saved outputs of the next operation; null: it must be performed.
+  /// Throws TransformError if another operation was performed in the first run.
   const Outputs* next(const Call& call);
-  int inside = 0;  // of functions that operations carry
+  int inside = 0;  // nesting depth inside functions that operations carry
 
  private:
   const std::vector<SavedOutputs> saved_;
   std::size_t number_ = 0, next_ = 0;
 };
 
-/// A handler to which each operation may be one that was saved, or is to be: a loop is its steps.
+/// A handler that counts each operation, because outputs may be saved or restored by number.
+/// A loop must then be performed step by step.
 class CountsOperations {
  public:
   virtual bool counts() const noexcept = 0;
@@ -178,7 +195,8 @@ class GradHandler final : public Handler,
                           public std::enable_shared_from_this<GradHandler> {
  public:
   GradHandler(const char* transform, Recompute recompute) : notes(transform, this), anchors(recompute) {}
-  /// Records a function that runs again: knows what `base` recorded, and goes on with entries from `sequence`.
+  /// Records a checkpoint's function that runs again. This handler knows the values that `base`
+  /// recorded, and numbers its entries from `sequence` on.
   GradHandler(std::shared_ptr<const GradHandler> base, std::uint64_t sequence, std::vector<SavedOutputs> saved)
       : notes(base->notes.owner().name, this), anchors(base->anchors.when(), sequence), base_(std::move(base)),
         sequence_(sequence) {
@@ -188,34 +206,38 @@ class GradHandler final : public Handler,
   Outputs handle(Call& call) override;
   std::string describe() const override { return notes.owner().name; }
   bool discreet() const noexcept override { return true; }
-  bool takes_programs() const noexcept override { return !base_; }  // a checkpoint runs again as it ran
+  // A checkpoint runs again as it ran first.
+  bool takes_programs() const noexcept override { return !base_; }
   bool counts() const noexcept override { return replay_.has_value(); }
   EntryPtr entry_of_input() { return Entry::of_input(sequence_++); }
-  /// Where x came from; null for constants. A slot without an entry: from inside a checkpoint, where nothing was recorded.
+  /// Returns the origin of x; null for constants. A slot without an entry marks a value from inside
+  /// a checkpoint, where nothing was recorded, or a value whose derivative is lost.
   const Slot* find(const Tensor& x) const noexcept {
     const Slot* slot = notes.find(x);
     return slot || !base_ ? slot : base_->find(x);
   }
   Tensor lost(Tensor x) const override;
   bool follows(const Tensor& x) const noexcept override { return find(x) != nullptr; }
-  /// One id for this handler and those that record for it what a checkpoint performs again.
+  /// Returns one id for this handler and the handlers that record rerun checkpoints for it.
   InstallationId tape() const noexcept { return root().notes.id(); }
-  /// The sequence number of the last entry: of the operation that this handler performs now, if it recorded that.
+  /// Returns the sequence number of the last entry. It belongs to the operation that this handler
+  /// performs now, if it recorded that operation.
   std::uint64_t last_sequence() const noexcept { return sequence_ - 1; }
-  /// Returns what the function returns, when this is installed around it.
+  /// Returns the result of the function, which runs with this handler installed around it.
   template <class F>
   auto run(F&& f) {
     return notes.run([&] { return with(outside_, [&] { return with(*this, f); }); });
   }
-  /// Throws for a value that the tape knows nothing of, though it depends on differentiated ones.
+  /// Throws TransformError if the slot marks a value without a recorded origin that depends
+  /// on differentiated values.
   void check_recorded(const Slot* slot) const;
-  /// As values of which nothing is recorded; `like` one.
+  /// Marks the outputs as values for which nothing is recorded, with a note like `like`.
   Outputs unrecorded(Outputs outputs, const Slot& like = {}) const;
   Tensor without_notes(Tensor x) const;
   Outputs without_notes(Outputs outputs) const;
   Inputs without_notes(std::span<const Tensor> inputs) const;
 
-  /// The value of an input of the transform.
+  /// Returns the value of an input of the transform.
   const Tensor& primal(const Entry& input) const { return root().anchors.primal(input); }
 
   Notes<Slot> notes;
@@ -240,16 +262,17 @@ class GradHandler final : public Handler,
   Outputs custom_jvp(Call& call, const FunctionAttributes& functions);
   std::vector<InstallationId> ids() const;
 
-  // For as long as what this recorded is walked back over: values still carry its notes. The first one lives as long as the tape.
+  // Keeps the base handler alive while the entries of this one are walked back over, because values
+  // still carry its notes. The first handler lives as long as the tape.
   const std::shared_ptr<const GradHandler> base_;
   std::uint64_t sequence_ = 0;
   std::optional<Replay> replay_;
   AnsweredOutside outside_;
-  mutable std::string lost_by_;  // the effect whose answer was the first without a derivative
-  ScopePathPtr scopes_;          // of the last operation in scopes
+  mutable std::string lost_by_;  // the effect whose answer first lost a derivative
+  ScopePathPtr scopes_;          // scopes of the last operation that was performed in scopes
 };
 
-/// The scope of a backward pass. It tells observers whose rule is at work.
+/// The scope of a backward pass. It tells observers which operation's rule is being performed.
 class BackwardScope final : public AnyHandler {
  public:
   BackwardScope(NamePtr name, InstallationId tape_) noexcept : AnyHandler(0), tape(tape_), name_(std::move(name)) {
@@ -260,27 +283,30 @@ class BackwardScope final : public AnyHandler {
   void* handling(const EffectType&) override { return nullptr; }
   const NamePtr* scope_name() const noexcept override { return &name_; }
 
-  const InstallationId tape;  // GradHandler::tape() of the handler that recorded
+  const InstallationId tape;  // GradHandler::tape() of the handler that recorded the tape
   Entry* entry = nullptr;     // the recorded operation whose rule is performed now; null: none
 
  private:
   const NamePtr name_;
 };
 
-/// The functions, which throw where they touch or return values with notes of `ids`.
+/// Returns the functions with a check: they throw TransformError if they use or return values
+/// with notes of `ids`.
 FunctionAttributes without_captures(const FunctionAttributes& functions, std::vector<InstallationId> ids,
                                     const char* transform);
 
-/// Of an entry whose operation carries functions: whether it is a checkpoint.
+/// Returns true if an entry whose operation carries functions is a checkpoint.
 bool runs_again(const Entry& entry);
-/// What a checkpoint's function yields when it runs again, and who recorded that.
+/// The outputs of a checkpoint's function in its second run, and the handler
+/// that recorded that run.
 struct Recorded {
   Outputs outputs;
   std::shared_ptr<GradHandler> recorder;
 };
 Recorded run_again(Entry& entry);
 
-/// The cotangents of the inputs of an entry whose operation has a custom rule; undefined: zero. `consume`: for the last time.
+/// Returns the cotangents of the inputs of an entry whose operation has a custom rule; undefined:
+/// zero. `consume` says that the entry is used for the last time.
 Outputs custom_cotangents(Entry& entry, std::span<const Tensor> cotangents, bool consume);
 
 }  // namespace stave_detail

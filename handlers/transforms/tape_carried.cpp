@@ -1,15 +1,19 @@
-// Reverse mode of the operation `call` (core/op/carried.h).
+// Reverse mode of the higher-order operation `call` (core/op/carried.h).
 //
-//   checkpoint    forward, the function runs below and nothing of it is recorded; backward, it runs again and is recorded then,
-//                 on a tape of its own that goes on in this one, so that values it captured get their cotangents as
-//                 arguments do. What other handlers compute to answer its effects is recorded the first time. What a policy
-//                 saves is returned beside the results, so that handlers below know it as such.
-//   custom_vjp    forward runs below, in place of the function; what it calls is ordinary to the handlers there, so a
-//                 second derivative is that of forward and backward
-//   custom_jvp    the tangent rule, as a function of tangents, is transposed
-//   custom_vmap   nothing of reverse mode: its function is differentiated, and vmap's rule not used where grad stands inside
+//   checkpoint   Forward, the function runs below, and nothing of it is recorded. Backward,
+//                it runs again and is recorded on a tape of its own. That tape continues this one,
+//                so captured values get cotangents as arguments do. The operations
+//                by which other handlers answer its effects are recorded in the first run.
+//                The values that a policy saves are returned beside the results, so that handlers
+//                below treat them as results.
+//   custom_vjp   The rule `forward` runs below in place of the function. Its operations
+//                are ordinary ones to the handlers there, so a second derivative is that
+//                of forward and backward.
+//   custom_jvp   The tangent rule, as a function of tangents, is transposed.
+//   custom_vmap  Reverse mode has no rule of its own for it: its function is differentiated.
+//                vmap's rule is not used where grad is installed inside of vmap.
 //
-// Custom rules must not capture values that are differentiated: there would be no cotangent for them.
+// Custom rules must not capture values that are differentiated: such values would get no cotangent.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -24,7 +28,7 @@ namespace stave_detail {
 
 namespace {
 
-// Throws where a function touches values with notes that it must have captured.
+// Throws TransformError if a function uses values with certain notes, which it must have captured.
 class CaptureGuard final : public Handler {
  public:
   CaptureGuard(std::vector<InstallationId> ids, const char* transform, const char* what)
@@ -54,15 +58,15 @@ class CaptureGuard final : public Handler {
   const char *const transform_, *const what_;
 };
 
-// What a policy saves of one run: outputs by the number of their operation.
+// The values of one run that a policy saves: outputs by the number of their operation.
 struct Saving {
   std::shared_ptr<const Saveable> what;
   std::map<std::size_t, SavedOutputs> saved{};
   std::size_t number = 0;
-  int inside = 0;  // of functions that operations carry
+  int inside = 0;  // nesting depth inside functions that operations carry
 };
 
-// What an operation yielded, and is saved if it is given a label.
+// The outputs of an operation, which are saved if one of them is given a label of the policy.
 struct Candidate {
   std::shared_ptr<Saving> saving;
   SavedOutputs outputs;
@@ -73,7 +77,7 @@ struct Candidate {
   }
 };
 
-// Stands in the place of grad while a checkpoint's function runs for the first time.
+// The handler that takes the place of grad while a checkpoint's function runs for the first time.
 class Unrecorded final : public Handler,
                          public CountsOperations,
                          public StandsForTransform,
@@ -82,7 +86,7 @@ class Unrecorded final : public Handler,
   Unrecorded(GradHandler& grad, const FunctionAttributes& functions)
       : grad_(&grad), owner_(&grad.notes.owner()), log_(functions.log), saves_(functions.saves),
         candidates_("checkpoint") {}
-  /// For another run of the function.
+  /// Creates the handler for another run of the function.
   Unrecorded(const Unrecorded& first)
       : Handler(), std::enable_shared_from_this<Unrecorded>(), grad_(first.grad_), owner_(first.owner_),
         log_(first.log_), saves_(first.saves_), candidates_("checkpoint"), any_touched_(first.any_touched_) {}
@@ -92,10 +96,11 @@ class Unrecorded final : public Handler,
   Outputs handle(Call& call) override {
     GradHandler* const grad = running();
     if (grad && log_->answering)
-      return grad->handle(call);  // by who answers an effect: the answer keeps its derivative
+      // A handler performs this to answer an effect: the answer keeps its derivative.
+      return grad->handle(call);
     if (!grad) return saved(call, [&] { return perform(std::move(call)); });
     const bool before = std::exchange(touched, is_known(*grad, call.inputs()));
-    // functions inside may touch more
+    // Functions inside may use more differentiated values.
     Outputs outputs = saved(
         call, [&] { return call.op().carries_functions ? perform(with_bare_rules(call)) : perform(std::move(call)); });
     if (touched) outputs = grad->unrecorded(std::move(outputs));
@@ -104,12 +109,14 @@ class Unrecorded final : public Handler,
   }
   bool discreet() const noexcept override {
     return true;
-  }  // as grad is, which stands here when the function runs again
+    // grad is discreet too, and is installed here when the function runs again.
+  }
   std::string describe() const override { return ""; }
   bool counts() const noexcept override { return saves_ != nullptr; }
   const AnyHandler* stands_for() const noexcept override { return owner_->differentiates; }
 
-  /// Runs the function on inputs with the notes of `arguments`. What is saved follows the results.
+  /// Runs the function on inputs with the notes of `arguments`. The saved values
+  /// follow the results.
   Outputs run(const FunctionAttributes& functions, const CarriedFunction& function, std::span<const Tensor> xs,
               std::span<const Tensor> arguments) {
     if (saves_) saving_ = std::make_shared<Saving>(Saving{.what = saves_});
@@ -118,18 +125,21 @@ class Unrecorded final : public Handler,
     for (std::size_t i = 0; grad && i < inputs.size(); ++i)
       if (const Slot* slot = grad->find(arguments[i])) inputs[i] = grad->notes.put(clone_node(inputs[i]), *slot);
     Outputs outputs = with(shared_from_this(), [&] { return functions.run(function, inputs); });
-    make_bare(outputs);  // they may be an argument, or a captured value itself
+    // An output may be an argument, or a captured value itself.
+    make_bare(outputs);
     if (touched) *any_touched_ = true;
     if (saves_) append_saved(outputs);
     return outputs;
   }
-  /// Whether what depends on values that grad knows was computed, in any run: where lanes part, there is one for each path.
+  /// Returns true if any run computed a value that depends on values known to grad.
+  /// There are several runs if the lanes of a vmap split: one for each path.
   bool any_touched() const noexcept { return *any_touched_; }
-  bool touched = false;  // in this one
+  bool touched = false;  // whether this run did
   std::vector<SavedOutputs> saved_outputs;
 
  private:
-  // While it records, on its thread; else values are constants to it.
+  // Returns grad while it is recording on this thread, and null otherwise: then all values
+  // are constants to it.
   GradHandler* running() const { return owner_->running && owner_->thread == id_of_this_thread() ? grad_ : nullptr; }
   static bool is_known(const GradHandler& grad, std::span<const Tensor> xs) {
     return std::any_of(xs.begin(), xs.end(), [&](const Tensor& x) { return grad.find(x) != nullptr; });
@@ -144,7 +154,8 @@ class Unrecorded final : public Handler,
     make_bare(results.outputs);
     make_bare(results.residuals);
   }
-  // Handlers below keep what rules give, as tangents, say, beside results: these leave the checkpoint without notes.
+  // Handlers below keep additional results of rules beside the results, such as tangents.
+  // These leave the checkpoint without notes.
   Call with_bare_rules(const Call& call) {
     auto bare = make_intrusive<FunctionAttributes>(functions_of(call));
     FunctionAttributes::for_rules([&](auto member) {
@@ -158,7 +169,8 @@ class Unrecorded final : public Handler,
     });
     return call.with_attributes(std::move(bare));
   }
-  // Outputs of an operation, which may be saved: those that others are given share their storage.
+  // Returns the outputs of an operation, and saves copies that share their storage if
+  // the policy says so.
   template <class Perform>
   Outputs saved(const Call& call, Perform perform) {
     if (!saving_) return perform();
@@ -186,7 +198,7 @@ class Unrecorded final : public Handler,
       saved_outputs.push_back(std::move(saved));
     }
   }
-  GradHandler* const grad_;  // while it runs
+  GradHandler* const grad_;  // valid while grad runs
   const IntrusivePtr<NoteOwner> owner_;
   const IntrusivePtr<EffectLog> log_;
   const std::shared_ptr<const Saveable> saves_;
@@ -198,19 +210,20 @@ class Unrecorded final : public Handler,
 
 struct RunAgainAttributes final : Attributes {
   AttributesPtr functions;
-  std::shared_ptr<const GradHandler> recorder;  // lent, if it is the first one
-  std::vector<SavedOutputs> saved;              // without the outputs, of which each has as many as is said here
+  std::shared_ptr<const GradHandler> recorder;  // not owned, if it is the first recorder
+  // Without the outputs; counts[i] says how many outputs entry i has.
+  std::vector<SavedOutputs> saved;
   std::vector<std::size_t> counts;
   std::string str() const override { return ""; }
 };
 
 struct PullbackAttributes final : Attributes {
   FlatPullback pullback;
-  SmallVector<bool, 4> differentiated;  // input i has a cotangent
+  SmallVector<bool, 4> differentiated;  // differentiated[i]: input i has a cotangent
   std::string str() const override { return ""; }
 };
 
-// Outputs that follow the results of a function.
+// Moves the saved values, which follow the results of a function, from `outputs` to `kept`.
 void take_saved(const Unrecorded& unrecorded, Outputs& outputs, RunAgainAttributes& again, CarriedOutputs& kept) {
   std::size_t count = 0;
   for (const SavedOutputs& saved : unrecorded.saved_outputs) {
@@ -315,7 +328,8 @@ Outputs GradHandler::checkpoint(Call& call) {
   const EntryPtr entry = record(call);
   entry->attributes = again;
   entry->carried = std::move(kept);
-  std::copy(call.inputs().begin(), call.inputs().end(), entry->inputs().begin());  // with notes: the same producers
+  // With notes, so that the second run finds the same producers.
+  std::copy(call.inputs().begin(), call.inputs().end(), entry->inputs().begin());
   return noted(without_notes(std::move(outputs)), entry);
 }
 
@@ -331,7 +345,7 @@ Outputs GradHandler::custom_vjp(Call& call, FunctionAttributes functions) {
 Outputs GradHandler::custom_jvp(Call& call, const FunctionAttributes& functions) {
   const Inputs primals = without_notes(call.inputs());
   const auto pullback = make_intrusive<PullbackAttributes>();
-  std::vector<Tensor> tangents;  // of the differentiated inputs
+  std::vector<Tensor> tangents;  // tangents of the differentiated inputs
   for (std::size_t i = 0; i < primals.size(); ++i) {
     pullback->differentiated.push_back(find(call.inputs()[i]) != nullptr);
     if (pullback->differentiated.back()) tangents.push_back(zeros_like(primals[i]));

@@ -1,7 +1,8 @@
-// The backward pass: a walk over the tape (tape.h) from the outputs' entries back, the last recorded first. It is a loop over a
-// queue, so long programs need heap, not stack. The queue, and the cotangents in it, are the pass's own: passes over one tape
-// may run at once. Values that the tape dropped are computed again, where they are read by runs of elementwise operations with
-// these (joint.h).
+// The backward pass: a walk over the tape (tape.h) from the outputs' entries back,
+// the last recorded entry first. It is a loop over a queue, so long programs need heap, not stack.
+// The queue and its cotangents belong to the pass, so several passes over one tape may run at once.
+// Values that the tape dropped are computed again; where a run of elementwise operations reads
+// them, its rules and this recomputation are fused (joint.h).
 
 #include <stave/handlers/transforms/vjp_flat.h>
 
@@ -40,10 +41,10 @@ struct FlatPullback::Record : RefCounted {
   GradHandler handler;
   std::vector<Abstract> input_abstracts;
   std::vector<Device> input_devices;
-  std::vector<Slot> outputs;  // empty for outputs that depend on no input
+  std::vector<Slot> outputs;  // empty slots for outputs that depend on no input
   std::vector<Abstract> output_abstracts;
   std::vector<Device> output_devices;
-  NamePtr backward;  // the name of its scope
+  NamePtr backward;  // the name of the backward pass's scope
 };
 
 FlatPullback::FlatPullback() noexcept = default;
@@ -57,12 +58,13 @@ FlatPullback::~FlatPullback() = default;
 
 namespace {
 
-// Entries that have been given cotangents, and these, by the order of recording: in pages, for few wait at a time.
+// The queue of the pass: entries that have received cotangents, in the order of recording,
+// with these cotangents. It is stored in pages, because few entries wait at a time.
 class Waiting {
  public:
   struct Place {
     Entry* entry = nullptr;
-    EntryPtr kept;  // the entry, if nobody else keeps it
+    EntryPtr kept;  // the entry, if only the queue keeps it alive
     SmallVector<Tensor, 1> cotangents;
   };
 
@@ -74,7 +76,7 @@ class Waiting {
     pages_[page]->places[i].entry = &entry;
     return pages_[page]->places[i];
   }
-  /// Null: it has been given none.
+  /// Returns null if the entry has received no cotangents.
   Place* find(const Entry& entry) {
     const std::size_t page = entry.sequence / page_size, i = entry.sequence % page_size;
     const bool waits = page < pages_.size() && pages_[page] && pages_[page]->taken >> i & 1;
@@ -84,7 +86,8 @@ class Waiting {
     while (!pages_.empty() && (!pages_.back() || !pages_.back()->taken)) pages_.pop_back();
     return pages_.empty();
   }
-  /// The last recorded, where there is one. It stays where it is until the next call of this class but place_of.
+  /// Removes and returns the last recorded entry; the queue must not be empty. The reference stays
+  /// valid until the next call of a member other than place_of.
   Place& take_last() {
     Page& page = *pages_.back();
     const auto i = static_cast<std::size_t>(std::bit_width(page.taken) - 1);
@@ -124,7 +127,8 @@ class BackwardPass {
       if (joint_ && !joint_->takes(*last.entry)) end_joint(last);
       if (last.entry->op) step(*last.entry, last.cotangents);
       else result[last.entry->sequence] = last.cotangents[0];
-      if (consume_ && !last.kept.unique()) last.entry->clear();  // it stays, without what it saved
+      // The entry lives on without its saved values.
+      if (consume_ && !last.kept.unique()) last.entry->clear();
       last.cotangents.clear();
       scope_.entry = nullptr;
       last.kept = nullptr;
@@ -137,9 +141,10 @@ class BackwardPass {
   }
 
  private:
-  // Every consumer of this entry was recorded later, and so has been here: its cotangents are complete.
+  // Performs the rules of an entry. Every consumer of the entry was recorded later and has been
+  // processed, so its cotangents are complete.
   void step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
-    // Functions that an operation carries have their scopes with them.
+    // Functions that an operation carries have scopes of their own.
     const ReenteredScopes scopes(entry.op->carries_functions ? nullptr : entry.scopes.get());
     if (!joint_ && entry.dropped && Region::admits(*entry.op) && is_undisturbed()) {
       joint_.emplace(record_.handler, entry.input_abstracts()[0].shape);
@@ -156,9 +161,9 @@ class BackwardPass {
       fail<TransformError>("{}: the operation {} has no VJP rule: give it one, or cut it off with stop_gradient",
                            record_.handler.describe(), entry.op->name);
     for (const Slot& producer : entry.producers())
-      __builtin_prefetch(producer.entry.get());  // of a long tape: out of cache
+      __builtin_prefetch(producer.entry.get());  // the entries of a long tape are not in the cache
     const SmallVector<Abstract, 2> abstracts = entry.input_abstracts();
-    Inputs complete;  // where some were dropped
+    Inputs complete;  // all inputs, if some were dropped
     if (entry.dropped) {
       for (std::size_t i = 0; i < entry.input_count; ++i)
         complete.push_back(entry.drops(i) ? computed_again(record_.handler, entry.producers()[i]) : entry.inputs()[i]);
@@ -174,7 +179,7 @@ class BackwardPass {
       if (entry.producers()[i].entry) add_cotangent(entry.producers()[i], rule(context, i));
   }
 
-  // The operation adds to the sums itself.
+  // Performs a rule that adds to the sums of cotangents itself.
   void adding_step(Entry& entry, const AddsToCotangents& adds, const VjpContext& context) {
     const std::span<Slot> producers = entry.producers();
     AddsToCotangents::Sums sums;
@@ -192,7 +197,7 @@ class BackwardPass {
     }
   }
 
-  // The same on what stands for elements, to be performed with what comes before.
+  // Records the rules of an entry into the fused region, on placeholders for elements.
   void joint_step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
     with(*joint_, [&] {
       Inputs inputs, outputs;
@@ -209,7 +214,7 @@ class BackwardPass {
     joint_->count_step();
   }
 
-  // Performs it, and puts the cotangents that it gives where those stand that stood for them.
+  // Performs the fused region, and replaces the placeholders in the queue by their cotangents.
   void end_joint(Waiting::Place& last) {
     std::vector<Tensor*> places;
     const auto collect = [&](Waiting::Place& place) {
@@ -225,7 +230,8 @@ class BackwardPass {
     joint_.reset();
   }
 
-  // A checkpoint: records the function now, and goes on with what that recorded, which is the last recorded.
+  // Processes a checkpoint: runs its function again with recording, and continues with the new
+  // entries, which are the last recorded.
   void step_again(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
     const Recorded again = run_again(entry);
     for (std::size_t i = 0; i < cotangents.size(); ++i) {
@@ -257,7 +263,7 @@ class BackwardPass {
     return cotangent;
   }
 
-  // The sum so far, which is no longer there; undefined: there is none.
+  // Removes and returns the sum of cotangents so far; undefined: there is none.
   Tensor take_cotangent(const Slot& slot) {
     Waiting::Place* const place = slot.entry ? waiting_.find(*slot.entry) : nullptr;
     const auto output = static_cast<std::size_t>(slot.output);
@@ -282,11 +288,12 @@ class BackwardPass {
   }
 
   FlatPullback::Record& record_;
-  const bool consume_;  // what the tape keeps
+  const bool consume_;  // whether the tape's saved values may be freed
   BackwardScope& scope_;
-  bool keeps_ = false;  // of the entry at hand: the pass alone may keep it, and so what it came from
+  // Whether only the pass keeps the current entry alive, and so also its producers.
+  bool keeps_ = false;
   Waiting waiting_;
-  std::optional<JointRegion> joint_;  // while rules are recorded into it
+  std::optional<JointRegion> joint_;  // set while rules are recorded into it
 };
 
 void check_cotangents(const FlatPullback::Record& record, std::span<const Tensor> cotangents) {
@@ -325,7 +332,7 @@ std::vector<Tensor> FlatPullback::consume(std::span<const Tensor> cotangents) {
   const IntrusivePtr<Record> last = std::move(record_);
   if (!last.unique()) return run_backward(*last, cotangents, false);
   NoteOwner& owner = last->handler.notes.owner();
-  if (owner.thread == id_of_this_thread()) owner.confined = true;  // they end here
+  if (owner.thread == id_of_this_thread()) owner.confined = true;  // the notes end here
   return run_backward(*last, cotangents, true);
 }
 

@@ -1,9 +1,11 @@
-// Reverse mode at a point: vjp, a function's result and the map of cotangents back from it.
+// Reverse mode at a point: vjp returns a function's result and its pullback, which maps cotangents
+// of the result to cotangents of the arguments.
 //
 //   auto [out, pullback] = vjp(f, x, y);
 //   auto [dx, dy] = pullback(cotangent);                  // any number of times, on any thread
 //
-// Arguments and results are trees (core/ops/tree.h); arguments that are not pass through untouched. The mechanism is in vjp_flat.h.
+// Arguments and results are trees (core/ops/tree.h). An argument that is not a tree is passed
+// to f unchanged. The mechanism is in vjp_flat.h.
 #pragma once
 
 #include <optional>
@@ -13,11 +15,13 @@
 
 namespace stave_detail {
 
-// The cotangent of an argument: of its type, or std::monostate for one that is no tree.
+// The type of an argument's cotangent: the argument's own type, or std::monostate
+// if it is not a tree.
 template <class A>
 using CotangentOf = std::conditional_t<is_tree<A>, Decayed<A>, std::monostate>;
 
-// The structure that cotangents are put into. Taken before f may move the argument away.
+// Returns the structure that the cotangents are put into. It must be called before f can
+// move the argument away.
 template <class A>
 CotangentOf<A> cotangent_structure(const A& arg) {
   if constexpr (is_tree<A>) return structure_of(arg);
@@ -28,15 +32,17 @@ CotangentOf<A> cotangent_structure(const A& arg) {
 
 namespace stave {
 
-/// Maps a cotangent of f's result to the cotangents of its arguments, at the point where vjp was called. May be called any
-/// number of times; copies share the tape, which lives as long as the last of them.
+/// Maps a cotangent of f's result to the cotangents of f's arguments, at the point where vjp
+/// was called. It may be called any number of times. Copies share the tape, which lives as long
+/// as the last of them.
 template <class Result, class... Arguments>
 class Pullback {
  public:
   Pullback(FlatPullback flat, Result result, std::tuple<Arguments...> arguments)
       : flat_(std::move(flat)), result_(std::move(result)), arguments_(std::move(arguments)) {}
 
-  /// A cotangent of the structure, shapes and dtypes of the result -> a tuple of cotangents, one for each argument.
+  /// Returns a tuple of cotangents, one for each argument. `cotangent` must have the structure,
+  /// shapes and dtypes of f's result.
   std::tuple<Arguments...> operator()(const Result& cotangent) const {
     stave_detail::check_same_structure(stave_detail::same_structure(result_, cotangent),
                                        "vjp: the result and the cotangent");
@@ -45,15 +51,15 @@ class Pullback {
 
  private:
   FlatPullback flat_;
-  Result result_;  // both without tensors
+  Result result_;  // this and arguments_ are structures without tensors
   std::tuple<Arguments...> arguments_;
 };
 
-/// f(args...), and its pullback there, which returns a tuple also for one argument: const auto [dx] = pullback(dy). Every
-/// argument that is a tree is differentiated; f returns a tree. f is called now and not kept, but
-/// for those functions in it that are called in the backward pass (of checkpoint, repeat with
-/// snapshots, custom rules): they live as long as the pullback. Options come before the arguments:
-/// vjp(f, {.recompute = Recompute::never}, x).
+/// Returns f(args...) and its pullback at that point. The pullback returns a tuple even for one
+/// argument: const auto [dx] = pullback(dy). Every argument that is a tree is differentiated; f
+/// must return a tree. f is called during vjp and is not kept. Functions inside f that the backward
+/// pass calls (of checkpoint, repeat with snapshots, custom rules) live as long as the pullback.
+/// Options come before the arguments: vjp(f, {.recompute = Recompute::never}, x).
 template <class F, class... A>
 auto vjp(F&& f, GradOptions options, A&&... args) {
   using namespace stave_detail;

@@ -1,9 +1,11 @@
-// Reverse mode over flat lists of tensors: the core under grad, value_and_grad, vjp and jacrev (grad.h).
+// Reverse mode over flat lists of tensors: the core of grad, value_and_grad, vjp
+// and jacrev (grad.h).
 //
-// While the function runs, the `grad` handler performs each operation that touches a differentiated value below itself, and
-// records it on a tape: the operation, what its VJP rule reads, and where its inputs came from. The values themselves stay
-// real. Later the pullback walks the record backwards and performs the VJP rules, which are made of ordinary operations: to
-// the handlers around it they look like any others, so derivatives of derivatives follow.
+// While the function runs, the `grad` handler performs below itself each operation
+// on a differentiated value, and records it on a tape: the operation, the values that its VJP rule
+// reads, and the producers of its inputs. The values themselves stay real. Later the pullback
+// walks the tape backwards and performs the VJP rules. These are made of ordinary operations,
+// which the handlers around the pullback can transform, so derivatives of derivatives work.
 #pragma once
 
 #include <span>
@@ -18,27 +20,30 @@ namespace stave {
 
 using FlatFunction = FunctionRef<Outputs(std::span<const Tensor>)>;
 
-/// What errors call input i.
+/// A function that returns the name of input i for error messages.
 using InputNames = FunctionRef<std::string(std::size_t)>;
 struct NumberedInputs {
   std::string operator()(std::size_t i) const { return "input " + std::to_string(i); }
 };
 inline constexpr NumberedInputs numbered_inputs{};
 
-/// What a tape does with values that cheap operations (elementwise arithmetic, views) make of others that it keeps, and that its
-/// rules will read. `automatic`: once the tape keeps 4 MiB, the large ones among them are computed again in the backward pass,
-/// with the same bits, and no longer kept, unless a handler of the user's own sees the operations; so the tape keeps a part of
-/// what it would, and never more. `always`: from the first byte on. `never`: they are kept.
+/// Says whether a tape keeps or recomputes values that rules will read and that cheap
+/// operations (elementwise arithmetic, views) compute from other kept values. `automatic`:
+/// once the tape keeps 4 MiB, the large ones of these values are no longer kept, but computed again
+/// in the backward pass with the same bits, unless a user's own handler sees the operations.
+/// The tape then keeps a subset of what it would keep otherwise, never more. `always`:
+/// recomputes from the first byte on. `never`: keeps all of them.
 enum class Recompute { automatic, always, never };
 
-/// An option of reverse mode: grad(f, {.recompute = Recompute::never}).
+/// Options of reverse mode: grad(f, {.recompute = Recompute::never}).
 struct GradOptions {
   [[no_unique_address]] ByName by_name{};
   Recompute recompute = Recompute::automatic;
 };
 
-/// Maps cotangents of outputs to cotangents of inputs. Copies share the tape, which lives as long as the last of them. May be
-/// called from any number of threads at once, and while it is being called.
+/// Maps cotangents of outputs to cotangents of inputs. Copies share the tape, which lives
+/// as long as the last of them. It may be called from several threads at once, and from
+/// inside a call of itself.
 class FlatPullback {
  public:
   FlatPullback() noexcept;
@@ -46,9 +51,10 @@ class FlatPullback {
   FlatPullback(FlatPullback&& other) noexcept;
   FlatPullback& operator=(FlatPullback other) noexcept;
   ~FlatPullback();
-  /// Cotangents of the outputs' shapes and dtypes (undefined: zero) -> cotangents of the inputs. May be called again.
+  /// Returns the cotangents of the inputs. `cotangents` have the outputs' shapes and dtypes
+  /// (undefined: zero). It may be called again.
   std::vector<Tensor> operator()(std::span<const Tensor> cotangents) const;
-  /// The same, for the last time: intermediate values are freed as soon as nothing needs them.
+  /// Does the same for the last time: intermediate values are freed as soon as nothing needs them.
   std::vector<Tensor> consume(std::span<const Tensor> cotangents);
 
   struct Record;
@@ -64,8 +70,9 @@ struct FlatVjp {
   FlatPullback pullback;
 };
 
-/// f at `primals`, and the pullback there. `transform` names it in errors. `primals_stay`: the caller keeps them for as long as the
-/// pullback. Throws DtypeError for inputs that are not floats.
+/// Returns f at `primals` and the pullback there. Errors name `transform`. `primals_stay` says
+/// that the caller keeps the primals as long as the pullback. Throws DtypeError for inputs
+/// that are not floats.
 FlatVjp vjp_flat(FlatFunction f, std::span<const Tensor> primals, const char* transform,
                  InputNames names = numbered_inputs, GradOptions options = {}, bool primals_stay = false);
 

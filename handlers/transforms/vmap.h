@@ -1,28 +1,31 @@
-// vmap: a function of one example, applied to a batch.
+// vmap: applies a function of one example to a batch.
 //
-//   auto ys = vmap(f)(xs);                                                            // along axis 0 of every argument
-//   auto gs = vmap(grad(loss), {.in_axes = {unmapped, 0, 0}})(w, xs, ys);             // per-example gradients
+//   auto ys = vmap(f)(xs);  // along axis 0 of every argument
+//   auto gs = vmap(grad(loss), {.in_axes = {unmapped, 0, 0}})(w, xs, ys);  // per-example gradients
 //
-// f sees tensors of one example's shape, without storage of their own. `unmapped` arguments, and captured values, are the
-// same in every lane. Keys are mapped as tensors are: vmap(f)(xs, split(key, n)).
+// A lane is one entry of the batch. f sees tensors that have the shape of one lane's value
+// and no storage of their own. `unmapped` arguments and captured values are the same in every lane.
+// Keys are mapped like tensors: vmap(f)(xs, split(key, n)).
 //
-// Control flow is C++'s: `if`, `while`, recursion, item() and to_vector() on a lane's values. Where lanes differ in what f reads they
-// part: f runs once for each way that some lanes take together, on the values of these. Read a
-// bool, `if (x > 0)`, where that is what decides: a float has as many values as there are lanes,
-// and each goes its own way. The mechanism is in vmap_flat.h and paths.h.
+// Control flow is C++'s own: `if`, `while`, recursion, item() and to_vector() on a lane's values.
+// When f reads a value that differs between lanes, vmap splits the lanes into groups. f runs once
+// for each group of lanes that take the same path, on the values of these lanes. Read a bool,
+// as in `if (x > 0)`, where a bool decides: a float may have a different value in every lane,
+// and then each lane takes a path of its own. The mechanism is in vmap_flat.h and paths.h.
 //
 // An operation that throws for some lanes, as for an index out of range or a matrix that is not
-// positive definite, parts them likewise: f may catch the error, which these lanes alone meet.
-// Lanes go one way if their errors have one type, and texts that differ in numbers alone;
-// `what()` is that of the first of them. An error that nobody catches leaves vmap with its type,
-// and names the lanes.
+// positive definite, splits the lanes likewise. f may catch the error, which only these lanes meet.
+// Lanes take the same path if their errors have the same type and texts that differ only
+// in numbers; `what()` is the text of the first lane's error. An error that f does not catch leaves
+// vmap with its type, and names the lanes.
 //
-// Whatever else f does (counters, printing) happens once for each way. Up to where lanes part it
-// must do the same each time: TransformError if it performs another operation, or one of other
-// values, because it changed something outside of itself, as a key that it advances:
+// Other side effects of f (counters, printing) happen once for each path. Up to the point where
+// lanes split, f must do the same on each run. vmap throws TransformError if f performs another
+// operation, or an operation on other values, because f changed something outside of itself,
+// such as a key that it advances:
 //   vmap([&](Tensor x) { key = fold_in(key, 1); return bool(x > 0) ? x + uniform(key) : x; })
-// Map over keys instead, as split(key, n) gives them. A change after lanes have parted is not
-// noticed: lanes that run later find it so.
+// Map over keys instead, as split(key, n) gives them. A change that f makes after lanes have split
+// is not noticed: the lanes that run later see the changed state.
 #pragma once
 
 #include <optional>
@@ -34,10 +37,12 @@
 
 namespace stave {
 
-/// Axes for a tree: one for all its tensors, or a list with an entry for each argument, or for each member of a tree (as
-/// declared; elements, values by key), which may be a list again. One entry alone serves for all.
+/// Axes for a tree: one axis for all its tensors, or a list. A list has an entry for each argument,
+/// or for each member of a tree (in the order of declaration; for containers, elements,
+/// or values in the order of their keys). An entry may be a list again. A list with a single entry
+/// applies that entry to all.
 struct MapAxes {
-  MapAxis axis;  // if the list is empty
+  MapAxis axis;  // used if the list is empty
   std::vector<MapAxes> list;
   MapAxes(std::initializer_list<MapAxes> axes) : list(axes) {}
   MapAxes(const std::vector<MapAxis>& axes) : list(axes.begin(), axes.end()) {}
@@ -46,29 +51,35 @@ struct MapAxes {
   MapAxes(MapAxis axis_) : axis(axis_) {}
   MapAxes(MapAxis::Unmapped all) : axis(all) {}
   MapAxes(Tensor::NoneType all) : axis(all) {}
-  /// The entry for child i; this one, if there is no list.
+  /// Returns the entry for child i; returns this object if there is no list.
   const MapAxes& of(std::size_t i) const { return list.empty() ? *this : list[i < list.size() ? i : 0]; }
 };
 
 struct VmapOptions {
   [[no_unique_address]] ByName by_name{};
-  MapAxes in_axes = 0;      ///< of arguments, negative from the end, or `unmapped`: {unmapped, 0}, {0, {unmapped, 1}}
-  MapAxes out_axes = 0;     ///< of results, likewise: {0, 1} for a tuple (struct, vector) of two
-  std::string axis_name{};  ///< by which collectives inside of f, such as psum, mean these lanes; empty: none do
-  std::optional<Index> axis_size{};  ///< the number of lanes; needed if no argument is mapped, else checked
+  /// Axes of the arguments, counted from the end if negative, or `unmapped`: {unmapped, 0},
+  /// {0, {unmapped, 1}}.
+  MapAxes in_axes = 0;
+  /// Axes of the results in the same form: {0, 1} for a tuple (struct, vector) of two.
+  MapAxes out_axes = 0;
+  /// The name by which collectives inside f, such as psum, refer to these lanes; empty: no name.
+  std::string axis_name{};
+  /// The number of lanes; required if no argument is mapped, otherwise checked.
+  std::optional<Index> axis_size{};
 };
 
 }  // namespace stave
 
 namespace stave_detail {
 
-/// Throws TransformError unless a list has one entry, or one for each of the children of a tree.
+/// Throws TransformError unless the list of `axes` is empty, has one entry, or has one
+/// for each of `children`.
 void check_axes(const MapAxes& axes, std::size_t children, const char* what, const std::string& where);
-/// Throws TransformError if an input that is mapped is the data of a single key.
+/// Throws TransformError if a mapped input is the data of a single key.
 void check_mapped_keys(std::span<const Tensor> inputs, std::span<const MapAxis> axes, const std::vector<bool>& are_keys,
                        InputNames names);
 
-// The axes that a prefix of a tree gives to its tensors, and keys.
+// The axes that a prefix of a tree assigns to the tensors and keys of the tree.
 struct LeafAxes {
   const char* what;
   std::vector<MapAxis> axes;
@@ -88,11 +99,14 @@ void add_axes(const T& tree, const MapAxes& prefix, LeafAxes& to) {
   }
 }
 
-/// Throw TransformError: lanes that went different ways gave results that differ besides tensors, or may; a run used up an argument.
+/// fail_other_lanes throws TransformError: lanes that took different paths returned results
+/// that differ in more than tensors (`comparable`), or that cannot be compared. fail_used_up throws
+/// TransformError: an earlier run consumed an argument that cannot be copied.
 [[noreturn]] void fail_other_lanes(bool comparable);
 [[noreturn]] void fail_used_up();
 
-// The result of a function that runs once for each path: all but its tensors is the same.
+// Collects the result of a function that runs once for each path. All but its tensors must be
+// the same on every path.
 template <class Result>
 class ResultOfLanes {
  public:
@@ -163,9 +177,11 @@ class VmapOf {
 
 namespace stave {
 
-/// f over a batch: a callable with f's arguments, each with one more axis unless unmapped; the result has the lanes along
-/// out_axes. Throws ShapeError where lanes disagree, IndexError for axes out of range, TransformError for axes whose structure
-/// is not that of the arguments, and for a single key that is not `unmapped`.
+/// Returns a callable that applies f to each entry of a batch. It takes f's arguments,
+/// each with one more axis unless it is unmapped; its result has the lanes along out_axes.
+/// Throws ShapeError if arguments disagree on the number of lanes, IndexError for axes out
+/// of range, and TransformError for axes whose structure is not that of the arguments,
+/// and for a single key that is not `unmapped`.
 template <class F>
 auto vmap(F f, VmapOptions options = {}) {
   return stave_detail::VmapOf<F>(std::move(f), std::move(options));

@@ -1,9 +1,11 @@
-// Batching over flat lists of tensors: the core under vmap (vmap.h).
+// Batching over flat lists of tensors: the core of vmap (vmap.h).
 //
-// The function sees one lane's values: tensors of the logical shape that have no storage. What stands behind each is a note:
-// all lanes in one tensor, the batch as axis 0. The `vmap` handler performs, for each operation that touches such a value, its
-// batching rule on the tensors behind. Values without a lane in them pass by: they are the same in every lane. Where the function
-// reads a lane's value, lanes that differ part: it runs again for each class of them (paths.h).
+// The function sees one lane's values: tensors of the logical shape that have no storage. A note on
+// each holds the physical tensor: the values of all lanes in one tensor, with the lanes as axis 0.
+// For each operation on such a value, the `vmap` handler performs the operation's batching rule on
+// the physical tensors. Operations on values that do not depend on a lane are passed on unchanged:
+// they are the same in every lane. If the function reads a value that differs between lanes,
+// the lanes split, and the function runs again for each group of them (paths.h).
 #pragma once
 
 #include <optional>
@@ -14,7 +16,8 @@
 
 namespace stave {
 
-/// Along which axis a tensor is mapped; `unmapped` (or `none`): the same for every lane.
+/// The axis along which a tensor is mapped; `unmapped` (or `none`) means that it is
+/// the same for every lane.
 struct MapAxis {
   Index axis = 0;
   bool mapped = true;
@@ -24,26 +27,29 @@ struct MapAxis {
   struct Unmapped {};
   constexpr MapAxis(Unmapped) : mapped(false) {}
   constexpr MapAxis(Tensor::NoneType) : mapped(false) {}
-  /// The same axis of an array of keys, as one of their data, of which the last axis is the keys' words.
+  /// Returns the axis of the keys' data for this axis of an array of keys. The last axis
+  /// of the data holds the words of a key.
   constexpr MapAxis of_keys() const { return mapped && axis < 0 ? MapAxis(axis - 1) : *this; }
 };
 inline constexpr MapAxis::Unmapped unmapped{};
 
-/// f for each lane. in_axes has an entry for each input; `size` gives the number of lanes where no input is mapped; collectives
-/// (core/ops/collective.h) find the lanes by `axis_name`. Results carry the lanes as axis 0; `batched[i]` says whether result i depends
-/// on the lane at all: if not, it is one lane's.
+/// The results of f for each lane, with the lanes as axis 0. `batched[i]` is true if result i
+/// depends on the lane; if not, the result is that of one lane, without the axis.
 struct FlatVmap {
   Outputs outputs;
   SmallVector<bool, 4> batched;
   Index size = 0;
-  bool divided = false;  // lanes went different ways
+  bool divided = false;  // whether lanes took different paths
 };
+/// Runs f for each lane. in_axes has an entry for each input. `size` gives the number of lanes
+/// if no input is mapped. Collectives (core/ops/collective.h) find the lanes by `axis_name`.
 FlatVmap vmap_flat(FlatFunction f, std::span<const Tensor> inputs, std::span<const MapAxis> in_axes,
                    std::optional<Index> size, InputNames names = numbered_inputs, const std::string& axis_name = {});
 
-/// Result i of a vmap with its lanes along `axis`; `unmapped`: one for all, which is an error where they differ.
+/// Returns result i of a vmap with its lanes along `axis`. `unmapped` returns one value for all
+/// lanes; it throws TransformError if the lanes differ.
 Tensor vmap_output(const FlatVmap& result, std::size_t i, MapAxis axis);
-/// All of them.
+/// Returns all results of a vmap, each with its lanes along its axis.
 Outputs vmap_outputs(const FlatVmap& result, std::span<const MapAxis> axes);
 
 }  // namespace stave
