@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* singular = "is singular";
 
-// ---- cholesky ----------------------------------------------------------------------------------------------------------------
+// ---- cholesky -----------------------------------------------------------------------------------
 
 /// In rows, l is to LAPACK the upper factor.
 template <class T>
@@ -88,7 +88,7 @@ void run_cholesky(bool nan_if_indefinite, const View& in, const View& out) {
   failure.check("cholesky", a.shape(), "is not positive definite");
 }
 
-// ---- lu ----------------------------------------------------------------------------------------------------------------------
+// ---- lu -----------------------------------------------------------------------------------------
 
 /// The packed factors of matrix i, in rows, and the exchanges.
 template <class T>
@@ -127,7 +127,7 @@ void run_lu(const View& in, std::span<const View> out) {
   });
 }
 
-// ---- determinants ------------------------------------------------------------------------------------------------------------
+// ---- determinants -------------------------------------------------------------------------------
 
 /// mantissa * 2^exponent, so that no product on the way overflows.
 struct Determinant {
@@ -206,7 +206,7 @@ void run_determinant(const View& in, std::span<const View> out) {
   });
 }
 
-// ---- triangles ---------------------------------------------------------------------------------------------------------------
+// ---- triangles ----------------------------------------------------------------------------------
 
 void trsm(CBLAS_UPLO uplo, CBLAS_TRANSPOSE transpose, CBLAS_DIAG diag, int n, int k, const float* t, int step,
           float* b) {
@@ -270,7 +270,7 @@ void run_triangular_solve(const stave::TriangularAttributes& of, const View& mat
   failure.check("triangular_solve", b.shape(), "is singular: its diagonal has a 0");
 }
 
-// ---- solve -------------------------------------------------------------------------------------------------------------------
+// ---- solve --------------------------------------------------------------------------------------
 
 /// a[order] = l u. a x = b: x = u^-1 l^-1 b[order]; a^T x = b: x[order] = l^-T u^-T b.
 template <class T>

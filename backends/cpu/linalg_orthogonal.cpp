@@ -11,7 +11,7 @@ constexpr const char* endless = "has no factors that the iteration finds";
 
 }  // namespace
 
-// ---- qr ----------------------------------------------------------------------------------------------------------------------
+// ---- qr -----------------------------------------------------------------------------------------
 
 namespace {
 
@@ -68,7 +68,7 @@ void run_qr(const View& in, std::span<const View> out) {
 template void run_qr<float>(const View&, std::span<const View>);
 template void run_qr<double>(const View&, std::span<const View>);
 
-// ---- eigh --------------------------------------------------------------------------------------------------------------------
+// ---- eigh ---------------------------------------------------------------------------------------
 
 namespace {
 
@@ -125,7 +125,7 @@ void run_eigh(const char* op, const View& in, std::span<const View> out) {
 template void run_eigh<float>(const char*, const View&, std::span<const View>);
 template void run_eigh<double>(const char*, const View&, std::span<const View>);
 
-// ---- svd ---------------------------------------------------------------------------------------------------------------------
+// ---- svd ----------------------------------------------------------------------------------------
 
 namespace {
 

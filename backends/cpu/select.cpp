@@ -16,7 +16,7 @@ using stave::View;
 
 namespace {
 
-// ---- the largest entries -----------------------------------------------------------------------------------
+// ---- the largest entries ------------------------------------------------------------------------
 
 /// The k first of what it was offered, by key and then by position: at most twice as many are kept.
 template <class Item>
@@ -112,7 +112,7 @@ void argtopk_rows(std::size_t axis, Index k, const View& in, const View& out) {
   });
 }
 
-// ---- search ------------------------------------------------------------------------------------------------
+// ---- search -------------------------------------------------------------------------------------
 
 constexpr Index together = 16;  // values whose steps do not wait for each other
 

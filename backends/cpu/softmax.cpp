@@ -101,7 +101,7 @@ class SoftmaxLoop {
     });
   }
 
-  // ---- long rows, and few tall columns ---------------------------------------------------------------------
+  // ---- long rows, and few tall columns ----------------------------------------------------------
 
   using Totals = std::array<SoftmaxTotal, most_beside>;
 

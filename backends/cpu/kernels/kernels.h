@@ -155,10 +155,10 @@ struct Kernels {
   void (*chain[dtype_count])(const Link* links, Index count, char* const* arrays, Index n);
   ByOp<Reduction, OpId::sum, OpId::argmax> reduce;
   ByOp<ArgReduction, OpId::argmax, OpId::softmax> arg_reduce;
-  ByOp<Softmax, OpId::softmax, OpId::softmax_gradient> softmax;                          // float32 and float64
-  ByOp<SoftmaxGradient, OpId::softmax_gradient, OpId::cumulative_sum> softmax_gradient;  // likewise
-  Normalization layer_norm[dtype_count];                                                 // float32 and float64
-  ByOp<Scan, OpId::cumulative_sum, OpId::sort> scan;                                     // all but bool
+  ByOp<Softmax, OpId::softmax, OpId::softmax_gradient> softmax;  // floats
+  ByOp<SoftmaxGradient, OpId::softmax_gradient, OpId::cumulative_sum> softmax_gradient;
+  Normalization layer_norm[dtype_count];
+  ByOp<Scan, OpId::cumulative_sum, OpId::sort> scan;
   /// Computes out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small
   /// and integer matmuls. Not for sixteen-bit floats.
   void (*multiply_add[dtype_count])(void* out, const void* a, const void* b, Index n);

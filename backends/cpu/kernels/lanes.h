@@ -110,7 +110,7 @@ struct Lanes {
   friend STAVE_INLINE Lanes astype(Lanes x, LanesDtype<T>) { return x; }
 };
 
-// ---- loops -------------------------------------------------------------------------------------------------
+// ---- loops --------------------------------------------------------------------------------------
 
 template <class T>
 STAVE_INLINE void store_lanes(Lanes<T> y, void* out, std::int64_t i, std::int64_t n) {

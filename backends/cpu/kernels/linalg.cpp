@@ -55,7 +55,7 @@ struct Small {
       for (Index j = 0; j < columns; ++j) x[i * columns + j] = i == j;
   }
 
-  // ---- triangles -------------------------------------------------------------------------------------------------------------
+  // ---- triangles --------------------------------------------------------------------------------
 
   static bool cholesky(void* matrix, Index n) {
     T* a = static_cast<T*>(matrix);
@@ -104,7 +104,7 @@ struct Small {
     }
   }
 
-  // ---- reflections -----------------------------------------------------------------------------------------------------------
+  // ---- reflections ------------------------------------------------------------------------------
 
   /// 1 - tau v v^T with v = (1, x / scale) maps (head, x), of which `squares` is |x|^2, to (head', 0).
   struct Reflection {
@@ -147,7 +147,7 @@ struct Small {
     for (Index i = 1; i < rows; ++i) add(x + i * step, v[i * v_step], sums, columns);
   }
 
-  // ---- eigenvalues -----------------------------------------------------------------------------------------------------------
+  // ---- eigenvalues ------------------------------------------------------------------------------
 
   /// a = q t q^T with t tridiagonal: d its diagonal, e what is beside. The vector of step k is left in row k beyond column k.
   static void tridiagonal(T* a, Index n, T* d, T* e, T* taus) {
@@ -242,7 +242,7 @@ struct Small {
     return true;
   }
 
-  // ---- singular values -------------------------------------------------------------------------------------------------------
+  // ---- singular values --------------------------------------------------------------------------
 
   /// Turns rows of x until they are orthogonal, and the rows of y with them; longer rows come first.
   static bool svd(void* rows, Index k, Index n, void* turned, void* values) {

@@ -79,7 +79,7 @@ void random_words(std::uint64_t* out, std::uint32_t key0, std::uint32_t key1, st
   }
 }
 
-// ---- floats in a range -------------------------------------------------------------------------------------
+// ---- floats in a range --------------------------------------------------------------------------
 // By fma, which rounds once on every instruction set: the numbers do not depend on the machine.
 
 /// The bits behind the exponent of 1 make a number in [1, 2): taking 1 away is exact.

@@ -14,7 +14,7 @@ using stave_cpu::Index;
 using stave_cpu::OpId;
 using stave_cpu::Reduction;
 
-// ---- how two values combine --------------------------------------------------------------------------------
+// ---- how two values combine ---------------------------------------------------------------------
 
 template <class T>
 STAVE_INLINE T lowest() {
@@ -101,7 +101,7 @@ struct AnyOf : MaxOf {
   }
 };
 
-// ---- reading as the accumulator's type ---------------------------------------------------------------------
+// ---- reading as the accumulator's type ----------------------------------------------------------
 
 template <class T, class A>
 STAVE_INLINE Vec<A> load_as(const T* from) {
@@ -128,7 +128,7 @@ STAVE_INLINE A fold(Vec<A> v) {
   return lanes[0];
 }
 
-// ---- plain accumulators: one value of type A for each column -----------------------------------------------
+// ---- plain accumulators: one value of type A for each column ------------------------------------
 
 template <class C, class T, class A>
 struct Plain {
@@ -226,7 +226,7 @@ struct Plain {
   }
 };
 
-// ---- the compensated sum of doubles: n running sums, then n sums of what rounding lost ---------------------
+// ---- the compensated sum of doubles: n running sums, then n sums of what rounding lost ----------
 
 struct Compensated {
   using V = Vec<double>;
@@ -302,7 +302,7 @@ struct Compensated {
   }
 };
 
-// ---- floats of sixteen bits: as floats, a block after the other ---------------------------------------------
+// ---- floats of sixteen bits: as floats, a block after the other ---------------------------------
 
 template <class C, class T, class A>
 struct Widened : Plain<C, float, A> {
@@ -334,7 +334,7 @@ struct Widened : Plain<C, float, A> {
   }
 };
 
-// ---- the table ---------------------------------------------------------------------------------------------
+// ---- the table ----------------------------------------------------------------------------------
 
 template <class R>
 Reduction reduction(int planes, std::size_t plane_bytes) {

@@ -20,7 +20,7 @@ using stave_cpu::Softmax;
 using stave_cpu::softmax_columns;
 using stave_cpu::SoftmaxTotal;
 
-// ---- vectors -----------------------------------------------------------------------------------------------
+// ---- vectors ------------------------------------------------------------------------------------
 
 /// The first n < lanes elements, and -inf: it is never the maximum, and its weight is 0.
 template <class T>
@@ -126,7 +126,7 @@ struct SumsForLogarithm<float> {
   }
 };
 
-// ---- what becomes of an element ----------------------------------------------------------------------------
+// ---- what becomes of an element -----------------------------------------------------------------
 
 /// softmax: the weights exp(x - max), which wait in the result for their sum, divided by it. Where there is a fused multiply-add,
 /// floats are multiplied by the inverse in two parts: faster, and without the error that rounding the sum brings to a whole row.
@@ -174,7 +174,7 @@ struct Kernel {
   using S = typename F::WeightSums;
   static constexpr int lanes = V::lanes;
 
-  // ---- rows ------------------------------------------------------------------------------------------------
+  // ---- rows -------------------------------------------------------------------------------------
 
   static STAVE_INLINE T max_of(const T* x, Index n) {
     constexpr int ways = 4;
@@ -233,7 +233,7 @@ struct Kernel {
     }
   }
 
-  // ---- pieces of a long row --------------------------------------------------------------------------------
+  // ---- pieces of a long row ---------------------------------------------------------------------
 
   static void merge(SoftmaxTotal* total, const SoftmaxTotal* next) {
     const double max = larger(next->max, total->max);
@@ -266,7 +266,7 @@ struct Kernel {
     if (i < n) store_some(value(load_some<T>(x + i, n - i)), y + i, n - i);
   }
 
-  // ---- columns ---------------------------------------------------------------------------------------------
+  // ---- columns ----------------------------------------------------------------------------------
 
   /// f(c, how many) for vectors of columns; the last one may be shorter.
   template <class Body>
@@ -369,7 +369,7 @@ struct Kernel {
   static constexpr Softmax kernels() { return {rows, columns, fold, merge, finish}; }
 };
 
-// ---- gradients ---------------------------------------------------------------------------------------------
+// ---- gradients ----------------------------------------------------------------------------------
 // The rows are dense. Their formulas, and what a winner is, stand in core/ops/softmax.cpp.
 
 template <class T>

@@ -5,7 +5,7 @@
 
 namespace STAVE_KERNELS {
 
-// ---- bits -------------------------------------------------------------------------------------------------
+// ---- bits ---------------------------------------------------------------------------------------
 
 template <class T>
   requires is_real<T>
@@ -71,7 +71,7 @@ STAVE_INLINE Vec<T> shifted_right(Vec<T> a, Vec<T> places) {
   return select(far, select(a < zero, Vec<T>(-1), zero), Vec<T>(a.raw >> select(far, zero, places).raw));
 }
 
-// ---- remainder --------------------------------------------------------------------------------------------
+// ---- remainder ----------------------------------------------------------------------------------
 
 STAVE_INLINE float fmod_of(float a, float b) { return __builtin_fmodf(a, b); }
 STAVE_INLINE double fmod_of(double a, double b) { return __builtin_fmod(a, b); }
@@ -114,7 +114,7 @@ STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
   return select((r != zero) & ((r < zero) ^ (safe < zero)), r + safe, r);
 }
 
-// ---- floor_divide -----------------------------------------------------------------------------------------
+// ---- floor_divide -------------------------------------------------------------------------------
 
 /// The quotient rounds to an integer or lies between two. If it is one, but by the remainder is closer to the integer
 /// above, it was rounded up (a quotient of floats never lies in the middle of two). From 2^24 (2^53) on it is what rounds.
@@ -140,7 +140,7 @@ STAVE_INLINE Vec<T> floor_divide(Vec<T> a, Vec<T> b) {
   return select(b == zero, zero, select(b == V(-1), -a, quotient));
 }
 
-// ---- integer pow ------------------------------------------------------------------------------------------
+// ---- integer pow --------------------------------------------------------------------------------
 
 /// Repeated squaring, wrapping. A negative exponent gives the truncated 1 / a^|b|: 0, but for a = 1 and -1.
 template <class T>

@@ -7,7 +7,7 @@
 
 namespace STAVE_KERNELS {
 
-// ---- erfinv -----------------------------------------------------------------------------------------------
+// ---- erfinv -------------------------------------------------------------------------------------
 // By the polynomials of core/ops/erfinv.h.
 
 /// -log(1 - x^2). Near 1 the square would lose what matters, and 1 - |x| is exact.
@@ -39,7 +39,7 @@ STAVE_INLINE F64 erfinv(F64 x) {
   return erfinv_ends(x, x * select(w < F64(6.25), central, select(w < F64(16), middle, tail)));
 }
 
-// ---- the gamma function's -----------------------------------------------------------------------------------
+// ---- the gamma function's -----------------------------------------------------------------------
 // digamma and zeta by core/ops/polygamma.h. That is in double precision: of floats they err by no more than their last rounding.
 
 /// Both halves of a vector, rounded.
