@@ -61,7 +61,7 @@ void give_to_system(void* data, std::size_t bytes) noexcept {
 // ---- size classes -------------------------------------------------------------------------------
 
 constexpr std::size_t small_payload = 1024;
-// Of 0, 64, ..., 1024 bytes of payload.
+// The classes have 0, 64, ..., 1024 bytes of payload.
 constexpr int small_classes = static_cast<int>(small_payload / line) + 1;
 
 constexpr std::size_t page = 4096;
@@ -99,8 +99,7 @@ struct FreeList {
   }
 };
 
-// ---- state of threads and of the process
-// -----------------------------------------------------------------------
+// ---- state of threads and of the process --------------------------------------------------------
 
 /// A thread's lists and counts. It is trivially destructible, because it must outlive every
 /// destructor that may still free a tensor.
