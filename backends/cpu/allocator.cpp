@@ -66,8 +66,8 @@ constexpr int small_classes = static_cast<int>(small_payload / line) + 1;
 
 constexpr std::size_t page = 4096;
 constexpr int large_classes = 8 * 50;
-/// A size class for large payloads: eight for each power of two, and whole pages from the sizes
-/// on that mmap provides.
+/// A size class for large payloads: eight for each power of two, and whole pages for the sizes
+/// that mmap provides.
 struct LargeClass {
   int index;
   std::size_t bytes;

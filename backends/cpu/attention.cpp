@@ -32,7 +32,7 @@ using stave::View;
 
 namespace {
 
-// The size of a block, whose scores fit into the second cache.
+// The size of a block, whose scores fit into the L2 cache.
 constexpr Index most_queries = 128, most_keys = 256;
 
 /// The computation of one thread: the inputs, and its blocks.

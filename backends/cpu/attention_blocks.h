@@ -14,7 +14,8 @@ namespace stave_cpu {
 /// Rows of one matrix of a stack.
 struct MatrixRows {
   const View& view;
-  Index offset, first, count;  // offset in elements
+  // The offset is in elements.
+  Index offset, first, count;
 
   MatrixRows(const View& view, Index matrix, Index first, Index count)
       : view(view), offset(0), first(first), count(count) {

@@ -13,10 +13,12 @@ using namespace stave;
 
 namespace {
 
-constexpr Index cached_bytes = 1 << 18;  // of the rows of all arrays: they fit the second cache
-// The same for the first cache, which must also hold what kernels need (measured).
+// The limit for the rows of all arrays that are in use at a time, in bytes; they fit into
+// the L2 cache.
+constexpr Index cached_bytes = 1 << 18;
+// The same for the L1 cache, which must also hold the temporary data of kernels (measured).
 constexpr Index first_cached_bytes = 1 << 14;
-// The limit for one array, so that no operation divides its work.
+// The limit for the elements of one array, so that no operation divides its work.
 constexpr Index most_array_elements = cheap_grain - 1;
 
 Index elements_in_row(const View& view) {
@@ -45,7 +47,7 @@ Row row_of(std::span<const Backend::Step> steps) {
   return row;
 }
 
-// Plans all operations and runs them on as many rows as the first cache holds, at least one.
+// Plans all operations and runs them on as many rows as the L1 cache holds, at least one.
 // Returns false if one of them cannot be planned, or if a row is too long.
 bool run_planned(std::span<const Backend::Step> steps, Index rows, const Row& row) {
   if (row.bytes > cached_bytes) return false;

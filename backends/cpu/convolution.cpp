@@ -4,10 +4,10 @@
 //             of one remainder need every so many-th element of w, and see x without the zeros in
 //             between. So the other algorithms have no input dilation.
 //   rows      For few channels or wide rows, and for integers. A padded copy of some rows of x
-//             stays in the second cache. A row of results is a weighted sum of shifted rows of the
+//             stays in the L2 cache. A row of results is a weighted sum of shifted rows of the
 //             copy, in registers (kernels/convolution.cpp).
 //   sums      For large windows, which give few results: rows of w times shifted rows of x.
-//   products  For all others: tiles of the matrix of windows are laid out in the second cache, and
+//   products  For all others: tiles of the matrix of windows are laid out in the L2 cache, and
 //             BLAS multiplies them.
 #include <stave/backends/cpu/convolution.h>
 
@@ -52,10 +52,11 @@ void run_phase(const Convolution& p) {
 }
 
 /// Restricts `p` to the results whose place along `axis` has remainder r, and to the part of w
-/// that meets x there. With s, d and e the stride, dilation and input dilation: place r + j e
-/// / gcd(s, e) and window element k + t e / gcd(d, e) meet element (r s + k d - low) / e + j s
-/// / gcd(s, e) + t d / gcd(d, e) of x, where k is the first one for which that is an integer.
-/// Returns false if there is no such k; the sums are then empty.
+/// that meets x there. With s, d and e the stride, dilation and input dilation:
+///   place r + j e / gcd(s, e) and window element k + t e / gcd(d, e) meet element
+///   (r s + k d - low) / e + j s / gcd(s, e) + t d / gcd(d, e) of x,
+/// where k is the first index for which the first quotient is an integer. Returns false if there
+/// is no such k; the sums are then empty.
 bool take_phase(Convolution& p, std::size_t axis, Index apart, Index r) {
   const Index results = apart / std::gcd(p.stride[axis], apart), taps = apart / std::gcd(p.dilation[axis], apart);
   Index k = 0;
@@ -85,8 +86,8 @@ void run_phases(const Convolution& p, const Triple& apart, std::size_t axis) {
   }
 }
 
-/// Runs a convolution with a window of one element as the product of matrices [o, c] and [c,
-/// places]. Returns false if it is not of this form, or if the places of x cannot be merged.
+/// Runs a convolution with a window of one element as the product of matrices [o, c] and
+/// [c, places]. Returns false if it is not of this form, or if the places of x cannot be merged.
 bool run_as_product(const Convolution& p, const View& out) {
   const Operand &x = p.x, &w = p.w;
   if (volume(p.window) != 1 || p.stride != Triple{1, 1, 1} || p.low != Triple{} || p.in != p.out) return false;

@@ -63,7 +63,7 @@ class ConvolutionProducts {
 
  private:
   /// A part of a row of results: `count` places from (n; at) on, which are columns `column`,
-  /// ... of a tile.
+  /// `column` + 1, ... of a tile.
   struct Run {
     Index n, column, count;
     Triple at;

@@ -12,10 +12,10 @@
 
 namespace stave_cpu {
 
-/// Computes rows of results from padded rows of x. A task copies, for some channels,
-/// the rows of x that some rows of results see. The layout of the copy is [channels][window's
-/// depth][rows][remainders by the stride][columns], so that neighbours along a row of results
-/// are neighbours in the copy.
+/// Computes rows of results from padded rows of x. A task copies, for some channels, the rows of x
+/// that some rows of results see, in this layout:
+///   [channels][window's depth][rows][remainders by the stride][columns]
+/// So neighbours along a row of results are neighbours in the copy.
 template <class T>
 class ConvolutionRows {
  public:
@@ -148,7 +148,7 @@ class ConvolutionRows {
       weigh_rows(to + o * o_step + row * row_step, o_step, rows + row * p_.stride[1] * pitch_, weights(g, c, block),
                  offsets, taps, block_first(block + 1) - o, p_.out[2], c > 0);
     };
-    // Weights that exceed this part of the cache go through the first cache only once.
+    // Weights that exceed this part of the cache go through the L1 cache only once.
     if (p_.o * taps * p_.size <= second_cache / 8) {
       for (Index row = 0; row < count; ++row)
         for (Index block = 0; block < blocks_; ++block) some(row, block);

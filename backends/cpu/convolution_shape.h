@@ -1,5 +1,6 @@
 // The parameters of a convolution for its algorithms: lengths along three spatial axes,
-// and the layout of the operands.
+// and the layout of the operands. In these files, a place is a position of the result along
+// the spatial axes, a tap is an element of the window, and a term is a tap of one channel.
 #pragma once
 
 #include <algorithm>

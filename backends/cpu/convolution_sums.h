@@ -115,9 +115,9 @@ class ConvolutionSums {
     }
   }
   /// Multiplies some rows of the window for all images and results and the places of one depth,
-  /// from `place` on. A few rows of w stay in the first cache meanwhile. The partial sums
+  /// from `place` on. A few rows of w stay in the L1 cache meanwhile. The partial sums
   /// are in the order in which they are computed:
-  /// [images][results by multiplied_results][places by multiplied_taps][result][place][sum_lanes].
+  ///   [images][results by multiplied_results][places by multiplied_taps][result][place][sum_lanes]
   void multiply(const Block& block, double* lanes, Index place, const T* rows, const char* w, Index count) const {
     const auto multiply_rows = kernels().multiply_rows[static_cast<int>(p_.dtype)];
     const Index parts = ceil_divide(p_.out[2], multiplied_taps), places = volume(p_.out);

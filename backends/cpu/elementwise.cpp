@@ -18,7 +18,7 @@ using stave::View;
 namespace {
 
 constexpr int most_inputs = most_operands - 1;
-constexpr Index block_bytes = 8192;  // of a buffer: well inside the first cache
+constexpr Index block_bytes = 8192;  // of a buffer: well inside the L1 cache
 constexpr Index most_block = 1024;   // elements
 
 /// The operands of a call. Operand 0 is the output, the others are the inputs.
@@ -99,7 +99,7 @@ void gather(char* to, const View& from, Index size) {
     for (std::size_t axis = rank - 2; rank > 2 && axis-- > 0;) {
       at += from.strides[axis] * size;
       if (++position[axis] < from.shape[axis]) break;
-      // Back to the start of the axis.
+      // Go back to the start of the axis.
       at -= from.strides[axis] * size * std::exchange(position[axis], 0);
     }
   }

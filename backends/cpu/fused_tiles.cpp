@@ -23,7 +23,7 @@ Source::Source(const View& view, Index n)
       step_(size_) {
   if (n == 1) step_ = 0;
   if (n == 1 || is_contiguous(view.shape, view.strides)) return;
-  // In the output.
+  // The positions of elements in the output, as strides.
   const stave::Strides places = stave::contiguous_strides(stave::Shape(view.shape));
   const Index sizes[] = {1, size_};
   const Index* const strides[] = {places.data(), view.strides.data()};

@@ -1,4 +1,4 @@
-// Regions run tile by tile: a tile has as many elements as the first cache holds of all values,
+// Regions run tile by tile: a tile has as many elements as the L1 cache holds of all values,
 // and goes through all steps before the next tile.
 #pragma once
 
@@ -185,8 +185,8 @@ class Tiles {
   const Link* links_;
   std::vector<Link> own_links_;  // replace the region's links if some inputs are numbers
   std::vector<bool> is_number_;  // for each input; empty: none is a number
-  // Numbers stay the same for so many elements, and no tile crosses such a boundary; 0: they
-  // never change.
+  // The number of consecutive elements for which inputs read as numbers stay the same. No tile
+  // crosses such a boundary. 0: they never change.
   Index row_ = 0;
   stave::SmallVector<Source, 4> sources_;
   std::span<char* const> to_;

@@ -277,8 +277,8 @@ void run_triangular_solve(const stave::TriangularAttributes& of, const View& mat
 
 // ---- solve --------------------------------------------------------------------------------------
 
-/// Solves with a[order] = l u. For a x = b: x = u^-1 l^-1 b[order]. For a^T x = b: x[order] =
-/// l^-T u^-T b.
+/// Solves with a[order] = l u. For a x = b: x = u^-1 l^-1 b[order]. For a^T x = b:
+/// x[order] = l^-T u^-T b.
 template <class T>
 void run_solve(bool transpose, std::span<const View> in, const View& out) {
   const Stack<const T> b(in[1]), packed(in[2]);

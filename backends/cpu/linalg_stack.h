@@ -116,8 +116,8 @@ class Failure {
     while (i < first && !first_.compare_exchange_weak(first, i)) {
     }
   }
-  /// Throws LinalgError for the first failure, if there is one: "solve: matrix [1, 0] of the stack
-  /// [2, 3] is singular".
+  /// Throws LinalgError for the first failure, if there is one: "solve: matrix [1, 0]
+  /// of the stack [2, 3] is singular".
   void check(const char* op, const Shape& stack, const char* what) const {
     Index i = first_.load();
     if (i == none) return;
@@ -134,12 +134,12 @@ class Failure {
   std::atomic<Index> first_{none}, count_{0};
 };
 
-/// Runs body(first, last) over a stack, in parallel over its matrices. Each matrix takes `work`
-/// multiplications, and none has a side longer than `side`. If `side` is at least 2048 and there are
-/// fewer matrices than threads, the matrices are computed one after the other, each by all of BLAS's
-/// threads. This limit is high because BLAS's threads wait for each other: if another program uses
-/// the cores, they wait for longer than they work (measured: 8 ms instead of 0.5 at size 256, 900
-/// instead of 160 at 1024). On two idle cores they save a third at 1024.
+/// Runs body(first, last) over a stack, in parallel over its matrices. Each matrix takes
+/// `work` multiplications, and none has a side longer than `side`. If `side` is at least 2048
+/// and there are fewer matrices than threads, the matrices are computed one after the other,
+/// each by all of BLAS's threads. This limit is high because BLAS's threads wait for each other.
+/// If another program uses the cores, they wait for longer than they work (measured: 8 ms instead
+/// of 0.5 at size 256, 900 instead of 160 at 1024). On two idle cores they save a third at 1024.
 inline void over_stack(Index count, Index work, Index side, RangeBody body) {
   constexpr Index paying = Index{1} << 17, threaded = 2048;
   stave_detail::on_thread_stack([&] {

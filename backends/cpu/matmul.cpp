@@ -99,7 +99,7 @@ void multiply_tiny(const Product& p, char* out, Matrix a, Matrix b) {
 }
 
 /// Computes rows [first, last): out[i, :] += a[i, p] b[p, :], in blocks of columns that stay
-/// in the first cache.
+/// in the L1 cache.
 void multiply_rows(const Product& p, char* out, const Matrix& a, const Matrix& b, Index first, Index last) {
   constexpr Index block = 1024;
   auto multiply_add = kernels().multiply_add[static_cast<int>(p.dtype)];

@@ -15,7 +15,7 @@ inline Axis take_rows(Axes& folded) {
 }
 
 class Columns {
-  static constexpr Index most_columns = 2048;     // their accumulators stay in the second cache
+  static constexpr Index most_columns = 2048;     // their accumulators stay in the L2 cache
   static constexpr Index gathered_columns = 128;  // of rows that must first be copied together
   static constexpr Index most_joined = 512;
 

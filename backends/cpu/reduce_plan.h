@@ -13,9 +13,9 @@ namespace stave_cpu::reducing {
 
 using stave::Shape;
 
-// With at least so many outputs there is work for all threads without splitting outputs.
+// With at least this many outputs, there is work for all threads without splitting outputs.
 inline constexpr Index few_outputs = 64;
-// The number of elements of several rows that are read together; they stay in the first cache.
+// The number of elements of several rows that are read together; they stay in the L1 cache.
 inline constexpr Index read_elements = 1 << 13;
 
 /// A reduction with its sorted axes. Operand 0 is the input, operand 1 the output (step 0 along

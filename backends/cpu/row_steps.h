@@ -1,6 +1,6 @@
 // Operations whose rows are independent: they are planned once for all rows and run on a few
 // rows at a time. Analysing the shapes of a call takes longer than the arithmetic of a few rows,
-// and only a few rows stay in the first cache from one operation to the next.
+// and only a few rows stay in the L1 cache from one operation to the next.
 #pragma once
 
 #include <memory>

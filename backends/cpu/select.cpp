@@ -49,8 +49,8 @@ class Best {
   bool bounded_ = false;
 };
 
-/// Returns true if none of n dense elements is larger than `bound` or NaN. The result may be false
-/// although there is none.
+/// Returns true if none of n dense elements is larger than `bound` or NaN. It may return false
+/// without need.
 template <class T>
 bool none_beyond(const T* x, Index n, T bound) {
   using C = stave::Computed<T>;

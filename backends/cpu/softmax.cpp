@@ -22,7 +22,7 @@ using stave::View;
 namespace {
 
 constexpr Index softmax_grain = cheap_grain / 4;  // of exponentials
-// The size of the data that is computed in one go, in bytes; it stays in the second cache.
+// The size of the data that is computed in one go, in bytes; it stays in the L2 cache.
 constexpr Index tile_bytes = Index{1} << 18;
 // In elements: columns are cut, and rows transposed, by whole lines of memory.
 constexpr Index line = 16;

@@ -245,7 +245,7 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
   int row_axis = dense_axis(axes, 0, 2, sizes);
   bool transposing = row_axis >= 0;
   Index columns = axes.back().length, rows = 1;
-  // A tile to transpose covers whole cache lines of both operands and fits into the first cache.
+  // A tile to transpose covers whole cache lines of both operands and fits into the L1 cache.
   if (transposing) {
     columns = std::min<Index>(columns, 64);
     rows = std::min<Index>(axes[static_cast<std::size_t>(row_axis)].length, 64);

@@ -1,7 +1,7 @@
 // Loops over strided operands. Dimensions are merged where the memory layout allows it, and then
 // walked in two-dimensional tiles.
 //
-// A tile is `rows` x `columns` elements of two chosen axes, small enough for the first cache.
+// A tile is `rows` x `columns` elements of two chosen axes, small enough for the L1 cache.
 // Drivers handle one tile at a time. They copy what is not contiguous into short buffers
 // (copy_tile), and never make a copy of a whole operand. Strides are in bytes here, so
 // that operands may have different dtypes.

@@ -31,8 +31,8 @@ struct Reduction {
   void (*start)(void* accumulator, Index n);
   /// Reduces into one column: accumulator += in[0], ..., in[n - 1].
   void (*row)(const void* in, Index n, void* accumulator);
-  /// Reduces rows into one column each: accumulator[r] += in[r * stride], ..., in[r * stride + n -
-  /// 1], for r < rows.
+  /// Reduces rows into one column each: accumulator[r] += in[r * stride], ...,
+  /// in[r * stride + n - 1], for r < rows.
   void (*rows)(const void* in, Index rows, Index stride, Index n, void* accumulator);
   /// Reduces into n columns: accumulator[c] += in[r * stride + c], for r < rows.
   void (*columns)(const void* in, Index rows, Index stride, Index n, void* accumulator);
@@ -50,8 +50,8 @@ struct ArgReduction {
   /// Returns true if `a` is strictly more extreme than `b`, that is, comes first whatever
   /// their positions.
   bool (*beats)(const void* a, const void* b);
-  /// Updates columns c < n: where in[c] beats best[c], it sets best[c] = in[c] and where[c] =
-  /// position.
+  /// Updates columns c < n: where in[c] beats best[c], it sets best[c] = in[c]
+  /// and where[c] = position.
   void (*columns)(const void* in, Index n, Index position, void* best, Index* where);
 };
 
@@ -155,9 +155,11 @@ struct Kernels {
   void (*chain[dtype_count])(const Link* links, Index count, char* const* arrays, Index n);
   ByOp<Reduction, OpId::sum, OpId::argmax> reduce;
   ByOp<ArgReduction, OpId::argmax, OpId::softmax> arg_reduce;
-  ByOp<Softmax, OpId::softmax, OpId::softmax_gradient> softmax;  // floats
+  /// softmax, softmax_gradient and layer_norm have kernels for float32 and float64.
+  ByOp<Softmax, OpId::softmax, OpId::softmax_gradient> softmax;
   ByOp<SoftmaxGradient, OpId::softmax_gradient, OpId::cumulative_sum> softmax_gradient;
   Normalization layer_norm[dtype_count];
+  /// Sums, products and recurrences have no kernels for bool.
   ByOp<Scan, OpId::cumulative_sum, OpId::sort> scan;
   /// Computes out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small
   /// and integer matmuls. Not for sixteen-bit floats.
@@ -167,18 +169,19 @@ struct Kernels {
   void (*tiny_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n, Index a_stride,
                                    Index b_stride);
   SmallLinalg small_linalg[dtype_count];  // float32 and float64
-  /// Computes rows of a convolution: out[r * out_step + j] (+)= the sum over t < taps of w[t *
-  /// results + r] * x[offsets[t] + j], for r < results and j < n, wrapping in integers. `results`
-  /// is at most `weighed_results` for floats, which fit into the registers, and 1 for integers.
-  /// The kernel reads up to two vectors of x where there is one element. Not for bool, nor
-  /// for sixteen-bit floats.
+  /// Computes rows of a convolution: out[r * out_step + j] (+)= the sum over t < taps
+  /// of w[t * results + r] * x[offsets[t] + j], for r < results and j < n, wrapping in integers.
+  /// `results` is at most `weighed_results` for floats, which fit into the registers,
+  /// and 1 for integers. The kernel reads up to two vectors of x where there is one element.
+  /// Not for bool, nor for sixteen-bit floats.
   Index weighed_results;
   void (*weigh_rows[dtype_count])(void* out, Index out_step, const void* x, const void* w, const Index* offsets,
                                   Index taps, Index results, Index n, bool accumulate);
-  /// Computes the sum over row < rows and j < n of w[r * w_step + row * w_row + j] * x[offsets[t]
-  /// + row * x_row + j], for r < results and t < taps, which are at most `multiplied_results`
-  /// and `multiplied_taps`. It adds this sum, in up to `sum_lanes` parts, to the numbers
-  /// from sums[(r * taps + t) * sum_lanes] on. For float32 and float64.
+  /// Computes the sum over row < rows and j < n of
+  /// w[r * w_step + row * w_row + j] * x[offsets[t] + row * x_row + j], for r < results and t
+  /// < taps, which are at most `multiplied_results` and `multiplied_taps`. It adds this sum,
+  /// in up to `sum_lanes` parts, to the numbers from sums[(r * taps + t) * sum_lanes] on.
+  /// For float32 and float64.
   void (*multiply_rows[dtype_count])(double* sums, const void* x, Index x_row, const Index* offsets, Index taps,
                                      const void* w, Index w_row, Index w_step, Index results, Index rows, Index n);
   /// Sets out[i] to the word of `key` at 64-bit counter first + i: the exclusive or of both halves

@@ -170,8 +170,8 @@ struct Small {
     d[n - 1] = a[n * n - 1];
   }
 
-  /// Computes a = h a h for h = 1 - tau v v^T: a - v w^T - w v^T, where w = tau (a v - tau (v^T
-  /// a v) v / 2).
+  /// Computes a = h a h for h = 1 - tau v v^T: a - v w^T - w v^T, where
+  /// w = tau (a v - tau (v^T a v) v / 2).
   static STAVE_INLINE void subtract_reflected(T* a, Index step, const T* v, Index n, T tau, T* w) {
     for (Index j = 0; j < n; ++j) w[j] = 0;
     for (Index i = 0; i < n; ++i) add(w, v[i], a + i * step, n);

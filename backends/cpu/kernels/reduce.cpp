@@ -228,7 +228,7 @@ struct Plain {
   }
 };
 
-// ---- the compensated sum of doubles: n running sums, then n sums of what rounding lost ----------
+// ---- the compensated sum of doubles: n running sums, then n sums of rounding errors -------------
 
 struct Compensated {
   using V = Vec<double>;

@@ -129,7 +129,7 @@ struct SumsForLogarithm<float> {
   }
 };
 
-// ---- what becomes of an element -----------------------------------------------------------------
+// ---- the results of elements --------------------------------------------------------------------
 
 /// softmax: the weights exp(x - max), which are stored in the result until their sum is known,
 /// divided by it. If there is a fused multiply-add, floats are multiplied by the inverse in two
@@ -250,7 +250,7 @@ struct Kernel {
     total->lost += next->lost * after;
   }
   static void fold(const void* in, Index n, SoftmaxTotal* total) {
-    constexpr Index block = 2048;  // it stays in the first cache from its maximum to its sum
+    constexpr Index block = 2048;  // it stays in the L1 cache from its maximum to its sum
     const T* x = static_cast<const T*>(in);
     for (Index i = 0; i < n; i += block) {
       const Index count = n - i < block ? n - i : block;

@@ -148,8 +148,8 @@ STAVE_INLINE Vec<T> floor_divide(Vec<T> a, Vec<T> b) {
 
 // ---- integer pow --------------------------------------------------------------------------------
 
-/// Computes a^b by repeated squaring, wrapping. For a negative exponent it returns the truncated 1
-/// / a^|b|, which is 0 except for a = 1 and a = -1.
+/// Computes a^b by repeated squaring, wrapping. For a negative exponent it returns the truncated
+/// 1 / a^|b|, which is 0 except for a = 1 and a = -1.
 template <class T>
   requires(!is_real<T>)
 STAVE_INLINE Vec<T> pow(Vec<T> a, Vec<T> b) {

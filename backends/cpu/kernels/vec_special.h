@@ -10,8 +10,8 @@ namespace STAVE_KERNELS {
 // ---- erfinv -------------------------------------------------------------------------------------
 // erfinv uses the polynomials of core/ops/erfinv.h.
 
-/// Returns -log(1 - x^2). Near 1 the square would lose the significant digits, and 1 -
-/// |x| is exact.
+/// Returns -log(1 - x^2). Near 1 the square would lose the significant digits,
+/// and 1 - |x| is exact.
 template <class T>
 STAVE_INLINE Vec<T> erfinv_argument(Vec<T> x) {
   Vec<T> one(1);
@@ -40,7 +40,7 @@ STAVE_INLINE F64 erfinv(F64 x) {
   return erfinv_ends(x, x * select(w < F64(6.25), central, select(w < F64(16), middle, tail)));
 }
 
-// ---- the gamma function's -----------------------------------------------------------------------
+// ---- functions related to the gamma function ---------------------------------------------------
 // digamma and zeta use core/ops/polygamma.h, in double precision. So for floats the only error
 // is the last rounding.
 

@@ -82,8 +82,8 @@ STAVE_INLINE F64 exp(F64 x) {
   return y;
 }
 
-/// Returns log(x 2^scale) of positive normal x. Here x = 2^k (1 + f) with 1 + f in [sqrt(1/2),
-/// sqrt(2)), and log(1 + f) = f - f^2/2 + f^3 P(f), where P is a minimax fit.
+/// Returns log(x 2^scale) of positive normal x. Here x = 2^k (1 + f) with 1 + f
+/// in [sqrt(1/2), sqrt(2)), and log(1 + f) = f - f^2/2 + f^3 P(f), where P is a minimax fit.
 STAVE_INLINE F32 log_of_normal(F32 x, Vec<std::int32_t> scale) {
   using Bits = Vec<std::int32_t>;
   const Bits bits{reinterpret_cast<Bits::Raw>(x.raw)};
@@ -123,9 +123,9 @@ STAVE_INLINE Mask<T> is_tiny(Vec<T> x) {
   return abs(x) < Vec<T>(sizeof(T) == 4 ? 0x1p-13 : 0x1p-27);
 }
 
-/// Stave's own tanh if there is a fused multiply-add, four times as fast as SLEEF's: x + x^3
-/// P(x^2), where P is a minimax fit, and 1 - 2 / (e^2x + 1) from 0.9 on. Its error is at most 0.994
-/// ulp, measured over every third float.
+/// Stave's own tanh if there is a fused multiply-add, four times as fast as SLEEF's:
+/// x + x^3 P(x^2), where P is a minimax fit, and 1 - 2 / (e^2x + 1) from 0.9 on. Its error
+/// is at most 0.994 ulp, measured over every third float.
 STAVE_INLINE F32 tanh(F32 x) {
   if constexpr (!has_fma) return select(is_tiny(x), x, F32(F32::Raw(STAVE_SLEEF_F32(tanh)(x.raw))));
   const F32 square = x * x, size = abs(x);
@@ -187,8 +187,8 @@ template <class T>
 STAVE_INLINE Vec<T> root_of_largest() {
   return Vec<T>(sizeof(T) == 4 ? 0x1p63 : 0x1p511);
 }
-// sinh x = x + x^3/6 + ..., asinh x = x - x^3/6 + ...; SLEEF's error is a little more than 1
-// ulp for tiny x.
+// sinh x = x + x^3/6 + ..., asinh x = x - x^3/6 + ...; SLEEF's error is a little more
+// than 1 ulp for tiny x.
 STAVE_FROM_SLEEF_BUT(sinh, select(is_tiny(x), x, y), near_overflow_of_sinh(x))
 STAVE_FROM_SLEEF_BUT(cosh, y, near_overflow_of_sinh(x))
 STAVE_FROM_SLEEF_BUT(asinh, select(is_tiny(x), x, y), abs(x) > root_of_largest<T>())
@@ -244,8 +244,9 @@ STAVE_INLINE Vec<T> lost_of_product(Vec<T> a, Vec<T> b, Vec<T> product) {
   return a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low);
 }
 /// Returns erfc(x / sqrt(2)). erfc multiplies the rounding error of the quotient by some x^2,
-/// so the error is computed and corrected by the derivative -2 / sqrt(pi) exp(-z^2). -(z + sqrt(z^2
-/// + 1.6)) erfc(z) approximates this derivative to less than a seventh for positive z.
+/// so the error is computed and corrected by the derivative -2 / sqrt(pi) exp(-z^2).
+/// The product -(z + sqrt(z^2 + 1.6)) erfc(z) approximates this derivative to less than a seventh
+/// for positive z.
 template <class T>
 STAVE_INLINE Vec<T> erfc_of_quotient(Vec<T> x) {
   const Vec<T> root(sizeof(T) == 4 ? 0x1.6a09e6p-1 : 0x1.6a09e667f3bcdp-1);
