@@ -1,3 +1,4 @@
+// The interpreter of regions of one element.
 #include <stave/backends/cpu/fused_single.h>
 
 #include <cmath>

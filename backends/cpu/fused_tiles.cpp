@@ -1,3 +1,4 @@
+// The tiled loop of a region: how inputs are read, and how a tile runs through the steps.
 #include <stave/backends/cpu/fused_tiles.h>
 
 #include <algorithm>

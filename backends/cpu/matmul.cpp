@@ -162,8 +162,8 @@ Matrix dense(const Matrix& x, Index size, std::unique_ptr<char[]>& copy) {
 template <class T>
 void multiply_part(T* out, Index out_step, Matrix a, Matrix b) {
   std::unique_ptr<char[]> copies[2];
-  // BLAS treats the left one of two vectors as a matrix of one row, or else as one of many columns,
-  // which it adds up one by one.
+  // BLAS reads the left one of two vectors as a matrix of one row if it is dense. Otherwise it
+  // reads a matrix of many columns, which it adds up one by one; so a dense copy is made.
   bool scattered_row = a.rows == 1 && b.columns == 1 && a.columns > 1 && a.column_step != 1;
   if (scattered_row || !blas_reads(a)) a = dense(a, sizeof(T), copies[0]);
   if (!blas_reads(b)) b = dense(b, sizeof(T), copies[1]);

@@ -1,3 +1,4 @@
+// The plans of operations that run on a few rows at a time.
 #include <stave/backends/cpu/row_steps.h>
 
 #include <algorithm>

@@ -20,9 +20,9 @@ class RowStep {
 
 /// Plans one operation, or returns null if it is not one of the supported forms. These are dense
 /// elementwise operations, perhaps with one value per row, reductions of the last axis, and regions
-/// that end in such reductions. The results are the bits that a call of the whole operation gives.
-/// `at_a_time` is the number of rows that each run() computes; a region prefetches its inputs
-/// that far ahead.
+/// whose outputs are elements or reductions of the last axis. The results are, bit for bit, those
+/// of a call of the whole operation. `at_a_time` is the number of rows that each run() computes;
+/// a region prefetches its inputs that far ahead.
 std::unique_ptr<RowStep> row_step(const stave::Backend::Step& step, Index at_a_time);
 
 }  // namespace stave_cpu

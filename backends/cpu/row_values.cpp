@@ -1,3 +1,4 @@
+// Elementwise operations on an array and one value per row, run as chains.
 #include <stave/backends/cpu/row_values.h>
 
 #include <algorithm>

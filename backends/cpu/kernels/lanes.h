@@ -57,7 +57,7 @@ struct Lanes {
   Vec<T> values;
 
   STAVE_INLINE Lanes(Vec<T> values) : values(values) {}
-  /// Makes an operand of a number, as for a tensor: the number takes the dtype T.
+  /// Makes an operand of a number. As an operand of a tensor, it takes the dtype T.
   template <class N>
     requires(std::is_arithmetic_v<N>)
   STAVE_INLINE Lanes(N number) : values(static_cast<T>(static_cast<double>(number))) {}
