@@ -13,7 +13,7 @@ class RowValues {
   /// Returns nothing if the operation is of another form, if chains do not have it, or if the rows
   /// are too short.
   static std::optional<RowValues> of(OpId op, std::span<const View> inputs, const View& out);
-  /// The number of elements of a row, which share one value.
+  /// The number of elements of a row, all of which use the same value.
   Index length() const { return values_.repeats(); }
   void run(Index first_row, Index end_row) const;
   /// Computes all rows. Each thread gets parts of at least about `grain` elements.

@@ -65,9 +65,9 @@ class TileWalk {
   int operands_, row_digit_ = 0, column_digit_ = 0;
 };
 
-/// Returns the axis, other than the last, along which some operand in [first, operands) is densest
-/// that does not run along the last axis. Returns -1 if every such operand is dense or constant
-/// along the last axis, or is densest along it.
+/// Looks in [first, operands) for an operand that is densest along another axis than the last one,
+/// and returns that axis. Returns -1 if every operand is dense or constant along the last axis, or
+/// is densest along it.
 int dense_axis(const Axes& axes, int first, int operands, const Index* sizes);
 
 /// Copies a tile: dst[r, c] = src[r, c] for elements of a size that visit_size supports.
