@@ -32,9 +32,10 @@ constexpr std::size_t header_bytes = line;
 constexpr std::size_t tiny_payload = 16;  // a few numbers: at the end of the header
 static_assert(sizeof(Storage) <= header_bytes - tiny_payload && std::is_trivially_destructible_v<Storage>);
 
-// ---- memory from the system --------------------------------------------------------------------------------
+// ---- memory from the system ---------------------------------------------------------------------
 
-/// Null if there is none. Huge pages spare the TLB, and the first touch of fresh memory costs a fault per 2 MiB.
+/// Maps memory in huge pages, or returns null. Huge pages spare the TLB, and the first touch
+/// of fresh memory costs a fault per 2 MiB.
 void* map_huge(std::size_t bytes) noexcept {
   std::size_t mapped = bytes + huge_page;
   void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -57,14 +58,16 @@ void give_to_system(void* data, std::size_t bytes) noexcept {
   else std::free(data);
 }
 
-// ---- size classes ------------------------------------------------------------------------------------------
+// ---- size classes -------------------------------------------------------------------------------
 
 constexpr std::size_t small_payload = 1024;
-constexpr int small_classes = static_cast<int>(small_payload / line) + 1;  // of 0, 64, ..., 1024 bytes of payload
+// The classes have 0, 64, ..., 1024 bytes of payload.
+constexpr int small_classes = static_cast<int>(small_payload / line) + 1;
 
 constexpr std::size_t page = 4096;
 constexpr int large_classes = 8 * 50;
-/// Eight sizes for each power of two; whole pages where they come from mmap.
+/// A size class for large payloads: eight for each power of two, and whole pages for the sizes
+/// that mmap provides.
 struct LargeClass {
   int index;
   std::size_t bytes;
@@ -96,21 +99,23 @@ struct FreeList {
   }
 };
 
-// ---- what a thread has, and what all share -----------------------------------------------------------------
+// ---- state of threads and of the process --------------------------------------------------------
 
-/// A thread's lists and counts. Trivially destructible: it outlives every destructor that may still free a tensor.
+/// A thread's lists and counts. It is trivially destructible, because it must outlive every
+/// destructor that may still free a tensor.
 struct Pool {
   enum class State : std::uint8_t { fresh, open, closed };
   State state = State::fresh;
   FreeList lists[small_classes];
-  // What this thread allocated less what it freed since it last told the process, and the most that was. Only this
-  // thread writes them, so that they cost plain moves.
+  // The bytes that this thread allocated less those that it freed since its last report
+  // to the process, and the maximum of that difference. Only this thread writes them, so that they
+  // cost plain moves.
   std::atomic<std::int64_t> pending{0}, most_pending{0};
-  Pool* next = nullptr;  // among the open pools
+  Pool* next = nullptr;  // in the list of open pools
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Pool thread_pool;
 
-constinit std::mutex shared_mutex;  // of all below but the atomics
+constinit std::mutex shared_mutex;  // guards all of `shared` but the atomics
 struct Shared {
   FreeList small[small_classes];
   FreeList large[large_classes];
@@ -119,7 +124,8 @@ struct Shared {
   std::atomic<std::int64_t> live{0}, peak{0};
 };
 constinit Shared shared;
-// Other threads' lists are lost to a child; what they counted stays true.
+// Removes the pools of other threads in a child of fork(): their lists are lost, but
+// their counts stay true.
 void lose_other_pools() {
   for (const Pool* pool = std::exchange(shared.pools, nullptr); pool; pool = pool->next)
     if (pool != &thread_pool) shared.live += pool->pending.load(std::memory_order_relaxed);
@@ -127,12 +133,14 @@ void lose_other_pools() {
   if (thread_pool.state == Pool::State::open) shared.pools = &thread_pool;
 }
 const auto shared_over_fork = [] {
-  stave_detail::hold_pool_over_fork();  // what gives memory back under this lock takes the pool's
+  // Code that frees memory under this lock also takes the pool's lock.
+  stave_detail::hold_pool_over_fork();
   return stave_detail::HeldOverFork<shared_mutex, lose_other_pools>();
 }();
 
-constexpr std::int64_t most_untold = 64 << 10;  // by which other threads' view of live_bytes may lag
-constexpr std::uint32_t most_kept = 512;        // blocks in a thread's list before half goes to the others
+constexpr std::int64_t most_untold = 64 << 10;  // how far other threads' view of live_bytes may lag
+// Blocks in a thread's list before half goes to the others.
+constexpr std::uint32_t most_kept = 512;
 constexpr std::int64_t always_cached = std::int64_t{256} << 20;
 
 void raise_peak(std::int64_t candidate) noexcept {
@@ -140,7 +148,7 @@ void raise_peak(std::int64_t candidate) noexcept {
   while (candidate > peak && !shared.peak.compare_exchange_weak(peak, candidate, std::memory_order_relaxed)) {
   }
 }
-/// Tells the process what the thread counted, and `bytes` more.
+/// Reports the thread's count, and `bytes` more, to the process.
 void tell(Pool& pool, std::int64_t bytes) noexcept {
   std::int64_t pending = pool.pending.load(std::memory_order_relaxed);
   std::int64_t before = shared.live.fetch_add(pending + bytes, std::memory_order_relaxed);
@@ -156,7 +164,8 @@ void count(Pool& pool, std::int64_t bytes) noexcept {
     pool.most_pending.store(pending, std::memory_order_relaxed);
 }
 
-/// Under the mutex: the lists go to the others, the pool is no longer known.
+/// Gives the pool's lists to the other threads and removes it from the list of pools. The caller
+/// holds the mutex.
 void close(Pool& pool) noexcept {
   for (int c = 0; c < small_classes; ++c)
     while (pool.lists[c].count) shared.small[c].push(pool.lists[c].pop());
@@ -165,7 +174,7 @@ void close(Pool& pool) noexcept {
   if (*link) *link = pool.next;
   pool.state = Pool::State::closed;
 }
-/// Closes the pool when its thread ends.
+/// Opens the pool of a thread, and closes it when the thread ends.
 struct ThreadExit {
   ThreadExit() noexcept {
     std::lock_guard lock(shared_mutex);
@@ -186,12 +195,12 @@ void open(Pool& pool) noexcept {
   exit.touch();
 }
 
-// ---- small blocks: header and payload in one ---------------------------------------------------------------
+// ---- small blocks: header and payload in one ----------------------------------------------------
 
 std::size_t small_bytes(int c) { return header_bytes + static_cast<std::size_t>(c) * line; }
 
-// Headers without a payload, as those of single numbers, are small objects like others; malloc would take as much again to align
-// them to a line.
+// Headers without a payload, as those of single numbers, come from the pool for small objects;
+// malloc would need as much again to align them to a line.
 void* new_small(int c) noexcept {
   if (c > 0) return take_from_system(small_bytes(c));
   try {
@@ -204,7 +213,8 @@ void delete_small(void* block, int c) noexcept {
   c > 0 ? give_to_system(block, small_bytes(c)) : stave_detail::pool_free(block, small_bytes(0));
 }
 
-/// A block from the others' lists, some more for this thread's, or a new one. Null if there is no memory.
+/// Takes a block from the shared lists, with some more for this thread's list, or allocates one.
+/// Returns null if there is no memory.
 [[gnu::noinline]] void* small_miss(Pool& pool, int c) noexcept {
   open(pool);
   {
@@ -227,7 +237,7 @@ void* take_small(Pool& pool, int c) {
   if (void* block = small_miss(pool, c)) return block;
   throw std::bad_alloc();
 }
-/// The thread has too many, or is ending.
+/// Gives blocks to the shared lists, because the thread has too many or is ending.
 [[gnu::noinline]] void share_small(Pool& pool, int c, void* block) noexcept {
   open(pool);
   if (pool.state == Pool::State::open && pool.lists[c].count < most_kept) return pool.lists[c].push(block);
@@ -242,7 +252,7 @@ void give_small(Pool& pool, int c, void* block) noexcept {
   share_small(pool, c, block);
 }
 
-// ---- large payloads ----------------------------------------------------------------------------------------
+// ---- large payloads -----------------------------------------------------------------------------
 
 void* take_large(LargeClass size) {
   {
@@ -257,7 +267,8 @@ void* take_large(LargeClass size) {
   if (void* data = take_from_system(size.bytes)) return data;
   throw std::bad_alloc();
 }
-/// Kept, unless the cache would hold more than tensors ever did.
+/// Caches a payload, unless the cache would then hold more than the peak of live bytes, or 256 MiB
+/// if that is more.
 void give_large(void* data, LargeClass size) noexcept {
   auto limit = static_cast<std::size_t>(std::max(always_cached, shared.peak.load(std::memory_order_relaxed)));
   {
@@ -279,7 +290,7 @@ Storage* make_storage(void* block, Backend* owner, void* data, std::size_t bytes
   return storage;
 }
 
-/// For sanitizers: payload and header apart, the payload of exactly the size that was asked for.
+/// Allocates for sanitizers: header and payload apart, the payload of exactly the requested size.
 Storage* allocate_plain(Backend* owner, std::size_t bytes) {
   void* data = take_from_system(std::max<std::size_t>(bytes, 1));
   void* block = data ? take_from_system(header_bytes) : nullptr;

@@ -1,11 +1,14 @@
-// Attention and its gradient. Scores s = scale q k^T + mask are computed for a block of queries and a block of keys at a time, by BLAS,
-// and used at once: a thread keeps two such blocks, never a matrix of them.
+// Attention and its gradient. BLAS computes the scores s = scale q k^T + mask for a block
+// of queries and a block of keys at a time, and they are used at once. A thread keeps two such
+// blocks, never a matrix of them.
 //
-// Forward, each block of queries meets the blocks of keys one after the other, with running maximum and sum (Milakov and Gimelshein,
-// "Online normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022). Backward, p = exp(s - total) is computed
-// again: of a matrix at a time where there are enough of them for all threads; else for the gradient of q with blocks of queries outside,
-// for those of k and v with blocks of keys outside, so that each thread has results of its own. How blocks are cut does not depend on
-// the number of threads, nor in which order they are summed.
+// Forward, each block of queries visits the blocks of keys one after the other, with a running
+// maximum and sum (Milakov and Gimelshein, "Online normalizer calculation for softmax",
+// 2018; Dao et al., "FlashAttention", 2022). Backward, p = exp(s - total) is computed again.
+// If there are enough matrices for all threads, each thread computes all gradients of a matrix.
+// Otherwise the outer loop is over blocks of queries for the gradient of q, and over blocks
+// of keys for those of k and v, so that each thread has results of its own. Neither the blocks nor
+// the order in which they are summed depends on the number of threads.
 #include <stave/backends/cpu/attention.h>
 
 #include <algorithm>
@@ -29,20 +32,22 @@ using stave::View;
 
 namespace {
 
-constexpr Index most_queries = 128, most_keys = 256;  // of a block: its scores fit into the second cache
+// The size of a block, whose scores fit into the L2 cache.
+constexpr Index most_queries = 128, most_keys = 256;
 
-/// What a thread computes with.
+/// The computation of one thread: the inputs, and its blocks.
 template <class T>
 class Attention {
  public:
-  /// Inputs as attention has them, the mask last or null.
+  /// Takes the inputs of attention; `mask` is null if there is none.
   Attention(const AttentionAttributes& attributes, const View& q, const View& k, const View& v, const View* mask)
       : attributes_(attributes), q_(q), k_(k), v_(v), mask_(mask) {}
 
   Index queries() const { return q_.shape[q_.shape.size() - 2]; }
   Index keys() const { return k_.shape[k_.shape.size() - 2]; }
 
-  /// out = softmax(s) v and totals for queries first, ..., first + count - 1 of a matrix.
+  /// Computes out = softmax(s) v and the totals, for queries first, ..., first + count - 1
+  /// of a matrix.
   void means(Index matrix, Index first, Index count, const View& out, T* totals) {
     const Matrix q = load(MatrixRows(q_, matrix, first, count), q_copy_);
     sum_.resize(count, v_.shape.back());
@@ -69,7 +74,7 @@ class Attention {
   struct Cotangents {
     const View &total, &ct, &shift;
   };
-  /// Of queries: scale t k.
+  /// Computes the gradient of some queries: scale t k.
   void gradient_of_queries(Index matrix, Index first, Index count, const Cotangents& c, const View& out) {
     load_queries(matrix, first, count, c);
     sum_.resize(count, q_.shape.back());
@@ -82,7 +87,7 @@ class Attention {
     scale_elements(sum_);
     store(MatrixRows(out, matrix, first, count), sum_);
   }
-  /// Of keys: scale t^T q, and of values: p^T ct.
+  /// Computes the gradients of some keys, scale t^T q, and of their values, p^T ct.
   void gradient_of_keys(Index matrix, Index key, Index width, const Cotangents& c, const View& of_k, const View& of_v) {
     begin_keys(width);
     for_queries(key, width, [&](Index first, Index count, Index meeting) {
@@ -92,7 +97,8 @@ class Attention {
     });
     end_keys(matrix, key, width, of_k, of_v);
   }
-  /// All three for a matrix, whose scores are then computed once. Blocks and the order of sums are those of the two above.
+  /// Computes all three gradients of a matrix, with one computation of the scores. Blocks
+  /// and the order of sums are those of the two functions above.
   void gradient_of_matrix(Index matrix, const Cotangents& c, std::span<const View> out) {
     queries_sum_.resize(queries(), q_.shape.back());
     queries_sum_.fill(0);
@@ -116,14 +122,15 @@ class Attention {
   static constexpr T infinity = std::numeric_limits<T>::infinity();
   static constexpr int dtype = static_cast<int>(stave::dtype_of<T>());
 
-  /// f(first key, how many) for blocks of keys of which some may take part.
+  /// Calls f(first key, how many) for the blocks of keys that the causal mask does
+  /// not exclude entirely.
   template <class F>
   void for_keys(Index first, Index count, F f) const {
     const Index end = attributes_.causal ? std::min(keys(), first + count) : keys();
     for (Index key = 0; key < end; key += most_keys) f(key, std::min(most_keys, end - key));
   }
 
-  /// f(first query, how many, how many of the keys some of them meet) for blocks of queries.
+  /// Calls f(first query, how many, how many of the keys they attend to) for blocks of queries.
   template <class F>
   void for_queries(Index key, Index width, F f) const {
     for (Index first = 0; first < queries(); first += most_queries) {
@@ -133,7 +140,7 @@ class Attention {
     }
   }
 
-  /// scores_ = scale q k^T + mask, -inf where a key takes no part.
+  /// Computes scores_ = scale q k^T + mask, and -inf for excluded keys.
   void scores(Index matrix, const Matrix& q, Index first, Index key, Index width) {
     multiply(scores_, q, transposed(load(MatrixRows(k_, matrix, key, width), k_copy_)));
     const T scale = static_cast<T>(attributes_.scale);
@@ -161,17 +168,19 @@ class Attention {
       for (Index j = 0; j < width; ++j) {
         const T bias = from[i * added.row_step + j * added.column_step];
         const T biased = row[j] + bias;
-        row[j] = bias == -infinity ? -infinity : biased;  // whatever the score is
+        // -inf excludes the key, whatever the score is.
+        row[j] = bias == -infinity ? -infinity : biased;
       }
     }
   }
 
-  /// Where a block of scores begins.
+  /// The position of a block of scores.
   struct Place {
     Index matrix, query, key;
   };
   bool excludes() const { return mask_ || attributes_.causal; }
-  /// found[j], for a query and the keys from place.key on: whether the key takes part.
+  /// Sets found[j], for a query and the keys from place.key on, to whether the query
+  /// attends to the key.
   void find_part(const Place& place, Index query, Index width, std::vector<char>& found) {
     found.assign(static_cast<std::size_t>(width), 1);
     if (mask_) {
@@ -186,12 +195,13 @@ class Attention {
     if (attributes_.causal)
       std::fill(found.begin() + std::clamp<Index>(query + 1 - place.key, 0, width), found.end(), char{0});
   }
-  /// Whether queries and keys of a block meet, [query, key].
+  /// Finds which queries of a block attend to which keys, as [query, key].
   void find_parts(const Place& place, Index count, Index width) {
     parts_.resize(static_cast<std::size_t>(count));
     for (Index i = 0; i < count; ++i) find_part(place, place.query + i, width, parts_[static_cast<std::size_t>(i)]);
   }
-  /// Whether an element is infinite or NaN, by lanes that a compiler turns into vectors.
+  /// Returns true if an element is infinite or NaN. It works on lanes, so that the compiler can
+  /// vectorise it.
   static bool has_infinite(const Block<T>& x) {
     constexpr Index lanes = 16;
     T sums[lanes] = {};
@@ -203,9 +213,9 @@ class Attention {
     for (; i < n; ++i) sums[0] += from[i] * 0;
     return std::any_of(sums, sums + lanes, [](T sum) { return sum != 0; });
   }
-  /// term_ = weights x, or weights^T x. Weights are 0 where a key takes no part, and what x has
-  /// there, be it infinite or NaN, counts for nothing: elements that became NaN are summed again
-  /// without it.
+  /// Computes term_ = weights x, or weights^T x. Weights of excluded keys are 0, and the values
+  /// of x there must not count, even if they are infinite or NaN. So elements that became NaN
+  /// are summed again without excluded keys.
   void weigh_keys(const Block<T>& weights, const Matrix& x, const Place& place) {
     multiply(term_, weights.matrix(), x);
     if (!excludes() || !has_infinite(term_)) return;
@@ -235,7 +245,7 @@ class Attention {
       }
   }
 
-  /// One number for each row of scores_.
+  /// Reduces each row of scores_ to one number.
   void reduce(OpId op, std::vector<T>& result) {
     const Reduction& reduction = kernels().reduce[op][dtype];
     const auto rows = static_cast<std::size_t>(scores_.rows);
@@ -245,12 +255,13 @@ class Attention {
     reduction.rows(scores_.elements.data(), scores_.rows, scores_.columns, scores_.columns, accumulator_.data());
     reduction.finish(accumulator_.data(), scores_.rows, result.data());
   }
-  /// The new maxima are subtracted from the scores; what was summed so far is to be multiplied by decay_.
+  /// Subtracts the new maxima from the scores. The sums so far must then be multiplied by decay_.
   void shift_by_largest() {
     reduce(OpId::max, found_);
     decay_.resize(largest_.size());
     for (std::size_t r = 0; r < largest_.size(); ++r) {
-      const T before = largest_[r], now = found_[r] <= before ? before : found_[r];  // NaN is the largest
+      // NaN is the largest.
+      const T before = largest_[r], now = found_[r] <= before ? before : found_[r];
       largest_[r] = now;
       decay_[r] = now == before ? 1 : std::exp(before - now);
       const T shift = now == -infinity ? 0 : now;
@@ -258,10 +269,11 @@ class Attention {
       for (Index j = 0; j < scores_.columns; ++j) row[j] -= shift;
     }
   }
-  /// Beside the largest, 1, weights near the smallest normal number count for nothing. They are 0: denormal ones would take processors
-  /// a hundred cycles each.
+  /// Computes the weights, of which the largest is 1. Weights near the smallest normal number do
+  /// not matter and become 0, because denormal ones would cost a hundred cycles each.
   void exponentials() {
-    constexpr T smallest = std::numeric_limits<T>::min(), least = sizeof(T) == 4 ? -86.6 : -707.7;  // log(2 smallest)
+    // `least` is log(2 smallest).
+    constexpr T smallest = std::numeric_limits<T>::min(), least = sizeof(T) == 4 ? -86.6 : -707.7;
     T* const x = scores_.elements.data();
     const Index count = scores_.rows * scores_.columns;
     for (Index i = 0; i < count; ++i) x[i] = x[i] < least ? least : x[i];
@@ -269,7 +281,7 @@ class Attention {
     kernels().elementwise[OpId::exp][dtype](x, in, count);
     for (Index i = 0; i < count; ++i) x[i] = x[i] < 4 * smallest ? 0 : x[i];
   }
-  /// What the block of weights in scores_ adds to sums and means.
+  /// Adds the block of weights in scores_ to the sums and means.
   void fold() {
     reduce(OpId::sum, found_);
     for (std::size_t r = 0; r < found_.size(); ++r) {
@@ -284,7 +296,8 @@ class Attention {
     q_block_ = load(MatrixRows(q_, matrix, first, count), q_copy_);
     g_block_ = load(MatrixRows(c.ct, matrix, first, count), g_copy_);
   }
-  /// scores_ = p = exp(s - total); cotangents_ = t = p (ct v^T + shift), 0 where p is.
+  /// Computes scores_ = p = exp(s - total), and cotangents_ = t = p (ct v^T + shift), which
+  /// is 0 where p is.
   void weigh(Index matrix, Index first, Index key, Index width, const Cotangents& c) {
     scores(matrix, q_block_, first, key, width);
     for_each_query(c.total, matrix, first, q_block_.rows, [&](Index i, T of_row) {
@@ -323,7 +336,7 @@ class Attention {
     store(MatrixRows(of_k, matrix, key, width), keys_sum_);
     store(MatrixRows(of_v, matrix, key, width), values_sum_);
   }
-  /// f(i, numbers[..., first + i]).
+  /// Calls f(i, numbers[..., first + i]) for i < count.
   template <class F>
   static void for_each_query(const View& numbers, Index matrix, Index first, Index count, F f) {
     Index offset = first * numbers.strides.back();
@@ -354,12 +367,13 @@ class Attention {
 
 Index matrices_of(const View& x) { return element_count(x.shape.first(x.shape.size() - 2)); }
 
-/// f(thread's own, matrix, first, count) for all blocks of `most` of `length` rows of each matrix.
+/// Calls f(thread's own state, matrix, first, count) for all blocks of at most `most`
+/// of the `length` rows of each matrix.
 template <class T, class F>
 void for_blocks(const Attention<T>& attention, Index matrices, Index length, Index most, F f) {
   const Index each = (length + most - 1) / most;
   SingleThreadedBlas guard;
-  stave_detail::on_thread_stack([&] {  // how much stack BLAS takes is its own affair
+  stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has
     const Index work = std::min(length, most) * attention.keys();
     parallel_for(matrices * each, std::max<Index>(1, cheap_grain / std::max<Index>(1, work)),
                  [&](Index begin, Index end) {

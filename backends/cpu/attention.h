@@ -1,4 +1,4 @@
-// Attention and its gradient, by blocks of scores.
+// Drivers of attention and its gradient, which compute blocks of scores.
 #pragma once
 
 #include <stave/core/op/attributes.h>
@@ -6,10 +6,11 @@
 
 namespace stave_cpu {
 
-/// attention: in q, k, v and perhaps a mask; out the means and the totals.
+/// Runs attention. `in` is q, k, v and an optional mask; `out` is the means and the totals.
 void run_attention(const stave::AttentionAttributes& attention, std::span<const stave::View> in,
                    std::span<const stave::View> out);
-/// attention_gradient: in q, k, v, totals, cotangents, shifts and perhaps a mask; out the gradients of q, k and v.
+/// Runs attention_gradient. `in` is q, k, v, totals, cotangents, shifts and an optional mask;
+/// `out` is the gradients of q, k and v.
 void run_attention_gradient(const stave::AttentionAttributes& attention, std::span<const stave::View> in,
                             std::span<const stave::View> out);
 

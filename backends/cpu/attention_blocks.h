@@ -1,4 +1,5 @@
-// Blocks of the matrices of attention: parts of stacks as BLAS reads them, and dense ones of a thread's own.
+// Blocks of the matrices of attention: parts of stacks as BLAS reads them, and dense ones
+// that one thread owns.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,8 @@ namespace stave_cpu {
 /// Rows of one matrix of a stack.
 struct MatrixRows {
   const View& view;
-  Index offset, first, count;  // offset in elements
+  // The offset is in elements.
+  Index offset, first, count;
 
   MatrixRows(const View& view, Index matrix, Index first, Index count)
       : view(view), offset(0), first(first), count(count) {
@@ -33,7 +35,7 @@ struct MatrixRows {
   }
 };
 
-/// A dense matrix of a thread's own.
+/// A dense matrix that one thread owns.
 template <class T>
 struct Block {
   std::vector<T> elements;
@@ -52,7 +54,8 @@ struct Block {
 
 inline Matrix transposed(const Matrix& x) { return {x.data, x.columns, x.rows, x.column_step, x.row_step}; }
 
-/// A part of rows as a matrix of T that BLAS reads: as it lies, or a copy in `copy`, of halves one of floats.
+/// Returns a part of rows as a matrix of T that BLAS reads: in place, or a copy in `copy`.
+/// Sixteen-bit floats are copied as floats.
 template <class T>
 Matrix load(const MatrixRows& x, Index column, Index width, Block<T>& copy) {
   stave::Shape shape;
@@ -76,7 +79,7 @@ Matrix load(const MatrixRows& x, Block<T>& copy) {
   return load(x, 0, x.columns(), copy);
 }
 
-/// Into rows of a result, which is row-major.
+/// Writes a block into rows of a row-major result.
 template <class T>
 void store(const MatrixRows& to, const Block<T>& from) {
   stave::Shape shape;
@@ -86,13 +89,14 @@ void store(const MatrixRows& to, const Block<T>& from) {
   convert({const_cast<T*>(from.elements.data()), stave::dtype_of<T>(), shape, dense}, part);
 }
 
-/// out = a b; 0 where there is nothing to sum.
+/// Computes out = a b; elements without terms are 0.
 template <class T>
 void multiply(Block<T>& out, const Matrix& a, const Matrix& b) {
   T* const to = out.resize(a.rows, b.columns);
   if (a.columns == 0) out.fill(0);
   else if (a.rows > 0 && b.columns > 0) multiply_floats(to, b.columns, a, b);
-}  /// sum += term.
+}
+/// Computes sum += term.
 template <class T>
 void add_to(T* sum, const Block<T>& term) {
   const auto count = static_cast<std::size_t>(term.rows * term.columns);

@@ -1,9 +1,11 @@
-// Products of matrices of bfloat16 by AVX512_BF16: vdpbf16ps adds the products of two pairs to each of sixteen sums in float32.
+// Products of bfloat16 matrices by AVX512_BF16: vdpbf16ps adds the products of two pairs
+// to each of sixteen sums in float32.
 //
-// Both operands are packed, so that the pairs along k stand together: b once, into panels of `panel` columns; a by each task, into panels
-// of `height` rows. A task computes a tile of the result in floats, over blocks of k, and rounds it. The blocks' sums are added to
-// each other, so that sums of any length stay accurate. (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication",
-// 2008.)
+// Both operands are packed, so that the pairs along k are adjacent: b once, into panels of `panel`
+// columns, and a by each task, into panels of `height` rows. A task computes a tile of the result
+// in floats, over blocks of k, and rounds it. The sums of the blocks are added to each other,
+// so that sums of any length stay accurate. (Goto and van de Geijn, "Anatomy of high-performance
+// matrix multiplication", 2008.)
 #include <stave/backends/cpu/bfloat_matmul.h>
 
 #include <algorithm>
@@ -32,13 +34,13 @@ namespace {
 using Half = std::uint16_t;
 using Pair = std::uint32_t;
 
-constexpr Index height = 6, panel = 64;  // of what the registers hold
-constexpr Index k_block = 512;           // of k
+constexpr Index height = 6, panel = 64;  // the sums that the registers hold
+constexpr Index k_block = 512;           // the length of a block of k
 constexpr Index tile_rows = 16 * height, tile_columns = 4 * panel;
 
 Index rounded_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
 
-/// A matrix of a stack. Steps in elements.
+/// A matrix of a stack. Its steps are in elements.
 struct Halves {
   const Half* data;
   Index rows, columns, row_step, column_step;
@@ -49,7 +51,7 @@ struct Halves {
 
 Pair pair_of(Half low, Half high) { return static_cast<Pair>(low) | static_cast<Pair>(high) << 16; }
 
-/// Two rows of b from `column` on, interleaved: pairs along k.
+/// Interleaves rows k and k + 1 of b from `column` on, so that each pair is along k.
 void pack_columns(const Halves& b, Index k, Index column, Pair* to) {
   const Index whole = std::min(panel, b.columns - column);
   if (b.column_step == 1 && k + 1 < b.rows) {
@@ -61,7 +63,8 @@ void pack_columns(const Halves& b, Index k, Index column, Pair* to) {
   }
 }
 
-/// Rows of a from `row` on, for `pairs` pairs from k on: of each pair those of all rows side by side.
+/// Packs rows of a from `row` on, for `pairs` pairs from k on; the pairs of all rows
+/// at one position are side by side.
 void pack_rows(const Halves& a, Index row, Index k, Index pairs, Pair* to) {
   if (a.column_step == 1 && row + height <= a.rows && k + 2 * pairs <= a.columns) {
     for (Index i = 0; i < height; ++i) {
@@ -75,7 +78,8 @@ void pack_rows(const Halves& a, Index row, Index k, Index pairs, Pair* to) {
       to[p * height + i] = pair_of(a.at(row + i, k + 2 * p), a.at(row + i, k + 2 * p + 1));
 }
 
-/// sums [height, panel], whose rows are `step` apart, += the products of the panels.
+/// Computes sums [height, panel] += the products of the panels. The rows of `sums`
+/// are `step` apart.
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) void multiply_panels(const Pair* a, const Pair* b,
                                                                                      Index pairs, float* sums,
                                                                                      Index step) {
@@ -101,7 +105,7 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) void multiply_pa
     }
 }
 
-/// One product, its result cut into tiles.
+/// One product, whose result is cut into tiles.
 class BfloatProduct {
  public:
   BfloatProduct(const Halves& a, const Halves& b, Half* out) : a_(a), b_(b), out_(out) {

@@ -1,14 +1,15 @@
-// Products of matrices of bfloat16 by the instructions that some processors have for them.
+// Products of bfloat16 matrices by the matrix instructions that some processors have.
 #pragma once
 
 #include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 
-/// Whether a and b, stacks of matrices of one dtype, are of bfloat16 and large enough, and this processor has them; STAVE_CPU_ISA may ask
-/// for another set.
+/// Returns true if a and b, stacks of matrices of one dtype, are bfloat16 and large enough,
+/// and this processor has the instructions. STAVE_CPU_ISA may select a set without them.
 bool is_bfloat_product(const stave::View& a, const stave::View& b);
-/// out = a b for such, `out` contiguous. Sums are float32's, rounded once; numbers below the normal ones are 0.
+/// Computes out = a b for such operands; `out` is contiguous. Sums are in float32 and rounded once.
+/// Subnormal numbers count as 0.
 void run_bfloat_matmul(const stave::View& a, const stave::View& b, const stave::View& out);
 
 }  // namespace stave_cpu

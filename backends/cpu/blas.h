@@ -7,7 +7,7 @@ namespace stave_cpu {
 
 using stave::Index;
 
-/// A matrix in memory. Steps in elements.
+/// A matrix in memory. Its steps are in elements.
 struct Matrix {
   const char* data;
   Index rows, columns, row_step, column_step;
@@ -16,8 +16,9 @@ struct Matrix {
   }
 };
 
-/// While one exists, BLAS runs on the thread that calls it: our own loops split the work, and two pools of threads would
-/// only take the cores from each other. What was set before comes back with the last guard.
+/// While a guard of this class exists, BLAS runs on the thread that calls it. Stave's own loops
+/// split the work, and two pools of threads would only compete for the cores. The last guard
+/// restores the previous setting.
 class SingleThreadedBlas {
  public:
   SingleThreadedBlas();
@@ -25,13 +26,16 @@ class SingleThreadedBlas {
   SingleThreadedBlas(const SingleThreadedBlas&) = delete;
 };
 
-/// Whether BLAS can read it as it lies: row-major or column-major, with any distance between rows or columns.
+/// Returns true if BLAS can read the matrix in place: row-major or column-major, with any distance
+/// between rows or columns.
 bool blas_reads(const Matrix& x);
-/// The same but for numbers that are too large for BLAS: parts of such a matrix can be read, if not always as they lie.
+/// The same, but for matrices whose sizes exceed BLAS's integers. BLAS can read parts of such
+/// a matrix, if not always in place.
 bool blas_reads_parts(const Matrix& x);
 
-/// out = a b for matrices that BLAS reads; rows of `out` are `out_step` elements apart, at most INT_MAX. Sums are as BLAS adds
-/// them: of a vector, one term to the next. T: float or double.
+/// Computes out = a b for matrices that BLAS reads. Rows of `out` are `out_step` elements apart,
+/// at most INT_MAX. BLAS determines the order of summation; for a vector, terms are added one after
+/// the other. T is float or double.
 template <class T>
 void multiply_floats(T* out, Index out_step, const Matrix& a, const Matrix& b);
 

@@ -1,4 +1,5 @@
-// Several operations on some rows at a time, which stay in cache from one to the next.
+// Several operations run on a few rows at a time, so that the rows stay in cache from one operation
+// to the next.
 #include <algorithm>
 
 #include <stave/backends/cpu/cpu_backend.h>
@@ -12,9 +13,13 @@ using namespace stave;
 
 namespace {
 
-constexpr Index cached_bytes = 1 << 18;        // of the rows of all arrays: they fit the second cache
-constexpr Index first_cached_bytes = 1 << 14;  // those and what kernels need beside fit the first one (measured)
-constexpr Index most_array_elements = cheap_grain - 1;  // of an array, so that no operation divides its work
+// The limit for the rows of all arrays that are in use at a time, in bytes; they fit into
+// the L2 cache.
+constexpr Index cached_bytes = 1 << 18;
+// The same for the L1 cache, which must also hold the temporary data of kernels (measured).
+constexpr Index first_cached_bytes = 1 << 14;
+// The limit for the elements of one array, so that no operation divides its work.
+constexpr Index most_array_elements = cheap_grain - 1;
 
 Index elements_in_row(const View& view) {
   Index elements = 1;
@@ -42,7 +47,8 @@ Row row_of(std::span<const Backend::Step> steps) {
   return row;
 }
 
-// All of them planned, for so few rows that the first cache has them, or for one. False: not all can be, or a row is too long.
+// Plans all operations and runs them on as many rows as the L1 cache holds, at least one.
+// Returns false if one of them cannot be planned, or if a row is too long.
 bool run_planned(std::span<const Backend::Step> steps, Index rows, const Row& row) {
   if (row.bytes > cached_bytes) return false;
   const Index at_a_time = std::max<Index>(1, first_cached_bytes / row.bytes);
@@ -60,7 +66,7 @@ bool run_planned(std::span<const Backend::Step> steps, Index rows, const Row& ro
   return true;
 }
 
-// Some rows of an array.
+// A few rows of an array.
 struct RowBlock {
   View view;
   Shape shape;
@@ -71,7 +77,7 @@ struct RowBlock {
 void CpuBackend::run_by_rows(std::span<const Step> steps, Index rows) {
   const Row row = row_of(steps);
   if (run_planned(steps, rows, row)) return;
-  // Not one row, for operations reduce one in another order than several.
+  // At least two rows, because operations reduce a single row in another order than several.
   const Index at_a_time = std::min(cached_bytes / row.bytes, most_array_elements / row.elements);
   if (at_a_time < 2) return Backend::run_by_rows(steps, rows);
   const Index blocks = std::max<Index>(1, rows / at_a_time);

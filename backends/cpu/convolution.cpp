@@ -1,11 +1,14 @@
-// Convolutions without the whole matrix of windows.
+// Convolutions that never build the whole matrix of windows.
 //
-//   phases    where x is dilated, results are taken by their remainder: those of one need every so many-th element of w, and see x
-//             without zeros in between. So what follows knows of no input dilation
-//   rows      few channels, or wide rows: a padded copy of some rows of x stays in the second cache; a row of results is a sum of its
-//             rows, weighted and moved, in registers (kernels/convolution.cpp). Integers too
-//   sums      large windows, which give few results: rows of w times rows of x, moved
-//   products  else: tiles of the matrix of windows are laid out in the second cache, and multiplied by BLAS
+//   phases    If x is dilated, results are grouped by the remainder of their position. The results
+//             of one remainder need every so many-th element of w, and see x without the zeros in
+//             between. So the other algorithms have no input dilation.
+//   rows      For few channels or wide rows, and for integers. A padded copy of some rows of x
+//             stays in the L2 cache. A row of results is a weighted sum of shifted rows of the
+//             copy, in registers (kernels/convolution.cpp).
+//   sums      For large windows, which give few results: rows of w times shifted rows of x.
+//   products  For all others: tiles of the matrix of windows are laid out in the L2 cache, and
+//             BLAS multiplies them.
 #include <stave/backends/cpu/convolution.h>
 
 #include <algorithm>
@@ -30,7 +33,9 @@ void run_one(const Convolution& p) {
     const auto fills = [&](Index row) { return row * p.size >= vector_part; };
     if (p.window[2] > p.out[2]) {
       const bool few =
-          p.o <= 4 * volume(p.out);  // what is laid out for a product is a copy for each place, for all results
+          // A product lays out a copy of the window for each place, which serves all results;
+          // this pays only if there are many results.
+          p.o <= 4 * volume(p.out);
       const bool near = (p.out[1] - 1) * p.stride[1] <= 64 && (p.out[2] - 1) * p.stride[2] <= 64;
       return few && near && fills(p.window[2]) ? ConvolutionSums<T>(p).run() : ConvolutionProducts<T>(p).run();
     }
@@ -46,10 +51,12 @@ void run_phase(const Convolution& p) {
   });
 }
 
-/// The results whose place along `axis` leaves the same remainder, and the part of w that meets x there. With s, d and e the stride,
-/// dilation and input dilation: place r + j e / gcd(s, e) and window's element k + t e / gcd(d, e) meet element
-/// (r s + k d - low) / e + j s / gcd(s, e) + t d / gcd(d, e) of x, where k is the first one for which that is whole.
-/// False: there is none, and the sums are empty.
+/// Restricts `p` to the results whose place along `axis` has remainder r, and to the part of w
+/// that meets x there. With s, d and e the stride, dilation and input dilation:
+///   place r + j e / gcd(s, e) and window element k + t e / gcd(d, e) meet element
+///   (r s + k d - low) / e + j s / gcd(s, e) + t d / gcd(d, e) of x,
+/// where k is the first index for which the first quotient is an integer. Returns false if there
+/// is no such k; the sums are then empty.
 bool take_phase(Convolution& p, std::size_t axis, Index apart, Index r) {
   const Index results = apart / std::gcd(p.stride[axis], apart), taps = apart / std::gcd(p.dilation[axis], apart);
   Index k = 0;
@@ -68,7 +75,8 @@ bool take_phase(Convolution& p, std::size_t axis, Index apart, Index r) {
   return true;
 }
 
-/// All phases along `axis` and those after it. What no phase fills is zero already.
+/// Runs all phases along `axis` and the axes after it. Results that no phase computes
+/// are already zero.
 void run_phases(const Convolution& p, const Triple& apart, std::size_t axis) {
   if (axis == 3) return run_phase(p);
   const Index phases = std::min(apart[axis] / std::gcd(p.stride[axis], apart[axis]), p.out[axis]);
@@ -78,7 +86,8 @@ void run_phases(const Convolution& p, const Triple& apart, std::size_t axis) {
   }
 }
 
-/// A window of one element in its place: the product of matrices [o, c] and [c, places]. False: it is none, or x does not lie so.
+/// Runs a convolution with a window of one element as the product of matrices [o, c] and
+/// [c, places]. Returns false if it is not of this form, or if the places of x cannot be merged.
 bool run_as_product(const Convolution& p, const View& out) {
   const Operand &x = p.x, &w = p.w;
   if (volume(p.window) != 1 || p.stride != Triple{1, 1, 1} || p.low != Triple{} || p.in != p.out) return false;

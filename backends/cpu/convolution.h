@@ -1,11 +1,12 @@
-// Convolutions, and the maxima of windows.
+// The driver of convolutions.
 #pragma once
 
 #include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 
-/// out = the convolution of x and w, of one dtype that is not of sixteen-bit floats; out is contiguous (core/op/attributes.h).
+/// Computes the convolution of x and w, which have one dtype other than sixteen-bit floats.
+/// `out` is contiguous (core/op/attributes.h).
 void run_convolution(const stave::ConvolutionAttributes& attributes, const stave::View& x, const stave::View& w,
                      const stave::View& out);
 

@@ -1,4 +1,5 @@
-// Convolutions as products of matrices, of which tiles are laid out.
+// Convolutions as products of matrices: tiles of the matrix of windows are laid out
+// and multiplied by BLAS.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +16,10 @@
 
 namespace stave_cpu {
 
-/// For each group, out [o, (n, places)] = w [o, (c, window)] times the matrix of windows, in tiles of some columns; sums that are
-/// long are taken in pieces, which are added in double. Where there are few tiles, so many strands share the pieces of each:
-/// their number, like all that decides what is added to what, comes from the shapes alone.
+/// Computes out [o, (n, places)] = w [o, (c, window)] times the matrix of windows, for each group,
+/// in tiles of some columns. Long sums are computed in pieces, which are added in double.
+/// If there are few tiles, several strands share the pieces of each tile. The number of strands,
+/// like everything that affects the order of summation, depends on the shapes alone.
 template <class T>
 class ConvolutionProducts {
  public:
@@ -35,7 +37,7 @@ class ConvolutionProducts {
     std::vector<Scratch<double>> sums(static_cast<std::size_t>(strands_ > 1 ? p_.groups * tiles() * strands_ : 0));
     const Index tasks = p_.groups * tiles() * strands_;
     SingleThreadedBlas guard;
-    stave_detail::on_thread_stack([&] {  // how much stack BLAS takes is its own affair
+    stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has
       const Index each = std::max<Index>(1, p_.work() / tasks);
       parallel_for(tasks, std::max<Index>(1, paying / each), [&](Index first, Index last) {
         Buffers buffers(*this);
@@ -60,12 +62,13 @@ class ConvolutionProducts {
   }
 
  private:
-  /// A part of a row of results: `count` places from (n; at) on, which are columns `column`, ... of a tile.
+  /// A part of a row of results: `count` places from (n; at) on, which are columns `column`,
+  /// `column` + 1, ... of a tile.
   struct Run {
     Index n, column, count;
     Triple at;
   };
-  /// Some images whole, or some places of one.
+  /// A tile of columns: some whole images, or some places of one image.
   struct Tile {
     Index group, n, columns;
     bool one_image;
@@ -102,7 +105,7 @@ class ConvolutionProducts {
   Index image_blocks() const { return (p_.n + images_ - 1) / images_; }
   Index tiles() const { return tiles_ * image_blocks(); }
 
-  /// w as a matrix for each group, [o, terms].
+  /// Lays out w as a matrix [o, terms] for each group, or uses it in place if it is one.
   void pack_weights() {
     const Operand& w = p_.w;
     stave::Shape shape{p_.groups, p_.o, p_.c, p_.window[0], p_.window[1], p_.window[2]};
@@ -120,7 +123,7 @@ class ConvolutionProducts {
     return {reinterpret_cast<const char*>(weights_ + group * p_.o * terms_ + first), p_.o, count, terms_, 1};
   }
 
-  /// Whether columns follow one another in the result as they do in a tile.
+  /// Returns true if the columns of a tile are contiguous in the result, too.
   bool in_place(const Tile& tile) const {
     return tile.one_image && p_.y.step[2] == p_.size && (p_.out[1] == 1 || p_.y.step[1] == p_.out[2] * p_.size) &&
            (p_.out[0] == 1 || p_.y.step[0] == p_.out[1] * p_.out[2] * p_.size) &&
@@ -159,7 +162,7 @@ class ConvolutionProducts {
     }
     return sums;
   }
-  /// Terms [first, first + count) of a tile's columns.
+  /// Multiplies terms [first, first + count) of a tile's columns.
   void multiply(T* out, Index out_step, const Tile& tile, Index first, Index count, Buffers& buffers) const {
     T* panel = buffers.panel.get();
     const bool along_window = p_.window[2] > p_.out[2];
@@ -174,7 +177,7 @@ class ConvolutionProducts {
     multiply_floats(out, out_step, weights(tile.group, first, count), windows);
   }
 
-  /// What term `term` is: its channel, and its place in the window.
+  /// A term of the sums: its channel, and its position in the window.
   struct Term {
     Index c;
     Triple k;
@@ -188,7 +191,8 @@ class ConvolutionProducts {
       if (++term.k[axis] < p_.window[axis]) return;
     ++term.c;
   }
-  /// The row of x that a window sees at (at, k) along the first two axes; null: padding.
+  /// Returns the row of x that a window sees at (at, k) along the first two axes, or null
+  /// if it is padding.
   const char* row_of(Index n, Index group, const Triple& at, const Term& term) const {
     const Operand& x = p_.x;
     const char* row = x.data + n * x.lead[0] + group * x.lead[1] + term.c * x.lead[2];
@@ -200,7 +204,7 @@ class ConvolutionProducts {
     return row;
   }
 
-  /// panel[term, column]: runs of places.
+  /// Lays out panel[term, column], in runs of places.
   void lay_rows(T* panel, const Tile& tile, Index first, Index count) const {
     Term term = term_at(first);
     for (Index i = 0; i < count; ++i, next(term))
@@ -212,7 +216,7 @@ class ConvolutionProducts {
         else std::fill(to, to + run.count, T{});
       }
   }
-  /// panel[column, term]: runs of the window.
+  /// Lays out panel[column, term], in runs along the window.
   void lay_columns(T* panel, const Tile& tile, Index first, Index count) const {
     for (const Run& run : tile.runs) {
       Term term = term_at(first);
@@ -234,8 +238,9 @@ class ConvolutionProducts {
 
   const Convolution& p_;
   Index terms_, places_;
-  Index piece_, pieces_;  // terms that one product sums, and how many such
-  Index images_, tiles_;  // a tile: so many images, or one of so many parts of an image
+  // The number of terms that one product sums, and how many products there are.
+  Index piece_, pieces_;
+  Index images_, tiles_;  // a tile is `images_` images, or one of `tiles_` parts of an image
   Index strands_;
   Scratch<T> packed_;
   const T* weights_;

@@ -1,4 +1,4 @@
-// Convolutions of few channels, or of wide rows, in registers.
+// Convolutions of few channels, or of wide rows, computed in registers.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,10 @@
 
 namespace stave_cpu {
 
-/// Rows of results from padded rows of x. Of x a task keeps, for some channels, the rows that some rows of results see:
-/// [channels][window's depth][rows][stride's remainders][columns], so that neighbours along a row of results are neighbours here.
+/// Computes rows of results from padded rows of x. A task copies, for some channels, the rows of x
+/// that some rows of results see, in this layout:
+///   [channels][window's depth][rows][remainders by the stride][columns]
+/// So neighbours along a row of results are neighbours in the copy.
 template <class T>
 class ConvolutionRows {
  public:
@@ -22,8 +24,8 @@ class ConvolutionRows {
     blocks_ = (p.o + most - 1) / most;
     columns_ = (p.out[2] - 1) + ((p.window[2] - 1) * p.dilation[2]) / p.stride[2] + 1;
     pitch_ = columns_ * std::min(p.stride[2], (p.window[2] - 1) * p.dilation[2] + 1);
-    // Sums are of some hundred terms before they meet others, as BLAS has them.
-    // Of far dilated ones only the rows that a row of results sees are kept.
+    // Sums have some hundred terms before they are added to others, as in BLAS. For windows
+    // with a large dilation, only the rows that one row of results sees are copied.
     sparse_ = reach(1) > 4 * p.window[1];
     const Index seen = sparse_ ? p.window[1] : reach(1), one = p.window[0] * seen * pitch_ * p.size;
     channels_ = std::clamp<Index>(std::min(512 / volume(p.window), 4 * second_cache / one), 1, p.c);
@@ -48,14 +50,14 @@ class ConvolutionRows {
   }
 
  private:
-  /// From the first element that a window sees to the last one.
+  /// The distance from the first element that a window sees to the last one, both included.
   Index reach(std::size_t axis) const { return (p_.window[axis] - 1) * p_.dilation[axis] + 1; }
   Index bands() const { return (p_.out[1] + rows_ - 1) / rows_; }
   Index tasks() const { return p_.n * p_.groups * p_.out[0] * bands(); }
   bool in_place() const { return p_.y.step[2] == p_.size || p_.out[2] == 1; }
   Index block_first(Index block) const { return block * p_.o / blocks_; }
 
-  /// [groups][blocks of channels][blocks of results][taps][results]
+  /// Packs the weights as [groups][blocks of channels][blocks of results][taps][results].
   void pack_weights() {
     weights_ = scratch<T>(static_cast<std::size_t>(p_.groups * p_.o * p_.terms()));
     parallel_for(p_.groups, std::max<Index>(1, cheap_grain / std::max<Index>(1, p_.o * p_.terms())),
@@ -81,7 +83,7 @@ class ConvolutionRows {
                                                   i * w.step[0] + j * w.step[1] + k * w.step[2]);
   }
 
-  /// All results o of some rows.
+  /// Computes all results o of some rows.
   void band(Index task, T* rows, T* sums, Index* offsets) const {
     const Index q = task % bands() * rows_, r = task / bands(), depth = r % p_.out[0], g = r / p_.out[0] % p_.groups,
                 n = r / p_.out[0] / p_.groups;
@@ -146,7 +148,7 @@ class ConvolutionRows {
       weigh_rows(to + o * o_step + row * row_step, o_step, rows + row * p_.stride[1] * pitch_, weights(g, c, block),
                  offsets, taps, block_first(block + 1) - o, p_.out[2], c > 0);
     };
-    // What is larger goes through the first cache once.
+    // Weights that exceed this part of the cache go through the L1 cache only once.
     if (p_.o * taps * p_.size <= second_cache / 8) {
       for (Index row = 0; row < count; ++row)
         for (Index block = 0; block < blocks_; ++block) some(row, block);

@@ -1,4 +1,6 @@
-// What a convolution is to those who compute it: lengths along three spatial axes, and where operands lie.
+// The parameters of a convolution for its algorithms: lengths along three spatial axes,
+// and the layout of the operands. In these files, a place is a position of the result along
+// the spatial axes, a tap is an element of the window, and a term is a tap of one channel.
 #pragma once
 
 #include <algorithm>
@@ -18,19 +20,22 @@ using stave::View;
 using Triple = std::array<Index, 3>;
 
 inline constexpr Index paying = Index{1} << 17;  // multiplications that pay for a task of their own
-inline constexpr Index vector_part = 48;         // bytes of a row that are worth being taken as vectors
+inline constexpr Index vector_part = 48;         // bytes of a row from which on vectors pay
 inline constexpr Index first_cache = Index{1} << 14,
-                       second_cache = Index{1} << 18;  // bytes of them that one task takes
+                       // The part of each cache that one task uses, in bytes.
+    second_cache = Index{1} << 18;
 
 inline Index volume(const Triple& lengths) { return lengths[0] * lengths[1] * lengths[2]; }
 
-/// x, w or the result: its data and steps, in bytes, along its first three axes and the spatial ones.
+/// x, w or the result: its data, and its steps in bytes along the first three axes (`lead`)
+/// and the spatial axes (`step`).
 struct Operand {
   char* data;
   Triple lead, step;
 };
 
-/// A convolution of three spatial axes, of which the first may have length 1; x is not dilated.
+/// A convolution with three spatial axes, of which the first ones may have length 1.
+/// x is not dilated.
 struct Convolution {
   Dtype dtype;
   Index size;             // of an element
@@ -41,7 +46,8 @@ struct Convolution {
   Index work() const { return n * groups * o * terms() * volume(out); }
 };
 
-/// The last entries of a list, after `fill` for the axes that it does not have.
+/// Returns the last `axes` entries of a list, preceded by `fill` for the axes that it
+/// does not have.
 inline Triple spatial(std::span<const Index> all, std::size_t axes, Index fill) {
   Triple result{fill, fill, fill};
   std::copy(all.end() - static_cast<std::ptrdiff_t>(axes), all.end(), result.end() - static_cast<std::ptrdiff_t>(axes));
@@ -78,7 +84,7 @@ inline Convolution convolution_of(const ConvolutionAttributes& a, const View& x,
 inline Index ceil_divide(Index a, Index b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
 inline Index floor_divide(Index a, Index b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
-/// The places j in [0, count) for which first + j * step lies in [0, length).
+/// The indices j in [0, count) for which first + j * step lies in [0, length).
 struct Range {
   Index first, last;
   Range(Index first_, Index step, Index length, Index count)
@@ -86,7 +92,8 @@ struct Range {
         last(std::clamp<Index>(floor_divide(length - 1 - first_, step) + 1, first, count)) {}
 };
 
-/// dst[j] = x[first + j * step] for j < count, 0 where x, of so many elements, has none. x_step in bytes.
+/// Sets dst[j] = x[first + j * step] for j < count, or 0 where the index is outside of x, which has
+/// `length` elements. x_step is in bytes.
 template <class T>
 void copy_run(T* dst, const char* x, Index x_step, Index first, Index step, Index length, Index count) {
   const Range range(first, step, length, count);

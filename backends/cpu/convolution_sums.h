@@ -1,4 +1,4 @@
-// Convolutions of large windows, which give few results.
+// Convolutions with large windows, which give few results.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,11 @@
 
 namespace stave_cpu {
 
-/// Few places and a large window, as in cotangents of weights: each result is a sum over rows of w, times rows of x that are moved
-/// to where the result stands. Of x a task keeps padded rows as ConvolutionRows does, of remainders by the dilation. A block of images and
-/// results is one task, or shared by so many strands, each for some channels; the strands' number comes from the shapes alone.
+/// Computes few places with a large window, as in cotangents of weights. Each result is a sum over
+/// rows of w times rows of x, shifted by the position of the result. A task copies padded rows
+/// of x as ConvolutionRows does, but with remainders by the dilation. A block of images and results
+/// is one task, or several strands share it, each for some channels. The number of strands depends
+/// on the shapes alone.
 template <class T>
 class ConvolutionSums {
  public:
@@ -64,7 +66,7 @@ class ConvolutionSums {
     }
   };
 
-  /// Rows of w that are dense.
+  /// Makes the rows of w dense, if they are not.
   void pack_weights() {
     w_ = p_.w;
     if (w_.step[2] == p_.size) return;
@@ -81,7 +83,7 @@ class ConvolutionSums {
     }
   }
 
-  /// Channels of one strand.
+  /// Adds the channels of one strand.
   void add(const Block& block, Index strand, T* rows, double* lanes) const {
     for (Index c = strand * p_.c / strands_; c < (strand + 1) * p_.c / strands_; ++c)
       for (Index depth = 0; depth < p_.window[0]; ++depth)
@@ -112,9 +114,10 @@ class ConvolutionSums {
                  p_.dilation[2], p_.in[2], columns_);
     }
   }
-  /// Some rows of the window, for all images and results and the places of one depth, from `place` on. A few rows of w stay in the
-  /// first cache meanwhile. The sums' parts are in the order in which they are made:
-  /// [images][results by multiplied_results][places by multiplied_taps][result][place][sum_lanes].
+  /// Multiplies some rows of the window for all images and results and the places of one depth,
+  /// from `place` on. A few rows of w stay in the L1 cache meanwhile. The partial sums
+  /// are in the order in which they are computed:
+  ///   [images][results by multiplied_results][places by multiplied_taps][result][place][sum_lanes]
   void multiply(const Block& block, double* lanes, Index place, const T* rows, const char* w, Index count) const {
     const auto multiply_rows = kernels().multiply_rows[static_cast<int>(p_.dtype)];
     const Index parts = ceil_divide(p_.out[2], multiplied_taps), places = volume(p_.out);
@@ -136,7 +139,7 @@ class ConvolutionSums {
           }
     }
   }
-  /// sums, [images, results, places], from their parts.
+  /// Adds up the partial sums to sums [images, results, places].
   void add_lanes(const Block& block, const double* lanes, double* sums) const {
     const Index parts = ceil_divide(p_.out[2], multiplied_taps), places = volume(p_.out);
     for (Index i = 0; i < block.images; ++i)
@@ -149,7 +152,7 @@ class ConvolutionSums {
                 sums[(i * results_ + r) * places + place] = std::accumulate(lanes, lanes + sum_lanes, 0.0);
           }
   }
-  /// Adds the strands' sums to those of the first.
+  /// Adds the strands' sums to those of the first, and writes the results.
   void write(const Block& block, double* sums, std::size_t apart) const {
     for (Index strand = 1; strand < strands_; ++strand)
       for (std::size_t i = 0; i < apart; ++i) sums[i] += sums[static_cast<std::size_t>(strand) * apart + i];

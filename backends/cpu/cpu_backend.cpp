@@ -1,4 +1,4 @@
-// From an operation to its driver. Start with CpuBackend::run.
+// The CPU backend finds the driver of each operation. Start with CpuBackend::run.
 #include <stave/backends/cpu/cpu_backend.h>
 
 #include <cstring>
@@ -40,7 +40,8 @@ using stave_detail::as;
 
 namespace {
 
-/// What takes several times what memory does pays for a second thread with less elements.
+/// The grain of each elementwise operation. An operation that takes several times as long
+/// as its memory traffic uses a second thread for fewer elements.
 constexpr Index grains[] = {
 #define X(name, Struct) stave_detail::Struct::work == stave_detail::Work::arithmetic ? cheap_grain : cheap_grain / 4,
     STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)
@@ -149,7 +150,7 @@ void CpuBackend::run(const Op& op, const Attributes* attributes, std::span<const
   }
   BlockKernel kernel = kernels().elementwise[op.id][static_cast<int>(inputs[0].dtype)];
   if (!kernel) no_kernel(op, std::string("no kernel for ") + name_of(inputs[0].dtype));
-  if (outputs[0].shape.empty()) {  // a scalar: nothing to look at
+  if (outputs[0].shape.empty()) {  // a scalar: there is nothing to plan
     const void* in[] = {inputs[0].data, inputs.back().data};
     return kernel(outputs[0].data, in, 1);
   }
@@ -172,7 +173,8 @@ void CpuBackend::release_cached_memory() { stave_cpu::release_cached_memory(); }
 namespace stave {
 
 namespace {
-/// Never destroyed: tensors may be globals, freed after everything else.
+/// The backend is never destroyed, because tensors may be globals that are freed after
+/// everything else.
 union Immortal {
   stave_cpu::CpuBackend backend;
   constexpr Immortal() : backend() {}

@@ -10,7 +10,7 @@
 #include <stave/core/effects/error.h>
 #include <stave/core/effects/fork.h>
 
-// Those of this build, from best to plainest: CMake writes the list.
+// The instruction sets of this build, from best to plainest. CMake writes the list.
 #define STAVE_ISA(name)                         \
   namespace stave_kernels_##name {              \
     bool supported();                           \
@@ -39,7 +39,8 @@ constexpr int isa_count = static_cast<int>(std::size(isas));
 
 constinit std::mutex dispatch_mutex;
 const stave_detail::HeldOverFork<dispatch_mutex> dispatch_over_fork;
-constinit Kernels tables[isa_count] = {};  // each filled in at most once, under the mutex
+// Each table is filled in at most once, under the mutex.
+constinit Kernels tables[isa_count] = {};
 
 const Kernels* filled(int i) {
   std::lock_guard lock(dispatch_mutex);

@@ -1,4 +1,5 @@
-// Which instruction set this process uses: the best one that the processor has, or the one named by STAVE_CPU_ISA.
+// The choice of the instruction set of this process: the best one that the processor has,
+// or the one named by STAVE_CPU_ISA.
 #pragma once
 
 #include <atomic>
@@ -11,7 +12,8 @@
 namespace stave_cpu {
 
 extern std::atomic<const Kernels*> chosen_kernels;
-/// Throws stave::Error if STAVE_CPU_ISA names a set that is unknown, not built in, or not this processor's.
+/// Chooses the kernels of this process. Throws stave::Error if STAVE_CPU_ISA names a set
+/// that is unknown, not built in, or not supported by this processor.
 const Kernels& choose_kernels();
 
 inline const Kernels& kernels() {
@@ -19,11 +21,13 @@ inline const Kernels& kernels() {
   return table ? *table : choose_kernels();
 }
 
-/// The sets of this build, from best to plainest.
+/// Returns the names of the sets of this build, from the best to the plainest.
 std::vector<std::string> built_isas();
-/// The table of one set by name ("avx2"), or null if this build or processor lacks it. For tests.
+/// Returns the table of one set by name ("avx2"), or null if this build or processor lacks
+/// it. For tests.
 const Kernels* kernels_for(std::string_view isa);
-/// Makes every later operation use `table`; null: chosen again at the next one. For tests.
+/// Makes every later operation use `table`. If it is null, the next operation chooses
+/// again. For tests.
 void use_kernels(const Kernels* table);
 
 }  // namespace stave_cpu

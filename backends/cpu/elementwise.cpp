@@ -1,4 +1,5 @@
-// Three ways through, from the fastest: all operands contiguous; those or one repeated value; strided tiles.
+// The driver of elementwise kernels. It has three paths, from the fastest: all operands
+// are contiguous; each is contiguous or one repeated value; strided tiles.
 #include <stave/backends/cpu/elementwise.h>
 
 #include <algorithm>
@@ -17,10 +18,10 @@ using stave::View;
 namespace {
 
 constexpr int most_inputs = most_operands - 1;
-constexpr Index block_bytes = 8192;  // of a buffer: well inside the first cache
+constexpr Index block_bytes = 8192;  // of a buffer: well inside the L1 cache
 constexpr Index most_block = 1024;   // elements
 
-/// Operand 0 is the output, the others are the inputs.
+/// The operands of a call. Operand 0 is the output, the others are the inputs.
 struct Operands {
   int count = 1;
   bool in_place = false;
@@ -28,7 +29,7 @@ struct Operands {
   Index size[most_operands];
   bool repeated[most_operands] = {};  // one value for all elements
 
-  /// How many elements of any operand a buffer holds.
+  /// The number of elements of any operand that fit into a buffer.
   Index block() const { return std::min(most_block, block_bytes / *std::max_element(size, size + count)); }
 };
 
@@ -38,8 +39,9 @@ bool is_repeated(std::span<const Index> shape, std::span<const Index> strides) {
   return true;
 }
 
-/// Computes n elements in a row. If they are streamed past the caches, few at a time: in longer bursts memory would be read
-/// and written in turns, instead of at once (measured on Zen 5: 256 bytes take four fifths of the time of 4 KiB).
+/// Computes n consecutive elements. Results that are streamed past the caches are computed in short
+/// bursts. With longer bursts, memory would be read and written in turns instead of at once
+/// (measured on Zen 5: bursts of 256 bytes take four fifths of the time of 4 KiB).
 void compute(BlockKernel kernel, const Operands& operands, char* out, const void* const* in, Index n, bool stream) {
   if (!stream) return kernel(out, in, n);
   constexpr Index line = 64, burst = 4 * line;
@@ -55,7 +57,8 @@ void compute(BlockKernel kernel, const Operands& operands, char* out, const void
   }
 }
 
-/// All operands contiguous, or one value repeated: the latter fills a buffer, once for each thread's part.
+/// Computes operands that are contiguous or one repeated value. A repeated value fills a buffer,
+/// once for each thread's part.
 void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain, bool by_blocks) {
   Index size = operands.size[0];
   const Index block = operands.block();
@@ -78,10 +81,11 @@ void run_flat(BlockKernel kernel, const Operands& operands, Index n, Index grain
   });
 }
 
-constexpr Index small_count = 256;  // elements for which planning a loop over tiles costs more than the arithmetic
+// Up to this number of elements, planning a loop over tiles costs more than the arithmetic.
+constexpr Index small_count = 256;
 constexpr Index most_bytes = sizeof(stave::Bytes16);  // of an element
 
-/// A small strided operand, made contiguous.
+/// Copies a small strided operand into a contiguous buffer.
 void gather(char* to, const View& from, Index size) {
   const auto rank = from.shape.size();
   const Index columns = rank > 0 ? from.shape[rank - 1] : 1, rows = rank > 1 ? from.shape[rank - 2] : 1;
@@ -95,12 +99,13 @@ void gather(char* to, const View& from, Index size) {
     for (std::size_t axis = rank - 2; rank > 2 && axis-- > 0;) {
       at += from.strides[axis] * size;
       if (++position[axis] < from.shape[axis]) break;
-      at -= from.strides[axis] * size * std::exchange(position[axis], 0);  // back to the axis' start
+      // Go back to the start of the axis.
+      at -= from.strides[axis] * size * std::exchange(position[axis], 0);
     }
   }
 }
 
-/// Few elements: strided operands are copied first.
+/// Computes few elements; strided operands are copied first.
 void run_small(BlockKernel kernel, const Operands& operands, std::span<const View> inputs, Index n) {
   alignas(64) char buffers[most_inputs][small_count * most_bytes];
   const void* in[most_inputs];
@@ -115,8 +120,8 @@ void run_small(BlockKernel kernel, const Operands& operands, std::span<const Vie
   kernel(operands.data[0], in, n);
 }
 
-/// One loop over tiles. An input is read in place where its rows are dense, else copied into a buffer; an output whose
-/// rows are too short for one call each is computed into a buffer too.
+/// One loop over tiles. An input is read in place if its rows are dense, and otherwise copied into
+/// a buffer. An output whose rows are too short for one call each is computed into a buffer, too.
 class TiledLoop {
  public:
   TiledLoop(BlockKernel kernel, const Operands& operands, const Axes& axes)
@@ -152,10 +157,11 @@ class TiledLoop {
   static constexpr Index tile_bytes = 2 * block_bytes;
   struct Buffers {
     alignas(64) char bytes[most_operands][tile_bytes];
-    const char* holds[most_operands] = {};  // the row, of so many columns, that a buffer repeats
+    const char* holds[most_operands] = {};  // the row that the buffer repeats, and its length
     Index columns[most_operands] = {};
   };
-  /// The other axis of a tile: the neighbour, or the longest one where a tile would be too small to pay for itself.
+  /// Returns the other axis of a tile: the neighbour, or the longest axis if a tile would be too
+  /// small to pay for itself.
   int companion_axis() const {
     int axis = inner_ - 1;
     auto length = [&](int a) { return axes_[static_cast<std::size_t>(a)].length; };
@@ -167,7 +173,7 @@ class TiledLoop {
   Index row_step(int k) const { return row_axis_ < 0 ? 0 : axes_[static_cast<std::size_t>(row_axis_)].step[k]; }
   Index column_step(int k) const { return axes_.back().step[k]; }
 
-  /// Where operand k's rows are to be read, and in `row_step` how far apart.
+  /// Returns where operand k's rows are to be read, and sets `step` to their distance.
   const char* rows_of(int k, const TileWalk& walk, Buffers& buffers, Index& step) const {
     const char* at = operands_.data[k] + walk.offset(k);
     Index size = operands_.size[k], rows = walk.rows(), columns = walk.columns();
@@ -181,7 +187,8 @@ class TiledLoop {
     if (row_step(k) != 0) {
       copy_tile(buffer, step, size, at, row_step(k), column_step(k), rows, columns, size);
     } else if (buffers.holds[k] != at ||
-               buffers.columns[k] != columns) {  // the same for every row: often there already
+               // The buffer holds the same row for every tile row, and often has it already.
+               buffers.columns[k] != columns) {
       if (column_step(k) == 0) fill_elements(buffer, at, rows_ * columns, size);
       else copy_tile(buffer, step, size, at, 0, column_step(k), rows_, columns, size);
       buffers.holds[k] = at;
@@ -213,8 +220,9 @@ class TiledLoop {
   const Axes& axes_;
   int inner_, row_axis_;
   Index rows_ = 1, columns_ = 1;
-  bool whole_, by_rows_;  // the output's tile is contiguous; its rows are long enough for one call each
-  bool stream_, down_;    // the output is streamed; tiles follow each other along row_axis_
+  // The output's tile is contiguous; its rows are long enough for one call each.
+  bool whole_, by_rows_;
+  bool stream_, down_;  // the output is streamed; tiles follow each other along row_axis_
 };
 
 }  // namespace

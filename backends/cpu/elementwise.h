@@ -1,4 +1,4 @@
-// The driver of elementwise kernels: any number of strided inputs, one contiguous output.
+// The driver of elementwise kernels: any number of strided inputs and one contiguous output.
 #pragma once
 
 #include <stave/backends/cpu/kernels/kernels.h>
@@ -6,10 +6,11 @@
 
 namespace stave_cpu {
 
-/// out = kernel(inputs...) elementwise, in parts of at least about `grain` elements for each thread. The inputs have the
-/// output's shape, and at most three dtypes among them.
+/// Computes out = kernel(inputs...) elementwise. Each thread gets parts of at least about `grain`
+/// elements. The inputs have the output's shape, and there are at most three of them.
 void run_elementwise(BlockKernel kernel, std::span<const stave::View> inputs, const stave::View& out, Index grain);
-/// The same for elements of any size up to 16 bytes, whatever dtypes the views have: `sizes` of out, then of the inputs.
+/// The same for elements of any size up to 16 bytes, whatever dtypes the views have. `sizes` holds
+/// the element size of `out`, then those of the inputs, in bytes.
 void run_elementwise_sized(BlockKernel kernel, std::span<const stave::View> inputs, const stave::View& out,
                            const Index* sizes, Index grain);
 

@@ -1,4 +1,5 @@
-// The exponential of matrices: Pade approximants of a matrix that is halved until they are exact, and squared as often again.
+// The exponential of matrices. The matrix is halved until a Pade approximant is exact to rounding,
+// and the result is squared as often.
 #include <stave/backends/cpu/expm.h>
 
 #include <algorithm>
@@ -24,13 +25,13 @@ lapack_int gesv(lapack_int n, double* a, lapack_int* pivots, double* b) {
   return LAPACKE_dgesv_work(LAPACK_COL_MAJOR, n, n, a, n, pivots, b, n);
 }
 
-/// The exponential of one matrix at a time, n x n.
+/// Computes the exponential of one n x n matrix at a time.
 template <class T>
 class Exponential {
  public:
   explicit Exponential(Index n) : n_(n), size_(n * n), room_(room<T>(10 * n * n)), pivots_(room<lapack_int>(n)) {}
 
-  /// The matrix in `x` becomes its exponential.
+  /// Replaces the matrix in `x` by its exponential.
   void operator()(T* x) {
     if (!all_finite(x, size_)) return fill_nan(x, size_);
     const double length = norm(x);
@@ -49,7 +50,7 @@ class Exponential {
 
  private:
   T* matrix(Index i) { return room_.get() + i * size_; }
-  /// The largest sum of a column's absolute values.
+  /// Returns the 1-norm: the largest sum of a column's absolute values.
   double norm(const T* x) {
     double largest = 0;
     for (Index c = 0; c < n_; ++c) {
@@ -65,7 +66,7 @@ class Exponential {
     multiply_floats(c, n_, square(a), square(b));
   }
 
-  /// Matrices 1, 2, ...: x^2, x^4, ...
+  /// Sets matrices 1, 2, ... to x^2, x^4, ...
   void set_powers(const T* x, int order) {
     multiply(x, x, matrix(1));
     for (int i = 2; i <= stave_detail::expm_powers(order); ++i) multiply(matrix(i - 1), matrix(1), matrix(i));
@@ -77,8 +78,8 @@ class Exponential {
       for (Index i = 0; i < size_; ++i) matrix(power)[i] = std::ldexp(matrix(power)[i], -2 * power * times);
   }
 
-  /// How often x is halved: its powers may be much smaller than those of its norm, and what is halved in vain loses digits. There is
-  /// a power 6 in both orders.
+  /// Returns how often x must be halved. The powers of x may be much smaller than those
+  /// of its norm, and needless halvings lose digits. Both orders compute x^6.
   int halvings_for(const T* x, double length, const Approximant& of) {
     const auto halvings = [](double size, double bound) {
       return std::max(0, static_cast<int>(std::ceil(std::log2(size / bound))));
@@ -89,7 +90,8 @@ class Exponential {
     const int by_powers = size > 0 ? halvings(size, expm_bound_by_powers(of)) : 0;
     return std::min(by_norm, by_powers + extra(x, length, by_powers, of.order));
   }
-  /// Halvings that rounding asks for beyond those: by the norm of |x|^(2m + 1), a row of ones times it.
+  /// Returns the halvings that rounding requires beyond those. It needs the norm of |x|^(2m + 1),
+  /// and multiplies a row of ones by |x|.
   int extra(const T* x, double length, int halvings, int order) {
     const int power = 2 * order + 1;
     std::vector<double> row(static_cast<std::size_t>(n_), 1), next(row.size());
@@ -112,11 +114,12 @@ class Exponential {
     return std::max(0, static_cast<int>(std::ceil(beyond / (2 * order))));
   }
 
-  /// x = (v - u)^-1 (v + u), where u has the odd powers of x, and v the even ones.
+  /// Computes x = (v - u)^-1 (v + u), where u has the odd powers of x, and v the even ones.
   void approximate(T* x, int order) {
     const int powers = stave_detail::expm_powers(order);
     T *const u = matrix(5), *const v = matrix(6), *const inner = matrix(7), *const product = matrix(8);
-    if (order == 13) {  // of 13, 11, 9 and 12, 10, 8 the sixth power stands outside
+    // The sixth power is factored out of the terms 13, 11, 9 and 12, 10, 8.
+    if (order == 13) {
       sum_powers(order, 9, 3, 1, inner);
       multiply(matrix(3), inner, product);
       sum_powers(order, 1, 4, 0, inner);
@@ -140,7 +143,7 @@ class Exponential {
   void add(T* x, const T* y) {
     for (Index i = 0; i < size_; ++i) x[i] += y[i];
   }
-  /// The sum of `count` terms b_(first + 2 i) times power first_power + i of x^2.
+  /// Computes the sum of `count` terms b_(first + 2 i) times power first_power + i of x^2.
   void sum_powers(int order, int first, int count, int first_power, T* to) {
     std::fill_n(to, size_, T(0));
     for (int i = 0; i < count; ++i) {
@@ -153,7 +156,8 @@ class Exponential {
       }
     }
   }
-  /// b = a^-1 b. The two commute, so that LAPACK's transposes serve as well: b^T a^-T is a^-T b^T.
+  /// Computes b = a^-1 b. The two commute, so LAPACK may see their transposes: a^-T b^T
+  /// is b^T a^-T.
   void divide(T* a, T* b) {
     if (n_ > small) return void(gesv(static_cast<lapack_int>(n_), a, pivots_.get(), b));
     const SmallLinalg& linalg = small_linalg<T>();

@@ -1,11 +1,11 @@
-// The exponential of matrices.
+// The driver of the matrix exponential.
 #pragma once
 
 #include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 
-/// Of a stack of square matrices, of float32 or float64.
+/// Computes the exponentials of a stack of square matrices of float32 or float64.
 void run_expm(const stave::View& in, const stave::View& out);
 
 }  // namespace stave_cpu

@@ -1,4 +1,4 @@
-// The driver of regions: tiles in parallel, or as reductions ask for them.
+// The driver of fused regions. Tiles run in parallel, or as the reductions read them.
 #include <stave/core/program/fused.h>
 
 #include <algorithm>
@@ -19,7 +19,8 @@ namespace {
 
 using Output = PreparedRegion::Output;
 
-/// Whether neighbours in the output are far apart in memory, so that each read of a tile would bring in a line for an element.
+/// Returns true if neighbours in the output are far apart in this view, so that a tile would read
+/// a cache line per element.
 bool is_scattered(const View& view, Index n) {
   constexpr Index line = 64, few = 4096;
   if (n <= few) return false;
@@ -59,12 +60,12 @@ class FoldedArrays final : public Computed {
 
    private:
     void make_room(Index elements) {
-      room_ = (elements + 63) / 64 * 64;  // so that each array is aligned
+      room_ = (elements + 63) / 64 * 64;  // each array is aligned
       Index size = 0;
       for (const int k : arrays_.destinations_) size += element_size(k);
       data_ = scratch<char>(static_cast<std::size_t>(size * room_));
     }
-    // `whole`: it is all that is read now.
+    // `whole` is true if this row is all that the reader returns now.
     void read_row(Index offset, Index n, Index place, const char** arrays, bool whole) {
       char* room = data_.get();
       for (std::size_t k = 0; k < arrays_.destinations_.size(); ++k) {
@@ -101,7 +102,7 @@ class Reductions {
              std::span<const View> outputs)
       : region_(region), prepared_(prepared), inputs_(inputs), outputs_(outputs), shape_(inputs[0].shape) {}
 
-  /// Room for values that must be there before they are reduced.
+  /// Allocates room for values that must exist completely before they are reduced.
   void make_room(std::span<char*> to, Index n) {
     for (const Output& output : prepared_.outputs) {
       if (output.kind != Output::whole) continue;
@@ -110,7 +111,8 @@ class Reductions {
       to[destination] = rooms_.front().get();
     }
   }
-  /// False: there are none, and nothing was computed.
+  /// Computes and reduces the folded outputs in one pass. Returns false if there are none; it then
+  /// computes nothing.
   bool run_folded(const Tiles& tiles) const {
     std::vector<Fold> folds;
     std::vector<int> destinations;
@@ -126,7 +128,7 @@ class Reductions {
     run_reduce(folds, reduced_axes(*last, shape_.size()), shape_, FoldedArrays(tiles, std::move(destinations)));
     return true;
   }
-  /// The others.
+  /// Computes the reductions of complete values, inputs and numbers.
   void run_rest(std::span<char* const> to) const {
     const stave::Strides dense = stave::contiguous_strides(Shape(shape_));
     stave::Strides still;

@@ -1,3 +1,4 @@
+// The interpreter of regions of one element.
 #include <stave/backends/cpu/fused_single.h>
 
 #include <cmath>
@@ -29,7 +30,7 @@ struct Register {
   void set(T value) {
     std::memcpy(bytes, &value, sizeof value);
   }
-  // Of an element of so many bytes; the sizes of floats and most integers without a call.
+  // Copies an element of `size` bytes. The sizes of floats and most integers need no call.
   static void copy(void* to, const void* from, std::size_t size) {
     if (size == 4) std::memcpy(to, from, 4);
     else if (size == 8) std::memcpy(to, from, 8);
@@ -40,10 +41,10 @@ struct Register {
 struct Code {
   void (*run)(Register*, const Code&);
   std::uint16_t operands[3], result;
-  BlockKernel kernel;  // of what is computed as a block of one
+  BlockKernel kernel;  // for an operation that is computed as a block of one
 };
 
-/// A number with what the structs of elementwise_ops.h ask of a value type, as far as arithmetic needs it.
+/// A number with the interface that the structs of elementwise_ops.h need for arithmetic.
 template <class T>
 struct One {
   T x;
@@ -91,7 +92,7 @@ void as_block(Register* values, const Code& code) {
   code.kernel(&values[code.result], in, 1);
 }
 
-/// Null: the operation is computed by its kernel.
+/// Returns the function of an operation, or null if its kernel computes it.
 // clang-format off
 template <class T>
 decltype(Code::run) arithmetic(OpId id) {
@@ -116,9 +117,10 @@ decltype(Code::run) code_of(OpId id, Dtype dtype) {
   return nullptr;
 }
 
-// ---- two operations at once ----------------------------------------------------------------------------------
-// An operation whose result one other alone reads is performed with that: a call less, and the result goes through no memory. Each
-// rounds as by itself.
+// ---- two operations at once ---------------------------------------------------------------------
+// An operation whose result only one other operation reads is performed together with that one.
+// This saves a call, and the result goes through no memory. Each of the two rounds
+// as it does alone.
 
 template <class First, class Second, bool left, class T>
 void pair(Register* values, const Code& code) {
@@ -204,7 +206,9 @@ struct SingleRegion final : Region::Prepared {
     for (const Region::Step& step : region.steps())
       for (const int operand : step.operands) ++reads[static_cast<std::size_t>(operand)];
     for (const int output : region.outputs()) ++reads[static_cast<std::size_t>(output)];
-    std::vector<Code*> alone(values);  // of each value, the code that gives it, for one reader
+    // For each value with one reader: the code that computes it, if it can become
+    // the first of a pair.
+    std::vector<Code*> alone(values);
     for (Code& code : codes) {
       const Region::Step& step = region.steps()[code.result - inputs];
       if (reads[code.result] == 1) alone[code.result] = &code;
@@ -219,7 +223,7 @@ struct SingleRegion final : Region::Prepared {
         if (!run) continue;
         code = {run, {first->operands[0], first->operands[1], code.operands[1 - i]}, code.result, nullptr};
         first->run = nullptr;
-        alone[code.result] = nullptr;  // it is two already
+        alone[code.result] = nullptr;  // it is a pair already
         break;
       }
     }

@@ -1,4 +1,5 @@
-// Regions on one element: each value in a register of an interpreter, each step a call.
+// Regions of one element: an interpreter keeps each value in a variable and calls a function
+// for each step.
 #pragma once
 
 #include <span>
@@ -9,9 +10,9 @@ namespace stave_cpu {
 
 using stave::View;
 
-/// Whether it computes such a region: one without reductions, of fewer than 2^16 values.
+/// Returns true if run_single supports the region: it has no reductions and fewer than 2^16 values.
 bool is_single(const stave::Region& region);
-/// Computes it on inputs of one element. Bit for bit as by tiles.
+/// Runs the region on inputs of one element. The results are, bit for bit, those of the tiled loop.
 void run_single(const stave::Region& region, std::span<const View> inputs, std::span<const View> outputs);
 
 }  // namespace stave_cpu

@@ -1,5 +1,6 @@
-// How a region is computed: by chains of operations (kernels/chain.h), and what these do not have by its kernel; and which values go
-// through memory. Between the links of a chain a value does not, but where something else reads it.
+// How a region is computed. Chains (kernels/chain.h) compute the operations that they have,
+// and kernels compute the others. This file also decides which values go through memory.
+// A value between the links of a chain does not, unless something else reads it.
 #include <algorithm>
 #include <numeric>
 
@@ -83,7 +84,7 @@ class Planner {
   void add_link(int value, int& x) {
     const Region::Step& step = region_.step(value);
     const int first = step.operands.front(), second = step.operands.back();
-    if (first != x && second != x) {  // a number as the other operand takes no load
+    if (first != x && second != x) {  // a number as the other operand needs no load
       x = is_number(first) ? second : first;
       plan_.links.push_back({is_number(x) ? LinkCode::load_number : LinkCode::load_array, x, -1});
       is_kept_[at(x)] = true;
@@ -102,12 +103,14 @@ class Planner {
     for (int value = inputs_; value < plan_.values; ++value) {
       const Region::Step& step = region_.step(value);
       if (step.op) continue;
-      const int slot = is_spread_[at(value)] ? slots_++ : -1;  // of its own: it is there before the first step
+      // A slot of its own: the number is there before the first step.
+      const int slot = is_spread_[at(value)] ? slots_++ : -1;
       plan_.numbers.push_back({&step.bytes, bytes_of(step.dtype), value, slot});
     }
   }
 
-  // Who keeps a value where. A slot is free again after the last that reads it; an output's is not.
+  // Assigns a slot to each value that goes through memory. A slot is free again after its last
+  // reader; an output's slot stays in use.
   void place() {
     std::vector<int> free, slots(last_.size(), -1);
     for (const int value : values_) {
@@ -122,7 +125,8 @@ class Planner {
         plan_.kept.push_back({value, slot});
         if (const std::size_t end = ends_[at(value)]) plan_.links[end - 1].to = value;
       }
-      // A result never lies in an operand, whose elements may be of another size.
+      // A result never shares memory with an operand of the same step, whose elements may
+      // be of another size.
       for (const int operand : region_.step(value).operands)
         if (last_[at(operand)] == value && slots[at(operand)] >= 0)
           free.push_back(std::exchange(slots[at(operand)], -1));
@@ -134,12 +138,15 @@ class Planner {
   const Region& region_;
   const Kernels& table_;
   const int inputs_;
-  std::vector<int> values_;        // that steps compute, in order
-  std::vector<std::size_t> ends_;  // of each value: behind the link that gives it; 0: a kernel does
-  std::vector<bool> is_kept_;      // it goes through memory
+  std::vector<int> values_;  // the values that steps compute, in order
+  // For each value: the position after its last link, or 0 if a kernel computes it.
+  std::vector<std::size_t> ends_;
+  std::vector<bool> is_kept_;  // the value goes through memory
   std::vector<bool>
-      is_spread_;          // others than links read it: there is an element for each of a tile's, and be it a number
-  std::vector<int> last_;  // who reads it last
+      // True if not only links read the value. Then even a number needs an element
+      // for each of a tile's.
+      is_spread_;
+  std::vector<int> last_;  // the last reader
   int slots_ = 0;
 };
 

@@ -1,3 +1,4 @@
+// The tiled loop of a region: how inputs are read, and how a tile runs through the steps.
 #include <stave/backends/cpu/fused_tiles.h>
 
 #include <algorithm>
@@ -12,18 +13,19 @@ using stave::size_of;
 namespace {
 
 constexpr Index most_elements = 1024, least_elements = 128;  // of a tile; powers of two
-constexpr Index tile_bytes = 32768;  // of all values together, where that makes no tile too short
+constexpr Index tile_bytes = 32768;  // of all values together, unless that makes tiles too short
 
 }  // namespace
 
-// ---- inputs ------------------------------------------------------------------------------------------------
+// ---- inputs -------------------------------------------------------------------------------------
 
 Source::Source(const View& view, Index n)
     : data_(static_cast<const char*>(view.data)), size_(static_cast<Index>(size_of(view.dtype))), n_(n), length_(n),
       step_(size_) {
   if (n == 1) step_ = 0;
   if (n == 1 || is_contiguous(view.shape, view.strides)) return;
-  const stave::Strides places = stave::contiguous_strides(stave::Shape(view.shape));  // of the output
+  // The positions of elements in the output, as strides.
+  const stave::Strides places = stave::contiguous_strides(stave::Shape(view.shape));
   const Index sizes[] = {1, size_};
   const Index* const strides[] = {places.data(), view.strides.data()};
   const Axes axes = merged_axes(view.shape, strides, sizes);
@@ -56,7 +58,7 @@ const char* Source::row(Index index) const {
   return data_ + offset;
 }
 
-// ---- tiles -------------------------------------------------------------------------------------------------
+// ---- tiles --------------------------------------------------------------------------------------
 
 Tiles::Tiles(const PreparedRegion& region, std::span<const View> inputs, std::span<char* const> to, Index n)
     : region_(region), links_(region.links.data()), to_(to), not_before_(to.size(), -1), n_(n), length_(most_elements) {
@@ -70,9 +72,11 @@ Tiles::Tiles(const PreparedRegion& region, std::span<const View> inputs, std::sp
     stream_ |= streams(n * region.destinations[static_cast<std::size_t>(k)].size, stream_contiguous);
 }
 
-// Inputs that stay the same from one end of a tile to the other, or may, if tiles end where they change, and which links alone read.
+// Finds inputs that only links read and that are constant over a tile, or would be if tiles ended
+// where they change. Links read these as numbers.
 void Tiles::take_numbers() {
-  constexpr Index least = 512;  // of fewer, a tile would take longer than filling it with copies
+  // With shorter runs, the short tiles would take longer than filling tiles with copies.
+  constexpr Index least = 512;
   const auto is_same = [&](std::size_t i) {
     return region_.links_alone[i] && sources_[i].repeats() >= std::min(least, n_);
   };
@@ -140,7 +144,8 @@ void Tiles::run(Index first, Index last, State& state) const {
 }
 
 void Tiles::run_tile(Index first, Index count, State& state) const {
-  // Left to itself the processor waits for each tile anew (measured: half as long again for the sum of eight operations).
+  // Without prefetches the processor waits for each tile anew (measured: half as long again
+  // for the sum of eight operations).
   const Index next = first + (ahead_ ? ahead_ : count), asked = std::min(ahead_ ? count : length_, n_ - next);
   for (const Source& source : sources_) source.prefetch(next, asked);
   for (std::size_t i = 0; i < region_.inputs; ++i)

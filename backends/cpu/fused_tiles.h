@@ -1,4 +1,5 @@
-// Regions by tiles: each step on as many elements as the first cache holds of all values, before the next elements.
+// Regions run tile by tile: a tile has as many elements as the L1 cache holds of all values,
+// and goes through all steps before the next tile.
 #pragma once
 
 #include <vector>
@@ -10,60 +11,66 @@
 
 namespace stave_cpu {
 
-/// What computes a step that is no number.
+/// Returns the kernel that computes a step, which is not a number.
 BlockKernel kernel_of(const stave::Region& region, const stave::Region::Step& step, const Kernels& table);
 
-/// A region as kernels see it: by whom its values are computed, and where they are meanwhile.
+/// A region prepared for the kernels: how its values are computed, and where they
+/// are kept meanwhile.
 struct PreparedRegion final : stave::Region::Prepared {
   PreparedRegion(const stave::Region& region, const Kernels& table);
   static constexpr int most_operands = stave_detail::Loop::most_operands;
   using Chain = std::remove_reference_t<decltype(Kernels::chain[0])>;
 
   struct Step {
-    int value;                           // what it gives, or a chain gives last
-    BlockKernel kernel;                  // null: it is a chain
-    int operands[most_operands], count;  // values, of a kernel
+    int value;                           // the value that it computes; for a chain, the last one
+    BlockKernel kernel;                  // null: the step is a chain
+    int operands[most_operands], count;  // the operands of a kernel, as values
     Chain chain;
     std::size_t first_link, links;
   };
   struct Number {
     const void* bytes;
     Index size;
-    int value, slot;  // slot: -1 where chains alone read it, who take it as it is
+    // The slot is -1 if only chains read the number; they read it directly.
+    int value, slot;
   };
-  /// A value that goes through memory.
+  /// A value that goes through memory, and its slot.
   struct Kept {
     int value, slot;
   };
-  /// Where a value goes, element by element.
+  /// A value that is written element by element.
   struct Destination {
     int value;
     Index size;
-    bool is_made_there = false;  // rather than copied: a step gives its value, and no earlier destination takes it
+    // True if the step of this value writes here directly. False if the value is copied, because
+    // no step computes it or an earlier destination takes it.
+    bool is_made_there = false;
   };
-  /// Where an output of the region comes from.
+  /// The source of an output of the region.
   struct Output {
     enum Kind {
       elements,  // it is a destination
       folded,    // the reduction of a destination, together with the others over the same axes
-      whole,     // the reduction of a destination that must be there before
+      whole,     // the reduction of a destination that must be complete before
       given      // the reduction of an input or a number
     } kind;
     int destination, value;  // or -1
   };
 
   std::vector<Step> steps;
-  std::vector<Link> links;  // of chains; what they read and write are values
+  std::vector<Link> links;  // of chains; arrays and results are numbered as values
   std::vector<Number> numbers;
   std::vector<Kept> kept;
-  std::vector<Destination> destinations;  // the outputs that are values first
+  std::vector<Destination> destinations;  // the outputs that are values come first
   std::vector<Output> outputs;
-  std::vector<int> last_readers;  // of each input: the last value that is computed of it, or -1
-  std::vector<bool> links_alone;  // of each input: nothing else reads it
+  std::vector<int> last_readers;  // for each input: the last value that is computed from it, or -1
+  std::vector<bool> links_alone;  // for each input: only links read it
   std::size_t inputs;
-  int values, buffers, plain = 0;  // plain: how many destinations are outputs
-  int operations = 0;              // of the region: a loop of its own performs them in one step
-  Index widest = 1;                // bytes of an element
+  int values, buffers, plain = 0;  // plain: the number of destinations that are outputs
+  // The number of operations of the region; a compiled loop of the program performs them
+  // in one step.
+  int operations = 0;
+  Index widest = 1;  // the size of the largest element, in bytes
 
  private:
   void add_outputs(const stave::Region& region);
@@ -71,27 +78,29 @@ struct PreparedRegion final : stave::Region::Prepared {
   int destination(const stave::Region& region, int value);
 };
 
-/// With the kernels that are in use here.
+/// Returns the region prepared for the kernels that this process uses.
 const PreparedRegion& prepared_region(const stave::Region& region);
 
-/// An input, and how elements are found in it by their place in the output.
+/// An input, whose elements are found by their position in the output.
 class Source {
  public:
   Source(const View& view, Index n);
   bool repeated() const { return step_ == 0 && length_ == n_; }
   bool contiguous() const { return length_ == n_ && step_ == size_; }
-  /// Of how many elements, one after the other, each is the same; 1: of none, or none that is worth a thought.
+  /// How many consecutive elements are the same; 1 if none are.
   Index repeats() const { return step_ == 0 ? length_ : 1; }
   const void* data() const { return data_; }
   Index size() const { return size_; }
-  /// Elements first, ..., first + count - 1: where they lie next to each other, or `buffer`, into which they are copied.
+  /// Returns elements first, ..., first + count - 1: in place if they are contiguous, or else
+  /// copied into `buffer`.
   const char* read(Index first, Index count, char* buffer) const {
     if (contiguous()) return data_ + first * size_;
     return gather(first, count, buffer);
   }
-  /// Where the first of so many elements is, or the one that is repeated in their place: element index * length of the last axis.
+  /// Returns the address of row `index`, that is, of element index * length of the last axis,
+  /// or of the number repeated there.
   const char* row(Index index) const;
-  /// Asks for elements first, ..., if they lie next to each other and are too many for a cache of one core.
+  /// Prefetches elements first, ..., if they are contiguous and too many for a cache of one core.
   void prefetch(Index first, Index count) const {
     constexpr Index line = 64, many = Index{1} << 20;
     if (!contiguous() || n_ * size_ < many) return;
@@ -107,18 +116,19 @@ class Source {
   stave::SmallVector<Axis, 1> outer_;
 };
 
-/// A call of a region: what stays the same from tile to tile.
+/// A call of a region: the state that is the same for all tiles.
 class Tiles {
  public:
-  /// `to`: where each destination's elements go. Those at null are where a thread says.
+  /// `to` says where each destination's elements go. For null entries each thread calls
+  /// State::send.
   Tiles(const PreparedRegion& region, std::span<const View> inputs, std::span<char* const> to, Index n);
 
-  /// What a thread needs.
+  /// The buffers and destinations of one thread.
   class State {
    public:
     explicit State(const Tiles& tiles);
     State(const State&) = delete;
-    /// Elements from `origin` on of a destination go there.
+    /// Writes a destination's elements from index `origin` on to `to`.
     void send(int destination, char* to, Index origin) { to_[static_cast<std::size_t>(destination)] = {to, origin}; }
 
    private:
@@ -136,20 +146,22 @@ class Tiles {
     stave::SmallVector<To, 4> to_;
   };
 
-  /// The destination is the memory of an input: it is written after the input's last reader, and not past the caches, which have
-  /// it already.
+  /// Declares that a destination is the memory of an input. It is written after the input's last
+  /// reader, and not past the caches, which hold it already.
   void lies_in(int destination, std::size_t input) {
     not_before_[static_cast<std::size_t>(destination)] = region_.last_readers[input];
     stream_ = false;
   }
-  /// Outputs are read again soon; inputs, where they are in no cache, are asked for `ahead` elements before they are read.
+  /// Keeps outputs in the caches, because they are read again soon, and prefetches inputs `ahead`
+  /// elements before they are read.
   void stay_in_caches(Index ahead) {
     stream_ = false;
     ahead_ = ahead;
   }
   void run(Index first, Index last, State& state) const;
   const PreparedRegion& region() const { return region_; }
-  /// Where the elements of this destination come to lie anyway: in those of an output that is the same value; null: nowhere.
+  /// Returns where the elements of this destination are written anyway, that is, the memory
+  /// of an output that is the same value. Null if there is none.
   char* lies_at(int destination) const;
 
  private:
@@ -171,15 +183,18 @@ class Tiles {
 
   const PreparedRegion& region_;
   const Link* links_;
-  std::vector<Link> own_links_;  // in place of the region's, where some inputs are numbers to them
-  std::vector<bool> is_number_;  // of each input; empty: none
-  Index row_ = 0;                // in so many elements they stay the same, and no tile reaches beyond; 0: in all
+  std::vector<Link> own_links_;  // replace the region's links if some inputs are numbers
+  std::vector<bool> is_number_;  // for each input; empty: none is a number
+  // The number of consecutive elements for which inputs read as numbers stay the same. No tile
+  // crosses such a boundary. 0: they never change.
+  Index row_ = 0;
   stave::SmallVector<Source, 4> sources_;
   std::span<char* const> to_;
-  stave::SmallVector<int, 4> not_before_;  // of each destination: the first value that may be written there
+  // For each destination: the first value that may be written there.
+  stave::SmallVector<int, 4> not_before_;
   Index n_, length_, buffer_bytes_, bytes_;
-  Index ahead_ = 0;      // how far behind a tile's end the elements begin that are asked for
-  bool stream_ = false;  // outputs past the caches
+  Index ahead_ = 0;      // how far ahead of a tile's start inputs are prefetched; 0: the next tile
+  bool stream_ = false;  // outputs go past the caches
 };
 
 }  // namespace stave_cpu

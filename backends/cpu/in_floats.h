@@ -1,4 +1,5 @@
-// What is computed on whole operands and has no kernels for floats of sixteen bits: it is run on float32, and its result rounded.
+// Operations on whole operands that have no kernels for sixteen-bit floats run on float32 copies,
+// and their result is rounded.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,8 @@
 
 namespace stave_cpu {
 
-/// The elements of a view as float32, dense; or room for them.
+/// A dense float32 buffer of a view's shape, for a copy of its elements or for a result.
+/// The constructor does not fill it.
 struct FloatCopy {
   std::unique_ptr<float[]> elements;
   stave::Strides strides;
@@ -27,7 +29,7 @@ inline void convert(const stave::View& from, const stave::View& to) {
   run_elementwise(kernels().convert[static_cast<int>(from.dtype)][static_cast<int>(to.dtype)], in, to, cheap_grain);
 }
 
-/// run(inputs, output) as it is, or with float32 in the place of sixteen-bit floats.
+/// Calls run(inputs, output) as they are, or on float32 copies if they are sixteen-bit floats.
 template <std::size_t count, class Run>
 void in_floats(const stave::View (&inputs)[count], const stave::View& out, Run run) {
   if (!is_half_float(out.dtype)) return run(inputs, out);

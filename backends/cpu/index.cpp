@@ -1,7 +1,8 @@
-// gather and scatter; dynamic_slice and dynamic_update_slice.
+// Drivers of gather, scatter, dynamic_slice and dynamic_update_slice.
 //
-// Index tuples become byte offsets, checked on the way: of scatter all of them first, so that an error leaves the output untouched.
-// Slices are copied, or combined in the order of the updates, so that the rounding of duplicates is fixed.
+// Index tuples become byte offsets and are checked at the same time. Scatter checks all of them
+// first, so that an error leaves the output untouched. Slices are copied, or combined in the order
+// of the updates, so that the rounding of duplicates is fixed.
 #include <stave/backends/cpu/index.h>
 
 #include <algorithm>
@@ -36,7 +37,8 @@ std::int64_t read_index(const char* at, Dtype dtype) {
 /// The part of a shape or of strides that belongs to one slice.
 std::span<const Index> rest_of(std::span<const Index> all, const IndexLayout& layout) { return all.last(layout.rest); }
 
-/// to[i] = from[indices[i] * step], for indices in [-wrap, length). False: one is not, and something else was read for it.
+/// Sets to[i] = from[indices[i] * step] for indices in [-wrap, length). Returns false if an index
+/// is out of range; it then reads element 0 instead.
 template <class T, class I>
 bool gather_numbers(const T* from, Index step, Index length, Index wrap, const I* indices, Index n, T* to) {
   bool in_range = true;
@@ -48,7 +50,8 @@ bool gather_numbers(const T* from, Index step, Index length, Index wrap, const I
   }
   return in_range;
 }
-/// Numbers of a vector by dense indices: read where they are checked. False: an index is out of range.
+/// Gathers numbers from a vector by dense indices and checks the indices as it reads. Returns false
+/// if an index is out of range.
 bool gather_from_vector(const View& x, const View& indices, bool from_end, const View& out) {
   const Index length = x.shape[0], step = x.strides[0], n = element_count(out.shape);
   std::atomic<bool> in_range{true};
@@ -99,14 +102,14 @@ void run_gather(const stave::GatherAttributes& attributes, const View& x, const 
 
 namespace {
 
-/// The offsets of all slices, none of which is out of range.
+/// Returns the offsets of all slices. Throws IndexError if one is out of range.
 std::unique_ptr<Index[]> all_offsets(const SliceOffsets& slices) {
   auto all = std::make_unique_for_overwrite<Index[]>(static_cast<std::size_t>(slices.count()));
   slices.for_each_block(1, [&](Index first, const Index* offsets, Index n) { std::copy_n(offsets, n, &all[first]); });
   return all;
 }
 
-/// Updates where they are read dense: as they lie, or copied one by one.
+/// Walks the updates and gives each as a dense slice: in place, or copied.
 class UpdateWalk {
  public:
   UpdateWalk(const View& updates, const IndexLayout& layout)
@@ -139,7 +142,8 @@ class UpdateWalk {
   std::vector<char> dense_;
 };
 
-/// How an update is taken together with what stands in its place; null: it takes that place.
+/// Returns the kernel that combines an element with its update, or null if the update replaces
+/// the element.
 BlockKernel combining(OpId scatter, Dtype dtype) {
   const auto kernel = [&](OpId op) { return kernels().elementwise[op][static_cast<int>(dtype)]; };
   switch (scatter) {
@@ -151,14 +155,15 @@ BlockKernel combining(OpId scatter, Dtype dtype) {
   }
 }
 
-/// A part of the updates, and of the places: of another thread's it takes none.
+/// A range of updates and a range of the output. Only updates that address this part of the output
+/// are applied.
 struct UpdateRange {
   Index first, last;  // updates
   Index begin, end;   // bytes
-  bool whole;         // all these updates go there
+  bool whole;         // all these updates address this part
 };
 
-/// Calls f(to, update) with the updates of a part, in their order.
+/// Calls f(to, update) for the updates of a part, in their order.
 template <class F>
 void for_updates(const Index* offsets, const View& updates, const IndexLayout& layout, Index bytes,
                  const UpdateRange& part, char* to, F f) {
@@ -177,7 +182,8 @@ void for_updates(const Index* offsets, const View& updates, const IndexLayout& l
     if (offsets[i] >= part.begin && offsets[i] < part.end) f(to + offsets[i], walk.update());
 }
 
-/// The same with elements in place of slices, of which a kernel would be called for each. False: it has to be.
+/// Applies updates of one element each, without a kernel call for each. Returns false if it does
+/// not support the operation and dtype.
 template <class Each>
 bool put_elements(OpId scatter, Dtype dtype, Each each) {
   const auto put = [&]<class T>(T) {
@@ -200,7 +206,8 @@ bool put_elements(OpId scatter, Dtype dtype, Each each) {
   return true;
 }
 
-constexpr Index shared_bytes = 64;  // of a slice: what is worth that several threads look at all places
+// From this size of a slice on, in bytes, it pays that several threads look at all indices.
+constexpr Index shared_bytes = 64;
 
 }  // namespace
 
@@ -228,7 +235,8 @@ void run_scatter(OpId scatter, const stave::GatherAttributes& attributes, const 
       combine(place, in, elements);
     });
   };
-  // No two entries of the batch meet. Else each part of the output is one thread's, which looks at all updates.
+  // No two entries of the batch overlap. If there is one entry only, each thread owns a part
+  // of the output and looks at all updates.
   const Index entries = element_count(x.shape.first(layout.batch)), whole = element_count(out.shape) * size;
   if (entries > 1) {
     const Index updates_each = count / entries, bytes_each = whole / entries;
@@ -244,11 +252,12 @@ void run_scatter(OpId scatter, const stave::GatherAttributes& attributes, const 
   });
 }
 
-// ---- slices -----------------------------------------------------------------------------------------------
+// ---- slices -------------------------------------------------------------------------------------
 
 namespace {
 
-/// Where in `whole` [batch, dims] the slice of each lane of the batch starts, in bytes. All are checked on the way.
+/// Returns where in `whole` [batch, dims] the slice of each lane of the batch starts, in bytes.
+/// Throws IndexError if a slice is out of range.
 std::vector<Index> slice_offsets(const char* operation, const stave::DynamicSliceAttributes& attributes,
                                  const View& starts, const View& whole) {
   const std::span<const Index> batch = whole.shape.first(static_cast<std::size_t>(attributes.batch_dims));
@@ -278,7 +287,7 @@ std::vector<Index> slice_offsets(const char* operation, const stave::DynamicSlic
   return offsets;
 }
 
-/// Copies between the slices of `whole`, which start at the offsets, and `part` [batch, sizes].
+/// Copies between `part` [batch, sizes] and the slices of `whole`, which start at the offsets.
 void copy_slices(const View& whole, std::span<const Index> offsets, const View& part, std::size_t batch, bool to_part) {
   std::span<const Index> shape = part.shape.subspan(batch);
   Index elements = element_count(shape), size = static_cast<Index>(stave::size_of(part.dtype));

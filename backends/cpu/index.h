@@ -1,4 +1,4 @@
-// Gathering by integer tensors, and its transpose; slices at computed places.
+// Drivers of gather and scatter (indexing by integer tensors) and of slices at computed positions.
 #pragma once
 
 #include <stave/core/op/op_id.h>
@@ -6,10 +6,12 @@
 
 namespace stave_cpu {
 
-/// As declared in core/op/attributes.h. All throw stave::IndexError before anything is written.
+/// Runs gather, as declared in core/op/attributes.h. Throws stave::IndexError if an index is out
+/// of range; it may have written a part of `out` by then. The other functions here throw it before
+/// they write anything.
 void run_gather(const stave::GatherAttributes& attributes, const stave::View& x, const stave::View& indices,
                 const stave::View& out);
-/// scatter scatter_add scatter_multiply scatter_min scatter_max.
+/// Runs scatter, scatter_add, scatter_multiply, scatter_min or scatter_max.
 void run_scatter(stave::OpId scatter, const stave::GatherAttributes& attributes, const stave::View& x,
                  const stave::View& indices, const stave::View& updates, const stave::View& out);
 void run_dynamic_slice(const stave::DynamicSliceAttributes& attributes, const stave::View& x, const stave::View& starts,

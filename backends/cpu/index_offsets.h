@@ -1,4 +1,4 @@
-// Where the slices lie that indices address: for gather and for scatter and its kind.
+// The offsets of the slices that index tensors address, for gather and scatter.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 
 namespace stave_cpu {
 
-/// The parts of the shapes: x is [batch, indexed, rest], indices [batch, at, k], the result [batch, at, rest].
+/// The parts of the shapes: x is [batch, indexed, rest], indices are [batch, at, k], and the result
+/// is [batch, at, rest].
 struct IndexLayout {
   std::size_t batch, at, k, rest;
   bool from_end;  // negative indices count from the end
@@ -22,7 +23,8 @@ struct IndexLayout {
         from_end(attributes.from_end) {}
 };
 
-/// Where each slice starts in x, in bytes, computed a block of [batch, at] at a time. Indices are int32 or int64.
+/// Computes the offset of each slice in x, in bytes, one block of [batch, at] at a time.
+/// Indices are int32 or int64.
 class SliceOffsets {
  public:
   static constexpr Index block = 1024;
@@ -34,11 +36,12 @@ class SliceOffsets {
         blocks_(axes_, 2, -1, 1, block) {
     count_ = element_count(indices.shape.first(layout.batch + layout.at));
   }
-  /// The elements of [batch, at].
+  /// The number of slices: the elements of [batch, at].
   Index count() const { return count_; }
 
-  /// f(first, offsets, n) for blocks of elements, in parallel where they move so many elements each. Throws IndexError after all, for the
-  /// first index out of range; of its block f is not called.
+  /// Calls f(first, offsets, n) for blocks of slices, in parallel. `moved` is the number
+  /// of elements that f moves for each slice. After all blocks it throws IndexError for the first
+  /// index out of range; f is not called for blocks with such an index.
   template <class F>
   void for_each_block(Index moved, F f) const {
     std::atomic<Index> bad{count_};
@@ -79,7 +82,7 @@ class SliceOffsets {
            static_cast<Index>(j) * indices_.strides.back() * index_size();
   }
 
-  /// False: some index is out of range.
+  /// Computes the offsets of one block. Returns false if some index is out of range.
   bool fill(const TileWalk& walk, Index* offsets) const {
     const Index n = walk.columns(), step = axes_.empty() ? 0 : axes_.back().step[1];
     if (layout_.k == 0)
@@ -92,19 +95,21 @@ class SliceOffsets {
     }
     return in_range;
   }
-  /// What is there before an index adds to it: what others added, or the place along the batch axes.
+  /// The offset to which an index adds: the sum for the indices before it (`others`),
+  /// or the position along the batch axes.
   struct Start {
     Index offset, step;
     bool others;
   };
-  /// What index j of each tuple adds.
+  /// Adds the contribution of index j of each tuple to the offsets. Returns false if one is
+  /// out of range.
   template <class I>
   bool add(const char* indices, std::size_t j, Index n, const Start& start, Index* offsets) const {
     const Index step = axes_.empty() ? 0 : axes_.back().step[0];
     const Index length = x_.shape[layout_.batch + j], stride = x_strides_[layout_.batch + j] * x_size_;
     const Index wrap = layout_.from_end ? length : 0, from = start.offset, batch_step = start.step;
     const auto dense = reinterpret_cast<const I*>(indices);
-    using Wrapping = std::uint64_t;  // what is out of range may be so by far
+    using Wrapping = std::uint64_t;  // an index may be far out of range
     const auto run = [=](auto index_of, auto before) {
       bool beyond = false;
       for (Index i = 0; i < n; ++i) {
@@ -122,7 +127,7 @@ class SliceOffsets {
     if (step == Index{sizeof(I)}) return run_from([=](Index i) { return Index{dense[i]}; });
     return run_from([=](Index i) { return Index{*reinterpret_cast<const I*>(indices + i * step)}; });
   }
-  /// Index j of the tuple where a walk stands, and whether that is out of range.
+  /// Returns index j of the tuple at the walk's position, and whether it is out of range.
   std::pair<Index, bool> index_at(const TileWalk& walk, std::size_t j) const {
     const char* const at = indices_at(walk, j);
     const Index index = indices_.dtype == stave::int64 ? *reinterpret_cast<const std::int64_t*>(at)
@@ -140,7 +145,7 @@ class SliceOffsets {
     }
     return true;
   }
-  /// The first that is out of range from an element on, of which there is one in its block.
+  /// Throws for the first index out of range at or after slice `from`, whose block contains one.
   [[noreturn]] void refuse(Index from) const {
     TileWalk walk(axes_, 2, -1, 1, 1);
     walk.seek(from);
@@ -157,7 +162,9 @@ class SliceOffsets {
   const View &x_, &indices_;
   std::span<const Index> x_strides_;
   Index x_size_;
-  Axes axes_;  // over [batch, at]: operand 0 walks the indices, operand 1 x (along the batch axes only)
+  // The axes of [batch, at]: operand 0 walks the indices, operand 1 walks x (along
+  // the batch axes only).
+  Axes axes_;
   TileWalk blocks_;
   Index count_ = 0;
 };

@@ -1,4 +1,5 @@
-// LAPACK by the type of the numbers; matrices are column-major. Each returns LAPACK's info: 0, or what went wrong.
+// LAPACK's functions, overloaded by the type of the numbers. Matrices are column-major.
+// Each function returns LAPACK's info: 0, or an error code.
 #pragma once
 
 #include <lapacke.h>

@@ -1,4 +1,4 @@
-// Creation, copies, pad and concat: all but iota are fills and strided copies.
+// Drivers that create, copy, pad and concatenate: all but iota are fills and strided copies.
 #include <stave/backends/cpu/layout.h>
 
 #include <stave/backends/cpu/parallel.h>
@@ -39,7 +39,8 @@ void run_full(const stave::FullAttributes& attributes, const View& out) { fill_n
 void run_iota(const stave::IotaAttributes& attributes, const View& out) {
   stave::visit_dtype(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using Wide = std::conditional_t<std::is_integral_v<T>, std::uint64_t, double>;  // int64 that wraps
+    // Integers are computed as int64 that wraps.
+    using Wide = std::conditional_t<std::is_integral_v<T>, std::uint64_t, double>;
     auto wide = [](stave::Scalar x) {
       if constexpr (std::is_integral_v<T>) return static_cast<Wide>(x.integer);
       else return x.floating;

@@ -1,5 +1,6 @@
-// Linear algebra. A row-major matrix is to LAPACK its transpose: where that serves as well (cholesky, det, eigh, svd) nothing is
-// turned round. A matrix with NaN or infinity is given to no iteration, which might not end: its results are NaN.
+// Drivers of linear algebra. To LAPACK, a row-major matrix is its transpose. Where the transpose
+// serves as well (cholesky, det, eigh, svd), nothing is transposed. No iteration gets a matrix
+// with NaN or infinity, because it might not end; the results of such a matrix are NaN.
 #include <stave/backends/cpu/linalg.h>
 
 #include <algorithm>
@@ -23,9 +24,9 @@ namespace {
 
 constexpr const char* singular = "is singular";
 
-// ---- cholesky ----------------------------------------------------------------------------------------------------------------
+// ---- cholesky -----------------------------------------------------------------------------------
 
-/// In rows, l is to LAPACK the upper factor.
+/// Factors a in place. To LAPACK, row-major l is the upper factor.
 template <class T>
 bool factor_cholesky(T* a, Index n) {
   if (n <= small) return small_linalg<T>().cholesky(a, n);
@@ -42,7 +43,8 @@ Factored cholesky_of(const Stack<const T>& a, Index i, T* l) {
   return factor_cholesky(l, a.rows) ? Factored::whole : Factored::indefinite;
 }
 
-/// The same of n rows that the compiler knows: loops and calls would cost more than the arithmetic.
+/// The same for a size n that the compiler knows: loops and calls would cost more
+/// than the arithmetic.
 template <class T, Index n>
 Factored cholesky_of(const Stack<const T>& a, Index i, T* out) {
   const T* const x = a[i];
@@ -88,9 +90,9 @@ void run_cholesky(bool nan_if_indefinite, const View& in, const View& out) {
   failure.check("cholesky", a.shape(), "is not positive definite");
 }
 
-// ---- lu ----------------------------------------------------------------------------------------------------------------------
+// ---- lu -----------------------------------------------------------------------------------------
 
-/// The packed factors of matrix i, in rows, and the exchanges.
+/// Computes the packed factors of matrix i, row-major, and the exchanges.
 template <class T>
 void factor_lu(const Stack<const T>& a, Index i, T* packed, std::int32_t* exchanges) {
   const Index m = a.rows, n = a.columns;
@@ -117,7 +119,8 @@ void run_lu(const View& in, std::span<const View> out) {
       auto* const exchanges = static_cast<std::int32_t*>(out[1].data) + i * k;
       auto* const order = static_cast<std::int32_t*>(out[2].data) + i * m;
       factor_lu(a, i, packed, exchanges);
-      if (!all_finite(packed, m * n)) {  // it was not, or what is beyond the largest number came of it
+      // The matrix was not finite, or a factor overflowed.
+      if (!all_finite(packed, m * n)) {
         fill_nan(packed, m * n);
         for (Index r = 0; r < k; ++r) exchanges[r] = static_cast<std::int32_t>(r);
       }
@@ -127,9 +130,9 @@ void run_lu(const View& in, std::span<const View> out) {
   });
 }
 
-// ---- determinants ------------------------------------------------------------------------------------------------------------
+// ---- determinants -------------------------------------------------------------------------------
 
-/// mantissa * 2^exponent, so that no product on the way overflows.
+/// A determinant as mantissa * 2^exponent, so that no intermediate product overflows.
 struct Determinant {
   double mantissa = 1;
   Index exponent = 0;
@@ -155,7 +158,8 @@ Determinant determinant(const Stack<const T>& a, Index i, T* buffer, std::int32_
   }
   if (n <= small) {
     small_linalg<T>().lu(buffer, n, n, exchanges);
-  } else {  // of the transpose, which has the same
+    // LAPACK factors the transpose, which has the same determinant.
+  } else {
     getrf(to_int(n, "det"), to_int(n, "det"), buffer, static_cast<lapack_int>(n), exchanges);
     for (Index k = 0; k < n; ++k) --exchanges[k];
   }
@@ -166,7 +170,8 @@ Determinant determinant(const Stack<const T>& a, Index i, T* buffer, std::int32_
   return det;
 }
 
-/// Of up to 3 x 3, in double: not a number where it is 0, or a product on the way may be beyond what that holds.
+/// Returns the determinant of a matrix of up to 3 x 3, in double. The result is not finite if
+/// the determinant is 0 or tiny, or if a product overflows.
 template <class T>
 double tiny_determinant(const T* a, Index n) {
   const auto at = [&](Index r, Index c) { return static_cast<double>(a[r * n + c]); };
@@ -206,7 +211,7 @@ void run_determinant(const View& in, std::span<const View> out) {
   });
 }
 
-// ---- triangles ---------------------------------------------------------------------------------------------------------------
+// ---- triangles ----------------------------------------------------------------------------------
 
 void trsm(CBLAS_UPLO uplo, CBLAS_TRANSPOSE transpose, CBLAS_DIAG diag, int n, int k, const float* t, int step,
           float* b) {
@@ -226,7 +231,7 @@ struct Triangle {
   Index n;
   bool lower, transpose, unit;
 
-  /// b [n, k] = t^-1 b
+  /// Computes b [n, k] = t^-1 b.
   void solve(T* b, Index k) const {
     if (k == 0) return;
     if (n <= small)
@@ -249,7 +254,7 @@ void run_triangular_solve(const stave::TriangularAttributes& of, const View& mat
   Stack<const T> a(matrices);
   const Stack<const T> b(sides);
   const Index n = a.rows, k = b.columns;
-  // What lies in columns is the transpose, in rows.
+  // A column-major matrix is its transpose, row-major.
   const bool by_columns = !a.dense() && a.row_step == 1 && a.column_step == n;
   if (by_columns) std::swap(a.row_step, a.column_step);
   Failure failure;
@@ -270,9 +275,10 @@ void run_triangular_solve(const stave::TriangularAttributes& of, const View& mat
   failure.check("triangular_solve", b.shape(), "is singular: its diagonal has a 0");
 }
 
-// ---- solve -------------------------------------------------------------------------------------------------------------------
+// ---- solve --------------------------------------------------------------------------------------
 
-/// a[order] = l u. a x = b: x = u^-1 l^-1 b[order]; a^T x = b: x[order] = l^-T u^-T b.
+/// Solves with a[order] = l u. For a x = b: x = u^-1 l^-1 b[order]. For a^T x = b:
+/// x[order] = l^-T u^-T b.
 template <class T>
 void run_solve(bool transpose, std::span<const View> in, const View& out) {
   const Stack<const T> b(in[1]), packed(in[2]);
@@ -310,7 +316,7 @@ void run_solve(bool transpose, std::span<const View> in, const View& out) {
   failure.check("solve", b.shape(), singular);
 }
 
-/// x = vh^T diag(inverse) u^T b
+/// Computes x = vh^T diag(inverse) u^T b.
 template <class T>
 void run_lstsq(std::span<const View> in, const View& out) {
   const auto transposed = [](const View& view, Shape& shape, stave::Strides& strides) {
@@ -334,8 +340,8 @@ void run_lstsq(std::span<const View> in, const View& out) {
   run_matmul(transposed(in[4], v_shape, v_strides), part, out);
 }
 
-/// Without elements there is an identity to give, or nothing: u and vh of matrices without rows or columns, q of those without
-/// columns.
+/// Sets the factors of matrices without elements to identities: u and vh of matrices without rows
+/// or columns, and q of those without columns.
 template <class T>
 void set_identities(const View& out) {
   const Stack<T> x(out);

@@ -1,11 +1,12 @@
-// Linear algebra of stacks of matrices: small ones by loops of our own, others by LAPACK.
+// Linear algebra of stacks of matrices: loops of the library for small matrices, LAPACK
+// for the others.
 #pragma once
 
 #include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
 
-/// Of the operations that all_ops.h lists under linalg.
+/// Runs one of the operations that all_ops.h lists under linalg.
 void run_linalg(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> in,
                 std::span<const stave::View> out);
 

@@ -1,4 +1,5 @@
-// Orthogonal factors. What LAPACK and the small kernels want differs: LAPACK columns, which for eigh and svd our rows are as well.
+// Orthogonal factors. LAPACK wants columns, and the small kernels want rows. For eigh and svd,
+// the rows of a matrix serve LAPACK as columns.
 #include <stave/backends/cpu/linalg_orthogonal.h>
 
 #include <stave/backends/cpu/linalg_stack.h>
@@ -11,7 +12,7 @@ constexpr const char* endless = "has no factors that the iteration finds";
 
 }  // namespace
 
-// ---- qr ----------------------------------------------------------------------------------------------------------------------
+// ---- qr -----------------------------------------------------------------------------------------
 
 namespace {
 
@@ -68,7 +69,7 @@ void run_qr(const View& in, std::span<const View> out) {
 template void run_qr<float>(const View&, std::span<const View>);
 template void run_qr<double>(const View&, std::span<const View>);
 
-// ---- eigh --------------------------------------------------------------------------------------------------------------------
+// ---- eigh ---------------------------------------------------------------------------------------
 
 namespace {
 
@@ -84,7 +85,7 @@ bool large_eigh(T* a, Index n, T* w, bool vectors) {
          }) == 0;
 }
 
-/// The rows of x are vectors: they become columns.
+/// Transposes x in place: the rows of x, which are vectors, become columns.
 template <class T>
 void transpose_square(T* x, Index n) {
   constexpr Index tile = 32;
@@ -125,18 +126,19 @@ void run_eigh(const char* op, const View& in, std::span<const View> out) {
 template void run_eigh<float>(const char*, const View&, std::span<const View>);
 template void run_eigh<double>(const char*, const View&, std::span<const View>);
 
-// ---- svd ---------------------------------------------------------------------------------------------------------------------
+// ---- svd ----------------------------------------------------------------------------------------
 
 namespace {
 
-/// Where the results of one matrix go: u [m, p], s, vh [q, n]; u and vh null if they are not asked for.
+/// The results of one matrix: u [m, p], s and vh [q, n]. u and vh are null if they are not needed.
 template <class T>
 struct SvdResults {
   T *u, *s, *vh;
   Index p, q;
 };
 
-/// In rows, a is to LAPACK a^T = vh^T diag(s) u^T: its left factor, in columns, is vh in rows, and its right one u.
+/// Computes the svd by LAPACK. To LAPACK, row-major a is a^T = vh^T diag(s) u^T. Its left factor,
+/// column-major, is row-major vh, and its right factor is u.
 template <class T>
 bool large_svd(T* a, Index m, Index n, const SvdResults<T>& to) {
   const lapack_int rows = to_int(m, "svd"), columns = to_int(n, "svd");
@@ -156,7 +158,8 @@ void transpose_into(T* to, const T* from, Index rows, Index columns) {
     for (Index c = 0; c < columns; ++c) to[c * rows + r] = from[r * columns + c];
 }
 
-/// a of m <= n has its rows turned; else a^T, of which u and v have changed places. buffer: room for 2 * 32 * 32 numbers.
+/// Computes the svd of a small matrix. If m <= n, the rows of a are rotated; otherwise those
+/// of a^T, whose u and v are exchanged. `buffer` has room for 2 * 32 * 32 numbers.
 template <class T>
 bool small_svd(const T* a, Index m, Index n, const SvdResults<T>& to, T* buffer) {
   const SmallLinalg& kernels = small_linalg<T>();

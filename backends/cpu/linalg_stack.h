@@ -1,4 +1,4 @@
-// Stacks of matrices, and loops over them: what the drivers of linear algebra share.
+// Stacks of matrices, and loops over them, shared by the drivers of linear algebra.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,10 @@ namespace stave_cpu {
 using stave::Shape;
 using stave::View;
 
-/// Matrices up to this size are not worth a call of LAPACK.
+/// Up to this size a matrix is not worth a call of LAPACK.
 inline constexpr Index small = 32;
 
-/// Matrices, or vectors, over the axes of a stack, as they lie. Steps in elements.
+/// The matrices, or vectors, of a stack in their original layout. Steps are in elements.
 template <class T>
 class Stack {
  public:
@@ -47,7 +47,7 @@ class Stack {
   }
   Index count() const { return element_count(shape_); }
   Shape shape() const { return Shape(shape_); }
-  /// Whether a matrix lies in rows without gaps.
+  /// Returns true if a matrix is row-major without gaps.
   bool dense() const { return (columns <= 1 || column_step == 1) && (rows <= 1 || row_step == columns); }
 
   Index rows = 1, columns, row_step = 0, column_step;
@@ -57,7 +57,7 @@ class Stack {
   std::span<const Index> shape_, strides_;
 };
 
-/// Room for numbers that nobody has set.
+/// Returns an uninitialised buffer of `count` numbers.
 template <class T>
 std::unique_ptr<T[]> room(Index count) {
   return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count));
@@ -82,7 +82,7 @@ bool all_finite(const T* x, Index n) {
   return sums[0] == 0;
 }
 
-/// to[r * row_step + c * column_step] = matrix i of the stack.
+/// Copies matrix i of the stack to to[r * row_step + c * column_step].
 template <class T>
 void copy_matrix(const Stack<const T>& from, Index i, T* to, Index row_step, Index column_step) {
   const T* x = from[i];
@@ -98,7 +98,7 @@ void copy_matrix(const Stack<const T>& from, Index i, T* to, Index row_step, Ind
   copy_strided({reinterpret_cast<char*>(to), steps}, {source, strides}, shape, sizeof(T));
 }
 
-/// Matrix i in rows without gaps; copied into `buffer` if it lies otherwise.
+/// Returns matrix i, row-major without gaps; it is copied into `buffer` if its layout differs.
 template <class T>
 const T* dense_matrix(const Stack<const T>& from, Index i, std::unique_ptr<T[]>& buffer) {
   if (from.dense()) return from[i];
@@ -107,7 +107,7 @@ const T* dense_matrix(const Stack<const T>& from, Index i, std::unique_ptr<T[]>&
   return buffer.get();
 }
 
-/// The matrices of a stack that have no result, each of which is said once.
+/// Collects the matrices of a stack that have no result. at() is called once for each of them.
 class Failure {
  public:
   void at(Index i) {
@@ -116,7 +116,8 @@ class Failure {
     while (i < first && !first_.compare_exchange_weak(first, i)) {
     }
   }
-  /// Throws for the first, if there is one: "solve: matrix [1, 0] of the stack [2, 3] is singular".
+  /// Throws LinalgError for the first failure, if there is one: "solve: matrix [1, 0]
+  /// of the stack [2, 3] is singular".
   void check(const char* op, const Shape& stack, const char* what) const {
     Index i = first_.load();
     if (i == none) return;
@@ -133,10 +134,12 @@ class Failure {
   std::atomic<Index> first_{none}, count_{0};
 };
 
-/// body(first, last) over a stack, in parallel over its matrices, each of which takes `work` multiplications and has no side longer
-/// than `side`. Long ones that are too few for that are taken one after the other, by all of BLAS's threads: these wait for each
-/// other, where somebody else uses the cores longer than they work (measured: 8 ms for 0.5 at 256, 900 for 160 at 1024), and
-/// on two idle cores gain a third at 1024.
+/// Runs body(first, last) over a stack, in parallel over its matrices. Each matrix takes
+/// `work` multiplications, and none has a side longer than `side`. If `side` is at least 2048
+/// and there are fewer matrices than threads, the matrices are computed one after the other,
+/// each by all of BLAS's threads. This limit is high because BLAS's threads wait for each other.
+/// If another program uses the cores, they wait for longer than they work (measured: 8 ms instead
+/// of 0.5 at size 256, 900 instead of 160 at 1024). On two idle cores they save a third at 1024.
 inline void over_stack(Index count, Index work, Index side, RangeBody body) {
   constexpr Index paying = Index{1} << 17, threaded = 2048;
   stave_detail::on_thread_stack([&] {
@@ -159,7 +162,8 @@ inline lapack_int to_int(Index n, const char* op) {
   return static_cast<lapack_int>(n);
 }
 
-/// Room that LAPACK asks for: call(work, -1) says how much.
+/// Calls LAPACK with a work buffer: call(work, -1) returns the required size in `work`,
+/// and the second call computes. Returns LAPACK's info.
 template <class T, class F>
 lapack_int with_work(Index least, const char* op, F call) {
   T asked = 0;
@@ -169,7 +173,7 @@ lapack_int with_work(Index least, const char* op, F call) {
   return call(work.get(), to_int(count, op));
 }
 
-/// (a + a^T) / 2, dense. False if something in it is not finite.
+/// Writes (a + a^T) / 2, dense. Returns false if an element of it is not finite.
 template <class T>
 bool load_symmetric(const Stack<const T>& a, Index i, T* to) {
   constexpr Index tile = 32;
@@ -184,7 +188,8 @@ bool load_symmetric(const Stack<const T>& a, Index i, T* to) {
   return all_finite(to, n * n);
 }
 
-/// The power of two by which a matrix of finite numbers is moderate: 1 if it is so already.
+/// Returns the power of two that scales a matrix of finite numbers to moderate size, or 1 if it has
+/// moderate size already.
 template <class T>
 T moderating(const T* x, Index n) {
   T largest = 0;

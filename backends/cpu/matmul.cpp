@@ -1,7 +1,9 @@
-// Matrix products: floats by BLAS, tiny ones and integers by loops of our own.
+// Matrix products: BLAS multiplies floats, and loops of the library multiply tiny matrices
+// and integers.
 //
-// BLAS reads row-major and column-major matrices with any distance between rows or columns, so transposed and sliced
-// operands go in as they are; others are packed first. A batch over which b is one matrix becomes one tall product.
+// BLAS reads row-major and column-major matrices with any distance between rows or columns,
+// so transposed and sliced operands are passed in place; others are packed first. A batch
+// with one matrix b for all entries becomes one tall product.
 #include <stave/backends/cpu/matmul.h>
 
 #include <algorithm>
@@ -29,7 +31,8 @@ constexpr Index tiny = 16;
 constexpr Index paying = Index{1} << 19;  // multiplications that pay for a task of their own
 constexpr Index largest_tile = 1024, smallest_tile = 64;
 
-/// All of a product: one of its matrices, and the batch axes around (steps in bytes; operands out, a, b).
+/// A batched product: the first matrix of each operand, and the batch axes (steps in bytes;
+/// operands out, a, b).
 struct Product {
   Dtype dtype;
   Index size;
@@ -60,7 +63,8 @@ Product make_product(const View& a, const View& b, const View& out) {
   return p;
 }
 
-/// Batch axes along which b stands still and a's rows go on evenly are rows of one taller product.
+/// Merges batch axes into the rows of one taller product if b is constant along them and a's rows
+/// continue evenly.
 void merge_batch_into_rows(Product& p) {
   while (!p.batch.empty()) {
     const Axis& axis = p.batch.back();
@@ -75,9 +79,9 @@ void merge_batch_into_rows(Product& p) {
   }
 }
 
-// ---- tiny products, and integers ---------------------------------------------------------------------------
+// ---- tiny products, and integers ----------------------------------------------------------------
 
-/// Both at most 16 x 16: by rows in a copy on the stack where the columns are not dense.
+/// Multiplies matrices of at most 16 x 16. Those whose rows are not dense are copied to the stack.
 void multiply_tiny(const Product& p, char* out, Matrix a, Matrix b) {
   alignas(64) char buffers[2][tiny * tiny * 8];
   char* buffer = buffers[0];
@@ -94,7 +98,8 @@ void multiply_tiny(const Product& p, char* out, Matrix a, Matrix b) {
                                                    b.row_step);
 }
 
-/// Rows [first, last): out[i, :] += a[i, p] b[p, :], in blocks of columns that stay in the first cache.
+/// Computes rows [first, last): out[i, :] += a[i, p] b[p, :], in blocks of columns that stay
+/// in the L1 cache.
 void multiply_rows(const Product& p, char* out, const Matrix& a, const Matrix& b, Index first, Index last) {
   constexpr Index block = 1024;
   auto multiply_add = kernels().multiply_add[static_cast<int>(p.dtype)];
@@ -119,9 +124,9 @@ void multiply_integers(const Product& p, char* out, const Matrix& a, Matrix b) {
                [&](Index first, Index last) { multiply_rows(p, out, a, b, first, last); });
 }
 
-// ---- choosing ----------------------------------------------------------------------------------------------
+// ---- choosing -----------------------------------------------------------------------------------
 
-/// k = 1: the elementwise product of a column and a row.
+/// Multiplies for k = 1: the elementwise product of a column and a row.
 void multiply_outer(const View& a, const View& b, const View& out) {
   std::size_t rank = out.shape.size();
   stave::Shape a_strides(a.strides), b_strides(b.strides);
@@ -134,7 +139,8 @@ void multiply_outer(const View& a, const View& b, const View& out) {
 
 bool is_tiny(const Product& p) { return p.m() <= tiny && p.k() <= tiny && p.n() <= tiny; }
 
-/// Dense copies of all matrices of an operand that BLAS cannot read as they lie; null if it can. Of vectors parts are copied later.
+/// Returns dense copies of all matrices of an operand that BLAS cannot read in place, or null if it
+/// can. For vectors it returns null, too; parts of these are copied later.
 std::unique_ptr<char[]> pack(const Product& p, const Matrix& x, const View& view) {
   if (x.rows == 1 || x.columns == 1 || blas_reads_parts(x)) return nullptr;
   Index count = element_count(view.shape);
@@ -144,7 +150,7 @@ std::unique_ptr<char[]> pack(const Product& p, const Matrix& x, const View& view
   return copy;
 }
 
-/// The matrix, dense, in `copy`.
+/// Copies the matrix into `copy` and returns the dense copy.
 Matrix dense(const Matrix& x, Index size, std::unique_ptr<char[]>& copy) {
   copy = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(x.rows * x.columns * size));
   copy_tile(copy.get(), x.columns * size, size, x.data, x.row_step * size, x.column_step * size, x.rows, x.columns,
@@ -152,23 +158,24 @@ Matrix dense(const Matrix& x, Index size, std::unique_ptr<char[]>& copy) {
   return {copy.get(), x.rows, x.columns, x.columns, 1};
 }
 
-/// out = a b in one call of BLAS, of sums that are not long.
+/// Computes out = a b in one call of BLAS, for sums that are not long.
 template <class T>
 void multiply_part(T* out, Index out_step, Matrix a, Matrix b) {
   std::unique_ptr<char[]> copies[2];
-  // Of two vectors the left one is to BLAS a matrix of one row, or else of many columns, which it adds up one by one.
+  // BLAS reads the left one of two vectors as a matrix of one row if it is dense. Otherwise it
+  // reads a matrix of many columns, which it adds up one by one; so a dense copy is made.
   bool scattered_row = a.rows == 1 && b.columns == 1 && a.columns > 1 && a.column_step != 1;
   if (scattered_row || !blas_reads(a)) a = dense(a, sizeof(T), copies[0]);
   if (!blas_reads(b)) b = dense(b, sizeof(T), copies[1]);
   multiply_floats(out, out_step, a, b);
 }
 
-/// out = a b. Long sums are taken in pieces, which are added in double: so they are accurate however the operands lie, and of
-/// any length.
+/// Computes out = a b. Long sums are computed in pieces, which are added in double. So they
+/// are accurate for any layout of the operands and of any length.
 template <class T>
 void multiply_pieces(T* out, Index out_step, const Matrix& a, const Matrix& b) {
   constexpr Index most_int = std::numeric_limits<int>::max();
-  // BLAS adds the terms of vectors one by one, those of matrices by some hundreds.
+  // BLAS adds the terms of vectors one by one, and those of matrices in groups of some hundred.
   Index longest = a.rows == 1 || b.columns == 1 ? 1024 : 4096;
   if (a.columns <= longest && out_step <= most_int) return multiply_part(out, out_step, a, b);
   auto count = static_cast<std::size_t>(a.rows * b.columns);
@@ -185,12 +192,12 @@ void multiply_pieces(T* out, Index out_step, const Matrix& a, const Matrix& b) {
       out[row * out_step + column] = static_cast<T>(sums[static_cast<std::size_t>(row * b.columns + column)]);
 }
 
-/// Floats: tiles of each product, on as many threads as there are. A tile's sums run over all of k, so that how a
-/// product is cut does not change what is added to what.
+/// Products of floats: tiles of each product run on all threads. A tile's sums run over all of k,
+/// so the tiling does not change the order of summation.
 class FloatProducts {
  public:
-  // BLAS packs what it multiplies: the fewer and squarer the tiles, the less of that. So no more than the threads share evenly,
-  // or so many that it does not matter.
+  // BLAS packs its operands; fewer and squarer tiles need less packing. So there are no more tiles
+  // than the threads share evenly, or so many that it does not matter.
   explicit FloatProducts(const Product& p)
       : p_(p), batch_(p.batch, 3, -1, 1, 1), rows_(std::min(largest_tile, p.m())),
         columns_(std::min(largest_tile, p.n())) {
@@ -211,7 +218,7 @@ class FloatProducts {
       }
     };
     SingleThreadedBlas guard;
-    stave_detail::on_thread_stack([&] {  // how much stack BLAS takes is its own affair
+    stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has
       parallel_for(batch_.count() * each, std::max<Index>(1, paying / work), multiply_tiles);
     });
   }

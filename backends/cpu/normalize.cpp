@@ -1,4 +1,5 @@
-// layer_norm and its gradient, rows on many threads. What is summed over rows is summed in parts, which only the number of rows decides.
+// Drivers of layer_norm and its gradient; rows run on many threads. Sums over rows are computed
+// in parts, and the cuts depend on the number of rows alone.
 #include <stave/backends/cpu/normalize.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ char* row_at(const View& x, Index row) {
 }
 Index row_grain(Index n) { return std::max<Index>(1, cheap_grain / 4 / n); }
 
-/// out = the sum of the parts' numbers, each [n].
+/// Computes out [n] as the sum of the parts, each [n].
 void add_parts(const std::vector<double>& sums, Index parts, Index n, const View& out) {
   const auto store = [&]<class T>(T) {
     parallel_for(n, std::max<Index>(1, cheap_grain / 4 / parts), [&](Index first, Index last) {

@@ -1,22 +1,26 @@
-// Elementwise operations of a program's own, compiled as one loop for the CPU: as fast as the library's, where a recorded region
-// (handlers/compile/elementwise_op.h) may take three times as long.
+// Elementwise operations of a user's program, compiled as one loop for the CPU. They are as fast
+// as the library's own operations. A recorded region (handlers/compile/elementwise_op.h) may take
+// three times as long.
 //
-//   // operations.cpp, which has nothing else in it
-//   #include <stave/backends/cpu/own_kernels.h>
-//   STAVE_ELEMENTWISE_OPERATION(hardshrink, [](const auto& x) { return where(abs(x) > 0.5, x, 0); });
+// // operations.cpp, which has nothing else in it
+// #include <stave/backends/cpu/own_kernels.h>
+// STAVE_ELEMENTWISE_OPERATION(hardshrink, [](const auto& x) { return where(abs(x) > 0.5, x, 0); });
 //
-//   // CMakeLists.txt: compiles the file once more for each instruction set that the library has
-//   stave_add_kernels(program operations.cpp)
+// // CMakeLists.txt: compiles the file once more for each instruction set that the library has
+// stave_add_kernels(program operations.cpp)
 //
-//   // other files; in a header that operations.cpp includes, too, if that includes this one and not <stave/stave.h>
-//   extern const stave::ElementwiseOperation<1> hardshrink;  // of one operand
+// // other files; also in a header that operations.cpp includes, if that header includes this
+// // file and not <stave/stave.h>
+// extern const stave::ElementwiseOperation<1> hardshrink;  // of one operand
 //
-// Without stave_add_kernels it is the same operation, without loops. The results are the same, bit for bit: operands that are all
-// float32, or all float64, go through the loop; others, derivatives, and what `compile` merges with its neighbours, through the region.
+// Without stave_add_kernels the operation is the same, but has no compiled loops. The results
+// are the same, bit for bit. If all operands are float32, or all are float64, the loop computes
+// them. The region computes other operands, derivatives, and operations that `compile` fuses
+// with their neighbours.
 //
-// The function is generic and captures nothing, and depends on nothing that changes. It is made of numbers, the operators and the
-// functions of one and two operands that ops/elementwise.h has for floats, `where` on a comparison, `clip`, `stop_gradient`, and
-// astype(condition, x.dtype()).
+// The function is generic, captures nothing, and depends on nothing that changes. It may use
+// numbers, the operators and the functions of one and two operands that ops/elementwise.h has
+// for floats, `where` on a comparison, `clip`, `stop_gradient`, and astype(condition, x.dtype()).
 #pragma once
 
 #include <stave/backends/cpu/kernels/isa.h>
@@ -48,7 +52,7 @@ class ElementwiseOperation;
 
 namespace stave_detail {
 
-/// How many tensors F takes, of which X are some.
+/// Returns how many tensors F takes, given that X are the first ones.
 template <class F, class... X>
 consteval int operands_of() {
   constexpr int next = sizeof...(X) + 1;
@@ -68,7 +72,7 @@ ElementwiseOperation<operands_of<F>()> own_operation(const char* name, F, std::v
 
 }  // namespace stave_detail
 
-#ifndef STAVE_ADDED_ISAS  // X(name, isa) for each instruction set: said by stave_add_kernels
+#ifndef STAVE_ADDED_ISAS  // X(name, isa) for each instruction set, set by stave_add_kernels
 #define STAVE_ADDED_ISAS(X, name)
 #endif
 #define STAVE_LIST_LOOPS(name, isa) STAVE_LOOPS(name, isa)[0], STAVE_LOOPS(name, isa)[1],

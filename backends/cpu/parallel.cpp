@@ -1,4 +1,4 @@
-// parallel_for on oneTBB.
+// The implementation of parallel_for on oneTBB.
 #include <stave/backends/cpu/parallel.h>
 
 #include <pthread.h>
@@ -15,7 +15,8 @@ namespace stave_cpu {
 
 namespace {
 
-// The workers do not exist in a child of fork(), and oneTBB does not know: a child of a program that had some computes alone.
+// In a child of fork(), oneTBB's workers do not exist, and oneTBB does not know this. So a child
+// of a program that had workers computes on one thread.
 constinit std::atomic<bool> has_workers{false}, alone{false};
 [[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { alone = has_workers.load(); });
 
@@ -23,9 +24,10 @@ constinit std::atomic<bool> has_workers{false}, alone{false};
 
 int thread_count() { return alone ? 1 : tbb::this_task_arena::max_concurrency(); }
 
-// Isolated: while it waits, this thread may run pieces of this loop only. Otherwise it could pick up a task of the
-// user's own oneTBB loop, which would then perform its operations under this thread's handlers. Never on a fiber's stack,
-// where oneTBB would wait without helping (measured: 0 of 100 tasks).
+// The loop is isolated: while this thread waits, it may run pieces of this loop only. Otherwise it
+// could pick up a task of the user's own oneTBB loop, which would then perform its operations under
+// this thread's handlers. The loop never runs on a fiber's stack, where oneTBB would wait without
+// helping (measured: 0 of 100 tasks).
 void parallel_for_split(Index n, Index grain, RangeBody body) {
   if (alone) return body(0, n);
   has_workers.store(true, std::memory_order_relaxed);

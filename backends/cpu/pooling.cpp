@@ -1,4 +1,5 @@
-// The largest elements of windows, and where they stand: of equal ones the first in the row-major order of the plane.
+// The largest elements of windows, and their positions. Among equal elements, the first
+// in the row-major order of the plane counts.
 #include <stave/backends/cpu/pooling.h>
 
 #include <algorithm>
@@ -19,10 +20,10 @@ using stave::View;
 
 namespace {
 
-/// What one axis has of a window.
+/// The parameters of a window along one axis.
 struct PoolAxis {
   Index length = 1, window = 1, stride = 1, dilation = 1, low = 0, results = 1;
-  /// From the first element that some window covers to the last one, padding included.
+  /// The distance from the first element that some window covers to the last one, padding included.
   Index covered() const { return (results - 1) * stride + (window - 1) * dilation + 1; }
 };
 
@@ -30,7 +31,8 @@ template <class T>
 constexpr T lowest =
     std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
 
-/// NaN is the largest. Without branches, so that loops become vectors.
+/// Returns true if a is larger than b; NaN is the largest. It has no branches, so that loops can
+/// be vectorised.
 template <class T>
 inline bool beats(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) return !(a <= b) & (b == b);
@@ -42,9 +44,10 @@ inline bool equals(T a, T b) {
   else return a == b;
 }
 
-/// One plane of up to three axes, dense. For each row of results first the maxima of the rows that its windows cover, element by
-/// element, then those of the neighbours in them. With `places`,
-/// results are where they stand, of type I; else they themselves, of type I = T.
+/// One dense plane of up to three axes. For each row of results it first computes, element
+/// by element, the maxima of the rows that the windows cover, and then the maxima of neighbours
+/// within these. With `places`, results are positions, of type I; otherwise they are elements,
+/// of type I = T.
 template <class T, class I, bool places>
 class Plane {
  public:
@@ -57,7 +60,8 @@ class Plane {
     last_ = std::max(first_, std::min(wide.length, wide.covered() - wide.low));
     const auto covered = static_cast<std::size_t>(wide.covered());
     largest_.assign(covered, lowest<T>);
-    if constexpr (places) at_.assign(covered, std::numeric_limits<I>::max());  // padding comes after all that is equal
+    // Padding comes after all equal elements.
+    if constexpr (places) at_.assign(covered, std::numeric_limits<I>::max());
     best_.resize(places ? static_cast<std::size_t>(wide.results) : 0);
   }
   void run(const T* x, I* out) {
@@ -126,7 +130,7 @@ class Plane {
   }
 
   PoolAxis axes_[3];
-  Index first_, last_;  // of a row, what windows cover
+  Index first_, last_;  // the part of a row that windows cover
   std::vector<T> largest_, best_;
   std::vector<I> at_;
 };
@@ -149,7 +153,8 @@ void pool_planes(const PoolAttributes& a, const View& x, const View& out) {
 
 namespace {
 
-/// f(x, out) with x dense and of a dtype that is computed with; of maxima out is then of that dtype.
+/// Calls f(x, out) with a dense x of a dtype that has arithmetic. If the results are elements,
+/// `out` has that dtype, too.
 template <class F>
 void with_dense(const View& x, const View& out, F f) {
   if (is_half_float(x.dtype)) {
@@ -163,7 +168,7 @@ void with_dense(const View& x, const View& out, F f) {
   f(Dense(x).view(), out);
 }
 
-/// f(an element of what lies in memory).
+/// Calls f with a value of the type that elements of `dtype` have in memory.
 template <class F>
 void visit_stored(Dtype dtype, F f) {
   stave::visit_dtype(dtype, [&](auto zero) {

@@ -1,4 +1,4 @@
-// Loops over keys and counters around the Threefry kernels.
+// Drivers of random numbers: loops over keys and counters around the Threefry kernels.
 #include <stave/backends/cpu/random.h>
 
 #include <algorithm>
@@ -14,13 +14,14 @@ using stave::View;
 
 namespace {
 
-constexpr Index hash_grain = cheap_grain / 4;  // twenty rounds cost about as much as four cheap operations
+// Twenty rounds cost about as much as four cheap operations.
+constexpr Index hash_grain = cheap_grain / 4;
 
 struct KeyWords {
   std::uint32_t k0, k1;
 };
 
-/// The keys [batch..., 2], read in any strides.
+/// The keys [batch..., 2], with any strides.
 class Keys {
  public:
   explicit Keys(const View& keys) : data_(static_cast<const char*>(keys.data)), second_(4 * keys.strides.back()) {
@@ -52,7 +53,7 @@ KeyWords hash(KeyWords key, std::uint64_t counter) {
   return {static_cast<std::uint32_t>(word >> 32), static_cast<std::uint32_t>(word)};
 }
 
-/// Calls fill(key, position in the output, counter, n) for runs of elements that lie under one key.
+/// Calls fill(key, position in the output, counter, n) for runs of elements that have the same key.
 template <class F>
 void for_runs(const View& keys_view, const View& out, F fill) {
   Index total = element_count(out.shape);
@@ -68,9 +69,10 @@ void for_runs(const View& keys_view, const View& out, F fill) {
   });
 }
 
-// ---- permutations ------------------------------------------------------------------------------------------
+// ---- permutations -------------------------------------------------------------------------------
 
-/// Sorts by the upper 32 bits of each entry, keeping the order of equal ones. `scratch` is as long.
+/// Sorts by the upper 32 bits of each entry and keeps the order of equal ones. `scratch` has n
+/// entries, too.
 void sort_by_key(std::uint64_t* entries, std::uint64_t* scratch, Index n) {
   if (n <= 64) {
     for (Index i = 1; i < n; ++i) {
@@ -91,7 +93,8 @@ void sort_by_key(std::uint64_t* entries, std::uint64_t* scratch, Index n) {
     for (Index i = 0; i < n; ++i) scratch[starts[digit(entries[i])]++] = entries[i];
     std::swap(entries, scratch);
   }
-  std::copy_n(entries, n, scratch);  // an odd number of passes: `scratch` is where the caller's entries are
+  // The number of passes is odd, so `scratch` is now the array of the caller's entries.
+  std::copy_n(entries, n, scratch);
 }
 
 void permute(KeyWords key, std::int32_t* out, Index n) {

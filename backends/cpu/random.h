@@ -1,4 +1,5 @@
-// Random numbers: Threefry-2x32 under given keys (core/op/attributes.h says which number is which).
+// Drivers of random numbers: Threefry-2x32 under given keys. core/op/attributes.h defines
+// the number at each position.
 #pragma once
 
 #include <stave/core/tensor/backend.h>

@@ -1,9 +1,11 @@
-// Reductions over any axes of a strided input, reading it once and in memory order, and writing only the result.
+// Reductions over any axes of a strided input. Each input is read once and in memory order,
+// and only the result is written.
 //
-// The axes are sorted by their distance in memory and merged. Then either the innermost one is reduced, and contiguous
-// rows fold into one value each; or it is kept, and rows add up to columns. Work is split over outputs, and over parts
-// of the reduced elements where outputs are few. How it is cut depends on shapes alone, and parts are merged in order,
-// so results do not depend on the number of threads.
+// The axes are sorted by their distance in memory and merged. If the innermost one is reduced,
+// contiguous rows fold into one value each; if it is kept, rows add up to columns.
+// Work is split over outputs, and over parts of the reduced elements where outputs are few.
+// The cuts depend on shapes alone, and parts are merged in order, so results do not depend
+// on the number of threads.
 #include <stave/backends/cpu/reduce.h>
 
 #include <stave/backends/cpu/reduce_columns.h>
@@ -22,7 +24,7 @@ void fill_neutral(const Fold& fold, Index outputs) {
   for (Index i = 0; i < outputs; ++i) fold.kernels.finish(accumulator, 1, fold.out + i * fold.size);
 }
 
-/// A short contiguous vector to one value: no axes to look at.
+/// Folds a short contiguous vector to one value, without a plan.
 void fold_small(const Fold& fold, const char* in, Index n) {
   alignas(16) char accumulator[16];
   fold.kernels.start(accumulator, 1);

@@ -5,7 +5,7 @@
 
 namespace stave_cpu::reducing {
 
-/// The reduced axis whose rows are added up at one go: the innermost one.
+/// Removes the innermost reduced axis, whose rows one kernel call adds up, and returns it.
 inline Axis take_rows(Axes& folded) {
   Axis rows;
   if (folded.empty()) return rows;
@@ -15,8 +15,8 @@ inline Axis take_rows(Axes& folded) {
 }
 
 class Columns {
-  static constexpr Index most_columns = 2048;     // their accumulators stay in the second cache
-  static constexpr Index gathered_columns = 128;  // of rows that have to be copied together first
+  static constexpr Index most_columns = 2048;     // their accumulators stay in the L2 cache
+  static constexpr Index gathered_columns = 128;  // of rows that must first be copied together
   static constexpr Index most_joined = 512;
 
  public:
@@ -27,7 +27,8 @@ class Columns {
         row_chunk_(std::max<Index>(64, cheap_grain / width_)), chunks_((rows_.length + row_chunk_ - 1) / row_chunk_),
         elements_(length_of(plan.kept) * plan.inner.length * folded_.count() * rows_.length),
         split_(kept_.count(), folded_.count() * chunks_, elements_) {
-    // Narrow contiguous rows, if there are many, are joined to wide ones, whose columns are then folded.
+    // If there are many narrow contiguous rows, they are joined to wide ones, whose columns
+    // are then folded.
     if (rows_.length * width_ >= 2048 && dense_ && kept_.count() == length_of(plan.kept) && width_ <= 64 &&
         rows_.step[0] == width_)
       while (2 * joined_ * width_ <= most_joined && 2 * joined_ <= rows_.length) joined_ *= 2;
@@ -72,14 +73,15 @@ class Columns {
     const Accumulators accumulators(plan_, width_, accumulator);
     if (joined_ > 1) return fold_joined(reader, kept, first, last, accumulators);
     accumulators.start(kept.columns());
-    // Kernels take eight rows together, and so do all pieces but the last one of a chunk.
+    // Kernels take eight rows together, so all pieces of a chunk but the last one are multiples
+    // of eight rows.
     const Index n = kept.columns(), at_once = dense_ ? std::max<Index>(8, read_elements / n / 8 * 8) : 8;
     for_pieces(reader, kept, first, last, at_once, [&](Index rows, Index apart) {
       for (std::size_t k = 0; k < plan_.folds.size(); ++k)
         add(plan_.folds[k], reader.array(k), rows, apart, n, accumulators[k]);
     });
   }
-  /// f(rows, row step) for each piece of at most `at_once` rows.
+  /// Calls f(rows, row step) for each piece of at most `at_once` rows.
   template <class F>
   void for_pieces(Reader& reader, const TileWalk& kept, Index first, Index last, Index at_once, F f) const {
     TileWalk folded = folded_;
@@ -106,7 +108,7 @@ class Columns {
     fold.kernels.columns(buffer, rows, n, n, accumulator);
   }
 
-  /// joined_ rows as one: its columns c, c + n, c + 2 n, ... belong together.
+  /// Treats joined_ rows as one wide row, whose columns c, c + n, c + 2 n, ... belong together.
   void fold_joined(Reader& reader, const TileWalk& kept, Index first, Index last,
                    const Accumulators& accumulators) const {
     const Index n = kept.columns(), wide = n * joined_;
@@ -127,7 +129,7 @@ class Columns {
     const Index wide = n * joined_, whole = rows / joined_, rest = rows % joined_ * n;
     kernels.columns(in, whole, wide, wide, joined);
     if (rest == 0) return;
-    // The rest as a wide row of its own: neutral elements behind it.
+    // The remaining rows form a wide row of their own, padded with neutral elements.
     alignas(64) char part[most_joined * 16], padded[most_joined * 16];
     kernels.start(part, rest);
     kernels.columns(in + whole * wide * fold.size, 1, rest, rest, part);
@@ -137,7 +139,7 @@ class Columns {
       std::copy_n(part + p * rest * bytes, rest * bytes, padded + p * wide * bytes);
     kernels.merge(joined, padded, wide);
   }
-  /// The second half onto the first, until n columns are left.
+  /// Adds the second half of the columns to the first, until n columns are left.
   static void fold_columns(const Reduction& kernels, char* joined, Index wide, Index n, char* accumulator) {
     for (; wide > n; wide /= 2) {
       alignas(64) char halves[2][most_joined / 2 * 16];
@@ -148,7 +150,7 @@ class Columns {
     }
     std::copy_n(joined, n * Plan::bytes_of(kernels), accumulator);
   }
-  /// Columns [first, first + n) of an accumulator of `wide` ones.
+  /// Copies columns [first, first + n) of an accumulator with `wide` columns.
   static void slice(const Reduction& kernels, const char* accumulator, Index wide, Index first, Index n, char* to) {
     const Index bytes = kernels.plane_bytes;
     for (Index p = 0; p < kernels.planes; ++p)

@@ -1,4 +1,4 @@
-// How reductions are cut into pieces, and where they read and write.
+// The plan of a reduction: how it is cut into pieces, and where it reads and writes.
 #pragma once
 
 #include <algorithm>
@@ -13,36 +13,40 @@ namespace stave_cpu::reducing {
 
 using stave::Shape;
 
-inline constexpr Index few_outputs = 64;         // from here on there is work for all threads without splitting outputs
-inline constexpr Index read_elements = 1 << 13;  // of several rows that are read together: they stay in the first cache
+// With at least this many outputs, there is work for all threads without splitting outputs.
+inline constexpr Index few_outputs = 64;
+// The number of elements of several rows that are read together; they stay in the L1 cache.
+inline constexpr Index read_elements = 1 << 13;
 
-/// Operand 0 is the input, 1 the output (step 0 along reduced axes); steps are in elements.
+/// A reduction with its sorted axes. Operand 0 is the input, operand 1 the output (step 0 along
+/// reduced axes); steps are in elements.
 struct Plan {
   std::span<const Fold> folds;
   const Computed* computed;  // null: the input is in memory, with one fold
   const char* in;
-  Axes kept, folded;  // outermost first; without the innermost of all
+  Axes kept, folded;  // outermost first; without the innermost axis
   Axis inner;
   bool inner_kept;
 
   Index accumulator_bytes() const { return accumulators_before(folds.size()); }
-  /// Of the accumulators of folds before this one, for each column.
+  /// Returns the size of the accumulators of the folds before this one, in bytes for each column.
   Index accumulators_before(std::size_t fold) const {
     Index bytes = 0;
     for (std::size_t k = 0; k < fold; ++k)
-      bytes += (bytes_of(folds[k].kernels) + 7) / 8 * 8;  // so that all are aligned
+      bytes += (bytes_of(folds[k].kernels) + 7) / 8 * 8;  // all are aligned to 8 bytes
     return bytes;
   }
   static Index bytes_of(const Reduction& reduction) { return Index{reduction.planes} * reduction.plane_bytes; }
 };
 
-/// Rows of the arrays, for one thread.
+/// Reads rows of the arrays, for one thread.
 class Reader {
  public:
   explicit Reader(const Plan& plan) : in_(plan.in), size_(plan.folds[0].size), arrays_(plan.folds.size()) {
     if (plan.computed) computed_ = plan.computed->reader();
   }
-  /// `rows` rows of n elements, row_step apart; where they lie they are as far apart as it says.
+  /// Provides `rows` rows of n elements that are row_step apart in the input. Returns the distance
+  /// of the rows that array() points to.
   Index read(Index offset, Index rows, Index row_step, Index n) {
     if (!computed_) {
       arrays_[0] = in_ + offset * size_;
@@ -60,7 +64,7 @@ class Reader {
   stave::SmallVector<const char*, 2> arrays_;
 };
 
-/// The accumulators of all folds, `width` columns each.
+/// The accumulators of all folds, with `width` columns each.
 class Accumulators {
  public:
   Accumulators(const Plan& plan, Index width, char* data) : plan_(plan), width_(width), data_(data) {}
@@ -85,7 +89,7 @@ inline Index length_of(const Axes& axes) {
   return n;
 }
 
-// ---- sorting axes ------------------------------------------------------------------------------------------
+// ---- sorting axes -------------------------------------------------------------------------------
 
 struct SortedAxis : Axis {
   bool kept = false;
@@ -93,12 +97,14 @@ struct SortedAxis : Axis {
 using SortedAxes = stave::SmallVector<SortedAxis, 6>;
 
 inline Index distance(
-    const Axis& axis) {  // broadcast axes count as far: what lies inside them is then read contiguously
+    // Broadcast axes count as the farthest, so that the axes inside them are read contiguously.
+    const Axis& axis) {
   Index step = axis.step[0] < 0 ? -axis.step[0] : axis.step[0];
   return step == 0 ? std::numeric_limits<Index>::max() : step;
 }
 
-/// Axes of length 1 dropped; reduced ones walked upwards in memory (`first` moves to their lowest element).
+/// Returns the axes from the farthest to the nearest in memory, without those of length 1.
+/// Reduced axes are walked upwards in memory; `first` becomes the offset of their lowest element.
 inline SortedAxes sorted_axes(std::span<const Index> shape, std::span<const Index> strides, const Shape& reduced,
                               Index& first) {
   SortedAxes axes;
@@ -123,7 +129,8 @@ inline SortedAxes sorted_axes(std::span<const Index> shape, std::span<const Inde
     axes.push_back(axis);
   }
   std::reverse(axes.begin(), axes.end());
-  for (std::size_t i = 1; i < axes.size(); ++i)  // std::stable_sort would allocate
+  // An insertion sort, because std::stable_sort would allocate.
+  for (std::size_t i = 1; i < axes.size(); ++i)
     for (std::size_t j = i; j > 0 && distance(axes[j - 1]) < distance(axes[j]); --j) std::swap(axes[j - 1], axes[j]);
   return axes;
 }
@@ -145,7 +152,7 @@ inline void merge_neighbours(SortedAxes& axes) {
   axes = std::move(merged);
 }
 
-/// `in` is where element (0, ..., 0) lies.
+/// Makes the plan of a reduction. `in` points to element (0, ..., 0).
 inline Plan make_plan(std::span<const Fold> folds, const Shape& reduced, std::span<const Index> shape,
                       std::span<const Index> strides, const char* in, const Computed* computed) {
   Plan plan{folds, computed, in, {}, {}, {}, false};
@@ -164,9 +171,10 @@ inline Plan make_plan(std::span<const Fold> folds, const Shape& reduced, std::sp
   return plan;
 }
 
-// ---- splitting work ----------------------------------------------------------------------------------------
+// ---- splitting work -----------------------------------------------------------------------------
 
-/// Outputs (or tiles of them) times parts of what folds into each: a function of the shape alone.
+/// How a reduction is split: outputs (or tiles of them) times parts of the pieces that fold into
+/// each. The split depends on the shape alone.
 struct Split {
   Index outputs, pieces, parts;
   Split(Index results, Index divisible, Index elements) : outputs(results), pieces(divisible), parts(1) {
@@ -177,7 +185,9 @@ struct Split {
   Index first_piece(Index part) const { return pieces * part / parts; }
 };
 
-/// Runs fold(output, first piece, last piece, accumulator) and finish(output, accumulator) for all of them.
+/// Runs all tasks of a split. With one part per output, it calls finish(first output, last output),
+/// which computes whole outputs. Otherwise it calls fold(output, first piece, last piece,
+/// accumulator) for each part, and then finish(output, accumulators) for each output.
 template <class Fold, class Finish>
 void run_split(const Split& split, Index elements, Index accumulator_bytes, Fold fold, Finish finish) {
   Index grain = std::max<Index>(1, cheap_grain / std::max<Index>(1, elements / split.tasks()));

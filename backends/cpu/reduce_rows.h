@@ -1,4 +1,4 @@
-// Reductions whose innermost axis is reduced: rows, each of which folds into one value.
+// Reductions whose innermost axis is reduced: each row folds into one value.
 #pragma once
 
 #include <stave/backends/cpu/reduce_plan.h>
@@ -21,14 +21,14 @@ class Rows {
     run_split(split_, elements_, plan_.accumulator_bytes(), *this, *this);
   }
 
-  /// Pieces [first, last) of one output into a fresh accumulator.
+  /// Folds pieces [first, last) of one output into a fresh accumulator.
   void operator()(Index output, Index first, Index last, char* accumulator) const {
     TileWalk kept = kept_;
     kept.seek(output);
     Reader reader(plan_);
     fold(reader, kept.offset(0), first, last, {plan_, 1, accumulator});
   }
-  /// Whole outputs.
+  /// Computes whole outputs [first, last).
   void operator()(Index first, Index last) const {
     TileWalk kept = kept_;
     kept.seek(first);
@@ -40,7 +40,7 @@ class Rows {
       finish(accumulators, kept.offset(1));
     }
   }
-  /// The parts of one output.
+  /// Merges the parts of one output and writes its result.
   void operator()(Index output, char* partials) const {
     const Accumulators accumulators(plan_, 1, partials);
     for (Index part = 1; part < split_.parts; ++part)
@@ -83,8 +83,8 @@ class Rows {
     }
   }
 
-  // Rows of a few hundred elements, or a thousand, would spend their time in calls: many go to one. Those of a few elements are even
-  // transposed in a buffer, and added up as columns.
+  // Rows of up to some thousand elements would spend their time in calls, so one call takes many
+  // of them. Rows of a few elements are transposed in a buffer and added up as columns.
   static constexpr Index few = 16, short_row = 2048, together = 128;
   bool short_rows() const {
     bool dense = plan_.inner.step[0] == 1 && plan_.inner.length <= short_row;

@@ -1,3 +1,4 @@
+// The plans of operations that run on a few rows at a time.
 #include <stave/backends/cpu/row_steps.h>
 
 #include <algorithm>
@@ -18,12 +19,13 @@ using stave_detail::as;
 
 namespace {
 
-// Reductions take rows of so many elements one by one, from left to right: of fewer they make columns, of more they make pieces.
+// The range of row lengths for which a reduction takes rows one by one, from left to right.
+// Shorter rows become columns, and longer ones are cut into pieces.
 constexpr Index least_length = 128, most_length = 8192;
 
 Index elements_of(const View& view) { return element_count(view.shape.subspan(1)); }
 
-/// Kernels over rows of `length` elements, which lie one after the other, to a value each.
+/// Reduces rows of `length` elements, which follow each other in memory, to one value each.
 class FoldedRows {
  public:
   FoldedRows(const Reduction& kernels, Index length, const View& out, Index given)
@@ -193,7 +195,8 @@ std::unique_ptr<RowStep> region_step(const Backend::Step& step, Index at_a_time)
   for (const PreparedRegion::Output& output : prepared.outputs)
     if (output.kind != PreparedRegion::Output::elements && output.kind != PreparedRegion::Output::folded)
       return nullptr;
-  for (const View& input : step.inputs)  // else a call copies it as a whole
+  // A call copies other inputs as a whole.
+  for (const View& input : step.inputs)
     if (input.strides.back() != 0 && input.strides.back() != 1) return nullptr;
   return std::make_unique<RegionStep>(region, prepared, step, at_a_time);
 }

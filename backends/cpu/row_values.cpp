@@ -1,3 +1,4 @@
+// Elementwise operations on an array and one value per row, run as chains.
 #include <stave/backends/cpu/row_values.h>
 
 #include <algorithm>
@@ -12,7 +13,7 @@ std::optional<RowValues> RowValues::of(OpId op, std::span<const View> inputs, co
   if (inputs.size() != 2 || out.shape.empty() || out.shape.back() < least) return std::nullopt;
   const auto is_row_value = [](const View& view) { return view.strides.back() == 0; };
   if (is_row_value(inputs[0]) == is_row_value(inputs[1])) return std::nullopt;
-  const bool first = is_row_value(inputs[1]);  // the array is
+  const bool first = is_row_value(inputs[1]);  // the array is the first operand
   const auto code =
       link_code(op, first ? LinkOperand::x : LinkOperand::number, first ? LinkOperand::number : LinkOperand::x);
   const View &array = inputs[first ? 0 : 1], &values = inputs[first ? 1 : 0];

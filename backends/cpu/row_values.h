@@ -1,4 +1,5 @@
-// Elementwise operations on a dense array and a value for each of its rows, which goes through no buffer: x / sum(x, -1, keepdims).
+// Elementwise operations on a dense array and one value per row, such as x / sum(x, -1, keepdims).
+// The values are read as numbers and need no expanded buffer.
 #pragma once
 
 #include <optional>
@@ -9,12 +10,13 @@ namespace stave_cpu {
 
 class RowValues {
  public:
-  /// None: it is not such an operation, or not one that chains have, or the rows are too short.
+  /// Returns nothing if the operation is of another form, if chains do not have it, or if the rows
+  /// are too short.
   static std::optional<RowValues> of(OpId op, std::span<const View> inputs, const View& out);
-  /// The elements of a row, of which the value is the same.
+  /// The number of elements of a row, all of which use the same value.
   Index length() const { return values_.repeats(); }
   void run(Index first_row, Index end_row) const;
-  /// All of them, in parts of at least about `grain` elements for each thread.
+  /// Computes all rows. Each thread gets parts of at least about `grain` elements.
   void run_all(Index grain) const;
 
  private:

@@ -1,6 +1,7 @@
-// Scans over strided operands: along rows where the axis is the innermost one, else over many columns side by side, so that
-// memory is read in its own order. Each column is computed in one go, from its first element to its last one: the result
-// depends neither on the number of threads nor on what stands beside it.
+// Scans over strided operands: along rows if the axis is the innermost one, or else over many
+// columns side by side, so that memory is read in its own order. Each column is computed in one go,
+// from its first element to its last. So the result depends neither on the number of threads nor
+// on the neighbouring columns.
 #include <stave/backends/cpu/scan.h>
 
 #include <algorithm>
@@ -56,7 +57,8 @@ class ScanLoop {
   }
 
  private:
-  /// n elements of operand k from `from` on, `step` apart: in place, or gathered into `buffer`.
+  /// Returns n elements of operand k from `from` on, `step` apart, as a dense array: in place,
+  /// or gathered into `buffer`.
   const char* dense(const char* from, Index step, Index n, char* buffer) const {
     if (step == size_) return from;
     copy_tile(buffer, 0, size_, from, 0, step, 1, n, size_);

@@ -1,4 +1,4 @@
-// Driver of the scans.
+// The driver of scans.
 #pragma once
 
 #include <stave/backends/cpu/kernels/kernels.h>
@@ -7,7 +7,8 @@
 
 namespace stave_cpu {
 
-/// cumulative_sum cumulative_prod linear_recurrence: inputs of `out`'s shape and dtype.
+/// Runs cumulative_sum, cumulative_prod, cummax, cummin or linear_recurrence. Inputs have `out`'s
+/// shape and dtype.
 void run_scan(const Scan& scan, const stave::ScanAttributes& attributes, std::span<const stave::View> inputs,
               const stave::View& out);
 

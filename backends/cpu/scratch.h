@@ -1,5 +1,5 @@
-// Room for what a driver computes on its way, from the cache of tensors' memory: of fresh pages, which malloc gives for what is large,
-// clearing alone may cost more than the use that is made of them.
+// Temporary buffers of drivers, taken from the cache of tensor memory. malloc returns fresh pages
+// for large buffers, and clearing these may cost more than the use of the buffer.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct GiveBack {
 template <class T>
 using Scratch = std::unique_ptr<T[], GiveBack>;
 
-/// `count` numbers that nobody has set.
+/// Returns an uninitialised buffer of `count` numbers.
 template <class T>
 Scratch<T> scratch(std::size_t count) {
   static_assert(std::is_trivially_destructible_v<T>);

@@ -1,4 +1,5 @@
-// The largest entries of rows, in one pass that keeps a few candidates; and bisection in sorted vectors. Both by keys (sort_keys.h).
+// argtopk selects the largest entries of rows in one pass that keeps a few candidates. searchsorted
+// bisects sorted vectors. Both use keys (sort_keys.h).
 #include <stave/backends/cpu/select.h>
 
 #include <algorithm>
@@ -16,16 +17,18 @@ using stave::View;
 
 namespace {
 
-// ---- the largest entries -----------------------------------------------------------------------------------
+// ---- the largest entries ------------------------------------------------------------------------
 
-/// The k first of what it was offered, by key and then by position: at most twice as many are kept.
+/// The first k items of those offered, ordered by key and then by position. It keeps at most about
+/// twice as many.
 template <class Item>
 class Best {
  public:
   explicit Best(Index k) : k_(static_cast<std::size_t>(k)) {}
   std::vector<Item>& kept() { return kept_; }
   bool full() const { return kept_.size() >= k_ && bounded_; }
-  /// Later positions with a key that is not less than this are none of the first.
+  /// An item with a later position and a key that is not less than this bound is not among
+  /// the first k.
   auto bound() const { return bound_; }
   void offer(const Item& item) {
     kept_.push_back(item);
@@ -46,7 +49,8 @@ class Best {
   bool bounded_ = false;
 };
 
-/// Whether none of n dense elements is larger than `bound`, nor NaN: a quick look, which may say no for nothing.
+/// Returns true if none of n dense elements is larger than `bound` or NaN. It may return false
+/// without need.
 template <class T>
 bool none_beyond(const T* x, Index n, T bound) {
   using C = stave::Computed<T>;
@@ -55,7 +59,7 @@ bool none_beyond(const T* x, Index n, T bound) {
   return beyond == 0;
 }
 
-/// The largest entries of positions [first, last) of a row, as the smallest of flipped keys.
+/// Selects the largest entries at positions [first, last) of a row, as the smallest flipped keys.
 template <class T, class Item>
 void select_part(const char* row, Index step, Index first, Index last, Best<Item>& best) {
   using K = KeyOf<T>;
@@ -83,7 +87,8 @@ void argtopk_rows(std::size_t axis, Index k, const View& in, const View& out) {
   stave::Shape shape(in.shape);
   shape[axis] = 1;
   const TileWalk rows(merged_axes(shape, strides, sizes), 2, -1, 1, 1);
-  // A long row is cut: of each part the first k are candidates. The order is strict, so cuts do not show.
+  // A long row is cut into parts, and the first k of each part are candidates. The order is strict,
+  // so the result does not depend on the cuts.
   constexpr Index part = Index{1} << 16;
   const Index parts = k < part / 8 ? (length + part - 1) / part : 1;
   std::vector<Best<Item>> found(static_cast<std::size_t>(rows.count() * parts), Best<Item>(k));
@@ -112,11 +117,12 @@ void argtopk_rows(std::size_t axis, Index k, const View& in, const View& out) {
   });
 }
 
-// ---- search ------------------------------------------------------------------------------------------------
+// ---- search -------------------------------------------------------------------------------------
 
 constexpr Index together = 16;  // values whose steps do not wait for each other
 
-/// For each of `count` values how many of n ascending keys are less, or (right) not greater. All take the same steps, without branches.
+/// Counts, for each of `count` values, how many of n ascending keys are less, or (right)
+/// not greater. All values take the same steps, without branches.
 template <bool right, class K>
 void count_before(const K* keys, Index n, const K* values, Index count, Index* result) {
   const auto before = [](K key, K value) { return right ? key <= value : key < value; };
@@ -135,7 +141,7 @@ void search(const stave::SearchAttributes& attributes, const View& sorted, const
   const auto batch = static_cast<std::size_t>(attributes.batch_dims);
   const Index n = sorted.shape[batch], lanes = element_count(sorted.shape.first(batch)),
               each = element_count(out.shape) / lanes, sizes[] = {Index{sizeof(T)}, Index{sizeof(P)}};
-  // All keys first, then all values: what is not dense is walked.
+  // All keys are computed first, then all values. Operands that are not dense are walked.
   const auto keys = std::make_unique_for_overwrite<K[]>(static_cast<std::size_t>(lanes * n));
   const auto walk_of = [&](const View& view) {
     const Index* strides[] = {view.strides.data()};

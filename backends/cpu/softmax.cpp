@@ -1,9 +1,11 @@
-// Softmax and log_softmax over a strided input, which is read from memory once where what belongs together fits into a cache.
+// The drivers of softmax and log_softmax over a strided input. The input is read from memory once,
+// if the elements that belong together fit into a cache.
 //
-// Where the axis is the innermost one, rows are computed in one go; where it is not, columns are, many side by side. An input
-// that the kernels cannot read in place is first laid out in the result, and computed there. Very short rows are transposed in a
-// buffer and computed as columns; long rows go piece by piece, twice. Each row is cut, and its parts merged, as its length says,
-// so results do not depend on the number of threads.
+// If the axis is the innermost one, rows are computed in one go; otherwise columns are, many
+// side by side. An input that the kernels cannot read in place is first copied into the result,
+// and computed there. Very short rows are transposed in a buffer and computed as columns.
+// Long rows are processed piece by piece, twice. The length of a row alone decides how it is cut
+// and how its parts are merged, so results do not depend on the number of threads.
 #include <stave/backends/cpu/softmax.h>
 
 #include <algorithm>
@@ -20,10 +22,12 @@ using stave::View;
 namespace {
 
 constexpr Index softmax_grain = cheap_grain / 4;  // of exponentials
-constexpr Index tile_bytes = Index{1} << 18;      // of what is computed in one go: it stays in the second cache
-constexpr Index line = 16;  // elements: columns are cut, and rows transposed, by whole lines of memory
+// The size of the data that is computed in one go, in bytes; it stays in the L2 cache.
+constexpr Index tile_bytes = Index{1} << 18;
+// In elements: columns are cut, and rows transposed, by whole lines of memory.
+constexpr Index line = 16;
 constexpr Index short_row = 32;
-constexpr Index most_beside = 7;  // so few columns fill no vector
+constexpr Index most_beside = 7;  // so few columns do not fill a vector
 constexpr Index least_part = Index{1} << 15, most_parts = 64;
 
 class SoftmaxLoop {
@@ -47,10 +51,10 @@ class SoftmaxLoop {
   }
 
  private:
-  /// How far neighbours along the innermost other axis are apart in operand k.
+  /// The distance of neighbours along the innermost other axis in operand k.
   Index apart(int k) const { return kept_.empty() ? 0 : kept_.back().step[k]; }
 
-  /// f(walk) for all tiles of so many neighbours along the innermost other axis.
+  /// Calls f(walk) for all tiles of `neighbours` neighbours along the innermost other axis.
   template <class F>
   void for_tiles(Index neighbours, F f) const {
     const TileWalk tiles(kept_, 2, -1, 1, neighbours);
@@ -63,8 +67,8 @@ class SoftmaxLoop {
   }
 
   void run_columns() const {
-    // Wide enough that memory is read along itself; but all threads are to have some, of which no result depends. A block of
-    // memory that a cache holds is not cut.
+    // Tiles are wide enough for contiguous reads, but all threads should get some; results do
+    // not depend on the width. A block that a cache holds is not cut.
     const Index columns = kept_.back().length, enough = softmax_grain / length_ + line;
     const Index share = std::min(columns / (2 * thread_count()), enough) / line * line;
     const bool whole = columns <= softmax_columns && columns * length_ * size_ <= tile_bytes;
@@ -101,11 +105,12 @@ class SoftmaxLoop {
     });
   }
 
-  // ---- long rows, and few tall columns ---------------------------------------------------------------------
+  // ---- long rows, and few tall columns ----------------------------------------------------------
 
   using Totals = std::array<SoftmaxTotal, most_beside>;
 
-  /// In parts, if there are few: their totals are then merged in order.
+  /// Computes long rows. If there are few, each is cut into parts, whose totals are merged
+  /// in order.
   void run_pieces() const {
     const Index beside = beside_, count = TileWalk(kept_, 2, -1, 1, beside).count();
     const Index parts = std::clamp<Index>(length_ / least_part, 1, std::max<Index>(1, most_parts / count));
@@ -140,7 +145,8 @@ class SoftmaxLoop {
 
   bool dense() const { return beside_ == 1 && in_step_ == size_ && out_step_ == size_; }
 
-  /// f(rows, their distance, first element, how many) for what is between first and last, gathered in a buffer.
+  /// Calls f(rows, their distance, first element, how many) for blocks of elements [first, last),
+  /// gathered in a buffer.
   template <class F>
   void for_blocks(const TileWalk& tile, Index first, Index last, F f) const {
     constexpr Index elements = 2048;

@@ -1,4 +1,4 @@
-// Driver of softmax and log_softmax.
+// Drivers of softmax and log_softmax and their gradients.
 #pragma once
 
 #include <stave/backends/cpu/kernels/kernels.h>
@@ -6,11 +6,11 @@
 
 namespace stave_cpu {
 
-/// softmax log_softmax: `out` of `in`'s shape.
+/// Runs softmax or log_softmax along `axis`. `out` has `in`'s shape.
 void run_softmax(const Softmax& softmax, int axis, const stave::View& in, const stave::View& out);
 
-/// softmax_gradient of y, log_softmax_gradient of x: along the last axis, in float32 or float64;
-/// `out` is contiguous.
+/// Runs softmax_gradient, where `x` is y, or log_softmax_gradient along the last axis, in float32
+/// or float64. `out` is contiguous.
 void run_softmax_gradient(SoftmaxGradient kernel, const stave::View& x, const stave::View& ct, const stave::View& out);
 
 }  // namespace stave_cpu

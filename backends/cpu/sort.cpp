@@ -1,8 +1,10 @@
-// sort and argsort, one row at a time: elements become unsigned keys in the same order, which are sorted by radix (stable,
-// linear: ten times faster than comparing at 2^20 floats), short rows by comparison.
+// sort and argsort, one row at a time. Elements become unsigned keys with the same order.
+// Radix sort, which is stable and linear, sorts the keys: at 2^20 floats it is ten times faster
+// than comparisons. Short rows are sorted by comparison.
 //
-// Equal keys are equal elements, but for two: -0 has the key of 0, and every NaN the largest one. argsort carries positions
-// along. sort turns sorted keys back into elements; where x has a -0 or a NaN, the runs of these two keys are read from x again.
+// Equal keys are equal elements, with two exceptions: -0 has the key of 0, and every NaN has
+// the largest key. argsort sorts positions together with the keys. sort turns sorted keys back into
+// elements; if x has a -0 or a NaN, the runs of these two keys are read from x again.
 #include <stave/backends/cpu/sort.h>
 
 #include <algorithm>
@@ -22,9 +24,9 @@ using stave::View;
 
 namespace {
 
-// ---- keys --------------------------------------------------------------------------------------------------
+// ---- keys ---------------------------------------------------------------------------------------
 
-/// Whether x is one of the elements that its key does not tell: -0 and NaN.
+/// Returns true if the key of x does not determine x: x is -0 or NaN.
 template <class T>
 bool is_ambiguous(T x) {
   if constexpr (!std::is_integral_v<T>) return x != x || (x == 0 && std::bit_cast<KeyOf<T>>(x) != 0);
@@ -40,7 +42,7 @@ K key_in(const KeyAt<K, P>& item) {
   return item.key;
 }
 
-// ---- sorting -----------------------------------------------------------------------------------------------
+// ---- sorting ------------------------------------------------------------------------------------
 
 /// Sorts arrays of `Item`, each of at most the given length, in memory of its own.
 template <class Item>
@@ -49,7 +51,7 @@ class Sorter {
   static constexpr int digit_bits = sizeof(K) <= 2 ? 8 : 11;
   static constexpr int digits = (8 * static_cast<int>(sizeof(K)) + digit_bits - 1) / digit_bits;
   static constexpr std::size_t radix = std::size_t{1} << digit_bits;
-  // Below this the counts cost more than comparisons (measured).
+  // For shorter arrays the digit counts cost more than comparisons (measured).
   static constexpr Index least = sizeof(K) == 1 ? 64 : sizeof(K) <= 4 ? 256 : 512;
 
  public:
@@ -59,9 +61,9 @@ class Sorter {
     counts_ = std::make_unique_for_overwrite<Index[]>(digits * radix);
   }
 
-  /// Where to put what is to be sorted.
+  /// The buffer for the items to sort.
   Item* items() { return items_.get(); }
-  /// The n items in order; they are items() from now on.
+  /// Sorts the first n items and returns them. From now on items() returns the sorted buffer.
   Item* sort(Index n) {
     if (n < least) std::sort(items_.get(), items_.get() + n);
     else sort_by_radix(n);
@@ -77,7 +79,8 @@ class Sorter {
   }
   Index* counts(int d) { return counts_.get() + static_cast<std::size_t>(d) * radix; }
 
-  // From the last digit to the first one, each pass keeping the order of the one before. A digit that all share is passed over.
+  // Sorts from the last digit to the first one; each pass keeps the order of the one before.
+  // A digit that all items share is skipped.
   void sort_by_radix(Index n) {
     std::fill_n(counts_.get(), digits * radix, 0);
     for (Index i = 0; i < n; ++i)
@@ -101,9 +104,10 @@ class Sorter {
   std::unique_ptr<Index[]> counts_;
 };
 
-// ---- rows --------------------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------
 
-/// The rows along the sorted axis: where each begins in `in` and `out`, and the steps along it.
+/// The rows along the sorted axis: the axes to walk their starts in `in` and `out`, and the steps
+/// along a row.
 struct SortedRows {
   Index length, in_step, out_step;
   Axes others;
@@ -118,7 +122,8 @@ struct SortedRows {
     others = merged_axes(shape, strides, sizes);
   }
 
-  /// body(a state of the thread's own, the row's input, its output).
+  /// Calls body(state of this thread, start of the row in `in`, start of the row in `out`)
+  /// for all rows.
   template <class State, class Body>
   void for_each(const View& in, const View& out, Body body) const {
     constexpr Index sort_grain = cheap_grain / 16;
@@ -133,7 +138,8 @@ struct SortedRows {
   }
 };
 
-/// The elements of x whose key is that of `like` stand together, in the order of x.
+/// Restores the run of elements that have the key of `like`: they follow each other in the output,
+/// in their order in x.
 template <class T>
 void restore_run(const SortedRows& rows, const char* x, const KeyOf<T>* sorted, KeyOf<T> flip, T like, char* out) {
   const KeyOf<T> key = key_of(like), flipped = static_cast<KeyOf<T>>(key ^ flip);

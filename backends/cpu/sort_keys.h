@@ -1,4 +1,5 @@
-// Elements as unsigned integers in the order of sort: for whatever sorts, selects or searches.
+// Elements as unsigned integers that have the order of sort, for all code that sorts, selects
+// or searches.
 #pragma once
 
 #include <bit>
@@ -14,7 +15,9 @@ using KeyOf = stave::BitsOf<T>;
 template <class K>
 constexpr K top_bit = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
 
-/// An element as a key. Floats: the bits of a positive number are in its order, those of a negative one in the reverse order.
+/// Returns the key of an element: x sorts before y if and only if key_of(x) < key_of(y). NaN has
+/// the largest key. The bits of positive floats are in the order of the floats, those of negative
+/// ones in the reverse order.
 template <class T>
 inline KeyOf<T> key_of(T x) {
   using K = KeyOf<T>;
@@ -34,7 +37,7 @@ inline T element_of(KeyOf<T> key) {
     return std::bit_cast<T>(key & top_bit<K> ? static_cast<K>(key ^ top_bit<K>) : static_cast<K>(~key));
   else return static_cast<T>(std::is_signed_v<T> ? static_cast<K>(key ^ top_bit<K>) : key);
 }
-/// An element and where it stands: among equal ones the first comes first.
+/// A key and the position of its element. Among equal keys the first position comes first.
 template <class K, class P>
 struct KeyAt {
   K key;
@@ -43,7 +46,7 @@ struct KeyAt {
     return a.key != b.key ? a.key < b.key : a.position < b.position;
   }
 };
-/// bool lies in memory as bytes.
+/// The type of an element in memory: bool is stored as a byte.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 

@@ -1,4 +1,4 @@
-// Merging axes, walking tiles, copying them.
+// Strided loops: merging axes, walking tiles, and copying them.
 #include <stave/backends/cpu/strided.h>
 
 #include <algorithm>
@@ -71,7 +71,7 @@ int dense_axis(const Axes& axes, int first, int operands, const Index* sizes) {
   return -1;
 }
 
-// ---- TileWalk ----------------------------------------------------------------------------------------------
+// ---- TileWalk -----------------------------------------------------------------------------------
 
 void TileWalk::push(const Axis& axis, Index tile) {
   Digit digit;
@@ -121,11 +121,12 @@ void TileWalk::next() {
   }
 }
 
-// ---- copying -----------------------------------------------------------------------------------------------
+// ---- copying ------------------------------------------------------------------------------------
 
 namespace {
 
-// What is filled is copied behind itself: the C library copies with the widest instructions that there are.
+// Fills by copying the part that is already filled behind itself: the C library copies
+// with the widest instructions available.
 template <class T>
 void fill_with(void* dst, const void* value, Index n) {
   T v, *to = static_cast<T*>(dst);
@@ -145,7 +146,7 @@ const T& at(const char* p, Index offset) {
   return *reinterpret_cast<const T*>(p + offset);
 }
 
-/// Four by four, in registers.
+/// Transposes a 4 x 4 block in registers.
 template <class T>
 void transpose_four(char* dst, Index dst_row, const char* src, Index src_column) {
   typedef T Four __attribute__((vector_size(4 * sizeof(T))));
@@ -165,8 +166,9 @@ void copy_bytes(char* dst, const char* src, Index bytes, bool stream) {
   else std::memcpy(dst, src, static_cast<std::size_t>(bytes));
 }
 
-/// side x side elements by way of a buffer, so that each cache line of both is touched once: at distances that are
-/// powers of two they all fall into one set of the cache, which keeps a dozen.
+/// Transposes side x side elements through a buffer, so that each cache line of source
+/// and destination is touched once. If rows are a power of two apart, all these lines fall into
+/// one set of the cache, which holds about a dozen lines.
 template <class T, Index side>
 void transpose_square(char* dst, Index dst_row, const char* src, Index src_column, bool stream) {
   constexpr Index size = sizeof(T), row = side * size;
@@ -177,7 +179,7 @@ void transpose_square(char* dst, Index dst_row, const char* src, Index src_colum
   for (Index r = 0; r < side; ++r) copy_bytes(dst + r * dst_row, buffer + r * row, row, stream);
 }
 
-/// Source columns are dense (src_row == size), destination rows are.
+/// Transposes a tile whose source columns and destination rows are dense (src_row == size).
 template <class T>
 void transpose_tile(char* dst, Index dst_row, const char* src, Index src_column, Index rows, Index columns,
                     bool stream) {
@@ -200,7 +202,7 @@ template <class T>
 void copy_elements(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column,
                    Index rows, Index columns, bool stream) {
   constexpr Index size = sizeof(T);
-  if constexpr (size <= 8) {  // larger ones fill lines of the cache as they are
+  if constexpr (size <= 8) {  // larger elements fill cache lines without a transpose
     const bool large = rows >= 4 && columns >= 4;
     if (large && dst_column == size && src_row == size && src_column != size && src_column != 0)
       return transpose_tile<T>(dst, dst_row, src, src_column, rows, columns, stream);
@@ -243,7 +245,8 @@ void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index si
   int row_axis = dense_axis(axes, 0, 2, sizes);
   bool transposing = row_axis >= 0;
   Index columns = axes.back().length, rows = 1;
-  if (transposing) {  // transposing: whole cache lines of both, and no more than the first cache holds
+  // A tile to transpose covers whole cache lines of both operands and fits into the L1 cache.
+  if (transposing) {
     columns = std::min<Index>(columns, 64);
     rows = std::min<Index>(axes[static_cast<std::size_t>(row_axis)].length, 64);
   } else {

@@ -1,8 +1,10 @@
-// Loops over strided operands: dimensions merged where memory allows it, then walked in two-dimensional tiles.
+// Loops over strided operands. Dimensions are merged where the memory layout allows it, and then
+// walked in two-dimensional tiles.
 //
-// A tile is `rows` x `columns` elements of two chosen axes, small enough for the first cache. Drivers handle one tile at
-// a time: they copy what is not contiguous into short buffers (copy_tile), and never make a copy of a whole operand.
-// Strides are in bytes here, so that operands of different dtypes go together.
+// A tile is `rows` x `columns` elements of two chosen axes, small enough for the L1 cache.
+// Drivers handle one tile at a time. They copy what is not contiguous into short buffers
+// (copy_tile), and never make a copy of a whole operand. Strides are in bytes here, so
+// that operands may have different dtypes.
 #pragma once
 
 #include <memory>
@@ -24,18 +26,18 @@ struct Axis {
 };
 using Axes = stave::SmallVector<Axis, 6>;
 
-/// The axes over `shape` of operands with these strides (in elements of `sizes` bytes), outermost first: those of
-/// length 1 dropped, neighbours merged where every operand steps evenly across them. An empty shape gives one axis of
-/// length 0.
+/// Returns the loop axes over `shape`, outermost first, for operands with these strides (in
+/// elements of `sizes` bytes). Axes of length 1 are dropped, and neighbours are merged where every
+/// operand steps evenly across them. An empty iteration space gives one axis of length 0.
 Axes merged_axes(std::span<const Index> shape, std::span<const Index* const> strides, const Index* sizes);
 
-/// Walks tiles: where each operand stands, and how large the tile is there.
+/// Walks tiles and gives the offset of each operand and the size of the tile there.
 class TileWalk {
  public:
-  /// Tiles of at most rows x columns over the axes row_axis (-1: none) and the last one, along the last one first or, if
-  /// `down`, along row_axis.
+  /// Makes tiles of at most rows x columns over row_axis (-1: none) and the last axis. Consecutive
+  /// tiles follow each other along the last axis or, if `down`, along row_axis.
   TileWalk(const Axes& axes, int operands, int row_axis, Index rows, Index columns, bool down = false);
-  /// How many tiles there are.
+  /// The number of tiles.
   Index count() const { return count_; }
   void seek(Index tile);
   void next();
@@ -63,31 +65,34 @@ class TileWalk {
   int operands_, row_digit_ = 0, column_digit_ = 0;
 };
 
-/// The axis, other than the last, along which an operand in [first, operands) that does not run along the last axis is
-/// densest; -1 if all run along the last axis or stand still.
+/// Looks in [first, operands) for an operand that is densest along another axis than the last one,
+/// and returns that axis. Returns -1 if every operand is dense or constant along the last axis, or
+/// is densest along it.
 int dense_axis(const Axes& axes, int first, int operands, const Index* sizes);
 
-/// dst[r, c] = src[r, c] for elements of so many bytes as visit_size knows; past the caches where dense rows allow it and `stream` is set.
+/// Copies a tile: dst[r, c] = src[r, c] for elements of a size that visit_size supports.
+/// If `stream` is set, the copy goes past the caches where dense rows allow it.
 void copy_tile(char* dst, Index dst_row, Index dst_column, const char* src, Index src_row, Index src_column, Index rows,
                Index columns, Index size, bool stream = false);
 
-/// Whether a result of so many bytes is written past the caches: it pays (measured) from these sizes on, contiguous, and in pieces
-/// far apart.
+/// Returns true if a result of `bytes` bytes is written past the caches, that is, if it has at
+/// least `from` bytes and the kernels can do so. It pays (measured) from `stream_contiguous` bytes
+/// on for contiguous writes, and from `stream_scattered` bytes on for pieces that are far apart.
 bool streams(Index bytes, Index from);
 inline constexpr Index stream_contiguous = Index{32} << 20, stream_scattered = Index{4} << 20;
 
-/// Fills dst[0 .. n) with the element at `value`.
+/// Sets dst[0 .. n) to the element at `value`.
 void fill_elements(void* dst, const void* value, Index n, Index size);
 
-/// A view with strides of its own for the copies of pad and concat.
+/// An operand of a strided copy: data, and strides of its own that differ from those of a view.
 struct Placed {
   char* data;
   std::span<const Index> strides;  // in elements
 };
-/// dst = src elementwise, both of `shape`; dst's elements are distinct. Parallel.
+/// Copies elements in parallel: dst = src, both of `shape`. The elements of dst are distinct.
 void copy_strided(Placed dst, Placed src, std::span<const Index> shape, Index size);
 
-/// A view's elements in row-major order: as they lie, or a copy.
+/// A view's elements in row-major order: the view itself if it is contiguous, or else a copy.
 class Dense {
  public:
   explicit Dense(const View& x);
@@ -101,7 +106,7 @@ class Dense {
 };
 
 bool is_contiguous(std::span<const Index> shape, std::span<const Index> strides);
-/// Lengths or strides but for those of one axis.
+/// Returns lengths or strides without those of one axis.
 stave::Shape without(std::span<const Index> all, std::size_t axis);
 Index element_count(std::span<const Index> shape);
 

@@ -1,4 +1,4 @@
-// argmax and argmin: NaN is the extreme, and the first occurrence wins, as in NumPy.
+// Kernels of argmax and argmin. NaN is the extreme, and the first occurrence wins, as in NumPy.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/half.h>
 
@@ -9,7 +9,7 @@ using stave_cpu::Dtype;
 using stave_cpu::Index;
 using stave_cpu::OpId;
 
-/// a is strictly more extreme than b. Over Vec and over scalars.
+/// Returns true if a is strictly more extreme than b, for Vec and for scalars.
 template <bool max, class V>
 STAVE_INLINE auto before(V a, V b) {
   if constexpr (max) return (a > b) | ((a != a) & (b == b));
@@ -42,7 +42,8 @@ struct Arg {
     return best;
   }
 
-  /// Blocks: the extreme of each as a vector loop, and a search only in a block that beats all before.
+  /// Finds the extreme of each block by a vector loop, and searches only a block that beats all
+  /// before.
   static Index row(const void* in, Index n, void* value) {
     constexpr Index block = 1024;
     const T* x = static_cast<const T*>(in);

@@ -1,5 +1,7 @@
-// Chains: some vectors go through all operations before the next ones do, and stay in registers from one to the next, so that only
-// what is asked for goes through memory. An operation is chosen once for so many vectors that choosing takes no longer than computing.
+// Chains: a few vectors go through all operations before the next ones do. They stay in registers
+// from one operation to the next, so that only results that are needed go through memory.
+// An operation is selected once for several vectors, so that the selection takes no longer
+// than the computation.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/vec_math.h>
 #include <stave/core/ops/elementwise_ops.h>
@@ -11,10 +13,10 @@ using stave_cpu::Index;
 using stave_cpu::Link;
 using stave_cpu::LinkCode;
 
-constexpr int most_ways = STAVE_VECTOR_BYTES == 64 ? 16 : 8;  // of twice as many registers
+constexpr int most_ways = STAVE_VECTOR_BYTES == 64 ? 16 : 8;  // half of the registers
 #define STAVE_EACH_WAY _Pragma("GCC unroll 16") for (int way = 0; way < ways; ++way)
 
-/// `ways` vectors from element `at` on; of a single one the first n elements.
+/// Runs `ways` vectors from element `at` on; a single one has n elements.
 template <class T, int ways>
 STAVE_INLINE void run_links(const Link* links, Index count, char* const* arrays, Index at, Index n) {
   using V = Vec<T>;
@@ -23,7 +25,8 @@ STAVE_INLINE void run_links(const Link* links, Index count, char* const* arrays,
   for (const Link* link = links; link != links + count; ++link) {
     const auto array = [&](int number) __attribute__((always_inline)) {
       T* from = reinterpret_cast<T*>(arrays[number]) + at;
-      __asm__("" : "+r"(from));  // else GCC keeps the offset of each way, for which there are not enough registers
+      // Otherwise GCC keeps the offset of each way, for which there are not enough registers.
+      __asm__("" : "+r"(from));
       return from;
     };
     const auto loaded = [&](const T* from, int way) __attribute__((always_inline)) {

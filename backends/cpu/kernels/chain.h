@@ -1,4 +1,5 @@
-// The operations that chains are made of, and how links say them: for the kernel and for those who make links.
+// The operations of chains, and their encoding as links, for the kernel and for the code
+// that builds chains.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace stave_cpu {
 
 using stave::OpId;
 
-// Of floats; they take no longer than a vector to go to memory and back.
+// Operations on floats that take no longer than a store and a load of a vector.
 // clang-format off
 #define STAVE_CHAINED_UNARY_OPS(X)                                                                                 \
   X(abs, Abs) X(negative, Negative) X(sign, Sign) X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(square, Square)                  \
@@ -20,7 +21,8 @@ using stave::OpId;
   X(minimum, Minimum) X(copysign, Copysign) X(scale_by_inverse, ScaleByInverse)
 // clang-format on
 
-/// What a link does: x is the result so far, y the operand, an array or a number for all elements.
+/// The operation of a link: x is the result so far, y the operand, which is an array or one number
+/// for all elements.
 enum class LinkCode : std::uint16_t {
   load_array,   // x = y
   load_number,  // x = y
@@ -32,11 +34,12 @@ enum class LinkCode : std::uint16_t {
 #undef X
 };
 
-/// What an operand is to a link.
+/// The form of an operand of a link.
 enum class LinkOperand { x, array, number };
 
-/// Of an operation and its operands, of which one at least is x; those of an operation of one operand are the same. None: chains do
-/// not have it.
+/// Returns the link code of an operation and its operands, of which at least one is x.
+/// For an operation of one operand, both are the same. Returns nothing if chains do not have
+/// the operation.
 constexpr std::optional<LinkCode> link_code(OpId id, LinkOperand first, LinkOperand second) {
   const auto chosen = [&](LinkCode x_array, LinkCode array_x, LinkCode x_number, LinkCode number_x, LinkCode x_x) {
     if (second != LinkOperand::x) return second == LinkOperand::array ? x_array : x_number;
@@ -57,7 +60,7 @@ constexpr std::optional<LinkCode> link_code(OpId id, LinkOperand first, LinkOper
   }
 }
 
-/// The link that reads one number where this one reads an array, if it does.
+/// Returns the link code that reads one number where `code` reads an array, or else `code`.
 constexpr LinkCode of_number(LinkCode code) {
   switch (code) {
     case LinkCode::load_array: return LinkCode::load_number;
@@ -70,11 +73,11 @@ constexpr LinkCode of_number(LinkCode code) {
   }
 }
 
-/// An operation of a chain.
+/// One operation of a chain.
 struct Link {
   LinkCode code;
-  int operand;  // which array, or number, is y
-  int to;       // the array that gets the result, too; -1: none
+  int operand;  // the index of y: an array, or a number
+  int to;       // the array that also receives the result; -1: none
 };
 
 }  // namespace stave_cpu

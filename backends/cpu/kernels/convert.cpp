@@ -1,4 +1,4 @@
-// astype between all dtypes, and where.
+// The kernels of astype between all dtypes, and of where.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/half.h>
 
@@ -17,8 +17,9 @@ inline constexpr I least = static_cast<I>(-1) > 0
                                ? 0
                                : static_cast<I>(static_cast<std::uint64_t>(1) << (8 * sizeof(I) - 1));
 
-/// Floats become integers by truncation; what does not fit saturates, and NaN becomes 0, so that no value is undefined.
-/// 2^31 - 1 and the like are no floats: the comparison is with the power of two above, which is.
+/// Converts a float to an integer by truncation. Values that do not fit saturate, and NaN becomes
+/// 0, so that no value is undefined. Limits like 2^31 - 1 are no floats, so the comparison
+/// is with the power of two above, which is one.
 template <class To, class From>
 STAVE_INLINE To saturate(From x) {
   constexpr From above = static_cast<From>(greatest<To> / 2 + 1) * 2;
@@ -61,11 +62,11 @@ void where(void* out, const void* const* in, Index n) {
   auto* x = static_cast<const T*>(in[1]);
   auto* y = static_cast<const T*>(in[2]);
   auto* to = static_cast<T*>(out);
-#ifndef __clang__  // which sees to it at run time
+#ifndef __clang__  // Clang checks this at run time
 #pragma GCC ivdep  // `out` is none of the inputs, or one of them
 #endif
   for (Index i = 0; i < n; ++i) {
-    const T a = x[i], b = y[i];  // both, so that there is nothing to skip
+    const T a = x[i], b = y[i];  // loads both, so that no load is conditional
     to[i] = condition[i] ? a : b;
   }
 }
@@ -81,7 +82,7 @@ void fill_convert(Kernels& table) {
 #define X(name, type) fill_from<type>(table.convert[static_cast<int>(Dtype::name)]);
   STAVE_DTYPES(X)
 #undef X
-  // Selecting moves bits: one kernel for each size.
+  // `where` only moves bits: there is one kernel for each element size.
   for (int d = 0; d < stave_cpu::dtype_count; ++d) {
     stave::visit_size(stave::size_of(static_cast<Dtype>(d)),
                       [&](auto element) { table.where[d] = where<decltype(element)>; });

@@ -1,4 +1,5 @@
-// The inner loops of convolutions that need no matrix: a row of results is a weighted sum of rows of x, each moved.
+// The inner loops of convolutions that need no matrix: a row of results is a weighted sum
+// of shifted rows of x.
 #include <stave/backends/cpu/kernels/fill.h>
 
 #include <machine.h>
@@ -8,7 +9,8 @@ namespace STAVE_KERNELS {
 using stave_cpu::Dtype;
 using stave_cpu::Index;
 
-/// `count` results by so many vectors, which stay in registers over all taps; of the last vector, if it is not whole, `last` lanes.
+/// Computes `vectors` vectors of each of `count` results, which stay in registers over all taps.
+/// The last vector has `last` lanes.
 template <class T, int count, int vectors>
 STAVE_INLINE void weigh_block(T* out, Index out_step, const T* x, const T* w, const Index* offsets, Index taps,
                               bool accumulate, Index last) {
@@ -52,7 +54,8 @@ STAVE_INLINE void weigh(T* out, Index out_step, const T* x, const T* w, const In
   if (j < n) weigh_block<T, count, 1>(out + j, out_step, x + j, w, offsets, taps, accumulate, n - j);
 }
 
-constexpr bool many_registers = STAVE_VECTOR_BYTES == 64;  // 32 of them, of which six results leave half unused
+// A set with 32 registers, of which six results leave half unused.
+constexpr bool many_registers = STAVE_VECTOR_BYTES == 64;
 
 template <class T>
 STAVE_INLINE void weigh_many(T* out, Index out_step, const T* x, const T* w, const Index* offsets, Index taps,
@@ -79,7 +82,8 @@ void weigh_rows(void* out, Index out_step, const void* x, const void* w, const I
   }
 }
 
-/// sums += the products of some columns; of fewer than a vector, `some` of them.
+/// Computes sums += the products of one vector of columns. If it is not whole, it has
+/// `some` columns.
 template <class T, int results, int taps, bool whole>
 STAVE_INLINE void multiply_columns(Vec<T> (&sums)[results * taps], const T* x, const Index* offsets, const T* w,
                                    Index w_step, Index some) {
@@ -92,14 +96,15 @@ STAVE_INLINE void multiply_columns(Vec<T> (&sums)[results * taps], const T* x, c
   }
 }
 
-/// The sums of so many results and taps stay in registers, a lane for every so many-th column.
+/// Multiplies a block of results and taps whose sums stay in registers. Each lane takes every
+/// lanes-th column.
 template <class T, int results, int taps>
 STAVE_INLINE void multiply_block(double* sums, const T* x, Index x_row, const Index* offsets, const T* w, Index w_row,
                                  Index w_step, Index rows, Index n) {
   using V = Vec<T>;
   constexpr Index lanes = V::lanes;
   V parts[results * taps];
-#pragma GCC unroll 12  // else they stay in memory
+#pragma GCC unroll 12  // otherwise GCC keeps them in memory
   for (int i = 0; i < results * taps; ++i) parts[i] = V(0);
   for (Index row = 0; row < rows; ++row, x += x_row, w += w_row) {
     Index j = 0;

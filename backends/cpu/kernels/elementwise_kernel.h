@@ -1,4 +1,5 @@
-// From an elementwise operation's struct to its block kernels: one for each dtype that `operands` admits.
+// Makes block kernels from an elementwise operation's struct: one for each dtype that `operands`
+// admits.
 #pragma once
 
 #include <stave/backends/cpu/kernels/half.h>
@@ -22,7 +23,7 @@ template <class S, class V>
 STAVE_INLINE auto apply(V a, V b, int (*)[2]) {
   return S::value(a, b);
 }
-/// A result is of T, or a mask.
+/// Stores a result, which is a vector of T or a mask.
 template <class T>
 STAVE_INLINE void put(VecOf<T> v, void* to) {
   store<T>(v, to);
@@ -47,7 +48,8 @@ STAVE_INLINE void put_first(Mask<Computed<T>> v, void* to, Index n) {
   }
 }
 
-/// Fewer elements than a vector has: the same function over a padded one, so that results do not depend on the position.
+/// Computes fewer elements than a vector has, by the same function on a padded vector, so
+/// that results do not depend on the position.
 template <class S, class T, int arity>
 void short_block(void* out, const void* const* in, Index n) {
   using V = VecOf<T>;
@@ -72,7 +74,8 @@ void block(void* out, const void* const* in, Index n) {
   const auto* a = static_cast<const Element<T>*>(in[0]);
   const auto* b = static_cast<const Element<T>*>(in[arity - 1]);
   char* to = static_cast<char*>(out);
-  // The last elements are done as one overlapping vector, read before an in-place call could overwrite them.
+  // The last elements are one overlapping vector. It is loaded first, before an in-place call could
+  // overwrite its elements.
   Index last = n - V::lanes, i = 0;
   V last_a = load<T>(a + last), last_b = load<T>(b + last);
   if constexpr (constexpr int group = sizeof(typename V::Lane); S::result == Result::boolean && group > 1)
@@ -86,7 +89,7 @@ void block(void* out, const void* const* in, Index n) {
   put<T>(apply<S>(last_a, last_b, tag), to + last * result_size);
 }
 
-/// Computed as a float, the next number of sixteen bits would be rounded away.
+/// nextafter of sixteen-bit floats. Computed in float, the next number would be rounded away.
 template <class T>
 void nextafter_half(void* out, const void* const* in, Index n) {
   const auto *x = static_cast<const T*>(in[0]), *y = static_cast<const T*>(in[1]);
@@ -99,7 +102,7 @@ constexpr BlockKernel kernel_of() {
   else return block<S, T, arity>;
 }
 
-/// One row of the table: the kernels of S.
+/// Fills one row of the table with the kernels of S.
 template <class S, int arity>
 void fill_row(BlockKernel* row) {
 #define X(name, type)                                    \

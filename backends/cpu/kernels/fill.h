@@ -1,4 +1,4 @@
-// Each file of kernels fills its part of the table.
+// The functions by which each file of kernels fills its part of the table.
 #pragma once
 
 #include <stave/backends/cpu/kernels/isa.h>

@@ -24,7 +24,7 @@ STAVE_INLINE bool any(Mask<T> mask) {
   for (int i = 0; i < static_cast<int>(STAVE_VECTOR_BYTES / 8); ++i) all |= words[i];
   return all != 0;
 }
-/// Rounded once, a lane at a time.
+/// Returns a b + c, rounded once, one lane at a time.
 STAVE_INLINE F32 fma(F32 a, F32 b, F32 c) {
   for (int i = 0; i < F32::lanes; ++i) c.raw[i] = __builtin_fmaf(a.raw[i], b.raw[i], c.raw[i]);
   return c;
@@ -65,7 +65,7 @@ STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) {
   return select(x < low, low, x);
 }
 
-/// Sixteen bits each, as the low half of a lane.
+/// Loads and stores sixteen bits per lane, in the low half of the lane.
 STAVE_INLINE Vec<std::uint32_t> load_uint16(const void* from) {
   typedef std::uint16_t Half __attribute__((vector_size(STAVE_VECTOR_BYTES / 2), aligned(2), may_alias));
   return {__builtin_convertvector(*static_cast<const Half*>(from), Vec<std::uint32_t>::Raw)};
@@ -75,7 +75,7 @@ STAVE_INLINE void store_uint16(Vec<std::uint32_t> v, void* to) {
   *static_cast<Half*>(to) = __builtin_convertvector(v.raw, Half);
 }
 
-/// As core/tensor/half.h does it, a vector at a time.
+/// Converts float16 as core/tensor/half.h does, one vector at a time.
 STAVE_INLINE F32 load_float16(const void* from) {
   using Bits = Vec<std::uint32_t>;
   const Bits half = load_uint16(from);

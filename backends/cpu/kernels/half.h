@@ -1,5 +1,5 @@
-// Elements of every dtype into vectors and back: those of sixteen-bit floats are widened to floats by the load, and rounded to the
-// nearest by the store. Elsewhere a dtype's vector is its own.
+// Loads and stores of vectors of every dtype. The load widens sixteen-bit floats to floats,
+// and the store rounds them to the nearest. Every other dtype has vectors of its own.
 #pragma once
 
 #include <machine.h>
@@ -11,11 +11,11 @@ using stave::Computed;
 using stave::Float16;
 using stave::is_half;
 
-/// An element of T as it lies in memory.
+/// The type of an element of T in memory.
 template <class T>
 using Element = typename LaneOf<T>::Type;
 
-/// What T's elements are computed in.
+/// The vector type in which elements of T are computed.
 template <class T>
 using VecOf = Vec<Computed<T>>;
 
@@ -39,7 +39,8 @@ STAVE_INLINE void store(VecOf<T> v, void* to) {
   else v.store(to);
 }
 
-/// The first n elements, 0 <= n <= lanes: the other lanes are 0, and are not written.
+/// Loads and stores the first n elements, 0 <= n <= lanes. The other lanes are read as 0
+/// and are not written.
 template <class T>
 STAVE_INLINE VecOf<T> load_first(const void* from, std::int64_t n) {
   if constexpr (is_half<T>) {
@@ -61,7 +62,7 @@ STAVE_INLINE void store_first(VecOf<T> v, void* to, std::int64_t n) {
   }
 }
 
-/// n elements as floats, and floats as elements.
+/// Converts n elements to floats, and floats to elements.
 template <class T>
 STAVE_INLINE void widen(const T* from, std::int64_t n, float* to) {
   std::int64_t i = 0;

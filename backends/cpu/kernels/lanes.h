@@ -1,5 +1,6 @@
-// Lanes<T>: what a program's elementwise function is given when it is compiled as a loop (own_kernels.h): a vector of elements that
-// behaves as a tensor of dtype T does, with the values that kernels compute, for they are computed by the same structs.
+// Lanes<T>: the argument of a program's elementwise function when it is compiled as a loop
+// (own_kernels.h). It is a vector of elements that behaves like a tensor of dtype T. It computes
+// the same values as the kernels, because it uses the same structs.
 #pragma once
 
 #include <stave/backends/cpu/kernels/vec_math.h>
@@ -19,7 +20,7 @@ struct Lanes;
 template <class T>
 struct LanesDtype {};
 
-/// What a comparison gives: a tensor of bool.
+/// The result of a comparison: it behaves like a tensor of bool.
 template <class T>
 struct Truths {
   Mask<T> mask;
@@ -56,7 +57,7 @@ struct Lanes {
   Vec<T> values;
 
   STAVE_INLINE Lanes(Vec<T> values) : values(values) {}
-  /// A number, as a tensor's operand: weak.
+  /// Makes an operand of a number. As an operand of a tensor, it takes the dtype T.
   template <class N>
     requires(std::is_arithmetic_v<N>)
   STAVE_INLINE Lanes(N number) : values(static_cast<T>(static_cast<double>(number))) {}
@@ -110,7 +111,7 @@ struct Lanes {
   friend STAVE_INLINE Lanes astype(Lanes x, LanesDtype<T>) { return x; }
 };
 
-// ---- loops -------------------------------------------------------------------------------------------------
+// ---- loops --------------------------------------------------------------------------------------
 
 template <class T>
 STAVE_INLINE void store_lanes(Lanes<T> y, void* out, std::int64_t i, std::int64_t n) {
@@ -127,10 +128,11 @@ STAVE_INLINE void store_lanes(Truths<T> y, void* out, std::int64_t i, std::int64
   __builtin_memcpy(to, booleans, static_cast<std::size_t>(n - i));
 }
 
-/// F, a function of operands k..., for elements of T.
+/// The loop of F, a function of operands k..., for elements of T.
 template <class T, class F, int... k>
 struct OwnLoop {
-  // `flatten`: a vector that a call passes by memory takes longer than what is done with it.
+  // `flatten` inlines all calls: a vector that is passed in memory takes longer than the work
+  // on it.
   __attribute__((flatten)) static void run(void* out, const void* const* in, std::int64_t n) {
     for (std::int64_t i = 0; i < n; i += Vec<T>::lanes) {
       const auto load = [&](int operand) {
@@ -142,7 +144,7 @@ struct OwnLoop {
   }
 };
 
-/// The loop of F, of which k... are some operands, and X... as many Lanes.
+/// Returns the loop of F. k... are the operands found so far, and X... as many Lanes.
 template <class T, class F, class... X, int... k>
 constexpr stave_detail::Loop loop_of(F f, std::integer_sequence<int, k...> = {}) {
   constexpr int next = sizeof...(k);

@@ -1,8 +1,9 @@
-// Factorizations of one small matrix: plain loops along rows, which compilers make vector loops of.
+// Factorizations of one small matrix: plain loops along rows, which compilers vectorise.
 //
-// qr and the reduction to tridiagonal form are Householder's, with the signs of LAPACK's dlarfg; eigenvalues of tridiagonal
-// matrices by implicit QL steps (Bowdler, Martin, Reinsch, Wilkinson 1968); svd by one-sided Jacobi rotations (Hestenes 1958;
-// the order of de Rijk 1989), which need neither another form nor a second method for the vectors.
+// qr and the reduction to tridiagonal form use Householder reflections, with the signs of LAPACK's
+// dlarfg. Eigenvalues of tridiagonal matrices use implicit QL steps (Bowdler, Martin, Reinsch,
+// Wilkinson 1968). svd uses one-sided Jacobi rotations (Hestenes 1958; the order of de Rijk 1989),
+// which need neither another form nor a second method for the vectors.
 #include <stave/backends/cpu/kernels/fill.h>
 
 namespace STAVE_KERNELS {
@@ -18,7 +19,7 @@ struct Small {
     if constexpr (sizeof(T) == 8) return __builtin_sqrt(x);
     else return __builtin_sqrtf(x);
   }
-  /// y += a x
+  /// Computes y += a x.
   static STAVE_INLINE void add(T* __restrict y, T a, const T* __restrict x, Index n) {
     for (Index i = 0; i < n; ++i) y[i] += a * x[i];
   }
@@ -32,7 +33,7 @@ struct Small {
       y[i] = t;
     }
   }
-  /// In eight sums, so that there is a vector of them.
+  /// Returns the dot product. It has eight partial sums, so that they fit a vector.
   static STAVE_INLINE T dot(const T* x, const T* y, Index n) {
     T sums[8] = {};
     Index i = 0;
@@ -42,7 +43,7 @@ struct Small {
     for (; i < n; ++i) sum += x[i] * y[i];
     return sum;
   }
-  /// (x, y) = (c x - s y, s x + c y)
+  /// Rotates: (x, y) = (c x - s y, s x + c y).
   static STAVE_INLINE void rotate(T* __restrict x, T* __restrict y, T c, T s, Index n) {
     for (Index i = 0; i < n; ++i) {
       const T a = x[i], b = y[i];
@@ -55,11 +56,12 @@ struct Small {
       for (Index j = 0; j < columns; ++j) x[i * columns + j] = i == j;
   }
 
-  // ---- triangles -------------------------------------------------------------------------------------------------------------
+  // ---- triangles --------------------------------------------------------------------------------
 
   static bool cholesky(void* matrix, Index n) {
     T* a = static_cast<T*>(matrix);
-    for (Index j = 0; j < n; ++j) {  // row j of l, then those below less what it brings
+    // Computes row j of l, and then column j of the rows below.
+    for (Index j = 0; j < n; ++j) {
       T* const row = a + j * n;
       const T pivot = row[j] - dot(row, row, j);
       if (!(pivot > 0)) return false;
@@ -104,9 +106,10 @@ struct Small {
     }
   }
 
-  // ---- reflections -----------------------------------------------------------------------------------------------------------
+  // ---- reflections ------------------------------------------------------------------------------
 
-  /// 1 - tau v v^T with v = (1, x / scale) maps (head, x), of which `squares` is |x|^2, to (head', 0).
+  /// The reflection 1 - tau v v^T with v = (1, x / scale), which maps (head, x) to (head', 0).
+  /// `squares` is |x|^2.
   struct Reflection {
     T tau = 0, head, scale = 1;
     STAVE_INLINE Reflection(T first, T squares) : head(first) {
@@ -136,7 +139,8 @@ struct Small {
       for (Index j = 0; j < (i < n ? i : n); ++j) a[i * n + j] = 0;
   }
 
-  /// x [rows, columns] = (1 - tau v v^T) x, where v = (1, ...) lies `v_step` apart.
+  /// Computes x [rows, columns] = (1 - tau v v^T) x, where the elements of v = (1, ...)
+  /// are `v_step` apart.
   static STAVE_INLINE void reflect(T* x, Index step, const T* v, Index v_step, Index rows, Index columns, T tau,
                                    T* sums) {
     if (tau == 0) return;
@@ -147,9 +151,10 @@ struct Small {
     for (Index i = 1; i < rows; ++i) add(x + i * step, v[i * v_step], sums, columns);
   }
 
-  // ---- eigenvalues -----------------------------------------------------------------------------------------------------------
+  // ---- eigenvalues ------------------------------------------------------------------------------
 
-  /// a = q t q^T with t tridiagonal: d its diagonal, e what is beside. The vector of step k is left in row k beyond column k.
+  /// Computes a = q t q^T with a tridiagonal t: d is its diagonal, e its subdiagonal.
+  /// The Householder vector of step k stays in row k, to the right of column k.
   static void tridiagonal(T* a, Index n, T* d, T* e, T* taus) {
     for (Index k = 0; k + 1 < n; ++k) {
       T* const v = a + k * n + k + 1;
@@ -165,7 +170,8 @@ struct Small {
     d[n - 1] = a[n * n - 1];
   }
 
-  /// a = h a h for h = 1 - tau v v^T: a - v w^T - w v^T, where w = tau (a v - tau (v^T a v) v / 2).
+  /// Computes a = h a h for h = 1 - tau v v^T: a - v w^T - w v^T, where
+  /// w = tau (a v - tau (v^T a v) v / 2).
   static STAVE_INLINE void subtract_reflected(T* a, Index step, const T* v, Index n, T tau, T* w) {
     for (Index j = 0; j < n; ++j) w[j] = 0;
     for (Index i = 0; i < n; ++i) add(w, v[i], a + i * step, n);
@@ -178,7 +184,8 @@ struct Small {
     }
   }
 
-  /// The eigenvalues of a tridiagonal matrix, unordered, in d; the rows of z are turned as its vectors are.
+  /// Computes the eigenvalues of a tridiagonal matrix, unordered, in d. The rows of z are rotated
+  /// like the eigenvectors. Returns false if 60 steps do not suffice for one of them.
   static bool ql(T* d, T* e, Index n, T* z) {
     constexpr T nothing = epsilon * epsilon;
     e[n - 1] = 0;
@@ -197,7 +204,7 @@ struct Small {
         for (; i >= first; --i) {
           const T f = s * e[i], b = c * e[i], length = root(f * f + g * g);
           e[i + 1] = length;
-          if (length == 0) {  // it has split here
+          if (length == 0) {  // the matrix has split here
             d[i + 1] -= p;
             e[last] = 0;
             break;
@@ -242,9 +249,10 @@ struct Small {
     return true;
   }
 
-  // ---- singular values -------------------------------------------------------------------------------------------------------
+  // ---- singular values --------------------------------------------------------------------------
 
-  /// Turns rows of x until they are orthogonal, and the rows of y with them; longer rows come first.
+  /// Rotates rows of x until they are orthogonal, and the rows of y with them. Longer
+  /// rows come first.
   static bool svd(void* rows, Index k, Index n, void* turned, void* values) {
     T *x = static_cast<T*>(rows), *y = static_cast<T*>(turned), *squares = static_cast<T*>(values);
     if (y) set_identity(y, k, k);
@@ -258,7 +266,8 @@ struct Small {
         squares[i] = dot(x + i * n, x + i * n, n);
         largest = squares[i] > largest ? squares[i] : largest;
       }
-      const T rounding = largest * epsilon * epsilon;  // the square of a row that is nothing but rounding
+      // The square of a row that is only rounding errors.
+      const T rounding = largest * epsilon * epsilon;
       for (Index i = 0; i < k; ++i) {
         Index longest = i;
         for (Index j = i + 1; j < k; ++j)
@@ -286,8 +295,9 @@ struct Small {
     return true;
   }
 
-  /// Orthogonal rows and their squares become orthonormal rows and lengths, in descending order. What is but rounding of the
-  /// longest has no direction: it is given one.
+  /// Makes orthogonal rows, given with their squares, orthonormal, and computes their lengths
+  /// in descending order. A row that is only rounding error relative to the longest has
+  /// no direction; it gets one.
   static void finish(T* x, Index k, Index n, T* y, T* squares) {
     for (Index i = 0; i < k; ++i) {
       Index longest = i;
@@ -315,7 +325,8 @@ struct Small {
     T* const x = static_cast<T*>(matrix);
     for (Index i = known; i < rows; ++i) {
       T* const row = x + i * n;
-      for (Index j = 0; j < n; ++j) row[j] = 0;  // the part of each axis that rows before have
+      // The part of each axis that lies in the span of the rows before.
+      for (Index j = 0; j < n; ++j) row[j] = 0;
       for (Index r = 0; r < i; ++r)
         for (Index j = 0; j < n; ++j) row[j] += x[r * n + j] * x[r * n + j];
       Index axis = 0;

@@ -1,5 +1,5 @@
-// The inner loops of the matmuls that BLAS does not do: integer ones, and tiny ones, where a call to BLAS costs more
-// than the arithmetic.
+// The inner loops of the matmuls that BLAS does not compute: those of integers, and tiny ones,
+// for which a call of BLAS costs more than the arithmetic.
 #include <stave/backends/cpu/kernels/fill.h>
 
 #include <machine.h>
@@ -20,7 +20,7 @@ void multiply_add(void* out, const void* a, const void* b, Index n) {
   for (; j < n; ++j) to[j] = (V(to[j]) + V(factor) * V(from[j]))[0];
 }
 
-/// Rows of b in `width` registers each, times each row of a.
+/// Multiplies each row of a by b, whose rows are in `width` registers each.
 template <class T, int width>
 STAVE_INLINE void tiny_rows(T* out, const T* a, const T* b, Index m, Index k, Index n, Index a_stride, Index b_stride) {
   using V = Vec<T>;

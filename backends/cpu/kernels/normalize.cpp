@@ -1,7 +1,7 @@
-// Rows that are normalised by their own mean and variance, and the gradient of that. A row is read
-// from memory once: what follows its first sum finds it in a cache. Sums of floats are taken in
-// pieces that are added in double. A row whose squares overflow or vanish is normalised in units of
-// its largest element.
+// Kernels that normalise rows by their own mean and variance, and the gradient. A row is read
+// from memory once; after its first sum it is in a cache. Sums of floats are computed in pieces
+// that are added in double. A row whose squares overflow or vanish is normalised in units
+// of its largest element.
 #include <cstdint>
 #include <limits>
 
@@ -23,7 +23,7 @@ struct Rows {
   static constexpr Index piece = 64 * lanes;  // elements
   static constexpr int ways = 4;
 
-  /// The first n lanes of v, and 0.
+  /// Returns the first n lanes of v, and 0 in the others.
   static STAVE_INLINE V first_of(V v, Index n) {
     T values[lanes];
     v.store(values);
@@ -40,7 +40,7 @@ struct Rows {
     return static_cast<double>(all[0]);
   }
 
-  /// The sums of first(x[i]) and, of `both`, second(x[i]).
+  /// The sums of first(x[i]) and, if `both`, of second(x[i]).
   struct Pair {
     double first = 0, second = 0;
   };
@@ -73,8 +73,9 @@ struct Rows {
     return total;
   }
 
-  /// h = (scale x - near) inverse + offset, of a power of two: `near` is the mean of scale x as
-  /// first summed, and differences from it say how far it is off.
+  /// The statistics of a row: h = (scale x - near) inverse + offset, where `scale` is a power
+  /// of two. `near` is the mean of scale x as first summed, and the mean difference from it gives
+  /// the correction `offset`.
   struct Statistics {
     T scale, near, inverse, offset;
     double spread;  // variance and epsilon, of scale x
@@ -94,8 +95,8 @@ struct Rows {
     const double inverse = spread == 0 ? 1 : 1 / __builtin_sqrt(spread);
     return {scale, near, static_cast<T>(inverse), static_cast<T>(-off * inverse), spread};
   }
-  /// Where squares or sums overflow, or squares vanish which epsilon does not outweigh: of x times
-  /// about 1 / its largest size.
+  /// Computes the statistics of x times about 1 / its largest element, for rows whose squares
+  /// or sums overflow, or whose squares vanish although epsilon does not outweigh them.
   static Statistics rescaled(const T* x, Index n, double epsilon, const Statistics& plain) {
     constexpr double finite = static_cast<double>(std::numeric_limits<T>::max());
     double largest = 0;
@@ -106,7 +107,8 @@ struct Rows {
     }
     if (largest == 0) return plain;
     constexpr int bias = 1023,
-                  most = std::numeric_limits<T>::max_exponent - 2;  // the reciprocal is a normal number, too
+                  // The reciprocal is a normal number, too.
+        most = std::numeric_limits<T>::max_exponent - 2;
     const int exponent = static_cast<int>(__builtin_bit_cast(std::uint64_t, largest) >> 52) - bias;
     const int by = exponent > most ? -most : exponent < -most ? most : -exponent;
     const double scale = __builtin_bit_cast(double, static_cast<std::uint64_t>(bias + by) << 52);
@@ -136,9 +138,9 @@ struct Rows {
     }
   }
 
-  // ---- the gradient ----------------------------------------------------------------------------------------
+  // ---- the gradient -----------------------------------------------------------------------------
 
-  /// What one row sums, and what it adds to the sums over rows.
+  /// The sums of one row. Its contributions to the sums over rows are added in place.
   struct Sums {
     double u = 0, uh = 0;  // u = weight ct
     bool any = false;      // some u is not 0
@@ -192,7 +194,7 @@ struct Rows {
 
   static void gradient(const void* in, const void* weight, const void* ct, Index rows, Index n, double epsilon,
                        void* out, double* ct_weight, double* ct_bias, void* work) {
-    constexpr Index group = 16;  // rows whose sums are not added in double
+    constexpr Index group = 16;  // rows whose sums are added in T, not in double
     const T* const w = static_cast<const T*>(weight);
     T *const gh_sum = static_cast<T*>(work), *const g_sum = gh_sum + n;
     for (Index first = 0; first < rows; first += group) {

@@ -1,6 +1,6 @@
-// Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), vectorised over
-// counters. Element i of a key's stream is the block at the 64-bit counter i, its high word first, as in jax.random
-// with jax_threefry_partitionable, JAX's default.
+// Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// 2011), vectorised over counters. Element i of a key's stream is the block at the 64-bit counter
+// i, whose high word comes first, as in jax.random with jax_threefry_partitionable, JAX's default.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/half.h>
 #include <stave/backends/cpu/kernels/vec_math.h>
@@ -26,7 +26,7 @@ struct KeySchedule {
   STAVE_INLINE KeySchedule(std::uint32_t k0, std::uint32_t k1) : k{k0, k1, k0 ^ k1 ^ 0x1BD11BDAu} {}
 };
 
-/// The two words of the counters (x0, x1), in place.
+/// Replaces the counters (x0, x1) by the two words of their blocks.
 STAVE_INLINE void threefry(const KeySchedule& key, Word& x0, Word& x1) {
   x0 = x0 + Word(key.k[0]);
   x1 = x1 + Word(key.k[1]);
@@ -47,7 +47,7 @@ STAVE_INLINE void threefry(const KeySchedule& key, Word& x0, Word& x1) {
   }
 }
 
-/// The counters first, first + 1, ...: high words in x0, low ones in x1.
+/// Sets x0 to the high words and x1 to the low words of the counters first, first + 1, ...
 STAVE_INLINE void counters(std::uint64_t first, Word& x0, Word& x1) {
   Word::Raw step;
   for (int i = 0; i < Word::lanes; ++i) step[i] = static_cast<std::uint32_t>(i);
@@ -79,10 +79,12 @@ void random_words(std::uint64_t* out, std::uint32_t key0, std::uint32_t key1, st
   }
 }
 
-// ---- floats in a range -------------------------------------------------------------------------------------
-// By fma, which rounds once on every instruction set: the numbers do not depend on the machine.
+// ---- floats in a range --------------------------------------------------------------------------
+// The numbers use fma, which rounds once on every instruction set, so they do not depend
+// on the machine.
 
-/// The bits behind the exponent of 1 make a number in [1, 2): taking 1 away is exact.
+/// Returns numbers in [0, 1). The random bits, as the mantissa with the exponent of 1, are a number
+/// in [1, 2); subtracting 1 is exact.
 STAVE_INLINE F32 unit(Vec<std::uint32_t> bits) {
   return F32{reinterpret_cast<F32::Raw>((bits.raw >> 9) | Word(0x3f800000u).raw)} - F32(1);
 }
@@ -115,8 +117,8 @@ void random_uniform(void* out, std::uint32_t key0, std::uint32_t key1, std::uint
   }
 }
 
-/// Of T's mantissa as many low bits of a word, whole bytes of them, as are needed behind the exponent of 1. Each step is rounded to T,
-/// as jax.random has it.
+/// Draws sixteen-bit floats. It draws whole bytes from the low end of each word, and their highest
+/// bits become the mantissa. Each step is rounded to T, as in jax.random.
 template <class T>
 void random_uniform_half(void* out, std::uint32_t key0, std::uint32_t key1, std::uint64_t first, Index n, double low,
                          double high) {

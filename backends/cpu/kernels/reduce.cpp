@@ -1,8 +1,9 @@
-// Reductions of contiguous rows, and of rows into columns.
+// Kernels that reduce contiguous rows, and rows into columns.
 //
-// Accuracy: float32 and the floats of sixteen bits accumulate in double. float64 sums are compensated: groups of eight are added as
-// a tree, and what rounding the running sum loses (Knuth's TwoSum) is summed beside it. Both are about as fast as memory delivers,
-// and neither depends on how the work was split by more than the last bit of that wider sum.
+// Accuracy: float32 and sixteen-bit floats accumulate in double. float64 sums are compensated:
+// groups of eight are added as a tree, and the rounding errors of the running sum (Knuth's TwoSum)
+// are summed separately. Both are about as fast as memory delivers. The way in which the work
+// is split changes neither by more than the last bit of that wider sum.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/half.h>
 #include <stave/backends/cpu/kernels/two_sum.h>
@@ -14,7 +15,7 @@ using stave_cpu::Index;
 using stave_cpu::OpId;
 using stave_cpu::Reduction;
 
-// ---- how two values combine --------------------------------------------------------------------------------
+// ---- how two values combine ---------------------------------------------------------------------
 
 template <class T>
 STAVE_INLINE T lowest() {
@@ -80,7 +81,7 @@ struct MinOf {
     return select(a < b, a, b);
   }
 };
-/// The same of numbers, an instruction: NaN may be lost.
+/// The same for numbers without NaN: one instruction, which may lose a NaN.
 template <class C>
 struct OfNumbers {
   template <class V>
@@ -101,7 +102,7 @@ struct AnyOf : MaxOf {
   }
 };
 
-// ---- reading as the accumulator's type ---------------------------------------------------------------------
+// ---- reading as the accumulator's type ----------------------------------------------------------
 
 template <class T, class A>
 STAVE_INLINE Vec<A> load_as(const T* from) {
@@ -112,8 +113,9 @@ STAVE_INLINE Vec<A> load_as(const T* from) {
     return {__builtin_convertvector(*reinterpret_cast<const Half*>(from), typename Vec<A>::Raw)};
   }
 }
-/// Asks for what comes 2 KiB after these n elements. Left to itself the processor asks too late (measured: up to a fifth of
-/// the time of reading from memory; nothing where the cache has it).
+/// Prefetches the elements that come 2 KiB after these n. The processor alone prefetches too
+/// late (measured: up to a fifth of the time of reading from memory; no effect if the data
+/// is in a cache).
 template <Index n, class T>
 STAVE_INLINE void prefetch(const T* x) {
   constexpr Index line = 64 / sizeof(T), ahead = 32 * line;
@@ -128,7 +130,7 @@ STAVE_INLINE A fold(Vec<A> v) {
   return lanes[0];
 }
 
-// ---- plain accumulators: one value of type A for each column -----------------------------------------------
+// ---- plain accumulators: one value of type A for each column ------------------------------------
 
 template <class C, class T, class A>
 struct Plain {
@@ -148,7 +150,7 @@ struct Plain {
       for (int w = 0; w < half; ++w) sums[w] = Both::both(sums[w], sums[w + half]);
     return fold<Both, A>(sums[0]);
   }
-  /// Groups of vectors, and in `i` where they end.
+  /// Combines whole groups of vectors and sets `i` to their end.
   static STAVE_INLINE A fold_groups(const T* x, Index n, Index& i) {
     V sums[ways];
     for (V& sum : sums) sum = V(C::template neutral<A>());
@@ -158,7 +160,7 @@ struct Plain {
     }
     return fold_ways<C>(sums);
   }
-  /// The same, but that NaN is looked for beside: all steps would wait for it.
+  /// The same, but detects NaN separately, because otherwise all steps would wait for it.
   static STAVE_INLINE A fold_groups_of_numbers(const T* x, Index n, Index& i) {
     V sums[ways], nan[2] = {V(0), V(0)};
     for (V& sum : sums) sum = V(C::template neutral<A>());
@@ -226,7 +228,7 @@ struct Plain {
   }
 };
 
-// ---- the compensated sum of doubles: n running sums, then n sums of what rounding lost ---------------------
+// ---- the compensated sum of doubles: n running sums, then n sums of rounding errors -------------
 
 struct Compensated {
   using V = Vec<double>;
@@ -294,7 +296,7 @@ struct Compensated {
   }
   static void finish(const void* accumulator, Index n, void* out) {
     const double *sums = static_cast<const double*>(accumulator), *lost = sums + n;
-    // What an infinite sum lost is NaN: it has no correction.
+    // The error of an infinite sum is NaN, so an infinite sum is not corrected.
     for (Index c = 0; c < n; ++c) {
       bool finite = __builtin_isfinite(sums[c]) != 0;
       static_cast<double*>(out)[c] = finite ? sums[c] + lost[c] : sums[c];
@@ -302,7 +304,7 @@ struct Compensated {
   }
 };
 
-// ---- floats of sixteen bits: as floats, a block after the other ---------------------------------------------
+// ---- floats of sixteen bits: as floats, a block after the other ---------------------------------
 
 template <class C, class T, class A>
 struct Widened : Plain<C, float, A> {
@@ -334,19 +336,19 @@ struct Widened : Plain<C, float, A> {
   }
 };
 
-// ---- the table ---------------------------------------------------------------------------------------------
+// ---- the table ----------------------------------------------------------------------------------
 
 template <class R>
 Reduction reduction(int planes, std::size_t plane_bytes) {
   return {planes, static_cast<int>(plane_bytes), R::start, R::row, R::rows, R::columns, R::merge, R::finish};
 }
-/// Of elements of T, in accumulators of A.
+/// Sets the kernels for elements of T with accumulators of A.
 template <class C, class T, class A>
 void set(Reduction* row, Dtype dtype) {
   using R = std::conditional_t<is_half<T>, Widened<C, T, A>, Plain<C, T, A>>;
   row[static_cast<int>(dtype)] = reduction<R>(1, sizeof(A));
 }
-/// Sums and products of signed integers are those of unsigned ones, bit by bit.
+/// Sums and products of signed integers have the same bits as those of unsigned ones.
 template <class C>
 void fill_arithmetic(Reduction* row) {
 #define X(name, type) set<C, stave::BitsOf<type>, stave::BitsOf<type>>(row, Dtype::name);

@@ -1,7 +1,9 @@
-// Scans: one element of a column after the other; columns side by side are vector loops.
+// Scan kernels. They process one element of a column after the other; columns side by side
+// are vector loops.
 //
-// Accuracy: float32 and the floats of sixteen bits are computed in double. float64 sums carry what rounding lost beside them
-// (Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974; the error by Knuth's TwoSum).
+// Accuracy: float32 and sixteen-bit floats are computed in double. float64 sums carry the sum
+// of their rounding errors (Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation
+// endlicher Summen", 1974; the error by Knuth's TwoSum).
 #include <limits>
 
 #include <stave/backends/cpu/kernels/fill.h>
@@ -32,7 +34,7 @@ struct ProdUpTo {
     return times(product, x);
   }
 };
-// NaN, once met, stays.
+// A NaN stays in all later results.
 struct MaxUpTo {
   static constexpr int inputs = 1;
   template <class S>
@@ -64,7 +66,8 @@ struct Recurrence {
   }
 };
 
-/// T: the elements; S: what they are computed in. Signed integers are computed as unsigned ones, bit by bit the same.
+/// A scan of elements of T that is computed in S. Signed integers are computed as unsigned ones,
+/// which gives the same bits.
 template <class F, class T, class S>
 struct Running {
   static void start(void* state, Index n) {
@@ -93,13 +96,13 @@ struct Running {
   }
 };
 
-/// n running sums of doubles, then n sums of what rounding lost.
+/// Compensated sums. The state is n running sums of doubles, then n sums of rounding errors.
 struct CompensatedUpTo {
   static STAVE_INLINE double next(double& sum, double& lost, double x) {
     const double total = sum + x, added = total - sum;
     lost += (sum - (total - added)) + (x - added);
     sum = total;
-    return total - total == 0 ? total + lost : total;  // past infinity and NaN nothing is lost
+    return total - total == 0 ? total + lost : total;  // infinity and NaN are not corrected
   }
   static void start(void* state, Index n) {
     __builtin_memset(state, 0, static_cast<std::size_t>(2 * n) * sizeof(double));
@@ -128,7 +131,8 @@ void set(Scan* row, Dtype dtype) {
   row[static_cast<int>(dtype)] = {1, sizeof(S), R::start, R::row, R::columns};
 }
 
-/// Integers in at least 32 bits, floats in double.
+/// The type in which sums and products are computed: at least 32 bits for integers,
+/// double for floats.
 template <class T>
 struct ScannedIn {
   using Type = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
@@ -147,7 +151,7 @@ void fill(Scan* row) {
 #undef X
 }
 
-/// What does not round is computed as it is, floats of sixteen bits as floats.
+/// Scans that do not round are computed in the element type, and for sixteen-bit floats in float.
 template <class F>
 void fill_extreme(Scan* row) {
 #define X(name, type) set<F, Element<type>, Computed<Element<type>>>(row, Dtype::name);

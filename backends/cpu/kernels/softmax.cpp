@@ -1,12 +1,13 @@
-// Softmax and its logarithm, of rows, of columns side by side, and of long rows by pieces.
+// Softmax and log_softmax of rows, of columns side by side, and of long rows by pieces.
 //
-// Accuracy: exp(x - max) is computed in the dtype; float32 is summed in double, float64 with what rounding loses beside it, as
-// by `sum`. Where all of the weight is on one element, the logarithm of the sum, 1 + rest, is all
-// that is left of the result: log1p(rest) has the digits of the rest, which is therefore summed
-// apart.
+// Accuracy: exp(x - max) is computed in the dtype. float32 is summed in double. float64 sums
+// carry their rounding errors, as those of `sum` do. If one element has all of the weight,
+// the result is the logarithm of the sum, 1 + rest, alone. log1p(rest) has the digits of the rest,
+// which is therefore summed separately.
 //
-// -inf needs care in one place: where all elements are, 0 is subtracted in the place of the maximum, so that the sum of a part
-// of a row is 0 and not NaN; if it is that of a whole row, the result is 0 / 0.
+// -inf needs care in one place. If all elements of a part of a row are -inf, 0 is subtracted
+// instead of the maximum, so that the part's sum is 0 and not NaN. If this is true for a whole row,
+// the result is 0 / 0.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/two_sum.h>
 #include <stave/backends/cpu/kernels/vec_math.h>
@@ -20,9 +21,10 @@ using stave_cpu::Softmax;
 using stave_cpu::softmax_columns;
 using stave_cpu::SoftmaxTotal;
 
-// ---- vectors -----------------------------------------------------------------------------------------------
+// ---- vectors ------------------------------------------------------------------------------------
 
-/// The first n < lanes elements, and -inf: it is never the maximum, and its weight is 0.
+/// Loads the first n < lanes elements, and -inf in the other lanes: -inf is never the maximum,
+/// and its weight is 0.
 template <class T>
 STAVE_INLINE Vec<T> load_rest(const T* x, Index n) {
   using Lane = typename Mask<T>::Lane;
@@ -33,7 +35,7 @@ STAVE_INLINE Vec<T> load_rest(const T* x, Index n) {
   return select(given, load_some<T>(x, n), Vec<T>(-__builtin_inf()));
 }
 
-/// Of a NaN in x nothing is kept: its exponential makes the sum NaN.
+/// Returns the larger value. It may lose a NaN in x, whose exponential makes the sum NaN anyway.
 template <class X>
 STAVE_INLINE X larger(X x, X max) {
   return select(x > max, x, max);
@@ -92,11 +94,12 @@ struct Sums<double> {
   }
 };
 
-/// The same for a logarithm: the second part keeps what the first, near 1, would round away. What
-/// rounding loses in float64 is that.
+/// The same for a logarithm: the second part keeps what the first, near 1, would round away.
+/// For float64 this is the sum of the rounding errors.
 template <class T>
 struct SumsForLogarithm : Sums<T> {};
-/// In floats it is the sum of the weights that are not 1; their number is the first part.
+/// For float32, the first part is the number of weights that are 1, and the second part is the sum
+/// of the others.
 template <>
 struct SumsForLogarithm<float> {
   static constexpr int planes = 2;
@@ -126,10 +129,11 @@ struct SumsForLogarithm<float> {
   }
 };
 
-// ---- what becomes of an element ----------------------------------------------------------------------------
+// ---- the results of elements --------------------------------------------------------------------
 
-/// softmax: the weights exp(x - max), which wait in the result for their sum, divided by it. Where there is a fused multiply-add,
-/// floats are multiplied by the inverse in two parts: faster, and without the error that rounding the sum brings to a whole row.
+/// softmax: the weights exp(x - max), which are stored in the result until their sum is known,
+/// divided by it. If there is a fused multiply-add, floats are multiplied by the inverse in two
+/// parts. This is faster, and avoids the error that a rounded sum would give to a whole row.
 template <class T>
 struct OfWeights {
   using V = Vec<T>;
@@ -153,7 +157,7 @@ struct OfWeights {
   }
 };
 
-/// log_softmax, of the elements themselves.
+/// log_softmax, computed from the elements themselves.
 template <class T>
 struct OfLogarithms {
   using V = Vec<T>;
@@ -174,7 +178,7 @@ struct Kernel {
   using S = typename F::WeightSums;
   static constexpr int lanes = V::lanes;
 
-  // ---- rows ------------------------------------------------------------------------------------------------
+  // ---- rows -------------------------------------------------------------------------------------
 
   static STAVE_INLINE T max_of(const T* x, Index n) {
     constexpr int ways = 4;
@@ -192,8 +196,8 @@ struct Kernel {
     return all[0];
   }
 
-  /// The sum of exp(x - max). If `keep`, these stay in `weights`, those that do not fill a vector in `rest`. What is at `next`
-  /// comes into the cache meanwhile.
+  /// Returns the sum of exp(x - max). If `keep`, the weights are stored in `weights`, and those
+  /// that do not fill a vector in `rest`. It prefetches the elements at `next`.
   template <bool keep>
   static STAVE_INLINE SoftmaxTotal weigh(const T* x, Index n, const T* next, [[maybe_unused]] T* weights, V& rest) {
     SoftmaxTotal total;
@@ -233,7 +237,7 @@ struct Kernel {
     }
   }
 
-  // ---- pieces of a long row --------------------------------------------------------------------------------
+  // ---- pieces of a long row ---------------------------------------------------------------------
 
   static void merge(SoftmaxTotal* total, const SoftmaxTotal* next) {
     const double max = larger(next->max, total->max);
@@ -246,7 +250,7 @@ struct Kernel {
     total->lost += next->lost * after;
   }
   static void fold(const void* in, Index n, SoftmaxTotal* total) {
-    constexpr Index block = 2048;  // the first cache keeps it from its maximum to its sum
+    constexpr Index block = 2048;  // it stays in the L1 cache from its maximum to its sum
     const T* x = static_cast<const T*>(in);
     for (Index i = 0; i < n; i += block) {
       const Index count = n - i < block ? n - i : block;
@@ -266,9 +270,9 @@ struct Kernel {
     if (i < n) store_some(value(load_some<T>(x + i, n - i)), y + i, n - i);
   }
 
-  // ---- columns ---------------------------------------------------------------------------------------------
+  // ---- columns ----------------------------------------------------------------------------------
 
-  /// f(c, how many) for vectors of columns; the last one may be shorter.
+  /// Calls body(c, load, store) for vectors of columns; the last one may be shorter.
   template <class Body>
   static STAVE_INLINE void for_columns(Index n, Body body) {
     Index c = 0;
@@ -280,7 +284,7 @@ struct Kernel {
     body(
         c, [=](const T* x) { return load_some<T>(x, rest); }, [=](V v, T* to) { store_some(v, to, rest); });
   }
-  /// What is known of columns side by side.
+  /// The running maxima and sums of columns side by side.
   struct Totals {
     alignas(64) T max[softmax_columns];
     alignas(64) double sums[softmax_columns], losts[S::planes == 2 ? softmax_columns : 1];
@@ -293,14 +297,16 @@ struct Kernel {
       if constexpr (S::planes == 2) totals.losts[c] = 0;
     }
   }
-  /// f.operator()<group>(r) for all rows, some at a time: what is known of a column is then loaded and stored less often.
+  /// Calls body.operator()<group>(r) for groups of rows, so that the state of a column is loaded
+  /// and stored less often.
   template <class Body>
   static STAVE_INLINE void for_groups(Index rows, Body body) {
     Index r = 0;
     for (; r + 4 <= rows; r += 4) body.template operator()<4>(r);
     for (; r < rows; ++r) body.template operator()<1>(r);
   }
-  /// The maxima of more rows. The sums so far become those of exp(x - max) for the new ones.
+  /// Updates the maxima with more rows, and rescales the sums so far to exp(x - max)
+  /// for the new maxima.
   static STAVE_INLINE void raise(const T* x, Index stride, Index rows, Index n, Totals& totals) {
     alignas(64) T before[softmax_columns];
     __builtin_memcpy(before, totals.max, sizeof before);
@@ -369,22 +375,22 @@ struct Kernel {
   static constexpr Softmax kernels() { return {rows, columns, fold, merge, finish}; }
 };
 
-// ---- gradients ---------------------------------------------------------------------------------------------
-// The rows are dense. Their formulas, and what a winner is, stand in core/ops/softmax.cpp.
+// ---- gradients ----------------------------------------------------------------------------------
+// The rows are dense. core/ops/softmax.cpp has the formulas and defines a winner.
 
 template <class T>
 struct Gradients {
   using V = Vec<T>;
   static constexpr Index lanes = V::lanes;
 
-  /// to[i] = f(a[i], b[i])
+  /// Computes to[i] = f(a[i], b[i]).
   template <class F>
   static STAVE_INLINE void map(const T* a, const T* b, Index n, T* to, F f) {
     Index i = 0;
     for (; i + lanes <= n; i += lanes) f(V::load(a + i), V::load(b + i)).store(to + i);
     if (i < n) store_some(f(load_some<T>(a + i, n - i), load_some<T>(b + i, n - i)), to + i, n - i);
   }
-  /// The sum of f(a[i], b[i]), where f(0, 0) is 0.
+  /// Returns the sum of f(a[i], b[i]); f(0, 0) must be 0.
   template <class F>
   static STAVE_INLINE double sum_of(const T* a, const T* b, Index n, F f) {
     Sums<T> sums;
@@ -397,7 +403,7 @@ struct Gradients {
   }
   static STAVE_INLINE V scaled(V a, V b) { return select((a == V(0)) | (b == V(0)), V(0), a * b); }
 
-  /// y (e - sum(y e)), e = ct less that of the winner.
+  /// Computes y (e - sum(y e)), where e is ct minus the winner's cotangent.
   static void softmax_row(const T* y, const T* ct, Index n, T* to) {
     const V winner(static_cast<T>(sum_of(y, ct, n, [](V p, V c) { return select(p > V(0.5), c, V(0)); })));
     const auto weigh = [&](V p, V c) { return scaled(c - winner, p); };
@@ -405,8 +411,9 @@ struct Gradients {
     map(y, ct, n, to, [&](V p, V c) { return scaled((c - winner) - mean, p); });
   }
 
-  /// ct - p sum(ct), p = softmax(x). For the winner, whose weight exp(x - max) is 1, it is (ct r -
-  /// c) / (1 + r) with the sums r of the other weights and c of the other cotangents.
+  /// Computes ct - p sum(ct) with p = softmax(x). For the winner, whose weight exp(x - max) is 1,
+  /// it is (ct r - c) / (1 + r), where r is the sum of the other weights and c that of the other
+  /// cotangents.
   static void log_softmax_row(const T* x, const T* ct, Index n, T* to) {
     const T max = Kernel<OfLogarithms, T>::max_of(x, n);
     const V subtracted(subtracted_for(max));
@@ -424,7 +431,8 @@ struct Gradients {
       winner = static_cast<T>(((own == 0 ? 0 : own * rest) - others) / (1 + rest));
     }
     const V share(total == 0 ? T(0) : static_cast<T>(total / weights));
-    const V nothing(weights > 0 ? T(0) : static_cast<T>(__builtin_nan("")));  // 0 / 0 and inf / inf are no weights
+    // 0 / 0 and inf / inf are not weights: the results are NaN.
+    const V nothing(weights > 0 ? T(0) : static_cast<T>(__builtin_nan("")));
     map(to, ct, n, to, [&](V weight, V c) { return c - scaled(weight + nothing, share); });
     if (at >= 0) to[at] = winner;
   }

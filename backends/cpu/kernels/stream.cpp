@@ -1,5 +1,5 @@
-// Copies past the caches, for results that are too large to be found there again: a store that misses would first read the line
-// that it is about to overwrite.
+// Copies past the caches, for results that are too large to stay in a cache. A normal store
+// that misses would first read the line that it overwrites.
 #include <stave/backends/cpu/kernels/fill.h>
 
 #include <machine.h>

@@ -1,4 +1,4 @@
-// What one instruction set exports.
+// The kernel table of one instruction set.
 #include <stave/backends/cpu/kernels/fill.h>
 
 #define STAVE_QUOTE_AGAIN(x) #x

@@ -1,11 +1,12 @@
-// Sums that know their rounding errors.
+// Sums that track their rounding errors.
 #pragma once
 
 #include <stave/backends/cpu/kernels/isa.h>
 
 namespace STAVE_KERNELS {
 
-/// sum += x; what rounding loses is added to `lost` (Knuth's TwoSum: the error of one addition, exactly).
+/// Computes sum += x and adds the rounding error to `lost`. (Knuth's TwoSum: the exact error
+/// of one addition.)
 template <class X>
 STAVE_INLINE void add_exactly(X& sum, X& lost, X x) {
   X total = sum + x;

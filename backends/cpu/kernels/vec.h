@@ -1,9 +1,10 @@
 // Vec<T>: a SIMD register of T as a value type, over the vector extensions of GCC and Clang.
 //
-// It is what elementwise operations see as their `T` (core/ops/elementwise_ops.h): arithmetic that wraps for integers,
-// comparisons that give a Mask, select(mask, a, b), and the functions of vec_math.h. bool is a byte of 0 or 1. Float16 and BFloat16
-// have no vectors of their own: half.h loads them as floats and stores floats as them.
-// Included by the instruction set's machine.h, which says how wide a register is.
+// Elementwise operations use it as their `T` (core/ops/elementwise_ops.h). It has arithmetic
+// that wraps for integers, comparisons that give a Mask, select(mask, a, b), and the functions
+// of vec_math.h. bool is a byte of 0 or 1. Float16 and BFloat16 have no vectors of their own:
+// half.h loads them as floats and stores floats as them. The instruction set's machine.h includes
+// this file and defines the width of a register.
 #pragma once
 
 #include <type_traits>
@@ -16,12 +17,13 @@
 #error "include <machine.h> in place of vec.h"
 #endif
 
-// Vectors by value are an ABI question only between functions that are not inlined, and these all are.
+// Passing vectors by value is an ABI question only between functions that are not inlined, and all
+// functions here are inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace STAVE_KERNELS {
 
-/// How an element of T lies in memory, and the integers of its size.
+/// The type of an element of T in memory, and the integers of its size.
 template <class T>
 struct LaneOf {
   using Unsigned = stave::BitsOf<T>;
@@ -51,7 +53,7 @@ inline constexpr bool is_real<float> = true;
 template <>
 inline constexpr bool is_real<double> = true;
 
-/// The result of a comparison: all bits of a lane, or none.
+/// The result of a comparison: in each lane all bits are set, or none.
 template <class T>
 struct Mask {
   using Lane = typename LaneOf<T>::Signed;
@@ -77,7 +79,8 @@ struct Vec {
 
   Vec() = default;
   STAVE_INLINE Vec(Raw r) : raw(r) {}
-  /// Every lane is `value`. (x - 0 is x for every x, -0 and NaN too; x + 0 is not.)
+  /// Sets every lane to `value`. (It computes value - 0, because x - 0 is x for every x, -0 and NaN
+  /// too; x + 0 is not.)
   template <class N>
     requires(__is_same(N, int) || __is_same(N, double) || __is_same(N, Lane))
   STAVE_INLINE explicit Vec(N value) : raw(static_cast<Lane>(value) - Raw{}) {}
@@ -86,7 +89,7 @@ struct Vec {
   STAVE_INLINE void store(void* to) const { *static_cast<Unaligned*>(to) = raw; }
   STAVE_INLINE Lane operator[](int lane) const { return raw[lane]; }
 
-  // Integers wrap: computed unsigned, where overflow is defined.
+  // Integers wrap: they are computed as unsigned numbers, for which overflow is defined.
   static STAVE_INLINE Unsigned wrapping(Vec v) { return reinterpret_cast<Unsigned>(v.raw); }
   friend STAVE_INLINE Vec operator+(Vec a, Vec b) {
     if constexpr (is_real<T>) return {a.raw + b.raw};
@@ -116,20 +119,21 @@ struct Vec {
   friend STAVE_INLINE Vec select(Mask<T> mask, Vec a, Vec b) { return {mask.bits ? a.raw : b.raw}; }
 };
 
-/// One value at a time, so that a formula over Vec reads a scalar too.
+/// The scalar case, so that a formula over Vec also compiles for a scalar.
 template <class T>
 STAVE_INLINE T select(bool condition, T a, T b) {
   return condition ? a : b;
 }
 
-/// a * b, wrapping in unsigned integers: narrow ones would be multiplied as int, which may overflow.
+/// Returns a * b, wrapping for integers. It computes in unsigned integers, because narrow ones
+/// would be multiplied as int, which may overflow.
 template <class T>
 STAVE_INLINE T times(T a, T b) {
   if constexpr (std::is_integral_v<T>) return static_cast<T>(1u * a * b);
   else return a * b;
 }
 
-/// A mask as bytes of 0 and 1, one for each lane.
+/// Stores a mask as bytes of 0 and 1, one for each lane.
 template <class T>
 STAVE_INLINE void store_booleans(Mask<T> mask, void* to) {
   constexpr int lanes = Vec<T>::lanes;
@@ -138,12 +142,13 @@ STAVE_INLINE void store_booleans(Mask<T> mask, void* to) {
   __builtin_memcpy(to, &bytes, static_cast<std::size_t>(lanes));
 }
 
-/// Of two vectors, each lane's low half, in one.
+/// Returns the low half of each lane of two vectors, in one vector.
 template <class Halves, class Raw, int... lane>
 STAVE_INLINE Halves low_halves(Raw a, Raw b, std::integer_sequence<int, lane...>) {
   return __builtin_shufflevector(reinterpret_cast<Halves>(a), reinterpret_cast<Halves>(b), (2 * lane)...);
 }
-/// Of as many vectors as a lane has bytes, each lane's low byte, in one. Compilers narrow a single vector a lane at a time.
+/// Returns the low byte of each lane, in one vector, for as many vectors as a lane has bytes.
+/// Compilers would narrow a single vector one lane at a time.
 template <class Lane, class Raw>
 STAVE_INLINE auto low_bytes(const Raw* vectors) {
   if constexpr (sizeof(Lane) == 1) {
@@ -168,7 +173,7 @@ STAVE_INLINE void store_booleans(const Mask<T>* masks, void* to) {
       .store(to);
 }
 
-// ---- signs ------------------------------------------------------------------------------------------------
+// ---- signs --------------------------------------------------------------------------------------
 
 using F32 = Vec<float>;
 using F64 = Vec<double>;
@@ -191,7 +196,7 @@ template <class T>
 STAVE_INLINE Vec<T> abs(Vec<T> x) {
   return select(x < Vec<T>(0), -x, x);
 }
-/// |magnitude| with the sign of `sign`.
+/// Returns |magnitude| with the sign of `sign`.
 template <class T>
 STAVE_INLINE Vec<T> copysign(Vec<T> magnitude, Vec<T> sign) {
   auto bits = reinterpret_cast<typename Mask<T>::Raw>(abs(magnitude).raw) |

@@ -5,20 +5,21 @@
 
 namespace STAVE_KERNELS {
 
-// ---- bits -------------------------------------------------------------------------------------------------
+// ---- bits ---------------------------------------------------------------------------------------
 
 template <class T>
   requires is_real<T>
 STAVE_INLINE Mask<T> signbit(Vec<T> x) {
   return {reinterpret_cast<typename Mask<T>::Raw>(x.raw) < typename Mask<T>::Raw{}};
 }
-/// The float that follows x in the direction of y; y where they are equal. Floats of one sign lie in the order of their bits.
+/// Returns the float that follows x in the direction of y, or y if they are equal. Floats
+/// of one sign have the order of their bits.
 template <class T>
   requires is_real<T>
 STAVE_INLINE Vec<T> nextafter(Vec<T> x, Vec<T> y) {
-  using Bits = typename Vec<T>::Unsigned;  // which wrap
+  using Bits = typename Vec<T>::Unsigned;  // unsigned numbers wrap
   const Vec<T> zero(0), least(sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074);
-  const Mask<T> away = (x < y) ^ (x < zero);  // from 0
+  const Mask<T> away = (x < y) ^ (x < zero);  // away from 0
   const Bits moved = reinterpret_cast<Bits>(x.raw) - 1 - 2 * reinterpret_cast<Bits>(away.bits);
   Vec<T> next = select(x == zero, copysign(least, y), Vec<T>(reinterpret_cast<typename Vec<T>::Raw>(moved)));
   next = select(x == y, y, next);
@@ -40,7 +41,7 @@ template <class T>
 STAVE_INLINE Vec<T> operator^(Vec<T> a, Vec<T> b) {
   return {a.raw ^ b.raw};
 }
-/// Of bool the other truth.
+/// Inverts the bits. For bool it is the logical not.
 template <class T>
   requires(!is_real<T>)
 STAVE_INLINE Vec<T> operator~(Vec<T> a) {
@@ -48,7 +49,8 @@ STAVE_INLINE Vec<T> operator~(Vec<T> a) {
   else return {~a.raw};
 }
 
-/// Whether places are no shift of T: as many as it has bits, or more, or less than 0.
+/// Returns true where `places` is not a valid shift of T: at least the number of its bits,
+/// or negative.
 template <class T>
 STAVE_INLINE Mask<T> too_far(Vec<T> places) {
   const typename Vec<T>::Unsigned bits =
@@ -62,7 +64,7 @@ STAVE_INLINE Vec<T> shifted_left(Vec<T> a, Vec<T> places) {
   const auto bits = Vec<T>::wrapping(a) << Vec<T>::wrapping(select(far, Vec<T>(0), places));
   return select(far, Vec<T>(0), Vec<T>(reinterpret_cast<typename Vec<T>::Raw>(bits)));
 }
-/// Of a signed integer its sign moves in.
+/// Shifts right. For signed integers, the sign bit moves in.
 template <class T>
   requires(!is_real<T>)
 STAVE_INLINE Vec<T> shifted_right(Vec<T> a, Vec<T> places) {
@@ -71,7 +73,7 @@ STAVE_INLINE Vec<T> shifted_right(Vec<T> a, Vec<T> places) {
   return select(far, select(a < zero, Vec<T>(-1), zero), Vec<T>(a.raw >> select(far, zero, places).raw));
 }
 
-// ---- remainder --------------------------------------------------------------------------------------------
+// ---- remainder ----------------------------------------------------------------------------------
 
 STAVE_INLINE float fmod_of(float a, float b) { return __builtin_fmodf(a, b); }
 STAVE_INLINE double fmod_of(double a, double b) { return __builtin_fmod(a, b); }
@@ -82,8 +84,8 @@ STAVE_INLINE Vec<T> fmod_by_lanes(Vec<T> a, Vec<T> b) {
   for (int i = 0; i < Vec<T>::lanes; ++i) r.raw[i] = fmod_of(a.raw[i], b.raw[i]);
   return r;
 }
-/// C's fmod, exact. Where the quotient is below 2^22, a - trunc(a / b) b is exact with one rounding, and the quotient
-/// is too large by one at most, when a / b rounded up to an integer.
+/// Returns C's fmod, exactly. If the quotient is below 2^22, a - trunc(a / b) b is exact with one
+/// rounding. The quotient is too large by one at most, if a / b was rounded up to an integer.
 template <class T>
 STAVE_INLINE Vec<T> fmod(Vec<T> a, Vec<T> b) {
   if constexpr (!has_fma) return fmod_by_lanes(a, b);
@@ -94,7 +96,7 @@ STAVE_INLINE Vec<T> fmod(Vec<T> a, Vec<T> b) {
   Mask<T> crossed = ((r < Vec<T>(0)) & (a > Vec<T>(0))) | ((r > Vec<T>(0)) & (a < Vec<T>(0)));
   return select(crossed, r + copysign(b, a), r);
 }
-/// Python's %: the sign of b; a zero too has it.
+/// Returns Python's %: it has the sign of b, even if it is zero.
 template <class T>
   requires is_real<T>
 STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
@@ -102,7 +104,8 @@ STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
   Vec<T> moved = select((r < zero) ^ (b < zero), r + b, r);
   return select(r == zero, copysign(zero, b), moved);
 }
-/// For integers. By 0 the answer is 0; INT_MIN % -1 would trap, and anything % -1 is 0 as it is % 1.
+/// The same for integers. The remainder by 0 is 0. INT_MIN % -1 would trap, so it computes % 1
+/// instead of % -1; both are 0.
 template <class T>
   requires(!is_real<T>)
 STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
@@ -114,20 +117,23 @@ STAVE_INLINE Vec<T> remainder(Vec<T> a, Vec<T> b) {
   return select((r != zero) & ((r < zero) ^ (safe < zero)), r + safe, r);
 }
 
-// ---- floor_divide -----------------------------------------------------------------------------------------
+// ---- floor_divide -------------------------------------------------------------------------------
 
-/// The quotient rounds to an integer or lies between two. If it is one, but by the remainder is closer to the integer
-/// above, it was rounded up (a quotient of floats never lies in the middle of two). From 2^24 (2^53) on it is what rounds.
+/// Rounds the quotient down. The float quotient is an integer or lies between two. If it
+/// is an integer, but the remainder is at least half of b, the exact quotient is below it and was
+/// rounded up (a quotient of floats never lies halfway between two integers). From 2^24 (2^53) on,
+/// the result is the rounded quotient.
 template <class T>
   requires is_real<T>
 STAVE_INLINE Vec<T> floor_divide(Vec<T> a, Vec<T> b) {
   Vec<T> quotient = a / b, whole = floor(quotient), r = abs(remainder(a, b));
   Mask<T> rounded = (whole == quotient) & (abs(whole) <= Vec<T>(sizeof(T) == 4 ? 0x1p24 : 0x1p53));
-  rounded = rounded & ~(abs(b) - r > r);  // where both are infinite: -1 / inf rounds to -1
+  rounded = rounded & ~(abs(b) - r > r);  // also if both are infinite: -1 / inf rounds to -1
   whole = select(rounded, whole - Vec<T>(1), whole);
   return select(b == Vec<T>(0), quotient, select(isfinite(a), whole, a - a));
 }
-/// For integers. By 0 the answer is 0; INT_MIN / -1 would trap, and anything / -1 is its negative, which wraps.
+/// The same for integers. The quotient by 0 is 0. INT_MIN / -1 would trap, so it computes -a
+/// instead of a / -1, which wraps.
 template <class T>
   requires(!is_real<T>)
 STAVE_INLINE Vec<T> floor_divide(Vec<T> a, Vec<T> b) {
@@ -140,9 +146,10 @@ STAVE_INLINE Vec<T> floor_divide(Vec<T> a, Vec<T> b) {
   return select(b == zero, zero, select(b == V(-1), -a, quotient));
 }
 
-// ---- integer pow ------------------------------------------------------------------------------------------
+// ---- integer pow --------------------------------------------------------------------------------
 
-/// Repeated squaring, wrapping. A negative exponent gives the truncated 1 / a^|b|: 0, but for a = 1 and -1.
+/// Computes a^b by repeated squaring, wrapping. For a negative exponent it returns the truncated
+/// 1 / a^|b|, which is 0 except for a = 1 and a = -1.
 template <class T>
   requires(!is_real<T>)
 STAVE_INLINE Vec<T> pow(Vec<T> a, Vec<T> b) {
@@ -157,7 +164,8 @@ STAVE_INLINE Vec<T> pow(Vec<T> a, Vec<T> b) {
     rest = rest >> 1;
   }
   if constexpr (static_cast<T>(-1) > 0) return result;
-  // The parity of b is that of its bits, so `result` is already right for 1 and -1: squares of them are 1.
+  // The lowest bit of b is its parity, so `result` is already right for 1 and -1, whose
+  // squares are 1.
   return select((b < zero) & (a != one) & (a != V(-1)), zero, result);
 }
 

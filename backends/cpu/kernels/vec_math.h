@@ -1,4 +1,4 @@
-// The functions that elementwise operations call, on Vec<T>: found by argument-dependent lookup.
+// The functions of Vec<T> that elementwise operations call; argument-dependent lookup finds them.
 #pragma once
 
 #include <stave/backends/cpu/kernels/vec_integer.h>

@@ -1,4 +1,4 @@
-// Rounding, and what formulas of floats are written with.
+// Rounding, and the helpers of formulas of floats.
 #pragma once
 
 #include <stave/backends/cpu/kernels/isa.h>
@@ -39,15 +39,16 @@ STAVE_INLINE Mask<T> isfinite(Vec<T> x) {
   else return x == x;
 }
 
-/// a b + c, in one rounding where the machine has it: said explicitly, because what a compiler contracts of itself may
-/// differ from one inlined copy to the next.
+/// Returns a b + c, with one rounding if the machine has an instruction for it. The fused
+/// operation is explicit, because the compiler's own contractions may differ from one inlined copy
+/// to the next.
 template <class T>
 STAVE_INLINE Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<T> c) {
   if constexpr (has_fma) return fma(a, b, c);
   else return a * b + c;
 }
 
-/// c[0] x^(n-1) + ... + c[n-1]
+/// Returns c[0] x^(n-1) + ... + c[n-1].
 template <class T, int n>
 STAVE_INLINE Vec<T> polynomial(Vec<T> x, const T (&c)[n]) {
   Vec<T> sum(c[0]);

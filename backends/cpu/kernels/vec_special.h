@@ -1,4 +1,4 @@
-// erfinv, and the gamma function's.
+// erfinv, and functions related to the gamma function.
 #pragma once
 
 #include <stave/backends/cpu/kernels/vec_transcendental.h>
@@ -7,16 +7,17 @@
 
 namespace STAVE_KERNELS {
 
-// ---- erfinv -----------------------------------------------------------------------------------------------
-// By the polynomials of core/ops/erfinv.h.
+// ---- erfinv -------------------------------------------------------------------------------------
+// erfinv uses the polynomials of core/ops/erfinv.h.
 
-/// -log(1 - x^2). Near 1 the square would lose what matters, and 1 - |x| is exact.
+/// Returns -log(1 - x^2). Near 1 the square would lose the significant digits,
+/// and 1 - |x| is exact.
 template <class T>
 STAVE_INLINE Vec<T> erfinv_argument(Vec<T> x) {
   Vec<T> one(1);
   return -select(abs(x) < Vec<T>(0.5), log1p(-(x * x)), log((one - abs(x)) * (one + abs(x))));
 }
-/// ±inf at ±1 and NaN outside.
+/// Returns ±inf at ±1 and NaN outside.
 template <class T>
 STAVE_INLINE Vec<T> erfinv_ends(Vec<T> x, Vec<T> inside) {
   Vec<T> infinity(__builtin_inf());
@@ -39,17 +40,18 @@ STAVE_INLINE F64 erfinv(F64 x) {
   return erfinv_ends(x, x * select(w < F64(6.25), central, select(w < F64(16), middle, tail)));
 }
 
-// ---- the gamma function's -----------------------------------------------------------------------------------
-// digamma and zeta by core/ops/polygamma.h. That is in double precision: of floats they err by no more than their last rounding.
+// ---- functions related to the gamma function ---------------------------------------------------
+// digamma and zeta use core/ops/polygamma.h, in double precision. So for floats the only error
+// is the last rounding.
 
-/// Both halves of a vector, rounded.
+/// Returns both halves of a vector, rounded to float.
 STAVE_INLINE F32 narrow(F64 low, F64 high) {
   typedef float Half __attribute__((vector_size(STAVE_VECTOR_BYTES / 2)));
   const Half halves[] = {__builtin_convertvector(low.raw, Half), __builtin_convertvector(high.raw, Half)};
   return F32::load(halves);
 }
 
-// SLEEF's overflows early.
+// SLEEF's lgamma overflows early.
 STAVE_FROM_SLEEF_BUT(lgamma, y, (x > Vec<T>(sizeof(T) == 4 ? 0x1p118 : 0x1p1010)) & isfinite(x))
 
 STAVE_INLINE F64 digamma(F64 x) { return stave_detail::digamma_of(x); }

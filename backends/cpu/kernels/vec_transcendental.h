@@ -1,10 +1,11 @@
-// Exponentials, logarithms, trigonometry, erf.
+// Exponentials, logarithms, trigonometric functions, erf.
 //
-// Transcendental functions are SLEEF's, with a bound of 1.0 ulp unless another stands in their name, named by instruction set to skip
-// its own dispatcher.
-// Of its variants we take the deterministic ones (finz, cinz): the others choose a path by the whole vector, so that
-// sin(x) could depend on the neighbours of x, and a vmap'ed program could differ from the loop in the last bit.
-// Measured against quadruple precision in tests/cpu_backend_test.cpp; where SLEEF is off, the fix stands beside the call.
+// Most of these functions are SLEEF's. Their error bound is 1.0 ulp unless their name has another
+// one. They are called by the name of the instruction set, without SLEEF's own dispatcher.
+// Stave uses SLEEF's deterministic variants (finz, cinz). The others choose a path by the whole
+// vector, so that sin(x) could depend on the neighbours of x, and a vmap'ed program could differ
+// from the loop in the last bit. tests/cpu_backend_test.cpp measures the errors against quadruple
+// precision. Where SLEEF's error is larger, the fix is next to the call.
 #pragma once
 
 #include <stave/backends/cpu/kernels/vec_polynomial.h>
@@ -28,24 +29,27 @@ STAVE_FROM_SLEEF(asin)
 STAVE_FROM_SLEEF(acos)
 STAVE_FROM_SLEEF(atan)
 
-/// 2^n for integers n in [-126, 127].
+/// Returns 2^n for integers n in [-126, 127].
 STAVE_INLINE F32 power_of_two(Vec<std::int32_t> n) {
   return {reinterpret_cast<F32::Raw>((n + Vec<std::int32_t>(127)).raw << 23)};
 }
-/// e^x = 2^power (1 + rest), |rest| < 0.42: x = power log 2 + r, and e^r by the polynomial of SLEEF's expf.
+/// e^x = 2^power (1 + rest) with |rest| < 0.42. Here x = power log 2 + r, and the polynomial
+/// of SLEEF's expf gives e^r.
 struct Exponential {
   Vec<std::int32_t> power;
   F32 rest;
 };
 STAVE_INLINE Exponential exponential(F32 x) {
   F32 n = rint(x * F32(1.44269504088896341));
-  F32 r = fma(n, F32(-1.42860677e-6f), fma(n, F32(-0.693145752f), x));  // log 2 in two parts, the first of 16 bits
+  // log 2 has two parts, of which the first has 16 bits.
+  F32 r = fma(n, F32(-1.42860677e-6f), fma(n, F32(-0.693145752f), x));
   constexpr float c[] = {1.98527617612853646e-4f, 1.39304355252534151e-3f, 8.33336077630519867e-3f,
                          4.16664853692054749e-2f, 0.166666671633720398f,   0.5f};
   return {{__builtin_convertvector(n.raw, Vec<std::int32_t>::Raw)}, fma(polynomial(r, c), r * r, r)};
 }
-/// y 2^n where some results are denormal, with which processors calculate a hundred times slower: the bits of these are the integer
-/// nearest to y 2^(n + 149), as a sum with 2^23 has it.
+/// Returns y 2^n where some results are denormal. Processors calculate with denormals a hundred
+/// times slower. So the bits of these results are computed as the integer nearest to y 2^(n + 149),
+/// by adding 2^23.
 [[maybe_unused]] __attribute__((noinline)) static F32 exp_below(F32 y, Vec<std::int32_t> n, Mask<float> small) {
   const Vec<std::int32_t> zero(0), shifted = n + Vec<std::int32_t>(149);
   const Mask<std::int32_t> below{small.bits};
@@ -55,10 +59,11 @@ STAVE_INLINE Exponential exponential(F32 x) {
   const F32 result = y * power_of_two(half) * power_of_two(normal - half);
   return select(small, F32{reinterpret_cast<F32::Raw>(bits.raw)}, result);
 }
-/// Our own where it takes fused multiply-adds, because it is the hottest. 0.988 ulp at most, over every third float.
+/// Stave's own exp if there is a fused multiply-add, because exp is the hottest function.
+/// Its error is at most 0.988 ulp, measured over every third float.
 STAVE_INLINE F32 exp(F32 x) {
   if constexpr (!has_fma) return {F32::Raw(STAVE_SLEEF_F32(exp)(x.raw))};
-  x = clamp(F32(-104), x, F32(89));  // beyond, the result is 0 or infinity all the same
+  x = clamp(F32(-104), x, F32(89));  // beyond, the result is 0 or infinity anyway
   const Exponential e = exponential(x);
   const F32 y = e.rest + F32(1);
   if (const Mask<float> small = x < F32(-87.3365448f); any(small)) [[unlikely]]
@@ -66,7 +71,8 @@ STAVE_INLINE F32 exp(F32 x) {
   const Vec<std::int32_t> half{e.power.raw >> 1};  // 2^n in two steps, so that neither overflows
   return y * power_of_two(half) * power_of_two(e.power - half);
 }
-/// SLEEF's overflows 2e-6 early. Numbers so close to the bound are rare: libm decides about them.
+/// SLEEF's exp overflows 2e-6 early. Numbers so close to the bound are rare, and libm
+/// computes them.
 STAVE_INLINE F64 exp(F64 x) {
   F64 y{F64::Raw(STAVE_SLEEF_F64(exp)(x.raw))};
   Mask<double> brink = (x > F64(709.7827)) & (x < F64(709.7828));
@@ -76,14 +82,15 @@ STAVE_INLINE F64 exp(F64 x) {
   return y;
 }
 
-/// log x of positive normal x, times 2^scale: x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), and log(1 + f) = f - f^2/2 + f^3 P(f),
-/// P a minimax fit.
+/// Returns log(x 2^scale) of positive normal x. Here x = 2^k (1 + f) with 1 + f
+/// in [sqrt(1/2), sqrt(2)), and log(1 + f) = f - f^2/2 + f^3 P(f), where P is a minimax fit.
 STAVE_INLINE F32 log_of_normal(F32 x, Vec<std::int32_t> scale) {
   using Bits = Vec<std::int32_t>;
   const Bits bits{reinterpret_cast<Bits::Raw>(x.raw)};
   const Bits k{(bits - Bits(0x3f3504f3)).raw >> 23};  // from the bits of sqrt(1/2)
   const F32 f =
-      F32(reinterpret_cast<F32::Raw>((bits - Bits(k.raw << 23)).raw)) - F32(1);  // wrapping, where x is none of these
+      // The subtraction wraps if x is not positive and normal.
+      F32(reinterpret_cast<F32::Raw>((bits - Bits(k.raw << 23)).raw)) - F32(1);
   const F32 n{__builtin_convertvector((k + scale).raw, F32::Raw)};
   constexpr float c[] = {-0.0763450290965327f,  0.12761577348054695f, -0.1316018046633975f,  0.1420175799828562f,
                          -0.16623357534961455f, 0.200012268730962f,   -0.25000821028533193f, 0.33333331707789743f};
@@ -91,14 +98,16 @@ STAVE_INLINE F32 log_of_normal(F32 x, Vec<std::int32_t> scale) {
   const F32 sum = fma(n, high, f), lost = f - fma(-n, high, sum), square = f * f;
   return sum + fma(square, F32(-0.5f), fma(square * f, polynomial(f, c), fma(n, low, lost)));
 }
-/// Our own where it takes fused multiply-adds, twice as fast as SLEEF's. 0.87 ulp at most, over every third float.
+/// Stave's own log if there is a fused multiply-add, twice as fast as SLEEF's. Its error is at most
+/// 0.87 ulp, measured over every third float.
 STAVE_INLINE F32 log(F32 x) {
   if constexpr (!has_fma) return {F32::Raw(STAVE_SLEEF_F32(log)(x.raw))};
   using Bits = Vec<std::int32_t>;
   const F32 least(0x1p-126f), infinity(__builtin_inff());
   const Bits bits{reinterpret_cast<Bits::Raw>(x.raw)};
   const Mask<std::int32_t> special =
-      bits + Bits(0x7f800000) >= Bits(-0x01000000);  // outside of [0x00800000, 0x7f800000)
+      // x is outside of [0x00800000, 0x7f800000), as bits.
+      bits + Bits(0x7f800000) >= Bits(-0x01000000);
   if (!any(special)) return log_of_normal(x, Bits(0));
   const Mask<float> denormal = x < least;
   F32 y = log_of_normal(select(denormal, x * F32(0x1p25f), x), Bits(denormal.bits & -25));
@@ -108,14 +117,15 @@ STAVE_INLINE F32 log(F32 x) {
 }
 STAVE_INLINE F64 log(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(log)(x.raw))}; }
 
-// Below these bounds x^2 / 3 is less than a third of an ulp.
+// For |x| below these bounds, x^2 / 3 is less than a third of an ulp.
 template <class T>
 STAVE_INLINE Mask<T> is_tiny(Vec<T> x) {
   return abs(x) < Vec<T>(sizeof(T) == 4 ? 0x1p-13 : 0x1p-27);
 }
 
-/// Our own where it takes fused multiply-adds, four times as fast as SLEEF's: x + x^3 P(x^2), P a minimax fit, and from 0.9 on
-/// 1 - 2 / (e^2x + 1). 0.994 ulp at most, over every third float.
+/// Stave's own tanh if there is a fused multiply-add, four times as fast as SLEEF's:
+/// x + x^3 P(x^2), where P is a minimax fit, and 1 - 2 / (e^2x + 1) from 0.9 on. Its error
+/// is at most 0.994 ulp, measured over every third float.
 STAVE_INLINE F32 tanh(F32 x) {
   if constexpr (!has_fma) return select(is_tiny(x), x, F32(F32::Raw(STAVE_SLEEF_F32(tanh)(x.raw))));
   const F32 square = x * x, size = abs(x);
@@ -123,11 +133,12 @@ STAVE_INLINE F32 tanh(F32 x) {
                          0.021663543372317726f,    -0.05392930183024895f,  0.13332978266760728f,
                          -0.33333322263574977f};
   const F32 near = fma(polynomial(square, c) * square, size, size);
-  const Exponential e = exponential(clamp(F32(0), size + size, F32(20)));  // beyond, the result is 1
+  // Beyond 20, the result is 1.
+  const Exponential e = exponential(clamp(F32(0), size + size, F32(20)));
   const F32 power = power_of_two(e.power), far = F32(1) - F32(2) / (fma(power, e.rest, power) + F32(1));
   return copysign(select(size < F32(0.9), near, far), x);
 }
-/// tanh x = x - x^3/3 + ...; SLEEF is a little more than 1 ulp off for tiny x.
+/// tanh x = x - x^3/3 + ...; SLEEF's error is a little more than 1 ulp for tiny x.
 STAVE_INLINE F64 tanh(F64 x) { return select(is_tiny(x), x, F64(F64::Raw(STAVE_SLEEF_F64(tanh)(x.raw)))); }
 
 STAVE_INLINE F32 sleef_atanh(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(atanh)(x.raw))}; }
@@ -147,7 +158,8 @@ STAVE_INLINE Vec<T> atan2(Vec<T> y, Vec<T> x) {
   return select(is_tiny(quotient) & (x > Vec<T>(0)), quotient, sleef_atan2(y, x));
 }
 
-/// SLEEF's value y, or what stands for it for some x; what is `rare` libm computes, in the next wider float.
+/// Defines a function as `value`, an expression of x and SLEEF's result y. Where `rare` is true,
+/// libm computes it in the next wider float.
 #define STAVE_FROM_SLEEF_BUT(name, value, rare)                                                                    \
   STAVE_INLINE F32 sleef_##name(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(name)(x.raw))}; }                        \
   STAVE_INLINE F64 sleef_##name(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(name)(x.raw))}; }                        \
@@ -165,17 +177,18 @@ STAVE_INLINE Vec<T> atan2(Vec<T> y, Vec<T> x) {
         if (is_rare.bits[i]) y.raw[i] = wide_##name(x.raw[i]);                                                     \
     return y;                                                                                                      \
   }
-// SLEEF's overflow early: the results do at 89.4 and 710.5.
+// SLEEF's sinh and cosh overflow early: the exact results overflow at 89.4 and 710.5.
 template <class T>
 STAVE_INLINE Mask<T> near_overflow_of_sinh(Vec<T> x) {
   return (abs(x) > Vec<T>(sizeof(T) == 4 ? 88 : 709)) & (abs(x) < Vec<T>(sizeof(T) == 4 ? 90 : 711));
 }
-// SLEEF's are infinite where x^2 is.
+// SLEEF's asinh and acosh are infinite where x^2 is.
 template <class T>
 STAVE_INLINE Vec<T> root_of_largest() {
   return Vec<T>(sizeof(T) == 4 ? 0x1p63 : 0x1p511);
 }
-// sinh x = x + x^3/6 + ..., asinh x = x - x^3/6 + ...; SLEEF is a little more than 1 ulp off for tiny x.
+// sinh x = x + x^3/6 + ..., asinh x = x - x^3/6 + ...; SLEEF's error is a little more
+// than 1 ulp for tiny x.
 STAVE_FROM_SLEEF_BUT(sinh, select(is_tiny(x), x, y), near_overflow_of_sinh(x))
 STAVE_FROM_SLEEF_BUT(cosh, y, near_overflow_of_sinh(x))
 STAVE_FROM_SLEEF_BUT(asinh, select(is_tiny(x), x, y), abs(x) > root_of_largest<T>())
@@ -197,7 +210,8 @@ STAVE_INLINE F64 hypot(F64 x, F64 y) { return {F64::Raw(STAVE_SLEEF_WITHIN_F64(u
 
 STAVE_INLINE F32 sleef_log1p(F32 x) { return {F32::Raw(STAVE_SLEEF_F32(log1p)(x.raw))}; }
 STAVE_INLINE F64 sleef_log1p(F64 x) { return {F64::Raw(STAVE_SLEEF_F64(log1p)(x.raw))}; }
-/// log1p x = x - x^2/2 + ...; SLEEF loses bits of denormal results, and gives infinity from 1e38 (1e307) on, where 1 + x is x.
+/// log1p x = x - x^2/2 + ...; SLEEF loses bits of denormal results, and returns infinity from 1e38
+/// (1e307) on, where 1 + x is x.
 template <class T>
 STAVE_INLINE Vec<T> log1p(Vec<T> x) {
   Vec<T> y = sleef_log1p(x);
@@ -207,7 +221,8 @@ STAVE_INLINE Vec<T> log1p(Vec<T> x) {
 }
 
 STAVE_INLINE F32 pow(F32 x, F32 y) { return {F32::Raw(STAVE_SLEEF_F32(pow)(x.raw, y.raw))}; }
-/// SLEEF's overflows 3e-6 of the exponent early. Numbers that overflow are rare: libm decides about them.
+/// SLEEF's pow overflows early, by 3e-6 of the exponent. Results that overflow are rare, and libm
+/// computes them.
 STAVE_INLINE F64 pow(F64 x, F64 y) {
   F64 z{F64::Raw(STAVE_SLEEF_F64(pow)(x.raw, y.raw))};
   Mask<double> overflow = isinf(z) & isfinite(x) & isfinite(y) & (x != F64(0));
@@ -217,8 +232,9 @@ STAVE_INLINE F64 pow(F64 x, F64 y) {
   return z;
 }
 
-/// a b - product, exactly, where product is a b rounded: without fma by halves of a and b (Dekker, "A floating-point technique for
-/// extending the available precision", 1971). NaN where these overflow.
+/// Returns a b - product, exactly, where `product` is a b rounded. Without fma it multiplies halves
+/// of a and b (Dekker, "A floating-point technique for extending the available precision", 1971),
+/// and returns NaN where these overflow.
 template <class T>
 STAVE_INLINE Vec<T> lost_of_product(Vec<T> a, Vec<T> b, Vec<T> product) {
   if constexpr (has_fma) return fma(a, b, -product);
@@ -227,8 +243,10 @@ STAVE_INLINE Vec<T> lost_of_product(Vec<T> a, Vec<T> b, Vec<T> product) {
   const Vec<T> a_low = a - a_high, b_low = b - b_high;
   return a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low);
 }
-/// erfc(x / sqrt(2)). What rounding takes from the quotient, erfc multiplies by some x^2: it is computed, and given back by the
-/// derivative -2 / sqrt(pi) exp(-z^2), of which -(z + sqrt(z^2 + 1.6)) erfc(z) is off by less than a seventh for positive z.
+/// Returns erfc(x / sqrt(2)). erfc multiplies the rounding error of the quotient by some x^2,
+/// so the error is computed and corrected by the derivative -2 / sqrt(pi) exp(-z^2).
+/// The product -(z + sqrt(z^2 + 1.6)) erfc(z) approximates this derivative to less than a seventh
+/// for positive z.
 template <class T>
 STAVE_INLINE Vec<T> erfc_of_quotient(Vec<T> x) {
   const Vec<T> root(sizeof(T) == 4 ? 0x1.6a09e6p-1 : 0x1.6a09e667f3bcdp-1);
@@ -240,11 +258,13 @@ STAVE_INLINE Vec<T> erfc_of_quotient(Vec<T> x) {
   return select((z > Vec<T>(0)) & isfinite(lost * slope), moved, y);
 }
 STAVE_INLINE F64 erfc_of_root_half(F64 x) { return erfc_of_quotient(x); }
-/// Our own where it takes fused multiply-adds, four times as fast: for positive x e^(-x^2 / 2) t (1 + P(t - 1/2)), t = k / (x + k), P a
-/// minimax fit. What rounding takes from x^2, x + k, t and the product before the last is given back.
+/// Stave's own function if there is a fused multiply-add, four times as fast: for positive x,
+/// e^(-x^2 / 2) t (1 + P(t - 1/2)) with t = k / (x + k), where P is a minimax fit. The rounding
+/// errors of x^2, x + k, t and the product before the last are corrected.
 STAVE_INLINE F32 erfc_of_root_half(F32 x) {
   if constexpr (!has_fma) return erfc_of_quotient(x);
-  const F32 size = clamp(F32(0), abs(x), F32(14.5)), k(1.25);  // beyond, the result is 0
+  // Beyond 14.5, the result is 0.
+  const F32 size = clamp(F32(0), abs(x), F32(14.5)), k(1.25);
   const F32 sum = size + k, other = sum - size, lost_of_sum = (size - (sum - other)) + (k - other);
   const F32 t = k / sum, lost_of_t = fma(-t, lost_of_sum, fma(-t, sum, k)) * (t * F32(0.8));
   constexpr float c[] = {1.6707404801f,  -1.7831897477f, -0.3583290593f, 1.3738105335f, -0.8961280716f,

@@ -1,4 +1,4 @@
-// What all x86-64 processors have in common.
+// Primitives that all x86-64 processors have.
 #pragma once
 
 #include <immintrin.h>
@@ -8,7 +8,7 @@
 
 namespace STAVE_KERNELS {
 
-/// Writes 16 bytes to an address that is a multiple of 16, past the caches.
+/// stream() writes 16 bytes past the caches, to an address that is a multiple of 16.
 inline constexpr bool can_stream = true;
 STAVE_INLINE void stream(void* to, const void* from) {
   _mm_stream_si128(static_cast<__m128i*>(to), _mm_loadu_si128(static_cast<const __m128i*>(from)));

@@ -1,4 +1,5 @@
-// Levels of x86-64 as the psABI defines them, as far as compilers name the features; LZCNT comes with BMI.
+// The levels of x86-64 as the psABI defines them, as far as compilers name their features.
+// LZCNT comes with BMI.
 #pragma once
 
 namespace stave_cpu {

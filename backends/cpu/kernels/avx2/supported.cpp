@@ -1,3 +1,4 @@
+// The check that the processor has x86-64-v3.
 #include <stave/backends/cpu/kernels/x86_levels.h>
 
 namespace stave_kernels_avx2 {

@@ -1,5 +1,5 @@
-// x86-64-v4: AVX-512 F, BW, CD, DQ and VL.
-// The forms with a full mask compile to the plain instructions, without GCC 12's false warnings about their sources.
+// x86-64-v4: AVX-512 F, BW, CD, DQ and VL. Intrinsics with a full mask compile to the plain
+// instructions, without GCC 12's false warnings about their sources.
 #pragma once
 
 #define STAVE_VECTOR_BYTES 64
@@ -34,7 +34,7 @@ STAVE_INLINE void store_some(Vec<T> v, void* to, std::int64_t n) {
   else _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(mask), raw);
 }
 
-// GCC 12 takes the words of a register out one by one.
+// GCC 12 would extract the words of a register one by one.
 template <class T>
 STAVE_INLINE bool any(Mask<T> mask) {
   const __m512i bits = reinterpret_cast<__m512i>(mask.bits);
@@ -56,12 +56,12 @@ STAVE_ROUNDING(ceil, _MM_FROUND_TO_POS_INF)
 STAVE_ROUNDING(rint, _MM_FROUND_TO_NEAREST_INT)
 STAVE_ROUNDING(trunc, _MM_FROUND_TO_ZERO)
 
-// x where it is NaN, because both instructions give their second operand then.
+// The result is x where x is NaN, because both instructions return their second operand then.
 STAVE_INLINE F32 clamp(F32 low, F32 x, F32 high) {
   return {_mm512_maskz_max_ps(0xffff, low.raw, _mm512_maskz_min_ps(0xffff, high.raw, x.raw))};
 }
 
-// GCC 12 converts a quarter of a register at a time.
+// GCC 12 would convert a quarter of a register at a time.
 template <int which>
 STAVE_INLINE F64 half(F32 x) {
   return {_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, x.raw, which))};

@@ -1,4 +1,4 @@
-// What every 64-bit ARM has.
+// The primitives that every 64-bit ARM processor has.
 #pragma once
 
 #define STAVE_VECTOR_BYTES 16
@@ -46,7 +46,8 @@ STAVE_INLINE void store_float16(F32 x, void* to) {
   vst1_u16(static_cast<std::uint16_t*>(to), vreinterpret_u16_f16(vcvt_f16_f32(x.raw)));
 }
 
-// GCC has no store past the caches but by assembly, and these processors tell long runs of stores by themselves.
+// GCC has no store past the caches except in assembly, and these processors detect long runs
+// of stores themselves.
 using generic::can_stream;
 using generic::order_streams;
 using generic::stream;

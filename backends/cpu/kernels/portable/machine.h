@@ -1,4 +1,5 @@
-// Any processor: what compilers make of vectors of 16 bytes, and functions a lane at a time.
+// Primitives for any processor: vectors of 16 bytes as compilers implement them, and functions
+// one lane at a time.
 #pragma once
 
 #define STAVE_VECTOR_BYTES 16
@@ -10,8 +11,9 @@
 
 namespace STAVE_KERNELS {
 
-// The functions of vec_math.h that are SLEEF's, by bound and name: STAVE_SLEEF_WITHIN_F32(u10, exp)(raw) gives each lane's exponential
-// to 1.0 ulp. A machine that has no SLEEF for its processor has libm's, whose bounds are the C library's.
+// These macros name SLEEF's functions for vec_math.h, by bound and name:
+// STAVE_SLEEF_WITHIN_F32(u10, exp)(raw) gives each lane's exponential to 1.0 ulp. A machine without
+// SLEEF uses libm, whose bounds are those of the C library.
 template <class V, class F, class... Raw>
 STAVE_INLINE V by_lanes(F f, Raw... x) {
   V y{};
@@ -34,11 +36,12 @@ STAVE_INLINE V by_lanes(F f, Raw... x) {
     return by_lanes<F64::Raw>([](auto... lane) { return STAVE_LANE_F64(bound, name)(lane...); }, raw...); \
   }
 
-/// The first n lanes, 0 <= n <= lanes: the others read as 0 and are not written.
+/// Load and store the first n lanes, 0 <= n <= lanes. The other lanes are read as 0
+/// and are not written.
 using generic::load_some;
 using generic::store_some;
 
-/// Whether a lane is true.
+/// Returns true if some lane is true.
 using generic::any;
 
 STAVE_INLINE F32 sqrt(F32 x) {
@@ -48,30 +51,33 @@ STAVE_INLINE F64 sqrt(F64 x) {
   return {by_lanes<F64::Raw>([](double lane) { return __builtin_sqrt(lane); }, x.raw)};
 }
 
-/// a b + c rounded once; and whether that is an instruction, or takes longer than two roundings.
+/// fma is a b + c, rounded once. has_fma is true if that is an instruction; otherwise it takes
+/// longer than two roundings.
 inline constexpr bool has_fma = false;
 using generic::fma;
 
-/// To an integer: rint to the nearest, to an even one from the middle.
+/// Round to an integer. rint rounds to the nearest, and ties to even.
 using generic::ceil;
 using generic::floor;
 using generic::rint;
 using generic::trunc;
 
-/// max(low, min(x, high)); NaN where x is.
+/// Returns max(low, min(x, high)), or NaN where x is NaN.
 using generic::clamp;
 
-/// The lanes of each half as doubles.
+/// Return the lanes of each half as doubles.
 STAVE_INLINE F64 low_half(F32 x) { return {F64::Raw{x.raw[0], x.raw[1]}}; }
 STAVE_INLINE F64 high_half(F32 x) { return {F64::Raw{x.raw[2], x.raw[3]}}; }
 
-/// Sixteen bits each, as the low half of a lane; and IEEE's sixteen-bit floats, rounded to the nearest, to an even one from the middle.
+/// Load and store sixteen bits, as the low half of a lane, and IEEE's sixteen-bit floats, rounded
+/// to the nearest, ties to even.
 using generic::load_float16;
 using generic::load_uint16;
 using generic::store_float16;
 using generic::store_uint16;
 
-/// Whether there are stores past the caches; one of 16 bytes, to a multiple of 16; and a fence between these and later stores.
+/// can_stream is true if there are stores past the caches. stream stores 16 bytes to a multiple
+/// of 16, and order_streams is a fence between these and later stores.
 using generic::can_stream;
 using generic::order_streams;
 using generic::stream;

@@ -1,3 +1,4 @@
+// Every processor supports this set.
 namespace stave_kernels_portable {
 
 bool supported() { return true; }

@@ -1,4 +1,4 @@
-// What every x86-64 has.
+// The primitives that every x86-64 processor has.
 #pragma once
 
 #define STAVE_VECTOR_BYTES 16
