@@ -145,7 +145,7 @@ struct ElementwiseBody {
   }
 };
 
-// ---- operations by structs --------------------------------------------------------------------------------
+// ---- operations as structs --------------------------------------------------------------------
 
 template <class S, class T>
 using UnaryBody = ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, Element<T>>;

@@ -101,7 +101,7 @@ struct Halvings {
   }
 };
 
-// ---- small matrices --------------------------------------------------------------------------------------------------------
+// ---- small matrices ---------------------------------------------------------------------------
 
 inline constexpr int expm_room = 10;  // matrices
 
@@ -216,7 +216,7 @@ struct ExpmWork {
   }
 };
 
-// ---- large matrices --------------------------------------------------------------------------------------------------------
+// ---- large matrices ---------------------------------------------------------------------------
 
 /// Halves dense matrices, of which `powers` are x^4 and x^6: how often, each. One that is not finite becomes 0, and is halved -1 times.
 template <class T>

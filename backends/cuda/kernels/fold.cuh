@@ -16,7 +16,7 @@
 
 namespace stave_cuda {
 
-// ---- sums and products -------------------------------------------------------------------------------------
+// ---- sums and products ------------------------------------------------------------------------
 
 /// What sums and products of elements T are computed in. Integers are unsigned ones.
 template <class T>
@@ -77,7 +77,7 @@ struct Sum<double> {
   }
 };
 
-// ---- extremes ----------------------------------------------------------------------------------------------
+// ---- extremes ---------------------------------------------------------------------------------
 
 /// The bits of x exchanged as in `mask`.
 template <class T>
@@ -129,7 +129,7 @@ struct Logical {
   }
 };
 
-// ---- positions of extremes ---------------------------------------------------------------------------------
+// ---- positions of extremes --------------------------------------------------------------------
 
 template <class T>
 struct Best {

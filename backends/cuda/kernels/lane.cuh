@@ -78,7 +78,7 @@ concept Real = std::is_floating_point_v<T>;
 template <class T>
 concept Whole = !Real<T>;
 
-// ---- functions of floats ----------------------------------------------------------------------------------
+// ---- functions of floats ----------------------------------------------------------------------
 
 // The names with f: they do not depend on which overloads a host's library adds. Long functions are not inlined: the call is
 // cheap beside them, and four copies in each kernel would be most of the time that device code takes to compile.
@@ -162,7 +162,7 @@ STAVE_BOTH Lane<T> erfc_of_root_half(Lane<T> x) {
   return select((z > Lane<T>(0)) & isfinite(lost * slope), moved, y);
 }
 
-// ---- erfinv -----------------------------------------------------------------------------------------------
+// ---- erfinv -----------------------------------------------------------------------------------
 
 /// c[0] x^(n-1) + ... + c[n-1]
 template <class T, int n>
@@ -198,7 +198,7 @@ STAVE_BOTH STAVE_OUTLINE inline F64 erfinv(F64 x) {
   return erfinv_ends(x, x * y);
 }
 
-// ---- digamma and zeta -------------------------------------------------------------------------------------
+// ---- digamma and zeta -------------------------------------------------------------------------
 // By core/ops/polygamma.h, in double precision.
 
 STAVE_BOTH STAVE_OUTLINE inline F64 digamma(F64 x) { return stave_detail::digamma_of(x); }
@@ -206,7 +206,7 @@ STAVE_BOTH inline F32 digamma(F32 x) { return F32(digamma(F64(x.value)).value); 
 STAVE_BOTH STAVE_OUTLINE inline F64 zeta(F64 s, F64 q) { return stave_detail::zeta_of(s, q); }
 STAVE_BOTH inline F32 zeta(F32 s, F32 q) { return F32(zeta(F64(s.value), F64(q.value)).value); }
 
-// ---- remainder and floor_divide of floats -----------------------------------------------------------------
+// ---- remainder and floor_divide of floats -----------------------------------------------------
 
 /// Python's %: the sign of b; a zero too has it.
 template <Real T>
@@ -226,7 +226,7 @@ STAVE_BOTH STAVE_OUTLINE Lane<T> floor_divide(Lane<T> a, Lane<T> b) {
   return select(b == Lane<T>(0), quotient, select(isfinite(a), whole, a - a));
 }
 
-// ---- functions of integers --------------------------------------------------------------------------------
+// ---- functions of integers --------------------------------------------------------------------
 
 template <Whole T>
 STAVE_BOTH Lane<T> operator&(Lane<T> a, Lane<T> b) {
@@ -324,7 +324,7 @@ STAVE_BOTH STAVE_OUTLINE Lane<T> pow(Lane<T> a, Lane<T> b) {
   return result;
 }
 
-// ---- conversions ------------------------------------------------------------------------------------------
+// ---- conversions ------------------------------------------------------------------------------
 
 template <class I>
 inline constexpr I greatest = std::is_signed_v<I> ? static_cast<I>(~(std::uint64_t{1} << (8 * sizeof(I) - 1)))

@@ -47,7 +47,7 @@ STAVE_BOTH void store_nan(const Team& team, T* to, Index rows, Index columns) {
   store(team, to, rows, columns, [](int, int) { return not_a_number<T>(); });
 }
 
-// ---- factors ---------------------------------------------------------------------------------------------------------------
+// ---- factors ----------------------------------------------------------------------------------
 
 template <class T>
 struct CholeskyWork {

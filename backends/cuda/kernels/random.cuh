@@ -89,7 +89,7 @@ STAVE_BOTH void draw(const DrawLoop& loop, Position p) {
   static_cast<typename Draw::Out*>(loop.out)[i] = Draw::draw(loop, words_at(key_at(loop.keys, lane), counter));
 }
 
-// ---- permutations: a round draws bits, sorts by them, then by rows, and moves the elements -----------------
+// ---- permutations: a round draws bits, sorts by bits, then by rows, and moves elements --------
 
 STAVE_BOTH inline void draw_sort_keys(const PermutationLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;

@@ -6,7 +6,7 @@
 
 namespace stave_cuda {
 
-// ---- what one thread folds ---------------------------------------------------------------------------------
+// ---- the fold of one thread -------------------------------------------------------------------
 
 /// 16 bytes of elements, read at once.
 template <class T>
@@ -105,7 +105,7 @@ STAVE_BOTH typename Fold::Accumulator fold_part(const Fold& fold, const ReduceAr
   return total;
 }
 
-// ---- bodies ------------------------------------------------------------------------------------------------
+// ---- bodies -----------------------------------------------------------------------------------
 
 /// The lanes of each output onto its lane 0, in a tree.
 template <class Fold, class Block>

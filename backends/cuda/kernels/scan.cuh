@@ -26,7 +26,7 @@ struct ScanRow {
   STAVE_BOTH T second(Index i) const { return Step::inputs == 2 ? y[i * y_step] : T(0); }
 };
 
-// ---- one thread a row --------------------------------------------------------------------------------------
+// ---- one thread per row -----------------------------------------------------------------------
 
 /// Calls f(i, x, y) for the elements [first, last) of a row in turn, which are read some ahead: reading does not wait for what f
 /// writes.
@@ -102,7 +102,7 @@ STAVE_BOTH void scan_rows_body(const Block& block, const ScanArgs& args, ScanSta
     });
 }
 
-// ---- one block a row, tile by tile -------------------------------------------------------------------------
+// ---- one block per row, tile by tile ----------------------------------------------------------
 
 template <class Step>
 struct ScanShared {

@@ -5,7 +5,7 @@
 
 namespace stave_cuda {
 
-// ---- scatter_add of integers, whose sums do not depend on the order ------------------------------------------
+// ---- scatter_add of integers, whose sums do not depend on the order ---------------------------
 
 template <class T>
 STAVE_BOTH void add_atomically(T* to, T value) {
@@ -29,7 +29,7 @@ STAVE_BOTH void add_slices(const SliceLoop& loop, Position p) {
                  static_cast<const T*>(loop.part)[place.part + at[1]]);
 }
 
-// ---- all others, in five steps: destinations, a stable sort by them, the sorted destinations, parts merged, places merged ----
+// ---- the other scatters -----------------------------------------------------------------------
 
 STAVE_BOTH inline void find_destinations(const ScatterLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;

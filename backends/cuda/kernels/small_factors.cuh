@@ -34,7 +34,7 @@ STAVE_BOTH T dot(const T* x, int x_step, const T* y, int y_step, int n) {
   return sum;
 }
 
-// ---- as a whole ------------------------------------------------------------------------------------------------------------
+// ---- whole matrices ---------------------------------------------------------------------------
 
 template <class T, class Team>
 STAVE_BOTH bool all_finite(const Team& team, const T* x, int step, int rows, int columns, T* sums) {
@@ -88,7 +88,7 @@ STAVE_BOTH void set_identity(const Team& team, T* x, int step, int rows, int col
   });
 }
 
-// ---- triangles -------------------------------------------------------------------------------------------------------------
+// ---- triangles --------------------------------------------------------------------------------
 
 /// a = l l^T in its lower triangle; false if there is none.
 template <class T, class Team>
@@ -153,7 +153,7 @@ STAVE_BOTH void substitute(const T* t, int row_step, int column_step, bool lower
   }
 }
 
-// ---- reflections -----------------------------------------------------------------------------------------------------------
+// ---- reflections ------------------------------------------------------------------------------
 
 /// 1 - tau v v^T with v = (1, x / scale) maps (head, x), of which `squares` is |x|^2, to (head', 0).
 template <class T>
@@ -198,7 +198,7 @@ STAVE_BOTH void qr(const Team& team, T* a, int step, int m, int n, T* q, int p, 
     });
 }
 
-// ---- eigenvalues -----------------------------------------------------------------------------------------------------------
+// ---- eigenvalues ------------------------------------------------------------------------------
 
 /// a = q t q^T with t tridiagonal: d its diagonal, e what is beside. The vector of step k is left in row k beyond column k.
 template <class T, class Team>

@@ -14,7 +14,7 @@
 
 namespace stave_cuda {
 
-// ---- sums of weights ---------------------------------------------------------------------------------------
+// ---- sums of weights --------------------------------------------------------------------------
 
 /// In two parts, so that a small rest beside a weight of 1 is not rounded away: of floats the
 /// number of weights that are 1, and the others; of double the sum, and what rounding lost.
@@ -71,7 +71,7 @@ STAVE_BOTH double rescaling(T from, T max) {
   return exponential(static_cast<double>(from) - static_cast<double>(subtracted_for(max)));
 }
 
-// ---- the result --------------------------------------------------------------------------------------------
+// ---- the result -------------------------------------------------------------------------------
 
 /// From weights, or (logarithm) from elements. The inverse of a sum of floats is in two parts: rounded
 /// to one, it would be wrong in a whole row alike.
@@ -101,7 +101,7 @@ struct SoftmaxResult {
   STAVE_BOTH T of(T x) const { return finished(logarithm ? x : exponential(x - subtracted)); }
 };
 
-// ---- a thread's elements -----------------------------------------------------------------------------------
+// ---- the elements of a thread -----------------------------------------------------------------
 
 template <class T>
 struct SoftmaxShared {
@@ -178,7 +178,7 @@ STAVE_BOTH SoftmaxTotal<stave::Computed<E>> online_total(const SoftmaxLane<E>& l
   return total;
 }
 
-// ---- the body ----------------------------------------------------------------------------------------------
+// ---- the body ---------------------------------------------------------------------------------
 
 /// One tile of rows, or a part of them.
 template <class E, class Block>
