@@ -31,8 +31,9 @@ class Hash {
   Wide state_ = (Wide{0x6c62272e07bb0142} << 64) | 0x62b821756295c58d;
 };
 
-/// Returns the cache folder: $STAVE_CACHE, else $XDG_CACHE_HOME/stave, else ~/.cache/stave. The
-/// path is empty if none of these variables is set, and then nothing is cached.
+/// Returns the cache folder: $STAVE_CACHE, else $XDG_CACHE_HOME/stave, else ~/.cache/stave.
+/// A variable without an absolute path is ignored. The path is empty if no variable is
+/// left, and then nothing is cached.
 std::filesystem::path code_folder();
 
 /// Returns the code stored under this key, or nothing if there is no intact file.

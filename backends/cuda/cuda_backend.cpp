@@ -229,7 +229,8 @@ std::unique_ptr<stave::RecordedWork> CudaBackend::record(stave::FunctionRef<void
     work();
     return std::make_unique<RepeatedGraph>(runtime_, recording.end());
   } catch (const std::exception&) {
-    cudaGetLastError();  // so that the next launch does not report this error
+    // Clears an error, so that the next launch does not report it.
+    cudaGetLastError();
     return nullptr;
   }
 }

@@ -10,7 +10,7 @@ void* driver_function(const char* name) {
 #else
   const cudaError_t status = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
 #endif
-  // so that the next call does not report this error
+  // Clears the error, so that the next call does not report it.
   if (status != cudaSuccess) cudaGetLastError();
   return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? function : nullptr;
 }

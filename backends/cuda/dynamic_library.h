@@ -1,4 +1,4 @@
-// NVIDIA's libraries, loaded on first use. They have hundreds of megabytes. A program that does not
+// NVIDIA's libraries, loaded on first use. They take hundreds of megabytes. A program that does not
 // use them, or runs without a GPU, should not map them.
 #pragma once
 

@@ -44,7 +44,7 @@ struct Launch {
   // The number of multiprocessors of the device, which is current on this thread.
   int multiprocessors;
   Scratch& scratch;
-  IndexFault* fault;  // for kernels that can fail
+  IndexFault* fault;  // null for operations that cannot fail
   unsigned ticket;    // identifies this operation in `fault`; never 0
 };
 

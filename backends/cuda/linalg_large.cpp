@@ -34,7 +34,7 @@ std::mutex& of_handles() {
   return *mutex;
 }
 
-/// The largest matrices of which a stack is passed to a library as one
+/// Stacks of matrices up to this size are passed to a library as one
 /// batch, if it has a batched function.
 constexpr Index most_in_batch = 256;
 bool in_batch(Index n, Index count) { return count > 1 && n <= most_in_batch; }

@@ -263,9 +263,9 @@ bool multiply(const Launch& launch, const MatmulPlan& plan, Dtype dtype, const P
         advice->b, at.a, advice->a, doubles ? static_cast<const void*>(&zero) : &single_zero, at.out, advice->out,
         at.out, advice->out, &way.algorithm, workspace, way.workspace, launch.stream);
     if (!is_refusal(status)) return check(status, "Matmul"), true;
-    // So that the next launch does not report an error of this attempt.
+    // Clears an error of this attempt, so that the next launch does not report it.
     cudaGetLastError();
-    advice->refused = i + 1;  // so that it is not tried again
+    advice->refused = i + 1;  // It is not tried again.
   }
   return false;
 }

@@ -14,9 +14,9 @@ constexpr Index least_tiled = 64;
 constexpr Index enough_threads = 1 << 17;
 // The least elements of a part that one thread scans.
 constexpr Index least_serial = 64;
-// Enough blocks, with tiles.
+// With tiles, enough blocks to keep the device busy.
 constexpr Index enough_blocks = 2048;
-// The carries of the parts are computed one after the other, so there are not too many.
+// The number of parts is limited because their carries are computed one after the other.
 constexpr Index most_parts = 512;
 
 stave::Shape without(std::span<const Index> all, std::size_t axis) {

@@ -2,8 +2,8 @@
 //
 // A row is the set of elements that one sum covers. `lanes` threads of a block share a row, each
 // with every lanes-th element, and several rows share a block. If the axis is the innermost one of
-// the output, the lanes of a row are neighbouring threads. Otherwise (`columns`) the same lanes of
-// neighbouring rows are. So memory is accessed in lines.
+// the output, neighbouring threads have the lanes of one row. Otherwise (`columns`) they have the
+// same lane of neighbouring rows. So memory is accessed in lines.
 //
 // A tile of rows that fits in the block's shared memory (`resident`) is read once. Otherwise the
 // input is read twice: once for the maxima and sums together, then for the result. If there are few
@@ -43,7 +43,7 @@ struct SoftmaxArgs {
 /// part, and then `finish` the result.
 enum class SoftmaxStage { whole, partials, finish };
 
-/// The largest size of a resident tile.
+/// The largest size of a resident tile in bytes.
 inline constexpr Index softmax_tile_bytes = 32768;
 
 class SoftmaxPlan {
