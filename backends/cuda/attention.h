@@ -1,4 +1,4 @@
-// Attention and its gradient, by blocks of scores.
+// Drivers of attention and its gradient, which compute the scores block by block.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
@@ -7,10 +7,12 @@
 
 namespace stave_cuda {
 
-/// attention: in q, k, v and perhaps a mask; out the means and the totals.
+/// Computes `attention`. `in` is q, k, v and an optional mask; `out` is the weighted means of v and
+/// the totals of the scores of each query.
 void run_attention(const Launch& launch, const stave::AttentionAttributes& attention, std::span<const stave::View> in,
                    std::span<const stave::View> out);
-/// attention_gradient: in q, k, v, totals, cotangents, shifts and perhaps a mask; out the gradients of q, k and v.
+/// Computes `attention_gradient`. `in` is q, k, v, totals, cotangents, shifts and an optional mask;
+/// `out` is the gradients of q, k and v.
 void run_attention_gradient(const Launch& launch, const stave::AttentionAttributes& attention,
                             std::span<const stave::View> in, std::span<const stave::View> out);
 

@@ -1,4 +1,5 @@
-// What kernels of attention are given. A block computes some rows of one matrix of a result, and of those some columns: a tile.
+// Parameters of the attention kernels. A block computes one tile, which is some rows and some
+// columns of one matrix of a result.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +12,15 @@ namespace stave_cuda {
 
 using stave::View;
 
-/// Queries, and keys, of a block of scores.
+/// The number of queries, and of keys, in a block of scores.
 inline constexpr int score_tile = 32;
-/// Columns of a result that a block computes.
+/// The number of columns of a result that a block computes.
 template <class T>
 inline constexpr int result_columns = sizeof(T) == 8 ? 32 : 64;
 
 enum class AttentionResult { of_queries, of_keys, of_values, means };
 
-/// One of the operands: a stack of matrices.
+/// One operand, a stack of matrices. Steps are in elements.
 struct AttentionOperand {
   const void* data = nullptr;
   Index rows = 0, columns = 0, row_step = 0, column_step = 0;
@@ -29,21 +30,24 @@ struct AttentionArgs {
   enum Operand { q, k, v, total, ct, shift, mask, operands };
 
   AttentionOperand operand[operands];
-  IndexMap<operands> stack;  // matrix -> where each operand's begins
+  // Maps the number of a matrix to the offset where it begins in each operand.
+  IndexMap<operands> stack;
   bool has_mask, mask_is_bool, causal;
   double scale;
   AttentionResult result;
   void* out;
   void* totals;
-  Index rows, columns;                      // of a matrix of the result
-  Index row_tiles, column_tiles, matrices;  // tiles of a matrix; of how many
+  Index rows, columns;  // the size of one matrix of the result
+  // The number of tiles along the rows and columns of a matrix, and the number of matrices.
+  Index row_tiles, column_tiles, matrices;
 
   STAVE_BOTH Index tasks() const { return matrices * row_tiles * column_tiles; }
 };
 
 class AttentionPlan {
  public:
-  /// Inputs as the operations have them; `out` is the means, or the gradient.
+  /// Plans one kernel. `in` is the inputs of the operation, in its order. `out` is the
+  /// means or one of the gradients.
   AttentionPlan(const stave::AttentionAttributes& attention, AttentionResult result, std::span<const View> in,
                 const View& out)
       : plan_(stack(in[0].shape, 2), strides_of(in, result)) {
@@ -61,7 +65,7 @@ class AttentionPlan {
     args_.columns = out.shape.back();
     const Index together = out.dtype == stave::float64 ? result_columns<double> : result_columns<float>;
     args_.row_tiles = (args_.rows + score_tile - 1) / score_tile;
-    // The totals are asked for, whatever columns there are.
+    // The means have at least one column tile, because that tile also writes the totals.
     args_.column_tiles = std::max<Index>(means, (args_.columns + together - 1) / together);
     args_.matrices = plan_.elements();
   }
@@ -73,7 +77,7 @@ class AttentionPlan {
   static constexpr int operands = AttentionArgs::operands;
 
   static std::span<const Index> stack(std::span<const Index> x, std::size_t kept) { return x.first(x.size() - kept); }
-  /// Of operands that are not there, those of q.
+  /// Returns the strides of the stack axes of each operand. An absent operand gets those of q.
   static OperandStrides<operands> strides_of(std::span<const View> in, AttentionResult result) {
     const std::size_t given = result == AttentionResult::means ? 3 : 6;
     OperandStrides<operands> strides;

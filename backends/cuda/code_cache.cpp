@@ -29,7 +29,7 @@ std::string Hash::hexadecimal() const { return fmt::format("{:016x}{:016x}", wor
 
 namespace {
 
-/// What a file begins with; the code follows.
+/// The first bytes of a file. The code follows.
 struct Head {
   std::array<char, 8> kind{'s', 't', 'a', 'v', 'e', ' ', '1', '\n'};
   std::array<std::uint64_t, 2> key{}, checksum{};
@@ -50,7 +50,7 @@ class File {
   }
   File(const File&) = delete;
   explicit operator bool() const { return descriptor_ >= 0; }
-  /// Of a regular one.
+  /// Returns the size in bytes, or nothing if the file is not a regular file.
   std::optional<std::size_t> size() const {
     struct stat status {};
     if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
@@ -80,7 +80,8 @@ class File {
 
 fs::path file_of(const fs::path& folder, const Hash& key) { return folder / (key.hexadecimal() + ".code"); }
 
-/// A relative folder would be another one wherever a program is started; the XDG specification has it ignored.
+/// Returns the path in an environment variable, or an empty path if it is not absolute. A relative
+/// folder would depend on where a program is started, and the XDG specification says to ignore it.
 fs::path absolute_path_in(const char* variable) {
   const char* const value = std::getenv(variable);
   const fs::path path(value ? value : "");
@@ -121,7 +122,7 @@ void write_code(const fs::path& folder, const Hash& key, std::string_view code) 
     const bool written =
         file.write(reinterpret_cast<const char*>(&head), sizeof head) && file.write(code.data(), code.size());
     if (!written || ::rename(name.c_str(), file_of(folder, key).c_str()) != 0) ::unlink(name.c_str());
-  } catch (const std::exception&) {  // of memory
+  } catch (const std::exception&) {  // out of memory
   }
 }
 

@@ -1,8 +1,9 @@
-// Compiled code on disk, so that the next process need not compile it again.
+// A cache of compiled code on disk, so that the next process does not compile the code again.
 //
-// A file for each piece of code, named by the hash of all that the code depends on. It holds that hash, and a checksum of the code: one that is
-// damaged, cut off or somebody else's is as if it were not there. Files are written under another name and renamed, so processes that
-// write the same one at once are no trouble. Where nothing can be written, nothing is kept, and that is no error.
+// Each piece of code has a file named by the hash of everything that the code depends on. The file
+// holds that hash and a checksum of the code. A damaged, truncated or foreign file is treated as
+// absent. A file is written under a temporary name and then renamed, so processes may write the
+// same file concurrently. If nothing can be written, nothing is cached, and this is no error.
 #pragma once
 
 #include <array>
@@ -15,10 +16,11 @@
 
 namespace stave_cuda {
 
-/// FNV-1a of 128 bits (RFC 9923).
+/// The 128-bit FNV-1a hash (RFC 9923).
 class Hash {
  public:
-  void add(std::string_view bytes);  // after their number, so that it matters where parts end
+  // Hashes the number of bytes and then the bytes, so the boundaries between parts matter.
+  void add(std::string_view bytes);
   std::array<std::uint64_t, 2> words() const;
   std::string hexadecimal() const;
   friend bool operator==(const Hash&, const Hash&) = default;
@@ -29,10 +31,12 @@ class Hash {
   Wide state_ = (Wide{0x6c62272e07bb0142} << 64) | 0x62b821756295c58d;
 };
 
-/// $STAVE_CACHE, else $XDG_CACHE_HOME/stave, else ~/.cache/stave; empty where none of them is set: nothing is kept.
+/// Returns the cache folder: $STAVE_CACHE, else $XDG_CACHE_HOME/stave, else ~/.cache/stave.
+/// A variable without an absolute path is ignored. The path is empty if no variable is
+/// left, and then nothing is cached.
 std::filesystem::path code_folder();
 
-/// What was written under this key, whole.
+/// Returns the code stored under this key, or nothing if there is no intact file.
 std::optional<std::string> read_code(const std::filesystem::path& folder, const Hash& key);
 void write_code(const std::filesystem::path& folder, const Hash& key, std::string_view code) noexcept;
 

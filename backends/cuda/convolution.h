@@ -1,4 +1,4 @@
-// Convolutions, and the maxima of windows.
+// Drivers of convolution and of the positions of maxima in windows.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
@@ -7,7 +7,8 @@
 
 namespace stave_cuda {
 
-/// Images at a time the matrix of windows is laid out in scratch memory, and multiplied by run_matmul. `out` is contiguous.
+/// Computes a convolution. For some images at a time it writes the matrix of windows (im2col) into
+/// scratch memory and multiplies it by run_matmul. `out` is contiguous.
 void run_convolution(const Launch& launch, const stave::ConvolutionAttributes& attributes, const stave::View& x,
                      const stave::View& w, const stave::View& out);
 

@@ -1,4 +1,4 @@
-// How convolutions and pooling are laid out over a machine: plain arithmetic, tested without a device.
+// The plan of convolution and pooling kernels: plain arithmetic, tested without a device.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,11 @@ namespace stave_cuda {
 
 using stave::View;
 
-/// Numbers of spatial axes; those that an operation does not have are of length 1, before the others.
+/// One number per spatial axis. An operation with fewer than three axes has
+/// axes of length 1 before its own.
 using Spatial = std::array<Index, 3>;
 
-/// The last entries of a list of so many axes.
+/// Returns the last `axes` entries of a list, preceded by `fill`.
 inline Spatial spatial(std::span<const Index> all, std::size_t axes, Index fill) {
   Spatial result{fill, fill, fill};
   std::copy(all.end() - static_cast<std::ptrdiff_t>(axes), all.end(), result.end() - static_cast<std::ptrdiff_t>(axes));
@@ -24,15 +25,17 @@ inline Spatial spatial(std::span<const Index> all, std::size_t axes, Index fill)
 }
 constexpr Index volume(const Spatial& lengths) { return lengths[0] * lengths[1] * lengths[2]; }
 
-/// One axis of the matrix of windows: where it goes on in x, or along which spatial axis its windows, or their elements, move.
+/// One axis of the matrix of windows. It either steps through x, or moves the window or an element
+/// of it along a spatial axis.
 struct WindowAxis {
   Divider length;
-  Index step = 0;  // in x, in elements
+  Index step = 0;  // step in x, in elements
   int spatial = -1;
-  Index scale = 0;  // places along it
+  Index scale = 0;  // positions along the spatial axis
 };
 
-/// A kernel's parameters: element i of the matrix, for i < elements, is one of x, or zero.
+/// Parameters of the window kernel. For i < elements, element i of the
+/// matrix is an element of x, or zero.
 struct WindowLoop {
   void* to;
   const void* from;
@@ -41,8 +44,12 @@ struct WindowLoop {
   Index low[3], apart[3], length[3], step[3];
 };
 
-/// The matrices of windows of some images at a time, [images, groups, terms, places], where there are many places; else
-/// [groups, terms, images, places], so that one product has the places of all. The number of images is bounded by their bytes.
+/// The plan of the matrices of windows, which are built for some images at a time.
+/// The number of images is bounded by the bytes of their matrices. If an image has
+/// many output places, the layout is
+///  [images, groups, terms, places]
+/// else it is the following, so that one product covers the places of all images:
+///  [groups, terms, images, places]
 class ConvolutionPlan {
  public:
   ConvolutionPlan(const stave::ConvolutionAttributes& a, const View& x, const View& w, const View& out)
@@ -74,7 +81,7 @@ class ConvolutionPlan {
   Index size() const { return size_; }
   bool empty() const { return terms() == 0 || volume(length_) == 0; }
 
-  /// The matrices of images [first, first + count).
+  /// Returns the loop that fills the matrices of images [first, first + count).
   WindowLoop loop(void* to, Index first, Index count) const {
     WindowLoop loop{};
     loop.to = to;
@@ -108,13 +115,13 @@ class ConvolutionPlan {
   bool images_inside_;
 };
 
-/// A kernel's parameters: the places of windows in dense planes of x.
+/// Parameters of the pooling kernel, which searches windows in dense planes of x.
 struct PoolLoop {
   const void* from;
   void* to;
-  bool wide;  // positions are int64, else int32
+  bool wide;  // true: positions are int64; false: int32
   std::uint64_t elements;
-  Divider places[3];  // of a window, innermost first
+  Divider places[3];  // lengths of the axes of window positions, innermost first
   Index length[3], window[3], stride[3], dilation[3], low[3];
 };
 inline PoolLoop pool_loop(const stave::PoolAttributes& a, const View& x, const View& out) {

@@ -22,7 +22,7 @@ CublasLt load() {
 }  // namespace
 
 const CublasLt& cublas() {
-  static const CublasLt functions = load();  // tried again by the next call if it throws
+  static const CublasLt functions = load();  // If load() throws, the next call tries again.
   return functions;
 }
 

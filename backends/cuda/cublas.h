@@ -1,11 +1,12 @@
-// cuBLASLt, loaded when it is first needed (dynamic_library.h). The types of its functions are those of its header.
+// cuBLASLt, loaded on first use (dynamic_library.h). Its header
+// declares the types of the functions.
 #pragma once
 
 #include <cublasLt.h>
 
 namespace stave_cuda {
 
-/// The functions that we call, under their names less "cublasLt".
+/// The functions that the backend calls. Their names omit the prefix "cublasLt".
 struct CublasLt {
 // clang-format off
 #define STAVE_CUBLASLT(X)                                                                                 \
@@ -18,10 +19,11 @@ struct CublasLt {
 #undef X
 };
 
-/// Throws DeviceError, with what to install, if the library cannot be loaded.
+/// Returns the loaded library. Throws DeviceError, which says what to install,
+/// if the library cannot be loaded.
 const CublasLt& cublas();
 
-/// Throws stave::Error naming `what`.
+/// Throws stave::Error, which names `what`, if the status is not success.
 void check(cublasStatus_t status, const char* what);
 
 }  // namespace stave_cuda

@@ -33,11 +33,12 @@ using stave_detail::as, stave_detail::fail;
 
 namespace {
 
-// ---- drivers -----------------------------------------------------------------------------------------------
+// ---- drivers ----------------------------------------------------------------------------------
 
 using Inputs = std::span<const View>;
 
-// What a driver needs of a call, for each operation. Every lambda has Driver's parameters.
+// Makes the driver of an operation, which takes what its function needs from a call. Every lambda
+// has Driver's parameters.
 #define STAVE_DRIVER(...)                                                                           \
   [](const Launch& launch, [[maybe_unused]] OpId op, [[maybe_unused]] const Attributes* attributes, \
      [[maybe_unused]] Inputs in, std::span<const View> outputs) {                                   \
@@ -117,21 +118,23 @@ class Table {
 };
 constexpr Table drivers;
 
-/// Of an operation that is not in the table: those that perform a region go by any name.
+/// Returns the driver of an operation outside the table. An operation that runs a region may have
+/// any name, so its attributes identify it.
 Driver driver_by(const Attributes* attributes) {
   if (!dynamic_cast<const stave::FusedAttributes*>(attributes)) return nullptr;
   return STAVE_DRIVER(run_fused(launch, *as<stave::FusedAttributes>(attributes).region, in, outputs));
 }
 #undef STAVE_DRIVER
 
-/// The axes before those of matrices.
+/// Returns the axes before those of the matrices.
 stave::Shape stack_of(const View& matrices) { return stave::Shape(matrices.shape.first(matrices.shape.size() - 2)); }
 
-// ---- memory ------------------------------------------------------------------------------------------------
+// ---- memory -----------------------------------------------------------------------------------
 
 struct DeviceStorage final : Storage, stave_detail::Pooled {};
 
-// What an operation takes goes back when all its kernels are launched: whoever takes it next launches later.
+// The scratch memory of one operation. It is given back once all kernels are launched, because the
+// next user of a block launches its work later.
 class OperationScratch final : public Scratch {
  public:
   explicit OperationScratch(MemoryCache& memory) : memory_(memory) {}
@@ -158,7 +161,7 @@ class OperationScratch final : public Scratch {
   stave::SmallVector<Taken, 4> taken_;
 };
 
-// ---- work that is recorded ---------------------------------------------------------------------------------
+// ---- recorded work ----------------------------------------------------------------------------
 
 class RepeatedGraph final : public stave::RecordedWork {
  public:
@@ -217,7 +220,8 @@ void CudaBackend::record_operation(Recording& recording, const stave::Op& op, co
   recording.scratch().end_operation();
 }
 
-// Whatever keeps it from that, the work as it is done otherwise meets it, too, or does not mind.
+// Returns null on any error. Running the work without a graph either meets the same
+// error or is not affected by it.
 std::unique_ptr<stave::RecordedWork> CudaBackend::record(stave::FunctionRef<void()> work) {
   try {
     const CurrentDevice current(runtime_.index());
@@ -225,7 +229,8 @@ std::unique_ptr<stave::RecordedWork> CudaBackend::record(stave::FunctionRef<void
     work();
     return std::make_unique<RepeatedGraph>(runtime_, recording.end());
   } catch (const std::exception&) {
-    cudaGetLastError();  // not to be taken for the next launch's
+    // Clears an error, so that the next launch does not report it.
+    cudaGetLastError();
     return nullptr;
   }
 }
@@ -240,7 +245,8 @@ Storage* CudaBackend::allocate(std::size_t bytes) {
 }
 
 void CudaBackend::deallocate(Storage* storage) noexcept {
-  if (!forked_from_user()) runtime_.memory().give(storage->data, storage->bytes);  // else it is the parent's
+  // In a child of fork() the block belongs to the parent.
+  if (!forked_from_user()) runtime_.memory().give(storage->data, storage->bytes);
   delete static_cast<DeviceStorage*>(storage);
 }
 
@@ -270,7 +276,8 @@ int cuda_backend_count() { return stave_cuda::device_count(); }
 
 Backend& cuda_backend(int index) {
   using stave_cuda::CudaBackend;
-  static constinit std::array<std::atomic<CudaBackend*>, 256> backends{};  // never destroyed: tensors may be globals
+  // Never destroyed, because tensors may be globals.
+  static constinit std::array<std::atomic<CudaBackend*>, 256> backends{};
   static constinit std::mutex making;
   std::atomic<CudaBackend*>& place = backends[static_cast<std::size_t>(index)];
   if (CudaBackend* backend = place.load(std::memory_order_acquire)) return *backend;

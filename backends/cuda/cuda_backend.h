@@ -1,4 +1,5 @@
-// The CUDA backend: where an operation finds its driver. Start with CudaBackend::run, then `drivers`.
+// The CUDA backend, which maps each operation to its driver. Start with
+// CudaBackend::run, then `drivers`.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
@@ -10,23 +11,25 @@ namespace stave_cuda {
 class DeviceRuntime;
 class Recording;
 
-/// Plans an operation and launches its kernels.
+/// A host function that plans an operation and launches its kernels.
 using Driver = void (*)(const Launch& launch, stave::OpId op, const stave::Attributes* attributes,
                         std::span<const stave::View> inputs, std::span<const stave::View> outputs);
-/// Null for operations that no backend is asked to compute: those that are always views, `to`, and those that carry functions.
+/// Returns the driver of an operation. Returns null for operations that no backend computes: those
+/// that always return views, `to`, and the higher-order operations.
 Driver driver_of(stave::OpId op);
 
 class CudaBackend final : public stave::Backend {
  public:
-  /// Throws DeviceError where the device cannot be used.
+  /// Throws DeviceError if the device cannot be used.
   explicit CudaBackend(int index);
   const char* name() const override { return "cuda"; }
   stave::Storage* allocate(std::size_t bytes) override;
   void deallocate(stave::Storage* storage) noexcept override;
   void run(const stave::Op& op, const stave::Attributes* attributes, std::span<const stave::View> inputs,
            std::span<const stave::View> outputs) override;
-  /// As a CUDA graph, but for operations that report errors of their inputs, which belong to one launch, and for those of a program's
-  /// own, whose memory nobody here knows.
+  /// Records the work as a CUDA graph. Returns null for work that cannot be recorded. This includes
+  /// operations that report errors in their inputs, because such an error belongs to one launch. It
+  /// also includes user-defined operations, because their use of memory is unknown.
   std::unique_ptr<stave::RecordedWork> record(stave::FunctionRef<void()> work) override;
   void write(void* to, const void* from, std::size_t bytes) override;
   void read(void* to, const void* from, std::size_t bytes) override;

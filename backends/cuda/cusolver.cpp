@@ -35,8 +35,9 @@ CuBlas load_cublas() {
   return functions;
 }
 
-/// The handle of the device that is current, on whose only stream all its work is: what is recorded is on another one, which it
-/// would miss. Never destroyed.
+/// Returns the handle of the current device, which is never destroyed. All its work is on
+/// the device's only stream. A recording uses another stream and would miss that work, so
+/// this throws stave::Error then.
 template <class Handle, class Make>
 Handle handle_of(Make make) {
   if (Recording::current()) fail<stave::Error>("{}: the work of cuSOLVER cannot be recorded", user);
@@ -54,7 +55,7 @@ Handle handle_of(Make make) {
 }  // namespace
 
 const CuSolver& cusolver() {
-  static const CuSolver functions = load_cusolver();  // tried again by the next call if it throws
+  static const CuSolver functions = load_cusolver();  // If it throws, the next call tries again.
   return functions;
 }
 const CuBlas& cublas_of_solver() {

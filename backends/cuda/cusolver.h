@@ -1,5 +1,5 @@
-// cuSOLVER, and of cuBLAS what it is used with, loaded when they are first needed (dynamic_library.h). The types of their functions are
-// those of their headers.
+// cuSOLVER, and the cuBLAS functions used with it, loaded on first use (dynamic_library.h). Their
+// headers declare the types of the functions.
 #pragma once
 
 #include <cublas_v2.h>
@@ -9,7 +9,8 @@
 
 namespace stave_cuda {
 
-/// The functions that we call, under their names less "cusolverDn": S and D are those of float and double.
+/// The cuSOLVER functions that the backend calls. Their names omit the prefix "cusolverDn". The
+/// functions with S take float and those with D take double.
 struct CuSolver {
 // clang-format off
 #define STAVE_CUSOLVER_OF(X, p)                                                                           \
@@ -22,7 +23,7 @@ struct CuSolver {
   STAVE_CUSOLVER(X)
 #undef X
 };
-/// The same of cuBLAS, less "cublas".
+/// The cuBLAS functions that the backend calls. Their names omit the prefix "cublas".
 struct CuBlas {
 #define STAVE_CUBLAS(X) \
   X(Create_v2) X(SetStream_v2) X(Strsm_v2) X(Dtrsm_v2) X(StrsmBatched) X(DtrsmBatched) X(SgetrfBatched) X(DgetrfBatched)
@@ -31,15 +32,15 @@ struct CuBlas {
 #undef X
 };
 
-/// Throw DeviceError, with what to install, if the library cannot be loaded.
+/// Both throw DeviceError, which says what to install, if the library cannot be loaded.
 const CuSolver& cusolver();
 const CuBlas& cublas_of_solver();
 
-/// The handles of the device that is current, set to this launch's stream.
+/// Both return the handle of the current device, set to the stream of this launch.
 cusolverDnHandle_t cusolver_handle(const Launch& launch);
 cublasHandle_t cublas_handle(const Launch& launch);
 
-/// Throw stave::Error naming `what`.
+/// Both throw stave::Error, which names `what`, if the status is not success.
 void check(cusolverStatus_t status, const char* what);
 void check_cublas(cublasStatus_t status, const char* what);
 

@@ -10,7 +10,8 @@ void* driver_function(const char* name) {
 #else
   const cudaError_t status = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
 #endif
-  if (status != cudaSuccess) cudaGetLastError();  // not to be met again by the next call
+  // Clears the error, so that the next call does not report it.
+  if (status != cudaSuccess) cudaGetLastError();
   return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? function : nullptr;
 }
 

@@ -10,12 +10,13 @@ namespace stave_cuda {
 
 using stave_detail::fail;
 
-// Between colons: where the backend was built, the libraries were here.
+// The folders, separated by colons, where the libraries were when the backend was built.
 #ifndef STAVE_LIBRARY_FOLDERS
 #define STAVE_LIBRARY_FOLDERS ""
 #endif
 
-// From where the loader looks, else from the toolkit, or the Python package, that the backend was built with.
+// Tries the loader's search path first, then the toolkit or Python package
+// that the backend was built with.
 DynamicLibrary::DynamicLibrary(const char* user, const char* file, const char* name, const char* of)
     : user_(user), file_(file), handle_(dlopen(file, RTLD_NOW | RTLD_LOCAL)) {
   if (handle_) return;

@@ -1,5 +1,5 @@
-// NVIDIA's libraries, loaded when they are first needed: they are hundreds of megabytes, which a program that has no use for them, or
-// runs where there is no GPU, should not map.
+// NVIDIA's libraries, loaded on first use. They take hundreds of megabytes. A program that does not
+// use them, or runs without a GPU, should not map them.
 #pragma once
 
 #include <string>
@@ -8,11 +8,17 @@ namespace stave_cuda {
 
 class DynamicLibrary {
  public:
-  /// `file` is "libcublasLt.so.13", `name` "cuBLASLt", `of` "cuBLAS 13", in which it comes; `user` is who asks, in errors. Throws
-  /// DeviceError, with what to install, if the library cannot be loaded.
+  /// Loads a library.
+  ///
+  ///   user  the feature that needs the library, for error messages ("matmul")
+  ///   file  "libcublasLt.so.13"
+  ///   name  "cuBLASLt"
+  ///   of    the product that contains it, "cuBLAS 13"
+  ///
+  /// Throws DeviceError, which says what to install, if the library cannot be loaded.
   DynamicLibrary(const char* user, const char* file, const char* name, const char* of);
 
-  /// Throws DeviceError if the library has no such function.
+  /// Sets `function` to the library's function `symbol`. Throws DeviceError if there is none.
   template <class F>
   void find(F& function, const char* symbol) const {
     function = reinterpret_cast<F>(find(symbol));

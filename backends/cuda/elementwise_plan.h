@@ -1,10 +1,15 @@
-// How a loop over strided inputs into one contiguous output is spread over threads: plain arithmetic, tested without a device.
+// The plan of a loop over strided inputs into one contiguous output: plain
+// arithmetic, tested without a device.
 //
-// A thread computes `lanes` elements of the output, 16 bytes of the widest operand:
-//   by vectors    neighbours in memory. Each input runs along the innermost axis, aligned, and is loaded as one vector, or stands
-//                 still there and is loaded once. (All contiguous, or repeated, or a row broadcast down the columns.)
-//   by elements   one from each of `lanes` rows of the block, so that neighbouring threads write neighbouring elements. Any
-//                 strides.
+// A thread computes `lanes` elements of the output, 16 bytes of the
+// widest operand, in one of two ways:
+//
+//   by vectors    The elements are neighbours in memory. Along the innermost axis each input is
+//                 either contiguous and aligned, and is loaded as one vector, or constant, and is
+//                 loaded once. This covers contiguous and repeated inputs, and a row that is
+//                 broadcast down the columns.
+//   by elements   The elements are one from each of `lanes` rows of the block, so neighbouring
+//                 threads write neighbouring elements. Inputs may have any strides.
 #pragma once
 
 #include <cstdint>
@@ -20,33 +25,38 @@ using stave::View;
 
 inline constexpr unsigned block_threads = 256;
 
-/// Blocks of so many threads in all, and no fewer.
+/// Returns the smallest number of blocks that have at least this many threads.
 constexpr unsigned blocks_for(std::uint64_t threads) {
   return static_cast<unsigned>((threads + block_threads - 1) / block_threads);
 }
 
-/// Elements of a thread whose widest operand has elements of so many bytes: 16 bytes; of single bytes 8, which take as many registers.
+/// Returns the number of elements per thread, given the element size in bytes of its widest
+/// operand. A thread takes 16 bytes, or 8 elements of one byte, which need as many registers.
 constexpr int lanes_of(std::size_t widest) { return widest == 1 ? 8 : static_cast<int>(16 / widest); }
 
-/// Where a thread stands. On the host, where a loop over blocks and threads has come to.
+/// The position of a thread in the grid. On the host it is the state of
+/// a loop over blocks and threads.
 struct Position {
   std::uint64_t block;
-  unsigned thread, threads;  // of the block
+  // The thread's index in the block, and the number of threads of a block.
+  unsigned thread, threads;
 };
 
-/// A kernel's parameter.
+/// Parameters of an elementwise kernel.
 template <int inputs>
 struct ElementwiseLoop {
   void* out = nullptr;
-  const void* in[inputs] = {};         // null: a number, which travels with the launch
-  stave::Bytes16 number[inputs] = {};  // its one element
+  const void* in[inputs] = {};         // null: a number, passed with the launch
+  stave::Bytes16 number[inputs] = {};  // the number's value
   std::uint64_t elements = 0;
   bool by_vectors = false;
-  bool flat = false;           // by vectors: all inputs contiguous
-  bool repeated[inputs] = {};  // by vectors: one value along the innermost axis
-  IndexMap<inputs> map;        // from the number of a vector, or of an element, to the inputs' elements
+  bool flat = false;  // by vectors: all inputs are contiguous
+  // By vectors: the input is constant along the innermost axis.
+  bool repeated[inputs] = {};
+  // Maps the index of a vector, or of an element, to an offset in each input.
+  IndexMap<inputs> map;
 
-  /// The first element of this thread, and how far apart its elements are.
+  /// The first element of this thread. `stride` is the distance between its elements.
   STAVE_BOTH std::uint64_t first(Position p, unsigned lanes) const {
     std::uint64_t vector = p.block * p.threads + p.thread;
     return by_vectors ? vector * lanes : p.block * p.threads * lanes + p.thread;
@@ -93,7 +103,8 @@ class ElementwisePlan {
   }
   bool vectors_fit(const View* in, const View& out) const {
     if (axes_.empty() || !aligned(out)) return false;
-    const bool flat = axes_.size() == 1;  // what is left over at the end is no trouble
+    // A flat loop may end with an incomplete vector.
+    const bool flat = axes_.size() == 1;
     if (!flat && axes_.back().length % lanes_ != 0) return false;
     for (std::size_t k = 0; k < inputs; ++k) {
       if (axes_.back().step[k] == 0) continue;

@@ -1,4 +1,5 @@
-// Where kernels of elementwise operations are found: what kernels/*.cu fill in, and drivers launch.
+// The table of elementwise kernels. The functions in kernels/*.cu fill
+// it, and drivers launch from it.
 #pragma once
 
 #include <stave/core/op/all_ops.h>
@@ -6,14 +7,14 @@
 
 namespace stave_cuda {
 
-/// By operation, for one dtype; null where the operation does not admit it.
+/// The kernels for one dtype, indexed by operation. Null: the operation does not accept the dtype.
 using KernelRow = const void * [stave::op_count];
 
 struct ElementwiseKernels {
   KernelRow by_dtype[stave::dtype_count] = {};
-  /// astype[from][to]
+  /// Indexed as astype[from][to].
   const void* astype[stave::dtype_count][stave::dtype_count] = {};
-  /// where, which moves bits: by the size of an element.
+  /// Kernels of `where`, which copies bits. Indexed by the size of an element in bytes.
   const void* where[17] = {};
 };
 
@@ -24,7 +25,7 @@ void fill_binary_wholes(ElementwiseKernels& table);
 void fill_astype(ElementwiseKernels& table);
 void fill_where(ElementwiseKernels& table);
 
-/// All of them.
+/// Returns the table with all kernels.
 const ElementwiseKernels& elementwise_kernels();
 
 }  // namespace stave_cuda

@@ -1,5 +1,6 @@
-// The exponential of matrices. Small ones are their kernel's alone. Of large ones the products are cuBLASLt's, and the host learns how
-// often the most halved is squared: it is the one operation that waits for the device.
+// The matrix exponential. One kernel computes the exponentials of small matrices. Large ones are
+// multiplied by cuBLASLt, and the host reads how often the most halved matrix must be squared. This
+// is the only operation that waits for the device.
 #include <vector>
 
 #include <stave/backends/cuda/linalg_drivers.h>
@@ -18,7 +19,7 @@ class LargeExponential {
     for (T*& matrix : matrices_) matrix = room<T>(launch, count * n * n);
   }
 
-  /// x [count, n, n] becomes its exponential.
+  /// Replaces x [count, n, n] by its exponential.
   void operator()(T* x) {
     set_powers(x);
     double* const rows = room<double>(launch_, 2 * n_ * count_);
@@ -82,7 +83,8 @@ class LargeExponential {
   /// x = (v - u)^-1 (v + u), where u has the odd powers of x, and v the even ones.
   void approximate(T* x) {
     T *const inner = matrices_[3], *const product = matrices_[4], *const u = matrices_[5], *const v = matrices_[6];
-    if constexpr (order == 13) {  // of 13, 11, 9 and 12, 10, 8 the sixth power stands outside
+    // x^6 is factored out of the terms of order 13, 11, 9 and 12, 10, 8.
+    if constexpr (order == 13) {
       combine(inner, 0, {{b(9), power(1)}, {b(11), power(2)}, {b(13), power(3)}});
       multiply(power(3), inner, product);
       combine(inner, b(1), {{1, product}, {b(3), power(1)}, {b(5), power(2)}, {b(7), power(3)}});

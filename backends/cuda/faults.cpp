@@ -8,12 +8,13 @@
 
 namespace stave_cuda {
 
-// ---- threads by number -------------------------------------------------------------------------------------
+// ---- thread numbers ---------------------------------------------------------------------------
 
 namespace {
 
-// Numbers of threads that live, the lowest free one for each: so they stay small, and the next thread takes over what an ended
-// one has left. The last number is never taken alone.
+// Numbers of living threads. Each thread takes the lowest free number. So numbers stay small, and a
+// new thread takes over the faults that an ended thread left. The last number is shared and never
+// taken by one thread alone.
 constexpr std::size_t shared_number = Faults::most_threads - 1;
 constinit std::array<std::atomic<bool>, shared_number> living{};
 constinit std::atomic<std::size_t> numbers_used = 0;
@@ -33,7 +34,8 @@ struct Numbered {
   }
   ~Numbered() {
     if (number != shared_number) living[number] = false;
-    number = shared_number;  // for what destructors after this one still launch
+    // Destructors that run after this one may still launch kernels; these use the shared number.
+    number = shared_number;
   }
 };
 
@@ -47,7 +49,7 @@ std::size_t number_of_this_thread() {
 
 }  // namespace
 
-// ---- faults ------------------------------------------------------------------------------------------------
+// ---- faults -----------------------------------------------------------------------------------
 
 IndexFault* Faults::place() const { return &places_[std::min(number_of_this_thread(), places_.size() - 1)]; }
 

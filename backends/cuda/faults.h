@@ -1,5 +1,6 @@
-// Indices out of range and matrices without a result, found by kernels: which operation met one, told at the next read or
-// synchronize() of the thread that asked for it. Host code, tested without a device.
+// Errors that kernels find: indices out of range and matrices without a result. The error names the
+// operation and is thrown by the next read or synchronize() on the thread that launched it. Host
+// code, tested without a device.
 #pragma once
 
 #include <array>
@@ -13,27 +14,32 @@
 
 namespace stave_cuda {
 
-/// Of one device. A thread meets the faults of its own kernels, and those that a thread left behind when it ended: nobody else
-/// would hear of them.
+/// The faults of one device. A thread receives the faults of its own kernels and those left by
+/// threads that have ended, which would otherwise never be reported.
 class Faults {
  public:
-  /// Places for so many threads at once. Those beyond share the last one, and any thread meets what is found there.
+  /// The number of threads that have a place of their own at one time. Any further threads share
+  /// the last place, and every thread receives the faults recorded there.
   static constexpr std::size_t most_threads = 1024;
 
-  /// Memory that kernels write and the host reads: at most `most_threads`.
+  /// `places` is memory that kernels write and the host reads. It has
+  /// at most `most_threads` elements.
   explicit Faults(std::span<IndexFault> places) : places_(places) {}
 
-  /// For the kernels that this thread launches.
+  /// Returns the place for faults of kernels that this thread launches.
   IndexFault* place() const;
-  /// A ticket for a launch of `op`. Not 0.
+  /// Returns a ticket, which is never 0, for a launch of `op`.
   unsigned ticket(stave::OpId op);
-  /// For one of linear algebra, on a stack of this shape: the fault's index is the number of a matrix, of which `failure` is said.
+  /// Returns a ticket for an operation of linear algebra on a stack of this shape. The fault's
+  /// index is then the number of a matrix, and `failure` describes that matrix in the error.
   unsigned ticket(stave::OpId op, stave::Shape stack, const char* failure);
-  /// After the device has done its work: throws IndexError, or LinalgError, if a kernel met such a fault since this was last asked.
+  /// Throws IndexError or LinalgError if a kernel has recorded a fault since the last call. Call it
+  /// after the device has finished its work.
   void raise();
 
  private:
-  // The launches that are remembered. Of one that lies further back the error cannot say which operation it was.
+  // The number of launches that are remembered. The error for an older
+  // launch cannot name the operation.
   static constexpr unsigned remembered = 1u << 14;
   struct Launched {
     unsigned ticket;

@@ -18,7 +18,7 @@ using stave::OpId, stave::Region, stave::View;
 
 namespace {
 
-/// False: it cannot be one.
+/// Runs the region as one kernel. Returns false if that is not possible.
 bool run_as_kernel(const Launch& on, const Region& region, std::span<const View> inputs,
                    std::span<const View> written) {
   const RegionKernel& kernel = region_kernel(region);
@@ -34,7 +34,8 @@ bool run_as_kernel(const Launch& on, const Region& region, std::span<const View>
   return true;
 }
 
-/// Its values, one after another: each where it is to be written, or in scratch memory, by the region's slots.
+/// Runs the steps of a region one after another. Each value goes to the output where it is written,
+/// or to scratch memory, allocated by the region's slots.
 class Steps {
  public:
   Steps(const Launch& launch, const Region& region, std::span<const View> inputs, std::span<const View> written)
@@ -64,7 +65,7 @@ class Steps {
 
  private:
   static std::size_t slot(const Region::Step& step) { return static_cast<std::size_t>(step.slot); }
-  /// Among those that are written; else their number.
+  /// Returns the index of a value among the written values, or their number if it is not written.
   std::size_t place_of(int value) const {
     return static_cast<std::size_t>(std::find(written_values_.begin(), written_values_.end(), value) -
                                     written_values_.begin());

@@ -1,6 +1,7 @@
-// A region as one kernel, which NVRTC compiles for the device at hand; of what the region ends in by reducing it, the kernels that reductions
-// have. Without NVRTC, or where the kernel would take more arguments than
-// fit, its steps one after another: with the same results.
+// Execution of a fused region. NVRTC compiles its elementwise steps into one kernel for the
+// device in use; the reductions that end the region run the ordinary reduction kernels. Without
+// NVRTC, or if the kernel would need too many bytes of arguments, the steps run one after
+// another, with the same results.
 #pragma once
 
 #include <span>
@@ -11,7 +12,8 @@
 
 namespace stave_cuda {
 
-/// The inputs have one shape, which is that of the outputs but for those that are reductions; outputs are contiguous.
+/// Runs a region. All inputs have one shape. Outputs are contiguous and have that
+/// shape too, except for reductions.
 void run_fused(const Launch& launch, const stave::Region& region, std::span<const stave::View> inputs,
                std::span<const stave::View> outputs);
 

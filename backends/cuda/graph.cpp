@@ -16,7 +16,7 @@ struct DestroyGraph {
 };
 using Recorded = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
 
-/// Null: it can be repeated.
+/// Returns the reason why a node cannot be repeated, or null if it can.
 const char* why_not_repeated(cudaGraphNode_t node) {
   cudaGraphNodeType type{};
   check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
@@ -37,7 +37,7 @@ const char* why_not_repeated(cudaGraphNode_t node) {
   return copy.kind == cudaMemcpyDeviceToDevice ? nullptr : "it copies from or to the host's memory";
 }
 
-/// The number of nodes, if each can be repeated.
+/// Returns the number of nodes. Throws if one of them cannot be repeated.
 std::size_t expect_repeatable(cudaGraph_t graph) {
   std::size_t count = 0;
   check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
@@ -59,7 +59,7 @@ Graph::Graph(cudaGraph_t recorded, std::size_t size) : size_(size) {
 
 void Graph::launch(cudaStream_t stream) const { check(cudaGraphLaunch(executable_.get(), stream), "cudaGraphLaunch"); }
 
-// Of this thread alone: what other threads do meanwhile, on other streams, is their affair.
+// The capture is thread-local: calls of other threads on other streams are not restricted.
 GraphCapture::GraphCapture(cudaStream_t stream) : stream_(stream) {
   cudaStreamCaptureStatus status{};
   check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
@@ -71,7 +71,8 @@ GraphCapture::~GraphCapture() {
   if (!open_) return;
   cudaGraph_t graph = nullptr;
   if (cudaStreamEndCapture(stream_, &graph) == cudaSuccess && graph) cudaGraphDestroy(graph);
-  cudaGetLastError();  // what went wrong while it was recorded is told by whatever ended it
+  // The exception that ended the recording reports this error.
+  cudaGetLastError();
 }
 
 Graph GraphCapture::end() {

@@ -1,14 +1,15 @@
-// CUDA graphs: work on a stream, recorded once, and from then on put there by one call.
+// CUDA graphs: work on a stream that is recorded once and then launched by one call.
 //
 //   GraphCapture capture(stream);   // what is put on the stream from here on is recorded, not done
 //   ...                             // kernels, memory set, copies within the device
 //   const Graph graph = capture.end();
 //   graph.launch(stream);           // does all of it, as often as wanted
 //
-// A graph works on the addresses that were recorded: whoever launches it keeps that memory. Hence the work takes none of its own,
-// reads none of the host's, whose bytes would be others when it is launched, and waits for nothing: `end` refuses a graph that does. What is
-// to be loaded or compiled for it has been before, by work of the same kind that was done. Nobody else puts work on the stream
-// meanwhile, or it would be recorded as well.
+// A graph uses the recorded addresses, so the caller must keep that memory alive. Therefore the
+// recorded work must not allocate memory, read host memory (whose bytes would differ at launch) or
+// wait for anything; `end` rejects a graph that does. Code that needs loading or compiling must
+// already be loaded, by running the same work once before. No other thread may put work on the
+// stream meanwhile, because it would be recorded as well.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,9 +22,10 @@ namespace stave_cuda {
 
 class Graph {
  public:
-  /// On the stream of the device that it was recorded on, any number of times, one after the other. Throws stave::Error.
+  /// Launches the work on a stream of the device it was recorded on. It may be launched any number
+  /// of times, one after the other. Throws stave::Error.
   void launch(cudaStream_t stream) const;
-  /// How many kernels, copies and the like it holds.
+  /// Returns the number of nodes of the graph: kernels, copies and so on.
   std::size_t size() const noexcept { return size_; }
 
  private:
@@ -39,12 +41,14 @@ class Graph {
 
 class GraphCapture {
  public:
-  /// Throws stave::Error if the stream is being recorded already.
+  /// Throws stave::Error if the stream is already being recorded.
   explicit GraphCapture(cudaStream_t stream);
-  /// Without `end`, as where the work throws: what was recorded is dropped, and the stream is as before.
+  /// Discards the recorded work if `end` was not called, for example after an
+  /// exception, and restores the stream.
   ~GraphCapture();
   GraphCapture(const GraphCapture&) = delete;
-  /// Once. Throws stave::Error if what was recorded cannot be a graph, and says why; it is dropped then.
+  /// Ends the recording and returns the graph. Call it once. Throws stave::Error with the reason,
+  /// and discards the recorded work, if that work cannot be a graph.
   Graph end();
 
  private:

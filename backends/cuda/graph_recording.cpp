@@ -21,7 +21,7 @@ cudaStream_t new_stream() {
 
 }  // namespace
 
-// ---- scratch memory ----------------------------------------------------------------------------------------
+// ---- scratch memory ---------------------------------------------------------------------------
 
 GraphScratch::~GraphScratch() {
   for (const Block& block : blocks_) memory_.give(block.data, block.bytes);
@@ -40,7 +40,7 @@ void GraphScratch::end_operation() {
   for (Block& block : blocks_) block.free = true;
 }
 
-// ---- recordings --------------------------------------------------------------------------------------------
+// ---- recordings -------------------------------------------------------------------------------
 
 void RecordedGraph::abandon() noexcept {
   static_cast<void>(graph_.release());

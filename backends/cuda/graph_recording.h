@@ -1,13 +1,16 @@
-// Operations of a program, recorded as a CUDA graph: what Backend::record is on a CUDA device.
+// Operations of a program recorded as a CUDA graph; this implements
+// Backend::record on a CUDA device.
 //
-//   Recording recording(memory);     // what this thread runs from here on goes to a stream of the recording's, and is not done
+//   Recording recording(memory);     // what this thread runs from here on goes to a stream of the
+//                                    // recording's, and is not done
 //   ...                              // CudaBackend::run
 //   const RecordedGraph graph = recording.end();
 //   graph.launch(stream);
 //
-// All threads' work goes to one stream of a device (runtime.h); a recording has one of its own, or it would take in what others run
-// meanwhile. And scratch memory of its own: what an operation gives back serves the recording's later operations, and stays with the
-// graph, which works on it whenever it is launched.
+// The work of all threads goes to one stream of a device (runtime.h). A recording has its own
+// stream, because otherwise it would capture the work of other threads. It also has its own scratch
+// memory. Memory that one operation releases is reused by later operations of the recording, and it
+// stays with the graph, which uses it at each launch.
 #pragma once
 
 #include <vector>
@@ -18,14 +21,14 @@
 
 namespace stave_cuda {
 
-/// Scratch memory of several operations, one after the other.
+/// Scratch memory shared by several operations that run one after the other.
 class GraphScratch final : public Scratch {
  public:
   explicit GraphScratch(MemoryCache& memory) : memory_(memory) {}
   ~GraphScratch();
   GraphScratch(const GraphScratch&) = delete;
   void* allocate(std::size_t bytes) override;
-  /// An operation is over: what it took, the next may take.
+  /// Ends an operation. The next operation may reuse its memory.
   void end_operation();
 
  private:
@@ -38,14 +41,15 @@ class GraphScratch final : public Scratch {
   std::vector<Block> blocks_;
 };
 
-/// May be destroyed while the device is still at it: the graph then goes when it is done, and what is put into its memory comes later.
+/// A recorded graph and its scratch memory. It may be destroyed while the device still runs it:
+/// CUDA destroys the graph when it is done, and later uses of its memory follow on the stream.
 class RecordedGraph {
  public:
   RecordedGraph(std::unique_ptr<Graph> graph, std::unique_ptr<GraphScratch> scratch)
       : graph_(std::move(graph)), scratch_(std::move(scratch)) {}
   void launch(cudaStream_t stream) const { graph_->launch(stream); }
   std::size_t size() const noexcept { return graph_->size(); }
-  /// Forgets both, and gives nothing back: in a child of fork(), to which they do not belong.
+  /// Drops both members without releasing anything. For a child of fork(), which does not own them.
   void abandon() noexcept;
 
  private:
@@ -53,18 +57,19 @@ class RecordedGraph {
   std::unique_ptr<GraphScratch> scratch_;
 };
 
-/// One on a thread at a time. Throws stave::Error.
+/// Records the operations of this thread. A thread has at most one recording
+/// at a time. Throws stave::Error.
 class Recording {
  public:
   explicit Recording(MemoryCache& memory);
   ~Recording();
   Recording(const Recording&) = delete;
 
-  /// Of this thread; null: none.
+  /// Returns the recording of this thread, or null if there is none.
   static Recording* current() noexcept;
   cudaStream_t stream() const noexcept { return stream_.get(); }
   GraphScratch& scratch() noexcept { return *scratch_; }
-  /// Once; what is run from then on is done again.
+  /// Ends the recording; later operations run normally. Call it once.
   RecordedGraph end();
 
  private:

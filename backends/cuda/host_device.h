@@ -1,4 +1,5 @@
-// What marks functions that the host and the device have, and how they are compiled for the device.
+// Macros that mark functions for both host and device, and that control how
+// they are compiled for the device.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,4 +1,4 @@
-// Gathering by integer tensors, and its transpose; slices at computed places.
+// Drivers of gather, the scatter operations, and slices at computed positions.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
@@ -8,14 +8,16 @@
 
 namespace stave_cuda {
 
-/// As declared in core/op/attributes.h. An index out of range goes to launch.fault; nothing is read or written in its place.
+/// Computes gather. Like the operations below, it is declared in core/op/attributes.h. An index out
+/// of range is recorded in launch.fault, and nothing is read or written for it.
 void run_gather(const Launch& launch, const stave::GatherAttributes& attributes, const stave::View& x,
                 const stave::View& indices, const stave::View& out);
-/// scatter, scatter_add, scatter_multiply, scatter_min, scatter_max. Deterministic. Integers, whose sums do not depend on the order, are
-/// added atomically, if they have four bytes or more. Else updates to one place are taken in their order, as the CPU does, where they
-/// are few, and by parts of them where they are many: so the destinations are sorted, stably, and the first update of each takes all
-/// of its place. (Atomic additions would differ from run to run.) float16 and bfloat16 are computed as floats, and what they come to
-/// is rounded when it is complete.
+/// Computes scatter, scatter_add, scatter_multiply, scatter_min or scatter_max, deterministically.
+/// Integers of four bytes or more are added atomically, because their sums do not depend on the
+/// order. All other updates are sorted stably by destination, and the first update of each
+/// destination writes its whole result. A few updates to one place are merged in their order, as on
+/// the CPU; many are merged in parts. (Atomic additions of floats would differ from run to run.)
+/// float16 and bfloat16 are accumulated as floats, and the complete result is rounded once.
 void run_scatter(const Launch& launch, stave::OpId op, const stave::GatherAttributes& attributes, const stave::View& x,
                  const stave::View& indices, const stave::View& updates, const stave::View& out);
 void run_dynamic_slice(const Launch& launch, const stave::DynamicSliceAttributes& attributes, const stave::View& x,

@@ -1,12 +1,14 @@
-// From a linear index to the places of several strided operands of one shape.
+// A map from a linear index to the offsets of several strided operands of one shape.
 //
-//   plan    host: axes of length 1 dropped, neighbours merged where every operand steps evenly across them
+//   plan    on the host: drops axes of length 1 and merges neighbouring axes across which every
+//           operand has an even step
 //   map     __host__ __device__, a kernel's parameter: index -> offset of each operand, in elements
 //
-// Indices run row-major over the shape, which is the order of an output's memory: give the output as operand 0, or leave it
-// out. The rank is unlimited: a map holds its innermost axes itself, so that a kernel's parameters stay short, and those beyond
-// in an array, which on_device() uploads to scratch memory. (So rare that looking there costs nothing, and no kernel and no
-// driver has a second path for it.)
+// Indices run row-major over the shape, which is the order of an output's memory: pass the output
+// as operand 0, or omit it. The rank is unlimited. A map holds its innermost axes itself, which
+// keeps a kernel's parameters short. Any further axes are in an array that on_device() uploads to
+// scratch memory. This case is so rare that its cost does not matter, and no kernel or driver needs
+// a second code path for it.
 #pragma once
 
 #include <array>
@@ -32,7 +34,8 @@ using LoopAxes = stave::SmallVector<LoopAxis<operands>, 6>;
 template <int operands>
 using OperandStrides = std::array<std::span<const Index>, static_cast<std::size_t>(operands)>;
 
-/// The axes of a loop over `shape`, outermost first; none for a single element. An empty shape gives one axis of length 0.
+/// Returns the merged axes of a loop over `shape`, outermost first. A single element gives no axes,
+/// and an empty shape gives one axis of length 0.
 template <int operands>
 LoopAxes<operands> merged_axes(std::span<const Index> shape, const OperandStrides<operands>& strides) {
   LoopAxes<operands> axes;
@@ -57,7 +60,7 @@ LoopAxes<operands> merged_axes(std::span<const Index> shape, const OperandStride
   return axes;
 }
 
-/// What the host knows of a loop, and the map for its kernel.
+/// The host's description of a loop, and the source of the map for its kernel.
 template <int operands>
 class IndexPlan {
  public:
@@ -77,32 +80,33 @@ class IndexPlan {
       : IndexPlan(merged_axes<operands>(shape, strides)) {}
 
   Index elements() const { return elements_; }
-  /// Outermost first.
+  /// Returns the axes, outermost first.
   const LoopAxes<operands>& axes() const { return axes_; }
   bool wide() const { return map_.wide; }
-  /// The operand's elements lie one after the other in the order of the indices.
+  /// Returns true if the operand's elements are contiguous in the order of the indices.
   bool is_contiguous(int operand) const {
     return axes_.empty() || elements_ == 0 || (axes_.size() == 1 && step(axes_[0], operand) == 1);
   }
-  /// One value for all indices.
+  /// Returns true if the operand has one value for all indices.
   bool is_scalar(int operand) const {
     for (const LoopAxis<operands>& axis : axes_)
       if (step(axis, operand) != 0) return elements_ == 0;
     return true;
   }
-  /// For this host. Lives as long as the plan.
+  /// Returns the map for use on the host. It is valid while the plan lives.
   IndexMap<operands> on_host() const {
     IndexMap<operands> map = map_;
     map.more = more_.data();
     return map;
   }
-  /// For a kernel of this launch.
+  /// Returns the map for a kernel of this launch.
   IndexMap<operands> on_device(const Launch& launch) const {
     IndexMap<operands> map = map_;
     if (more_.empty()) return map;
     const std::size_t bytes = more_.size() * sizeof more_[0];
     void* memory = launch.scratch.allocate(bytes);
-    // From pageable memory the source is read before this returns, and nothing is waited for.
+    // From pageable memory, CUDA reads the source before this call returns,
+    // without waiting for the stream.
     check(cudaMemcpyAsync(memory, more_.data(), bytes, cudaMemcpyHostToDevice, launch.stream),
           "upload of a loop's axes");
     map.more = static_cast<const MapAxis<operands>*>(memory);

@@ -1,10 +1,12 @@
-// Slices of one tensor, `whole`, at places that an integer tensor names, and the tensor that they are copied to or from, `part`.
+// The plan of copies between `part`, a tensor, and slices of `whole`, at
+// positions given by an integer tensor.
 //
-// gather        whole = x [batch, indexed, rest],  part = out [batch, at, rest]
-// scatter ...   whole = out,                       part = updates
-// dynamic_slice and dynamic_update_slice           the same without `at`: a slice has all axes of whole, shorter
+//   gather        whole = x [batch, indexed, rest],  part = out [batch, at, rest]
+//   scatter ...   whole = out,                       part = updates
+//   dynamic_slice and dynamic_update_slice           the same without `at`: a slice has all axes
+//                                                    of whole, with shorter lengths
 //
-// A lane is an element of [batch, at]: it has one tuple of indices, and one slice.
+// A lane is an element of [batch, at]. It has one tuple of indices and one slice.
 #pragma once
 
 #include <algorithm>
@@ -18,25 +20,27 @@
 
 namespace stave_cuda {
 
-/// An axis of `whole` that a tuple's index goes along.
+/// An axis of `whole` that one index of a tuple selects a position on.
 struct IndexedAxis {
-  Index length, taken;  // of which a slice takes so many
+  // The axis has `length` positions, and a slice takes `taken` of them.
+  Index length, taken;
   Index step;
 };
 inline constexpr int inline_indexed_axes = 4;
 
-/// A kernel's parameter. Offsets are in units of some elements.
+/// Parameters of the slice kernels. Offsets are in units, which are one or more elements.
 struct SliceLoop {
   const void* indices = nullptr;
-  bool wide_indices = false;  // int64, else int32
+  bool wide_indices = false;  // true: int64; false: int32
   bool from_end = true;       // negative indices count from the end
-  int tuple = 0;              // indices of a lane
-  int first_axis = 0;         // of whole, as faults name it
+  int tuple = 0;              // number of indices per lane
+  // The axis of `whole` that the first index selects on; errors name the axes by their numbers.
+  int first_axis = 0;
   Index tuple_step = 0;
   IndexedAxis axes[inline_indexed_axes];
-  const IndexedAxis* more = nullptr;  // those beyond
-  IndexMap<3> lanes;                  // offsets of the indices, in whole, in part
-  IndexMap<2> slice;                  // offsets in whole, in part
+  const IndexedAxis* more = nullptr;  // axes that do not fit in `axes`
+  IndexMap<3> lanes;                  // offsets in the indices, in whole and in part
+  IndexMap<2> slice;                  // offsets in whole and in part
   std::uint64_t lane_count = 0;
   Divider slice_units;
   void* whole = nullptr;
@@ -48,14 +52,17 @@ struct SliceLoop {
 class SlicePlan {
  public:
   struct Parts {
-    std::size_t batch, at;         // axes
-    std::span<const Index> shape;  // of a slice
+    std::size_t batch, at;         // numbers of axes
+    std::span<const Index> shape;  // the shape of a slice
     std::vector<IndexedAxis> indexed;
-    std::span<const Index> whole_lanes, whole_slice;  // strides; the first along the batch only
+    // Strides of `whole`: `whole_lanes` has those of the batch axes,
+    // `whole_slice` those of the slice.
+    std::span<const Index> whole_lanes, whole_slice;
     std::span<const Index> part_strides;
   };
 
-  /// `most_unit`: 16, or the size of an element where it is to be computed with.
+  /// `most_unit` is the largest unit in bytes: 16, or the element size if the kernel does
+  /// arithmetic on elements.
   SlicePlan(Parts parts, const View& whole, const View& part, const View& indices, Index most_unit)
       : parts_(std::move(parts)), size_(static_cast<Index>(stave::size_of(whole.dtype))) {
     loop_.indices = indices.data;
@@ -93,9 +100,9 @@ class SlicePlan {
   }
 
   Index lanes() const { return lanes_; }
-  /// Of a slice.
+  /// The number of units per slice.
   Index units() const { return units_; }
-  /// Bytes of a unit.
+  /// The size of a unit in bytes.
   Index unit() const { return unit_; }
   unsigned blocks() const { return static_cast<unsigned>((lanes_ * units_ + block_threads - 1) / block_threads); }
 
@@ -142,7 +149,7 @@ class SlicePlan {
       if (odd(slice_axes_[i].step[0]) || odd(slice_axes_[i].step[1])) return false;
     for (const auto& axis : lane_axes_)
       if (odd(axis.step[1]) || odd(axis.step[2])) return false;
-    // Along an axis that is taken whole the only place is 0.
+    // Along an axis that a slice takes whole, the only position is 0.
     return std::none_of(parts_.indexed.begin(), parts_.indexed.end(),
                         [&](const auto& axis) { return axis.taken != axis.length && odd(axis.step); });
   }
@@ -176,39 +183,46 @@ class SlicePlan {
   std::optional<std::pair<IndexPlan<3>, IndexPlan<2>>> maps_;
 };
 
-// ---- scatter ----------------------------------------------------------------------------------------------
+// ---- scatter ----------------------------------------------------------------------------------
 
-/// Lanes are sorted so many at a time, so that their numbers fit 32 bits. In order, so what they come to is the same.
+/// Lanes are sorted in batches of this size, so that their numbers fit in 32 bits. Batches run in
+/// order, so batching does not change the result.
 inline constexpr Index most_sorted = Index{1} << 30;
 
-/// A kernel's parameter: some lanes of `slices`, from `first_lane` on. Their destinations are numbers of slices of the result,
-/// which is contiguous, or `nowhere` for an index out of range.
+/// Parameters of the scatter kernels, which work on `lanes` lanes of `slices` from
+/// `first_lane` on. A destination is the number of a slice of the result, which is contiguous,
+/// or `nowhere` for an index out of range.
 struct ScatterLoop {
   SliceLoop slices;
   std::uint64_t first_lane, lanes;
-  std::uint64_t nowhere;       // above all destinations
-  std::uint64_t* destination;  // of each lane
-  std::uint32_t* key;          // 32 bits of it, to be sorted by
-  std::uint32_t* lane;         // relative to first_lane
-  const std::uint32_t* order;  // lanes by destination
-  std::uint64_t* sorted;       // destinations in that order
-  unsigned part_bits;          // updates of one destination are merged 2^part_bits at a time, then these parts
-  void* partials;              // [parts, elements of a slice]
+  std::uint64_t nowhere;       // greater than every destination
+  std::uint64_t* destination;  // the destination of each lane
+  std::uint32_t* key;          // 32 bits of the destination, the sort key
+  std::uint32_t* lane;         // the lane, relative to first_lane
+  const std::uint32_t* order;  // lanes sorted by destination
+  std::uint64_t* sorted;       // destinations in sorted order
+  // 2^part_bits updates of one destination make a part. Parts are
+  // merged first inside, then together.
+  unsigned part_bits;
+  void* partials;  // [parts, elements of a slice]
 
-  /// All but a destination's first part have places of their own: those of destinations that follow one another
-  /// start more than a part apart.
+  /// The number of slices in `partials`. Each part of a destination except its first has
+  /// its own slice. Such parts of successive destinations start more than one part
+  /// apart, so no two share a slice.
   STAVE_BOTH std::uint64_t parts() const { return ((lanes - 1) >> part_bits) + 1; }
 };
 
-/// So that a destination of all updates takes about as many steps within its parts as over them; and one of few is one part,
-/// added as the CPU does. A function of the shapes alone, as results have to be.
+/// Returns the logarithm of the number of updates per part. If all updates have one destination,
+/// the steps within its parts and the steps over its parts are about as many. A destination with
+/// few updates has one part, which is added in the CPU's order. The result depends on shapes alone,
+/// so results do not depend on the machine.
 inline unsigned scatter_part_bits(Index lanes) {
   unsigned bits = 6;
   while ((lanes >> bits) > (Index{1} << bits)) ++bits;
   return bits;
 }
 
-/// Without its arrays and lanes.
+/// Returns the parameters without the arrays and lanes, which the caller sets.
 inline ScatterLoop scatter_loop(const SlicePlan& plan, const SliceLoop& slices, const View& out) {
   Index elements = 1;
   for (Index length : out.shape) elements *= length;

@@ -1,4 +1,4 @@
-// The map of index_map.h, which a kernel is given: from an index to the places of operands.
+// The map of index_map.h as a kernel uses it: from a linear index to the offsets of operands.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@ namespace stave_cuda {
 
 using Index = std::int64_t;
 
-/// Quotients by a divisor that is known to the host, by one multiplication.
-/// (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994, figure 4.1: with words of N bits,
-/// s = ceil(log2 d) and m = floor(2^N (2^s - d) / d) + 1, n / d = (hi(m n) + n) >> s. The sum fits as n < 2^(N-1).)
+/// Division by a divisor that the host knows, computed with one multiplication. (Granlund and
+/// Montgomery, "Division by invariant integers using multiplication", 1994, figure 4.1: with words
+/// of N bits, s = ceil(log2 d) and m = floor(2^N (2^s - d) / d) + 1, n / d = (hi(m n) + n) >> s.
+/// The sum does not overflow because n < 2^(N-1).)
 struct Divider {
   std::uint64_t divisor = 1;
   std::uint64_t multiplier64 = 1;
@@ -28,12 +29,12 @@ struct Divider {
   }
   __extension__ using Wide = unsigned __int128;
 #endif
-  /// For n and a divisor of at most most_narrow.
+  /// Divides n. Both n and the divisor are at most most_narrow.
   STAVE_BOTH std::uint32_t narrow(std::uint32_t n) const {
     auto high = static_cast<std::uint32_t>(std::uint64_t{n} * multiplier32 >> 32);
     return (high + n) >> shift;
   }
-  /// For n < 2^63.
+  /// Divides n, for n < 2^63.
   STAVE_BOTH std::uint64_t wide(std::uint64_t n) const {
 #ifdef __CUDA_ARCH__
     const std::uint64_t high = __umul64hi(n, multiplier64);
@@ -52,7 +53,7 @@ struct MapAxis {
   Index step[operands];
 };
 
-/// Offsets of the operands, in elements.
+/// The offsets of the operands, in elements.
 template <int operands>
 struct Offsets {
   Index at[operands] = {};
@@ -64,11 +65,13 @@ inline constexpr int inline_axes = 6;
 template <int operands>
 struct IndexMap {
   int rank = 0;
-  bool wide = false;                        // an index or an offset that 31 bits do not hold
-  MapAxis<operands> axes[inline_axes];      // innermost first
-  const MapAxis<operands>* more = nullptr;  // the axes beyond
+  // True if some index or offset does not fit in 31 bits.
+  bool wide = false;
+  MapAxis<operands> axes[inline_axes];  // innermost first
+  // The axes beyond the first `inline_axes`.
+  const MapAxis<operands>* more = nullptr;
 
-  /// 0 <= index < the number of elements.
+  /// Returns the offsets at this index, 0 <= index < the number of elements.
   STAVE_BOTH Offsets<operands> operator()(std::uint64_t index) const {
     if (wide) return walk_wide(index);
     return walk<std::uint32_t>(static_cast<std::uint32_t>(index));
@@ -79,8 +82,9 @@ struct IndexMap {
   template <class Word>
   STAVE_BOTH Offsets<operands> walk(Word rest) const {
     Offsets<operands> offsets;
-    // Two loops, though they do the same: an axis that may lie in either place is read through a pointer to anywhere, and those
-    // within the kernel's parameters are constants, which are read as fast as registers.
+    // There are two loops with the same body for speed. An axis that may lie in either array is
+    // read through a generic pointer. An axis within the kernel's parameters is a constant, which
+    // is read as fast as a register.
     const int within = rank < inline_axes ? rank : inline_axes;
     STAVE_ROLLED
     for (int i = 0; i < within; ++i) step_along(offsets, axes[i], rest, i + 1 == rank);
@@ -88,7 +92,8 @@ struct IndexMap {
     for (int i = inline_axes; i < rank; ++i) step_along(offsets, more[i - inline_axes], rest, i + 1 == rank);
     return offsets;
   }
-  /// `rest` numbers places along this axis and those outside of it; of the outermost one it is the position.
+  /// Adds the offset along one axis. `rest` is the linear index over this axis and all axes outside
+  /// it; for the outermost axis it is the position itself.
   template <class Word>
   STAVE_BOTH static void step_along(Offsets<operands>& offsets, const MapAxis<operands>& a, Word& rest,
                                     bool outermost) {
@@ -101,7 +106,7 @@ struct IndexMap {
   template <class Word>
   STAVE_BOTH static void add(Offsets<operands>& offsets, const MapAxis<operands>& a, Word position) {
     for (int k = 0; k < operands; ++k) {
-      if constexpr (sizeof(Word) == 4)  // one multiplication of 32 bits into 64
+      if constexpr (sizeof(Word) == 4)  // one 32-bit multiplication with a 64-bit result
         offsets.at[k] += Index{static_cast<std::int32_t>(a.step[k])} * static_cast<std::int32_t>(position);
       else offsets.at[k] += a.step[k] * static_cast<Index>(position);
     }

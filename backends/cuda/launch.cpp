@@ -9,7 +9,8 @@ namespace stave_cuda {
 void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) [[likely]]
     return;
-  cudaGetLastError();  // an error that does not stay is not to be met again by the next call
+  // Clears an error that is not sticky, so that the next call does not report it.
+  cudaGetLastError();
   if (status == cudaErrorMemoryAllocation) throw std::bad_alloc();
   stave_detail::fail<stave::Error>("cuda: {}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
 }

@@ -1,8 +1,9 @@
-// What a driver of kernels is given to launch them with: the stream, the size of the machine, scratch memory, and where a
-// kernel leaves word of an error.
+// The context in which a driver launches kernels: the stream, the size of the machine, scratch
+// memory, and the place where a kernel records an error.
 //
-// Drivers (elementwise.h, reduce.h, ...) are host functions of views, as the CPU's are; each plans (index maps, launch
-// configurations: plain host code, tested without a device) and launches. They never wait for the device, but for that of expm.
+// Drivers (elementwise.h, reduce.h, ...) are host functions of views, as on the CPU. Each first
+// plans (index maps and launch configurations, in plain host code that is tested without a device)
+// and then launches. No driver waits for the device, except that of expm.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,38 +18,43 @@ namespace stave_cuda {
 
 using stave::Index;
 
-/// The first index out of range, or matrix without a result, that a kernel met since the host last looked. Lives where both sides can
-/// read it.
-/// A kernel that finds one writes the other fields, then nothing else: no wild read or write, whatever the index.
+/// The first fault since the host last looked: an index out of range or a matrix without a result.
+/// It lives in memory that both host and device access. The kernel that finds it fills in the other
+/// fields. No kernel reads or writes at an invalid index, whatever its value.
 struct IndexFault {
-  unsigned taken = 0;  // 0, or the ticket of the launch: set by atomicCAS, so that the first one stands
+  // 0, or the ticket of the launch. Kernels set it by atomicCAS, so the first fault is kept.
+  unsigned taken = 0;
   int axis = 0;
   std::int64_t index = 0;
   std::int64_t size = 0;
 };
 
-/// Memory for the work that one operation puts on the stream: freed in the order of the stream.
+/// Memory for the work that one operation puts on the stream. It is freed in stream order.
 class Scratch {
  public:
-  virtual void* allocate(std::size_t bytes) = 0;  ///< aligned to 256 bytes; throws std::bad_alloc
+  /// Returns memory aligned to 256 bytes. Throws std::bad_alloc.
+  virtual void* allocate(std::size_t bytes) = 0;
+
  protected:
   ~Scratch() = default;
 };
 
 struct Launch {
   cudaStream_t stream;
-  int multiprocessors;  // of the device, which is current on this thread
+  // The number of multiprocessors of the device, which is current on this thread.
+  int multiprocessors;
   Scratch& scratch;
-  IndexFault* fault;  // for kernels that take indices
-  unsigned ticket;    // names this operation in `fault`; not 0
+  IndexFault* fault;  // null for operations that cannot fail
+  unsigned ticket;    // identifies this operation in `fault`; never 0
 };
 
-/// A kernel of this library: a device has code for all of them or for none. For cudaFuncGetAttributes.
+/// Returns a kernel of this library, for cudaFuncGetAttributes. A device has
+/// code for all kernels or for none.
 const void* any_kernel();
 
-/// Throws stave::Error naming `what`, or std::bad_alloc for cudaErrorMemoryAllocation.
+/// Throws stave::Error, which names `what`, or std::bad_alloc for cudaErrorMemoryAllocation.
 void check(cudaError_t status, const char* what);
-/// After a launch of kernel `what`.
+/// Checks the launch of the kernel `what`.
 inline void check_launch(const char* what) { check(cudaGetLastError(), what); }
 
 }  // namespace stave_cuda

@@ -1,4 +1,4 @@
-// Operations that create, move or place elements.
+// Drivers of operations that create, move or place elements.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace stave_cuda {
 
 void run_full(const Launch& launch, const stave::FullAttributes& attributes, const stave::View& out);
 void run_iota(const Launch& launch, const stave::IotaAttributes& attributes, const stave::View& out);
-/// The elements of `in` in row-major order, whatever the shape of `out`.
+/// Copies the elements of `in` in row-major order, whatever the shape of `out`.
 void run_copy(const Launch& launch, const stave::View& in, const stave::View& out);
 void run_pad(const Launch& launch, const stave::PadAttributes& attributes, const stave::View& in,
              const stave::View& out);
@@ -22,11 +22,13 @@ struct Placed {
   void* data;
   std::span<const Index> strides;  // in elements
 };
-/// to = from elementwise, both of `shape`, elements of `size` bytes; those of `to` are distinct, and none is in `from`.
+/// Copies `from` to `to` elementwise, over `shape`, with elements of `size` bytes. The elements of
+/// `to` are distinct and do not overlap `from`.
 void copy_strided(const Launch& launch, Placed to, Placed from, std::span<const Index> shape, Index size);
-/// An input whose runs in memory cross those of the output: read element by element, each access of memory would fetch eight times
-/// what it uses. Such a one is copied to scratch memory, by tiles, where it is too large to be met again in a cache; `dense` then holds
-/// its strides.
+/// Copies a transposed input to scratch memory by tiles, if that pays. If the contiguous direction
+/// of the input crosses that of the output, an elementwise read fetches eight times the memory it
+/// uses. The input is copied only if it is too large for a cache to hide this. `in` then refers to
+/// the copy, and `dense` holds its strides.
 void lay_out(const Launch& launch, stave::View& in, stave::Strides& dense);
 
 }  // namespace stave_cuda

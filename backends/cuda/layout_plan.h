@@ -1,9 +1,10 @@
-// How copies are spread over threads: plain arithmetic, tested without a device.
+// The plan of copies: plain arithmetic, tested without a device.
 //
-//   flat      both contiguous: the driver's own copy
-//   units     each thread moves four units, the largest of 16, 8, 4, 2 or 1 bytes into which both sides' runs divide
-//   tiles     the source is dense along another axis than the destination (a transpose): 32 x 32 elements at a time through
-//             shared memory, so that both sides are read and written in runs
+//   flat      both sides are contiguous: the driver's own copy
+//   units     each thread moves four units; a unit has 16, 8, 4, 2 or 1 bytes, the largest size
+//             that divides the contiguous runs of both sides
+//   tiles     the source is dense along another axis than the destination (a transpose): 32 x 32
+//             elements at a time go through shared memory, so both sides are accessed in runs
 #pragma once
 
 #include <algorithm>
@@ -19,21 +20,25 @@ namespace stave_cuda {
 
 inline constexpr int units_per_thread = 4;
 inline constexpr int tile_side = 32;
-inline constexpr unsigned tile_rows = block_threads / tile_side;  // rows of a tile that a block moves at once
+// Rows of a tile that a block moves at once.
+inline constexpr unsigned tile_rows = block_threads / tile_side;
 
-/// Parameters of kernels. Operand 0 is the destination, 1 the source.
+/// Parameters of the copy kernels. Operand 0 is the destination and operand 1 the source.
 struct UnitLoop {
   void* to;
   const void* from;
   std::uint64_t units;
-  IndexMap<2> map;  // from a unit's number to offsets in units
+  IndexMap<2> map;  // maps a unit's number to offsets in units
 };
 struct TileLoop {
   void* to;
   const void* from;
-  IndexMap<4> map;         // from a tile's number to its offsets, and its first row and column
-  Index rows, columns;     // of the whole
-  Index to_row, from_row;  // steps in elements; rows are where the source is dense
+  // Maps a tile's number to its offsets and to its first row and column.
+  IndexMap<4> map;
+  // The size of the whole matrix of tiles.
+  Index rows, columns;
+  // Steps in elements. The source is dense along rows.
+  Index to_row, from_row;
   Index to_column, from_column;
 };
 
@@ -52,7 +57,7 @@ class CopyPlan {
 
   Way way() const { return way_; }
   Index bytes() const { return elements_ * size_; }
-  /// Of a unit, which may be several elements.
+  /// The size of a unit in bytes. A unit may be several elements.
   Index unit() const { return unit_; }
   unsigned blocks() const { return blocks_; }
   UnitLoop units(const IndexMap<2>& map) const {
@@ -66,8 +71,8 @@ class CopyPlan {
   const IndexPlan<4>& tile_plan() const { return *tiles_; }
 
  private:
-  /// The axis along which the source is dense, where the destination is along the last one. Tiles that would be mostly empty do
-  /// not pay.
+  /// Finds an axis along which the source is dense while the destination is dense along the last
+  /// axis. Returns false if there is none, or if the tiles would be mostly empty.
   bool find_rows() {
     constexpr Index least = 8;
     const LoopAxis<2>& inner = axes_.back();
@@ -128,7 +133,7 @@ class CopyPlan {
   std::optional<IndexPlan<4>> tiles_;
 };
 
-/// Where pad puts its input.
+/// The position where pad writes its input.
 struct PadPlace {
   void* data;
   stave::Strides strides;
@@ -142,7 +147,7 @@ struct PadPlace {
   }
 };
 
-/// Sixteen bytes, a whole number of elements.
+/// Sixteen bytes that hold a whole number of elements.
 struct alignas(16) Pattern {
   std::uint8_t bytes[16];
 };
@@ -154,8 +159,8 @@ struct FillLoop {
 struct IotaLoop {
   void* to;
   std::uint64_t elements;
-  double start, step;                         // floats
-  std::uint64_t start_integer, step_integer;  // integers, which wrap
+  double start, step;                         // for floats
+  std::uint64_t start_integer, step_integer;  // for integers, which wrap around
 };
 inline IotaLoop iota_loop(const stave::IotaAttributes& attributes, const View& out) {
   return {out.data,
@@ -179,7 +184,7 @@ inline Pattern pattern_of(stave::Dtype dtype, stave::Scalar value) {
   });
   return pattern;
 }
-/// Of a number in the host's memory.
+/// Returns the pattern of a number in host memory.
 inline Pattern pattern_of(const View& number) {
   Pattern pattern;
   const std::size_t size = stave::size_of(number.dtype);

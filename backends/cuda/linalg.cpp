@@ -29,7 +29,7 @@ using Inputs = std::span<const View>;
 bool is_small(const View& matrices) { return std::max(rows_of(matrices), columns_of(matrices)) <= most_small; }
 int width_for(const View& matrices) { return team_width(std::max(rows_of(matrices), columns_of(matrices))); }
 
-// ---- factors ---------------------------------------------------------------------------------------------------------------
+// ---- factors ----------------------------------------------------------------------------------
 
 template <class T>
 void run_cholesky(const Launch& launch, bool nan_if_indefinite, const View& in, const View& out) {
@@ -97,7 +97,7 @@ void run_determinant(const Launch& launch, const View& in, std::span<const View>
                "det");
 }
 
-// ---- systems of equations --------------------------------------------------------------------------------------------------
+// ---- systems of equations ---------------------------------------------------------------------
 
 template <class T>
 void small_substitute(const Launch& launch, const View& matrices, const View& sides,
@@ -168,7 +168,7 @@ void run_lstsq(const Launch& launch, Inputs in, const View& out) {
   run_matmul(launch, v.view, part.view, out);
 }
 
-/// Without elements there is an identity to give, or nothing.
+/// Writes identity matrices to `out`, the result for inputs without elements.
 template <class T>
 void set_identities(const Launch& launch, const View& out) {
   const Index n = rows_of(out), count = element_count(out.shape);
@@ -224,7 +224,10 @@ void factor_lu(const Launch& launch, const View& in, T* packed, std::int32_t* ex
                "lu");
 }
 
-/// a[order] = l u. a x = b: x = u^-1 l^-1 b[order]; a^T x = b: x[order] = l^-T u^-T b.
+/// Solves with factors a[order] = l u.
+///
+///   a x = b      x = u^-1 l^-1 b[order]
+///   a^T x = b    x[order] = l^-T u^-T b
 template <class T>
 void run_solve(const Launch& launch, bool transpose, const View& b, const View& packed, const View& order,
                const View& out, const FirstFailure& failure) {

@@ -1,4 +1,5 @@
-// Linear algebra of stacks of matrices: small ones by kernels of our own, a team of lanes for each; others by cuSOLVER and cuBLAS.
+// Drivers of linear algebra on stacks of matrices. Small matrices use Stave's own kernels, with a
+// team of lanes for each matrix. Larger ones use cuSOLVER and cuBLAS.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
@@ -8,11 +9,11 @@
 
 namespace stave_cuda {
 
-/// Of the operations that all_ops.h lists under linalg.
+/// Computes one of the operations that all_ops.h lists under linalg.
 void run_linalg(const Launch& launch, stave::OpId op, const stave::Attributes* attributes,
                 std::span<const stave::View> in, std::span<const stave::View> out);
 
-/// What an error says of a matrix that has no result. Null: every matrix has one.
+/// Returns the error text for a matrix without a result, or null if every matrix has a result.
 const char* linalg_failure(stave::OpId op);
 
 }  // namespace stave_cuda

@@ -1,4 +1,4 @@
-// What the drivers of linear algebra share. T: float or double. Outputs are dense.
+// Functions shared by the drivers of linear algebra. T is float or double. Outputs are dense.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline Index element_count(std::span<const Index> shape) {
 inline Index rows_of(const View& x) { return x.shape[x.shape.size() - 2]; }
 inline Index columns_of(const View& x) { return x.shape.back(); }
 
-/// Dense memory of this shape.
+/// A view of dense memory of this shape.
 struct Dense {
   stave::Shape shape;
   stave::Strides strides;
@@ -39,7 +39,7 @@ struct Dense {
       : shape(of), strides(stave::contiguous_strides(of)), view{data, dtype, shape, strides} {}
   Dense(const Dense&) = delete;
 };
-/// The last two axes exchanged, as views alone.
+/// A view of x with the last two axes exchanged.
 struct Transposed {
   stave::Shape shape;
   stave::Strides strides;
@@ -52,7 +52,8 @@ struct Transposed {
   Transposed(const Transposed&) = delete;
 };
 
-/// A copy of matrices, each `apart` elements from the next, in rows or, transposed, in columns.
+/// Copies matrices to `to`, where each begins `apart` elements after the previous one. The copy is
+/// row-major, or column-major if `by_columns`.
 template <class T>
 void copy_matrices(const Launch& launch, const View& from, T* to, Index apart, bool by_columns) {
   const std::size_t rank = from.shape.size();
@@ -65,10 +66,11 @@ void copy_matrices(const Launch& launch, const View& from, T* to, Index apart, b
   copy_strided(launch, {to, strides}, {from.data, from.strides}, shape, Index{sizeof(T)});
 }
 
-/// Where work leaves word of the first matrix without a result; told when all is done.
+/// The place where kernels record the first matrix without a result. `report`
+/// passes it on after all work is done.
 class FailurePlace {
  public:
-  /// Without `asked` nobody hears of it.
+  /// If `asked` is false, failures are not recorded.
   FailurePlace(const Launch& launch, bool asked) : launch_(launch) {
     if (!asked) return;
     failure_.first = room<unsigned long long>(launch, 1);
@@ -85,7 +87,7 @@ class FailurePlace {
   FirstFailure failure_;
 };
 
-// ---- large matrices --------------------------------------------------------------------------------------------------------
+// ---- large matrices ---------------------------------------------------------------------------
 
 template <class T>
 void large_cholesky(const Launch& launch, const View& in, const View& out, const FirstFailure& failure);
@@ -97,14 +99,15 @@ template <class T>
 void large_eigh(const Launch& launch, const View& in, std::span<const View> out, const FirstFailure& failure);
 template <class T>
 void large_svd(const Launch& launch, const View& in, std::span<const View> out, const FirstFailure& failure);
-/// b [count, n, k], dense, becomes t^-1 b for the triangles of matrices [count..., n, n].
+/// Replaces b [count, n, k], which is dense, by t^-1 b for each of the triangles t of matrices
+/// [count..., n, n] in turn.
 template <class T>
 void large_substitute(const Launch& launch, const View& matrices, std::span<const Triangle> triangles, T* b, Index k);
 
-/// lu of matrices of any size.
+/// Computes the LU factors of matrices of any size.
 template <class T>
 void factor_lu(const Launch& launch, const View& in, T* packed, std::int32_t* exchanges, std::int32_t* order);
-/// As the operation `solve`.
+/// Computes the operation `solve`.
 template <class T>
 void run_solve(const Launch& launch, bool transpose, const View& b, const View& packed, const View& order,
                const View& out, const FirstFailure& failure);

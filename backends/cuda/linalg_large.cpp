@@ -1,6 +1,7 @@
-// Large matrices, by cuSOLVER and cuBLAS. A row-major matrix is to them its transpose: where that serves as well (cholesky, eigh,
-// svd of matrices with no more rows than columns) nothing is turned round. A matrix with NaN or infinity is given to no
-// iteration, which might not end: its results are NaN.
+// Large matrices, by cuSOLVER and cuBLAS. These libraries read a row-major matrix as its transpose.
+// Where the transpose serves as well (cholesky, eigh, svd of matrices with no more rows than
+// columns), no data is transposed. A matrix with NaN or infinity is zeroed before an iteration,
+// which might not end otherwise, and its results are NaN.
 #include <mutex>
 #include <type_traits>
 #include <vector>
@@ -12,7 +13,7 @@ namespace stave_cuda {
 
 namespace {
 
-/// Of two functions that of T.
+/// Returns `single` if T is float and `twice` if T is double.
 template <class T, class F, class D>
 auto by_dtype(F single, D twice) {
   if constexpr (std::is_same_v<T, float>) return single;
@@ -27,17 +28,18 @@ int to_int(Index n, const char* op) {
   return static_cast<int>(n);
 }
 
-/// Handles are for one thread at a time.
+/// The mutex of the handles, which only one thread at a time may use.
 std::mutex& of_handles() {
   static auto* const mutex = new std::mutex;
   return *mutex;
 }
 
-/// Stacks of matrices up to this size are given to a library as one batch, where it knows a way.
+/// Stacks of matrices up to this size are passed to a library as one
+/// batch, if it has a batched function.
 constexpr Index most_in_batch = 256;
 bool in_batch(Index n, Index count) { return count > 1 && n <= most_in_batch; }
 
-/// The matrices' places, on the device.
+/// Returns a device array of pointers to the matrices.
 template <class T>
 T** places(const Launch& launch, T* first, Index apart, Index count) {
   std::vector<T*> all(static_cast<std::size_t>(count));
@@ -48,11 +50,12 @@ T** places(const Launch& launch, T* first, Index apart, Index count) {
   return there;
 }
 
-/// After matrices were laid dense at x: which of them are finite, and by what each was multiplied.
+/// Prepares matrices that lie dense at x, and stores which of them are finite and the factor by
+/// which each was multiplied.
 template <class T>
 struct Prepared {
   int* finite;
-  T* factors;  // null: none was
+  T* factors;  // null: no matrix was multiplied
 
   Prepared(const Launch& launch, T* x, Index count, Index rows, Index columns, Index apart, bool symmetric,
            bool moderates)
@@ -62,7 +65,8 @@ struct Prepared {
   }
 };
 
-/// What is left to do with one result of `size` elements for each matrix; others may follow. Without `infos` nothing fails.
+/// Returns the remaining work for one result, with `size` elements per matrix. The caller may add
+/// further results. Without `infos`, no failure is reported.
 template <class T>
 FinishWork<T> finish_work(Index count, const Prepared<T>& prepared, T* result, Index size, const int* infos = nullptr,
                           const FirstFailure& failure = {}) {
@@ -79,9 +83,9 @@ FinishWork<T> finish_work(Index count, const Prepared<T>& prepared, T* result, I
 
 }  // namespace
 
-// ---- cholesky --------------------------------------------------------------------------------------------------------------
+// ---- cholesky ---------------------------------------------------------------------------------
 
-/// In rows, l is to cuSOLVER the upper factor.
+/// cuSOLVER reads rows as columns, so l is its upper factor.
 template <class T>
 void large_cholesky(const Launch& launch, const View& in, const View& out, const FirstFailure& failure) {
   const Index n = rows_of(in), count = StackPlan(in).count();
@@ -110,7 +114,7 @@ void large_cholesky(const Launch& launch, const View& in, const View& out, const
   launch_blocks(launch, FinishCholeskyWork<T>{count, n, l, prepared.finite, infos, failure}, "cholesky");
 }
 
-// ---- lu --------------------------------------------------------------------------------------------------------------------
+// ---- lu ---------------------------------------------------------------------------------------
 
 template <class T>
 void large_lu(const Launch& launch, const View& in, T* packed, std::int32_t* exchanges, std::int32_t* order) {
@@ -145,7 +149,7 @@ void large_lu(const Launch& launch, const View& in, T* packed, std::int32_t* exc
   launch_blocks(launch, FinishLuWork<T>{count, m, n, packed, exchanges, order}, "lu");
 }
 
-// ---- qr --------------------------------------------------------------------------------------------------------------------
+// ---- qr ---------------------------------------------------------------------------------------
 
 template <class T>
 void large_qr(const Launch& launch, const View& in, std::span<const View> out) {
@@ -179,7 +183,7 @@ void large_qr(const Launch& launch, const View& in, std::span<const View> out) {
   launch_blocks(launch, work, "qr");
 }
 
-// ---- eigh ------------------------------------------------------------------------------------------------------------------
+// ---- eigh -------------------------------------------------------------------------------------
 
 template <class T>
 void large_eigh(const Launch& launch, const View& in, std::span<const View> out, const FirstFailure& failure) {
@@ -214,10 +218,12 @@ void large_eigh(const Launch& launch, const View& in, std::span<const View> out,
   launch_blocks(launch, work, "eigh");
 }
 
-// ---- svd -------------------------------------------------------------------------------------------------------------------
+// ---- svd --------------------------------------------------------------------------------------
 
-/// gesvd wants no more columns than rows. A matrix in rows with no more rows than columns is one: a^T, whose left vectors, in
-/// columns, are vh in rows, and whose right ones u. Of others the columns are laid out, and the vectors turned back.
+/// gesvd requires no more columns than rows. A row-major matrix with no more rows than
+/// columns is read as a^T, which fulfils this. The left vectors of a^T, in columns, are vh in
+/// rows, and its right vectors are u. Other matrices are copied in column-major order, and
+/// their vectors are transposed back.
 template <class T>
 void large_svd(const Launch& launch, const View& in, std::span<const View> out, const FirstFailure& failure) {
   const Index m = rows_of(in), n = columns_of(in), k = std::min(m, n), longer = std::max(m, n),
@@ -261,9 +267,10 @@ void large_svd(const Launch& launch, const View& in, std::span<const View> out, 
   launch_blocks(launch, work, "svd");
 }
 
-// ---- triangles -------------------------------------------------------------------------------------------------------------
+// ---- triangles --------------------------------------------------------------------------------
 
-/// In rows, t x = b is to cuBLAS x^T t^T = b^T: t^T stands on the right, and is the other triangle.
+/// cuBLAS reads rows as columns, so t x = b becomes x^T t^T = b^T. There t^T is on the right and is
+/// the opposite triangle.
 template <class T>
 void large_substitute(const Launch& launch, const View& matrices, std::span<const Triangle> triangles, T* b, Index k) {
   const Index n = rows_of(matrices), count = StackPlan(matrices).count();

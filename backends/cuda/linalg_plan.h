@@ -1,4 +1,4 @@
-// Stacks of matrices as kernels of linear algebra are given them.
+// Stacks of matrices as the kernels of linear algebra receive them.
 #pragma once
 
 #include <stave/backends/cuda/index_map.h>
@@ -6,10 +6,11 @@
 
 namespace stave_cuda {
 
-/// Matrices up to this size are worked on by kernels of our own, which a team of lanes runs (kernels/team.cuh).
+/// The largest side of a matrix that Stave's own kernels process, with a
+/// team of lanes (kernels/team.cuh).
 inline constexpr Index most_small = 32;
 
-/// Matrices, or vectors as matrices of one row, as they lie. Steps in elements.
+/// A stack of strided matrices, or of vectors as matrices of one row. Steps are in elements.
 template <class T>
 struct MatrixStack {
   const T* data = nullptr;
@@ -19,7 +20,7 @@ struct MatrixStack {
   STAVE_BOTH const T* operator()(Index i) const { return data + stack(static_cast<std::uint64_t>(i))[0]; }
 };
 
-/// From a view to that.
+/// Makes a MatrixStack from a view.
 class StackPlan {
  public:
   explicit StackPlan(const stave::View& view, std::size_t kept = 2)

@@ -1,5 +1,6 @@
-// Products by cuBLASLt. It knows matrices stored by columns. Our rows are its columns, so it is asked for the transpose of the
-// result, out^T = b^T a^T: its first factor is our b, and what we store by rows it takes as it is.
+// Products by cuBLASLt, which reads column-major matrices. A row of ours is a column to it, so it
+// computes the transpose of the result, out^T = b^T a^T. Its first factor is our b, and a row-major
+// operand needs no transpose.
 #include <stave/backends/cuda/matmul.h>
 
 #include <algorithm>
@@ -26,12 +27,13 @@ using stave::Dtype, stave::View;
 
 namespace {
 
-// ---- what a product is to cuBLASLt --------------------------------------------------------------------------
+// ---- descriptors for cuBLASLt -----------------------------------------------------------------
 
-/// All that a choice of algorithm depends on. Compared as bytes, so without padding.
+/// Everything that the choice of algorithm depends on. Keys are compared as
+/// bytes, so there is no padding.
 struct Key {
   Index m, n, k, a_leading, b_leading, a_step, b_step, out_step, batch;
-  std::uint32_t a_alignment, b_alignment, out_alignment;  // bytes, of every pointer
+  std::uint32_t a_alignment, b_alignment, out_alignment;  // bytes, for every pointer
   std::int32_t device;
   std::uint8_t dtype, a_by_columns, b_by_columns, tf32;
   std::uint32_t unused = 0;
@@ -50,8 +52,8 @@ struct KeyHash {
   }
 };
 
-/// A product that cuBLASLt was asked about: its descriptions and the algorithms that it advises, the best first; none: it knows no
-/// way.
+/// The reply of cuBLASLt's heuristic for a product: its descriptors, and the suggested algorithms,
+/// best first. There are none if cuBLASLt does not support the product.
 struct Advice {
   struct Way {
     cublasLtMatmulAlgo_t algorithm;
@@ -60,7 +62,8 @@ struct Advice {
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
   std::vector<Way> ways;
-  mutable std::atomic<std::size_t> refused = 0;  // so many of the first, when they were tried
+  // How many of the first algorithms failed when they were tried.
+  mutable std::atomic<std::size_t> refused = 0;
 
   Advice() = default;
   Advice(const Advice&) = delete;
@@ -73,7 +76,8 @@ struct Advice {
 using AdvicePtr = std::shared_ptr<const Advice>;
 
 constexpr std::size_t most_ways = 4;
-constexpr std::size_t most_workspace = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
+// The size that NVIDIA recommends for Hopper.
+constexpr std::size_t most_workspace = std::size_t{32} << 20;
 
 cudaDataType_t type_of(Dtype dtype) {
   switch (dtype) {
@@ -117,7 +121,7 @@ void describe(const Key& key, Advice& advice) {
   };
   transpose(CUBLASLT_MATMUL_DESC_TRANSA, key.b_by_columns);
   transpose(CUBLASLT_MATMUL_DESC_TRANSB, key.a_by_columns);
-  // As stored: a row of ours is a column of its.
+  // Layouts as stored: our row is its column.
   advice.a = key.a_by_columns ? layout_of(key, key.m, key.k, key.a_leading, key.a_step)
                               : layout_of(key, key.k, key.m, key.a_leading, key.a_step);
   advice.b = key.b_by_columns ? layout_of(key, key.k, key.n, key.b_leading, key.b_step)
@@ -135,7 +139,7 @@ void ask(cublasLtHandle_t handle, const Key& key, Advice& advice) {
   };
   const std::uint64_t workspace = most_workspace;
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
-  // Sums of parts of a product are not rounded to the dtype before they are added.
+  // Partial sums of a product are not rounded to the dtype before they are added.
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   if (is_half_float(static_cast<Dtype>(key.dtype))) set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b_alignment);
@@ -152,9 +156,9 @@ void ask(cublasLtHandle_t handle, const Key& key, Advice& advice) {
     if (result.state == CUBLAS_STATUS_SUCCESS) advice.ways.push_back({result.algo, result.workspaceSize});
 }
 
-// ---- what is remembered ------------------------------------------------------------------------------------
+// ---- caches -----------------------------------------------------------------------------------
 
-/// Handles by device, and advice by product. Never destroyed.
+/// Caches handles by device, and heuristic results by product. Never destroyed.
 class Advisor {
  public:
   AdvicePtr advice_on(const Key& key) {
@@ -199,13 +203,13 @@ bool allows_tf32() {
   return allowed;
 }
 
-// ---- one product -------------------------------------------------------------------------------------------
+// ---- one product ------------------------------------------------------------------------------
 
 struct Pointers {
   char *a, *b, *out;
 };
 
-/// The largest power of two, up to 256, of which a pointer and all steps from it are multiples.
+/// Returns the largest power of two, up to 256, that divides the pointer and all steps from it.
 std::uint32_t alignment_of(const void* pointer, std::initializer_list<Index> steps_in_bytes) {
   auto all = reinterpret_cast<std::uintptr_t>(pointer) | 256;
   for (Index step : steps_in_bytes) all |= static_cast<std::uintptr_t>(step);
@@ -237,13 +241,14 @@ Key key_of(const MatmulPlan& plan, Dtype dtype, const Pointers& at, Index batch)
   return key;
 }
 
-/// Advice is no promise. With these answers cuBLASLt has done nothing, and another algorithm may do.
+/// Returns true if cuBLASLt rejected the algorithm. A suggested algorithm may still be rejected.
+/// Then no work was done, and another algorithm may succeed.
 bool is_refusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-/// False: cuBLASLt knows no way, or none that it goes in the end.
+/// Multiplies one batch. Returns false if cuBLASLt has no algorithm, or rejects all of them.
 bool multiply(const Launch& launch, const MatmulPlan& plan, Dtype dtype, const Pointers& at, Index batch) {
   const Key key = key_of(plan, dtype, at, batch);
   const AdvicePtr advice = advisor().advice_on(key);
@@ -258,13 +263,14 @@ bool multiply(const Launch& launch, const MatmulPlan& plan, Dtype dtype, const P
         advice->b, at.a, advice->a, doubles ? static_cast<const void*>(&zero) : &single_zero, at.out, advice->out,
         at.out, advice->out, &way.algorithm, workspace, way.workspace, launch.stream);
     if (!is_refusal(status)) return check(status, "Matmul"), true;
-    cudaGetLastError();       // what it met on the way is not to be taken for the next launch's
-    advice->refused = i + 1;  // nor is it asked again
+    // Clears an error of this attempt, so that the next launch does not report it.
+    cudaGetLastError();
+    advice->refused = i + 1;  // It is not tried again.
   }
   return false;
 }
 
-/// The batch in parts that cuBLASLt can count.
+/// Splits the batch into parts whose count fits cuBLASLt's 32-bit integers.
 bool multiply_batch(const Launch& launch, const MatmulPlan& plan, Dtype dtype, Pointers at) {
   constexpr Index most = std::numeric_limits<std::int32_t>::max();
   const auto size = static_cast<Index>(stave::size_of(dtype));
@@ -290,9 +296,9 @@ bool multiply_loops(const Launch& launch, const MatmulPlan& plan, Dtype dtype, c
   return true;
 }
 
-// ---- operands ----------------------------------------------------------------------------------------------
+// ---- operands ---------------------------------------------------------------------------------
 
-/// Where the operand is for BLAS: in place, or copied into scratch memory.
+/// Returns the operand's data for BLAS: in place, or copied into scratch memory.
 char* placed(const Launch& launch, const View& x, Packed packed) {
   if (packed == Packed::no) return static_cast<char*>(x.data);
   const PackedLayout layout = packed_layout(x, packed);

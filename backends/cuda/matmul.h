@@ -1,4 +1,4 @@
-// Matrix products: floats by cuBLASLt, integers by a kernel of our own.
+// Matrix products: cuBLASLt computes floats, and Stave's own kernel computes integers.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
@@ -6,12 +6,15 @@
 
 namespace stave_cuda {
 
-/// a [batch..., m, k], b [batch..., k, n], out [batch..., m, n], of one dtype. float32 is multiplied in float32; with the
-/// environment variable STAVE_TF32=1 by tensor cores, which round the factors to 11 significant bits (sums stay float32). float16
-/// and bfloat16 are added up in float32.
+/// Computes the matrix product of a and b, all of one dtype:
+///   a [batch..., m, k], b [batch..., k, n], out [batch..., m, n]
+/// float32 is multiplied in float32. With the environment variable STAVE_TF32=1, tensor cores
+/// multiply it; they round the factors to 11 significant bits and add in float32. float16 and
+/// bfloat16 are added in float32.
 void run_matmul(const Launch& launch, const stave::View& a, const stave::View& b, const stave::View& out);
 
-/// The same for every dtype and layout, without a library: what floats fall back on where cuBLASLt knows no way.
+/// Computes the same product for every dtype and layout, without a library. Float products fall
+/// back to it if cuBLASLt has no algorithm.
 void run_tiled_matmul(const Launch& launch, const stave::View& a, const stave::View& b, const stave::View& out);
 
 }  // namespace stave_cuda

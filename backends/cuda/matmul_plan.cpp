@@ -8,10 +8,10 @@ using stave::Shape, stave::Strides, stave::View;
 
 namespace {
 
-// So many launches cost less than a copy of an operand.
+// Up to this number of launches costs less than a copy of an operand.
 constexpr Index most_loops = 16;
 
-/// One matrix of an operand.
+/// The layout of one matrix of an operand.
 struct Matrix {
   Index rows, columns, row_step, column_step;
 };
@@ -21,7 +21,8 @@ Matrix matrix_of(const View& view) {
   return {view.shape[rank - 2], view.shape[rank - 1], view.strides[rank - 2], view.strides[rank - 1]};
 }
 
-// BLAS asks for elements of a row (column) next to each other, and rows that do not overlap.
+// BLAS requires that the elements of a row (column) are adjacent and that
+// rows (columns) do not overlap.
 bool reads_rows(const Matrix& x) {
   return (x.columns == 1 || x.column_step == 1) && (x.rows == 1 || x.row_step >= x.columns);
 }
@@ -36,7 +37,8 @@ MatmulOperand operand_of(const Matrix& x) {
 
 std::span<const Index> batch_part(std::span<const Index> all) { return all.first(all.size() - 2); }
 
-// An operand whose own leading axes are one axis of even steps (or it is one matrix for all) stands in nobody's way.
+// Returns true if the operand's leading axes form one axis of even steps, or if it is a single
+// matrix. Such an operand does not prevent batching.
 bool is_even(const View& x) { return merged_axes<1>(batch_part(x.shape), {batch_part(x.strides)}).size() <= 1; }
 
 LoopAxes<3> batch_axes(const View& out, std::span<const Index> a_strides, std::span<const Index> b_strides) {
@@ -54,12 +56,14 @@ Index loops_of(const LoopAxes<3>& axes) {
 
 Packed packing_of(const View& x) {
   for (std::size_t axis = 0; axis + 2 < x.shape.size(); ++axis)
-    if (x.strides[axis] < 0 && x.shape[axis] > 1) return Packed::once;  // BLAS's batch does not run backwards
+    // A BLAS batch cannot have a negative step.
+    if (x.strides[axis] < 0 && x.shape[axis] > 1) return Packed::once;
   const Matrix matrix = matrix_of(x);
   return reads_rows(matrix) || reads_columns(matrix) ? Packed::no : Packed::once;
 }
 
-// Matrices of a that follow one another as its rows do, over which b is one matrix, are one tall matrix.
+// Merges matrices of a into one tall matrix if they follow one another as its rows do and all
+// multiply the same matrix b.
 void merge_into_rows(MatmulPlan& plan, LoopAxes<3>& axes) {
   while (!axes.empty() && !plan.a.by_columns) {
     const LoopAxis<3>& axis = axes.back();
@@ -71,7 +75,7 @@ void merge_into_rows(MatmulPlan& plan, LoopAxes<3>& axes) {
   }
 }
 
-// The longest axis is BLAS's batch.
+// Makes the longest axis BLAS's batch.
 void take_batch(MatmulPlan& plan, LoopAxes<3>& axes) {
   if (axes.empty()) return;
   auto* const longest =
@@ -88,7 +92,9 @@ void take_batch(MatmulPlan& plan, LoopAxes<3>& axes) {
 PackedLayout packed_layout(const View& operand, Packed packed) {
   PackedLayout layout{Shape(operand.shape), {}};
   if (packed == Packed::once)
-    for (std::size_t axis = 0; axis + 2 < layout.shape.size(); ++axis)  // BLAS reads no matrix with repeated rows
+    // Broadcast leading axes get length 1. Rows of a matrix are copied in full, because BLAS reads
+    // no matrix with repeated rows.
+    for (std::size_t axis = 0; axis + 2 < layout.shape.size(); ++axis)
       if (operand.strides[axis] == 0) layout.shape[axis] = 1;
   layout.strides = stave::contiguous_strides(layout.shape);
   for (std::size_t axis = 0; axis < layout.shape.size(); ++axis)

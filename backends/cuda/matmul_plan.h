@@ -1,5 +1,6 @@
-// How a product of stacks of matrices is put to BLAS: which operand it reads by rows, which by columns, with which leading
-// dimension, which has to be copied first, and which of the leading axes are BLAS's batch. Host code, tested without a device.
+// The plan of a batched matrix product for BLAS. It decides which operands BLAS reads by rows and
+// which by columns, their leading dimensions, which operands must be copied first, and which
+// leading axis is BLAS's batch. Host code, tested without a device.
 #pragma once
 
 #include <stave/backends/cuda/index_map.h>
@@ -7,35 +8,41 @@
 
 namespace stave_cuda {
 
-/// How an operand reaches BLAS.
+/// How an operand is passed to BLAS.
 enum class Packed : std::uint8_t {
-  no,       // as it lies
-  once,     // copied dense, but that leading axes along which it repeats still do
-  entirely  // copied dense, repeats written out: its leading axes are one then
+  no,  // in place
+  // Copied to dense memory. Leading axes along which it is broadcast stay broadcast.
+  once,
+  // Copied to dense memory with broadcasts written out. Its leading axes then form one axis.
+  entirely
 };
 
 struct MatmulOperand {
   Packed packed = Packed::no;
   bool by_columns = false;  // a matrix is stored column after column
   Index leading = 0;        // elements from one row (column) to the next
-  Index batch_step = 0;     // elements from one matrix of the batch to the next; 0: the same one
+  // Elements from one matrix of the batch to the next; 0 if it is the same matrix.
+  Index batch_step = 0;
 };
 
-/// out[i] = a[i] b[i] for the i of a batch, and that for each place of the loops.
+/// A plan of products out[i] = a[i] b[i] for i in a batch, repeated for each position of the loops.
 struct MatmulPlan {
   Index m = 0, n = 0, k = 0;
   MatmulOperand a, b;
   Index batch = 1, out_step = 0;
-  LoopAxes<3> loops;  // what no batch of even steps expresses: of out, a, b (after packing)
+  // The axes that do not fit into a batch of even steps. Operands: out, a, b (after packing).
+  LoopAxes<3> loops;
 };
 
-/// None of the lengths is 0.
+/// Plans a product. None of the lengths is 0.
 MatmulPlan plan_matmul(const stave::View& a, const stave::View& b, const stave::View& out);
 
-/// The strides that an operand has after it was packed, and the shape of what is copied.
+/// The layout of an operand after packing.
 struct PackedLayout {
-  stave::Shape shape;      // of the copy: repeated axes of length 1, if they are packed once
-  stave::Strides strides;  // of the operand, over its own shape, in the copy
+  // The shape of the copy. With Packed::once, broadcast axes have length 1.
+  stave::Shape shape;
+  // The strides in the copy, over the operand's own shape.
+  stave::Strides strides;
 };
 PackedLayout packed_layout(const stave::View& operand, Packed packed);
 

@@ -22,7 +22,8 @@ std::string in_words(std::size_t bytes) {
 
 namespace {
 
-// Classes of equal ratios: 2^bits sizes for each power of two, the first of which lie above 2^(power - 1).
+// A range of size classes with 2^bits sizes per power of two. The first
+// of them are above 2^(power - 1).
 struct Octaves {
   int first_index, power, bits;
 };
@@ -39,7 +40,8 @@ SizeClass SizeClass::of(std::size_t bytes) {
     return {static_cast<int>(units) - 1, units * unit};
   }
   const Octaves& octaves = bytes <= medium_bytes ? medium : large;
-  const int power = std::bit_width(bytes - 1), each = 1 << octaves.bits;  // 2^(power - 1) < bytes <= 2^power
+  // 2^(power - 1) < bytes <= 2^power
+  const int power = std::bit_width(bytes - 1), each = 1 << octaves.bits;
   const std::size_t step = std::size_t{1} << (power - 1 - octaves.bits);
   const std::size_t steps = (bytes + step - 1) / step;  // each + 1 ... 2 each
   return {octaves.first_index + each * (power - octaves.power) + static_cast<int>(steps) - each - 1, steps * step};
@@ -94,7 +96,7 @@ void MemoryCache::give(void* block, std::size_t bytes) noexcept {
       free_[static_cast<std::size_t>(size.index)].push_back(block);
       stats_.cached_bytes += size.bytes;
       return;
-    } catch (const std::bad_alloc&) {  // no room to remember it
+    } catch (const std::bad_alloc&) {  // no memory to remember the block
     }
   }
   source_.give(block, size.bytes);

@@ -1,9 +1,10 @@
-// Memory of a device, kept for reuse by size: a request finds a freed block of its class without asking the driver. Plain host
-// code over a MemorySource, so that it is tested without a device.
+// A cache of device memory by size: a request reuses a freed block of its size class without a call
+// to the driver. Plain host code over a MemorySource, so that it is tested without a device.
 //
-// A freed block may be given out again at once, though kernels that read it may still be waiting on the stream: all work of a
-// device goes to one stream, so whatever is done with the block next comes after them. The same holds where another thread frees
-// or takes it: what it launches then is later on the stream than what was launched before it was freed.
+// A freed block may be reused at once, even if kernels that read it still wait on the stream. All
+// work of a device goes to one stream, so the next use of the block runs after them. This also
+// holds if another thread frees or takes the block: its launches come later on the stream than
+// those before the free.
 #pragma once
 
 #include <array>
@@ -16,23 +17,24 @@
 
 namespace stave_cuda {
 
-/// Where the cache gets its blocks.
+/// The source of the cache's blocks.
 class MemorySource {
  public:
-  /// Null if there is none; throws what else went wrong.
+  /// Returns a block, or null if there is no memory. Throws other errors.
   virtual void* take(std::size_t bytes) = 0;
   virtual void give(void* block, std::size_t bytes) noexcept = 0;
-  /// Lets all that was given back be used for requests of any size; throws what keeps it from that.
+  /// Makes all memory that was given back available for requests of any size. Throws if that fails.
   virtual void settle() = 0;
-  /// "of 79.1 GiB 0.4 GiB are free", for errors.
+  /// Returns a text for errors, such as "of 79.1 GiB 0.4 GiB are free".
   virtual std::string free_memory() const = 0;
 
  protected:
   ~MemorySource() = default;
 };
 
-/// Multiples of 256 bytes up to 4 KiB, above it eight sizes for each power of two, of which at most an eighth is lost, and above
-/// 16 MiB, where an eighth is much and blocks are few, 128: less than a hundredth.
+/// Size classes: multiples of 256 bytes up to 4 KiB; then eight sizes per power of two, which waste
+/// at most an eighth; and above 16 MiB, where an eighth is much and blocks are few, 128 sizes,
+/// which waste less than a hundredth.
 struct SizeClass {
   int index;
   std::size_t bytes;
@@ -41,15 +43,15 @@ struct SizeClass {
   static SizeClass at(int index);
 };
 
-/// Thread-safe. `device` names it in errors.
+/// A thread-safe cache of memory blocks. `device` names the device in errors.
 class MemoryCache {
  public:
   MemoryCache(MemorySource& source, std::string device) : source_(source), device_(std::move(device)) {}
 
-  /// At least `bytes`, aligned as the source's. Gives cached memory back and asks again before it throws DeviceError with the
-  /// sizes.
+  /// Returns a block of at least `bytes` bytes, aligned as the source's blocks. If there is no
+  /// memory it releases the cache and tries again, then throws DeviceError with the sizes.
   void* take(std::size_t bytes);
-  /// What `take(bytes)` gave.
+  /// Gives back a block that `take(bytes)` returned.
   void give(void* block, std::size_t bytes) noexcept;
   void release();
 
@@ -64,7 +66,7 @@ class MemoryCache {
 
   MemorySource& source_;
   const std::string device_;
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards the members below
   std::array<std::vector<void*>, SizeClass::count> free_;
   stave::MemoryStats stats_;
 };

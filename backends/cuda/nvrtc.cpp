@@ -12,7 +12,8 @@ namespace stave_cuda {
 
 namespace {
 
-/// Declared here, so that the header, which comes in a package of its own, is not needed. 0: success.
+/// The functions of NVRTC that are used. They are declared here because NVRTC's header comes in a
+/// separate package. A status of 0 is success.
 struct Functions {
   using Program = struct ProgramOfNvrtc*;
 #define STAVE_NVRTC(X)                                                                              \
@@ -73,9 +74,12 @@ bool is_translated(const std::string& target) { return target.starts_with("compu
 
 std::vector<std::string> options_for(const std::string& target) {
   return {"--gpu-architecture=" + target, "--std=c++20",
-          "--fmad=false",                         // as all kernels are compiled: cuda.cmake
-          "--device-as-default-execution-space",  // constexpr functions of headers are the device's, too
-          "--diag-suppress=1097"};                // of [[gnu::always_inline]] it knows nothing
+          // As for all kernels: see cuda.cmake.
+          "--fmad=false",
+          // Makes constexpr functions of headers device functions too.
+          "--device-as-default-execution-space",
+          // NVRTC does not know [[gnu::always_inline]].
+          "--diag-suppress=1097"};
 }
 
 struct Program {

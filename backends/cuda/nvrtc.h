@@ -1,4 +1,5 @@
-// NVIDIA's compiler at run time, NVRTC, loaded when it is first needed. Without it nothing is missing but speed (fused.h).
+// NVRTC, NVIDIA's run-time compiler, loaded on first use. Without it, regions run more slowly but
+// give the same results (fused.h).
 #pragma once
 
 #include <cstddef>
@@ -8,22 +9,26 @@
 namespace stave_cuda {
 
 struct Nvrtc {
-  int version;                     // 12040: 12.4
-  std::vector<int> architectures;  // that it makes code for, ascending. 90: compute capability 9.0
+  int version;  // for example 12040 for 12.4
+  // The architectures it compiles for, ascending; 90 is compute capability 9.0.
+  std::vector<int> architectures;
 };
-/// Null where it cannot be loaded.
+/// Returns the compiler, or null if it cannot be loaded.
 const Nvrtc* nvrtc();
 
-/// What code for a device of this compute capability is made for: "sm_90", its own; or "compute_90", which the driver translates, for
-/// devices younger than the compiler. Empty where there is none.
+/// Returns the target for a device of this compute capability. It is "sm_90", the device's own
+/// code, or "compute_90", which the driver translates, if the device is newer than the compiler. It
+/// is empty if the compiler has no suitable target.
 std::string target_of(const Nvrtc& nvrtc, int capability);
 
-/// What a kernel's arguments may take together.
+/// Returns the maximum size in bytes of a kernel's arguments together.
 inline std::size_t most_argument_bytes(const Nvrtc& nvrtc) { return nvrtc.version >= 12010 ? 32764 : 4096; }
 
-/// The code of a region's text. Throws stave::Error with what the compiler says.
+/// Compiles the source text of a region and returns the code. Throws
+/// stave::Error with the compiler's log.
 std::string compile(const Nvrtc& nvrtc, const std::string& text, const std::string& target);
-/// All that the code of a text depends on besides: the compiler, its options, and headers.
+/// Returns everything besides the text that the code depends on: the
+/// compiler, its options and the headers.
 std::vector<std::string> compiled_with(const Nvrtc& nvrtc, const std::string& target);
 
 }  // namespace stave_cuda

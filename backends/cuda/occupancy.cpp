@@ -11,7 +11,8 @@ namespace stave_cuda {
 
 int blocks_at_once(const void* kernel) {
   static auto* const known = new std::map<std::pair<int, const void*>, int>;
-  static auto* const mutex = new std::mutex;  // neither is ever destroyed: tensors may be globals
+  // Neither is ever destroyed, because tensors may be globals.
+  static auto* const mutex = new std::mutex;
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   const std::lock_guard lock(*mutex);

@@ -1,16 +1,16 @@
-// How many blocks of a kernel a device runs at once.
+// The number of blocks of a kernel that a device runs at once.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
 
 namespace stave_cuda {
 
-/// Of block_threads threads, on one multiprocessor of the device that is current: what its registers and shared memory leave room
-/// for. Asked of CUDA once for each kernel and device.
+/// Returns how many blocks of block_threads threads one multiprocessor of the current device runs
+/// at once, as limited by registers and shared memory. CUDA is queried once per kernel and device.
 int blocks_at_once(const void* kernel);
 
-/// Blocks to launch for so many tasks: as many as run at once, or fewer. Bodies go on from task to task, so that more would only
-/// wait for these to end.
+/// Returns how many blocks to launch for this many tasks: at most as many as run at once. A block
+/// processes several tasks in turn, so further blocks would only wait for the first to end.
 inline std::int64_t grid_size(std::int64_t tasks, std::int64_t at_once) { return tasks < at_once ? tasks : at_once; }
 
 template <class Kernel>

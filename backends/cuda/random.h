@@ -1,4 +1,5 @@
-// Random numbers: Threefry-2x32 under given keys (core/op/attributes.h says which number is which). The same bits as the CPU's.
+// Drivers of random numbers: Threefry-2x32 with given keys (core/op/attributes.h defines the order
+// of the numbers). The bits equal those of the CPU.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>

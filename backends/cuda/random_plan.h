@@ -1,4 +1,5 @@
-// What kernels of random numbers are given. Element i of an output under n numbers a key is number i % n of key i / n.
+// Parameters of the random-number kernels. If a key gives n numbers, element i of an output is
+// number i % n of key i / n.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 
 namespace stave_cuda {
 
-/// Keys [batch..., 2] of any strides.
+/// Keys of shape [batch..., 2] and any strides.
 class KeyPlan {
  public:
   explicit KeyPlan(const View& keys)
@@ -17,10 +18,10 @@ class KeyPlan {
   Index count() const { return lead_.elements(); }
   const IndexPlan<1>& lead() const { return lead_; }
 
-  /// As a kernel has them.
+  /// The keys as a kernel receives them.
   struct Keys {
     const std::uint32_t* words;
-    Index second;  // word, after the first
+    Index second;  // offset of the second word from the first
     IndexMap<1> lead;
   };
   Keys with(const IndexMap<1>& lead) const { return {words_, second_, lead}; }
@@ -34,31 +35,33 @@ class KeyPlan {
 struct FoldLoop {
   KeyPlan::Keys keys;
   const std::uint32_t* data;
-  IndexMap<1> places;  // of data
+  IndexMap<1> places;  // offsets in `data`
   std::uint64_t elements;
   std::uint32_t* out;
 };
 struct DrawLoop {
   KeyPlan::Keys keys;
   std::uint64_t elements;
-  Divider each;  // numbers of a key
+  Divider each;  // numbers per key
   void* out;
   double low, high;
 };
 
-/// random_permutation sorts the rows of several keys at once: by their bits, then, stably, by their rows.
+/// Parameters of random_permutation. It sorts the rows of several keys at once: by their
+/// bits, then stably by their rows.
 struct PermutationLoop {
   KeyPlan::Keys keys;
   std::uint64_t first_row = 0, elements = 0;
-  Divider length = {};  // of a row
+  Divider length = {};  // length of a row
   int rounds_done = 0;
-  std::uint32_t* key = nullptr;       // to sort by
-  std::uint32_t* position = nullptr;  // of each element before the sort
+  std::uint32_t* key = nullptr;       // the sort key
+  std::uint32_t* position = nullptr;  // position of each element before the sort
   const std::uint32_t* order = nullptr;
-  const std::int32_t* from = nullptr;  // the rows after the last round; null: 0, 1, ...
+  // The rows after the previous round; null in the first round, where they are 0, 1, ...
+  const std::int32_t* from = nullptr;
   std::int32_t* to = nullptr;
 };
-/// Rows of a pass: positions in it fit 32 bits.
+/// Returns the number of rows of one pass, so that positions in a pass fit in 32 bits.
 inline Index rows_at_once(Index rows, Index length) {
   return std::min(rows, std::max<Index>(1, (Index{1} << 30) / length));
 }

@@ -7,11 +7,12 @@
 
 namespace stave_cuda {
 
-/// sum prod max min all any: `out` has the reduced axes removed or of length 1.
+/// Computes sum, prod, max, min, all or any. In `out` the reduced axes are absent or have length 1.
 void run_reduce(const Launch& launch, stave::OpId op, const stave::Shape& axes, const stave::View& in,
                 const stave::View& out);
 
-/// argmax argmin over one axis, or over all of them as one row-major vector. `out` is int32 or int64.
+/// Computes argmax or argmin over one axis, or over all axes as one row-major
+/// vector. `out` is int32 or int64.
 void run_arg_reduce(const Launch& launch, stave::OpId op, const stave::Shape& axes, const stave::View& in,
                     const stave::View& out);
 

@@ -11,12 +11,18 @@ namespace stave_cuda {
 
 namespace {
 
-constexpr Index most_serial_units = 8;        // that one thread folds while others could share the work
-constexpr Index enough_threads = 1 << 15;     // to hide the latency of memory
-constexpr Index enough_tasks = 512;           // with these all multiprocessors have blocks: outputs are not split
-constexpr Index most_tasks = 2048;            // where outputs are split: several for each block, for balance
-constexpr Index least_units_per_thread = 16;  // of a part
-constexpr unsigned line_bits = 5;             // the logarithm of how many threads read one line of memory together
+// Units that one thread folds although other threads could share the work.
+constexpr Index most_serial_units = 8;
+// Enough threads to hide the latency of memory.
+constexpr Index enough_threads = 1 << 15;
+// With this many tasks every multiprocessor has blocks, so outputs are not split.
+constexpr Index enough_tasks = 512;
+// The number of tasks aimed at if outputs are split: several per block, for balance.
+constexpr Index most_tasks = 2048;
+// The least units of a part per thread.
+constexpr Index least_units_per_thread = 16;
+// The logarithm of how many threads read one line of memory together.
+constexpr unsigned line_bits = 5;
 
 struct SortedAxis {
   Index length, in, out, position;
@@ -24,13 +30,15 @@ struct SortedAxis {
 };
 using SortedAxes = stave::SmallVector<SortedAxis, 6>;
 
-/// Broadcast axes count as far: what lies inside them is then read contiguously.
+/// Returns the distance of neighbouring elements. Broadcast axes count as farthest, so that the
+/// axes inside them are read contiguously.
 Index distance(const SortedAxis& axis) {
   Index step = axis.in < 0 ? -axis.in : axis.in;
   return step == 0 ? std::numeric_limits<Index>::max() : step;
 }
 
-/// The axes outermost in memory first, without those of length 1; reduced ones walked upwards in memory, from `origin` on.
+/// Returns the axes without those of length 1, outermost in memory first. Reduced axes are walked
+/// upwards in memory, starting from `origin`.
 SortedAxes sorted_axes(const View& in, const Shape& reduced, Index& origin, Index& first_position) {
   SortedAxes axes;
   Index out_step = 1, position_step = 1;
@@ -62,7 +70,7 @@ void push_merged(LoopAxes<2>& axes, LoopAxis<2> axis) {
   axes.back() = axis;
 }
 
-/// The logarithm of the smallest power of two that is at least n, or `most`.
+/// Returns the logarithm of the smallest power of two that is at least n, but at most `most`.
 unsigned bits_for(Index n, unsigned most) {
   unsigned bits = 0;
   while (bits < most && (Index{1} << bits) < n) ++bits;
@@ -80,7 +88,8 @@ struct ReducePlan::Loops {
   bool columns = false;
 
   Loops(stave::OpId op, const Shape& reduced, const View& in) {
-    const bool positions = op == stave::OpId::argmax || op == stave::OpId::argmin;  // without them more axes merge
+    // Without positions, more axes merge.
+    const bool positions = op == stave::OpId::argmax || op == stave::OpId::argmin;
     const SortedAxes axes = sorted_axes(in, reduced, origin, first_position);
     for (const SortedAxis& axis : axes) {
       if (axis.kept) push_merged(kept, {axis.length, {axis.in, axis.out}});
@@ -108,7 +117,8 @@ ReducePlan::ReducePlan(const Loops& loops, const View& in, const View& out) : ke
   args_.row_step = loops.row.step[0];
   args_.row_position_step = loops.row.step[1];
   args_.first_position = loops.first_position;
-  // The ends of rows, which may begin anywhere, are read by element: they are not to matter.
+  // Rows may begin at any alignment. Their ends are read element by element, so rows must be long
+  // enough that the ends do not matter.
   args_.columns = loops.columns;
   args_.vectors = args_.row_step == 1 && !args_.columns && args_.row_length >= 4 * pack;
   args_.row_units = args_.vectors ? args_.row_length / pack : args_.row_length;
@@ -118,7 +128,8 @@ ReducePlan::ReducePlan(const Loops& loops, const View& in, const View& out) : ke
 }
 
 void ReducePlan::choose_lanes() {
-  // Columns: so many neighbouring outputs as fill a line are read together, if there are as many.
+  // With columns, threads read enough neighbouring outputs together to fill
+  // a line, if there are that many.
   const unsigned most = args_.columns ? block_bits - bits_for(args_.outputs, line_bits) : block_bits;
   const Index units = args_.row_units * args_.rows;
   while (args_.lane_bits < most && args_.lanes() < units &&
@@ -133,7 +144,7 @@ void ReducePlan::choose_parts() {
   if (args_.tiles < enough_tasks && args_.tiles > 0)
     parts = std::min(quotient_up(most_tasks, args_.tiles),
                      std::max<Index>(1, args_.row_units * args_.rows / (args_.lanes() * least_units_per_thread)));
-  const auto split = [](Index n, Index into, Index multiple) {  // the length of a part
+  const auto split = [](Index n, Index into, Index multiple) {  // Returns the length of a part.
     return std::max<Index>(1, quotient_up(quotient_up(n, into), multiple)) * multiple;
   };
   args_.rows_per_part =

@@ -1,4 +1,5 @@
-// The texts of the headers that the text of a region's kernel includes, in the library itself: who runs it has them nowhere else.
+// The headers that a region's kernel source includes, embedded as text because they need not be
+// installed where the program runs.
 #pragma once
 
 #include <span>
@@ -6,7 +7,7 @@
 namespace stave_cuda {
 
 struct RegionHeader {
-  const char* name;  // as it is included
+  const char* name;  // the name in the #include
   const char* text;
 };
 std::span<const RegionHeader> region_headers();

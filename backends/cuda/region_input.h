@@ -1,4 +1,5 @@
-// An input of a region's kernel, as the host plans it (region_plan.h) and the kernel reads it (kernels/region.cuh).
+// An input of a region's kernel, as the host plans it (region_plan.h) and the kernel
+// reads it (kernels/region.cuh).
 #pragma once
 
 #include <cstdint>
@@ -7,20 +8,21 @@
 
 namespace stave_cuda {
 
-inline constexpr unsigned region_threads = 256;  // of a block
+inline constexpr unsigned region_threads = 256;  // threads of a block
 
-/// How the elements of a thread, which are neighbours in the output, lie in an input.
+/// The positions in an input of the elements of one thread, which are neighbours in the output.
 enum class Neighbours : std::uint8_t {
-  flat,    // as in the output
-  packed,  // as neighbours, too, from where the map says
-  still,   // they are one
-  apart    // each by itself
+  flat,    // at the same offsets as in the output
+  packed,  // also contiguous, from the offset that the map gives
+  still,   // all the same element
+  apart    // each at its own offset
 };
 
 struct RegionInput {
   const void* data = nullptr;
   Neighbours neighbours = Neighbours::apart;
-  IndexMap<1> map;  // from an element of the output to the input's
+  // Maps an element of the output to an element of the input.
+  IndexMap<1> map;
 };
 
 }  // namespace stave_cuda

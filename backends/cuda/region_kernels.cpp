@@ -23,7 +23,8 @@ int attribute(cudaDeviceAttr which, int device) {
   return value;
 }
 
-/// The driver's functions work in the context that is current on a thread. The runtime makes it so when it is first needed there.
+/// The driver's functions work in the context that is current on the thread. The runtime API makes
+/// one current on first use.
 void expect_context() {
   CUcontext context = nullptr;
   if (modules()->CtxGetCurrent(&context) != CUDA_SUCCESS || !context) check(cudaFree(nullptr), "a context");
@@ -36,7 +37,8 @@ CUfunction function_in(const std::string& code) {
   return modules()->ModuleGetFunction(&function, module, "region") == CUDA_SUCCESS ? function : nullptr;
 }
 
-/// From the disk, if it is there and the driver takes it; else compiled.
+/// Loads the function from the disk cache if it is there and the driver
+/// accepts it. Otherwise compiles it.
 CUfunction make_function(const Nvrtc& nvrtc, const std::string& text, const std::string& target) {
   Hash key;
   for (const std::string& part : compiled_with(nvrtc, target)) key.add(part);
@@ -60,7 +62,7 @@ RegionKernel make_kernel(const stave::Region& region, int device) {
   if (target.empty()) return {};
   try {
     return {make_function(*compiler, region_text(region), target), most_argument_bytes(*compiler)};
-  } catch (const stave::Error&) {  // of the compiler: its steps will do
+  } catch (const stave::Error&) {  // A compiler error; the region then runs step by step.
     return {};
   }
 }
@@ -83,11 +85,12 @@ const Modules* modules() {
 
 const RegionKernel& region_kernel(const stave::Region& region) {
   struct Entry {
-    std::mutex making;  // not std::call_once: CMakeLists.txt says why
+    std::mutex making;  // CMakeLists.txt says why this is not std::call_once.
     std::optional<RegionKernel> kernel;
   };
   static auto* const entries =
-      new std::map<std::pair<int, std::string>, Entry>;  // never destroyed, as the device's state
+      // Never destroyed, like the device's state.
+      new std::map<std::pair<int, std::string>, Entry>;
   static auto* const mutex = new std::mutex;
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
@@ -106,7 +109,8 @@ void launch(const RegionKernel& kernel, unsigned blocks, cudaStream_t stream, st
   expect_context();
   const CUresult status = modules()->LaunchKernel(kernel.function, blocks, 1, 1, region_threads, 1, 1, 0, stream,
                                                   arguments.data(), nullptr);
-  check(static_cast<cudaError_t>(status), "fused");  // the runtime's errors have the driver's numbers
+  // The runtime's errors have the driver's numbers.
+  check(static_cast<cudaError_t>(status), "fused");
 }
 
 }  // namespace stave_cuda

@@ -13,7 +13,8 @@ namespace {
 Neighbours neighbours_in(const View& in, const LoopAxes<1>& axes, Index lanes) {
   if (axes.empty()) return Neighbours::still;
   const LoopAxis<1>& inner = axes.back();
-  const bool fits = axes.size() == 1 || inner.length % lanes == 0;  // no thread's elements cross the end of the axis
+  // No thread's elements cross the end of the axis.
+  const bool fits = axes.size() == 1 || inner.length % lanes == 0;
   if (inner.step[0] == 0) return fits ? Neighbours::still : Neighbours::apart;
   const auto pack = static_cast<std::uintptr_t>(lanes) * stave::size_of(in.dtype);
   bool aligned = reinterpret_cast<std::uintptr_t>(in.data) % pack == 0;
@@ -53,7 +54,8 @@ std::vector<void*> RegionPlan::arguments() {
   for (RegionInput& input : inputs_) found.push_back(&input);
   for (void*& output : outputs_) found.push_back(&output);
   for (const stave::Region::Step& step : region_.steps())
-    if (!step.op) found.push_back(const_cast<stave::Bytes16*>(&step.bytes));  // only read
+    // The kernel only reads it.
+    if (!step.op) found.push_back(const_cast<stave::Bytes16*>(&step.bytes));
   return found;
 }
 std::vector<void*> RegionPlan::on_host() {

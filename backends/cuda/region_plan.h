@@ -1,4 +1,4 @@
-// How a region's kernel is launched on given arrays: plain arithmetic, tested without a device.
+// The launch plan of a region's kernel on given arrays: plain arithmetic, tested without a device.
 #pragma once
 
 #include <vector>
@@ -12,17 +12,19 @@ namespace stave_cuda {
 
 class RegionPlan {
  public:
-  /// For the values that the kernel writes there are views that are contiguous, of the inputs' shape. All views outlive the plan.
+  /// `written` has a contiguous view of the inputs' shape for each value that the kernel writes.
+  /// All views must outlive the plan.
   RegionPlan(const stave::Region& region, std::span<const stave::View> inputs, std::span<const stave::View> written);
 
   Index elements() const { return elements_; }
   unsigned blocks() const;
-  /// Of all arguments together.
+  /// Returns the size in bytes of all arguments together.
   std::size_t argument_bytes() const;
   const RegionInput& input(std::size_t i) const { return inputs_[i]; }
-  /// Where the kernel's arguments lie, in the order of its parameters, for a kernel on this host; as long as the plan lives.
+  /// Returns pointers to the kernel's arguments in the order of its parameters, for a kernel on the
+  /// host. They are valid while the plan lives.
   std::vector<void*> on_host();
-  /// For a kernel of this launch.
+  /// Returns the same for a kernel of this launch.
   std::vector<void*> on_device(const Launch& launch);
 
  private:

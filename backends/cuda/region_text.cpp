@@ -14,18 +14,18 @@ using stave::Dtype, stave::OpId, stave::Region;
 
 namespace {
 
-constexpr const char* structs[] = {  // by OpId
+constexpr const char* structs[] = {  // indexed by OpId
 #define X(name, Struct) #Struct,
     STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)
 #undef X
 };
-constexpr const char* types[] = {  // by dtype
+constexpr const char* types[] = {  // indexed by dtype
 #define X(name, type) #type,
     STAVE_DTYPES(X)
 #undef X
 };
 const char* type_of(Dtype dtype) { return types[static_cast<int>(dtype)]; }
-/// Of a value: bool is a byte.
+/// Returns the C++ type of a value. A bool is a byte.
 const char* element_of(Dtype dtype) { return dtype == stave::bool_ ? "std::uint8_t" : type_of(dtype); }
 
 std::string expression(const Region& region, const Region::Step& step) {
@@ -70,7 +70,8 @@ int region_lanes(const Region& region) {
   std::size_t widest = 1;
   for (const Dtype dtype : region.inputs()) widest = std::max(widest, stave::size_of(dtype));
   for (const int value : written_values(region)) widest = std::max(widest, stave::size_of(region.dtype(value)));
-  // Beside many steps memory is no burden, and each lane is all of them again: for the compiler, and in registers.
+  // With many steps memory is not the bottleneck, and each lane repeats all steps, which costs
+  // compile time and registers.
   constexpr std::size_t many_steps = 64;
   return region.steps().size() > many_steps ? 1 : lanes_of(widest);
 }
@@ -83,7 +84,8 @@ std::string region_text(const Region& region, std::string_view name) {
   text += fmt::format("STAVE_REGION_KERNEL {}({}) {{\n", name, parameters(region, written));
   text += fmt::format("  constexpr int lanes = {};\n", region_lanes(region));
   text += "  const Run run = run_of<lanes>(STAVE_REGION_THREAD, elements);\n  if (run.count == 0) return;\n";
-  const char* const load = inputs <= 8 ? "load" : "load_by_call";  // inlined, many take the compiler seconds
+  // Many inlined loads would take the compiler seconds.
+  const char* const load = inputs <= 8 ? "load" : "load_by_call";
   for (std::size_t i = 0; i < inputs; ++i)
     text +=
         fmt::format("  const auto given{0} = {1}<{2}, lanes>(in{0}, run);\n", i, load, element_of(region.inputs()[i]));

@@ -1,8 +1,10 @@
-// The source of a region's kernel: one for every layout of its inputs.
+// The source of a region's kernel. One source serves every layout of the inputs.
 //
-// An operation is the struct of core/ops/elementwise_ops.h, applied as its own kernel applies it; each value is what that kernel would
-// store. So a region's values are those of its steps performed one by one, to the last bit. Numbers are parameters: regions that
-// differ in nothing else have one kernel, and no compiler computes a function of one by other means than the device's.
+// The kernel applies each operation by the struct of core/ops/elementwise_ops.h that the
+// operation's own kernel uses, and rounds each value as that kernel would store it. So a region
+// gives the same bits as its steps run one by one. Numbers are parameters. Therefore regions that
+// differ only in numbers share a kernel, and no compiler evaluates a function of a constant by
+// other means than the device's.
 #pragma once
 
 #include <string>
@@ -13,17 +15,20 @@
 
 namespace stave_cuda {
 
-/// The values that the kernel writes: of the outputs those that are no reductions, in their order; then what is reduced, once each. But inputs
-/// are reduced where they lie.
+/// Returns the values that the kernel writes: first the outputs that are not reductions, in order,
+/// then each value that is reduced, once. A reduction of an input reads the input itself.
 std::vector<int> written_values(const stave::Region& region);
 
-/// C++, to be compiled with the headers that it includes (region_headers.h). Parameters of the kernel: the number of elements, a RegionInput
-/// for each input, a pointer for each
-/// written value, an element for each number among the steps.
+/// Returns C++ source, to be compiled with the headers that it includes (region_headers.h). The
+/// kernel's parameters are, in this order:
+///   the number of elements
+///   a RegionInput for each input
+///   a pointer for each written value
+///   an element for each number among the steps
 std::string region_text(const stave::Region& region, std::string_view name = "region");
-/// Elements of a thread, which the text says too: a power of two.
+/// Returns the number of elements per thread, a power of two. The source uses the same number.
 int region_lanes(const stave::Region& region);
-/// The same for regions of one text, and for no others.
+/// Returns a key that is equal for two regions exactly if their source is equal.
 std::string region_signature(const stave::Region& region);
 
 }  // namespace stave_cuda

@@ -16,7 +16,7 @@ namespace stave_cuda {
 
 using stave_detail::fail;
 
-// ---- which devices there are -------------------------------------------------------------------------------
+// ---- devices ----------------------------------------------------------------------------------
 
 namespace {
 
@@ -30,7 +30,8 @@ constinit std::atomic<bool> has_devices = false, forked = false;
 const Found& found() {
   static const Found* const result = [] {
     auto* made = new Found;
-    has_devices = true;  // before the driver is: nobody knows when another thread forks
+    // Set before the driver starts, because another thread may fork at any time.
+    has_devices = true;
     pthread_atfork(nullptr, nullptr, [] { forked = has_devices.load(); });
     const cudaError_t status = cudaGetDeviceCount(&made->count);
     if (status == cudaSuccess && made->count > 0) return made;
@@ -43,7 +44,7 @@ const Found& found() {
   return *result;
 }
 
-constinit thread_local int forbidding = 0;  // NoWaiting objects
+constinit thread_local int forbidding = 0;  // the number of NoWaiting objects
 
 }  // namespace
 
@@ -66,19 +67,20 @@ void refuse_child(int index) {
     fail<stave::DeviceError>("cuda:{}: no CUDA device can be used: {}", index, why_none());
 }
 
-// Whether the device has a context, the driver's cuDevicePrimaryCtxGetState says.
+// Returns true if the device has a context, as the driver's cuDevicePrimaryCtxGetState reports.
 bool has_context(int index) {
   static const auto get_state =
       reinterpret_cast<decltype(&cuDevicePrimaryCtxGetState)>(driver_function("cuDevicePrimaryCtxGetState"));
   unsigned flags = 0;
   int active = 0;
   return !get_state || get_state(index, &flags, &active) != CUDA_SUCCESS ||
-         active != 0;  // where nobody knows, as if it had
+         active != 0;  // if unknown, assume a context
 }
 
 }  // namespace
 
-// cudaGetDevice reads a thread-local variable of the runtime: as cheap as one of our own, which could be wrong.
+// cudaGetDevice reads a thread-local variable of the runtime. It is as cheap as a variable of our
+// own, which could be out of date.
 CurrentDevice::CurrentDevice(int index) : index_(index) {
   refuse_child(index);
   check(cudaGetDevice(&before_), "cudaGetDevice");
@@ -90,28 +92,33 @@ CurrentDevice::~CurrentDevice() {
   if (restores_) cudaSetDevice(before_);
 }
 
-// ---- memory ------------------------------------------------------------------------------------------------
+// ---- memory -----------------------------------------------------------------------------------
 
 StreamMemory::StreamMemory(int index, cudaStream_t stream) : index_(index), stream_(stream) {
   check(cudaDeviceGetDefaultMemPool(&pool_, index), "cudaDeviceGetDefaultMemPool");
-  std::uint64_t threshold = std::numeric_limits<std::uint64_t>::max();  // gives back to the system when asked to only
+  // The pool returns memory to the system only on request.
+  std::uint64_t threshold = std::numeric_limits<std::uint64_t>::max();
   check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &threshold), "cudaMemPoolSetAttribute");
   std::size_t unused = 0;
   const CurrentDevice current(index);
   check(cudaMemGetInfo(&unused, &all_), "cudaMemGetInfo");
 }
 
-// Any other failure is most often what an earlier kernel did, and told as that.
+// Returns null if memory is exhausted. Any other failure is usually the error of an earlier kernel,
+// and is thrown as such.
 void* StreamMemory::take(std::size_t bytes) {
-  if (bytes > all_) return nullptr;  // for what no device has, the driver has other words
+  // For sizes that no device has, the driver returns another error.
+  if (bytes > all_) return nullptr;
   void* block = nullptr;
   const cudaError_t status = cudaMallocFromPoolAsync(&block, bytes, pool_, stream_);
   if (status != cudaErrorMemoryAllocation) return check(status, "allocating memory"), block;
-  cudaGetLastError();  // it is told by the null, and not to be met again by the next call
+  // Null reports this error, so the next call must not report it too.
+  cudaGetLastError();
   return nullptr;
 }
 
-// Also at the end of the process, when the driver has freed everything: cudaErrorCudartUnloading is no error then.
+// This also runs at the end of the process, when the driver has freed everything. Then
+// cudaErrorCudartUnloading is ignored.
 void StreamMemory::give(void* block, std::size_t) noexcept {
   cudaFreeAsync(block, stream_);
   cudaGetLastError();
@@ -131,7 +138,7 @@ std::string StreamMemory::free_memory() const {
                      static_cast<double>(unused) / gib);
 }
 
-// ---- a device ----------------------------------------------------------------------------------------------
+// ---- the runtime of a device ------------------------------------------------------------------
 
 namespace {
 
@@ -148,8 +155,9 @@ int attribute(cudaDeviceAttr which, int index) {
   return value;
 }
 
-// For writes by way of other memory. A block is not reused under a dependency that the driver adds by itself: it would be on the
-// stream that a write is not to wait for.
+// A pool for writes that go through separate memory. The driver may not reuse a block
+// by adding a dependency of its own, because that would be a dependency on the stream
+// that the write must not wait for.
 cudaMemPool_t new_pool(int index) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
@@ -161,14 +169,14 @@ cudaMemPool_t new_pool(int index) {
   return pool;
 }
 
-// Work that `later` is given from now on comes after all that `earlier` has been given.
+// Orders work: all work put on `later` from now on runs after all work put on `earlier` so far.
 void order(cudaStream_t earlier, int earlier_device, cudaStream_t later) {
   const CurrentDevice current(earlier_device);
   cudaEvent_t event = nullptr;
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
   const cudaError_t recorded = cudaEventRecord(event, earlier);
   const cudaError_t ordered = recorded == cudaSuccess ? cudaStreamWaitEvent(later, event, 0) : recorded;
-  cudaEventDestroy(event);  // takes effect when the event has happened
+  cudaEventDestroy(event);  // takes effect once the event has happened
   check(ordered, "cudaStreamWaitEvent");
 }
 
@@ -180,7 +188,8 @@ std::span<IndexFault> new_faults(int index) {
         "cudaHostAlloc");
   auto* const first = static_cast<IndexFault*>(memory);
   std::uninitialized_default_construct_n(first, count);
-  return {first, count};  // with unified addressing the device knows them by the same address
+  // With unified addressing, the device uses the same address.
+  return {first, count};
 }
 
 }  // namespace
@@ -203,7 +212,8 @@ void DeviceRuntime::wait(cudaEvent_t event, const char* what) {
   const cudaError_t status = cudaEventQuery(event);
   if (status == cudaSuccess) return;
   if (status != cudaErrorNotReady) check(status, what);
-  cudaGetLastError();  // or the next launch would be taken for one that failed because something is not ready
+  // Otherwise the next launch would report cudaErrorNotReady.
+  cudaGetLastError();
   expect_waiting(what);
   check(cudaEventSynchronize(event), what);
 }
@@ -211,7 +221,8 @@ void DeviceRuntime::wait(cudaEvent_t event, const char* what) {
 template <std::size_t n>
 DeviceRuntime::Buffer& DeviceRuntime::Ring<n>::next() {
   Buffer& buffer = buffers[turn++ % n];
-  if (!buffer.data) {  // only here a write may wait for the device: CUDA does, where it pins memory
+  // Only here may a write wait for the device, because CUDA waits when it pins memory.
+  if (!buffer.data) {
     check(cudaEventCreateWithFlags(&buffer.event, cudaEventDisableTiming), "cudaEventCreate");
     check(cudaHostAlloc(&buffer.data, bytes, cudaHostAllocDefault), "cudaHostAlloc");
   }
@@ -231,7 +242,7 @@ bool DeviceRuntime::Ring<n>::are_free(std::size_t count) const {
   return true;
 }
 
-/// The next one. It may still be in use.
+/// Returns the next buffer, which may still be in use.
 DeviceRuntime::Buffer& DeviceRuntime::buffer_for(std::size_t bytes) {
   return bytes <= small_bytes ? small_.next() : large_.next();
 }
@@ -248,7 +259,8 @@ void DeviceRuntime::write(void* to, const void* from, std::size_t bytes) {
   if (waits_for_nothing(bytes) || !write_by_way(to, from, bytes)) write_straight(to, from, bytes);
 }
 
-/// Whether there are free buffers for so much, or only the write's own parts would be waited for.
+/// Returns true if there are enough free buffers, or if the stream is idle, so that the write would
+/// wait only for its own parts.
 bool DeviceRuntime::waits_for_nothing(std::size_t bytes) const {
   const std::size_t parts = (bytes + large_bytes - 1) / large_bytes;
   if (bytes <= small_bytes ? small_.are_free(1) : parts <= large_count && large_.are_free(parts)) return true;
@@ -268,8 +280,9 @@ void DeviceRuntime::write_straight(void* to, const void* from, std::size_t bytes
   }
 }
 
-// The destination may be memory that work on the stream still reads, so the last step belongs there; until then the value waits
-// in memory that nothing else knows. False: there is none.
+// Writes through separate memory. Earlier work on the stream may still read the destination, so the
+// last copy runs on that stream; until then the value waits in memory that nothing else uses.
+// Returns false if there is no such memory.
 bool DeviceRuntime::write_by_way(void* to, const void* from, std::size_t bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaMallocFromPoolAsync(&memory, bytes, way_, copies_);
@@ -279,7 +292,8 @@ bool DeviceRuntime::write_by_way(void* to, const void* from, std::size_t bytes) 
     const std::size_t part = std::min(bytes - done, large_bytes);
     Buffer& buffer = on_the_way_.next();
     check(cudaEventSynchronize(buffer.event),
-          "writing to the device");  // for the transfer before the last, and no more
+          // This waits only for the transfer before the previous one.
+          "writing to the device");
     copy_in(buffer, static_cast<char*>(memory) + done, static_cast<const char*>(from) + done, part, copies_);
     done += part;
   }
@@ -304,7 +318,8 @@ void DeviceRuntime::finish_reading(void* to, const Part& part) {
   std::memcpy(static_cast<char*>(to) + part.at, part.buffer->data, part.bytes);
 }
 
-// The device copies one part while the host takes the one before it from the other buffer.
+// Reads a value in parts. The device copies one part while the host copies the
+// previous part out of the other buffer.
 void DeviceRuntime::read(void* to, const void* from, std::size_t bytes) {
   expect_waiting("reading a value");
   const CurrentDevice current(index_);
@@ -327,7 +342,8 @@ void DeviceRuntime::copy_from(DeviceRuntime& other, void* to, const void* from, 
     const CurrentDevice current(index_);
     check(cudaMemcpyPeerAsync(to, index_, from, other.index_, bytes, stream_), "copying between devices");
   }
-  order(stream_, index_, other.stream_);  // or the other could give its memory to later work too soon
+  // Otherwise the other device could reuse its memory too early.
+  order(stream_, index_, other.stream_);
 }
 
 void DeviceRuntime::synchronize() {
@@ -340,7 +356,7 @@ void DeviceRuntime::synchronize() {
 static_assert(sizeof(cudaStream_t) == sizeof(std::intptr_t));
 void DeviceRuntime::lead(cudaStream_t stream) { order(stream_, index_, stream); }
 
-// An error of the device is met again by every later call.
+// Errors are ignored here: every later call reports an error of the device again.
 void DeviceRuntime::drain() noexcept {
   if (forked_from_user()) return;
   cudaStreamSynchronize(stream_);
@@ -380,7 +396,7 @@ std::unique_ptr<stave::BackendStopwatch> DeviceRuntime::stopwatch() {
   return std::make_unique<EventStopwatch>(index_, stream_);
 }
 
-// ---- all devices -------------------------------------------------------------------------------------------
+// ---- the runtimes of all devices --------------------------------------------------------------
 
 namespace {
 
@@ -401,7 +417,8 @@ constexpr int most_devices = 256;
 #define STAVE_CUDA_CODE "no architecture"
 #endif
 
-// Without code for the device every launch would fail, one operation after the other, with words that say little.
+// Checks that the library has code for the device. Otherwise every launch would fail, one operation
+// after the other, with an unhelpful message.
 void expect_code(int index) {
   const CurrentDevice current(index);
   cudaFuncAttributes attributes{};
@@ -411,7 +428,8 @@ void expect_code(int index) {
   switch (status) {
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidDeviceFunction:
-    case cudaErrorUnsupportedPtxVersion:  // code to be translated, but the driver is older than the compiler
+    // The library has PTX for the driver to translate, but the driver is older than the compiler.
+    case cudaErrorUnsupportedPtxVersion:
     case cudaErrorJitCompilerNotFound:
       cudaGetLastError();
       fail<stave::DeviceError>(

@@ -1,13 +1,18 @@
-// What a CUDA device needs at run time: its stream, memory, transfers, and what its kernels have to report.
+// The run-time state of a CUDA device: its stream, memory, transfers, and the
+// faults that its kernels report.
 //
-//   - One non-blocking stream for each device takes all its work, from whatever host thread: so the order in which operations
-//     are asked for is the order in which they run, and memory is reused without events (memory_cache.h).
-//   - The host waits when a value is read, in synchronize(), where a pinned buffer of a transfer is still in use, and before it
-//     gives up for want of memory. NoWaiting makes a test of it.
-//   - A write never waits for the work before it: what no free buffer holds goes by way of memory of its own on the device, on a
-//     second stream that has nothing else to do.
-//   - A child of fork() has no devices: the driver does not work there (DeviceError says so), and what it inherits it leaves alone.
-//   - Nothing here is ever destroyed: tensors may be globals, which outlive everything, the driver's own state included.
+// - One non-blocking stream per device takes all its work from all host threads. So operations run
+//   in the order in which they are launched, and memory is reused without events (memory_cache.h).
+// - The host waits when a value is read, in synchronize(), while a pinned buffer of a transfer is
+//   still in use, and before it reports that memory is exhausted. A test can forbid waiting with
+//   NoWaiting.
+// - A write does not wait for earlier work. If no buffer is free, it goes through separate memory
+//   on the device, on a second stream that does nothing else. There are two exceptions: the device
+//   has no such memory left, or a pinned buffer is allocated for the first time.
+// - A child of fork() has no devices, because the driver does not work there (DeviceError says so).
+//   It leaves the inherited state untouched.
+// - Nothing here is ever destroyed, because tensors may be globals, which outlive everything,
+//   including the driver's own state.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,14 +28,15 @@
 
 namespace stave_cuda {
 
-/// How many devices can be used. 0 for whatever reason; `why_none` says which.
+/// Returns the number of usable devices. If it is 0, `why_none` returns the reason.
 int device_count();
 const std::string& why_none();
-/// Whether this process is a child of one that had devices when it forked.
+/// Returns true if this process is a child of fork() whose parent had devices at that time.
 bool forked_from_user();
 
-/// While one exists, a wait for a device on this thread throws stave::Error; so does reading a value, though the device may be done
-/// with it. For tests of what must not wait.
+/// Forbids waiting on this thread: while an object exists, a wait for a device throws
+/// stave::Error. Reading a value also throws, even if the device has finished. For
+/// tests of code that must not wait.
 class NoWaiting {
  public:
   NoWaiting();
@@ -38,8 +44,9 @@ class NoWaiting {
   NoWaiting(const NoWaiting&) = delete;
 };
 
-/// A device, current on this thread; then the one that was, unless nobody has used that one: to make it current again would set up
-/// a context on it, some hundred megabytes of its memory.
+/// Makes a device current on this thread and restores the previous one at the end. It does not
+/// restore a device that has no context yet, because that would create one, which takes some
+/// hundred megabytes of device memory.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int index);
@@ -51,7 +58,7 @@ class CurrentDevice {
   bool restores_ = false;
 };
 
-/// cudaMallocAsync, on a device's stream, from its default pool.
+/// Memory from cudaMallocAsync, on a device's stream and from its default pool.
 class StreamMemory final : public MemorySource {
  public:
   StreamMemory(int index, cudaStream_t stream);
@@ -64,7 +71,7 @@ class StreamMemory final : public MemorySource {
   int index_;
   cudaStream_t stream_;
   cudaMemPool_t pool_ = nullptr;
-  std::size_t all_ = 0;  // of the device
+  std::size_t all_ = 0;  // bytes of the device
 };
 
 class DeviceRuntime {
@@ -79,44 +86,47 @@ class DeviceRuntime {
 
   void write(void* to, const void* from, std::size_t bytes);
   void read(void* to, const void* from, std::size_t bytes);
-  /// From memory of another device, in the order of both streams.
+  /// Copies from memory of another device, in the order of both streams.
   void copy_from(DeviceRuntime& other, void* to, const void* from, std::size_t bytes);
   void synchronize();
-  /// What another stream is given from now on comes after all that this one has been given. CUDA's own handles for default streams are
-  /// the numbers that they have in Python's array API.
+  /// Orders another stream after this one: work put on `stream` from now on runs after all
+  /// work put on this stream so far. The handles of CUDA's default streams equal their
+  /// numbers in the Python array API.
   void lead(cudaStream_t stream);
-  /// Waits; what went wrong meanwhile is left for synchronize() or a read. Nothing in a child of fork().
+  /// Waits for the stream. An error is left for synchronize() or a read to throw.
+  /// Does nothing in a child of fork().
   void drain() noexcept;
-  /// By events on the stream.
+  /// Returns a stopwatch that uses events on the stream.
   std::unique_ptr<stave::BackendStopwatch> stopwatch();
 
  private:
-  // A pinned buffer that a transfer goes through: reused when the event says that it is through.
+  // A pinned buffer for a transfer. It is reused when the event says that the transfer is done.
   struct Buffer {
     void* data = nullptr;
     cudaEvent_t event = nullptr;
   };
-  // What a buffer holds of a value that is being read: bytes [at, at + bytes) of it.
+  // The part of a value being read that a buffer holds: bytes [at, at + bytes).
   struct Part {
     Buffer* buffer = nullptr;
     std::size_t at = 0, bytes = 0;
   };
-  // Many small ones, so that numbers written one after the other wait for none of the work before them.
+  // There are many small buffers, so that numbers written in
+  // succession do not wait for earlier work.
   static constexpr std::size_t small_bytes = 16 << 10, large_bytes = 4 << 20, large_count = 2;
 
-  // Buffers that take turns.
+  // Buffers used in rotation.
   template <std::size_t n>
   struct Ring {
     std::array<Buffer, n> buffers{};
     std::size_t turn = 0;
-    const std::size_t bytes;  // of each
+    const std::size_t bytes;  // of each buffer
     explicit Ring(std::size_t each) : bytes(each) {}
     Buffer& next();
-    /// Whether the next `count` ones are through.
+    /// Returns true if the transfers of the next `count` buffers are done.
     bool are_free(std::size_t count) const;
   };
 
-  // All under the mutex.
+  // The caller of these functions holds the mutex.
   bool waits_for_nothing(std::size_t bytes) const;
   void write_straight(void* to, const void* from, std::size_t bytes);
   bool write_by_way(void* to, const void* from, std::size_t bytes);
@@ -125,7 +135,7 @@ class DeviceRuntime {
   Part start_reading(const void* from, std::size_t at, std::size_t bytes);
   void finish_reading(void* to, const Part& part);
   void wait(cudaEvent_t event, const char* what);
-  /// Throws where NoWaiting stands.
+  /// Throws if a NoWaiting object exists on this thread.
   void expect_waiting(const char* what) const;
 
   const int index_;
@@ -134,16 +144,17 @@ class DeviceRuntime {
   StreamMemory source_;
   MemoryCache memory_;
   Faults faults_;
-  std::mutex transfers_;  // of all below
+  std::mutex transfers_;  // guards the members below
   Ring<64> small_{small_bytes};
   Ring<large_count> large_{large_bytes};
-  // For writes that go by way of other memory.
+  // For writes that go through separate memory.
   const cudaStream_t copies_;
   const cudaMemPool_t way_;
   Ring<2> on_the_way_{large_bytes};
 };
 
-/// Made at the first call. Throws stave::DeviceError where the device is not there, or cannot be used.
+/// Returns the runtime of a device, created at the first call. Throws stave::DeviceError if the
+/// device does not exist or cannot be used.
 DeviceRuntime& runtime_of(int index);
 
 }  // namespace stave_cuda

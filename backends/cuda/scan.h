@@ -10,7 +10,8 @@
 
 namespace stave_cuda {
 
-/// cumulative_sum cumulative_prod cummax cummin linear_recurrence: inputs of `out`'s shape and dtype.
+/// Computes cumulative_sum, cumulative_prod, cummax, cummin or linear_recurrence. The inputs have
+/// the shape and dtype of `out`.
 void run_scan(const Launch& launch, stave::OpId op, const stave::ScanAttributes& attributes,
               std::span<const stave::View> inputs, const stave::View& out);
 

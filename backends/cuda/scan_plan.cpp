@@ -8,11 +8,16 @@ namespace stave_cuda {
 
 namespace {
 
-constexpr Index least_tiled = 64;          // a shorter row is one thread's
-constexpr Index enough_threads = 1 << 17;  // without tiles: to hide the latency of memory
-constexpr Index least_serial = 64;         // elements of a part that one thread has
-constexpr Index enough_blocks = 2048;      // with tiles
-constexpr Index most_parts = 512;          // their carries are found one after the other
+// One thread scans a shorter row.
+constexpr Index least_tiled = 64;
+// Enough threads to hide the latency of memory, without tiles.
+constexpr Index enough_threads = 1 << 17;
+// The least elements of a part that one thread scans.
+constexpr Index least_serial = 64;
+// With tiles, enough blocks to keep the device busy.
+constexpr Index enough_blocks = 2048;
+// The number of parts is limited because their carries are computed one after the other.
+constexpr Index most_parts = 512;
 
 stave::Shape without(std::span<const Index> all, std::size_t axis) {
   stave::Shape rest;

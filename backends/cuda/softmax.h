@@ -7,7 +7,8 @@
 
 namespace stave_cuda {
 
-/// softmax log_softmax: `out` of `in`'s shape, of which `axis` has at least one element.
+/// Computes softmax or log_softmax along `axis`. `out` has the shape of `in`, and
+/// `axis` has at least one element.
 void run_softmax(const Launch& launch, stave::OpId op, int axis, const stave::View& in, const stave::View& out);
 
 }  // namespace stave_cuda

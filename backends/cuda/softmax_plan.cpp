@@ -9,13 +9,18 @@ namespace stave_cuda {
 
 namespace {
 
-constexpr Index most_serial = 16;    // elements of one thread while others could share the row
-constexpr unsigned sector_bits = 3;  // the logarithm of the elements that memory delivers at the least
-constexpr unsigned line_bits = 5;    // and at its best
+// Elements of one thread while other threads could share the row.
+constexpr Index most_serial = 16;
+// The logarithm of the elements in the smallest memory access, a sector.
+constexpr unsigned sector_bits = 3;
+// The logarithm of the elements in the best memory access, a line.
+constexpr unsigned line_bits = 5;
 constexpr Index enough_threads = 1 << 15;
-constexpr Index enough_tasks = 2048;     // where rows are split
-constexpr Index least_part_serial = 32;  // elements of a part that one thread has
-constexpr Index most_merged = 16;        // totals of parts that one thread merges
+constexpr Index enough_tasks = 2048;  // the number of tasks if rows are split
+// The least elements of a part per thread.
+constexpr Index least_part_serial = 32;
+// The most totals of parts that one thread merges.
+constexpr Index most_merged = 16;
 
 stave::Shape without(std::span<const Index> all, std::size_t axis) {
   stave::Shape rest;
@@ -32,14 +37,14 @@ IndexPlan<2> rows_of(std::size_t axis, const View& in, const View& out) {
   return IndexPlan<2>(shape, {steps[0], steps[1]});
 }
 
-/// The innermost axis of more than one element, or the last.
+/// Returns the innermost axis of more than one element, or axis 0.
 std::size_t innermost(const View& view) {
   std::size_t axis = view.shape.size() - 1;
   while (axis > 0 && view.shape[axis] == 1) --axis;
   return axis;
 }
 
-/// The logarithm of the smallest power of two that is at least n, or `most`.
+/// Returns the logarithm of the smallest power of two that is at least n, but at most `most`.
 unsigned bits_for(Index n, unsigned most) {
   unsigned bits = 0;
   while (bits < most && (Index{1} << bits) < n) ++bits;
@@ -65,7 +70,8 @@ SoftmaxPlan::SoftmaxPlan(stave::OpId op, int axis, const View& in, const View& o
   args_.out_step = out.strides[along];
   args_.logarithm = op == stave::OpId::log_softmax;
   args_.columns = innermost(out) != along;
-  const auto kept = std::max(sizeof(float), stave::size_of(out.dtype));  // a tile keeps what is computed with
+  // A tile holds elements in the type of the arithmetic.
+  const auto kept = std::max(sizeof(float), stave::size_of(out.dtype));
   choose_lanes(softmax_tile_bytes / static_cast<Index>(kept) / block_threads);
   choose_parts();
 }
@@ -75,7 +81,7 @@ void SoftmaxPlan::choose_lanes(Index items) {
     return args_.columns ? block_bits - bits_for(args_.row_count, neighbours) : block_bits;
   };
   const auto fits = [&](unsigned lane_bits) { return args_.length <= items << lane_bits; };
-  // Columns that fit only a sector wide are still read once.
+  // Columns that fit in shared memory only if they are one sector wide are still read once.
   const bool narrow = !fits(most_for(line_bits)) && fits(most_for(sector_bits));
   const unsigned most = most_for(narrow ? sector_bits : line_bits);
   const unsigned least = args_.columns ? 0 : bits_for(args_.length, sector_bits);

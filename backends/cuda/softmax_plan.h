@@ -1,12 +1,14 @@
-// How softmax is laid out over a machine.
+// The plan of softmax.
 //
-// A row is what one sum goes over. `lanes` threads of a block share it, each with every lanes-th element; several rows share a
-// block. Where the axis is the innermost one of the output, a row's lanes are neighbours; where it is not (`columns`), the same
-// lanes of neighbouring rows are. So memory is read and written in lines.
+// A row is the set of elements that one sum covers. `lanes` threads of a block share a row, each
+// with every lanes-th element, and several rows share a block. If the axis is the innermost one of
+// the output, neighbouring threads have the lanes of one row. Otherwise (`columns`) they have the
+// same lane of neighbouring rows. So memory is accessed in lines.
 //
-// A tile of rows that fits into the block's shared memory (`resident`) is read once. Else the input is read twice: for the
-// maxima and sums, together, then for the result; where rows are few, in parts, in two stages with the totals of all parts between
-// them. All of this is a function of shape and strides, and not of the machine, on which results therefore do not depend.
+// A tile of rows that fits in the block's shared memory (`resident`) is read once. Otherwise the
+// input is read twice: once for the maxima and sums together, then for the result. If there are few
+// rows, this happens in parts and in two stages, with the totals of all parts between them. The
+// plan depends on shape and strides only, so results do not depend on the machine.
 #pragma once
 
 #include <stave/backends/cuda/index_map.h>
@@ -17,12 +19,14 @@ namespace stave_cuda {
 
 using stave::View;
 
-/// What the kernels are given. Steps in elements.
+/// Parameters of the softmax kernels. Steps are in elements.
 struct SoftmaxArgs {
   const void* in;
-  void* out;         // may be `in`
-  void* partials;    // [parts, rows] totals, if there are several parts
-  IndexMap<2> rows;  // where a row begins in `in` and `out`
+  void* out;  // may be `in`
+  // Totals [parts, rows], if there are several parts.
+  void* partials;
+  // Maps a row to the offsets where it begins in `in` and `out`.
+  IndexMap<2> rows;
   Index row_count, length;
   Index in_step, out_step;
   Index tiles, parts, per_part;
@@ -35,22 +39,24 @@ struct SoftmaxArgs {
   STAVE_BOTH Index tasks() const { return tiles * parts; }
 };
 
-/// whole: all of it. partials: what each part comes to; then finish: the result.
+/// `whole` computes everything. `partials` computes the total of each
+/// part, and then `finish` the result.
 enum class SoftmaxStage { whole, partials, finish };
 
-/// Of a tile that is resident.
+/// The largest size of a resident tile in bytes.
 inline constexpr Index softmax_tile_bytes = 32768;
 
 class SoftmaxPlan {
  public:
   SoftmaxPlan(stave::OpId op, int axis, const View& in, const View& out);
 
-  /// With pointers into this plan's memory, or the device's; `partials` still to be set.
+  /// Both return parameters with pointers into host or device memory of this
+  /// plan. The caller sets `partials`.
   SoftmaxArgs on_host() const;
   SoftmaxArgs on_device(const Launch& launch) const;
 
   const SoftmaxArgs& args() const { return args_; }  // without the map
-  /// How many totals of parts there are.
+  /// Returns the number of totals of parts.
   Index partials() const { return args_.parts > 1 ? args_.parts * args_.row_count : 0; }
 
  private:
@@ -61,7 +67,8 @@ class SoftmaxPlan {
   IndexPlan<2> rows_;
 };
 
-/// Whether threads that write neighbouring elements of `out` read neighbouring ones of `in`, or the same.
+/// Returns true if threads that write neighbouring elements of `out` read neighbouring elements of
+/// `in`, or the same element.
 bool reads_lines(const View& in, const View& out);
 
 }  // namespace stave_cuda

@@ -1,4 +1,4 @@
-// A stable sort of 32-bit keys with 32-bit values: for the orders that scatter_add and random_permutation need.
+// A stable sort of 32-bit keys with 32-bit values. sort, scatter and random_permutation use it.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace stave_cuda {
 
-/// By the lower `bits` bits of the keys. No array overlaps another.
+/// Sorts by the lower `bits` bits of the keys. The arrays do not overlap.
 void sort_pairs(const Launch& launch, const std::uint32_t* keys, std::uint32_t* sorted_keys,
                 const std::uint32_t* values, std::uint32_t* sorted_values, std::uint32_t n, int bits = 32);
 

@@ -1,4 +1,5 @@
-// Elementwise operations on elements, as they lie in memory: what every kernel of them applies.
+// Elementwise operations applied to elements as they are stored in memory. Every
+// elementwise kernel uses these.
 #pragma once
 
 #include <stave/core/ops/elementwise_ops.h>
@@ -6,7 +7,7 @@
 
 namespace stave_cuda {
 
-/// So many elements of T as one access of memory.
+/// A group of `lanes` elements of T, read or written by one memory access.
 template <class T, int lanes>
 struct alignas(sizeof(T) * lanes) Pack {
   T lane[lanes];
@@ -20,14 +21,14 @@ struct Apply {
   static STAVE_BOTH auto apply(Element<T> a) { return stored(S::template value<L>(L(computed(a)))); }
   static STAVE_BOTH auto apply(Element<T> a, Element<T> b) {
     if constexpr (std::is_same_v<S, stave_detail::Nextafter> && stave::is_half<T>)
-      return stave_detail::next_half(a, b);  // as a float it would be rounded away
+      return stave_detail::next_half(a, b);  // computed as a float, it would be lost in rounding
     else return stored(S::template value<L>(L(computed(a)), L(computed(b))));
   }
 };
 template <class S, class T>
 using OutOf = std::conditional_t<S::result == stave_detail::Result::boolean, std::uint8_t, Element<T>>;
 
-/// Of integers the same bits with a sign as without.
+/// True if S gives the same bits for signed integers as for unsigned ones.
 template <class S>
 inline constexpr bool ignores_sign =
     stave_detail::is_among<S, stave_detail::Negative, stave_detail::Square, stave_detail::Floor, stave_detail::Ceil,
@@ -36,14 +37,15 @@ inline constexpr bool ignores_sign =
                            stave_detail::Scale, stave_detail::Equal, stave_detail::NotEqual, stave_detail::BitwiseAnd,
                            stave_detail::BitwiseOr, stave_detail::BitwiseXor, stave_detail::BitwiseInvert,
                            stave_detail::BitwiseLeftShift>;
-/// Whose kernel T takes. Bytes of bool are bytes, but for what inverts their truth.
+/// The type whose kernel serves T. bool uses the kernel of bytes, except in an operation that
+/// inverts its truth value.
 template <class S, class T>
 using KernelType =
     std::conditional_t<std::is_same_v<T, bool>,
                        std::conditional_t<std::is_same_v<S, stave_detail::BitwiseInvert>, bool, Signless<T>>,
                        std::conditional_t<ignores_sign<S>, Signless<T>, T>>;
 
-/// where.
+/// The operation `where`.
 struct Choose {
   template <class T>
   static STAVE_BOTH T apply(std::uint8_t condition, T x, T y) {

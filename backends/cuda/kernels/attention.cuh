@@ -1,10 +1,15 @@
-// The kernels of attention and its gradient, as bodies that run on the device and on the host: see attention_plan.h.
+// The kernels of attention and its gradient, as bodies that run on the device and on
+// the host (see attention_plan.h).
 //
-// Scores are computed tile by tile in shared memory, and never kept. The means go along the keys once, with the largest score so
-// far, the sum of weights and the sum of weighted values, which shrink where a larger score comes (Milakov and Gimelshein, "Online
-// normalizer calculation for softmax", 2018). The gradient computes weights again, from the totals: p = exp(s - total),
-// t = p (ct v^T + shift); of q it is scale t k, of k scale t^T q, of v p^T ct. All in float for float16 and bfloat16; weights are summed
-// in double.
+// Scores are computed tile by tile in shared memory and never stored. The means take one pass over
+// the keys. It keeps the largest score so far, the sum of weights and the sum of weighted values,
+// and scales these sums down when a larger score appears (Milakov and Gimelshein, "Online
+// normalizer calculation for softmax", 2018). The gradient recomputes the weights from the totals:
+//
+//   p = exp(s - total), t = p (ct v^T + shift)
+//   gradient of q: scale t k,  of k: scale t^T q,  of v: p^T ct
+//
+// float16 and bfloat16 are computed in float. Weights are summed in double.
 #pragma once
 
 #include <stave/backends/cuda/attention_plan.h>
@@ -15,7 +20,7 @@ namespace stave_cuda {
 
 template <class T>
 struct AttentionShared {
-  // A column more, so that threads that go down one do not meet in one bank.
+  // One extra column, so that threads that walk down a column use different banks.
   T left[score_tile][score_tile + 1], right[score_tile][result_columns<T> + 1];
   T scores[score_tile][score_tile + 1], cotangents[score_tile][score_tile + 1];
   T sum[score_tile][result_columns<T> + 1];
@@ -23,7 +28,8 @@ struct AttentionShared {
   double weight[score_tile];
 };
 
-/// Threads stand in a grid of 16 x 16: each has 2 rows of a tile, and every sixteenth column.
+/// The part of a tile that one thread computes. Threads form a grid of 16 x 16. Each has 2 rows of
+/// the tile and every sixteenth column.
 struct TilePart {
   int row, column;
   STAVE_BOTH explicit TilePart(unsigned thread)
@@ -31,9 +37,9 @@ struct TilePart {
 };
 static_assert(block_threads == 16 * score_tile / 2);
 
-/// sum[r, c] = factor(r) sum[r, c] + the sum of a(r, i) b(i, c) over a tile's rows, for a thread's
-/// part of `columns`. Where meets(r, i) is false a(r, i) is 0, and b counts for nothing, be it
-/// infinite or NaN: what became NaN is summed again without it.
+/// Computes sum[r, c] = factor(r) sum[r, c] + the sum of a(r, i) b(i, c) over a tile's rows i, for
+/// a thread's part of `columns`. If meets(r, i) is false, a(r, i) is 0 and b(i, c) is ignored, even
+/// if it is infinite or NaN: an entry that becomes NaN is summed again without it.
 template <int columns, class T, int width, class Factor, class A, class B, class Meets>
 STAVE_BOTH void multiply_part(unsigned thread, T (&sum)[score_tile][width], Factor factor, A a, B b, Meets meets) {
   const TilePart part(thread);
@@ -71,7 +77,8 @@ struct AttentionTile {
   const Block& block;
   const Args& args;
   AttentionShared<T>& shared;
-  Index matrix, row, column;  // of the result
+  // The number of the matrix, and the tile's first row and column of the result.
+  Index matrix, row, column;
   Offsets<Args::operands> start;
 
   STAVE_BOTH static T infinity() { return static_cast<T>(HUGE_VAL); }
@@ -79,12 +86,13 @@ struct AttentionTile {
   STAVE_BOTH const N* data(int operand) const {
     return static_cast<const N*>(args.operand[operand].data) + start[operand];
   }
-  STAVE_BOTH T number(int operand, Index i) const {  // of a query
+  // A number per query, such as its total.
+  STAVE_BOTH T number(int operand, Index i) const {
     const AttentionOperand& x = args.operand[operand];
     return i < x.rows ? data<T>(operand)[i * x.row_step] : T(0);
   }
 
-  /// f(r, c) for all places of a tile of scores.
+  /// Calls f(r, c) for all positions of a tile of scores.
   template <class F>
   STAVE_BOTH void for_scores(F f) const {
     block.for_threads([&](unsigned t) {
@@ -93,7 +101,7 @@ struct AttentionTile {
         for (int j = 0; j < 2; ++j) f(part.row + r, part.column + 16 * j);
     });
   }
-  /// to[r, c] = x[first_row + r, first_column + c], 0 outside; in a phase.
+  /// Sets to[r, c] = x[first_row + r, first_column + c], or 0 outside of x. Part of a phase.
   template <int wide, int width>
   STAVE_BOTH void load(unsigned thread, T (&to)[score_tile][width], int operand, Index first_row,
                        Index first_column) const {
@@ -105,7 +113,8 @@ struct AttentionTile {
     }
   }
 
-  /// to[r, c] = the product of row `first` + r of one operand and row `other` + c of another.
+  /// Sets to[r, c] to the product of row `first` + r of operand `of` and
+  /// row `other` + c of operand `by`.
   STAVE_BOTH void products(T (&to)[score_tile][score_tile + 1], int of, Index first, int by, Index other) const {
     for_scores([&](int r, int c) { to[r][c] = 0; });
     for (Index from = 0; from < args.operand[of].columns; from += score_tile) {
@@ -120,7 +129,8 @@ struct AttentionTile {
       });
     }
   }
-  /// What the mask adds to the score of a query and a key: -inf where they do not meet.
+  /// Returns the term that the mask adds to the score of a query and a key. It is -inf if the query
+  /// does not attend to the key.
   STAVE_BOTH T bias(Index query, Index key) const {
     if (query >= args.operand[Args::q].rows || key >= args.operand[Args::k].rows || (args.causal && key > query))
       return -infinity();
@@ -131,7 +141,8 @@ struct AttentionTile {
     return computed(data<E>(Args::mask)[at]);
   }
   STAVE_BOTH bool meet(Index query, Index key) const { return bias(query, key) != -infinity(); }
-  /// Score s of a query and a key: -inf where they do not meet, whatever the product is.
+  /// Returns the score s of a query and a key. It is -inf if the query does not attend to the key,
+  /// whatever the product is.
   STAVE_BOTH T masked(T product, Index query, Index key) const {
     const T added = bias(query, key);
     return added == -infinity() ? added : product * static_cast<T>(args.scale) + added;
@@ -149,7 +160,7 @@ struct AttentionTile {
       shared.weight[t] = 0;
     });
   }
-  /// out = of(row of the tile, sum)
+  /// Writes out = of(row of the tile, sum).
   template <class F>
   STAVE_BOTH void store(F of) const {
     block.for_threads([&](unsigned t) {
@@ -162,18 +173,19 @@ struct AttentionTile {
     });
   }
 
-  // ---- the means -----------------------------------------------------------------------------------------------------------
+  // ---- the means ------------------------------------------------------------------------------
 
   STAVE_BOTH static T exponential(T x) { return exp(Lane<T>(x)).value; }
 
-  /// The largest score of each query so far, and what shrinks what was summed for the one before.
+  /// Finds the largest score of each query so far, and the factor that scales down earlier sums.
   STAVE_BOTH void find_largest() const {
     block.for_threads([&](unsigned t) {
       if (t >= score_tile) return;
       const T before = shared.largest[t];
       T now = before;
       for (int c = 0; c < score_tile; ++c)
-        if (shared.scores[t][c] > now) now = shared.scores[t][c];  // NaN makes the sum of weights NaN
+        // A NaN is skipped here; it makes the sum of weights NaN.
+        if (shared.scores[t][c] > now) now = shared.scores[t][c];
       shared.largest[t] = now;
       shared.decay[t] = now == before ? T(1) : exponential(before - now);
     });
@@ -217,9 +229,9 @@ struct AttentionTile {
     });
   }
 
-  // ---- the gradient --------------------------------------------------------------------------------------------------------
+  // ---- the gradient ---------------------------------------------------------------------------
 
-  /// In the place of scores p, or t.
+  /// Replaces the scores by p if the result is the gradient of v, else by t.
   STAVE_BOTH void weights(Index query, Index key) const {
     const bool of_values = args.result == AttentionResult::of_values;
     scores(query, key);

@@ -1,17 +1,20 @@
-// What a kernel's body sees of the machine: which block of how many it is, and its threads. A body is a sequence of phases
-// over all threads of a block, each ended by a barrier, and keeps what outlives a phase in shared memory:
+// A kernel body's view of the machine: the index of its block, the number of blocks, and its
+// threads. A body is a sequence of phases over all threads of a block. Each phase ends with a
+// barrier. Data that outlives a phase is in shared memory:
 //
-//   block.for_threads([&](unsigned t) { shared[t] = ...; });      // no thread goes on before all are here
+//   block.for_threads([&](unsigned t) { shared[t] = ...; });      // ends with a barrier
 //   block.for_threads([&](unsigned t) { ... shared[t ^ 1] ... });
 //
-// On a device each thread runs each phase once. On the host a phase is a loop, so tests execute the very bodies of kernels;
-// what stands between phases runs once for the block there and once a thread here, and has to be the same for all of them.
+// On a device each thread runs each phase once. On the host a phase is a loop, so tests execute the
+// same bodies as kernels. The code between phases runs once per block on the host and once per
+// thread on a device, so it must have the same effect in every thread.
 #pragma once
 
 #include <stave/backends/cuda/elementwise_plan.h>
 #include <stave/backends/cuda/occupancy.h>
 
-// A loop unrolled so many times on the device: kernels are unrolled only where it pays, since each copy costs compile time.
+// Unrolls a loop n times on the device. Kernels are unrolled only where it pays,
+// because each copy costs compile time.
 #ifdef __CUDA_ARCH__
 #define STAVE_UNROLL(n) STAVE_PRAGMA(unroll n)
 #define STAVE_PRAGMA(...) _Pragma(#__VA_ARGS__)
@@ -21,13 +24,14 @@
 
 namespace stave_cuda {
 
-/// The logarithm of the threads of a block.
+/// The logarithm of the number of threads of a block.
 inline constexpr unsigned block_bits = 8;
 static_assert(block_threads == 1u << block_bits);
 
 STAVE_BOTH inline Index least_of(Index a, Index b) { return a < b ? a : b; }
 
-/// How the threads of a block stand for lanes of outputs: each output's side by side, or with `columns` each lane's.
+/// The assignment of a block's threads to lanes of outputs. By default neighbouring threads have
+/// the lanes of one output. With `columns` they have the same lane of neighbouring outputs.
 struct Lanes {
   unsigned bits;
   bool columns;
@@ -36,11 +40,13 @@ struct Lanes {
   }
   STAVE_BOTH unsigned output(unsigned thread) const { return columns ? thread & (outputs() - 1) : thread >> bits; }
   STAVE_BOTH unsigned outputs() const { return block_threads >> bits; }
-  STAVE_BOTH unsigned step() const { return columns ? outputs() : 1; }                         // between two lanes
-  STAVE_BOTH unsigned first(unsigned thread) const { return thread - lane(thread) * step(); }  // lane 0 of its output
+  // The distance in threads between two lanes of an output.
+  STAVE_BOTH unsigned step() const { return columns ? outputs() : 1; }
+  // Lane 0 of this thread's output.
+  STAVE_BOTH unsigned first(unsigned thread) const { return thread - lane(thread) * step(); }
 };
 
-/// merge(thread, another) for all lanes of each output, in a tree, onto its lane 0.
+/// Calls merge(thread, another) for all lanes of each output, in a tree whose result is in lane 0.
 template <class Block, class Merge>
 STAVE_BOTH void merge_lanes(const Block& block, Lanes lanes, Merge merge) {
   STAVE_UNROLL(1)
@@ -50,7 +56,8 @@ STAVE_BOTH void merge_lanes(const Block& block, Lanes lanes, Merge merge) {
     });
 }
 
-/// One block, executed on the host. Within a phase threads are in no order: a body has to do without, forwards and backwards.
+/// One block, executed on the host. The threads of a phase have no defined order, and a body must
+/// not depend on it. Tests run them forwards and backwards.
 struct HostBlock {
   std::int64_t index_ = 0, count_ = 1;
   bool backwards_ = false;

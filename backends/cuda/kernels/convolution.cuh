@@ -1,4 +1,4 @@
-// Bodies of the kernels of convolutions and pooling.
+// Bodies of the kernels of convolution and pooling.
 #pragma once
 
 #include <stave/backends/cuda/convolution_plan.h>
@@ -29,7 +29,8 @@ STAVE_BOTH void lay_windows(const WindowLoop& loop, Position p) {
   static_cast<Unit*>(loop.to)[i] = inside ? static_cast<const Unit*>(loop.from)[offset] : Unit{};
 }
 
-/// The first of the largest elements of a window: NaN, if there is one.
+/// Writes the position of the first of the largest elements of a
+/// window. A NaN counts as the largest.
 template <class E>
 STAVE_BOTH void find_largest(const PoolLoop& loop, Position p) {
   using T = stave::Computed<E>;

@@ -1,4 +1,5 @@
-// Elements of tensors as kernels have them: their bits, how they lie in memory, and what is computed with.
+// Elements of tensors in kernels: their bits, their form in memory,
+// and the type of their arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +12,18 @@ namespace stave_cuda {
 
 using stave::BitsOf;
 
-/// What kernels are compiled for where no sign matters, as where integers wrap: all integers of one size have one kernel, and
-/// bool has that of bytes.
+/// The type that kernels are compiled for if signs do not matter, for example if integers wrap. All
+/// integers of one size share a kernel, and bool uses that of bytes.
 template <class T>
 using Signless = std::conditional_t<std::is_integral_v<T>, BitsOf<T>, T>;
 
-/// In memory: bool is a byte of 0 or 1.
+/// The type of an element in memory. A bool is a byte of 0 or 1.
 template <class T>
 using Element = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
-// Float16 and BFloat16 convert by integer arithmetic, of which a device has no need: it has instructions for that.
+// Float16 and BFloat16 convert by integer arithmetic. A device has instructions for that instead.
 
-/// An element as what is computed with.
+/// Converts an element to the type of the arithmetic.
 template <class T>
 STAVE_BOTH stave::Computed<T> computed(T x) {
 #ifdef __CUDA_ARCH__
@@ -34,7 +35,7 @@ STAVE_BOTH stave::Computed<T> computed(T x) {
 #endif
     return static_cast<stave::Computed<T>>(x);
 }
-/// A result as an element, rounded once.
+/// Converts a result to an element, rounded once.
 template <class T, class N>
 STAVE_BOTH T element_of(N x) {
 #ifdef __CUDA_ARCH__

@@ -1,4 +1,5 @@
-// Elementwise kernels: one for each struct and dtype, for every layout (elementwise_plan.h says how threads share the work).
+// Elementwise kernels. There is one for each struct and dtype, which serves every layout
+// (elementwise_plan.h describes the division of work among threads).
 #pragma once
 
 #include <cstring>
@@ -9,7 +10,7 @@
 
 namespace stave_cuda {
 
-/// An input's elements of one thread.
+/// The elements of one input that one thread loads.
 template <class T, int lanes>
 struct Loaded {
   T lane[lanes];
@@ -30,7 +31,7 @@ struct Loaded {
   }
 };
 
-/// Those of all inputs.
+/// The elements of all inputs that one thread loads.
 template <int lanes, class... In>
 struct Inputs;
 template <int lanes, class A>
@@ -76,14 +77,15 @@ struct Inputs<lanes, A, B, C> {
   }
 };
 
-// How elements are read is part of every kernel: so the map, and whatever else the loop says, stays among the kernel's parameters,
-// which are constants to it. A function of its own would be given an address, and read them from memory at each step.
+// The functions that read elements are inlined into every kernel. So the map and the other fields
+// of the loop stay among the kernel's parameters, which are constants. A function that is not
+// inlined would receive their address and read them from memory at each step.
 
 template <int operands>
 STAVE_BOTH Offsets<operands> locate(const IndexMap<operands>& map, std::uint64_t index) {
   return map(index);
 }
-/// By vectors that do not follow each other in memory.
+/// Loads vectors that are not adjacent in memory.
 template <int lanes, class... In>
 STAVE_BOTH Inputs<lanes, In...> load_vectors(const ElementwiseLoop<sizeof...(In)>& loop, std::uint64_t vector) {
   Inputs<lanes, In...> in;
@@ -95,7 +97,7 @@ STAVE_BOTH Inputs<lanes, In...> load_vectors(const ElementwiseLoop<sizeof...(In)
   });
   return in;
 }
-/// One by one; zeros where there is no element.
+/// Loads elements one by one. An element past the end is 0.
 template <int lanes, class... In>
 STAVE_BOTH Inputs<lanes, In...> load_elements(const ElementwiseLoop<sizeof...(In)>& loop, std::uint64_t first,
                                               unsigned stride) {
@@ -104,7 +106,8 @@ STAVE_BOTH Inputs<lanes, In...> load_elements(const ElementwiseLoop<sizeof...(In
     if (!loop.in[k]) input.number(loop.number[k]);
   });
   Offsets<sizeof...(In)> at;
-  if (loop.by_vectors) at = locate(loop.map, first / lanes);  // the last, shorter vector of a flat loop
+  // The last, incomplete vector of a flat loop.
+  if (loop.by_vectors) at = locate(loop.map, first / lanes);
   for (int j = 0; j < lanes; ++j) {
     const std::uint64_t i = first + j * std::uint64_t{stride};
     if (i >= loop.elements) break;
@@ -122,7 +125,7 @@ STAVE_BOTH STAVE_OUTLINE void store_elements(Out* to, std::uint64_t elements, st
     if (std::uint64_t i = first + j * std::uint64_t{stride}; i < elements) to[i] = out.lane[j];
 }
 
-/// out = F::apply(in...). Types of elements in memory, first of the output.
+/// Computes out = F::apply(in...). The types are those of elements in memory, the output's first.
 template <int lanes, class F, class Out, class... In>
 struct ElementwiseBody {
   static constexpr int inputs = sizeof...(In);
@@ -145,7 +148,7 @@ struct ElementwiseBody {
   }
 };
 
-// ---- operations by structs --------------------------------------------------------------------------------
+// ---- operations as structs --------------------------------------------------------------------
 
 template <class S, class T>
 using UnaryBody = ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, Element<T>>;
@@ -153,8 +156,9 @@ template <class S, class T>
 using BinaryBody = ElementwiseBody<lanes_of(sizeof(T)), Apply<S, T>, OutOf<S, T>, Element<T>, Element<T>>;
 
 #ifdef __CUDACC__
-// So many blocks on a multiprocessor hide the latency of memory with 16 bytes of each input on their way in every thread. (Six
-// leave 40 registers, which the longest unary kernel needs; eight floats, of elements of two bytes, need some more.)
+// This number of blocks per multiprocessor hides the latency of memory while each thread loads 16
+// bytes of each input. (Six blocks leave 40 registers per thread, which the longest unary kernel
+// needs. Eight floats, from elements of two bytes, need a few more.)
 template <class S, class T>
 __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 5 : 6)
     unary_kernel(const __grid_constant__ ElementwiseLoop<1> loop) {
@@ -165,7 +169,7 @@ __global__ void __launch_bounds__(block_threads, 4) binary_kernel(const __grid_c
   BinaryBody<S, T>::run(loop, {blockIdx.x, threadIdx.x, blockDim.x});
 }
 
-/// Sets kernels[operation] for those that admit T.
+/// Sets kernels[operation] for the operations that accept T.
 template <class T>
 void fill_unary(KernelRow& kernels) {
 #define X(name, Struct)                                                  \

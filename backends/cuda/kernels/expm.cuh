@@ -1,5 +1,6 @@
-// The exponential of matrices by teams, as backends/cpu/expm.cpp has it: small ones as a whole. Of large ones, whose products are
-// another library's (expm.cpp), how often they are halved.
+// The matrix exponential by teams, with the algorithm of backends/cpu/expm.cpp. Small matrices are
+// computed entirely here. For large ones, whose products a library computes (expm.cpp), this finds
+// the number of halvings.
 #pragma once
 
 #include <stave/backends/expm_approximants.h>
@@ -27,15 +28,15 @@ struct BlockTeam {
   }
 };
 
-/// How often a matrix is halved, of dense matrices n x n of any size. `rows`: room for 2 n doubles; `partial` for as many as the team
-/// has lanes.
+/// Finds how often a dense n x n matrix of any size is halved. `rows` has room for 2 n doubles, and
+/// `partial` for one double per lane of the team.
 template <class T, class Team>
 struct Halvings {
   const Team& team;
   Index n;
   double *rows, *partial;
 
-  /// combine(of(lane's numbers)) over all lanes: their largest number.
+  /// Returns the largest of(i) over 0 <= i < n, or NaN if one of them is NaN.
   template <class F>
   STAVE_BOTH double largest(F of) const {
     team.for_lanes([&](int lane) {
@@ -52,7 +53,7 @@ struct Halvings {
       return most;
     });
   }
-  /// The largest sum of a column's absolute values; not finite where x is not.
+  /// Returns the largest sum of a column's absolute values. It is not finite if x is not finite.
   STAVE_BOTH double norm(const T* x) const {
     return largest([&](Index c) {
       double sum = 0;
@@ -66,7 +67,8 @@ struct Halvings {
     return times > 0 ? static_cast<int>(times) : 0;
   }
 
-  /// By the norm of x, or where those of x^4 and x^6 say less, by them: what is halved in vain loses digits.
+  /// Returns the number of halvings by the norm of x, or by the norms of x^4 and x^6 if these
+  /// require fewer, because needless halvings lose digits.
   STAVE_BOTH int operator()(const T* x, const T* fourth, const T* sixth, double length, const Approximant& of) const {
     const int by_norm = halvings(length, of.bound);
     const double size4 = norm(fourth), size6 = norm(sixth);
@@ -76,13 +78,14 @@ struct Halvings {
     const int all = by_powers + extra(x, length, by_powers, of.order);
     return all < by_norm ? all : by_norm;
   }
-  /// Halvings that rounding asks for beyond those: by the norm of |x|^(2m + 1), a row of ones times it.
+  /// Returns the halvings beyond `before` that rounding requires, from the norm of |x|^m, where m =
+  /// 2 order + 1. The norm is computed by multiplying a row of ones by |x| m times.
   STAVE_BOTH int extra(const T* x, double length, int before, int order) const {
     double *row = rows, *next = rows + n, logarithm = 0;
     team.for_lanes([&](int lane) {
       for (Index c = lane; c < n; c += team.width) row[c] = 1;
     });
-    double scale = 1;  // of the row
+    double scale = 1;  // the factor of the row
     for (int i = 0; i < 2 * order + 1; ++i) {
       const double most = largest([&](Index c) {
         double sum = 0;
@@ -101,11 +104,11 @@ struct Halvings {
   }
 };
 
-// ---- small matrices --------------------------------------------------------------------------------------------------------
+// ---- small matrices ---------------------------------------------------------------------------
 
-inline constexpr int expm_room = 10;  // matrices
+inline constexpr int expm_room = 10;  // the number of matrices of room
 
-/// One matrix at a time, dense, in a slot of memory.
+/// Computes one dense matrix at a time in a slot of memory.
 template <class T, class Team>
 struct SmallExponential {
   const Team& team;
@@ -115,7 +118,7 @@ struct SmallExponential {
   Halvings<T, Team> halvings_for;
 
   STAVE_BOTH T* matrix(int i) const { return room + i * n * n; }
-  /// x[i] = of(i)
+  /// Sets x[i] = of(i).
   template <class F>
   STAVE_BOTH void set(T* x, F of) const {
     team.for_lanes([&](int c) {
@@ -127,12 +130,13 @@ struct SmallExponential {
       for (int r = 0; j < n && r < n; ++r) c[r * n + j] = dot(a + r * n, 1, b + j, n, n);
     });
   }
-  /// Matrices 1, 2, ...: x^2, x^4, ...
+  /// Sets matrices 1, 2, 3, ... to x^2, x^4, x^6, ...
   STAVE_BOTH void set_powers(const T* x, int order) const {
     multiply(x, x, matrix(1));
     for (int i = 2; i <= stave_detail::expm_powers(order); ++i) multiply(matrix(i - 1), matrix(1), matrix(i));
   }
-  /// to = [plus +] the sum of `count` terms b_(first + 2 i) times power first_power + i of x^2.
+  /// Sets to = [plus +] the sum of `count` terms b_(first + 2 i) times
+  /// power first_power + i of x^2.
   STAVE_BOTH void sum_powers(int order, int first, int count, int first_power, const T* plus, T* to) const {
     set(to, [&](int at) {
       T sum = plus ? plus[at] : T(0);
@@ -149,7 +153,8 @@ struct SmallExponential {
   STAVE_BOTH void approximate(T* x, int order) const {
     const int powers = stave_detail::expm_powers(order);
     T *const u = matrix(5), *const v = matrix(6), *const inner = matrix(7), *const product = matrix(8);
-    if (order == 13) {  // of 13, 11, 9 and 12, 10, 8 the sixth power stands outside
+    // x^6 is factored out of the terms of order 13, 11, 9 and 12, 10, 8.
+    if (order == 13) {
       sum_powers(order, 9, 3, 1, nullptr, inner);
       multiply(matrix(3), inner, product);
       sum_powers(order, 1, 4, 0, product, inner);
@@ -173,7 +178,7 @@ struct SmallExponential {
     });
   }
 
-  /// Matrix 0 becomes its exponential.
+  /// Replaces matrix 0 by its exponential.
   STAVE_BOTH void run() const {
     T* const x = matrix(0);
     const double length = halvings_for.norm(x);
@@ -203,7 +208,7 @@ struct ExpmWork {
   Index items;
   int width;
   MatrixStack<T> a;
-  T *out, *room;  // expm_room matrices for each slot
+  T *out, *room;  // `room` has expm_room matrices per slot
 
   template <class Team>
   STAVE_BOTH void body(const Team& team, Index i, Index slot, TeamPart<double, matrices> part) const {
@@ -216,9 +221,10 @@ struct ExpmWork {
   }
 };
 
-// ---- large matrices --------------------------------------------------------------------------------------------------------
+// ---- large matrices ---------------------------------------------------------------------------
 
-/// Halves dense matrices, of which `powers` are x^4 and x^6: how often, each. One that is not finite becomes 0, and is halved -1 times.
+/// Halves dense matrices and stores how often each was halved. `fourth` and `sixth` are x^4 and
+/// x^6. A matrix that is not finite becomes 0 and gets -1 halvings.
 template <class T>
 struct HalveWork {
   using Value = double;
@@ -249,7 +255,8 @@ struct HalveWork {
   }
 };
 
-/// Those squares that are still asked for take the places of the matrices; in the end NaN that of what was not finite. An item is a row.
+/// Replaces a matrix by its square if it must be squared more than `done` times. At the end,
+/// replaces by NaN a matrix that was not finite. An item is a row.
 template <class T>
 struct KeepWork {
   using Value = T;
@@ -258,7 +265,7 @@ struct KeepWork {
   int width;
   Index n;
   T* x;
-  const T* squares;  // null: the end
+  const T* squares;  // null at the end
   const int* halvings;
   int done;
 

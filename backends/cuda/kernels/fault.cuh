@@ -1,14 +1,14 @@
-// Leaving word of an index out of range.
+// Reports of indices out of range by kernels.
 #pragma once
 
 #include <stave/backends/cuda/index_map.h>
 
 namespace stave_cuda {
 
-/// The first one stands.
+/// Records a fault. The first one is kept.
 STAVE_BOTH inline void report(IndexFault* fault, unsigned ticket, int axis, Index index, Index size) {
 #ifdef __CUDA_ARCH__
-  if (atomicCAS_system(&fault->taken, 0u, ticket) != 0) return;  // the host looks at it, too
+  if (atomicCAS_system(&fault->taken, 0u, ticket) != 0) return;  // the host accesses it too
 #else
   if (fault->taken != 0) return;
   fault->taken = ticket;

@@ -1,9 +1,11 @@
-// How the elements of a reduction fold: for each operation and dtype the accumulator, and how elements enter it. The CPU's
-// meanings: floats of 16 and 32 bits accumulate in float64; a sum of float64 carries beside it what rounding lost; signed integers
-// are summed and multiplied as unsigned ones, bit by bit the same; NaN is the largest and the smallest of all.
+// The folds of reductions: the accumulator of each operation and dtype, and how elements enter it.
+// The semantics are those of the CPU. Floats of 16 and 32 bits accumulate in float64. A sum of
+// float64 also accumulates the rounding errors. Signed integers are added and multiplied as
+// unsigned ones, with the same bits. NaN is both the largest and the smallest element.
 //
-// A fold has Element, Accumulator, start(), add(accumulator, element, position), merge(accumulator, another) and
-// store(accumulator, out, offset). Merging is associative, so that threads can share the work.
+// A fold has Element, Accumulator, start(), add(accumulator, element, position),
+// merge(accumulator, another) and store(accumulator, out, offset). merge is associative, so
+// that threads can share the work.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +18,9 @@
 
 namespace stave_cuda {
 
-// ---- sums and products -------------------------------------------------------------------------------------
+// ---- sums and products ------------------------------------------------------------------------
 
-/// What sums and products of elements T are computed in. Integers are unsigned ones.
+/// The type in which sums and products of elements T are computed. Integers use unsigned types.
 template <class T>
 using Accumulated = std::conditional_t<!std::is_integral_v<T>, double,
                                        std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>>;
@@ -47,10 +49,11 @@ struct Product {
   STAVE_BOTH void store(A total, void* out, Index offset) const { static_cast<T*>(out)[offset] = element_of<T>(total); }
 };
 
-/// A sum and, beside it, what rounding lost: sum + lost is what was added, exactly but for the rounding of `lost`.
+/// A sum and the accumulated rounding error. sum + lost is the exact sum,
+/// except for the rounding of `lost`.
 struct WithLost {
   double sum, lost;
-  /// Knuth's TwoSum: the new sum and its error are together exactly the old sum and x.
+  /// Adds x by Knuth's TwoSum: the new sum and its error together equal the old sum and x exactly.
   STAVE_BOTH void add(double x) {
     const double total = sum + x, added = total - sum;
     lost += (sum - (total - added)) + (x - added);
@@ -60,7 +63,7 @@ struct WithLost {
     add(other.sum);
     lost += other.lost;
   }
-  /// What an infinite sum lost is NaN: it has no correction.
+  /// Returns the corrected sum. An infinite sum is not corrected, because its `lost` is NaN.
   STAVE_BOTH double value() const { return sum - sum == 0 ? sum + lost : sum; }
 };
 
@@ -77,9 +80,9 @@ struct Sum<double> {
   }
 };
 
-// ---- extremes ----------------------------------------------------------------------------------------------
+// ---- extremes ---------------------------------------------------------------------------------
 
-/// The bits of x exchanged as in `mask`.
+/// Returns x with the bits of `mask` flipped.
 template <class T>
 STAVE_BOTH T exchange_bits(T x, BitsOf<T> mask) {
   if constexpr (std::is_integral_v<T>) {
@@ -98,8 +101,8 @@ STAVE_BOTH constexpr T lowest_of_all() {
   else return 0;
 }
 
-/// The largest element; with the bits of extreme_mask() exchanged on the way in and out, the smallest one, or that of signed
-/// integers.
+/// The largest element. If the bits of extreme_mask() are flipped on the way in and out, it is the
+/// smallest element, or the extreme of signed integers.
 template <class T>
 struct Extreme {
   using Element = T;
@@ -115,7 +118,8 @@ struct Extreme {
   }
 };
 
-/// Whether any element is true; with a mask of 1 whether all of them are: not any that is not.
+/// True if any element is true. With a mask of 1, true if all elements are: it finds any false
+/// element and inverts the result.
 struct Logical {
   using Element = std::uint8_t;
   using Accumulator = std::uint32_t;
@@ -129,7 +133,7 @@ struct Logical {
   }
 };
 
-// ---- positions of extremes ---------------------------------------------------------------------------------
+// ---- positions of extremes --------------------------------------------------------------------
 
 template <class T>
 struct Best {
@@ -137,7 +141,8 @@ struct Best {
   std::int64_t position;
 };
 
-/// NaN is the extreme; of equals the first one is taken, which needs no order of merging. The mask as for Extreme.
+/// The position of the extreme element. NaN is the extreme. The first of equal elements wins,
+/// whatever the order of merging. The mask is that of Extreme.
 template <class T>
 struct ArgExtreme {
   using Element = T;

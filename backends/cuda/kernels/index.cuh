@@ -1,4 +1,4 @@
-// Bodies of the kernels that gather, scatter and slice at computed places (index_plan.h).
+// Bodies of the kernels that gather, scatter and slice at computed positions (index_plan.h).
 #pragma once
 
 #include <stave/backends/cuda/index_plan.h>
@@ -7,13 +7,14 @@
 
 namespace stave_cuda {
 
-/// Where a lane's slice starts.
+/// The offsets at which a lane's slice starts in `whole` and `part`.
 struct SlicePlace {
   bool valid;
   Index whole, part;
 };
 
-/// Goes along an axis by the j-th of the indices that lie at `from`. False: it is out of range, which is reported.
+/// Moves `place` along an axis by the j-th index of the tuple at `from`. Returns false, and reports
+/// the index, if it is out of range.
 STAVE_BOTH inline bool go_along(const SliceLoop& loop, const IndexedAxis& axis, int j, Index from, SlicePlace& place) {
   from += j * loop.tuple_step;
   const Index index = loop.wide_indices ? static_cast<const std::int64_t*>(loop.indices)[from]
@@ -26,7 +27,8 @@ STAVE_BOTH inline bool go_along(const SliceLoop& loop, const IndexedAxis& axis, 
   place.whole += first * axis.step;
   return true;
 }
-/// Reads the lane's indices; where one is out of range there is no place. Two loops: see IndexMap::walk.
+/// Reads the lane's indices and returns its place. The place is invalid if an index is out of
+/// range. There are two loops for the reason given in IndexMap::walk.
 STAVE_BOTH inline SlicePlace place_of(const SliceLoop& loop, std::uint64_t lane) {
   const Offsets<3> at = loop.lanes(lane);
   SlicePlace place{true, at[1], at[2]};
@@ -39,7 +41,7 @@ STAVE_BOTH inline SlicePlace place_of(const SliceLoop& loop, std::uint64_t lane)
   return place;
 }
 
-/// One unit of one slice by each thread: part = whole, or whole = part.
+/// Moves one unit of one slice per thread: part = whole, or whole = part.
 template <class Unit, bool to_part>
 STAVE_BOTH void move_slices(const SliceLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread, lane = loop.slice_units.wide(i);
@@ -53,7 +55,7 @@ STAVE_BOTH void move_slices(const SliceLoop& loop, Position p) {
   else *whole = *part;
 }
 
-/// For slices without elements, whose indices are looked at all the same.
+/// Checks the indices of slices without elements.
 STAVE_BOTH inline void check_place(const SliceLoop& loop, Position p) {
   const std::uint64_t lane = p.block * p.threads + p.thread;
   if (lane < loop.lane_count) place_of(loop, lane);

@@ -1,10 +1,11 @@
-// Lane<T>: the scalar that elementwise operations see as their `T` (core/ops/elementwise_ops.h) on a device, and on the host
-// where tests execute kernels.
+// Lane<T>: the scalar type that elementwise operations use as their `T`
+// (core/ops/elementwise_ops.h) on a device, and on the host where tests execute kernels.
 //
-// Arithmetic that wraps for integers, comparisons that give a Truth, select(truth, a, b), and the functions that the structs
-// call, found by ADL. Meanings are those of backends/cpu/kernels/vec.h and vec_math.h: the same bits wherever IEEE arithmetic
-// decides them; transcendental functions are CUDA's. bool is a byte of 0 or 1. T is what is computed with: float for float16 and
-// bfloat16.
+// It has arithmetic that wraps for integers, comparisons that give a Truth, select(truth, a, b),
+// and the functions that the structs call, found by ADL. The semantics are those of
+// backends/cpu/kernels/vec.h and vec_math.h. The bits are equal wherever IEEE arithmetic determines
+// them; transcendental functions are CUDA's. bool is a byte of 0 or 1. T is the type of the
+// arithmetic: float for float16 and bfloat16.
 #pragma once
 
 #include <cmath>
@@ -32,7 +33,8 @@ template <class T>
 struct Lane {
   static constexpr bool is_real = std::is_floating_point_v<T>;
   using Value = Element<T>;
-  /// What integers compute in: unsigned, where overflow is defined, and not narrower than int, to which all is promoted.
+  /// The type of integer arithmetic. It is unsigned, because unsigned overflow is defined, and not
+  /// narrower than int, to which operands are promoted.
   using Wrapping = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
   Value value;
@@ -78,10 +80,11 @@ concept Real = std::is_floating_point_v<T>;
 template <class T>
 concept Whole = !Real<T>;
 
-// ---- functions of floats ----------------------------------------------------------------------------------
+// ---- functions of floats ----------------------------------------------------------------------
 
-// The names with f: they do not depend on which overloads a host's library adds. Long functions are not inlined: the call is
-// cheap beside them, and four copies in each kernel would be most of the time that device code takes to compile.
+// Float functions use the names with suffix f, so they do not depend on the overloads that a host's
+// library adds. Long functions are not inlined. The call is cheap compared to them, and four copies
+// in each kernel would dominate the compile time of device code.
 #define STAVE_LANE_FUNCTION(outline32, outline64, name)                           \
   STAVE_BOTH outline32 inline F32 name(F32 x) { return F32(::name##f(x.value)); } \
   STAVE_BOTH outline64 inline F64 name(F64 x) { return F64(::name(x.value)); }
@@ -144,13 +147,15 @@ template <Real T>
 STAVE_BOTH Truth signbit(Lane<T> x) {
   return {copysign(Lane<T>(1), x).value < 0};
 }
-/// a b - product, exactly, where product is a b rounded.
+/// Returns a b - product exactly, where product is a b rounded.
 template <Real T>
 STAVE_BOTH Lane<T> lost_of_product(Lane<T> a, Lane<T> b, Lane<T> product) {
   return fma(a, b, -product);
 }
-/// erfc(x / sqrt(2)). What rounding takes from the quotient, erfc multiplies by some x^2: it is computed, and given back by the
-/// derivative -2 / sqrt(pi) exp(-z^2), of which -(z + sqrt(z^2 + 1.6)) erfc(z) is off by less than a seventh for positive z.
+/// Returns erfc(x / sqrt(2)). erfc magnifies the rounding error of the quotient by about x^2. So
+/// the error is computed, and corrected by the derivative at z, which is approximated:
+///   -2 / sqrt(pi) exp(-z^2) = about -(z + sqrt(z^2 + 1.6)) erfc(z)
+/// The approximation is off by less than a seventh for positive z.
 template <Real T>
 STAVE_BOTH Lane<T> erfc_of_root_half(Lane<T> x) {
   const Lane<T> root(sizeof(T) == 4 ? 0x1.6a09e6p-1 : 0x1.6a09e667f3bcdp-1);
@@ -162,22 +167,23 @@ STAVE_BOTH Lane<T> erfc_of_root_half(Lane<T> x) {
   return select((z > Lane<T>(0)) & isfinite(lost * slope), moved, y);
 }
 
-// ---- erfinv -----------------------------------------------------------------------------------------------
+// ---- erfinv -----------------------------------------------------------------------------------
 
-/// c[0] x^(n-1) + ... + c[n-1]
+/// Returns c[0] x^(n-1) + ... + c[n-1].
 template <class T, int n>
 STAVE_BOTH Lane<T> polynomial(Lane<T> x, const T (&c)[n]) {
   Lane<T> sum(c[0]);
   for (int i = 1; i < n; ++i) sum = fma(sum, x, Lane<T>(c[i]));
   return sum;
 }
-/// -log(1 - x^2). Near 1 the square would lose what matters, and 1 - |x| is exact.
+/// Returns -log(1 - x^2). Near 1 the square would lose the significant
+/// digits, while 1 - |x| is exact.
 template <class T>
 STAVE_BOTH Lane<T> erfinv_argument(Lane<T> x) {
   Lane<T> one(1), a = abs(x);
   return a.value < T(0.5) ? -log1p(-(x * x)) : -log((one - a) * (one + a));
 }
-/// ±inf at ±1 and NaN outside.
+/// Returns ±inf at ±1, NaN outside, and `inside` elsewhere.
 template <class T>
 STAVE_BOTH Lane<T> erfinv_ends(Lane<T> x, Lane<T> inside) {
   Lane<T> infinity(HUGE_VAL), a = abs(x);
@@ -198,35 +204,39 @@ STAVE_BOTH STAVE_OUTLINE inline F64 erfinv(F64 x) {
   return erfinv_ends(x, x * y);
 }
 
-// ---- digamma and zeta -------------------------------------------------------------------------------------
-// By core/ops/polygamma.h, in double precision.
+// ---- digamma and zeta -------------------------------------------------------------------------
+// Both use core/ops/polygamma.h in double precision.
 
 STAVE_BOTH STAVE_OUTLINE inline F64 digamma(F64 x) { return stave_detail::digamma_of(x); }
 STAVE_BOTH inline F32 digamma(F32 x) { return F32(digamma(F64(x.value)).value); }
 STAVE_BOTH STAVE_OUTLINE inline F64 zeta(F64 s, F64 q) { return stave_detail::zeta_of(s, q); }
 STAVE_BOTH inline F32 zeta(F32 s, F32 q) { return F32(zeta(F64(s.value), F64(q.value)).value); }
 
-// ---- remainder and floor_divide of floats -----------------------------------------------------------------
+// ---- remainder and floor_divide of floats -----------------------------------------------------
 
-/// Python's %: the sign of b; a zero too has it.
+/// Python's %. The result has the sign of b, even if it is zero.
 template <Real T>
 STAVE_BOTH STAVE_OUTLINE Lane<T> remainder(Lane<T> a, Lane<T> b) {
   Lane<T> zero(0), r = fmod(a, b);
   Lane<T> moved = select((r < zero) ^ (b < zero), r + b, r);
   return select(r == zero, copysign(zero, b), moved);
 }
-/// The quotient rounds to an integer or lies between two. If it is one, but by the remainder is closer to the integer
-/// above, it was rounded up (a quotient of floats never lies in the middle of two). From 2^24 (2^53) on it is what rounds.
+/// Python's //. The rounded quotient is an integer or lies between two. If it is an integer
+/// although the remainder is more than half of |b|, the exact quotient lies just below it and was
+/// rounded up. (A quotient of floats is never midway between two adjacent floats.) Beyond 2^24
+/// (2^53), the rounded quotient is the result.
 template <Real T>
 STAVE_BOTH STAVE_OUTLINE Lane<T> floor_divide(Lane<T> a, Lane<T> b) {
   Lane<T> quotient = a / b, whole = floor(quotient), r = abs(remainder(a, b));
   Truth rounded = (whole == quotient) & (abs(whole) <= Lane<T>(sizeof(T) == 4 ? 0x1p24 : 0x1p53));
-  rounded = rounded & ~(abs(b) - r > r);  // where both are infinite: -1 / inf rounds to -1
+  // If |b| and r are infinite, the difference is NaN and the quotient
+  // counts as rounded: -1 / inf is -1.
+  rounded = rounded & ~(abs(b) - r > r);
   whole = select(rounded, whole - Lane<T>(1), whole);
   return select(b == Lane<T>(0), quotient, select(isfinite(a), whole, a - a));
 }
 
-// ---- functions of integers --------------------------------------------------------------------------------
+// ---- functions of integers --------------------------------------------------------------------
 
 template <Whole T>
 STAVE_BOTH Lane<T> operator&(Lane<T> a, Lane<T> b) {
@@ -240,13 +250,13 @@ template <Whole T>
 STAVE_BOTH Lane<T> operator^(Lane<T> a, Lane<T> b) {
   return Lane<T>(a.value ^ b.value);
 }
-/// Of bool the other truth.
+/// Inverts all bits; for bool, the truth value.
 template <Whole T>
 STAVE_BOTH Lane<T> operator~(Lane<T> a) {
   if constexpr (std::is_same_v<T, bool>) return a ^ Lane<T>(1);
   else return Lane<T>(~a.wrapping());
 }
-/// Whether places are no shift of T: as many as it has bits, or more, or less than 0.
+/// Returns true if `places` is not a valid shift of T: negative, or at least its number of bits.
 template <Whole T>
 STAVE_BOTH bool too_far(Lane<T> places) {
   return static_cast<std::make_unsigned_t<T>>(places.value) >= 8 * sizeof(T);
@@ -255,7 +265,7 @@ template <Whole T>
 STAVE_BOTH Lane<T> shifted_left(Lane<T> a, Lane<T> places) {
   return too_far(places) ? Lane<T>(0) : Lane<T>(a.wrapping() << places.value);
 }
-/// Of a signed integer its sign moves in.
+/// Shifts right. For a signed integer, copies of the sign bit move in.
 template <Whole T>
 STAVE_BOTH Lane<T> shifted_right(Lane<T> a, Lane<T> places) {
   constexpr int most = 8 * sizeof(T) - 1;
@@ -283,26 +293,27 @@ template <Whole T>
 STAVE_BOTH Lane<T> trunc(Lane<T> x) {
   return x;
 }
-/// -1 as a divisor needs no division: the least integer by it overflows, and its negative wraps.
+/// Returns true for -1. Division by -1 is avoided, because the quotient of the least integer
+/// overflows, whereas its negative wraps.
 template <Whole T>
 STAVE_BOTH bool is_minus_one(Lane<T> x) {
   if constexpr (std::is_signed_v<T>) return x.value == -1;
   else return false;
 }
-/// True if the truncated quotient of a by b with remainder r is one above the floored one.
+/// Returns true if the truncated quotient of a by b with remainder r is one above the floored one.
 template <Whole T>
 STAVE_BOTH bool truncates_up(Lane<T> r, Lane<T> b) {
   if constexpr (std::is_signed_v<T>) return r.value != 0 && (r.value < 0) != (b.value < 0);
   else return false;
 }
-/// The sign of b. By 0 the answer is 0.
+/// The remainder with the sign of b. It is 0 if b is 0.
 template <Whole T>
 STAVE_BOTH STAVE_OUTLINE Lane<T> remainder(Lane<T> a, Lane<T> b) {
   if (b.value == 0 || is_minus_one(b)) return Lane<T>(0);
   Lane<T> r(a.value % b.value);
   return truncates_up(r, b) ? r + b : r;
 }
-/// By 0 the answer is 0.
+/// The floored quotient. It is 0 if b is 0.
 template <Whole T>
 STAVE_BOTH STAVE_OUTLINE Lane<T> floor_divide(Lane<T> a, Lane<T> b) {
   if (b.value == 0) return Lane<T>(0);
@@ -310,8 +321,9 @@ STAVE_BOTH STAVE_OUTLINE Lane<T> floor_divide(Lane<T> a, Lane<T> b) {
   Lane<T> quotient(a.value / b.value);
   return truncates_up(a - quotient * b, b) ? quotient - Lane<T>(1) : quotient;
 }
-/// Repeated squaring, wrapping. A negative exponent gives the truncated 1 / a^|b|: 0, but for a = 1 and -1, whose power the
-/// bits of the exponent decide as well, since their squares are 1.
+/// Repeated squaring, which wraps. A negative exponent gives the truncated 1 / a^|b|.
+/// This is 0, except for a = 1 and a = -1; their squares are 1, so the bits of the
+/// exponent give the right power too.
 template <Whole T>
 STAVE_BOTH STAVE_OUTLINE Lane<T> pow(Lane<T> a, Lane<T> b) {
   if constexpr (std::is_signed_v<T>)
@@ -324,7 +336,7 @@ STAVE_BOTH STAVE_OUTLINE Lane<T> pow(Lane<T> a, Lane<T> b) {
   return result;
 }
 
-// ---- conversions ------------------------------------------------------------------------------------------
+// ---- conversions ------------------------------------------------------------------------------
 
 template <class I>
 inline constexpr I greatest = std::is_signed_v<I> ? static_cast<I>(~(std::uint64_t{1} << (8 * sizeof(I) - 1)))
@@ -332,8 +344,9 @@ inline constexpr I greatest = std::is_signed_v<I> ? static_cast<I>(~(std::uint64
 template <class I>
 inline constexpr I least = std::is_signed_v<I> ? static_cast<I>(std::uint64_t{1} << (8 * sizeof(I) - 1)) : I{0};
 
-/// Floats become integers by truncation; what does not fit saturates, and NaN becomes 0, so that no value is undefined.
-/// 2^31 - 1 and the like are no floats: the comparison is with the power of two above, which is.
+/// Converts a float to an integer by truncation. A value out of range saturates and NaN becomes 0,
+/// so every result is defined. 2^31 - 1 and similar limits are no floats, so the comparison uses
+/// the power of two above.
 template <class To, class From>
 STAVE_BOTH To saturate(From x) {
   constexpr From above = static_cast<From>(greatest<To> / 2 + 1) * 2;
@@ -342,7 +355,7 @@ STAVE_BOTH To saturate(From x) {
   if (x <= static_cast<From>(least<To>)) return least<To>;
   return static_cast<To>(x);
 }
-/// astype of one element. bool is taken as a byte of 0 or 1, and given as one.
+/// astype of one element. A bool is read and written as a byte of 0 or 1.
 template <class To, class From>
 STAVE_BOTH Element<To> converted(From element) {
   const stave::Computed<From> x = computed(element);

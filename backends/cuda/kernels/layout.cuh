@@ -1,4 +1,5 @@
-// Bodies of the kernels that create, move or place elements (layout_plan.h says how threads share the work).
+// Bodies of the kernels that create, move or place elements (layout_plan.h describes the division
+// of work among threads).
 #pragma once
 
 #include <stave/backends/cuda/layout_plan.h>
@@ -11,7 +12,8 @@ STAVE_BOTH void copy_units(const UnitLoop& loop, Position p) {
   const std::uint64_t first = p.block * p.threads * units_per_thread + p.thread;
   Unit held[units_per_thread];
   Index to[units_per_thread];
-  for (int j = 0; j < units_per_thread; ++j) {  // all are on their way before the first is needed
+  // All loads are issued before the first result is needed.
+  for (int j = 0; j < units_per_thread; ++j) {
     const std::uint64_t i = first + j * std::uint64_t{p.threads};
     if (i >= loop.units) break;
     const Offsets<2> at = loop.map(i);
@@ -22,11 +24,12 @@ STAVE_BOTH void copy_units(const UnitLoop& loop, Position p) {
     if (first + j * std::uint64_t{p.threads} < loop.units) static_cast<Unit*>(loop.to)[to[j]] = held[j];
 }
 
-/// One more column than is used: so the threads of a column meet different banks.
+/// One column more than is used, so that the threads of a column use different banks.
 template <class T>
 using Tile = T[tile_side][tile_side + 1];
 
-/// First phase, a barrier follows: neighbouring threads read neighbouring rows, where the source is dense.
+/// First phase, followed by a barrier. Neighbouring threads read neighbouring rows,
+/// along which the source is dense.
 template <class T>
 STAVE_BOTH void read_tile(const TileLoop& loop, Position p, Tile<T>& tile) {
   const Offsets<4> at = loop.map(p.block);
@@ -35,7 +38,7 @@ STAVE_BOTH void read_tile(const TileLoop& loop, Position p, Tile<T>& tile) {
     if (at[2] + r < loop.rows && at[3] + c < loop.columns)
       tile[r][c] = static_cast<const T*>(loop.from)[at[1] + r * loop.from_row + c * loop.from_column];
 }
-/// Second phase: neighbouring threads write neighbouring columns.
+/// Second phase. Neighbouring threads write neighbouring columns.
 template <class T>
 STAVE_BOTH void write_tile(const TileLoop& loop, Position p, const Tile<T>& tile) {
   const Offsets<4> at = loop.map(p.block);
@@ -45,7 +48,7 @@ STAVE_BOTH void write_tile(const TileLoop& loop, Position p, const Tile<T>& tile
       static_cast<T*>(loop.to)[at[0] + r * loop.to_row + c * loop.to_column] = tile[r][c];
 }
 
-/// Sixteen bytes by each thread.
+/// Writes sixteen bytes per thread.
 STAVE_BOTH inline void fill_pattern(const FillLoop& loop, Position p) {
   const std::uint64_t first = (p.block * p.threads + p.thread) * sizeof(Pattern);
   if (first >= loop.bytes) return;
@@ -57,7 +60,7 @@ STAVE_BOTH inline void fill_pattern(const FillLoop& loop, Position p) {
   }
 }
 
-/// start + i step, computed in double for floats, and rounded once; integers wrap.
+/// Writes start + i step. Floats are computed in double and rounded once; integers wrap.
 template <class T>
 STAVE_BOTH void iota(const IotaLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;

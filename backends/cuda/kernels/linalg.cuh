@@ -1,4 +1,5 @@
-// The work of teams (team.cuh) on matrices: kernels' parameters, and what is done with each item. Outputs are contiguous.
+// Work of teams (team.cuh) on matrices: the parameters of kernels and the body for each item.
+// Outputs are contiguous.
 #pragma once
 
 #include <stave/backends/cuda/linalg_plan.h>
@@ -6,7 +7,7 @@
 
 namespace stave_cuda {
 
-/// The first matrix of a stack that has no result. Null: nobody asks.
+/// The first matrix of a stack without a result. If `first` is null, failures are not recorded.
 struct FirstFailure {
   static constexpr unsigned long long none = ~0ull;
   unsigned long long* first = nullptr;
@@ -35,7 +36,7 @@ STAVE_BOTH void load(const Team& team, const MatrixStack<T>& from, Index i, T* t
       to[r * step + c] = x[r * from.row_step + c * from.column_step];
   });
 }
-/// to [rows, columns] = of(row, column)
+/// Sets to [rows, columns] = of(row, column).
 template <class T, class Team, class F>
 STAVE_BOTH void store(const Team& team, T* to, Index rows, Index columns, F of) {
   team.for_lanes([&](int c) {
@@ -47,7 +48,7 @@ STAVE_BOTH void store_nan(const Team& team, T* to, Index rows, Index columns) {
   store(team, to, rows, columns, [](int, int) { return not_a_number<T>(); });
 }
 
-// ---- factors ---------------------------------------------------------------------------------------------------------------
+// ---- factors ----------------------------------------------------------------------------------
 
 template <class T>
 struct CholeskyWork {
@@ -94,7 +95,7 @@ struct LuWork {
     int *const swaps = part.numbers(0), *const rows = part.numbers(1);
     load(team, a, i, x, step);
     lu(team, x, step, m, n, swaps);
-    // It was not, or what is beyond the largest number came of it.
+    // Either the matrix was not finite, or its factors overflowed.
     const bool finite = all_finite(team, x, step, m, n, part.vector(0));
     if (!finite)
       team.for_lanes([&](int r) {
@@ -142,7 +143,7 @@ struct EighWork {
   Index items;
   int width;
   MatrixStack<T> a;
-  T *w, *v;  // v null: values alone
+  T *w, *v;  // If v is null, only the values are computed.
   FirstFailure failure;
 
   template <class Team>
@@ -168,7 +169,8 @@ struct EighWork {
   }
 };
 
-/// Of a matrix with more rows than columns the transpose has its rows turned, and u and v have changed places.
+/// Rotates the rows of a matrix until they are orthogonal. If the matrix has more rows than
+/// columns, this uses its transpose, and u and v change places.
 template <class T>
 struct SvdWork {
   using Value = T;
@@ -176,7 +178,8 @@ struct SvdWork {
   Index items;
   int width;
   MatrixStack<T> a;
-  T *u, *s, *vh;  // u [m, p], vh [q, n]; null: values alone
+  // u [m, p], vh [q, n]. If they are null, only the values are computed.
+  T *u, *s, *vh;
   Index p, q;
   FirstFailure failure;
 

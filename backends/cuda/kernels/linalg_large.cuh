@@ -1,18 +1,18 @@
-// What is done with large matrices before and after a library factorizes them, a block for each. Matrices are dense; finite[i]
-// says whether matrix i had numbers alone.
+// Work on large matrices before and after a library factorizes them, with one block per matrix.
+// Matrices are dense. finite[i] is true if matrix i has only finite elements.
 #pragma once
 
 #include <stave/backends/cuda/kernels/linalg_solve.cuh>
 
 namespace stave_cuda {
 
-/// Shared memory of a block.
+/// The shared memory of a block.
 template <class T>
 struct LargeShared {
   T largest[block_threads], sum[block_threads];
 };
 
-/// f(i) for 0 <= i < count, thread by thread.
+/// Calls f(i) for 0 <= i < count, divided among the threads.
 template <class Block, class F>
 STAVE_BOTH void for_each(const Block& block, Index count, F f) {
   block.for_threads([&](unsigned t) {
@@ -20,7 +20,7 @@ STAVE_BOTH void for_each(const Block& block, Index count, F f) {
   });
 }
 
-/// The largest |x|, and whether all are finite: by all threads alike.
+/// The largest |x|, and whether all x are finite. Every thread gets the same values.
 template <class T>
 struct Extent {
   T largest;
@@ -49,16 +49,18 @@ STAVE_BOTH Extent<T> extent_of(const Block& block, const T* x, Index count, Larg
   return extent;
 }
 
-/// Before: its symmetric part, moderate numbers, and 0 in place of what is not finite, with which no iteration would end.
+/// Work before the library call. It takes the symmetric part, scales numbers to a moderate size,
+/// and sets a matrix that is not finite to 0, because iterations might not end otherwise.
 template <class T>
 struct PrepareWork {
   using Value = T;
   Index items;
   T* x;
-  Index rows, columns, apart;  // between two matrices
+  Index rows, columns, apart;  // `apart` elements from one matrix to the next
   bool symmetric, moderates;
   int* finite;
-  T* factors;  // by which numbers were multiplied; null if they are not
+  // The factors that the matrices were multiplied by; null if they are not stored.
+  T* factors;
 
   template <class Block>
   STAVE_BOTH void body(const Block& block, Index i, LargeShared<T>& shared) const {
@@ -81,7 +83,8 @@ struct PrepareWork {
   }
 };
 
-/// After eigh, svd and qr: the first of the results is divided by the factors, and all are NaN where a matrix was not finite.
+/// Work after eigh, svd and qr. Divides the first result by the factors. If a matrix was not
+/// finite, sets all its results to NaN.
 template <class T>
 struct FinishWork {
   using Value = T;
@@ -89,7 +92,7 @@ struct FinishWork {
   T* results[3];
   Index sizes[3];
   const int *finite, *infos;  // infos null: nothing fails
-  const T* factors;           // null: none
+  const T* factors;           // null: no factors
   FirstFailure failure;
 
   template <class Block>
@@ -153,13 +156,14 @@ struct FinishLuWork {
   }
 };
 
-/// r [p, n] from the first n columns of what a library made of a matrix of m rows.
+/// Copies r [p, n] from the upper triangle of the first n columns of a library's column-major
+/// result, for a matrix of m rows.
 template <class T>
 struct TakeTriangleWork {
   using Value = T;
   Index items, m, n, p;
   const T* by_columns;
-  Index apart;  // between two matrices
+  Index apart;  // elements from one matrix to the next
   T* r;
 
   template <class Block>

@@ -1,4 +1,4 @@
-// The kernels behind linalg_kernels.h.
+// The kernels that linalg_kernels.h launches.
 #pragma once
 
 #include <stave/backends/cuda/kernels/linalg_kernels.h>

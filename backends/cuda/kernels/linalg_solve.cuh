@@ -1,4 +1,4 @@
-// More work of teams (linalg.cuh): systems of equations, determinants, and what is told of errors.
+// More work of teams (linalg.cuh): systems of equations, determinants and the report of errors.
 #pragma once
 
 #include <stave/backends/cuda/kernels/fault.cuh>
@@ -6,14 +6,15 @@
 
 namespace stave_cuda {
 
-// ---- systems of equations --------------------------------------------------------------------------------------------------
+// ---- systems of equations ---------------------------------------------------------------------
 
 struct Triangle {
   bool lower, transpose, unit;
 };
 
-/// x = t^-1 b for one or two triangles of a matrix, one after the other. With `order`, the permutation of its rows: of
-/// b[order], or where the first triangle is a transpose, into x[order]. An item is as many columns as a team has lanes.
+/// Computes x = t^-1 b for one or two triangles of a matrix, one after the other. `order` is a
+/// permutation of the rows. The work uses b[order] or, if the first triangle is transposed, writes
+/// x[order]. An item is as many columns as a team has lanes.
 template <class T>
 struct SubstituteWork {
   using Value = T;
@@ -24,8 +25,8 @@ struct SubstituteWork {
   T* out;
   Triangle triangles[2];
   int triangle_count;
-  MatrixStack<std::int32_t> order;  // without data: none
-  Index groups;                     // of columns
+  MatrixStack<std::int32_t> order;  // without data: no permutation
+  Index groups;                     // groups of columns per matrix
   FirstFailure failure;
 
   template <class Team>
@@ -65,7 +66,7 @@ struct SubstituteWork {
   }
 };
 
-/// Whether a triangle's diagonal has a 0.
+/// Reports a failure of each matrix whose diagonal has a 0.
 template <class T>
 struct DiagonalWork {
   using Value = T;
@@ -85,7 +86,7 @@ struct DiagonalWork {
   }
 };
 
-/// Rows of b in another order, as SubstituteWork has them. An item is a row.
+/// Permutes the rows of b as SubstituteWork does. An item is a row.
 template <class T>
 struct PermuteWork {
   using Value = T;
@@ -108,7 +109,7 @@ struct PermuteWork {
   }
 };
 
-/// Each row of contiguous matrices times a number. An item is a row.
+/// Multiplies each row of contiguous matrices by a number. An item is a row.
 template <class T>
 struct ScaleRowsWork {
   using Value = T;
@@ -129,7 +130,8 @@ struct ScaleRowsWork {
   }
 };
 
-/// to = `identity` times 1 + the sum of factors[j] terms[j], of dense matrices. An item is a row.
+/// Computes to = `identity` times the identity matrix + the sum of factors[j] terms[j], for dense
+/// matrices. An item is a row.
 template <class T>
 struct CombineWork {
   using Value = T;
@@ -154,9 +156,9 @@ struct CombineWork {
   }
 };
 
-// ---- determinants ----------------------------------------------------------------------------------------------------------
+// ---- determinants -----------------------------------------------------------------------------
 
-/// mantissa * 2^exponent, so that no product on the way overflows.
+/// A product stored as mantissa * 2^exponent, so that intermediate results do not overflow.
 struct DeterminantProduct {
   double mantissa = 1, exponent = 0;
 
@@ -172,7 +174,9 @@ struct DeterminantProduct {
   STAVE_BOTH double logarithm() const { return ::log(::fabs(mantissa)) + exponent * 0.6931471805599453094; }
 };
 
-/// Of up to 3 x 3, in double: not a number where it is 0, or a product on the way may be beyond what that holds.
+/// Returns the determinant of a matrix of up to 3 x 3, computed in double. Returns NaN if the
+/// result is NaN or its magnitude is at most 2^-900, because products may then have lost digits.
+/// The caller then uses the LU factors. An overflow gives infinity.
 template <class T>
 STAVE_BOTH double tiny_determinant(const MatrixStack<T>& a, Index i) {
   const T* const x = a(i);
@@ -181,7 +185,8 @@ STAVE_BOTH double tiny_determinant(const MatrixStack<T>& a, Index i) {
   const double det = a.rows == 1   ? at(0, 0)
                      : a.rows == 2 ? at(0, 0) * at(1, 1) - at(0, 1) * at(1, 0)
                                    : at(0, 0) * minor(1, 2) - at(0, 1) * minor(0, 2) + at(0, 2) * minor(0, 1);
-  return ::fabs(det) > 0x1p-900 ? det : not_a_number<double>();  // far from where digits are lost
+  // The bound is far above the numbers that lose digits.
+  return ::fabs(det) > 0x1p-900 ? det : not_a_number<double>();
 }
 
 template <class T>
@@ -193,7 +198,7 @@ struct DeterminantWork {
   MatrixStack<T> a;
   const T* packed;
   const std::int32_t* exchanges;
-  T *value, *sign, *logarithm;  // value, or the other two
+  T *value, *sign, *logarithm;  // either value, or sign and logarithm
 
   template <class Team>
   STAVE_BOTH void body(const Team& team, Index i, Index, TeamPart<double, matrices> part) const {
@@ -225,9 +230,9 @@ struct DeterminantWork {
   }
 };
 
-// ---- errors ----------------------------------------------------------------------------------------------------------------
+// ---- errors -----------------------------------------------------------------------------------
 
-/// After the work on all matrices.
+/// Reports the first failure after the work on all matrices.
 struct ReportWork {
   using Value = float;
   static constexpr int matrices = 1;

@@ -1,5 +1,5 @@
-// All work of linear algebra's kernels (linalg.cuh, linalg_solve.cuh, linalg_large.cuh, expm.cuh), each for float and double, by the file that
-// compiles it.
+// All work of the linear algebra kernels (linalg.cuh, linalg_solve.cuh, linalg_large.cuh,
+// expm.cuh), grouped by the file that compiles it. Each is compiled for float and double.
 #pragma once
 
 // clang-format off

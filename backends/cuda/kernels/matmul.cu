@@ -1,4 +1,4 @@
-// The kernel behind run_tiled_matmul.
+// The kernel of run_tiled_matmul.
 #include <stave/backends/cuda/matmul.h>
 #include <stave/backends/cuda/kernels/matmul.cuh>
 
@@ -26,7 +26,7 @@ void launch_product(const Launch& launch, const stave::View& a, const stave::Vie
 
 void run_tiled_matmul(const Launch& launch, const stave::View& a, const stave::View& b, const stave::View& out) {
   stave::visit_dtype(out.dtype, [&](auto zero) {
-    using T = decltype(zero);  // bool has no products: the frontend refuses it
+    using T = decltype(zero);  // the frontend rejects products of bool
     if constexpr (!std::is_same_v<T, bool>) launch_product<Signless<T>>(launch, a, b, out);
   });
 }

@@ -1,5 +1,5 @@
-// Products of matrices of any layout, tile by tile through shared memory. A body over phases (block.cuh), so that tests run it
-// on the host.
+// Products of matrices of any layout, tile by tile through shared memory. The body has phases
+// (block.cuh), so tests run it on the host.
 #pragma once
 
 #include <stave/backends/cuda/index_map.h>
@@ -11,33 +11,37 @@
 
 namespace stave_cuda {
 
-inline constexpr int product_tile = 32;  // rows and columns of the result that a block computes at a time
+// The rows and columns of the result that a block computes at a time.
+inline constexpr int product_tile = 32;
 
-/// What elements of T are multiplied and added in: floats not narrower than float, integers as unsigned ones not narrower than int,
-/// whose sums and products wrap as all backends' do.
+/// The type in which elements of T are multiplied and added. Floats use at least float. Integers
+/// use unsigned types not narrower than int, whose sums and products wrap as on all backends.
 template <class T>
 using Factor = decltype(stave::Computed<T>() + 0u);
 
-/// A kernel's parameter. T: integers as unsigned ones.
+/// Parameters of the kernel. For integers, T is an unsigned type.
 template <class T>
 struct TiledProduct {
   const T *a, *b;
   T* out;
   Index m, n, k;
-  Index a_row, a_column, b_row, b_column;  // steps
-  bool a_by_columns, b_by_columns;         // neighbours in memory are those of a column
-  Index across, tasks;                     // tiles of a row of tiles; tiles of all matrices
-  Index tiles;                             // of one matrix
-  IndexMap<2> batch;                       // matrix -> where it starts in a, b
+  Index a_row, a_column, b_row, b_column;  // in elements
+  // True if neighbours in memory belong to one column.
+  bool a_by_columns, b_by_columns;
+  // The number of tiles in a row of tiles, and of all matrices together.
+  Index across, tasks;
+  Index tiles;  // tiles of one matrix
+  // Maps a matrix to the offsets where it starts in a and b.
+  IndexMap<2> batch;
 };
 
 template <class T>
 struct ProductTiles {
-  // A column more, so that threads that go down one do not meet in one bank.
+  // One extra column, so that threads that walk down a column use different banks.
   Factor<T> a[product_tile][product_tile + 1], b[product_tile][product_tile + 1], sums[product_tile][product_tile + 1];
 };
 
-/// Element i of a tile that threads load or store together.
+/// The position of element i of a tile that threads load or store together.
 struct TilePlace {
   int row, column;
   STAVE_BOTH TilePlace(int i, bool by_columns)
@@ -47,7 +51,7 @@ struct TilePlace {
 
 inline constexpr int tile_elements = product_tile * product_tile;
 
-/// to = x[first_row + i, first_column + j], 0 outside of the matrix.
+/// Sets to[i, j] = x[first_row + i, first_column + j], or 0 outside of the matrix.
 template <class T>
 STAVE_BOTH void load_tile(Factor<T> (&to)[product_tile][product_tile + 1], const T* x, Index rows, Index columns,
                           Index row_step, Index column_step, bool by_columns, Index first_row, Index first_column,
@@ -97,7 +101,7 @@ STAVE_BOTH void tiled_product_body(const Block& block, const TiledProduct<T>& p,
   }
 }
 
-/// The parameter for operands as the frontend gives them, none of whose lengths is 0.
+/// Returns the parameters for operands as the frontend passes them. None of their lengths is 0.
 template <class T>
 TiledProduct<T> tiled_product(const stave::View& a, const stave::View& b, const stave::View& out, IndexMap<2> batch) {
   const std::size_t rank = out.shape.size();

@@ -1,4 +1,4 @@
-// What gather, scatter and slices ask first.
+// The check that gather, scatter and slices make first.
 #pragma once
 
 #include <stave/backends/cuda/index_plan.h>
@@ -6,7 +6,7 @@
 
 namespace stave_cuda {
 
-/// True if there is nothing to move; the indices are checked then.
+/// Returns true if there are no elements to move. The indices are then checked here.
 bool nothing_to_move(const Launch& launch, const SlicePlan& plan, const char* what);
 
 }  // namespace stave_cuda

@@ -48,7 +48,7 @@ void launch_draw(const Launch& launch, const View& keys_view, const View& out, d
   check_launch(what);
 }
 
-/// The rows of `loop` through all rounds, the last of which writes to `out`.
+/// Permutes the rows of `loop` in several rounds, the last of which writes to `out`.
 class Permutation {
  public:
   Permutation(const Launch& launch, Index elements)
@@ -117,7 +117,7 @@ void run_random_permutation(const Launch& launch, const View& keys_view, const V
   if (elements == 0) return;
   const Index length = out.shape.back(), rows = elements / length, at_once = rows_at_once(rows, length);
   const int rounds = stave::permutation_rounds(length);
-  if (rounds == 0)  // rows of one element, which is 0
+  if (rounds == 0)  // Each row has one element, which is 0.
     return check(cudaMemsetAsync(out.data, 0, static_cast<std::size_t>(elements) * sizeof(std::int32_t), launch.stream),
                  "random_permutation");
   const KeyPlan keys(keys_view);

@@ -1,6 +1,6 @@
-// Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), and what is drawn with it.
-// Element i of a key's stream is the block at the 64-bit counter i, its high word first, as in jax.random with
-// jax_threefry_partitionable, JAX's default.
+// Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// 2011), and the numbers drawn with it. Element i of a key's stream is the block at the 64-bit
+// counter i, high word first, as in jax.random with jax_threefry_partitionable, JAX's default.
 #pragma once
 
 #include <cstring>
@@ -47,7 +47,8 @@ STAVE_BOTH inline void fold_in(const FoldLoop& loop, Position p) {
   loop.out[2 * i + 1] = folded.w1;
 }
 
-/// Random bits of a mantissa, for float16 the upper ones of 16, for bfloat16 of 8, and before them the exponent of 1.
+/// Returns the bits of a number in [1, 2), with the exponent of 1 and a random mantissa. float16
+/// takes its mantissa from the upper bits of 16, and bfloat16 from the upper bits of 8.
 template <class T>
 STAVE_BOTH BitsOf<T> bits_from_one(Words words) {
   const std::uint32_t word = words.w0 ^ words.w1;
@@ -56,7 +57,7 @@ STAVE_BOTH BitsOf<T> bits_from_one(Words words) {
   else if constexpr (std::is_same_v<T, float>) return word >> 9 | 0x3f800000u;
   else return (std::uint64_t{words.w0} << 32 | words.w1) >> 12 | std::uint64_t{0x3ff} << 52;
 }
-/// From 0 to 1: taking 1 away from a number in [1, 2) is exact.
+/// Returns a number in [0, 1). Subtracting 1 from a number in [1, 2) is exact.
 template <class T>
 STAVE_BOTH stave::Computed<T> unit_float(Words words) {
   const BitsOf<T> bits = bits_from_one<T>(words);
@@ -68,7 +69,9 @@ struct DrawBits {
   using Out = std::uint32_t;
   static STAVE_BOTH std::uint32_t draw(const DrawLoop&, Words words) { return words.w0 ^ words.w1; }
 };
-/// max(low, fma(u, high - low, low)), all in T; of 16 bits max(low, u * (high - low) + low), each step rounded.
+/// Draws a number between low and high from u, which is in [0, 1):
+///   max(low, fma(u, high - low, low))    all in T
+///   max(low, u * (high - low) + low)     for 16-bit types, with each step rounded
 template <class T>
 struct DrawUniform {
   using Out = T;
@@ -89,7 +92,7 @@ STAVE_BOTH void draw(const DrawLoop& loop, Position p) {
   static_cast<typename Draw::Out*>(loop.out)[i] = Draw::draw(loop, words_at(key_at(loop.keys, lane), counter));
 }
 
-// ---- permutations: a round draws bits, sorts by them, then by rows, and moves the elements -----------------
+// ---- permutations: a round draws bits, sorts by bits, then by rows, and moves elements --------
 
 STAVE_BOTH inline void draw_sort_keys(const PermutationLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;

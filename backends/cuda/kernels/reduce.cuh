@@ -1,4 +1,5 @@
-// The kernels of all reductions, as bodies that run on the device and on the host: see reduce_plan.h for what is whose work.
+// The kernels of all reductions, as bodies that run on the device and on the host. reduce_plan.h
+// describes the division of work.
 #pragma once
 
 #include <stave/backends/cuda/kernels/block.cuh>
@@ -6,7 +7,7 @@
 
 namespace stave_cuda {
 
-// ---- what one thread folds ---------------------------------------------------------------------------------
+// ---- the fold of one thread -------------------------------------------------------------------
 
 /// 16 bytes of elements, read at once.
 template <class T>
@@ -15,7 +16,8 @@ struct alignas(vector_bytes) Pack {
   T at[count];
 };
 
-/// Elements first, first + stride, ... before `last` of a row from `x` on, several loads under way at a time.
+/// Folds the elements first, first + stride, ... before `last` of the row that starts at `x`, with
+/// several loads in flight.
 template <class Fold>
 STAVE_BOTH void fold_elements(const Fold& fold, typename Fold::Accumulator& total, const ReduceArgs& args,
                               const typename Fold::Element* x, Index position, Index first, Index last, Index stride) {
@@ -54,7 +56,8 @@ STAVE_BOTH void fold_packs(const Fold& fold, typename Fold::Accumulator& total, 
   }
 }
 
-/// What of a contiguous row lies outside of whole packs: `head` elements before them, `tail` behind.
+/// The elements of a contiguous row outside of whole packs: `head`
+/// before them and `tail` after them.
 struct RowEnds {
   Index head, packs, tail;
   STAVE_BOTH RowEnds(const void* row, Index length, Index size, Index count) {
@@ -66,7 +69,8 @@ struct RowEnds {
   }
 };
 
-/// One thread's elements of units [first, last) of a row: every `stride`-th unit from unit `lane` on.
+/// Folds one thread's elements of units [first, last) of a row: every
+/// `stride`-th unit from unit `lane` on.
 template <class Fold>
 STAVE_BOTH void fold_row(const Fold& fold, typename Fold::Accumulator& total, const ReduceArgs& args,
                          const typename Fold::Element* row, Index position, Index first, Index last, unsigned lane) {
@@ -76,7 +80,8 @@ STAVE_BOTH void fold_row(const Fold& fold, typename Fold::Accumulator& total, co
   const RowEnds ends(row, args.row_length, sizeof *row, count);
   fold_packs(fold, total, args, row + ends.head, position + ends.head * args.row_position_step, first + lane,
              least_of(last, ends.packs), stride);
-  // The whole packs are at most row_units: whoever has the first unit takes the ends.
+  // There are at most row_units whole packs. The threads that have the
+  // first unit also fold the ends.
   if (first != 0) return;
   STAVE_UNROLL(1)
   for (Index e = lane; e < ends.head + ends.tail; e += stride) {
@@ -85,7 +90,7 @@ STAVE_BOTH void fold_row(const Fold& fold, typename Fold::Accumulator& total, co
   }
 }
 
-/// Lane `lane`'s share of one part of an output whose elements begin at `in`.
+/// Folds the share of lane `lane` in one part of an output whose elements begin at `in`.
 template <class Fold>
 STAVE_BOTH typename Fold::Accumulator fold_part(const Fold& fold, const ReduceArgs& args,
                                                 const typename Fold::Element* in, Index part, unsigned lane) {
@@ -105,15 +110,15 @@ STAVE_BOTH typename Fold::Accumulator fold_part(const Fold& fold, const ReduceAr
   return total;
 }
 
-// ---- bodies ------------------------------------------------------------------------------------------------
+// ---- bodies -----------------------------------------------------------------------------------
 
-/// The lanes of each output onto its lane 0, in a tree.
+/// Merges the lanes of each output into its lane 0, in a tree.
 template <class Fold, class Block>
 STAVE_BOTH void merge_lanes(const Block& block, const Fold& fold, Lanes lanes, typename Fold::Accumulator* shared) {
   merge_lanes(block, lanes, [&](unsigned t, unsigned other) { fold.merge(shared[t], shared[other]); });
 }
 
-/// `shared`: block_threads accumulators.
+/// `shared` has block_threads accumulators.
 template <class Fold, class Block>
 STAVE_BOTH void reduce_body(const Block& block, const ReduceArgs& args, typename Fold::Accumulator* shared) {
   const Fold fold(args);
@@ -143,7 +148,7 @@ STAVE_BOTH void reduce_body(const Block& block, const ReduceArgs& args, typename
   }
 }
 
-/// The parts of each output, 1 << lane_bits threads for each.
+/// Merges the parts of each output, with 1 << lane_bits threads per output.
 template <class Fold, class Block>
 STAVE_BOTH void merge_body(const Block& block, const ReduceArgs& args, unsigned lane_bits,
                            typename Fold::Accumulator* shared) {

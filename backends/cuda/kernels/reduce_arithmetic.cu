@@ -1,4 +1,4 @@
-// sum and prod.
+// Kernels of sum and prod.
 #include <stave/core/op/all_ops.h>
 #include <stave/backends/cuda/kernels/reduce_launch.cuh>
 

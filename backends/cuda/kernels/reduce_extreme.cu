@@ -1,4 +1,4 @@
-// max, min, all and any.
+// Kernels of max, min, all and any.
 #include <stave/core/op/all_ops.h>
 #include <stave/backends/cuda/kernels/reduce_launch.cuh>
 

@@ -1,4 +1,4 @@
-// The table of reductions: what a file of kernels offers to the driver.
+// The table of reductions, from which the driver launches.
 #pragma once
 
 #include <stave/backends/cuda/reduce_plan.h>
@@ -8,7 +8,8 @@ namespace stave_cuda {
 
 using ReduceLauncher = void (*)(const Launch& launch, const ReducePlan& plan);
 
-// Null where the operation has none for the dtype. Each for the operations of one file.
+// Each returns the launcher of a reduction, or null if the operation has no kernel for the dtype.
+// Each serves the operations of one file.
 ReduceLauncher arithmetic_reduction(stave::OpId op, stave::Dtype dtype);  // sum prod
 ReduceLauncher extreme_reduction(stave::OpId op, stave::Dtype dtype);     // max min all any
 ReduceLauncher arg_reduction(stave::Dtype dtype);                         // argmax argmin

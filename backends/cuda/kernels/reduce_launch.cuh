@@ -1,4 +1,4 @@
-// Kernels of reductions and how they are launched; a file that includes this makes some of them.
+// The kernels of reductions and their launch. A file that includes this instantiates some of them.
 #pragma once
 
 #include <stave/backends/cuda/kernels/reduce_kernels.h>
@@ -36,7 +36,7 @@ void launch_reduction(const Launch& launch, const ReducePlan& plan) {
   check_launch("the merging of a reduction's parts");
 }
 
-/// The fold of each dtype's elements, all integers of one size in one.
+/// Returns the launcher for a dtype. All integers of one size share a fold.
 template <template <class> class Fold>
 ReduceLauncher reduction_of(stave::Dtype dtype) {
   return stave::visit_dtype(

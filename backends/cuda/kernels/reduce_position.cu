@@ -1,4 +1,4 @@
-// argmax and argmin.
+// Kernels of argmax and argmin.
 #include <stave/backends/cuda/kernels/reduce_launch.cuh>
 
 namespace stave_cuda {

@@ -1,5 +1,6 @@
-// What the text of a region's kernel is made of (region_text.h). A thread computes `lanes` elements of the outputs that are neighbours,
-// all steps of one before the next, in registers; each value is what the step's own kernel would store.
+// Functions and macros that the source of a region's kernel uses (region_text.h). A thread computes
+// `lanes` neighbouring elements of the outputs. It runs all steps for one element before the next,
+// in registers. Each value is rounded as the step's own kernel would store it.
 #pragma once
 
 #include <stave/backends/cuda/region_input.h>
@@ -10,7 +11,7 @@ namespace stave_cuda {
 /// The elements of a thread.
 struct Run {
   std::uint64_t first;
-  int count;  // fewer than there are lanes at the end
+  int count;  // less than `lanes` at the end
 };
 template <int lanes>
 STAVE_BOTH Run run_of(std::uint64_t thread, std::uint64_t elements) {
@@ -19,7 +20,8 @@ STAVE_BOTH Run run_of(std::uint64_t thread, std::uint64_t elements) {
   return {first, elements - first < lanes ? static_cast<int>(elements - first) : lanes};
 }
 
-/// A call: the map in it, once for each lane, is long to compile.
+/// Loads elements one by one. It is not inlined, because the map, repeated for
+/// each lane, takes long to compile.
 template <class T, int lanes>
 STAVE_BOTH STAVE_OUTLINE Pack<T, lanes> load_apart(const RegionInput& in, Run run) {
   Pack<T, lanes> pack{};
@@ -48,7 +50,7 @@ STAVE_BOTH Pack<T, lanes> load(const RegionInput& in, Run run) {
   }
   return pack;
 }
-/// By a call: for kernels of many inputs.
+/// A load that is not inlined, for kernels of many inputs.
 template <class T, int lanes>
 STAVE_BOTH STAVE_OUTLINE Pack<T, lanes> load_by_call(const RegionInput& in, Run run) {
   return load<T, lanes>(in, run);
@@ -65,7 +67,7 @@ STAVE_BOTH void store(T* out, Run run, const Pack<T, lanes>& pack) {
     if (j < run.count) out[run.first + static_cast<unsigned>(j)] = pack.lane[j];
 }
 
-/// An operation on elements of T.
+/// Applies an operation to elements of T.
 template <class S, class T>
 STAVE_BOTH OutOf<S, T> step(Element<T> a) {
   return static_cast<OutOf<S, T>>(Apply<S, KernelType<S, T>>::apply(a));
@@ -77,7 +79,8 @@ STAVE_BOTH OutOf<S, T> step(Element<T> a, Element<T> b) {
 
 }  // namespace stave_cuda
 
-// What is a kernel on a device is a function on the host, of a thread whose number in the grid is set before.
+// On a device a region is a kernel. On the host it is a function of one thread, whose number in the
+// grid the caller sets first.
 #ifdef __CUDACC__
 #define STAVE_REGION_KERNEL extern "C" __global__ void __launch_bounds__(stave_cuda::region_threads)
 #define STAVE_PARAMETER const __grid_constant__

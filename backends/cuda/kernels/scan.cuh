@@ -1,4 +1,4 @@
-// The kernels of all scans, as bodies that run on the device and on the host: see scan_plan.h.
+// The kernels of all scans, as bodies that run on the device and on the host (see scan_plan.h).
 #pragma once
 
 #include <stave/backends/cuda/scan_plan.h>
@@ -7,7 +7,7 @@
 
 namespace stave_cuda {
 
-/// One row: where its elements are.
+/// The position in memory of one row's elements.
 template <class Step>
 struct ScanRow {
   using T = typename Step::Element;
@@ -26,10 +26,10 @@ struct ScanRow {
   STAVE_BOTH T second(Index i) const { return Step::inputs == 2 ? y[i * y_step] : T(0); }
 };
 
-// ---- one thread a row --------------------------------------------------------------------------------------
+// ---- one thread per row -----------------------------------------------------------------------
 
-/// Calls f(i, x, y) for the elements [first, last) of a row in turn, which are read some ahead: reading does not wait for what f
-/// writes.
+/// Calls f(i, x, y) for the elements [first, last) of a row in order. Elements are read a few at a
+/// time in advance, so reads do not wait for the writes of f.
 template <class Step, class F>
 STAVE_BOTH void for_elements(const ScanRow<Step>& row, Index first, Index last, F f) {
   constexpr int ahead = 4;
@@ -55,7 +55,7 @@ STAVE_BOTH typename Step::Map summary_of(const ScanRow<Step>& row, Index first, 
   return map;
 }
 
-/// The state after elements [first, last); if `write`, the output as well.
+/// Returns the state after elements [first, last). If `write` is set, it also writes the output.
 template <class Step>
 STAVE_BOTH typename Step::State walk(const ScanRow<Step>& row, Index first, Index last, typename Step::State state,
                                      bool write) {
@@ -102,29 +102,33 @@ STAVE_BOTH void scan_rows_body(const Block& block, const ScanArgs& args, ScanSta
     });
 }
 
-// ---- one block a row, tile by tile -------------------------------------------------------------------------
+// ---- one block per row, tile by tile ----------------------------------------------------------
 
 template <class Step>
 struct ScanShared {
   using T = typename Step::Element;
-  static constexpr unsigned items = sizeof(T) * Step::inputs >= 16 ? 4 : 8;  // of a thread, side by side
+  // Adjacent elements per thread.
+  static constexpr unsigned items = sizeof(T) * Step::inputs >= 16 ? 4 : 8;
   static constexpr unsigned tile = items * block_threads;
   static_assert(scan_part % tile == 0);
 
   T x[tile + block_threads], y[Step::inputs == 2 ? tile + block_threads : 1];
-  typename Step::Map maps[2][block_threads];  // of the items of threads, then of all up to them
+  // The maps of each thread's items, then of all items up to them.
+  typename Step::Map maps[2][block_threads];
   typename Step::Map part_summaries[block_threads];
   typename Step::Map total;
   typename Step::State carry, next_carry;
   bool serial;
   unsigned fitting;
 
-  /// Threads read `items` apart: without gaps all from the same banks.
+  /// The padded position of element i. Threads read elements that are `items` apart; without
+  /// padding these would all be in the same banks.
   STAVE_BOTH static unsigned place(unsigned i) { return i + i / items; }
   STAVE_BOTH T second(unsigned i) const { return Step::inputs == 2 ? y[place(i)] : T(0); }
 };
 
-/// Reads `count` elements from `first` on, and leaves in maps[0][t] what the items of all threads up to t do.
+/// Reads `count` elements from `first` on. Afterwards maps[0][t] is the effect of
+/// the items of all threads up to t.
 template <class Step, class Block>
 STAVE_BOTH void read_tile(const Block& block, const ScanRow<Step>& row, Index first, unsigned count,
                           ScanShared<Step>& shared) {
@@ -146,7 +150,8 @@ STAVE_BOTH void read_tile(const Block& block, const ScanRow<Step>& row, Index fi
       map = Step::then(map, Step::of(shared.x[shared.place(i)], shared.second(i)));
     shared.maps[0][t] = map;
   });
-  // Hillis and Steele, "Data parallel algorithms", 1986: after each pass a map stands for twice as many threads.
+  // Hillis and Steele, "Data parallel algorithms", 1986: each pass doubles the
+  // number of threads that a map covers.
   unsigned from = 0;
   STAVE_UNROLL(1)
   for (unsigned distance = 1; distance < block_threads; distance *= 2, from ^= 1)
@@ -157,7 +162,8 @@ STAVE_BOTH void read_tile(const Block& block, const ScanRow<Step>& row, Index fi
   static_assert(block_bits % 2 == 0, "an even number of passes ends where it began");
 }
 
-/// From shared.carry through a tile that was read; the new carry, and if `write` the output.
+/// Scans a tile that was read, starting from shared.carry. Sets the new carry and, if `write` is
+/// set, writes the output.
 template <class Step, class Block>
 STAVE_BOTH void scan_tile(const Block& block, const ScanRow<Step>& row, Index first, unsigned count, bool write,
                           ScanShared<Step>& shared) {
@@ -186,7 +192,8 @@ STAVE_BOTH void scan_tile(const Block& block, const ScanRow<Step>& row, Index fi
   });
 }
 
-/// A part of a row, tile by tile: its summary into shared.total, or the scan from shared.carry on.
+/// Processes a part of a row, tile by tile. Stores its summary in shared.total, or
+/// scans it from shared.carry on.
 template <class Step, class Block>
 STAVE_BOTH void go_through(const Block& block, const ScanArgs& args, const ScanRow<Step>& row, Index part,
                            ScanStage stage, ScanShared<Step>& shared) {
@@ -206,8 +213,9 @@ STAVE_BOTH void go_through(const Block& block, const ScanArgs& args, const ScanR
   }
 }
 
-/// Writes down the states that enter the parts from `part` on, one thread applying summary after summary, up to a part whose
-/// summary does not fit: that part, which is then to be gone through, or args.parts.
+/// Stores the states that enter the parts from `part` on. One thread applies summary after summary,
+/// up to a part whose summary does not fit. Returns that part, which must then be scanned by its
+/// elements, or args.parts.
 template <class Step, class Block>
 STAVE_BOTH Index carry_while_fitting(const Block& block, const ScanArgs& args, Index row_index, Index part,
                                      ScanShared<Step>& shared) {
@@ -251,7 +259,8 @@ STAVE_BOTH void scan_tiles_body(const Block& block, const ScanArgs& args, ScanSt
     });
     const Index end = carries ? args.parts : part + 1;
     STAVE_UNROLL(1)
-    for (; part < end; ++part) {  // one part, or, of all, those that do not fit
+    // One part, or, for carries, each part whose summary does not fit.
+    for (; part < end; ++part) {
       if (carries) part = carry_while_fitting(block, args, row_index, part, shared);
       if (part < end) go_through(block, args, row, part, stage, shared);
     }

@@ -1,4 +1,4 @@
-// cumulative_prod.
+// Kernels of cumulative_prod.
 #include <stave/backends/cuda/kernels/scan_launch.cuh>
 
 namespace stave_cuda {

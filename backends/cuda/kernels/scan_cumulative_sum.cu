@@ -1,4 +1,4 @@
-// cumulative_sum.
+// Kernels of cumulative_sum.
 #include <stave/backends/cuda/kernels/scan_launch.cuh>
 
 namespace stave_cuda {

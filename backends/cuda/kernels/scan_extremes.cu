@@ -1,4 +1,4 @@
-// cummax and cummin.
+// Kernels of cummax and cummin.
 #include <stave/backends/cuda/kernels/scan_launch.cuh>
 
 namespace stave_cuda {

@@ -1,4 +1,4 @@
-// The table of scans: what a file of kernels offers to the driver.
+// The table of scans, from which the driver launches.
 #pragma once
 
 #include <stave/backends/cuda/scan_plan.h>
@@ -9,7 +9,7 @@ using ScanLauncher = void (*)(const Launch& launch, const ScanPlan& plan);
 
 ScanLauncher cummax(stave::Dtype dtype);
 ScanLauncher cummin(stave::Dtype dtype);
-// Null for bool.
+// These return null for bool.
 ScanLauncher cumulative_sum(stave::Dtype dtype);
 ScanLauncher cumulative_prod(stave::Dtype dtype);
 ScanLauncher linear_recurrence(stave::Dtype dtype);

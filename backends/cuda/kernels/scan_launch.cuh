@@ -1,4 +1,4 @@
-// Kernels of scans and how they are launched; a file that includes this makes some of them.
+// The kernels of scans and their launch. A file that includes this instantiates some of them.
 #pragma once
 
 #include <stave/backends/cuda/kernels/scan_kernels.h>
@@ -36,7 +36,7 @@ void launch_scan(const Launch& launch, const ScanPlan& plan) {
   run(ScanStage::scan);
 }
 
-/// The step of each dtype's elements, all integers of one size in one.
+/// Returns the launcher for a dtype. All integers of one size share a step.
 template <template <class> class Step>
 ScanLauncher scan_of(stave::Dtype dtype) {
   if (dtype == stave::bool_) return nullptr;

@@ -1,4 +1,4 @@
-// linear_recurrence.
+// Kernels of linear_recurrence.
 #include <stave/backends/cuda/kernels/scan_launch.cuh>
 
 namespace stave_cuda {

@@ -1,13 +1,16 @@
-// What scans carry from element to element, and how runs of elements are taken together.
+// The steps of scans: the state carried from element to element, and the
+// combination of runs of elements.
 //
-// A step has Element, the number of `inputs`; State, with start(), next(state, x, y) and value(state); and Map, what a run of
-// elements does to the state that enters it: identity(), of(x, y), then(first, second), apply(state, map). The CPU's
-// arithmetic: floats of 16 and 32 bits are computed in float64; sums of float64 carry beside them what rounding lost; integers
-// wrap.
+// A step has Element and the number of `inputs`. It has State, with start(), next(state, x, y) and
+// value(state). It has Map, the effect of a run of elements on the state that enters it, with
+// identity(), of(x, y), then(first, second) and apply(state, map). The arithmetic is that of the
+// CPU. Floats of 16 and 32 bits are computed in float64. Sums of float64 also accumulate the
+// rounding errors. Integers wrap.
 //
-// Taking runs together associates otherwise than going from element to element. Where a map left the range of float64, so that
-// the result could differ by more than rounding, fits() says no, and the run is gone through element by element. What is not
-// seen is that a product fell below 2^-1022: it counts as 0, as long as no infinity meets it.
+// Combining runs changes the association of operations. If a map left the range of float64, the
+// result could differ by more than rounding. Then fits() returns false, and the run is scanned
+// element by element. The underflow of a product below 2^-1022 is not detected: the product counts
+// as 0, unless it is multiplied by an infinity.
 #pragma once
 
 #include <stave/backends/cuda/kernels/fold.cuh>
@@ -19,8 +22,9 @@ template <class S>
 STAVE_BOTH bool is_finite(S x) {
   return x - x == 0;
 }
-/// Whether map * state is what it would be with map's exact value: not if that overflowed; and if it underflowed, only for
-/// states so small (2^200) that what was lost is of no size.
+/// Returns true if map * state is the same as with the exact value of map. It is false
+/// if map overflowed. If map underflowed, it is true only for states up to 2^200, for
+/// which the lost part is negligible.
 STAVE_BOTH inline bool fits_factor(double map, double state) {
   if (!is_finite(map)) return false;
   const bool small = map > -std::numeric_limits<double>::min() && map < std::numeric_limits<double>::min();
@@ -86,7 +90,7 @@ struct RunningProduct {
   }
 };
 
-/// The largest so far, or the smallest. NaN, once met, stays.
+/// The largest or smallest element so far. Once NaN occurs, the result stays NaN.
 template <class T, bool largest>
 struct RunningExtreme {
   using Element = T;
@@ -118,9 +122,10 @@ struct AffineMap {
   S a, b;
 };
 
-/// h = scale(a, h) + b: a factor of 0 wins over infinity and NaN (DESIGN, section 2). Of h -> a h + b and then h -> c h + d
-/// comes h -> c a h + (c b + d): products of IEEE here, in which 0 times infinity, which may both stand for numbers out of
-/// range, is NaN, so that the map does not fit.
+/// The step h = scale(a, h) + b. A factor of 0 gives 0, even with infinity and NaN (DESIGN, section
+/// 2). The maps h -> a h + b and then h -> c h + d combine to h -> c a h + (c b + d). This uses
+/// IEEE products, in which 0 times infinity is NaN. Either factor may stand for a number out of
+/// range, so such a map does not fit.
 template <class T>
 struct Recurrence {
   using Element = T;

@@ -47,7 +47,8 @@ void launch_merges_as(const Launch& launch, const ScatterLoop& loop) {
   merge_updates_kernel<How, T><<<blocks_for(loop.lanes * units), block_threads, 0, launch.stream>>>(loop);
   check_launch("a scatter");
 }
-/// All but what add_at_once adds. Where no sign matters, integers of one size have one kernel.
+/// Merges all updates that add_at_once does not add. Where signs do not matter,
+/// integers of one size share a kernel.
 template <class T>
 void launch_merges_of(const Launch& launch, OpId op, const ScatterLoop& loop) {
   using Wrapping = Signless<T>;
@@ -63,7 +64,8 @@ void launch_merges(const Launch& launch, OpId op, stave::Dtype dtype, const Scat
   stave::visit_dtype(dtype, [&](auto zero) { launch_merges_of<decltype(zero)>(launch, op, loop); });
 }
 
-/// Integers wrap, so signed ones go with unsigned ones. False: a device adds at once no less than four bytes.
+/// Adds integers atomically. They wrap, so signed ones are added as unsigned ones. Returns false
+/// for elements of fewer than four bytes, for which a device has no atomic addition.
 bool add_at_once(const Launch& launch, const SlicePlan& plan) {
   const SliceLoop loop = plan.on_device(launch);
   if (plan.unit() == 4) add_slices_kernel<std::uint32_t><<<plan.blocks(), block_threads, 0, launch.stream>>>(loop);
@@ -77,7 +79,8 @@ std::size_t size_of_merged(stave::Dtype dtype) {
   return stave::visit_dtype(dtype, [](auto zero) { return sizeof(Merged<decltype(zero)>); });
 }
 
-/// The lanes of `loop`, whose arrays are as long: their order by destination, then what they come to.
+/// Scatters the lanes of `loop`: sorts them by destination and merges their updates. The arrays
+/// have one entry per lane.
 void scatter_lanes(const Launch& launch, OpId op, stave::Dtype dtype, ScatterLoop loop, std::uint32_t* sorted_keys,
                    std::uint32_t* order) {
   const auto n = static_cast<std::uint32_t>(loop.lanes);

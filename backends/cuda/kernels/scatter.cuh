@@ -1,11 +1,11 @@
-// Bodies of the kernels that scatter (index_plan.h).
+// Bodies of the scatter kernels (index_plan.h).
 #pragma once
 
 #include <stave/backends/cuda/kernels/index.cuh>
 
 namespace stave_cuda {
 
-// ---- scatter_add of integers, whose sums do not depend on the order ------------------------------------------
+// ---- scatter_add of integers, whose sums do not depend on the order ---------------------------
 
 template <class T>
 STAVE_BOTH void add_atomically(T* to, T value) {
@@ -16,7 +16,7 @@ STAVE_BOTH void add_atomically(T* to, T value) {
   *to += value;
 #endif
 }
-/// One element of one update by each thread.
+/// Adds one element of one update per thread.
 template <class T>
 STAVE_BOTH void add_slices(const SliceLoop& loop, Position p) {
   static_assert(std::is_unsigned_v<T>);
@@ -29,7 +29,9 @@ STAVE_BOTH void add_slices(const SliceLoop& loop, Position p) {
                  static_cast<const T*>(loop.part)[place.part + at[1]]);
 }
 
-// ---- all others, in five steps: destinations, a stable sort by them, the sorted destinations, parts merged, places merged ----
+// ---- the other scatters -----------------------------------------------------------------------
+// They take five steps: find destinations, sort stably by them, store the sorted destinations,
+// merge the later parts of each destination, merge the updates of each destination.
 
 STAVE_BOTH inline void find_destinations(const ScatterLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;
@@ -41,7 +43,8 @@ STAVE_BOTH inline void find_destinations(const ScatterLoop& loop, Position p) {
   loop.key[i] = static_cast<std::uint32_t>(destination);
   loop.lane[i] = static_cast<std::uint32_t>(i);
 }
-/// For a second pass of the sort: the upper halves of the destinations, in the order so far.
+/// Makes keys for a second pass of the sort: the upper halves of the
+/// destinations, in the order so far.
 STAVE_BOTH inline void take_upper_keys(const ScatterLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;
   if (i >= loop.lanes) return;
@@ -52,7 +55,7 @@ STAVE_BOTH inline void sort_destinations(const ScatterLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread;
   if (i < loop.lanes) loop.sorted[i] = loop.destination[loop.order[i]];
 }
-/// How what stands in a place and an update, or two updates, are taken together: `a` is before `b`.
+/// The ways to merge the value at a place with an update, or two updates. `a` comes before `b`.
 struct Adding {
   template <class S>
   static STAVE_BOTH S merge(S a, S b) {
@@ -84,17 +87,17 @@ struct Latest {
   }
 };
 
-/// What updates of T are computed in; the result is rounded from it.
+/// The type in which updates of T are merged. The result is rounded from it.
 template <class T>
 using Merged = Lane<stave::Computed<T>>;
-/// Of the j-th of the sorted lanes.
+/// Returns the update of the j-th sorted lane.
 template <class T>
 STAVE_BOTH Merged<T> update_of(const ScatterLoop& loop, std::uint64_t j, std::uint64_t unit) {
   const SliceLoop& slices = loop.slices;
   const T* updates = static_cast<const T*>(slices.part) + slices.slice(unit)[1];
   return Merged<T>(computed(updates[slices.lanes(loop.first_lane + loop.order[j])[2]]));
 }
-/// `state`, and the updates of a destination from the j-th of the sorted ones up to `end`.
+/// Merges `state` with the updates of a destination from the j-th sorted lane up to `end`.
 template <class How, class T>
 STAVE_BOTH Merged<T> merge_part(const ScatterLoop& loop, std::uint64_t j, std::uint64_t end, std::uint64_t unit,
                                 Merged<T> state) {
@@ -103,7 +106,7 @@ STAVE_BOTH Merged<T> merge_part(const ScatterLoop& loop, std::uint64_t j, std::u
     state = How::merge(state, update_of<T>(loop, j, unit));
   return state;
 }
-/// Where the destination of the j-th sorted lane begins.
+/// Returns the first sorted lane with the destination of the j-th one.
 STAVE_BOTH inline std::uint64_t head_of(const ScatterLoop& loop, std::uint64_t j) {
   const std::uint64_t destination = loop.sorted[j];
   std::uint64_t low = 0;
@@ -114,9 +117,10 @@ STAVE_BOTH inline std::uint64_t head_of(const ScatterLoop& loop, std::uint64_t j
   }
   return j;
 }
-/// A destination's second and later parts, which begin a whole number of parts after it: of those that overlap one another so many
-/// lanes from 0 on, at most one begins within each, and it belongs to the destination that the stretch begins with. A thread for
-/// each element of each stretch.
+/// Merges a destination's second and later parts. Each begins a whole number of parts after the
+/// destination's first lane. The sorted lanes are divided into stretches of one part's length, from
+/// 0 on. At most one such part begins in each stretch, and it belongs to the destination of the
+/// stretch's first lane. There is a thread for each element of each stretch.
 template <class How, class T>
 STAVE_BOTH void merge_parts(const ScatterLoop& loop, Position p) {
   const std::uint64_t i = p.block * p.threads + p.thread, stretch = loop.slices.slice_units.wide(i);
@@ -129,8 +133,8 @@ STAVE_BOTH void merge_parts(const ScatterLoop& loop, Position p) {
   static_cast<Merged<T>*>(loop.partials)[i] =
       merge_part<How, T>(loop, begin + 1, begin + whole + 1, unit, update_of<T>(loop, begin, unit));
 }
-/// The first lane of each destination merges the updates of its first part, and then the other parts, in their order; a thread for
-/// each element.
+/// Merges all updates of a destination. The thread of its first lane merges the updates of the
+/// first part, and then the other parts in order. There is a thread for each element.
 template <class How, class T>
 STAVE_BOTH void merge_updates(const ScatterLoop& loop, Position p) {
   const std::uint64_t units = loop.slices.slice_units.divisor;

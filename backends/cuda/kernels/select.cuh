@@ -1,11 +1,11 @@
-// where, and astype between all dtypes.
+// Bodies of `where`, and of astype between all dtypes.
 #pragma once
 
 #include <stave/backends/cuda/kernels/elementwise.cuh>
 
 namespace stave_cuda {
 
-/// Moves bits of that many bytes.
+/// Copies elements as bits. Bits is a type of their size.
 template <class Bits>
 using WhereBody = ElementwiseBody<lanes_of(sizeof(Bits)), Choose, Bits, std::uint8_t, Bits, Bits>;
 
@@ -20,7 +20,8 @@ template <class From, class To>
 using AstypeBody = ElementwiseBody<lanes_of(sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To)), Convert<To>,
                                    Element<To>, Element<From>>;
 
-// Whose kernel a pair takes: of an integer that becomes another one the sign matters where it grows; what stays as it is, is bits.
+// The types whose kernel serves a conversion from From to To. Between integers the sign matters
+// only if the integer becomes wider. An element that keeps its type is copied as bits.
 template <class From, class To>
 inline constexpr bool stays = std::is_same_v<From, To>;
 template <class From, class To>

@@ -1,5 +1,6 @@
-// Factorizations of one small matrix by a team (team.cuh): those of backends/cpu/kernels/linalg.cpp, with each step's rows or columns
-// spread over the lanes. Matrices are in rows, `step` apart.
+// Factorizations of one small matrix by a team (team.cuh). The algorithms are those of
+// backends/cpu/kernels/linalg.cpp, with each step's rows or columns divided among the lanes.
+// Matrices are row-major, and rows are `step` elements apart.
 #pragma once
 
 #include <cfloat>
@@ -26,7 +27,7 @@ STAVE_BOTH void exchange(T& a, T& b) {
   b = t;
 }
 
-/// Elements n apart.
+/// Returns the dot product of n elements of x and y.
 template <class T>
 STAVE_BOTH T dot(const T* x, int x_step, const T* y, int y_step, int n) {
   T sum = 0;
@@ -34,7 +35,7 @@ STAVE_BOTH T dot(const T* x, int x_step, const T* y, int y_step, int n) {
   return sum;
 }
 
-// ---- as a whole ------------------------------------------------------------------------------------------------------------
+// ---- whole matrices ---------------------------------------------------------------------------
 
 template <class T, class Team>
 STAVE_BOTH bool all_finite(const Team& team, const T* x, int step, int rows, int columns, T* sums) {
@@ -50,7 +51,8 @@ STAVE_BOTH bool all_finite(const Team& team, const T* x, int step, int rows, int
   });
 }
 
-/// The power of two by which numbers up to `largest` are moderate: 1 if they are so already.
+/// Returns the power of two that scales numbers up to `largest` to a moderate
+/// size, or 1 if they already have it.
 template <class T>
 STAVE_BOTH T moderating(T largest) {
   const T big = sizeof(T) == 8 ? T(0x1p+400) : T(0x1p+50);
@@ -59,7 +61,7 @@ STAVE_BOTH T moderating(T largest) {
   const int power = -::ilogb(static_cast<double>(largest));
   return by_power_of_two(T(1), power < least ? least : power > most ? most : power);
 }
-/// Multiplies a finite matrix by that number, and returns it.
+/// Multiplies a finite matrix by the moderating factor and returns the factor.
 template <class T, class Team>
 STAVE_BOTH T moderate(const Team& team, T* x, int step, int rows, int columns, T* maxima) {
   team.for_lanes([&](int r) {
@@ -88,9 +90,10 @@ STAVE_BOTH void set_identity(const Team& team, T* x, int step, int rows, int col
   });
 }
 
-// ---- triangles -------------------------------------------------------------------------------------------------------------
+// ---- triangles --------------------------------------------------------------------------------
 
-/// a = l l^T in its lower triangle; false if there is none.
+/// Factors a = l l^T and stores l in the lower triangle of a. Returns false
+/// if a is not positive definite.
 template <class T, class Team>
 STAVE_BOTH bool cholesky(const Team& team, T* a, int step, int n, T* column) {
   for (int j = 0; j < n; ++j) {
@@ -107,7 +110,8 @@ STAVE_BOTH bool cholesky(const Team& team, T* a, int step, int n, T* column) {
   return true;
 }
 
-/// With partial pivoting: l and u in place of a, and the row with which each was exchanged.
+/// LU factors with partial pivoting. l and u replace a, and exchanges[k]
+/// is the row exchanged with row k.
 template <class T, class Team>
 STAVE_BOTH void lu(const Team& team, T* a, int step, int m, int n, int* exchanges) {
   const int steps = m < n ? m : n;
@@ -132,7 +136,7 @@ STAVE_BOTH void lu(const Team& team, T* a, int step, int m, int n, int* exchange
     });
   }
 }
-/// The rows of a that come of exchanges.
+/// Computes the order of the rows of a that the exchanges give.
 template <class Team>
 STAVE_BOTH void order_of(const Team& team, const int* exchanges, int steps, int* order, int m) {
   team.for_lanes([&](int lane) {
@@ -142,7 +146,7 @@ STAVE_BOTH void order_of(const Team& team, const int* exchanges, int steps, int*
   });
 }
 
-/// One lane's column x of n elements, `x_step` apart, becomes t^-1 x.
+/// Replaces one lane's column x of n elements, `x_step` apart, by t^-1 x.
 template <class T>
 STAVE_BOTH void substitute(const T* t, int row_step, int column_step, bool lower, bool unit, int n, T* x, int x_step) {
   for (int i = 0; i < n; ++i) {
@@ -153,9 +157,10 @@ STAVE_BOTH void substitute(const T* t, int row_step, int column_step, bool lower
   }
 }
 
-// ---- reflections -----------------------------------------------------------------------------------------------------------
+// ---- reflections ------------------------------------------------------------------------------
 
-/// 1 - tau v v^T with v = (1, x / scale) maps (head, x), of which `squares` is |x|^2, to (head', 0).
+/// A reflection 1 - tau v v^T with v = (1, scale x), which maps (first, x) to
+/// (head, 0). `squares` is |x|^2.
 template <class T>
 struct Reflection {
   T tau = 0, head, scale = 1;
@@ -168,7 +173,7 @@ struct Reflection {
   }
 };
 
-/// One lane's column x becomes (1 - tau v v^T) x, where v = (1, ...).
+/// Replaces one lane's column x by (1 - tau v v^T) x, where v = (1, ...).
 template <class T>
 STAVE_BOTH void reflect(T* x, int x_step, const T* v, int v_step, int n, T tau) {
   const T along = -tau * (x[0] + dot(x + x_step, x_step, v + v_step, v_step, n - 1));
@@ -176,7 +181,7 @@ STAVE_BOTH void reflect(T* x, int x_step, const T* v, int v_step, int n, T tau) 
   for (int i = 1; i < n; ++i) x[i * x_step] += v[i * v_step] * along;
 }
 
-/// Of m >= n: r in a's upper triangle, and the first p columns of q.
+/// QR factors for m >= n. r replaces the upper triangle of a, and q gets the first p columns of q.
 template <class T, class Team>
 STAVE_BOTH void qr(const Team& team, T* a, int step, int m, int n, T* q, int p, T* taus) {
   for (int k = 0; k < n; ++k) {
@@ -198,9 +203,10 @@ STAVE_BOTH void qr(const Team& team, T* a, int step, int m, int n, T* q, int p, 
     });
 }
 
-// ---- eigenvalues -----------------------------------------------------------------------------------------------------------
+// ---- eigenvalues ------------------------------------------------------------------------------
 
-/// a = q t q^T with t tridiagonal: d its diagonal, e what is beside. The vector of step k is left in row k beyond column k.
+/// Reduces a = q t q^T to tridiagonal t, with diagonal d and off-diagonal e. The vector of step k
+/// stays in row k, right of column k.
 template <class T, class Team>
 STAVE_BOTH void tridiagonal(const Team& team, T* a, int step, int n, T* d, T* e, T* taus, T* w) {
   for (int k = 0; k + 1 < n; ++k) {
@@ -214,7 +220,8 @@ STAVE_BOTH void tridiagonal(const Team& team, T* a, int step, int n, T* d, T* e,
       if (j < rest) v[j] = j == 0 ? T(1) : v[j] * reflection.scale;
     });
     if (reflection.tau == 0) continue;
-    // x = h x h for h = 1 - tau v v^T: x - v w^T - w v^T, where w = tau (x v - tau (v^T x v) v / 2)
+    // With h = 1 - tau v v^T, the update is
+    //   x = h x h = x - v w^T - w v^T, where w = tau (x v - tau (v^T x v) v / 2)
     team.for_lanes([&](int j) {
       if (j < rest) w[j] = dot(v, 1, x + j, step, rest) * reflection.tau;
     });
@@ -229,7 +236,8 @@ STAVE_BOTH void tridiagonal(const Team& team, T* a, int step, int n, T* d, T* e,
   d[n - 1] = team.agree([&] { return a[(n - 1) * (step + 1)]; });
 }
 
-/// The eigenvalues of a tridiagonal matrix, unordered, in d. `turn(i, c, s)` turns vectors i and i + 1.
+/// Computes the eigenvalues of a tridiagonal matrix, unordered, in d. `turn(i, c, s)` rotates
+/// vectors i and i + 1. Returns false if the iteration does not converge.
 template <class T, class Turn>
 STAVE_BOTH bool ql(T* d, T* e, int n, Turn turn) {
   const T epsilon = rounding_unit<T>, nothing = epsilon * epsilon * epsilon;
@@ -248,7 +256,7 @@ STAVE_BOTH bool ql(T* d, T* e, int n, Turn turn) {
       for (; i >= first; --i) {
         const T f = s * e[i], b = c * e[i], length = root(f * f + g * g);
         e[i + 1] = length;
-        if (length == 0) {  // it has split here
+        if (length == 0) {  // the matrix splits here
           d[i + 1] -= p;
           e[last] = 0;
           break;
@@ -270,7 +278,8 @@ STAVE_BOTH bool ql(T* d, T* e, int n, Turn turn) {
   return true;
 }
 
-/// The eigenvalues in d, ascending, of each lane its own copy; the columns of q are the vectors (null: none are asked for).
+/// Computes the eigenvalues in d, ascending. Each lane has its own copy of d. The columns of q are
+/// the eigenvectors; q is null if only the eigenvalues are needed.
 template <class T, class Team>
 STAVE_BOTH bool eigh(const Team& team, T* a, int step, int n, T* q, T* d, T* taus, T* w) {
   T e[most_lanes];

@@ -1,4 +1,5 @@
-// Singular values of one small matrix by a team: one-sided Jacobi rotations, as backends/cpu/kernels/linalg.cpp has them.
+// Singular values of one small matrix by a team, with one-sided Jacobi rotations as in
+// backends/cpu/kernels/linalg.cpp.
 #pragma once
 
 #include <stave/backends/cuda/kernels/small_factors.cuh>
@@ -22,7 +23,8 @@ STAVE_BOTH void rotate_rows(const Team& team, T* x, int step, int n, int i, int 
   });
 }
 
-/// Rows of x and y, whose squares these are: that the longest of those from i on stands at i.
+/// Exchanges rows of x and y so that the longest row of x from i on is at i.
+/// `squares` has the squared lengths.
 template <class T, class Team>
 STAVE_BOTH void bring_longest(const Team& team, T* x, T* y, int step, int k, int n, T* squares, int i) {
   int longest = i;
@@ -34,13 +36,15 @@ STAVE_BOTH void bring_longest(const Team& team, T* x, T* y, int step, int k, int
   if (y) exchange_rows(team, y, step, k, i, longest);
 }
 
-/// Rows from `known` on become orthonormal among themselves, and to those before.
+/// Sets the rows from `known` on to unit vectors that are orthogonal to
+/// each other and to the rows before.
 template <class T, class Team>
 STAVE_BOTH void complete(const Team& team, T* x, int step, int known, int rows, int n) {
   for (int i = known; i < rows; ++i) {
     T* const row = x + i * step;
     team.for_lanes([&](int j) {
-      if (j < n) row[j] = dot(x + j, step, x + j, step, i);  // the part of an axis that rows before have
+      // The part of axis j that the previous rows span.
+      if (j < n) row[j] = dot(x + j, step, x + j, step, i);
     });
     const int axis = team.agree([&] {
       int least = 0;
@@ -66,7 +70,7 @@ STAVE_BOTH void complete(const Team& team, T* x, int step, int known, int rows, 
   }
 }
 
-/// One turn of rows i and j, unless they are orthogonal.
+/// Rotates rows i and j, unless they are already orthogonal. Returns true if it rotated them.
 template <class T, class Team>
 STAVE_BOTH bool turn_pair(const Team& team, T* x, T* y, int step, int k, int n, T* squares, int i, int j, T rounding) {
   T *const a = x + i * step, *const b = x + j * step;
@@ -82,9 +86,11 @@ STAVE_BOTH bool turn_pair(const Team& team, T* x, T* y, int step, int k, int n, 
   return true;
 }
 
-/// Turns the k rows of x until they are orthogonal, and the rows of y (or null) with them, then makes them unit vectors: by
-/// lengths, which `values` are, of each lane its own copy, in descending order. What is but rounding of the longest has no
-/// direction: it is given one.
+/// Rotates the k rows of x until they are orthogonal, and the rows of y (unless null) with them.
+/// Then scales the rows of x to unit length and orders them by descending length. `values` are the
+/// lengths; each lane has its own copy. A row that is only rounding error of the longest has no
+/// direction of its own and gets one that is orthogonal to the others. Returns false if the
+/// iteration does not converge.
 template <class T, class Team>
 STAVE_BOTH bool svd(const Team& team, T* x, T* y, int step, int k, int n, T* values) {
   const T epsilon = rounding_unit<T>;

@@ -1,4 +1,4 @@
-// softmax and log_softmax.
+// Kernels of softmax and log_softmax.
 #include <stave/backends/cuda/kernels/softmax_kernels.h>
 #include <stave/backends/cuda/kernels/softmax.cuh>
 

@@ -1,10 +1,12 @@
-// The kernel of softmax and log_softmax, as a body that runs on the device and on the host: see softmax_plan.h.
+// The kernel of softmax and log_softmax, as a body that runs on the device and on
+// the host (see softmax_plan.h).
 //
-// Accuracy as on the CPU: exp(x - max) in the dtype; float32 is summed in double, float64 with what
-// rounding loses beside it; the logarithm of a sum near 1, which is all that is left of the result,
-// is log1p of the rest, which is summed apart. Where
-// all elements are -inf, 0 is subtracted in the place of the maximum, so that the sum of a part is 0 and not NaN. float16 and
-// bfloat16 are float32 to all but who reads and writes: E is an element in memory, T what is computed with.
+// The accuracy is that of the CPU. exp(x - max) is computed in the dtype. float32 is summed in
+// double, and float64 with its accumulated rounding errors. The logarithm of a sum near 1 is log1p
+// of the rest, which is summed separately, because it is all that remains of the result. If all
+// elements are -inf, 0 is subtracted instead of the maximum, so that the sum of a part is 0 and not
+// NaN. float16 and bfloat16 are converted to float32 when read and back when written: E is an
+// element in memory, T the type of the arithmetic.
 #pragma once
 
 #include <stave/backends/cuda/softmax_plan.h>
@@ -14,10 +16,11 @@
 
 namespace stave_cuda {
 
-// ---- sums of weights ---------------------------------------------------------------------------------------
+// ---- sums of weights --------------------------------------------------------------------------
 
-/// In two parts, so that a small rest beside a weight of 1 is not rounded away: of floats the
-/// number of weights that are 1, and the others; of double the sum, and what rounding lost.
+/// A sum of weights in two parts, so that a small rest beside a weight of 1 is not rounded away.
+/// For floats, the parts are the number of weights that are 1 and the sum of the others. For
+/// double, they are the sum and its accumulated rounding error.
 template <class T>
 struct WeightSum {
   double ones, others;
@@ -31,7 +34,7 @@ struct WeightSum {
     return factor == 1 ? *this : WeightSum{0, (ones + others) * factor};
   }
   STAVE_BOTH double value() const { return ones + others; }
-  /// The value less 1.
+  /// Returns the value minus 1.
   STAVE_BOTH double rest() const { return (ones - 1) + others; }
 };
 template <>
@@ -45,7 +48,7 @@ struct WeightSum<double> {
   STAVE_BOTH double rest() const { return sum.sum - sum.sum == 0 ? (sum.sum - 1) + sum.lost : sum.sum; }
 };
 
-/// What a part of a row comes to: its largest element, and the sum of exp(x - max).
+/// The total of a part of a row: its largest element and the sum of exp(x - max).
 template <class T>
 struct SoftmaxTotal {
   T max;
@@ -56,7 +59,7 @@ template <class T>
 STAVE_BOTH T exponential(T x) {
   return exp(Lane<T>(x)).value;
 }
-/// Of a NaN nothing is kept: its exponential makes the sum NaN.
+/// Returns the larger number and ignores NaN, whose exponential makes the sum NaN anyway.
 template <class T>
 STAVE_BOTH T larger_of(T x, T max) {
   return x > max ? x : max;
@@ -65,16 +68,16 @@ template <class T>
 STAVE_BOTH T subtracted_for(T max) {
   return max == lowest_of_all<T>() ? T(0) : max;
 }
-/// What makes a sum of exp(x - from) one of exp(x - max).
+/// Returns the factor that turns a sum of exp(x - from) into one of exp(x - max).
 template <class T>
 STAVE_BOTH double rescaling(T from, T max) {
   return exponential(static_cast<double>(from) - static_cast<double>(subtracted_for(max)));
 }
 
-// ---- the result --------------------------------------------------------------------------------------------
+// ---- the result -------------------------------------------------------------------------------
 
-/// From weights, or (logarithm) from elements. The inverse of a sum of floats is in two parts: rounded
-/// to one, it would be wrong in a whole row alike.
+/// Computes results from weights or, with `logarithm`, from elements. For floats the inverse of the
+/// sum has two parts, because one rounded inverse would shift a whole row the same way.
 template <class T>
 struct SoftmaxResult {
   T subtracted, first, second;
@@ -92,7 +95,7 @@ struct SoftmaxResult {
       second = static_cast<T>(inverse - static_cast<double>(first));
     }
   }
-  /// Of what the tile keeps.
+  /// Returns the result for a number that the tile holds.
   STAVE_BOTH T finished(T kept) const {
     if (logarithm) return (kept - subtracted) - first;
     if constexpr (sizeof(T) == 8) return kept / first;
@@ -101,28 +104,30 @@ struct SoftmaxResult {
   STAVE_BOTH T of(T x) const { return finished(logarithm ? x : exponential(x - subtracted)); }
 };
 
-// ---- a thread's elements -----------------------------------------------------------------------------------
+// ---- the elements of a thread -----------------------------------------------------------------
 
 template <class T>
 struct SoftmaxShared {
-  static constexpr unsigned items = softmax_tile_bytes / sizeof(T) / block_threads;  // of a thread
-  T kept[items * block_threads];  // a thread's side by side with those of the others: without conflicts of banks
-  T own[block_threads];           // a thread's maximum
+  // items per thread
+  static constexpr unsigned items = softmax_tile_bytes / sizeof(T) / block_threads;
+  // The numbers of different threads lie side by side, which avoids bank conflicts.
+  T kept[items * block_threads];
+  T own[block_threads];  // the maximum of a thread's own elements
   T max[block_threads];
   WeightSum<T> sum[block_threads];
 };
 
-/// How many loads of a thread are under way at a time.
+/// The number of loads of a thread that are in flight at a time.
 inline constexpr unsigned softmax_loads = 8;
 
-/// One thread's part in the work on a row.
+/// The share of one thread in the work on a row.
 template <class E>
 struct SoftmaxLane {
   using T = stave::Computed<E>;
   const E* in;
   E* out;
   Index in_step, out_step;
-  Index first, last, stride;  // its elements
+  Index first, last, stride;  // this thread's elements
 
   STAVE_BOTH SoftmaxLane(const SoftmaxArgs& args, Index row, Index part, unsigned lane)
       : in_step(args.in_step), out_step(args.out_step), stride(args.lanes()) {
@@ -133,7 +138,7 @@ struct SoftmaxLane {
     last = least_of((part + 1) * args.per_part, args.length);
   }
 
-  /// f(loaded, the number of the first of them); beyond the last element there is -inf.
+  /// Calls f(loaded, the number of the first of them). Past the last element, -inf is loaded.
   template <class F>
   STAVE_BOTH void read(F f) const {
     unsigned number = 0;
@@ -160,10 +165,10 @@ STAVE_BOTH T largest_of(const T (&x)[softmax_loads]) {
   T max = x[0];
   STAVE_UNROLL(softmax_loads)
   for (unsigned k = 1; k < softmax_loads; ++k) max = larger_of(x[k], max);
-  return larger_of(max, lowest_of_all<T>());  // not a NaN in x[0]
+  return larger_of(max, lowest_of_all<T>());  // x[0] may be NaN
 }
 
-/// In one reading: the sum is that of exp(x - max) for the maximum so far.
+/// Computes the total in one pass. The sum is always that of exp(x - max) for the maximum so far.
 template <class E>
 STAVE_BOTH SoftmaxTotal<stave::Computed<E>> online_total(const SoftmaxLane<E>& lane) {
   using T = stave::Computed<E>;
@@ -178,9 +183,9 @@ STAVE_BOTH SoftmaxTotal<stave::Computed<E>> online_total(const SoftmaxLane<E>& l
   return total;
 }
 
-// ---- the body ----------------------------------------------------------------------------------------------
+// ---- the body ---------------------------------------------------------------------------------
 
-/// One tile of rows, or a part of them.
+/// One tile of rows, or a part of one.
 template <class E, class Block>
 struct SoftmaxTile {
   using T = stave::Computed<E>;
@@ -198,14 +203,15 @@ struct SoftmaxTile {
   }
   STAVE_BOTH SoftmaxLane<E> lane(unsigned t) const { return {args, row(t), part, lanes.lane(t)}; }
 
-  /// f(total) for the parts of thread t's row that are its to merge.
+  /// Calls f(total) for the parts of thread t's row that thread t merges.
   template <class F>
   STAVE_BOTH void for_partials(unsigned t, F f) const {
     STAVE_UNROLL(1)
     for (Index p = lanes.lane(t); p < args.parts; p += args.lanes()) f(partials(t)[p * args.row_count]);
   }
 
-  /// The maximum of each thread's elements; without residence their sum as well.
+  /// Finds the maximum of each thread's elements and, if the tile is
+  /// not resident, their sum as well.
   STAVE_BOTH void find_maxima() const {
     block.for_threads([&](unsigned t) {
       SoftmaxTotal<T> total{lowest_of_all<T>(), WeightSum<T>::none()};
@@ -229,7 +235,8 @@ struct SoftmaxTile {
                 [&](unsigned t, unsigned other) { shared.max[t] = larger_of(shared.max[other], shared.max[t]); });
   }
 
-  /// The sums for the row's maximum; in a tile that is resident the weights take the places of elements.
+  /// Computes the sums relative to the row's maximum. In a resident tile the weights replace the
+  /// elements, unless the logarithm is computed.
   STAVE_BOTH void find_sums() const {
     block.for_threads([&](unsigned t) {
       if (row(t) >= args.row_count) return;

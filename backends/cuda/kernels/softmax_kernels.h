@@ -1,4 +1,4 @@
-// What kernels/softmax.cu offers to the driver.
+// The softmax kernels, for the driver.
 #pragma once
 
 #include <stave/backends/cuda/softmax_plan.h>
@@ -7,7 +7,7 @@ namespace stave_cuda {
 
 using SoftmaxLauncher = void (*)(const Launch& launch, const SoftmaxPlan& plan);
 
-/// Null for all but floats.
+/// Returns the launcher for a dtype, or null if it is not a float.
 SoftmaxLauncher softmax_of(stave::Dtype dtype);
 
 }  // namespace stave_cuda

@@ -1,4 +1,4 @@
-// sort and argsort.
+// Kernels of sort and argsort.
 #include <stave/backends/cuda/sort.h>
 
 #include <utility>
@@ -40,7 +40,7 @@ PlaceKernel place_elements_of(Dtype dtype) {
                            [](auto element) -> PlaceKernel { return place_elements<decltype(element)>; });
 }
 
-/// Keys and places, each with as much memory again for what is sorted.
+/// Keys and places, each with a second array for the sorted ones.
 struct Pairs {
   std::uint32_t *keys, *sorted_keys, *places, *sorted_places;
   Pairs(const Launch& launch, Index count) {

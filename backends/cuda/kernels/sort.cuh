@@ -1,4 +1,5 @@
-// The kernels around sorts of pairs, as bodies that run on the device and on the host: see sort_plan.h.
+// The kernels before and after sorts of pairs, as bodies that run on the device and
+// on the host (see sort_plan.h).
 #pragma once
 
 #include <cstring>
@@ -10,8 +11,9 @@
 
 namespace stave_cuda {
 
-/// An element as a key: NaN the largest, -0 as 0. Of a positive float the bits are in its order, of a negative one in the
-/// reverse order.
+/// Returns an element as a key. NaN is the largest key, and -0 has the key of 0. The
+/// bits of positive floats have the order of the floats, and those of negative
+/// floats have the reverse order.
 template <class T>
 STAVE_BOTH std::uint64_t key_of(T element) {
   if constexpr (!std::is_integral_v<T>) {
@@ -38,7 +40,8 @@ STAVE_BOTH void for_each_index(const Block& block, Index count, F f) {
     });
 }
 
-/// The keys of a pass for the places in their order so far. T: unsigned for integers.
+/// Makes the keys of a pass for the places in their current order. For
+/// integers, T is an unsigned type.
 template <class T, class Block>
 STAVE_BOTH void make_keys_body(const Block& block, const SortArgs& args, const SortPass& pass) {
   for_each_index(block, args.count, [&](Index i) {
@@ -53,13 +56,13 @@ STAVE_BOTH void make_keys_body(const Block& block, const SortArgs& args, const S
   });
 }
 
-/// The order that elements come in.
+/// Numbers the places in the order of the input.
 template <class Block>
 STAVE_BOTH void number_places_body(const Block& block, const SortArgs& args) {
   for_each_index(block, args.count, [&](Index i) { args.places[i] = static_cast<std::uint32_t>(i); });
 }
 
-/// Each element to where its place stands. T: as large as an element.
+/// Moves each element to its sorted position. T is a type of the element's size.
 template <class T, class Block>
 STAVE_BOTH void place_elements_body(const Block& block, const SortArgs& args) {
   for_each_index(block, args.count, [&](Index i) {

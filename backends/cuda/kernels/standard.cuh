@@ -1,9 +1,10 @@
-// What the headers of kernels take of the standard library, for NVRTC, which has none: each standard header that they include is this
-// text there (region_headers.cmake).
+// The parts of the standard library that the headers of kernels use, for NVRTC, which has no
+// standard library. NVRTC finds this text under the name of each standard header that they include
+// (region_headers.cmake).
 #ifndef STAVE_STANDARD_CUH
 #define STAVE_STANDARD_CUH
 
-// NVRTC 12.1 does not have it.
+// NVRTC 12.1 does not have __builtin_bit_cast.
 #if !__has_builtin(__builtin_bit_cast)
 template <class To, class From>
 constexpr To stave_bit_cast(From from) {

@@ -1,11 +1,12 @@
-// Teams: 1, 2, 4 ... 32 lanes of a warp, each team with small matrices of its own in shared memory. As in block.cuh a body is a
-// sequence of phases, which tests execute on the host as loops:
+// Teams of 1, 2, 4 ... 32 lanes of a warp. Each team has its own small matrices in shared memory.
+// As in block.cuh, a body is a sequence of phases, which tests execute on the host as loops:
 //
 //   team.for_lanes([&](int lane) { ... });     // no lane goes on before all are here
-//   const T x = team.agree([&] { ... });       // every lane computes it, of what phases left; nobody writes there before all have
+//   const T x = team.agree([&] { ... });       // every lane computes x from the results of earlier
+//                                              // phases; no lane writes there before all have x
 //
-// What stands between phases runs once on the host, and in each lane on a device: it has to be the same in all of them, and reads
-// shared memory by agree() alone.
+// The code between phases runs once on the host, and in each lane on a device. So it must have the
+// same effect in all lanes, and must read shared memory only through agree().
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace stave_cuda {
 
 inline constexpr int most_lanes = 32;
 
-/// Lanes for work that up to `most` of them share.
+/// Returns the number of lanes for work that up to `most` lanes can share.
 inline int team_width(Index most) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::clamp<Index>(most, 1, most_lanes))));
 }
@@ -37,7 +38,7 @@ struct HostTeam {
 };
 
 #ifdef __CUDACC__
-/// The team that this thread of a block of one warp belongs to.
+/// The team that this thread belongs to. A block is one warp.
 struct DeviceTeam {
   int width;
   unsigned mask;
@@ -60,7 +61,8 @@ struct DeviceTeam {
 };
 #endif
 
-/// Shared memory for the teams of a warp: so many matrices of up to width x width elements for each of them, and some vectors.
+/// Shared memory for the teams of a warp. Each team has `matrices` matrices of up to width x width
+/// elements, and some vectors.
 template <class T, int matrices>
 struct TeamRoom {
   T elements[matrices][most_lanes * (most_lanes + 1)];
@@ -68,7 +70,8 @@ struct TeamRoom {
   int numbers[2][most_lanes];
 };
 
-/// A team's part of it. Rows are an odd number of elements apart, so that lanes which go down a column meet in no bank.
+/// A team's part of the shared memory. Rows are an odd number of elements apart, so that lanes that
+/// walk down a column use different banks.
 template <class T, int matrices>
 struct TeamPart {
   TeamRoom<T, matrices>& room;
@@ -80,8 +83,14 @@ struct TeamPart {
   STAVE_BOTH int* numbers(int i) const { return room.numbers[i] + number * width; }
 };
 
-// Work is a kernel's parameter: Value and `matrices` say what room it needs, `items` how many there are, `width` who does one,
-// and body(team, item, slot, part) does one. No two teams work in one slot at a time.
+// A Work is the parameter of a kernel:
+//
+//   Value, matrices                the shared memory that it needs
+//   items                          the number of items
+//   width                          the number of lanes that process one item
+//   body(team, item, slot, part)   processes one item
+//
+// No two teams work in one slot at a time.
 
 template <class Work>
 void run_teams_on_host(const Work& work, int teams, bool backwards = false) {
