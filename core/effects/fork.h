@@ -29,9 +29,9 @@ struct HeldOverFork {
   }
 };
 
-/// Registers the pool's mutex (pool.cpp), which a thread may lock while it holds another one.
-/// fork() locks first what was registered last, so whoever locks in this order calls this before
-/// registering its own mutex.
+/// Registers the pool's mutex (pool.cpp). A thread may lock it while it holds another mutex.
+/// The owner of that mutex calls this before registering it, because fork() locks mutexes
+/// in the reverse order of registration.
 void hold_pool_over_fork() noexcept;
 
 }  // namespace stave_detail

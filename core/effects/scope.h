@@ -59,8 +59,8 @@ namespace stave_detail {
 
 /// Calls visit with the frames from `first` down to `last` (null: all), from inside out. An
 /// interception hides frames: those of the program that performed the effect, down to the handler
-/// that answers. They come right after it. An interception below all handlers has no answering
-/// frame, and its hidden frames are left out.
+/// that answers. They come right after it. An interception below all handlers (`answering` is null)
+/// hides frames that are installed again above it; these are left out.
 void visit_frames(const Frame* first, const Frame* last, FunctionRef<void(const Frame&)> visit);
 
 /// The name of a scope's frame; null for other frames.
