@@ -218,7 +218,8 @@ bool same_kept([[maybe_unused]] const T& a, [[maybe_unused]] const T& b) {
   else if constexpr (kind == KeptKind::complex)
     return same_number(a.real(), b.real()) && same_number(a.imag(), b.imag());
   else if constexpr (kind == KeptKind::equal) {
-    // The == of sixteen-bit floats ignores the sign of zero and NaN, like that of other floats.
+    // == does not suffice for sixteen-bit floats, as for other floats: -0 equals 0, and NaN differs
+    // from itself.
     if constexpr (std::has_unique_object_representations_v<T>) return std::memcmp(&a, &b, sizeof(T)) == 0;
     else return bool(a == b);
   } else if constexpr (kind == KeptKind::range) {
