@@ -12,7 +12,7 @@
 //   - views (transposes, slices, reshapes without a     threads, and perform nothing
 //     copy) and `to` never reach run                  - throw IndexError for an index out of range,
 //   - all views are of memory on this device, except    before it writes; an asynchronous backend
-//     numbers (View); the host accesses that memory     throws it at the next read or synchronize(),
+//     numbers (View); the host accesses that memory     throws at the next read or synchronize(),
 //     by read and write only (except the CPU's)         and reads and writes nothing there
 //                                                     - throw nothing but stave::Error and
 //                                                       std::bad_alloc

@@ -14,7 +14,7 @@ namespace {
 constinit std::mutex register_mutex;
 const HeldOverFork<register_mutex> register_over_fork;
 
-// Never destroyed: a tensor may be a global and die last.
+// The set is never destroyed: a tensor may be a global variable that dies last.
 std::unordered_set<const Node*>& the_register() {
   static auto& nodes = *new std::unordered_set<const Node*>;
   return nodes;
