@@ -1,7 +1,7 @@
 // The floating dtype that is used where a program names none: float32, unless a handler
 // answers otherwise.
 //
-//   with(DefaultDtype(float64), [&] { ... });  // inside, zeros(shape) is float64
+//   with(DefaultDtype(float64), [&] { ... });  // tensor({1.}), zeros(shape) are float64 inside
 //
 // It applies to all functions that make tensors without a given dtype (also from floating-point
 // literals and numbers alone: tensor({0.5}), full(shape, 0.5), arange(0., 1., 0.1), Tensor(0.5)),

@@ -1,4 +1,5 @@
-// Labels: names of values, shown by tools that observe a program.
+// Labels: names of values, shown by tools that observe a program, such as traces, graphs
+// and whos().
 //
 //   const Tensor h = label(tanh(matmul(x, w)), "hidden");  // traces show hidden:f32[64,30]
 //
