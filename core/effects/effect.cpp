@@ -1,3 +1,4 @@
+// Installation ids, the end of installations, and the texts and errors of effects.
 #include <stave/core/effects/effect.h>
 
 #include <atomic>

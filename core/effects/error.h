@@ -1,5 +1,5 @@
-// Errors. There is one type per cause. A message says what went wrong, where (operation, shapes,
-// the transforms around it) and what to do.
+// Errors. There is one type per cause. A message says what went wrong, where
+// (operation, shapes, the transforms around it) and what to do.
 #pragma once
 
 #include <stave/core/effects/settings.h>

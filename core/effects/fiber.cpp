@@ -1,8 +1,8 @@
-// Fibers: their beginning and end, functions that run on the thread's own stack, and errors
-// of misuse. The switch itself is in fiber_state.h; it uses the fcontext of Boost.Context where
-// context.h has no code of its own. (boost::context::fiber would add its own record of which
-// fiber resumed which, a ucontext build under sanitizers that is 40 times slower, and unwinding
-// by an exception of its own.)
+// Fibers: their beginning and end, functions that run on the thread's own stack,
+// and errors of misuse. The switch itself is in fiber_state.h;
+// it uses the fcontext of Boost.Context where context.h has no code of its own.
+// (boost::context::fiber would add its own record of which fiber resumed which, a ucontext build
+// under sanitizers that is 40 times slower, and unwinding by an exception of its own.)
 #include <stave/core/effects/fiber.h>
 
 #include <cxxabi.h>

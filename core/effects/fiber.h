@@ -10,10 +10,11 @@
 // from the running one to the outer one inclusive, is suspended as a unit, and later continues at
 // that very point.
 //
-// A fiber stays on the thread that started it. The state of the C++ runtime about exceptions (which
-// are caught, how many are in flight) belongs to the fiber and is exchanged at each switch. So
-// fibers may be suspended inside catch blocks, and in destructors that run because of an exception.
-// The handler stack and all other thread-local variables belong to the thread and are shared.
+// A fiber stays on the thread that started it. The state of the C++ runtime about exceptions
+// (which are caught, how many are in flight) belongs to the fiber and is exchanged at each switch.
+// So fibers may be suspended inside catch blocks, and in destructors that run because
+// of an exception. The handler stack and all other thread-local variables belong to the thread
+// and are shared.
 #pragma once
 
 #include <cstddef>
@@ -89,9 +90,9 @@ bool stack_is_nearly_full() noexcept;
 /// it may run other fibers. Any number of such calls takes no room on the thread's stack.
 void on_thread_stack(stave::FunctionRef<void()> function);
 
-/// Sets the usable size of the stacks of fibers that are made from now on, rounded up to whole
-/// pages; 256 KiB by default. Throws stave::Error for less than 32 KiB (a signal's frame alone
-/// takes 11 KiB with AMX) or more than 1 GiB.
+/// Sets the usable size of the stacks of fibers that are made from now on,
+/// rounded up to whole pages; 256 KiB by default. Throws stave::Error for less than 32 KiB
+/// (a signal's frame alone takes 11 KiB with AMX) or more than 1 GiB.
 void set_fiber_stack_size(std::size_t bytes);
 
 }  // namespace stave_detail

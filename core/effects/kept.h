@@ -93,8 +93,8 @@ template <class... T>
 struct KnownKept<std::tuple<T...>> : KeptAs<KeptKind::tuple, T...> {};
 template <class A, class B>
 struct KnownKept<std::pair<A, B>> : KeptAs<KeptKind::tuple, A, B> {};
-// std::complex, and any type that consists of a real and an imaginary part. (The header <complex>
-// would include all streams.)
+// std::complex, and any type that consists of a real and an imaginary part.
+// (The header <complex> would include all streams.)
 template <class T>
   requires requires(const T& z) {
     { z.real() } -> std::floating_point;

@@ -179,9 +179,10 @@ struct SearchAttributes final : ValueAttributes<SearchAttributes> {
 /// For each row:
 ///   h = (x - mean) r with r = 1 / sqrt(variance + epsilon), or 1 where that is infinite;
 ///   the result is weight h + bias.
-/// layer_norm_gradient(x, weight, ct): ct has the shape of x. With D(u) = r (u - mean(u) - h mean(h
-/// u)) for each row, the results are D(weight ct), with the shape of x; the sum of ct h over all
-/// rows, [n]; and the sum of ct over all rows, [n]. An element with ct = 0 contributes nothing.
+/// layer_norm_gradient(x, weight, ct): ct has the shape of x. With D(u) = r
+/// (u - mean(u) - h mean(h u)) for each row, the results are D(weight ct), with the shape of x;
+/// the sum of ct h over all rows, [n]; and the sum of ct over all rows, [n]. An element with ct = 0
+/// contributes nothing.
 struct NormAttributes final : ValueAttributes<NormAttributes> {
   double epsilon;
   explicit NormAttributes(double epsilon_) : epsilon(epsilon_) {}
@@ -239,8 +240,8 @@ struct AxisAttributes final : ValueAttributes<AxisAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// gather(x, indices): x is [batch..., d1..dk, rest...], indices (int32 or int64) is [batch...,
-/// at..., k]. The result is [batch..., at..., rest...]:
+/// gather(x, indices): x is [batch..., d1..dk, rest...], indices (int32 or int64)
+/// is [batch..., at..., k]. The result is [batch..., at..., rest...]:
 ///   out[b, a, r] = x[b, indices[b, a, 0], ..., indices[b, a, k-1], r].
 /// scatter(x, indices, updates): x with the updates, which have the shape of gather's result,
 /// written where gather would read. Of several updates to one position the last in row-major
@@ -257,8 +258,8 @@ struct GatherAttributes final : ValueAttributes<GatherAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// dynamic_slice(x, starts): x is [batch..., dims...], starts (int32 or int64) is [batch...,
-/// number of dims]. The result is [batch..., sizes...]: out[b, i] = x[b, starts[b] + i].
+/// dynamic_slice(x, starts): x is [batch..., dims...], starts (int32 or int64) is
+/// [batch..., number of dims]. The result is [batch..., sizes...]: out[b, i] = x[b, starts[b] + i].
 /// dynamic_update_slice(x, update, starts): x with `update`, [batch..., sizes...], written where
 /// dynamic_slice would read. Negative starts count from the end; a slice that exceeds x is out
 /// of range.
@@ -338,13 +339,13 @@ struct PoolAttributes final : ValueAttributes<PoolAttributes> {
 
 /// attention(q, k, v) and attention(q, k, v, mask): q is [batch..., n, d], k is [batch..., m, d],
 /// v is [batch..., m, e]. The mask is [batch..., n, m], either bool (true: the key takes part)
-/// or of q's dtype (added to the scores). Let s = scale q k^T + mask; a causal one omits s[i,
-/// j] for j > i. The results are
+/// or of q's dtype (added to the scores). Let s = scale q k^T + mask; a causal one omits s[i, j]
+/// for j > i. The results are
 ///   out [batch..., n, e] = softmax(s) v, which is 0 in rows where no key takes part;
 ///   total [batch..., n] = log(sum(exp(s))), 0 in those rows, in float32 for sixteen-bit floats.
 /// attention_gradient(q, k, v, total, ct, shift) and (..., shift, mask): ct has the shape of out,
-/// shift that of total, and the results those of q, k and v. With p = exp(s - total) and t = p (ct
-/// v^T + shift[:, None]) they are
+/// shift that of total, and the results those of q, k and v. With p = exp(s - total) and t = p
+/// (ct v^T + shift[:, None]) they are
 ///   scale t k for q; scale t^T q for k; p^T ct for v.
 struct AttentionAttributes final : ValueAttributes<AttentionAttributes> {
   double scale;
@@ -372,10 +373,10 @@ struct RandomAttributes final : ValueAttributes<RandomAttributes> {
   std::string str() const override;
 };
 
-/// random_uniform(keys): [batch..., shape...] of `dtype`: max(low, fma(u, high - low, low)),
-/// all in that dtype. For float32 u is ((w0 ^ w1) >> 9) * 2^-23, for float64 it is ((w0 << 32 | w1)
-/// >> 12) * 2^-52, with the counters of random_bits. Sixteen-bit floats take the low 16 (bfloat16:
-/// 8) bits of w0 ^ w1 as their mantissa, and round the product before the sum.
+/// random_uniform(keys): [batch..., shape...] of `dtype`: max(low, fma(u, high - low, low)), all in
+/// that dtype. For float32 u is ((w0 ^ w1) >> 9) * 2^-23, for float64 it is ((w0 << 32 | w1) >> 12)
+/// * 2^-52, with the counters of random_bits. Sixteen-bit floats take the low 16 (bfloat16: 8) bits
+/// of w0 ^ w1 as their mantissa, and round the product before the sum.
 struct UniformAttributes final : ValueAttributes<UniformAttributes> {
   Shape shape;
   Dtype dtype;

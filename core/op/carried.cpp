@@ -1,3 +1,4 @@
+// Captures handler stacks for higher-order operations, and installs them again. Start at `carry`.
 #include <stave/core/op/carried.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Checks the answers to higher-order operations.
 #include <stave/core/op/carried_answer.h>
 
 #include <stave/core/tensor/fail.h>

@@ -1,3 +1,5 @@
+// The operation `call`: checks of its rules' results, and the effect log of functions
+// that run again.
 #include <stave/core/op/function.h>
 
 #include <optional>

@@ -1,3 +1,4 @@
+// Marks results of operations that transforms do not see. Start at `Unseen`.
 #include <stave/core/op/lost_derivatives.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Writes operations, durations, sizes and tables as text.
 #include <stave/core/op/notation.h>
 
 #include <algorithm>

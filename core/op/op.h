@@ -34,8 +34,7 @@ using Inputs = SmallVector<Tensor, 3>;
 struct Outputs : SmallVector<Tensor, 1> {
   using SmallVector::SmallVector;
   Outputs(Tensor output) { push_back(std::move(output)); }
-  // Write perform(call)[0] or apply(call): outputs may be several.
-  operator Tensor() const = delete;
+  operator Tensor() const = delete;  // use perform(call)[0] or apply(call): outputs may be several
 };
 
 struct Call;
@@ -169,8 +168,8 @@ inline bool fits(const Call& call, const Outputs& outputs) {
   const auto inputs = call.inputs();
   return !inputs.empty() && inputs[0].defined() && inputs[0].node_ptr()->device == output.device;
 }
-// A complete check, which throws TransformError naming the handler that answered (null:
-// a resumption).
+// A complete check, which throws TransformError naming the handler that answered
+// (null: a resumption).
 void check_answer_closely(const Call& call, const Outputs& outputs, const AnyHandler* who);
 // Lets the frame's handler answer. The answer is checked unless the handler is trusted.
 inline Outputs answered(Frame* frame, Call& call) {

@@ -20,8 +20,7 @@
 //                                                       included: the inputs of an operation may be
 //                                                       freed before the operation reads them
 //
-// DESIGN: kernels never perform operations. A handler that wants to see what runs looks at calls,
-// above this interface.
+// DESIGN: kernels never perform operations. A handler observes calls, above this interface.
 #pragma once
 
 #include <chrono>

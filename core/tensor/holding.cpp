@@ -1,3 +1,4 @@
+// The register of objects that hold memory without being tensors.
 #include <stave/core/tensor/holding.h>
 
 #include <mutex>

@@ -1,3 +1,4 @@
+// Labels, stored as notes.
 #include <stave/core/tensor/label.h>
 
 #include <stave/core/tensor/note.h>

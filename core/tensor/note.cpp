@@ -1,3 +1,4 @@
+// Notes: their lists, their end, clones of nodes, and checks for escaped values.
 #include <stave/core/tensor/note.h>
 
 #include <dlfcn.h>

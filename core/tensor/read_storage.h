@@ -9,10 +9,10 @@
 
 namespace stave {
 
-/// The effect of item(), to_vector() and data() on a value without storage (a value of a lane
-/// under vmap). The answer has storage, and the same shape and dtype. vmap answers: it splits lanes
-/// whose values differ into groups. Without a handler it is an error that names the transform.
-/// A function that runs again, such as a checkpoint's, reads again.
+/// The effect of item(), to_vector() and data() on a value without storage
+/// (a value of a lane under vmap). The answer has storage, and the same shape and dtype.
+/// vmap answers: it splits lanes whose values differ into groups. Without a handler it is an error
+/// that names the transform. A function that runs again, such as a checkpoint's, reads again.
 struct ReadStorage {
   using Result = Tensor;
   static constexpr bool remembered = false;

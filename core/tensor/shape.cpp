@@ -1,3 +1,4 @@
+// Contiguity, broadcasting and axes.
 #include <stave/core/tensor/shape.h>
 
 #include <stave/core/tensor/fail.h>

@@ -1,3 +1,4 @@
+// Devices and their backends, storage, and observers of storage.
 #include <stave/core/tensor/storage.h>
 
 #include <algorithm>

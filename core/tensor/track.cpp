@@ -1,3 +1,5 @@
+// The register of live nodes.
+//
 #include <stave/core/tensor/track.h>
 
 #include <unordered_set>

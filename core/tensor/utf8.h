@@ -10,8 +10,8 @@
 
 namespace stave_detail {
 
-/// The length of the first character of `text`; 0 if its bytes are not valid UTF-8. (RFC 3629,
-/// section 4)
+/// The length of the first character of `text`; 0 if its bytes are not valid UTF-8.
+/// (RFC 3629, section 4)
 inline std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(0), second = byte(1);
@@ -54,8 +54,8 @@ inline std::string in_json_quotes(std::string_view text) {
   return '"' + result + '"';
 }
 
-/// The text as a DOT string with its quotes. A backslash begins an escape of DOT's own ("\N"
-/// is the node's name).
+/// The text as a DOT string with its quotes. A backslash begins an escape of DOT's own
+/// ("\N" is the node's name).
 inline std::string in_dot_quotes(std::string_view text) {
   std::string result;
   for (const char c : valid_utf8(text)) {
