@@ -90,8 +90,8 @@ struct Node : RefCounted, stave_detail::Pooled {
   /// The device in whose memory `data` is: for a number it is the host.
   Device memory() const { return storage->number ? cpu : device; }
   bool contiguous() const { return is_contiguous(shape, strides); }
-  /// The lock that an owner holds while it changes the list of notes. It locks nothing unless
-  /// the node is registered, so that other threads may read the list.
+  /// The lock that an owner holds while it changes the list of notes. It locks only if the node
+  /// is registered, since other threads may then read the list.
   std::unique_lock<std::mutex> lock_if_registered() const {
     return registered ? stave_detail::lock_register() : std::unique_lock<std::mutex>();
   }
