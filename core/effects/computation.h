@@ -1,5 +1,6 @@
-// What stands behind controller.h: a computation, which is a body on a stack of its own under the frame of its controller, and an
-// effect of it that waits. Start at `Computation`; what runs between a resume and the next effect is inlined from here.
+// The implementation of controller.h: a computation, which is a body on a stack of its own under
+// the frame of its controller, and the suspended effect that it waits for. Start at `Computation`.
+// The code between a resume and the next effect is inlined from this file.
 #pragma once
 
 #include <cstddef>
@@ -25,53 +26,57 @@ namespace stave_detail {
 class Computation;
 class Home;
 
-// An effect that waits for its answer, on the stack of the computation that performed it.
+// An effect that waits for its answer. It lives on the stack of the computation that performed it.
 struct Suspension {
   enum class Answer : std::uint8_t { none, value, exception, cancel };
   Answer answer = Answer::none;
   const EffectType& effect_type;
   explicit Suspension(const EffectType& effect_type_) noexcept : effect_type(effect_type_) {}
-  /// Gives the effect to the controller.
+  /// Hands the effect to the controller.
   virtual void hand_over(Computation& computation) = 0;
 
  protected:
   ~Suspension() = default;
 };
 
-// A controller, as all computations that began under one `with` of it know it.
+// A controller, shared by all computations that began under one `with` of it.
 class Controlled : public RefCounted {
  public:
   explicit Controlled(std::shared_ptr<AnyController> owner) noexcept : owner_(std::move(owner)) {}
   virtual ~Controlled() = default;
-  /// Whether a computation may outlive the `with` that began it.
+  /// Returns true if a computation may outlive the `with` that began it.
   bool shared() const noexcept { return static_cast<bool>(owner_); }
-  /// Whether the controller is there.
+  /// Returns true if the controller still exists.
   bool stands() const noexcept { return shared() || !with_ended_; }
-  /// A controller that `with` was lent may be gone.
+  /// Marks the end of the `with`: a controller that it only borrowed may no longer exist.
   void end_with() noexcept { with_ended_ = true; }
-  /// Another body under it, as a computation of its own. Throws Cancelled if that is dropped.
+  /// Runs another body under the controller, as a computation of its own. Throws Cancelled if
+  /// that computation is dropped.
   virtual void run_nested(stave::FunctionRef<void()> body) = 0;
 
  private:
-  const std::shared_ptr<AnyController> owner_;  // null: lent
+  const std::shared_ptr<AnyController> owner_;  // null: the controller is borrowed
   bool with_ended_ = false;
 };
 using ControlledPtr = IntrusivePtr<Controlled>;
 
 // A body on a stack of its own, under the frame of its controller.
 //
-//   state      what it does                                             goes on to
-//   ready      nothing yet                                              running, by run()
-//   running    its body runs                                            waiting, by suspend(); ended
-//   waiting    its body waits for the answer to an effect               handled, at once; running, by run()
-//   handled    the same, and the controller's `handle` is at work       answered, by resume_last; running, by run(); waiting
-//   answered   `handle` has given the answer and is about to return     running
-//   ended      nothing any more                                         -
+//   state      meaning                                            next state
+//   ready      it has not started                                 running, by run()
+//   running    its body runs                                      waiting, by suspend(); ended
+//   waiting    its body waits for the answer to an effect         handled, at once;
+//                                                                 running, by run()
+//   handled    as waiting, and the controller's `handle` runs     answered, by resume_last;
+//                                                                 running, by run(); waiting
+//   answered   `handle` has answered and is about to return       running
+//   ended      its body has ended                                 -
 //
-// Beside that, it may be cancelled: its effects throw.
+// In every state it may also be cancelled: then its effects throw.
 class Computation : public ThreadCounted, public SuspendedInside {
  public:
-  /// `owner` of its controller, null if that is lent; `controlled` where there is one already.
+  /// `owner`: the shared owner of the controller; null if the controller is borrowed. `controlled`:
+  /// the existing record of the controller, if there is one.
   Computation(std::shared_ptr<AnyController> owner, ControlledPtr controlled);
   virtual ~Computation();
   Computation(const Computation&) = delete;
@@ -83,8 +88,9 @@ class Computation : public ThreadCounted, public SuspendedInside {
     ::operator delete(memory, alignment);
   }
 
-  /// Runs it until it ends, or its controller lets it stand. Rethrows what leaves the body.
-  /// `Expected`: the suspension that it will most likely stand still at next, which is then handled without a call.
+  /// Runs the computation until it ends, or is suspended and its controller returns without
+  /// an answer. Rethrows an exception that leaves the body. `Expected`: the most likely type
+  /// of the next suspension, which is then handled without a virtual call.
   template <class Expected = Suspension>
   [[gnu::always_inline]] void run() {
     Frame* const resumer = current;
@@ -94,44 +100,49 @@ class Computation : public ThreadCounted, public SuspendedInside {
     if (state_ == State::answered) [[unlikely]]
       run_answered(resumer);
   }
-  /// The rest is not wanted. Rethrows what leaves the body, but for Cancelled.
+  /// Cancels the computation. Rethrows an exception other than Cancelled that leaves the body.
   void cancel();
   void cancel_quietly() noexcept;
-  /// On any thread: lets go of a reference, and drops the computation if it waits with this ticket.
+  /// Releases a reference, and drops the computation if it waits with this ticket. May be called on
+  /// any thread.
   static void give_up(Computation* computation, const void* ticket) noexcept;
   enum class Outcome : std::uint8_t { answered, cancelled, below };
-  /// On the computation's own stack: waits for an answer, rethrows it if it is an exception. `cancelled`: the caller throws
-  /// Cancelled itself, since each function that it leaves costs half a microsecond; `below`: it performs the
-  /// effect there.
+  /// Suspends the computation until an answer is given; called on the computation's own stack.
+  /// Rethrows an answer that is an exception. `cancelled`: the caller throws Cancelled itself,
+  /// since each function that an exception leaves costs half a microsecond. `below`:
+  /// the caller performs the effect with the handlers below.
   Outcome suspend(Suspension& suspension) {
     const Departure departure = begin_suspend(suspension);
     return finish_suspend(suspension, departure.here ? departure.leave() : nullptr);
   }
-  /// Answers the effect that waits by an exception.
+  /// Answers the waiting effect with an exception.
   void answer_throwing(Suspension& suspension, std::exception_ptr exception) noexcept {
     answer_ = std::move(exception);
     suspension.answer = Suspension::Answer::exception;
   }
-  /// The effect that waits. Throws if the computation is not suspended there any more, or on another thread.
+  /// The effect that waits. Throws if the computation is no longer suspended at this effect,
+  /// or began on another thread.
   Suspension& waiting(const void* ticket);
-  /// The same for who goes on with it now. Throws if the stack is nearly full as well.
+  /// The same for a caller that continues the computation now. Also throws if the stack
+  /// is nearly full.
   Suspension& pending(const void* ticket);
-  /// As `pending`, for who will go on with it when `handle` has returned. Throws outside of `handle` as well.
+  /// The same for a caller that continues the computation after `handle` has returned.
+  /// Also throws outside of `handle`.
   Suspension& pending_in_handle(const void* ticket) {
     if (pending_ != ticket || state_ != State::handled) [[unlikely]]
       throw_not_in_handle(ticket);
     return *pending_;
   }
-  /// The answer is given, and `handle` is about to return: run() goes on.
+  /// The answer is given and `handle` is about to return; run() goes on.
   void continue_after_handle() noexcept { state_ = State::answered; }
   bool waits_for(const void* ticket) const noexcept { return pending_ == ticket; }
   bool cancelled() const noexcept { return cancelled_; }
   bool ended() const noexcept { return state_ == State::ended; }
-  /// Whether the calling code runs on its stack.
+  /// Returns true if the calling code runs on its stack.
   bool running() const noexcept { return fiber_.running(); }
-  /// Whether one that runs around the calling code was dropped.
+  /// Returns true if a computation around the calling code was dropped.
   bool dropped_around() const noexcept;
-  /// Whether it may outlive the `with` that began it.
+  /// Returns true if it may outlive the `with` that began it.
   bool shared() const noexcept { return static_cast<bool>(owner_); }
   Controlled& controlled() {
     if (!controlled_) controlled_ = make_controlled(owner_);
@@ -140,7 +151,7 @@ class Computation : public ThreadCounted, public SuspendedInside {
   void end_with() noexcept {
     if (controlled_) controlled_->end_with();
   }
-  /// The one whose frame this is.
+  /// The computation that owns this frame.
   static Computation& of(Frame& frame) noexcept { return static_cast<ControllerFrame&>(frame).computation; }
 
  protected:
@@ -165,7 +176,8 @@ class Computation : public ThreadCounted, public SuspendedInside {
   void go_on(Frame* resumer) noexcept;
   void finish();
   void end_installation() noexcept;
-  // `handle` stands where the frames below the controller's are current; what performed the effect shows in errors.
+  // While `handle` runs, the frames below the controller's are current. Errors show the frames
+  // that performed the effect, too.
   template <class Expected>
   [[gnu::always_inline]] void give_to_controller(Frame* resumer) {
     Interception at_work(static_cast<Interception*>(top_)->performer, &frame_);
@@ -202,22 +214,24 @@ class Computation : public ThreadCounted, public SuspendedInside {
   [[noreturn]] void throw_not_in_handle(const void* ticket);
   [[noreturn]] void throw_not_waiting() const;
 
-  ControllerFrame frame_{*this};      // the lowest on its stack; what is below is the resumer's
-  Frame* top_ = &frame_;              // while it stands still
-  Suspension* pending_ = nullptr;     // what it waits for
-  Interception* handling_ = nullptr;  // its controller at work
-  Hosts* hosts_ = nullptr;            // while it stands still inside handlers below its controller
-  std::exception_ptr answer_;         // to what it waits for, if that is an exception
-  std::exception_ptr thrown_;         // what left the body
-  std::string ended_with_;            // the handler with which it had to end
+  // The lowest frame on its stack; the frames below belong to the resumer.
+  ControllerFrame frame_{*this};
+  Frame* top_ = &frame_;              // the top frame while it is suspended
+  Suspension* pending_ = nullptr;     // the effect that it waits for
+  Interception* handling_ = nullptr;  // the controller's running `handle`
+  // Set while it is suspended inside handlers below its controller.
+  Hosts* hosts_ = nullptr;
+  std::exception_ptr answer_;  // the answer to the waiting effect, if it is an exception
+  std::exception_ptr thrown_;  // the exception that left the body
+  std::string ended_with_;     // the name of the handler whose end cancelled it
   const std::shared_ptr<AnyController> owner_;
-  ControlledPtr controlled_;  // null until somebody asks
+  ControlledPtr controlled_;  // null until `controlled()` is called
   State state_ = State::ready;
   bool cancelled_ = false;
-  bool unwound_by_another_ = false;  // the Cancelled of a computation around it left the body
+  bool unwound_by_another_ = false;  // Cancelled of a surrounding computation left the body
   Fiber fiber_;
-  Home* const home_;                                   // of its thread, and alive as long as this
-  Computation *previous_ = nullptr, *next_ = nullptr;  // at home
+  Home* const home_;                                   // its thread's; lives as long as this
+  Computation *previous_ = nullptr, *next_ = nullptr;  // in the list of its Home
 };
 using ComputationPtr = IntrusivePtr<Computation>;
 

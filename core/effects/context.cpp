@@ -1,3 +1,4 @@
+// The exchange of stacks by Boost.Context, for processors without code of our own (context.h).
 #include <stave/core/effects/context.h>
 
 #if !STAVE_OWN_CONTEXT

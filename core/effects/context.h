@@ -1,8 +1,10 @@
-// The exchange of stacks: where a program stands, and how it goes on elsewhere. fiber_state.h says what else such a switch takes.
+// The exchange of stacks: where a program left a stack, and how it continues on another one.
+// fiber_state.h lists the other parts of a switch.
 //
-// On x86-64 it is a few instructions where it is written, without a call or a return: a processor expects each return to go to the
-// last caller, and a call that comes back on another stack spoils all guesses after it, at 5 ns each. The compiler is told that
-// every register is lost, and saves those that it needs. Elsewhere Boost.Context does it.
+// On x86-64 the exchange is a few inlined instructions without a call or a return. A processor
+// expects each return to go to the last caller; a call that returns on another stack spoils all
+// following predictions, at 5 ns each. The inline assembly declares every register as clobbered,
+// so the compiler saves those that it needs. On other processors Boost.Context does the exchange.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -24,19 +26,21 @@ namespace stave_detail {
 
 #if STAVE_OWN_CONTEXT
 
-/// Where a stack was left. The flags of floating-point exceptions are sticky and the thread's, like errno; rounding and masks
-/// are of the one that was left. They are loaded only where they differ, for that empties the pipeline: 130 ns.
+/// The point at which a stack was left. The flags of floating-point exceptions are sticky
+/// and belong to the thread, like errno; the rounding mode and the masks belong to the stack.
+/// They are loaded only if they differ, because loading them empties the pipeline: 130 ns.
 struct Context {
   void* stack;
   void* instruction;
-  void* frame;  // the one register that the compiler may be unable to give up
+  void* frame;  // the one register that the compiler may be unable to save
   std::uint32_t floats;
   std::uint16_t x87_floats;
 
-  /// Of a stack below `high` that has not begun: it begins with entry(context that was left), and with its rounding and masks.
+  /// Describes a stack below `high` that has not begun. It begins
+  /// with entry(the context that was left), and with the rounding mode and masks of that context.
   void begin_at(char* high, std::size_t, void (*entry)(Context*)) noexcept {
     void** const top = reinterpret_cast<void**>(high - reinterpret_cast<std::uintptr_t>(high) % 16) - 1;
-    *top = nullptr;  // where it returns to: nothing, and there unwinders end
+    *top = nullptr;  // a null return address, at which unwinders stop
     *this = {top, reinterpret_cast<void*>(entry), nullptr, 0, 0};
   }
   void save_floats() noexcept { asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(floats), "=m"(x87_floats)); }
@@ -50,7 +54,8 @@ struct Context {
   }
 };
 
-/// Goes on at `to`, and returns when somebody goes on at `here`: the context that was left then.
+/// Leaves this stack at `here` and continues at `to`. Returns when other code continues at `here`;
+/// the result is the context that was left then.
 [[gnu::always_inline]] inline Context* exchange(Context& here, const Context& to) noexcept {
   here.save_floats();
   Context* left = &here;
@@ -80,22 +85,23 @@ struct Context {
 #else
 
 struct Context {
-  void* at;  // Boost's
+  void* at;  // the fcontext_t of Boost.Context
   void (*entry)(Context*);
 
   void begin_at(char* high, std::size_t size, void (*begin)(Context*)) noexcept;
-  void restore_floats(const Context&) const noexcept {}  // Boost does
+  void restore_floats(const Context&) const noexcept {}  // Boost.Context does it
 };
 
 Context* exchange(Context& here, const Context& to) noexcept;
 
 #endif
 
-/// A stack about to be left, and where to go on. Null: it is not left.
+/// A stack that is about to be left, and the point where the program continues. Null:
+/// the stack is not left.
 struct Departure {
   Context* here = nullptr;
   const Context* to = nullptr;
-  // In place: TSan counts calls by fiber, and is told of the switch before.
+  // Inlined: TSan counts calls per fiber, and is notified before the switch.
   [[gnu::always_inline]] Context* leave() const noexcept { return exchange(*here, *to); }
 };
 

@@ -1,5 +1,6 @@
-// A computation's life: run() switches to its stack and back, hands what it performed to the controller, and goes on in a loop
-// as long as each `handle` ends with an answer. Two stacks meet in `suspend` and `go_on`; what is current goes along.
+// The life of a computation. run() switches to its stack and back, hands its effect
+// to the controller, and repeats this as long as each `handle` ends with an answer.
+// `suspend` and `go_on` connect the two stacks and set the current frame.
 #include <stave/core/effects/controller.h>
 
 #include <algorithm>
@@ -27,15 +28,16 @@ void throw_no_exception() {
 
 constinit Handling<Call>* passing_on = nullptr;
 
-// ---- a thread and its computations ---------------------------------------------------------------------------
+// ---- a thread and its computations --------------------------------------------------------------
 
-// Computations live and end on their thread; their resumptions may be destroyed on any.
+// The computations of one thread. They live and end on that thread; their resumptions may be
+// destroyed on any thread.
 class Home : public RefCounted {
  public:
-  /// This thread's.
+  /// The Home of this thread.
   static Home& here();
   bool is_here() const noexcept { return this == here_; }
-  /// Memory for a computation; malloc and free were a fifth of the life of a short one.
+  /// Memory for a computation. malloc and free took a fifth of the life of a short computation.
   static void* take(std::size_t bytes);
   static void give(void* memory, std::size_t bytes) noexcept;
 
@@ -49,7 +51,7 @@ class Home : public RefCounted {
     (computation.previous_ ? computation.previous_->next_ : first_) = computation.next_;
     if (computation.next_) computation.next_->previous_ = computation.previous_;
   }
-  /// From any thread: a computation of this one is not wanted any more.
+  /// Drops a computation of this thread. It may be called on any thread.
   void give_up(Computation* computation, const void* ticket) noexcept {
     {
       const std::lock_guard lock(mutex_);
@@ -59,12 +61,13 @@ class Home : public RefCounted {
         return;
       }
     }
-    // The thread has ended, and all its computations with it: one object is left, which others may let go of as well.
+    // The thread has ended, and all its computations with it. Only the object is left, and other
+    // threads may release it as well.
     static std::mutex one_at_a_time;
     const std::lock_guard lock(one_at_a_time);
     ComputationPtr::adopt(computation) = nullptr;
   }
-  /// Drops what others gave up.
+  /// Drops the computations that other threads gave up.
   void tidy() noexcept {
     if (!any_.load(std::memory_order_acquire)) return;
     std::vector<std::pair<Computation*, const void*>> given_up;
@@ -94,7 +97,8 @@ class Home : public RefCounted {
       }
       const std::lock_guard lock(mutex_);
       if (given_up_.empty()) {
-        for (const Computation* left = first_; left; left = left->next_) count(*this);  // each keeps this alive now
+        // Each computation keeps this Home alive now.
+        for (const Computation* left = first_; left; left = left->next_) count(*this);
         ended_ = true;
         break;
       }
@@ -114,7 +118,7 @@ class Home : public RefCounted {
   struct FreeBlock {
     FreeBlock* next;
   };
-  // ASan should know what is free.
+  // Under ASan no block is cached, so that it sees which memory is free.
   static constexpr std::size_t block_bytes = STAVE_ASAN ? 0 : 512, most_free = 64;
   FreeBlock* free_ = nullptr;
   std::size_t free_count_ = 0;
@@ -161,7 +165,7 @@ void Computation::give_up(Computation* computation, const void* ticket) noexcept
   if (last->waits_for(ticket)) last->cancel_quietly();
 }
 
-// ---- running -------------------------------------------------------------------------------------------------
+// ---- running ------------------------------------------------------------------------------------
 
 void Computation::install(AnyHandler* handler, Handling<Call>* operations) noexcept {
   frame_.handler = handler;
@@ -181,15 +185,17 @@ void Computation::enter() noexcept {
   state_ = State::ended;
 }
 
-// Two parts, between which run() leaves this stack for its own. Who runs it holds a reference: its resumption's, for that is used up.
+// run() in two parts, between which it leaves this stack for the computation's. The caller holds
+// a reference to the computation, since its resumption is used up.
 __attribute__((no_sanitize("thread"))) Departure Computation::begin_run() {
-  if (handling_) handling_->performer = nullptr;  // the program goes on: it is no longer hidden at that point
+  // The program goes on: its frames are no longer hidden behind this interception.
+  if (handling_) handling_->performer = nullptr;
   frame_.unwinding = exceptions_in_flight();
   go_on(current);
   return fiber_.begin_resume();
 }
 
-/// Whether it does. Else it has ended.
+/// Returns true if the computation is suspended, false if it has ended.
 bool Computation::stands_still(Context* left, Frame* resumer) {
   fiber_.finish_resume(left);
   current = resumer;
@@ -198,7 +204,7 @@ bool Computation::stands_still(Context* left, Frame* resumer) {
   return false;
 }
 
-// All at once: the calls of its parts were 8 % of a suspension.
+// One function for the whole loop: separate calls of its parts took 8 % of a suspension.
 void Computation::run_answered(Frame* resumer) {
   do {
     go_on(resumer);
@@ -209,7 +215,8 @@ void Computation::run_answered(Frame* resumer) {
   } while (state_ == State::answered);
 }
 
-// While the controller is there to be named: this object may outlive it.
+// Ends the frame's installation while the controller still exists and can be named: this object may
+// outlive it.
 void Computation::end_installation() noexcept {
   std::destroy_at(&frame_);
   std::construct_at(&frame_, *this);
@@ -220,7 +227,7 @@ void Computation::end_installation() noexcept {
   if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
   if (!std::exchange(unwound_by_another_, false)) return;
   if (dropped_around()) throw Cancelled{.in_progress = true};
-  cancelled_ = true;  // by one around it that is gone
+  cancelled_ = true;  // a computation around it that no longer exists was dropped
 }
 
 struct Computation::Hosts {
@@ -231,14 +238,15 @@ struct Computation::Hosts {
   std::vector<Host> list;
 };
 
-// About to go on its stack.
+// Prepares the switch to this computation's stack.
 inline void Computation::go_on(Frame* resumer) noexcept {
   const auto put_below = [resumer](Frame& frame) {
     frame.below = resumer;
     frame.nearest = resumer ? resumer->nearest : nullptr;
   };
   frame_.below = resumer;
-  if (pending_) put_below(*top_);  // the interception by this computation's frame: what is below has changed
+  // The interception by this computation's frame: the frames below it have changed.
+  if (pending_) put_below(*top_);
   if (hosts_)
     for (const Hosts::Host& host : hosts_->list)
       if (!host.standing->stands) put_below(*host.at_work);
@@ -251,16 +259,18 @@ void Computation::controller_threw() {
   try {
     throw;
   } catch (const Cancelled& dropped) {
-    // That of a computation around this one goes on. Else this one may have been dropped, through one nested in its operation.
+    // The Cancelled of a surrounding computation goes on. Otherwise a computation nested
+    // in the operation may have dropped this one.
     if (!dropped.in_progress && cancelled_ && ended()) return;
   } catch (...) {
   }
-  // What its controller threw after it had given the answer: nobody else will cancel it.
+  // The controller threw after it had given the answer: no other code will cancel the computation.
   if (state_ == State::answered) cancel_quietly();
   throw;
 }
 
-// Not instrumented: between this and finish_suspend, TSan's stack of calls is exchanged as well.
+// Not instrumented: between this function and finish_suspend, TSan's call stack is exchanged
+// as well.
 __attribute__((no_sanitize("thread"))) Departure Computation::begin_suspend(Suspension& suspension) {
   if (cancelled_) return {};
   if (static_cast<Interception*>(current)->answering != &frame_) [[unlikely]]
@@ -287,11 +297,12 @@ void Computation::stand_still(Suspension& suspension) noexcept {
   top_ = current;
 }
 
-// ---- inside the `handle` of handlers below the controller ------------------------------------------------------
+// ---- inside the `handle` of handlers below the controller ---------------------------------------
 
 namespace {
 
-// The interceptions between `first` and `last` that hide `sought`: those by handlers below it. Whether it is there at all.
+// Calls found with the interceptions between `first` and `last` that hide `sought`, which are those
+// by handlers below it. Returns true if `sought` is there at all.
 bool find_hiding(Frame* first, const Frame* last, const Frame* sought, FunctionRef<void(Interception&)> found) {
   for (Frame* frame = first; frame; frame = frame->below) {
     if (frame == sought) return true;
@@ -315,7 +326,8 @@ void Computation::stand_still_inside_others(Suspension& suspension) {
     Computation& computation;
     Hosts& hosts;
     Register(Computation& of, Hosts& those) : computation(of), hosts(those) {
-      for (const Hosts::Host& host : hosts.list)  // without memory for one of them, none is told
+      // If there is no memory for one of them, none is notified.
+      for (const Hosts::Host& host : hosts.list)
         host.standing->inside.reserve(host.standing->inside.size() + hosts.list.size());
       for (const Hosts::Host& host : hosts.list) host.standing->inside.push_back(&computation);
       computation.hosts_ = &hosts;
@@ -340,15 +352,16 @@ void Computation::installation_ends(const std::string& handler, bool shared) noe
     return cancel_quietly();
   }
   for (Hosts::Host& host : hosts_->list)
-    if (!host.standing->stands) host.at_work->answering = &frame_;  // what it hides ends there
+    // The frames that it hides end there.
+    if (!host.standing->stands) host.at_work->answering = &frame_;
 }
 
-// ---- cancelling ------------------------------------------------------------------------------------------------
+// ---- cancelling ---------------------------------------------------------------------------------
 
 void Computation::cancel() {
   if (ended()) return;
   cancelled_ = true;
-  if (!pending_) return;  // it waits inside another one that is suspended: its next effect throws
+  if (!pending_) return;  // it waits inside another suspended computation: its next effect throws
   pending_->answer = Suspension::Answer::cancel;
   run();
 }
@@ -357,13 +370,15 @@ void Computation::cancel_quietly() noexcept {
   try {
     cancel();
   } catch (
-      ...) {  // an exception is on its way already, and comes first; in a destructor there is no place for it to go
+      // An exception is in flight already and takes precedence; a destructor cannot throw
+      // another one.
+      ...) {
   }
 }
 
 namespace {
 
-// All frames of the stacks that run, hidden ones as well; from inside out.
+// The next frame, from inside out, among all frames of the running stacks, hidden ones included.
 const Frame* next_on_stack(const Frame& frame) noexcept {
   const Frame* hidden =
       frame.kind == Frame::Kind::interception ? static_cast<const Interception&>(frame).performer : nullptr;
@@ -378,7 +393,8 @@ bool Computation::dropped_around() const noexcept {
   return false;
 }
 
-// Not while an exception is in flight on the stacks between here and this computation's end, nor under an Uncancellable.
+// Returns false while an exception is in flight on the stacks between here and this computation's
+// end, or under an Uncancellable.
 bool Computation::may_throw() const noexcept {
   if (exceptions_in_flight()) return false;
   for (const Frame* frame = current; frame && frame != &frame_; frame = next_on_stack(*frame)) {
@@ -389,7 +405,7 @@ bool Computation::may_throw() const noexcept {
   return true;
 }
 
-// ---- misuse ----------------------------------------------------------------------------------------------------
+// ---- misuse -------------------------------------------------------------------------------------
 
 Suspension& Computation::waiting(const void* ticket) {
   if (!home_->is_here() || pending_ != ticket) throw_not_waiting();
@@ -428,7 +444,7 @@ void Computation::throw_not_in_handle(const void* ticket) {
   fail_transform("resume_last: `handle` has returned; it is for the end of `handle`, use resume elsewhere");
 }
 
-// ---- with ------------------------------------------------------------------------------------------------------
+// ---- with ---------------------------------------------------------------------------------------
 
 void run_with(Computation& computation) {
   struct End {
@@ -442,7 +458,8 @@ void run_with(Computation& computation) {
     throw;
   }
   if (!computation.shared()) return computation.cancel();
-  // It may stand still while it unwinds, for one around it was dropped: what follows here was dropped as well.
+  // The computation may be suspended while it unwinds, because a computation around it was dropped.
+  // Then the code that follows here was dropped as well.
   if (!computation.ended() && computation.dropped_around()) throw Cancelled{.in_progress = true};
 }
 

@@ -1,34 +1,40 @@
-// Controllers: handlers that hold the rest of the program.
+// Controllers: handlers that receive the rest of the program as a value.
 //
-// An interceptor (effect.h) answers an effect by returning. A controller is given, with each effect that it wants, the rest of
-// the computation as a value, a `Resumption`, and may resume it now, later, in another place, with any answer, by throwing
-// into it, or not at all:
+// An interceptor (effect.h) answers an effect by returning. A controller receives,
+// with each effect that it handles, the rest of the computation as a value, a `Resumption`.
+// It may resume the computation now, later or from another place, with any answer; it may throw
+// into the computation; or it may never resume it:
 //
-//   struct StopAtNan : Controller {                                // looks at every tensor operation
+//   struct StopAtNan : Controller {                              // looks at every tensor operation
 //     void handle(Call& call, Resumption<Call> rest) override {
 //       Outputs outputs = perform(call);
-//       if (any(isnan(outputs[0]))) return rest.drop();            // the computation unwinds: its destructors run
+//       if (any(isnan(outputs[0]))) return rest.drop();  // unwinds: its destructors run
 //       rest.resume_last(std::move(outputs));
 //     }
 //   };
 //   std::optional<Tensor> y = with(stop_at_nan, [&] { return f(x); });   // empty if it was dropped
 //
-// The body of such a `with` runs on a stack of its own (fiber.h). When it performs an effect that the controller wants, it
-// stands still, with all handlers installed inside it, and `handle` runs where the computation was last resumed; the
-// handlers that are current there are those below the controller. When it goes on, its handlers stand above whatever the
-// resumer stands under.
+// The body of such a `with` runs on a stack of its own (fiber.h). When it performs an effect
+// of the controller, the computation is suspended with all handlers installed inside it.
+// `handle` then runs where the computation was last resumed, and the handlers below the controller
+// are current. When the computation goes on, its handlers are on top of the handlers of the code
+// that resumes it.
 //
-//   resume         one use; a second is an error. On the thread where the computation began.
-//   frames         when `with` ends, computations still suspended are cancelled, unless they own the controller: with(shared_ptr)
-//   handlers       a computation may stand still inside the `handle` of a handler that stands below its controller. When that
-//                  handler's `with` ends, it is cancelled, and to resume it is an error that names the handler. A shared
-//                  handler lives on instead.
-//   cancelling     the suspended `perform` throws Cancelled, so destructors run. Where it must not throw (an exception is in
-//                  flight there, or an Uncancellable stands), the effect is answered below the one who drops instead, and the
-//                  next effect throws. A body that swallows Cancelled goes on until it performs again; its result is lost.
-//                  Cancelled out of a `noexcept` function terminates, as any exception does.
-//   threads        a resumption that is destroyed on another thread drops the computation on its own one: when that begins
-//                  another computation, or ends. With its thread a computation ends.
+//   resume         A resumption is used once; a second use is an error. It is used on the thread
+//                  on which the computation began.
+//   frames         When `with` ends, computations that are still suspended are cancelled, unless
+//                  they own the controller: with(shared_ptr).
+//   handlers       A computation may be suspended inside the `handle` of a handler below its
+//                  controller. When that handler's `with` ends, the computation is cancelled, and
+//                  resuming it is an error that names the handler. A shared handler lives on.
+//   cancelling     The suspended `perform` throws Cancelled, so destructors run. Where it must not
+//                  throw (an exception is in flight there, or an Uncancellable is alive), the
+//                  handlers below the code that drops answer the effect; the next effect throws.
+//                  A body that swallows Cancelled runs until its next effect; its result is lost.
+//                  Cancelled terminates if it leaves a `noexcept` function, as any exception does.
+//   threads        A resumption that is destroyed on another thread drops the computation on the
+//                  computation's own thread, when that thread begins another computation or ends.
+//                  A computation ends with its thread.
 #pragma once
 
 #include <exception>
@@ -42,16 +48,18 @@
 
 namespace stave {
 
-/// Thrown through a computation that was dropped. No std::exception: nobody should catch it but to let it go on.
+/// Thrown through a computation that was dropped. It is no std::exception: code that catches it
+/// must rethrow it.
 struct Cancelled {
-  bool in_progress = false;  // an effect throws it, and all of the computation around is to unwind
+  // An effect throws it, and the whole surrounding computation must unwind.
+  bool in_progress = false;
 };
 
-/// Base of all controllers.
+/// Base class of all controllers.
 class AnyController {
  public:
   virtual ~AnyController() = default;
-  /// For errors and traces. By default the name of the class.
+  /// The controller's name in errors and traces. By default it is the name of the class.
   virtual std::string describe() const { return stave_detail::type_name(typeid(*this)); }
 };
 
@@ -59,7 +67,8 @@ class AnyController {
 
 namespace stave_detail {
 
-// Asked of the frames above a suspended effect; nobody performs it.
+// An effect that is never performed: a handler of it marks a frame under which cancelling must
+// not throw.
 struct MayCancel {
   using Result = bool;
 };
@@ -68,7 +77,8 @@ struct MayCancel {
 
 namespace stave {
 
-/// While it stands, cancelling waits: effects are answered below the one who drops.
+/// While this object lives, cancelling waits: effects are answered by the handlers below the code
+/// that drops the computation.
 class Uncancellable {
  public:
   Uncancellable() noexcept : frame_(stave_detail::current, &guard_), install_(&frame_) {}
@@ -89,7 +99,8 @@ namespace stave_detail {
 [[noreturn]] void throw_used_resumption();
 [[noreturn]] void throw_no_exception();
 
-// Where an answer is given, its type may have a say: an overload for the effect, found by its arguments, throws.
+// Checks an answer where it is given: an overload check_answer(effect, answer), found
+// by argument-dependent lookup, throws if the answer does not fit the effect.
 template <class E, class R>
 void check_answer_to(const E& effect, const R& answer) {
   if constexpr (requires { check_answer(effect, answer); }) check_answer(effect, answer);
@@ -102,7 +113,8 @@ struct SuspensionOf;
 
 namespace stave {
 
-/// The rest of a computation that waits for the answer to an effect E. Used at most once; destroyed unused, it is dropped.
+/// The rest of a computation that waits for the answer to an effect E. It is used at most once;
+/// if it is destroyed unused, the computation is dropped.
 template <class E>
 class Resumption {
  public:
@@ -123,17 +135,19 @@ class Resumption {
     if (computation_) stave_detail::Computation::give_up(computation_.release(), ticket_);
   }
 
-  /// Whether it can still be used.
+  /// Returns true if it can still be used.
   explicit operator bool() const noexcept { return static_cast<bool>(computation_); }
 
-  /// Goes on with the answer now; returns when the computation has ended or stands still again. Rethrows what leaves its body.
+  /// Continues the computation with the answer. Returns when the computation has ended
+  /// or is suspended again. Rethrows an exception that leaves the computation's body.
   template <class... R>
   void resume(R&&... result) {
     answer(pending(), std::forward<R>(result)...);
     use()->template run<stave_detail::SuspensionOf<E>>();
   }
-  void resume(Answer&& result) { resume<Answer>(std::move(result)); }  // resume({a, b})
-  /// The same at the end of `handle`: goes on when that has returned. Needs no stack, however many operations follow.
+  void resume(Answer&& result) { resume<Answer>(std::move(result)); }  // for resume({a, b})
+  /// Gives the answer at the end of `handle`; the computation goes on after `handle` has returned.
+  /// It needs no stack, however many operations follow.
   template <class... R>
   void resume_last(R&&... result) {
     if (!computation_) stave_detail::throw_used_resumption();
@@ -141,14 +155,15 @@ class Resumption {
     use()->continue_after_handle();
   }
   void resume_last(Answer&& result) { resume_last<Answer>(std::move(result)); }
-  /// The suspended `perform` throws.
+  /// Continues the computation with an exception: the suspended `perform` throws it.
   void resume_throwing(std::exception_ptr exception) {
     stave_detail::Suspension& suspension = pending();
     if (!exception) stave_detail::throw_no_exception();
     computation_->answer_throwing(suspension, std::move(exception));
     use()->template run<stave_detail::SuspensionOf<E>>();
   }
-  /// The rest is not wanted: the computation unwinds now. Rethrows what leaves its body, but for Cancelled.
+  /// Drops the computation: it unwinds now. Rethrows an exception other than Cancelled that leaves
+  /// its body.
   void drop() {
     if (!computation_) stave_detail::throw_used_resumption();
     static_cast<void>(computation_->waiting(ticket_));
@@ -176,7 +191,7 @@ class Resumption {
   const void* ticket_ = nullptr;
 };
 
-/// The part of a controller that is given effects of type E.
+/// The part of a controller that handles effects of type E.
 template <class E>
 class Controlling {
  public:
@@ -217,11 +232,12 @@ struct SuspensionOf final : Suspension {
   }
 };
 
-// Calls stop at each computation, since what is below it changes; one that does not want them passes them on, by this, which
-// whoever defines Call gives when it is loaded.
+// Passes a call on to the handlers below. Calls stop at each computation, since its resumer's
+// handlers may change; a computation whose controller does not handle calls uses this.
+// core/op/call.cpp, which knows Call, sets it when it is loaded.
 extern constinit Handling<Call>* passing_on;
 
-// What stands in a computation's frame: answers the effects Es by suspending the computation.
+// The handler in a computation's frame: it answers the effects Es by suspending the computation.
 template <class Handler, class... Es>
 class Suspending;
 template <class Handler>
@@ -261,7 +277,7 @@ class ControllerOf : public Handles<Es...> {
   Computation& computation_;
 };
 
-// `Place`: where its result goes, a pointer to an optional.
+// `Place`: a pointer to the std::optional that receives the result.
 template <class Body, class Place, class... Es>
 class ComputationOf final : public Computation {
  public:
@@ -280,7 +296,7 @@ class ComputationOf final : public Computation {
     } else {
       place_->emplace(body_());
     }
-    if (cancelled()) place_->reset();  // it swallowed Cancelled
+    if (cancelled()) place_->reset();  // the body swallowed Cancelled
   }
   ControlledPtr make_controlled(std::shared_ptr<AnyController> owner) override;
 
@@ -292,9 +308,10 @@ template <class Body>
 using ResultOf = std::conditional_t<std::is_void_v<std::invoke_result_t<Body&>>, std::monostate,
                                     std::decay_t<std::invoke_result_t<Body&>>>;
 
-// Runs it; at the end nothing of it stays suspended that needs this scope.
+// Runs the computation. When this returns, no computation that needs this scope is suspended.
 void run_with(Computation& computation);
-// The same for a part of another computation: throws Cancelled if it is dropped, TransformError if it stands still.
+// Runs a part of another computation. Throws Cancelled if the part is dropped, and TransformError
+// if it is still suspended at the end.
 void run_to_its_end(Computation& computation);
 
 template <class Body, class Place, class... Es>
@@ -327,15 +344,15 @@ ControlledPtr ComputationOf<Body, Place, Es...>::make_controlled(std::shared_ptr
 
 namespace stave {
 
-/// What a body returns that may stand still when `with` does: empty until it has ended, and for good if it was dropped. Copies
-/// see the same.
+/// The result of a body that may still be suspended when `with` returns. It is empty until the body
+/// has ended, and stays empty if the computation was dropped. Copies share one result.
 template <class T>
 class Eventual {
  public:
   explicit Eventual(std::shared_ptr<std::optional<T>> result) noexcept : result_(std::move(result)) {}
   bool has_value() const noexcept { return result_->has_value(); }
   explicit operator bool() const noexcept { return has_value(); }
-  /// Throws std::bad_optional_access if it is empty.
+  /// Throws std::bad_optional_access if there is no result.
   T& value() const& { return result_->value(); }
   T value() && { return result_->value(); }
   T& operator*() const& { return **result_; }
@@ -349,9 +366,9 @@ class Eventual {
 template <class T>
 Eventual(std::shared_ptr<std::optional<T>>) -> Eventual<T>;
 
-/// Runs body on a stack of its own, with `controller` answering its effects. Returns what body returns (std::monostate for
-/// void), or nothing if it was dropped. Rethrows what body throws. When it returns, a computation that is still suspended
-/// is cancelled.
+/// Runs body on a stack of its own, with `controller` handling its effects.
+/// Returns the result of body (std::monostate for void), or nothing if the computation was dropped.
+/// Rethrows exceptions of body. A computation that is still suspended at the end is cancelled.
 template <class C, class Body>
   requires std::is_base_of_v<AnyController, std::remove_reference_t<C>>
 auto with(C&& controller, Body&& body) {
@@ -361,10 +378,10 @@ auto with(C&& controller, Body&& body) {
   return result;
 }
 
-/// The same with a controller that the computation keeps alive: if it is suspended when this returns (the result is then empty),
-/// whoever holds its resumption may go on with it, and finds the result here when it has ended. The
-/// computation keeps a copy of body: what that captures by reference must live until it has ended,
-/// so capture by value.
+/// Runs body under a controller that the computation keeps alive. If the computation is suspended
+/// when this returns, the result is empty for now: the owner of its resumption may continue it,
+/// and the result appears here when it has ended. The computation keeps a copy of body.
+/// Objects that body captures by reference must live until it has ended, so capture by value.
 template <class C, class Body>
   requires std::is_base_of_v<AnyController, C>
 auto with(std::shared_ptr<C> controller, Body body) {

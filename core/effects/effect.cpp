@@ -1,3 +1,4 @@
+// Installation ids, the end of installations, and the texts and errors of effects.
 #include <stave/core/effects/effect.h>
 
 #include <atomic>
@@ -16,7 +17,8 @@
 namespace stave {
 
 InstallationId next_installation_id() noexcept {
-  // Ids are drawn in blocks: a transform in a tight loop should not wait for a cache line that all threads want.
+  // Ids are drawn in blocks: a transform in a tight loop should not wait for a cache line that all
+  // threads write.
   constexpr InstallationId block = 1024;
   static std::atomic<InstallationId> next_block{1};
   static constinit thread_local InstallationId next = 0, end = 0;
@@ -31,7 +33,8 @@ std::any AnyHandler::answer_kept(const EffectType& effect, std::any) { stave_det
 
 std::string AnyHandler::describe() const { return stave_detail::type_name(typeid(*this)); }
 
-// What the computations inside do about it may have others stand still in there; each is told once.
+// A computation that is notified here may suspend further computations inside, so the list is read
+// anew each time. Each computation is notified once.
 void HandlerFrame::end() noexcept {
   known->stands = false;
   while (!known->inside.empty()) {
@@ -43,7 +46,8 @@ void HandlerFrame::end() noexcept {
 
 namespace {
 
-// From inside out; those without a name are the library's own devices.
+// The names of the handlers from inside out. Handlers without a name are internal to the library
+// and are left out.
 std::vector<std::string> names_of_handlers() {
   std::vector<std::string> names;
   stave_detail::visit_frames(stave_detail::current, nullptr, [&](const Frame& frame) {
@@ -62,7 +66,8 @@ std::string current_handlers() {
 }
 
 std::string error_context() {
-  constexpr std::size_t most = 32;  // whoever nests deeper by mistake wants to see the message
+  // So that the message stays readable where handlers are nested very deeply by mistake.
+  constexpr std::size_t most = 32;
   const std::vector<std::string> names = names_of_handlers();
   std::string context;
   for (std::size_t i = 0; i < names.size() && i < most; ++i)

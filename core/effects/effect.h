@@ -1,8 +1,11 @@
-// Effects and handlers: the mechanism on which everything stands. It knows nothing of tensors.
+// Effects and handlers: the mechanism on which the whole library is built. It knows nothing
+// of tensors.
 //
-// A program *performs* an effect: a value of some type E with a member type `Result`. The innermost *handler* of E that
-// is installed answers it with an E::Result; while the handler runs, the handlers below it are current, so whatever it
-// performs goes down, never back to itself. An effect that nobody handles gets its default, `E::unhandled()`, or throws.
+// A program *performs* an effect: a value of some type E with a member type `Result`.
+// The innermost installed *handler* of E answers it with an E::Result. While a handler runs,
+// the handlers below it are current, so an effect that it performs goes further down and never
+// back to itself. If no handler of E is installed, the effect's default `E::unhandled()` answers;
+// without one, `perform` throws.
 //
 //   struct LearningRate { using Result = float; };                    // an effect
 //   struct Constant : Handles<LearningRate> {                         // a handler
@@ -11,10 +14,12 @@
 //   Constant constant;
 //   with(constant, [] { return perform(LearningRate{}); });            // 0.1f
 //
-// The stack of handlers is a list of frames, each a local variable of the `with` that installed it; one thread-local
-// pointer names the top. There are three kinds: an installed handler, the controller of a computation (controller.h), and
-// an interception, which is a handler at work. One effect, `Call`, has a slot of its own in each frame, which saves a
-// look-up: a program of tensors performs millions of it. Start reading at `Frame`, then `perform`.
+// The stack of handlers is a linked list of frames. Each frame is a local variable of the `with`
+// that installed it, and one thread-local pointer names the top. There are three kinds of frames:
+// an installed handler, the controller of a computation (controller.h), and an interception,
+// which is a running `handle`. The effect `Call` has a slot of its own in each frame,
+// which saves a look-up: a program of tensors performs millions of calls. Start reading at `Frame`,
+// then `perform`.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -37,7 +42,7 @@ namespace stave_detail {
 
 class Surroundings;  // carried.h
 
-// FNV-1a of the name of E as compilers spell it, alike in all files and libraries.
+// The FNV-1a hash of the compiler's spelling of E. It is the same in all files and libraries.
 template <class E>
 consteval unsigned long long hash_of_type() {
   const char* name = __PRETTY_FUNCTION__;
@@ -46,7 +51,8 @@ consteval unsigned long long hash_of_type() {
   for (; *name; ++name) hash = (hash ^ static_cast<unsigned char>(*name)) * 0x100000001b3;
   return hash;
 }
-// Two of 64 bits: a handler whose effects have not both is passed by without a call.
+// A mask with two of 64 bits set. A handler whose `effects` lacks one of them is skipped without
+// a call.
 template <class E>
 inline constexpr std::uint64_t bits_of_effect =
     std::uint64_t{1} << (hash_of_type<E>() >> 58) | std::uint64_t{1} << (hash_of_type<E>() >> 52 & 63);
@@ -55,9 +61,10 @@ inline constexpr std::uint64_t bits_of_effect =
 
 namespace stave {
 
-struct Call;  // the effect with the slot; what it is stands in op.h
+struct Call;  // the effect with a slot of its own, defined in op.h
 
-/// Names an installation of a handler, or another owner of notes. Process-wide, never used twice, never 0.
+/// Identifies one installation of a handler, or another owner of notes. An id is unique
+/// in the process, is never reused and is never 0.
 using InstallationId = std::uint64_t;
 InstallationId next_installation_id() noexcept;
 
@@ -73,26 +80,34 @@ class Handling {
 
 struct KeptEffect;
 
-/// What vmap makes of an effect that its function performs: a declaration of the effect's type, which must be one that can be kept
-/// (kept.h).
+/// How vmap treats an effect that its function performs. The effect's type declares it in a member
+/// `across_lanes`, and must then be recordable (kept.h).
 ///   struct Measure {
 ///     static constexpr AcrossLanes across_lanes = AcrossLanes::each;
 ///     using Result = Tensor;
 ///     Tensor where;
 ///   };
 enum class AcrossLanes : std::uint8_t {
-  shared,  ///< it happens once, for all lanes, which have the same answer; tensors in it pass as they are. The default
-  each,    ///< it happens once for each lane, in their order, with that lane's tensors; each has its own answer
-  together,  ///< it happens once, and its tensors, and those of the answer, carry the lanes as axis 0
+  /// The effect happens once, and all lanes have the same answer; its tensors pass unchanged.
+  /// The default.
+  shared,
+  /// The effect happens once per lane, in lane order, with that lane's tensors; each lane has its
+  /// own answer.
+  each,
+  /// The effect happens once; its tensors and those of the answer carry the lanes as axis 0.
+  together,
 };
 
-/// A type of effects at run time. A program, a library and a plugin mean the same one by the same type, whatever the visibility
-/// of its symbols: types compare by name where their addresses differ.
+/// The run-time description of a type of effects. Programs, libraries and plugins agree on it
+/// whatever the visibility of the type's symbols: where the addresses of two descriptions differ,
+/// their types are compared by name.
 struct EffectType {
   const std::type_info& type;
-  void* remembering;  // the Handling<E> by which those answer who remember answers; null: it is asked anew each time
-  const KeptEffect* kept;  // null: it cannot be, or its answers cannot
-  std::uint64_t hash;      // of the type's name: names are compared only where it agrees
+  // The Handling<E> of handlers that remember answers (`Remembers`); null: each run performs
+  // the effect anew.
+  void* remembering;
+  const KeptEffect* kept;  // null: the effect or its answer is not recordable
+  std::uint64_t hash;      // a hash of the type's name; names are compared only if the hashes agree
   AcrossLanes lanes;
   friend bool operator==(const EffectType& a, const EffectType& b) noexcept {
     return &a == &b || (a.hash == b.hash && a.type == b.type);
@@ -101,44 +116,52 @@ struct EffectType {
 template <class E>
 const EffectType& effect_type() noexcept;
 
-/// What a recording does with effects of one type, E, and their answers: copies of them. An answer of type void is an empty std::any.
+/// How a recording copies, compares and performs effects of one type E and their answers.
+/// An answer of type void is an empty std::any.
 struct KeptEffect {
-  void* handling;  // the Handling<E> by which AnyHandler::answer_kept does
+  void* handling;  // the Handling<E> that forwards to AnyHandler::answer_kept
   bool (*same_effect)(const std::any&, const std::any&);
   bool (*same_answer)(const std::any&, const std::any&);
   void (*visit_effect)(std::any&, FunctionRef<void(Tensor&)>);
   void (*visit_answer)(std::any&, FunctionRef<void(Tensor&)>);
   bool has_answer;
-  /// As `perform` does.
+  /// Performs the effect as `stave::perform` does.
   std::any (*perform)(std::any& effect);
 };
 
-/// Base of all handlers, as a frame sees them.
+/// Base class of all handlers, as a frame sees them.
 class AnyHandler {
  public:
   virtual ~AnyHandler() = default;
-  /// The bits of the effects that it may answer; all where `handling` alone decides.
+  /// The bits (bits_of_effect) of the effects that this handler may answer. All bits are set if
+  /// `handling` alone decides.
   const std::uint64_t effects;
-  /// For errors and traces: "vmap", "grad". By default the name of the class.
+  /// The handler's name in errors and traces: "vmap", "grad". By default it is the name
+  /// of the class.
   virtual std::string describe() const;
-  /// Whether it promises to run no code of the user's while it handles, and to answer as each operation infers: what a caller
-  /// holds stays as it is meanwhile, and the answers need no check. For the library's own.
+  /// Returns true if the handler promises two things: it runs no user code while it handles, and it
+  /// answers each operation with the inferred shapes and dtypes. Then the caller's tensors stay
+  /// as they are meanwhile, and the answers need no check. Only for the library's own handlers.
   virtual bool discreet() const noexcept { return false; }
-  /// Whether it takes what a compiled function performs as one operation that carries functions, with rules for all transforms. To
-  /// others each operation is shown.
+  /// Returns true if the handler accepts the call of a compiled function as one closed call,
+  /// an operation that has rules for all transforms. Other handlers see each operation
+  /// of the function separately.
   virtual bool takes_programs() const noexcept { return false; }
   /// This handler's Handling<E> as a void pointer, or null; `effect` is effect_type<E>().
   virtual void* handling(const EffectType& effect) = 0;
-  /// Of one whose `handling` gave `effect.kept->handling`: the answer to such an effect.
+  /// The answer to a recordable effect, for a handler whose `handling`
+  /// returned `effect.kept->handling`.
   virtual std::any answer_kept(const EffectType& effect, std::any performed);
-  /// The same as `handling` for Call.
+  /// The counterpart of `handling` for Call.
   virtual Handling<Call>* handling_calls() noexcept { return nullptr; }
-  /// Whether a handler of this type answers an effect: to be asked after its end. Null: it answers none.
+  /// A function that says whether handlers of this type answer an effect. It may be called after
+  /// the handler's end. Null: they answer none.
   using Answers = bool (*)(const EffectType&) noexcept;
   virtual Answers answered_effects() const noexcept { return nullptr; }
-  /// Whether nothing that the program computes depends on it: what runs again after its end may run without it.
+  /// Returns true if nothing that the program computes depends on this handler. A function
+  /// that runs again after the handler's end may then run without it.
   virtual bool only_observes() const noexcept { return false; }
-  /// Of a scope, its name; else null.
+  /// The name of a scope; null for other handlers.
   virtual const NamePtr* scope_name() const noexcept { return nullptr; }
 
  protected:
@@ -172,7 +195,7 @@ class Handles : public AnyHandler, public Handling<Es>... {
 
  private:
   template <class E>
-  static constexpr bool is_call = std::is_same_v<E, Call>;  // it has its slot
+  static constexpr bool is_call = std::is_same_v<E, Call>;  // Call has its own slot
   template <class E>
   static bool is_itself(const EffectType& effect) noexcept {
     if constexpr (is_call<E>) return false;
@@ -190,33 +213,36 @@ class Handles : public AnyHandler, public Handling<Es>... {
   }
 };
 
-/// A computation that stands still inside a `handle` that runs on its stack (controller.h).
+/// A computation that is suspended inside a `handle` that runs on its stack (controller.h).
 class SuspendedInside {
  public:
-  /// The handler's installation ends.
+  /// Called when the handler's installation ends. `shared`: a std::shared_ptr keeps the handler
+  /// itself alive.
   virtual void installation_ends(const std::string& handler, bool shared) noexcept = 0;
 
  protected:
   ~SuspendedInside() = default;
 };
 
-/// An entry of a thread's stack. Frames live in the C++ frames of whoever made them.
+/// An entry of a thread's handler stack. Frames live in the C++ stack frames of the code
+/// that made them.
 struct Frame {
   enum class Kind : std::uint8_t { handler, computation, interception };
 
   Frame* below;
-  Frame* nearest;              // the first frame, from this one down, that answers tensor operations
-  AnyHandler* handler;         // of a handler's or computation's frame
-  Handling<Call>* operations;  // what answers tensor operations; null: they pass this frame by
+  // The first frame, from this one down, that answers tensor operations.
+  Frame* nearest;
+  AnyHandler* handler;         // null for an interception
+  Handling<Call>* operations;  // the handler of tensor operations; null: they skip this frame
   Kind kind;
-  bool trusted;   // the handler is discreet
-  bool discreet;  // it and all below it are
+  bool trusted;   // the handler is `discreet()` and answers tensor operations
+  bool discreet;  // `trusted` holds for this frame and for all below that answer operations
 
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
 
  protected:
-  explicit Frame(Frame* below_) noexcept  // of an interception
+  explicit Frame(Frame* below_) noexcept  // an interception
       : below(below_), nearest(nearest_of(below_)), handler(nullptr), operations(nullptr), kind(Kind::interception),
         trusted(false), discreet(false) {}
   Frame(Frame* below_, Kind kind_, AnyHandler* handler_, Handling<Call>* operations_) noexcept
@@ -227,16 +253,17 @@ struct Frame {
   static Frame* nearest_of(Frame* frame) noexcept { return frame ? frame->nearest : nullptr; }
 };
 
-/// An installed handler.
+/// The frame of an installed handler.
 struct HandlerFrame : Frame {
-  /// What outlives the frame and knows whether it still stands.
+  /// A record that outlives the frame and says whether the handler is still installed.
   struct Standing : RefCounted {
     bool stands = true;
     std::vector<SuspendedInside*> inside;
   };
-  const std::shared_ptr<AnyHandler>* owner = nullptr;  // of a handler that is shared
-  IntrusivePtr<Standing> known;                        // null until somebody asks
-  const stave_detail::Surroundings* again = nullptr;   // of a handler that stands up again: by these
+  const std::shared_ptr<AnyHandler>* owner = nullptr;  // set if the handler is shared
+  IntrusivePtr<Standing> known;                        // null until `standing()` is called
+  // The captured handler stack that reinstalled this handler; else null.
+  const stave_detail::Surroundings* again = nullptr;
 
   HandlerFrame(Frame* below_, AnyHandler* handler_) noexcept
       : HandlerFrame(below_, handler_, handler_->handling_calls()) {}
@@ -254,10 +281,10 @@ struct HandlerFrame : Frame {
   void end() noexcept;
 };
 
-/// A `handle` that is running. Errors and traces read from these what surrounds them.
+/// The frame of a running `handle`. Errors and traces read from it where the effect came from.
 struct Interception : Frame {
   Frame* performer;  // the top of the stack when the effect was performed
-  Frame* answering;  // the handler's frame; null: below all handlers
+  Frame* answering;  // the handler's frame; null: the code runs below all handlers
 
   explicit Interception(Frame* performer_) noexcept : Frame(nullptr), performer(performer_), answering(nullptr) {}
   Interception(Frame* performer_, Frame* answering_) noexcept
@@ -270,10 +297,10 @@ namespace stave_detail {
 
 using namespace stave;
 
-// The top of this thread's stack.
+// The top of this thread's handler stack.
 extern constinit thread_local Frame* current;
 
-// Makes `frame` the top, or restores what was: exceptions included.
+// Makes `frame` the top of the stack, and restores the old top on the way out, exceptions included.
 class UnderFrame {
  public:
   explicit UnderFrame(Frame* top) noexcept : saved_(current) { current = top; }
@@ -285,7 +312,7 @@ class UnderFrame {
   Frame* saved_;
 };
 
-// The time during which `frame` answers an effect: the frames below it are current.
+// Marks the time during which `frame` answers an effect: the frames below it are current.
 class Intercept {
  public:
   explicit Intercept(Frame* frame) noexcept : interception_(current, frame) { current = &interception_; }
@@ -297,13 +324,13 @@ class Intercept {
   Interception interception_;
 };
 
-/// As written in a program: "(anonymous namespace)::Ask".
+/// The name of a type as a program writes it: "(anonymous namespace)::Ask".
 std::string type_name(const std::type_info& type);
 [[noreturn]] void throw_unhandled(const std::type_info& effect);
 [[noreturn]] void throw_not_copyable(const std::type_info& effect);
 [[noreturn]] void throw_other_effect(const std::type_info& effect);
 
-// The innermost handler of E from `frame` down answers.
+// Performs an effect: the innermost handler of E from `frame` down answers it.
 template <class E>
 inline typename E::Result perform_from(Frame* frame, E& effect) {
   constexpr std::uint64_t bits = bits_of_effect<E>;
@@ -311,7 +338,8 @@ inline typename E::Result perform_from(Frame* frame, E& effect) {
     if (!frame->handler || (frame->handler->effects & bits) != bits) continue;
     if (void* handling = frame->handler->handling(effect_type<E>())) {
       Interception interception(current, frame);
-      const UnderFrame install(&interception);  // beside it, its copy of the performer can stay in a register
+      // Separate from `interception`, so that its copy of the performer can stay in a register.
+      const UnderFrame install(&interception);
       return static_cast<Handling<E>*>(handling)->handle(effect);
     }
   }
@@ -319,17 +347,19 @@ inline typename E::Result perform_from(Frame* frame, E& effect) {
   else throw_unhandled(typeid(E));
 }
 
-// Answers all effects of a function that runs more than once: the first time by what is below, later as then. Tensor operations are
-// not effects here.
+// Base class of handlers that answer all effects of a function that runs more than once.
+// In the first run the handlers below answer; later runs get the same answers. Tensor operations do
+// not count as effects here.
 class Remembers : public AnyHandler {
  public:
   void* handling(const EffectType& effect) override { return effect.remembering; }
-  /// The answer to the next effect, if there was one; null: it is to be asked for, and remembered.
+  /// The remembered answer to the next effect. Null: there is none yet; the handlers below answer,
+  /// and `remember` is called.
   virtual const std::any* next_answer() = 0;
   virtual void remember(std::any answer) = 0;
-  /// The next answer cannot be copied.
+  /// Called in place of `remember` if the next answer cannot be copied.
   virtual void forget(const std::type_info& effect) = 0;
-  /// Handlers that are at work on an answer.
+  /// A counter of the answers that handlers are computing now; null: the caller needs none.
   virtual int* at_work() noexcept { return nullptr; }
 
   struct Threw {
@@ -394,7 +424,7 @@ class Remembering final : public Handling<E> {
 template <class E>
 inline constinit Remembering<E> remembering{};
 
-// Hands effects on to handlers that know no types.
+// Hands effects to handlers that do not know the effects' types, by AnyHandler::answer_kept.
 template <class E>
 class Keeping final : public Handling<E> {
  public:
@@ -471,15 +501,17 @@ const EffectType& effect_type() noexcept {
   return stave_detail::effect_type_storage<E>;
 }
 
-/// Performs a user's effect: the innermost handler of E answers; if there is none, E::unhandled() does, if it exists.
+/// Performs a user's effect: the innermost handler of E answers it. Without a handler
+/// E::unhandled() answers if it exists; else TransformError is thrown.
 template <class E>
   requires(!std::is_same_v<E, Call>)
 inline typename E::Result perform(E effect) {
   return stave_detail::perform_from(stave_detail::current, effect);
 }
 
-/// Runs body with `handler` installed on top of the stack; returns what body returns. A handler object may be installed
-/// several times, nested in itself too. On the way out the stack is what it was, exceptions included.
+/// Runs body with `handler` installed on top of the stack; returns what body returns. A handler
+/// object may be installed several times, also nested in itself. The old stack is restored on
+/// the way out, also by an exception.
 template <class H, class Body>
   requires std::is_base_of_v<AnyHandler, std::remove_reference_t<H>>
 decltype(auto) with(H&& handler, Body&& body) {
@@ -488,7 +520,8 @@ decltype(auto) with(H&& handler, Body&& body) {
   return std::forward<Body>(body)();
 }
 
-/// The same with a handler that is kept alive by whatever runs again under it later, such as a checkpoint's function.
+/// The same with a shared handler: code that runs again under it later, such as a checkpoint's
+/// function, keeps it alive.
 template <class H, class Body>
   requires std::is_base_of_v<AnyHandler, H>
 decltype(auto) with(const std::shared_ptr<H>& handler, Body&& body) {
@@ -499,7 +532,8 @@ decltype(auto) with(const std::shared_ptr<H>& handler, Body&& body) {
   return std::forward<Body>(body)();
 }
 
-/// What stands around this point of the program, from inside out: "vmap", "backward of grad", "grad".
+/// The names of the handlers around this point of the program, from inside out: "vmap, backward
+/// of grad, grad"; "" if there are none.
 std::string current_handlers();
 
 }  // namespace stave

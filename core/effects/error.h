@@ -1,4 +1,5 @@
-// Errors. One type per cause; a message says what, where (operation, shapes, the transforms around it) and what to do.
+// Errors. There is one type per cause. A message says what went wrong, where
+// (operation, shapes, the transforms around it) and what to do.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -17,7 +18,7 @@ namespace stave_detail {
 
 void mark_as_ours(stave::Error& error) noexcept;
 void name_function(stave::Error& error, const char* function, bool rename);
-/// From now on *asked becomes true where somebody asks for the text.
+/// From now on *asked becomes true when `what()` is called.
 void watch_text(stave::Error& error, std::shared_ptr<bool> asked) noexcept;
 
 }  // namespace stave_detail
@@ -37,22 +38,23 @@ class Error : public std::runtime_error {
   friend void stave_detail::watch_text(Error& error, std::shared_ptr<bool> asked) noexcept;
   friend void stave_detail::mark_as_ours(Error& error) noexcept;
   friend void stave_detail::name_function(Error& error, const char* function, bool rename);
-  bool ours_ = false;  // its text begins with the name of a function of the library's, if it names one
+  // The library wrote the text: a name before ": " at its start is that of a library function.
+  bool ours_ = false;
   std::shared_ptr<bool> asked_;
 };
 /// Shapes, ranks or axes that do not fit an operation.
 class ShapeError : public Error {
   using Error::Error;
 };
-/// Element types that do not fit.
+/// Element types that do not fit an operation.
 class DtypeError : public Error {
   using Error::Error;
 };
-/// Tensors on different devices, or a device that is absent.
+/// Tensors on different devices, or a device that does not exist.
 class DeviceError : public Error {
   using Error::Error;
 };
-/// A transform that was given what it cannot transform, or a value that escaped its transform.
+/// A transform whose argument it cannot transform, or a value that escaped its transform.
 class TransformError : public Error {
   using Error::Error;
 };
@@ -60,28 +62,29 @@ class TransformError : public Error {
 class IndexError : public Error {
   using Error::Error;
 };
-/// A matrix for which a function has no result, as a singular one has no inverse, or one at which an iteration finds no end. Of a
-/// stack, the message says which.
+/// A matrix for which a function has no result, as a singular matrix has no inverse, or for which
+/// an iteration does not converge. For a stack of matrices the message says which one.
 class LinalgError : public Error {
   using Error::Error;
 };
-/// More memory is asked for than there is. Everything is as before the operation.
+/// An operation needs more memory than there is. Everything is as before the operation.
 class MemoryError : public Error {
   using Error::Error;
 };
-/// A file that cannot be read or written, or that does not hold what it should.
+/// A file that cannot be read or written, or whose content is not what it should be.
 class FileError : public Error {
   using Error::Error;
 };
 
-/// "\n  inside vmap (axis size 3), inside grad": the handlers around this point of the program, from inside out; "" if none.
+/// The handlers around this point of the program, from inside out: "\n inside vmap (axis size 3),
+/// inside grad"; "" if there are none.
 std::string error_context();
 
 }  // namespace stave
 
 namespace stave_detail {
 
-/// Throws TransformError with the text and where in the nest of transforms it happened.
+/// Throws TransformError with `text` and the handlers around this point.
 [[noreturn]] void fail_transform(const std::string& text);
 
 }  // namespace stave_detail

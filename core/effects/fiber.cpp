@@ -1,6 +1,8 @@
-// The rest of fibers: how they begin and end, what runs on the thread's own stack meanwhile, and misuse. The switch itself stands in
-// fiber_state.h, on Boost.Context's fcontext where context.h has nothing better. (boost::context::fiber would bring its own
-// notion of who resumes whom, a ucontext build under sanitizers, 40 times slower, and unwinds by a foreign exception.)
+// Fibers: their beginning and end, functions that run on the thread's own stack,
+// and errors of misuse. The switch itself is in fiber_state.h;
+// it uses the fcontext of Boost.Context where context.h has no code of its own.
+// (boost::context::fiber would add its own record of which fiber resumed which, a ucontext build
+// under sanitizers that is 40 times slower, and unwinding by an exception of its own.)
 #include <stave/core/effects/fiber.h>
 
 #include <cxxabi.h>
@@ -23,12 +25,12 @@ namespace stave_detail {
 
 constinit thread_local FiberThread fiber_thread{};
 
-// A function on its way to the thread's own stack.
+// A function that is to run on the thread's own stack.
 struct Hop {
   stave::FunctionRef<void()> function;
   Fiber::State* innermost;
   Fiber::State* outermost;
-  Hop* outer;  // during which this one was made
+  Hop* outer;  // the hop that was running when this one was made
   Point caller{};
   std::exception_ptr exception{};
 };
@@ -38,7 +40,7 @@ namespace {
 using State = Fiber::State;
 using Activity = State::Activity;
 
-// Without this knowledge a stack counts as endless.
+// Finds the bounds of the thread's own stack. If this fails, the stack counts as endless.
 void find_stack() {
   pthread_attr_t attributes;
   void* low = nullptr;
@@ -60,7 +62,7 @@ void run_entry(const State& state) noexcept {
     state.entry(state.argument);
   } catch (...) {
     std::fputs("stave: an exception left the entry function of a Fiber, which must not throw\n", stderr);
-    std::terminate();  // here, where the runtime still knows the exception, and says which it was
+    std::terminate();  // here, where the runtime still knows the exception and names it
   }
 }
 
@@ -74,12 +76,13 @@ void begin(Context* left) {
   state.activity = Activity::ended;
   leave(state.continues, state.resumer_continues, true);
   exchange(state.continues, state.resumer_continues);
-  std::terminate();  // nobody continues a computation that has ended
+  std::terminate();  // not reached: a computation that has ended is not resumed
 }
 
-// ---- the thread's own stack --------------------------------------------------------------------------------
+// ---- the thread's own stack ---------------------------------------------------------------------
 
-/// As if its caller called it: under the exceptions that are caught and in flight there.
+/// Runs the function as if its caller called it, with the caught and in-flight exceptions
+/// of that caller.
 void run_hop(Hop& hop) noexcept {
   const ExceptionState own = std::exchange(*fiber_thread.exceptions, hop.caller.exceptions);
   fiber_thread.innermost = nullptr;
@@ -95,7 +98,7 @@ void run_hop(Hop& hop) noexcept {
   *fiber_thread.exceptions = own;
 }
 
-// ---- misuse ------------------------------------------------------------------------------------------------
+// ---- misuse -------------------------------------------------------------------------------------
 
 bool contains(const State* innermost, const State* state) noexcept {
   while (innermost && innermost != state) innermost = innermost->resumer;
@@ -125,12 +128,13 @@ bool contains(const State* innermost, const State* state) noexcept {
 
 }  // namespace
 
-// ---- fibers ------------------------------------------------------------------------------------------------
+// ---- fibers -------------------------------------------------------------------------------------
 
 namespace {
 
-// How far below its end a stack begins. If all began at the same offset in a page, they would compete for a few lines of the
-// caches: a round trip through 1,000 fibers took three times as long. 16 offsets, from the golden ratio's multiples.
+// How many bytes below the end of its memory a stack begins. If all stacks began at the same offset
+// in a page, they would compete for a few cache lines: a round trip through 1,000 fibers took three
+// times as long. There are 16 offsets, from multiples of the golden ratio.
 std::size_t stagger(const FiberStack& stack) noexcept {
   constexpr std::size_t step = 128;
   const std::uint64_t place = reinterpret_cast<std::uintptr_t>(stack.low) / 4096 * 0x9E3779B97F4A7C15u;
@@ -164,7 +168,7 @@ Fiber::~Fiber() {
 void Fiber::resume() { resume_here(); }
 void Fiber::suspend() { suspend_here(); }
 
-/// Of one that does not stand still: it begins, or must not be resumed.
+/// Prepares the start of a fiber that is not suspended; throws if it cannot be started.
 void Fiber::prepare_first() {
   if (!state_ || state_->activity != Activity::fresh) throw_cannot_resume(state_);
   if (!fiber_thread.id) prepare_thread();
@@ -174,7 +178,8 @@ void Fiber::prepare_first() {
 #endif
 }
 
-/// It came back, and does not stand still.
+/// Called when control comes back from a fiber that is not suspended: it runs requested functions
+/// on the thread's own stack, or frees the stack of a fiber that has ended.
 void Fiber::hop_or_end() {
   State& state = *state_;
   while (Hop* hop = std::exchange(fiber_thread.requested, nullptr)) {

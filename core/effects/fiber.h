@@ -1,16 +1,20 @@
-// Computations with a stack of their own, which can be suspended anywhere and resumed later: the ground of handlers that
-// hold the rest of the program. Nothing here knows of effects.
+// Fibers: computations with a stack of their own, which can be suspended anywhere and resumed
+// later. Handlers that receive the rest of the program are built on them. Nothing here knows
+// of effects.
 //
 //   Fiber fiber(entry, argument);   // void entry(void*), not started yet
 //   fiber.resume();                 // runs it, until it is suspended or has ended
-//   fiber.suspend();                // inside: the resume() above returns; a later one continues here
+//   fiber.suspend();                // inside: resume() above returns; a later one continues here
 //
-// Fibers nest. Whoever runs inside an inner fiber may suspend an outer one: the whole chain, from there down to and
-// including the outer fiber, stands still as one, and continues at that very point.
+// Fibers nest. Code inside an inner fiber may suspend an outer one: then the whole chain of fibers,
+// from the running one to the outer one inclusive, is suspended as a unit, and later continues at
+// that very point.
 //
-// A fiber stays on the thread that started it. What the C++ runtime knows of exceptions (which are caught, how many are in
-// flight) belongs to the fiber and is exchanged at each switch, so fibers may be suspended inside catch blocks and in
-// destructors that an exception runs. The handler stack and all other thread-local variables are the thread's, and shared.
+// A fiber stays on the thread that started it. The state of the C++ runtime about exceptions
+// (which are caught, how many are in flight) belongs to the fiber and is exchanged at each switch.
+// So fibers may be suspended inside catch blocks, and in destructors that run because
+// of an exception. The handler stack and all other thread-local variables belong to the thread
+// and are shared.
 #pragma once
 
 #include <cstddef>
@@ -24,32 +28,38 @@ class Fiber {
  public:
   using Entry = void (*)(void* argument);
 
-  /// Takes a stack; throws std::bad_alloc if there is no memory for one. `entry` must not throw: that terminates.
+  /// Takes a stack, but does not start the computation. Throws std::bad_alloc if there is no memory
+  /// for a stack. `entry` must not throw: an exception terminates the program.
   Fiber(Entry entry, void* argument);
-  /// Of a fiber that was never started or has ended; that of a suspended one terminates, since its stack holds objects.
+  /// Destroys a fiber that was never started or has ended. Destroying a suspended fiber terminates
+  /// the program, since its stack still holds objects.
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Continues the computation where it was suspended, or starts it; returns when it is suspended again or has ended (its
-  /// stack is then given back). Throws stave::Error if it has ended, is running, or belongs to another thread.
+  /// Starts the computation, or continues it where it was suspended. Returns when it is suspended
+  /// again or has ended (its stack is then given back). Throws stave::Error if it has ended,
+  /// is running, or belongs to another thread.
   void resume();
-  /// From inside, at any depth: suspends this fiber and all that were resumed inside it and still run. Throws
-  /// stave::Error if the calling code does not run inside it.
+  /// Suspends this fiber and all fibers that were resumed inside it and still run.
+  /// It is called from inside, at any depth. Throws stave::Error if the calling code does not run
+  /// inside this fiber.
   void suspend();
 
   bool started() const noexcept;
   bool finished() const noexcept { return !state_; }
-  /// Whether resume() would continue it: started, not ended, and suspended itself (not as part of an outer fiber).
+  /// Returns true if resume() would continue it: it has started, has not ended, and was suspended
+  /// itself (not as part of an outer fiber).
   bool suspended() const noexcept;
-  /// Whether the calling code runs inside this fiber.
+  /// Returns true if the calling code runs inside this fiber.
   bool running() const noexcept;
-  /// Whether it started on this thread; true as well before it starts and after it has ended.
+  /// Returns true if it started on this thread, and also before it starts and after it has ended.
   bool on_its_thread() const noexcept;
 
   struct State;
 
-  /// The same, inlined (fiber_state.h); and in two parts, between which somebody leaves the stack.
+  /// resume and suspend as inline functions (fiber_state.h), and each in two parts, between which
+  /// the caller leaves the stack.
   void resume_here();
   void suspend_here();
   Departure begin_resume();
@@ -66,20 +76,23 @@ class Fiber {
   State* state_;  // at the high end of its stack; null when it has ended
 };
 
-/// Whether the calling code runs on a fiber's stack.
+/// Returns true if the calling code runs on a fiber's stack.
 bool on_fiber() noexcept;
 
-/// Whether little is left of the stack on which the calling code runs: too little for another program to run on it.
+/// Returns true if so little is left of the current stack that no other program should be run
+/// on it.
 bool stack_is_nearly_full() noexcept;
 
-/// Runs `function` on the thread's own stack: a plain call if this is it already. Its exceptions come back. For code that
-/// needs much stack, and for oneTBB, which measures how deep it waits by the address of the stack: on a fiber's it would
-/// not run other tasks while it waits. As long as `function` runs, the fibers that called it cannot be suspended; it may
-/// run others. Hops take no room on the thread's stack, however many.
+/// Runs `function` on the thread's own stack: a plain call if that is the current stack. Its
+/// exceptions are rethrown here. It serves code that needs much stack, and oneTBB, which measures
+/// the depth of nested waits by the address of the stack: on a fiber's stack it would not run other
+/// tasks while it waits. While `function` runs, the fibers that called it cannot be suspended;
+/// it may run other fibers. Any number of such calls takes no room on the thread's stack.
 void on_thread_stack(stave::FunctionRef<void()> function);
 
-/// The usable size of the stacks of fibers made from now on, rounded up to whole pages; 256 KiB by default. Throws
-/// stave::Error for less than 32 KiB (a signal's frame alone takes 11 KiB with AMX) or more than 1 GiB.
+/// Sets the usable size of the stacks of fibers that are made from now on,
+/// rounded up to whole pages; 256 KiB by default. Throws stave::Error for less than 32 KiB
+/// (a signal's frame alone takes 11 KiB with AMX) or more than 1 GiB.
 void set_fiber_stack_size(std::size_t bytes);
 
 }  // namespace stave_detail

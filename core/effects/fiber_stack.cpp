@@ -1,4 +1,4 @@
-// Start reading at take_stack and give_stack, at the end.
+// Stacks for fibers. Start reading at take_stack and give_stack, at the end.
 #include <stave/core/effects/fiber_stack.h>
 
 #include <sys/mman.h>
@@ -26,36 +26,40 @@
 
 namespace stave_detail {
 
-// The list of slabs, doubly linked, holds those with a free stack.
+// A slab of 64 stacks. The doubly linked list of slabs holds those with a free stack.
 struct StackSlab {
   StackSlab* next;
   StackSlab* previous;
   char* low;
   std::size_t stack_size;
-  std::uint64_t free;  // bit i: the stack at low + i * stack_size
+  std::uint64_t free;  // bit i: the stack at low + i * stack_size is free
 };
 
 namespace {
 
-// Deep user code fits (printing, oneTBB, BLAS on one thread, some thousand frames of a recursion), and 100,000 of them take
-// 1/5000 of the address space. Instrumented frames are larger.
+// The default size holds deep user code (printing, oneTBB, BLAS on one thread, some thousand frames
+// of a recursion). 100,000 such stacks take 1/5000 of the address space. Frames that sanitizers
+// instrument are larger.
 constexpr std::size_t default_size = (STAVE_ASAN || STAVE_TSAN ? 1024 : 256) << 10;
 constexpr std::size_t least_size = 32 << 10, most_size = std::size_t{1} << 30;
-// Address space only, so wide enough for functions with large arrays, which may step over a single page. An odd number of
-// pages between stacks, or they would compete for a few entries of the TLB.
+// A guard takes only address space, so it is wide enough for functions with large arrays,
+// which may step over a single page. Stacks are an odd number of pages apart, or they would compete
+// for a few entries of the TLB.
 constexpr std::size_t guard_bytes = 68 << 10;
-// What the kernel gave, untouched: zeros. Reading them takes no memory, which any other pattern would: a page a stack.
+// The canary is memory as the kernel gave it: zeros. Reading it commits no memory, while any other
+// pattern would commit a page per stack.
 constexpr std::size_t canary_bytes = 256;
-constexpr unsigned most_cached = 256;  // by one thread
+constexpr unsigned most_cached = 256;  // per thread
 constexpr std::size_t slab_stacks = 64;
 
 constinit std::atomic<std::size_t> stack_size{default_size};
 constinit std::atomic<std::size_t> most_guarded{16000};
-constinit std::atomic<std::size_t> guarded{0};  // mapped now, those in caches too
+constinit std::atomic<std::size_t> guarded{0};  // stacks that are mapped now, cached ones included
 
-// ---- memory ------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
-/// `bytes` of memory above a guard; null if there is none. Never in huge pages, which would commit 2 MiB at once.
+/// Maps `bytes` of memory above a guard; null if there is no memory. The mapping never uses huge
+/// pages, which would commit 2 MiB at once.
 char* map_above_guard(std::size_t bytes) noexcept {
   void* memory = mmap(nullptr, guard_bytes + bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -67,8 +71,8 @@ char* map_above_guard(std::size_t bytes) noexcept {
 }
 void unmap(char* low, std::size_t bytes) noexcept { munmap(low - guard_bytes, guard_bytes + bytes); }
 
-// A stack that nobody has is poisoned, so that a pointer into one that ended is found. What frames that were never left
-// have poisoned ends here, too.
+// A free stack is poisoned, so that ASan finds a pointer into a stack that ended.
+// Poison that abandoned frames left behind is removed here as well.
 void poison([[maybe_unused]] char* low, [[maybe_unused]] std::size_t bytes) noexcept {
 #if STAVE_ASAN
   ASAN_POISON_MEMORY_REGION(low, bytes);
@@ -80,7 +84,7 @@ void unpoison([[maybe_unused]] const FiberStack& stack) noexcept {
 #endif
 }
 
-// ---- guarded stacks ----------------------------------------------------------------------------------------
+// ---- guarded stacks -----------------------------------------------------------------------------
 
 bool map_guarded(FiberStack& stack) noexcept {
   if (guarded.fetch_add(1, std::memory_order_relaxed) < most_guarded.load(std::memory_order_relaxed)) {
@@ -96,18 +100,19 @@ void unmap_guarded(const FiberStack& stack) noexcept {
   guarded.fetch_sub(1, std::memory_order_relaxed);
 }
 
-// At the high end of a cached stack, in the page that every fiber has touched.
+// An entry of the cache, stored at the high end of the cached stack, in the page that every fiber
+// has touched.
 struct CachedStack {
   CachedStack* next;
   FiberStack stack;
 };
 
-// Trivially destructible: fibers may be thread-local or global objects, and end after everything else.
+// Trivially destructible: fibers may be thread-local or global objects, and end after all others.
 struct Cache {
   CachedStack* first;
   unsigned count;
   bool guarded;  // the thread's end will empty this cache
-  bool closed;   // it has
+  bool closed;   // the thread's end has emptied it
 };
 constinit thread_local Cache cache{};
 
@@ -136,7 +141,7 @@ struct EmptyCacheAtThreadEnd {
   cache.guarded = true;
 }
 
-// ---- slabs -------------------------------------------------------------------------------------------------
+// ---- slabs --------------------------------------------------------------------------------------
 
 constexpr std::uint64_t all_free = ~std::uint64_t{0};
 static_assert(slab_stacks == 64);
@@ -186,7 +191,7 @@ void give_to_slab(const FiberStack& stack) noexcept {
   std::lock_guard lock(slab_mutex);
   if (!slab->free) link(slab);
   slab->free |= std::uint64_t{1} << (static_cast<std::size_t>(stack.low - slab->low) / slab->stack_size);
-  if (slab->free != all_free || (slabs == slab && !slab->next)) return;  // one is kept
+  if (slab->free != all_free || (slabs == slab && !slab->next)) return;  // one empty slab is kept
   unlink(slab);
   unpoison({slab->low, slab_stacks * slab->stack_size, nullptr});
   unmap(slab->low, slab_stacks * slab->stack_size);

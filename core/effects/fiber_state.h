@@ -1,5 +1,6 @@
-// What stands behind fiber.h: a fiber's state, the thread's, and the switch between two stacks, which are inlined where every
-// nanosecond counts. Start at `Point`, then `Fiber::resume_here`.
+// The implementation of fiber.h: the state of a fiber, that of a thread, and the switch
+// between two stacks, which is inlined where every nanosecond counts. Start at `Point`,
+// then `Fiber::resume_here`.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +31,7 @@ struct ExceptionState {
 #endif
 };
 
-// A point at which a stack was left, to be continued there.
+// A point at which a stack was left, and at which it will be continued.
 struct Point : Context {
   ExceptionState exceptions;
 #if STAVE_ASAN
@@ -43,7 +44,8 @@ struct Point : Context {
 #endif
 };
 
-// At the high end of its stack, just above the first frame: in a page that is touched anyway.
+// The state is at the high end of the fiber's stack, just above the first frame, in a page
+// that is touched anyway.
 struct Fiber::State {
   enum class Activity : unsigned char { fresh, active, suspended, ended };
 
@@ -53,29 +55,34 @@ struct Fiber::State {
   void* argument;
   FiberStack stack;
   Activity activity = Activity::fresh;
-  std::uint64_t thread = 0;  // where it was started
-  State* resumer = nullptr;  // the fiber that resumed it; null: on the thread's own stack
-  State* innermost = this;   // while suspended: the fiber that continues, itself or one that was resumed inside it
-  Point continues{};         // while suspended: where
-  Point resumer_continues;   // while active: in its resumer's resume()
+  std::uint64_t thread = 0;  // where it was started; 0: it has not been started
+  // The fiber that resumed it; null: it was resumed on the thread's own stack.
+  State* resumer = nullptr;
+  // While suspended: the fiber that continues, this one or one that was resumed inside it.
+  State* innermost = this;
+  Point continues{};        // while suspended: the point where it continues
+  Point resumer_continues;  // while active: the point in its resumer's resume()
 };
 
-struct Hop;  // a function on its way to the thread's own stack
+struct Hop;  // a function that is to run on the thread's own stack
 
-// What runs on this thread.
+// The fibers that run on this thread.
 struct FiberThread {
-  Fiber::State* innermost;  // the fiber whose stack this is; null: the thread's own
-  Fiber::State* outermost;  // the fiber that was resumed on the thread's own stack, while there is an innermost
-  Hop* requested;           // to run on the thread's own stack now
-  Hop* running;             // functions on the thread's own stack that fibers wait for, from inside out
-  std::uint64_t id;         // never used twice, never 0
+  Fiber::State* innermost;  // the fiber on whose stack the code runs; null: the thread's own stack
+  // The fiber that was resumed on the thread's own stack; valid while `innermost` is set.
+  Fiber::State* outermost;
+  Hop* requested;  // the function to run on the thread's own stack now
+  // Functions that run on the thread's own stack while fibers wait, from inside out.
+  Hop* running;
+  std::uint64_t id;  // never reused, never 0 once the thread is prepared
   ExceptionState* exceptions;
-  const char* stack_low;  // of the thread's own stack
+  const char* stack_low;  // the thread's own stack
   std::size_t stack_size;
 };
 extern constinit thread_local FiberThread fiber_thread;
 
-/// As std::uncaught_exceptions, on a thread that has run a fiber.
+/// Returns true if an exception is in flight: std::uncaught_exceptions() > 0, read from the saved
+/// address once the thread has run a fiber.
 inline bool exceptions_in_flight() noexcept {
   const ExceptionState* const exceptions = fiber_thread.exceptions;
   return exceptions ? exceptions->uncaught > 0 : std::uncaught_exceptions() > 0;
@@ -86,19 +93,21 @@ inline void check_stack(const Fiber::State& state) noexcept {
     terminate_overflown(state.stack);
 }
 
-/// As stack_is_nearly_full (fiber.h).
+/// The inline form of stack_is_nearly_full (fiber.h).
 [[gnu::always_inline]] inline bool little_stack_is_left() noexcept {
   const Fiber::State* const fiber = fiber_thread.innermost;
   const char* const low = fiber ? fiber->stack.low : fiber_thread.stack_low;
   const std::size_t size = fiber ? fiber->stack.size : fiber_thread.stack_size;
-  const std::size_t reserve = std::min<std::size_t>(size / 4, 128 << 10);  // for exceptions, and what they unwind
+  // For exceptions and the destructors that they run.
+  const std::size_t reserve = std::min<std::size_t>(size / 4, 128 << 10);
   return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - reinterpret_cast<std::uintptr_t>(low) < reserve;
 }
 
-// ---- the switch ------------------------------------------------------------------------------------------------
-// A stack is left by `leave` and `exchange`, and `arrive` is what the one that continues does first.
+// ---- the switch ---------------------------------------------------------------------------------
+// A stack is left by `leave` and `exchange`. The stack that continues first calls `arrive`.
 
-/// `here` becomes the point at which this stack will be continued, if it ever is.
+/// Leaves this stack: `here` becomes the point at which it will be continued, unless it is left
+/// for good.
 [[gnu::always_inline]] inline void leave(Point& here, [[maybe_unused]] const Point& to,
                                          [[maybe_unused]] bool for_good = false) noexcept {
   here.exceptions = *fiber_thread.exceptions;
@@ -111,7 +120,7 @@ inline void check_stack(const Fiber::State& state) noexcept {
 #endif
 }
 
-/// At the beginning of a fiber.
+/// Arrives at the beginning of a fiber.
 inline void arrive_first([[maybe_unused]] const Point& here, [[maybe_unused]] Context* left) noexcept {
 #if STAVE_ASAN
   Point& from = *static_cast<Point*>(left);
@@ -120,7 +129,7 @@ inline void arrive_first([[maybe_unused]] const Point& here, [[maybe_unused]] Co
   *fiber_thread.exceptions = here.exceptions;
 }
 
-/// At a point that was left.
+/// Arrives at a point that was left earlier.
 inline void arrive(const Point& here, Context* left) noexcept {
   here.restore_floats(*left);
   arrive_first(here, left);
@@ -131,7 +140,7 @@ inline void arrive(const Point& here, Context* left) noexcept {
   arrive(here, exchange(here, to));
 }
 
-// ---- fibers ----------------------------------------------------------------------------------------------------
+// ---- fibers -------------------------------------------------------------------------------------
 
 inline bool Fiber::stands_still() const noexcept { return state_ && state_->activity == State::Activity::suspended; }
 

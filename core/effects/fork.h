@@ -1,4 +1,5 @@
-// A child of fork() has one thread, and finds every mutex as it was: one that another thread held would stay locked for ever.
+// Mutexes and fork(). A child process has one thread and finds every mutex in its state at
+// the fork: a mutex that another thread held would stay locked for ever.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -11,8 +12,8 @@ namespace stave_detail {
 
 inline void nothing_in_child() {}
 
-/// Beside each mutex of the library: fork() waits until it is free, and parent and child find it so. `in_child` is what the child
-/// does first, with the mutex locked.
+/// Declared beside each mutex of the library. fork() waits until the mutex is free, and parent
+/// and child find it free. `in_child` runs first in the child, while the mutex is locked.
 ///   constinit std::mutex mutex;
 ///   const HeldOverFork<mutex> held_over_fork;
 template <std::mutex& mutex, void (*in_child)() = nothing_in_child>
@@ -28,7 +29,9 @@ struct HeldOverFork {
   }
 };
 
-/// For the pool's mutex (pool.cpp), which may be taken under others': fork() takes first what was registered last.
+/// Registers the pool's mutex (pool.cpp). A thread may lock it while it holds another mutex.
+/// The owner of that mutex calls this before registering it, because fork() locks mutexes
+/// in the reverse order of registration.
 void hold_pool_over_fork() noexcept;
 
 }  // namespace stave_detail

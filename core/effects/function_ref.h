@@ -1,4 +1,5 @@
-// A non-owning reference to something callable: two words, no allocation. The callee must outlive the reference.
+// A non-owning reference to a callable object: two words, no allocation. The object must outlive
+// the reference.
 #pragma once
 
 #include <stave/core/effects/settings.h>

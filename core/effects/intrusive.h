@@ -1,4 +1,5 @@
-// Reference counting inside the object: one pointer wide, one counter; atomic, or plain for what one thread has to itself.
+// Reference counting inside the object. A pointer is one word, and there is one counter: atomic,
+// or plain for objects that only one thread owns.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -9,7 +10,7 @@
 
 namespace stave {
 
-/// Base of objects that count their own references; `destroy` is what the last one calls.
+/// Base class of objects that count their own references. The last owner calls `destroy`.
 struct RefCounted {
   RefCounted() noexcept = default;
   RefCounted(const RefCounted&) noexcept {}
@@ -30,16 +31,16 @@ struct ThreadCounted {
 namespace stave_detail {
 
 inline void count_new(const stave::RefCounted& object) noexcept {
-  // A new object is known to nobody else: its first owner needs no locked instruction.
+  // No other owner knows a new object: its first owner needs no locked instruction.
   if (object.references.load(std::memory_order_relaxed) == 0) object.references.store(1, std::memory_order_relaxed);
   else object.references.fetch_add(1, std::memory_order_relaxed);
 }
 inline void count(const stave::RefCounted& object) noexcept {
   object.references.fetch_add(1, std::memory_order_relaxed);
 }
-/// True if that was the last reference.
+/// Gives up a reference; returns true if it was the last one.
 inline bool uncount(const stave::RefCounted& object) noexcept {
-  // A sole owner needs no locked instruction: nobody can copy a reference that he does not have.
+  // A sole owner needs no locked instruction: no other code has a reference that it could copy.
   return object.references.load(std::memory_order_acquire) == 1 ||
          object.references.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
@@ -61,7 +62,8 @@ void destroy(T* object) noexcept {
   delete object;
 }
 
-/// A shared owner of a RefCounted or ThreadCounted object. A type with storage of its own overloads `destroy(T*)`.
+/// A shared owner of a RefCounted or ThreadCounted object. A type with its own way of freeing
+/// overloads `destroy(T*)`.
 template <class T>
 class IntrusivePtr {
  public:
@@ -97,9 +99,9 @@ class IntrusivePtr {
   T& operator*() const noexcept { return *object_; }
   explicit operator bool() const noexcept { return object_ != nullptr; }
   friend bool operator==(const IntrusivePtr& a, const IntrusivePtr& b) noexcept { return a.object_ == b.object_; }
-  /// True if nobody else owns the object.
+  /// Returns true if this pointer is the only owner.
   bool unique() const noexcept { return object_ && stave_detail::counted_once(*object_); }
-  /// Gives the reference away.
+  /// Gives up ownership without a change of the count; the caller owns the reference.
   T* release() noexcept { return std::exchange(object_, nullptr); }
 
  private:

@@ -1,11 +1,14 @@
-// Values that a recording keeps of effects and their answers: it copies them, compares them, and replaces their tensors, whatever they are.
+// Recordable values: effects and answers that a recording copies and compares, and whose tensors
+// it replaces.
 //
-// What can be kept: numbers and enumerations; tensors; strings, containers, std::optional, variant, pair, tuple and complex of what can be
-// kept, and aggregates of up to 32 such members; other classes that are plain data with ==, or for which stave::TreeTraits (core/ops/tree.h)
-// says that they hold no tensors, with ==. No pointers, references and views, behind which things change or end, and no classes whose
-// members cannot be seen. An aggregate with an anonymous union cannot be taken apart, and does not compile without TreeTraits. A type is
-// what it is by itself, whatever is included: one that holds tensors cannot be written without their header, which specialises
-// TensorOf.
+// Recordable are numbers and enumerations; tensors; strings, containers, std::optional, variant,
+// pair, tuple and complex of recordable types; and aggregates of up to 32 recordable members.
+// Other classes are recordable if they have == and are plain data, or if stave::TreeTraits
+// (core/ops/tree.h) says that they hold no tensors. Not recordable are pointers, references
+// and views, whose targets may change or end, and classes whose members are not visible. An
+// aggregate with an anonymous union cannot be decomposed, and does not compile without TreeTraits.
+// The result for a type depends on the type alone, not on the included headers: a type that holds
+// tensors cannot be written without the header of Tensor, which specialises TensorOf.
 #pragma once
 
 #include <algorithm>
@@ -37,14 +40,14 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Specialised beside each type that is a tensor: `static Tensor& of(T&)`.
+/// Specialised beside each tensor type: `static Tensor& of(T&)`.
 template <class T>
 struct TensorOf;
 
 enum class KeptKind { none, tensor, number, empty, equal, complex, range, map, optional, variant, tuple, aggregate };
 
 template <class... T>
-struct KeptParts {};  // in what can be kept if these can
+struct KeptParts {};  // the types of the parts of a value, which is recordable if all of them are
 
 template <KeptKind given, class... T>
 struct KeptAs {
@@ -54,12 +57,12 @@ struct KeptAs {
 template <class... T>
 using KeptAggregate = KeptAs<KeptKind::aggregate, T...>;
 
-// ---- what a type is ----------------------------------------------------------------------------------------
+// ---- classification of types --------------------------------------------------------------------
 
 template <class T>
 using KeptElement = std::remove_cvref_t<decltype(*std::begin(std::declval<const T&>()))>;
 
-// Whose elements are its own: not those of std::span, nor of std::string_view.
+// A container that owns its elements, unlike std::span and std::string_view.
 template <class T>
 concept OwnsElements = requires(T& t, const T& c) {
   std::end(c);
@@ -70,7 +73,7 @@ concept OwnsElements = requires(T& t, const T& c) {
 };
 template <class T>
 concept Hashes = requires { typename T::hasher; };
-// Whose entries have an order: that of their keys, where the map has none.
+// A map whose entries have an order: the map's own, or that of its keys if the map hashes.
 template <class T>
 concept OrderedMap = requires(const T& c) {
   typename T::mapped_type;
@@ -90,7 +93,8 @@ template <class... T>
 struct KnownKept<std::tuple<T...>> : KeptAs<KeptKind::tuple, T...> {};
 template <class A, class B>
 struct KnownKept<std::pair<A, B>> : KeptAs<KeptKind::tuple, A, B> {};
-// std::complex, and what is nothing but a real and an imaginary part; <complex> would bring all streams.
+// std::complex, and any type that consists of a real and an imaginary part.
+// (The header <complex> would include all streams.)
 template <class T>
   requires requires(const T& z) {
     { z.real() } -> std::floating_point;
@@ -117,9 +121,10 @@ constexpr auto kept_class() {
   else if constexpr (requires(const T& c) { std::begin(c); })
     return KeptAs < OwnsElements<T> && !Hashes<T> ? KeptKind::range : KeptKind::none, KeptElement < T >> ();
   else if constexpr (std::is_empty_v<T>) return KeptAs<KeptKind::empty>();
-  else if constexpr (requires(const T& a) { *a; }) return KeptAs<KeptKind::none>();  // a pointer of sorts
+  // A pointer-like type.
+  else if constexpr (requires(const T& a) { *a; }) return KeptAs<KeptKind::none>();
   else if constexpr (std::is_aggregate_v<T> && !std::is_union_v<T>) {
-    // One that holds a reference, or a constant, cannot be assigned.
+    // An aggregate with a reference or a constant member cannot be assigned.
     if constexpr (!std::is_move_assignable_v<T>) return KeptAs<KeptKind::none>();
     else if constexpr (!has_few_members<T>()) return KeptAs<KeptKind::none>();
     else return MemberTypes<T, KeptAggregate>();
@@ -139,7 +144,8 @@ template <class T>
   requires((std::is_class_v<T> || std::is_union_v<T>) && !requires { sizeof(TensorOf<T>); })
 struct KeptNode<T> : decltype(kept_class<T>()) {};
 
-/// Whether values of type T can be kept. `Outer`: types that hold it, which may hold themselves.
+/// Returns true if values of type T are recordable. `Outer`: the types that contain T, which may
+/// contain themselves.
 template <class T, class... Outer>
 constexpr bool is_kept() {
   if constexpr ((std::is_same_v<T, Outer> || ...)) return true;
@@ -150,7 +156,7 @@ constexpr bool is_kept() {
     }(typename KeptNode<T>::Contents());
 }
 
-/// Whether they may hold tensors.
+/// Returns true if values of type T may hold tensors.
 template <class T, class... Outer>
 constexpr bool keeps_tensors() {
   if constexpr ((std::is_same_v<T, Outer> || ...)) return false;
@@ -161,9 +167,9 @@ constexpr bool keeps_tensors() {
     }(typename KeptNode<T>::Contents());
 }
 
-// ---- what is done with it ----------------------------------------------------------------------------------
+// ---- operations on recordable values ------------------------------------------------------------
 
-// By key.
+// Pointers to the entries of a map, sorted by key.
 template <class M>
 auto kept_entries(const M& map) {
   std::vector<const typename M::value_type*> entries;
@@ -173,20 +179,20 @@ auto kept_entries(const M& map) {
   return entries;
 }
 
-// f(members...) of a tuple or an aggregate.
+// Calls f(members...) with the members of a tuple or an aggregate.
 template <class T, class F>
 decltype(auto) with_kept_members(const T& value, F&& f) {
   if constexpr (KeptNode<T>::kind == KeptKind::tuple) return std::apply(f, value);
   else return with_members(value, f);
 }
 
-/// f on each tensor, in a fixed order.
+/// Calls f on each tensor of a value, in a fixed order.
 template <class T>
 void visit_kept([[maybe_unused]] const T& value, [[maybe_unused]] FunctionRef<void(Tensor&)> f) {
   constexpr KeptKind kind = KeptNode<T>::kind;
   if constexpr (!keeps_tensors<T>()) return;
   else if constexpr (kind == KeptKind::tensor)
-    f(TensorOf<T>::of(const_cast<T&>(value)));  // of a value that is not const
+    f(TensorOf<T>::of(const_cast<T&>(value)));  // the value itself is not const
   else if constexpr (kind == KeptKind::range)
     for (const auto& element : value) visit_kept(element, f);
   else if constexpr (kind == KeptKind::map)
@@ -202,7 +208,8 @@ bool same_number(T a, T b) {
   else return a == b;
 }
 
-/// Whether both are the same but for their tensors: by ==, floating numbers by their sign, too, and NaN is NaN.
+/// Returns true if two values are the same apart from their tensors. They are compared by ==;
+/// floating-point numbers also by their sign, and NaN equals NaN.
 template <class T>
 bool same_kept([[maybe_unused]] const T& a, [[maybe_unused]] const T& b) {
   constexpr KeptKind kind = KeptNode<T>::kind;
@@ -211,7 +218,8 @@ bool same_kept([[maybe_unused]] const T& a, [[maybe_unused]] const T& b) {
   else if constexpr (kind == KeptKind::complex)
     return same_number(a.real(), b.real()) && same_number(a.imag(), b.imag());
   else if constexpr (kind == KeptKind::equal) {
-    // Of floats of sixteen bits, == says as little as of others.
+    // == does not suffice for sixteen-bit floats, as for other floats: -0 equals 0, and NaN differs
+    // from itself.
     if constexpr (std::has_unique_object_representations_v<T>) return std::memcmp(&a, &b, sizeof(T)) == 0;
     else return bool(a == b);
   } else if constexpr (kind == KeptKind::range) {

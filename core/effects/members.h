@@ -1,8 +1,10 @@
-// The members of aggregates: struct Mlp { Tensor w1, b1, w2, b2; }, without a macro, a base class or a dependency.
+// Access to the members of aggregates (struct Mlp { Tensor w1, b1, w2, b2; }) without a macro,
+// a base class or a dependency.
 //
-// The number of members is the largest number of initialisers that S{...} takes. An initialiser that converts to anything is
-// given as an lvalue (copyable members) or an rvalue (move-only ones). A C array takes one for each of its elements ("brace
-// elision"), which is found out and corrected. (The idea is that of Boost.PFR.)
+// The number of members is the largest number of initialisers that S{...} takes. Each initialiser
+// is an object that converts to any type. It is passed as an lvalue (copyable members) or an rvalue
+// (move-only ones). A C array takes one initialiser for each of its elements ("brace elision");
+// the code detects arrays and corrects the count. (The idea is that of Boost.PFR.)
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -13,7 +15,8 @@
 
 namespace stave_detail {
 
-// Never called, but defined: the constructor templates of std::optional make compilers instantiate them.
+// The conversions are never called, but are defined: the constructor templates of std::optional
+// make compilers instantiate them.
 struct AnyLvalue {
   template <class T>
   operator T&() const&& noexcept {
@@ -38,7 +41,8 @@ template <class S, class Any, std::size_t... i>
 constexpr bool initialises(std::index_sequence<i...>) {
   return requires { S{(static_cast<void>(i), Any())...}; };
 }
-// Rvalues first: given an lvalue, compilers may make the copy constructor of a container whose elements cannot be copied.
+// Rvalues come first: given an lvalue, compilers may instantiate the copy constructor
+// of a container whose elements cannot be copied.
 template <class S, std::size_t n>
 constexpr bool takes() {
   if constexpr (initialises<S, AnyRvalue>(std::make_index_sequence<n>())) return true;
@@ -47,7 +51,9 @@ constexpr bool takes() {
 
 inline constexpr std::size_t most_members = 32;
 
-// From few to many, as aggregates are small. Until all members without a default have one, too few initialisers are refused as well.
+// The number of initialisers that S{...} takes, counted upwards since aggregates are small.
+// `enough` turns true at the first count that S accepts: smaller counts fail too if a member has
+// no default.
 template <class S, std::size_t n = 0, bool enough = false>
 constexpr std::size_t count_initialisers() {
   if constexpr (n > most_members + 1) return enough ? most_members + 1 : 0;
@@ -56,7 +62,7 @@ constexpr std::size_t count_initialisers() {
   else return count_initialisers<S, n + 1>();
 }
 
-// S{any x before, {any x inside}, any x after}
+// True if S{any x before, {any x inside}, any x after} compiles.
 template <class S, class Any, std::size_t... before, std::size_t... inside, std::size_t... after>
 constexpr bool nests(std::index_sequence<before...>, std::index_sequence<inside...>, std::index_sequence<after...>) {
   return requires { S{Each<Any, before>()..., {Each<Any, inside>()...}, Each<Any, after>()...}; };
@@ -70,7 +76,9 @@ constexpr bool nested() {
   else return nests<S, AnyLvalue>(first, middle, last);
 }
 
-// The length of the C array at initialiser `at` of `total` whose elements have no {}: a class there would leave room for more.
+// The length of the C array at initialiser `at` of `total`, for elements that cannot be initialised
+// by {}; 1 if there is no array. For a member of class type S{...} would still compile with one
+// more initialiser after it.
 template <class S, std::size_t at, std::size_t total, std::size_t length = total - at>
 constexpr std::size_t full_array_length() {
   if constexpr (length < 2) return 1;
@@ -78,7 +86,8 @@ constexpr std::size_t full_array_length() {
     return length;
   else return full_array_length<S, at, total, length - 1>();
 }
-// That of any C array; 1 if there is none. {} stands for all of it, so fewer can follow.
+// The length of the C array at initialiser `at`, of any kind; 1 if there is none. {} initialises
+// the whole array, so that fewer initialisers can follow it.
 template <class S, std::size_t at, std::size_t total, std::size_t length = 1>
 constexpr std::size_t array_length() {
   if constexpr (at + length > total) return full_array_length<S, at, total>();
@@ -97,8 +106,8 @@ inline constexpr std::size_t initialiser_count = count_initialisers<S>();
 template <class S>
 inline constexpr std::size_t member_count = count_from<S, initialiser_count<S>>();
 
-// Converts to the base classes of S alone: if it initialises S, there is one, for bases come first. Not copyable, or else it
-// would initialise std::any.
+// Converts only to base classes of S. If it initialises S, then S has a base class, since bases
+// come first. It is not copyable, or it would initialise std::any.
 template <class S>
 struct AnyBase {
   AnyBase() = default;
@@ -112,7 +121,7 @@ struct AnyBase {
 template <class S>
 inline constexpr bool has_base = requires { S{AnyBase<S>()}; };
 
-/// f(members...), as declared.
+/// Calls f(members...) with the members in the order of their declaration.
 template <class S, class F>
 constexpr decltype(auto) with_members(S& s, F&& f) {
   constexpr bool plain = !has_base<std::remove_const_t<S>>;
@@ -166,11 +175,12 @@ constexpr decltype(auto) with_members(S& s, F&& f) {
 #undef STAVE_16
 #undef STAVE_MEMBERS
   } else {
-    return f();  // so that the compiler says no more
+    return f();  // keeps further compiler errors away
   }
 }
 
-// Not a lambda, which clang 14 cannot take out of a precompiled header in so deep a place.
+// A class instead of a lambda: clang 14 cannot take so deeply nested a lambda out
+// of a precompiled header.
 template <template <class...> class Into>
 struct TypesInto {
   template <class... T>
@@ -178,7 +188,7 @@ struct TypesInto {
     return Into<std::remove_const_t<T>...>();
   }
 };
-/// Into<the types of the members of S...>
+/// Into<T...> for the types T... of the members of S.
 template <class S, template <class...> class Into>
 using MemberTypes = decltype(with_members(std::declval<S&>(), TypesInto<Into>()));
 

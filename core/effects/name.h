@@ -1,4 +1,4 @@
-// A text shared by all who remember it: the name of a scope, the label of a tensor.
+// A text that all its owners share: the name of a scope, the label of a tensor.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace stave {
 
 struct SharedName : RefCounted {
   const std::string text;
-  const bool backward;  // of the scope of a backward pass
+  const bool backward;  // true for the scope of a backward pass
   explicit SharedName(std::string name, bool of_backward = false) : text(std::move(name)), backward(of_backward) {}
 };
 using NamePtr = IntrusivePtr<const SharedName>;

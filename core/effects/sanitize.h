@@ -1,4 +1,5 @@
-// Which sanitizer this is compiled for: 0 or 1.
+// STAVE_ASAN and STAVE_TSAN: whether this is compiled for AddressSanitizer or ThreadSanitizer,
+// 0 or 1.
 #pragma once
 
 #if defined(__has_feature)

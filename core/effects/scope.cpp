@@ -1,3 +1,4 @@
+// Finds scopes: it walks over the frames of the handler stack, hidden frames included.
 #include <stave/core/effects/scope.h>
 
 namespace stave {

@@ -1,5 +1,6 @@
-// Scopes: names of a program's own for what it does; and where an operation was performed: the frames around it, and the scopes
-// among them, which a tape remembers for its backward pass.
+// Scopes are names that a program gives to its parts. This file also finds where an operation
+// was performed: the frames around it and the scopes among them, which a tape remembers for its
+// backward pass.
 #pragma once
 
 #include <list>
@@ -11,15 +12,17 @@
 
 namespace stave_detail {
 
-// The scopes that stand on this thread, in all its computations: where there are none, nobody need look for them.
+// The number of open scopes on this thread, in all its computations. If it is 0, no search
+// is needed.
 extern constinit thread_local int open_scopes;
 
 }  // namespace stave_detail
 
 namespace stave {
 
-/// Names what runs while it stands: `Scope layer("layer1");`. It handles nothing, and shows in errors, traces, profiles and
-/// graphs. Scopes nest. What the backward pass performs for an operation is performed in the scopes of that operation, too.
+/// Names the code that runs during the scope's lifetime: `Scope layer("layer1");`.
+/// A scope handles nothing; its name shows in errors, traces, profiles and graphs. Scopes nest.
+/// The backward pass performs the derivative of an operation in the scopes of that operation, too.
 class Scope {
  public:
   [[nodiscard]] explicit Scope(std::string name) : Scope(make_intrusive<const SharedName>(std::move(name))) {}
@@ -42,19 +45,22 @@ class Scope {
   stave_detail::UnderFrame install_;
 };
 
-/// The scopes around this point of the program, from inside out. In a handler, also those of the program that performed.
+/// The scopes around this point of the program, from inside out. In a handler they include those
+/// of the program that performed the effect.
 std::vector<std::string> scopes();
 
-/// Whether a pullback is performing this: for handlers below grad, jacrev or vjp, or inside their rules.
+/// Returns true if a pullback performs the current operation. For handlers below grad, jacrev
+/// or vjp, or inside their rules.
 bool in_backward_pass();
 
 }  // namespace stave
 
 namespace stave_detail {
 
-/// The frames from `first` down to `last` (null: all), from inside out. An interception hides frames: those of the program
-/// that performed, down to the handler that answers. They come right after it. Those hidden below all handlers stand again above,
-/// and are left out.
+/// Calls visit with the frames from `first` down to `last` (null: all), from inside out. An
+/// interception hides frames: those of the program that performed the effect, down to the handler
+/// that answers. They come right after it. An interception below all handlers (`answering` is null)
+/// hides frames that are installed again above it; these are left out.
 void visit_frames(const Frame* first, const Frame* last, FunctionRef<void(const Frame&)> visit);
 
 /// The name of a scope's frame; null for other frames.
@@ -70,13 +76,15 @@ using ScopePathPtr = IntrusivePtr<const ScopePath>;
 
 ScopePathPtr find_scopes_of_performer(ScopePathPtr& last);
 
-/// For a handler that is answering: the scopes entered above it where the effect was performed; null if there are none.
-/// `last` is what the same caller was given last: one path serves all operations of a scope.
+/// For a handler that is answering: the scopes that were entered above it where the effect
+/// was performed; null if there are none. `last` is the previous result for the same caller,
+/// so that all operations of a scope share one path.
 inline ScopePathPtr scopes_of_performer(ScopePathPtr& last) {
   return open_scopes == 0 ? nullptr : find_scopes_of_performer(last);
 }
 
-/// While it stands, what is performed is so in the scopes of `path` (null: none), inside those that stand already.
+/// While this object lives, effects are performed in the scopes of `path` (null: none), inside
+/// the scopes that are open already.
 class ReenteredScopes {
  public:
   explicit ReenteredScopes(const ScopePath* path) : restore_(current) {

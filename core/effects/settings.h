@@ -1,16 +1,17 @@
-// How a program that uses Stave must be compiled. Included before all else, so that a compiler that
-// is set otherwise says that, once, in place of complaining of each line, or of nothing while
-// values lie otherwise in memory than the library expects.
+// Checks that a program which uses Stave is compiled with suitable settings. Every header includes
+// this file first. A compiler with other settings then reports the cause once, instead of an error
+// for each line, or no error at all while values are laid out in memory differently from what
+// the library expects.
 //
-// The build writes the library's own settings down, as STAVE_BUILT_WITH_..., in
-// <stave/built_with.h> (cmake/built_with.cmake). Settings that change no type which programs and
-// the library share are left alone: NDEBUG, _GLIBCXX_ASSERTIONS, -fshort-enums (no enumeration here
-// leaves its underlying type to the compiler), -funsigned-char, sanitizers, optimisation.
+// The build records the library's own settings as STAVE_BUILT_WITH_... in <stave/built_with.h>
+// (cmake/built_with.cmake). Settings that change no type shared by programs and the library are not
+// checked: NDEBUG, _GLIBCXX_ASSERTIONS, -fshort-enums (no enumeration here leaves its underlying
+// type to the compiler), -funsigned-char, sanitizers, optimisation.
 #pragma once
 
 #if __cplusplus < 202002L
 #error "stave: the headers are C++20: compile with -std=c++20 or later"
-#include <stave/older_than_cpp20>  // ends the compilation
+#include <stave/older_than_cpp20>  // stops the compilation
 #endif
 #ifndef __cpp_exceptions
 #error "stave: errors are exceptions, and so is what ends a program early: compile without -fno-exceptions"
@@ -32,7 +33,7 @@
 #endif
 #endif
 
-#include <version>  // which standard library this is, and its settings
+#include <version>  // defines which standard library this is, and its settings
 
 #ifdef _LIBCPP_VERSION
 #define STAVE_WITH_LIBCPP 1
@@ -54,7 +55,7 @@
 #define STAVE_WITH_CXX11_ABI 0
 #endif
 
-// Iterators that know their container, and the other layout of strings.
+// Iterators that know their container, and the alternative layout of strings.
 #if defined(_LIBCPP_ENABLE_DEBUG_MODE) || (defined(_LIBCPP_DEBUG) && _LIBCPP_DEBUG + 0 >= 1)
 #define STAVE_WITH_LIBCPP_DEBUG 1
 #else
@@ -67,7 +68,8 @@
 #define STAVE_WITH_LIBCPP_LAYOUT 0
 #endif
 
-// Under AddressSanitizer a vector marks what it has reserved: all who grow it must, or none.
+// Under AddressSanitizer a vector marks its reserved memory: either all code that grows vectors
+// must do so, or none.
 #if defined(_GLIBCXX_SANITIZE_VECTOR) && defined(_GLIBCXX_SANITIZE_STD_ALLOCATOR) && !STAVE_WITH_LIBCPP
 #define STAVE_WITH_SANITIZED_VECTORS _GLIBCXX_SANITIZE_STD_ALLOCATOR
 #else

@@ -1,20 +1,22 @@
-// Where a computation may let others go on: an effect, which a scheduler answers when the computation's turn comes
-// (handlers/transforms/concurrently.h). Where there is none, nothing happens.
+// Points at which a computation lets others run. A yield is an effect that a scheduler answers
+// when it is the computation's turn again (handlers/transforms/concurrently.h). Without a scheduler
+// nothing happens.
 #pragma once
 
 #include <stave/core/effects/effect.h>
 
 namespace stave {
 
-/// Performed by yield(), and before the host reads what lives on a device.
+/// The effect of yield(). The library also performs it before the host reads from a device.
 struct YieldPoint {
   using Result = void;
-  static constexpr bool remembered = false;  // what runs again yields again
-  bool waits = false;                        ///< what follows waits until a device has done what it was asked for
+  static constexpr bool remembered = false;  // a function that runs again yields again
+  /// The code that follows waits for the work of a device.
+  bool waits = false;
   void unhandled() const {}
 };
 
-/// Lets the other computations of the innermost scheduler around have their turns.
+/// Lets the other computations of the innermost scheduler run.
 inline void yield() { perform(YieldPoint{}); }
 
 }  // namespace stave

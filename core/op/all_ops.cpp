@@ -1,3 +1,4 @@
+// The table of all operations' records.
 #include <stave/core/op/all_ops.h>
 
 #include <stave/core/op/op.h>

@@ -1,5 +1,5 @@
-// The list of all operations. It is the one place where they are counted: backends keep a kernel for each, the
-// generated test has a row for each, and a new operation starts with a line here.
+// The list of all operations, the only place that enumerates them. Backends have a kernel for each,
+// the generated test has a row for each, and a new operation starts with a line here.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -12,7 +12,8 @@
 namespace stave {
 
 // clang-format off
-// X(name, Struct): elementwise operations; the struct, in elementwise_ops.h, is all that is known of it.
+// X(name, Struct): elementwise operations. The struct, in elementwise_ops.h,
+// is the complete definition.
 #define STAVE_UNARY_OPS(X)                                                                                         \
   X(abs, Abs) X(negative, Negative) X(sign, Sign) X(sqrt, Sqrt) X(rsqrt, Rsqrt) X(square, Square) X(exp, Exp)      \
   X(expm1, Expm1) X(log, Log) X(log1p, Log1p) X(sin, Sin) X(cos, Cos) X(tan, Tan) X(asin, Asin) X(acos, Acos)      \
@@ -35,52 +36,53 @@ namespace stave {
   X(scale_by_inverse, ScaleByInverse) X(exp_of_product, ExpOfProduct) X(direction_cosine, DirectionCosine)         \
   X(over_squared_radius, OverSquaredRadius) X(power_rule, PowerRule)
 
-// X(name): of stacks of matrices.
+// X(name): operations on stacks of matrices.
 #define STAVE_LINALG_OPS(X)                                                                                        \
   X(cholesky) X(triangular_solve) X(lu) X(solve) X(det) X(slogdet) X(qr) X(eigh) X(eigvalsh) X(svd) X(svdvals)     \
   X(lstsq) X(expm)
 
-// X(name): it carries functions, and runs them: no kernel.
+// X(name): higher-order operations, which run the functions in their attributes: they have
+// no kernel.
 #define STAVE_FUNCTION_OPS(X) X(call)
 
-// X(name, ...): all, by the file core/ops/<family>.cpp that says what else is known of an operation.
-#define STAVE_ALL_OPS(X)                                                                                           \
-  STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)                                                                           \
-  /* create */ X(full) X(iota) X(astype) X(stop_gradient) X(copy)                                                  \
-  /* elementwise */ X(where)                                                                                       \
-  /* reduce */ X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)                                      \
-  /* softmax */ X(softmax) X(log_softmax) X(softmax_gradient) X(log_softmax_gradient)                              \
-  /* scan */ X(cumulative_sum) X(cumulative_prod) X(cummax) X(cummin) X(linear_recurrence)                         \
-  /* sort */ X(sort) X(argsort) X(argtopk)                                                                         \
-  /* layout */ X(reshape) X(permute_dims) X(broadcast_to) X(slice) X(pad) X(concat)                                \
-  /* index */ X(gather) X(scatter) X(scatter_add) X(scatter_multiply) X(scatter_min) X(scatter_max)                \
-              X(dynamic_slice) X(dynamic_update_slice)                                                             \
-  /* contract */ X(matmul)                                                                                         \
-  /* linalg */ STAVE_LINALG_OPS(X)                                                                                 \
-  /* convolution */ X(convolution)                                                                                 \
-  /* search */ X(searchsorted)                                                                                     \
-  /* pooling */ X(max_pool) X(argmax_pool)                                                                         \
-  /* normalize */ X(layer_norm) X(layer_norm_gradient)                                                             \
-  /* attention */ X(attention) X(attention_gradient)                                                               \
-  /* random */ X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)                                   \
-  /* transfer */ X(to)                                                                                             \
+// X(name, ...): all operations, grouped by the file core/ops/<family>.cpp that defines the rest.
+#define STAVE_ALL_OPS(X)                                                                          \
+  STAVE_UNARY_OPS(X) STAVE_BINARY_OPS(X)                                                          \
+  /* create */ X(full) X(iota) X(astype) X(stop_gradient) X(copy)                                 \
+  /* elementwise */ X(where)                                                                      \
+  /* reduce */ X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)                     \
+  /* softmax */ X(softmax) X(log_softmax) X(softmax_gradient) X(log_softmax_gradient)             \
+  /* scan */ X(cumulative_sum) X(cumulative_prod) X(cummax) X(cummin) X(linear_recurrence)        \
+  /* sort */ X(sort) X(argsort) X(argtopk)                                                        \
+  /* layout */ X(reshape) X(permute_dims) X(broadcast_to) X(slice) X(pad) X(concat)               \
+  /* index */ X(gather) X(scatter) X(scatter_add) X(scatter_multiply) X(scatter_min)              \
+              X(scatter_max) X(dynamic_slice) X(dynamic_update_slice)                             \
+  /* contract */ X(matmul)                                                                        \
+  /* linalg */ STAVE_LINALG_OPS(X)                                                                \
+  /* convolution */ X(convolution)                                                                \
+  /* search */ X(searchsorted)                                                                    \
+  /* pooling */ X(max_pool) X(argmax_pool)                                                        \
+  /* normalize */ X(layer_norm) X(layer_norm_gradient)                                            \
+  /* attention */ X(attention) X(attention_gradient)                                              \
+  /* random */ X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)                  \
+  /* transfer */ X(to)                                                                            \
   /* function */ STAVE_FUNCTION_OPS(X)
 // clang-format on
 
-/// One name for each operation, for tables of kernels.
+/// An id for each operation, for tables of kernels.
 enum class OpId : std::uint16_t {
 #define X(name, ...) name,
   STAVE_ALL_OPS(X)
 #undef X
       count,
-  own = count  // of an operation that is not the library's (define.h): its record names it
+  own = count  // a user's own operation (define.h), which its record identifies
 };
-/// One of STAVE_LINALG_OPS.
+/// Returns true for the operations in STAVE_LINALG_OPS.
 constexpr bool is_linalg(OpId id) { return id >= OpId::cholesky && id <= OpId::expm; }
 inline constexpr int op_count = static_cast<int>(OpId::count);
 
 struct Op;
-/// Every operation's record, in the order of OpId.
+/// The records of all operations, in the order of OpId.
 std::span<const Op* const> all_ops();
 inline const Op& record_of(OpId id) { return *all_ops()[static_cast<std::size_t>(id)]; }
 

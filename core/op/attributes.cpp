@@ -1,3 +1,4 @@
+// The text form of attributes, and attributes adapted to a batch.
 #include <stave/core/op/attributes.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// The attributes of operations: what a call carries beside its tensors. Immutable, shared, typed by operation.
-// Axes and indices here are normalised: not negative, in range, sorted where order has no meaning.
+// The attributes of operations: the data of a call besides its tensors. They are immutable, shared,
+// and of a type that depends on the operation. Axes and indices are normalised: not negative,
+// in range, and sorted where their order has no meaning.
 #pragma once
 
 #include <atomic>
@@ -23,33 +24,35 @@ namespace stave {
 struct Attributes;
 using AttributesPtr = IntrusivePtr<const Attributes>;
 
-/// Base of all attributes.
+/// Base class of all attributes.
 struct Attributes : RefCounted, stave_detail::Pooled {
   Attributes() = default;
   Attributes(const Attributes&) = default;
   Attributes& operator=(const Attributes&) = default;
   virtual ~Attributes() = default;
-  /// As shown by debug and in errors: "axes=[0,1] keepdims".
+  /// The attributes as debug and errors show them: "axes=[0,1] keepdims".
   virtual std::string str() const = 0;
-  /// Those of the same operation on so many lanes at once, which are axis 0 of its inputs and outputs. By default the same: no
-  /// axis or shape stands here, or they are counted from behind.
+  /// The attributes of the same operation on `lanes` lanes at once, where the lanes are axis 0
+  /// of its inputs and outputs. The default returns this: it is right if the attributes contain no
+  /// axes or shapes, or count axes from the end.
   virtual AttributesPtr batched(Index lanes) const;
-  /// Whether the operation computes the same with `other`. By default only with the very same.
+  /// Returns true if the operation computes the same with `other`. By default only the same object
+  /// counts as equal.
   virtual bool equals(const Attributes& other) const { return this == &other; }
 };
 
-/// Whether two calls of one operation have the same attributes.
+/// Returns true if two calls of one operation have equal attributes.
 inline bool same_attributes(const Attributes* a, const Attributes* b) {
   return a == b || (a && b && typeid(*a) == typeid(*b) && a->equals(*b));
 }
 
-/// Of an operation without inputs, whose place they would say: where it computes.
+/// Attributes of an operation without inputs: they name the device on which it computes.
 struct PlacedAttributes : Attributes {
   Device device;
   explicit PlacedAttributes(Device device_) : device(device_) {}
 };
 
-/// Attributes that are equal where their `members()`, a tuple, are.
+/// Attributes that are equal if the results of their `members()`, which are tuples, are equal.
 template <class A, class Base = Attributes>
 struct ValueAttributes : Base {
   using Base::Base;
@@ -58,7 +61,7 @@ struct ValueAttributes : Base {
   }
 
  private:
-  // std::tuple's own == takes the compiler longer.
+  // The == of std::tuple takes longer to compile.
   template <class... T>
   static bool same(const std::tuple<T...>& a, const std::tuple<T...>& b) {
     return [&]<std::size_t... i>(std::index_sequence<i...>) {
@@ -67,11 +70,12 @@ struct ValueAttributes : Base {
   }
 
  protected:
-  // -0 is not 0, NaN is NaN.
+  // The bits of a number, for comparison: -0 differs from 0, and NaN equals NaN.
   static std::uint64_t bits(double value) noexcept { return std::bit_cast<std::uint64_t>(value); }
 };
 
-// Numbers are Scalars that the dtype holds: a backend reads `floating` for floats, `integer` for integers and bool (0 or 1).
+// Numbers are Scalars that the dtype can hold. A backend reads `floating` for floats, and `integer`
+// for integers and bool (0 or 1).
 
 /// full: every element is `value`.
 struct FullAttributes final : ValueAttributes<FullAttributes, PlacedAttributes> {
@@ -84,7 +88,8 @@ struct FullAttributes final : ValueAttributes<FullAttributes, PlacedAttributes> 
   std::string str() const override;
 };
 
-/// iota: a vector of `length` elements, start + i * step, computed in double (floats) or int64 (integers, which wrap).
+/// iota: a vector of `length` elements, start + i * step, computed in double (floats) or int64
+/// (integers, which wrap).
 struct IotaAttributes final : ValueAttributes<IotaAttributes, PlacedAttributes> {
   Index length;
   Dtype dtype;
@@ -95,7 +100,7 @@ struct IotaAttributes final : ValueAttributes<IotaAttributes, PlacedAttributes> 
   std::string str() const override;
 };
 
-/// astype.
+/// astype: the new dtype.
 struct DtypeAttributes final : ValueAttributes<DtypeAttributes> {
   Dtype dtype;
   explicit DtypeAttributes(Dtype dtype_) : dtype(dtype_) {}
@@ -103,7 +108,7 @@ struct DtypeAttributes final : ValueAttributes<DtypeAttributes> {
   std::string str() const override;
 };
 
-/// to: where the result lives, and where the input does, which is where its cotangent goes.
+/// to: the device of the result, and that of the input, to which its cotangent goes.
 struct TransferAttributes final : ValueAttributes<TransferAttributes> {
   Device device, from;
   TransferAttributes(Device device_, Device from_) : device(device_), from(from_) {}
@@ -111,9 +116,10 @@ struct TransferAttributes final : ValueAttributes<TransferAttributes> {
   std::string str() const override;
 };
 
-/// Reductions: sum prod max min all any; argmax and argmin with exactly one axis, or all of them (flattened, row-major).
+/// Reductions: sum prod max min all any. argmax and argmin have exactly one axis, or all axes
+/// (flattened, row-major).
 struct ReduceAttributes final : ValueAttributes<ReduceAttributes> {
-  Shape axes;  // sorted; those of length 1 too; empty: nothing is reduced
+  Shape axes;  // sorted; axes of length 1 are included; empty: nothing is reduced
   bool keepdims;
   ReduceAttributes(Shape axes_, bool keepdims_) : axes(std::move(axes_)), keepdims(keepdims_) {}
   auto members() const { return std::tuple(axes, keepdims); }
@@ -121,9 +127,11 @@ struct ReduceAttributes final : ValueAttributes<ReduceAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// Scans, from the first element of the axis to the last one, or in reverse. cumulative_sum: out[i] = out[i - 1] + x[i];
-/// cumulative_prod: out[i] = out[i - 1] * x[i]; cummax and cummin: the larger or smaller of out[i - 1] and x[i], NaN once there was
-/// one; linear_recurrence(a, b): out[i] = scale(a[i], out[i - 1]) + b[i], after 0.
+/// Scans along an axis, from the first element to the last, or in reverse.
+///   cumulative_sum            out[i] = out[i - 1] + x[i]
+///   cumulative_prod           out[i] = out[i - 1] * x[i]
+///   cummax, cummin            the larger or smaller of out[i - 1] and x[i]; NaN after a NaN
+///   linear_recurrence(a, b)   out[i] = scale(a[i], out[i - 1]) + b[i], starting from 0
 struct ScanAttributes final : ValueAttributes<ScanAttributes> {
   int axis;
   bool reverse;
@@ -133,7 +141,8 @@ struct ScanAttributes final : ValueAttributes<ScanAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// sort, argsort. Stable; NaN is the largest of all, -0 equals 0. argsort gives int32, or int64 where the axis is too long.
+/// sort and argsort, which are stable. NaN is the largest value, and -0 equals 0. argsort gives
+/// int32, or int64 if the axis is too long.
 struct SortAttributes final : ValueAttributes<SortAttributes> {
   int axis;
   bool descending;
@@ -143,7 +152,7 @@ struct SortAttributes final : ValueAttributes<SortAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// argtopk: the places of the first k entries that a descending stable argsort gives.
+/// argtopk: the positions of the first k entries in the order of a descending stable argsort.
 struct TopkAttributes final : ValueAttributes<TopkAttributes> {
   int axis;
   Index k;
@@ -153,8 +162,10 @@ struct TopkAttributes final : ValueAttributes<TopkAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// searchsorted(sorted, values): sorted is [batch..., n], values [batch..., any...] of the same dtype; the result, like values, is int32,
-/// or int64 where n asks for it: how many of the n come before the value, or (right) before or with it, in the order of sort.
+/// searchsorted(sorted, values): sorted is [batch..., n], values is [batch..., any...] of the same
+/// dtype. The result has the shape of values; it is int32, or int64 if n requires it.
+/// It counts the entries of sorted that come before the value in the order of sort; with `right`
+/// also those equal to it.
 struct SearchAttributes final : ValueAttributes<SearchAttributes> {
   bool right;
   int batch_dims;
@@ -164,10 +175,14 @@ struct SearchAttributes final : ValueAttributes<SearchAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// layer_norm(x, weight, bias): x is [..., n], float32 or float64, weight and bias [n]: of each row
-///   h = (x - mean) r with r = 1 / sqrt(variance + epsilon), or 1 where that is infinite; weight h + bias.
-/// layer_norm_gradient(x, weight, ct): ct like x; with D(u) = r (u - mean(u) - h mean(h u)) of each row:
-///   D(weight ct), of the shape of x; the sum of ct h over all rows, and that of ct, [n]. Where ct is 0, nothing flows.
+/// layer_norm(x, weight, bias): x is [..., n], float32 or float64; weight and bias are [n].
+/// For each row:
+///   h = (x - mean) r with r = 1 / sqrt(variance + epsilon), or 1 where that is infinite;
+///   the result is weight h + bias.
+/// layer_norm_gradient(x, weight, ct): ct has the shape of x. With D(u) = r
+/// (u - mean(u) - h mean(h u)) for each row, the results are D(weight ct), with the shape of x;
+/// the sum of ct h over all rows, [n]; and the sum of ct over all rows, [n]. An element with ct = 0
+/// contributes nothing.
 struct NormAttributes final : ValueAttributes<NormAttributes> {
   double epsilon;
   explicit NormAttributes(double epsilon_) : epsilon(epsilon_) {}
@@ -193,7 +208,8 @@ struct PermuteAttributes final : ValueAttributes<PermuteAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// slice: out[i] = in[start + i * step] along each axis, lengths[axis] elements of it; steps may be negative, never 0.
+/// slice: out[i] = in[start + i * step] along each axis, for lengths[axis] elements.
+/// Steps may be negative but not 0.
 struct SliceAttributes final : ValueAttributes<SliceAttributes> {
   Shape starts, lengths, steps;
   SliceAttributes(Shape starts_, Shape lengths_, Shape steps_)
@@ -203,7 +219,8 @@ struct SliceAttributes final : ValueAttributes<SliceAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// pad: an array of `shape` filled with `value`, in which in[i] stands at start + i * step. Slice's transpose.
+/// pad: an array of `shape` filled with `value`, in which in[i] is at start + i * step.
+/// It is the transpose of slice.
 struct PadAttributes final : ValueAttributes<PadAttributes> {
   Shape shape, starts, steps;
   Scalar value;
@@ -214,7 +231,7 @@ struct PadAttributes final : ValueAttributes<PadAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// concat, softmax, log_softmax: along one axis.
+/// concat, softmax, log_softmax: the axis along which they work.
 struct AxisAttributes final : ValueAttributes<AxisAttributes> {
   int axis;
   explicit AxisAttributes(int axis_) : axis(axis_) {}
@@ -223,12 +240,15 @@ struct AxisAttributes final : ValueAttributes<AxisAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// gather(x, indices): x is [batch..., d1..dk, rest...], indices (int32 or int64) [batch..., at..., k]; the result is
-/// [batch..., at..., rest...], out[b, a, r] = x[b, indices[b, a, 0], ..., indices[b, a, k-1], r].
-/// scatter(x, indices, updates): x with updates (of gather's result shape) put where gather would read, of those to one place the
-/// last in row-major order; scatter_add, scatter_multiply, scatter_min, scatter_max: taken together with what stands there. Updates
-/// that go to one place are taken in their order, or in parts of that order. min and max: NaN if there is one.
-/// Negative indices count from the end if `from_end`, else they are out of range.
+/// gather(x, indices): x is [batch..., d1..dk, rest...], indices (int32 or int64)
+/// is [batch..., at..., k]. The result is [batch..., at..., rest...]:
+///   out[b, a, r] = x[b, indices[b, a, 0], ..., indices[b, a, k-1], r].
+/// scatter(x, indices, updates): x with the updates, which have the shape of gather's result,
+/// written where gather would read. Of several updates to one position the last in row-major
+/// order remains. scatter_add, scatter_multiply, scatter_min, scatter_max combine an update
+/// with the present element instead. Updates to one position are combined in their order,
+/// or in parts of that order. min and max give NaN if one operand is NaN. Negative indices count
+/// from the end if `from_end` is set; else they are out of range.
 struct GatherAttributes final : ValueAttributes<GatherAttributes> {
   int batch_dims;
   bool from_end;
@@ -238,10 +258,11 @@ struct GatherAttributes final : ValueAttributes<GatherAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-/// dynamic_slice(x, starts): x is [batch..., dims...], starts (int32 or int64) [batch..., number of dims]; the result is
-/// [batch..., sizes...], out[b, i] = x[b, starts[b] + i].
-/// dynamic_update_slice(x, update, starts): x with `update` [batch..., sizes...] where dynamic_slice would read.
-/// Negative starts count from the end; a slice that leaves x is out of range.
+/// dynamic_slice(x, starts): x is [batch..., dims...], starts (int32 or int64) is
+/// [batch..., number of dims]. The result is [batch..., sizes...]: out[b, i] = x[b, starts[b] + i].
+/// dynamic_update_slice(x, update, starts): x with `update`, [batch..., sizes...], written where
+/// dynamic_slice would read. Negative starts count from the end; a slice that exceeds x is out
+/// of range.
 struct DynamicSliceAttributes final : ValueAttributes<DynamicSliceAttributes> {
   int batch_dims;
   Shape sizes;
@@ -251,9 +272,11 @@ struct DynamicSliceAttributes final : ValueAttributes<DynamicSliceAttributes> {
   AttributesPtr batched(Index lanes) const override;
 };
 
-// Linear algebra: matrices are the last two axes, those before them are stacks, so lanes are one more stack. See linalg.cpp.
+// Linear algebra. Matrices are the last two axes; the axes before them are a stack, so lanes are
+// one more axis of the stack. See linalg.cpp.
 
-/// cholesky: of a matrix that is not positive definite a factor of NaN, else an error.
+/// cholesky: for a matrix that is not positive definite, the factor is NaN if this is set;
+/// else it is an error.
 struct CholeskyAttributes final : ValueAttributes<CholeskyAttributes> {
   bool nan_if_indefinite;
   explicit CholeskyAttributes(bool nan_if_indefinite_) : nan_if_indefinite(nan_if_indefinite_) {}
@@ -261,7 +284,8 @@ struct CholeskyAttributes final : ValueAttributes<CholeskyAttributes> {
   std::string str() const override;
 };
 
-/// triangular_solve(a, b): x with a x = b, or a^T x = b, of which a only the triangle is read, its diagonal being ones if `unit`.
+/// triangular_solve(a, b): x with a x = b, or with a^T x = b. Only the triangle of a is read,
+/// and its diagonal is taken as ones if `unit` is set.
 struct TriangularAttributes final : ValueAttributes<TriangularAttributes> {
   bool lower, transpose, unit;
   TriangularAttributes(bool lower_, bool transpose_, bool unit_) : lower(lower_), transpose(transpose_), unit(unit_) {}
@@ -277,7 +301,8 @@ struct SolveAttributes final : ValueAttributes<SolveAttributes> {
   std::string str() const override;
 };
 
-/// qr, svd: whether orthogonal matrices are square, else they have min(m, n) columns (rows).
+/// qr, svd: if `full` is set, orthogonal matrices are square; else they have min(m, n) columns
+/// (or rows).
 struct FactorAttributes final : ValueAttributes<FactorAttributes> {
   bool full;
   explicit FactorAttributes(bool full_) : full(full_) {}
@@ -285,10 +310,12 @@ struct FactorAttributes final : ValueAttributes<FactorAttributes> {
   std::string str() const override;
 };
 
-/// convolution(x, w): x is [n, groups, c, lengths...], w [groups, o, c, windows...], the result [n, groups, o, places...]:
-///   out[n, g, o, p] = sum over c, k of x'[n, g, c, p * stride + k * dilation - low] w[g, o, c, k],
-/// where x' is x with input_dilation - 1 zeros between neighbours, and zeros around. `low` and `high` zeros are added before and
-/// behind; negative ones cut. One entry for each of 1 to 3 spatial axes in each list.
+/// convolution(x, w): x is [n, groups, c, lengths...], w is [groups, o, c, windows...],
+/// and the result is [n, groups, o, places...]:
+///   out[n, g, o, p] = sum over c, k of x'[n, g, c, p * stride + k * dilation - low] w[g, o, c, k].
+/// Here x' is x with input_dilation - 1 zeros between neighbours, and zeros outside.
+/// `low` and `high` zeros are added before and after x; negative numbers cut x. Each list has one
+/// entry for each of the 1 to 3 spatial axes.
 struct ConvolutionAttributes final : ValueAttributes<ConvolutionAttributes> {
   Shape strides, low, high, dilations, input_dilations;
   ConvolutionAttributes(Shape strides_, Shape low_, Shape high_, Shape dilations_, Shape input_dilations_)
@@ -298,8 +325,9 @@ struct ConvolutionAttributes final : ValueAttributes<ConvolutionAttributes> {
   std::string str() const override;
 };
 
-/// argmax_pool(x): over the last axes of x, as many as `windows` has entries, which are padded by what is never chosen. The result
-/// has for each place of the window the position in those axes, counted in row-major order, of the largest element there.
+/// argmax_pool(x): pools over the last axes of x, as many as `windows` has entries. Padding
+/// is never chosen. For each position of the window the result is the position of the largest
+/// element, counted in row-major order in those axes.
 struct PoolAttributes final : ValueAttributes<PoolAttributes> {
   Shape windows, strides, low, high, dilations;
   PoolAttributes(Shape windows_, Shape strides_, Shape low_, Shape high_, Shape dilations_)
@@ -309,14 +337,16 @@ struct PoolAttributes final : ValueAttributes<PoolAttributes> {
   std::string str() const override;
 };
 
-/// attention(q, k, v) and attention(q, k, v, mask): q is [batch..., n, d], k [batch..., m, d], v [batch..., m, e], mask
-/// [batch..., n, m], bool (which keys take part) or of q's dtype (added to the scores). With s = scale q k^T + mask, of which a causal
-/// one leaves out s[i, j] with j > i:
-///   out [batch..., n, e] = softmax(s) v, 0 in rows where nothing takes part; total [batch..., n] = log(sum(exp(s))), 0 in those rows,
-///   in float32 for halves.
-/// attention_gradient(q, k, v, total, ct, shift) and (..., shift, mask): ct is like out, shift like total, the results like q, k and v.
-/// With p = exp(s - total), t = p (ct v^T + shift[:, None]):
-///   of q: scale t k; of k: scale t^T q; of v: p^T ct.
+/// attention(q, k, v) and attention(q, k, v, mask): q is [batch..., n, d], k is [batch..., m, d],
+/// v is [batch..., m, e]. The mask is [batch..., n, m], either bool (true: the key takes part)
+/// or of q's dtype (added to the scores). Let s = scale q k^T + mask; a causal one omits s[i, j]
+/// for j > i. The results are
+///   out [batch..., n, e] = softmax(s) v, which is 0 in rows where no key takes part;
+///   total [batch..., n] = log(sum(exp(s))), 0 in those rows, in float32 for sixteen-bit floats.
+/// attention_gradient(q, k, v, total, ct, shift) and (..., shift, mask): ct has the shape of out,
+/// shift that of total, and the results those of q, k and v. With p = exp(s - total) and t = p
+/// (ct v^T + shift[:, None]) they are
+///   scale t k for q; scale t^T q for k; p^T ct for v.
 struct AttentionAttributes final : ValueAttributes<AttentionAttributes> {
   double scale;
   bool causal;
@@ -325,12 +355,16 @@ struct AttentionAttributes final : ValueAttributes<AttentionAttributes> {
   std::string str() const override;
 };
 
-/// The random operations hash a 64-bit counter c under a key of two uint32 words by Threefry-2x32 with 20 rounds into
-/// two words: (w0, w1) = T(key, c >> 32, c & 0xffffffff). Keys are uint32 [batch..., 2].
-///   fold_in(keys, data)       data uint32 [batch...], result uint32 [batch..., 2]: T(key, 0, data). No attributes.
-///   random_bits(keys)         result uint32 [batch..., shape...]: w0 ^ w1 of c = 0, 1, ... in row-major order.
-///   random_permutation(keys)  result int32 [batch..., n], shape being {n}: 0, ..., n - 1 after permutation_rounds(n)
-///                             rounds. Each sets key, subkey = T(key, 0, 0), T(key, 0, 1) and sorts, stably, by
+/// The random operations hash a 64-bit counter c under a key of two uint32 words, by Threefry-2x32
+/// with 20 rounds, into two words: (w0, w1) = T(key, c >> 32, c & 0xffffffff). Keys are uint32
+/// [batch..., 2].
+///   fold_in(keys, data)       data uint32 [batch...], result uint32 [batch..., 2]:
+///                             T(key, 0, data). It has no attributes.
+///   random_bits(keys)         result uint32 [batch..., shape...]: w0 ^ w1 of c = 0, 1, ... in
+///                             row-major order.
+///   random_permutation(keys)  result int32 [batch..., n] for shape {n}: 0, ..., n - 1 after
+///                             permutation_rounds(n) rounds. Each round sets
+///                             key, subkey = T(key, 0, 0), T(key, 0, 1) and sorts, stably, by
 ///                             random_bits(subkey).
 struct RandomAttributes final : ValueAttributes<RandomAttributes> {
   Shape shape;
@@ -339,9 +373,10 @@ struct RandomAttributes final : ValueAttributes<RandomAttributes> {
   std::string str() const override;
 };
 
-/// random_uniform(keys): [batch..., shape...] of `dtype`: max(low, fma(u, high - low, low)), all in that dtype, where u
-/// is ((w0 ^ w1) >> 9) * 2^-23 for float32 and ((w0 << 32 | w1) >> 12) * 2^-52 for float64, of random_bits' counters. Floats of
-/// sixteen bits take the low 16 (bfloat16: 8) bits of w0 ^ w1 as their mantissa, and round the product before the sum.
+/// random_uniform(keys): [batch..., shape...] of `dtype`: max(low, fma(u, high - low, low)), all in
+/// that dtype. For float32 u is ((w0 ^ w1) >> 9) * 2^-23, for float64 it is ((w0 << 32 | w1) >> 12)
+/// * 2^-52, with the counters of random_bits. Sixteen-bit floats take the low 16 (bfloat16: 8) bits
+/// of w0 ^ w1 as their mantissa, and round the product before the sum.
 struct UniformAttributes final : ValueAttributes<UniformAttributes> {
   Shape shape;
   Dtype dtype;
@@ -352,7 +387,8 @@ struct UniformAttributes final : ValueAttributes<UniformAttributes> {
   std::string str() const override;
 };
 
-/// So many that two elements seldom meet with equal sort keys in every round; as jax.random has it.
+/// The number of sorting rounds, chosen so that two elements rarely get equal sort keys in every
+/// round; the same formula as in jax.random.
 inline int permutation_rounds(Index n) {
   return n <= 1 ? 0 : static_cast<int>(std::ceil(3 * std::log(static_cast<double>(n)) / std::log(4294967295.0)));
 }

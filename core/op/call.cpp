@@ -1,4 +1,4 @@
-// Performing operations: the way from a call through the handlers to a backend.
+// Performs operations: the path of a call through the handlers to a backend.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -38,7 +38,8 @@ void Call::validate() {
     if (!inputs_[i].defined()) [[unlikely]]
       fail<TransformError>("{}: operand {} is an empty Tensor (default-constructed or moved from)", op_->name, i);
   if (op_->carries_functions || stave_detail::answered_outside != 0) [[unlikely]]
-    care_ |= carries;  // the latter: somebody may be to know of it who does not see it
+    // An effect is being answered outside of a transform, which may have to know of this operation.
+    care_ |= carries;
   op_->infer(*this, outputs_);
 }
 
@@ -46,7 +47,7 @@ Call::Call(const Call& other)
     : op_(other.op_), care_(other.care_ & carries), inputs_(other.inputs_), attributes_(other.attributes_),
       outputs_(other.outputs_) {}
 Call::Call(Call&& other) : op_(other.op_), attributes_(other.attributes_), outputs_(other.outputs_) {
-  other.own();  // what is moved may be kept for longer than the caller's operands live
+  other.own();  // the moved call may live longer than the tensors of the caller
   care_ = other.care_;
   inputs_ = std::move(other.inputs_);
 }
@@ -60,7 +61,8 @@ Call Call::lent() const {
   return copy;
 }
 
-// Where there is room for it: one that is not counted must not be destroyed.
+// Adds an input without counting a reference, if the mask has room for it: an uncounted input must
+// not be destroyed.
 [[gnu::always_inline]] inline void Call::lend(Operand&& x) {
   if (x.owns() || inputs_.size() >= most_lent) return inputs_.push_back(std::move(x).tensor());
   care_ |= 1u << inputs_.size();
@@ -90,24 +92,27 @@ namespace {
   fail<DeviceError>("{}: operands live on {} and {}: move one with to(x, device)", op.name, a.str(), b.str());
 }
 
-// A value that may be read here, on the device of the others.
+// Checks that the value of an input may be read here, and is on the device of the others.
 void check_input(const Op& op, const Node& node, const Device& device) {
   if (node.notes || !node.storage) check_not_escaped(node);
   if (node.device != device) [[unlikely]]
     fail_devices(op, device, node.device);
 }
 
-// The device of all inputs: that of the first, as long as it lives; without inputs the attributes say it.
+// The device of all inputs, which is that of the first input and valid while it lives.
+// Without inputs the attributes name the device.
 const Device& check_inputs(const Op& op, std::span<const Tensor> inputs) {
   const Device& device = inputs[0].node_ptr()->device;
   for (const Tensor& input : inputs) check_input(op, *input.node_ptr(), device);
   return device;
 }
 
-// ---- elementwise operations ------------------------------------------------------------------------------
-// Most of what programs perform: computed without lists of inputs and outputs.
+// ---- elementwise operations ---------------------------------------------------------------------
+// These are most operations that programs perform. They are computed without lists of inputs
+// and outputs.
 
-// Whether the storage of x may become the result's: a backend's, of its size, whole, contiguous, and nobody else can see it.
+// Returns true if the result may take the storage of x: a backend's storage of the right size,
+// used as a whole, contiguous, and invisible to other code.
 bool may_donate(const Tensor& x, const Shape& shape, Dtype dtype) {
   if (!x.node_ptr().unique()) return false;
   const Node& node = *x.node_ptr();
@@ -122,11 +127,13 @@ StoragePtr take_storage(Node& node) {
   return std::move(node.storage);
 }
 
-// `like`: an input's node. `owned`: what holds an input whose buffer the result may take, else null.
+// `like`: the node of an input. `owned[i]`: the owner of input i if the result may take its buffer,
+// else null.
 Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<const View> in, Tensor* const* owned) {
   Backend& backend = backend_of(like.device);
-  // A donor's input is gone then: whoever reads it from the call meets an error, not the new value. The node stays, for its
-  // shape and strides are read until the end.
+  // The input that donates its buffer becomes empty: code that reads it from the call meets
+  // an error, not the new value. Its node stays alive, because its shape and strides are read until
+  // the end.
   Tensor donor;
   for (std::size_t i = 0; i < in.size(); ++i)
     if (owned[i] && may_donate(*owned[i], like.shape, dtype)) {
@@ -142,7 +149,7 @@ Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<co
   return result;
 }
 
-// The same; the caller owns all inputs but those of the mask `lent`.
+// The same for a caller that owns all inputs except those in the mask `lent`.
 template <std::size_t... i>
 Tensor run_elementwise(const Op& op, Dtype dtype, Tensor* inputs, unsigned lent, std::index_sequence<i...>) {
   const Node& like = inputs[0].node();
@@ -172,7 +179,7 @@ namespace stave_detail {
 
 namespace {
 
-// A number goes to the device where a kernel wants it there, for as long as `kept` lives.
+// Copies a number to the device for a kernel that needs it there, for as long as `kept` lives.
 void move_number(View& view, Device device, Tensor& kept) {
   Backend& backend = backend_of(device);
   kept = Tensor(NodePtr(new Node(view.dtype, device, {}, allocate_storage(backend, device, view.dtype, {}, "full"))));
@@ -186,8 +193,9 @@ void move_number(View& view, Device device, Tensor& kept) {
 
 namespace {
 
-// For an output of an operation that reuses its inputs: the storage of one that nobody else can see, which goes to `donors`; null:
-// there is none. The mask is of inputs that somebody else owns.
+// The storage for an output of an operation that can write over its inputs: that of an input
+// that no other code can see. The input moves to `donors`. Null: there is none. The mask `lent`
+// marks inputs with another owner.
 StoragePtr reused(const Op& op, const Attributes* attributes, std::span<Tensor> inputs, unsigned lent,
                   const Abstract& output, SmallVector<Tensor, 1>& donors) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -206,7 +214,7 @@ Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor>
   SmallVector<View, 3> input_views;
   SmallVector<View, 2> output_views;
   const bool by_rows = op.id == OpId::own && !op.takes_strides;
-  SmallVector<Tensor, 1> made;  // for this
+  SmallVector<Tensor, 1> made;  // temporary tensors of this call
   for (const Tensor& input : inputs) {
     const bool as_it_is = !by_rows || input.is_contiguous();
     View& view = input_views.emplace_back((as_it_is ? input : made.emplace_back(contiguous(input))).node().view());
@@ -222,7 +230,7 @@ Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor>
   }
   try {
     backend.run(op, attributes, input_views, output_views);
-  } catch (const std::bad_alloc&) {  // for what a kernel lays aside
+  } catch (const std::bad_alloc&) {  // the workspace of a kernel
     fail_memory(op.name, abstract_outputs[0].dtype, abstract_outputs[0].shape, device);
   }
   return outputs;
@@ -249,7 +257,8 @@ Outputs run_without_call(const Op& op, const Attributes& attributes, std::span<T
 
 namespace {
 
-// To the innermost handler, which gets inputs that are counted unless it is discreet.
+// Passes the call to the innermost handler. The inputs are counted first, unless all handlers below
+// are discreet.
 inline Outputs hand_over(Call& call, Frame* frame) {
   if (!frame->discreet) call.own();
   return answered(frame, call);
@@ -299,7 +308,7 @@ Outputs perform_with_care(Call& call) {
   return unseen(performed());
 }
 
-// Without a handler nobody asks for the call.
+// Without a handler no Call is made.
 Tensor apply_elementwise(const Op& op, std::span<Tensor> inputs) {
   if ((!current || !current->nearest) && answered_outside == 0)
     return run_elementwise(op, op.result_dtype(inputs.back().dtype()), inputs);
@@ -312,8 +321,8 @@ namespace {
 
 Tensor run_binary(const Op& op, Operand& a, Operand& b) {
   const Node& like = (a.is_scalar() ? b : a).tensor().node();
-  Bytes16 number;  // one element for all: it needs no storage
-  Strides still;   // its strides
+  Bytes16 number;  // one element for all positions: it needs no storage
+  Strides still;   // the strides of the number, all 0
   const auto view = [&](const Operand& x) {
     if (x.is_scalar()) {
       write_number(&number, x.scalar(), like.dtype);

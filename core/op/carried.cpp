@@ -1,3 +1,4 @@
+// Captures handler stacks for higher-order operations, and installs them again. Start at `carry`.
 #include <stave/core/op/carried.h>
 
 #include <algorithm>
@@ -46,7 +47,8 @@ class UnderShared final : public Copied<UnderShared> {
   const std::shared_ptr<AnyHandler> handler_;
 };
 
-// What answered effects of some types, and has ended: to perform one is an error, since nobody else may answer.
+// A handler that has ended and answered effects of some types. Performing such an effect
+// is an error, since no other handler may answer it.
 class Ended final : public AnyHandler {
  public:
   Ended(const std::string& name, Answers answers) : name_(name), answers_(answers) {}
@@ -64,7 +66,8 @@ class Ended final : public AnyHandler {
   const Answers answers_;
 };
 
-// A handler, or a controller of effects, that may end: for what runs while its frame stands, and afterwards.
+// A handler, or the controller of a computation, that may end. It is used as long as its frame
+// exists; a run after its end is checked.
 class UnderLent : public Copied<UnderLent> {
  public:
   explicit UnderLent(HandlerFrame& frame)
@@ -101,8 +104,9 @@ class UnderLent : public Copied<UnderLent> {
   const std::string name_;
 };
 
-// A controller. While the program runs on its computation's stack, and wants no operations of it, it may suspend that. Else each
-// run is a computation of its own.
+// A controller. If the program runs on the controller's computation and the controller handles no
+// operations, it may suspend that computation. Otherwise each run of a function is a computation
+// of its own.
 class UnderController final : public UnderLent {
  public:
   explicit UnderController(HandlerFrame& frame)
@@ -115,11 +119,11 @@ class UnderController final : public UnderLent {
     if (controlled_->stands()) return controlled_->run_nested(body);
     UnderLent::stand(body);
   }
-  Computation* const computation_;  // while its frame stands
+  Computation* const computation_;  // valid while its frame exists
   const ControlledPtr controlled_;
 };
 
-// A frame that the call has passed.
+// Captures a frame that the call has passed.
 IntrusivePtr<Surroundings> surroundings_of(HandlerFrame& frame) {
   if (frame.again) return frame.again->copy();
   if (frame.kind == Frame::Kind::computation) return make_intrusive<UnderController>(frame);
@@ -145,8 +149,8 @@ EffectLog::Run& EffectLog::run() {
   return runs_[path];
 }
 
-// Down to the next handler of operations. What it passes on the way, and every handler that received the call and performs it
-// now, is what its functions will run under.
+// Passes the call down to the next handler of operations. The functions will run under the frames
+// that it passes, and under every handler that received the call and now performs it again.
 Outputs carry(Call& call) {
   auto functions = make_intrusive<FunctionAttributes>(functions_of(call));
   const auto pass = [&](Frame& passed) {
@@ -165,7 +169,8 @@ Outputs carry(Call& call) {
   if (frame && !frame->trusted) tell_results(*functions);
   Call next = call.with_attributes(std::move(functions));
   if (!frame) {
-    Interception below_all(current);  // what stood here is around the function
+    // The frames from here on are part of the captured handler stack.
+    Interception below_all(current);
     UnderFrame nothing(&below_all);
     return functions_of(next).run(functions_of(next).function, next.inputs());
   }

@@ -1,15 +1,18 @@
-// The operation `call`: a function that handlers see as one operation, with rules of its own (checkpoint, custom_vjp, custom_jvp,
-// custom_vmap).
+// Higher-order operations: the operation `call` is a function that handlers see as one operation,
+// with rules of its own (checkpoint, custom_vjp, custom_jvp, custom_vmap).
 //
-// It goes down through the handlers as any other, and its function runs at the bottom, or wherever a handler runs it. A handler
-// uses the rule that is meant for it; where there is none, it passes the call on with its functions *lifted*: below, they take
-// what stands behind values, run under that handler again, and give back what stands behind the results. So captured values
-// keep their derivatives and lanes, and a counting handler sees the operations inside.
+// A `call` goes down through the handlers like any other operation. Its function runs at
+// the bottom, or where a handler runs it. A handler uses the rule that is meant for it. Without
+// such a rule, it passes the call on with its functions *lifted*: below, they take the physical
+// values behind the inputs, run under that handler again, and return the physical values behind
+// the results. So captured values keep their derivatives and lanes, and a handler that counts sees
+// the operations inside.
 //
-// A function sees, whenever it runs, the handlers that stood around the place where the user wrote it, and nobody else's: the
-// call collects the frames that it passes, and they stand up again, above whatever is current, before a function of it runs.
-// A handler that is no longer there when a function runs again (a checkpoint's, in the backward pass) is an error, unless it is
-// shared; or what it would answer is logged; or it only observes.
+// A function always runs under exactly the handlers that were installed where the user wrote it.
+// The call captures the frames that it passes as a stack of handlers (`Surroundings`), and installs
+// them again, on top of whatever is current, before one of its functions runs. If a handler
+// no longer exists when a function runs again (as a checkpoint's does in the backward pass),
+// that is an error, unless the handler is shared, its answers are logged, or it only observes.
 #pragma once
 
 #include <any>
@@ -26,19 +29,20 @@
 
 namespace stave_detail {
 
-/// What a function runs under: a frame that stands up again, and in it those further inside.
+/// A captured handler stack: one frame that is installed again, and inside it the frames
+/// further inside.
 class Surroundings : public RefCounted {
  public:
   virtual ~Surroundings() = default;
-  /// These around `inside`.
+  /// Returns the stack of `outer` around `inside`.
   static IntrusivePtr<const Surroundings> around(IntrusivePtr<Surroundings> outer,
                                                  IntrusivePtr<const Surroundings> inside) {
     outer->inside_ = std::move(inside);
     return outer;
   }
-  /// Of the outermost.
+  /// A copy of the outermost frame alone.
   virtual IntrusivePtr<Surroundings> copy() const = 0;
-  /// Runs body under all of them; null: there are none.
+  /// Runs body under the whole stack; null: there are no frames.
   static void run(const Surroundings* outermost, FunctionRef<void()> body) {
     if (!outermost) return body();
     const auto rest = [&] { run(outermost->inside_.get(), body); };
@@ -52,23 +56,23 @@ class Surroundings : public RefCounted {
 };
 using SurroundingsPtr = IntrusivePtr<const Surroundings>;
 
-/// The answers to the effects of a function that will run again and must do then what it did. Where lanes part (vmap) it runs once
-/// for each of their paths, each with answers of its own.
+/// The effect log of a function that will run again and must get the same answers then. If vmap
+/// splits lanes, the function runs once for each path, and each path has answers of its own.
 class EffectLog : public RefCounted {
  public:
   struct Run {
     std::vector<std::any> answers;
     bool complete = false;
   };
-  /// Of an operation that is performed here.
+  /// The log of an operation that is performed here.
   EffectLog();
-  /// The run of the path on which this is called; the first time a new one.
+  /// The run for the current path; the first call on a path makes a new run.
   Run& run();
-  int answering = 0;  // handlers that are at work on an answer
+  int answering = 0;  // the number of handlers that are computing an answer now
 
  private:
-  // Where reverse mode runs the function again it stands inside of the lanes that were around the operation: these go on with the way
-  // of their first one.
+  // The path around the operation. When reverse mode runs the function again inside these lanes,
+  // they continue on the path of their first lane.
   const Path around_;
   std::mutex mutex_;
   std::map<std::vector<int>, Run> runs_;
@@ -78,48 +82,53 @@ class EffectLog : public RefCounted {
 
 namespace stave {
 
-/// A function of flat lists of tensors. Copies share what it captured.
+/// A function from a flat list of tensors to a flat list of tensors. Copies share its
+/// captured values.
 using CarriedFunction = std::function<Outputs(std::span<const Tensor>)>;
 
-/// What a custom rule gives in the forward pass.
+/// The results of a custom rule in the forward pass.
 struct ForwardResults {
   Outputs outputs, residuals;
 };
 
-/// Which values of a function that runs again are kept, and not computed then: what these operations yield, and what carries one of
-/// these labels (label.h).
+/// The values of a function that are saved and not computed again when it runs again:
+/// the results of these operations, and values with one of these labels (label.h).
 struct Saveable {
   bool (*operations)(const Op&) = nullptr;
   std::vector<std::string> labels;
 };
 
-/// The attributes of `call`: a function, and the rules that stand in its place.
+/// The attributes of `call`: a function, and the rules that replace it.
 struct FunctionAttributes final : Attributes {
-  const char* name = "";  // of what made it: "checkpoint"
+  const char* name = "";  // the name of the transform that made it: "checkpoint"
   CarriedFunction function;
-  /// Reverse mode remembers the inputs alone, and runs the function again; user effects in it are answered as they were.
+  /// Reverse mode saves only the inputs and runs the function again; user effects in it get
+  /// the same answers.
   bool runs_again = false;
-  std::shared_ptr<const Saveable> saves;  // null: nothing
-  /// What runs then in place of the function: the same results by the same operations, for reverse mode to record. Null: the function.
+  std::shared_ptr<const Saveable> saves;  // null: nothing is saved
+  /// A replacement for the function when it runs again: the same results by the same operations,
+  /// which reverse mode records. Null: the function itself.
   CarriedFunction again;
   IntrusivePtr<stave_detail::EffectLog> log;
-  /// Results are followed by values that the function computes on its way, which are those of one way through it: lanes must not
-  /// part within.
+  /// After its results, the function returns intermediate values, which belong to one path through
+  /// it. Lanes must not be split inside it.
   bool gives_more = false;
-  /// Reverse mode: the same function, and what the backward pass will need.
+  /// Reverse mode: computes the outputs, and the residuals for the backward pass.
   std::function<ForwardResults(std::span<const Tensor>)> forward;
   /// Residuals, then cotangents of the outputs -> a cotangent for each input; undefined: zero.
   CarriedFunction backward;
-  /// Forward mode: primals, then tangents -> outputs, then a tangent for each.
+  /// Forward mode: primals, then tangents -> outputs, then a tangent for each output.
   CarriedFunction tangents;
-  /// Batching: lanes, which inputs carry them as axis 0, inputs -> outputs, which carry them as axis 0.
+  /// Batching: the number of lanes, which inputs have them as axis 0, inputs -> outputs, which have
+  /// the lanes as axis 0.
   std::function<Outputs(Index, std::span<const bool>, std::span<const Tensor>)> batch;
 
-  stave_detail::SurroundingsPtr around;  // of all of them
-  std::vector<const Frame*> received;    // by which handlers it was received: what they perform of it, they pass on
+  stave_detail::SurroundingsPtr around;  // the captured handler stack of all these functions
+  // The frames that received this call: a handler that performs it again only passes it on.
+  std::vector<const Frame*> received;
 
   std::string str() const override { return name; }
-  /// One of its functions, run under what stood around it.
+  /// Runs one of the functions under the captured handler stack.
   template <class R, class... A>
   R run(const std::function<R(A...)>& rule, std::type_identity_t<A>... args) const {
     R result;
@@ -134,7 +143,8 @@ struct FunctionAttributes final : Attributes {
     f(&FunctionAttributes::tangents);
     f(&FunctionAttributes::batch);
   }
-  /// The same functions, each run by `run`, which is given a function without arguments and returns what that returns.
+  /// The same functions, each run by `run`. `run` receives a function without arguments and returns
+  /// its result.
   template <class Run>
   FunctionAttributes lifted(Run run) const;
 };
@@ -147,13 +157,13 @@ inline const FunctionAttributes& functions_of(const Call& call) {
   return static_cast<const FunctionAttributes&>(*call.attributes());
 }
 
-/// What perform does for a call that carries functions.
+/// Performs a call of a higher-order operation.
 Outputs carry(Call& call);
 
-/// A call of other functions, on its way to the handlers below.
+/// Performs a call of other functions with the handlers below.
 Outputs perform_functions(Inputs inputs, FunctionAttributes functions);
 
-/// Throws TransformError if a function or rule gave an empty tensor.
+/// Throws TransformError if a function or rule returned an empty tensor.
 void check_defined(const char* name, const char* what, std::span<const Tensor> results);
 
 }  // namespace stave_detail

@@ -1,3 +1,4 @@
+// Checks the answers to higher-order operations.
 #include <stave/core/op/carried_answer.h>
 
 #include <stave/core/tensor/fail.h>
@@ -12,7 +13,7 @@ void CarriedResults::set(SmallVector<Result, 1> results) {
 void CarriedResults::set(std::span<const Tensor> outputs, bool of_lanes) {
   SmallVector<Result, 1> results;
   for (const Tensor& output : outputs) {
-    if (!output.defined()) return;  // an error of whoever runs it
+    if (!output.defined()) return;  // the code that runs the function throws
     Shape shape = output.shape();
     if (of_lanes && shape.rank() == 0) return;
     if (of_lanes) shape = Shape(std::span<const Index>(shape.begin() + 1, shape.end()));

@@ -1,5 +1,5 @@
-// An answer to an operation that carries functions is checked where it is given: it is
-// to be like what a function of it gave.
+// Checks the answers to higher-order operations where they are given: an answer must have
+// the shapes, dtypes and devices of the results of the call's function.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,17 @@
 
 namespace stave_detail {
 
-/// The results of the functions of one call: none has run yet, and nobody has said so; or as the
-/// last that ran.
+/// The shapes, dtypes and devices that the functions of one call returned: those of the last
+/// function that ran, or unknown as long as none has run.
 class CarriedResults {
  public:
   struct Result {
     Abstract abstract;
-    std::optional<Device> device;  // nothing: any
+    std::optional<Device> device;  // nothing: any device
   };
   void set(SmallVector<Result, 1> results);
-  /// These outputs; of those of lanes, along axis 0, one lane's.
+  /// Stores the description of these outputs; with `of_lanes`, that of one lane, where the lanes
+  /// are axis 0.
   void set(std::span<const Tensor> outputs, bool of_lanes = false);
   std::optional<SmallVector<Result, 1>> get() const;
 
@@ -28,7 +29,7 @@ class CarriedResults {
   std::optional<SmallVector<Result, 1>> results_;
 };
 
-/// A function that tells what it gives.
+/// A function that records the description of its results.
 struct ToldFunction {
   CarriedFunction function;
   std::shared_ptr<CarriedResults> results;
@@ -39,14 +40,15 @@ struct ToldFunction {
   }
 };
 
-/// Makes all functions of a call tell what they give, to who will check its answer.
+/// Makes all functions of a call record the description of their results, for a check
+/// of its answer.
 void tell_results(FunctionAttributes& functions);
 
-/// Throws TransformError for an answer that is not like what the call's function gave, or if that
-/// is not known; it names who answered (null: who resumes).
+/// Throws TransformError if an answer does not match the results of the call's function,
+/// or if these are unknown. The error names the handler that answered (null: a resumption).
 void check_carried_answer(const FunctionAttributes& functions, std::span<const Tensor> outputs, const AnyHandler* who);
 
-/// "float32 [3] on cpu"
+/// The dtype, shape and device of a tensor as text: "float32 [3] on cpu".
 std::string in_words(const Tensor& x);
 
 }  // namespace stave_detail

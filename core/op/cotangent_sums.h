@@ -1,9 +1,9 @@
-// Operations that stand for many steps, of which a tape would add the cotangents one after the
-// other to one sum for each value.
+// Operations that stand for many steps, whose cotangents a tape would add one by one to a running
+// sum for each value.
 //
-// The sum of an operation's own steps, added to what is there at the end, has other last bits: (s +
-// a) + b is not s + (a + b). So the backward pass (vjp.cpp) gives such an operation the sums, and
-// takes them back.
+// If the operation summed the cotangents of its own steps first and added the result at the end,
+// the last bits would differ: (s + a) + b is not s + (a + b). So the backward pass (vjp.cpp) passes
+// the running sums to such an operation, and takes them back.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,19 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// The attributes of such an operation are this, too.
+/// A second base of the attributes of such an operation.
 class AddsToCotangents {
  public:
-  /// The sum for each input.
+  /// The running sum for each input.
   struct Sums {
-    std::vector<Tensor> so_far;        // the cotangents of what was performed later; undefined: there are none
-    std::vector<std::size_t> same_as;  // the first input that is the same value: they share the sum of that one
+    // The cotangents of operations that were performed later; undefined: there are none.
+    std::vector<Tensor> so_far;
+    // The index of the first input with the same value: they share its sum.
+    std::vector<std::size_t> same_as;
   };
-  /// The new sums: what the operation adds to each, in the order in which its steps would.
-  /// Undefined: there is nothing yet. Where inputs are the same value, theirs are added.
+  /// Returns the new sums. The operation adds its cotangents to each in the order in which
+  /// its steps would. Undefined: there is no cotangent yet. For inputs with the same value
+  /// the cotangents go to the same sum.
   virtual std::vector<Tensor> pull_back(const VjpContext& c, const Sums& sums) const = 0;
 
  protected:

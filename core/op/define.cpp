@@ -1,3 +1,4 @@
+// Checks the records of user-defined operations.
 #include <stave/core/op/define.h>
 
 #include <stave/core/tensor/fail.h>

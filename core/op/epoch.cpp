@@ -1,3 +1,4 @@
+// The number of the current rerun, one per thread.
 #include <stave/core/op/epoch.h>
 
 #include <atomic>

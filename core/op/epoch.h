@@ -1,4 +1,5 @@
-// What is computed again on purpose: a checkpoint's function, in the backward pass.
+// Rematerialisation barriers: code that is computed again on purpose, such as a checkpoint's
+// function in the backward pass.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -7,11 +8,11 @@
 
 namespace stave_detail {
 
-/// Not 0 while a function runs again: one number for each time. Who shares what two operations have in common keeps those of
-/// different epochs apart.
+/// The number of the current rerun of a function; 0 outside of reruns. Code that shares common
+/// subexpressions must not share them between different epochs.
 std::uint64_t current_epoch() noexcept;
 
-/// While it stands, what runs does so again.
+/// While this object lives, the code that runs belongs to a new epoch.
 class Epoch {
  public:
   Epoch() noexcept;

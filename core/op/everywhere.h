@@ -1,4 +1,4 @@
-// Errors of a stack's every entry.
+// Errors that every entry of a stack has.
 #pragma once
 
 #include <exception>
@@ -8,14 +8,14 @@
 
 namespace stave_detail {
 
-/// What an error also is that every entry of an operation's operands has by itself: each matrix of
-/// a stack, each index. So each part of them has it, lanes of vmap, say, and nobody needs to try
-/// which. To others it is an error of type `type`.
+/// A second base of an error that every entry of an operation's operands causes by itself:
+/// each matrix of a stack, each index. Then every part of the operands, such as a lane of vmap,
+/// causes it, and no code needs to try which one. Other code sees an error of type `type`.
 class FailsEverywhere {
  public:
   explicit FailsEverywhere(const std::type_info& type) noexcept : type(type) {}
   virtual ~FailsEverywhere() = default;
-  /// The same error of which no more is known than that some entry has it.
+  /// The same error without the information that every entry causes it.
   virtual std::exception_ptr somewhere() const = 0;
   const std::type_info& type;
 
@@ -30,7 +30,7 @@ class EverywhereError final : public E, public FailsEverywhere {
   std::exception_ptr somewhere() const override { return std::make_exception_ptr(E(*this)); }
 };
 
-/// As fail<E>; `everywhere`: the error is of such a kind.
+/// The same as fail<E>; `everywhere`: every entry causes the error.
 template <class E, class... A>
 [[noreturn]] void fail_at(bool everywhere, fmt::format_string<A...> text, A&&... args) {
   E error(fmt::format(text, std::forward<A>(args)...) + stave::error_context());

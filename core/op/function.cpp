@@ -1,3 +1,5 @@
+// The operation `call`: checks of its rules' results, and the effect log of functions
+// that run again.
 #include <stave/core/op/function.h>
 
 #include <optional>
@@ -10,7 +12,7 @@
 
 namespace stave {
 
-// What it yields is known when the function has run.
+// The outputs of `call` are known only when its function has run.
 constinit const Op op_call{
     .id = OpId::call,
     .carries_functions = true,
@@ -24,9 +26,9 @@ constinit const Op op_call{
 namespace stave_detail {
 namespace {
 
-// Answers effects as they were answered the first time. A tensor of an effect that comes back in an
-// answer is not logged, but its number: when the function runs again it is what the function has
-// there then.
+// Answers effects of later runs as in the first run. If a tensor of an effect comes back in its
+// answer, the log holds the tensor's number instead of the tensor. A later run replaces the number
+// by the tensor that it passes itself.
 class LogHandler final : public Remembers {
  public:
   LogHandler(EffectLog& log, EffectLog::Run& run) noexcept : log_(log), run_(run), replays_(run.complete) {
@@ -86,7 +88,9 @@ class LogHandler final : public Remembers {
   struct Logged {
     const EffectType* type;
     std::any answer;
-    std::vector<std::optional<std::size_t>> given;  // of each tensor: which it is of those that effects had so far
+    // For each tensor of the answer: its number among the tensors of all effects so far,
+    // if it is one of these.
+    std::vector<std::optional<std::size_t>> given;
   };
   std::any answered(const Logged& logged) const {
     std::any answer = logged.answer;
@@ -103,8 +107,9 @@ class LogHandler final : public Remembers {
   EffectLog::Run& run_;
   const bool replays_;
   std::size_t next_ = 0;
-  std::vector<Tensor> given_;                // the tensors of the effects of this run
-  std::optional<Notes<std::size_t>> marks_;  // their numbers, on them as they are outside
+  std::vector<Tensor> given_;  // the tensors of the effects of this run
+  // The numbers of these tensors, as notes on the tensors that the handlers outside see.
+  std::optional<Notes<std::size_t>> marks_;
 };
 
 Outputs run_logged(const CarriedFunction& function, EffectLog& log, std::span<const Tensor> xs) {
@@ -124,7 +129,7 @@ Outputs checked_cotangents(Outputs cotangents, std::span<const Abstract> inputs)
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensor& cotangent = cotangents[i];
     if (!cotangent.defined()) continue;
-    if (!is_float(inputs[i].dtype)) cotangent = Tensor();  // it has none
+    if (!is_float(inputs[i].dtype)) cotangent = Tensor();  // an integer input has no cotangent
     else if (cotangent.shape() != inputs[i].shape || cotangent.dtype() != inputs[i].dtype)
       fail<TransformError>("the VJP rule of custom_vjp gave a cotangent {} {} for input {}, which is {} {}",
                            cotangent.dtype(), cotangent.shape(), i, inputs[i].dtype, inputs[i].shape);
@@ -196,7 +201,7 @@ void fail_other_results(const char* name, std::size_t expected, std::size_t got)
 Tensor broadcast_lanes(const Tensor& x, Index lanes) {
   Shape shape = x.shape();
   shape.insert(shape.begin(), lanes);
-  naming("vmap", [&] { return shape.elements(); });  // throws if there are too many
+  naming("vmap", [&] { return shape.elements(); });  // throws if there are too many elements
   return broadcast_quietly(x, shape);
 }
 

@@ -1,22 +1,25 @@
-// The operation `call` of functions of flat lists of tensors. Its public faces, for functions of trees, are in
-// handlers/transforms/checkpoint.h and handlers/transforms/custom.h; how functions travel is in core/op/carried.h.
+// The operation `call` for functions of flat lists of tensors. Its public forms, for functions
+// of trees, are in handlers/transforms/checkpoint.h and handlers/transforms/custom.h.
+// core/op/carried.h explains how the functions pass through handlers.
 #pragma once
 
 #include <stave/core/op/carried.h>
 
 namespace stave_detail {
 
-/// functions.function(inputs), as one operation with the rules that are given. What they yield is checked each time: throws
-/// TransformError for empty tensors, and for cotangents or tangents of other shapes or dtypes than they belong to.
+/// Performs functions.function(inputs) as one operation with the given rules. The results are
+/// checked each time: throws TransformError for empty tensors, and for cotangents or tangents whose
+/// shape or dtype does not match.
 Outputs call_function(FunctionAttributes functions, Inputs inputs);
 
-/// What a rule of forward mode yields: outputs, then a tangent for each; an undefined one is zero. Throws as call_function does.
+/// Combines outputs and tangents to the result of a forward-mode rule: outputs, then a tangent
+/// for each; an undefined tangent becomes zeros. Throws like call_function.
 Outputs with_tangents(Outputs outputs, const Outputs& tangents);
 
 [[noreturn]] void fail_unknown_results(const char* name);
 [[noreturn]] void fail_other_results(const char* name, std::size_t expected, std::size_t got);
 
-/// x for each of so many lanes, as axis 0: a view.
+/// Broadcasts x to `lanes` lanes as axis 0: a view.
 Tensor broadcast_lanes(const Tensor& x, Index lanes);
 
 }  // namespace stave_detail

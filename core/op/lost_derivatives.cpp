@@ -1,3 +1,4 @@
+// Marks results of operations that transforms do not see. Start at `Unseen`.
 #include <stave/core/op/lost_derivatives.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ bool is_or_stands_for(const AnyHandler* handler, const AnyHandler* transform) no
   return other && other->stands_for() == transform;
 }
 
-// Whether the transform sees what is performed here, or performs it itself.
+// Returns true if the transform sees the operations performed here, or performs them itself.
 bool sees(const AnyHandler* transform) noexcept {
   for (const Frame* frame = current; frame; frame = frame->below)
     if (is_or_stands_for(frame->handler, transform)) return true;
@@ -93,7 +94,7 @@ Tensor Unseen::marked(Tensor x) const {
   for (const IntrusivePtr<NoteOwner>& owner : transforms_)
     if (const FollowsDerivatives* const transform = transform_of(*owner)) x = transform->lost(std::move(x));
   for (const auto& [tracker, sources] : trackers_)
-    for (const TracksValues* at = trackers; at; at = at->next_)  // it may have ended
+    for (const TracksValues* at = trackers; at; at = at->next_)  // the tracker may have ended
       if (at == tracker) x = tracker->made_of(std::move(x), sources);
   return x;
 }

@@ -1,17 +1,17 @@
-// Derivatives that would be lost where an effect is answered outside of a transform.
+// Detects derivatives that are lost where an effect is answered outside of a transform.
 //
-// grad and jvp see the operations that are performed inside of them. An effect goes further out:
-// whoever answers it there is given values whose derivatives the transform follows, and computes
-// with them unseen. Three kinds of tensors come back:
+// grad and jvp see the operations that are performed inside of them. A handler of an effect further
+// outside receives values whose derivatives the transform follows, and may compute with them,
+// which the transform does not see. Three kinds of tensors come back in the answer:
 //
-//   a tensor that was given        is what it was, with its derivative
-//   one that was computed from it  has a derivative that the transform does not know: `lost`,
-//                                  an error where the result depends on it
-//   any other                      a constant to the transform; transforms further outside follow it
+//   a tensor of the effect        it is unchanged and keeps its derivative
+//   a tensor computed from one    its derivative is unknown to the transform: it is `lost`, and
+//                                 an error if the result depends on it
+//   any other tensor              a constant to the transform; transforms further outside follow it
 //
-// Which is which, operations say: while an effect is answered outside of a transform, each
-// operation on values of which the transform knows, performed where it does not see that, marks
-// what it yields. The host makes constants of the elements that it reads.
+// Operations distinguish the kinds. While an effect is answered outside of a transform,
+// an operation on values that the transform follows marks its results, if it is performed where
+// the transform does not see it. Elements that the host reads become constants.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@
 
 namespace stave_detail {
 
-/// A handler that follows derivatives.
+/// The interface of a handler that follows derivatives.
 class FollowsDerivatives {
  public:
-  /// x, whose derivative it does not know though there is one.
+  /// Marks x as a value whose derivative is lost.
   virtual Tensor lost(Tensor x) const = 0;
-  /// Whether it follows the derivative of x, or has lost it.
+  /// Returns true if it follows the derivative of x, or has lost it.
   virtual bool follows(const Tensor& x) const noexcept = 0;
 
  protected:
   ~FollowsDerivatives() = default;
 };
 
-/// A handler that stands in the place of one that follows derivatives.
+/// The interface of a handler that represents a transform which follows derivatives.
 class StandsForTransform {
  public:
   virtual const AnyHandler* stands_for() const noexcept = 0;
@@ -42,11 +42,12 @@ class StandsForTransform {
   ~StandsForTransform() = default;
 };
 
-/// How many effects are being answered on this thread outside of a transform that follows
-/// derivatives, or for somebody who tracks values: most often none, and operations look no further.
+/// The number of effects that are being answered on this thread outside of a transform that follows
+/// derivatives, plus the number of TracksValues objects. It is usually 0, and then operations check
+/// nothing further.
 extern constinit thread_local int answered_outside;
 
-/// Stands around a transform, and knows that an effect of it is being answered outside.
+/// A handler around a transform that detects effects which are answered outside of it.
 class AnsweredOutside final : public Remembers {
  public:
   std::string describe() const override { return ""; }
@@ -56,29 +57,29 @@ class AnsweredOutside final : public Remembers {
   void forget(const std::type_info&) override {}
   int* at_work() noexcept override { return &answered_outside; }
   bool only_observes() const noexcept override { return true; }
-  /// The last effect, for errors.
+  /// The name of the last effect, for errors.
   std::string effect() const { return effect_ ? type_name(effect_->type) : "an effect"; }
 
  private:
   const EffectType* effect_ = nullptr;
 };
 
-/// Throws TransformError: the result of the transform depends on what was computed outside to
-/// answer an effect.
+/// Throws TransformError: the result of the transform depends on a value that was computed outside
+/// of it to answer an effect.
 [[noreturn]] void fail_lost(const char* transform, const std::string& effect);
 
-/// While it stands, numbers of values spread to what operations make of them, though nobody sees
-/// these.
+/// While this object lives, the numbers of values spread to the results of operations on them,
+/// even if no handler sees these operations.
 class TracksValues {
  public:
   TracksValues() noexcept;
   virtual ~TracksValues();
   TracksValues(const TracksValues&) = delete;
   TracksValues& operator=(const TracksValues&) = delete;
-  /// Bit n: x is, or is made of, value n; the last bit stands for all numbers from 63 on. 0:
-  /// neither.
+  /// A mask: bit n is set if x is value n or was computed from it; the last bit stands for all
+  /// numbers from 63 on. 0: neither.
   virtual std::uint64_t sources(const Tensor& x) const noexcept = 0;
-  /// x, made of these.
+  /// Marks x as computed from these values.
   virtual Tensor made_of(Tensor x, std::uint64_t sources) const = 0;
   static constexpr std::uint64_t source(std::size_t number) noexcept {
     return std::uint64_t{1} << (number < 63 ? number : 63);
@@ -90,10 +91,10 @@ class TracksValues {
   TracksValues* next_;
 };
 
-/// An operation, as far as somebody is to know of it who does not see it.
+/// The marks that the results of an operation get if transforms or trackers do not see it.
 class Unseen {
  public:
-  /// To be asked before the operation takes its inputs.
+  /// Must be made before the operation takes its inputs.
   Unseen(const Op& op, std::span<const Tensor> inputs);
   Outputs operator()(Outputs outputs) const;
 
@@ -107,12 +108,11 @@ class Unseen {
   SmallVector<std::pair<TracksValues*, std::uint64_t>, 1> trackers_;
 };
 
-/// y, made of xs where transforms that follow these, and stand further inside than who calls this,
-/// do not see it.
+/// Marks y as computed from xs, for transforms that follow xs and do not see the calling code.
 Tensor losing(Tensor y, std::span<const Tensor> xs);
 
-/// The transforms that an effect has passed on its way to the handler that is at work here; from
-/// inside out.
+/// The transforms that an effect passed on its way to the handler that is answering it here,
+/// from inside out.
 std::vector<const FollowsDerivatives*> transforms_passed();
 
 }  // namespace stave_detail

@@ -1,3 +1,4 @@
+// Writes operations, durations, sizes and tables as text.
 #include <stave/core/op/notation.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ Place place_of_performer() {
 
 namespace {
 
-// "f32", "u8", "bf16", "bool".
+// The short name of a dtype: "f32", "u8", "bf16", "bool".
 std::string short_name(Dtype dtype) {
   if (dtype == bool_) return "bool";
   const char* const kind = dtype == bfloat16 ? "bf" : is_float(dtype) ? "f" : is_unsigned(dtype) ? "u" : "i";
@@ -73,7 +74,7 @@ std::string in_units(Clock::duration duration) {
     const char* name;
   };
   for (Unit unit : {Unit{1e9, "s"}, Unit{1e6, "ms"}, Unit{1e3, "us"}})
-    if (ns >= 0.9995 * unit.ns)  // what three digits would round up to it
+    if (ns >= 0.9995 * unit.ns)  // three digits round it up to this unit
       return fmt::format("{:.3g} {}", ns / unit.ns, unit.name);
   return fmt::format("{:.0f} ns", ns);
 }
@@ -84,7 +85,7 @@ std::string in_bytes(std::uint64_t bytes) {
   double amount = static_cast<double>(bytes) / 1024;
   std::size_t unit = 0;
   for (; amount >= 1023.95 && unit + 1 < std::size(names); ++unit)
-    amount /= 1024;  // what one decimal would round up to it
+    amount /= 1024;  // one decimal would round it up to 1024
   return fmt::format("{:.1f} {}", amount, names[unit]);
 }
 

@@ -1,5 +1,5 @@
-// How observers (debug, Profile, Graph, Timeline, HtmlReport, whos) write down operations: one notation for all. Nothing here performs an
-// operation that a handler could see.
+// The text form of operations in all observers (debug, Profile, Graph, Timeline, HtmlReport, whos).
+// Nothing here performs an operation that a handler could see.
 #pragma once
 
 #include <chrono>
@@ -16,33 +16,37 @@ namespace stave_detail {
 
 using Clock = std::chrono::steady_clock;
 
-/// Where the operation was performed that a handler is answering.
+/// Where the operation that a handler is answering was performed.
 struct Place {
-  int depth = 0;                // handlers at work above the one that answers, and scopes
-  std::vector<NamePtr> scopes;  // above the one that answers, innermost first
+  // The number of running handlers above the answering one, plus scopes.
+  int depth = 0;
+  std::vector<NamePtr> scopes;  // above the answering handler, innermost first
 };
 Place place_of_performer();
 
-/// "w:f32[64,8]@cuda:0, f32[8]": the label, if it has one, the dtype, the shape, and the device, if it is not the CPU.
+/// Tensors as text: "w:f32[64,8]@cuda:0, f32[8]" gives the label, if there is one, the dtype,
+/// the shape, and the device, unless it is the CPU.
 std::string notation(std::span<const Tensor> xs);
 std::string notation(const NamePtr& label, Dtype dtype, const Shape& shape, Device device);
-/// "axes=[0] keepdims"; "" if there are none.
+/// The attributes of a call as text: "axes=[0] keepdims"; "" if there are none.
 std::string attributes_of(const Call& call);
-/// "sum axes=[0] f32[64]": name, attributes, operands.
+/// A call as text: "sum axes=[0] f32[64]" gives name, attributes, operands.
 std::string notation(const Call& call);
-/// Where it is computed: of several devices, that which is not the CPU.
+/// The device that computes the call: of several devices, the one that is not the CPU.
 Device device_of(const Call& call);
-/// Begins to measure what the call's device will spend.
+/// Starts a stopwatch for the work of the call's device.
 std::unique_ptr<BackendStopwatch> stopwatch_of(const Call& call);
-/// "1.23 us"
+/// A duration as text: "1.23 us".
 std::string in_units(Clock::duration duration);
-/// "1.5 KiB"
+/// A size as text: "1.5 KiB".
 std::string in_bytes(std::uint64_t bytes);
-/// What their elements take, of all lanes, each repetition by broadcasting counted once, whoever shares the storage.
+/// The bytes of the elements of these tensors, of all lanes. An element that broadcasting repeats
+/// counts once, and shared storage counts for each tensor.
 std::uint64_t bytes_of(std::span<const Tensor> xs);
 
 using Row = std::vector<std::string>;
-/// Lines of columns, two spaces between them; the first column is set left, the others right.
+/// Formats rows as a table with two spaces between columns; the first column is left-aligned,
+/// the others right-aligned.
 std::string table(std::span<const Row> rows);
 
 }  // namespace stave_detail

@@ -1,4 +1,5 @@
-// The name of an operation, for headers that only pass it on: they are not compiled again when all_ops.h gains one.
+// A forward declaration of OpId, for headers that only pass it on: they need no recompilation when
+// all_ops.h changes.
 #pragma once
 
 #include <cstdint>

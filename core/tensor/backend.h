@@ -1,21 +1,26 @@
-// The seam between the frontend and a backend: one declared interface, spoken in storage and strided views.
+// The interface between the frontend and a backend, in terms of storage and strided views.
 //
-//   The frontend guarantees                              A backend must
-//   - shapes, dtypes, axes and attributes are valid       - compute every operation of all_ops.h on every dtype that the
-//     and normalised (core/op/attributes.h)                operation admits, for inputs of any strides: positive,
-//   - operands of elementwise operations have one           negative, zero (broadcast), any rank, no elements
-//     shape and one dtype (where: bool, then one dtype)   - fill each output, which is contiguous row-major
-//   - outputs are allocated, of the inferred shape and    - keep its workers off the handler stack, and perform nothing
-//     dtype; an elementwise output may be the very        - throw IndexError for an index out of range, before writing;
-//     buffer of a contiguous input of the same size         one that computes later: at the next read or synchronize(),
-//   - views (transposes, slices, reshapes that need no      and read and write nothing there
-//     copy) and `to` never reach run                      - let no exception of its own leave other than stave::Error
-//   - all views are of memory on this device, but for       and std::bad_alloc
-//     numbers (View); the host looks at it through        - do what it is asked in the order of asking, deallocation
-//     read and write alone (the CPU's excepted)             included: an operation may be run and its inputs freed before
-//                                                           they are read
+//   The frontend guarantees                           A backend must
+//   - shapes, dtypes, axes and attributes are valid   - compute every operation of all_ops.h on
+//     and normalised (core/op/attributes.h)             every dtype that the operation admits, for
+//   - operands of elementwise operations have one       inputs of any strides (positive, negative,
+//     shape and one dtype (where: bool, then one        zero for broadcasts) and any rank, also
+//     dtype)                                            without elements
+//   - outputs are allocated, with the inferred shape  - fill each output, which is contiguous and
+//     and dtype; an elementwise output may be the       row-major
+//     very buffer of a contiguous input of its size   - hide the handler stack from its worker
+//   - views (transposes, slices, reshapes without a     threads, and perform nothing
+//     copy) and `to` never reach run                  - throw IndexError for an index out of range,
+//   - all views are of memory on this device, except    before it writes; an asynchronous backend
+//     numbers (View); the host accesses that memory     throws at the next read or synchronize(),
+//     by read and write only (except the CPU's)         and reads and writes nothing there
+//                                                     - throw nothing but stave::Error and
+//                                                       std::bad_alloc
+//                                                     - keep the order of requests, deallocation
+//                                                       included: the inputs of an operation may be
+//                                                       freed before the operation reads them
 //
-// DESIGN: kernels never perform operations. A handler that wants to see what runs looks at calls, above this line.
+// DESIGN: kernels never perform operations. A handler observes calls, above this interface.
 #pragma once
 
 #include <chrono>
@@ -35,48 +40,56 @@ class Backend;
 struct Attributes;
 struct Op;
 
-/// Bytes on a device, shared by the tensors that view them. `data` is aligned to 64 bytes; to 16 if there are no more
-/// than that; another library's to the size of an element.
+/// Bytes on a device, shared by the tensors that view them. `data` is aligned to 64 bytes, or to 16
+/// if the storage has at most 16 bytes; memory of another library to the size of an element.
 struct Storage : RefCounted {
-  bool number = false;       // of a constant on a device: one element, in the host's memory, with no bytes there
-  Backend* owner = nullptr;  // null: memory that no result may take, a number's or another library's (storage.h)
+  // A constant on a device: one element in the host's memory, without bytes on the device.
+  bool number = false;
+  // Null: memory that no result may reuse, which belongs to a number or to another
+  // library (storage.h).
+  Backend* owner = nullptr;
   void* data = nullptr;
-  std::size_t bytes = 0;     // asked for
-  std::size_t capacity = 0;  // given
+  std::size_t bytes = 0;     // requested bytes
+  std::size_t capacity = 0;  // allocated bytes
 };
 using StoragePtr = IntrusivePtr<Storage>;
-void destroy(Storage* storage) noexcept;  // back to its owner
+void destroy(Storage* storage) noexcept;  // returns it to its owner
 
-/// A strided view as a kernel gets it: `data` points at element (0, ..., 0), strides count elements.
+/// A strided view, as a kernel receives it: `data` points at element (0, ..., 0);
+/// strides count elements.
 struct View {
   void* data;
   Dtype dtype;
   std::span<const Index> shape;
   std::span<const Index> strides;
-  bool number = false;  // one element for all, in the host's memory until run() returns
+  bool number = false;  // one element for all positions, in the host's memory until run() returns
 };
 
-/// What a backend has given out and keeps. Bytes.
+/// The memory of a backend: allocated and cached. All numbers are bytes.
 struct MemoryStats {
-  std::size_t live_bytes = 0;    // in storage of tensors that exist
-  std::size_t peak_bytes = 0;    // the most that live_bytes has been since reset_peak_memory()
-  std::size_t cached_bytes = 0;  // freed, kept for the next tensor
-  std::size_t object_bytes = 0;  // of the host, besides: the library's small objects, such as nodes, notes and tapes
+  std::size_t live_bytes = 0;    // in storage of existing tensors
+  std::size_t peak_bytes = 0;    // the maximum of live_bytes since reset_peak_memory()
+  std::size_t cached_bytes = 0;  // freed, and kept for later tensors
+  // In small objects of the library on the host, such as nodes, notes and tapes;
+  // not part of live_bytes.
+  std::size_t object_bytes = 0;
 };
 
-/// The time that a device spends, for those who show it.
+/// A stopwatch for the time that a device spends, used by observers.
 class BackendStopwatch {
  public:
   virtual ~BackendStopwatch() = default;
-  /// From when this was made to the end of what has been asked for since; waits for that end.
+  /// The time from the construction of this object to the end of all work requested since;
+  /// waits for that end.
   virtual std::chrono::nanoseconds elapsed() = 0;
 };
 
-/// Operations that a backend recorded, to be asked for as a whole.
+/// Recorded operations of a backend, which are requested as a whole.
 class RecordedWork {
  public:
   virtual ~RecordedWork() = default;
-  /// Asks for all of it: in the order of asking, on the memory that it was recorded for.
+  /// Requests all the operations, in their recorded order, on the memory that they were
+  /// recorded for.
   virtual void repeat() = 0;
 };
 
@@ -84,42 +97,47 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const char* name() const = 0;
-  /// Throws std::bad_alloc. Zero bytes give storage with a valid pointer.
+  /// Returns new storage. Throws std::bad_alloc. For zero bytes the storage still has
+  /// a valid pointer.
   virtual Storage* allocate(std::size_t bytes) = 0;
   virtual void deallocate(Storage* storage) noexcept = 0;
-  /// Computes `op` on `inputs` into `outputs`. Inputs of elementwise operations and of `copy` may be numbers (View).
+  /// Computes `op` on `inputs` into `outputs`. Inputs of elementwise operations and of `copy` may
+  /// be numbers (View).
   virtual void run(const Op& op, const Attributes* attributes, std::span<const View> inputs,
                    std::span<const View> outputs) = 0;
-  /// One of several operations in turn.
+  /// One operation of a sequence.
   struct Step {
     const Op* op;
     const Attributes* attributes;
     std::span<const View> inputs, outputs;
   };
-  /// Operations in turn, of which each makes row i of its outputs of row i of its inputs: index i of axis 0, where all have so many.
-  /// So a part of the rows may go through all, before the next part does.
+  /// Runs a sequence of operations that are independent by rows: each computes row i of its
+  /// outputs from row i of its inputs, where row i is index i of axis 0 of length `rows`.
+  /// So one part of the rows may pass through all operations before the next part does.
   virtual void run_by_rows(std::span<const Step> steps, Index rows);
-  /// What `work` asks run() for on this thread, recorded and not done. `work` does nothing else, and what it asks for has been run before,
-  /// with views of the same layouts. Null: this backend cannot, or not this work; nothing is changed then.
+  /// Records the operations that `work` requests by run() on this thread, without running them.
+  /// `work` does nothing else, and its operations have run before, with views of the same layouts.
+  /// Returns null if this backend cannot record this work; then nothing has changed.
   virtual std::unique_ptr<RecordedWork> record(FunctionRef<void()> /*work*/) { return nullptr; }
-  /// From the host into storage. The host's memory is free for other use when it returns.
+  /// Copies from the host into storage. When it returns, the host's memory is free for other use.
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;
-  /// From storage to the host; waits for what computes it.
+  /// Copies from storage to the host; waits until the storage is computed.
   virtual void read(void* to, const void* from, std::size_t bytes) = 0;
-  /// From another backend's storage into this one's. False: there is no such way, and the host carries it.
-  virtual bool copy_from(Backend& /*other*/, void* /*to*/, const void* /*from*/, std::size_t /*bytes*/) {
-    return false;
-  }
-  /// Waits until everything that was asked for is done; throws what went wrong meanwhile.
+  /// copy_from(other, to, from, bytes) copies from another backend's storage into this one's.
+  /// It returns false if there is no direct way; the copy then goes through the host.
+  virtual bool copy_from(Backend&, void*, const void*, std::size_t) { return false; }
+  /// Waits until all requested work is done; throws errors that occurred meanwhile.
   virtual void synchronize() = 0;
-  // For other libraries that work on the same device, on streams of theirs (dlpack.h). A backend that computes at once has none.
-  /// The stream that this one works on, by the numbers of Python's array API; 0: none.
+  // For other libraries that work on the same device, on streams of their own (dlpack.h).
+  // A backend that computes at once has no stream.
+  /// The stream on which this backend works, numbered as in Python's array API; 0: none.
   virtual std::intptr_t stream() { return 0; }
-  /// What `stream` is given from now on begins when everything that was asked for here is done.
+  /// Makes later work on `stream` wait for all work that was requested here.
   virtual void lead(std::intptr_t /*stream*/) {}
-  /// Waits until everything that was asked for is done. What went wrong meanwhile is left for the next read or synchronize().
+  /// Waits until all requested work is done. Errors that occurred meanwhile are left for the next
+  /// read or synchronize().
   virtual void drain() noexcept {}
-  /// The host's clock, for a backend that computes at once.
+  /// Starts a stopwatch; by default it uses the host's clock, for a backend that computes at once.
   virtual std::unique_ptr<BackendStopwatch> stopwatch();
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;
@@ -127,11 +145,12 @@ class Backend {
   virtual void release_cached_memory() = 0;
 };
 
-/// The CPU: defined by the library's backends/cpu; core knows it by this declaration only.
+/// The CPU backend. It is defined in backends/cpu; core knows only this declaration.
 Backend& cpu_backend();
-/// A CUDA device, and how many there are: defined by backends/cuda, or, in a library without it, by core/tensor/storage.cpp, where it
-/// throws DeviceError, and there are none. Beside a shared library they stand in another one, which a program is not linked to:
-/// it calls backend_of() and cuda_device_count().
+/// The backend of a CUDA device, and the number of devices. They are defined in backends/cuda,
+/// or, in a library without it, in core/tensor/storage.cpp, where cuda_backend throws DeviceError
+/// and the number is 0. With a shared library they are in a second library that programs do not
+/// link to: a program calls backend_of() and cuda_device_count().
 Backend& cuda_backend(int index);
 int cuda_backend_count();
 
@@ -139,8 +158,8 @@ int cuda_backend_count();
 
 namespace stave_detail {
 
-/// Makes `backend` that of a CUDA device, whether there is one or not; null: no longer. Tests stand in a backend so, and
-/// see on any machine that nothing but a backend touches a device's memory.
+/// Makes `backend` the backend of a CUDA device, whether the device exists or not; null undoes it.
+/// Tests use it to check on any machine that only a backend touches a device's memory.
 void stand_in(int index, stave::Backend* backend) noexcept;
 
 }  // namespace stave_detail

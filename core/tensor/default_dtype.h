@@ -1,10 +1,12 @@
-// Which floating dtype is meant where a program names none: float32, unless a handler answers otherwise.
+// The floating dtype that is used where a program names none: float32, unless a handler
+// answers otherwise.
 //
-//   with(DefaultDtype(float64), [&] { ... });     // tensor({1., 2.}), zeros(shape), uniform(key, shape) are float64 inside
+//   with(DefaultDtype(float64), [&] { ... });  // tensor({1.}), zeros(shape) are float64 inside
 //
-// Asked by all that make tensors without being given a dtype (floating literals and numbers alone included: tensor({0.5}),
-// full(shape, 0.5), arange(0., 1., 0.1), Tensor(0.5)), and by what turns integers into floats (sin of an int32, integers /
-// integers, mean, int32 * 0.1, read_csv). Tensors that are floats already keep their dtype.
+// It applies to all functions that make tensors without a given dtype (also from floating-point
+// literals and numbers alone: tensor({0.5}), full(shape, 0.5), arange(0., 1., 0.1), Tensor(0.5)),
+// and to operations that turn integers into floats (sin of an int32, integers / integers, mean,
+// int32 * 0.1, read_csv). Tensors that are floats already keep their dtype.
 #pragma once
 
 #include <stave/core/effects/effect.h>
@@ -12,13 +14,14 @@
 
 namespace stave {
 
-/// The effect by which the library asks.
+/// The effect with which the library gets the default dtype.
 struct WhichFloat {
   using Result = Dtype;
   Dtype unhandled() const noexcept { return float32; }
 };
 
-/// The handler that answers: a floating dtype, else it throws DtypeError.
+/// The handler that sets the default dtype, which must be floating: else the constructor
+/// throws DtypeError.
 class DefaultDtype : public Handles<WhichFloat> {
  public:
   explicit DefaultDtype(Dtype dtype);

@@ -1,7 +1,9 @@
-// Element types of tensors, and how two of them meet.
+// Element types of tensors, and their promotion.
 //
-// Promotion is the Python array API standard's table. Where that is silent, an integer with a float gives that float and bool gives
-// way to anything (as in JAX), and float16 with bfloat16 gives float32; uint64 with a signed integer is an error: no dtype holds both.
+// Promotion follows the table of the Python array API standard. Where the table is silent,
+// an integer with a float gives that float, bool with any dtype gives that dtype (as in JAX),
+// and float16 with bfloat16 gives float32. uint64 with a signed integer is an error:
+// no dtype holds both.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +15,7 @@
 namespace stave {
 
 // clang-format off
-// X(dtype, type): every dtype, and the C++ type of an element.
+// X(dtype, type): every dtype with the C++ type of an element.
 #define STAVE_DTYPES(X)                                                                                            \
   X(bool_, bool) STAVE_INTEGERS(X) STAVE_FLOATS(X)
 #define STAVE_INTEGERS(X)                                                                                          \
@@ -35,11 +37,11 @@ STAVE_DTYPES(X)
 inline constexpr int dtype_count = STAVE_DTYPES(X);
 #undef X
 
-/// All that is known of a dtype.
+/// The properties of a dtype.
 struct DtypeRecord {
   enum class Kind : std::uint8_t { boolean, unsigned_integer, signed_integer, floating };
   const char* name;
-  std::size_t size;  // of an element, in bytes
+  std::size_t size;  // the size of an element, in bytes
   Kind kind;
 };
 template <class T>
@@ -59,7 +61,7 @@ constexpr bool is_float(Dtype dtype) { return record_of(dtype).kind == DtypeReco
 constexpr bool is_unsigned(Dtype dtype) { return record_of(dtype).kind == DtypeRecord::Kind::unsigned_integer; }
 constexpr bool is_signed(Dtype dtype) { return record_of(dtype).kind == DtypeRecord::Kind::signed_integer; }
 constexpr bool is_integer(Dtype dtype) { return is_signed(dtype) || is_unsigned(dtype); }
-/// float16 and bfloat16.
+/// Returns true for float16 and bfloat16.
 constexpr bool is_half_float(Dtype dtype) { return is_float(dtype) && size_of(dtype) == 2; }
 
 }  // namespace stave
@@ -72,7 +74,8 @@ inline constexpr bool is_among = (std::is_same_v<T, Others> || ...);
 
 namespace stave {
 
-/// The dtype that holds values of both, by the rules at the top of this file. Throws DtypeError where there is none.
+/// The dtype that holds values of both dtypes, by the rules at the top of this file.
+/// Throws DtypeError if there is none.
 constexpr Dtype promote(Dtype a, Dtype b) {
   if (a == b || b == Dtype::bool_) return a;
   if (a == Dtype::bool_) return b;
@@ -87,7 +90,8 @@ constexpr Dtype promote(Dtype a, Dtype b) {
   stave_detail::throw_no_common_dtype(a, b);
 }
 
-/// The C++ type of one element is the dtype's: any integer type but characters, by its size; float, double; Float16, BFloat16.
+/// Whether a C++ type is the element type of a dtype: bool, an integer type other than a character
+/// type, by its size; float, double; Float16, BFloat16.
 template <class T>
 inline constexpr bool has_dtype = (std::is_integral_v<T> && sizeof(T) <= 8 &&
                                    !stave_detail::is_among<T, char, wchar_t, char8_t, char16_t, char32_t>) ||
@@ -106,7 +110,8 @@ constexpr Dtype dtype_of() {
   return Dtype::bool_;  // not reached
 }
 
-/// Calls f with a value of the C++ type of `dtype`: visit_dtype(d, [](auto zero) { using T = decltype(zero); ... }).
+/// Calls f with a value of the C++ type of `dtype`: visit_dtype(d, [](auto zero) { using T =
+/// decltype(zero); ... }).
 template <class F>
 constexpr decltype(auto) visit_dtype(Dtype dtype, F&& f) {
   switch (dtype) {
@@ -118,7 +123,7 @@ constexpr decltype(auto) visit_dtype(Dtype dtype, F&& f) {
   __builtin_unreachable();
 }
 
-/// The unsigned integer of T's size.
+/// The unsigned integer type of T's size.
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) <= 2, std::conditional_t<sizeof(T) == 1, std::uint8_t, std::uint16_t>,
                                   std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
@@ -127,7 +132,8 @@ using BitsOf = std::conditional_t<sizeof(T) <= 2, std::conditional_t<sizeof(T) =
 struct alignas(16) Bytes16 {
   std::uint64_t words[2];
 };
-/// Calls f with an element of so many bytes (1, 2, 4, 8 or 16), for what moves elements: visit_size(n, [](auto element) { ... }).
+/// Calls f with an element of `bytes` bytes (1, 2, 4, 8 or 16), for code that only moves elements:
+/// visit_size(n, [](auto element) { ... }).
 template <class F>
 constexpr decltype(auto) visit_size(std::size_t bytes, F&& f) {
   switch (bytes) {

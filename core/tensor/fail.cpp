@@ -1,3 +1,4 @@
+// Puts names of functions into errors.
 #include <stave/core/tensor/fail.h>
 
 #include <string>

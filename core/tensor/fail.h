@@ -1,4 +1,5 @@
-// Throwing errors with formatted texts and the context of transforms. For .cpp files: it needs {fmt}.
+// Functions that throw errors with formatted texts and the surrounding transforms. For .cpp files
+// only, since it needs {fmt}.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 
 namespace stave_detail {
 
-/// Throws E with the formatted text and where in the nest of transforms it happened.
+/// Throws E with the formatted text and the handlers around this point.
 template <class E, class... A>
 [[noreturn]] void fail(fmt::format_string<A...> text, A&&... args) {
   E error(fmt::format(text, std::forward<A>(args)...) + stave::error_context());
@@ -20,14 +21,15 @@ template <class E, class... A>
   throw error;
 }
 
-/// Names the function in an error that names none, or (`rename`) in place of what it called. Errors of transforms, and those that
-/// are a handler's own, keep their words.
+/// Puts the name of the function into an error that names none, or (`rename`) in place of the name
+/// of a function that it called. Errors of transforms, and errors that a handler of the user
+/// throws, keep their text.
 void name_function(stave::Error& error, const char* function, bool rename);
-/// Throws that this operand is an empty Tensor.
+/// Throws TransformError: this operand is an empty Tensor.
 [[noreturn]] void fail_empty(const char* function, std::size_t operand);
 
-/// The body of a public function that is composed of others: its errors name the function, and an operand that is an
-/// empty Tensor.
+/// Runs the body of a public function that is composed of other functions. Errors name this
+/// function, and an operand that is an empty Tensor.
 template <class Body, class... Operands>
 auto named(const char* function, Body&& body, const Operands&... operands) -> decltype(body()) {
   try {
@@ -42,7 +44,7 @@ auto named(const char* function, Body&& body, const Operands&... operands) -> de
   }
 }
 
-/// The body of a function that is an operation: what fails in it without naming a function, names this one.
+/// Runs the body of a function that is one operation. Errors that name no function get this name.
 template <class Body>
 auto naming(const char* function, Body&& body) -> decltype(body()) {
   try {

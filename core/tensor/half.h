@@ -1,10 +1,13 @@
-// The two floats of sixteen bits, as elements: they are stored so and computed in float.
+// The two floating-point types of sixteen bits, as elements: stored in sixteen bits, computed
+// in float.
 //
-// Float16 is IEEE 754's binary16 (11 significant bits, largest number 65504); BFloat16 is the upper half of a float (8 bits, float's
-// range). Each converts to float exactly, and from any number in one rounding, to the nearest and from the middle to the even one.
-// What is calculated with them is float's: store the result to round it.
+// Float16 is IEEE 754's binary16 (11 significant bits, largest number 65504). BFloat16 is the upper
+// half of a float (8 significant bits, the range of float). Each converts to float exactly. The
+// conversion from any number rounds once: to nearest, ties to even. Arithmetic is that of float:
+// store the result to round it.
 //
-// No call of these leaves an object file: the kernels of each instruction set include them (backends/cpu/kernels/isa.h).
+// All functions are inlined, and no object file contains a call of them: the kernels of each
+// instruction set include this file (backends/cpu/kernels/isa.h).
 #pragma once
 
 #include <concepts>
@@ -15,15 +18,16 @@ namespace stave_detail {
 
 #define STAVE_ALWAYS_INLINE [[gnu::always_inline]] constexpr
 
-// The odd one of a number's two neighbours, where the number itself is no float: what is rounded from it to less bits is as if
-// rounded from the number (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
-// odd", 2008).
+// Rounds to odd: if x is no float, returns the one of its two neighbours whose last bit is 1.
+// Rounding that neighbour to fewer bits gives the same result as rounding x itself
+// (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
+// rounding to odd", 2008).
 STAVE_ALWAYS_INLINE float to_odd(double x) {
   const float nearest = static_cast<float>(x);
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, nearest);
   const double exact = static_cast<double>(nearest);
   if (exact == x || x != x || (bits & 1)) return nearest;
-  const bool above = nearest > 0 ? exact > x : nearest < 0 && exact < x;  // in magnitude
+  const bool above = nearest > 0 ? exact > x : nearest < 0 && exact < x;  // larger in magnitude
   return __builtin_bit_cast(float, above ? bits - 1 : bits + 1);
 }
 template <class N>
@@ -31,7 +35,8 @@ STAVE_ALWAYS_INLINE float to_odd_float(N x) {
   if constexpr (std::is_same_v<N, float> || std::is_same_v<N, bool> || (std::is_integral_v<N> && sizeof(N) <= 2)) {
     return static_cast<float>(x);
   } else if constexpr (std::is_integral_v<N> && sizeof(N) == 8) {
-    constexpr N below = 0x7ff, end = N{1} << 53;  // beyond 53 bits: what they hold decides as one bit does
+    // Beyond 53 bits, any set low bit has the same effect as one set bit.
+    constexpr N below = 0x7ff, end = N{1} << 53;
     bool wide = x > end;
     if constexpr (std::is_signed_v<N>) wide = wide || x < -end;
     return to_odd(static_cast<double>(wide && (x & below) ? static_cast<N>((x & ~below) | (below + 1)) : x));
@@ -41,15 +46,16 @@ STAVE_ALWAYS_INLINE float to_odd_float(N x) {
 }
 
 STAVE_ALWAYS_INLINE float float_of_half(std::uint16_t half) {
-  // The exponent's bias is put right by a multiplication, which normalises subnormal numbers too.
+  // A multiplication corrects the bias of the exponent, and also normalises subnormal numbers.
   const float magnitude = __builtin_bit_cast(float, static_cast<std::uint32_t>(half & 0x7fff) << 13) * 0x1p112f;
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16;
-  const std::uint32_t special = magnitude >= 0x1p16f ? 0x7f800000 : 0;  // infinity, NaN
+  const std::uint32_t special = magnitude >= 0x1p16f ? 0x7f800000 : 0;  // infinity or NaN
   return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, magnitude) | special | sign);
 }
 STAVE_ALWAYS_INLINE std::uint16_t half_of_float(float x) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x), magnitude = bits & 0x7fffffff;
-  // Among subnormal numbers 0.5 + |x| has its last bit where the result has: the addition rounds.
+  // For subnormal results, 0.5 + |x| has its last bit where the result has its last bit:
+  // the addition rounds.
   const std::uint32_t subnormal =
       __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, magnitude) + 0.5f) - 0x3f000000;
   const std::uint32_t normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
@@ -93,10 +99,10 @@ struct BFloat16 {
 
 template <class T>
 inline constexpr bool is_half = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
-/// Floats of sixteen bits with each other and with numbers: calculated and compared as floats.
+/// Operands of which at least one is a sixteen-bit float: they are computed and compared as floats.
 template <class A, class B>
 concept WithHalf = (is_half<A> && (is_half<B> || std::is_arithmetic_v<B>)) || (std::is_arithmetic_v<A> && is_half<B>);
-/// What one calculates with for elements of type T: float for those of sixteen bits, else T itself.
+/// The type in which elements of type T are computed: float for sixteen-bit floats, else T itself.
 template <class T>
 using Computed = std::conditional_t<is_half<T>, float, T>;
 
@@ -104,7 +110,7 @@ using Computed = std::conditional_t<is_half<T>, float, T>;
 
 namespace stave_detail {
 
-/// The number that follows x in the direction of y; y where they are equal, NaN where one is.
+/// The next number after x in the direction of y; y if they are equal, NaN if one of them is NaN.
 template <class T>
   requires stave::is_half<T>
 STAVE_ALWAYS_INLINE T next_half(T x, T y) {

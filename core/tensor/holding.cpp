@@ -1,3 +1,4 @@
+// The register of objects that hold memory without being tensors.
 #include <stave/core/tensor/holding.h>
 
 #include <mutex>
@@ -12,7 +13,7 @@ namespace {
 constinit std::mutex holdings_mutex;
 const HeldOverFork<holdings_mutex> holdings_over_fork;
 
-// Never destroyed: a compiled function may be a global and die last.
+// The set is never destroyed: a compiled function may be a global variable that dies last.
 std::unordered_set<const Holding*>& the_holdings() {
   static auto& holdings = *new std::unordered_set<const Holding*>;
   return holdings;

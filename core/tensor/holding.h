@@ -1,5 +1,6 @@
-// A register of what holds memory without being a tensor, as compiled programs do: for whos() (handlers/observe/whos.h). Whoever is in it pays
-// when it is made and when it dies.
+// A register of objects that hold memory without being tensors, such as compiled programs,
+// for whos() (handlers/observe/whos.h). A registered object pays only when it is made and when
+// it dies.
 #pragma once
 
 #include <functional>
@@ -19,16 +20,19 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// What holds memory without being a tensor: in the register as long as it lives.
+/// The registration of an object that holds memory without being a tensor. It is in the register
+/// as long as it lives.
 class Holding {
  public:
   struct Held {
     std::string name;
     Device device;
-    std::size_t arenas = 0, arena_bytes = 0;  // memory of its own: how many pieces, and all their bytes
-    std::vector<const Storage*> constants;    // which tensors may hold as well
+    // Memory of its own: the number of pieces, and their total size.
+    std::size_t arenas = 0, arena_bytes = 0;
+    std::vector<const Storage*> constants;  // tensors may hold these as well
   };
-  /// `held` is called by any thread, also while this is destroyed, and may neither make nor drop a tensor.
+  /// Any thread may call `held`, also while this object is destroyed. `held` may neither make nor
+  /// drop a tensor.
   explicit Holding(std::function<Held()> held);
   ~Holding();
   Holding(const Holding&) = delete;
@@ -37,7 +41,7 @@ class Holding {
   friend void visit_holdings(FunctionRef<void(const Held&)> visit);
   const std::function<Held()> held_;
 };
-/// visit may neither make nor drop a tensor.
+/// Calls visit for each registered object. visit may neither make nor drop a tensor.
 void visit_holdings(FunctionRef<void(const Holding::Held&)> visit);
 
 }  // namespace stave_detail

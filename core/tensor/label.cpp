@@ -1,3 +1,4 @@
+// Labels, stored as notes.
 #include <stave/core/tensor/label.h>
 
 #include <stave/core/tensor/note.h>
@@ -21,7 +22,7 @@ using namespace stave;
 
 namespace {
 
-// Never destroyed: a tensor may be a global and die last.
+// The notes are never destroyed: a tensor may be a global variable that dies last.
 const Notes<NamePtr>& labels() {
   static const auto& notes = *new Notes<NamePtr>(make_intrusive<NoteOwner>("label"));
   return notes;

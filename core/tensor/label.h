@@ -1,11 +1,13 @@
-// Labels: names that values carry, for whoever looks at a program from outside.
+// Labels: names of values, shown by tools that observe a program, such as traces, graphs
+// and whos().
 //
-//   const Tensor h = label(tanh(matmul(x, w)), "hidden");      // traces show hidden:f32[64,30], graphs and whos() name it
+//   const Tensor h = label(tanh(matmul(x, w)), "hidden");  // traces show hidden:f32[64,30]
 //
-// A label belongs to a value, and performs nothing: label(x, "w") is x, with the derivative and the lanes of x. It stays through
-// copies and assignments, on the arguments that a transform gives to its function, and on a result that it returns; under
-// vmap it names the value of all lanes, too. What an operation computes is another value, and has no label; an operation
-// that has nothing to do (astype to x's own dtype) may return its operand, label and all.
+// A label belongs to a value and performs nothing: label(x, "w") is x, with the derivative and
+// the lanes of x. A label stays through copies and assignments, on the arguments that a transform
+// passes to its function, and on a result that the function returns. Under vmap it also names
+// the value of all lanes. The result of an operation is another value and has no label. An
+// operation that has nothing to do (astype to x's own dtype) may return its operand with its label.
 #pragma once
 
 #include <string>
@@ -15,18 +17,19 @@
 
 namespace stave {
 
-/// x under the name `name`, in place of what label it had; "" takes that away. Throws TransformError for an empty Tensor.
+/// Returns x with the label `name`, which replaces an earlier one; "" removes the label.
+/// Throws TransformError for an empty Tensor.
 Tensor label(Tensor x, std::string name);
-/// The label of x; "" if it has none.
+/// Returns the label of x; "" if it has none.
 std::string label_of(const Tensor& x);
 
 }  // namespace stave
 
 namespace stave_detail {
 
-/// Null if the value has none.
+/// The label of the value; null if it has none.
 stave::NamePtr label_of(const stave::Node& node);
-/// x under that name; null leaves x as it is.
+/// Returns x with this label; null leaves x unchanged.
 stave::Tensor relabel(stave::Tensor x, stave::NamePtr name);
 
 }  // namespace stave_detail

@@ -1,3 +1,4 @@
+// Notes: their lists, their end, clones of nodes, and checks for escaped values.
 #include <stave/core/tensor/note.h>
 
 #include <dlfcn.h>
@@ -23,17 +24,20 @@ namespace {
 
 enum : std::uint8_t { by_node = 1, by_owner = 2 };
 
-// Of whoever locks an owner that is another thread's: so a thread that forks leaves none of its own locked in the child.
+// Locked together with an owner of another thread. So a thread that forks leaves no owner of its
+// own locked in the child.
 constinit std::mutex for_others;
 const auto notes_over_fork = [] {
-  stave_detail::hold_pool_over_fork();  // a note is copied under this lock, and comes from the pool
+  // A note is copied under this lock, and its memory comes from the pool.
+  stave_detail::hold_pool_over_fork();
   return stave_detail::HeldOverFork<for_others>();
 }();
 
-// A payload may hold a value with notes, and so on: these wait in a list.
+// A payload may hold a value with notes, and so on: these notes wait in a list instead
+// of a recursion.
 void free_note(Note* note) noexcept { stave_detail::delete_in_loop<&Note::next>(note); }
 
-// Of a node and the end of Notes, which leave the note one after the other, the last one frees it.
+// The node and the end of the Notes object leave a note one after the other; the last one frees it.
 void leave(Note& note, std::uint8_t who) noexcept {
   if ((note.ended.fetch_or(who, std::memory_order_acq_rel) | who) != (by_node | by_owner)) return;
   const auto counted = IntrusivePtr<NoteOwner>::adopt(note.owner);
@@ -66,7 +70,7 @@ NoteOwner::Hold::Hold(NoteOwner& owner) noexcept
 }
 
 void NoteOwner::add(Note& note) noexcept {
-  if (thread != id_of_this_thread()) {  // it is not listed, and so the owner has left it already
+  if (thread != id_of_this_thread()) {  // it is not listed, so it counts as left by the owner
     references.fetch_add(1, std::memory_order_relaxed);
     note.ended.store(by_owner, std::memory_order_relaxed);
     return;
@@ -94,7 +98,8 @@ void NoteOwner::end() noexcept {
   Note* left = std::exchange(first, nullptr);
   const std::uint32_t unused = std::exchange(paid_, 0);
   unlock();
-  references.fetch_sub(unused, std::memory_order_acq_rel);  // Notes, which calls this, has one more
+  // The calling Notes object has one more reference.
+  references.fetch_sub(unused, std::memory_order_acq_rel);
   while (left) {
     Note* const note = std::exchange(left, left->next_of_owner);
     note->drop();
@@ -129,7 +134,7 @@ namespace {
 [[noreturn]] void fail_escaped(const Node& node) {
   const char* transform = "a transform";
   for (const Note* note = node.notes; note; note = note->next)
-    if (note->has_physical()) transform = note->owner->name;  // not a grad or jvp that stood within
+    if (note->has_physical()) transform = note->owner->name;  // not a grad or jvp that was inside
   stave_detail::fail<TransformError>(
       "a value of {} ({} {}) is used outside of it: it stands for the value of each lane and has none of its own. "
       "Return it from the function that {} maps instead of storing it",

@@ -1,16 +1,19 @@
-// Notes: what a running handler keeps about a very value, on the value's node.
+// Notes: data that a running handler attaches to one value; a note is stored on the value's node.
 //
-//   Notes<Tensor> tangents("jvp");                        // one for each installation of a handler; its id is never used twice
-//   x = tangents.put(std::move(x), dx);                   // annotates: on this node if nobody else owns it, else on a clone
+//   Notes<Tensor> tangents("jvp");       // one for each installation; its id is never used twice
+//   x = tangents.put(std::move(x), dx);  // on this node if it has no other owner, else on a clone
 //   if (const Tensor* dx = tangents.find(x)) ...
 //
-// A note ends with its node or with the Notes that made it, whichever comes first, on whatever thread either does. The list on
-// a node changes only while one handle owns the node; whoever shares it only reads. When Notes end, their notes count as absent
-// and let go of what they hold; such a shell goes with its node. Of node and Notes, the one that goes last frees the note.
+// A note ends with its node or with the Notes object that made it, whichever comes first,
+// on any thread. The list of notes on a node changes only while one handle owns the node;
+// code that shares the node only reads the list. When a Notes object ends, its notes count
+// as absent and release their contents; the empty shell goes with its node. The later of the two,
+// node or Notes, frees the note.
 //
-// An owner lists its notes, those that its own thread made. Other threads leave that list alone, but for the end of Notes on one
-// of them. Therefore the list changes under a lock, except while its thread knows that the Notes cannot end elsewhere: then
-// (`run`) notes come and go without a locked instruction.
+// An owner keeps a list of the notes that its own thread made. Other threads do not touch
+// that list, except when the Notes object ends on one of them. Therefore the list changes under
+// a lock. The owner's thread needs no lock while it knows that the Notes object cannot end
+// elsewhere (`run`): then it adds and removes notes without a locked instruction.
 #pragma once
 
 #include <atomic>
@@ -23,36 +26,39 @@
 
 namespace stave_detail {
 
-/// The library that has this address is not unloaded any more.
+/// Prevents the library that contains this address from being unloaded.
 void keep_module_of(const void* address) noexcept;
 
 }  // namespace stave_detail
 
 namespace stave {
 
-/// Who makes notes: outlives them all, says who they are.
+/// The maker of notes. It outlives them all and identifies them.
 struct NoteOwner : RefCounted {
   const InstallationId id = next_installation_id();
-  const char* const name;    // of the transform, for errors
-  const void* const thread;  // where it runs; null: nowhere
+  const char* const name;    // the transform's name, for errors
+  const void* const thread;  // the thread on which it runs; null: none
   const AnyHandler* const
-      differentiates;               // the handler whose knowledge of derivatives the notes are; null: of another kind
-  std::atomic<bool> running{true};  // false when the body it handles has ended
-  std::atomic<bool> ended{false};   // the notes count as absent
-  bool confined = false;            // the Notes cannot end on another thread. Of its own thread, as what follows is
-  Note* first = nullptr;            // of the notes that it made
+      // The handler whose derivatives the notes describe; null: the notes are of another kind.
+      differentiates;
+  std::atomic<bool> running{true};  // false when the body that it handles has ended
+  std::atomic<bool> ended{false};   // true: the notes count as absent
+  // The Notes object cannot end on another thread. Used only on the owner's thread, as is `first`.
+  bool confined = false;
+  Note* first = nullptr;  // the list of its notes
 
   NoteOwner(const char* transform, const AnyHandler* differentiates) noexcept;
-  /// Of notes that are no transform's: any thread's, for as long as the program runs.
+  /// For notes that belong to no transform: they work on any thread, as long as the program runs.
   explicit NoteOwner(const char* kind) noexcept;
-  /// Ends all notes. On any thread.
+  /// Ends all notes. May be called on any thread.
   void end() noexcept;
-  /// Counts a note, and lists it.
+  /// Counts a note and adds it to the list.
   void add(Note& note) noexcept;
-  /// Takes a note out of the list, and its count back. False if the notes have ended.
+  /// Takes a note out of the list and takes back its reference. Returns false if the notes
+  /// have ended.
   bool unlink(Note& note) noexcept;
 
-  /// While it stands, the notes do not end.
+  /// While this object lives, the notes do not end.
   class Hold {
    public:
     explicit Hold(NoteOwner& owner) noexcept;
@@ -70,18 +76,18 @@ struct NoteOwner : RefCounted {
   void lock() noexcept;
   void unlock() noexcept;
 
-  // Each note counts as an owner of this. The references are taken in lots, so that on this thread, where most notes come and
-  // go, counting one costs no locked instruction.
+  // Each note counts as an owner of this object. References are taken in lots, so that counting
+  // a note needs no locked instruction on this thread, where most notes are made and freed.
   static constexpr std::uint32_t lot = 1 << 16;
-  std::uint32_t paid_ = 0;  // references that no note has
+  std::uint32_t paid_ = 0;  // references that no note uses
   std::atomic<bool> locked_{false};
 };
 
-/// Names the calling thread.
+/// An address that identifies the calling thread.
 const void* id_of_this_thread() noexcept;
 
 struct Note : stave_detail::Pooled {
-  Note* next = nullptr;  // on the node
+  Note* next = nullptr;  // the next note on the same node
   Note* previous_of_owner = nullptr;
   Note* next_of_owner = nullptr;
   NoteOwner* const owner;
@@ -89,58 +95,63 @@ struct Note : stave_detail::Pooled {
 
   explicit Note(NoteOwner* maker) noexcept : owner(maker) { owner->add(*this); }
   virtual ~Note() = default;
-  /// A note for a clone of the node.
+  /// A copy of this note, for a clone of the node.
   virtual Note* clone() const = 0;
-  /// Lets go of what the note holds.
+  /// Releases the contents of the note.
   virtual void drop() noexcept = 0;
-  /// The value whose storage stands behind a node that has none of its own; null if this note knows none.
+  /// The value that provides the storage for a node without storage; null if this note knows none.
   virtual const Tensor* physical() const noexcept { return nullptr; }
-  /// Whether notes of this kind know such a value while they live.
+  /// Returns true if notes of this kind know such a value while they live.
   virtual bool has_physical() const noexcept { return false; }
-  /// What that one keeps in memory; the same whenever the program runs.
+  /// The memory in bytes that this value keeps alive; the same in every run of the program.
   virtual std::size_t bytes_behind() const noexcept { return 0; }
-  /// The value is given a label (label.h), on a node that nobody else owns.
+  /// Called when the value gets a label (label.h), on a node with a single owner.
   virtual void labelled(const NamePtr&) {}
-  /// The program reads the value: item, to_vector, data, str.
+  /// Called when the program reads the value: item, to_vector, data, str.
   virtual void was_read(const Tensor&) {}
 
   bool live() const noexcept { return !owner->ended.load(std::memory_order_acquire); }
-  /// The node dies.
+  /// Called when the node dies.
   void node_ended() noexcept;
 };
 
-/// A new node for the same value: same storage, live notes cloned. Not an operation. This is what gives an input of a
-/// transform an identity of its own. Throws TransformError for a value of a transform that runs on another thread.
+/// Returns a new node for the same value: the same storage, with live notes cloned.
+/// It is not an operation. Transforms use it to give an input an identity of its own.
+/// Throws TransformError for a value of a transform that runs on another thread.
 Tensor clone_node(const Tensor& x);
 
-/// The live notes on x.
+/// The number of live notes on x.
 int live_notes(const Tensor& x);
-/// Whether x carries a note of this installation.
+/// Returns true if x carries a live note of this installation.
 bool has_note(const Tensor& x, InstallationId id) noexcept;
 
-/// Throws TransformError, naming `what` and `remedy`, if a transform that runs here follows the derivative of this value, which
-/// is to be read out of all operations' sight: the derivative would be lost. A handler below that transform may read: the
-/// derivative does not go through it.
+/// Throws TransformError, naming `what` and `remedy`, if a transform around this point follows
+/// the derivative of this value. For reads that bypass all operations: the derivative would be
+/// lost. A handler below that transform may read the value, since the derivative does not pass
+/// through the handler.
 void check_not_differentiated(const Node& node, const char* what, const char* remedy);
 
-/// Tells those who keep notes on x that the program reads it.
+/// Notifies the live notes on x that the program reads it.
 void tell_read(const Tensor& x);
 
-/// What keeping the value keeps in memory.
+/// The memory in bytes that this value keeps alive.
 std::size_t bytes_kept_by(const Node& x) noexcept;
 
-/// Throws TransformError if x has no storage, or carries a note of a handler that runs on another thread.
+/// Throws TransformError if x has no storage, or carries a note of a handler that runs on
+/// another thread.
 void check_not_escaped(const Node& node);
 
 /// The notes of one installation, with payloads of type P. P is copied when a node is cloned.
 template <class P>
 class Notes {
  public:
-  /// `differentiates`: the handler, if the notes are what it knows of derivatives; null: they are of another kind.
+  /// `differentiates`: the handler, if the notes describe derivatives; null for notes
+  /// of another kind.
   explicit Notes(const char* transform, const AnyHandler* differentiates = nullptr)
       : Notes(make_intrusive<NoteOwner>(transform, differentiates)) {}
   explicit Notes(IntrusivePtr<NoteOwner> owner) : owner_(std::move(owner)) {
-    // Shells of notes outlive this, in values of whoever has them.
+    // Shells of notes outlive this object in values of other code, which need their
+    // virtual functions.
     [[maybe_unused]] static const bool stays = [] {
       stave_detail::keep_module_of(&module_mark);
       return true;
@@ -154,7 +165,8 @@ class Notes {
   InstallationId id() const noexcept { return owner_->id; }
   NoteOwner& owner() const noexcept { return *owner_; }
 
-  /// What `body` returns: the transform's function, on the owner's thread, by one who keeps these Notes meanwhile.
+  /// Runs the transform's function `body` on the owner's thread and returns its result.
+  /// The caller keeps this object alive meanwhile.
   template <class Body>
   auto run(Body&& body) const {
     struct Running {
@@ -168,7 +180,7 @@ class Notes {
     return std::forward<Body>(body)();
   }
 
-  /// What is noted on x; null if nothing is.
+  /// The payload of the note on x; null if there is none.
   const P* find(const Tensor& x) const noexcept { return x.defined() ? find(*x.node_ptr()) : nullptr; }
   const P* find(const Node& node) const noexcept {
     for (const Note* note = node.notes; note; note = note->next)
@@ -176,7 +188,7 @@ class Notes {
     return nullptr;
   }
 
-  /// x with `payload` noted on it, in place of what was.
+  /// Returns x with `payload` as its note, which replaces an earlier one.
   Tensor put(Tensor x, P payload) const {
     if (!x.node_ptr().unique()) x = clone_node(x);
     remove(x);
@@ -184,7 +196,7 @@ class Notes {
     return x;
   }
 
-  /// x without a note of ours: x itself if it has none.
+  /// Returns x without a note of this installation: x itself if it has none.
   Tensor strip(Tensor x) const {
     if (!find(x)) return x;
     if (!x.node_ptr().unique()) x = clone_node(x);
@@ -193,7 +205,8 @@ class Notes {
   }
 
  private:
-  static inline char module_mark = 0;  // in the program or library whose code the notes run
+  // An address in the program or library whose code the notes run.
+  static inline char module_mark = 0;
   struct NoteOf final : Note {
     P payload;
     NoteOf(NoteOwner* of, P value) : Note(of), payload(std::move(value)) {}

@@ -1,4 +1,4 @@
-// Start with `pool_allocate` and `pool_free`, at the end.
+// The memory pool. Start with `pool_allocate` and `pool_free`, at the end.
 #include <stave/core/tensor/pool.h>
 
 #include <sys/mman.h>
@@ -14,22 +14,24 @@
 namespace stave_detail {
 namespace {
 
-constexpr bool pooling = !STAVE_ASAN && !STAVE_TSAN;  // sanitizers should see every block come and go
+// Sanitizers should see each block being allocated and freed.
+constexpr bool pooling = !STAVE_ASAN && !STAVE_TSAN;
 
 constexpr std::size_t granule = 16;
 constexpr std::size_t largest = 256;
 constexpr std::size_t sizes = largest / granule + 1;
-constexpr std::uint32_t chain_length = 256;  // blocks that travel together
+constexpr std::uint32_t chain_length = 256;  // blocks that change their owner together
 
-// ---- slabs: where blocks come from ------------------------------------------------------------------------
+// ---- slabs: where blocks come from --------------------------------------------------------------
 
 constexpr std::size_t slab_bytes = 64 << 10;
-constexpr std::size_t region_bytes = 16 * slab_bytes;  // what is asked of the system at once
+constexpr std::size_t region_bytes = 16 * slab_bytes;  // bytes requested from the system at once
 
-/// Blocks of one size; aligned to slab_bytes, so that a block finds its own.
+/// The header of a slab of blocks of one size. A slab is aligned to slab_bytes, so a block's
+/// address gives its slab.
 struct Slab {
   std::uint32_t blocks;
-  std::uint32_t free;   // while memory is given back
+  std::uint32_t free;   // used while memory is released
   Slab* next_to_unmap;  // likewise
 };
 constexpr std::size_t slab_header = 64;
@@ -38,7 +40,7 @@ static_assert(sizeof(Slab) <= slab_header);
 struct Block {
   Block* next;
 };
-/// Free blocks; the first one knows of the next chain.
+/// A chain of free blocks: its first block links to the next chain.
 struct ChainHead : Block {
   ChainHead* next_chain;
   std::size_t count;
@@ -50,31 +52,32 @@ Slab* slab_of(void* block) noexcept {
   return reinterpret_cast<Slab*>(reinterpret_cast<std::uintptr_t>(block) & ~(slab_bytes - 1));
 }
 
-// ---- what a thread has, and what all share -----------------------------------------------------------------
+// ---- memory of a thread, and shared memory ------------------------------------------------------
 
-// A thread's lists; trivially destructible: they outlive every destructor that may still free a block. Only the thread writes
-// the counts, so that they cost plain moves.
+// The lists of a thread. They are trivially destructible, so that they outlive every destructor
+// that may still free a block. Only the thread itself writes the counts, by plain moves.
 struct Pool {
   enum class State : std::uint8_t { fresh, open, closed };
   Block* first[sizes];
   std::atomic<std::uint32_t> count[sizes];
-  ChainHead* spare[sizes];  // a whole chain, so that a thread between two of them does not ask the others each time
-  Pool* next;               // among the open pools
+  // A whole chain; without it, a thread between two chains would lock the mutex for each block.
+  ChainHead* spare[sizes];
+  Pool* next;  // the next of the open pools
   std::atomic<std::uint32_t> spares[sizes];
   State state;
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Pool thread_pool{};
 
-constinit std::mutex mutex;  // of all below
+constinit std::mutex mutex;  // protects everything below
 struct Shared {
   ChainHead* chains[sizes];
-  std::size_t free[sizes];  // blocks in the chains
-  std::size_t made[sizes];  // blocks in slabs
+  std::size_t free[sizes];  // the number of blocks in the chains
+  std::size_t made[sizes];  // the number of blocks in slabs
   Pool* pools;
-  char *fresh, *fresh_end;  // of the last region, what is not a slab yet
+  char *fresh, *fresh_end;  // the part of the last region that is not a slab yet
 };
 constinit Shared shared{};
-constinit std::atomic<std::int64_t> unpooled{0};  // bytes in larger blocks
+constinit std::atomic<std::int64_t> unpooled{0};  // bytes in blocks outside the pool
 
 void push_chain(std::size_t size, Block* first, std::size_t count) noexcept {
   auto* const head = static_cast<ChainHead*>(first);
@@ -83,7 +86,7 @@ void push_chain(std::size_t size, Block* first, std::size_t count) noexcept {
   shared.free[size] += count;
 }
 
-/// Null if there is no memory.
+/// Returns a new slab; null if there is no memory.
 char* take_slab() noexcept {
   if (shared.fresh == shared.fresh_end) {
     const std::size_t mapped = region_bytes + slab_bytes;
@@ -99,14 +102,16 @@ char* take_slab() noexcept {
   return std::exchange(shared.fresh, shared.fresh + slab_bytes);
 }
 
-/// A slab's blocks, in the order of their addresses, as chains.
+/// Makes chains of the blocks of a new slab, in the order of their addresses. Returns false if
+/// there is no memory.
 bool carve_slab(std::size_t size) noexcept {
   char* const slab = take_slab();
   if (!slab) return false;
   const std::size_t bytes = size * granule, blocks = (slab_bytes - slab_header) / bytes;
   ::new (slab) Slab{static_cast<std::uint32_t>(blocks), 0, nullptr};
   shared.made[size] += blocks;
-  for (std::size_t end = blocks; end > 0;) {  // the last chain first: the first one is on top then
+  // The last chain is pushed first, so that the first one is on top.
+  for (std::size_t end = blocks; end > 0;) {
     const std::size_t begin = (end - 1) / chain_length * chain_length;
     Block* next = nullptr;
     for (std::size_t i = end; i-- > begin;) next = ::new (slab + slab_header + i * bytes) Block{next};
@@ -116,14 +121,14 @@ bool carve_slab(std::size_t size) noexcept {
   return true;
 }
 
-// ---- a thread's lists --------------------------------------------------------------------------------------
+// ---- a thread's lists ---------------------------------------------------------------------------
 
 std::uint32_t count_of(std::atomic<std::uint32_t>& count) noexcept { return count.load(std::memory_order_relaxed); }
 void set(std::atomic<std::uint32_t>& count, std::uint32_t value) noexcept {
   count.store(value, std::memory_order_relaxed);
 }
 
-/// Under the mutex: what a thread has goes to the others.
+/// Gives the lists of a thread to the other threads. The caller holds the mutex.
 void give_all(Pool& pool) noexcept {
   for (std::size_t size = 0; size < sizes; ++size) {
     if (Block* const first = std::exchange(pool.first[size], nullptr))
@@ -156,7 +161,8 @@ void open(Pool& pool) noexcept {
   exit.touch();
 }
 
-/// The thread has no block of this size: its spare chain becomes its list, or one of the others'.
+/// Returns a block when the thread has no block of this size: its spare chain, or a shared one,
+/// becomes its list.
 [[gnu::noinline]] void* refill(Pool& pool, std::size_t size) {
   open(pool);
   ChainHead* chain = std::exchange(pool.spare[size], nullptr);
@@ -168,7 +174,7 @@ void open(Pool& pool) noexcept {
     count = chain->count;
     shared.chains[size] = chain->next_chain;
     shared.free[size] -= count;
-    if (pool.state == Pool::State::closed) {  // keeps nothing
+    if (pool.state == Pool::State::closed) {  // a closed pool keeps nothing
       if (chain->next) push_chain(size, chain->next, count - 1);
       return chain;
     }
@@ -179,7 +185,7 @@ void open(Pool& pool) noexcept {
   return chain;
 }
 
-/// The thread has a whole chain of this size, or keeps none.
+/// Frees a block when the thread has a whole chain of this size, or keeps no blocks.
 [[gnu::noinline]] void put_aside(Pool& pool, std::size_t size, void* block) noexcept {
   open(pool);
   if (pool.state == Pool::State::closed) {
@@ -200,7 +206,7 @@ void open(Pool& pool) noexcept {
   set(pool.count[size], count_of(pool.count[size]) + 1);
 }
 
-/// In a child of fork(), to which their lists are lost.
+/// For a child of fork(): the lists of the other threads are lost to it.
 void lose_other_threads() noexcept {
   thread_pool.next = nullptr;
   shared.pools = thread_pool.state == Pool::State::open ? &thread_pool : nullptr;
@@ -236,7 +242,7 @@ void release_pool() noexcept {
   for (std::size_t size = 0; size < sizes; ++size) {
     ChainHead* const chains = std::exchange(shared.chains[size], nullptr);
     shared.free[size] = 0;
-    Slab* empty = nullptr;  // slabs all of whose blocks are free
+    Slab* empty = nullptr;  // slabs in which all blocks are free
     for (ChainHead* chain = chains; chain; chain = chain->next_chain)
       for (Block* block = chain; block; block = block->next)
         if (Slab* const slab = slab_of(block); ++slab->free == slab->blocks)
@@ -278,7 +284,8 @@ void* pool_allocate(std::size_t bytes) {
   if (!block) [[unlikely]]
     return refill(pool, size);
   char* const next = reinterpret_cast<char*>(block->next);
-  __builtin_prefetch(next, 1);  // for the next one: what a long program freed has left the caches
+  // For the next allocation: blocks that a long program freed are no longer in the caches.
+  __builtin_prefetch(next, 1);
   if (bytes > 64) __builtin_prefetch(next + 64, 1);
   pool.first[size] = block->next;
   set(pool.count[size], count_of(pool.count[size]) - 1);

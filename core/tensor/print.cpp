@@ -1,9 +1,11 @@
-// Printing tensors as NumPy's str(array) does; the rules are those of numpy/_core/arrayprint.py, version 2.4.
+// Prints tensors as NumPy's str(array) does, by the rules of numpy/_core/arrayprint.py,
+// version 2.4.
 //
-// A value is printed in three steps: `corners` takes the elements to show (all up to 1000, else three from both ends of each
-// long axis), a format for one element is fitted to them (`FloatFormat`, `IntegerFormat`, `BoolFormat`), and `Layout` sets
-// them in brackets and lines. A float is printed with the fewest digits that tell it from its neighbours of the same dtype,
-// cut (correctly rounded) at 8 digits after the point.
+// A value is printed in three steps. `corners` takes the elements to show: all of up to 1000,
+// else three from both ends of each long axis. A format for one element is fitted to them
+// (`FloatFormat`, `IntegerFormat`, `BoolFormat`). `Layout` arranges them in brackets and lines.
+// A float is printed with the fewest digits that distinguish it from its neighbours of the same
+// dtype, rounded correctly to at most 8 digits after the point.
 
 #include <stave/core/tensor/print.h>
 
@@ -64,21 +66,22 @@ Tensor observed(const Tensor& x) {
 
 namespace {
 
-constexpr Index threshold = 1000;  // more elements are summarised
+constexpr Index threshold = 1000;  // arrays with more elements are summarised
 constexpr Index edge = 3;          // elements shown at both ends of a summarised axis
-constexpr int precision = 8;       // digits after the point, at most
+constexpr int precision = 8;       // the maximum of digits after the point
 constexpr int line_width = 75;
 
-// ---- decimal digits ---------------------------------------------------------------------------------------
+// ---- decimal digits -----------------------------------------------------------------------------
 
-// A number in decimal: integer "-12" (with sign), fraction "5" (no trailing zeros but those asked for), exponent "+05" or "".
+// A number in decimal: integer "-12" (with sign), fraction "5" (without trailing zeros, except
+// requested ones), exponent "+05" or "".
 struct Decimal {
   std::string integer, fraction, exponent;
 };
 
 template <class T, class... Format>
 std::string to_digits(T value, Format... format) {
-  std::array<char, 512> buffer;  // the longest: 1e308 in fixed notation
+  std::array<char, 512> buffer;  // the longest text is 1e308 in fixed notation
   return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format...).ptr};
 }
 template <class T, class... Format>
@@ -86,7 +89,7 @@ template <class T, class... Format>
 std::string to_digits(T value, Format... format) {
   return to_digits(static_cast<float>(value), format...);
 }
-// d.ddde+xx with the fewest digits that name the value.
+// The number as d.ddde+xx with the fewest digits that identify the value.
 template <class T>
 std::string fewest_digits(T value) {
   return to_digits(value, std::chars_format::scientific);
@@ -112,7 +115,8 @@ Decimal split_decimal(const std::string& text) {
 
 void trim_zeros(std::string& fraction) { fraction.erase(fraction.find_last_not_of('0') + 1); }
 
-// d.ddde+xx with the fewest digits that name the value, at most `digits` after the point.
+// The number as d.ddde+xx with the fewest digits that identify the value, at most `digits` after
+// the point.
 template <class T>
 Decimal scientific(T value, int digits) {
   Decimal parts = split_decimal(fewest_digits(value));
@@ -123,7 +127,8 @@ Decimal scientific(T value, int digits) {
   return parts;
 }
 
-// ddd.ddd, likewise. Made from the scientific digits: to_chars itself would print a large number's exact digits, not the fewest.
+// The number as ddd.ddd, likewise. It is made from the scientific digits, because to_chars would
+// print all digits of a large number, not the fewest.
 template <class T>
 Decimal positional(T value, int digits) {
   const Decimal parts = scientific(value, std::numeric_limits<int>::max());
@@ -155,10 +160,10 @@ std::string non_finite(T value) {
   return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
 }
 
-// ---- formats of one element -------------------------------------------------------------------------------
+// ---- formats of one element ---------------------------------------------------------------------
 
-// One layout for all floats of an array: columns left and right of the point, or scientific notation where magnitudes are
-// large, small, or far apart.
+// One format for all floats of an array: columns left and right of the point, or scientific
+// notation if magnitudes are large, small, or far apart.
 template <class T>
 class FloatFormat {
  public:
@@ -207,11 +212,12 @@ class FloatFormat {
     fraction_ = std::max(fraction_, parts.fraction.size());
     if (is_scientific_) exponent_ = std::max(exponent_, parts.exponent.size() - 1);
   }
-  // Width right of the point.
+  // The width right of the point.
   std::size_t right() const { return fraction_ + (is_scientific_ ? exponent_ + 2 : 0); }
 
   bool is_scientific_;
-  std::size_t left_ = 0, fraction_ = 0, exponent_ = 0;  // widths: with the sign, without the point, without "e+"
+  // Widths: with the sign, without the point, without "e+".
+  std::size_t left_ = 0, fraction_ = 0, exponent_ = 0;
 };
 
 template <class T>
@@ -235,7 +241,7 @@ template <class T>
 using FormatOf = std::conditional_t<std::is_same_v<T, bool>, BoolFormat,
                                     std::conditional_t<std::is_integral_v<T>, IntegerFormat<T>, FloatFormat<T>>>;
 
-// A tensor of rank 0 prints as the number itself, with all the digits that it takes.
+// A tensor of rank 0 prints as the number itself, with all digits that it needs.
 template <class T>
 std::string scalar_text(T value) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -257,12 +263,12 @@ std::string scalar_text(T value) {
   }
 }
 
-// ---- brackets and lines -----------------------------------------------------------------------------------
+// ---- brackets and lines -------------------------------------------------------------------------
 
 bool summarised(Index length, bool whole_is_long) { return whole_is_long && length > 2 * edge; }
 
-// The elements to print, as a view: each summarised axis of length n becomes two, of lengths 2 and 3, which are its first
-// and its last three entries.
+// The elements to print, as a view. Each summarised axis of length n becomes two axes, of lengths 2
+// and 3: its first three and its last three entries.
 Tensor corners(const Tensor& x) {
   if (x.size() <= threshold) return x;
   Shape shape;
@@ -279,7 +285,7 @@ Tensor corners(const Tensor& x) {
   return view_of(x, shape, strides, x.node().offset);
 }
 
-// Sets elements, taken one after the other in row-major order, into nested brackets.
+// Arranges elements, in row-major order, in nested brackets.
 template <class T>
 class Layout {
  public:
@@ -288,7 +294,8 @@ class Layout {
   std::string text() { return block(0, 1, line_width); }
 
  private:
-  // One entry of axis - 1, in brackets. `indent` is the column of its content; `width` shrinks by a closing bracket each level.
+  // One entry of axis - 1, in brackets. `indent` is the column of its content; `width` shrinks
+  // by one closing bracket per level.
   std::string block(std::size_t axis, std::size_t indent, std::size_t width) {
     return '[' + (axis + 1 == shape_.size() ? row(axis, indent, width) : rows(axis, indent, width)) + ']';
   }
@@ -347,7 +354,7 @@ std::string text_of(const Tensor& values) {
   });
 }
 
-// "vmap": whose lanes' value x is.
+// The name of the transform to whose lane x belongs: "vmap".
 const char* transform_of_lanes(const Tensor& x) {
   for (const Note* note = x.node().notes; note; note = note->next)
     if (note->live() && note->physical()) return note->owner->name;

@@ -1,6 +1,8 @@
-// Reading values as an observer does: what is physically there, past all handlers. Printing and traces stand on it.
+// Reads values as an observer does: the physical data, below all handlers. Printing and traces
+// use it.
 //
-// Nothing here performs an operation that a handler could see, tape or count. See also Tensor::str() (print.cpp).
+// Nothing here performs an operation that a handler could see, record or count.
+// See also Tensor::str() (print.cpp).
 #pragma once
 
 #include <string>
@@ -11,26 +13,31 @@
 
 namespace stave_detail {
 
-/// The value whose storage stands behind x, a lane's value under vmap: the batch of all lanes, with the lanes as axis 0 (it
-/// may again be a lane's value, of an outer vmap). Null if x has storage of its own. Throws TransformError if x has neither:
-/// a value that escaped its transform. The pointer lives as long as x.
+/// The value that provides the storage for x, if x is a value of a lane under vmap:
+/// the batch of all lanes, with the lanes as axis 0. The batch may again be a value of a lane
+/// of an outer vmap. Null if x has storage of its own. Throws TransformError if x has neither,
+/// that is, if it escaped its transform. The pointer is valid as long as x lives.
 const Tensor* lanes_of(const Tensor& x);
 
-/// The values that stand behind x, free of all notes: a view of x's own storage, or of the storage of its lanes' batch.
+/// The physical values of x without notes: a view of x's own storage, or of the storage
+/// of the batch of its lanes.
 Tensor observed(const Tensor& x);
 
-/// Whether all elements are one in memory: there is one, or it is repeated by strides of 0.
+/// Returns true if all elements are one element in memory: there is only one, or strides of 0
+/// repeat it.
 bool repeats_one_element(const Tensor& x);
 
-/// Where an element of an array stands, counted in row-major order: "1,0" for element 2 of [2,2], with `between` = ","; "" of a number.
+/// The position of an element, counted in row-major order, as text: "1,0" for element 2 of [2,2]
+/// with `between` = ","; "" for rank 0.
 std::string place_of(Index element, const Shape& shape, const char* between);
-/// "eta[3]", "w[1,0]", "mu": the name of an element of a named array.
+/// The name of an element of a named array: "eta[3]", "w[1,0]", "mu".
 std::string name_of_element(const std::string& name, const Shape& shape, Index element);
 
-/// What values are called by their number where they are shown: a, b, ..., z, aa, ab, ...
+/// The displayed name of value `number`: a, b, ..., z, aa, ab, ...
 std::string name_of_value(int number);
 
-/// All elements of what `observed` gave, or of a view of it, in row-major order. Copies; waits for the device.
+/// All elements of a result of `observed`, or of a view of it, in row-major order. Copies;
+/// waits for the device.
 template <class T>
 std::vector<T> read_elements(const Tensor& values) {
   UnderFrame past_all_handlers(nullptr);

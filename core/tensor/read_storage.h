@@ -1,4 +1,4 @@
-// Reading the storage of a value that has none is an effect: a handler may answer it.
+// Reading the storage of a value that has none of its own is an effect, which a handler may answer.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,15 @@
 
 namespace stave {
 
-/// item(), to_vector() and data() of a value without storage (a lane's, under vmap) perform this. The answer has the same shape and
-/// dtype, and storage. vmap answers: lanes whose values differ part there. Unhandled, it is an error that names the transform.
-/// A function that runs again, a checkpoint's, reads again.
+/// The effect of item(), to_vector() and data() on a value without storage
+/// (a value of a lane under vmap). The answer has storage, and the same shape and dtype.
+/// vmap answers: it splits lanes whose values differ into groups. Without a handler it is an error
+/// that names the transform. A function that runs again, such as a checkpoint's, reads again.
 struct ReadStorage {
   using Result = Tensor;
   static constexpr bool remembered = false;
   Tensor value;
-  bool stays = false;  // the answer is to live as long as the program may read the value
+  bool stays = false;  // the answer must live as long as the program may read the value
   Tensor unhandled() const;
 };
 
@@ -26,8 +27,9 @@ namespace stave_detail {
 
 using namespace stave;
 
-/// Around what the host reads of a device, which waits for it. Between the two nothing is asked of the device: so where several
-/// computations come to a read, the first one waits for the work of all.
+/// Calls around a read of a device by the host, which waits for the device. Between them nothing
+/// is requested of the device. So if several computations reach a read, the first one waits
+/// for the work of all.
 inline void begin_read(Device device) {
   if (device != cpu) perform(YieldPoint{.waits = true});
 }
@@ -35,23 +37,26 @@ inline void end_read(Device device) {
   if (device != cpu) yield();
 }
 
-/// x as a value with storage, which the program reads: x itself, or what a handler gives for a lane's value.
+/// Returns x as a value with storage, for a read by the program: x itself, or a handler's answer
+/// for a value of a lane.
 Tensor read_value(const Tensor& x, bool stays = false);
 
-/// The same for who goes on looking at the value where it lies, and does not wait for a device. Throws, naming `what`, if somebody follows
-/// its derivative, which would be lost.
+/// The same for a caller that goes on reading the memory of the value, and does not wait
+/// for a device. Throws TransformError, naming `what`, if a transform follows the derivative
+/// of the value, which would be lost.
 Tensor read_in_place(const Tensor& x, const char* what, const char* remedy);
 
-/// A way through functions whose lanes part: of each run of lanes around, from outside in, who it is, and the number of the path, of
-/// which the first lane's is 0.
+/// One step of a path through functions whose lanes were split. A path has one step per surrounding
+/// run of lanes, from outside in. `run` identifies the run; `number` is that of the path,
+/// and the first lane's path has number 0.
 struct PathStep {
   InstallationId run;
   int number;
-  bool carried;  // it is of a function that an operation carries
+  bool carried;  // the run is inside a function of a higher-order operation
 };
 using Path = std::vector<PathStep>;
 
-/// Asks for it; empty where nothing parts.
+/// The effect that returns the current path; it is empty if nothing splits.
 struct WhichPath {
   using Result = Path;
   static constexpr bool remembered = false;

@@ -1,4 +1,4 @@
-// C++ numbers as operands and attributes.
+// C++ numbers as operands and as attributes of operations.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -14,16 +14,17 @@
 
 namespace stave {
 
-/// std::complex of a floating type, and what looks like it.
+/// std::complex of a floating-point type, and types with the same members.
 template <class T>
 concept ComplexNumber = requires(const T& z) {
   { z.real() } -> std::floating_point;
   { z.imag() } -> std::floating_point;
 };
 
-/// A C++ number as an operand. Weak: it takes the dtype of the tensor that it meets, within its kind (bool < integer <
-/// float): float32 + 1.0 stays float32, int32 * 0.1 becomes float32 (default_dtype.h). It can hold a complex number, though no
-/// dtype does: with(), alone() and all that would store one throw DtypeError.
+/// A C++ number as an operand. It is weak: it takes the dtype of the tensor that it is combined
+/// with, within its kind (bool < integer < float). float32 + 1.0 stays float32; int32 * 0.1
+/// becomes float32 (default_dtype.h). It can hold a complex number, although no dtype does:
+/// with(), alone() and all functions that would store a complex number throw DtypeError.
 class Scalar {
  public:
   enum class Kind : std::uint8_t { boolean, integer, floating, complex };
@@ -37,20 +38,21 @@ class Scalar {
         imaginary(static_cast<double>(value.imag())) {}
 
   Kind kind;
-  bool beyond_int64;  // an integer of 2^63 or more: `integer` has a uint64's bits
-  double floating;    // the value; of a complex number its real part
+  bool beyond_int64;  // an integer of 2^63 or more: `integer` holds the bits of a uint64
+  double floating;    // the value; the real part of a complex number
   union {
-    std::int64_t integer;  // the value, if it is a boolean or an integer; of a floating number 0
-    double imaginary;      // of a complex number
+    std::int64_t integer;  // the value of a boolean or an integer; 0 for a floating-point number
+    double imaginary;      // for a complex number
   };
 
-  /// The dtype of the result when this meets a tensor of dtype `other`.
+  /// The dtype of the result when this number is combined with a tensor of dtype `other`.
   Dtype with(Dtype other) const;
-  /// The dtype that this has alone: bool, int32 (int64 or uint64 if it does not fit) or default_dtype().
+  /// The dtype of this number without a tensor: bool, int32 (int64 or uint64 if it does not fit)
+  /// or default_dtype().
   Dtype alone() const;
-  /// In decimal: "18446744073709551615", "0.5", "1+2j".
+  /// The number in decimal: "18446744073709551615", "0.5", "1+2j".
   std::string str() const;
-  /// The same number of the same kind; -0 is not 0, NaN is NaN.
+  /// Returns true for the same number of the same kind. -0 differs from 0, and NaN equals NaN.
   friend bool operator==(const Scalar& a, const Scalar& b) noexcept {
     const auto bits = [](double number) { return std::bit_cast<std::uint64_t>(number); };
     if (a.kind != b.kind || bits(a.floating) != bits(b.floating)) return false;
@@ -70,7 +72,8 @@ class Scalar {
   }
 };
 
-/// The dtype that numbers have together, where they meet no tensor: the widest kind's, wide enough for all integers.
+/// The common dtype of numbers that are combined with no tensor: that of the widest kind,
+/// wide enough for all integers.
 Dtype common_dtype(std::initializer_list<Scalar> numbers);
 
 }  // namespace stave

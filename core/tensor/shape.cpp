@@ -1,3 +1,4 @@
+// Contiguity, broadcasting and axes.
 #include <stave/core/tensor/shape.h>
 
 #include <stave/core/tensor/fail.h>
@@ -15,7 +16,8 @@ bool is_contiguous(const Shape& shape, const Strides& strides) {
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     if (shape[axis] == 0) return true;
     if (shape[axis] != 1 && strides[axis] != step) {
-      // An array without elements is contiguous whatever its strides; look no further only if none is empty.
+      // An array without elements is contiguous whatever its strides: look for an empty axis
+      // further out.
       for (std::size_t outer = 0; outer < axis; ++outer)
         if (shape[outer] == 0) return true;
       return false;

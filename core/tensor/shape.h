@@ -1,4 +1,4 @@
-// Shapes, strides and axes.
+// Shapes, strides and axes of arrays.
 #pragma once
 
 #include <concepts>
@@ -12,10 +12,11 @@
 
 namespace stave {
 
-/// Lengths, strides (in elements) and positions.
+/// The type of lengths, strides (in elements) and positions.
 using Index = std::int64_t;
 
-/// A list of axes, lengths or strides. Built from any integers: Shape{2, n}, {2, 3}, 5, or a vector of them.
+/// A list of axes, lengths or strides. It is made from any integers: Shape{2, n}, {2, 3}, 5,
+/// or a vector of them.
 class Shape : public SmallVector<Index, 4> {
  public:
   Shape() noexcept = default;
@@ -34,10 +35,11 @@ class Shape : public SmallVector<Index, 4> {
   }
 
   int rank() const noexcept { return static_cast<int>(size()); }
-  /// Number of elements of an array of this shape: the product of the lengths, 1 for rank 0.
-  /// Throws ShapeError if the lengths other than 0 come to more than an address space holds: strides are made of them.
+  /// The number of elements of an array of this shape: the product of the lengths, 1 for rank 0.
+  /// Throws ShapeError if the product of the lengths other than 0 exceeds the address space,
+  /// since strides are made from them.
   Index elements() const {
-    constexpr Index most = (Index{1} << 60) - 1;  // so that their bytes have a number, too
+    constexpr Index most = (Index{1} << 60) - 1;  // so that the number of their bytes fits, too
     Index n = 1;
     bool empty = false, too_many = false;
     for (Index length : *this) {
@@ -47,7 +49,7 @@ class Shape : public SmallVector<Index, 4> {
     if (too_many || n > most) throw_too_large();
     return empty ? 0 : n;
   }
-  /// "[2,3]"
+  /// The shape as text: "[2,3]".
   std::string str() const;
 
  private:
@@ -62,24 +64,28 @@ inline Strides contiguous_strides(const Shape& shape) {
   Index step = 1;
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     strides[axis] = step;
-    // Wraps where there are too many elements, which whoever counts them finds before an address is made of this.
+    // The product wraps if there are too many elements. Code that counts the elements finds this
+    // before it computes an address.
     step = static_cast<Index>(static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(shape[axis]));
   }
   return strides;
 }
 
-/// True if elements lie row-major without gaps. Axes of length 1, and arrays without elements, do not matter.
+/// Returns true if the elements are row-major without gaps. Axes of length 1, and arrays without
+/// elements, do not matter.
 bool is_contiguous(const Shape& shape, const Strides& strides);
 
-/// NumPy's broadcasting: the shape that both extend to. Throws ShapeError naming `operation`.
+/// NumPy's broadcasting: returns the shape to which both extend. Throws ShapeError
+/// naming `operation`.
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* operation);
 
-/// The axis counted from the front, for -rank <= axis < rank. Throws IndexError naming `operation`.
+/// Returns the axis counted from the front, for -rank <= axis < rank. Throws IndexError
+/// naming `operation`.
 int normalize_axis(Index axis, int rank, const char* operation);
 
 }  // namespace stave
 
 namespace stave_detail {
-/// The lengths of all, one after the other.
+/// The lengths of all parts, concatenated.
 stave::Shape joined(std::initializer_list<std::span<const stave::Index>> parts);
 }  // namespace stave_detail

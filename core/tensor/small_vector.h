@@ -1,4 +1,5 @@
-// A vector that keeps its first N elements in place: shapes, strides and operand lists rarely need the heap.
+// A vector that stores its first N elements in place: shapes, strides and operand lists rarely need
+// the heap.
 #pragma once
 
 #include <stave/core/effects/settings.h>
@@ -24,7 +25,7 @@ class SmallVector {
   using const_iterator = const T*;
 
   SmallVector() noexcept {
-    if constexpr (bytewise) std::memset(bytes_, 0, sizeof bytes_);  // copied as a whole
+    if constexpr (bytewise) std::memset(bytes_, 0, sizeof bytes_);  // they are copied as a whole
   }
   explicit SmallVector(std::size_t size, const T& value = T()) : SmallVector() { resize(size, value); }
   SmallVector(std::initializer_list<T> values) : SmallVector(values.begin(), values.end()) {}
@@ -69,7 +70,8 @@ class SmallVector {
   template <class... A>
   [[gnu::always_inline]] T& emplace_back(A&&... args) {
     if (size_ == capacity_) [[unlikely]]
-      return grow_with(make(std::forward<A>(args)...));  // built first: an argument may live inside this vector
+      // Constructed first: an argument may refer into this vector.
+      return grow_with(make(std::forward<A>(args)...));
     return *::new (static_cast<void*>(data_ + size_++)) T(make(std::forward<A>(args)...));
   }
   void push_back(const T& value) { emplace_back(value); }
@@ -118,7 +120,8 @@ class SmallVector {
 
  private:
   static constexpr bool trivial = std::is_trivially_copyable_v<T>;
-  // Short lists of trivial elements are copied as a whole place: a fixed size costs less than a counted loop.
+  // Short lists of trivial elements are copied with their unused part: a fixed size costs less than
+  // a counted loop.
   static constexpr bool bytewise = trivial && N * sizeof(T) <= 64;
 
   template <class... A>

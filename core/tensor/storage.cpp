@@ -1,3 +1,4 @@
+// Devices and their backends, storage, and observers of storage.
 #include <stave/core/tensor/storage.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace {
 constinit std::atomic<std::size_t> watching{0};
 constinit std::mutex watchers_mutex;
 
-// Never destroyed: a tensor may be a global and die last.
+// The list is never destroyed: a tensor may be a global variable that dies last.
 std::vector<StorageWatcher*>& watchers() {
   static auto& all = *new std::vector<StorageWatcher*>;
   return all;
@@ -61,7 +62,7 @@ namespace stave {
 
 using stave_detail::fail;
 
-// ---- devices ---------------------------------------------------------------------------------------------
+// ---- devices ------------------------------------------------------------------------------------
 
 namespace {
 
@@ -97,7 +98,7 @@ Backend& cuda_backend(int index) {
 }
 #endif
 
-// ---- storage ---------------------------------------------------------------------------------------------
+// ---- storage ------------------------------------------------------------------------------------
 
 void Backend::run_by_rows(std::span<const Step> steps, Index /*rows*/) {
   for (const Step& step : steps) run(*step.op, step.attributes, step.inputs, step.outputs);

@@ -1,4 +1,4 @@
-// Memory of tensors: where storage comes from, and what is in use.
+// Memory of tensors: functions that allocate storage, copy it and report its use.
 #pragma once
 
 #include <memory>
@@ -9,39 +9,43 @@
 
 namespace stave {
 
-/// New storage on a device for elements of this shape. Throws MemoryError, naming the operation.
+/// Returns new storage on a device for elements of this shape. Throws MemoryError, naming
+/// the operation.
 StoragePtr allocate_storage(Device device, Dtype dtype, const Shape& shape, const char* operation);
 
-// How the host sees what a device holds, and the only way: between the host and storage of a device, and between devices.
-// Reading waits until the bytes are computed.
+// Copies between the host and the storage of a device, and between devices. The host accesses
+// a device's memory only by these functions. Reading waits until the bytes are computed.
 void read_storage(Device device, void* to, const void* from, std::size_t bytes);
 void write_storage(Device device, void* to, const void* from, std::size_t bytes);
 void copy_storage(Device to_device, void* to, Device from_device, const void* from, std::size_t bytes);
 
-/// Waits until a device has done all that it was given; throws what went wrong meanwhile, as reading a value does: IndexError
-/// for an index out of range. The CPU is always done.
+/// Waits until a device has done all requested work. Throws errors that occurred meanwhile,
+/// as reading a value does: IndexError for an index out of range. The CPU has no pending work.
 void synchronize(Device device = cpu);
 
-/// Storage for one element of a constant on a device.
+/// Returns storage for one element of a constant on a device.
 StoragePtr number_storage();
 
-/// What tensors on `device` occupy, and what describes and records them. Bytes.
+/// The memory of tensors on `device`, and of the objects that describe and record them.
+/// All numbers are bytes.
 MemoryStats memory_stats(Device device = cpu);
-/// Makes peak_bytes start again at live_bytes.
+/// Resets peak_bytes to live_bytes.
 void reset_peak_memory(Device device = cpu);
-/// Gives memory that is kept for later tensors back to the system.
+/// Returns memory that is kept for later tensors to the system.
 void release_cached_memory(Device device = cpu);
 
 }  // namespace stave
 
 namespace stave_detail {
 
-// Throws MemoryError: a backend had no room for what the operation makes, or for what it needs to make it.
+// Throws MemoryError: a backend had no memory for the result of the operation,
+// or for its workspace.
 [[noreturn]] void fail_memory(const char* operation, stave::Dtype dtype, const stave::Shape& shape,
                               stave::Device device);
 
-// Memory that another library lends: tensors view it, and nothing writes to it. It goes back when none does any more and, on a device, what
-// was asked to read it is done; on whatever thread that is.
+// Memory that another library lends. Tensors view it, and nothing writes to it. It is returned
+// when no tensor views it any more and, on a device, when all requested reads of it are done.
+// This may happen on any thread.
 struct ForeignStorage final : stave::Storage, Pooled {
   using Lender = std::unique_ptr<void, void (*)(void*)>;
   ForeignStorage(stave::Device device, void* first, std::size_t size, Lender lender);
@@ -52,7 +56,7 @@ struct ForeignStorage final : stave::Storage, Pooled {
   Lender lender_;
 };
 
-// allocate_storage where the device's backend is at hand.
+// allocate_storage for a caller that already has the device's backend.
 stave::StoragePtr allocate_storage(stave::Backend& backend, stave::Device device, stave::Dtype dtype,
                                    const stave::Shape& shape, const char* operation);
 

@@ -1,5 +1,5 @@
-// Who hears of each storage that is made and freed, on whatever thread: those who show memory over time. While nobody does, a
-// storage costs one load and one branch more.
+// Notifications about each storage that any thread allocates or frees, for observers that show
+// memory over time. Without an observer, they cost a storage one load and one branch.
 #pragma once
 
 #include <stave/core/tensor/backend.h>
@@ -7,16 +7,19 @@
 
 namespace stave_detail {
 
-/// Numbers (Storage::number) have no bytes of their own, and are left out.
+/// An observer of storage. Numbers (Storage::number) have no bytes of their own and are
+/// not reported.
 class StorageWatcher {
  public:
   virtual ~StorageWatcher() = default;
-  /// What it throws reaches who asked for the storage. Neither may make or free storage.
+  /// Called for new storage. Its exceptions reach the code that allocates. Neither function may
+  /// allocate or free storage.
   virtual void made(const stave::Storage& storage, stave::Device device) = 0;
   virtual void freed(const stave::Storage& storage) noexcept = 0;
 };
 
-/// While it stands, `watcher` hears; in a child of fork() no longer, as a thread that the child has not may hold its locks.
+/// While this object lives, `watcher` is notified. A child of fork() stops the notifications,
+/// since a thread that the child lacks may hold the watcher's locks.
 class WatchingStorage {
  public:
   [[nodiscard]] explicit WatchingStorage(StorageWatcher& watcher);

@@ -1,4 +1,4 @@
-// Tensor's members: reading values, single elements, errors.
+// Members of Tensor: they read values, return single elements and throw errors.
 
 #include <stave/core/tensor/tensor.h>
 
@@ -34,13 +34,15 @@ Index Tensor::shape(Index axis) const {
 
 namespace {
 
-// Contiguous, computed past all handlers: reading observes a value, it is no part of the program.
+// A contiguous copy, computed below all handlers: a read only observes a value and is no part
+// of the program.
 Tensor laid_out(const Tensor& x) {
   stave_detail::UnderFrame below_all(nullptr);
   return contiguous(x);
 }
 
-// As astype converts: a float becomes the nearest integer towards 0 that there is, NaN 0.
+// Converts as astype does: a float becomes the nearest integer towards 0 in the range of the type,
+// NaN becomes 0.
 template <class To, class From>
 To convert(From from) {
   if constexpr (is_half<From>) {
@@ -61,7 +63,8 @@ void check_dtype(const Tensor& x, Dtype dtype, const char* what) {
                      x.dtype(), x.shape(), dtype);
 }
 
-// Throws if somebody follows the derivative of the value, or of the lanes behind it, which would be lost.
+// Throws TransformError if a transform follows the derivative of the value, or of the lanes behind
+// it: it would be lost.
 void check_reads_no_derivative(const Tensor& x, const char* what, const char* remedy) {
   check_not_differentiated(x.node(), what, remedy);
   if (const Tensor* lanes = stave_detail::lanes_of(x)) check_reads_no_derivative(*lanes, what, remedy);

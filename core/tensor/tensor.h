@@ -1,7 +1,8 @@
 // Tensors: immutable n-dimensional arrays behind a cheap reference-counted handle.
 //
-// Start reading at `Tensor`. What it points at, `Node`, carries a shape, strides, a dtype, storage, and `notes`: what running
-// handlers keep about this very value (note.h). Layout changes are views of the same storage.
+// Start reading at `Tensor`. It points at a `Node`, which has a shape, strides, a dtype, storage,
+// and `notes`: data that running handlers attach to this value (note.h). Layout changes are views
+// of the same storage.
 #pragma once
 
 #include <array>
@@ -31,13 +32,13 @@ class Tensor;
 
 namespace stave_detail {
 
-/// Entries of a tensor by tensors: the specialisation for Tensor is in ops/at.h. `Indices` makes it
-/// a matter of the call.
+/// The result of x.at(indices...). The specialisation for Tensor is in ops/at.h. The parameter
+/// `Indices` delays the look-up of the specialisation until the call.
 template <class T, class... Indices>
 struct EntriesOf;
 template <class T, class... Indices>
 concept HasEntries = requires { sizeof(EntriesOf<T, Indices...>); };
-// In place of entries, where a static_assert has failed: that one error is enough.
+// The result of at() where a static_assert has failed: it keeps further compiler errors away.
 struct NoEntries {
   template <class... A>
   stave::Tensor get(const A&...) const;
@@ -57,13 +58,14 @@ struct NoEntries {
 
 namespace stave {
 
-/// One value. Immutable once it is shared; its notes change only while one handle owns it (note.h).
+/// One value. It is immutable once it is shared; its notes change only while one handle owns
+/// it (note.h).
 struct Node : RefCounted, stave_detail::Pooled {
   Dtype dtype;
   Device device;
-  bool registered = false;  // whos() should know it: track.h
-  StoragePtr storage;       // null: the value of a lane under vmap, which has no storage of its own
-  Index offset = 0;         // of element (0, ..., 0) in the storage, in elements
+  bool registered = false;  // it is in the register for whos(): track.h
+  StoragePtr storage;       // null: a value of one lane under vmap, which has no storage of its own
+  Index offset = 0;         // the position of element (0, ..., 0) in the storage, in elements
   Shape shape;
   Strides strides;  // in elements
   Note* notes = nullptr;
@@ -73,7 +75,7 @@ struct Node : RefCounted, stave_detail::Pooled {
         strides(std::move(strides_)) {
     track_if_asked();
   }
-  /// Contiguous, row-major.
+  /// Makes a node of contiguous row-major layout.
   Node(Dtype dtype_, Device device_, const Shape& shape_, StoragePtr storage_)
       : dtype(dtype_), device(device_), storage(std::move(storage_)), shape(shape_),
         strides(contiguous_strides(shape_)) {
@@ -85,10 +87,11 @@ struct Node : RefCounted, stave_detail::Pooled {
 
   void* data() const { return static_cast<char*>(storage->data) + offset * static_cast<Index>(size_of(dtype)); }
   View view() const { return {data(), dtype, shape, strides, storage->number}; }
-  /// Whose memory `data` is in: a number's is the host's.
+  /// The device in whose memory `data` is: for a number it is the host.
   Device memory() const { return storage->number ? cpu : device; }
   bool contiguous() const { return is_contiguous(shape, strides); }
-  /// What an owner holds who changes the list of notes: nothing, unless others may look.
+  /// The lock that an owner holds while it changes the list of notes. It locks only if the node
+  /// is registered, since other threads may then read the list.
   std::unique_lock<std::mutex> lock_if_registered() const {
     return registered ? stave_detail::lock_register() : std::unique_lock<std::mutex>();
   }
@@ -106,10 +109,11 @@ using NodePtr = IntrusivePtr<Node>;
 
 class Tensor {
  public:
-  /// No value at all: every use but assignment and `defined()` throws.
+  /// An empty Tensor, without a value: every use except assignment and `defined()` throws.
   Tensor() noexcept = default;
   explicit Tensor(NodePtr node) noexcept : node_(std::move(node)) {}
-  /// A rank-0 tensor of a C++ number: bool, int32 (int64 or uint64 if need be) or float32.
+  /// A rank-0 tensor of a C++ number. Its dtype is bool, int32 (int64 or uint64 if the value needs
+  /// it) or the default floating dtype (float32 unless a DefaultDtype says otherwise).
   template <class T>
     requires(std::is_arithmetic_v<T> || is_half<T>)
   explicit Tensor(T value) : Tensor(from_scalar(Scalar(value))) {}
@@ -118,7 +122,7 @@ class Tensor {
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(const Tensor&) & noexcept = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
-  // x[i] = y changes no x. Compilers show the line.
+  // x[i] = y would change no x, so it is deleted. Compilers show the line below in the error.
   template <class T = Tensor>
   // clang-format off
   void operator=(T&&) && = delete;  // x = x.at(i).set(y), or x.at(i).add(y)
@@ -126,7 +130,7 @@ class Tensor {
 
   bool defined() const noexcept { return static_cast<bool>(node_); }
   const Shape& shape() const { return node().shape; }
-  /// Length of one axis; negative ones count from the end.
+  /// Length of one axis; negative axes count from the end.
   Index shape(Index axis) const;
   int rank() const { return node().shape.rank(); }
   Index size() const { return node().shape.elements(); }
@@ -136,17 +140,19 @@ class Tensor {
   const Strides& strides() const { return node().strides; }
   bool is_contiguous() const { return node().contiguous(); }
 
-  /// The value of a tensor of one element, converted as by static_cast. Reads the device; throws ShapeError for more than one.
+  /// The value of a tensor of one element, converted as by astype: a float becomes the nearest
+  /// integer towards 0 within T's range, NaN becomes 0. Reads the device; throws ShapeError unless
+  /// there is exactly one element.
   template <class T>
     requires(std::is_arithmetic_v<T> || is_half<T>)
   T item() const {
-    // Read as a type that has a dtype: char by way of int64, long double by way of double.
+    // The element is read as a type that has a dtype: char as int64, long double as double.
     using Read = std::conditional_t<has_dtype<T>, T, std::conditional_t<std::is_floating_point_v<T>, double, Index>>;
     Read value;
     stave_detail_item(dtype_of<Read>(), &value);
     return static_cast<T>(value);
   }
-  /// All elements in row-major order. T must be the type of the dtype.
+  /// All elements in row-major order. Throws DtypeError if T is not the type of the dtype.
   template <class T>
   std::vector<T> to_vector() const {
     std::vector<T> values;
@@ -164,18 +170,22 @@ class Tensor {
     }
     return values;
   }
-  /// The elements of a contiguous host tensor, in place. T must be the type of the dtype. Valid while the tensor lives.
+  /// The elements of a contiguous tensor on the CPU, in place; valid while the tensor lives.
+  /// Throws DtypeError if T is not the type of the dtype, DeviceError for another device
+  /// and ShapeError for a tensor that is not contiguous.
   template <class T>
   std::span<const T> data() const {
     return {static_cast<const T*>(stave_detail_data(dtype_of<T>())), static_cast<std::size_t>(size())};
   }
 
-  /// Reads a single element. `if (x == y)` on arrays throws and names array_equal and allclose.
+  /// Reads the single element of a tensor. For larger tensors, as in `if (x == y)`, it throws
+  /// ShapeError and recommends array_equal and allclose.
   explicit operator bool() const;
-  // Nothing is read unless it is asked for. Compilers show the line.
+  // A tensor is read only on request, so the implicit conversion is deleted. Compilers show
+  // the line below in the error.
   // clang-format off
   template <std::same_as<bool> Truth>
-  operator Truth() const = delete;  // const bool ok = bool(all(a)) && bool(all(b)): && and || of tensors are elementwise tensors
+  operator Truth() const = delete;  // bool ok = bool(all(a)) && bool(all(b)); a && b is a tensor
   // clang-format on
   template <class T>
     requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
@@ -183,7 +193,7 @@ class Tensor {
     return item<T>();
   }
 
-  // Basic-index building blocks.
+  // Basic indices.
   struct NoneType {};
   struct Ellipsis {};
   struct NewAxis {};
@@ -200,10 +210,11 @@ class Tensor {
     std::variant<Index, Slice, Ellipsis, NewAxis> value;
   };
 
-  /// Basic indexing, a view: x(1), x(slice(1, none), -1), x(ellipsis, newaxis, 0). See layout.h for `slice`. Subscripts whose
-  /// number is known at run time come in a span or a vector: x(std::vector<Tensor::Subscript>{1, slice(2)}).
-  /// With tensors of integers or bools among the indices it is x.at(indices...).get(), a copy, and
-  /// takes ops/at.h.
+  /// Basic indexing, which returns a view: x(1), x(slice(1, none), -1), x(ellipsis, newaxis, 0).
+  /// See layout.h for `slice`. A number of subscripts that is known only at run time is passed
+  /// as a span or a vector: x(std::vector<Tensor::Subscript>{1, slice(2)}). With tensors
+  /// of integers or bools among the indices it equals x.at(indices...).get(), which returns a copy
+  /// and needs ops/at.h.
   template <class... Indices>
   Tensor operator()(const Indices&... indices) const {
     constexpr bool basic = (std::is_constructible_v<Subscript, const Indices&> && ...);
@@ -220,13 +231,14 @@ class Tensor {
       if constexpr (known) return at(indices...).get();
     }
   }
-  /// x[i] is x(i): entry i of the first axis; negative counts from the end.
+  /// x[i] is x(i): entry i of the first axis. Negative i counts from the end.
   template <class OneIndex>
   Tensor operator[](const OneIndex& index) const {
     return (*this)(index);
   }
 
-  /// Entries by all that NumPy takes as an index, to be read or, in a copy, updated: x.at(x < 0).set(0). See ops/at.h.
+  /// Selects entries by any index that NumPy accepts, to read them or to update them in a copy:
+  /// x.at(x < 0).set(0). See ops/at.h.
   template <class... Indices>
   auto at(const Indices&... indices) const {
     constexpr bool included = stave_detail::HasEntries<Tensor, Indices...>;
@@ -235,7 +247,7 @@ class Tensor {
     else return stave_detail::NoEntries();
   }
 
-  /// As NumPy prints it, without the dtype.
+  /// The text that NumPy prints for this value, without the dtype.
   std::string str() const;
 
   // For handlers and backends.
@@ -273,22 +285,23 @@ struct TensorOf<stave::Tensor> {
 
 namespace stave {
 
-/// x.item<T>(), without `template` where the type of x is a parameter.
+/// Returns x.item<T>(). It saves the keyword `template` where the type of x is a parameter.
 template <class T>
 T item(const Tensor& x) {
   return x.item<T>();
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
-/// "float32", "cuda:0", and "[2,3]" (but for shapes alone, not for all that converts to one).
+/// Writes "float32", "cuda:0" and "[2,3]". The last one accepts Shape only, not types that convert
+/// to it.
 std::ostream& operator<<(std::ostream& out, Dtype dtype);
 std::ostream& operator<<(std::ostream& out, Device device);
 template <std::same_as<Shape> S>
 std::ostream& operator<<(std::ostream& out, const S& shape);
 extern template std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
-/// An operand: a tensor, or a C++ number, which is weak (see Scalar). For parameters only: it refers to a named tensor, and
-/// owns a temporary one, whose buffer may become the result's.
+/// An operand: a tensor, or a C++ number, which is weak (see Scalar). It is for parameters only:
+/// it refers to a named tensor. A temporary tensor is owned, and the result may reuse its buffer.
 class Operand {
  public:
   template <class T>
@@ -314,12 +327,12 @@ class Operand {
     return *tensor_;
   }
   Scalar scalar() const { return scalar_; }
-  /// Whether the tensor is the operand's own.
+  /// Returns true if the operand owns its tensor.
   bool owns() const noexcept { return tensor_ == &owned_; }
   Tensor* own() noexcept { return owns() ? &owned_ : nullptr; }
 
  private:
-  const Tensor* tensor_ = nullptr;  // null: a number
+  const Tensor* tensor_ = nullptr;  // null: the operand is a number
   Tensor owned_;
   Scalar scalar_;
 };

@@ -1,3 +1,5 @@
+// The register of live nodes.
+//
 #include <stave/core/tensor/track.h>
 
 #include <unordered_set>
@@ -14,7 +16,7 @@ namespace {
 constinit std::mutex register_mutex;
 const HeldOverFork<register_mutex> register_over_fork;
 
-// Never destroyed: a tensor may be a global and die last.
+// The set is never destroyed: a tensor may be a global variable that dies last.
 std::unordered_set<const Node*>& the_register() {
   static auto& nodes = *new std::unordered_set<const Node*>;
   return nodes;

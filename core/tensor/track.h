@@ -1,8 +1,9 @@
-// A register of the nodes that live, on request, for whos() (handlers/observe/whos.h). A node that is not in it costs one load and two
-// branches.
+// An optional register of the live nodes, for whos() (handlers/observe/whos.h). A node that is not
+// registered costs one load and two branches.
 //
-// Any thread may read the register at any time. A node's shape, dtype and storage never change, it leaves the register before
-// it dies, and what may change while one handle owns it, its list of notes, changes under the register's lock.
+// Any thread may read the register at any time. A node's shape, dtype and storage never change,
+// and it leaves the register before it dies. Its list of notes may change while one handle owns
+// the node; that happens under the register's lock.
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,7 @@ namespace stave {
 
 struct Node;
 
-/// While it stands, the tensors that any thread makes are registered, for whos().
+/// While this object lives, the tensors that any thread makes are registered, for whos().
 class TensorTracking {
  public:
   [[nodiscard]] TensorTracking() noexcept;
@@ -29,11 +30,11 @@ namespace stave_detail {
 
 using namespace stave;
 
-extern constinit std::atomic<int> trackings;  // that stand
+extern constinit std::atomic<int> trackings;  // the number of live TensorTracking objects
 void track(const Node& node);
-/// The node dies.
+/// Removes a node that dies.
 void forget(const Node& node) noexcept;
-/// Calls visit with each tracked node that lives. visit may neither make nor drop a tensor.
+/// Calls visit with each registered live node. visit may neither make nor drop a tensor.
 void visit_tracked(FunctionRef<void(const Node&)> visit);
 std::unique_lock<std::mutex> lock_register();
 
