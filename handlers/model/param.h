@@ -8,10 +8,11 @@
 //   }
 //   Tensor network(const Tensor& x) { return dense("out", tanh(dense("hidden", x, 32)), 1); }
 //
-// "hidden/b", "hidden/w", "out/b", "out/w"
+//   NamedTensors params = init_params(network)(Key(0), x);  // "hidden/b", "hidden/w", "out/b" ...
 //   Tensor y = apply(network, params)(x);
-//   NamedTensors slope =
-//       grad([&](const NamedTensors& p) { return mean(square(apply(network, p)(x) - y)); })(params);
+//   NamedTensors slope = grad([&](const NamedTensors& p) {
+//     return mean(square(apply(network, p)(x) - y));
+//   })(params);
 //
 // The parameters are a map and therefore a tree, so optimizers, files and transforms accept them.
 // (The idea comes from JAX's Haiku and Flax.)

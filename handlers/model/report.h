@@ -104,7 +104,7 @@ void progress(long done, long total, std::string name = "");
 
 struct ProgressOptions {
   [[no_unique_address]] ByName by_name{};
-  /// Whether bars are redrawn in place. The default is true for a terminal that can move its cursor.
+  /// Whether bars are redrawn in place; by default, if the stream is a terminal with a cursor.
   std::optional<bool> redraw{};
   /// The width of a line; 0 means the terminal's width at each drawing, or 80 without a terminal.
   int columns = 0;
