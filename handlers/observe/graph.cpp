@@ -64,7 +64,7 @@ std::size_t Graph::input_node(const Tensor& x) {
   if (is_new) {
     kept_.push_back(value.node().storage);
     std::vector<std::string> lines{notation({&x, 1})};
-    // A number is its own best name.
+    // A constant is best named by its value.
     if (value.size() > 0 && repeats_one_element(value)) lines.push_back(number(value));
     add_node({true, 0, std::move(lines), {}, ""});
   }
