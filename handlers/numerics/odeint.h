@@ -51,10 +51,10 @@ Tensor odeint_flat(const Dynamics& f, const Tensor& y0, const Tensor& times, con
 
 namespace stave {
 
-/// Returns the solution as a function (start, times, args...). Its result is the tree of `start`,
-/// in which each tensor has the times as a new axis 0. The first time is the time of `start`.
-/// Times may rise or fall. f(y, t, args...) returns the derivative of y, with the structure of y;
-/// y consists of floats, and t has rank 0.
+/// Returns the solution of y' = f(y, t, args...) as a function (start, times, args...).
+/// Its result is the tree of `start`, in which each tensor has the times as a new axis 0.
+/// The first time is the time of `start`. Times may rise or fall. f(y, t, args...) returns
+/// the derivative of y, with the structure of y; y consists of floats, and t has rank 0.
 ///
 /// Pass values that are differentiated as arguments, and capture all others by value:
 /// the backward pass calls a stored copy of f. Throws Error if no step is short enough

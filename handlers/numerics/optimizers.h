@@ -57,8 +57,8 @@ class Schedule {
 /// Returns a schedule from `from` to `to` in `steps` equal steps, after `begin` steps;
 /// it is constant before and after.
 Schedule linear_schedule(double from, double to, Index steps, Index begin = 0);
-/// Returns the schedule from (1 - alpha) ((1 + cos(pi step / steps)) / 2)^exponent + from alpha.
-/// It is constant after `steps`. Loshchilov and Hutter, "SGDR", 2017.
+/// Returns a cosine schedule: from (1 - alpha) ((1 + cos(pi step / steps)) / 2)^exponent + from
+/// alpha. It is constant after `steps`. Loshchilov and Hutter, "SGDR", 2017.
 Schedule cosine_schedule(double from, Index steps, double alpha = 0, double exponent = 1);
 /// Returns a schedule that rises linearly from `from` to `peak`, then falls to `end` by a cosine.
 /// `steps` counts both parts.
@@ -73,13 +73,14 @@ struct ExponentialOptions {
   /// A bound that the value does not pass.
   std::optional<double> end{};
 };
-/// Returns the schedule from rate^(step / steps).
+/// Returns an exponential schedule: from rate^(step / steps).
 Schedule exponential_schedule(double from, Index steps, double rate, ExponentialOptions options = {});
 /// Returns the schedule that starts at `from` and is multiplied by the factor of each pair (step,
 /// factor) from that step on.
 Schedule piecewise_schedule(double from, std::vector<std::pair<Index, double>> factors);
-/// Returns the schedule that uses schedules[i] from step boundaries[i - 1] on, which counts as step
-/// 0 of schedules[i]. Throws ShapeError unless there is exactly one schedule more than boundaries.
+/// Returns the schedule that uses schedules[i] from step boundaries[i - 1] on; that step
+/// is step 0 of schedules[i]. Throws ShapeError unless there is exactly one schedule more than
+/// boundaries.
 Schedule joined_schedule(std::vector<Schedule> schedules, std::vector<Index> boundaries);
 
 }  // namespace stave

@@ -99,9 +99,9 @@ class CustomRoot {
   Solve solve_;
 };
 /// Returns the solution x of f(x, args...) = 0 as a function of args, computed by solve(args...).
-/// f returns as many elements as x has. A derivative solves one system with the Jacobian of f by x,
-/// a dense matrix; it throws LinalgError if that is singular. The backward pass calls a stored copy
-/// of f, so f should capture by value. The same holds for the functions below.
+/// The result of f has as many elements as x has. A derivative solves one system with the Jacobian
+/// of f by x, a dense matrix; it throws LinalgError if that is singular. The backward pass calls
+/// a stored copy of f, so f should capture by value. The same holds for the functions below.
 /// (jax.lax.custom_root)
 template <class F, class Solve>
 CustomRoot<F, Solve> custom_root(F f, Solve solve) {
