@@ -12,8 +12,8 @@
 // - A draw is differentiable by parameters of which it is a smooth function. Derivatives of draws
 //   of Gamma, Beta, StudentT and Dirichlet by concentrations (degrees of freedom) throw
 //   TransformError. Draws of discrete distributions are integers or bools.
-// - A distribution is a tree of its parameters. Any class with log_prob(x), sample(key,
-//   shape) and support() converts to Distribution.
+// - A distribution is a tree of its parameters. Any class with log_prob(x), sample(key, shape)
+//   and support() converts to Distribution.
 #pragma once
 
 #include <concepts>

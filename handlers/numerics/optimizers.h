@@ -57,8 +57,9 @@ class Schedule {
 /// Returns a schedule from `from` to `to` in `steps` equal steps, after `begin` steps;
 /// it is constant before and after.
 Schedule linear_schedule(double from, double to, Index steps, Index begin = 0);
-/// Returns a cosine schedule: from (1 - alpha) ((1 + cos(pi step / steps)) / 2)^exponent + from
-/// alpha. It is constant after `steps`. Loshchilov and Hutter, "SGDR", 2017.
+/// Returns a cosine schedule:
+/// from (1 - alpha) ((1 + cos(pi step / steps)) / 2)^exponent + from alpha.
+/// It is constant after `steps`. Loshchilov and Hutter, "SGDR", 2017.
 Schedule cosine_schedule(double from, Index steps, double alpha = 0, double exponent = 1);
 /// Returns a schedule that rises linearly from `from` to `peak`, then falls to `end` by a cosine.
 /// `steps` counts both parts.
@@ -161,8 +162,8 @@ struct MomentumState {
   Tensor step;
   Tree velocity;
 };
-/// Gradient descent with momentum: v = g + decay v; x - rate v, or with Nesterov momentum x - rate
-/// (g + decay v). Sutskever et al., "On the importance of initialization and momentum in deep
+/// Gradient descent with momentum: v = g + decay v; x - rate v, or with Nesterov momentum
+/// x - rate (g + decay v). Sutskever et al., "On the importance of initialization and momentum in deep
 /// learning", 2013.
 class Momentum {
  public:
