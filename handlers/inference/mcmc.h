@@ -23,8 +23,8 @@
 //   of rank 0, up to a constant. Chains are kept in float64. The density is computed in the dtypes
 //   of `start` and on its devices. `compile` saves the cost of its transforms.
 // - Chain i depends on the key and on i, not on the number of other chains:
-//   {.chains = 1, .first_chain = i} runs that chain alone. (Sums and matrix products may be rounded differently
-//   in a batch of another size, and a chain amplifies the difference.)
+//   {.chains = 1, .first_chain = i} runs that chain alone. (Sums and matrix products may be rounded
+//   differently in a batch of another size, and a chain amplifies the difference.)
 // - With {.threads = n} the density is called on n threads at once. Handlers installed around
 //   the call do not see operations of threads other than the caller's.
 // - Draws have no derivatives. The sampler reports its progress (report.h) in transitions of all

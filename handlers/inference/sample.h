@@ -282,8 +282,8 @@ auto constrain(F f, NamedTensors values) {
                  latent_tag);
 }
 
-/// Returns the unconstrained values for the values of the latent sites of f: unconstrain(f,
-/// values)(args...).
+/// Returns the unconstrained values for the values of the latent sites of f:
+/// unconstrain(f, values)(args...).
 template <class F>
 auto unconstrain(F f, NamedTensors values) {
   using namespace stave_detail;

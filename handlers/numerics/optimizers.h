@@ -163,8 +163,8 @@ struct MomentumState {
   Tree velocity;
 };
 /// Gradient descent with momentum: v = g + decay v; x - rate v, or with Nesterov momentum
-/// x - rate (g + decay v). Sutskever et al., "On the importance of initialization and momentum in deep
-/// learning", 2013.
+/// x - rate (g + decay v). Sutskever et al., "On the importance of initialization and momentum
+/// in deep learning", 2013.
 class Momentum {
  public:
   explicit Momentum(MomentumOptions options) : options_(std::move(options)) {}
